@@ -1,0 +1,29 @@
+//! The host's own clock and environment: the one file that may read them.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "this file is the door to the host's clock and environment"
+)]
+
+use std::ffi::OsString;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Nanoseconds since the Unix epoch on the host's clock; 0 when that clock stands before 1970.
+pub fn wall_now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    u64::try_from(since.unwrap_or(Duration::ZERO).as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A point on the host's monotonic clock, for deadlines and for timings shown to people.
+pub fn instant_now() -> Instant {
+    Instant::now()
+}
+
+/// Blocks the calling thread for `duration` of real time.
+pub fn sleep(duration: Duration) {
+    std::thread::sleep(duration);
+}
+
+/// A variable of the host's environment, if it is set and not empty.
+pub fn env_var(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}

@@ -1,0 +1,28 @@
+//! Files that are either whole or not there, whatever happens while they are written.
+
+use std::io::Write;
+use std::path::Path;
+
+use crate::base::disk::DiskError;
+
+/// Writes `parts`, one after the other, to `path`: into a temporary file beside it, synced, then
+/// renamed over it. Readers see the old file or the new one; a crash leaves at most a temporary.
+///
+/// On Unix the file can be read and written by this user alone.
+///
+/// # Errors
+/// The folder is missing or cannot be written, or the disk is full. `path` is then as it was.
+pub fn write(path: &Path, parts: &[&[u8]]) -> Result<(), DiskError> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let fail = |operation| DiskError::new(operation, path);
+    let mut file = tempfile::Builder::new()
+        .prefix(".belljar-")
+        .tempfile_in(folder)
+        .map_err(fail("create a temporary file for"))?;
+    for part in parts {
+        file.write_all(part).map_err(fail("write"))?;
+    }
+    file.as_file().sync_all().map_err(fail("sync"))?;
+    file.persist(path).map_err(|error| fail("replace")(error.error))?;
+    Ok(())
+}

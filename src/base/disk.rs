@@ -1,0 +1,88 @@
+//! The host's files by path, for belljar's own needs (modules, caches, reports).
+//!
+//! Guests never come here: their files go through the kernel and its capability-based host layer.
+//! Every error carries the operation and the path.
+#![allow(clippy::disallowed_methods, reason = "this file is the door to the host's files by path")]
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A host file operation that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {operation} {}: {source}", path.display())]
+pub struct DiskError {
+    /// What was tried, as a verb: `read`, `create folder`.
+    pub operation: &'static str,
+    /// The path as the caller gave it.
+    pub path: PathBuf,
+    /// What the host answered.
+    pub source: io::Error,
+}
+
+impl DiskError {
+    /// Wraps `source` for `map_err`.
+    pub fn new(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self { operation, path: path.to_owned(), source }
+    }
+}
+
+/// The whole content of a file.
+pub fn read(path: &Path) -> Result<Vec<u8>, DiskError> {
+    std::fs::read(path).map_err(DiskError::new("read", path))
+}
+
+/// A file opened for reading.
+pub fn open(path: &Path) -> Result<File, DiskError> {
+    File::open(path).map_err(DiskError::new("open", path))
+}
+
+/// A file created, or emptied, for writing.
+pub fn create(path: &Path) -> Result<File, DiskError> {
+    File::create(path).map_err(DiskError::new("create", path))
+}
+
+/// Metadata of what `path` names, links followed.
+pub fn metadata(path: &Path) -> Result<Metadata, DiskError> {
+    std::fs::metadata(path).map_err(DiskError::new("examine", path))
+}
+
+/// Metadata of `path` itself: a symbolic link is not followed.
+pub fn symlink_metadata(path: &Path) -> Result<Metadata, DiskError> {
+    std::fs::symlink_metadata(path).map_err(DiskError::new("examine", path))
+}
+
+/// The names in a folder, sorted.
+pub fn list(path: &Path) -> Result<Vec<PathBuf>, DiskError> {
+    let entries = std::fs::read_dir(path).map_err(DiskError::new("list", path))?;
+    let mut paths = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<io::Result<Vec<_>>>()
+        .map_err(DiskError::new("list", path))?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// Removes a file. A file that is not there is no error.
+pub fn remove_file(path: &Path) -> Result<(), DiskError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(DiskError::new("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Creates a folder and its parents; on Unix, new ones can be entered by this user alone.
+pub fn create_private_dir_all(path: &Path) -> Result<(), DiskError> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path).map_err(DiskError::new("create folder", path))
+}
+
+/// The process's current folder.
+pub fn current_dir() -> Result<PathBuf, DiskError> {
+    std::env::current_dir().map_err(DiskError::new("find", Path::new(".")))
+}

@@ -1,0 +1,2 @@
+//! Rank 3: the virtual kernel.
+pub mod vfs;

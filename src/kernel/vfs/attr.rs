@@ -1,0 +1,103 @@
+//! Attributes: POSIX `fstatat`, `utimensat`.
+
+use super::layer::FileType;
+use super::node::{Body, NodeId, Times};
+use super::overlay::Overlay;
+use super::resolve::{Base, Follow};
+use crate::base::errno::Errno;
+
+/// What `stat` answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Metadata {
+    /// Inode number: unique in the namespace, a function of what was done, not of the host.
+    pub ino: u64,
+    /// The type.
+    pub file_type: FileType,
+    /// Names of a file; 1 for a directory, as on file systems that do not count.
+    pub nlink: u32,
+    /// Length of a file or of a link's text in bytes; 0 for a directory.
+    pub size: u64,
+    /// Its times.
+    pub times: Times,
+}
+
+/// What to make of one of the times of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SetTime {
+    /// Leave it.
+    Keep,
+    /// The time of the operation.
+    Now,
+    /// This one, nanoseconds since the Unix epoch.
+    At(u64),
+}
+
+impl Overlay {
+    /// The attributes of what `path` names.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, and as [`Overlay::resolve`].
+    pub fn stat(&mut self, base: Base, path: &str, follow: Follow) -> Result<Metadata, Errno> {
+        let id = self.lookup(base, path, follow)?;
+        Ok(self.metadata_of(id))
+    }
+
+    /// The attributes of a node.
+    pub fn metadata_of(&self, id: NodeId) -> Metadata {
+        let node = self.node(id);
+        let size = match &node.body {
+            Body::File(file) => file.content.len(),
+            Body::Symlink(target) => target.len() as u64,
+            Body::Dir(_) | Body::Special(_) => 0,
+        };
+        Metadata {
+            ino: node.ino,
+            file_type: node.body.file_type(),
+            nlink: node.nlink,
+            size,
+            times: node.times,
+        }
+    }
+
+    /// Sets the times of what `path` names.
+    ///
+    /// # Errors
+    /// `EROFS` on a read-only mount; and as [`Overlay::stat`].
+    pub fn set_times_at(
+        &mut self,
+        base: Base,
+        path: &str,
+        follow: Follow,
+        atim: SetTime,
+        mtim: SetTime,
+        now: u64,
+    ) -> Result<(), Errno> {
+        let id = self.lookup(base, path, follow)?;
+        self.set_times(id, atim, mtim, now)
+    }
+
+    /// Sets the times of a node. No content is copied.
+    ///
+    /// # Errors
+    /// `EROFS` on a read-only mount.
+    pub fn set_times(
+        &mut self,
+        id: NodeId,
+        atim: SetTime,
+        mtim: SetTime,
+        now: u64,
+    ) -> Result<(), Errno> {
+        self.expect_writable(id)?;
+        let node = self.node_mut(id);
+        let set = |field: &mut u64, to: SetTime| match to {
+            SetTime::Keep => {}
+            SetTime::Now => *field = now,
+            SetTime::At(time) => *field = time,
+        };
+        set(&mut node.times.atim, atim);
+        set(&mut node.times.mtim, mtim);
+        node.times.ctim = now;
+        node.times_set |= matches!(mtim, SetTime::At(_));
+        Ok(())
+    }
+}

@@ -1,0 +1,374 @@
+//! The bytes of one file: chunks that are shared until they are written.
+//!
+//! A chunk is a hole, a piece of the file below that nobody has read yet, or memory. Cloning a
+//! content clones references. Sparse files cost what is written to them, and a large file grows
+//! without copying what it holds already.
+
+use std::sync::Arc;
+
+use memmap2::MmapMut;
+
+use super::layer::Blob;
+use crate::base::errno::Errno;
+
+/// Bytes in a chunk, the last one aside. The size of a huge page on x86-64 and arm64.
+pub const CHUNK_BYTES: usize = 2 << 20;
+
+/// Up to this size a chunk lives on the heap and doubles as it grows; past it, it is one mapping.
+const HEAP_MAX: usize = 1 << 20;
+
+/// The content of a regular file.
+#[derive(Clone, Default)]
+pub struct Content {
+    len: u64,
+    /// Chunks past the end of this vector are holes.
+    chunks: Vec<Chunk>,
+    /// Whether anything was written since the content came from the layer below.
+    dirty: bool,
+}
+
+#[derive(Clone)]
+enum Chunk {
+    Hole,
+    Below,
+    Memory(Arc<Buffer>),
+}
+
+/// The memory of one chunk. Bytes past its length are zeros of the file.
+enum Buffer {
+    Heap(Vec<u8>),
+    Mapped { pages: MmapMut, len: usize },
+}
+
+impl Buffer {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Heap(bytes) => bytes,
+            Self::Mapped { pages, len } => &pages[..*len],
+        }
+    }
+
+    /// Writes `bytes` at `at`, which together stay within a chunk.
+    fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), Errno> {
+        let end = at + bytes.len();
+        if let Self::Heap(heap) = self {
+            if end <= HEAP_MAX {
+                if at == heap.len() {
+                    heap.try_reserve(bytes.len()).map_err(|_| Errno::Nomem)?;
+                    heap.extend_from_slice(bytes);
+                } else {
+                    if end > heap.len() {
+                        heap.try_reserve(end - heap.len()).map_err(|_| Errno::Nomem)?;
+                        heap.resize(end, 0);
+                    }
+                    heap[at..end].copy_from_slice(bytes);
+                }
+                return Ok(());
+            }
+            let mut pages = map_chunk()?;
+            pages[..heap.len()].copy_from_slice(heap);
+            *self = Self::Mapped { pages, len: heap.len() };
+        }
+        if let Self::Mapped { pages, len } = self {
+            pages[at..end].copy_from_slice(bytes);
+            *len = end.max(*len);
+        }
+        Ok(())
+    }
+
+    /// Forgets the bytes from `at` on.
+    fn truncate(&mut self, at: usize) {
+        match self {
+            Self::Heap(heap) => heap.truncate(at),
+            Self::Mapped { pages, len } => {
+                if at < *len {
+                    pages[at..*len].fill(0);
+                    *len = at;
+                }
+            }
+        }
+    }
+
+    /// A copy to write to, when this one is shared.
+    fn duplicate(&self) -> Result<Self, Errno> {
+        let mut copy = Self::Heap(Vec::new());
+        copy.write(0, self.bytes())?;
+        Ok(copy)
+    }
+}
+
+/// A chunk's worth of zeroed memory, in a huge page where the system has them.
+fn map_chunk() -> Result<MmapMut, Errno> {
+    let pages = MmapMut::map_anon(CHUNK_BYTES).map_err(|_| Errno::Nomem)?;
+    // Advice: a system that cannot follow it serves small pages.
+    #[cfg(target_os = "linux")]
+    let _ = pages.advise(memmap2::Advice::HugePage);
+    Ok(pages)
+}
+
+/// The index of the chunk that holds `offset`, and the offset in it.
+fn locate(offset: u64) -> (usize, usize) {
+    let chunk = usize::try_from(offset / CHUNK_BYTES as u64).unwrap_or(usize::MAX);
+    (chunk, (offset % CHUNK_BYTES as u64) as usize)
+}
+
+impl Content {
+    /// The content of a file of a layer, none of it read yet.
+    pub fn below(len: u64) -> Self {
+        let chunks = locate(len.saturating_sub(1)).0 + usize::from(len > 0);
+        Self { len, chunks: vec![Chunk::Below; chunks], dirty: false }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it was written since it came from the layer below.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty
+    }
+
+    /// Whether some of the bytes in `offset..offset + len` are still only in the layer below.
+    pub fn needs_below(&self, offset: u64, len: u64) -> bool {
+        let (first, last) = (locate(offset).0, locate(offset.saturating_add(len)).0);
+        let end = last.saturating_add(1).min(self.chunks.len());
+        self.chunks
+            .get(first..end)
+            .is_some_and(|chunks| chunks.iter().any(|chunk| matches!(chunk, Chunk::Below)))
+    }
+
+    /// Reads chunks that are still below into memory: those that `offset..offset + len` touches.
+    ///
+    /// # Errors
+    /// As [`Blob::read_at`]; `EIO` if the file below is shorter than it was.
+    pub fn load(&mut self, below: &Blob, offset: u64, len: u64) -> Result<(), Errno> {
+        let last = locate(offset.saturating_add(len)).0.saturating_add(1).min(self.chunks.len());
+        for index in locate(offset).0..last {
+            if !matches!(self.chunks[index], Chunk::Below) {
+                continue;
+            }
+            let start = index as u64 * CHUNK_BYTES as u64;
+            let wanted = (self.len - start).min(CHUNK_BYTES as u64) as usize;
+            let buffer = if wanted <= HEAP_MAX {
+                let mut bytes = vec![0; wanted];
+                if below.read_at(&mut bytes, start)? != wanted {
+                    return Err(Errno::Io);
+                }
+                Buffer::Heap(bytes)
+            } else {
+                let mut pages = map_chunk()?;
+                if below.read_at(&mut pages[..wanted], start)? != wanted {
+                    return Err(Errno::Io);
+                }
+                Buffer::Mapped { pages, len: wanted }
+            };
+            self.chunks[index] = Chunk::Memory(Arc::new(buffer));
+        }
+        Ok(())
+    }
+
+    /// Copies from `offset` on into `buf` until it is full or the content ends; answers the count.
+    /// The bytes have been loaded ([`Content::load`]) or come from `below`.
+    ///
+    /// # Errors
+    /// As [`Blob::read_at`], if some of the bytes are still below.
+    pub fn read(&self, below: Option<&Blob>, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
+        let count = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let count = count.min(buf.len());
+        let mut done = 0;
+        while done < count {
+            let (index, at) = locate(offset + done as u64);
+            let piece = (count - done).min(CHUNK_BYTES - at);
+            let out = &mut buf[done..done + piece];
+            match (self.chunks.get(index), below) {
+                (Some(Chunk::Memory(buffer)), _) => {
+                    let bytes = buffer.bytes();
+                    let have = bytes.len().saturating_sub(at).min(piece);
+                    out[..have].copy_from_slice(&bytes[at..at + have]);
+                    out[have..].fill(0);
+                }
+                (Some(Chunk::Below), Some(below)) => {
+                    let have = below.read_at(out, offset + done as u64)?;
+                    if have < piece {
+                        return Ok(done + have);
+                    }
+                }
+                (Some(Chunk::Below), None) => return Err(Errno::Io),
+                (Some(Chunk::Hole) | None, _) => out.fill(0),
+            }
+            done += piece;
+        }
+        Ok(count)
+    }
+
+    /// Writes `bytes` at `offset`, extending the content as needed, with zeros in any gap. What
+    /// the write touches has been loaded.
+    ///
+    /// # Errors
+    /// `ENOMEM` if the host has no memory left; nothing past the first failing chunk is written.
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let (index, at) = locate(offset + done as u64);
+            let piece = (bytes.len() - done).min(CHUNK_BYTES - at);
+            self.buffer_mut(index)?.write(at, &bytes[done..done + piece])?;
+            done += piece;
+            self.len = self.len.max(offset + done as u64);
+        }
+        self.dirty = true;
+        Ok(())
+    }
+
+    /// Sets the length: cuts the end off, or adds zeros that take no memory. A chunk that the cut
+    /// goes through has been loaded.
+    ///
+    /// # Errors
+    /// `ENOMEM` if a shared chunk cannot be copied.
+    pub fn set_len(&mut self, len: u64) -> Result<(), Errno> {
+        if len < self.len {
+            let (index, at) = locate(len);
+            self.chunks.truncate(index + usize::from(at > 0));
+            if at > 0 && matches!(self.chunks.get(index), Some(Chunk::Memory(_))) {
+                self.buffer_mut(index)?.truncate(at);
+            }
+        }
+        self.len = len;
+        self.dirty = true;
+        Ok(())
+    }
+
+    /// The bytes of memory that a write of `len` at `offset` would add to [`Content::charged`].
+    pub fn growth(&self, offset: u64, len: usize) -> u64 {
+        let mut growth = if self.dirty { 0 } else { self.memory_bytes() };
+        let mut done = 0;
+        while done < len {
+            let (index, at) = locate(offset + done as u64);
+            let piece = (len - done).min(CHUNK_BYTES - at);
+            let held = match self.chunks.get(index) {
+                Some(Chunk::Memory(buffer)) => buffer.bytes().len(),
+                _ => 0,
+            };
+            growth += (at + piece).saturating_sub(held) as u64;
+            done += piece;
+        }
+        growth
+    }
+
+    /// Memory that counts against the limit of the upper layer: nothing until the first write.
+    pub fn charged(&self) -> u64 {
+        if self.dirty { self.memory_bytes() } else { 0 }
+    }
+
+    /// Bytes in chunks of memory, shared ones in full.
+    pub fn memory_bytes(&self) -> u64 {
+        let bytes = |chunk: &Chunk| match chunk {
+            Chunk::Memory(buffer) => buffer.bytes().len() as u64,
+            Chunk::Hole | Chunk::Below => 0,
+        };
+        self.chunks.iter().map(bytes).sum()
+    }
+
+    fn buffer_mut(&mut self, index: usize) -> Result<&mut Buffer, Errno> {
+        if index >= self.chunks.len() {
+            let more = index + 1 - self.chunks.len();
+            self.chunks.try_reserve(more).map_err(|_| Errno::Nomem)?;
+            self.chunks.resize(index + 1, Chunk::Hole);
+        }
+        // After a full chunk this one will most likely fill up too: it starts as one mapping.
+        let follows_full = index > 0
+            && matches!(&self.chunks[index - 1], Chunk::Memory(b) if b.bytes().len() == CHUNK_BYTES);
+        let chunk = &mut self.chunks[index];
+        match chunk {
+            Chunk::Hole if follows_full => {
+                let pages = map_chunk()?;
+                *chunk = Chunk::Memory(Arc::new(Buffer::Mapped { pages, len: 0 }));
+            }
+            Chunk::Hole => *chunk = Chunk::Memory(Arc::new(Buffer::Heap(Vec::new()))),
+            Chunk::Memory(buffer) => {
+                if Arc::get_mut(buffer).is_none() {
+                    *buffer = Arc::new(buffer.duplicate()?);
+                }
+            }
+            Chunk::Below => return Err(Errno::Io),
+        }
+        let Chunk::Memory(buffer) = chunk else { unreachable!("set just above") };
+        Ok(Arc::get_mut(buffer).expect("nobody else holds a buffer made or checked just above"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(content: &Content) -> Vec<u8> {
+        let mut bytes = vec![0xaa; usize::try_from(content.len()).unwrap()];
+        assert_eq!(content.read(None, 0, &mut bytes).unwrap(), bytes.len());
+        bytes
+    }
+
+    #[test]
+    fn gaps_read_as_zeros_also_across_chunks() {
+        let mut content = Content::default();
+        let far = CHUNK_BYTES as u64 * 2 + 5;
+        content.write(far, b"end").unwrap();
+        content.write(1, b"start").unwrap();
+        let mut expected = vec![0; usize::try_from(far).unwrap() + 3];
+        expected[1..6].copy_from_slice(b"start");
+        expected[usize::try_from(far).unwrap()..].copy_from_slice(b"end");
+        assert!(all(&content) == expected);
+        assert!(content.memory_bytes() < 100, "holes take no memory");
+    }
+
+    #[test]
+    fn bytes_cut_off_do_not_come_back() {
+        for size in [100, HEAP_MAX + 100, CHUNK_BYTES + 100] {
+            let mut content = Content::default();
+            content.write(0, &vec![7; size]).unwrap();
+            content.set_len(50).unwrap();
+            content.set_len(size as u64).unwrap();
+            let bytes = all(&content);
+            assert!(bytes[..50].iter().all(|b| *b == 7) && bytes[50..].iter().all(|b| *b == 0));
+        }
+    }
+
+    #[test]
+    fn clones_share_until_written() {
+        let mut content = Content::default();
+        content.write(0, &vec![1; CHUNK_BYTES * 2]).unwrap();
+        let fork = content.clone();
+        content.write(CHUNK_BYTES as u64, b"x").unwrap();
+        assert_eq!(all(&fork)[CHUNK_BYTES], 1);
+        assert_eq!(all(&content)[CHUNK_BYTES], b'x');
+    }
+
+    #[test]
+    fn growth_foretells_the_charge() {
+        let mut content = Content::default();
+        let steps = [(0u64, 10usize), (5, 10), (3 << 20, 100), (1 << 20, 2 << 20), (0, 5)];
+        for (offset, len) in steps {
+            let expected = content.charged() + content.growth(offset, len);
+            content.write(offset, &vec![1; len]).unwrap();
+            assert_eq!(content.charged(), expected, "write of {len} at {offset}");
+        }
+    }
+
+    #[test]
+    fn what_is_below_is_read_piece_by_piece() {
+        let bytes: Vec<u8> = (0..CHUNK_BYTES * 3).map(|i| (i % 251) as u8).collect();
+        let below = Blob::Bytes(bytes.clone().into());
+        let mut content = Content::below(bytes.len() as u64);
+        let mut out = vec![0; 100];
+        let at = CHUNK_BYTES as u64 - 50;
+        assert_eq!(content.read(Some(&below), at, &mut out).unwrap(), 100);
+        assert_eq!(out, bytes[CHUNK_BYTES - 50..CHUNK_BYTES + 50]);
+        assert_eq!(content.memory_bytes(), 0);
+        content.load(&below, CHUNK_BYTES as u64, 1).unwrap();
+        content.write(CHUNK_BYTES as u64, b"!").unwrap();
+        assert!(content.needs_below(0, 1) && !content.needs_below(CHUNK_BYTES as u64, 1));
+        content.load(&below, 0, u64::MAX).unwrap();
+        let mut expected = bytes;
+        expected[CHUNK_BYTES] = b'!';
+        assert!(all(&content) == expected);
+    }
+}

@@ -1,0 +1,63 @@
+//! Directories: POSIX `mkdirat`, `unlinkat(AT_REMOVEDIR)`.
+
+use super::node::{Body, Dir, NodeId};
+use super::overlay::Overlay;
+use super::resolve::{Base, Follow};
+use crate::base::errno::Errno;
+
+impl Overlay {
+    /// Makes a directory. What a layer below has of that name does not show through it.
+    ///
+    /// # Errors
+    /// `EEXIST` if anything stands there, also a dangling link; `EROFS`; `ENOENT` if the parent
+    /// does not exist or was removed; `ENOSPC`; and as [`Overlay::resolve`].
+    pub fn create_dir(&mut self, base: Base, path: &str, now: u64) -> Result<NodeId, Errno> {
+        // `mkdir("link/")` does not follow the link: something of that name exists.
+        let target = self.resolve(base, path.trim_end_matches('/'), Follow::No)?;
+        if target.node.is_some() {
+            return Err(Errno::Exist);
+        }
+        self.expect_writable(target.dir)?;
+        self.expect_linked(target.dir)?;
+        let mount = self.node(target.dir).mount;
+        let body = Dir { complete: true, ..Dir::default() };
+        let id = self.create(mount, Body::Dir(Box::new(body)), now)?;
+        self.attach(target.dir, &target.name, id, now);
+        Ok(id)
+    }
+
+    /// Removes an empty directory. It stays usable, and empty, for those that have it open.
+    ///
+    /// # Errors
+    /// `ENOTDIR` if it is none, `ENOTEMPTY`, `EINVAL` for `.`, `ENOTEMPTY` for `..`, `EBUSY` for
+    /// the root and mount points, `EROFS`, and as [`Overlay::resolve`].
+    pub fn remove_dir(&mut self, base: Base, path: &str, now: u64) -> Result<(), Errno> {
+        // A slash at the end asks for a directory, which is what this call is about.
+        let trimmed = path.trim_end_matches('/');
+        let target = self.resolve(base, trimmed, Follow::No)?;
+        let id = target.node.ok_or(Errno::Noent)?;
+        self.expect_dir(id)?;
+        if target.name.is_empty() {
+            let dots = trimmed.ends_with("..");
+            return Err(if dots { Errno::Notempty } else { Errno::Inval });
+        }
+        if self.is_mount_point(id) {
+            return Err(Errno::Busy);
+        }
+        self.expect_writable(target.dir)?;
+        if !self.is_empty(id)? {
+            return Err(Errno::Notempty);
+        }
+        self.detach(target.dir, &target.name, now);
+        self.unlink_dir(id);
+        Ok(())
+    }
+
+    /// Ends the life of an empty directory that has just been detached.
+    pub(super) fn unlink_dir(&mut self, id: NodeId) {
+        let dir = self.dir_mut(id);
+        *dir = Dir { complete: true, ..Dir::default() };
+        self.node_mut(id).nlink = 0;
+        self.release(id);
+    }
+}

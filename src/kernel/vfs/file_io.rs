@@ -1,0 +1,163 @@
+//! Reading and writing contents: POSIX `pread`, `pwrite`, `ftruncate`, `posix_fallocate`.
+
+use std::sync::Arc;
+
+use super::content::CHUNK_BYTES;
+use super::layer::Blob;
+use super::node::NodeId;
+use super::overlay::Overlay;
+use crate::base::errno::Errno;
+
+impl Overlay {
+    /// Length of the file `id` in bytes.
+    ///
+    /// # Errors
+    /// `EISDIR`, `EINVAL` unless it is a regular file.
+    pub fn len(&self, id: NodeId) -> Result<u64, Errno> {
+        Ok(self.file(id)?.content.len())
+    }
+
+    /// Reads from `offset` on until `buf` is full or the file ends; answers the count.
+    ///
+    /// # Errors
+    /// `EISDIR`, `EINVAL` unless `id` is a regular file; as the layer below answers, `EIO` if the
+    /// file there became shorter.
+    pub fn read_at(&mut self, id: NodeId, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
+        let content = &self.file(id)?.content;
+        let len = (buf.len() as u64).min(content.len().saturating_sub(offset));
+        if len == 0 {
+            return Ok(0);
+        }
+        if !content.needs_below(offset, len) {
+            return content.read(None, offset, buf);
+        }
+        let below = self.open_below(id)?;
+        let more = len.saturating_add(CHUNK_BYTES as u64 * 2);
+        if self.cache_bytes.saturating_add(more) <= self.limits.cache_bytes_max {
+            self.load(id, &below, offset, len)?;
+        }
+        self.file(id)?.content.read(Some(&below), offset, buf)
+    }
+
+    /// Writes `bytes` at `offset`; a gap before it reads as zeros.
+    ///
+    /// # Errors
+    /// `EFBIG` past [`super::VfsLimits::file_bytes_max`], `ENOSPC` past
+    /// [`super::VfsLimits::upper_bytes_max`]: nothing is written then. `EISDIR`, `EINVAL` unless
+    /// `id` is a regular file; as the layer below answers.
+    pub fn write_at(
+        &mut self,
+        id: NodeId,
+        offset: u64,
+        bytes: &[u8],
+        now: u64,
+    ) -> Result<(), Errno> {
+        self.file(id)?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.check_len(offset.saturating_add(bytes.len() as u64))?;
+        if self.file(id)?.content.needs_below(offset, bytes.len() as u64) {
+            let below = self.open_below(id)?;
+            self.load(id, &below, offset, bytes.len() as u64)?;
+        }
+        let content = &self.file(id)?.content;
+        let growth = content.growth(offset, bytes.len());
+        let uncached = if content.is_dirty() { 0 } else { content.memory_bytes() };
+        self.charge(growth)?;
+        self.cache_bytes = self.cache_bytes.saturating_sub(uncached);
+        self.file_mut(id)?.content.write(offset, bytes)?;
+        self.touch(id, now);
+        Ok(())
+    }
+
+    /// Cuts the file to `len` bytes, or extends it with zeros.
+    ///
+    /// # Errors
+    /// `EFBIG` past the limit; `EISDIR`, `EINVAL` unless `id` is a regular file.
+    pub fn set_len(&mut self, id: NodeId, len: u64, now: u64) -> Result<(), Errno> {
+        self.file(id)?;
+        self.check_len(len)?;
+        if len == 0 {
+            self.empty_file(id)?;
+            self.touch(id, now);
+            return Ok(());
+        }
+        if self.file(id)?.content.cut_needs_below(len) {
+            let below = self.open_below(id)?;
+            self.load(id, &below, len - 1, 1)?;
+        }
+        let content = &mut self.file_mut(id)?.content;
+        let before = content.charged();
+        let uncached = if content.is_dirty() { 0 } else { content.memory_bytes() };
+        content.set_len(len)?;
+        let after = content.charged();
+        self.upper_bytes = (self.upper_bytes + after).saturating_sub(before);
+        self.cache_bytes = self.cache_bytes.saturating_sub(uncached);
+        self.touch(id, now);
+        Ok(())
+    }
+
+    /// Makes sure that the file reaches to `offset + len`.
+    ///
+    /// # Errors
+    /// `EINVAL` if `len` is 0; `EFBIG` past the limit; `ENOSPC` if that much memory is not to be
+    /// had; `EISDIR`, `EINVAL` unless `id` is a regular file.
+    pub fn allocate(&mut self, id: NodeId, offset: u64, len: u64, now: u64) -> Result<(), Errno> {
+        let current = self.len(id)?;
+        if len == 0 {
+            return Err(Errno::Inval);
+        }
+        let end = offset.checked_add(len).ok_or(Errno::Fbig)?;
+        self.check_len(end)?;
+        if end <= current {
+            return Ok(());
+        }
+        let room = self.limits.upper_bytes_max.saturating_sub(self.upper_bytes);
+        if end - current > room {
+            self.limit_hit.get_or_insert("upper_bytes_max");
+            return Err(Errno::Nospc);
+        }
+        self.set_len(id, end, now)
+    }
+
+    fn check_len(&mut self, len: u64) -> Result<(), Errno> {
+        if len > self.limits.file_bytes_max {
+            self.limit_hit.get_or_insert("file_bytes_max");
+            return Err(Errno::Fbig);
+        }
+        Ok(())
+    }
+
+    /// The file of the layer that `id` came from, opened.
+    fn open_below(&mut self, id: NodeId) -> Result<Arc<Blob>, Errno> {
+        if let Some(below) = &self.file(id)?.below {
+            return Ok(below.clone());
+        }
+        let node = self.node_mut(id);
+        let origin = node.origin.as_mut().ok_or(Errno::Io)?;
+        origin.was_read = true;
+        let (layer, path) = (origin.layer, origin.path.clone());
+        let below = Arc::new(self.layers[usize::from(layer)].open(&path)?);
+        if self.node(id).opens > 0 {
+            self.file_mut(id)?.below = Some(below.clone());
+        }
+        Ok(below)
+    }
+
+    fn load(&mut self, id: NodeId, below: &Blob, offset: u64, len: u64) -> Result<(), Errno> {
+        let file = self.file_mut(id)?;
+        let before = file.content.memory_bytes();
+        let loaded = file.content.load(below, offset, len);
+        let grown = file.content.memory_bytes() - before;
+        if !file.content.needs_below(0, u64::MAX) {
+            file.below = None;
+        }
+        if file.content.is_dirty() {
+            self.upper_bytes += grown;
+        } else {
+            self.cache_bytes += grown;
+        }
+        loaded
+    }
+}

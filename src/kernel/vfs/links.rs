@@ -1,0 +1,111 @@
+//! Names: POSIX `linkat`, `symlinkat`, `readlinkat`, `unlinkat`.
+
+use super::node::Body;
+use super::overlay::Overlay;
+use super::resolve::{Base, Follow};
+use crate::base::errno::Errno;
+
+impl Overlay {
+    /// Gives the file `from` the further name `to`.
+    ///
+    /// # Errors
+    /// `EEXIST` if anything stands at `to`; `EPERM` if `from` is a directory; `EXDEV` from one
+    /// mount to another; `EROFS`; `ENOENT`; `EMLINK`; and as [`Overlay::resolve`].
+    pub fn link(
+        &mut self,
+        from: (Base, &str),
+        follow: Follow,
+        to: (Base, &str),
+        now: u64,
+    ) -> Result<(), Errno> {
+        let id = self.lookup(from.0, from.1, follow)?;
+        if matches!(self.node(id).body, Body::Dir(_)) {
+            return Err(Errno::Perm);
+        }
+        let target = self.resolve(to.0, to.1, Follow::No)?;
+        if target.node.is_some() {
+            return Err(Errno::Exist);
+        }
+        if target.wants_dir {
+            return Err(Errno::Noent);
+        }
+        if self.node(id).mount != self.node(target.dir).mount {
+            return Err(Errno::Xdev);
+        }
+        self.expect_writable(target.dir)?;
+        self.expect_linked(target.dir)?;
+        let nlink = self.node(id).nlink.checked_add(1).ok_or(Errno::Mlink)?;
+        self.attach(target.dir, &target.name, id, now);
+        let node = self.node_mut(id);
+        node.nlink = nlink;
+        node.times.ctim = now;
+        Ok(())
+    }
+
+    /// Makes a symbolic link that holds `text`, which need not name anything.
+    ///
+    /// # Errors
+    /// `EEXIST` if anything stands there; `ENOENT` if `text` is empty or a slash ends the path;
+    /// `EROFS`; `ENOSPC`; and as [`Overlay::resolve`].
+    pub fn symlink(&mut self, text: &str, base: Base, path: &str, now: u64) -> Result<(), Errno> {
+        if text.is_empty() {
+            return Err(Errno::Noent);
+        }
+        if text.len() > self.limits.path_bytes_max {
+            return Err(Errno::Nametoolong);
+        }
+        if text.contains('\0') {
+            return Err(Errno::Inval);
+        }
+        let target = self.resolve(base, path, Follow::No)?;
+        if target.node.is_some() {
+            return Err(Errno::Exist);
+        }
+        if target.wants_dir {
+            return Err(Errno::Noent);
+        }
+        self.expect_writable(target.dir)?;
+        self.expect_linked(target.dir)?;
+        let mount = self.node(target.dir).mount;
+        let id = self.create(mount, Body::Symlink(text.into()), now)?;
+        self.attach(target.dir, &target.name, id, now);
+        Ok(())
+    }
+
+    /// The text of a symbolic link.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is none: tools ask this of every component of a path. And as
+    /// [`Overlay::resolve`].
+    pub fn read_link(&mut self, base: Base, path: &str) -> Result<&str, Errno> {
+        let id = self.lookup(base, path, Follow::No)?;
+        match &self.node(id).body {
+            Body::Symlink(target) => Ok(target),
+            _ => Err(Errno::Inval),
+        }
+    }
+
+    /// Removes a name of what is no directory. The content stays for those that have it open.
+    ///
+    /// # Errors
+    /// `EISDIR` for a directory; `ENOTDIR` if a slash ends the path and it is none; `EROFS`;
+    /// `ENOENT`; and as [`Overlay::resolve`].
+    pub fn unlink(&mut self, base: Base, path: &str, now: u64) -> Result<(), Errno> {
+        let trimmed = path.trim_end_matches('/');
+        let target = self.resolve(base, trimmed, Follow::No)?;
+        let id = target.node.ok_or(Errno::Noent)?;
+        if matches!(self.node(id).body, Body::Dir(_)) {
+            return Err(Errno::Isdir);
+        }
+        if trimmed.len() != path.len() {
+            return Err(Errno::Notdir);
+        }
+        self.expect_writable(target.dir)?;
+        self.detach(target.dir, &target.name, now);
+        let node = self.node_mut(id);
+        node.nlink -= 1;
+        node.times.ctim = now;
+        self.release(id);
+        Ok(())
+    }
+}

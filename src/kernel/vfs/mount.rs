@@ -1,0 +1,206 @@
+//! The mount table: which tree stands where in the namespace.
+
+use std::sync::Arc;
+
+use super::host::HostDir;
+use super::layer::{FileType, Layer, Stat};
+use super::node::{Body, Dir, MountId, Node, NodeId, Times};
+use super::overlay::Overlay;
+use super::path::VPath;
+use crate::base::errno::Errno;
+
+/// Times that files of a layer show until they are changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mtimes {
+    /// All the same, nanoseconds since the Unix epoch.
+    Fixed(u64),
+    /// Those of the layer.
+    Host,
+}
+
+/// What to mount.
+#[derive(Clone)]
+pub enum Source {
+    /// A new, empty directory in memory.
+    Memory,
+    /// A directory of the host. Guests see it and change a copy; a patch can write changes back.
+    Host(Arc<HostDir>),
+    /// Read-only trees, the uppermost first.
+    Layers(Vec<Arc<dyn Layer>>),
+}
+
+/// One line of the mount table.
+#[derive(Clone)]
+pub struct Mount {
+    /// The directory that stands at the mount point.
+    pub(super) root: NodeId,
+    /// Where it is mounted.
+    pub(super) at: VPath,
+    pub(super) read_only: bool,
+    pub(super) mtimes: Mtimes,
+    /// What a patch is written to.
+    pub(super) host: Option<Arc<HostDir>>,
+    /// Whether there is anything below, so that changes mean something.
+    pub(super) is_layered: bool,
+}
+
+impl Mount {
+    pub(super) fn memory(root: NodeId, now: u64) -> Self {
+        Self {
+            root,
+            at: VPath::root(),
+            read_only: false,
+            mtimes: Mtimes::Fixed(now),
+            host: None,
+            is_layered: false,
+        }
+    }
+
+    pub(super) fn time_below(&self, stat: &Stat) -> u64 {
+        match self.mtimes {
+            Mtimes::Fixed(time) => time,
+            Mtimes::Host => stat.mtime_ns,
+        }
+    }
+
+    /// The absolute path of the mount point.
+    pub fn path(&self) -> String {
+        format!("/{}", self.at.as_str())
+    }
+
+    /// Whether writes are refused with `EROFS`.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+}
+
+impl Overlay {
+    /// Mounts `source` at the absolute path `at`, hiding what stands there. Directories on the way
+    /// that do not exist are made. Takes the same time whatever the size of the tree.
+    ///
+    /// # Errors
+    /// `EINVAL` if `at` is not absolute; `EPERM` if it leaves the root; `ENOTDIR` if a file or a
+    /// link stands on the way; `ENOSPC`; and as the layer's root answers, `ENOTDIR` if that is no
+    /// directory.
+    pub fn mount(
+        &mut self,
+        at: &str,
+        source: Source,
+        read_only: bool,
+        mtimes: Mtimes,
+        now: u64,
+    ) -> Result<MountId, Errno> {
+        if !at.starts_with('/') {
+            return Err(Errno::Inval);
+        }
+        let at = VPath::parse(at)?;
+        let (layers, host): (Vec<Arc<dyn Layer>>, _) = match source {
+            Source::Memory => (Vec::new(), None),
+            Source::Host(dir) => (vec![dir.clone()], Some(dir)),
+            Source::Layers(layers) => (layers, None),
+        };
+        let mut time = now;
+        for layer in &layers {
+            let stat = layer.stat(&VPath::root())?;
+            if stat.file_type != FileType::Directory {
+                return Err(Errno::Notdir);
+            }
+            if let Mtimes::Fixed(fixed) = mtimes {
+                time = fixed;
+            } else {
+                time = stat.mtime_ns;
+            }
+        }
+        let id = MountId(u16::try_from(self.mounts.len()).map_err(|_| Errno::Nomem)?);
+        let first = u16::try_from(self.layers.len()).map_err(|_| Errno::Nomem)?;
+        let below: Vec<_> = (first..).take(layers.len()).map(|l| (l, VPath::root())).collect();
+        let dir = Dir { complete: below.is_empty(), below, ..Dir::default() };
+        let is_layered = !layers.is_empty();
+        let root = if at.is_root() {
+            self.remount_root(dir, id, time)?
+        } else {
+            let ino = self.fresh_ino();
+            let body = Body::Dir(Box::new(dir));
+            let root = self.insert(Node {
+                ino,
+                nlink: 1,
+                opens: 0,
+                mount: id,
+                times: Times::all(time),
+                times_set: false,
+                origin: None,
+                body,
+            });
+            self.place(&at, root, now)?;
+            root
+        };
+        self.layers.extend(layers);
+        self.mounts.push(Mount { root, at, read_only, mtimes, host, is_layered });
+        Ok(id)
+    }
+
+    /// The mount table, in the order of mounting; the first line is the root.
+    pub fn mounts(&self) -> &[Mount] {
+        &self.mounts
+    }
+
+    /// The directory at the mount point of `id`.
+    pub fn mount_root(&self, id: MountId) -> NodeId {
+        self.mounts[usize::from(id.0)].root
+    }
+
+    pub(super) fn is_mount_point(&self, id: NodeId) -> bool {
+        self.mounts[usize::from(self.node(id).mount.0)].root == id
+    }
+
+    /// Puts a tree under the root, which must be empty but for directories made for mount points.
+    fn remount_root(&mut self, mut dir: Dir, id: MountId, time: u64) -> Result<NodeId, Errno> {
+        let root = self.root();
+        if self.mounts.len() > 1 || self.dir(root).count > 0 {
+            return Err(Errno::Busy);
+        }
+        dir.parent = Some(root);
+        let node = self.node_mut(root);
+        node.mount = id;
+        node.times = Times::all(time);
+        node.body = Body::Dir(Box::new(dir));
+        Ok(root)
+    }
+
+    fn place(&mut self, at: &VPath, root: NodeId, now: u64) -> Result<(), Errno> {
+        let (parent, name) = at.split_last().ok_or(Errno::Inval)?;
+        let mut dir = self.root();
+        for step in parent.as_str().split('/').filter(|step| !step.is_empty()) {
+            dir = match self.child(dir, step)? {
+                Some(next) => next,
+                None => self.make_scaffold(dir, step, now)?,
+            };
+            self.expect_dir(dir)?;
+        }
+        if let Some(hidden) = self.child(dir, name)? {
+            self.expect_dir(hidden)?;
+            if self.is_mount_point(hidden) {
+                return Err(Errno::Busy);
+            }
+            let times = self.node(dir).times;
+            self.detach(dir, name, now);
+            self.attach(dir, name, root, now);
+            self.node_mut(dir).times = times;
+            return Ok(());
+        }
+        let times = self.node(dir).times;
+        self.attach(dir, name, root, now);
+        self.node_mut(dir).times = times;
+        Ok(())
+    }
+
+    fn make_scaffold(&mut self, dir: NodeId, name: &str, now: u64) -> Result<NodeId, Errno> {
+        let body = Dir { complete: true, scaffold: true, ..Dir::default() };
+        let mount = self.node(dir).mount;
+        let id = self.create(mount, Body::Dir(Box::new(body)), now)?;
+        let times = self.node(dir).times;
+        self.attach(dir, name, id, now);
+        self.node_mut(dir).times = times;
+        Ok(id)
+    }
+}

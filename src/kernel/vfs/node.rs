@@ -1,0 +1,145 @@
+//! What the overlay is made of: nodes, and the entries that name them.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use super::content::Content;
+use super::layer::{Blob, FileType};
+use super::path::VPath;
+
+/// Names a node of one overlay for as long as something refers to it: an entry, an open
+/// description or a mount.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct NodeId(pub(super) u32);
+
+/// Names a mount of one overlay, in the order of mounting; 0 is the root.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MountId(pub(super) u16);
+
+/// Nanoseconds since the Unix epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Times {
+    /// Last access, as set: reading does not change it.
+    pub atim: u64,
+    /// Last modification of the content.
+    pub mtim: u64,
+    /// Last change of anything.
+    pub ctim: u64,
+}
+
+impl Times {
+    /// All three the same.
+    pub fn all(now: u64) -> Self {
+        Self { atim: now, mtim: now, ctim: now }
+    }
+}
+
+/// A file, directory or link, whatever names it has.
+#[derive(Clone)]
+pub(super) struct Node {
+    pub ino: u64,
+    /// Entries that name it.
+    pub nlink: u32,
+    /// Open descriptions of it.
+    pub opens: u32,
+    /// The mount it was found or made in.
+    pub mount: MountId,
+    pub times: Times,
+    /// Set by the guest to definite values, so that a patch carries them to the disk.
+    pub times_set: bool,
+    /// Where in a layer it comes from; `None` if it was made here.
+    pub origin: Option<Box<Origin>>,
+    pub body: Body,
+}
+
+/// Where in a layer a node comes from.
+#[derive(Clone)]
+pub(super) struct Origin {
+    pub layer: u16,
+    pub path: VPath,
+    pub stamp: u64,
+    pub executable: bool,
+    /// Whether the content was looked at, so that it must not have changed when a patch is applied.
+    pub was_read: bool,
+}
+
+#[derive(Clone)]
+pub(super) enum Body {
+    File(File),
+    Dir(Box<Dir>),
+    Symlink(Box<str>),
+    /// Neither of these: shown, never opened.
+    Special(FileType),
+}
+
+impl Body {
+    pub fn file_type(&self) -> FileType {
+        match self {
+            Self::File(_) => FileType::RegularFile,
+            Self::Dir(_) => FileType::Directory,
+            Self::Symlink(_) => FileType::SymbolicLink,
+            Self::Special(file_type) => *file_type,
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct File {
+    pub content: Content,
+    /// The file below, kept open while chunks are still there and the node is open.
+    pub below: Option<Arc<Blob>>,
+}
+
+impl Clone for File {
+    fn clone(&self) -> Self {
+        Self { content: self.content.clone(), below: self.below.clone() }
+    }
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Dir {
+    /// The directory that holds this one; itself for the root, `None` once it is removed.
+    pub parent: Option<NodeId>,
+    /// The directories of layers whose entries show through, the uppermost first.
+    pub below: Vec<(u16, VPath)>,
+    pub entries: HashMap<Arc<str>, Entry>,
+    /// Whether every entry below has its entry here.
+    pub complete: bool,
+    /// Names looked up below in vain since the start: after a few, a listing is cheaper.
+    pub misses: u8,
+    /// Present entries, once `complete`.
+    pub count: u32,
+    /// The listing, until an entry comes or goes.
+    pub listing: Option<Arc<[Listed]>>,
+    /// Made for a mount point to stand in: no change that anyone made.
+    pub scaffold: bool,
+}
+
+/// What a name in a directory stands for.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    pub kind: EntryKind,
+    /// Whether a layer below has something of this name.
+    pub shadows: bool,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum EntryKind {
+    Node(NodeId),
+    /// Seen in a listing below and not looked at since.
+    Below(FileType),
+    /// Nothing: removed here (a whiteout), or looked up below in vain.
+    Absent,
+}
+
+/// One line of a listing.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// The entry's name.
+    pub name: Arc<str>,
+    /// Its inode number.
+    pub ino: u64,
+    /// Its type.
+    pub file_type: FileType,
+}

@@ -1,0 +1,460 @@
+//! The namespace: one tree of nodes in memory over read-only layers.
+//!
+//! A node comes into being when somebody looks at it; a directory remembers which directories of
+//! layers show through it. So mounting walks nothing, a lookup that was made once costs one hash,
+//! and renaming a directory moves one entry whatever lies beneath it.
+//!
+//! Operations stand in files of their own, each an `impl Overlay`. They take the time of the
+//! operation as `now`, nanoseconds since the Unix epoch: the overlay has no clock.
+
+use std::sync::Arc;
+
+use super::layer::{FileType, Layer, Stat};
+use super::node::{
+    Body, Dir, Entry, EntryKind, File, Listed, MountId, Node, NodeId, Origin, Times,
+};
+use super::path::VPath;
+use crate::base::errno::Errno;
+use crate::kernel::vfs::content::Content;
+use crate::kernel::vfs::mount::Mount;
+
+/// Lookups below that may fail in one directory before it is listed instead.
+const MISSES_MAX: u8 = 8;
+
+/// What a node costs against the limit of the upper layer, its content aside.
+const NODE_BYTES: u64 = 256;
+
+/// Bounds on what guests can make an overlay hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct VfsLimits {
+    /// Bytes of all that was written or created, content and bookkeeping. Beyond: `ENOSPC`.
+    pub upper_bytes_max: u64,
+    /// Length of one file, holes included. Beyond: `EFBIG`.
+    pub file_bytes_max: u64,
+    /// Length of a path that a guest passes. Beyond: `ENAMETOOLONG`.
+    pub path_bytes_max: usize,
+    /// Bytes of unchanged files that are kept in memory once they were read.
+    pub cache_bytes_max: u64,
+}
+
+impl Default for VfsLimits {
+    fn default() -> Self {
+        Self {
+            upper_bytes_max: 4 << 30,
+            file_bytes_max: 16 << 30,
+            path_bytes_max: 4096,
+            cache_bytes_max: 512 << 20,
+        }
+    }
+}
+
+/// A copy-on-write file system in memory over read-only layers. See the module's own text.
+///
+/// A clone is a fork: it shares contents until one of the two writes to them. Open descriptions
+/// belong to the original.
+#[derive(Clone)]
+pub struct Overlay {
+    pub(super) nodes: Vec<Node>,
+    pub(super) free: Vec<u32>,
+    pub(super) layers: Vec<Arc<dyn Layer>>,
+    pub(super) mounts: Vec<Mount>,
+    pub(super) next_ino: u64,
+    pub(super) limits: VfsLimits,
+    pub(super) upper_bytes: u64,
+    pub(super) cache_bytes: u64,
+    pub(super) limit_hit: Option<&'static str>,
+}
+
+impl Overlay {
+    /// A namespace that holds an empty root directory, all of whose times are `now`.
+    pub fn new(limits: VfsLimits, now: u64) -> Self {
+        let mut overlay = Self {
+            nodes: Vec::new(),
+            free: Vec::new(),
+            layers: Vec::new(),
+            mounts: Vec::new(),
+            next_ino: 1,
+            limits,
+            upper_bytes: 0,
+            cache_bytes: 0,
+            limit_hit: None,
+        };
+        let root = overlay.insert(Node {
+            ino: 1,
+            nlink: 1,
+            opens: 0,
+            mount: MountId(0),
+            times: Times::all(now),
+            times_set: false,
+            origin: None,
+            body: Body::Dir(Box::new(Dir { complete: true, ..Dir::default() })),
+        });
+        overlay.next_ino = 2;
+        overlay.dir_mut(root).parent = Some(root);
+        overlay.mounts.push(Mount::memory(root, now));
+        overlay
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> NodeId {
+        NodeId(0)
+    }
+
+    /// The bounds it was made with.
+    pub fn limits(&self) -> &VfsLimits {
+        &self.limits
+    }
+
+    /// Bytes that count against [`VfsLimits::upper_bytes_max`].
+    pub fn upper_bytes(&self) -> u64 {
+        self.upper_bytes
+    }
+
+    /// The first limit that an operation ran into, by the name of its field.
+    pub fn limit_hit(&self) -> Option<&'static str> {
+        self.limit_hit
+    }
+
+    /// The type of a node.
+    pub fn file_type(&self, id: NodeId) -> FileType {
+        self.node(id).body.file_type()
+    }
+
+    pub(super) fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    pub(super) fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        &mut self.nodes[id.0 as usize]
+    }
+
+    /// The directory `id`, which is known to be one.
+    pub(super) fn dir(&self, id: NodeId) -> &Dir {
+        match &self.node(id).body {
+            Body::Dir(dir) => dir,
+            _ => unreachable!("callers check that the node is a directory"),
+        }
+    }
+
+    pub(super) fn dir_mut(&mut self, id: NodeId) -> &mut Dir {
+        match &mut self.node_mut(id).body {
+            Body::Dir(dir) => dir,
+            _ => unreachable!("callers check that the node is a directory"),
+        }
+    }
+
+    /// # Errors
+    /// `ENOTDIR` unless `id` is a directory.
+    pub(super) fn expect_dir(&self, id: NodeId) -> Result<(), Errno> {
+        match self.node(id).body {
+            Body::Dir(_) => Ok(()),
+            _ => Err(Errno::Notdir),
+        }
+    }
+
+    /// # Errors
+    /// `EROFS` if the mount of `id` refuses writes.
+    pub(super) fn expect_writable(&self, id: NodeId) -> Result<(), Errno> {
+        if self.mounts[usize::from(self.node(id).mount.0)].read_only {
+            return Err(Errno::Rofs);
+        }
+        Ok(())
+    }
+
+    pub(super) fn fresh_ino(&mut self) -> u64 {
+        let ino = self.next_ino;
+        self.next_ino += 1;
+        ino
+    }
+
+    pub(super) fn insert(&mut self, node: Node) -> NodeId {
+        if let Some(index) = self.free.pop() {
+            self.nodes[index as usize] = node;
+            return NodeId(index);
+        }
+        let index = u32::try_from(self.nodes.len()).expect("the limit on bytes bounds the nodes");
+        self.nodes.push(node);
+        NodeId(index)
+    }
+
+    /// Counts `bytes` more against the limit.
+    ///
+    /// # Errors
+    /// `ENOSPC` if that goes beyond it; nothing is counted then.
+    pub(super) fn charge(&mut self, bytes: u64) -> Result<(), Errno> {
+        let sum = self.upper_bytes.saturating_add(bytes);
+        if sum > self.limits.upper_bytes_max {
+            self.limit_hit.get_or_insert("upper_bytes_max");
+            return Err(Errno::Nospc);
+        }
+        self.upper_bytes = sum;
+        Ok(())
+    }
+
+    /// A new node that a guest makes, linked once.
+    ///
+    /// # Errors
+    /// `ENOSPC` at the limit.
+    pub(super) fn create(&mut self, mount: MountId, body: Body, now: u64) -> Result<NodeId, Errno> {
+        self.charge(NODE_BYTES)?;
+        let ino = self.fresh_ino();
+        Ok(self.insert(Node {
+            ino,
+            nlink: 1,
+            opens: 0,
+            mount,
+            times: Times::all(now),
+            times_set: false,
+            origin: None,
+            body,
+        }))
+    }
+
+    /// Frees `id` if nothing names it and nobody has it open.
+    pub(super) fn release(&mut self, id: NodeId) {
+        let node = self.node_mut(id);
+        if node.nlink > 0 || node.opens > 0 {
+            return;
+        }
+        let made_here = node.origin.is_none();
+        let body = std::mem::replace(&mut node.body, Body::Special(FileType::Unknown));
+        node.origin = None;
+        if let Body::File(file) = body {
+            self.upper_bytes = self.upper_bytes.saturating_sub(file.content.charged());
+            self.forget_cached(&file.content);
+        }
+        if made_here {
+            self.upper_bytes = self.upper_bytes.saturating_sub(NODE_BYTES);
+        }
+        self.free.push(id.0);
+    }
+
+    pub(super) fn forget_cached(&mut self, content: &Content) {
+        if !content.is_dirty() {
+            self.cache_bytes = self.cache_bytes.saturating_sub(content.memory_bytes());
+        }
+    }
+
+    /// What `name` in the directory `dir` stands for.
+    ///
+    /// # Errors
+    /// As the layers below answer; `ENOENT` is `None` instead.
+    pub(super) fn child(&mut self, dir: NodeId, name: &str) -> Result<Option<NodeId>, Errno> {
+        let this = self.dir(dir);
+        match this.entries.get(name) {
+            Some(Entry { kind: EntryKind::Node(id), .. }) => return Ok(Some(*id)),
+            Some(Entry { kind: EntryKind::Absent, .. }) => return Ok(None),
+            Some(Entry { kind: EntryKind::Below(_), .. }) => return self.materialise(dir, name),
+            None if this.complete => return Ok(None),
+            None => {}
+        }
+        let exact = this.below.iter().all(|(l, _)| self.layers[usize::from(*l)].names_are_exact());
+        if this.misses >= MISSES_MAX || !exact {
+            self.complete(dir)?;
+            return self.child(dir, name);
+        }
+        self.materialise(dir, name)
+    }
+
+    /// Makes the node of an entry below, or notes that there is none.
+    fn materialise(&mut self, dir: NodeId, name: &str) -> Result<Option<NodeId>, Errno> {
+        let Some((layer, path, stat, rest)) = self.find_below(dir, name)? else {
+            let this = self.dir_mut(dir);
+            this.misses = this.misses.saturating_add(1);
+            let entry = Entry { kind: EntryKind::Absent, shadows: false };
+            if this.entries.insert(name.into(), entry).is_some() && this.complete {
+                // Listed once and gone now: the tree below did not hold still.
+                this.count -= 1;
+                this.listing = None;
+            }
+            return Ok(None);
+        };
+        let body = match stat.file_type {
+            FileType::Directory => {
+                let mut below = vec![(layer, path.clone())];
+                below.extend(rest);
+                Body::Dir(Box::new(Dir { parent: Some(dir), below, ..Dir::default() }))
+            }
+            FileType::RegularFile => {
+                Body::File(File { content: Content::below(stat.size), below: None })
+            }
+            FileType::SymbolicLink => {
+                let target = self.layers[usize::from(layer)].read_link(&path)?;
+                let target = String::from_utf8(target.into_vec()).map_err(|_| Errno::Ilseq)?;
+                Body::Symlink(target.into())
+            }
+            other => Body::Special(other),
+        };
+        let mount = self.node(dir).mount;
+        let times = Times::all(self.mounts[usize::from(mount.0)].time_below(&stat));
+        let ino = ino_below(self.node(dir).ino, name);
+        let origin =
+            Origin { layer, path, stamp: stat.stamp, executable: stat.executable, was_read: false };
+        let id = self.insert(Node {
+            ino,
+            nlink: 1,
+            opens: 0,
+            mount,
+            times,
+            times_set: false,
+            origin: Some(Box::new(origin)),
+            body,
+        });
+        let entry = Entry { kind: EntryKind::Node(id), shadows: true };
+        self.dir_mut(dir).entries.insert(name.into(), entry);
+        Ok(Some(id))
+    }
+
+    /// The uppermost entry `name` below `dir`, and, if it is a directory, those that merge with it.
+    #[expect(clippy::type_complexity, reason = "four parts of one answer, for one caller")]
+    fn find_below(
+        &self,
+        dir: NodeId,
+        name: &str,
+    ) -> Result<Option<(u16, VPath, Stat, Vec<(u16, VPath)>)>, Errno> {
+        let mut found: Option<(u16, VPath, Stat, Vec<(u16, VPath)>)> = None;
+        for (layer, path) in &self.dir(dir).below {
+            let path = path.join(name);
+            let stat = match self.layers[usize::from(*layer)].stat(&path) {
+                Ok(stat) => stat,
+                Err(Errno::Noent | Errno::Notdir | Errno::Nametoolong) => continue,
+                Err(errno) => return Err(errno),
+            };
+            let is_dir = stat.file_type == FileType::Directory;
+            match &mut found {
+                None => {
+                    found = Some((*layer, path, stat, Vec::new()));
+                    if !is_dir {
+                        break;
+                    }
+                }
+                Some((.., rest)) if is_dir => rest.push((*layer, path)),
+                Some(_) => break,
+            }
+        }
+        Ok(found)
+    }
+
+    /// Gives every entry below `dir` its entry here.
+    ///
+    /// # Errors
+    /// As the layers below answer.
+    pub(super) fn complete(&mut self, dir: NodeId) -> Result<(), Errno> {
+        if self.dir(dir).complete {
+            return Ok(());
+        }
+        for (layer, path) in self.dir(dir).below.clone() {
+            let list = match self.layers[usize::from(layer)].list(&path) {
+                Ok(list) => list,
+                Err(Errno::Noent) => continue,
+                Err(errno) => return Err(errno),
+            };
+            for below in list {
+                let entry = Entry { kind: EntryKind::Below(below.file_type), shadows: true };
+                let entries = &mut self.dir_mut(dir).entries;
+                match entries.get_mut(&*below.name) {
+                    Some(seen) => seen.shadows = true,
+                    None => {
+                        entries.insert(below.name.into(), entry);
+                    }
+                }
+            }
+        }
+        let this = self.dir_mut(dir);
+        // A name that nothing below has and nothing here: no need to remember it any more.
+        this.entries.retain(|_, entry| entry.shadows || !matches!(entry.kind, EntryKind::Absent));
+        let present = |entry: &&Entry| !matches!(entry.kind, EntryKind::Absent);
+        this.count = u32::try_from(this.entries.values().filter(present).count())
+            .map_err(|_| Errno::Overflow)?;
+        this.complete = true;
+        Ok(())
+    }
+
+    /// Makes `name` in `dir` stand for `id`. Nothing stands there now.
+    pub(super) fn attach(&mut self, dir: NodeId, name: &str, id: NodeId, now: u64) {
+        let this = self.dir_mut(dir);
+        this.count += u32::from(this.complete);
+        this.listing = None;
+        let kind = EntryKind::Node(id);
+        match this.entries.get_mut(name) {
+            Some(seen) => seen.kind = kind,
+            None => {
+                this.entries.insert(name.into(), Entry { kind, shadows: false });
+            }
+        }
+        if let Body::Dir(child) = &mut self.node_mut(id).body {
+            child.parent = Some(dir);
+        }
+        self.touch(dir, now);
+    }
+
+    /// Makes `name` in `dir` stand for nothing, and leaves a whiteout if a layer has the name.
+    pub(super) fn detach(&mut self, dir: NodeId, name: &str, now: u64) {
+        let this = self.dir_mut(dir);
+        this.count -= u32::from(this.complete);
+        this.listing = None;
+        if let Some(entry) = this.entries.get_mut(name) {
+            if entry.shadows {
+                entry.kind = EntryKind::Absent;
+            } else {
+                this.entries.remove(name);
+            }
+        }
+        self.touch(dir, now);
+    }
+
+    /// Notes that the content of `id` changed.
+    pub(super) fn touch(&mut self, id: NodeId, now: u64) {
+        let times = &mut self.node_mut(id).times;
+        times.mtim = now;
+        times.ctim = now;
+    }
+
+    /// The entries of the directory `dir`, sorted bytewise by name.
+    ///
+    /// # Errors
+    /// `ENOTDIR` unless it is a directory; as the layers below answer.
+    pub fn list(&mut self, dir: NodeId) -> Result<Arc<[Listed]>, Errno> {
+        self.expect_dir(dir)?;
+        self.complete(dir)?;
+        let Node { ino: dir_ino, body: Body::Dir(this), .. } = self.node(dir) else {
+            return Err(Errno::Notdir);
+        };
+        if let Some(listing) = &this.listing {
+            return Ok(listing.clone());
+        }
+        let mut listing = Vec::with_capacity(this.count as usize);
+        for (name, entry) in &this.entries {
+            let (ino, file_type) = match entry.kind {
+                EntryKind::Absent => continue,
+                EntryKind::Below(file_type) => (ino_below(*dir_ino, name), file_type),
+                EntryKind::Node(id) => (self.node(id).ino, self.file_type(id)),
+            };
+            listing.push(Listed { name: name.clone(), ino, file_type });
+        }
+        listing.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        let listing: Arc<[Listed]> = listing.into();
+        self.dir_mut(dir).listing = Some(listing.clone());
+        Ok(listing)
+    }
+
+    /// Whether the directory `dir` holds nothing.
+    pub(super) fn is_empty(&mut self, dir: NodeId) -> Result<bool, Errno> {
+        self.complete(dir)?;
+        Ok(self.dir(dir).count == 0)
+    }
+}
+
+/// The inode number of the entry `name` that a layer has in the directory with number `dir_ino`:
+/// the same in whatever order entries are looked at. Numbers of nodes made here count up from 1,
+/// so the top bit keeps the two apart.
+fn ino_below(dir_ino: u64, name: &str) -> u64 {
+    // FNV-1a over both, then the finisher of SplitMix64, which spreads what FNV leaves close.
+    let bytes = dir_ino.to_le_bytes().into_iter().chain(name.bytes());
+    let mut hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (hash ^ (hash >> 31)) | 1 << 63
+}

@@ -1,0 +1,95 @@
+//! POSIX `renameat`.
+
+use super::node::{Body, NodeId};
+use super::overlay::Overlay;
+use super::resolve::{Base, Follow};
+use crate::base::errno::Errno;
+
+impl Overlay {
+    /// Gives what stands at `from` the name `to` instead, in place of what stands there. Files
+    /// move between mounts, directories within one. Nothing is copied, whatever lies beneath.
+    ///
+    /// # Errors
+    /// - `ENOENT` if `from` is not there, or the directory of `to` was removed;
+    /// - `ENOTDIR` to put a directory over a file, or if a slash ends a path of a file;
+    /// - `EISDIR` to put a file over a directory;
+    /// - `ENOTEMPTY` to put a directory over one that is not empty;
+    /// - `EINVAL` to put a directory beneath itself, and for `.` and `..`;
+    /// - `EBUSY` for the root and mount points; `EXDEV` for a directory to another mount; `EROFS`;
+    /// - and as [`Overlay::resolve`].
+    pub fn rename(&mut self, from: (Base, &str), to: (Base, &str), now: u64) -> Result<(), Errno> {
+        let from_path = from.1.trim_end_matches('/');
+        let to_path = to.1.trim_end_matches('/');
+        let source = self.resolve(from.0, from_path, Follow::No)?;
+        let id = source.node.ok_or(Errno::Noent)?;
+        let target = self.resolve(to.0, to_path, Follow::No)?;
+        if source.name.is_empty() || target.name.is_empty() {
+            return Err(self.rename_of_dots(id, target.node));
+        }
+        let is_dir = matches!(self.node(id).body, Body::Dir(_));
+        let slash = from_path.len() != from.1.len() || to_path.len() != to.1.len();
+        if slash && !is_dir {
+            return Err(Errno::Notdir);
+        }
+        self.expect_writable(source.dir)?;
+        self.expect_writable(target.dir)?;
+        self.expect_linked(target.dir)?;
+        if self.is_mount_point(id) || target.node.is_some_and(|node| self.is_mount_point(node)) {
+            return Err(Errno::Busy);
+        }
+        if target.node == Some(id) {
+            return Ok(());
+        }
+        let mount = self.node(target.dir).mount;
+        if is_dir {
+            if self.is_beneath(target.dir, id) {
+                return Err(Errno::Inval);
+            }
+            if self.node(id).mount != mount {
+                return Err(Errno::Xdev);
+            }
+        }
+        if let Some(over) = target.node {
+            match (is_dir, &self.node(over).body) {
+                (true, Body::Dir(_)) => {
+                    if !self.is_empty(over)? {
+                        return Err(Errno::Notempty);
+                    }
+                    self.detach(target.dir, &target.name, now);
+                    self.unlink_dir(over);
+                }
+                (true, _) => return Err(Errno::Notdir),
+                (false, Body::Dir(_)) => return Err(Errno::Isdir),
+                (false, _) => {
+                    self.detach(target.dir, &target.name, now);
+                    self.node_mut(over).nlink -= 1;
+                    self.release(over);
+                }
+            }
+        }
+        self.detach(source.dir, &source.name, now);
+        self.attach(target.dir, &target.name, id, now);
+        let node = self.node_mut(id);
+        node.mount = mount;
+        node.times.ctim = now;
+        Ok(())
+    }
+
+    fn rename_of_dots(&self, from: NodeId, to: Option<NodeId>) -> Errno {
+        let root = self.root();
+        if from == root || to == Some(root) { Errno::Busy } else { Errno::Inval }
+    }
+
+    /// Whether `dir` is `top` or lies beneath it.
+    fn is_beneath(&self, mut dir: NodeId, top: NodeId) -> bool {
+        loop {
+            if dir == top {
+                return true;
+            }
+            match self.dir(dir).parent {
+                Some(parent) if parent != dir => dir = parent,
+                _ => return false,
+            }
+        }
+    }
+}

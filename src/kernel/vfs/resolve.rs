@@ -1,0 +1,189 @@
+//! From a path to a node, component by component.
+
+use std::borrow::Cow;
+
+use super::node::{Body, NodeId};
+use super::overlay::Overlay;
+use super::path::{SYMLOOP_MAX, check_name};
+use crate::base::errno::Errno;
+
+/// Where a lookup starts and what it may not leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Base {
+    /// The directory that relative paths are relative to.
+    pub dir: NodeId,
+    /// The directory whose tree the lookup stays in.
+    pub root: NodeId,
+}
+
+/// Whether the last component is followed if it is a symbolic link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Follow {
+    /// It is.
+    Yes,
+    /// It is not, unless a slash comes after it.
+    No,
+}
+
+/// What a path denotes.
+#[derive(Debug)]
+pub(super) struct Resolved<'a> {
+    /// The directory that holds the entry; the directory itself where `name` is empty.
+    pub dir: NodeId,
+    /// The entry's name; empty if the path ends in `.` or `..`.
+    pub name: Cow<'a, str>,
+    /// What stands there now.
+    pub node: Option<NodeId>,
+    /// Whether the path ends in a slash, so that only a directory will do.
+    pub wants_dir: bool,
+}
+
+impl Resolved<'_> {
+    /// The node, which must exist, and be a directory if a slash said so.
+    pub fn existing(&self, overlay: &Overlay) -> Result<NodeId, Errno> {
+        let node = self.node.ok_or(Errno::Noent)?;
+        if self.wants_dir {
+            overlay.expect_dir(node)?;
+        }
+        Ok(node)
+    }
+}
+
+/// The rest of a path, and what is known of it.
+struct Rest<'a> {
+    text: Cow<'a, str>,
+    at: usize,
+}
+
+impl Overlay {
+    /// Resolves `path` from `base`.
+    ///
+    /// # Errors
+    /// - `EPERM` if the path is absolute, or a `..` in it leaves `base.root`;
+    /// - `ENOENT` if it is empty, if a component on the way does not exist, or if a symbolic link
+    ///   leads outside `base.root`: seen from inside, there is nothing;
+    /// - `ENOTDIR` if a component on the way is no directory;
+    /// - `ELOOP` after [`SYMLOOP_MAX`] symbolic links;
+    /// - `ENAMETOOLONG`, `EINVAL` (NUL in a name); and as the layers below answer.
+    pub(super) fn resolve<'a>(
+        &mut self,
+        base: Base,
+        path: &'a str,
+        follow: Follow,
+    ) -> Result<Resolved<'a>, Errno> {
+        if path.is_empty() {
+            return Err(Errno::Noent);
+        }
+        if path.len() > self.limits.path_bytes_max {
+            return Err(Errno::Nametoolong);
+        }
+        if path.starts_with('/') {
+            return Err(Errno::Perm);
+        }
+        self.expect_dir(base.dir)?;
+        let mut rest = Rest { text: Cow::Borrowed(path), at: 0 };
+        let mut dir = base.dir;
+        let mut links = 0;
+        // Set while an absolute link is walked from the top and has not come to `base.root` yet.
+        let mut outside = false;
+        loop {
+            let (name, is_last, wants_dir) = next_component(&mut rest);
+            let finish = |dir, name, node| {
+                if outside && node != Some(base.root) {
+                    return Err(Errno::Noent);
+                }
+                Ok(Resolved { dir, name, node, wants_dir })
+            };
+            match &*name {
+                "" | "." => {
+                    if is_last {
+                        return finish(dir, Cow::Borrowed(""), Some(dir));
+                    }
+                    continue;
+                }
+                ".." => {
+                    if dir == base.root {
+                        return Err(if links == 0 { Errno::Perm } else { Errno::Noent });
+                    }
+                    dir = self.dir(dir).parent.ok_or(Errno::Noent)?;
+                    if is_last {
+                        return finish(dir, Cow::Borrowed(""), Some(dir));
+                    }
+                    continue;
+                }
+                _ => {}
+            }
+            check_name(&name)?;
+            let Some(node) = self.child(dir, &name)? else {
+                if is_last {
+                    return finish(dir, name, None);
+                }
+                return Err(Errno::Noent);
+            };
+            match &self.node(node).body {
+                Body::Symlink(target) if !is_last || wants_dir || follow == Follow::Yes => {
+                    links += 1;
+                    if links > SYMLOOP_MAX {
+                        return Err(Errno::Loop);
+                    }
+                    if target.is_empty() {
+                        return Err(Errno::Noent);
+                    }
+                    if target.starts_with('/') {
+                        dir = self.root();
+                        outside = dir != base.root;
+                    }
+                    let mut text = String::from(&**target);
+                    let remaining = &rest.text[rest.at..];
+                    if !remaining.is_empty() || wants_dir {
+                        text.push('/');
+                        text.push_str(remaining);
+                    }
+                    if text.len() > self.limits.path_bytes_max {
+                        return Err(Errno::Nametoolong);
+                    }
+                    rest = Rest { text: Cow::Owned(text), at: 0 };
+                }
+                _ if is_last => return finish(dir, name, Some(node)),
+                Body::Dir(_) => {
+                    dir = node;
+                    outside &= dir != base.root;
+                }
+                _ => return Err(Errno::Notdir),
+            }
+        }
+    }
+
+    /// Resolves `path` to a node that exists.
+    pub(super) fn lookup(
+        &mut self,
+        base: Base,
+        path: &str,
+        follow: Follow,
+    ) -> Result<NodeId, Errno> {
+        self.resolve(base, path, follow)?.existing(self)
+    }
+}
+
+/// Takes the next component off `rest`: its name, whether it is the last one, and whether a slash
+/// follows it as the last one.
+fn next_component<'a>(rest: &mut Rest<'a>) -> (Cow<'a, str>, bool, bool) {
+    let len = rest.text.len();
+    let bytes = rest.text.as_bytes();
+    let mut start = rest.at;
+    while start < len && bytes[start] == b'/' {
+        start += 1;
+    }
+    let end = bytes[start..].iter().position(|b| *b == b'/').map_or(len, |at| start + at);
+    let mut next = end;
+    while next < len && bytes[next] == b'/' {
+        next += 1;
+    }
+    rest.at = next;
+    let is_last = next == len;
+    let name = match &rest.text {
+        Cow::Borrowed(text) => Cow::Borrowed(&text[start..end]),
+        Cow::Owned(text) => Cow::Owned(text[start..end].to_owned()),
+    };
+    (name, is_last, is_last && next > end)
+}

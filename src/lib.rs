@@ -1,0 +1,3 @@
+//! Belljar.
+pub mod base;
+pub mod kernel;
