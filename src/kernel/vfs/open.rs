@@ -174,10 +174,27 @@ impl Overlay {
     /// # Errors
     /// As [`Overlay::stat`].
     pub fn metadata(&mut self, path: &str) -> Result<Metadata, Errno> {
-        if path == "/" {
+        if path.trim_matches('/').is_empty() {
             return Ok(self.metadata_of(self.root()));
         }
         self.stat(self.host_base(), host_path(path)?, Follow::Yes)
+    }
+
+    /// Opens the directory at the absolute path `path`, links followed, for the host side.
+    ///
+    /// # Errors
+    /// As [`Overlay::open`].
+    pub fn open_dir(&mut self, path: &str) -> Result<NodeId, Errno> {
+        let relative = host_path(path)?;
+        let relative = if relative.is_empty() { "." } else { relative };
+        let flags = OpenFlags { directory: true, follow: true, ..OpenFlags::default() };
+        self.open(self.host_base(), relative, flags, 0)
+    }
+
+    /// The directory that holds the directory `id`; `id` itself for the root and for a directory
+    /// that was removed.
+    pub fn parent(&self, id: NodeId) -> NodeId {
+        self.dir(id).parent.unwrap_or(id)
     }
 
     /// The base of lookups from the root.

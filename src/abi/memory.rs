@@ -1,0 +1,160 @@
+//! Guest memory, every access checked.
+
+use crate::base::errno::Errno;
+use crate::kernel::guest::{Range, Ranges};
+
+/// Pieces that one call may read or write (POSIX `IOV_MAX`).
+const IOV_MAX: u32 = 1024;
+
+/// The memory of a guest. Pointers, lengths and alignments come from the guest and may be anything.
+pub(super) struct GuestMemory<'m> {
+    bytes: &'m mut [u8],
+}
+
+impl<'m> GuestMemory<'m> {
+    pub fn new(bytes: &'m mut [u8]) -> Self {
+        Self { bytes }
+    }
+
+    /// `len` bytes at `ptr`.
+    ///
+    /// # Errors
+    /// `EFAULT` if they do not lie within the memory.
+    pub fn range(&self, ptr: u32, len: u64) -> Result<Range, Errno> {
+        let start = ptr as usize;
+        let len = usize::try_from(len).map_err(|_| Errno::Fault)?;
+        let end = start.checked_add(len).ok_or(Errno::Fault)?;
+        if end > self.bytes.len() {
+            return Err(Errno::Fault);
+        }
+        Ok(Range { start, len })
+    }
+
+    /// Room for a value of `len` bytes that is aligned to `align`.
+    ///
+    /// # Errors
+    /// `EINVAL` if `ptr` is not aligned, `EFAULT` if the room does not lie within the memory.
+    pub fn place(&self, ptr: u32, len: u64, align: u32) -> Result<Place, Errno> {
+        if !ptr.is_multiple_of(align) {
+            return Err(Errno::Inval);
+        }
+        self.range(ptr, len).map(Place)
+    }
+
+    pub fn place_u32(&self, ptr: u32) -> Result<Place, Errno> {
+        self.place(ptr, 4, 4)
+    }
+
+    pub fn place_u64(&self, ptr: u32) -> Result<Place, Errno> {
+        self.place(ptr, 8, 8)
+    }
+
+    /// # Errors
+    /// `ENAMETOOLONG` if it is longer than `max`, `EFAULT`, `EILSEQ` if it is not UTF-8.
+    pub fn path(&self, ptr: u32, len: u32, max: usize) -> Result<&str, Errno> {
+        let range = self.range(ptr, len.into())?;
+        if range.len > max {
+            return Err(Errno::Nametoolong);
+        }
+        std::str::from_utf8(&self.bytes[range.start..range.start + range.len])
+            .map_err(|_| Errno::Ilseq)
+    }
+
+    /// The buffers of a list of `count` pairs of pointer and length at `ptr`.
+    ///
+    /// # Errors
+    /// `EINVAL` if the list is not aligned or longer than [`IOV_MAX`], `EFAULT` if it, or a buffer,
+    /// does not lie within the memory.
+    pub fn buffers(&self, ptr: u32, count: u32) -> Result<Ranges, Errno> {
+        if count > IOV_MAX {
+            return Err(Errno::Inval);
+        }
+        let list = self.place(ptr, u64::from(count) * 8, 4)?;
+        (0..count as usize)
+            .map(|i| {
+                let ptr = self.u32_at(list, i * 8);
+                let len = self.u32_at(list, i * 8 + 4);
+                self.range(ptr, len.into())
+            })
+            .collect()
+    }
+
+    pub fn u16_at(&self, place: Place, offset: usize) -> u16 {
+        u16::from_le_bytes(self.array_at(place, offset))
+    }
+
+    pub fn u32_at(&self, place: Place, offset: usize) -> u32 {
+        u32::from_le_bytes(self.array_at(place, offset))
+    }
+
+    pub fn u64_at(&self, place: Place, offset: usize) -> u64 {
+        u64::from_le_bytes(self.array_at(place, offset))
+    }
+
+    pub fn u8_at(&self, place: Place, offset: usize) -> u8 {
+        self.array_at::<1>(place, offset)[0]
+    }
+
+    fn array_at<const N: usize>(&self, place: Place, offset: usize) -> [u8; N] {
+        debug_assert!(offset + N <= place.0.len);
+        let at = place.0.start + offset;
+        std::array::from_fn(|i| self.bytes[at + i])
+    }
+
+    /// Writes `value` at `offset` in `place`, which has room for it.
+    pub fn put(&mut self, place: Place, offset: usize, value: &[u8]) {
+        debug_assert!(offset + value.len() <= place.0.len);
+        let at = place.0.start + offset;
+        self.bytes[at..at + value.len()].copy_from_slice(value);
+    }
+
+    pub fn put_u32(&mut self, place: Place, value: u32) {
+        self.put(place, 0, &value.to_le_bytes());
+    }
+
+    pub fn put_u64(&mut self, place: Place, value: u64) {
+        self.put(place, 0, &value.to_le_bytes());
+    }
+
+    /// The bytes of `range`, to fill.
+    pub fn slice_mut(&mut self, range: Range) -> &mut [u8] {
+        &mut self.bytes[range.start..range.start + range.len]
+    }
+
+    /// The memory as a whole.
+    pub fn all(&mut self) -> &mut [u8] {
+        self.bytes
+    }
+}
+
+/// Room in guest memory that was checked.
+#[derive(Clone, Copy)]
+pub(super) struct Place(Range);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_end_within_memory() {
+        let mut bytes = [0; 16];
+        let memory = GuestMemory::new(&mut bytes);
+        assert!(memory.range(16, 0).is_ok());
+        assert_eq!(memory.range(16, 1).err(), Some(Errno::Fault));
+        assert_eq!(memory.range(u32::MAX, u64::from(u32::MAX)).err(), Some(Errno::Fault));
+        assert_eq!(memory.range(0, u64::MAX).err(), Some(Errno::Fault));
+        assert_eq!(memory.place(2, 4, 4).err(), Some(Errno::Inval));
+    }
+
+    #[test]
+    fn a_list_of_buffers_is_checked_whole() {
+        let mut bytes = [0; 32];
+        bytes[4] = 8;
+        bytes[8] = 30;
+        bytes[12] = 3;
+        let memory = GuestMemory::new(&mut bytes);
+        assert_eq!(memory.buffers(0, 1).unwrap().as_slice(), [Range { start: 0, len: 8 }]);
+        assert_eq!(memory.buffers(0, 2).err(), Some(Errno::Fault));
+        assert_eq!(memory.buffers(0, IOV_MAX + 1).err(), Some(Errno::Inval));
+    }
+}

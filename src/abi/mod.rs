@@ -1,0 +1,111 @@
+//! Rank 4: what guests import, translated to and from the kernel's terms.
+//!
+//! Every function decodes its arguments, makes one call on [`Guest`], and encodes the answer.
+//! Pointers are checked before the call, those for answers too, so that a call either happens
+//! with an answer or does not happen.
+
+mod memory;
+pub mod preview1;
+
+use wasmtime::{Caller, Memory, ResourceLimiter};
+
+use crate::base::errno::Errno;
+use crate::kernel::guest::{Fault, Guest};
+use crate::kernel::limits::Limit;
+use memory::GuestMemory;
+
+/// Entries that all tables of a process together may have: what the largest real programs need,
+/// many times over, at 8 bytes each.
+const TABLE_ELEMENTS_MAX: usize = 10_000_000;
+
+/// What a wasmtime store holds: one process.
+pub struct Process {
+    /// The kernel's side of it.
+    pub guest: Guest,
+    /// Its export `memory`, once it was looked up.
+    memory: Option<Memory>,
+    memory_bytes: u64,
+}
+
+impl Process {
+    /// A process that has not started.
+    pub fn new(guest: Guest) -> Self {
+        Self { guest, memory: None, memory_bytes: 0 }
+    }
+}
+
+impl ResourceLimiter for Process {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let total = self.memory_bytes.saturating_add((desired - current) as u64);
+        if total > self.guest.machine().limits().memory_bytes_max {
+            self.guest.machine_mut().note_limit(Limit::Memory);
+            return Ok(false);
+        }
+        self.memory_bytes = total;
+        Ok(true)
+    }
+
+    fn table_growing(
+        &mut self,
+        _current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        Ok(desired <= TABLE_ELEMENTS_MAX)
+    }
+}
+
+/// A number that the trace shows beside a successful answer, by its name.
+type Answer = Option<(&'static str, u64)>;
+
+/// Makes one call: runs `body` on the guest's memory and kernel side, and turns what it answers
+/// into what the guest gets.
+///
+/// # Errors
+/// [`crate::kernel::limits::Stop`], which ends the guest.
+#[inline]
+fn call(
+    mut caller: Caller<'_, Process>,
+    name: &'static str,
+    body: impl FnOnce(&mut GuestMemory<'_>, &mut Guest) -> Result<Answer, Fault>,
+) -> wasmtime::Result<i32> {
+    if caller.data().memory.is_none() {
+        caller.data_mut().memory = caller.get_export("memory").and_then(|e| e.into_memory());
+    }
+    let (bytes, process) = match caller.data().memory {
+        Some(memory) => memory.data_and_store_mut(&mut caller),
+        // Without memory every pointer is a bad one.
+        None => (&mut [][..], caller.data_mut()),
+    };
+    let guest = &mut process.guest;
+    guest.begin_call(name);
+    let answer = body(&mut GuestMemory::new(bytes), guest);
+    if guest.is_traced() {
+        guest.trace_answer(answer);
+    }
+    match answer {
+        Ok(_) => Ok(0),
+        Err(Fault::Errno(errno)) => Ok(i32::from(errno.code())),
+        Err(Fault::Stop(stop)) => Err(wasmtime::Error::new(stop)),
+    }
+}
+
+/// Notes the arguments of the current call if calls are traced. Costs a test otherwise.
+macro_rules! trace {
+    ($guest:expr, $($format:tt)*) => {
+        if $guest.is_traced() {
+            $guest.trace_call(format_args!($($format)*));
+        }
+    };
+}
+use trace;
+
+/// A flag word of a guest, all of whose bits must have a meaning.
+fn known_bits(bits: u32, mask: u32) -> Result<u32, Errno> {
+    if bits & !mask == 0 { Ok(bits) } else { Err(Errno::Inval) }
+}

@@ -1,0 +1,153 @@
+//! Time, as a machine sees it.
+
+use std::time::{Duration, Instant};
+
+use crate::base::ambient;
+
+/// 2000-01-01T00:00:00Z, where virtual time starts unless told otherwise: nanoseconds since the
+/// Unix epoch.
+pub const DEFAULT_START_NS: u64 = 946_684_800_000_000_000;
+
+/// Reads of a paused clock in a row, with no other call between them, that see it stand still. Each
+/// further one moves it by [`SPIN_TICK_NS`], so that a guest which spins until time has passed
+/// comes to its end, the same one every time.
+pub const SPIN_FREE_READS: u32 = 64;
+
+/// How far a read of the clock moves it once a guest spins.
+pub const SPIN_TICK_NS: u64 = 100_000;
+
+/// The clocks of preview1, by their numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum ClockId {
+    /// Time since the Unix epoch.
+    Realtime = 0,
+    /// Time since the machine started.
+    Monotonic = 1,
+    /// Time since the machine started: processes of a machine take turns, and compute in no time.
+    ProcessCputime = 2,
+    /// As [`ClockId::ProcessCputime`].
+    ThreadCputime = 3,
+}
+
+impl ClockId {
+    /// The clock with the number `id`.
+    pub fn from_raw(id: u32) -> Option<Self> {
+        Some(match id {
+            0 => Self::Realtime,
+            1 => Self::Monotonic,
+            2 => Self::ProcessCputime,
+            3 => Self::ThreadCputime,
+            _ => return None,
+        })
+    }
+}
+
+/// The source of a machine's time. All times are nanoseconds.
+pub trait Clock: Send {
+    /// What the clock `id` shows.
+    fn now(&mut self, id: ClockId) -> u64;
+
+    /// The smallest step that the clock `id` shows.
+    fn resolution(&self, id: ClockId) -> u64;
+
+    /// Lets time pass until the monotonic clock shows at least `t`.
+    fn sleep_until(&mut self, t: u64);
+
+    /// Whether time passes only by [`Clock::sleep_until`].
+    fn is_virtual(&self) -> bool;
+}
+
+/// A clock that stands still until somebody sleeps on it.
+#[derive(Clone, Debug)]
+pub struct VirtualClock {
+    start_ns: u64,
+    elapsed_ns: u64,
+}
+
+impl VirtualClock {
+    /// A clock paused at `start_ns`, nanoseconds since the Unix epoch.
+    pub fn starting_at(start_ns: u64) -> Self {
+        Self { start_ns, elapsed_ns: 0 }
+    }
+}
+
+impl Clock for VirtualClock {
+    fn now(&mut self, id: ClockId) -> u64 {
+        match id {
+            ClockId::Realtime => self.start_ns.saturating_add(self.elapsed_ns),
+            _ => self.elapsed_ns,
+        }
+    }
+
+    fn resolution(&self, _id: ClockId) -> u64 {
+        1
+    }
+
+    fn sleep_until(&mut self, t: u64) {
+        self.elapsed_ns = self.elapsed_ns.max(t);
+    }
+
+    fn is_virtual(&self) -> bool {
+        true
+    }
+}
+
+/// The host's clock. What a guest does with it cannot be repeated.
+#[derive(Clone, Debug)]
+pub struct HostClock {
+    started: Instant,
+}
+
+impl HostClock {
+    /// A clock whose monotonic time starts now.
+    pub fn start() -> Self {
+        Self { started: ambient::instant_now() }
+    }
+
+    fn elapsed_ns(&self) -> u64 {
+        let elapsed = ambient::instant_now().duration_since(self.started);
+        u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Clock for HostClock {
+    fn now(&mut self, id: ClockId) -> u64 {
+        match id {
+            ClockId::Realtime => ambient::wall_now_ns(),
+            _ => self.elapsed_ns(),
+        }
+    }
+
+    fn resolution(&self, _id: ClockId) -> u64 {
+        1
+    }
+
+    fn sleep_until(&mut self, t: u64) {
+        let left = t.saturating_sub(self.elapsed_ns());
+        if left > 0 {
+            ambient::sleep(Duration::from_nanos(left));
+        }
+    }
+
+    fn is_virtual(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn virtual_time_moves_by_sleeping_alone_and_never_back() {
+        let mut clock = VirtualClock::starting_at(DEFAULT_START_NS);
+        assert_eq!(clock.now(ClockId::Realtime), DEFAULT_START_NS);
+        clock.sleep_until(5);
+        clock.sleep_until(3);
+        assert_eq!(clock.now(ClockId::Monotonic), 5);
+        assert_eq!(clock.now(ClockId::Realtime), DEFAULT_START_NS + 5);
+        clock.sleep_until(u64::MAX);
+        assert_eq!(clock.now(ClockId::Realtime), u64::MAX);
+    }
+}

@@ -1,0 +1,216 @@
+//! The descriptor table of a process.
+
+use std::sync::Arc;
+
+use super::vfs::{Base, Listed, NodeId};
+use crate::base::errno::Errno;
+
+/// What a descriptor stands for.
+#[derive(Debug)]
+pub enum Descriptor {
+    /// Standard input.
+    Stdin,
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+    /// A regular file.
+    File(OpenFile),
+    /// A directory.
+    Dir(OpenDir),
+}
+
+/// An open regular file.
+#[derive(Clone, Debug)]
+pub struct OpenFile {
+    /// The file.
+    pub node: NodeId,
+    /// Where the next read or write begins.
+    pub offset: u64,
+    /// The flags of preview1: append, dsync, nonblock, rsync, sync.
+    pub flags: FdFlags,
+    /// Opened for reading.
+    pub read: bool,
+    /// Opened for writing.
+    pub write: bool,
+}
+
+/// An open directory.
+#[derive(Clone, Debug)]
+pub struct OpenDir {
+    /// The directory, and what lookups from it may not leave.
+    pub base: Base,
+    /// Whether directories opened through it confine lookups to themselves, as separately granted
+    /// directories do.
+    pub confines: bool,
+    /// Its name in the list of preopened directories.
+    pub preopen: Option<Box<str>>,
+    /// The listing that cookies count in, since the last one that began at 0.
+    pub listing: Option<Arc<[Listed]>>,
+}
+
+/// `fdflags` of preview1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FdFlags(u16);
+
+impl FdFlags {
+    /// Writes go to the end.
+    pub const APPEND: Self = Self(1);
+    /// Do not wait. Accepted; nothing here waits.
+    pub const NONBLOCK: Self = Self(4);
+    const ALL: u16 = 0b1_1111;
+    const SYNC_KINDS: u16 = 0b1_1010;
+
+    /// The flags of `bits`; `None` if one of them has no meaning.
+    pub fn from_bits(bits: u32) -> Option<Self> {
+        u16::try_from(bits).ok().filter(|bits| bits & !Self::ALL == 0).map(Self)
+    }
+
+    /// As preview1 encodes them.
+    pub fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// Whether `APPEND` is among them.
+    pub fn is_append(self) -> bool {
+        self.0 & Self::APPEND.0 != 0
+    }
+
+    /// Whether one of the flags for synchronous writes is among them.
+    pub fn has_sync(self) -> bool {
+        self.0 & Self::SYNC_KINDS != 0
+    }
+}
+
+/// The descriptors of a process, by number. A new one gets the lowest free number.
+#[derive(Debug, Default)]
+pub struct FdTable {
+    slots: Vec<Option<Descriptor>>,
+    open: u32,
+    lowest_free: usize,
+}
+
+impl FdTable {
+    /// What `fd` stands for.
+    ///
+    /// # Errors
+    /// `EBADF` if it is not open.
+    pub fn get(&self, fd: u32) -> Result<&Descriptor, Errno> {
+        self.slots.get(fd as usize).and_then(Option::as_ref).ok_or(Errno::Badf)
+    }
+
+    /// What `fd` stands for, to change it.
+    ///
+    /// # Errors
+    /// `EBADF` if it is not open.
+    pub fn get_mut(&mut self, fd: u32) -> Result<&mut Descriptor, Errno> {
+        self.slots.get_mut(fd as usize).and_then(Option::as_mut).ok_or(Errno::Badf)
+    }
+
+    /// The number of open descriptors.
+    pub fn count(&self) -> u32 {
+        self.open
+    }
+
+    /// Gives `descriptor` the lowest free number.
+    pub fn push(&mut self, descriptor: Descriptor) -> u32 {
+        self.open += 1;
+        let free = |(_, slot): &(usize, &Option<Descriptor>)| slot.is_none();
+        let found = self.slots.iter().enumerate().skip(self.lowest_free).find(free);
+        let index = found.map_or(self.slots.len(), |(index, _)| index);
+        if index == self.slots.len() {
+            self.slots.push(Some(descriptor));
+        } else {
+            self.slots[index] = Some(descriptor);
+        }
+        self.lowest_free = index + 1;
+        u32::try_from(index).expect("the limit on open descriptors is a u32")
+    }
+
+    /// Takes `fd` out of the table.
+    ///
+    /// # Errors
+    /// `EBADF` if it is not open.
+    pub fn remove(&mut self, fd: u32) -> Result<Descriptor, Errno> {
+        let slot = self.slots.get_mut(fd as usize).ok_or(Errno::Badf)?;
+        let descriptor = slot.take().ok_or(Errno::Badf)?;
+        self.open -= 1;
+        self.lowest_free = self.lowest_free.min(fd as usize);
+        Ok(descriptor)
+    }
+
+    /// Gives what `from` stands for the number `to` instead; answers what `to` stood for.
+    ///
+    /// A number that was open once and is closed now will do, as for `dup2`: programs close a
+    /// standard stream and renumber a saved copy onto it. A number that never was open will not.
+    ///
+    /// # Errors
+    /// `EBADF` if `from` is not open, or `to` never was.
+    pub fn renumber(&mut self, from: u32, to: u32) -> Result<Option<Descriptor>, Errno> {
+        self.get(from)?;
+        if to as usize >= self.slots.len() {
+            return Err(Errno::Badf);
+        }
+        if from == to {
+            return Ok(None);
+        }
+        let moved = self.remove(from)?;
+        self.open += 1;
+        let replaced = self.slots[to as usize].replace(moved);
+        self.open -= u32::from(replaced.is_some());
+        Ok(replaced)
+    }
+
+    /// Takes everything out of the table.
+    pub fn drain(&mut self) -> impl Iterator<Item = Descriptor> + '_ {
+        self.open = 0;
+        self.lowest_free = 0;
+        self.slots.drain(..).flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> FdTable {
+        let mut fds = FdTable::default();
+        for descriptor in [Descriptor::Stdin, Descriptor::Stdout, Descriptor::Stderr] {
+            fds.push(descriptor);
+        }
+        fds
+    }
+
+    #[test]
+    fn the_lowest_free_number_is_taken() {
+        let mut fds = table();
+        fds.remove(1).unwrap();
+        fds.remove(0).unwrap();
+        assert_eq!(fds.push(Descriptor::Stdin), 0);
+        assert_eq!(fds.push(Descriptor::Stdout), 1);
+        assert_eq!(fds.push(Descriptor::Stdout), 3);
+        assert_eq!(fds.count(), 4);
+    }
+
+    /// A synthesis tool closes descriptor 1 and renumbers a saved copy onto it; a runtime that
+    /// answers EBADF there silences it for good.
+    #[test]
+    fn renumber_onto_a_closed_number_restores_output() {
+        let mut fds = table();
+        let saved = fds.push(Descriptor::Stdout);
+        fds.remove(1).unwrap();
+        assert!(fds.renumber(saved, 1).unwrap().is_none());
+        assert!(matches!(fds.get(1), Ok(Descriptor::Stdout)));
+        assert_eq!(fds.get(saved).unwrap_err(), Errno::Badf);
+        assert_eq!(fds.count(), 3);
+    }
+
+    #[test]
+    fn renumber_onto_a_number_never_open_is_refused() {
+        let mut fds = table();
+        assert_eq!(fds.renumber(0, 77).unwrap_err(), Errno::Badf);
+        assert_eq!(fds.renumber(9, 0).unwrap_err(), Errno::Badf);
+        assert!(fds.renumber(1, 1).unwrap().is_none());
+        assert_eq!(fds.count(), 3);
+    }
+}

@@ -1,0 +1,321 @@
+//! Calls on descriptors, reading and writing aside.
+
+use std::sync::Arc;
+
+use super::{Guest, node_of};
+use crate::base::errno::Errno;
+use crate::kernel::fd::{Descriptor, FdFlags, OpenDir, OpenFile};
+use crate::kernel::vfs::{Base, FileType, Listed, Metadata, SetTime, Times};
+
+/// `rights` of preview1, as far as anything here names them.
+pub mod rights {
+    /// `fd_read`, `fd_pread`
+    pub const FD_READ: u64 = 1 << 1;
+    /// `fd_seek`
+    pub const FD_SEEK: u64 = 1 << 2;
+    /// `fd_write`, `fd_pwrite`
+    pub const FD_WRITE: u64 = 1 << 6;
+    /// `fd_readdir`
+    pub const FD_READDIR: u64 = 1 << 14;
+    /// `path_filestat_set_size`, which no call uses
+    pub const PATH_FILESTAT_SET_SIZE: u64 = 1 << 19;
+    /// `fd_filestat_set_size`
+    pub const FD_FILESTAT_SET_SIZE: u64 = 1 << 22;
+    /// Every right that preview1 defines.
+    pub const ALL: u64 = (1 << 30) - 1;
+    /// The rights of a preopened directory: all `path_*` calls, `fd_readdir`, and the attributes.
+    pub const PREOPEN: u64 =
+        ((1 << 27) - (1 << 9)) & !(PATH_FILESTAT_SET_SIZE | FD_FILESTAT_SET_SIZE);
+    /// What files and directories opened through a preopened directory may do.
+    pub const PREOPEN_INHERITING: u64 = PREOPEN | ((1 << 9) - 1) | FD_FILESTAT_SET_SIZE | 1 << 27;
+}
+
+/// What `fd_fdstat_get` answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FdStat {
+    /// The type of what is open.
+    pub file_type: FileType,
+    /// The flags.
+    pub flags: FdFlags,
+    /// What the descriptor may do. Told, not enforced, but for reading and writing.
+    pub rights_base: u64,
+    /// What descriptors opened through it may do. Told, not enforced.
+    pub rights_inheriting: u64,
+}
+
+/// What `fd_filestat_get` and `path_filestat_get` answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileStat {
+    /// The device: 1 for files, 0 for streams.
+    pub dev: u64,
+    /// The attributes.
+    pub metadata: Metadata,
+}
+
+impl FileStat {
+    pub(super) fn of(metadata: Metadata) -> Self {
+        Self { dev: 1, metadata }
+    }
+
+    fn stream() -> Self {
+        let metadata = Metadata {
+            ino: 0,
+            file_type: FileType::Unknown,
+            nlink: 0,
+            size: 0,
+            times: Times::all(0),
+        };
+        Self { dev: 0, metadata }
+    }
+}
+
+impl Guest {
+    /// `fd_advise`: accepted; memory needs no advice.
+    ///
+    /// # Errors
+    /// `EBADF` unless `fd` is a file.
+    pub fn fd_advise(&mut self, fd: u32) -> Result<(), Errno> {
+        self.open_file(fd).map(|_| ())
+    }
+
+    /// `fd_allocate`: makes sure that the file reaches to `offset + len`.
+    ///
+    /// # Errors
+    /// `EBADF` unless `fd` is a file opened for writing; `EINVAL` if `len` is 0; `EFBIG`,
+    /// `ENOSPC` at the limits.
+    pub fn fd_allocate(&mut self, fd: u32, offset: u64, len: u64) -> Result<(), Errno> {
+        let node = self.writable_file(fd)?.node;
+        let now = self.now();
+        self.machine.vfs.allocate(node, offset, len, now)
+    }
+
+    /// `fd_close`.
+    ///
+    /// # Errors
+    /// `EBADF` if `fd` is not open.
+    pub fn fd_close(&mut self, fd: u32) -> Result<(), Errno> {
+        let descriptor = self.fds.remove(fd)?;
+        if let Some(node) = node_of(&descriptor) {
+            self.machine.vfs.close(node);
+        }
+        Ok(())
+    }
+
+    /// `fd_datasync`, `fd_sync`: nothing to wait for in memory.
+    ///
+    /// # Errors
+    /// `EBADF` unless `fd` is a file or directory.
+    pub fn fd_sync(&mut self, fd: u32) -> Result<(), Errno> {
+        match self.fds.get(fd)? {
+            Descriptor::File(_) | Descriptor::Dir(_) => Ok(()),
+            _ => Err(Errno::Badf),
+        }
+    }
+
+    /// `fd_fdstat_get`.
+    ///
+    /// # Errors
+    /// `EBADF` if `fd` is not open.
+    pub fn fd_fdstat_get(&mut self, fd: u32) -> Result<FdStat, Errno> {
+        let stat = |file_type, flags, rights_base, rights_inheriting| FdStat {
+            file_type,
+            flags,
+            rights_base,
+            rights_inheriting,
+        };
+        let none = FdFlags::default();
+        Ok(match self.fds.get(fd)? {
+            Descriptor::Stdin => stat(FileType::Unknown, none, rights::FD_READ, rights::FD_READ),
+            Descriptor::Stdout | Descriptor::Stderr => {
+                stat(FileType::Unknown, none, rights::FD_WRITE, rights::FD_WRITE)
+            }
+            Descriptor::Dir(OpenDir { preopen: Some(_), .. }) => {
+                stat(FileType::Directory, none, rights::PREOPEN, rights::PREOPEN_INHERITING)
+            }
+            Descriptor::Dir(_) => {
+                let absent = rights::FD_SEEK
+                    | rights::FD_FILESTAT_SET_SIZE
+                    | rights::PATH_FILESTAT_SET_SIZE
+                    | rights::FD_WRITE;
+                let base = rights::ALL & !absent;
+                stat(FileType::Directory, none, base, base)
+            }
+            Descriptor::File(file) => {
+                let mut base = rights::ALL;
+                if !file.read {
+                    base &= !(rights::FD_READ | rights::FD_READDIR);
+                }
+                if !file.write {
+                    base &= !rights::FD_WRITE;
+                }
+                stat(FileType::RegularFile, file.flags, base, base)
+            }
+        })
+    }
+
+    /// `fd_fdstat_set_flags`: sets `APPEND` and `NONBLOCK`.
+    ///
+    /// # Errors
+    /// `EBADF` unless `fd` is a file; `EINVAL` for the flags of synchronous writes.
+    pub fn fd_fdstat_set_flags(&mut self, fd: u32, flags: FdFlags) -> Result<(), Errno> {
+        let file = self.open_file(fd)?;
+        if flags.has_sync() {
+            return Err(Errno::Inval);
+        }
+        file.flags = flags;
+        Ok(())
+    }
+
+    /// `fd_fdstat_set_rights`: rights cannot be changed.
+    ///
+    /// # Errors
+    /// `EBADF` if `fd` is not open, else `ENOTSUP`.
+    pub fn fd_fdstat_set_rights(&mut self, fd: u32) -> Result<(), Errno> {
+        self.fds.get(fd)?;
+        Err(Errno::Notsup)
+    }
+
+    /// `fd_filestat_get`.
+    ///
+    /// # Errors
+    /// `EBADF` if `fd` is not open.
+    pub fn fd_filestat_get(&mut self, fd: u32) -> Result<FileStat, Errno> {
+        Ok(match node_of(self.fds.get(fd)?) {
+            Some(node) => FileStat::of(self.machine.vfs.metadata_of(node)),
+            None => FileStat::stream(),
+        })
+    }
+
+    /// `fd_filestat_set_size`.
+    ///
+    /// # Errors
+    /// `EBADF` unless `fd` is a file; `EINVAL` if it was not opened for writing; `EFBIG` at the
+    /// limit.
+    pub fn fd_filestat_set_size(&mut self, fd: u32, size: u64) -> Result<(), Errno> {
+        let file = self.open_file(fd)?;
+        if !file.write {
+            return Err(Errno::Inval);
+        }
+        let node = file.node;
+        let now = self.now();
+        self.machine.vfs.set_len(node, size, now)
+    }
+
+    /// `fd_filestat_set_times`.
+    ///
+    /// # Errors
+    /// `EBADF` unless `fd` is a file or directory; `EROFS`.
+    pub fn fd_filestat_set_times(
+        &mut self,
+        fd: u32,
+        atim: SetTime,
+        mtim: SetTime,
+    ) -> Result<(), Errno> {
+        let node = node_of(self.fds.get(fd)?).ok_or(Errno::Badf)?;
+        let now = self.now();
+        self.machine.vfs.set_times(node, atim, mtim, now)
+    }
+
+    /// `fd_prestat_get`, `fd_prestat_dir_name`: the name of a preopened directory.
+    ///
+    /// # Errors
+    /// `EBADF` if `fd` is none.
+    pub fn fd_prestat(&mut self, fd: u32) -> Result<&str, Errno> {
+        match self.fds.get(fd)? {
+            Descriptor::Dir(OpenDir { preopen: Some(name), .. }) => Ok(name),
+            _ => Err(Errno::Badf),
+        }
+    }
+
+    /// `fd_readdir`: the directory's own inode number and its parent's, and the listing, in which
+    /// cookies 1 and 2 stand for the entries after `.` and `..`, and cookie `i + 3` for the one
+    /// after entry `i`.
+    ///
+    /// A listing is taken when one begins at cookie 0, so that cookies stay valid while entries
+    /// come and go: those that come are not in it, those that go are left out.
+    ///
+    /// # Errors
+    /// `EBADF` unless `fd` is open; `ENOTDIR` if it is a file.
+    pub fn fd_readdir(&mut self, fd: u32, cookie: u64) -> Result<ReadDir<'_>, Errno> {
+        let dir = match self.fds.get_mut(fd)? {
+            Descriptor::Dir(dir) => dir,
+            Descriptor::File(_) => return Err(Errno::Notdir),
+            _ => return Err(Errno::Badf),
+        };
+        let vfs = &mut self.machine.vfs;
+        let Base { dir: node, root } = dir.base;
+        let current = vfs.list(node)?;
+        if cookie == 0 {
+            dir.listing = None;
+        }
+        let listing = dir.listing.get_or_insert_with(|| current.clone());
+        let ino = vfs.metadata_of(node).ino;
+        let parent = if node == root { node } else { vfs.parent(node) };
+        let parent_ino = vfs.metadata_of(parent).ino;
+        let current = (!Arc::ptr_eq(listing, &current)).then_some(current);
+        Ok(ReadDir { ino, parent_ino, listing, current })
+    }
+
+    /// `fd_renumber`.
+    ///
+    /// # Errors
+    /// `EBADF` if `from` is not open, or `to` never was: see [`crate::kernel::fd::FdTable::renumber`].
+    pub fn fd_renumber(&mut self, from: u32, to: u32) -> Result<(), Errno> {
+        let replaced = self.fds.renumber(from, to)?;
+        if let Some(node) = replaced.as_ref().and_then(node_of) {
+            self.machine.vfs.close(node);
+        }
+        Ok(())
+    }
+
+    /// `sock_accept`, `sock_recv`, `sock_send`, `sock_shutdown`: there are no sockets.
+    ///
+    /// # Errors
+    /// `EBADF` if `fd` is not open, else `ENOTSOCK`.
+    pub fn sock(&mut self, fd: u32) -> Result<(), Errno> {
+        self.fds.get(fd)?;
+        Err(Errno::Notsock)
+    }
+
+    pub(super) fn open_file(&mut self, fd: u32) -> Result<&mut OpenFile, Errno> {
+        match self.fds.get_mut(fd)? {
+            Descriptor::File(file) => Ok(file),
+            _ => Err(Errno::Badf),
+        }
+    }
+
+    pub(super) fn writable_file(&mut self, fd: u32) -> Result<&mut OpenFile, Errno> {
+        let file = self.open_file(fd)?;
+        if file.write { Ok(file) } else { Err(Errno::Badf) }
+    }
+
+    pub(super) fn open_dir(&self, fd: u32) -> Result<&OpenDir, Errno> {
+        match self.fds.get(fd)? {
+            Descriptor::Dir(dir) => Ok(dir),
+            Descriptor::File(_) => Err(Errno::Notdir),
+            _ => Err(Errno::Badf),
+        }
+    }
+}
+
+/// What `fd_readdir` encodes.
+pub struct ReadDir<'a> {
+    /// Inode number of the directory.
+    pub ino: u64,
+    /// Inode number of its parent; its own at the root of what it may see.
+    pub parent_ino: u64,
+    listing: &'a [Listed],
+    /// The listing as it is now, if it is another one.
+    current: Option<Arc<[Listed]>>,
+}
+
+impl ReadDir<'_> {
+    /// The entries from `index` on that are still there, each with its index.
+    pub fn entries_from(&self, index: usize) -> impl Iterator<Item = (usize, &Listed)> {
+        let still_there = |entry: &Listed| match &self.current {
+            None => true,
+            Some(now) => now.binary_search_by(|other| other.name.cmp(&entry.name)).is_ok(),
+        };
+        self.listing.iter().enumerate().skip(index).filter(move |(_, entry)| still_there(entry))
+    }
+}

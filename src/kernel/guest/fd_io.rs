@@ -1,0 +1,194 @@
+//! Reading, writing and seeking.
+
+use super::{Buffers, Fault, Guest};
+use crate::base::errno::Errno;
+use crate::kernel::fd::{Descriptor, OpenFile};
+use crate::kernel::limits::Limit;
+use crate::kernel::stdio::Input;
+use crate::kernel::vfs::NodeId;
+
+/// `whence` of preview1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Whence {
+    /// From the beginning.
+    Set,
+    /// From the current offset.
+    Cur,
+    /// From the end.
+    End,
+}
+
+impl Guest {
+    /// `fd_read`: fills the buffers one after the other; answers the count, 0 at the end.
+    ///
+    /// # Errors
+    /// `EBADF` unless `fd` is a stream or file opened for reading; as the host answers.
+    /// [`Fault::Stop`] when the run's timeout comes before the host's standard input does.
+    pub fn fd_read(&mut self, fd: u32, bufs: &mut Buffers<'_>) -> Result<u64, Fault> {
+        match self.fds.get_mut(fd)? {
+            Descriptor::Stdin => {
+                // One read that brings something is enough: what it brought must not wait for more.
+                let Some(first) = (0..bufs.count()).find(|i| !bufs.get(*i).is_empty()) else {
+                    return Ok(0);
+                };
+                if matches!(self.stdio.stdin, Input::Host) && self.machine.deadline.is_some() {
+                    self.wait_for_stdin(None)?;
+                }
+                Ok(self.stdio.stdin.read(bufs.get_mut(first))? as u64)
+            }
+            Descriptor::File(OpenFile { read: true, node, offset, .. }) => {
+                let (node, start) = (*node, *offset);
+                let count = self.read_node(node, start, bufs)?;
+                self.open_file(fd)?.offset = start.saturating_add(count);
+                Ok(count)
+            }
+            _ => Err(Errno::Badf.into()),
+        }
+    }
+
+    /// `fd_pread`: as [`Guest::fd_read`], at `offset`, and the offset of `fd` stays.
+    ///
+    /// # Errors
+    /// `EBADF` unless `fd` is a file opened for reading; `ESPIPE` for a stream.
+    pub fn fd_pread(&mut self, fd: u32, offset: u64, bufs: &mut Buffers<'_>) -> Result<u64, Errno> {
+        match self.fds.get(fd)? {
+            Descriptor::File(OpenFile { read: true, node, .. }) => {
+                let node = *node;
+                self.read_node(node, offset, bufs)
+            }
+            Descriptor::File(_) | Descriptor::Dir(_) => Err(Errno::Badf),
+            _ => Err(Errno::Spipe),
+        }
+    }
+
+    /// `fd_write`: writes the buffers one after the other; answers the count.
+    ///
+    /// # Errors
+    /// `EBADF` unless `fd` is a stream or file opened for writing; `ENOSPC`, `EFBIG` at the limits
+    /// if nothing was written; `EPIPE` if nobody reads. [`Fault::Stop`] past the output limit.
+    pub fn fd_write(&mut self, fd: u32, bufs: &Buffers<'_>) -> Result<u64, Fault> {
+        match self.fds.get_mut(fd)? {
+            Descriptor::Stdout => self.write_stream(false, bufs),
+            Descriptor::Stderr => self.write_stream(true, bufs),
+            Descriptor::File(file) if file.write => {
+                let (node, append, offset) = (file.node, file.flags.is_append(), file.offset);
+                let start = if append { self.machine.vfs.len(node)? } else { offset };
+                let count = self.write_node(node, start, bufs)?;
+                self.open_file(fd)?.offset = start + count;
+                Ok(count)
+            }
+            _ => Err(Errno::Badf.into()),
+        }
+    }
+
+    /// `fd_pwrite`: as [`Guest::fd_write`], at `offset`, and the offset of `fd` stays. With
+    /// `APPEND` it writes to the end all the same, as on Linux.
+    ///
+    /// # Errors
+    /// `EBADF` unless `fd` is a file opened for writing; `ESPIPE` for a stream; `ENOSPC`, `EFBIG`.
+    pub fn fd_pwrite(&mut self, fd: u32, offset: u64, bufs: &Buffers<'_>) -> Result<u64, Errno> {
+        match self.fds.get(fd)? {
+            Descriptor::File(file) if file.write => {
+                let (node, append) = (file.node, file.flags.is_append());
+                let start = if append { self.machine.vfs.len(node)? } else { offset };
+                self.write_node(node, start, bufs)
+            }
+            Descriptor::File(_) | Descriptor::Dir(_) => Err(Errno::Badf),
+            _ => Err(Errno::Spipe),
+        }
+    }
+
+    /// `fd_seek`: moves the offset and answers it. It may lie past the end.
+    ///
+    /// # Errors
+    /// `EBADF` unless `fd` is a file; `ESPIPE` for a stream; `EINVAL` if it would be negative or
+    /// too large.
+    pub fn fd_seek(&mut self, fd: u32, delta: i64, whence: Whence) -> Result<u64, Errno> {
+        let (node, current) = self.seekable(fd)?;
+        let from = match whence {
+            Whence::Set => 0,
+            Whence::Cur => current,
+            Whence::End => self.machine.vfs.len(node)?,
+        };
+        let offset = from.checked_add_signed(delta).ok_or(Errno::Inval)?;
+        if i64::try_from(offset).is_err() {
+            return Err(Errno::Inval);
+        }
+        self.open_file(fd)?.offset = offset;
+        Ok(offset)
+    }
+
+    /// `fd_tell`: the offset.
+    ///
+    /// # Errors
+    /// `EBADF` unless `fd` is a file; `ESPIPE` for a stream.
+    pub fn fd_tell(&mut self, fd: u32) -> Result<u64, Errno> {
+        Ok(self.seekable(fd)?.1)
+    }
+
+    fn seekable(&self, fd: u32) -> Result<(NodeId, u64), Errno> {
+        match self.fds.get(fd)? {
+            Descriptor::File(file) => Ok((file.node, file.offset)),
+            Descriptor::Dir(_) => Err(Errno::Badf),
+            _ => Err(Errno::Spipe),
+        }
+    }
+
+    fn read_node(
+        &mut self,
+        node: NodeId,
+        start: u64,
+        bufs: &mut Buffers<'_>,
+    ) -> Result<u64, Errno> {
+        let mut done = 0;
+        for index in 0..bufs.count() {
+            let buf = bufs.get_mut(index);
+            let wanted = buf.len() as u64;
+            let count = match self.machine.vfs.read_at(node, start.saturating_add(done), buf) {
+                Ok(count) => count as u64,
+                Err(errno) if done == 0 => return Err(errno),
+                Err(_) => break,
+            };
+            done += count;
+            if count < wanted {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_node(&mut self, node: NodeId, start: u64, bufs: &Buffers<'_>) -> Result<u64, Errno> {
+        let now = self.now();
+        let mut done = 0;
+        for index in 0..bufs.count() {
+            let bytes = bufs.get(index);
+            match self.machine.vfs.write_at(node, start.saturating_add(done), bytes, now) {
+                Ok(()) => done += bytes.len() as u64,
+                Err(errno) if done == 0 => return Err(errno),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_stream(&mut self, is_stderr: bool, bufs: &Buffers<'_>) -> Result<u64, Fault> {
+        let mut done = 0;
+        for index in 0..bufs.count() {
+            let bytes = bufs.get(index);
+            let left = usize::try_from(self.machine.output_left).unwrap_or(usize::MAX);
+            let bytes_allowed = &bytes[..bytes.len().min(left)];
+            let stream = if is_stderr { &mut self.stdio.stderr } else { &mut self.stdio.stdout };
+            match stream.write(bytes_allowed) {
+                Ok(()) => {}
+                Err(errno) if done == 0 => return Err(errno.into()),
+                Err(_) => break,
+            }
+            self.machine.output_left -= bytes_allowed.len() as u64;
+            if bytes_allowed.len() < bytes.len() {
+                return Err(self.stop_at(Limit::Output));
+            }
+            done += bytes.len() as u64;
+        }
+        Ok(done)
+    }
+}

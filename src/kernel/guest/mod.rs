@@ -1,0 +1,291 @@
+//! The one door from the ABI into the kernel.
+//!
+//! Every call that a guest makes is one method of [`Guest`], named after the call. Whatever is
+//! limited, denied or traced is decided here. Methods take decoded arguments and touch no guest
+//! memory but the buffers that they are handed.
+
+mod buffers;
+mod fd;
+mod fd_io;
+mod path;
+mod poll;
+
+use std::fmt;
+use std::io::Write;
+
+use super::clock::{ClockId, SPIN_FREE_READS, SPIN_TICK_NS};
+use super::fd::{Descriptor, FdTable, OpenDir};
+use super::limits::{Limit, Stop};
+use super::machine::Machine;
+use super::stdio::Stdio;
+use super::vfs::{Base, NodeId};
+use crate::base::errno::Errno;
+
+pub use buffers::{Buffers, Range, Ranges};
+pub use fd::{FdStat, FileStat, ReadDir, rights};
+pub use fd_io::Whence;
+pub use path::OFlags;
+pub use poll::{Event, EventKind, Subscription, SubscriptionKind};
+
+/// Why a call does not answer success.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The guest gets this number and runs on.
+    Errno(Errno),
+    /// The guest ends.
+    Stop(Stop),
+}
+
+impl From<Errno> for Fault {
+    fn from(errno: Errno) -> Self {
+        Self::Errno(errno)
+    }
+}
+
+/// The kernel's side of one process: what it may do, and the machine it does it to.
+pub struct Guest {
+    machine: Box<Machine>,
+    fds: FdTable,
+    args: Vec<Vec<u8>>,
+    environ: Vec<Vec<u8>>,
+    stdio: Stdio,
+    /// Reads of the clock since the last other call.
+    clock_reads: u32,
+    /// The call that is being made, for the trace.
+    call: &'static str,
+    call_is_traced: bool,
+}
+
+/// A directory that a process starts with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Preopen {
+    /// Its absolute path in the namespace.
+    pub path: String,
+    /// The name under which the guest's libc finds it.
+    pub name: String,
+    /// Whether lookups from it stay beneath it; otherwise they stay in the namespace.
+    pub confined: bool,
+}
+
+/// What a process starts with.
+#[derive(Default)]
+pub struct Startup {
+    /// Arguments, the program's name first. None may hold NUL.
+    pub args: Vec<Vec<u8>>,
+    /// The environment, as `NAME=value`. None may hold NUL.
+    pub environ: Vec<Vec<u8>>,
+    /// Descriptors 0, 1 and 2.
+    pub stdio: Stdio,
+    /// Descriptors from 3 on.
+    pub preopens: Vec<Preopen>,
+}
+
+impl Guest {
+    /// A process in `machine`.
+    ///
+    /// # Errors
+    /// The machine back, with the preopen that is not there or no directory, and why.
+    pub fn new(
+        machine: Box<Machine>,
+        startup: Startup,
+    ) -> Result<Self, (Box<Machine>, Preopen, Errno)> {
+        let mut guest = Self {
+            machine,
+            fds: FdTable::default(),
+            args: startup.args,
+            environ: startup.environ,
+            stdio: startup.stdio,
+            clock_reads: 0,
+            call: "",
+            call_is_traced: false,
+        };
+        for descriptor in [Descriptor::Stdin, Descriptor::Stdout, Descriptor::Stderr] {
+            guest.fds.push(descriptor);
+        }
+        for preopen in startup.preopens {
+            match guest.open_preopen(&preopen) {
+                Ok(dir) => {
+                    guest.fds.push(Descriptor::Dir(dir));
+                }
+                Err(errno) => return Err((guest.end().0, preopen, errno)),
+            }
+        }
+        Ok(guest)
+    }
+
+    fn open_preopen(&mut self, preopen: &Preopen) -> Result<OpenDir, Errno> {
+        let vfs = &mut self.machine.vfs;
+        let node = vfs.open_dir(&preopen.path)?;
+        let root = if preopen.confined { node } else { vfs.root() };
+        Ok(OpenDir {
+            base: Base { dir: node, root },
+            confines: preopen.confined,
+            preopen: Some(preopen.name.as_str().into()),
+            listing: None,
+        })
+    }
+
+    /// Ends the process: closes its descriptors and gives back the machine and the streams.
+    pub fn end(mut self) -> (Box<Machine>, Stdio) {
+        for descriptor in self.fds.drain() {
+            if let Some(node) = node_of(&descriptor) {
+                self.machine.vfs.close(node);
+            }
+        }
+        (self.machine, self.stdio)
+    }
+
+    /// The machine that the process runs in.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// The machine that the process runs in, to change.
+    pub fn machine_mut(&mut self) -> &mut Machine {
+        &mut self.machine
+    }
+
+    /// Begins a call.
+    #[inline]
+    pub fn begin_call(&mut self, name: &'static str) {
+        self.call = name;
+        self.call_is_traced = false;
+        if name != "clock_time_get" {
+            self.clock_reads = 0;
+        }
+    }
+
+    /// Whether calls are traced.
+    #[inline]
+    pub fn is_traced(&self) -> bool {
+        self.machine.trace.is_some()
+    }
+
+    /// Notes the current call in the trace, before it is made.
+    #[cold]
+    pub fn trace_call(&mut self, args: fmt::Arguments<'_>) {
+        self.call_is_traced = true;
+        if let Some(trace) = &mut self.machine.trace {
+            // A trace that cannot be written must not change what the guest does.
+            let _ = writeln!(trace, "==> {}({args})", self.call);
+        }
+    }
+
+    /// Notes the answer of the current call in the trace.
+    #[cold]
+    pub fn trace_answer(&mut self, answer: Result<Option<(&'static str, u64)>, Fault>) {
+        if !self.call_is_traced {
+            self.trace_call(format_args!("?"));
+        }
+        let Some(trace) = &mut self.machine.trace else { return };
+        let _ = match answer {
+            Ok(None) => writeln!(trace, "<== errno=success"),
+            Ok(Some((name, value))) => writeln!(trace, "<== {name}={value}, errno=success"),
+            Err(Fault::Errno(errno)) => writeln!(trace, "<== errno={}", errno.name()),
+            Err(Fault::Stop(stop)) => writeln!(trace, "<== {stop}"),
+        };
+    }
+
+    /// `args_get`, `args_sizes_get`: the arguments, without their closing NULs.
+    pub fn args(&self) -> &[Vec<u8>] {
+        &self.args
+    }
+
+    /// `environ_get`, `environ_sizes_get`: the environment, without closing NULs.
+    pub fn environ(&self) -> &[Vec<u8>] {
+        &self.environ
+    }
+
+    /// `clock_res_get`: the resolution of a clock in nanoseconds.
+    pub fn clock_res_get(&mut self, id: ClockId) -> u64 {
+        self.machine.clock.resolution(id)
+    }
+
+    /// `clock_time_get`: what a clock shows, in nanoseconds.
+    ///
+    /// A paused clock that is read more than [`SPIN_FREE_READS`] times with no other call in between
+    /// moves by [`SPIN_TICK_NS`] with every further read.
+    ///
+    /// # Errors
+    /// [`Stop::Limit`] when that passes the virtual timeout.
+    pub fn clock_time_get(&mut self, id: ClockId) -> Result<u64, Fault> {
+        self.clock_reads += 1;
+        if self.clock_reads > SPIN_FREE_READS {
+            self.clock_reads = SPIN_FREE_READS;
+            if self.machine.clock.is_virtual() {
+                let t = self.machine.clock.now(ClockId::Monotonic).saturating_add(SPIN_TICK_NS);
+                self.sleep_until(t)?;
+            }
+        }
+        Ok(self.machine.clock.now(id))
+    }
+
+    /// `random_get`: fills `buf` with the next bytes of the machine's stream.
+    pub fn random_get(&mut self, buf: &mut [u8]) {
+        self.machine.random.fill(buf);
+    }
+
+    /// `proc_exit`: ends the process.
+    pub fn proc_exit(&mut self, code: u32) -> Fault {
+        Fault::Stop(Stop::Exit(code))
+    }
+
+    /// Lets time pass until the monotonic clock shows `t`.
+    ///
+    /// # Errors
+    /// [`Stop::Limit`] when a timeout comes first; the clock then stands at that timeout.
+    pub(super) fn sleep_until(&mut self, t: u64) -> Result<(), Fault> {
+        let machine = &mut *self.machine;
+        let stop_at = machine.limits.virtual_timeout.map(|timeout| timeout.as_nanos());
+        if let Some(stop_at) = stop_at.and_then(|ns| u64::try_from(ns).ok())
+            && t > stop_at
+        {
+            machine.clock.sleep_until(stop_at);
+            return Err(self.stop_at(Limit::VirtualTimeout));
+        }
+        if !machine.clock.is_virtual()
+            && let Some(deadline) = machine.deadline
+        {
+            let left = deadline.saturating_duration_since(crate::base::ambient::instant_now());
+            let now = machine.clock.now(ClockId::Monotonic);
+            let end = now.saturating_add(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
+            if t > end {
+                machine.clock.sleep_until(end);
+                return Err(self.stop_at(Limit::Timeout));
+            }
+        }
+        self.machine.clock.sleep_until(t);
+        Ok(())
+    }
+
+    pub(super) fn stop_at(&mut self, limit: Limit) -> Fault {
+        self.machine.note_limit(limit);
+        Fault::Stop(Stop::Limit(limit))
+    }
+
+    /// The time of a change to the file system.
+    pub(super) fn now(&mut self) -> u64 {
+        self.machine.clock.now(ClockId::Realtime)
+    }
+
+    /// Gives `descriptor` a number.
+    ///
+    /// # Errors
+    /// `EMFILE` at the limit.
+    pub(super) fn check_open_files(&mut self) -> Result<(), Errno> {
+        if self.fds.count() >= self.machine.limits.open_files_max {
+            self.machine.note_limit(Limit::OpenFiles);
+            return Err(Errno::Mfile);
+        }
+        Ok(())
+    }
+}
+
+/// The node that a descriptor keeps open.
+fn node_of(descriptor: &Descriptor) -> Option<NodeId> {
+    match descriptor {
+        Descriptor::File(file) => Some(file.node),
+        Descriptor::Dir(dir) => Some(dir.base.dir),
+        Descriptor::Stdin | Descriptor::Stdout | Descriptor::Stderr => None,
+    }
+}

@@ -1,0 +1,173 @@
+//! Calls on paths. A path is relative to the directory that a descriptor stands for, and lookups
+//! stay beneath the root that came with it.
+
+use super::{FileStat, Guest, rights};
+use crate::base::errno::Errno;
+use crate::kernel::fd::{Descriptor, FdFlags, OpenDir, OpenFile};
+use crate::kernel::vfs::{Base, FileType, Follow, OpenFlags, SetTime};
+
+/// `oflags` of preview1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent flags of one call")]
+pub struct OFlags {
+    /// Create the file if it is not there.
+    pub creat: bool,
+    /// Fail unless it is a directory.
+    pub directory: bool,
+    /// Fail if it is there.
+    pub excl: bool,
+    /// Cut it to length 0.
+    pub trunc: bool,
+}
+
+impl Guest {
+    fn base(&self, fd: u32) -> Result<Base, Errno> {
+        Ok(self.open_dir(fd)?.base)
+    }
+
+    /// `path_create_directory`.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::create_dir`].
+    pub fn path_create_directory(&mut self, fd: u32, path: &str) -> Result<(), Errno> {
+        let base = self.base(fd)?;
+        let now = self.now();
+        self.machine.vfs.create_dir(base, path, now).map(|_| ())
+    }
+
+    /// `path_filestat_get`.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::stat`].
+    pub fn path_filestat_get(
+        &mut self,
+        fd: u32,
+        follow: Follow,
+        path: &str,
+    ) -> Result<FileStat, Errno> {
+        let base = self.base(fd)?;
+        self.machine.vfs.stat(base, path, follow).map(FileStat::of)
+    }
+
+    /// `path_filestat_set_times`.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTDIR` unless `fd` is a directory;
+    /// [`crate::kernel::vfs::Overlay::set_times_at`].
+    pub fn path_filestat_set_times(
+        &mut self,
+        fd: u32,
+        follow: Follow,
+        path: &str,
+        atim: SetTime,
+        mtim: SetTime,
+    ) -> Result<(), Errno> {
+        let base = self.base(fd)?;
+        let now = self.now();
+        self.machine.vfs.set_times_at(base, path, follow, atim, mtim, now)
+    }
+
+    /// `path_link`.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTDIR` unless both descriptors are directories;
+    /// [`crate::kernel::vfs::Overlay::link`].
+    pub fn path_link(
+        &mut self,
+        from: (u32, &str),
+        follow: Follow,
+        to: (u32, &str),
+    ) -> Result<(), Errno> {
+        let (from_base, to_base) = (self.base(from.0)?, self.base(to.0)?);
+        let now = self.now();
+        self.machine.vfs.link((from_base, from.1), follow, (to_base, to.1), now)
+    }
+
+    /// `path_open`: the new descriptor. Of the rights asked for, reading and writing count.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTDIR` unless `fd` is a directory; `EMFILE` at the limit;
+    /// [`crate::kernel::vfs::Overlay::open`].
+    pub fn path_open(
+        &mut self,
+        fd: u32,
+        follow: Follow,
+        path: &str,
+        oflags: OFlags,
+        rights_base: u64,
+        flags: FdFlags,
+    ) -> Result<u32, Errno> {
+        let OpenDir { base, confines, .. } = *self.open_dir(fd)?;
+        self.check_open_files()?;
+        let now = self.now();
+        let read = rights_base & rights::FD_READ != 0;
+        let write = rights_base & rights::FD_WRITE != 0;
+        let open = OpenFlags {
+            create: oflags.creat,
+            exclusive: oflags.excl,
+            truncate: oflags.trunc,
+            directory: oflags.directory,
+            follow: follow == Follow::Yes,
+            write,
+        };
+        let node = self.machine.vfs.open(base, path, open, now)?;
+        let descriptor = if self.machine.vfs.file_type(node) == FileType::Directory {
+            let root = if confines { node } else { base.root };
+            let base = Base { dir: node, root };
+            Descriptor::Dir(OpenDir { base, confines, preopen: None, listing: None })
+        } else {
+            Descriptor::File(OpenFile { node, offset: 0, flags, read, write })
+        };
+        Ok(self.fds.push(descriptor))
+    }
+
+    /// `path_readlink`: the text of a link.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::read_link`].
+    pub fn path_readlink(&mut self, fd: u32, path: &str) -> Result<&str, Errno> {
+        let base = self.base(fd)?;
+        self.machine.vfs.read_link(base, path)
+    }
+
+    /// `path_remove_directory`.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::remove_dir`].
+    pub fn path_remove_directory(&mut self, fd: u32, path: &str) -> Result<(), Errno> {
+        let base = self.base(fd)?;
+        let now = self.now();
+        self.machine.vfs.remove_dir(base, path, now)
+    }
+
+    /// `path_rename`.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTDIR` unless both descriptors are directories;
+    /// [`crate::kernel::vfs::Overlay::rename`].
+    pub fn path_rename(&mut self, from: (u32, &str), to: (u32, &str)) -> Result<(), Errno> {
+        let (from_base, to_base) = (self.base(from.0)?, self.base(to.0)?);
+        let now = self.now();
+        self.machine.vfs.rename((from_base, from.1), (to_base, to.1), now)
+    }
+
+    /// `path_symlink`.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::symlink`].
+    pub fn path_symlink(&mut self, text: &str, fd: u32, path: &str) -> Result<(), Errno> {
+        let base = self.base(fd)?;
+        let now = self.now();
+        self.machine.vfs.symlink(text, base, path, now)
+    }
+
+    /// `path_unlink_file`.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::unlink`].
+    pub fn path_unlink_file(&mut self, fd: u32, path: &str) -> Result<(), Errno> {
+        let base = self.base(fd)?;
+        let now = self.now();
+        self.machine.vfs.unlink(base, path, now)
+    }
+}

@@ -1,0 +1,115 @@
+//! Bounds on everything that a guest drives, and what happens at them.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::vfs::VfsLimits;
+
+/// The bounds of a machine. Where a guest can carry on, it meets an errno; where it cannot, it is
+/// ended with [`Stop::Limit`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Linear memory of a process, all its memories together, in bytes. Beyond: `memory.grow`
+    /// answers −1.
+    pub memory_bytes_max: u64,
+    /// Instructions that a process may execute, roughly; `None` for any number. Beyond: ended.
+    /// Needs an engine that counts fuel.
+    pub fuel: Option<u64>,
+    /// Real time that a run may take. Beyond: ended.
+    pub timeout: Option<Duration>,
+    /// Time that may pass on the machine's own clock. Beyond: ended.
+    pub virtual_timeout: Option<Duration>,
+    /// Open descriptors of a process. Beyond: `EMFILE`.
+    pub open_files_max: u32,
+    /// Bytes written to standard output and standard error together. Beyond: ended.
+    pub output_bytes_max: u64,
+    /// Bounds of the file system.
+    pub vfs: VfsLimits,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory_bytes_max: 4 << 30,
+            fuel: None,
+            timeout: None,
+            virtual_timeout: None,
+            open_files_max: 1024,
+            output_bytes_max: 64 << 20,
+            vfs: VfsLimits::default(),
+        }
+    }
+}
+
+/// The name of a limit.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Limit {
+    /// [`Limits::memory_bytes_max`]
+    Memory,
+    /// [`Limits::fuel`]
+    Fuel,
+    /// [`Limits::timeout`]
+    Timeout,
+    /// [`Limits::virtual_timeout`]
+    VirtualTimeout,
+    /// [`Limits::open_files_max`]
+    OpenFiles,
+    /// [`Limits::output_bytes_max`]
+    Output,
+    /// [`VfsLimits::upper_bytes_max`]
+    Upper,
+    /// [`VfsLimits::file_bytes_max`]
+    FileSize,
+}
+
+impl Limit {
+    /// Its name in reports, such as `virtual_timeout`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Fuel => "fuel",
+            Self::Timeout => "timeout",
+            Self::VirtualTimeout => "virtual_timeout",
+            Self::OpenFiles => "open_files",
+            Self::Output => "output",
+            Self::Upper => "upper",
+            Self::FileSize => "file_size",
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Memory => "memory limit",
+            Self::Fuel => "fuel limit",
+            Self::Timeout => "timeout",
+            Self::VirtualTimeout => "virtual timeout",
+            Self::OpenFiles => "limit of open files",
+            Self::Output => "output limit",
+            Self::Upper => "limit of written bytes",
+            Self::FileSize => "file size limit",
+        })
+    }
+}
+
+/// Why a guest does not run on, other than by a trap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// It called `proc_exit` with this code.
+    Exit(u32),
+    /// It reached a limit that it cannot carry on past.
+    Limit(Limit),
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exit(code) => write!(f, "exited with code {code}"),
+            Self::Limit(limit) => write!(f, "reached the {limit}"),
+        }
+    }
+}
+
+impl std::error::Error for Stop {}

@@ -1,0 +1,245 @@
+//! What one process tree shares: files, clock, chance, limits.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use super::clock::{Clock, ClockId, DEFAULT_START_NS, HostClock, VirtualClock};
+use super::limits::{Limit, Limits};
+use super::random::Random;
+use super::vfs::{MountId, Mtimes, Overlay, Source};
+use crate::base::ambient;
+use crate::base::errno::Errno;
+
+/// A machine could not be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// A mount failed.
+    #[error("cannot mount at {path:?}: {errno}")]
+    Mount {
+        /// The mount point, as given.
+        path: String,
+        /// Why; see [`Overlay::mount`].
+        errno: Errno,
+    },
+}
+
+/// What a machine's clock is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClockConfig {
+    /// Virtual: it stands at this instant, nanoseconds since the Unix epoch, until somebody sleeps.
+    Paused {
+        /// Where it stands at first.
+        start_ns: u64,
+    },
+    /// The host's. What guests do with it cannot be repeated.
+    Host,
+}
+
+impl Default for ClockConfig {
+    fn default() -> Self {
+        Self::Paused { start_ns: DEFAULT_START_NS }
+    }
+}
+
+/// A virtual machine: the kernel state that the processes of one tree share.
+///
+/// It owns everything that its guests can observe. Two machines share nothing, and any number of
+/// them run side by side on different threads.
+pub struct Machine {
+    pub(crate) vfs: Overlay,
+    pub(crate) clock: Box<dyn Clock>,
+    pub(crate) random: Random,
+    pub(crate) limits: Limits,
+    /// Output bytes that may still be written.
+    pub(crate) output_left: u64,
+    /// When the run that is going on must end, on the host's clock.
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) limits_hit: Vec<Limit>,
+    pub(crate) trace: Option<Box<dyn Write + Send>>,
+}
+
+impl Machine {
+    /// A builder with the defaults: an empty root, a `/tmp` in memory, the clock paused at
+    /// [`DEFAULT_START_NS`], seed 0, [`Limits::default`].
+    pub fn builder() -> MachineBuilder {
+        MachineBuilder::default()
+    }
+
+    /// The namespace.
+    pub fn vfs(&self) -> &Overlay {
+        &self.vfs
+    }
+
+    /// The namespace, to look into or to change between runs.
+    pub fn vfs_mut(&mut self) -> &mut Overlay {
+        &mut self.vfs
+    }
+
+    /// The bounds that hold.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The time that the machine's clock shows, nanoseconds since the Unix epoch.
+    pub fn now_ns(&mut self) -> u64 {
+        self.clock.now(ClockId::Realtime)
+    }
+
+    /// Time that has passed on the machine's clock.
+    pub fn elapsed(&mut self) -> Duration {
+        Duration::from_nanos(self.clock.now(ClockId::Monotonic))
+    }
+
+    /// Lets `duration` pass on the machine's clock. A virtual clock jumps; the host's is waited for.
+    pub fn advance(&mut self, duration: Duration) {
+        let duration = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let t = self.clock.now(ClockId::Monotonic).saturating_add(duration);
+        self.clock.sleep_until(t);
+    }
+
+    /// The limits that guests ran into, each once, in the order in which they did.
+    pub fn limits_hit(&self) -> Vec<Limit> {
+        let mut hit = self.limits_hit.clone();
+        match self.vfs.limit_hit() {
+            Some("upper_bytes_max") => hit.push(Limit::Upper),
+            Some(_) => hit.push(Limit::FileSize),
+            None => {}
+        }
+        hit
+    }
+
+    /// Notes that a guest ran into `limit`.
+    pub(crate) fn note_limit(&mut self, limit: Limit) {
+        if !self.limits_hit.contains(&limit) {
+            self.limits_hit.push(limit);
+        }
+    }
+
+    /// Writes a line for every call of a guest, with its arguments and its answer, to `sink`.
+    pub fn set_trace(&mut self, sink: Option<Box<dyn Write + Send>>) {
+        self.trace = sink;
+    }
+
+    /// Starts the countdown of [`Limits::timeout`], and with it a run.
+    pub(crate) fn start_run(&mut self) {
+        self.deadline = self.limits.timeout.map(|timeout| ambient::instant_now() + timeout);
+    }
+}
+
+/// Puts a [`Machine`] together.
+///
+/// ```
+/// use belljar::{Machine, Source};
+///
+/// let mut machine = Machine::builder().mount("/work", Source::Memory).seed(7).build()?;
+/// machine.vfs_mut().write("/work/note", b"hello", 0).unwrap();
+/// assert_eq!(machine.vfs_mut().read("/work/note").unwrap(), b"hello");
+/// # Ok::<(), belljar::MachineError>(())
+/// ```
+#[must_use]
+pub struct MachineBuilder {
+    mounts: Vec<(String, Source, bool)>,
+    clock: ClockConfig,
+    mtimes: Option<Mtimes>,
+    seed: u64,
+    limits: Limits,
+    tmp: bool,
+}
+
+impl Default for MachineBuilder {
+    fn default() -> Self {
+        Self {
+            mounts: Vec::new(),
+            clock: ClockConfig::default(),
+            mtimes: None,
+            seed: 0,
+            limits: Limits::default(),
+            tmp: true,
+        }
+    }
+}
+
+impl MachineBuilder {
+    /// Mounts `source` at the absolute path `at`, copy-on-write. Later mounts hide earlier ones.
+    pub fn mount(mut self, at: impl Into<String>, source: Source) -> Self {
+        self.mounts.push((at.into(), source, false));
+        self
+    }
+
+    /// Mounts `source` at the absolute path `at`; guests that write to it meet `EROFS`.
+    pub fn mount_read_only(mut self, at: impl Into<String>, source: Source) -> Self {
+        self.mounts.push((at.into(), source, true));
+        self
+    }
+
+    /// What the clock is.
+    pub fn clock(mut self, clock: ClockConfig) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Times that files below show until they are changed. Default: the start time of the clock.
+    pub fn mtimes(mut self, mtimes: Mtimes) -> Self {
+        self.mtimes = Some(mtimes);
+        self
+    }
+
+    /// The seed of `random_get`.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// The bounds.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Whether there is a `/tmp` in memory. Default: there is.
+    pub fn tmp(mut self, tmp: bool) -> Self {
+        self.tmp = tmp;
+        self
+    }
+
+    /// The machine.
+    ///
+    /// # Errors
+    /// [`MachineError::Mount`]: see [`Overlay::mount`].
+    pub fn build(self) -> Result<Machine, MachineError> {
+        let (mut clock, start_ns): (Box<dyn Clock>, u64) = match self.clock {
+            ClockConfig::Paused { start_ns } => {
+                (Box::new(VirtualClock::starting_at(start_ns)), start_ns)
+            }
+            ClockConfig::Host => (Box::new(HostClock::start()), DEFAULT_START_NS),
+        };
+        let now = clock.now(ClockId::Realtime);
+        let mtimes = self.mtimes.unwrap_or(Mtimes::Fixed(start_ns));
+        let mut vfs = Overlay::new(self.limits.vfs, now);
+        let mut mount = |path: String, source, read_only| -> Result<MountId, MachineError> {
+            vfs.mount(&path, source, read_only, mtimes, now)
+                .map_err(|errno| MachineError::Mount { path, errno })
+        };
+        let (root, rest): (Vec<_>, Vec<_>) =
+            self.mounts.into_iter().partition(|(path, ..)| path.trim_matches('/').is_empty());
+        for (path, source, read_only) in root {
+            mount(path, source, read_only)?;
+        }
+        if self.tmp && !rest.iter().any(|(path, ..)| path.trim_end_matches('/') == "/tmp") {
+            mount("/tmp".to_owned(), Source::Memory, false)?;
+        }
+        for (path, source, read_only) in rest {
+            mount(path, source, read_only)?;
+        }
+        Ok(Machine {
+            vfs,
+            clock,
+            random: Random::seeded(self.seed),
+            output_left: self.limits.output_bytes_max,
+            limits: self.limits,
+            deadline: None,
+            limits_hit: Vec::new(),
+            trace: None,
+        })
+    }
+}

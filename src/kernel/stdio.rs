@@ -1,0 +1,104 @@
+//! Standard input, output and error of a process.
+
+use std::io::{self, Read, Write};
+
+use super::host_stdin;
+use crate::base::errno::Errno;
+
+/// Where standard input comes from.
+#[derive(Default)]
+pub enum Input {
+    /// It is empty.
+    #[default]
+    Empty,
+    /// It is these bytes.
+    Bytes(io::Cursor<Vec<u8>>),
+    /// It is the host process's standard input, read as the guest reads.
+    Host,
+    /// It is read from this as the guest reads; the guest waits where the reader waits.
+    Reader(Box<dyn Read + Send>),
+}
+
+impl Input {
+    /// Reads some bytes; 0 at the end.
+    ///
+    /// # Errors
+    /// As the host answers.
+    pub fn read(&mut self, buf: &mut [u8]) -> Result<usize, Errno> {
+        loop {
+            let read = match self {
+                Self::Empty => return Ok(0),
+                Self::Bytes(bytes) => bytes.read(buf),
+                Self::Host => host_stdin::read(buf),
+                Self::Reader(reader) => reader.read(buf),
+            };
+            match read {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return other.map_err(|error| Errno::from_io(&error)),
+            }
+        }
+    }
+
+    /// Bytes that a read would answer at once, as far as that is known: a reader may have more.
+    pub fn available(&self) -> Option<u64> {
+        match self {
+            Self::Empty => Some(0),
+            Self::Bytes(bytes) => {
+                Some((bytes.get_ref().len() as u64).saturating_sub(bytes.position()))
+            }
+            Self::Host | Self::Reader(_) => None,
+        }
+    }
+}
+
+/// Where standard output or standard error goes.
+#[derive(Default)]
+pub enum Output {
+    /// Nowhere.
+    #[default]
+    Discard,
+    /// Into memory.
+    Capture(Vec<u8>),
+    /// To the host, while the guest runs: every write is flushed.
+    Writer(Box<dyn Write + Send>),
+}
+
+impl Output {
+    /// Writes all of `bytes`.
+    ///
+    /// # Errors
+    /// As the host answers, `EPIPE` when nobody reads any more.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Errno> {
+        match self {
+            Self::Discard => Ok(()),
+            Self::Capture(captured) => {
+                captured.try_reserve(bytes.len()).map_err(|_| Errno::Nomem)?;
+                captured.extend_from_slice(bytes);
+                Ok(())
+            }
+            Self::Writer(writer) => writer
+                .write_all(bytes)
+                .and_then(|()| writer.flush())
+                .map_err(|error| Errno::from_io(&error)),
+        }
+    }
+
+    /// What was captured; empty if nothing was.
+    pub fn into_captured(self) -> Vec<u8> {
+        match self {
+            Self::Capture(captured) => captured,
+            Self::Discard | Self::Writer(_) => Vec::new(),
+        }
+    }
+}
+
+/// The three streams of a process.
+#[derive(Default)]
+pub struct Stdio {
+    /// Descriptor 0.
+    pub stdin: Input,
+    /// Descriptor 1.
+    pub stdout: Output,
+    /// Descriptor 2.
+    pub stderr: Output,
+}
