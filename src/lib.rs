@@ -1,6 +1,50 @@
-//! Belljar.
+//! Belljar runs toolchains that were compiled to WebAssembly under a virtual kernel: files, time,
+//! chance and limits are its own, so that the same inputs give the same bytes on every system.
+//!
+//! ```
+//! use belljar::{Command, Engine, EngineConfig, HostDir, Machine, Program, Toolchains};
+//!
+//! let engine = Engine::new(EngineConfig::default())?;
+//! let module = Toolchains::default().resolve("wc")?.module()?;
+//! let wc = Program::new(&engine, &module)?;
+//!
+//! let mut machine = Machine::builder().worktree(HostDir::open(".".as_ref())?).build()?;
+//! let output = Command::new(&wc).args(["-l", "Cargo.toml"]).output(&mut machine)?;
+//! assert!(output.status.success());
+//! assert!(String::from_utf8(output.stdout)?.ends_with("Cargo.toml\n"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What is always true
+//!
+//! - **One door.** What a guest asks for goes through [`kernel::guest::Guest`], and is limited,
+//!   denied or traced there, once.
+//! - **No ambient state.** A [`Machine`] owns its files, clock, chance and limits. Machines on
+//!   different threads never see each other.
+//! - **The disk is not written** but by [`Overlay::apply`], when asked.
+//! - **Nothing escapes.** Host directories are read through capabilities; there are no sockets.
+//! - **Time is virtual** unless a machine is told otherwise.
+//!
+//! # Map
+//!
+//! The folders of `src/` are ranks. A file uses only lower ones:
+//! [`base`] < [`kernel`] < [`abi`] < [`engine`] < [`process`], [`toolchain`].
+
 pub mod abi;
 pub mod base;
+pub mod engine;
 pub mod kernel;
-pub use kernel::machine::*;
-pub use kernel::vfs::Source;
+pub mod process;
+pub mod toolchain;
+
+pub use engine::{
+    Engine, EngineConfig, EngineError, Module, Outcome, Program, ProgramError, RunError, Trap,
+    UnknownImports,
+};
+pub use kernel::guest::{Preopen, Reach};
+pub use kernel::limits::{Limit, Limits};
+pub use kernel::machine::{ClockConfig, Machine, MachineBuilder, MachineError, WORKTREE};
+pub use kernel::stdio::{Input, Output as OutputStream, Stdio};
+pub use kernel::vfs::{HostDir, Layer, Mtimes, Overlay, Source, VfsLimits};
+pub use process::{Command, ExitStatus, Output};
+pub use toolchain::{ResolveError, Resolved, Toolchains};

@@ -43,6 +43,8 @@ pub struct OpenDir {
     /// Whether directories opened through it confine lookups to themselves, as separately granted
     /// directories do.
     pub confines: bool,
+    /// Whether what is not found from it is looked up from the root.
+    pub or_root: bool,
     /// Its name in the list of preopened directories.
     pub preopen: Option<Box<str>>,
     /// The listing that cookies count in, since the last one that began at 0.
@@ -85,9 +87,37 @@ impl FdFlags {
 /// The descriptors of a process, by number. A new one gets the lowest free number.
 #[derive(Debug, Default)]
 pub struct FdTable {
-    slots: Vec<Option<Descriptor>>,
+    slots: Vec<Slot>,
     open: u32,
     lowest_free: usize,
+}
+
+#[derive(Debug)]
+enum Slot {
+    Open(Descriptor),
+    /// Closed by its owner, who may renumber something onto it.
+    Closed,
+    /// Left behind by a renumbering.
+    Moved,
+}
+
+impl Slot {
+    fn descriptor(&self) -> Option<&Descriptor> {
+        match self {
+            Self::Open(descriptor) => Some(descriptor),
+            Self::Closed | Self::Moved => None,
+        }
+    }
+
+    fn take(&mut self, left: Self) -> Option<Descriptor> {
+        match std::mem::replace(self, left) {
+            Self::Open(descriptor) => Some(descriptor),
+            empty => {
+                *self = empty;
+                None
+            }
+        }
+    }
 }
 
 impl FdTable {
@@ -96,7 +126,7 @@ impl FdTable {
     /// # Errors
     /// `EBADF` if it is not open.
     pub fn get(&self, fd: u32) -> Result<&Descriptor, Errno> {
-        self.slots.get(fd as usize).and_then(Option::as_ref).ok_or(Errno::Badf)
+        self.slots.get(fd as usize).and_then(Slot::descriptor).ok_or(Errno::Badf)
     }
 
     /// What `fd` stands for, to change it.
@@ -104,7 +134,10 @@ impl FdTable {
     /// # Errors
     /// `EBADF` if it is not open.
     pub fn get_mut(&mut self, fd: u32) -> Result<&mut Descriptor, Errno> {
-        self.slots.get_mut(fd as usize).and_then(Option::as_mut).ok_or(Errno::Badf)
+        match self.slots.get_mut(fd as usize) {
+            Some(Slot::Open(descriptor)) => Ok(descriptor),
+            _ => Err(Errno::Badf),
+        }
     }
 
     /// The number of open descriptors.
@@ -115,25 +148,28 @@ impl FdTable {
     /// Gives `descriptor` the lowest free number.
     pub fn push(&mut self, descriptor: Descriptor) -> u32 {
         self.open += 1;
-        let free = |(_, slot): &(usize, &Option<Descriptor>)| slot.is_none();
-        let found = self.slots.iter().enumerate().skip(self.lowest_free).find(free);
-        let index = found.map_or(self.slots.len(), |(index, _)| index);
+        let rest = self.slots.iter().skip(self.lowest_free);
+        let index = self.lowest_free + rest.take_while(|slot| slot.descriptor().is_some()).count();
         if index == self.slots.len() {
-            self.slots.push(Some(descriptor));
+            self.slots.push(Slot::Open(descriptor));
         } else {
-            self.slots[index] = Some(descriptor);
+            self.slots[index] = Slot::Open(descriptor);
         }
         self.lowest_free = index + 1;
         u32::try_from(index).expect("the limit on open descriptors is a u32")
     }
 
-    /// Takes `fd` out of the table.
+    /// Closes `fd`; answers what it stood for.
     ///
     /// # Errors
     /// `EBADF` if it is not open.
     pub fn remove(&mut self, fd: u32) -> Result<Descriptor, Errno> {
+        self.take(fd, Slot::Closed)
+    }
+
+    fn take(&mut self, fd: u32, left: Slot) -> Result<Descriptor, Errno> {
         let slot = self.slots.get_mut(fd as usize).ok_or(Errno::Badf)?;
-        let descriptor = slot.take().ok_or(Errno::Badf)?;
+        let descriptor = slot.take(left).ok_or(Errno::Badf)?;
         self.open -= 1;
         self.lowest_free = self.lowest_free.min(fd as usize);
         Ok(descriptor)
@@ -141,23 +177,25 @@ impl FdTable {
 
     /// Gives what `from` stands for the number `to` instead; answers what `to` stood for.
     ///
-    /// A number that was open once and is closed now will do, as for `dup2`: programs close a
-    /// standard stream and renumber a saved copy onto it. A number that never was open will not.
+    /// A number that was open and has been closed will do, as for `dup2`: programs close a standard
+    /// stream and renumber a saved copy onto it. A number that never was open, or that a
+    /// renumbering left behind, will not: the official suite asks for that.
     ///
     /// # Errors
-    /// `EBADF` if `from` is not open, or `to` never was.
+    /// `EBADF` if `from` is not open, or `to` is no number to renumber onto.
     pub fn renumber(&mut self, from: u32, to: u32) -> Result<Option<Descriptor>, Errno> {
         self.get(from)?;
-        if to as usize >= self.slots.len() {
-            return Err(Errno::Badf);
+        match self.slots.get(to as usize) {
+            None | Some(Slot::Moved) => return Err(Errno::Badf),
+            Some(_) if from == to => return Ok(None),
+            Some(Slot::Open(_) | Slot::Closed) => {}
         }
-        if from == to {
-            return Ok(None);
-        }
-        let moved = self.remove(from)?;
-        self.open += 1;
-        let replaced = self.slots[to as usize].replace(moved);
-        self.open -= u32::from(replaced.is_some());
+        let moved = self.take(from, Slot::Moved)?;
+        let slot = &mut self.slots[to as usize];
+        let replaced = slot.take(Slot::Closed);
+        *slot = Slot::Open(moved);
+        // `take` counted `from` off; `to` counts once, whatever it stood for.
+        self.open += u32::from(replaced.is_none());
         Ok(replaced)
     }
 
@@ -165,7 +203,7 @@ impl FdTable {
     pub fn drain(&mut self) -> impl Iterator<Item = Descriptor> + '_ {
         self.open = 0;
         self.lowest_free = 0;
-        self.slots.drain(..).flatten()
+        self.slots.drain(..).filter_map(|mut slot| slot.take(Slot::Closed))
     }
 }
 
@@ -212,5 +250,14 @@ mod tests {
         assert_eq!(fds.renumber(9, 0).unwrap_err(), Errno::Badf);
         assert!(fds.renumber(1, 1).unwrap().is_none());
         assert_eq!(fds.count(), 3);
+    }
+
+    #[test]
+    fn renumber_onto_a_number_that_was_renumbered_away_is_refused() {
+        let mut fds = table();
+        let (a, b) = (fds.push(Descriptor::Stdin), fds.push(Descriptor::Stdin));
+        assert!(fds.renumber(a, b).unwrap().is_some());
+        assert_eq!(fds.renumber(b, a).unwrap_err(), Errno::Badf);
+        assert_eq!(fds.push(Descriptor::Stdin), a, "it is free for new descriptors");
     }
 }

@@ -1,14 +1,18 @@
 //! What one process tree shares: files, clock, chance, limits.
 
 use std::io::Write;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::clock::{Clock, ClockId, DEFAULT_START_NS, HostClock, VirtualClock};
 use super::limits::{Limit, Limits};
 use super::random::Random;
-use super::vfs::{MountId, Mtimes, Overlay, Source};
+use super::vfs::{HostDir, MountId, Mtimes, Overlay, Source};
 use crate::base::ambient;
 use crate::base::errno::Errno;
+
+/// Where a worktree is mounted.
+pub const WORKTREE: &str = "/src";
 
 /// A machine could not be put together.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +67,21 @@ impl Machine {
     /// [`DEFAULT_START_NS`], seed 0, [`Limits::default`].
     pub fn builder() -> MachineBuilder {
         MachineBuilder::default()
+    }
+
+    /// Nothing to speak of, to stand where a machine was while a process has it.
+    pub(crate) fn vacant() -> Self {
+        let limits = Limits::default();
+        Self {
+            vfs: Overlay::new(limits.vfs, 0),
+            clock: Box::new(VirtualClock::starting_at(0)),
+            random: Random::seeded(0),
+            limits,
+            output_left: 0,
+            deadline: None,
+            limits_hit: Vec::new(),
+            trace: None,
+        }
     }
 
     /// The namespace.
@@ -170,6 +189,11 @@ impl MachineBuilder {
     pub fn mount_read_only(mut self, at: impl Into<String>, source: Source) -> Self {
         self.mounts.push((at.into(), source, true));
         self
+    }
+
+    /// Mounts the host directory `dir` copy-on-write at [`WORKTREE`], where programs start.
+    pub fn worktree(self, dir: HostDir) -> Self {
+        self.mount(WORKTREE, Source::Host(Arc::new(dir)))
     }
 
     /// What the clock is.

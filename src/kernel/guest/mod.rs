@@ -44,7 +44,7 @@ impl From<Errno> for Fault {
 
 /// The kernel's side of one process: what it may do, and the machine it does it to.
 pub struct Guest {
-    machine: Box<Machine>,
+    machine: Machine,
     fds: FdTable,
     args: Vec<Vec<u8>>,
     environ: Vec<Vec<u8>>,
@@ -63,8 +63,22 @@ pub struct Preopen {
     pub path: String,
     /// The name under which the guest's libc finds it.
     pub name: String,
-    /// Whether lookups from it stay beneath it; otherwise they stay in the namespace.
-    pub confined: bool,
+    /// Where lookups from it may lead.
+    pub reach: Reach,
+}
+
+/// Where lookups from a preopened directory may lead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// Only beneath it, and only beneath each directory that is opened through it.
+    Confined,
+    /// Through the whole namespace.
+    Namespace,
+    /// Through the whole namespace, and what is not found from it is looked up from the root.
+    ///
+    /// For the current directory: C libraries strip the slash off an absolute path and look it up
+    /// from the same descriptor as a relative one, so that nothing tells `/tmp/x` from `tmp/x`.
+    NamespaceOrRoot,
 }
 
 /// What a process starts with.
@@ -85,10 +99,7 @@ impl Guest {
     ///
     /// # Errors
     /// The machine back, with the preopen that is not there or no directory, and why.
-    pub fn new(
-        machine: Box<Machine>,
-        startup: Startup,
-    ) -> Result<Self, (Box<Machine>, Preopen, Errno)> {
+    pub fn new(machine: Machine, startup: Startup) -> Result<Self, (Machine, Preopen, Errno)> {
         let mut guest = Self {
             machine,
             fds: FdTable::default(),
@@ -116,17 +127,19 @@ impl Guest {
     fn open_preopen(&mut self, preopen: &Preopen) -> Result<OpenDir, Errno> {
         let vfs = &mut self.machine.vfs;
         let node = vfs.open_dir(&preopen.path)?;
-        let root = if preopen.confined { node } else { vfs.root() };
+        let confines = preopen.reach == Reach::Confined;
+        let root = if confines { node } else { vfs.root() };
         Ok(OpenDir {
             base: Base { dir: node, root },
-            confines: preopen.confined,
+            confines,
+            or_root: preopen.reach == Reach::NamespaceOrRoot,
             preopen: Some(preopen.name.as_str().into()),
             listing: None,
         })
     }
 
     /// Ends the process: closes its descriptors and gives back the machine and the streams.
-    pub fn end(mut self) -> (Box<Machine>, Stdio) {
+    pub fn end(mut self) -> (Machine, Stdio) {
         for descriptor in self.fds.drain() {
             if let Some(node) = node_of(&descriptor) {
                 self.machine.vfs.close(node);
@@ -235,7 +248,7 @@ impl Guest {
     /// # Errors
     /// [`Stop::Limit`] when a timeout comes first; the clock then stands at that timeout.
     pub(super) fn sleep_until(&mut self, t: u64) -> Result<(), Fault> {
-        let machine = &mut *self.machine;
+        let machine = &mut self.machine;
         let stop_at = machine.limits.virtual_timeout.map(|timeout| timeout.as_nanos());
         if let Some(stop_at) = stop_at.and_then(|ns| u64::try_from(ns).ok())
             && t > stop_at

@@ -4,7 +4,7 @@
 use super::{FileStat, Guest, rights};
 use crate::base::errno::Errno;
 use crate::kernel::fd::{Descriptor, FdFlags, OpenDir, OpenFile};
-use crate::kernel::vfs::{Base, FileType, Follow, OpenFlags, SetTime};
+use crate::kernel::vfs::{Base, FileType, Follow, OpenFlags, Overlay, SetTime};
 
 /// `oflags` of preview1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -21,8 +21,34 @@ pub struct OFlags {
 }
 
 impl Guest {
-    fn base(&self, fd: u32) -> Result<Base, Errno> {
-        Ok(self.open_dir(fd)?.base)
+    /// Does `call` from the directory `fd`; from the root, if it finds nothing and `fd` falls back
+    /// to that.
+    fn from_dir<T>(
+        &mut self,
+        fd: u32,
+        mut call: impl FnMut(&mut Overlay, Base) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let OpenDir { base, or_root, .. } = *self.open_dir(fd)?;
+        let vfs = &mut self.machine.vfs;
+        match call(vfs, base) {
+            Err(missing @ (Errno::Noent | Errno::Notdir)) if or_root => {
+                let root = vfs.host_base();
+                call(vfs, root).map_err(|errno| if errno == Errno::Noent { missing } else { errno })
+            }
+            done => done,
+        }
+    }
+
+    /// Where to look `path` up from: the directory `fd`; or the root, if `fd` falls back to that
+    /// and only from there `path` names something, or something that could be made.
+    fn base(&mut self, fd: u32, path: &str, makes: bool) -> Result<Base, Errno> {
+        let OpenDir { base, or_root, .. } = *self.open_dir(fd)?;
+        let vfs = &mut self.machine.vfs;
+        let root = vfs.host_base();
+        if or_root && !vfs.reaches(base, path, makes) && vfs.reaches(root, path, makes) {
+            return Ok(root);
+        }
+        Ok(base)
     }
 
     /// `path_create_directory`.
@@ -30,9 +56,8 @@ impl Guest {
     /// # Errors
     /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::create_dir`].
     pub fn path_create_directory(&mut self, fd: u32, path: &str) -> Result<(), Errno> {
-        let base = self.base(fd)?;
         let now = self.now();
-        self.machine.vfs.create_dir(base, path, now).map(|_| ())
+        self.from_dir(fd, |vfs, base| vfs.create_dir(base, path, now).map(|_| ()))
     }
 
     /// `path_filestat_get`.
@@ -45,8 +70,7 @@ impl Guest {
         follow: Follow,
         path: &str,
     ) -> Result<FileStat, Errno> {
-        let base = self.base(fd)?;
-        self.machine.vfs.stat(base, path, follow).map(FileStat::of)
+        self.from_dir(fd, |vfs, base| vfs.stat(base, path, follow)).map(FileStat::of)
     }
 
     /// `path_filestat_set_times`.
@@ -62,9 +86,8 @@ impl Guest {
         atim: SetTime,
         mtim: SetTime,
     ) -> Result<(), Errno> {
-        let base = self.base(fd)?;
         let now = self.now();
-        self.machine.vfs.set_times_at(base, path, follow, atim, mtim, now)
+        self.from_dir(fd, |vfs, base| vfs.set_times_at(base, path, follow, atim, mtim, now))
     }
 
     /// `path_link`.
@@ -78,7 +101,8 @@ impl Guest {
         follow: Follow,
         to: (u32, &str),
     ) -> Result<(), Errno> {
-        let (from_base, to_base) = (self.base(from.0)?, self.base(to.0)?);
+        let from_base = self.base(from.0, from.1, false)?;
+        let to_base = self.base(to.0, to.1, true)?;
         let now = self.now();
         self.machine.vfs.link((from_base, from.1), follow, (to_base, to.1), now)
     }
@@ -110,11 +134,12 @@ impl Guest {
             follow: follow == Follow::Yes,
             write,
         };
-        let node = self.machine.vfs.open(base, path, open, now)?;
+        let node = self.from_dir(fd, |vfs, base| vfs.open(base, path, open, now))?;
         let descriptor = if self.machine.vfs.file_type(node) == FileType::Directory {
             let root = if confines { node } else { base.root };
             let base = Base { dir: node, root };
-            Descriptor::Dir(OpenDir { base, confines, preopen: None, listing: None })
+            let or_root = false;
+            Descriptor::Dir(OpenDir { base, confines, or_root, preopen: None, listing: None })
         } else {
             Descriptor::File(OpenFile { node, offset: 0, flags, read, write })
         };
@@ -126,7 +151,7 @@ impl Guest {
     /// # Errors
     /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::read_link`].
     pub fn path_readlink(&mut self, fd: u32, path: &str) -> Result<&str, Errno> {
-        let base = self.base(fd)?;
+        let base = self.base(fd, path, false)?;
         self.machine.vfs.read_link(base, path)
     }
 
@@ -135,9 +160,8 @@ impl Guest {
     /// # Errors
     /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::remove_dir`].
     pub fn path_remove_directory(&mut self, fd: u32, path: &str) -> Result<(), Errno> {
-        let base = self.base(fd)?;
         let now = self.now();
-        self.machine.vfs.remove_dir(base, path, now)
+        self.from_dir(fd, |vfs, base| vfs.remove_dir(base, path, now))
     }
 
     /// `path_rename`.
@@ -146,7 +170,8 @@ impl Guest {
     /// `EBADF`, `ENOTDIR` unless both descriptors are directories;
     /// [`crate::kernel::vfs::Overlay::rename`].
     pub fn path_rename(&mut self, from: (u32, &str), to: (u32, &str)) -> Result<(), Errno> {
-        let (from_base, to_base) = (self.base(from.0)?, self.base(to.0)?);
+        let from_base = self.base(from.0, from.1, false)?;
+        let to_base = self.base(to.0, to.1, true)?;
         let now = self.now();
         self.machine.vfs.rename((from_base, from.1), (to_base, to.1), now)
     }
@@ -154,11 +179,14 @@ impl Guest {
     /// `path_symlink`.
     ///
     /// # Errors
-    /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::symlink`].
+    /// `EBADF`, `ENOTDIR` unless `fd` is a directory; `EPERM` for an absolute text in a directory
+    /// that confines lookups to itself; [`crate::kernel::vfs::Overlay::symlink`].
     pub fn path_symlink(&mut self, text: &str, fd: u32, path: &str) -> Result<(), Errno> {
-        let base = self.base(fd)?;
+        if self.open_dir(fd)?.confines && text.starts_with('/') {
+            return Err(Errno::Perm);
+        }
         let now = self.now();
-        self.machine.vfs.symlink(text, base, path, now)
+        self.from_dir(fd, |vfs, base| vfs.symlink(text, base, path, now))
     }
 
     /// `path_unlink_file`.
@@ -166,8 +194,7 @@ impl Guest {
     /// # Errors
     /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::unlink`].
     pub fn path_unlink_file(&mut self, fd: u32, path: &str) -> Result<(), Errno> {
-        let base = self.base(fd)?;
         let now = self.now();
-        self.machine.vfs.unlink(base, path, now)
+        self.from_dir(fd, |vfs, base| vfs.unlink(base, path, now))
     }
 }

@@ -154,6 +154,11 @@ impl Overlay {
         }
     }
 
+    /// Whether `path` names something from `base`, or, with `makes`, something that could be made.
+    pub fn reaches(&mut self, base: Base, path: &str, makes: bool) -> bool {
+        self.resolve(base, path, Follow::No).is_ok_and(|found| makes || found.node.is_some())
+    }
+
     /// Resolves `path` to a node that exists.
     pub(super) fn lookup(
         &mut self,

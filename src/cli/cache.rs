@@ -1,0 +1,25 @@
+//! `belljar cache`.
+
+use anyhow::Result;
+use belljar::engine::CodeCache;
+use bytesize::ByteSize;
+use serde_json::json;
+
+use super::args::{CacheAction, CacheArgs};
+use super::setup::cache_dir;
+
+pub fn run(args: &CacheArgs) -> Result<u8> {
+    let cache = CodeCache::new(cache_dir()?);
+    let (info, json, verb) = match args.action {
+        CacheAction::Info { json } => (cache.info()?, json, "holds"),
+        CacheAction::Clear { json } => (cache.clear()?, json, "held"),
+    };
+    if json {
+        let path = info.path.to_string_lossy();
+        println!("{}", json!({ "path": path, "modules": info.entries, "bytes": info.bytes }));
+    } else {
+        let (modules, bytes) = (info.entries, ByteSize(info.bytes).display().iec());
+        println!("{} {verb} the code of {modules} modules, {bytes}", info.path.display());
+    }
+    Ok(0)
+}

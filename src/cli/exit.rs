@@ -1,0 +1,69 @@
+//! The one map from what happened to exit codes.
+
+use belljar::process::NativeError;
+use belljar::{Limit, Outcome, ProgramError, ResolveError, RunError};
+
+/// The command line makes no sense.
+pub const USAGE: u8 = 2;
+/// The guest ran out of time: real, virtual, or fuel.
+pub const TIMED_OUT: u8 = 124;
+/// Belljar itself failed.
+pub const FAILED: u8 = 125;
+/// The program was found and cannot be run.
+pub const NOT_RUNNABLE: u8 = 126;
+/// There is no such program.
+pub const NOT_FOUND: u8 = 127;
+/// The guest trapped, or reached a limit that ended it: 128 + `SIGABRT`.
+pub const TRAPPED: u8 = 134;
+
+/// The command line was understood, and cannot be followed.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Usage(pub String);
+
+/// The code for how a guest ended. Its own code passes through; one that does not fit into a byte
+/// becomes 255, so that a failure stays one.
+pub fn of_outcome(outcome: &Outcome) -> u8 {
+    match outcome {
+        Outcome::Exited(code) => u8::try_from(*code).unwrap_or(u8::MAX),
+        Outcome::Limit(Limit::Timeout | Limit::VirtualTimeout | Limit::Fuel) => TIMED_OUT,
+        Outcome::Limit(_) | Outcome::Trapped(_) => TRAPPED,
+    }
+}
+
+/// The code and the message for an error.
+pub fn describe(error: &anyhow::Error) -> (u8, String) {
+    (code_of(error), format!("{error:#}"))
+}
+
+fn code_of(error: &anyhow::Error) -> u8 {
+    if error.is::<Usage>() {
+        return USAGE;
+    }
+    if let Some(error) = error.downcast_ref::<ResolveError>() {
+        return match error {
+            ResolveError::NotFound { .. } => NOT_FOUND,
+            ResolveError::BadName { .. } | ResolveError::Folder(_) => USAGE,
+        };
+    }
+    if let Some(error) = error.downcast_ref::<NativeError>() {
+        return match error {
+            NativeError::NotFound { .. } => NOT_FOUND,
+            NativeError::Start { .. } => NOT_RUNNABLE,
+        };
+    }
+    if let Some(error) = error.downcast_ref::<ProgramError>() {
+        return match error {
+            ProgramError::Read(disk) if disk.source.kind() == std::io::ErrorKind::NotFound => {
+                NOT_FOUND
+            }
+            ProgramError::Engine(_) => FAILED,
+            _ => NOT_RUNNABLE,
+        };
+    }
+    match error.downcast_ref::<RunError>() {
+        Some(RunError::Preopen { .. }) => USAGE,
+        Some(_) => NOT_RUNNABLE,
+        None => FAILED,
+    }
+}

@@ -1,0 +1,52 @@
+//! Rank 9: the command line. Only this folder prints.
+
+mod args;
+mod cache;
+mod changes;
+mod doctor;
+mod exit;
+mod programs;
+mod progress;
+mod report;
+mod run;
+mod setup;
+mod values;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use args::{Cli, Subcommand};
+
+/// Parses the command line, does what it says, and answers the exit code.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help that is asked for goes to standard output and is a success; the rest is usage.
+            let code = if error.use_stderr() { exit::USAGE } else { 0 };
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let done = match cli.command {
+        Subcommand::Run(args) => run::run(&args),
+        Subcommand::Programs(args) => programs::run(&args),
+        Subcommand::Cache(args) => cache::run(&args),
+        Subcommand::Doctor(args) => doctor::run(&args),
+        Subcommand::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "belljar", &mut io::stdout());
+            Ok(0)
+        }
+    };
+    match done {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            let (code, message) = exit::describe(&error);
+            // Whoever closed standard error does not want to know.
+            let _ = writeln!(io::stderr(), "belljar: {message}");
+            ExitCode::from(code)
+        }
+    }
+}

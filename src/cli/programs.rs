@@ -1,0 +1,31 @@
+//! `belljar programs`.
+
+use anyhow::Result;
+use belljar::Resolved;
+use serde_json::json;
+
+use super::args::ProgramsArgs;
+use super::setup::toolchains;
+
+pub fn run(args: &ProgramsArgs) -> Result<u8> {
+    let toolchains = toolchains(&args.toolchain)?;
+    let mut programs = Vec::new();
+    for name in toolchains.names()? {
+        let place = match toolchains.resolve(&name)? {
+            Resolved::File(path) => path.display().to_string(),
+            Resolved::BuiltIn { .. } => "built in".to_owned(),
+        };
+        programs.push((name, place));
+    }
+    if args.json {
+        let list: Vec<_> =
+            programs.iter().map(|(name, from)| json!({ "name": name, "from": from })).collect();
+        println!("{}", json!(list));
+    } else {
+        let width = programs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        for (name, place) in programs {
+            println!("{name:width$}  {place}");
+        }
+    }
+    Ok(0)
+}

@@ -1,0 +1,184 @@
+//! From parsed arguments to the pieces of the library.
+
+use std::ffi::{OsStr, OsString};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use belljar::base::ambient;
+use belljar::{
+    ClockConfig, EngineConfig, HostDir, Limits, Machine, MachineBuilder, Module, Mtimes, Preopen,
+    Reach, Resolved, Source, Toolchains, VfsLimits,
+};
+use etcetera::BaseStrategy;
+
+use super::args::{ClockArg, MtimesArg, RunArgs};
+use super::exit::Usage;
+
+/// The folder for compiled code: `BELLJAR_CACHE_DIR`, or the platform's.
+pub fn cache_dir() -> Result<PathBuf> {
+    if let Some(dir) = ambient::env_var("BELLJAR_CACHE_DIR") {
+        return Ok(dir.into());
+    }
+    let base = etcetera::choose_base_strategy()
+        .context("cannot find the home folder for the cache; set BELLJAR_CACHE_DIR")?;
+    Ok(base.cache_dir().join("belljar"))
+}
+
+/// The folders named with `--toolchain`, then those of `BELLJAR_TOOLCHAIN`.
+pub fn toolchains(dirs: &[PathBuf]) -> Result<Toolchains> {
+    let mut dirs = dirs.to_vec();
+    if let Some(list) = ambient::env_var("BELLJAR_TOOLCHAIN") {
+        dirs.extend(std::env::split_paths(&list).filter(|dir| !dir.as_os_str().is_empty()));
+    }
+    Ok(Toolchains::new(dirs)?)
+}
+
+/// Whether PROGRAM is the path of a module rather than the name of a program.
+pub fn is_path(program: &str) -> bool {
+    let extension = Path::new(program).extension();
+    let is_module = extension.is_some_and(|e| e.eq_ignore_ascii_case("wasm") || e == "wat");
+    is_module || program.contains('/') || (cfg!(windows) && program.contains('\\'))
+}
+
+/// The module that PROGRAM names.
+pub fn module(args: &RunArgs) -> Result<Module> {
+    let resolved = if is_path(&args.program) {
+        Resolved::File(args.program.clone().into())
+    } else {
+        toolchains(&args.toolchain)?.resolve(&args.program)?
+    };
+    Ok(resolved.module()?)
+}
+
+/// How to make the engine for one run.
+pub fn engine_config(args: &RunArgs) -> Result<EngineConfig> {
+    let cache_dir = if args.no_cache { None } else { Some(cache_dir()?) };
+    Ok(EngineConfig { pooling: false, fuel: args.fuel.is_some(), cache_dir })
+}
+
+/// The machine, and the preopens where they are not the whole namespace.
+pub fn machine(args: &RunArgs) -> Result<(Machine, Option<Vec<Preopen>>)> {
+    let mut builder = Machine::builder().limits(limits(args)).seed(args.seed).clock(clock(args));
+    if args.mtimes == MtimesArg::Host {
+        builder = builder.mtimes(Mtimes::Host);
+    }
+    let mut preopens = None;
+    if args.no_worktree {
+        builder = builder.tmp(false);
+    } else {
+        let dir = args.worktree.clone().unwrap_or_else(|| ".".into());
+        builder = builder.mount(belljar::WORKTREE, open_dir("--worktree", &dir)?);
+    }
+    for mount in &args.dir {
+        let source = open_dir("--dir", &mount.host)?;
+        let at = mount_point(&mount.guest);
+        builder = add_mount(builder, at, source, mount.read_only);
+    }
+    if args.no_worktree {
+        let preopen = |mount: &super::values::DirMount| Preopen {
+            path: mount_point(&mount.guest),
+            name: mount.guest.clone(),
+            reach: Reach::Confined,
+        };
+        preopens = Some(args.dir.iter().map(preopen).collect());
+    }
+    let machine = builder.build().map_err(|error| Usage(error.to_string()))?;
+    Ok((machine, preopens))
+}
+
+fn add_mount(
+    builder: MachineBuilder,
+    at: String,
+    source: Source,
+    read_only: bool,
+) -> MachineBuilder {
+    if read_only { builder.mount_read_only(at, source) } else { builder.mount(at, source) }
+}
+
+/// Where a folder that the guest calls `guest` stands in the namespace: relative names, `.` above
+/// all, begin at the root.
+fn mount_point(guest: &str) -> String {
+    format!("/{}", guest.trim_start_matches("./").trim_start_matches('/').trim_start_matches('.'))
+}
+
+fn open_dir(option: &str, path: &Path) -> Result<Source> {
+    match HostDir::open(path) {
+        Ok(dir) => Ok(Source::Host(Arc::new(dir))),
+        Err(error) => {
+            Err(Usage(format!("{option} {}: cannot open the folder: {error}", path.display()))
+                .into())
+        }
+    }
+}
+
+fn limits(args: &RunArgs) -> Limits {
+    Limits {
+        memory_bytes_max: args.max_memory,
+        fuel: args.fuel,
+        timeout: args.timeout,
+        virtual_timeout: args.virtual_timeout,
+        open_files_max: args.max_files,
+        output_bytes_max: args.max_output,
+        vfs: VfsLimits { upper_bytes_max: args.max_upper, ..VfsLimits::default() },
+    }
+}
+
+fn clock(args: &RunArgs) -> ClockConfig {
+    match args.clock {
+        ClockArg::Paused => ClockConfig::Paused { start_ns: args.start_at },
+        ClockArg::Real => ClockConfig::Host,
+    }
+}
+
+/// The variables of `--env`, with those that are passed through looked up.
+pub fn environment(args: &RunArgs) -> Result<Vec<(OsString, OsString)>> {
+    let mut variables = Vec::new();
+    for given in &args.env {
+        let (key, value) = split_variable(given);
+        if key.is_empty() {
+            let message = format!("--env {}: a variable needs a name", given.display());
+            return Err(Usage(message).into());
+        }
+        let value = match value {
+            Some(value) => Some(value),
+            // A variable that is not set here is not set there either.
+            None => key.to_str().and_then(ambient::env_var),
+        };
+        if let Some(value) = value {
+            variables.push((key, value));
+        }
+    }
+    Ok(variables)
+}
+
+fn split_variable(given: &OsStr) -> (OsString, Option<OsString>) {
+    let bytes = given.as_encoded_bytes();
+    match bytes.iter().position(|byte| *byte == b'=') {
+        None => (given.to_owned(), None),
+        Some(at) => {
+            let text = given.to_string_lossy();
+            match given.to_str() {
+                Some(text) => (text[..at].into(), Some(text[at + 1..].into())),
+                None => {
+                    let (key, value) = text.split_once('=').unwrap_or((&text, ""));
+                    (key.into(), Some(value.into()))
+                }
+            }
+        }
+    }
+}
+
+/// Bytes of an argument as a guest gets them.
+pub fn guest_bytes(text: &OsStr) -> Vec<u8> {
+    #[cfg(unix)]
+    return std::os::unix::ffi::OsStrExt::as_bytes(text).to_vec();
+    #[cfg(not(unix))]
+    return text.to_string_lossy().into_owned().into_bytes();
+}
+
+/// Whether to show progress and colour on standard error.
+pub fn stderr_is_terminal() -> bool {
+    std::io::stderr().is_terminal()
+}

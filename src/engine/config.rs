@@ -1,0 +1,86 @@
+//! How programs are compiled and where their memory comes from.
+
+use std::path::PathBuf;
+
+use wasmtime::{Config, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
+
+/// Stack of a guest's calls in bytes, the same on every host: the guest runs on a stack of its
+/// own, not on the caller's.
+pub const STACK_BYTES: usize = 8 << 20;
+
+/// What the host's own functions need on the same stack.
+const HOST_STACK_BYTES: usize = 1 << 20;
+
+/// Processes that can live at once in the pool.
+const POOL_SLOTS: u32 = 1000;
+
+/// Memory of a finished process that is cleared in place instead of given back to the system: what
+/// a small program touches. The next one finds it mapped.
+const KEEP_RESIDENT_BYTES: usize = 256 << 10;
+
+/// How to make an [`crate::engine::Engine`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EngineConfig {
+    /// Keep a pool of memories and stacks, so that starting a program costs microseconds. Making
+    /// the pool costs milliseconds. Default: yes.
+    pub pooling: bool,
+    /// Compile programs so that they count what they execute, for [`crate::Limits::fuel`]. They run
+    /// slower. Default: no.
+    pub fuel: bool,
+    /// Where to keep compiled code; `None` compiles every module anew. Default: none.
+    pub cache_dir: Option<PathBuf>,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self { pooling: true, fuel: false, cache_dir: None }
+    }
+}
+
+impl EngineConfig {
+    pub(super) fn to_wasmtime(&self, pooling: bool) -> Config {
+        let mut config = Config::new();
+        // Everything deterministic that wasmtime has. Threads are not, and not compiled in.
+        config
+            .wasm_simd(true)
+            .wasm_relaxed_simd(true)
+            .relaxed_simd_deterministic(true)
+            .wasm_bulk_memory(true)
+            .wasm_multi_value(true)
+            .wasm_reference_types(true)
+            .wasm_function_references(true)
+            .wasm_gc(true)
+            .wasm_tail_call(true)
+            .wasm_exceptions(true)
+            .wasm_multi_memory(true)
+            .wasm_memory64(true)
+            .wasm_extended_const(true)
+            .wasm_wide_arithmetic(true)
+            .wasm_custom_page_sizes(true)
+            .cranelift_nan_canonicalization(true);
+        config
+            .cranelift_opt_level(OptLevel::Speed)
+            .epoch_interruption(true)
+            .consume_fuel(self.fuel)
+            .max_wasm_stack(STACK_BYTES)
+            .async_stack_size(STACK_BYTES + HOST_STACK_BYTES)
+            // Traps name functions without either of these, and code loads faster.
+            .native_unwind_info(cfg!(windows))
+            .generate_address_map(false);
+        if pooling {
+            let mut pool = PoolingAllocationConfig::default();
+            pool.total_core_instances(POOL_SLOTS)
+                .total_memories(POOL_SLOTS)
+                .total_tables(POOL_SLOTS)
+                .total_stacks(POOL_SLOTS)
+                .table_elements(100_000)
+                .max_unused_warm_slots(POOL_SLOTS)
+                .linear_memory_keep_resident(KEEP_RESIDENT_BYTES)
+                .table_keep_resident(KEEP_RESIDENT_BYTES);
+            config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+        } else {
+            config.allocation_strategy(InstanceAllocationStrategy::OnDemand);
+        }
+        config
+    }
+}

@@ -1,0 +1,85 @@
+//! Rank 5: modules in, processes run. wasmtime is named here and in `abi/` only.
+
+mod code_cache;
+mod config;
+mod program;
+mod run;
+mod watchdog;
+
+use std::sync::{Arc, OnceLock};
+
+use wasmtime::Linker;
+
+use crate::abi::{Process, preview1};
+pub use code_cache::{CacheError, CacheInfo, CodeCache};
+pub use config::{EngineConfig, STACK_BYTES};
+pub use program::{CacheUse, Module, Program, ProgramError, UnknownImports};
+pub use run::{Finished, Outcome, RunError, Trap, run};
+use watchdog::Watchdog;
+
+/// An engine could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot create the engine: {0}")]
+pub struct EngineError(String);
+
+/// Compiles modules and runs programs. Cheap to clone; one a process is enough, for any number of
+/// threads.
+#[derive(Clone)]
+pub struct Engine(Arc<Inner>);
+
+struct Inner {
+    config: EngineConfig,
+    main: Backend,
+    /// For modules that do not fit into the pool's slots.
+    on_demand: OnceLock<Backend>,
+    cache: Option<CodeCache>,
+    watchdog: Watchdog,
+}
+
+/// A wasmtime engine, and what programs on it import.
+struct Backend {
+    engine: wasmtime::Engine,
+    linker: Linker<Process>,
+}
+
+impl Backend {
+    fn new(config: &EngineConfig, pooling: bool) -> Result<Self, EngineError> {
+        let fail = |error: wasmtime::Error| EngineError(format!("{error:#}"));
+        let engine = wasmtime::Engine::new(&config.to_wasmtime(pooling)).map_err(fail)?;
+        let mut linker = Linker::new(&engine);
+        preview1::add_to_linker(&mut linker).map_err(fail)?;
+        Ok(Self { engine, linker })
+    }
+}
+
+impl Engine {
+    /// An engine as `config` says.
+    ///
+    /// # Errors
+    /// If the machine lacks something that the code generator needs, or address space for the pool.
+    pub fn new(config: EngineConfig) -> Result<Self, EngineError> {
+        let main = Backend::new(&config, config.pooling)?;
+        let cache = config.cache_dir.clone().map(CodeCache::new);
+        let watchdog = Watchdog::default();
+        let inner = Inner { config, main, on_demand: OnceLock::new(), cache, watchdog };
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// How it was made.
+    pub fn config(&self) -> &EngineConfig {
+        &self.0.config
+    }
+
+    /// The cache of compiled code, if there is one.
+    pub fn cache(&self) -> Option<&CodeCache> {
+        self.0.cache.as_ref()
+    }
+
+    fn on_demand(&self) -> Result<&Backend, EngineError> {
+        if let Some(backend) = self.0.on_demand.get() {
+            return Ok(backend);
+        }
+        let backend = Backend::new(&self.0.config, false)?;
+        Ok(self.0.on_demand.get_or_init(|| backend))
+    }
+}

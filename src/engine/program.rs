@@ -1,0 +1,318 @@
+//! From bytes to something that can run.
+
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+use wasmtime::{Caller, ExternType, InstancePre, Linker, UnknownImportError, Val};
+
+use super::{Backend, CacheError, Engine, EngineError};
+use crate::abi::Process;
+use crate::base::digest::{Digest, DigestHasher};
+use crate::base::disk::{self, DiskError};
+
+/// A module cannot become a program.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Read(#[from] DiskError),
+    /// The bytes are neither a binary nor a text module.
+    #[error("{name} is not a WebAssembly module: it begins with {found}")]
+    NotWasm {
+        /// The module.
+        name: String,
+        /// Its first bytes.
+        found: String,
+    },
+    /// The bytes are a component.
+    #[error(
+        "{name} is a WebAssembly component, which belljar cannot run yet; \
+         build it for wasm32-wasip1 to get a module"
+    )]
+    Component {
+        /// The module.
+        name: String,
+    },
+    /// The text is no module.
+    #[error("{name} is not valid WebAssembly text: {message}")]
+    Text {
+        /// The module.
+        name: String,
+        /// What is wrong, and where.
+        message: String,
+    },
+    /// The bytes are no valid module.
+    #[error("{name} is not a valid WebAssembly module: {message}")]
+    Invalid {
+        /// The module.
+        name: String,
+        /// What is wrong, and where.
+        message: String,
+    },
+    /// It imports what nobody defines.
+    #[error("{name} imports {import}, which nobody defines")]
+    Import {
+        /// The module.
+        name: String,
+        /// Module, name and kind of the import.
+        import: String,
+    },
+    /// The engine for a module of unusual size cannot be made.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// What to do about functions that a module imports and nobody defines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum UnknownImports {
+    /// Run it; a call of such a function is a trap that names it.
+    #[default]
+    Trap,
+    /// Refuse it.
+    Deny,
+}
+
+/// The bytes of a module that have been found to look like one.
+#[derive(Clone)]
+pub struct Module {
+    name: String,
+    bytes: Vec<u8>,
+    digest: Digest,
+}
+
+impl Module {
+    /// Reads the module, binary or text, in the file `path`.
+    ///
+    /// # Errors
+    /// [`ProgramError`]: `Read`, `NotWasm`, `Component`, `Text`.
+    pub fn read(path: &Path) -> Result<Self, ProgramError> {
+        Self::from_bytes(path.display().to_string(), disk::read(path)?)
+    }
+
+    /// The module in `bytes`, binary or text. `name` is for messages.
+    ///
+    /// # Errors
+    /// [`ProgramError`]: `NotWasm`, `Component`, `Text`.
+    pub fn from_bytes(name: impl Into<String>, bytes: Vec<u8>) -> Result<Self, ProgramError> {
+        let name = name.into();
+        let bytes = match bytes.get(..8) {
+            Some([0, b'a', b's', b'm', _, _, 0, 0]) => bytes,
+            Some([0, b'a', b's', b'm', _, _, 1, 0]) => {
+                return Err(ProgramError::Component { name });
+            }
+            _ => text_to_binary(&name, &bytes)?,
+        };
+        let digest = Digest::of(&bytes);
+        Ok(Self { name, bytes, digest })
+    }
+
+    /// The name for messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The digest of the binary form.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// Bytes of the binary form.
+    pub fn size(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+fn text_to_binary(name: &str, bytes: &[u8]) -> Result<Vec<u8>, ProgramError> {
+    let not_wasm = || {
+        let head = &bytes[..bytes.len().min(8)];
+        let found =
+            if head.is_empty() { "nothing".to_owned() } else { head.escape_ascii().to_string() };
+        ProgramError::NotWasm { name: name.to_owned(), found: format!("`{found}`") }
+    };
+    let text = std::str::from_utf8(bytes).map_err(|_| not_wasm())?;
+    let start = text.trim_start();
+    if !start.starts_with("(") && !start.starts_with(";;") {
+        return Err(not_wasm());
+    }
+    let binary = wat::parse_str(text).map_err(|error| ProgramError::Text {
+        name: name.to_owned(),
+        message: error.to_string(),
+    })?;
+    if binary.get(6) == Some(&1) {
+        return Err(ProgramError::Component { name: name.to_owned() });
+    }
+    Ok(binary)
+}
+
+/// Where the compiled code of a program came from.
+#[derive(Debug)]
+pub enum CacheUse {
+    /// From the cache.
+    Hit,
+    /// From the code generator, and into the cache.
+    Stored,
+    /// From the code generator; there is no cache.
+    Off,
+    /// From the code generator; the cache could not be used.
+    Failed(CacheError),
+}
+
+/// A module compiled and linked: run it any number of times, on any number of threads.
+#[derive(Clone)]
+pub struct Program {
+    pub(super) engine: Engine,
+    pub(super) pre: InstancePre<Process>,
+    name: String,
+    unknown_imports: Vec<String>,
+}
+
+impl Program {
+    /// The program of `module`: from the cache, or compiled, which takes seconds for a large one.
+    ///
+    /// # Errors
+    /// [`ProgramError`]: `Invalid`, `Import`.
+    pub fn new(engine: &Engine, module: &Module) -> Result<Self, ProgramError> {
+        match Self::from_cache(engine, module, UnknownImports::Trap)? {
+            Some(program) => Ok(program),
+            None => Ok(Self::compile(engine, module, UnknownImports::Trap)?.0),
+        }
+    }
+
+    /// The program in the file `path`, binary or text.
+    ///
+    /// # Errors
+    /// [`ProgramError`].
+    pub fn load(engine: &Engine, path: impl AsRef<Path>) -> Result<Self, ProgramError> {
+        Self::new(engine, &Module::read(path.as_ref())?)
+    }
+
+    /// The program of `module` if the cache has its code.
+    ///
+    /// # Errors
+    /// [`ProgramError::Import`].
+    pub fn from_cache(
+        engine: &Engine,
+        module: &Module,
+        unknown: UnknownImports,
+    ) -> Result<Option<Self>, ProgramError> {
+        let Some(cache) = engine.cache() else { return Ok(None) };
+        let main = &engine.0.main;
+        // A cache that cannot be read is reported when something is to be stored in it.
+        let Ok(Some(code)) = cache.load(&main.engine, key(&main.engine, module)) else {
+            return Ok(None);
+        };
+        Self::link(engine, main, &code, module, unknown).map(Some)
+    }
+
+    /// Compiles `module`, and stores its code in the cache if there is one.
+    ///
+    /// # Errors
+    /// [`ProgramError`]: `Invalid`, `Import`.
+    pub fn compile(
+        engine: &Engine,
+        module: &Module,
+        unknown: UnknownImports,
+    ) -> Result<(Self, CacheUse), ProgramError> {
+        let invalid = |error: wasmtime::Error| ProgramError::Invalid {
+            name: module.name.clone(),
+            message: format!("{error:#}"),
+        };
+        let main = &engine.0.main;
+        let fits_pool = wasmtime::Module::new(&main.engine, &module.bytes);
+        let (backend, code) = match fits_pool {
+            Ok(code) => (main, code),
+            Err(error) if engine.config().pooling => {
+                let backend = engine.on_demand()?;
+                // If it is the module and not the pool, this says the same.
+                let code = wasmtime::Module::new(&backend.engine, &module.bytes);
+                (backend, code.map_err(|_| invalid(error))?)
+            }
+            Err(error) => return Err(invalid(error)),
+        };
+        let cache_use = match engine.cache() {
+            None => CacheUse::Off,
+            Some(cache) => {
+                let image = code.serialize().map_err(invalid)?;
+                match cache.store(key(&main.engine, module), &image) {
+                    Ok(()) => CacheUse::Stored,
+                    Err(error) => CacheUse::Failed(error),
+                }
+            }
+        };
+        Ok((Self::link(engine, backend, &code, module, unknown)?, cache_use))
+    }
+
+    fn link(
+        engine: &Engine,
+        backend: &Backend,
+        code: &wasmtime::Module,
+        module: &Module,
+        unknown: UnknownImports,
+    ) -> Result<Self, ProgramError> {
+        let mut with_stubs: Option<Linker<Process>> = None;
+        let mut unknown_imports = Vec::new();
+        let pre = loop {
+            let linker = with_stubs.as_ref().unwrap_or(&backend.linker);
+            let error = match linker.instantiate_pre(code) {
+                Ok(pre) => break pre,
+                Err(error) => error,
+            };
+            let Some(import) = error.downcast_ref::<UnknownImportError>() else {
+                let (name, message) = (module.name.clone(), format!("{error:#}"));
+                return Err(ProgramError::Invalid { name, message });
+            };
+            let spelled = format!("{}.{}", import.module(), import.name());
+            let kind = match import.ty() {
+                ExternType::Func(ty) if unknown == UnknownImports::Trap => {
+                    let linker = with_stubs.get_or_insert_with(|| backend.linker.clone());
+                    let call = UnknownImportCalled(spelled.clone());
+                    let stub = move |_: Caller<'_, Process>, _: &[Val], _: &mut [Val]| {
+                        Err(wasmtime::Error::new(call.clone()))
+                    };
+                    linker
+                        .func_new(import.module(), import.name(), ty, stub)
+                        .expect("the name was unknown just above");
+                    unknown_imports.push(spelled);
+                    continue;
+                }
+                ExternType::Func(_) => "function",
+                ExternType::Memory(_) => "memory",
+                ExternType::Global(_) => "global",
+                ExternType::Table(_) => "table",
+                ExternType::Tag(_) => "tag",
+            };
+            let import = format!("the {kind} {spelled}");
+            return Err(ProgramError::Import { name: module.name.clone(), import });
+        };
+        Ok(Self { engine: engine.clone(), pre, name: module.name.clone(), unknown_imports })
+    }
+
+    /// The name for messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The functions it imports that nobody defines, as `module.name`.
+    pub fn unknown_imports(&self) -> &[String] {
+        &self.unknown_imports
+    }
+
+    /// What a command would be called that runs it: the file name without `.wasm` or `.wat`.
+    pub fn default_argv0(&self) -> String {
+        let path = PathBuf::from(&self.name);
+        path.file_stem().map_or_else(|| self.name.clone(), |stem| stem.to_string_lossy().into())
+    }
+}
+
+/// A stub for an unknown import was called.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("it called the import {0}, which nobody defines")]
+pub(super) struct UnknownImportCalled(String);
+
+/// The key of a module's code in the cache.
+fn key(engine: &wasmtime::Engine, module: &Module) -> Digest {
+    let mut hasher = DigestHasher::default();
+    engine.precompile_compatibility_hash().hash(&mut hasher);
+    hasher.write(module.digest.as_bytes());
+    hasher.digest()
+}

@@ -1,0 +1,100 @@
+//! Wakes programs that run past their timeout.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::base::ambient;
+
+/// One thread, started with the first timeout, that moves an engine's epoch whenever one expires.
+/// Every running program then looks whether it was its own.
+#[derive(Default)]
+pub(super) struct Watchdog(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    running: bool,
+    closed: bool,
+    next_id: u64,
+    deadlines: BTreeSet<(Instant, u64)>,
+    engines: Vec<wasmtime::EngineWeak>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while the lock is held, and the state is whole between statements.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn watch(&self) {
+        let mut state = self.lock();
+        while !state.closed {
+            let now = ambient::instant_now();
+            state = match state.deadlines.first() {
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some((deadline, _)) if *deadline > now => {
+                    let left = *deadline - now;
+                    self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+                Some(_) => {
+                    while state.deadlines.first().is_some_and(|(deadline, _)| *deadline <= now) {
+                        state.deadlines.pop_first();
+                    }
+                    for engine in state.engines.iter().filter_map(wasmtime::EngineWeak::upgrade) {
+                        engine.increment_epoch();
+                    }
+                    state
+                }
+            };
+        }
+    }
+}
+
+impl Watchdog {
+    /// Sees to it that programs on `engine` are woken at `deadline`, until the answer is dropped.
+    pub(super) fn watch(&self, engine: &wasmtime::Engine, deadline: Instant) -> Watch {
+        let mut state = self.0.lock();
+        let known = |weak: &wasmtime::EngineWeak| {
+            weak.upgrade().is_some_and(|known| wasmtime::Engine::same(&known, engine))
+        };
+        if !state.engines.iter().any(known) {
+            state.engines.push(engine.weak());
+        }
+        let entry = (deadline, state.next_id);
+        state.next_id += 1;
+        state.deadlines.insert(entry);
+        if state.running {
+            self.0.changed.notify_one();
+        } else {
+            state.running = true;
+            let shared = self.0.clone();
+            std::thread::spawn(move || shared.watch());
+        }
+        Watch { shared: self.0.clone(), entry }
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.0.lock().closed = true;
+        self.0.changed.notify_one();
+    }
+}
+
+/// A deadline that is being watched.
+pub(super) struct Watch {
+    shared: Arc<Shared>,
+    entry: (Instant, u64),
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.shared.lock().deadlines.remove(&self.entry);
+    }
+}

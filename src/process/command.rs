@@ -1,0 +1,219 @@
+//! A process builder shaped like [`std::process::Command`].
+
+use crate::engine::{Finished, Outcome, Program, RunError, run};
+use crate::kernel::guest::{Preopen, Reach, Startup};
+use crate::kernel::machine::{Machine, WORKTREE};
+use crate::kernel::stdio::{Input, Output as Stream, Stdio};
+use crate::kernel::vfs::Mount;
+
+/// A program to run in a [`Machine`], with its arguments, environment and streams.
+///
+/// It starts with no environment but what it is given, with standard input empty, and with the
+/// whole namespace of the machine open; relative paths begin at `/src` if something is mounted
+/// there, else at `/`.
+///
+/// ```
+/// use belljar::{Command, Engine, EngineConfig, Machine, Module, Program};
+///
+/// let engine = Engine::new(EngineConfig { pooling: false, ..EngineConfig::default() })?;
+/// let module = Module::from_bytes("exit", br#"(module
+///     (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+///     (memory (export "memory") 1)
+///     (func (export "_start") (call $exit (i32.const 3))))"#.to_vec())?;
+/// let program = Program::new(&engine, &module)?;
+/// let mut machine = Machine::builder().build()?;
+/// let output = Command::new(&program).arg("--flag").env("LANG", "C").output(&mut machine)?;
+/// assert_eq!(output.status.code(), Some(3));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Command {
+    program: Program,
+    argv0: Option<Vec<u8>>,
+    args: Vec<Vec<u8>>,
+    env: Vec<(Vec<u8>, Vec<u8>)>,
+    current_dir: Option<String>,
+    preopens: Option<Vec<Preopen>>,
+    stdin: Vec<u8>,
+}
+
+impl Command {
+    /// A process of `program`, without arguments.
+    pub fn new(program: &Program) -> Self {
+        Self {
+            program: program.clone(),
+            argv0: None,
+            args: Vec::new(),
+            env: Vec::new(),
+            current_dir: None,
+            preopens: None,
+            stdin: Vec::new(),
+        }
+    }
+
+    /// Adds an argument. A NUL in it ends it, as it would for a C program.
+    pub fn arg(&mut self, arg: impl AsRef<[u8]>) -> &mut Self {
+        self.args.push(until_nul(arg.as_ref()));
+        self
+    }
+
+    /// Adds arguments.
+    pub fn args<A: AsRef<[u8]>>(&mut self, args: impl IntoIterator<Item = A>) -> &mut Self {
+        for arg in args {
+            self.arg(arg);
+        }
+        self
+    }
+
+    /// The name that the program is called by. Default: its file name without `.wasm`.
+    pub fn argv0(&mut self, name: impl AsRef<[u8]>) -> &mut Self {
+        self.argv0 = Some(until_nul(name.as_ref()));
+        self
+    }
+
+    /// Sets a variable of the environment. Variables stand in the order in which they were first
+    /// set.
+    pub fn env(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
+        let (key, value) = (until_nul(key.as_ref()), until_nul(value.as_ref()));
+        match self.env.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, old)) => *old = value,
+            None => self.env.push((key, value)),
+        }
+        self
+    }
+
+    /// Unsets a variable.
+    pub fn env_remove(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
+        self.env.retain(|(known, _)| known != key.as_ref());
+        self
+    }
+
+    /// Unsets all variables.
+    pub fn env_clear(&mut self) -> &mut Self {
+        self.env.clear();
+        self
+    }
+
+    /// The absolute path in the namespace at which relative paths begin.
+    pub fn current_dir(&mut self, path: impl Into<String>) -> &mut Self {
+        self.current_dir = Some(path.into());
+        self
+    }
+
+    /// The directories that the program starts with, from descriptor 3 on, instead of the whole
+    /// namespace.
+    pub fn preopens(&mut self, preopens: Vec<Preopen>) -> &mut Self {
+        self.preopens = Some(preopens);
+        self
+    }
+
+    /// What the program reads from standard input, for [`Command::output`].
+    pub fn stdin(&mut self, bytes: impl Into<Vec<u8>>) -> &mut Self {
+        self.stdin = bytes.into();
+        self
+    }
+
+    /// Runs the program to its end and collects what it writes to standard output and error.
+    ///
+    /// # Errors
+    /// [`RunError`] if it cannot be started. A program that fails is no error.
+    pub fn output(&self, machine: &mut Machine) -> Result<Output, RunError> {
+        let stdio = Stdio {
+            stdin: Input::Bytes(std::io::Cursor::new(self.stdin.clone())),
+            stdout: Stream::Capture(Vec::new()),
+            stderr: Stream::Capture(Vec::new()),
+        };
+        let finished = self.run(machine, stdio);
+        let status = ExitStatus { outcome: finished.outcome?, fuel_used: finished.fuel_used };
+        let stdout = finished.stdio.stdout.into_captured();
+        let stderr = finished.stdio.stderr.into_captured();
+        Ok(Output { status, stdout, stderr })
+    }
+
+    /// Runs the program to its end with these streams.
+    ///
+    /// # Errors
+    /// [`RunError`] if it cannot be started. A program that fails is no error.
+    pub fn status(&self, machine: &mut Machine, stdio: Stdio) -> Result<ExitStatus, RunError> {
+        let finished = self.run(machine, stdio);
+        Ok(ExitStatus { outcome: finished.outcome?, fuel_used: finished.fuel_used })
+    }
+
+    fn run(&self, machine: &mut Machine, stdio: Stdio) -> Finished<()> {
+        let mut args = Vec::with_capacity(1 + self.args.len());
+        args.push(self.argv0.clone().unwrap_or_else(|| self.program.default_argv0().into()));
+        args.extend(self.args.iter().cloned());
+        let variable = |(key, value): &(Vec<u8>, Vec<u8>)| [key, value.as_slice()].join(&b'=');
+        let environ = self.env.iter().map(variable).collect();
+        let preopens = match &self.preopens {
+            Some(preopens) => preopens.clone(),
+            None => namespace_preopens(machine, self.current_dir.as_deref()),
+        };
+        let startup = Startup { args, environ, stdio, preopens };
+        let taken = std::mem::replace(machine, Machine::vacant());
+        let Finished { machine: back, stdio, outcome, fuel_used } =
+            run(&self.program, taken, startup);
+        *machine = back;
+        Finished { machine: (), stdio, outcome, fuel_used }
+    }
+}
+
+/// The whole namespace: its root, and the current directory, which comes last because C libraries
+/// take the two for the same prefix and use the last.
+fn namespace_preopens(machine: &Machine, current_dir: Option<&str>) -> Vec<Preopen> {
+    let is_worktree = |mount: &Mount| mount.path() == WORKTREE;
+    let default = if machine.vfs().mounts().iter().any(is_worktree) { WORKTREE } else { "/" };
+    let preopen =
+        |path: &str, name: &str, reach| Preopen { path: path.into(), name: name.into(), reach };
+    vec![
+        preopen("/", "/", Reach::Namespace),
+        preopen(current_dir.unwrap_or(default), ".", Reach::NamespaceOrRoot),
+    ]
+}
+
+fn until_nul(bytes: &[u8]) -> Vec<u8> {
+    bytes.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
+}
+
+/// How a process ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExitStatus {
+    outcome: Outcome,
+    fuel_used: Option<u64>,
+}
+
+impl ExitStatus {
+    /// Whether it exited with code 0.
+    pub fn success(&self) -> bool {
+        self.outcome == Outcome::Exited(0)
+    }
+
+    /// Its exit code, if it exited; `None` if it trapped or reached a limit.
+    pub fn code(&self) -> Option<u32> {
+        match self.outcome {
+            Outcome::Exited(code) => Some(code),
+            Outcome::Limit(_) | Outcome::Trapped(_) => None,
+        }
+    }
+
+    /// How it ended, in full.
+    pub fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    /// Fuel that it used, if the engine counts it.
+    pub fn fuel_used(&self) -> Option<u64> {
+        self.fuel_used
+    }
+}
+
+/// What [`Command::output`] collects.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Output {
+    /// How the process ended.
+    pub status: ExitStatus,
+    /// What it wrote to standard output.
+    pub stdout: Vec<u8>,
+    /// What it wrote to standard error.
+    pub stderr: Vec<u8>,
+}

@@ -1,0 +1,5 @@
+//! The one test binary. A file per concern.
+#![allow(clippy::disallowed_methods, reason = "tests look at the disk from outside")]
+
+mod conformance;
+mod support;
