@@ -1,0 +1,154 @@
+#!/usr/bin/env bash
+# Rebuilds every committed .wasm, byte for byte, from the C and WAT sources in guest-examples/ and
+# toolchains/demo/.
+#
+#   build.sh            rebuild in place
+#   build.sh --check    rebuild aside, name each committed file that differs, exit 1 if any does
+#
+# The compilers come from PyPI at a pinned version. A Python that already has them is used as it is;
+# otherwise they are installed into target/guest-tools, which also holds the compiler's cache.
+set -euo pipefail
+
+zig_version=0.17.0      # package `ziglang`: a C compiler with its own libc for WASI
+wasmtime_version=48.0.0 # package `wasmtime`: only its WAT assembler is used
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(dirname "$here")
+tools=$root/target/guest-tools
+folders=(guest-examples toolchains/demo)
+
+die() {
+    echo "build.sh: $*" >&2
+    exit 2
+}
+
+# --- tools ---------------------------------------------------------------------------------------
+
+system_python=$(command -v python3 || command -v python) || die "python3 is needed and was not found"
+
+has_package() { # PYTHON PACKAGE VERSION
+    "$1" -c 'import importlib.metadata as m, sys; sys.exit(m.version(sys.argv[1]) != sys.argv[2])' \
+        "$2" "$3" 2>/dev/null
+}
+
+python_with() { # PACKAGE VERSION -> prints a Python that can import exactly that version
+    if has_package "$system_python" "$1" "$2"; then
+        echo "$system_python"
+        return
+    fi
+    local python=$tools/venv/bin/python
+    if [ ! -d "$tools/venv" ]; then
+        "$system_python" -m venv "$tools/venv" >&2 ||
+            die "cannot create $tools/venv (is the venv module installed?)"
+    fi
+    [ -x "$python" ] || python=$tools/venv/Scripts/python.exe
+    if ! has_package "$python" "$1" "$2"; then
+        echo "installing $1 $2 into $tools/venv" >&2
+        "$python" -m pip install --quiet --disable-pip-version-check "$1==$2" >&2 ||
+            die "cannot install $1==$2"
+    fi
+    echo "$python"
+}
+
+# --- one file ------------------------------------------------------------------------------------
+
+# The stack lies below the data, so running off its end traps. 64 KiB keep the smallest memory at two
+# pages, which is what a start has to zero.
+stack_of() { # SOURCE
+    case $1 in
+        guest-examples/deep.c) echo 16777216 ;;
+        *) echo 65536 ;;
+    esac
+}
+
+build_c() { # SOURCE OUTPUT, the source relative to the root, so that no machine's path can leak in
+    "$zig_python" -m ziglang cc -target wasm32-wasi -std=c11 -O2 -s -Wall -Wextra -Werror \
+        -Wl,-z,stack-size="$(stack_of "$1")" -o "$2" "$1"
+}
+
+build_wat() { # SOURCE OUTPUT
+    "$wat_python" -c 'import sys, wasmtime
+open(sys.argv[2], "wb").write(wasmtime.wat2wasm(open(sys.argv[1], encoding="utf-8").read()))' "$1" "$2"
+}
+
+output_of() { # SOURCE -> the .wasm beside it; a .wat that shares its name with a .c gets `_wat`
+    case $1 in
+        *.c) echo "${1%.c}.wasm" ;;
+        *.wat) if [ -e "${1%.wat}.c" ]; then echo "${1%.wat}_wat.wasm"; else echo "${1%.wat}.wasm"; fi ;;
+    esac
+}
+
+# --- all files -----------------------------------------------------------------------------------
+
+build_all() { # FOLDER: builds into the same layout below FOLDER
+    local source output folder
+    for folder in "${folders[@]}"; do
+        mkdir -p "$1/$folder"
+        for source in "$folder"/*.c "$folder"/*.wat; do
+            [ -e "$source" ] || continue
+            output=$(output_of "$source")
+            case $source in
+                *.c) build_c "$source" "$1/$output" ;;
+                *.wat) build_wat "$source" "$1/$output" ;;
+            esac
+            chmod 644 "$1/$output"
+            # The promise is about bytes: a path of this machine in them would break it elsewhere.
+            if LC_ALL=C grep -qaF -e "$root" -e "$tools" -e "$1" "$1/$output"; then
+                die "$output contains a path of this machine"
+            fi
+        done
+    done
+}
+
+compare() { # FOLDER: the committed files against those built below FOLDER
+    local folder file status=0
+    for folder in "${folders[@]}"; do
+        for file in "$1/$folder"/*.wasm; do
+            file=$folder/${file##*/}
+            if [ ! -e "$file" ]; then
+                echo "missing: $file"
+                status=1
+            elif ! cmp -s "$file" "$1/$file"; then
+                echo "differs: $file"
+                status=1
+            fi
+        done
+        for file in "$folder"/*.wasm; do
+            if [ -e "$file" ] && [ ! -e "$1/$file" ]; then
+                echo "no source: $file"
+                status=1
+            fi
+        done
+    done
+    return $status
+}
+
+mode=${1:-build}
+case $#:$mode in
+    0:build | 1:--check) ;;
+    *) die "usage: build.sh [--check]" ;;
+esac
+
+cd "$root"
+mkdir -p "$tools"
+zig_python=$(python_with ziglang "$zig_version")
+wat_python=$(python_with wasmtime "$wasmtime_version")
+export ZIG_GLOBAL_CACHE_DIR=$tools/zig-cache ZIG_LOCAL_CACHE_DIR=$tools/zig-cache
+
+# Built aside and moved when all of it compiled: a failed build leaves the committed files alone.
+new=$(mktemp -d "$tools/new.XXXXXX")
+trap 'rm -rf "$new"' EXIT
+build_all "$new"
+if [ "$mode" = --check ]; then
+    if ! compare "$new"; then
+        echo "build.sh: the files above are not what their sources build; run guest-examples/build.sh" >&2
+        exit 1
+    fi
+    echo "build.sh: every .wasm is what its source builds"
+else
+    for folder in "${folders[@]}"; do
+        for file in "$new/$folder"/*.wasm; do
+            [ ! -e "$file" ] || mv "$file" "$folder/"
+        done
+    done
+fi
