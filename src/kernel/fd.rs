@@ -48,7 +48,7 @@ pub struct OpenDir {
     /// Its name in the list of preopened directories.
     pub preopen: Option<Box<str>>,
     /// The listing that cookies count in, since the last one that began at 0.
-    pub listing: Option<Arc<[Listed]>>,
+    pub listing: Option<Arc<Vec<Listed>>>,
 }
 
 /// `fdflags` of preview1.

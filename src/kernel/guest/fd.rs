@@ -306,7 +306,7 @@ pub struct ReadDir<'a> {
     pub parent_ino: u64,
     listing: &'a [Listed],
     /// The listing as it is now, if it is another one.
-    current: Option<Arc<[Listed]>>,
+    current: Option<Arc<Vec<Listed>>>,
 }
 
 impl ReadDir<'_> {

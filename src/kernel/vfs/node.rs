@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashbrown::DefaultHashBuilder;
+use indexmap::IndexMap;
 
 use super::content::Content;
 use super::layer::{Blob, FileType};
@@ -103,7 +104,8 @@ pub(super) struct Dir {
     pub parent: Option<NodeId>,
     /// The directories of layers whose entries show through, the uppermost first.
     pub below: Vec<(u16, VPath)>,
-    pub entries: HashMap<Arc<str>, Entry>,
+    /// In the order in which they came, so that a listing, which is sorted, mostly is already.
+    pub entries: IndexMap<Arc<str>, Entry, DefaultHashBuilder>,
     /// Whether every entry below has its entry here.
     pub complete: bool,
     /// Names looked up below in vain since the start: after a few, a listing is cheaper.
@@ -111,9 +113,27 @@ pub(super) struct Dir {
     /// Present entries, once `complete`.
     pub count: u32,
     /// The listing, until an entry comes or goes.
-    pub listing: Option<Arc<[Listed]>>,
+    pub listing: Option<Arc<Vec<Listed>>>,
     /// Made for a mount point to stand in: no change that anyone made.
     pub scaffold: bool,
+}
+
+impl Dir {
+    /// Keeps the listing up to date with an entry that comes, if it comes last: names are mostly
+    /// made in order, and a listing that is there need not be sorted.
+    pub fn list_one_more(&mut self, entry: Listed) {
+        if self.complete && self.count == 0 {
+            self.listing = Some(Arc::new(vec![entry]));
+            return;
+        }
+        let listing = self.listing.as_mut().and_then(Arc::get_mut);
+        match listing {
+            Some(list) if list.last().is_some_and(|last| last.name < entry.name) => {
+                list.push(entry);
+            }
+            _ => self.listing = None,
+        }
+    }
 }
 
 /// What a name in a directory stands for.

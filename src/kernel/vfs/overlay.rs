@@ -372,16 +372,22 @@ impl Overlay {
 
     /// Makes `name` in `dir` stand for `id`. Nothing stands there now.
     pub(super) fn attach(&mut self, dir: NodeId, name: &str, id: NodeId, now: u64) {
+        let (ino, file_type) = (self.node(id).ino, self.file_type(id));
         let this = self.dir_mut(dir);
-        this.count += u32::from(this.complete);
-        this.listing = None;
         let kind = EntryKind::Node(id);
-        match this.entries.get_mut(name) {
-            Some(seen) => seen.kind = kind,
-            None => {
-                this.entries.insert(name.into(), Entry { kind, shadows: false });
+        let name: Arc<str> = match this.entries.get_full_mut(name) {
+            Some((_, name, seen)) => {
+                seen.kind = kind;
+                name.clone()
             }
-        }
+            None => {
+                let name: Arc<str> = name.into();
+                this.entries.insert(name.clone(), Entry { kind, shadows: false });
+                name
+            }
+        };
+        this.list_one_more(Listed { name, ino, file_type });
+        this.count += u32::from(this.complete);
         if let Body::Dir(child) = &mut self.node_mut(id).body {
             child.parent = Some(dir);
         }
@@ -397,7 +403,7 @@ impl Overlay {
             if entry.shadows {
                 entry.kind = EntryKind::Absent;
             } else {
-                this.entries.remove(name);
+                this.entries.swap_remove(name);
             }
         }
         self.touch(dir, now);
@@ -414,7 +420,7 @@ impl Overlay {
     ///
     /// # Errors
     /// `ENOTDIR` unless it is a directory; as the layers below answer.
-    pub fn list(&mut self, dir: NodeId) -> Result<Arc<[Listed]>, Errno> {
+    pub fn list(&mut self, dir: NodeId) -> Result<Arc<Vec<Listed>>, Errno> {
         self.expect_dir(dir)?;
         self.complete(dir)?;
         let Node { ino: dir_ino, body: Body::Dir(this), .. } = self.node(dir) else {
@@ -432,8 +438,8 @@ impl Overlay {
             };
             listing.push(Listed { name: name.clone(), ino, file_type });
         }
-        listing.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        let listing: Arc<[Listed]> = listing.into();
+        listing.sort_by(|a, b| a.name.cmp(&b.name));
+        let listing = Arc::new(listing);
         self.dir_mut(dir).listing = Some(listing.clone());
         Ok(listing)
     }
