@@ -75,7 +75,8 @@ fn call(
     body: impl FnOnce(&mut GuestMemory<'_>, &mut Guest) -> Result<Answer, Fault>,
 ) -> wasmtime::Result<i32> {
     if caller.data().memory.is_none() {
-        caller.data_mut().memory = caller.get_export("memory").and_then(|e| e.into_memory());
+        caller.data_mut().memory =
+            caller.get_export("memory").and_then(wasmtime::Extern::into_memory);
     }
     let (bytes, process) = match caller.data().memory {
         Some(memory) => memory.data_and_store_mut(&mut caller),

@@ -18,12 +18,22 @@ pub fn instant_now() -> Instant {
     Instant::now()
 }
 
+/// The real time since `start`.
+pub fn elapsed_since(start: Instant) -> Duration {
+    start.elapsed()
+}
+
 /// Blocks the calling thread for `duration` of real time.
 pub fn sleep(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// A variable of the host's environment, if it is set and not empty.
+/// A variable of the host's environment, if it is set.
 pub fn env_var(name: &str) -> Option<OsString> {
-    std::env::var_os(name).filter(|value| !value.is_empty())
+    std::env::var_os(name)
+}
+
+/// A setting from the host's environment: a variable that is set and not empty.
+pub fn setting(name: &str) -> Option<OsString> {
+    env_var(name).filter(|value| !value.is_empty())
 }

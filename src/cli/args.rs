@@ -6,9 +6,7 @@ use clap::builder::Styles;
 use clap::builder::styling::AnsiColor;
 use clap::{Args, Parser, ValueEnum};
 
-use super::values::{
-    DirMount, Sink, StdinFrom, dir_mount, duration, instant, sink, size, stdin_from,
-};
+use super::values::{DirMount, Sink, StdinFrom, dir_mount, duration, instant, size};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -98,10 +96,10 @@ pub struct RunArgs {
 
     /// Set a variable (K=V), or pass one through (K); the program sees no others
     #[arg(short, long, value_name = "K[=V]", help_heading = "Program")]
-    pub env: Vec<std::ffi::OsString>,
+    pub env: Vec<String>,
 
     /// Where standard input comes from: inherit, null, or a file
-    #[arg(long, value_name = "FROM", default_value = "inherit", value_parser = stdin_from, help_heading = "Program")]
+    #[arg(long, value_name = "FROM", default_value = "inherit", help_heading = "Program")]
     pub stdin: StdinFrom,
 
     /// What to do about functions that the module imports and nobody defines
@@ -134,7 +132,7 @@ pub struct RunArgs {
     pub apply: bool,
 
     /// Print the changes as a diff that `git apply` takes
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = sink, help_heading = "Files")]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "Files")]
     pub diff: Option<Sink>,
 
     /// The program's clock: standing still until somebody sleeps, or the host's
@@ -182,11 +180,11 @@ pub struct RunArgs {
     pub max_output: u64,
 
     /// Log every call of the program to standard error, or to a file
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = sink, help_heading = "Reports")]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "Reports")]
     pub trace: Option<Sink>,
 
     /// Report in JSON how it went: as a last line on standard output, or to a file
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = sink, help_heading = "Reports")]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "Reports")]
     pub json: Option<Sink>,
 
     /// Say nothing but errors

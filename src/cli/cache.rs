@@ -9,7 +9,7 @@ use super::args::{CacheAction, CacheArgs};
 use super::setup::cache_dir;
 
 pub fn run(args: &CacheArgs) -> Result<u8> {
-    let cache = CodeCache::new(cache_dir()?);
+    let cache = CodeCache::new(&cache_dir()?);
     let (info, json, verb) = match args.action {
         CacheAction::Info { json } => (cache.info()?, json, "holds"),
         CacheAction::Clear { json } => (cache.clear()?, json, "held"),

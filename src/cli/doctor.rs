@@ -16,7 +16,7 @@ struct Check {
     advice: &'static str,
 }
 
-pub fn run(args: &DoctorArgs) -> Result<u8> {
+pub fn run(args: &DoctorArgs) -> u8 {
     let checks = [
         Check {
             name: "engine",
@@ -64,7 +64,7 @@ pub fn run(args: &DoctorArgs) -> Result<u8> {
             }
         }
     }
-    Ok(if healthy { 0 } else { exit::FAILED })
+    if healthy { 0 } else { exit::FAILED }
 }
 
 fn to_json(check: &Check) -> serde_json::Value {
@@ -102,7 +102,7 @@ fn check_cache() -> Result<String> {
         return Err(error.into());
     }
     Program::from_cache(&engine, &module, unknown)?.context("what was stored is not there")?;
-    let info = CodeCache::new(dir).info()?;
+    let info = CodeCache::new(&dir).info()?;
     Ok(format!("{} modules in {}", info.entries, info.path.display()))
 }
 

@@ -34,7 +34,7 @@ pub fn main() -> ExitCode {
         Subcommand::Run(args) => run::run(&args),
         Subcommand::Programs(args) => programs::run(&args),
         Subcommand::Cache(args) => cache::run(&args),
-        Subcommand::Doctor(args) => doctor::run(&args),
+        Subcommand::Doctor(args) => Ok(doctor::run(&args)),
         Subcommand::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "belljar", &mut io::stdout());
             Ok(0)

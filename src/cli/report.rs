@@ -53,6 +53,7 @@ pub struct Change {
 
 /// Real time in milliseconds.
 #[derive(Serialize, Debug, Default)]
+#[expect(clippy::struct_field_names, reason = "the names of the report carry their unit")]
 pub struct Timings {
     /// Reading the module and loading or compiling its code.
     pub load_ms: f64,

@@ -34,14 +34,14 @@ pub fn run(args: &RunArgs) -> Result<u8> {
 
     let engine = Engine::new(setup::engine_config(args)?)?;
     let (program, cache_hit) = load(args, &engine, &module)?;
-    let load_ms = ms(started.elapsed());
+    let load_ms = ms(ambient::elapsed_since(started));
     let mut command = Command::new(&program);
     command.args(args.args.iter().map(|arg| setup::guest_bytes(arg)));
     if let Some(name) = &args.argv0 {
         command.argv0(setup::guest_bytes(name));
     }
     for (key, value) in &variables {
-        command.env(setup::guest_bytes(key), setup::guest_bytes(value));
+        command.env(key, setup::guest_bytes(value));
     }
     if let Some(preopens) = preopens {
         command.preopens(preopens);
@@ -52,14 +52,15 @@ pub fn run(args: &RunArgs) -> Result<u8> {
 
     let run_started = ambient::instant_now();
     let status = command.status(&mut machine, stdio)?;
-    let run_ms = ms(run_started.elapsed());
+    let run_ms = ms(ambient::elapsed_since(run_started));
     machine.set_trace(None);
 
     let changes_started = ambient::instant_now();
     let code = exit::of_outcome(status.outcome());
     complain(args, &machine, &module, status.outcome());
     let changes = changes::settle(args, &mut machine, status.outcome())?;
-    let timings = Timings { load_ms, run_ms, changes_ms: ms(changes_started.elapsed()) };
+    let timings =
+        Timings { load_ms, run_ms, changes_ms: ms(ambient::elapsed_since(changes_started)) };
     if let Some(sink) = &args.json {
         let report = report(&mut machine, &program, &status, changes, cache_hit, timings);
         write_report(sink, &report)?;
@@ -87,7 +88,7 @@ fn run_native(args: &RunArgs) -> Result<u8> {
     let code = NativeCommand {
         program: args.program.clone(),
         args: args.args.clone(),
-        env: setup::environment(args)?,
+        env: setup::environment(args)?.into_iter().map(|(k, v)| (k.into(), v)).collect(),
         current_dir: args.worktree.clone().unwrap_or_else(|| ".".into()),
     }
     .status()?;

@@ -18,7 +18,7 @@ use super::exit::Usage;
 
 /// The folder for compiled code: `BELLJAR_CACHE_DIR`, or the platform's.
 pub fn cache_dir() -> Result<PathBuf> {
-    if let Some(dir) = ambient::env_var("BELLJAR_CACHE_DIR") {
+    if let Some(dir) = ambient::setting("BELLJAR_CACHE_DIR") {
         return Ok(dir.into());
     }
     let base = etcetera::choose_base_strategy()
@@ -29,7 +29,7 @@ pub fn cache_dir() -> Result<PathBuf> {
 /// The folders named with `--toolchain`, then those of `BELLJAR_TOOLCHAIN`.
 pub fn toolchains(dirs: &[PathBuf]) -> Result<Toolchains> {
     let mut dirs = dirs.to_vec();
-    if let Some(list) = ambient::env_var("BELLJAR_TOOLCHAIN") {
+    if let Some(list) = ambient::setting("BELLJAR_TOOLCHAIN") {
         dirs.extend(std::env::split_paths(&list).filter(|dir| !dir.as_os_str().is_empty()));
     }
     Ok(Toolchains::new(dirs)?)
@@ -132,42 +132,23 @@ fn clock(args: &RunArgs) -> ClockConfig {
     }
 }
 
-/// The variables of `--env`, with those that are passed through looked up.
-pub fn environment(args: &RunArgs) -> Result<Vec<(OsString, OsString)>> {
+/// The variables of `--env`, with those that are passed through looked up. One that is not set here
+/// is not set there either.
+pub fn environment(args: &RunArgs) -> Result<Vec<(String, OsString)>> {
     let mut variables = Vec::new();
     for given in &args.env {
-        let (key, value) = split_variable(given);
-        if key.is_empty() {
-            let message = format!("--env {}: a variable needs a name", given.display());
-            return Err(Usage(message).into());
-        }
-        let value = match value {
-            Some(value) => Some(value),
-            // A variable that is not set here is not set there either.
-            None => key.to_str().and_then(ambient::env_var),
+        let (key, value) = match given.split_once('=') {
+            Some((key, value)) => (key, Some(value.into())),
+            None => (given.as_str(), ambient::env_var(given)),
         };
+        if key.is_empty() {
+            return Err(Usage(format!("--env {given}: a variable needs a name")).into());
+        }
         if let Some(value) = value {
-            variables.push((key, value));
+            variables.push((key.to_owned(), value));
         }
     }
     Ok(variables)
-}
-
-fn split_variable(given: &OsStr) -> (OsString, Option<OsString>) {
-    let bytes = given.as_encoded_bytes();
-    match bytes.iter().position(|byte| *byte == b'=') {
-        None => (given.to_owned(), None),
-        Some(at) => {
-            let text = given.to_string_lossy();
-            match given.to_str() {
-                Some(text) => (text[..at].into(), Some(text[at + 1..].into())),
-                None => {
-                    let (key, value) = text.split_once('=').unwrap_or((&text, ""));
-                    (key.into(), Some(value.into()))
-                }
-            }
-        }
-    }
 }
 
 /// Bytes of an argument as a guest gets them.

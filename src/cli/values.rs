@@ -77,13 +77,14 @@ pub enum StdinFrom {
     File(PathBuf),
 }
 
-/// Parses `inherit`, `null` or a path.
-pub fn stdin_from(text: &str) -> Result<StdinFrom, std::convert::Infallible> {
-    Ok(match text {
-        "inherit" => StdinFrom::Inherit,
-        "null" => StdinFrom::Null,
-        path => StdinFrom::File(path.into()),
-    })
+impl From<&str> for StdinFrom {
+    fn from(text: &str) -> Self {
+        match text {
+            "inherit" => Self::Inherit,
+            "null" => Self::Null,
+            path => Self::File(path.into()),
+        }
+    }
 }
 
 /// A report to write: on standard output, or into a file.
@@ -95,12 +96,13 @@ pub enum Sink {
     File(PathBuf),
 }
 
-/// Parses the value of `--diff`, `--json` and `--trace`; an empty one, or `-`, is the stream.
-pub fn sink(text: &str) -> Result<Sink, std::convert::Infallible> {
-    Ok(match text {
-        "" | "-" => Sink::Stream,
-        path => Sink::File(path.into()),
-    })
+impl From<&str> for Sink {
+    fn from(text: &str) -> Self {
+        match text {
+            "" | "-" => Self::Stream,
+            path => Self::File(path.into()),
+        }
+    }
 }
 
 #[cfg(test)]

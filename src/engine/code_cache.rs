@@ -61,7 +61,7 @@ pub struct CacheInfo {
 
 impl CodeCache {
     /// The cache in the folder `dir`, which is created when something is stored.
-    pub fn new(dir: PathBuf) -> Self {
+    pub fn new(dir: &Path) -> Self {
         Self { root: dir.join(LAYOUT) }
     }
 

@@ -59,7 +59,7 @@ impl Engine {
     /// If the machine lacks something that the code generator needs, or address space for the pool.
     pub fn new(config: EngineConfig) -> Result<Self, EngineError> {
         let main = Backend::new(&config, config.pooling)?;
-        let cache = config.cache_dir.clone().map(CodeCache::new);
+        let cache = config.cache_dir.as_deref().map(CodeCache::new);
         let watchdog = Watchdog::default();
         let inner = Inner { config, main, on_demand: OnceLock::new(), cache, watchdog };
         Ok(Self(Arc::new(inner)))

@@ -131,7 +131,7 @@ fn text_to_binary(name: &str, bytes: &[u8]) -> Result<Vec<u8>, ProgramError> {
     };
     let text = std::str::from_utf8(bytes).map_err(|_| not_wasm())?;
     let start = text.trim_start();
-    if !start.starts_with("(") && !start.starts_with(";;") {
+    if !start.starts_with('(') && !start.starts_with(";;") {
         return Err(not_wasm());
     }
     let binary = wat::parse_str(text).map_err(|error| ProgramError::Text {

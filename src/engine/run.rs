@@ -9,7 +9,7 @@ use super::program::{Program, UnknownImportCalled};
 use crate::abi::Process;
 use crate::base::ambient;
 use crate::base::errno::Errno;
-use crate::kernel::guest::{Guest, Startup};
+use crate::kernel::guest::{BadPreopen, Guest, Startup};
 use crate::kernel::limits::{Limit, Stop};
 use crate::kernel::machine::Machine;
 use crate::kernel::stdio::Stdio;
@@ -88,7 +88,8 @@ pub fn run(program: &Program, mut machine: Machine, startup: Startup) -> Finishe
     machine.start_run();
     let guest = match Guest::new(machine, startup) {
         Ok(guest) => guest,
-        Err((machine, preopen, errno)) => {
+        Err(bad) => {
+            let BadPreopen { machine, preopen, errno } = *bad;
             let error =
                 RunError::Preopen { program: program.name().into(), path: preopen.path, errno };
             let stdio = Stdio::default();

@@ -156,7 +156,8 @@ impl FdTable {
             self.slots[index] = Slot::Open(descriptor);
         }
         self.lowest_free = index + 1;
-        u32::try_from(index).expect("the limit on open descriptors is a u32")
+        // The limit on open descriptors is a u32.
+        index as u32
     }
 
     /// Closes `fd`; answers what it stood for.

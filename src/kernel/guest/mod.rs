@@ -81,6 +81,16 @@ pub enum Reach {
     NamespaceOrRoot,
 }
 
+/// A directory that a process was to start with cannot be opened.
+pub struct BadPreopen {
+    /// The machine that the process was to run in.
+    pub machine: Machine,
+    /// The directory.
+    pub preopen: Preopen,
+    /// Why not.
+    pub errno: Errno,
+}
+
 /// What a process starts with.
 #[derive(Default)]
 pub struct Startup {
@@ -98,8 +108,8 @@ impl Guest {
     /// A process in `machine`.
     ///
     /// # Errors
-    /// The machine back, with the preopen that is not there or no directory, and why.
-    pub fn new(machine: Machine, startup: Startup) -> Result<Self, (Machine, Preopen, Errno)> {
+    /// [`BadPreopen`] if a preopen is not there or no directory.
+    pub fn new(machine: Machine, startup: Startup) -> Result<Self, Box<BadPreopen>> {
         let mut guest = Self {
             machine,
             fds: FdTable::default(),
@@ -118,7 +128,10 @@ impl Guest {
                 Ok(dir) => {
                     guest.fds.push(Descriptor::Dir(dir));
                 }
-                Err(errno) => return Err((guest.end().0, preopen, errno)),
+                Err(errno) => {
+                    let machine = guest.end().0;
+                    return Err(Box::new(BadPreopen { machine, preopen, errno }));
+                }
             }
         }
         Ok(guest)

@@ -23,7 +23,7 @@ pub struct OFlags {
 impl Guest {
     /// Does `call` from the directory `fd`; from the root, if it finds nothing and `fd` falls back
     /// to that.
-    fn from_dir<T>(
+    fn in_dir<T>(
         &mut self,
         fd: u32,
         mut call: impl FnMut(&mut Overlay, Base) -> Result<T, Errno>,
@@ -57,7 +57,7 @@ impl Guest {
     /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::create_dir`].
     pub fn path_create_directory(&mut self, fd: u32, path: &str) -> Result<(), Errno> {
         let now = self.now();
-        self.from_dir(fd, |vfs, base| vfs.create_dir(base, path, now).map(|_| ()))
+        self.in_dir(fd, |vfs, base| vfs.create_dir(base, path, now).map(|_| ()))
     }
 
     /// `path_filestat_get`.
@@ -70,7 +70,7 @@ impl Guest {
         follow: Follow,
         path: &str,
     ) -> Result<FileStat, Errno> {
-        self.from_dir(fd, |vfs, base| vfs.stat(base, path, follow)).map(FileStat::of)
+        self.in_dir(fd, |vfs, base| vfs.stat(base, path, follow)).map(FileStat::of)
     }
 
     /// `path_filestat_set_times`.
@@ -87,7 +87,7 @@ impl Guest {
         mtim: SetTime,
     ) -> Result<(), Errno> {
         let now = self.now();
-        self.from_dir(fd, |vfs, base| vfs.set_times_at(base, path, follow, atim, mtim, now))
+        self.in_dir(fd, |vfs, base| vfs.set_times_at(base, path, follow, atim, mtim, now))
     }
 
     /// `path_link`.
@@ -134,7 +134,7 @@ impl Guest {
             follow: follow == Follow::Yes,
             write,
         };
-        let node = self.from_dir(fd, |vfs, base| vfs.open(base, path, open, now))?;
+        let node = self.in_dir(fd, |vfs, base| vfs.open(base, path, open, now))?;
         let descriptor = if self.machine.vfs.file_type(node) == FileType::Directory {
             let root = if confines { node } else { base.root };
             let base = Base { dir: node, root };
@@ -161,7 +161,7 @@ impl Guest {
     /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::remove_dir`].
     pub fn path_remove_directory(&mut self, fd: u32, path: &str) -> Result<(), Errno> {
         let now = self.now();
-        self.from_dir(fd, |vfs, base| vfs.remove_dir(base, path, now))
+        self.in_dir(fd, |vfs, base| vfs.remove_dir(base, path, now))
     }
 
     /// `path_rename`.
@@ -186,7 +186,7 @@ impl Guest {
             return Err(Errno::Perm);
         }
         let now = self.now();
-        self.from_dir(fd, |vfs, base| vfs.symlink(text, base, path, now))
+        self.in_dir(fd, |vfs, base| vfs.symlink(text, base, path, now))
     }
 
     /// `path_unlink_file`.
@@ -195,6 +195,6 @@ impl Guest {
     /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::unlink`].
     pub fn path_unlink_file(&mut self, fd: u32, path: &str) -> Result<(), Errno> {
         let now = self.now();
-        self.from_dir(fd, |vfs, base| vfs.unlink(base, path, now))
+        self.in_dir(fd, |vfs, base| vfs.unlink(base, path, now))
     }
 }

@@ -375,16 +375,13 @@ impl Overlay {
         let (ino, file_type) = (self.node(id).ino, self.file_type(id));
         let this = self.dir_mut(dir);
         let kind = EntryKind::Node(id);
-        let name: Arc<str> = match this.entries.get_full_mut(name) {
-            Some((_, name, seen)) => {
-                seen.kind = kind;
-                name.clone()
-            }
-            None => {
-                let name: Arc<str> = name.into();
-                this.entries.insert(name.clone(), Entry { kind, shadows: false });
-                name
-            }
+        let name = if let Some((_, name, seen)) = this.entries.get_full_mut(name) {
+            seen.kind = kind;
+            name.clone()
+        } else {
+            let name: Arc<str> = name.into();
+            this.entries.insert(name.clone(), Entry { kind, shadows: false });
+            name
         };
         this.list_one_more(Listed { name, ino, file_type });
         this.count += u32::from(this.complete);

@@ -41,6 +41,7 @@ impl VPath {
     }
 
     /// The path of the entry `name` in this directory. `name` has been checked.
+    #[must_use]
     pub fn join(&self, name: &str) -> Self {
         if self.0.is_empty() {
             return Self(name.into());

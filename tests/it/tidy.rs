@@ -1,0 +1,172 @@
+//! The rules of the house that the compiler does not know: ranks, length of files, forgotten files.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Longest a source file may be: one operation, one file.
+const LINES_MAX: usize = 600;
+
+/// The ranks of `src/`: a file uses only lower ones, or its own folder.
+const RANKS: &[(&str, u32)] = &[
+    ("base", 0),
+    ("kernel", 3),
+    ("abi", 4),
+    ("engine", 5),
+    ("process", 6),
+    ("toolchain", 6),
+    ("cli", 9),
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn sources(folder: &Path, extension: &str, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, extension, found);
+        } else if path.extension().is_some_and(|found| found == extension) {
+            found.push(path);
+        }
+    }
+    found.sort();
+}
+
+fn rust_sources(folders: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for folder in folders {
+        sources(&root().join(folder), "rs", &mut found);
+    }
+    assert!(!found.is_empty());
+    found
+}
+
+fn relative(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap().to_string_lossy().replace('\\', "/")
+}
+
+/// The folders of `src/` that a source file names, as `crate::folder` or `belljar::folder`.
+fn uses(text: &str) -> BTreeSet<&str> {
+    let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let mut used = BTreeSet::new();
+    for line in code {
+        for (at, prefix) in line.match_indices("crate::").chain(line.match_indices("belljar::")) {
+            let rest = &line[at + prefix.len()..];
+            let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            used.insert(&rest[..end.unwrap_or(rest.len())]);
+        }
+    }
+    used
+}
+
+#[test]
+fn files_use_lower_ranks_only() {
+    let rank_of = |name: &str| RANKS.iter().find(|(known, _)| *known == name).map(|(_, rank)| *rank);
+    let mut wrong = Vec::new();
+    for path in rust_sources(&["src"]) {
+        let name = relative(&path);
+        let Some((folder, _)) = name.trim_start_matches("src/").split_once('/') else { continue };
+        let rank = rank_of(folder).unwrap_or_else(|| panic!("{name}: give {folder} a rank"));
+        for used in uses(&std::fs::read_to_string(&path).unwrap()) {
+            if let Some(other) = rank_of(used)
+                && used != folder
+                && other >= rank
+            {
+                wrong.push(format!("{name} (rank {rank}) uses {used} (rank {other})"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn libraries_stay_where_they_belong() {
+    let homes: &[(&str, &[&str])] = &[
+        ("cap_std", &["src/kernel/vfs/host.rs"]),
+        ("wasmtime::", &["src/engine/", "src/abi/"]),
+        ("anyhow", &["src/cli/"]),
+        ("println!", &["src/cli/"]),
+        ("unsafe {", &["src/engine/code_cache.rs"]),
+    ];
+    let mut wrong = Vec::new();
+    for path in rust_sources(&["src"]) {
+        let name = relative(&path);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let code: Vec<&str> =
+            text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        for (library, allowed) in homes {
+            let is_home = allowed.iter().any(|home| name.starts_with(home));
+            if !is_home && code.iter().any(|line| line.contains(library)) {
+                wrong.push(format!("{name} names {library}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn files_are_short() {
+    let long: Vec<String> = rust_sources(&["src", "tests", "benches"])
+        .iter()
+        .filter_map(|path| {
+            let lines = std::fs::read_to_string(path).unwrap().lines().count();
+            (lines > LINES_MAX).then(|| format!("{} has {lines} lines", relative(path)))
+        })
+        .collect();
+    assert!(long.is_empty(), "{}", long.join("\n"));
+}
+
+#[test]
+fn modules_say_what_they_are_for() {
+    let silent: Vec<String> = rust_sources(&["src", "tests", "benches"])
+        .iter()
+        .filter(|path| !std::fs::read_to_string(path).unwrap().starts_with("//!"))
+        .map(|path| relative(path))
+        .collect();
+    assert!(silent.is_empty(), "no words at the top of: {}", silent.join(", "));
+}
+
+#[test]
+fn nothing_is_left_undone() {
+    // Spelled in two parts, so that this file does not hold them.
+    let marks = [("todo", "!("), ("unimplemented", "!("), ("FIX", "ME"), ("#[ig", "nore"), ("dbg", "!(")];
+    let mut found = Vec::new();
+    for path in rust_sources(&["src", "tests", "benches"]) {
+        for (number, line) in std::fs::read_to_string(&path).unwrap().lines().enumerate() {
+            for (a, b) in marks {
+                if line.contains(&format!("{a}{b}")) {
+                    found.push(format!("{}:{}: {}", relative(&path), number + 1, line.trim()));
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// A file that no `mod` names is not compiled, and nobody notices.
+#[test]
+fn no_file_is_forgotten() {
+    let mut forgotten = Vec::new();
+    for path in rust_sources(&["src", "tests/it"]) {
+        let stem = path.file_stem().unwrap().to_str().unwrap();
+        let folder = path.parent().unwrap();
+        let parents: Vec<PathBuf> = match stem {
+            "main" | "lib" => continue,
+            "mod" => {
+                let above = folder.parent().unwrap();
+                vec![above.join("mod.rs"), above.join("lib.rs"), above.join("main.rs")]
+            }
+            _ => vec![folder.join("mod.rs"), folder.join("lib.rs"), folder.join("main.rs")],
+        };
+        let module = if stem == "mod" { folder.file_name().unwrap().to_str().unwrap() } else { stem };
+        let declares = |parent: &PathBuf| {
+            std::fs::read_to_string(parent)
+                .is_ok_and(|text| text.contains(&format!("mod {module};")))
+        };
+        if !parents.iter().any(declares) {
+            forgotten.push(relative(&path));
+        }
+    }
+    assert!(forgotten.is_empty(), "no `mod` names {}", forgotten.join(", "));
+}
