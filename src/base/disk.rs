@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// A host file operation that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {operation} {}: {source}", path.display())]
+#[error("cannot {operation} {}", path.display())]
 pub struct DiskError {
     /// What was tried, as a verb: `read`, `create folder`.
     pub operation: &'static str,

@@ -147,7 +147,8 @@ fn load(args: &RunArgs, engine: &Engine, module: &Module) -> Result<(Program, bo
     if let CacheUse::Failed(error) = used
         && !args.quiet
     {
-        eprintln!("belljar: warning: the compiled code was not kept: {error}");
+        let error = anyhow::Error::from(error);
+        eprintln!("belljar: warning: the compiled code was not kept: {error:#}");
     }
     Ok((program, false))
 }

@@ -169,7 +169,7 @@ fn outcome_of(error: &wasmtime::Error) -> Outcome {
     }
     let message = match error.downcast_ref::<wasmtime::Trap>() {
         Some(wasmtime::Trap::OutOfFuel) => return Outcome::Limit(Limit::Fuel),
-        Some(trap) => trap.to_string(),
+        Some(trap) => trap.to_string().trim_start_matches("wasm trap: ").to_owned(),
         None => error.root_cause().to_string(),
     };
     let frames = error.downcast_ref::<WasmBacktrace>().map_or(&[][..], |trace| trace.frames());

@@ -16,7 +16,7 @@ pub enum NativeError {
         program: String,
     },
     /// It cannot be started.
-    #[error("cannot start the host's program {program:?}: {source}")]
+    #[error("cannot start the host's program {program:?}")]
     Start {
         /// Its name.
         program: String,

@@ -26,7 +26,7 @@ pub enum ResolveError {
         searched: Vec<PathBuf>,
     },
     /// A folder cannot be searched.
-    #[error("toolchain folder: {0}")]
+    #[error("toolchain folder")]
     Folder(#[from] DiskError),
 }
 

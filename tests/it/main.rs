@@ -2,5 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests look at the disk from outside")]
 
 mod conformance;
+mod hostile;
 mod support;
 mod tidy;
+mod toolchains;

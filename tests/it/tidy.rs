@@ -62,7 +62,8 @@ fn uses(text: &str) -> BTreeSet<&str> {
 
 #[test]
 fn files_use_lower_ranks_only() {
-    let rank_of = |name: &str| RANKS.iter().find(|(known, _)| *known == name).map(|(_, rank)| *rank);
+    let rank_of =
+        |name: &str| RANKS.iter().find(|(known, _)| *known == name).map(|(_, rank)| *rank);
     let mut wrong = Vec::new();
     for path in rust_sources(&["src"]) {
         let name = relative(&path);
@@ -130,7 +131,8 @@ fn modules_say_what_they_are_for() {
 #[test]
 fn nothing_is_left_undone() {
     // Spelled in two parts, so that this file does not hold them.
-    let marks = [("todo", "!("), ("unimplemented", "!("), ("FIX", "ME"), ("#[ig", "nore"), ("dbg", "!(")];
+    let marks =
+        [("todo", "!("), ("unimplemented", "!("), ("FIX", "ME"), ("#[ig", "nore"), ("dbg", "!(")];
     let mut found = Vec::new();
     for path in rust_sources(&["src", "tests", "benches"]) {
         for (number, line) in std::fs::read_to_string(&path).unwrap().lines().enumerate() {
@@ -159,7 +161,8 @@ fn no_file_is_forgotten() {
             }
             _ => vec![folder.join("mod.rs"), folder.join("lib.rs"), folder.join("main.rs")],
         };
-        let module = if stem == "mod" { folder.file_name().unwrap().to_str().unwrap() } else { stem };
+        let module =
+            if stem == "mod" { folder.file_name().unwrap().to_str().unwrap() } else { stem };
         let declares = |parent: &PathBuf| {
             std::fs::read_to_string(parent)
                 .is_ok_and(|text| text.contains(&format!("mod {module};")))

@@ -1,6 +1,7 @@
 //! What several tests need.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 use belljar::{Engine, EngineConfig};
@@ -17,10 +18,82 @@ pub fn engine() -> &'static Engine {
 
 /// A cache of compiled code that survives from one test run to the next.
 pub fn cache_dir() -> PathBuf {
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cache")
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache")
 }
 
-/// Says that a test did not run, and why; fails if this machine must run every test.
+/// The folder of this package.
+pub fn package() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The module of a guest program.
+pub fn guest(name: &str) -> PathBuf {
+    package().join("guest-examples").join(name).with_extension("wasm")
+}
+
+/// The `belljar` binary, to run in `folder`, with the cache of the tests and nothing on standard
+/// input.
+pub fn belljar(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_belljar"));
+    command
+        .current_dir(folder)
+        .env("BELLJAR_CACHE_DIR", cache_dir())
+        .env_remove("BELLJAR_TOOLCHAIN")
+        .stdin(std::process::Stdio::null());
+    command
+}
+
+/// What a command printed to standard output.
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What a command printed to standard error.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// All that lies below `folder`: path, and content, link text or `/` for a folder.
+pub fn tree(folder: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
+    fn walk(folder: &Path, prefix: &str, found: &mut std::collections::BTreeMap<String, Vec<u8>>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+            let file_type = entry.file_type().unwrap();
+            if file_type.is_symlink() {
+                let target = std::fs::read_link(entry.path()).unwrap();
+                found.insert(name, target.to_string_lossy().into_owned().into_bytes());
+            } else if file_type.is_dir() {
+                found.insert(format!("{name}/"), b"/".to_vec());
+                walk(&entry.path(), &format!("{name}/"), found);
+            } else {
+                found.insert(name, std::fs::read(entry.path()).unwrap());
+            }
+        }
+    }
+    let mut found = std::collections::BTreeMap::new();
+    walk(folder, "", &mut found);
+    found
+}
+
+/// The folder of the real toolchain `name`, or `None`, and a line that says that `test` was
+/// skipped. `BELLJAR_REQUIRE=real` makes its absence a failure.
+pub fn real(name: &str, test: &str) -> Option<PathBuf> {
+    let folder = package().join("real").join(name);
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    let required = std::env::var_os("BELLJAR_REQUIRE").is_some_and(|what| what == "real");
+    assert!(!required, "{test} needs {name}: run toolchains/fetch.sh real {name}");
+    skipped(test, &format!("no {name}; get it with toolchains/fetch.sh real {name}"));
+    None
+}
+
+/// Says that a test did not run, and why.
 pub fn skipped(test: &str, why: &str) {
-    println!("SKIPPED {test}: {why}");
+    // Past the capture of the test runner: a test that did not run must be seen.
+    let _ = std::io::Write::write_all(
+        &mut std::io::stderr(),
+        format!("SKIPPED {test}: {why}\n").as_bytes(),
+    );
 }

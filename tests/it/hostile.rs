@@ -1,0 +1,159 @@
+//! Guests that mean harm: each meets an errno or a named limit, and the host stays alive and clean.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::{belljar, guest, stderr, stdout, tree};
+
+/// Runs a guest in `folder` and answers its exit code, output and report.
+fn run(folder: &Path, options: &[&str], name: &str, args: &[&str]) -> (i32, String, Value) {
+    let report = tempfile::NamedTempFile::new().unwrap();
+    let output = belljar(folder)
+        .args(["run", &format!("--json={}", report.path().display())])
+        .args(options)
+        .arg(guest(name))
+        .args(args)
+        .output()
+        .unwrap();
+    let text = std::fs::read_to_string(report.path()).unwrap();
+    let code = output.status.code().expect("the host process is not killed");
+    let value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+    (code, stdout(&output), value)
+}
+
+fn empty() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[test]
+fn no_path_leads_outside() {
+    let outside = empty();
+    let secret = outside.path().join("secret");
+    std::fs::write(&secret, "the needle in the haystack").unwrap();
+    let inside = outside.path().join("inside");
+    std::fs::create_dir(&inside).unwrap();
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(&secret, inside.join("absolute-link")).unwrap();
+        std::os::unix::fs::symlink("../secret", inside.join("relative-link")).unwrap();
+        std::os::unix::fs::symlink(outside.path(), inside.join("folder-link")).unwrap();
+    }
+    let before = tree(outside.path());
+    let target = secret.display().to_string();
+    let modes: &[&[&str]] =
+        &[&[], &["--no-worktree", "--dir", ".::."], &["--no-worktree", "--dir", ".::/"]];
+    for options in modes {
+        for target in [target.as_str(), "../secret"] {
+            let (code, out, _) = run(&inside, options, "escape", &[target, "needle"]);
+            assert_eq!(code, 0, "{options:?}\n{out}");
+            assert!(!out.contains("LEAK"), "{out}");
+        }
+        for link in ["absolute-link", "relative-link", "folder-link/secret"] {
+            let (code, out, _) = run(&inside, options, "cat", &[link]);
+            assert_eq!((code, out.as_str()), (1, ""), "{options:?} {link}");
+        }
+    }
+    assert_eq!(tree(outside.path()), before);
+}
+
+/// The host's tree changes under the guest: a folder becomes a link that leads outside.
+#[cfg(unix)]
+#[test]
+fn a_tree_that_changes_during_the_run_does_not_lead_outside() {
+    use belljar::{HostDir, Machine};
+
+    let outside = empty();
+    std::fs::write(outside.path().join("secret"), "secret").unwrap();
+    let inside = outside.path().join("inside");
+    std::fs::create_dir_all(inside.join("sub")).unwrap();
+    std::fs::write(inside.join("sub/secret"), "harmless").unwrap();
+    let mut machine = Machine::builder().worktree(HostDir::open(&inside).unwrap()).build().unwrap();
+    assert!(machine.vfs_mut().metadata("/src/sub").is_ok());
+    std::fs::rename(inside.join("sub"), inside.join("moved")).unwrap();
+    std::os::unix::fs::symlink(outside.path(), inside.join("sub")).unwrap();
+    assert!(machine.vfs_mut().read("/src/sub/secret").is_err());
+}
+
+#[test]
+fn endless_loops_end_in_time() {
+    let dir = empty();
+    for (options, limit) in
+        [(&["--timeout", "300ms"][..], "timeout"), (&["--fuel", "1000000"], "fuel")]
+    {
+        let (code, _, report) = run(dir.path(), options, "loop", &[]);
+        assert_eq!((code, &report["status"]), (124, &Value::from("timed_out")));
+        assert_eq!(report["limits_hit"], Value::from(vec![limit]));
+    }
+    let options = ["--virtual-timeout", "1h"];
+    let (code, _, report) = run(dir.path(), &options, "sleeper", &["86400000"]);
+    assert_eq!((code, &report["limits_hit"]), (124, &Value::from(vec!["virtual_timeout"])));
+    assert_eq!(report["virtual_time_ms"], 3_600_000);
+}
+
+#[test]
+fn waiting_for_standard_input_ends_in_time() {
+    let mut command = belljar(empty().path());
+    command.args(["run", "--timeout", "300ms", "cat"]).stdin(std::process::Stdio::piped());
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut child = command.current_dir(std::env::temp_dir()).spawn().unwrap();
+    // Held open, and never written to.
+    let stdin = child.stdin.take();
+    assert_eq!(child.wait().unwrap().code(), Some(if cfg!(unix) { 124 } else { 0 }));
+    drop(stdin);
+}
+
+#[test]
+fn allocation_ends_at_the_limit() {
+    let dir = empty();
+    let (code, out, report) = run(dir.path(), &["--max-memory", "100MiB"], "alloc_bomb", &[]);
+    assert_eq!((code, &report["limits_hit"]), (3, &Value::from(vec!["memory"])), "{out}");
+    let mib: u32 = out.trim().trim_end_matches(" MiB").parse().unwrap();
+    assert!((64..=100).contains(&mib), "{out}");
+}
+
+#[test]
+fn writing_ends_at_the_limit() {
+    let dir = empty();
+    let options = ["--max-upper", "10MiB"];
+    let (code, _, report) = run(dir.path(), &options, "writer", &["big", "100"]);
+    assert_eq!((code, &report["limits_hit"]), (1, &Value::from(vec!["upper"])));
+    let (code, _, report) = run(dir.path(), &options, "many_files", &["1000000", "d"]);
+    assert_eq!((code, &report["limits_hit"]), (1, &Value::from(vec!["upper"])));
+    assert!(report["upper_bytes"].as_u64().unwrap() <= 10 << 20);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn output_ends_at_the_limit() {
+    let dir = empty();
+    let (code, out, report) = run(dir.path(), &["--max-output", "1MiB"], "spew", &["100"]);
+    assert_eq!((code, &report["status"]), (134, &Value::from("limit")));
+    assert_eq!(report["limits_hit"], Value::from(vec!["output"]));
+    assert_eq!(out.len(), 1 << 20);
+}
+
+#[test]
+fn recursion_ends_in_a_trap_at_a_depth_that_does_not_depend_on_the_host() {
+    let dir = empty();
+    let (code, _, report) = run(dir.path(), &[], "deep", &["100000000"]);
+    assert_eq!((code, &report["status"]), (134, &Value::from("trapped")));
+    let (code, out, _) = run(dir.path(), &[], "deep", &["30000"]);
+    assert_eq!((code, out.as_str()), (0, "30000 levels\n"));
+}
+
+#[test]
+fn every_kind_of_trap_has_its_name() {
+    let dir = empty();
+    for (kind, message) in [
+        ("unreachable", "unreachable"),
+        ("divide", "divide by zero"),
+        ("overflow", "integer overflow"),
+        ("memory", "out of bounds memory access"),
+        ("call", "indirect call"),
+    ] {
+        let (code, _, report) = run(dir.path(), &[], "trap", &[kind]);
+        assert_eq!(code, 134, "{kind}");
+        assert!(report["error"].as_str().unwrap().contains(message), "{kind}: {report}");
+    }
+}

