@@ -63,18 +63,21 @@ impl<'m> GuestMemory<'m> {
     /// The buffers of a list of `count` pairs of pointer and length at `ptr`.
     ///
     /// # Errors
-    /// `EINVAL` if the list is not aligned or longer than [`IOV_MAX`], `EFAULT` if it, or a buffer,
-    /// does not lie within the memory.
+    /// `EINVAL` if the list is not aligned or longer than [`IOV_MAX`], or if the buffers hold more
+    /// bytes than a `size` can count; `EFAULT` if it, or a buffer, does not lie within the memory.
     pub fn buffers(&self, ptr: u32, count: u32) -> Result<Ranges, Errno> {
         if count > IOV_MAX {
             return Err(Errno::Inval);
         }
         let list = self.place(ptr, u64::from(count) * 8, 4)?;
+        let mut total = 0_u32;
         (0..count as usize)
             .map(|i| {
                 let ptr = self.u32_at(list, i * 8);
                 let len = self.u32_at(list, i * 8 + 4);
-                self.range(ptr, len.into())
+                let range = self.range(ptr, len.into())?;
+                total = total.checked_add(len).ok_or(Errno::Inval)?;
+                Ok(range)
             })
             .collect()
     }

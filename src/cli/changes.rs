@@ -1,18 +1,117 @@
 //! What becomes of a run's changes to files.
 
-use anyhow::Result;
-use belljar::{Machine, Outcome};
+use std::io::{self, Write};
+
+use anyhow::{Context, Result};
+use belljar::base::atomic_file;
+use belljar::kernel::vfs::{
+    DiffEntry, DiffKind, MountId, VPath, is_in_unified_diff, render_unified_diff,
+};
+use belljar::{Machine, Outcome, Overlay, WORKTREE};
 
 use super::args::RunArgs;
+use super::progress::Progress;
 use super::report::Change;
+use super::values::Sink;
+
+/// How many changes the summary names.
+const NAMED_MAX: usize = 3;
 
 /// What changed, and whether it is on the disk now.
-#[derive(Default)]
 pub struct Changes {
     pub list: Vec<Change>,
     pub applied: bool,
 }
 
-pub fn settle(_args: &RunArgs, _machine: &mut Machine, _outcome: &Outcome) -> Result<Changes> {
-    Ok(Changes::default())
+/// Prints the diff and writes changes to the disk, as asked; otherwise says what changed and how to
+/// keep it.
+pub fn settle(args: &RunArgs, machine: &mut Machine, outcome: &Outcome) -> Result<Changes> {
+    let vfs = machine.vfs_mut();
+    let entries = vfs.diff().context("cannot tell what the program changed")?;
+    let list: Vec<Change> = entries.iter().map(|entry| describe(vfs, entry)).collect();
+    if let Some(sink) = &args.diff {
+        print_diff(sink, vfs, &entries)?;
+    }
+    let finished = matches!(outcome, Outcome::Exited(_));
+    if args.apply && finished {
+        let _progress = (list.len() > 100)
+            .then(|| Progress::start(format!("writing {} changes to the disk", list.len())));
+        let applied = vfs.apply().context("cannot write the changes to the disk")?;
+        for path in applied.attributes_refused.iter().filter(|_| !args.quiet) {
+            eprintln!("belljar: warning: {path} is written, but its times or permissions are not");
+        }
+        for path in applied.leftovers {
+            eprintln!("belljar: warning: {path} is left over and could not be removed");
+        }
+    } else if !list.is_empty() && !args.quiet {
+        let why = if args.apply {
+            "not written to the disk, because the program did not end by itself"
+        } else if args.diff.is_some() {
+            "not written to the disk (--apply writes it)"
+        } else {
+            "not written to the disk (--apply writes it, --diff shows it)"
+        };
+        eprintln!("belljar: {} {why}", summary(&list));
+    }
+    Ok(Changes { list, applied: args.apply && finished })
+}
+
+fn mount_path(vfs: &Overlay, mount: MountId) -> String {
+    vfs.mounts()[mount.index()].path()
+}
+
+fn describe(vfs: &Overlay, entry: &DiffEntry) -> Change {
+    let kind = match entry.kind {
+        DiffKind::Added { .. } => "added",
+        DiffKind::Modified { .. } => "modified",
+        DiffKind::Deleted { .. } => "deleted",
+        DiffKind::DirAdded => "directory_added",
+        DiffKind::DirDeleted => "directory_deleted",
+        DiffKind::SymlinkAdded { .. } => "symlink_added",
+        DiffKind::SymlinkModified { .. } => "symlink_modified",
+        DiffKind::SymlinkDeleted { .. } => "symlink_deleted",
+        DiffKind::SpecialAdded { .. } => "special_added",
+        DiffKind::SpecialDeleted { .. } => "special_deleted",
+    };
+    Change {
+        mount: mount_path(vfs, entry.mount),
+        path: entry.path.as_str().to_owned(),
+        kind,
+        renamed_from: entry.renamed_from.as_ref().map(|path| path.as_str().to_owned()),
+    }
+}
+
+/// The changes of the worktree, or of the only mount that has any, go under their own paths, so
+/// that `git apply` takes the diff there; those of other mounts under the guest's.
+fn print_diff(sink: &Sink, vfs: &Overlay, entries: &[DiffEntry]) -> Result<()> {
+    let is_alone = entries.iter().all(|entry| entry.mount == entries[0].mount);
+    let mut text = String::new();
+    for of_mount in entries.chunk_by(|a, b| a.mount == b.mount) {
+        let path = mount_path(vfs, of_mount[0].mount);
+        let prefix = if is_alone || path == WORKTREE { "" } else { &path };
+        let prefix = VPath::parse(prefix).expect("a mount point is a path");
+        text.push_str(&render_unified_diff(of_mount, &prefix).context("--diff")?);
+    }
+    let left_out = entries.iter().filter(|entry| !is_in_unified_diff(entry)).count();
+    if left_out > 0 {
+        eprintln!(
+            "belljar: note: {left_out} changes that git cannot say (empty directories and the like) are not in the diff"
+        );
+    }
+    match sink {
+        Sink::Stream => io::stdout().write_all(text.as_bytes()).context("--diff")?,
+        Sink::File(path) => atomic_file::write(path, &[text.as_bytes()])?,
+    }
+    Ok(())
+}
+
+/// What changed, in one line.
+fn summary(changes: &[Change]) -> String {
+    let words = |change: &Change| format!("{} {}", change.path, change.kind.replace('_', " "));
+    let mut parts: Vec<String> = changes.iter().take(NAMED_MAX).map(words).collect();
+    if changes.len() > NAMED_MAX {
+        parts.push(format!("{} more", changes.len() - NAMED_MAX));
+    }
+    let count = if changes.len() == 1 { "1 change" } else { &format!("{} changes", changes.len()) };
+    format!("{count} ({}),", parts.join(", "))
 }

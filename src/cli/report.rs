@@ -47,8 +47,10 @@ pub struct Change {
     pub mount: String,
     /// Its path below that.
     pub path: String,
-    /// `added`, `modified` or `deleted`.
+    /// `added`, `modified`, `deleted`, or these after `directory_`, `symlink_` or `special_`.
     pub kind: &'static str,
+    /// The path that it had before, if it was moved.
+    pub renamed_from: Option<String>,
 }
 
 /// Real time in milliseconds.
@@ -90,19 +92,4 @@ pub fn option_of(limit: Limit) -> &'static str {
         Limit::Upper => "--max-upper",
         _ => "the library's limits",
     }
-}
-
-/// What changed, in one line.
-pub fn summary(changes: &[Change]) -> String {
-    const NAMED: usize = 3;
-    let mut parts: Vec<String> = changes
-        .iter()
-        .take(NAMED)
-        .map(|change| format!("{} {}", change.path, change.kind))
-        .collect();
-    if changes.len() > NAMED {
-        parts.push(format!("{} more", changes.len() - NAMED));
-    }
-    let files = if changes.len() == 1 { "1 change" } else { &format!("{} changes", changes.len()) };
-    format!("{files} ({})", parts.join(", "))
 }

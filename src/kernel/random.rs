@@ -8,19 +8,31 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 ///
 /// Not for secrets: whoever knows the seed knows them all.
 #[derive(Clone)]
-pub struct Random(ChaCha20Rng);
+pub struct Random {
+    stream: ChaCha20Rng,
+    /// The last bytes taken off the stream, which comes in words; those from `used` on are left.
+    block: [u8; 64],
+    used: usize,
+}
 
 impl Random {
     /// The stream of `seed`.
     pub fn seeded(seed: u64) -> Self {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
-        Self(ChaCha20Rng::from_seed(key))
+        Self { stream: ChaCha20Rng::from_seed(key), block: [0; 64], used: 64 }
     }
 
     /// Fills `buf` with the next bytes of the stream.
     pub fn fill(&mut self, buf: &mut [u8]) {
-        self.0.fill_bytes(buf);
+        for byte in buf {
+            if self.used == self.block.len() {
+                self.stream.fill_bytes(&mut self.block);
+                self.used = 0;
+            }
+            *byte = self.block[self.used];
+            self.used += 1;
+        }
     }
 }
 

@@ -1,8 +1,15 @@
 //! The one test binary. A file per concern.
 #![allow(clippy::disallowed_methods, reason = "tests look at the disk from outside")]
 
+mod cli;
+mod code_cache;
 mod conformance;
+mod determinism;
+mod docs;
 mod hostile;
+mod library;
+mod overlay_differential;
+mod overlay_model;
 mod support;
 mod tidy;
 mod toolchains;

@@ -310,12 +310,12 @@ pub struct ReadDir<'a> {
 }
 
 impl ReadDir<'_> {
-    /// The entries from `index` on that are still there, each with its index.
+    /// The entries from `index` on that are still there, as they are now, each with its index.
     pub fn entries_from(&self, index: usize) -> impl Iterator<Item = (usize, &Listed)> {
-        let still_there = |entry: &Listed| match &self.current {
-            None => true,
-            Some(now) => now.binary_search_by(|other| other.name.cmp(&entry.name)).is_ok(),
-        };
-        self.listing.iter().enumerate().skip(index).filter(move |(_, entry)| still_there(entry))
+        self.listing.iter().enumerate().skip(index).filter_map(|(index, entry)| {
+            let Some(now) = &self.current else { return Some((index, entry)) };
+            let at = now.binary_search_by(|other| other.name.cmp(&entry.name)).ok()?;
+            Some((index, &now[at]))
+        })
     }
 }

@@ -87,6 +87,9 @@ impl Overlay {
         mtim: SetTime,
         now: u64,
     ) -> Result<(), Errno> {
+        if (atim, mtim) == (SetTime::Keep, SetTime::Keep) {
+            return Ok(());
+        }
         self.expect_writable(id)?;
         let node = self.node_mut(id);
         let set = |field: &mut u64, to: SetTime| match to {
@@ -97,7 +100,11 @@ impl Overlay {
         set(&mut node.times.atim, atim);
         set(&mut node.times.mtim, mtim);
         node.times.ctim = now;
-        node.times_set |= matches!(mtim, SetTime::At(_));
+        match mtim {
+            SetTime::Keep => {}
+            SetTime::Now => node.times_set = false,
+            SetTime::At(_) => node.times_set = true,
+        }
         Ok(())
     }
 }

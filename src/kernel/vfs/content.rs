@@ -21,6 +21,8 @@ const HEAP_MAX: usize = 1 << 20;
 #[derive(Clone, Default)]
 pub struct Content {
     len: u64,
+    /// Length of the file below: chunks that are still there end with it, whatever `len` says.
+    below_len: u64,
     /// Chunks past the end of this vector are holes.
     chunks: Vec<Chunk>,
     /// Whether anything was written since the content came from the layer below.
@@ -116,7 +118,7 @@ impl Content {
     /// The content of a file of a layer, none of it read yet.
     pub fn below(len: u64) -> Self {
         let chunks = locate(len.saturating_sub(1)).0 + usize::from(len > 0);
-        Self { len, chunks: vec![Chunk::Below; chunks], dirty: false }
+        Self { len, below_len: len, chunks: vec![Chunk::Below; chunks], dirty: false }
     }
 
     /// Length in bytes.
@@ -149,7 +151,7 @@ impl Content {
                 continue;
             }
             let start = index as u64 * CHUNK_BYTES as u64;
-            let wanted = (self.len - start).min(CHUNK_BYTES as u64) as usize;
+            let wanted = (self.below_len - start).min(CHUNK_BYTES as u64) as usize;
             let buffer = if wanted <= HEAP_MAX {
                 let mut bytes = vec![0; wanted];
                 if below.read_at(&mut bytes, start)? != wanted {
@@ -168,6 +170,11 @@ impl Content {
         Ok(())
     }
 
+    /// Whether the chunk that holds `offset` is a hole.
+    pub fn is_hole(&self, offset: u64) -> bool {
+        matches!(self.chunks.get(locate(offset).0), Some(Chunk::Hole) | None)
+    }
+
     /// Copies from `offset` on into `buf` until it is full or the content ends; answers the count.
     /// The bytes have been loaded ([`Content::load`]) or come from `below`.
     ///
@@ -184,15 +191,19 @@ impl Content {
             match (self.chunks.get(index), below) {
                 (Some(Chunk::Memory(buffer)), _) => {
                     let bytes = buffer.bytes();
-                    let have = bytes.len().saturating_sub(at).min(piece);
-                    out[..have].copy_from_slice(&bytes[at..at + have]);
+                    let bytes = &bytes[at.min(bytes.len())..];
+                    let have = bytes.len().min(piece);
+                    out[..have].copy_from_slice(&bytes[..have]);
                     out[have..].fill(0);
                 }
                 (Some(Chunk::Below), Some(below)) => {
-                    let have = below.read_at(out, offset + done as u64)?;
-                    if have < piece {
+                    let at = offset + done as u64;
+                    let wanted = self.below_len.saturating_sub(at).min(piece as u64) as usize;
+                    let have = below.read_at(&mut out[..wanted], at)?;
+                    if have < wanted {
                         return Ok(done + have);
                     }
+                    out[wanted..].fill(0);
                 }
                 (Some(Chunk::Below), None) => return Err(Errno::Io),
                 (Some(Chunk::Hole) | None, _) => out.fill(0),
@@ -240,7 +251,11 @@ impl Content {
 
     /// The bytes of memory that a write of `len` at `offset` would add to [`Content::charged`].
     pub fn growth(&self, offset: u64, len: usize) -> u64 {
-        let mut growth = if self.dirty { 0 } else { self.memory_bytes() };
+        let mut growth = if self.dirty { 0 } else { self.memory_bytes() + self.slot_bytes() };
+        if len > 0 {
+            let chunks = locate(offset + len as u64 - 1).0 + 1;
+            growth += (chunks.saturating_sub(self.chunks.len()) * size_of::<Chunk>()) as u64;
+        }
         let mut done = 0;
         while done < len {
             let (index, at) = locate(offset + done as u64);
@@ -257,7 +272,12 @@ impl Content {
 
     /// Memory that counts against the limit of the upper layer: nothing until the first write.
     pub fn charged(&self) -> u64 {
-        if self.dirty { self.memory_bytes() } else { 0 }
+        if self.dirty { self.memory_bytes() + self.slot_bytes() } else { 0 }
+    }
+
+    /// Bytes that it takes to hold the chunks, holes too: a byte far out is not for nothing.
+    fn slot_bytes(&self) -> u64 {
+        (self.chunks.len() * size_of::<Chunk>()) as u64
     }
 
     /// Bytes in chunks of memory, shared ones in full.
@@ -330,6 +350,26 @@ mod tests {
             let bytes = all(&content);
             assert!(bytes[..50].iter().all(|b| *b == 7) && bytes[50..].iter().all(|b| *b == 0));
         }
+    }
+
+    #[test]
+    fn what_a_file_grew_by_without_a_write_reads_as_zeros() {
+        let mut content = Content::default();
+        content.write(0, b"abc").unwrap();
+        content.set_len(100).unwrap();
+        let mut out = [7; 10];
+        assert_eq!(content.read(None, 50, &mut out).unwrap(), 10);
+        assert_eq!(out, [0; 10]);
+
+        // Of a file below, the chunk that grew is still there: it ends where it ended.
+        let below = Blob::Bytes(Arc::from(*b"abc"));
+        let mut content = Content::below(3);
+        content.set_len(100).unwrap();
+        let mut out = [7; 10];
+        assert_eq!(content.read(Some(&below), 1, &mut out).unwrap(), 10);
+        assert_eq!(out, [b'b', b'c', 0, 0, 0, 0, 0, 0, 0, 0]);
+        content.load(&below, 0, 100).unwrap();
+        assert_eq!(all(&content)[..4], [b'a', b'b', b'c', 0]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::node::{Body, Dir, NodeId};
 use super::overlay::Overlay;
-use super::resolve::{Base, Follow};
+use super::resolve::{Base, Follow, without_slashes};
 use crate::base::errno::Errno;
 
 impl Overlay {
@@ -13,7 +13,7 @@ impl Overlay {
     /// does not exist or was removed; `ENOSPC`; and as [`Overlay::resolve`].
     pub fn create_dir(&mut self, base: Base, path: &str, now: u64) -> Result<NodeId, Errno> {
         // `mkdir("link/")` does not follow the link: something of that name exists.
-        let target = self.resolve(base, path.trim_end_matches('/'), Follow::No)?;
+        let target = self.resolve(base, without_slashes(path), Follow::No)?;
         if target.node.is_some() {
             return Err(Errno::Exist);
         }
@@ -33,7 +33,7 @@ impl Overlay {
     /// the root and mount points, `EROFS`, and as [`Overlay::resolve`].
     pub fn remove_dir(&mut self, base: Base, path: &str, now: u64) -> Result<(), Errno> {
         // A slash at the end asks for a directory, which is what this call is about.
-        let trimmed = path.trim_end_matches('/');
+        let trimmed = without_slashes(path);
         let target = self.resolve(base, trimmed, Follow::No)?;
         let id = target.node.ok_or(Errno::Noent)?;
         self.expect_dir(id)?;

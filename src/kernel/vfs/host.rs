@@ -3,15 +3,19 @@
 //! Every path is resolved beneath the open root by cap-std, component by component, so that
 //! neither a symbolic link nor a host process that rearranges the tree can lead outside.
 
-use std::fs::File;
+use std::ffi::OsString;
+use std::fs::{File, FileTimes};
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read};
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, DirEntry as HostEntry, FileType as HostType, Metadata, OpenOptions};
+use cap_std::fs::{Dir, DirBuilder, DirEntry as HostEntry, FileType as HostType};
+use cap_std::fs::{Metadata, OpenOptions, Permissions};
 
 use super::layer::{Blob, DirEntry, FileType, Layer, Stat};
+use super::node::Times;
 use super::path::VPath;
 use crate::base::errno::Errno;
 
@@ -22,6 +26,55 @@ pub struct HostDir {
 
 /// A file of the host opened for reading.
 pub struct HostFile(File);
+
+/// Who may do what with a file or directory of the host.
+pub(super) struct HostPermissions(Permissions);
+
+/// Who may get at something new. The process's mask (`umask`) applies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Access {
+    /// Its owner alone, until its permissions are set.
+    Private,
+    /// Everyone.
+    Shared,
+    /// Everyone, who may also execute it.
+    SharedExecutable,
+}
+
+#[cfg(unix)]
+impl Access {
+    fn file_mode(self) -> u32 {
+        match self {
+            Self::Private => 0o600,
+            Self::Shared => 0o666,
+            Self::SharedExecutable => 0o777,
+        }
+    }
+
+    fn dir_mode(self) -> u32 {
+        if self == Self::Private { 0o700 } else { 0o777 }
+    }
+}
+
+impl HostPermissions {
+    /// Gives `file` these permissions, those to run as another user aside: they were granted to
+    /// other bytes.
+    pub fn set_on(&self, file: &File) -> io::Result<()> {
+        let permissions = self.0.clone().into_std(file)?;
+        #[cfg(unix)]
+        let permissions = {
+            use std::os::unix::fs::PermissionsExt;
+            std::fs::Permissions::from_mode(permissions.mode() & 0o1777)
+        };
+        file.set_permissions(permissions)
+    }
+}
+
+/// Sets the times of an open file.
+pub(super) fn set_file_times(file: &File, times: Times) -> io::Result<()> {
+    let time = |ns| SystemTime::UNIX_EPOCH + Duration::from_nanos(ns);
+    file.set_times(FileTimes::new().set_accessed(time(times.atim)).set_modified(time(times.mtim)))
+}
 
 impl HostDir {
     /// Opens the host directory `path`. What the overlay reads later is what stands beneath *this*
@@ -35,20 +88,69 @@ impl HostDir {
     }
 
     /// Creates the file `path`, which must not exist, for writing.
-    pub(super) fn create_new(&self, path: &VPath) -> io::Result<File> {
+    pub(super) fn create_file(&self, path: &VPath, access: Access) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
+        #[cfg(unix)]
+        cap_std::fs::OpenOptionsExt::mode(&mut options, access.file_mode());
+        #[cfg(not(unix))]
+        let _ = access;
         self.dir.open_with(native(path)?, &options).map(cap_std::fs::File::into_std)
     }
 
-    /// Gives `path` the permissions of `of`, if that is a file.
-    pub(super) fn copy_permissions(&self, of: &VPath, path: &VPath) -> io::Result<()> {
-        match self.dir.symlink_metadata(native(of)?) {
-            Ok(metadata) if metadata.is_file() => {
-                self.dir.set_permissions(native(path)?, metadata.permissions())
-            }
-            _ => Ok(()),
+    /// The permissions of what stands at `path`.
+    pub(super) fn permissions(&self, path: &VPath) -> io::Result<HostPermissions> {
+        self.dir.symlink_metadata(native(path)?).map(|m| HostPermissions(m.permissions()))
+    }
+
+    /// Gives the directory `path` `permissions`.
+    pub(super) fn set_dir_permissions(
+        &self,
+        path: &VPath,
+        permissions: &HostPermissions,
+    ) -> io::Result<()> {
+        self.dir.set_permissions(native(path)?, permissions.0.clone())
+    }
+
+    /// Sets the times of what stands at `path`; a symbolic link is not followed.
+    pub(super) fn set_times(&self, path: &VPath, times: Times) -> io::Result<()> {
+        #[cfg(unix)]
+        {
+            use rustix::fs::{AtFlags, Timespec, Timestamps, utimensat};
+            let timespec = |ns: u64| {
+                Timespec::try_from(Duration::from_nanos(ns))
+                    .map_err(|_| io::ErrorKind::InvalidInput)
+            };
+            let times = Timestamps {
+                last_access: timespec(times.atim)?,
+                last_modification: timespec(times.mtim)?,
+            };
+            let (parent, name) = match path.split_last() {
+                Some((parent, name)) if !parent.is_root() => {
+                    (self.dir.open_dir(native(&parent)?)?, name)
+                }
+                Some((_, name)) => (self.dir.try_clone()?, name),
+                None => (self.dir.try_clone()?, "."),
+            };
+            Ok(utimensat(&parent, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
         }
+        #[cfg(not(unix))]
+        {
+            if !self.dir.symlink_metadata(native(path)?)?.is_file() {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
+            let mut options = OpenOptions::new();
+            options.write(true);
+            let file = self.dir.open_with(native(path)?, &options)?.into_std();
+            set_file_times(&file, times)
+        }
+    }
+
+    /// The names of all entries of the directory `path`, also of those that guests cannot spell.
+    pub(super) fn names(&self, path: &VPath) -> io::Result<Vec<OsString>> {
+        let entries =
+            if path.is_root() { self.dir.entries()? } else { self.dir.read_dir(native(path)?)? };
+        entries.map(|entry| entry.map(|entry| entry.file_name())).collect()
     }
 
     /// Renames within the tree, over a file that stands at `to`.
@@ -72,8 +174,14 @@ impl HostDir {
     }
 
     /// Creates a directory.
-    pub(super) fn create_dir(&self, path: &VPath) -> io::Result<()> {
-        self.dir.create_dir(native(path)?)
+    pub(super) fn create_dir(&self, path: &VPath, access: Access) -> io::Result<()> {
+        #[cfg_attr(not(unix), expect(unused_mut, reason = "modes are of Unix"))]
+        let mut builder = DirBuilder::new();
+        #[cfg(unix)]
+        cap_std::fs::DirBuilderExt::mode(&mut builder, access.dir_mode());
+        #[cfg(not(unix))]
+        let _ = access;
+        self.dir.create_dir_with(native(path)?, &builder)
     }
 
     /// Creates the symbolic link `path` with the text `target`, verbatim.

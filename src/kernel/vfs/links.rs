@@ -1,8 +1,8 @@
 //! Names: POSIX `linkat`, `symlinkat`, `readlinkat`, `unlinkat`.
 
-use super::node::Body;
-use super::overlay::Overlay;
-use super::resolve::{Base, Follow};
+use super::node::{Body, NodeId};
+use super::overlay::{NODE_BYTES, Overlay};
+use super::resolve::{Base, Follow, without_slashes};
 use crate::base::errno::Errno;
 
 impl Overlay {
@@ -10,7 +10,7 @@ impl Overlay {
     ///
     /// # Errors
     /// `EEXIST` if anything stands at `to`; `EPERM` if `from` is a directory; `EXDEV` from one
-    /// mount to another; `EROFS`; `ENOENT`; `EMLINK`; and as [`Overlay::resolve`].
+    /// mount to another; `EROFS`; `ENOENT`; `EMLINK`; `ENOSPC`; and as [`Overlay::resolve`].
     pub fn link(
         &mut self,
         from: (Base, &str),
@@ -19,14 +19,12 @@ impl Overlay {
         now: u64,
     ) -> Result<(), Errno> {
         let id = self.lookup(from.0, from.1, follow)?;
-        if matches!(self.node(id).body, Body::Dir(_)) {
-            return Err(Errno::Perm);
-        }
-        let target = self.resolve(to.0, to.1, Follow::No)?;
+        let to_path = without_slashes(to.1);
+        let target = self.resolve(to.0, to_path, Follow::No)?;
         if target.node.is_some() {
             return Err(Errno::Exist);
         }
-        if target.wants_dir {
+        if to_path.len() != to.1.len() {
             return Err(Errno::Noent);
         }
         if self.node(id).mount != self.node(target.dir).mount {
@@ -34,7 +32,11 @@ impl Overlay {
         }
         self.expect_writable(target.dir)?;
         self.expect_linked(target.dir)?;
+        if matches!(self.node(id).body, Body::Dir(_)) {
+            return Err(Errno::Perm);
+        }
         let nlink = self.node(id).nlink.checked_add(1).ok_or(Errno::Mlink)?;
+        self.charge(NODE_BYTES)?;
         self.attach(target.dir, &target.name, id, now);
         let node = self.node_mut(id);
         node.nlink = nlink;
@@ -57,11 +59,12 @@ impl Overlay {
         if text.contains('\0') {
             return Err(Errno::Inval);
         }
-        let target = self.resolve(base, path, Follow::No)?;
+        let trimmed = without_slashes(path);
+        let target = self.resolve(base, trimmed, Follow::No)?;
         if target.node.is_some() {
             return Err(Errno::Exist);
         }
-        if target.wants_dir {
+        if trimmed.len() != path.len() {
             return Err(Errno::Noent);
         }
         self.expect_writable(target.dir)?;
@@ -91,7 +94,7 @@ impl Overlay {
     /// `EISDIR` for a directory; `ENOTDIR` if a slash ends the path and it is none; `EROFS`;
     /// `ENOENT`; and as [`Overlay::resolve`].
     pub fn unlink(&mut self, base: Base, path: &str, now: u64) -> Result<(), Errno> {
-        let trimmed = path.trim_end_matches('/');
+        let trimmed = without_slashes(path);
         let target = self.resolve(base, trimmed, Follow::No)?;
         let id = target.node.ok_or(Errno::Noent)?;
         if matches!(self.node(id).body, Body::Dir(_)) {
@@ -102,10 +105,18 @@ impl Overlay {
         }
         self.expect_writable(target.dir)?;
         self.detach(target.dir, &target.name, now);
+        self.drop_link(id, now);
+        Ok(())
+    }
+
+    /// Notes that a name of `id`, which is no directory, has been detached.
+    pub(super) fn drop_link(&mut self, id: NodeId, now: u64) {
         let node = self.node_mut(id);
         node.nlink -= 1;
         node.times.ctim = now;
+        if node.nlink > 0 {
+            self.upper_bytes = self.upper_bytes.saturating_sub(NODE_BYTES);
+        }
         self.release(id);
-        Ok(())
     }
 }

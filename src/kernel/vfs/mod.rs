@@ -7,9 +7,13 @@
 //! Nothing here writes to the disk but [`patch`], when it is asked to.
 
 mod attr;
+mod conflicts;
 mod content;
+mod diff;
 mod dirs;
 mod file_io;
+mod file_version;
+mod git_binary;
 mod host;
 mod layer;
 mod links;
@@ -17,16 +21,30 @@ mod mount;
 mod node;
 mod open;
 mod overlay;
+mod patch;
 mod path;
 mod rename;
 mod resolve;
+mod settle;
+mod transaction;
+mod unified;
+
+#[cfg(test)]
+mod diff_tests;
+#[cfg(test)]
+mod patch_tests;
 
 pub use attr::{Metadata, SetTime};
+pub use conflicts::{Conflict, ConflictKind};
+pub use diff::{DiffEntry, DiffError, DiffKind};
+pub use file_version::FileVersion;
 pub use host::{HostDir, HostFile};
 pub use layer::{Blob, DirEntry, FileType, Layer, Stat};
 pub use mount::{Mount, Mtimes, Source};
 pub use node::{Listed, MountId, NodeId, Times};
 pub use open::OpenFlags;
 pub use overlay::{Overlay, VfsLimits};
+pub use patch::{Applied, ApplyError};
 pub use path::{NAME_MAX, SYMLOOP_MAX, VPath};
 pub use resolve::{Base, Follow};
+pub use unified::{is_in_unified_diff, render_unified_diff};

@@ -100,7 +100,8 @@ impl Overlay {
             Source::Layers(layers) => (layers, None),
         };
         let mut time = now;
-        for layer in &layers {
+        // The uppermost comes last, as its time is the one that shows.
+        for layer in layers.iter().rev() {
             let stat = layer.stat(&VPath::root())?;
             if stat.file_type != FileType::Directory {
                 return Err(Errno::Notdir);
@@ -167,7 +168,7 @@ impl Overlay {
         Ok(root)
     }
 
-    fn place(&mut self, at: &VPath, root: NodeId, now: u64) -> Result<(), Errno> {
+    pub(super) fn place(&mut self, at: &VPath, root: NodeId, now: u64) -> Result<(), Errno> {
         let (parent, name) = at.split_last().ok_or(Errno::Inval)?;
         let mut dir = self.root();
         for step in parent.as_str().split('/').filter(|step| !step.is_empty()) {

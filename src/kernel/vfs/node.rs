@@ -6,7 +6,7 @@ use hashbrown::DefaultHashBuilder;
 use indexmap::IndexMap;
 
 use super::content::Content;
-use super::layer::{Blob, FileType};
+use super::layer::{Blob, FileType, Stat};
 use super::path::VPath;
 
 /// Names a node of one overlay for as long as something refers to it: an entry, an open
@@ -17,6 +17,13 @@ pub struct NodeId(pub(super) u32);
 /// Names a mount of one overlay, in the order of mounting; 0 is the root.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MountId(pub(super) u16);
+
+impl MountId {
+    /// Its line in [`super::Overlay::mounts`].
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
 
 /// Nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +70,14 @@ pub(super) struct Origin {
     pub executable: bool,
     /// Whether the content was looked at, so that it must not have changed when a patch is applied.
     pub was_read: bool,
+}
+
+impl Origin {
+    /// What was found at `path` of `layer` just now.
+    pub fn new(layer: u16, path: &VPath, stat: &Stat) -> Self {
+        let Stat { stamp, executable, .. } = *stat;
+        Self { layer, path: path.clone(), stamp, executable, was_read: false }
+    }
 }
 
 #[derive(Clone)]

@@ -57,6 +57,8 @@ impl Overlay {
                 self.check_open(id, flags, target.wants_dir)?;
                 if flags.truncate && self.file(id)?.content.len() > 0 {
                     self.set_len(id, 0, now)?;
+                } else if flags.truncate {
+                    self.touch(id, now);
                 }
                 id
             }

@@ -21,8 +21,9 @@ use crate::kernel::vfs::mount::Mount;
 /// Lookups below that may fail in one directory before it is listed instead.
 const MISSES_MAX: u8 = 8;
 
-/// What a node costs against the limit of the upper layer, its content aside.
-const NODE_BYTES: u64 = 256;
+/// What a node costs against the limit of the upper layer, its content aside; and what each further
+/// name of it does.
+pub(super) const NODE_BYTES: u64 = 256;
 
 /// Bounds on what guests can make an overlay hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +64,27 @@ pub struct Overlay {
     pub(super) upper_bytes: u64,
     pub(super) cache_bytes: u64,
     pub(super) limit_hit: Option<&'static str>,
+    /// What was seen in layers and is no node's origin: that of a node which is no more, or a
+    /// further name of a file. A patch removes nothing that was not seen.
+    pub(super) seen: Vec<Origin>,
+}
+
+/// What layers have under one name.
+pub(super) struct Found {
+    pub layer: u16,
+    pub path: VPath,
+    pub stat: Stat,
+    /// If it is a directory: those of lower layers that merge with it.
+    pub rest: Vec<(u16, VPath)>,
+}
+
+impl Found {
+    /// The directories that show through a directory found, the uppermost first.
+    pub fn dirs(&self) -> Vec<(u16, VPath)> {
+        let mut dirs = vec![(self.layer, self.path.clone())];
+        dirs.extend(self.rest.iter().cloned());
+        dirs
+    }
 }
 
 impl Overlay {
@@ -78,6 +100,7 @@ impl Overlay {
             upper_bytes: 0,
             cache_bytes: 0,
             limit_hit: None,
+            seen: Vec::new(),
         };
         let root = overlay.insert(Node {
             ino: 1,
@@ -196,7 +219,7 @@ impl Overlay {
     /// # Errors
     /// `ENOSPC` at the limit.
     pub(super) fn create(&mut self, mount: MountId, body: Body, now: u64) -> Result<NodeId, Errno> {
-        self.charge(NODE_BYTES)?;
+        self.charge(node_bytes(&body))?;
         let ino = self.fresh_ino();
         Ok(self.insert(Node {
             ino,
@@ -216,15 +239,16 @@ impl Overlay {
         if node.nlink > 0 || node.opens > 0 {
             return;
         }
-        let made_here = node.origin.is_none();
+        let origin = node.origin.take();
+        let made_here = origin.is_none();
         let body = std::mem::replace(&mut node.body, Body::Special(FileType::Unknown));
-        node.origin = None;
+        self.seen.extend(origin.map(|origin| *origin));
+        if made_here {
+            self.upper_bytes = self.upper_bytes.saturating_sub(node_bytes(&body));
+        }
         if let Body::File(file) = body {
             self.upper_bytes = self.upper_bytes.saturating_sub(file.content.charged());
             self.forget_cached(&file.content);
-        }
-        if made_here {
-            self.upper_bytes = self.upper_bytes.saturating_sub(NODE_BYTES);
         }
         self.free.push(id.0);
     }
@@ -258,7 +282,7 @@ impl Overlay {
 
     /// Makes the node of an entry below, or notes that there is none.
     fn materialise(&mut self, dir: NodeId, name: &str) -> Result<Option<NodeId>, Errno> {
-        let Some((layer, path, stat, rest)) = self.find_below(dir, name)? else {
+        let Some(found) = self.find_below(&self.dir(dir).below, name)? else {
             let this = self.dir_mut(dir);
             this.misses = this.misses.saturating_add(1);
             let entry = Entry { kind: EntryKind::Absent, shadows: false };
@@ -269,27 +293,25 @@ impl Overlay {
             }
             return Ok(None);
         };
-        let body = match stat.file_type {
+        let body = match found.stat.file_type {
             FileType::Directory => {
-                let mut below = vec![(layer, path.clone())];
-                below.extend(rest);
+                let below = found.dirs();
                 Body::Dir(Box::new(Dir { parent: Some(dir), below, ..Dir::default() }))
             }
             FileType::RegularFile => {
-                Body::File(File { content: Content::below(stat.size), below: None })
+                Body::File(File { content: Content::below(found.stat.size), below: None })
             }
             FileType::SymbolicLink => {
-                let target = self.layers[usize::from(layer)].read_link(&path)?;
+                let target = self.layers[usize::from(found.layer)].read_link(&found.path)?;
                 let target = String::from_utf8(target.into_vec()).map_err(|_| Errno::Ilseq)?;
                 Body::Symlink(target.into())
             }
             other => Body::Special(other),
         };
+        let Found { layer, path, stat, .. } = found;
         let mount = self.node(dir).mount;
         let times = Times::all(self.mounts[usize::from(mount.0)].time_below(&stat));
         let ino = ino_below(self.node(dir).ino, name);
-        let origin =
-            Origin { layer, path, stamp: stat.stamp, executable: stat.executable, was_read: false };
         let id = self.insert(Node {
             ino,
             nlink: 1,
@@ -297,7 +319,7 @@ impl Overlay {
             mount,
             times,
             times_set: false,
-            origin: Some(Box::new(origin)),
+            origin: Some(Box::new(Origin::new(layer, &path, &stat))),
             body,
         });
         let entry = Entry { kind: EntryKind::Node(id), shadows: true };
@@ -305,17 +327,29 @@ impl Overlay {
         Ok(Some(id))
     }
 
-    /// The uppermost entry `name` below `dir`, and, if it is a directory, those that merge with it.
-    #[expect(clippy::type_complexity, reason = "four parts of one answer, for one caller")]
-    fn find_below(
+    /// The uppermost entry `name` of the directories `dirs` of layers, which merge in this order,
+    /// and, if it is a directory, those that merge with it.
+    ///
+    /// # Errors
+    /// As the layers answer; `ENOENT` is `None` instead.
+    pub(super) fn find_below(
         &self,
-        dir: NodeId,
+        dirs: &[(u16, VPath)],
         name: &str,
-    ) -> Result<Option<(u16, VPath, Stat, Vec<(u16, VPath)>)>, Errno> {
-        let mut found: Option<(u16, VPath, Stat, Vec<(u16, VPath)>)> = None;
-        for (layer, path) in &self.dir(dir).below {
+    ) -> Result<Option<Found>, Errno> {
+        let mut found: Option<Found> = None;
+        for (layer, path) in dirs {
+            let tree = &self.layers[usize::from(*layer)];
+            // One that folds case would answer for another layer's name.
+            if dirs.len() > 1 && !tree.names_are_exact() {
+                match tree.list(path) {
+                    Ok(list) if list.iter().any(|entry| *entry.name == *name) => {}
+                    Ok(_) | Err(Errno::Noent | Errno::Notdir) => continue,
+                    Err(errno) => return Err(errno),
+                }
+            }
             let path = path.join(name);
-            let stat = match self.layers[usize::from(*layer)].stat(&path) {
+            let stat = match tree.stat(&path) {
                 Ok(stat) => stat,
                 Err(Errno::Noent | Errno::Notdir | Errno::Nametoolong) => continue,
                 Err(errno) => return Err(errno),
@@ -323,12 +357,12 @@ impl Overlay {
             let is_dir = stat.file_type == FileType::Directory;
             match &mut found {
                 None => {
-                    found = Some((*layer, path, stat, Vec::new()));
+                    found = Some(Found { layer: *layer, path, stat, rest: Vec::new() });
                     if !is_dir {
                         break;
                     }
                 }
-                Some((.., rest)) if is_dir => rest.push((*layer, path)),
+                Some(found) if is_dir => found.rest.push((*layer, path)),
                 Some(_) => break,
             }
         }
@@ -408,9 +442,10 @@ impl Overlay {
 
     /// Notes that the content of `id` changed.
     pub(super) fn touch(&mut self, id: NodeId, now: u64) {
-        let times = &mut self.node_mut(id).times;
-        times.mtim = now;
-        times.ctim = now;
+        let node = self.node_mut(id);
+        node.times.mtim = now;
+        node.times.ctim = now;
+        node.times_set = false;
     }
 
     /// The entries of the directory `dir`, sorted bytewise by name.
@@ -445,6 +480,14 @@ impl Overlay {
     pub(super) fn is_empty(&mut self, dir: NodeId) -> Result<bool, Errno> {
         self.complete(dir)?;
         Ok(self.dir(dir).count == 0)
+    }
+}
+
+/// What a node made here costs against the limit of the upper layer, the content of a file aside.
+pub(super) fn node_bytes(body: &Body) -> u64 {
+    match body {
+        Body::Symlink(target) => NODE_BYTES + target.len() as u64,
+        _ => NODE_BYTES,
     }
 }
 

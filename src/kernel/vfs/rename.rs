@@ -2,7 +2,7 @@
 
 use super::node::{Body, NodeId};
 use super::overlay::Overlay;
-use super::resolve::{Base, Follow};
+use super::resolve::{Base, Follow, without_slashes};
 use crate::base::errno::Errno;
 
 impl Overlay {
@@ -18,14 +18,15 @@ impl Overlay {
     /// - `EBUSY` for the root and mount points; `EXDEV` for a directory to another mount; `EROFS`;
     /// - and as [`Overlay::resolve`].
     pub fn rename(&mut self, from: (Base, &str), to: (Base, &str), now: u64) -> Result<(), Errno> {
-        let from_path = from.1.trim_end_matches('/');
-        let to_path = to.1.trim_end_matches('/');
+        let from_path = without_slashes(from.1);
+        let to_path = without_slashes(to.1);
         let source = self.resolve(from.0, from_path, Follow::No)?;
-        let id = source.node.ok_or(Errno::Noent)?;
         let target = self.resolve(to.0, to_path, Follow::No)?;
         if source.name.is_empty() || target.name.is_empty() {
-            return Err(self.rename_of_dots(id, target.node));
+            return Err(self.rename_of_dots(source.node, target.node));
         }
+        let id = source.node.ok_or(Errno::Noent)?;
+        self.expect_linked(target.dir)?;
         let is_dir = matches!(self.node(id).body, Body::Dir(_));
         let slash = from_path.len() != from.1.len() || to_path.len() != to.1.len();
         if slash && !is_dir {
@@ -33,7 +34,6 @@ impl Overlay {
         }
         self.expect_writable(source.dir)?;
         self.expect_writable(target.dir)?;
-        self.expect_linked(target.dir)?;
         if self.is_mount_point(id) || target.node.is_some_and(|node| self.is_mount_point(node)) {
             return Err(Errno::Busy);
         }
@@ -59,11 +59,13 @@ impl Overlay {
                     self.unlink_dir(over);
                 }
                 (true, _) => return Err(Errno::Notdir),
+                (false, Body::Dir(_)) if self.is_beneath(source.dir, over) => {
+                    return Err(Errno::Notempty);
+                }
                 (false, Body::Dir(_)) => return Err(Errno::Isdir),
                 (false, _) => {
                     self.detach(target.dir, &target.name, now);
-                    self.node_mut(over).nlink -= 1;
-                    self.release(over);
+                    self.drop_link(over, now);
                 }
             }
         }
@@ -75,13 +77,13 @@ impl Overlay {
         Ok(())
     }
 
-    fn rename_of_dots(&self, from: NodeId, to: Option<NodeId>) -> Errno {
-        let root = self.root();
-        if from == root || to == Some(root) { Errno::Busy } else { Errno::Inval }
+    fn rename_of_dots(&self, from: Option<NodeId>, to: Option<NodeId>) -> Errno {
+        let root = Some(self.root());
+        if from == root || to == root { Errno::Busy } else { Errno::Inval }
     }
 
     /// Whether `dir` is `top` or lies beneath it.
-    fn is_beneath(&self, mut dir: NodeId, top: NodeId) -> bool {
+    pub(super) fn is_beneath(&self, mut dir: NodeId, top: NodeId) -> bool {
         loop {
             if dir == top {
                 return true;

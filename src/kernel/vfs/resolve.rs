@@ -12,7 +12,7 @@ use crate::base::errno::Errno;
 pub struct Base {
     /// The directory that relative paths are relative to.
     pub dir: NodeId,
-    /// The directory whose tree the lookup stays in.
+    /// The directory whose tree the lookup stays in: it holds `dir`, if `dir` was not moved away.
     pub root: NodeId,
 }
 
@@ -81,6 +81,7 @@ impl Overlay {
             return Err(Errno::Perm);
         }
         self.expect_dir(base.dir)?;
+        let base = self.confine(base);
         let mut rest = Rest { text: Cow::Borrowed(path), at: 0 };
         let mut dir = base.dir;
         let mut links = 0;
@@ -154,6 +155,14 @@ impl Overlay {
         }
     }
 
+    /// A directory that was moved out of `base.root` while it was open confines lookups to itself.
+    fn confine(&self, base: Base) -> Base {
+        let is_inside = base.dir == base.root
+            || base.root == self.root()
+            || self.is_beneath(base.dir, base.root);
+        if is_inside { base } else { Base { root: base.dir, ..base } }
+    }
+
     /// Whether `path` names something from `base`, or, with `makes`, something that could be made.
     pub fn reaches(&mut self, base: Base, path: &str, makes: bool) -> bool {
         self.resolve(base, path, Follow::No).is_ok_and(|found| makes || found.node.is_some())
@@ -167,6 +176,15 @@ impl Overlay {
         follow: Follow,
     ) -> Result<NodeId, Errno> {
         self.resolve(base, path, follow)?.existing(self)
+    }
+}
+
+/// `path` without the slashes at its end, for calls that do not follow a link before them. What is
+/// nothing but slashes stays absolute.
+pub(super) fn without_slashes(path: &str) -> &str {
+    match path.trim_end_matches('/') {
+        "" => path,
+        trimmed => trimmed,
     }
 }
 

@@ -1,5 +1,11 @@
 //! What several tests need.
 
+pub mod files;
+#[cfg(target_os = "linux")]
+pub mod linux;
+pub mod model;
+pub mod plans;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;

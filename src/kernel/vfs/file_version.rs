@@ -1,0 +1,145 @@
+//! The content of a file on one side of a change, shared or read when it is asked for.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::content::{CHUNK_BYTES, Content};
+use super::layer::{Blob, Layer, Stat};
+use super::path::VPath;
+use crate::base::errno::Errno;
+
+/// Bytes that are compared or copied at a time.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// A file on one side of a change. Later changes of the overlay do not show in it; what nobody had
+/// read is read from the layer when it is asked for.
+#[derive(Clone)]
+pub struct FileVersion {
+    /// Whether its owner may execute it.
+    pub executable: bool,
+    content: Content,
+    below: Option<(Arc<dyn Layer>, VPath)>,
+}
+
+impl FileVersion {
+    /// `below` is the file of a layer that has what is not in `content`.
+    pub(super) fn new(
+        executable: bool,
+        content: Content,
+        below: Option<(Arc<dyn Layer>, VPath)>,
+    ) -> Self {
+        Self { executable, content, below }
+    }
+
+    /// The file `path` of `layer`.
+    pub(super) fn of_layer(layer: Arc<dyn Layer>, path: &VPath, stat: &Stat) -> Self {
+        Self::new(stat.executable, Content::below(stat.size), Some((layer, path.clone())))
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
+        self.content.len()
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes.
+    ///
+    /// # Errors
+    /// `ENOMEM` if memory does not hold them; as the layer answers, `EIO` if the file there became
+    /// shorter.
+    pub fn read(&self) -> Result<Vec<u8>, Errno> {
+        let len = usize::try_from(self.len()).map_err(|_| Errno::Nomem)?;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len).map_err(|_| Errno::Nomem)?;
+        bytes.resize(len, 0);
+        self.read_at(self.open()?.as_ref(), 0, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Hands the bytes to `sink` in order, with the offset of each piece; pieces that are holes
+    /// are left out.
+    pub(super) fn read_pieces<E: From<Errno>>(
+        &self,
+        mut sink: impl FnMut(u64, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let below = self.open()?;
+        let mut buffer = vec![0; self.piece_bytes()];
+        let mut offset = 0;
+        while offset < self.len() {
+            if self.content.is_hole(offset) {
+                offset = chunk_end(offset);
+                continue;
+            }
+            let count = (self.len() - offset).min(buffer.len() as u64) as usize;
+            self.read_at(below.as_ref(), offset, &mut buffer[..count])?;
+            sink(offset, &buffer[..count])?;
+            offset += count as u64;
+        }
+        Ok(())
+    }
+
+    fn piece_bytes(&self) -> usize {
+        self.len().min(PIECE_BYTES as u64) as usize
+    }
+
+    /// The file of the layer, if some of the bytes are only there.
+    fn open(&self) -> Result<Option<Blob>, Errno> {
+        match &self.below {
+            Some((layer, path)) if self.content.needs_below(0, u64::MAX) => {
+                layer.open(path).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn read_at(&self, below: Option<&Blob>, offset: u64, buf: &mut [u8]) -> Result<(), Errno> {
+        let count = self.content.read(below, offset, buf)?;
+        if count < buf.len() { Err(Errno::Io) } else { Ok(()) }
+    }
+
+    /// Whether both hold the same bytes.
+    pub(super) fn has_same_bytes(&self, other: &Self) -> Result<bool, Errno> {
+        if self.len() != other.len() {
+            return Ok(false);
+        }
+        let same_file = match (&self.below, &other.below) {
+            (Some((a, a_path)), Some((b, b_path))) => Arc::ptr_eq(a, b) && a_path == b_path,
+            _ => false,
+        };
+        let (self_below, other_below) = (self.open()?, other.open()?);
+        let (mut ours, mut theirs) = (vec![0; self.piece_bytes()], vec![0; self.piece_bytes()]);
+        let mut offset = 0;
+        while offset < self.len() {
+            let untouched = |side: &Self| side.content.needs_below(offset, 1);
+            let holes = self.content.is_hole(offset) && other.content.is_hole(offset);
+            if holes || (same_file && untouched(self) && untouched(other)) {
+                offset = chunk_end(offset);
+                continue;
+            }
+            let count = (self.len() - offset).min(ours.len() as u64) as usize;
+            self.read_at(self_below.as_ref(), offset, &mut ours[..count])?;
+            other.read_at(other_below.as_ref(), offset, &mut theirs[..count])?;
+            if ours[..count] != theirs[..count] {
+                return Ok(false);
+            }
+            offset += count as u64;
+        }
+        Ok(true)
+    }
+}
+
+impl fmt::Debug for FileVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { executable, .. } = self;
+        write!(f, "FileVersion {{ len: {}, executable: {executable} }}", self.len())
+    }
+}
+
+/// The offset at which the chunk after that of `offset` starts.
+fn chunk_end(offset: u64) -> u64 {
+    (offset / CHUNK_BYTES as u64 + 1) * CHUNK_BYTES as u64
+}

@@ -1,0 +1,245 @@
+//! What a patch asks of the nodes, and what becomes of them once their changes are on the disk.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::content::Content;
+use super::layer::{FileType, Layer, Stat};
+use super::node::{Body, Dir, EntryKind, MountId, NodeId, Origin, Times};
+use super::overlay::{Overlay, node_bytes};
+use super::path::VPath;
+use crate::base::errno::Errno;
+
+/// A node in the tree of a mount.
+pub(super) struct Placed {
+    pub dir: NodeId,
+    pub name: Arc<str>,
+    pub id: NodeId,
+    /// Relative to the mount's root.
+    pub path: VPath,
+}
+
+/// What was compared with the disk, by layer and path.
+pub(super) type Checked = HashMap<(u16, VPath), Stat>;
+
+impl Overlay {
+    /// Every entry of `mount` that has a node, directories before what is in them. Other mounts
+    /// within it are left out.
+    pub(super) fn placed_in(&self, mount: MountId) -> Vec<Placed> {
+        let mut placed = Vec::new();
+        let mut dirs = vec![(self.mount_root(mount), VPath::root())];
+        while let Some((dir, at)) = dirs.pop() {
+            for (name, entry) in &self.dir(dir).entries {
+                let EntryKind::Node(id) = entry.kind else { continue };
+                if self.is_mount_point(id) {
+                    continue;
+                }
+                let path = at.join(name);
+                if matches!(self.node(id).body, Body::Dir(_)) {
+                    dirs.push((id, path.clone()));
+                }
+                placed.push(Placed { dir, name: name.clone(), id, path });
+            }
+        }
+        placed
+    }
+
+    /// Takes into memory what files still have only in `layer` of `mount` though they are not among
+    /// the nodes `placed` on the disk: removed while open, or moved to a mount in memory. A patch
+    /// is about to remove it there.
+    ///
+    /// # Errors
+    /// `ENOMEM`; as the layer answers.
+    pub(super) fn sever_strays(
+        &mut self,
+        mount: MountId,
+        layer: u16,
+        placed: &HashSet<NodeId>,
+    ) -> Result<(), (VPath, Errno)> {
+        for index in 0..self.nodes.len() {
+            let id = NodeId(u32::try_from(index).expect("ids of nodes are 32 bits"));
+            let node = self.node(id);
+            let comes_from_here = node.origin.as_ref().is_some_and(|o| o.layer == layer);
+            let is_used = node.opens > 0 || node.mount != mount;
+            if comes_from_here && is_used && !placed.contains(&id) {
+                self.sever(id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes `id` independent of the layer that it came from.
+    fn sever(&mut self, id: NodeId) -> Result<(), (VPath, Errno)> {
+        let node = &mut self.nodes[id.0 as usize];
+        let Some(origin) = &node.origin else { return Ok(()) };
+        let failed = |errno| (origin.path.clone(), errno);
+        if let Body::File(file) = &mut node.body {
+            let (charged, held) = (file.content.charged(), file.content.memory_bytes());
+            if file.content.needs_below(0, u64::MAX) {
+                let layer = &self.layers[usize::from(origin.layer)];
+                let below = match file.below.take() {
+                    Some(below) => below,
+                    None => Arc::new(layer.open(&origin.path).map_err(failed)?),
+                };
+                file.content.load(&below, 0, u64::MAX).map_err(failed)?;
+            }
+            if !file.content.is_dirty() {
+                self.cache_bytes = self.cache_bytes.saturating_sub(held);
+                // Counts as written from now on.
+                file.content.set_len(file.content.len()).map_err(failed)?;
+            }
+            file.below = None;
+            self.upper_bytes += file.content.charged() - charged;
+        }
+        self.upper_bytes += node_bytes(&node.body);
+        self.seen.extend(node.origin.take().map(|origin| *origin));
+        Ok(())
+    }
+
+    /// Notes that the changes in the tree `placed` of `mount` are in `layer` now.
+    pub(super) fn settle(&mut self, mount: MountId, layer: u16, placed: &[Placed]) {
+        let mut settled = HashSet::new();
+        let disk = self.layers[usize::from(layer)].clone();
+        self.seen.retain(|origin| origin.layer != layer);
+        self.forget_whiteouts(self.mount_root(mount));
+        for Placed { dir, name, id, path } in placed {
+            let is_first = settled.insert(*id);
+            if is_first && !self.relocate(*id, layer, &*disk, path) {
+                continue;
+            }
+            if let Some(entry) = self.dir_mut(*dir).entries.get_mut(name) {
+                entry.shadows = true;
+            }
+            if !is_first && let Ok(stat) = disk.stat(path) {
+                self.seen.push(Origin::new(layer, path, &stat));
+            }
+            if is_first && matches!(self.node(*id).body, Body::Dir(_)) {
+                self.forget_whiteouts(*id);
+            }
+        }
+    }
+
+    /// Makes `path` of `layer` the origin of `id`, unless it is not there.
+    fn relocate(&mut self, id: NodeId, layer: u16, disk: &dyn Layer, path: &VPath) -> bool {
+        let node = &mut self.nodes[id.0 as usize];
+        let had_times = std::mem::take(&mut node.times_set);
+        let is_here = node.origin.as_ref().is_some_and(|o| o.layer == layer && o.path == *path);
+        let is_written = matches!(&node.body, Body::File(file) if file.content.is_dirty());
+        if is_here && !is_written && !had_times {
+            return true;
+        }
+        let Ok(stat) = disk.stat(path) else { return false };
+        if stat.file_type != node.body.file_type() {
+            return false;
+        }
+        let mut was_read = node.origin.as_ref().is_some_and(|origin| origin.was_read);
+        match &mut node.body {
+            Body::File(file) => {
+                file.below = None;
+                if file.content.is_dirty() {
+                    // The disk has the bytes; memory need not.
+                    was_read = false;
+                    let len = file.content.len();
+                    let old = std::mem::replace(&mut file.content, Content::below(len));
+                    self.upper_bytes = self.upper_bytes.saturating_sub(old.charged());
+                }
+            }
+            Body::Dir(dir) => {
+                dir.below = vec![(layer, path.clone())];
+                dir.scaffold = false;
+            }
+            Body::Symlink(_) | Body::Special(_) => {}
+        }
+        if node.origin.is_none() {
+            self.upper_bytes = self.upper_bytes.saturating_sub(node_bytes(&node.body));
+        }
+        node.origin = Some(Box::new(Origin { was_read, ..Origin::new(layer, path, &stat) }));
+        true
+    }
+
+    fn forget_whiteouts(&mut self, dir: NodeId) {
+        let dir = self.dir_mut(dir);
+        let complete = dir.complete;
+        dir.entries.retain(|_, entry| {
+            let is_absent = matches!(entry.kind, EntryKind::Absent);
+            entry.shadows &= !is_absent;
+            !is_absent || !complete
+        });
+    }
+
+    /// Takes the stamps anew of what was checked and is as it was: writing a patch gives and takes
+    /// names of files, which changes the stamps of their other names.
+    pub(super) fn renew_stamps(&mut self, checked: &Checked) {
+        let layers = &self.layers;
+        let mut renewed: HashMap<(u16, VPath), u64> = HashMap::new();
+        for ((layer, path), before) in checked {
+            if let Ok(stat) = layers[usize::from(*layer)].stat(path)
+                && is_same(before, &stat)
+            {
+                renewed.insert((*layer, path.clone()), stat.stamp);
+            }
+        }
+        let origins = self.nodes.iter_mut().filter_map(|node| node.origin.as_deref_mut());
+        for origin in origins.chain(&mut self.seen) {
+            if let Some(stamp) = renewed.get(&(origin.layer, origin.path.clone())) {
+                origin.stamp = *stamp;
+            }
+        }
+    }
+
+    /// Forgets all changes in mounts that have something below, and all that was read there, as if
+    /// they were mounted now. What is open stays open: files keep what they hold, without a name.
+    ///
+    /// # Errors
+    /// As [`Overlay::mount`], if mounts within these mounts do not find their places any more.
+    pub fn discard(&mut self, now: u64) -> Result<(), Errno> {
+        for index in 0..self.mounts.len() {
+            if !self.mounts[index].is_layered {
+                continue;
+            }
+            let mount = MountId(u16::try_from(index).map_err(|_| Errno::Overflow)?);
+            let root = self.mount_root(mount);
+            let placed = self.placed_in(mount);
+            let Dir { parent, below, .. } = std::mem::take(self.dir_mut(root));
+            if let Some((layer, path)) = below.last() {
+                let stat = self.layers[usize::from(*layer)].stat(path)?;
+                self.node_mut(root).times = Times::all(self.mounts[index].time_below(&stat));
+            }
+            self.seen.retain(|origin| below.iter().all(|(layer, _)| *layer != origin.layer));
+            *self.dir_mut(root) = Dir { parent, below, ..Dir::default() };
+            for Placed { id, .. } in placed {
+                if self.file_type(id) == FileType::Directory {
+                    self.unlink_dir(id);
+                } else {
+                    self.drop_link(id, now);
+                }
+            }
+        }
+        for index in 1..self.mounts.len() {
+            let (at, root) = (self.mounts[index].at.clone(), self.mounts[index].root);
+            if !at.is_root() && !self.stands_at(&at, root)? {
+                self.dir_mut(root).parent = None;
+                self.place(&at, root, now)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn stands_at(&mut self, at: &VPath, root: NodeId) -> Result<bool, Errno> {
+        let mut dir = self.root();
+        for name in at.as_str().split('/') {
+            match self.child(dir, name)? {
+                Some(id) if id == root => return Ok(true),
+                Some(id) if self.expect_dir(id).is_ok() => dir = id,
+                _ => return Ok(false),
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Whether nothing but names came or went.
+pub(super) fn is_same(before: &Stat, after: &Stat) -> bool {
+    (before.file_type, before.size, before.mtime_ns)
+        == (after.file_type, after.size, after.mtime_ns)
+}

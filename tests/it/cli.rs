@@ -1,0 +1,337 @@
+//! The command line: options, messages and exit codes.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{belljar, guest, stderr, stdout};
+
+fn scratch() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("note.txt"), "one\ntwo\n").unwrap();
+    folder
+}
+
+fn run(folder: &Path, args: &[&str]) -> Output {
+    belljar(folder).arg("run").args(args).output().unwrap()
+}
+
+fn guest_arg(name: &str) -> String {
+    guest(name).display().to_string()
+}
+
+#[test]
+fn bad_input_says_what_where_and_what_to_do() {
+    let folder = scratch();
+    let dir = folder.path();
+    let binary = std::fs::read(guest("cat")).unwrap();
+    std::fs::write(dir.join("text.wasm"), "[package]").unwrap();
+    std::fs::write(dir.join("empty.wasm"), "").unwrap();
+    std::fs::write(dir.join("cut.wasm"), &binary[..binary.len() / 2]).unwrap();
+    std::fs::write(dir.join("component.wasm"), b"\0asm\x0d\0\x01\0").unwrap();
+    std::fs::write(dir.join("bad.wat"), "(module (bad))").unwrap();
+    std::fs::write(dir.join("memory.wat"), r#"(module (import "env" "m" (memory 1)))"#).unwrap();
+    std::fs::write(dir.join("library.wat"), r#"(module (func (export "f")))"#).unwrap();
+    std::fs::create_dir(dir.join("folder.wasm")).unwrap();
+    let cases: &[(&[&str], i32, &[&str])] = &[
+        (&["nothing"], 127, &["nothing", "--toolchain", "belljar programs"]),
+        (&["./nothing.wasm"], 127, &["./nothing.wasm", "No such file"]),
+        (&["text.wasm"], 126, &["text.wasm", "not a WebAssembly module", "[package"]),
+        (&["empty.wasm"], 126, &["empty.wasm", "nothing"]),
+        (&["cut.wasm"], 126, &["cut.wasm", "offset"]),
+        (&["component.wasm"], 126, &["component", "yet", "wasm32-wasip1"]),
+        (&["bad.wat"], 126, &["bad.wat", "1:10"]),
+        (&["memory.wat"], 126, &["memory env.m", "nobody defines"]),
+        (&["library.wat"], 126, &["_start", "library"]),
+        (&["folder.wasm"], 126, &["folder.wasm", "directory"]),
+        (&["--worktree", "gone", "wc"], 2, &["--worktree", "gone", "No such file"]),
+        (&["--worktree", "note.txt", "wc"], 2, &["--worktree", "note.txt", "directory"]),
+        (&["--dir", "gone::/x", "wc"], 2, &["--dir", "gone"]),
+        (&["--dir", "::", "wc"], 2, &["HOST::GUEST"]),
+        (&["--toolchain", "gone", "wc"], 2, &["toolchain", "gone"]),
+        (&["--stdin", "gone", "wc"], 125, &["--stdin", "gone"]),
+        (&["--timeout", "10", "wc"], 2, &["10", "500ms"]),
+        (&["--max-memory", "lots", "wc"], 2, &["lots", "512MiB"]),
+        (&["--start-at", "noon", "wc"], 2, &["noon", "RFC 3339"]),
+        (&["--seed", "-1", "wc"], 2, &["--seed"]),
+        (&["--env", "=x", "wc"], 2, &["--env", "name"]),
+        (&["--cwd", "/gone", "wc"], 2, &["/gone"]),
+        (&["--no-such-option", "wc"], 2, &["--no-such-option", "--help"]),
+    ];
+    for (args, code, words) in cases {
+        let output = run(dir, args);
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(*code), "{args:?}: {message}");
+        for word in *words {
+            assert!(message.contains(word), "{args:?}: no {word:?} in: {message}");
+        }
+        assert!(!message.contains("panicked"), "{args:?}: {message}");
+    }
+}
+
+#[test]
+fn nothing_is_written_unless_asked_for() {
+    let folder = scratch();
+    let note = folder.path().join("note.txt");
+    let output = run(folder.path(), &["replace", "two", "three", "note.txt"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("1 change (note.txt modified)"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("--apply"));
+    assert_eq!(std::fs::read_to_string(&note).unwrap(), "one\ntwo\n");
+
+    let output = run(folder.path(), &["--apply", "replace", "two", "three", "note.txt"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stderr(&output), "");
+    assert_eq!(std::fs::read_to_string(&note).unwrap(), "one\nthree\n");
+}
+
+#[test]
+fn a_diff_is_what_git_applies() {
+    let folder = scratch();
+    let script = [
+        "append:note.txt:more",
+        "write:new/file:text",
+        "symlink:note.txt:link",
+        "rename:gone:kept",
+    ];
+    std::fs::write(folder.path().join("gone"), [0u8, 1, 2, 255]).unwrap();
+    let module = guest_arg("overwrite");
+    let mut args = vec!["--quiet", "--diff", &module, "mkdir:new"];
+    args.extend(script);
+    let output = run(folder.path(), &args);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let mut git = std::process::Command::new("git")
+        .args(["apply", "-"])
+        .current_dir(folder.path())
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    git.stdin.take().unwrap().write_all(&output.stdout).unwrap();
+    assert!(git.wait().unwrap().success(), "{}", stdout(&output));
+    let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
+    assert_eq!(read("note.txt"), b"one\ntwo\nmore");
+    assert_eq!(read("new/file"), b"text");
+    assert_eq!(read("kept"), [0, 1, 2, 255]);
+    assert!(!folder.path().join("gone").exists());
+    #[cfg(unix)]
+    assert_eq!(std::fs::read_link(folder.path().join("link")).unwrap(), Path::new("note.txt"));
+}
+
+/// What `wasmtime run --dir H::G` would do, this does.
+#[test]
+fn without_a_worktree_the_directories_are_exactly_those_given() {
+    let folder = scratch();
+    std::fs::create_dir(folder.path().join("other")).unwrap();
+    let module = guest_arg("overwrite");
+    let options = ["--no-worktree", "--apply", "--dir", "other::/w", "--dir", ".::/ro::ro"];
+    let output = run(folder.path(), &[&options[..], &[&module, "write:/w/made:text"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(std::fs::read(folder.path().join("other/made")).unwrap(), b"text");
+    for (step, errno) in [
+        ("write:/ro/made:x", "Read-only file system"),
+        ("write:/elsewhere/made:x", "No such file or directory"),
+        ("write:/w/../escape:x", "Operation not permitted"),
+    ] {
+        let output = run(folder.path(), &[&options[..], &[&module, step]].concat());
+        assert!(!output.status.success());
+        assert!(stderr(&output).contains(errno), "{step}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn relative_and_absolute_paths_reach_the_same_files() {
+    let folder = scratch();
+    let lib = tempfile::tempdir().unwrap();
+    std::fs::write(lib.path().join("part"), "a part\n").unwrap();
+    std::fs::create_dir(folder.path().join("src")).unwrap();
+    std::fs::write(folder.path().join("src/main"), "main\n").unwrap();
+    let mount = format!("{}::/lib::ro", lib.path().display());
+    let paths = [
+        "note.txt",
+        "/src/note.txt",
+        "src/main",
+        "/lib/part",
+        "/lib/../lib/part",
+        "../src/note.txt",
+    ];
+    let output = run(folder.path(), &[&["--dir", &mount, "cat"][..], &paths].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output), "one\ntwo\none\ntwo\nmain\na part\na part\none\ntwo\n");
+    let output = run(folder.path(), &["--cwd", "src", "cat", "main", "../note.txt"]);
+    assert_eq!(stdout(&output), "main\none\ntwo\n", "{}", stderr(&output));
+    let output = run(folder.path(), &["cat", "../../etc/passwd"]);
+    assert!(stderr(&output).contains("Operation not permitted"), "{}", stderr(&output));
+}
+
+#[test]
+fn standard_input_is_inherited_empty_or_a_file() {
+    let folder = scratch();
+    let bytes: Vec<u8> = (0..=255).cycle().take(300_000).collect();
+    std::fs::write(folder.path().join("bytes"), &bytes).unwrap();
+    let output = run(folder.path(), &["--stdin", "bytes", "cat"]);
+    assert!(output.stdout == bytes);
+    assert_eq!(run(folder.path(), &["--stdin", "null", "cat"]).stdout, b"");
+    let mut child = belljar(folder.path())
+        .args(["run", "cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || stdin.write_all(&bytes).map(|()| bytes));
+    let output = child.wait_with_output().unwrap();
+    assert!(output.stdout == writer.join().unwrap().unwrap());
+}
+
+/// What a guest prints can be read while it still waits for input.
+#[test]
+fn output_streams_while_the_guest_runs() {
+    use std::io::Read;
+
+    let mut child = belljar(scratch().path())
+        .current_dir(std::env::temp_dir())
+        .args(["run", "cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut reply = [0; 5];
+    for word in [b"first", b"other"] {
+        stdin.write_all(word).unwrap();
+        stdin.flush().unwrap();
+        stdout.read_exact(&mut reply).unwrap();
+        assert_eq!(&reply, word);
+    }
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn the_environment_is_what_is_given() {
+    let folder = scratch();
+    let module = guest_arg("env");
+    let output = belljar(folder.path())
+        .args(["run", "--env", "A=1", "--env", "PASSED", "--env", "UNSET", "--env", "B=x=y"])
+        .args(["--argv0", "called", &module, "-x", "--env", "C=3"])
+        .env("PASSED", "through")
+        .output()
+        .unwrap();
+    let expected = "argv[0]=called\nargv[1]=-x\nargv[2]=--env\nargv[3]=C=3\n\
+                    environ[0]=A=1\nenviron[1]=PASSED=through\nenviron[2]=B=x=y\n";
+    assert_eq!(stdout(&output), expected, "{}", stderr(&output));
+}
+
+#[test]
+fn time_and_chance_are_options() {
+    let folder = scratch();
+    let clock = guest_arg("clock");
+    let at = |options: &[&str]| stdout(&run(folder.path(), &[options, &[&clock]].concat()));
+    assert!(at(&[]).starts_with("realtime 946684800.000000000\n"));
+    assert!(at(&["--start-at", "1970-01-01T00:00:01Z"]).starts_with("realtime 1.000000000\n"));
+    assert!(at(&["--start-at", "1500"]).starts_with("realtime 1.500000000\n"));
+    assert!(!at(&["--quiet", "--clock", "real"]).starts_with("realtime 946684800."));
+    let random = guest_arg("random");
+    let with = |seed: &str| stdout(&run(folder.path(), &["--seed", seed, &random]));
+    assert_eq!(with("0"), stdout(&run(folder.path(), &[&random])));
+    assert_ne!(with("0"), with("1"));
+}
+
+#[test]
+fn the_report_says_how_it_went() {
+    let folder = scratch();
+    let output = run(folder.path(), &["--json", "--quiet", "replace", "one", "1", "note.txt"]);
+    let printed = stdout(&output);
+    let report: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
+    assert_eq!((&report["status"], &report["exit_code"]), (&"exited".into(), &0.into()));
+    assert_eq!(report["applied"], false);
+    assert_eq!(report["changes"][0]["path"], "note.txt");
+    assert_eq!(report["changes"][0]["kind"], "modified");
+    assert_eq!(report["changes"][0]["mount"], "/src");
+    assert_eq!(report["virtual_time_ms"], 0);
+    assert!(report["timings"]["run_ms"].as_f64().unwrap() > 0.0);
+
+    let output = run(folder.path(), &["--json", &guest_arg("exit"), "42"]);
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(output.status.code(), Some(42));
+    assert_eq!(report["guest_exit_code"], 42);
+    let sleeper = guest_arg("sleeper");
+    let output = run(folder.path(), &["--json=r.json", &sleeper, "90000"]);
+    assert_eq!(stdout(&output), "90000 ms\n");
+    let report = std::fs::read_to_string(folder.path().join("r.json")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&report).unwrap()["virtual_time_ms"], 90000);
+}
+
+#[test]
+fn unknown_imports_trap_when_called_or_are_denied() {
+    let folder = scratch();
+    let module = guest_arg("missing_import");
+    assert_eq!(run(folder.path(), &[&module]).status.code(), Some(0));
+    let called = run(folder.path(), &[&module, "x"]);
+    assert_eq!(called.status.code(), Some(134));
+    assert!(stderr(&called).contains("env.nowhere"), "{}", stderr(&called));
+    let denied = run(folder.path(), &["--unknown-imports", "deny", &module]);
+    assert_eq!(denied.status.code(), Some(126));
+    assert!(stderr(&denied).contains("env.nowhere"), "{}", stderr(&denied));
+}
+
+#[test]
+fn programs_are_found_in_toolchains_first() {
+    let folder = scratch();
+    std::fs::copy(guest("hello"), folder.path().join("wc.wasm")).unwrap();
+    let output = run(folder.path(), &["--toolchain", ".", "wc"]);
+    assert_eq!(stdout(&output), "hello, world\n");
+    let output = belljar(folder.path())
+        .args(["run", "wc"])
+        .env("BELLJAR_TOOLCHAIN", folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(stdout(&output), "hello, world\n");
+    let listed = belljar(folder.path()).args(["programs", "--json"]).output().unwrap();
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert!(listed.as_array().unwrap().iter().any(|program| program["name"] == "sha256sum"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_missing_program_may_be_the_hosts() {
+    let folder = scratch();
+    let output = run(folder.path(), &["--on-missing", "native", "cat", "note.txt"]);
+    assert_eq!(stdout(&output), "one\ntwo\n", "built in, so not the host's");
+    assert!(!stderr(&output).contains("without protection"));
+    let output = run(folder.path(), &["--on-missing", "native", "ls"]);
+    assert_eq!(stdout(&output), "note.txt\n", "{}", stderr(&output));
+    assert!(stderr(&output).contains("without protection"));
+    let output = run(folder.path(), &["--on-missing", "native", "no-such-program-anywhere"]);
+    assert_eq!(output.status.code(), Some(127), "{}", stderr(&output));
+}
+
+#[test]
+fn a_trace_shows_calls_and_answers() {
+    let folder = scratch();
+    let output = run(folder.path(), &["--trace=t.log", "cat", "note.txt", "gone"]);
+    assert_eq!(output.status.code(), Some(1));
+    let trace = std::fs::read_to_string(folder.path().join("t.log")).unwrap();
+    assert!(trace.contains("==> path_open(fd=4, \"note.txt\", "), "{trace}");
+    assert!(trace.contains("<== fd=5, errno=success\n"), "{trace}");
+    assert!(trace.contains("<== errno=noent\n"), "{trace}");
+    assert!(trace.ends_with("==> proc_exit(code=1)\n<== exited with code 1\n"), "{trace}");
+}
+
+#[test]
+fn help_teaches_and_completions_complete() {
+    let folder = scratch();
+    let help = belljar(folder.path()).args(["run", "--help"]).output().unwrap();
+    for word in ["Examples:", "Exit codes", "--apply", "copy-on-write", "wasmtime run"] {
+        assert!(stdout(&help).contains(word), "no {word}");
+    }
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = belljar(folder.path()).args(["completions", shell]).output().unwrap();
+        assert!(stdout(&script).contains("virtual-timeout"), "{shell}");
+    }
+    let doctor = belljar(folder.path()).args(["doctor", "--json"]).output().unwrap();
+    let doctor: Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    assert_eq!(doctor["healthy"], true, "{doctor}");
+}

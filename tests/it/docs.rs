@@ -1,0 +1,143 @@
+//! Runs every command of the documentation and compares what it prints.
+//!
+//! In a block fenced as `console`, a line that begins with `$ ` is a command for bash, and what
+//! follows, up to the next one, is what it prints to standard output and standard error together.
+//! `...` alone on a line stands for any lines; within a line, for any text. The commands of one file
+//! run one after the other in a scratch copy of this package's sources, where `cargo run -q --` is
+//! the binary that was just built. A block fenced as anything else is not run.
+#![cfg(unix)]
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{self, package};
+
+const DOCUMENTS: &[&str] = &[
+    "README.md",
+    "docs/cli.md",
+    "docs/determinism.md",
+    "toolchains/README.md",
+    "guest-examples/README.md",
+];
+
+struct Example {
+    line: usize,
+    command: String,
+    expected: Vec<String>,
+}
+
+fn examples(text: &str) -> Vec<Example> {
+    let mut found: Vec<Example> = Vec::new();
+    let mut in_block = false;
+    for (number, line) in text.lines().enumerate() {
+        if let Some(language) = line.strip_prefix("```") {
+            in_block = !in_block && language == "console";
+        } else if in_block {
+            if let Some(command) = line.strip_prefix("$ ") {
+                let command = command.to_owned();
+                found.push(Example { line: number + 1, command, expected: Vec::new() });
+            } else if let Some(example) = found.last_mut() {
+                example.expected.push(line.to_owned());
+            }
+        }
+    }
+    found
+}
+
+fn line_matches(pattern: &str, line: &str) -> bool {
+    let mut rest = line;
+    let parts: Vec<&str> = pattern.split("...").collect();
+    for (index, part) in parts.iter().enumerate() {
+        let is_last = index + 1 == parts.len();
+        let at = match (index, is_last) {
+            (0, _) => rest.starts_with(part).then_some(0),
+            (_, true) => rest.ends_with(part).then(|| rest.len() - part.len()),
+            _ => rest.find(part),
+        };
+        let Some(at) = at else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.is_empty()
+}
+
+fn matches(expected: &[String], printed: &[&str]) -> bool {
+    match expected.split_first() {
+        None => printed.is_empty(),
+        Some((first, others)) if first == "..." => {
+            (0..=printed.len()).any(|skip| matches(others, &printed[skip..]))
+        }
+        Some((first, others)) => printed
+            .split_first()
+            .is_some_and(|(line, rest)| line_matches(first, line) && matches(others, rest)),
+    }
+}
+
+/// What examples work on: the files of this package that git knows, without their history.
+fn copy_package(to: &Path) {
+    let listing = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(package())
+        .output()
+        .unwrap();
+    assert!(listing.status.success(), "{}", support::stderr(&listing));
+    for name in String::from_utf8(listing.stdout).unwrap().split_terminator('\0') {
+        let (from, to) = (package().join(name), to.join(name));
+        if from.is_file() {
+            std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+            std::fs::copy(from, to).unwrap();
+        }
+    }
+}
+
+#[test]
+fn every_command_does_what_it_says() {
+    let binary = Path::new(env!("CARGO_BIN_EXE_belljar"));
+    let path = std::env::join_paths(
+        std::iter::once(binary.parent().unwrap().to_owned())
+            .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
+    )
+    .unwrap();
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for document in DOCUMENTS {
+        let text = std::fs::read_to_string(package().join(document)).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("belljar");
+        std::fs::create_dir(&folder).unwrap();
+        copy_package(&folder);
+        for example in examples(&text) {
+            count += 1;
+            let command = example.command.replace("cargo run -q --", "belljar");
+            let output = Command::new("bash")
+                .args(["-c", &format!("exec 2>&1; {command}")])
+                .current_dir(&folder)
+                .env("PATH", &path)
+                .env("BELLJAR_CACHE_DIR", support::cache_dir())
+                .env_remove("BELLJAR_TOOLCHAIN")
+                .stdin(std::process::Stdio::null())
+                .output()
+                .unwrap();
+            let printed = support::stdout(&output);
+            let lines: Vec<&str> = printed.lines().collect();
+            if !matches(&example.expected, &lines) {
+                let expected = example.expected.join("\n");
+                wrong.push(format!(
+                    "{document}:{}: $ {}\n-- expected\n{expected}\n-- printed\n{printed}",
+                    example.line, example.command
+                ));
+            }
+        }
+    }
+    assert!(count > 10, "the documentation has only {count} examples");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn ellipses_match() {
+    assert!(line_matches("a ... c", "a b c"));
+    assert!(line_matches("...", "anything"));
+    assert!(!line_matches("a ... c", "a b d"));
+    let expected: Vec<String> = ["a", "...", "z"].map(String::from).to_vec();
+    assert!(matches(&expected, &["a", "b", "c", "z"]));
+    assert!(!matches(&expected, &["a", "b"]));
+}

@@ -1,0 +1,172 @@
+//! The library: many machines at once, on many threads, inside a tokio runtime.
+
+use belljar::{
+    ClockConfig, Command, Engine, EngineConfig, HostDir, Limit, Limits, Machine, Outcome, Program,
+};
+
+use crate::support::{engine, guest};
+
+fn program(name: &str) -> Program {
+    Program::load(engine(), guest(name)).unwrap()
+}
+
+#[test]
+fn machines_on_many_threads_never_see_each_other() {
+    let (overwrite, cat, clock) = (program("overwrite"), program("cat"), program("clock"));
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("shared"), "below").unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8u64 {
+            let (overwrite, cat, clock, path) = (&overwrite, &cat, &clock, folder.path());
+            scope.spawn(move || {
+                for round in 0..20u64 {
+                    let second = 1000 * thread + round;
+                    let mut machine = Machine::builder()
+                        .worktree(HostDir::open(path).unwrap())
+                        .clock(ClockConfig::Paused { start_ns: second * 1_000_000_000 })
+                        .build()
+                        .unwrap();
+                    let text = format!("{thread} {round}");
+                    let write = format!("write:shared:{text}");
+                    let output = Command::new(overwrite).arg(write).output(&mut machine).unwrap();
+                    assert!(output.status.success());
+                    let output = Command::new(cat).arg("shared").output(&mut machine).unwrap();
+                    assert_eq!(output.stdout, text.into_bytes());
+                    let output = Command::new(clock).output(&mut machine).unwrap();
+                    let expected = format!("realtime {second}.");
+                    assert!(output.stdout.starts_with(expected.as_bytes()));
+                }
+            });
+        }
+    });
+    assert_eq!(std::fs::read(folder.path().join("shared")).unwrap(), b"below");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn programs_run_inside_a_tokio_runtime() {
+    let hello = program("hello");
+    let mut machine = Machine::builder().build().unwrap();
+    let here = Command::new(&hello).output(&mut machine).unwrap();
+    assert_eq!(here.stdout, b"hello, world\n");
+    let there = tokio::task::spawn_blocking(move || {
+        Command::new(&hello).output(&mut machine).map(|output| (output, machine))
+    });
+    let (output, _machine) = there.await.unwrap().unwrap();
+    assert_eq!(output.stdout, b"hello, world\n");
+}
+
+#[test]
+fn a_machine_keeps_files_and_time_from_one_process_to_the_next() {
+    let mut machine = Machine::builder().build().unwrap();
+    let output = Command::new(&program("overwrite"))
+        .args(["write:/tmp/kept:yes"])
+        .output(&mut machine)
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Command::new(&program("sleeper")).arg("1500").output(&mut machine).unwrap();
+    assert_eq!(machine.elapsed().as_millis(), 1500);
+    let output = Command::new(&program("cat")).arg("/tmp/kept").output(&mut machine).unwrap();
+    assert_eq!(output.stdout, b"yes");
+    let left_open = Command::new(&program("trap")).output(&mut machine).unwrap();
+    assert!(matches!(left_open.status.outcome(), Outcome::Trapped(_)));
+    assert_eq!(machine.vfs_mut().read("/tmp/kept").unwrap(), b"yes");
+}
+
+#[test]
+fn timeouts_of_machines_on_one_engine_are_their_own() {
+    let looping = program("loop");
+    let hello = program("hello");
+    let limited =
+        |ms| Limits { timeout: Some(std::time::Duration::from_millis(ms)), ..Limits::default() };
+    std::thread::scope(|scope| {
+        for ms in [50, 150, 300] {
+            let looping = &looping;
+            scope.spawn(move || {
+                let mut machine = Machine::builder().limits(limited(ms)).build().unwrap();
+                let output = Command::new(looping).output(&mut machine).unwrap();
+                assert_eq!(*output.status.outcome(), Outcome::Limit(Limit::Timeout));
+            });
+        }
+        let mut machine = Machine::builder().limits(limited(60_000)).build().unwrap();
+        for _ in 0..200 {
+            assert!(Command::new(&hello).output(&mut machine).unwrap().status.success());
+        }
+    });
+}
+
+#[test]
+fn fuel_needs_an_engine_that_counts_it() {
+    let config = EngineConfig { pooling: false, fuel: true, cache_dir: None };
+    let metered = Engine::new(config).unwrap();
+    let hello = Program::load(&metered, guest("hello")).unwrap();
+    let limits = Limits { fuel: Some(1_000_000), ..Limits::default() };
+    let mut machine = Machine::builder().limits(limits).build().unwrap();
+    let first = Command::new(&hello).output(&mut machine).unwrap();
+    let second = Command::new(&hello).output(&mut machine).unwrap();
+    assert!(first.status.fuel_used().unwrap() > 10);
+    assert_eq!(first.status.fuel_used(), second.status.fuel_used());
+    assert_eq!(
+        Command::new(&program("hello")).output(&mut machine).unwrap().status.fuel_used(),
+        None
+    );
+}
+
+/// A module with more memories or larger tables than a slot of the pool runs outside of it.
+#[test]
+fn modules_that_do_not_fit_the_pool_run_all_the_same() {
+    let text = br#"(module
+        (table 3000000 funcref)
+        (memory (export "memory") 1) (memory 1) (memory 1)
+        (func (export "_start")))"#;
+    let module = belljar::Module::from_bytes("large", text.to_vec()).unwrap();
+    let large = Program::new(engine(), &module).unwrap();
+    let mut machine = Machine::builder().build().unwrap();
+    assert!(Command::new(&large).output(&mut machine).unwrap().status.success());
+    assert!(Program::new(engine(), &module).is_ok(), "from the cache as well");
+}
+
+#[test]
+fn deterministic_proposals_are_on_and_threads_are_off() {
+    let run = |text: &str| {
+        let module = belljar::Module::from_bytes("proposal", text.as_bytes().to_vec()).unwrap();
+        let program = Program::new(engine(), &module).map_err(|error| error.to_string())?;
+        let mut machine = Machine::builder().build().unwrap();
+        let output = Command::new(&program).output(&mut machine).unwrap();
+        if output.status.success() { Ok(()) } else { Err(format!("{:?}", output.status)) }
+    };
+    let on = [
+        r#"(module (func (export "_start") (drop (i8x16.splat (i32.const 1)))))"#,
+        r#"(module (func (export "_start") (drop (f32x4.relaxed_madd (v128.const i32x4 0 0 0 0)
+            (v128.const i32x4 0 0 0 0) (v128.const i32x4 0 0 0 0)))))"#,
+        r#"(module (memory 1) (func (export "_start")
+            (memory.fill (i32.const 0) (i32.const 1) (i32.const 2))))"#,
+        r#"(module (func $f (return_call $g)) (func $g) (func (export "_start") (call $f)))"#,
+        r#"(module (tag $t) (func (export "_start")
+            (block $b (try_table (catch $t $b) (throw $t)))))"#,
+        r#"(module (memory i64 1) (func (export "_start") (drop (i32.load (i64.const 0)))))"#,
+        r#"(module (global i32 (i32.add (i32.const 1) (i32.const 2))) (func (export "_start")))"#,
+        r#"(module (type $s (struct (field i32))) (func (export "_start")
+            (drop (struct.get $s 0 (struct.new $s (i32.const 1))))))"#,
+        r#"(module (memory 1) (memory 1) (func (export "_start")
+            (drop (i32.load 1 (i32.const 0)))))"#,
+    ];
+    for text in on {
+        assert_eq!(run(text), Ok(()), "{text}");
+    }
+    let threads = r#"(module (memory 1 1 shared) (func (export "_start")))"#;
+    assert!(run(threads).is_err());
+}
+
+/// Which NaN an operation makes differs between processors, unless it is canonical.
+#[test]
+fn nans_are_canonical() {
+    let text = r#"(module
+        (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+        (func (export "_start")
+            (call $exit (i32.ne (i32.const 0x7fc00000) (i32.reinterpret_f32
+                (f32.add (f32.reinterpret_i32 (i32.const 0xffc12345)) (f32.const 1)))))))"#;
+    let module = belljar::Module::from_bytes("nan", text.as_bytes().to_vec()).unwrap();
+    let program = Program::new(engine(), &module).unwrap();
+    let mut machine = Machine::builder().build().unwrap();
+    assert_eq!(Command::new(&program).output(&mut machine).unwrap().status.code(), Some(0));
+}

@@ -1,0 +1,156 @@
+//! The overlay against a model: the same operations, the same answers, the same tree in the end.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use belljar::kernel::vfs::Metadata;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
+
+use crate::support::files::{Answer, Files, MemoryLayer, Outcome, OverlayFiles, Tree};
+use crate::support::model::Model;
+use crate::support::plans::{Hunt, NOW, Op, Plan, Tally, plant};
+
+/// More than that many forks would only make plans slow.
+const WORLDS_MAX: usize = 4;
+
+/// One fork of the overlay, and the model it is held against.
+#[derive(Clone)]
+struct World {
+    overlay: OverlayFiles,
+    model: Model,
+    pairs: Pairs,
+}
+
+/// Which inode of the overlay is which of the model. Neither of the two uses a number again, so
+/// that a pair, once seen, holds to the end.
+#[derive(Clone, Default)]
+struct Pairs {
+    of_overlay: HashMap<u64, u64>,
+    of_model: HashMap<u64, u64>,
+}
+
+impl Pairs {
+    /// The number that the model knows the inode `ino` of the overlay by, if `ino` can be `model`.
+    fn name(&mut self, ino: u64, model: u64) -> u64 {
+        let of_model = *self.of_model.entry(model).or_insert(ino);
+        let of_overlay = *self.of_overlay.entry(ino).or_insert(model);
+        if of_model == ino { of_overlay } else { u64::MAX }
+    }
+
+    fn rename_meta(&mut self, meta: &mut Metadata, model: &Metadata) {
+        meta.ino = self.name(meta.ino, model.ino);
+    }
+
+    /// Puts the model's inode numbers into what the overlay answered.
+    fn rename(&mut self, answer: &mut Answer, model: &Answer) {
+        match (answer, model) {
+            (Answer::Meta(meta), Answer::Meta(model)) => self.rename_meta(meta, model),
+            (Answer::Entries(entries), Answer::Entries(model)) => {
+                for (entry, model) in entries.iter_mut().zip(model) {
+                    entry.1 = self.name(entry.1, model.1);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn rename_tree(&mut self, tree: &mut Tree, model: &Tree) {
+        for (path, (meta, held)) in tree {
+            if let Some((model_meta, model_held)) = model.get(path) {
+                self.rename_meta(meta, model_meta);
+                self.rename(held, model_held);
+            }
+        }
+    }
+}
+
+impl World {
+    fn step(&mut self, op: &Op, now: u64) -> Result<Outcome, String> {
+        let expected = self.model.apply(op, now);
+        let mut got = self.overlay.apply(op, now);
+        if let (Ok(got), Ok(expected)) = (&mut got, &expected) {
+            self.pairs.rename(got, expected);
+        }
+        if got == expected {
+            return Ok(got);
+        }
+        Err(format!("{op:?}\n  expected {expected:?}\n  got      {got:?}"))
+    }
+
+    fn end(&mut self) -> Result<(), String> {
+        let expected = self.model.dump();
+        let mut got = self.overlay.dump();
+        self.pairs.rename_tree(&mut got, &expected);
+        let all = expected.keys().chain(got.keys());
+        if let Some(path) = all.into_iter().find(|path| expected.get(*path) != got.get(*path)) {
+            let (expected, got) = (expected.get(path), got.get(path));
+            return Err(format!("in the end, {path:?}\n  expected {expected:?}\n  got {got:?}"));
+        }
+        self.overlay.empty();
+        Ok(())
+    }
+}
+
+fn run(plan: &Plan) -> Result<Tally, String> {
+    let layers: Vec<_> = plan.layers.iter().map(|sown| plant(sown, plan.folds)).collect();
+    let model = Model::new(&layers, plan.own_times);
+    let layers = layers.into_iter().map(|tree| MemoryLayer { tree, folds: plan.folds });
+    let overlay = OverlayFiles::over(layers.collect(), plan.own_times, plan.caches);
+    let mut worlds = vec![World { overlay, model, pairs: Pairs::default() }];
+    let mut tally = Tally::default();
+    for (at, step) in plan.steps.iter().enumerate() {
+        let index = step.world % worlds.len();
+        if step.op == Op::Fork && worlds.len() < WORLDS_MAX {
+            worlds.push(worlds[index].clone());
+        }
+        let answer = worlds[index]
+            .step(&step.op, NOW + at as u64)
+            .map_err(|error| format!("step {at}, world {index}: {error}"))?;
+        tally.count(&step.op, answer.err().map_or("ok", |errno| errno.name()));
+    }
+    for (index, world) in worlds.iter_mut().enumerate() {
+        world.end().map_err(|error| format!("world {index}: {error}"))?;
+    }
+    Ok(tally)
+}
+
+/// A panic of the overlay is a failure like others, to be made small like others.
+fn check(plan: &Plan) -> Result<Tally, String> {
+    catch_unwind(AssertUnwindSafe(|| run(plan))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        Err(format!("panic: {}", text.or(panic.downcast_ref().copied()).unwrap_or("?")))
+    })
+}
+
+#[test]
+fn answers_are_those_of_the_model_over_one_layer() {
+    let layers = |_: &mut _| 1;
+    Hunt { name: "model, one layer", ops: 100_000, ops_per_plan: 150, layers }.run(check);
+}
+
+#[test]
+fn answers_are_those_of_the_model_over_merged_layers() {
+    let hunt = Hunt {
+        name: "model, merged layers",
+        ops: 100_000,
+        ops_per_plan: 150,
+        layers: |chance| 2 + chance.below(2),
+    };
+    hunt.run(check);
+}
+
+#[test]
+fn answers_are_those_of_the_model_over_nothing() {
+    let layers = |_: &mut _| 0;
+    Hunt { name: "model, no layer", ops: 20_000, ops_per_plan: 150, layers }.run(check);
+}
+
+#[test]
+fn answers_are_those_of_the_model_in_plans_of_proptest() {
+    let config = Config { cases: 200, failure_persistence: None, ..Config::default() };
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let plans = Plan::strategy(2);
+    let outcome = TestRunner::new_with_rng(config, rng)
+        .run(&plans, |plan| check(&plan).map(|_| ()).map_err(TestCaseError::fail));
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+}
