@@ -55,7 +55,7 @@ fn bad_input_says_what_where_and_what_to_do() {
         (&["--timeout", "10", "wc"], 2, &["10", "500ms"]),
         (&["--max-memory", "lots", "wc"], 2, &["lots", "512MiB"]),
         (&["--start-at", "noon", "wc"], 2, &["noon", "RFC 3339"]),
-        (&["--seed", "-1", "wc"], 2, &["--seed"]),
+        (&["--seed", "x", "wc"], 2, &["--seed"]),
         (&["--env", "=x", "wc"], 2, &["--env", "name"]),
         (&["--cwd", "/gone", "wc"], 2, &["/gone"]),
         (&["--no-such-option", "wc"], 2, &["--no-such-option", "--help"]),

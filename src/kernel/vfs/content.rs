@@ -179,7 +179,8 @@ impl Content {
     /// The bytes have been loaded ([`Content::load`]) or come from `below`.
     ///
     /// # Errors
-    /// As [`Blob::read_at`], if some of the bytes are still below.
+    /// If some of the bytes are still below: as [`Blob::read_at`]; `EIO` if the file there is
+    /// shorter than it was.
     pub fn read(&self, below: Option<&Blob>, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
         let count = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
         let count = count.min(buf.len());
@@ -201,7 +202,7 @@ impl Content {
                     let wanted = self.below_len.saturating_sub(at).min(piece as u64) as usize;
                     let have = below.read_at(&mut out[..wanted], at)?;
                     if have < wanted {
-                        return Ok(done + have);
+                        return Err(Errno::Io);
                     }
                     out[wanted..].fill(0);
                 }

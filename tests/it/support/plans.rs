@@ -135,6 +135,8 @@ pub struct Flavor {
     pub large: bool,
     /// Fewer names yet.
     pub few: bool,
+    /// Paths through a [`chain`] of links.
+    pub chained: bool,
 }
 
 fn name(chance: &mut Chance, flavor: Flavor) -> String {
@@ -156,7 +158,10 @@ fn name(chance: &mut Chance, flavor: Flavor) -> String {
 
 fn path(chance: &mut Chance, flavor: Flavor) -> String {
     if chance.below(200) == 0 {
-        return ["", "/", "//", ".", "..", "k/0", "k/1", "k/2"][chance.below(8)].into();
+        return ["", "/", "//", ".", ".."][chance.below(5)].into();
+    }
+    if flavor.chained && chance.percent(5) {
+        return ["k/0", "k/1", "k/1/", "k/2/a"][chance.below(4)].into();
     }
     let depth = [1, 1, 1, 1, 2, 2, 2, 3, 3, 4][chance.below(10)];
     let mut path = (0..depth).map(|_| name(chance, flavor)).collect::<Vec<_>>().join("/");
@@ -398,7 +403,8 @@ impl Plan {
     /// Draws a plan of `len` steps over `layers` starting trees.
     pub fn draw(seed: u64, layers: usize, len: usize) -> Self {
         let mut c = Chance::new(seed);
-        let flavor = Flavor { large: c.below(24) == 0, few: c.percent(40) };
+        let (large, few, chained) = (c.below(24) == 0, c.percent(40), c.below(16) == 0);
+        let flavor = Flavor { large, few, chained };
         let folds = layers > 0 && c.below(6) == 0;
         let (caches, own_times) = (!c.percent(25), c.percent(50));
         let mut layer = |_| {
@@ -407,7 +413,7 @@ impl Plan {
             (0..count).map(|_| Sown::draw(c.draw(), flavor)).collect()
         };
         let mut layers = (0..layers).map(&mut layer).collect::<Vec<Vec<Sown>>>();
-        if let (0, Some(top)) = (c.below(16), layers.first_mut()) {
+        if let (true, Some(top)) = (chained, layers.first_mut()) {
             top.extend(chain());
         }
         let steps = (0..len).flat_map(|_| draw_steps(c.draw(), flavor)).take(len).collect();
@@ -420,7 +426,7 @@ impl Plan {
         let trees = proptest::collection::vec(seeds(16), layers);
         let flags = any::<[bool; 4]>().no_shrink();
         (trees, seeds(160), flags).prop_map(|(trees, steps, [folds, caches, own_times, few])| {
-            let flavor = Flavor { few, large: false };
+            let flavor = Flavor { few, ..Flavor::default() };
             let sown = |seed: &u64| Sown::draw(*seed, flavor);
             let layers = trees.iter().map(|seeds| seeds.iter().map(sown).collect()).collect();
             let steps = steps.iter().flat_map(|seed| draw_steps(*seed, flavor)).collect();
