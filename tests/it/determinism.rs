@@ -56,7 +56,7 @@ fn not_one_byte_differs() {
     fill(&first, false);
     fill(&second, true);
     // The two trees differ in their times as well.
-    let hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    let hour_ago = std::time::SystemTime::now() - std::time::Duration::from_hours(1);
     std::fs::File::open(first.join("data")).unwrap().set_modified(hour_ago).unwrap();
     let run = |folder: &Path, name: &str, args: &[&str], variables: &[(&str, &str)]| {
         let mut command = belljar(folder);

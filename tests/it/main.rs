@@ -1,5 +1,6 @@
 //! The one test binary. A file per concern.
 #![allow(clippy::disallowed_methods, reason = "tests look at the disk from outside")]
+#![allow(clippy::unwrap_used, reason = "a test that fails says so")]
 
 mod cli;
 mod code_cache;

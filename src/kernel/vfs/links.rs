@@ -1,5 +1,6 @@
 //! Names: POSIX `linkat`, `symlinkat`, `readlinkat`, `unlinkat`.
 
+use super::layer::FileType;
 use super::node::{Body, NodeId};
 use super::overlay::{NODE_BYTES, Overlay};
 use super::resolve::{Base, Follow, without_slashes};
@@ -78,12 +79,14 @@ impl Overlay {
     /// The text of a symbolic link.
     ///
     /// # Errors
-    /// `EINVAL` if it is none: tools ask this of every component of a path. And as
+    /// `EINVAL` if it is none: tools ask this of every component of a path. `EILSEQ` if its text is
+    /// not UTF-8. And as
     /// [`Overlay::resolve`].
     pub fn read_link(&mut self, base: Base, path: &str) -> Result<&str, Errno> {
         let id = self.lookup(base, path, Follow::No)?;
         match &self.node(id).body {
             Body::Symlink(target) => Ok(target),
+            Body::Special(FileType::SymbolicLink) => Err(Errno::Ilseq),
             _ => Err(Errno::Inval),
         }
     }

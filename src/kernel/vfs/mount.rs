@@ -120,6 +120,8 @@ impl Overlay {
         let root = if at.is_root() {
             self.remount_root(dir, id, time)?
         } else {
+            // Before there is a node of a mount that is refused.
+            self.find_place(&at, now)?;
             let ino = self.fresh_ino();
             let body = Body::Dir(Box::new(dir));
             let root = self.insert(Node {
@@ -168,7 +170,21 @@ impl Overlay {
         Ok(root)
     }
 
+    /// Makes `root` stand at the mount point `at`, hiding what stands there.
     pub(super) fn place(&mut self, at: &VPath, root: NodeId, now: u64) -> Result<(), Errno> {
+        let dir = self.find_place(at, now)?;
+        let (_, name) = at.split_last().ok_or(Errno::Inval)?;
+        let times = self.node(dir).times;
+        if self.child(dir, name)?.is_some() {
+            self.detach(dir, name, now);
+        }
+        self.attach(dir, name, root, now);
+        self.node_mut(dir).times = times;
+        Ok(())
+    }
+
+    /// The directory that holds the mount point `at`, in which nothing prevents a mount there.
+    fn find_place(&mut self, at: &VPath, now: u64) -> Result<NodeId, Errno> {
         let (parent, name) = at.split_last().ok_or(Errno::Inval)?;
         let mut dir = self.root();
         for step in parent.as_str().split('/').filter(|step| !step.is_empty()) {
@@ -183,16 +199,8 @@ impl Overlay {
             if self.is_mount_point(hidden) {
                 return Err(Errno::Busy);
             }
-            let times = self.node(dir).times;
-            self.detach(dir, name, now);
-            self.attach(dir, name, root, now);
-            self.node_mut(dir).times = times;
-            return Ok(());
         }
-        let times = self.node(dir).times;
-        self.attach(dir, name, root, now);
-        self.node_mut(dir).times = times;
-        Ok(())
+        Ok(dir)
     }
 
     fn make_scaffold(&mut self, dir: NodeId, name: &str, now: u64) -> Result<NodeId, Errno> {

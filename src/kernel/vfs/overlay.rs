@@ -51,8 +51,8 @@ impl Default for VfsLimits {
 
 /// A copy-on-write file system in memory over read-only layers. See the module's own text.
 ///
-/// A clone is a fork: it shares contents until one of the two writes to them. Open descriptions
-/// belong to the original.
+/// A clone is a fork: it shares contents until one of the two writes to them. What is open in the
+/// original is open in both, and each closes its own.
 #[derive(Clone)]
 pub struct Overlay {
     pub(super) nodes: Vec<Node>,
@@ -303,8 +303,11 @@ impl Overlay {
             }
             FileType::SymbolicLink => {
                 let target = self.layers[usize::from(found.layer)].read_link(&found.path)?;
-                let target = String::from_utf8(target.into_vec()).map_err(|_| Errno::Ilseq)?;
-                Body::Symlink(target.into())
+                match String::from_utf8(target.into_vec()) {
+                    Ok(target) => Body::Symlink(target.into()),
+                    // No guest could spell where it leads; it can be seen and removed.
+                    Err(_) => Body::Special(FileType::SymbolicLink),
+                }
             }
             other => Body::Special(other),
         };

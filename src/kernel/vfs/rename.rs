@@ -7,7 +7,7 @@ use crate::base::errno::Errno;
 
 impl Overlay {
     /// Gives what stands at `from` the name `to` instead, in place of what stands there. Files
-    /// move between mounts, directories within one. Nothing is copied, whatever lies beneath.
+    /// with one name move between mounts, directories and files with several within one. Nothing is copied, whatever lies beneath.
     ///
     /// # Errors
     /// - `ENOENT` if `from` is not there, or the directory of `to` was removed;
@@ -15,7 +15,7 @@ impl Overlay {
     /// - `EISDIR` to put a file over a directory;
     /// - `ENOTEMPTY` to put a directory over one that is not empty;
     /// - `EINVAL` to put a directory beneath itself, and for `.` and `..`;
-    /// - `EBUSY` for the root and mount points; `EXDEV` for a directory to another mount; `EROFS`;
+    /// - `EBUSY` for the root and mount points; `EXDEV` for a directory, or a file with several names, to another mount; `EROFS`;
     /// - and as [`Overlay::resolve`].
     pub fn rename(&mut self, from: (Base, &str), to: (Base, &str), now: u64) -> Result<(), Errno> {
         let from_path = without_slashes(from.1);
@@ -41,13 +41,12 @@ impl Overlay {
             return Ok(());
         }
         let mount = self.node(target.dir).mount;
-        if is_dir {
-            if self.is_beneath(target.dir, id) {
-                return Err(Errno::Inval);
-            }
-            if self.node(id).mount != mount {
-                return Err(Errno::Xdev);
-            }
+        if is_dir && self.is_beneath(target.dir, id) {
+            return Err(Errno::Inval);
+        }
+        let stays_together = !is_dir && self.node(id).nlink == 1;
+        if self.node(id).mount != mount && !stays_together {
+            return Err(Errno::Xdev);
         }
         if let Some(over) = target.node {
             match (is_dir, &self.node(over).body) {
