@@ -1,11 +1,11 @@
 //! `fd_read`, `fd_write` and their kin.
 
-use wasmtime::{Caller, Result};
+use wasmtime::Caller;
 
 use super::Snapshot;
 use crate::abi::{Process, call, trace};
 use crate::base::errno::Errno;
-use crate::kernel::guest::{Buffers, Whence};
+use crate::kernel::guest::{Buffers, Fault, Guest, Whence};
 
 /// `fd_read(fd, iovs) -> size`
 pub fn fd_read(
@@ -14,14 +14,9 @@ pub fn fd_read(
     iovs: u32,
     iovs_len: u32,
     out: u32,
-) -> Result<i32> {
-    call(caller, "fd_read", |memory, guest| {
-        let (ranges, out) = (memory.buffers(iovs, iovs_len)?, memory.place_u32(out)?);
-        let mut bufs = Buffers::new(memory.all(), ranges);
-        trace!(guest, "fd={fd}, len={}", bufs.total());
-        let count = guest.fd_read(fd, &mut bufs)?;
-        memory.put_u32(out, u32::try_from(count).map_err(|_| Errno::Overflow)?);
-        Ok(Some(("nread", count)))
+) -> wasmtime::Result<i32> {
+    transfer(caller, "fd_read", fd, (iovs, iovs_len), None, out, |guest, bufs| {
+        guest.fd_read(fd, bufs)
     })
 }
 
@@ -33,14 +28,9 @@ pub fn fd_pread(
     iovs_len: u32,
     offset: u64,
     out: u32,
-) -> Result<i32> {
-    call(caller, "fd_pread", |memory, guest| {
-        let (ranges, out) = (memory.buffers(iovs, iovs_len)?, memory.place_u32(out)?);
-        let mut bufs = Buffers::new(memory.all(), ranges);
-        trace!(guest, "fd={fd}, len={}, offset={offset}", bufs.total());
-        let count = guest.fd_pread(fd, offset, &mut bufs)?;
-        memory.put_u32(out, u32::try_from(count).map_err(|_| Errno::Overflow)?);
-        Ok(Some(("nread", count)))
+) -> wasmtime::Result<i32> {
+    transfer(caller, "fd_pread", fd, (iovs, iovs_len), Some(offset), out, |guest, bufs| {
+        Ok(guest.fd_pread(fd, offset, bufs)?)
     })
 }
 
@@ -51,14 +41,9 @@ pub fn fd_write(
     iovs: u32,
     iovs_len: u32,
     out: u32,
-) -> Result<i32> {
-    call(caller, "fd_write", |memory, guest| {
-        let (ranges, out) = (memory.buffers(iovs, iovs_len)?, memory.place_u32(out)?);
-        let bufs = Buffers::new(memory.all(), ranges);
-        trace!(guest, "fd={fd}, len={}", bufs.total());
-        let count = guest.fd_write(fd, &bufs)?;
-        memory.put_u32(out, u32::try_from(count).map_err(|_| Errno::Overflow)?);
-        Ok(Some(("nwritten", count)))
+) -> wasmtime::Result<i32> {
+    transfer(caller, "fd_write", fd, (iovs, iovs_len), None, out, |guest, bufs| {
+        guest.fd_write(fd, bufs)
     })
 }
 
@@ -70,14 +55,33 @@ pub fn fd_pwrite(
     iovs_len: u32,
     offset: u64,
     out: u32,
-) -> Result<i32> {
-    call(caller, "fd_pwrite", |memory, guest| {
-        let (ranges, out) = (memory.buffers(iovs, iovs_len)?, memory.place_u32(out)?);
-        let bufs = Buffers::new(memory.all(), ranges);
-        trace!(guest, "fd={fd}, len={}, offset={offset}", bufs.total());
-        let count = guest.fd_pwrite(fd, offset, &bufs)?;
+) -> wasmtime::Result<i32> {
+    transfer(caller, "fd_pwrite", fd, (iovs, iovs_len), Some(offset), out, |guest, bufs| {
+        Ok(guest.fd_pwrite(fd, offset, bufs)?)
+    })
+}
+
+/// A call that moves bytes between the buffers of the list `iovs` (pointer and length) and `fd`.
+#[inline]
+fn transfer(
+    caller: Caller<'_, Process>,
+    name: &'static str,
+    fd: u32,
+    iovs: (u32, u32),
+    offset: Option<u64>,
+    out: u32,
+    op: impl FnOnce(&mut Guest, &mut Buffers<'_>) -> Result<u64, Fault>,
+) -> wasmtime::Result<i32> {
+    call(caller, name, |memory, guest| {
+        let (ranges, out) = (memory.buffers(iovs.0, iovs.1)?, memory.place_u32(out)?);
+        let mut bufs = Buffers::new(memory.all(), ranges);
+        match offset {
+            None => trace!(guest, "fd={fd}, len={}", bufs.total()),
+            Some(offset) => trace!(guest, "fd={fd}, len={}, offset={offset}", bufs.total()),
+        }
+        let count = op(guest, &mut bufs)?;
         memory.put_u32(out, u32::try_from(count).map_err(|_| Errno::Overflow)?);
-        Ok(Some(("nwritten", count)))
+        Ok(Some(("count", count)))
     })
 }
 
@@ -88,7 +92,7 @@ pub(super) fn fd_seek<const UNSTABLE: bool>(
     delta: i64,
     whence: u32,
     out: u32,
-) -> Result<i32> {
+) -> wasmtime::Result<i32> {
     let snapshot = Snapshot::of(UNSTABLE);
     call(caller, "fd_seek", |memory, guest| {
         trace!(guest, "fd={fd}, offset={delta}, whence={whence}");
@@ -105,7 +109,7 @@ pub(super) fn fd_seek<const UNSTABLE: bool>(
 }
 
 /// `fd_tell(fd) -> filesize`
-pub fn fd_tell(caller: Caller<'_, Process>, fd: u32, out: u32) -> Result<i32> {
+pub fn fd_tell(caller: Caller<'_, Process>, fd: u32, out: u32) -> wasmtime::Result<i32> {
     call(caller, "fd_tell", |memory, guest| {
         trace!(guest, "fd={fd}");
         let out = memory.place_u64(out)?;

@@ -89,12 +89,15 @@ impl Overlay {
         let mut outside = false;
         loop {
             let (name, is_last, wants_dir) = next_component(&mut rest);
-            let finish = |dir, name, node| {
-                if outside && node != Some(base.root) {
-                    return Err(Errno::Noent);
+            let finish = |dir, name, node| match node {
+                _ if !outside => Ok(Resolved { dir, name, node, wants_dir }),
+                // Its name lies outside: from inside it is `.`.
+                Some(root) if root == base.root => {
+                    Ok(Resolved { dir: root, name: Cow::Borrowed(""), node, wants_dir })
                 }
-                Ok(Resolved { dir, name, node, wants_dir })
+                _ => Err(Errno::Noent),
             };
+            let seen = |errno| if outside { Errno::Noent } else { errno };
             match &*name {
                 "" | "." => {
                     if is_last {
@@ -115,7 +118,7 @@ impl Overlay {
                 _ => {}
             }
             check_name(&name)?;
-            let Some(node) = self.child(dir, &name)? else {
+            let Some(node) = self.child(dir, &name).map_err(seen)? else {
                 if is_last {
                     return finish(dir, name, None);
                 }
@@ -125,7 +128,7 @@ impl Overlay {
                 Body::Symlink(target) if !is_last || wants_dir || follow == Follow::Yes => {
                     links += 1;
                     if links > SYMLOOP_MAX {
-                        return Err(Errno::Loop);
+                        return Err(seen(Errno::Loop));
                     }
                     if target.is_empty() {
                         return Err(Errno::Noent);
@@ -150,7 +153,7 @@ impl Overlay {
                     dir = node;
                     outside &= dir != base.root;
                 }
-                _ => return Err(Errno::Notdir),
+                _ => return Err(seen(Errno::Notdir)),
             }
         }
     }
