@@ -11,6 +11,16 @@ fn program(name: &str) -> Program {
 }
 
 #[test]
+fn machines_move_between_threads_and_programs_are_shared() {
+    fn moves<T: Send>() {}
+    fn is_shared<T: Send + Sync>() {}
+    moves::<Machine>();
+    is_shared::<Engine>();
+    is_shared::<Program>();
+    is_shared::<Command>();
+}
+
+#[test]
 fn machines_on_many_threads_never_see_each_other() {
     let (overwrite, cat, clock) = (program("overwrite"), program("cat"), program("clock"));
     let folder = tempfile::tempdir().unwrap();
