@@ -2,24 +2,38 @@
 
 use std::fmt;
 use std::hash::Hasher;
+use std::io::{self, Read};
 
 /// A 32-byte BLAKE3 digest. Shown, and parsed, as 64 lower-case hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
-/// From this size on, hashing in parallel is worth waking other threads.
-const PARALLEL_FROM: usize = 1 << 20;
+/// Bytes read at a time: little enough to stay in the processor's cache.
+const PIECE_BYTES: usize = 64 << 10;
 
 impl Digest {
-    /// The digest of `bytes`. Large inputs are hashed on several threads.
+    /// The digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
+        Self(*blake3::hash(bytes).as_bytes())
+    }
+
+    /// The digest of everything that `reader` has left, and the number of its bytes.
+    ///
+    /// # Errors
+    /// As the reader answers.
+    pub fn of_reader(mut reader: impl Read) -> io::Result<(Self, u64)> {
         let mut hasher = blake3::Hasher::new();
-        if bytes.len() >= PARALLEL_FROM {
-            hasher.update_rayon(bytes);
-        } else {
-            hasher.update(bytes);
+        let mut piece = vec![0; PIECE_BYTES];
+        loop {
+            match reader.read(&mut piece) {
+                Ok(0) => return Ok((Self(*hasher.finalize().as_bytes()), hasher.count())),
+                Ok(count) => {
+                    hasher.update(&piece[..count]);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
         }
-        Self(*hasher.finalize().as_bytes())
     }
 
     /// The digest whose hex form is `text`; `None` unless it is exactly 64 hex digits.
@@ -80,10 +94,12 @@ mod tests {
     }
 
     #[test]
-    fn parallel_and_serial_hashing_agree() {
-        let bytes = vec![7u8; PARALLEL_FROM + 1];
+    fn all_ways_to_the_digest_agree() {
+        let bytes = vec![7u8; PIECE_BYTES * 2 + 1];
         let mut hasher = DigestHasher::default();
         hasher.write(&bytes);
         assert_eq!(hasher.digest(), Digest::of(&bytes));
+        let (digest, count) = Digest::of_reader(bytes.as_slice()).unwrap();
+        assert_eq!((digest, count), (Digest::of(&bytes), bytes.len() as u64));
     }
 }

@@ -139,7 +139,7 @@ fn load(args: &RunArgs, engine: &Engine, module: &Module) -> Result<(Program, bo
         return Ok((program, true));
     }
     let (program, used) = {
-        let size = bytesize::ByteSize(module.size() as u64).display().iec();
+        let size = bytesize::ByteSize(module.size()).display().iec();
         let name = Path::new(module.name()).file_name().unwrap_or_default().to_string_lossy();
         let _progress = Progress::start(format!("compiling {name} ({size}), once"));
         Program::compile(engine, module, unknown)?

@@ -1,6 +1,8 @@
 //! From bytes to something that can run.
 
+use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use wasmtime::{Caller, ExternType, InstancePre, Linker, UnknownImportError, Val};
@@ -16,6 +18,12 @@ pub enum ProgramError {
     /// The file cannot be read.
     #[error(transparent)]
     Read(#[from] DiskError),
+    /// The file changed between two looks at it.
+    #[error("{name} changed while it was being loaded; run it again once it is whole")]
+    Changed {
+        /// The module.
+        name: String,
+    },
     /// The bytes are neither a binary nor a text module.
     #[error("{name} is not a WebAssembly module: it begins with {found}")]
     NotWasm {
@@ -72,12 +80,21 @@ pub enum UnknownImports {
     Deny,
 }
 
-/// The bytes of a module that have been found to look like one.
+/// A module that has been found to look like one.
 #[derive(Clone)]
 pub struct Module {
     name: String,
-    bytes: Vec<u8>,
+    source: Source,
     digest: Digest,
+    size: u64,
+}
+
+#[derive(Clone)]
+enum Source {
+    Bytes(Vec<u8>),
+    /// A binary module in a file, which is read if it is to be compiled: where its code is cached,
+    /// its digest is enough.
+    File(PathBuf),
 }
 
 impl Module {
@@ -86,7 +103,17 @@ impl Module {
     /// # Errors
     /// [`ProgramError`]: `Read`, `NotWasm`, `Component`, `Text`.
     pub fn read(path: &Path) -> Result<Self, ProgramError> {
-        Self::from_bytes(path.display().to_string(), disk::read(path)?)
+        let name = path.display().to_string();
+        let file = disk::open(path)?;
+        let mut head = Vec::with_capacity(8);
+        let read = (&file).take(8).read_to_end(&mut head);
+        read.map_err(DiskError::new("read", path))?;
+        if !is_binary_module(&head) {
+            return Self::from_bytes(name, disk::read(path)?);
+        }
+        let whole = Digest::of_reader(head.as_slice().chain(&file));
+        let (digest, size) = whole.map_err(DiskError::new("read", path))?;
+        Ok(Self { name, source: Source::File(path.to_owned()), digest, size })
     }
 
     /// The module in `bytes`, binary or text. `name` is for messages.
@@ -96,14 +123,31 @@ impl Module {
     pub fn from_bytes(name: impl Into<String>, bytes: Vec<u8>) -> Result<Self, ProgramError> {
         let name = name.into();
         let bytes = match bytes.get(..8) {
-            Some([0, b'a', b's', b'm', _, _, 0, 0]) => bytes,
+            Some(head) if is_binary_module(head) => bytes,
             Some([0, b'a', b's', b'm', _, _, 1, 0]) => {
                 return Err(ProgramError::Component { name });
             }
             _ => text_to_binary(&name, &bytes)?,
         };
-        let digest = Digest::of(&bytes);
-        Ok(Self { name, bytes, digest })
+        let (digest, size) = (Digest::of(&bytes), bytes.len() as u64);
+        Ok(Self { name, source: Source::Bytes(bytes), digest, size })
+    }
+
+    /// The binary form.
+    ///
+    /// # Errors
+    /// [`ProgramError`]: `Read`; `Changed` if the file is not as it was.
+    fn bytes(&self) -> Result<Cow<'_, [u8]>, ProgramError> {
+        match &self.source {
+            Source::Bytes(bytes) => Ok(Cow::Borrowed(bytes)),
+            Source::File(path) => {
+                let bytes = disk::read(path)?;
+                if Digest::of(&bytes) != self.digest {
+                    return Err(ProgramError::Changed { name: self.name.clone() });
+                }
+                Ok(Cow::Owned(bytes))
+            }
+        }
     }
 
     /// The name for messages.
@@ -117,9 +161,13 @@ impl Module {
     }
 
     /// Bytes of the binary form.
-    pub fn size(&self) -> usize {
-        self.bytes.len()
+    pub fn size(&self) -> u64 {
+        self.size
     }
+}
+
+fn is_binary_module(head: &[u8]) -> bool {
+    matches!(head, [0, b'a', b's', b'm', _, _, 0, 0])
 }
 
 fn text_to_binary(name: &str, bytes: &[u8]) -> Result<Vec<u8>, ProgramError> {
@@ -218,13 +266,14 @@ impl Program {
             message: format!("{error:#}"),
         };
         let main = &engine.0.main;
-        let fits_pool = wasmtime::Module::new(&main.engine, &module.bytes);
+        let bytes = module.bytes()?;
+        let fits_pool = wasmtime::Module::new(&main.engine, &bytes);
         let (backend, code) = match fits_pool {
             Ok(code) => (main, code),
             Err(error) if engine.config().pooling => {
                 let backend = engine.on_demand()?;
                 // If it is the module and not the pool, this says the same.
-                let code = wasmtime::Module::new(&backend.engine, &module.bytes);
+                let code = wasmtime::Module::new(&backend.engine, &bytes);
                 (backend, code.map_err(|_| invalid(error))?)
             }
             Err(error) => return Err(invalid(error)),
