@@ -36,7 +36,7 @@ impl Overlay {
     /// The attributes of what `path` names.
     ///
     /// # Errors
-    /// `ENOENT`, `ENOTDIR`, and as [`Overlay::resolve`].
+    /// `ENOENT`, `ENOTDIR`, and as [`Base`].
     pub fn stat(&mut self, base: Base, path: &str, follow: Follow) -> Result<Metadata, Errno> {
         let id = self.lookup(base, path, follow)?;
         Ok(self.metadata_of(id))

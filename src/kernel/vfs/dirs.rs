@@ -10,7 +10,7 @@ impl Overlay {
     ///
     /// # Errors
     /// `EEXIST` if anything stands there, also a dangling link; `EROFS`; `ENOENT` if the parent
-    /// does not exist or was removed; `ENOSPC`; and as [`Overlay::resolve`].
+    /// does not exist or was removed; `ENOSPC`; and as [`Base`].
     pub fn create_dir(&mut self, base: Base, path: &str, now: u64) -> Result<NodeId, Errno> {
         // `mkdir("link/")` does not follow the link: something of that name exists.
         let target = self.resolve(base, without_slashes(path), Follow::No)?;
@@ -30,7 +30,7 @@ impl Overlay {
     ///
     /// # Errors
     /// `ENOTDIR` if it is none, `ENOTEMPTY`, `EINVAL` for `.`, `ENOTEMPTY` for `..`, `EBUSY` for
-    /// the root and mount points, `EROFS`, and as [`Overlay::resolve`].
+    /// the root and mount points, `EROFS`, and as [`Base`].
     pub fn remove_dir(&mut self, base: Base, path: &str, now: u64) -> Result<(), Errno> {
         // A slash at the end asks for a directory, which is what this call is about.
         let trimmed = without_slashes(path);

@@ -11,7 +11,7 @@ impl Overlay {
     ///
     /// # Errors
     /// `EEXIST` if anything stands at `to`; `EPERM` if `from` is a directory; `EXDEV` from one
-    /// mount to another; `EROFS`; `ENOENT`; `EMLINK`; `ENOSPC`; and as [`Overlay::resolve`].
+    /// mount to another; `EROFS`; `ENOENT`; `EMLINK`; `ENOSPC`; and as [`Base`].
     pub fn link(
         &mut self,
         from: (Base, &str),
@@ -49,7 +49,7 @@ impl Overlay {
     ///
     /// # Errors
     /// `EEXIST` if anything stands there; `ENOENT` if `text` is empty or a slash ends the path;
-    /// `EROFS`; `ENOSPC`; and as [`Overlay::resolve`].
+    /// `EROFS`; `ENOSPC`; and as [`Base`].
     pub fn symlink(&mut self, text: &str, base: Base, path: &str, now: u64) -> Result<(), Errno> {
         if text.is_empty() {
             return Err(Errno::Noent);
@@ -81,7 +81,7 @@ impl Overlay {
     /// # Errors
     /// `EINVAL` if it is none: tools ask this of every component of a path. `EILSEQ` if its text is
     /// not UTF-8. And as
-    /// [`Overlay::resolve`].
+    /// [`Base`].
     pub fn read_link(&mut self, base: Base, path: &str) -> Result<&str, Errno> {
         let id = self.lookup(base, path, Follow::No)?;
         match &self.node(id).body {
@@ -95,7 +95,7 @@ impl Overlay {
     ///
     /// # Errors
     /// `EISDIR` for a directory; `ENOTDIR` if a slash ends the path and it is none; `EROFS`;
-    /// `ENOENT`; and as [`Overlay::resolve`].
+    /// `ENOENT`; and as [`Base`].
     pub fn unlink(&mut self, base: Base, path: &str, now: u64) -> Result<(), Errno> {
         let trimmed = without_slashes(path);
         let target = self.resolve(base, trimmed, Follow::No)?;

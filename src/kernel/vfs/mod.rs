@@ -4,7 +4,7 @@
 //! - [`Overlay`] is everything else: names, links, contents, times, inode numbers. All changes
 //!   live there, in memory.
 //!
-//! Nothing here writes to the disk but [`patch`], when it is asked to.
+//! Nothing here writes to the disk but [`Overlay::apply`], when it is asked to.
 
 mod attr;
 mod conflicts;

@@ -37,7 +37,7 @@ impl Overlay {
     /// - `EINVAL` if `create` and `directory` are both set;
     /// - `EROFS` to change something on a read-only mount;
     /// - `EACCES` if it is neither file nor directory nor link;
-    /// - `ENOSPC` at the limit; and as [`Overlay::resolve`].
+    /// - `ENOSPC` at the limit; and as [`Base`].
     pub fn open(
         &mut self,
         base: Base,

@@ -16,7 +16,7 @@ impl Overlay {
     /// - `ENOTEMPTY` to put a directory over one that is not empty;
     /// - `EINVAL` to put a directory beneath itself, and for `.` and `..`;
     /// - `EBUSY` for the root and mount points; `EXDEV` for a directory, or a file with several names, to another mount; `EROFS`;
-    /// - and as [`Overlay::resolve`].
+    /// - and as [`Base`].
     pub fn rename(&mut self, from: (Base, &str), to: (Base, &str), now: u64) -> Result<(), Errno> {
         let from_path = without_slashes(from.1);
         let to_path = without_slashes(to.1);

@@ -8,6 +8,14 @@ use super::path::{SYMLOOP_MAX, check_name};
 use crate::base::errno::Errno;
 
 /// Where a lookup starts and what it may not leave.
+///
+/// Every operation that takes a path fails as lookups do:
+/// - `EPERM` if the path is absolute, or a `..` in it leaves `root`;
+/// - `ENOENT` if it is empty, if a component on the way does not exist, or if a symbolic link leads
+///   outside `root`: seen from inside, there is nothing;
+/// - `ENOTDIR` if a component on the way is no directory;
+/// - `ELOOP` after [`SYMLOOP_MAX`] symbolic links;
+/// - `ENAMETOOLONG`, `EINVAL` (NUL in a name); and as the layers below answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Base {
     /// The directory that relative paths are relative to.
@@ -59,12 +67,7 @@ impl Overlay {
     /// Resolves `path` from `base`.
     ///
     /// # Errors
-    /// - `EPERM` if the path is absolute, or a `..` in it leaves `base.root`;
-    /// - `ENOENT` if it is empty, if a component on the way does not exist, or if a symbolic link
-    ///   leads outside `base.root`: seen from inside, there is nothing;
-    /// - `ENOTDIR` if a component on the way is no directory;
-    /// - `ELOOP` after [`SYMLOOP_MAX`] symbolic links;
-    /// - `ENAMETOOLONG`, `EINVAL` (NUL in a name); and as the layers below answer.
+    /// See [`Base`].
     pub(super) fn resolve<'a>(
         &mut self,
         base: Base,
