@@ -1,5 +1,7 @@
 //! Calls of a guest through the whole stack: compiled code, ABI, kernel. The guest times itself
 //! (`fsbench`), so its start does not count, and its clock is the host's.
+#![allow(clippy::cast_precision_loss, reason = "a benchmark is an average")]
+
 use std::time::Duration;
 
 use belljar::{ClockConfig, Command, Engine, EngineConfig, Machine, Module, Program};

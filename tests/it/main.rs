@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests look at the disk from outside")]
 #![allow(clippy::unwrap_used, reason = "a test that fails says so")]
 
+mod abi;
 mod cli;
 mod code_cache;
 mod conformance;
