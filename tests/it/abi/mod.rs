@@ -1,0 +1,78 @@
+//! Preview1 as guests meet it: every function, every errno that it documents, and what it writes
+//! to memory, byte for byte.
+//!
+//! A test writes a [`script::Script`] of calls, says what each must answer, and runs it in a
+//! [`world::World`]. Whatever the test is about, two things always hold: memory that the test made
+//! no room in stays as it was, and a call that fails writes nothing at all.
+
+mod flags;
+mod functions;
+mod interpreter;
+mod script;
+mod tree;
+mod world;
+
+mod args_environ;
+mod clock_random;
+mod fd;
+mod fd_io;
+mod fd_kinds;
+mod fuzz;
+mod path;
+mod path_open;
+mod pointers;
+mod poll;
+mod reach;
+mod readdir;
+mod rename;
+mod sock_proc;
+mod streams;
+mod unstable;
+
+use std::collections::BTreeSet;
+
+use crate::support;
+
+/// What guests can import, from the source of the linker: each name, and the constant or variable
+/// that names the module.
+fn defined() -> Vec<(String, String)> {
+    let path = support::package().join("src/abi/preview1/mod.rs");
+    let source = std::fs::read_to_string(path).unwrap();
+    let call = |text: &str| {
+        let (module, rest) = text.split_once(',')?;
+        let (_, rest) = rest.split_once('"')?;
+        let (name, _) = rest.split_once('"')?;
+        Some((module.trim().to_owned(), name.to_owned()))
+    };
+    source.split("func_wrap(").skip(1).map(|text| call(text).unwrap()).collect()
+}
+
+/// The text of the tests in `file`, or of all that make calls one by one.
+fn tests(file: Option<&str>) -> String {
+    let folder = support::package().join("tests/it/abi");
+    let machinery = ["functions.rs", "interpreter.rs", "script.rs", "world.rs", "mod.rs"];
+    let mut text = String::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if file.map_or(!machinery.contains(&name), |file| file == name) {
+            text += &std::fs::read_to_string(&path).unwrap();
+        }
+    }
+    text
+}
+
+#[test]
+fn every_function_that_guests_can_import_is_exercised() {
+    let defined = defined();
+    let names: BTreeSet<&str> = defined.iter().map(|(_, name)| name.as_str()).collect();
+    let listed: BTreeSet<&str> = functions::FUNCTIONS.iter().map(|(name, _)| *name).collect();
+    assert_eq!(listed, names, "functions.rs lists other functions than the linker defines");
+    assert_eq!(names.len(), 46);
+    // Those that the forerunner has of its own are exercised under its name.
+    let (all, unstable) = (tests(None), tests(Some("unstable.rs")));
+    for (module, name) in &defined {
+        let text = if module == "MODULE" { &all } else { &unstable };
+        assert!(text.contains(&format!(".{name}(")), "no test calls {module} {name}");
+    }
+}

@@ -1,0 +1,374 @@
+//! What can be reached from a preopened directory: nothing but what lies beneath it, or the whole
+//! namespace, and then as if there were a root and a current directory.
+
+use std::sync::Arc;
+
+use belljar::base::errno::Errno::{self, Busy, Inval, Isdir, Noent, Notdir, Notempty, Perm};
+use belljar::{HostDir, Machine, Preopen, Reach, Source};
+
+use super::flags::*;
+use super::path::CALLS;
+use super::script::{Script, scatter};
+use super::world::{DIR, World, builder};
+
+/// In the namespace mode, the current directory.
+const CWD: u32 = 4;
+
+/// Makes the file `path` with its own name in it.
+fn file(machine: &mut Machine, path: &str) {
+    machine.vfs_mut().write(path, path.as_bytes(), 0).unwrap();
+}
+
+fn link(machine: &mut Machine, path: &str, text: &str) {
+    let vfs = machine.vfs_mut();
+    vfs.symlink(text, vfs.host_base(), &path[1..], 0).unwrap();
+}
+
+/// A guest that sees `/w` alone, in a namespace that holds more.
+fn confined() -> World {
+    let mut world = World::confined(builder().mount("/other", Source::Memory));
+    for path in ["/w/f", "/other/secret", "/top"] {
+        file(&mut world.machine, path);
+    }
+    link(&mut world.machine, "/other/loop", "loop");
+    link(&mut world.machine, "/other/in", "/w/f");
+    world
+}
+
+#[test]
+fn links_that_lead_out_of_a_confined_directory_lead_nowhere() {
+    let mut world = confined();
+    world.dir("d");
+    let texts = [
+        "/other/secret",
+        "/top",
+        "/",
+        "/other",
+        "/w/../top",
+        "/other/missing",
+        "/other/new",
+        "../top",
+        "../other/secret",
+        "d/../../top",
+        "..",
+        // Not even what stands there, a file or a loop, can be told.
+        "/other/secret/x",
+        "/other/loop",
+    ];
+    for (index, text) in texts.iter().enumerate() {
+        world.link(&format!("l{index}"), text);
+    }
+    let before = world.tree();
+    for (index, text) in texts.iter().enumerate() {
+        let mut s = Script::new();
+        let (fd, stat) = (s.u32(), s.room(64));
+        let name = format!("l{index}");
+        for (oflags, rights) in [(0, READ), (CREAT, BOTH), (TRUNC, WRITE), (DIRECTORY, READ)] {
+            s.path_open(DIR, FOLLOW, &name, oflags, rights, 0, 0, fd).fails(Noent);
+        }
+        s.path_filestat_get(DIR, FOLLOW, &name, stat).fails(Noent);
+        s.path_filestat_set_times(DIR, FOLLOW, &name, 1, 1, 5).fails(Noent);
+        s.path_link(DIR, FOLLOW, &name, DIR, "new").fails(Noent);
+        for (_, call) in CALLS {
+            for path in ["x", "secret", "new", "d/.."] {
+                call(&mut s, DIR.into(), (&format!("{name}/{path}")).into()).fails(Noent);
+            }
+        }
+        s.path_filestat_get(DIR, 0, &name, stat).ok();
+        println!("{text}");
+        world.run(&s);
+    }
+    assert_eq!(world.tree(), before);
+}
+
+#[test]
+fn absolute_links_may_lead_back_in() {
+    let mut world = confined();
+    world.dir("d");
+    for (path, text) in [
+        ("a", "/w/f"),
+        ("b", "/w/d/../f"),
+        ("c", "/other/../w/f"),
+        ("d/e", "/w/./a"),
+        ("g", "/other/in"),
+    ] {
+        world.link(path, text);
+    }
+    world.link("self", "/w");
+    let mut s = Script::new();
+    let rooms = ["a", "b", "c", "d/e", "g", "self/f", "self/self/d/e"].map(|path| {
+        let (fd, buf, n) = (s.open(path, 0, READ), s.room(4), s.u32());
+        s.fd_read(fd, scatter([buf]), n).ok();
+        buf
+    });
+    let run = world.run(&s);
+    assert_eq!(rooms.map(|buf| run.bytes(buf) == b"/w/f"), [true; 7]);
+}
+
+/// A confined directory has no name from inside, so that nobody can take it away.
+#[test]
+fn a_confined_directory_cannot_be_moved_by_its_name_outside() {
+    let preopen = |path: &str| Preopen {
+        path: path.to_owned(),
+        name: path.to_owned(),
+        reach: Reach::Confined,
+    };
+    let mut world = World::new();
+    for dir in ["a", "b"] {
+        world.dir(dir);
+    }
+    world.link("a/top", "/w");
+    world.link("a/root", "/");
+    world.preopens = Some(vec![preopen("/w/a"), preopen("/w/b")]);
+    let before = world.tree();
+    let mut s = Script::new();
+    let stat = s.room(64);
+    for path in ["top/a", "root/w/a"] {
+        s.path_filestat_get(3, 0, path, stat).ok();
+        s.path_rename(3, path, 4, "stolen").fails(Inval);
+        s.path_rename(4, ".", 3, path).fails(Inval);
+        s.path_remove_directory(3, path).fails(Inval);
+    }
+    world.run(&s);
+    assert_eq!(world.tree(), before);
+}
+
+/// The same over a directory of the host, where the links lead to files that are there.
+#[cfg(unix)]
+#[test]
+fn the_host_around_a_mount_cannot_be_reached() {
+    use std::os::unix::fs::symlink;
+
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::write(outside.path().join("secret"), "secret").unwrap();
+    let inside = outside.path().join("inside");
+    std::fs::create_dir(&inside).unwrap();
+    std::fs::write(inside.join("f"), "harmless").unwrap();
+    symlink(outside.path().join("secret"), inside.join("absolute")).unwrap();
+    symlink("../secret", inside.join("relative")).unwrap();
+    symlink(outside.path(), inside.join("folder")).unwrap();
+    symlink("/", inside.join("root")).unwrap();
+    let mount = || {
+        let dir = Arc::new(HostDir::open(&inside).unwrap());
+        Machine::builder().mount("/w", Source::Host(dir))
+    };
+    let mut s = Script::new();
+    let (fd, stat) = (s.u32(), s.room(64));
+    for path in ["absolute", "relative", "folder", "folder/secret", "root", "root/etc/passwd"] {
+        s.path_open(DIR, FOLLOW, path, 0, READ, 0, 0, fd).fails(Noent);
+        s.path_open(DIR, FOLLOW, path, CREAT, BOTH, 0, 0, fd).fails(Noent);
+        s.path_filestat_get(DIR, FOLLOW, path, stat).fails(Noent);
+    }
+    s.path_open(DIR, FOLLOW, "../secret", 0, READ, 0, 0, fd).fails(Perm);
+    s.path_open(DIR, FOLLOW, "f", TRUNC, BOTH, 0, 0, fd).ok();
+    World::confined(mount()).run(&s);
+    // With the whole namespace, the root is that of the machine.
+    let mut s = Script::new();
+    let (fd, stat) = (s.u32(), s.room(64));
+    for path in ["w/absolute", "w/relative", "w/folder", "w/root/etc/passwd", "etc/passwd"] {
+        s.path_open(DIR, FOLLOW, path, 0, READ, 0, 0, fd).fails(Noent);
+        s.path_filestat_get(DIR, FOLLOW, path, stat).fails(Noent);
+    }
+    s.path_open(DIR, FOLLOW, "w/root/w/f", 0, READ, 0, 0, fd).ok();
+    World::namespace(mount()).run(&s);
+    assert_eq!(std::fs::read_to_string(inside.join("f")).unwrap(), "harmless");
+    assert_eq!(std::fs::read_to_string(outside.path().join("secret")).unwrap(), "secret");
+}
+
+/// The whole namespace, the current directory being `/src`.
+fn namespace() -> World {
+    let mut world = World::namespace(builder().mount("/src", Source::Memory));
+    for path in ["/src/f", "/w/f", "/tmp/t", "/src/both", "/both"] {
+        file(&mut world.machine, path);
+    }
+    world
+}
+
+#[test]
+fn a_program_starts_with_the_root_and_the_current_directory() {
+    for (mounted, current_dir, expected) in
+        [(true, None, "/src"), (false, None, "/"), (true, Some("/w"), "/w"), (true, Some("/"), "/")]
+    {
+        let mut world = if mounted { namespace() } else { World::namespace(builder()) };
+        world.current_dir = current_dir.map(str::to_owned);
+        let mut s = Script::new();
+        let (fd, names) = (s.u32(), [s.room(1), s.room(1)]);
+        s.fd_prestat_dir_name(DIR, names[0]).ok();
+        s.fd_prestat_dir_name(CWD, names[1]).ok();
+        s.fd_prestat_dir_name(CWD + 1, names[1]).fails(Errno::Badf);
+        s.path_open(CWD, 0, "made", CREAT, WRITE, 0, 0, fd).ok();
+        let run = world.run(&s);
+        assert_eq!(names.map(|name| run.bytes(name)[0]), [b'/', b'.']);
+        let made = format!("{}/made", expected.trim_end_matches('/'));
+        assert!(world.machine.vfs_mut().metadata(&made).is_ok(), "{made}");
+    }
+}
+
+#[test]
+fn dots_lead_through_the_namespace_and_not_above_it() {
+    let mut world = namespace();
+    let mut s = Script::new();
+    let (fd, stat) = (s.u32(), s.room(64));
+    let cases = [
+        (DIR, "w/../w/f", None),
+        (DIR, "w/../src/../tmp/t", None),
+        (DIR, "w/..", None),
+        (DIR, "..", Some(Perm)),
+        (DIR, "../w/f", Some(Perm)),
+        (DIR, "w/../../w/f", Some(Perm)),
+        (DIR, "/w/f", Some(Perm)),
+        (CWD, "../w/f", None),
+        (CWD, "../src/f", None),
+        (CWD, "..", None),
+        (CWD, "../..", Some(Perm)),
+        (CWD, "../../etc/passwd", Some(Perm)),
+        (CWD, "/w/f", Some(Perm)),
+        (CWD, "/", Some(Perm)),
+        (CWD, "missing/../../..", Some(Noent)),
+    ];
+    for (dir, path, answer) in cases {
+        s.path_open(dir, 0, path, 0, READ, 0, 0, fd).answers(answer);
+        s.path_filestat_get(dir, 0, path, stat).answers(answer);
+    }
+    world.run(&s);
+}
+
+#[test]
+fn the_root_and_mount_points_stay_where_they_are() {
+    let mut world = namespace();
+    let before = world.tree();
+    let mut s = Script::new();
+    for (dir, path) in [(DIR, "."), (DIR, "w/.."), (CWD, ".."), (DIR, "w"), (CWD, "../w/")] {
+        s.path_rename(dir, path, DIR, "moved").fails(Busy);
+    }
+    s.path_rename(DIR, "src", DIR, "w").fails(Busy);
+    s.path_rename(CWD, "f", DIR, ".").fails(Busy);
+    s.path_rename(CWD, ".", DIR, "moved").fails(Inval);
+    for (dir, path, errno) in
+        [(DIR, ".", Inval), (DIR, "w/..", Notempty), (DIR, "w", Busy), (CWD, "../tmp/", Busy)]
+    {
+        s.path_remove_directory(dir, path).fails(errno);
+    }
+    for (dir, path) in [(DIR, "."), (DIR, "w"), (CWD, ".."), (CWD, "../tmp/")] {
+        s.path_unlink_file(dir, path).fails(Isdir);
+    }
+    world.run(&s);
+    assert_eq!(world.tree(), before);
+}
+
+/// C libraries strip the slash off an absolute path, so that nothing tells `/tmp/x` from `tmp/x`.
+#[test]
+fn what_is_not_in_the_current_directory_is_looked_up_from_the_root() {
+    let mut world = namespace();
+    let mut s = Script::new();
+    let (n, fd) = (s.u32(), s.u32());
+    let rooms = ["f", "w/f", "tmp/t", "both", "src/f"].map(|path| {
+        let buf = s.room(16);
+        s.path_open(CWD, 0, path, 0, READ, 0, 0, fd).ok();
+        s.fd_read(fd.load(), scatter([buf]), n).ok();
+        buf
+    });
+    // From the root itself, and from directories that were opened, it is not.
+    s.path_open(DIR, 0, "f", 0, READ, 0, 0, fd).fails(Noent);
+    s.path_open(CWD, 0, ".", DIRECTORY, READ, 0, 0, fd).ok();
+    let (stat, other) = (s.room(64), s.u32());
+    s.path_filestat_get(fd.load(), 0, "w/f", stat).fails(Noent);
+    s.path_open(fd.load(), 0, "../w/f", 0, READ, 0, 0, other).ok();
+    // What is nowhere is told of the current directory.
+    for (path, errno) in [("missing", Noent), ("missing/x", Noent), ("f/x", Notdir)] {
+        s.path_filestat_get(CWD, 0, path, stat).fails(errno);
+    }
+    let run = world.run(&s);
+    for (buf, expected) in rooms.iter().zip(["/src/f", "/w/f", "/tmp/t", "/src/both", "/src/f"]) {
+        assert_eq!(&run.bytes(*buf)[..expected.len()], expected.as_bytes());
+    }
+}
+
+#[test]
+fn every_call_falls_back_to_the_root() {
+    let mut world = namespace();
+    link(&mut world.machine, "/tmp/l", "t");
+    let mut s = Script::new();
+    let (fd, buf, n, stat) = (s.u32(), s.room(4), s.u32(), s.room(64));
+    s.path_create_directory(CWD, "tmp/d").ok();
+    s.path_create_directory(CWD, "tmp/gone").ok();
+    s.path_remove_directory(CWD, "tmp/gone").ok();
+    s.path_symlink("/w/f", CWD, "tmp/d/link").ok();
+    s.path_readlink(CWD, "tmp/l", buf, n).ok();
+    s.path_link(CWD, 0, "tmp/t", CWD, "tmp/d/hard").ok();
+    s.path_filestat_set_times(CWD, 0, "tmp/t", 1, 2, ATIM | MTIM).ok();
+    s.path_filestat_get(CWD, 0, "tmp/t", stat).ok();
+    s.path_open(CWD, 0, "tmp/new", CREAT | EXCL, WRITE, 0, 0, fd).ok();
+    s.path_rename(CWD, "tmp/t", CWD, "tmp/d/t").ok();
+    s.path_rename(CWD, "f", CWD, "tmp/f").ok();
+    s.path_rename(CWD, "w/f", CWD, "g").ok();
+    s.path_unlink_file(CWD, "tmp/l").ok();
+    // What can be made in the current directory is made there, whatever the root holds.
+    s.path_create_directory(CWD, "w").ok();
+    s.path_create_directory(CWD, "tmp").ok();
+    s.path_symlink("t", CWD, "both2").ok();
+    let run = world.run(&s);
+    assert_eq!((run.bytes(buf), run.u32(n)), (&b"t\xa5\xa5\xa5"[..], 1));
+    assert_eq!((run.stat(stat).atim, run.stat(stat).mtim), (1, 2));
+    let tree = world.tree();
+    let names: Vec<&str> = tree.iter().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(
+        names,
+        [
+            "/both",
+            "/src/",
+            "/src/both",
+            "/src/both2",
+            "/src/g",
+            "/src/tmp/",
+            "/src/w/",
+            "/tmp/",
+            "/tmp/d/",
+            "/tmp/d/hard",
+            "/tmp/d/link",
+            "/tmp/d/t",
+            "/tmp/f",
+            "/tmp/new",
+            "/w/"
+        ]
+    );
+}
+
+/// With the whole namespace an absolute link is as good as any.
+#[test]
+fn absolute_links_start_at_the_root_of_the_namespace() {
+    let mut world = namespace();
+    let mut s = Script::new();
+    let fd = s.u32();
+    s.path_symlink("/w/f", CWD, "l").ok();
+    s.path_symlink("/", CWD, "top").ok();
+    s.path_symlink("/../../w/f", CWD, "above").ok();
+    s.path_open(CWD, FOLLOW, "l", 0, READ, 0, 0, fd).ok();
+    s.path_open(DIR, FOLLOW, "src/top/src/top/w/f", 0, READ, 0, 0, fd).ok();
+    s.path_open(CWD, FOLLOW, "above", 0, READ, 0, 0, fd).fails(Noent);
+    world.run(&s);
+}
+
+#[test]
+fn each_preopened_directory_reaches_as_far_as_it_was_given() {
+    let mut world = namespace();
+    let preopen = |path: &str, reach| Preopen { path: path.to_owned(), name: "x".into(), reach };
+    world.preopens = Some(vec![preopen("/w", Reach::Confined), preopen("/w", Reach::Namespace)]);
+    link(&mut world.machine, "/w/out", "/tmp/t");
+    let mut s = Script::new();
+    let fd = s.u32();
+    for (dir, path, answer) in [
+        (3, "f", None),
+        (3, "out", Some(Noent)),
+        (3, "../tmp/t", Some(Perm)),
+        (4, "f", None),
+        (4, "out", None),
+        (4, "../tmp/t", None),
+        (4, "tmp/t", Some(Noent)),
+    ] {
+        s.path_open(dir, FOLLOW, path, 0, READ, 0, 0, fd).answers(answer);
+    }
+    s.path_symlink("/tmp/t", 3, "new").fails(Perm);
+    s.path_symlink("/tmp/t", 4, "new").ok();
+    world.run(&s);
+}

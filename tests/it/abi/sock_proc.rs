@@ -1,0 +1,70 @@
+//! `proc_*`, `sched_yield` and `sock_*`.
+
+use belljar::Outcome;
+use belljar::base::errno::Errno::{Badf, Notsock, Notsup};
+
+use super::flags::*;
+use super::script::Script;
+use super::world::{DIR, World};
+
+#[test]
+fn any_exit_code_passes_through() {
+    for code in [0, 1, 2, 63, 124, 125, 255, 256, 1 << 31, u32::MAX] {
+        let mut s = Script::new();
+        s.write(1, "before");
+        s.proc_exit(code).any();
+        s.write(1, "after");
+        let run = World::new().run_until(&s);
+        assert_eq!(run.outcome, Outcome::Exited(code));
+        assert_eq!(run.stdout, b"before");
+    }
+}
+
+/// What a process had open when it ended is given up.
+#[test]
+fn a_process_that_exits_leaves_nothing_open() {
+    let mut world = World::new();
+    let before = world.machine.vfs().upper_bytes();
+    let mut s = Script::new();
+    let fd = s.open("f", CREAT, WRITE);
+    s.write(fd, "gone when nobody has it open");
+    s.path_unlink_file(DIR, "f").ok();
+    s.path_create_directory(DIR, "d").ok();
+    s.open("d", DIRECTORY, READ);
+    s.path_remove_directory(DIR, "d").ok();
+    s.proc_exit(3).any();
+    assert_eq!(world.run_until(&s).outcome, Outcome::Exited(3));
+    assert_eq!(world.machine.vfs().upper_bytes(), before);
+}
+
+#[test]
+fn there_are_no_signals_and_nobody_to_yield_to() {
+    let mut s = Script::new();
+    for signal in [0, 1, 9, 15, 30, 31, 255, u32::MAX] {
+        s.proc_raise(signal).fails(Notsup);
+    }
+    s.sched_yield().ok();
+    let mut world = World::new();
+    world.run(&s);
+    assert!(world.machine.elapsed().is_zero());
+}
+
+/// Nothing is a socket, whatever else is wrong with a call.
+#[test]
+fn nothing_is_a_socket() {
+    let mut world = World::new();
+    world.file("f", b"");
+    let mut s = Script::new();
+    let file = s.open("f", 0, BOTH);
+    for (ptr, rest) in [(0, 0), (1, 7), (u32::MAX, u32::MAX)] {
+        for (fd, errno) in
+            [(0.into(), Notsock), (DIR.into(), Notsock), (file, Notsock), (9.into(), Badf)]
+        {
+            s.sock_accept(fd, rest, ptr).fails(errno);
+            s.sock_recv(fd, (ptr, rest), rest, ptr, ptr).fails(errno);
+            s.sock_send(fd, (ptr, rest), rest, ptr).fails(errno);
+            s.sock_shutdown(fd, rest).fails(errno);
+        }
+    }
+    world.run(&s);
+}
