@@ -14,9 +14,8 @@ use crate::kernel::guest::{Fault, Guest};
 use crate::kernel::limits::Limit;
 use memory::GuestMemory;
 
-/// Entries that all tables of a process together may have: what the largest real programs need,
-/// many times over, at 8 bytes each.
-const TABLE_ELEMENTS_MAX: usize = 10_000_000;
+/// What an entry of a table takes.
+const TABLE_ELEMENT_BYTES: u64 = 8;
 
 /// What a wasmtime store holds: one process.
 pub struct Process {
@@ -32,6 +31,17 @@ impl Process {
     pub fn new(guest: Guest) -> Self {
         Self { guest, memory: None, memory_bytes: 0 }
     }
+
+    /// Counts `bytes` more against the limit of memory; answers whether it allows them.
+    fn take_memory(&mut self, bytes: u64) -> bool {
+        let total = self.memory_bytes.saturating_add(bytes);
+        if total > self.guest.machine().limits().memory_bytes_max {
+            self.guest.machine_mut().note_limit(Limit::Memory);
+            return false;
+        }
+        self.memory_bytes = total;
+        true
+    }
 }
 
 impl ResourceLimiter for Process {
@@ -41,22 +51,16 @@ impl ResourceLimiter for Process {
         desired: usize,
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        let total = self.memory_bytes.saturating_add((desired - current) as u64);
-        if total > self.guest.machine().limits().memory_bytes_max {
-            self.guest.machine_mut().note_limit(Limit::Memory);
-            return Ok(false);
-        }
-        self.memory_bytes = total;
-        Ok(true)
+        Ok(self.take_memory((desired - current) as u64))
     }
 
     fn table_growing(
         &mut self,
-        _current: usize,
+        current: usize,
         desired: usize,
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        Ok(desired <= TABLE_ELEMENTS_MAX)
+        Ok(self.take_memory((desired - current) as u64 * TABLE_ELEMENT_BYTES))
     }
 }
 

@@ -82,6 +82,24 @@ pub fn create_private_dir_all(path: &Path) -> Result<(), DiskError> {
     builder.create(path).map_err(DiskError::new("create folder", path))
 }
 
+/// The absolute path of `path` without links, `.` and `..`. What does not exist at its end stays as
+/// it is.
+pub fn canonical(path: &Path) -> Result<PathBuf, DiskError> {
+    match std::fs::canonicalize(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            match (path.parent(), path.file_name()) {
+                (Some(parent), Some(name)) => {
+                    let parent =
+                        if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+                    Ok(canonical(parent)?.join(name))
+                }
+                _ => Err(DiskError::new("find", path)(error)),
+            }
+        }
+        found => found.map_err(DiskError::new("find", path)),
+    }
+}
+
 /// The process's current folder.
 pub fn current_dir() -> Result<PathBuf, DiskError> {
     std::env::current_dir().map_err(DiskError::new("find", Path::new(".")))

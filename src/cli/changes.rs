@@ -11,13 +11,14 @@ use belljar::{Machine, Outcome, Overlay, WORKTREE};
 
 use super::args::RunArgs;
 use super::progress::Progress;
-use super::report::Change;
+use super::report::{Change, printable};
 use super::values::Sink;
 
 /// How many changes the summary names.
 const NAMED_MAX: usize = 3;
 
 /// What changed, and whether it is on the disk now.
+#[derive(Default)]
 pub struct Changes {
     pub list: Vec<Change>,
     pub applied: bool,
@@ -34,6 +35,13 @@ pub fn settle(args: &RunArgs, machine: &mut Machine, outcome: &Outcome) -> Resul
     }
     let finished = matches!(outcome, Outcome::Exited(_));
     if args.apply && finished {
+        let of_git = |change: &&Change| change.path.split('/').any(|name| name == ".git");
+        if let Some(change) = list.iter().find(of_git)
+            && !args.quiet
+        {
+            let path = printable(&change.path);
+            eprintln!("belljar: warning: the program changed {path}, which git may run or obey");
+        }
         let _progress = (list.len() > 100)
             .then(|| Progress::start(format!("writing {} changes to the disk", list.len())));
         let applied = vfs.apply().context("cannot write the changes to the disk")?;
@@ -107,7 +115,8 @@ fn print_diff(sink: &Sink, vfs: &Overlay, entries: &[DiffEntry]) -> Result<()> {
 
 /// What changed, in one line.
 fn summary(changes: &[Change]) -> String {
-    let words = |change: &Change| format!("{} {}", change.path, change.kind.replace('_', " "));
+    let words =
+        |change: &Change| format!("{} {}", printable(&change.path), change.kind.replace('_', " "));
     let mut parts: Vec<String> = changes.iter().take(NAMED_MAX).map(words).collect();
     if changes.len() > NAMED_MAX {
         parts.push(format!("{} more", changes.len() - NAMED_MAX));

@@ -1,5 +1,6 @@
 //! The one map from what happened to exit codes.
 
+use super::report::printable;
 use belljar::process::NativeError;
 use belljar::{Limit, Outcome, ProgramError, ResolveError, RunError};
 
@@ -33,7 +34,9 @@ pub fn of_outcome(outcome: &Outcome) -> u8 {
 
 /// The code and the message for an error.
 pub fn describe(error: &anyhow::Error) -> (u8, String) {
-    (code_of(error), format!("{error:#}"))
+    let message = format!("{error:#}");
+    let lines: Vec<String> = message.lines().map(printable).collect();
+    (code_of(error), lines.join("\n"))
 }
 
 fn code_of(error: &anyhow::Error) -> u8 {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// The report of `--json`. Fields are added, never renamed.
 #[derive(Serialize, Debug)]
-pub struct Report {
+pub struct Report<'c> {
     /// `exited`, `trapped`, `timed_out`, `limit` or `not_started`.
     pub status: &'static str,
     /// The exit code of `belljar` itself.
@@ -33,7 +33,7 @@ pub struct Report {
     /// Bytes that it changed or created.
     pub upper_bytes: u64,
     /// The files that it changed.
-    pub changes: Vec<Change>,
+    pub changes: &'c [Change],
     /// Whether the changes were written to the disk.
     pub applied: bool,
     /// How long things took, in real time.
@@ -92,4 +92,10 @@ pub fn option_of(limit: Limit) -> &'static str {
         Limit::Upper => "--max-upper",
         _ => "the library's limits",
     }
+}
+
+/// `text` with control characters escaped: a guest that names files must not write on the terminal.
+pub fn printable(text: &str) -> String {
+    let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
+    text.chars().map(escape).collect()
 }

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use anyhow::{Context, Result};
 use belljar::base::{ambient, disk};
@@ -16,7 +18,7 @@ use super::args::{ClockArg, OnMissing, RunArgs, UnknownImportsArg};
 use super::changes::{self, Changes};
 use super::exit;
 use super::progress::Progress;
-use super::report::{Report, Timings, ms, option_of, status_of};
+use super::report::{Report, Timings, ms, option_of, printable, status_of};
 use super::setup;
 use super::values::{Sink, StdinFrom};
 
@@ -29,8 +31,15 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     };
     let (mut machine, preopens) = setup::machine(args)?;
     let variables = setup::environment(args)?;
-    let stdio = stdio(args)?;
     machine.set_trace(trace(args)?);
+    // Opened before the program runs, so that no link of its making stands there.
+    let report_to: Option<Box<dyn Write + Send>> = match &args.json {
+        None => None,
+        Some(Sink::Stream) => Some(Box::new(io::stdout())),
+        Some(Sink::File(path)) => Some(open_report("--json", path)?),
+    };
+    let last_byte = Arc::new(AtomicU8::new(b'\n'));
+    let stdio = stdio(args, &last_byte)?;
 
     let engine = Engine::new(setup::engine_config(args)?)?;
     let (program, cache_hit) = load(args, &engine, &module)?;
@@ -58,14 +67,26 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let changes_started = ambient::instant_now();
     let code = exit::of_outcome(status.outcome());
     complain(args, &machine, &module, status.outcome());
-    let changes = changes::settle(args, &mut machine, status.outcome())?;
-    let timings =
-        Timings { load_ms, run_ms, changes_ms: ms(ambient::elapsed_since(changes_started)) };
-    if let Some(sink) = &args.json {
-        let report = report(&mut machine, &program, &status, changes, cache_hit, timings);
-        write_report(sink, &report)?;
+    let upper_bytes = machine.vfs().upper_bytes();
+    let settled = changes::settle(args, &mut machine, status.outcome());
+    if let Some(mut sink) = report_to {
+        let nothing = Changes::default();
+        let changes_ms = ms(ambient::elapsed_since(changes_started));
+        let timings = Timings { load_ms, run_ms, changes_ms };
+        let changes = settled.as_ref().unwrap_or(&nothing);
+        let mut report = report(&mut machine, &program, &status, changes, cache_hit, timings);
+        report.upper_bytes = upper_bytes;
+        if let Err(error) = &settled {
+            let (code, message) = exit::describe(error);
+            (report.exit_code, report.error) = (code, Some(message));
+        }
+        if args.json == Some(Sink::Stream) && last_byte.load(Ordering::Relaxed) != b'\n' {
+            sink.write_all(b"\n").context("--json")?;
+        }
+        serde_json::to_writer(&mut sink, &report).context("--json")?;
+        sink.write_all(b"\n").and_then(|()| sink.flush()).context("--json")?;
     }
-    Ok(code)
+    settled.map(|_| code)
 }
 
 /// The guest's path of `--cwd`: a relative one begins at the worktree.
@@ -106,27 +127,57 @@ fn hint_at_programs(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-fn stdio(args: &RunArgs) -> Result<Stdio> {
+fn stdio(args: &RunArgs, last_byte: &Arc<AtomicU8>) -> Result<Stdio> {
     let stdin = match &args.stdin {
         StdinFrom::Inherit => Input::Host,
         StdinFrom::Null => Input::Empty,
         StdinFrom::File(path) => Input::Reader(Box::new(disk::open(path).context("--stdin")?)),
     };
+    let stdout = Noting { inner: io::stdout(), last_byte: last_byte.clone() };
     Ok(Stdio {
         stdin,
-        stdout: OutputStream::Writer(Box::new(io::stdout())),
+        stdout: OutputStream::Writer(Box::new(stdout)),
         stderr: OutputStream::Writer(Box::new(io::stderr())),
     })
+}
+
+/// Standard output, and its last byte, so that a report after it begins on a line of its own.
+struct Noting {
+    inner: io::Stdout,
+    last_byte: Arc<AtomicU8>,
+}
+
+impl Write for Noting {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.inner.write(bytes)?;
+        if let Some(last) = bytes[..count].last() {
+            self.last_byte.store(*last, Ordering::Relaxed);
+        }
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
 }
 
 fn trace(args: &RunArgs) -> Result<Option<Box<dyn Write + Send>>> {
     Ok(match &args.trace {
         None => None,
         Some(Sink::Stream) => Some(Box::new(io::stderr())),
-        Some(Sink::File(path)) => {
-            Some(Box::new(io::BufWriter::new(disk::create(path).context("--trace")?)))
-        }
+        Some(Sink::File(path)) => Some(open_report("--trace", path)?),
     })
+}
+
+/// A file to report to, opened before the program runs. A symbolic link in its place may be one
+/// that an earlier program left there, and is not followed, but for those of the system.
+fn open_report(option: &'static str, path: &Path) -> Result<Box<dyn Write + Send>> {
+    let is_link = disk::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
+    if is_link && !path.starts_with("/dev") {
+        let message = format!("{option}: {} is a symbolic link; name the file", path.display());
+        return Err(exit::Usage(message).into());
+    }
+    Ok(Box::new(io::BufWriter::new(disk::create(path).context(option)?)))
 }
 
 /// The program, and whether its code came from the cache.
@@ -155,16 +206,16 @@ fn load(args: &RunArgs, engine: &Engine, module: &Module) -> Result<(Program, bo
 
 /// Says on standard error why the guest did not end by itself, and which limits it met.
 fn complain(args: &RunArgs, machine: &Machine, module: &Module, outcome: &Outcome) {
-    let name = module.name();
+    let name = printable(module.name());
     match outcome {
         Outcome::Exited(_) => {}
         Outcome::Limit(limit) => {
             eprintln!("belljar: {name} was ended: {limit} (raise it with {})", option_of(*limit));
         }
         Outcome::Trapped(trap) => {
-            eprintln!("belljar: {name} trapped: {}", trap.message);
+            eprintln!("belljar: {name} trapped: {}", printable(&trap.message));
             for function in trap.backtrace.iter().take(16) {
-                eprintln!("    in {function}");
+                eprintln!("    in {}", printable(function));
             }
         }
     }
@@ -182,14 +233,14 @@ fn complain(args: &RunArgs, machine: &Machine, module: &Module, outcome: &Outcom
     }
 }
 
-fn report(
+fn report<'c>(
     machine: &mut Machine,
     program: &Program,
     status: &ExitStatus,
-    changes: Changes,
+    changes: &'c Changes,
     cache_hit: bool,
     timings: Timings,
-) -> Report {
+) -> Report<'c> {
     let outcome = status.outcome();
     let (error, backtrace) = match outcome {
         Outcome::Exited(_) => (None, Vec::new()),
@@ -209,18 +260,8 @@ fn report(
         virtual_time_ms: u64::try_from(machine.elapsed().as_millis()).unwrap_or(u64::MAX),
         fuel_used: status.fuel_used(),
         upper_bytes: machine.vfs().upper_bytes(),
-        changes: changes.list,
+        changes: &changes.list,
         applied: changes.applied,
         timings,
     }
-}
-
-fn write_report(sink: &Sink, report: &Report) -> Result<()> {
-    let mut line = serde_json::to_vec(report).context("--json")?;
-    line.push(b'\n');
-    match sink {
-        Sink::Stream => io::stdout().write_all(&line).context("--json")?,
-        Sink::File(path) => disk::create(path)?.write_all(&line).context("--json")?,
-    }
-    Ok(())
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use belljar::base::ambient;
+use belljar::base::{ambient, disk};
 use belljar::{
     ClockConfig, EngineConfig, HostDir, Limits, Machine, MachineBuilder, Module, Mtimes, Preopen,
     Reach, Resolved, Source, Toolchains, VfsLimits,
@@ -15,6 +15,7 @@ use etcetera::BaseStrategy;
 
 use super::args::{ClockArg, MtimesArg, RunArgs};
 use super::exit::Usage;
+use super::values::DirMount;
 
 /// The folder for compiled code: `BELLJAR_CACHE_DIR`, or the platform's.
 pub fn cache_dir() -> Result<PathBuf> {
@@ -58,6 +59,25 @@ pub fn engine_config(args: &RunArgs) -> Result<EngineConfig> {
     Ok(EngineConfig { pooling: false, fuel: args.fuel.is_some(), cache_dir })
 }
 
+/// Hides the cache of compiled code where it lies in the mounted folder `host`: whoever can write
+/// there decides what runs.
+fn hide_cache(builder: MachineBuilder, host: &Path, at: &str) -> Result<MachineBuilder> {
+    let (Ok(cache), Ok(host)) = (disk::canonical(&cache_dir()?), disk::canonical(host)) else {
+        return Ok(builder);
+    };
+    if host.starts_with(&cache) {
+        let message = format!(
+            "{} is where belljar keeps compiled code: it cannot be mounted",
+            host.display()
+        );
+        return Err(Usage(message).into());
+    }
+    let Ok(inside) = cache.strip_prefix(&host) else { return Ok(builder) };
+    let inside: Vec<_> = inside.iter().map(OsStr::to_string_lossy).collect();
+    let at = format!("{}/{}", at.trim_end_matches('/'), inside.join("/"));
+    Ok(builder.mount_read_only(at, Source::Memory))
+}
+
 /// The machine, and the preopens where they are not the whole namespace.
 pub fn machine(args: &RunArgs) -> Result<(Machine, Option<Vec<Preopen>>)> {
     let mut builder = Machine::builder().limits(limits(args)).seed(args.seed).clock(clock(args));
@@ -70,19 +90,20 @@ pub fn machine(args: &RunArgs) -> Result<(Machine, Option<Vec<Preopen>>)> {
     } else {
         let dir = args.worktree.clone().unwrap_or_else(|| ".".into());
         builder = builder.mount(belljar::WORKTREE, open_dir("--worktree", &dir)?);
+        builder = hide_cache(builder, &dir, belljar::WORKTREE)?;
     }
     for mount in &args.dir {
         let source = open_dir("--dir", &mount.host)?;
-        let at = mount_point(&mount.guest);
-        builder = add_mount(builder, at, source, mount.read_only);
+        let at = mount_point(&mount.guest)?;
+        builder = add_mount(builder, at.clone(), source, mount.read_only);
+        builder = hide_cache(builder, &mount.host, &at)?;
     }
     if args.no_worktree {
-        let preopen = |mount: &super::values::DirMount| Preopen {
-            path: mount_point(&mount.guest),
-            name: mount.guest.clone(),
-            reach: Reach::Confined,
+        let preopen = |mount: &DirMount| {
+            let (path, name) = (mount_point(&mount.guest)?, mount.guest.clone());
+            Ok(Preopen { path, name, reach: Reach::Confined })
         };
-        preopens = Some(args.dir.iter().map(preopen).collect());
+        preopens = Some(args.dir.iter().map(preopen).collect::<Result<_>>()?);
     }
     let machine = builder.build().map_err(|error| Usage(error.to_string()))?;
     Ok((machine, preopens))
@@ -99,8 +120,21 @@ fn add_mount(
 
 /// Where a folder that the guest calls `guest` stands in the namespace: relative names, `.` above
 /// all, begin at the root.
-fn mount_point(guest: &str) -> String {
-    format!("/{}", guest.trim_start_matches("./").trim_start_matches('/').trim_start_matches('.'))
+fn mount_point(guest: &str) -> Result<String> {
+    let mut names = Vec::new();
+    for name in guest.split('/') {
+        match name {
+            "" | "." => {}
+            ".." => {
+                let message = format!(
+                    "--dir: {guest}: `..` has no place in a mount point; name one with HOST::GUEST"
+                );
+                return Err(Usage(message).into());
+            }
+            name => names.push(name),
+        }
+    }
+    Ok(format!("/{}", names.join("/")))
 }
 
 fn open_dir(option: &str, path: &Path) -> Result<Source> {

@@ -12,6 +12,9 @@ use crate::abi::Process;
 use crate::base::digest::{Digest, DigestHasher};
 use crate::base::disk::{self, DiskError};
 
+/// Unknown imports that get a stub: linking takes time for each.
+const UNKNOWN_IMPORTS_MAX: usize = 1000;
+
 /// A module cannot become a program.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
@@ -64,6 +67,12 @@ pub enum ProgramError {
         name: String,
         /// Module, name and kind of the import.
         import: String,
+    },
+    /// It imports more than anybody would miss.
+    #[error("{name} imports more than {UNKNOWN_IMPORTS_MAX} functions that nobody defines")]
+    TooManyUnknownImports {
+        /// The module.
+        name: String,
     },
     /// The engine for a module of unusual size cannot be made.
     #[error(transparent)]
@@ -310,6 +319,9 @@ impl Program {
                 let (name, message) = (module.name.clone(), format!("{error:#}"));
                 return Err(ProgramError::Invalid { name, message });
             };
+            if unknown_imports.len() == UNKNOWN_IMPORTS_MAX {
+                return Err(ProgramError::TooManyUnknownImports { name: module.name.clone() });
+            }
             let spelled = format!("{}.{}", import.module(), import.name());
             let kind = match import.ty() {
                 ExternType::Func(ty) if unknown == UnknownImports::Trap => {

@@ -9,7 +9,7 @@ use super::vfs::VfsLimits;
 /// ended with [`Stop::Limit`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Linear memory of a process, all its memories together, in bytes. Beyond: `memory.grow`
+    /// Memories and tables of a process together, in bytes; a table has 8 an entry. Beyond: `memory.grow`
     /// answers −1.
     pub memory_bytes_max: u64,
     /// Instructions that a process may execute, roughly; `None` for any number. Beyond: ended.

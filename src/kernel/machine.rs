@@ -141,7 +141,9 @@ impl Machine {
 
     /// Starts the countdown of [`Limits::timeout`], and with it a run.
     pub(crate) fn start_run(&mut self) {
-        self.deadline = self.limits.timeout.map(|timeout| ambient::instant_now() + timeout);
+        // A timeout that no clock can show never comes.
+        let end = |timeout| ambient::instant_now().checked_add(timeout);
+        self.deadline = self.limits.timeout.and_then(end);
     }
 }
 

@@ -114,8 +114,9 @@ fn a_folder_that_others_can_write_to_is_refused() {
 #[test]
 fn two_processes_compile_at_once() {
     let dir = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
     let start = || {
-        let mut command = belljar(dir.path());
+        let mut command = belljar(elsewhere.path());
         command.args(["run", "--json"]).arg(guest("walk")).env("BELLJAR_CACHE_DIR", dir.path());
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
         command.spawn().unwrap()
@@ -136,7 +137,8 @@ fn a_cache_that_cannot_be_written_is_a_warning() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     std::fs::write(&file, "").unwrap();
-    let mut command = belljar(dir.path());
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut command = belljar(elsewhere.path());
     command.arg("run").arg(guest("hello")).env("BELLJAR_CACHE_DIR", &file);
     let output = command.output().unwrap();
     assert_eq!(stdout(&output), "hello, world\n");

@@ -142,6 +142,86 @@ fn recursion_ends_in_a_trap_at_a_depth_that_does_not_depend_on_the_host() {
     assert_eq!((code, out.as_str()), (0, "30000 levels\n"));
 }
 
+/// `--apply` once put a guest's link where the report was to go, and the report followed it.
+#[cfg(unix)]
+#[test]
+fn a_report_does_not_follow_a_link_that_the_guest_made() {
+    let outside = empty();
+    let victim = outside.path().join("victim");
+    std::fs::write(&victim, "precious").unwrap();
+    let inside = outside.path().join("inside");
+    std::fs::create_dir(&inside).unwrap();
+    let module = guest("overwrite");
+    let apply = |options: &[&str], steps: &[&str]| {
+        let mut command = belljar(&inside);
+        command.args(["run", "--apply"]).args(options).arg(&module).args(steps).output().unwrap()
+    };
+    apply(&["--json=report.json"], &["unlink:report.json", "symlink:../victim:report.json"]);
+    assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+    apply(&[], &["symlink:../victim:trace.log"]);
+    for option in ["--trace=trace.log", "--json=trace.log"] {
+        let output = apply(&[option], &[]);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains("symbolic link"), "{}", stderr(&output));
+    }
+    assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+}
+
+/// Code in the cache runs as the user: no guest may put any there.
+#[test]
+fn the_cache_cannot_be_reached_through_a_mounted_folder() {
+    let dir = empty();
+    let cached = |arguments: &[&str]| {
+        let mut command = belljar(dir.path());
+        command.env("BELLJAR_CACHE_DIR", dir.path().join(".cache"));
+        command.args(["run", "--quiet"]).args(arguments).output().unwrap()
+    };
+    let (hello, walk) = (guest("hello").display().to_string(), guest("walk").display().to_string());
+    assert!(cached(&[&hello]).status.success());
+    let cache = tree(&dir.path().join(".cache"));
+    assert!(cache.len() > 2);
+    let seen = stdout(&cached(&[&walk, "."]));
+    assert!(!seen.contains("code-1"), "{seen}");
+    let overwrite = guest("overwrite").display().to_string();
+    let step = "write:.cache/code-1/keys/x:poison";
+    assert!(!cached(&["--apply", &overwrite, step]).status.success());
+    assert!(cached(&["--apply", &overwrite, "rename:.cache:moved"]).status.code() != Some(0));
+    assert!(tree(&dir.path().join(".cache")).keys().all(|name| !name.ends_with("/x")));
+    assert!(cached(&[&hello]).status.success());
+}
+
+#[test]
+fn names_do_not_write_on_the_terminal() {
+    let dir = empty();
+    let output = belljar(dir.path())
+        .arg("run")
+        .arg(guest("overwrite"))
+        .arg("write:a\u{1b}[2J\nbelljar: all fine:x")
+        .output()
+        .unwrap();
+    assert!(!stderr(&output).contains('\u{1b}'), "{}", stderr(&output));
+    assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+}
+
+#[test]
+fn a_timeout_longer_than_time_is_none() {
+    let dir = empty();
+    let options = ["--timeout", "9223372036854775807s"];
+    assert_eq!(run(dir.path(), &options, "hello", &[]).0, 0);
+}
+
+/// Tables are memory.
+#[test]
+fn tables_count_as_memory() {
+    let dir = empty();
+    let text =
+        "(module (table 2000000 funcref) (table 2000000 funcref) (func (export \"_start\")))";
+    std::fs::write(dir.path().join("t.wat"), text).unwrap();
+    let start = |limit| belljar(dir.path()).args(["run", "--max-memory", limit, "t.wat"]).output();
+    assert_eq!(start("64MiB").unwrap().status.code(), Some(0));
+    assert_eq!(start("20MiB").unwrap().status.code(), Some(126));
+}
+
 #[test]
 fn every_kind_of_trap_has_its_name() {
     let dir = empty();

@@ -121,6 +121,11 @@ fn lead(linux: &LinuxFiles, place: &Place, last: Last) -> Result<Led, Spared> {
             name => here.push(name.into()),
         }
         let is_last = todo.is_empty();
+        let outside = !here[..here.len() - 1].starts_with(&root);
+        if outside && is_last && here == root {
+            // From inside this is `.`, which Linux calls by its name outside.
+            return Err(None);
+        }
         match linux.peek(&here) {
             Some((FileType::Directory, _)) => {}
             Some((FileType::SymbolicLink, text))
@@ -130,7 +135,8 @@ fn lead(linux: &LinuxFiles, place: &Place, last: Last) -> Result<Led, Spared> {
             {
                 links += 1;
                 if links > SYMLOOP_MAX || text.is_empty() {
-                    return Ok(led);
+                    let spared = Err(Some((D::LinkOutside, Errno::Noent)));
+                    return if outside { spared } else { Ok(led) };
                 }
                 here.pop();
                 if text.starts_with('/') {
@@ -140,6 +146,7 @@ fn lead(linux: &LinuxFiles, place: &Place, last: Last) -> Result<Led, Spared> {
                 todo.extend(components(&text));
             }
             found if is_last => led.special = matches!(found, Some((FileType::Unknown, _))),
+            _ if outside => return Err(Some((D::LinkOutside, Errno::Noent))),
             _ => return Ok(led),
         }
     }

@@ -81,13 +81,20 @@ impl Buffer {
     /// Forgets the bytes from `at` on.
     fn truncate(&mut self, at: usize) {
         match self {
-            Self::Heap(heap) => heap.truncate(at),
-            Self::Mapped { pages, len } => {
-                if at < *len {
+            // Memory that nothing counts any more must not be held either.
+            Self::Heap(heap) => {
+                heap.truncate(at);
+                heap.shrink_to(at);
+            }
+            Self::Mapped { pages, len } if at < *len => {
+                if at <= HEAP_MAX {
+                    *self = Self::Heap(pages[..at].to_vec());
+                } else {
                     pages[at..*len].fill(0);
                     *len = at;
                 }
             }
+            Self::Mapped { .. } => {}
         }
     }
 
@@ -241,6 +248,7 @@ impl Content {
         if len < self.len {
             let (index, at) = locate(len);
             self.chunks.truncate(index + usize::from(at > 0));
+            self.chunks.shrink_to(self.chunks.len());
             if at > 0 && matches!(self.chunks.get(index), Some(Chunk::Memory(_))) {
                 self.buffer_mut(index)?.truncate(at);
             }

@@ -2,6 +2,7 @@
 
 use super::attr::Metadata;
 use super::content::Content;
+use super::layer::FileType;
 use super::node::{Body, File, NodeId};
 use super::overlay::Overlay;
 use super::resolve::{Base, Follow};
@@ -36,7 +37,8 @@ impl Overlay {
     /// - `ELOOP` if it is a symbolic link and `follow` is not set;
     /// - `EINVAL` if `create` and `directory` are both set;
     /// - `EROFS` to change something on a read-only mount;
-    /// - `EACCES` if it is neither file nor directory nor link;
+    /// - `EACCES` if it is neither file nor directory nor link; `EFBIG` if it is a file of a layer
+    ///   that is longer than 1 TiB;
     /// - `ENOSPC` at the limit; and as [`Base`].
     pub fn open(
         &mut self,
@@ -84,6 +86,7 @@ impl Overlay {
             Body::Dir(_) if flags.write || flags.truncate || flags.create => Err(Errno::Isdir),
             Body::Dir(_) => Ok(()),
             _ if flags.directory || wants_dir => Err(Errno::Notdir),
+            Body::Special(FileType::RegularFile) => Err(Errno::Fbig),
             Body::Special(_) => Err(Errno::Acces),
             Body::File(_) if flags.write || flags.truncate => self.expect_writable(id),
             Body::File(_) => Ok(()),

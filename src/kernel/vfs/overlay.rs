@@ -25,6 +25,9 @@ const MISSES_MAX: u8 = 8;
 /// name of it does.
 pub(super) const NODE_BYTES: u64 = 256;
 
+/// Longest file of a layer that can be opened. Sparse files can claim to be longer.
+const FILE_BELOW_BYTES_MAX: u64 = 1 << 40;
+
 /// Bounds on what guests can make an overlay hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VfsLimits {
@@ -297,6 +300,10 @@ impl Overlay {
             FileType::Directory => {
                 let below = found.dirs();
                 Body::Dir(Box::new(Dir { parent: Some(dir), below, ..Dir::default() }))
+            }
+            // The list of its chunks alone would take more memory than there is.
+            FileType::RegularFile if found.stat.size > FILE_BELOW_BYTES_MAX => {
+                Body::Special(FileType::RegularFile)
             }
             FileType::RegularFile => {
                 Body::File(File { content: Content::below(found.stat.size), below: None })

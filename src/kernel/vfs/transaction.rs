@@ -16,6 +16,9 @@ use super::node::Times;
 use super::path::VPath;
 use crate::base::errno::Errno;
 
+/// What file systems leave out of a file where it is all zeros.
+const BLOCK_BYTES: usize = 4096;
+
 /// A step that the host refused.
 #[derive(Debug)]
 pub(super) struct StepError {
@@ -79,8 +82,21 @@ impl Transaction {
         let mut file = created.map_err(StepError::new("create a temporary file for", path))?;
         self.staged.insert(temporary.clone());
         let written = version.read_pieces(|offset, bytes| {
-            file.seek(SeekFrom::Start(offset))?;
-            file.write_all(bytes).map_err(PieceError::Host)
+            let is_zero = |block: &[u8]| block.iter().all(|byte| *byte == 0);
+            let mut at = offset;
+            // Runs of blocks that hold something: zeros that a guest made for nothing must not
+            // fill the disk.
+            let blocks: Vec<&[u8]> = bytes.chunks(BLOCK_BYTES).collect();
+            for run in blocks.chunk_by(|a, b| is_zero(a) == is_zero(b)) {
+                let len: usize = run.iter().map(|block| block.len()).sum();
+                if !is_zero(run[0]) {
+                    let start = (at - offset) as usize;
+                    file.seek(SeekFrom::Start(at))?;
+                    file.write_all(&bytes[start..start + len]).map_err(PieceError::Host)?;
+                }
+                at += len as u64;
+            }
+            Ok(())
         });
         let written = written.map_err(|error| match error {
             PieceError::Layer(errno) => io::Error::other(errno),

@@ -233,7 +233,13 @@ impl Model {
             if name.len() > NAME_MAX {
                 return Err(Errno::Nametoolong);
             }
+            // On the way from an absolute link to the root nothing is told apart.
+            let outside = !here.starts_with(&root);
+            let seen = |errno| if outside { Errno::Noent } else { errno };
             here.push(name);
+            if outside && is_last && here == root {
+                dots = Some(".");
+            }
             let holds = self.id(&here).map(|id| self.holds(id));
             match holds {
                 Some(Holds::Link(text))
@@ -243,7 +249,7 @@ impl Model {
                 {
                     links += 1;
                     if links > SYMLOOP_MAX {
-                        return Err(Errno::Loop);
+                        return Err(seen(Errno::Loop));
                     }
                     if text.is_empty() {
                         return Err(Errno::Noent);
@@ -260,7 +266,7 @@ impl Model {
                 }
                 Some(Holds::Dir) => {}
                 _ if is_last => {}
-                Some(_) => return Err(Errno::Notdir),
+                Some(_) => return Err(seen(Errno::Notdir)),
                 None => return Err(Errno::Noent),
             }
         }
