@@ -1,11 +1,13 @@
 //! What the command line looks like.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::Styles;
 use clap::builder::styling::AnsiColor;
 use clap::{Args, Parser, ValueEnum};
 
+use super::exit::Usage;
 use super::values::{DirMount, Sink, StdinFrom, dir_mount, duration, instant, size};
 
 const STYLES: Styles = Styles::styled()
@@ -79,12 +81,14 @@ See docs/cli.md for the whole story and docs/determinism.md for what is repeatab
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct RunArgs {
-    /// A program's name, or the path of a module (with a slash or ending in .wasm or .wat)
-    pub program: String,
-
-    /// Arguments for the program
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    pub args: Vec<std::ffi::OsString>,
+    /// A program's name, or the path of a module (with a slash or ending in .wasm or .wat), and
+    /// arguments for it: everything from here on is the program's
+    // One positional, so that parsing stops at it: an option after PROGRAM must never be ours.
+    #[arg(
+        value_names = ["PROGRAM", "ARGS"], required = true, num_args = 1..,
+        trailing_var_arg = true, allow_hyphen_values = true
+    )]
+    pub command: Vec<OsString>,
 
     /// A folder in which NAME.wasm is the program NAME; may be repeated
     #[arg(long, value_name = "DIR", help_heading = "Program")]
@@ -92,7 +96,7 @@ pub struct RunArgs {
 
     /// The name that the program is called by [default: its file name without .wasm]
     #[arg(long, value_name = "NAME", help_heading = "Program")]
-    pub argv0: Option<std::ffi::OsString>,
+    pub argv0: Option<OsString>,
 
     /// Set a variable (K=V), or pass one through (K); the program sees no others
     #[arg(short, long, value_name = "K[=V]", help_heading = "Program")]
@@ -194,6 +198,33 @@ pub struct RunArgs {
     /// Compile the module anew and keep nothing
     #[arg(long, help_heading = "Reports")]
     pub no_cache: bool,
+}
+
+impl RunArgs {
+    /// The program, as it was named.
+    ///
+    /// # Errors
+    /// What stands in its place is an option that there is not.
+    pub fn program(&self) -> Result<&str, Usage> {
+        let named = self.command.first().map_or("", |name| name.to_str().unwrap_or(""));
+        if named.is_empty() {
+            let shown = self.command.first().map(|name| name.display().to_string());
+            let shown = shown.unwrap_or_default();
+            return Err(Usage(format!("{shown:?} cannot be the name of a program")));
+        }
+        if named.starts_with('-') {
+            return Err(Usage(format!(
+                "there is no option {named} (see `belljar run --help`); options for the program \
+                 come after PROGRAM"
+            )));
+        }
+        Ok(named)
+    }
+
+    /// The program's arguments.
+    pub fn program_args(&self) -> &[OsString] {
+        self.command.get(1..).unwrap_or_default()
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

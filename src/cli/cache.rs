@@ -16,10 +16,10 @@ pub fn run(args: &CacheArgs) -> Result<u8> {
     };
     if json {
         let path = info.path.to_string_lossy();
-        println!("{}", json!({ "path": path, "modules": info.entries, "bytes": info.bytes }));
+        say!("{}", json!({ "path": path, "modules": info.entries, "bytes": info.bytes }));
     } else {
         let (modules, bytes) = (info.entries, ByteSize(info.bytes).display().iec());
-        println!("{} {verb} the code of {modules} modules, {bytes}", info.path.display());
+        say!("{} {verb} the code of {modules} modules, {bytes}", info.path.display());
     }
     Ok(0)
 }

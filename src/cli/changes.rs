@@ -40,16 +40,16 @@ pub fn settle(args: &RunArgs, machine: &mut Machine, outcome: &Outcome) -> Resul
             && !args.quiet
         {
             let path = printable(&change.path);
-            eprintln!("belljar: warning: the program changed {path}, which git may run or obey");
+            note!("belljar: warning: the program changed {path}, which git may run or obey");
         }
         let _progress = (list.len() > 100)
             .then(|| Progress::start(format!("writing {} changes to the disk", list.len())));
         let applied = vfs.apply().context("cannot write the changes to the disk")?;
         for path in applied.attributes_refused.iter().filter(|_| !args.quiet) {
-            eprintln!("belljar: warning: {path} is written, but its times or permissions are not");
+            note!("belljar: warning: {path} is written, but its times or permissions are not");
         }
         for path in applied.leftovers {
-            eprintln!("belljar: warning: {path} is left over and could not be removed");
+            note!("belljar: warning: {path} is left over and could not be removed");
         }
     } else if !list.is_empty() && !args.quiet {
         let why = if args.apply {
@@ -59,7 +59,7 @@ pub fn settle(args: &RunArgs, machine: &mut Machine, outcome: &Outcome) -> Resul
         } else {
             "not written to the disk (--apply writes it, --diff shows it)"
         };
-        eprintln!("belljar: {} {why}", summary(&list));
+        note!("belljar: {} {why}", summary(&list));
     }
     Ok(Changes { list, applied: args.apply && finished })
 }
@@ -102,7 +102,7 @@ fn print_diff(sink: &Sink, vfs: &Overlay, entries: &[DiffEntry]) -> Result<()> {
     }
     let left_out = entries.iter().filter(|entry| !is_in_unified_diff(entry)).count();
     if left_out > 0 {
-        eprintln!(
+        note!(
             "belljar: note: {left_out} changes that git cannot say (empty directories and the like) are not in the diff"
         );
     }

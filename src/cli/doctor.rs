@@ -47,18 +47,19 @@ pub fn run(args: &DoctorArgs) -> u8 {
     let healthy = checks.iter().all(|check| check.result.is_ok());
     if args.json {
         let list: Vec<_> = checks.iter().map(to_json).collect();
-        println!(
+        say!(
             "{}",
             json!({ "version": env!("CARGO_PKG_VERSION"), "healthy": healthy, "checks": list })
         );
     } else {
         for check in &checks {
             match &check.result {
-                Ok(found) => println!("ok      {:10}  {found}", check.name),
+                Ok(found) => say!("ok      {:10}  {found}", check.name),
                 Err(error) => {
-                    println!(
+                    say!(
                         "FAILED  {:10}  {error:#}\n                    {}",
-                        check.name, check.advice
+                        check.name,
+                        check.advice
                     );
                 }
             }

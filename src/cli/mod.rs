@@ -1,5 +1,25 @@
 //! Rank 9: the command line. Only this folder prints.
 
+/// Prints a line to standard error. Whoever closed it does not want to know.
+macro_rules! note {
+    ($($format:tt)*) => {{
+        let _ = std::io::Write::write_fmt(
+            &mut std::io::stderr(),
+            format_args!("{}\n", format_args!($($format)*)),
+        );
+    }};
+}
+
+/// Prints a line to standard output, as far as somebody listens.
+macro_rules! say {
+    ($($format:tt)*) => {{
+        let _ = std::io::Write::write_fmt(
+            &mut std::io::stdout(),
+            format_args!("{}\n", format_args!($($format)*)),
+        );
+    }};
+}
+
 mod args;
 mod cache;
 mod changes;
@@ -12,7 +32,7 @@ mod run;
 mod setup;
 mod values;
 
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -44,8 +64,7 @@ pub fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             let (code, message) = exit::describe(&error);
-            // Whoever closed standard error does not want to know.
-            let _ = writeln!(io::stderr(), "belljar: {message}");
+            note!("belljar: {message}");
             ExitCode::from(code)
         }
     }

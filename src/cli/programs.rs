@@ -20,11 +20,11 @@ pub fn run(args: &ProgramsArgs) -> Result<u8> {
     if args.json {
         let list: Vec<_> =
             programs.iter().map(|(name, from)| json!({ "name": name, "from": from })).collect();
-        println!("{}", json!(list));
+        say!("{}", json!(list));
     } else {
         let width = programs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         for (name, place) in programs {
-            println!("{name:width$}  {place}");
+            say!("{name:width$}  {place}");
         }
     }
     Ok(0)

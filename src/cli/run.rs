@@ -45,7 +45,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let (program, cache_hit) = load(args, &engine, &module)?;
     let load_ms = ms(ambient::elapsed_since(started));
     let mut command = Command::new(&program);
-    command.args(args.args.iter().map(|arg| setup::guest_bytes(arg)));
+    command.args(args.program_args().iter().map(|arg| setup::guest_bytes(arg)));
     if let Some(name) = &args.argv0 {
         command.argv0(setup::guest_bytes(name));
     }
@@ -101,14 +101,14 @@ fn may_be_native(args: &RunArgs, error: &anyhow::Error) -> bool {
 
 fn run_native(args: &RunArgs) -> Result<u8> {
     if !args.quiet {
-        eprintln!(
+        note!(
             "belljar: running the host's {:?} without protection: what it does is real",
-            args.program
+            args.program()?
         );
     }
     let code = NativeCommand {
-        program: args.program.clone(),
-        args: args.args.clone(),
+        program: args.program()?.to_owned(),
+        args: args.program_args().to_vec(),
         env: setup::environment(args)?.into_iter().map(|(k, v)| (k.into(), v)).collect(),
         current_dir: args.worktree.clone().unwrap_or_else(|| ".".into()),
     }
@@ -199,7 +199,7 @@ fn load(args: &RunArgs, engine: &Engine, module: &Module) -> Result<(Program, bo
         && !args.quiet
     {
         let error = anyhow::Error::from(error);
-        eprintln!("belljar: warning: the compiled code was not kept: {error:#}");
+        note!("belljar: warning: the compiled code was not kept: {error:#}");
     }
     Ok((program, false))
 }
@@ -210,12 +210,12 @@ fn complain(args: &RunArgs, machine: &Machine, module: &Module, outcome: &Outcom
     match outcome {
         Outcome::Exited(_) => {}
         Outcome::Limit(limit) => {
-            eprintln!("belljar: {name} was ended: {limit} (raise it with {})", option_of(*limit));
+            note!("belljar: {name} was ended: {limit} (raise it with {})", option_of(*limit));
         }
         Outcome::Trapped(trap) => {
-            eprintln!("belljar: {name} trapped: {}", printable(&trap.message));
+            note!("belljar: {name} trapped: {}", printable(&trap.message));
             for function in trap.backtrace.iter().take(16) {
-                eprintln!("    in {}", printable(function));
+                note!("    in {}", printable(function));
             }
         }
     }
@@ -225,11 +225,11 @@ fn complain(args: &RunArgs, machine: &Machine, module: &Module, outcome: &Outcom
     for limit in machine.limits_hit() {
         if *outcome != Outcome::Limit(limit) {
             let option = option_of(limit);
-            eprintln!("belljar: note: {name} ran into the {limit} (raise it with {option})");
+            note!("belljar: note: {name} ran into the {limit} (raise it with {option})");
         }
     }
     if args.clock == ClockArg::Real {
-        eprintln!("belljar: note: with --clock real the run cannot be repeated exactly");
+        note!("belljar: note: with --clock real the run cannot be repeated exactly");
     }
 }
 

@@ -45,10 +45,11 @@ pub fn is_path(program: &str) -> bool {
 
 /// The module that PROGRAM names.
 pub fn module(args: &RunArgs) -> Result<Module> {
-    let resolved = if is_path(&args.program) {
-        Resolved::File(args.program.clone().into())
+    let program = args.program()?;
+    let resolved = if is_path(program) {
+        Resolved::File(program.into())
     } else {
-        toolchains(&args.toolchain)?.resolve(&args.program)?
+        toolchains(&args.toolchain)?.resolve(program)?
     };
     Ok(resolved.module()?)
 }

@@ -165,6 +165,53 @@ fn relative_and_absolute_paths_reach_the_same_files() {
     assert!(stderr(&output).contains("Operation not permitted"), "{}", stderr(&output));
 }
 
+/// An option after PROGRAM is never belljar's: an argument of an untrusted tool could be `--apply`.
+#[test]
+fn options_after_the_program_are_its_own() {
+    let folder = scratch();
+    let module = guest_arg("env");
+    let arguments = ["--apply", "--help", "--dir", "/etc::/etc", "-q", "--json", "--", "x"];
+    let output = run(folder.path(), &[&[module.as_str()][..], &arguments].concat());
+    let expected: Vec<String> =
+        (1..).zip(arguments).map(|(i, arg)| format!("argv[{i}]={arg}\n")).collect();
+    assert_eq!(stdout(&output), format!("argv[0]=env\n{}", expected.concat()));
+    let output = run(folder.path(), &["replace", "--apply", "one", "1", "note.txt"]);
+    assert!(!output.status.success(), "{}", stderr(&output));
+    assert_eq!(std::fs::read_to_string(folder.path().join("note.txt")).unwrap(), "one\ntwo\n");
+}
+
+/// A mount that was asked for by name comes before a folder of that name in the worktree.
+#[test]
+fn a_read_only_mount_is_not_hidden_by_the_worktree() {
+    let folder = scratch();
+    std::fs::create_dir(folder.path().join("lib")).unwrap();
+    std::fs::write(folder.path().join("lib/f"), "as it was").unwrap();
+    let module = guest_arg("overwrite");
+    for path in ["/lib/f", "lib/f", "/lib/new"] {
+        let step = format!("write:{path}:changed");
+        let output = run(folder.path(), &["--apply", "--dir", "lib::/lib::ro", &module, &step]);
+        assert!(stderr(&output).contains("Read-only file system"), "{path}: {}", stderr(&output));
+    }
+    assert_eq!(std::fs::read(folder.path().join("lib/f")).unwrap(), b"as it was");
+    assert!(!folder.path().join("lib/new").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_closed_standard_error_is_no_panic() {
+    let folder = scratch();
+    for command in ["run replace one 1 note.txt", "programs", "run nothing"] {
+        let script = format!("\"$0\" {command} >/dev/full 2>/dev/full; echo $?");
+        let output = std::process::Command::new("bash")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_belljar")])
+            .current_dir(folder.path())
+            .env("BELLJAR_CACHE_DIR", crate::support::cache_dir())
+            .output()
+            .unwrap();
+        assert_ne!(stdout(&output), "101\n", "{command}");
+    }
+}
+
 #[test]
 fn standard_input_is_inherited_empty_or_a_file() {
     let folder = scratch();

@@ -16,9 +16,9 @@ use std::io::Write;
 use super::clock::{ClockId, SPIN_FREE_READS, SPIN_TICK_NS};
 use super::fd::{Descriptor, FdTable, OpenDir};
 use super::limits::{Limit, Stop};
-use super::machine::Machine;
+use super::machine::{Machine, WORKTREE};
 use super::stdio::Stdio;
-use super::vfs::{Base, NodeId};
+use super::vfs::{Base, Mount, NodeId};
 use crate::base::errno::Errno;
 
 pub use buffers::{Buffers, Range, Ranges};
@@ -54,6 +54,8 @@ pub struct Guest {
     /// The call that is being made, for the trace.
     call: &'static str,
     call_is_traced: bool,
+    /// What [`Reach::NamespaceOrRoot`] looks up from the root first.
+    mount_names: Vec<Box<str>>,
 }
 
 /// A directory that a process starts with.
@@ -119,7 +121,9 @@ impl Guest {
             clock_reads: 0,
             call: "",
             call_is_traced: false,
+            mount_names: Vec::new(),
         };
+        guest.mount_names = named_mounts(guest.machine.vfs.mounts());
         for descriptor in [Descriptor::Stdin, Descriptor::Stdout, Descriptor::Stderr] {
             guest.fds.push(descriptor);
         }
@@ -305,6 +309,15 @@ impl Guest {
         }
         Ok(())
     }
+}
+
+/// The mount points, without their first slash, of all mounts but those that are there anyway: the
+/// root, the worktree and `/tmp`.
+fn named_mounts(mounts: &[Mount]) -> Vec<Box<str>> {
+    let usual = ["", "tmp", &WORKTREE[1..]];
+    let points: Vec<String> = mounts.iter().map(Mount::path).collect();
+    let points = points.iter().map(|at| at.trim_start_matches('/'));
+    points.filter(|at| !usual.contains(at)).map(Into::into).collect()
 }
 
 /// The node that a descriptor keeps open.

@@ -26,9 +26,12 @@ impl Guest {
     fn in_dir<T>(
         &mut self,
         fd: u32,
+        path: &str,
         mut call: impl FnMut(&mut Overlay, Base) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         let OpenDir { base, or_root, .. } = *self.open_dir(fd)?;
+        let base =
+            if or_root && self.names_mount(path) { self.machine.vfs.host_base() } else { base };
         let vfs = &mut self.machine.vfs;
         match call(vfs, base) {
             Err(missing @ (Errno::Noent | Errno::Notdir)) if or_root => {
@@ -43,12 +46,21 @@ impl Guest {
     /// and only from there `path` names something, or something that could be made.
     fn base(&mut self, fd: u32, path: &str, makes: bool) -> Result<Base, Errno> {
         let OpenDir { base, or_root, .. } = *self.open_dir(fd)?;
+        let mounted = or_root && self.names_mount(path);
         let vfs = &mut self.machine.vfs;
         let root = vfs.host_base();
-        if or_root && !vfs.reaches(base, path, makes) && vfs.reaches(root, path, makes) {
+        if or_root && (mounted || !vfs.reaches(base, path, makes) && vfs.reaches(root, path, makes))
+        {
             return Ok(root);
         }
         Ok(base)
+    }
+
+    /// Whether `path` leads into a mount that was asked for by name. Such a mount comes before what
+    /// the current directory has under that path: it may be read-only.
+    fn names_mount(&self, path: &str) -> bool {
+        let is_within = |rest: &str| rest.is_empty() || rest.starts_with('/');
+        self.mount_names.iter().any(|mount| path.strip_prefix(&**mount).is_some_and(is_within))
     }
 
     /// `path_create_directory`.
@@ -57,7 +69,7 @@ impl Guest {
     /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::create_dir`].
     pub fn path_create_directory(&mut self, fd: u32, path: &str) -> Result<(), Errno> {
         let now = self.now();
-        self.in_dir(fd, |vfs, base| vfs.create_dir(base, path, now).map(|_| ()))
+        self.in_dir(fd, path, |vfs, base| vfs.create_dir(base, path, now).map(|_| ()))
     }
 
     /// `path_filestat_get`.
@@ -70,7 +82,7 @@ impl Guest {
         follow: Follow,
         path: &str,
     ) -> Result<FileStat, Errno> {
-        self.in_dir(fd, |vfs, base| vfs.stat(base, path, follow)).map(FileStat::of)
+        self.in_dir(fd, path, |vfs, base| vfs.stat(base, path, follow)).map(FileStat::of)
     }
 
     /// `path_filestat_set_times`.
@@ -87,7 +99,7 @@ impl Guest {
         mtim: SetTime,
     ) -> Result<(), Errno> {
         let now = self.now();
-        self.in_dir(fd, |vfs, base| vfs.set_times_at(base, path, follow, atim, mtim, now))
+        self.in_dir(fd, path, |vfs, base| vfs.set_times_at(base, path, follow, atim, mtim, now))
     }
 
     /// `path_link`.
@@ -134,7 +146,7 @@ impl Guest {
             follow: follow == Follow::Yes,
             write,
         };
-        let node = self.in_dir(fd, |vfs, base| vfs.open(base, path, open, now))?;
+        let node = self.in_dir(fd, path, |vfs, base| vfs.open(base, path, open, now))?;
         let descriptor = if self.machine.vfs.file_type(node) == FileType::Directory {
             let root = if confines { node } else { base.root };
             let base = Base { dir: node, root };
@@ -161,7 +173,7 @@ impl Guest {
     /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::remove_dir`].
     pub fn path_remove_directory(&mut self, fd: u32, path: &str) -> Result<(), Errno> {
         let now = self.now();
-        self.in_dir(fd, |vfs, base| vfs.remove_dir(base, path, now))
+        self.in_dir(fd, path, |vfs, base| vfs.remove_dir(base, path, now))
     }
 
     /// `path_rename`.
@@ -186,7 +198,7 @@ impl Guest {
             return Err(Errno::Perm);
         }
         let now = self.now();
-        self.in_dir(fd, |vfs, base| vfs.symlink(text, base, path, now))
+        self.in_dir(fd, path, |vfs, base| vfs.symlink(text, base, path, now))
     }
 
     /// `path_unlink_file`.
@@ -195,6 +207,6 @@ impl Guest {
     /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::unlink`].
     pub fn path_unlink_file(&mut self, fd: u32, path: &str) -> Result<(), Errno> {
         let now = self.now();
-        self.in_dir(fd, |vfs, base| vfs.unlink(base, path, now))
+        self.in_dir(fd, path, |vfs, base| vfs.unlink(base, path, now))
     }
 }
