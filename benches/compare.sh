@@ -81,7 +81,7 @@ done
 # but under a timeout.
 same_compile=(-O opt-level=2 -W epoch-interruption=y -W nan-canonicalization=y
     -W relaxed-simd-deterministic=y)
-same_run=(-W timeout=1h -W nan-canonicalization=y -W relaxed-simd-deterministic=y)
+same_run=(-W timeout=3600s -W nan-canonicalization=y -W relaxed-simd-deterministic=y)
 for program in hello fsbench compute; do
     "$wasmtime" compile -o "$work/$program.cwasm" "$guests/$program.wasm"
 done
