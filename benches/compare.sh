@@ -55,9 +55,9 @@ wasmtime=${WASMTIME:-$(wasmtime_from_pypi)}
 
 echo "building" >&2
 cd "$root"
-cargo build --quiet --release --bin belljar
+belljar=$(.ci/build-release)
+case $belljar in /*) ;; *) belljar=$root/$belljar ;; esac
 cargo bench --quiet --no-run --bench spawn
-belljar=$target/release/belljar
 
 # On the disk that the project is on: a temporary folder may well be in memory.
 mkdir -p "$target"

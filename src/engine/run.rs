@@ -115,11 +115,13 @@ pub fn run(program: &Program, mut machine: Machine, startup: Startup) -> Finishe
     if deadline.is_none() {
         store.epoch_deadline_callback(|_| Ok(UpdateDeadline::Continue(1)));
     }
-    let fuel = limits.fuel.unwrap_or(u64::MAX);
-    // Fails if the engine does not count fuel.
-    let counts_fuel = store.set_fuel(fuel).is_ok();
+    // Asked for beforehand: a refusal of wasmtime's may cost a backtrace.
+    let fuel = program.engine.config().fuel.then(|| limits.fuel.unwrap_or(u64::MAX));
+    if let Some(fuel) = fuel {
+        store.set_fuel(fuel).expect("the engine counts fuel");
+    }
     let outcome = start(program, &mut store);
-    let fuel_used = counts_fuel.then(|| fuel - store.get_fuel().unwrap_or(0));
+    let fuel_used = fuel.map(|fuel| fuel - store.get_fuel().expect("the engine counts fuel"));
     let (mut machine, stdio) = store.into_data().guest.end();
     if outcome.as_ref().is_ok_and(|outcome| *outcome == Outcome::Limit(Limit::Fuel)) {
         machine.note_limit(Limit::Fuel);
