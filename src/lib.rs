@@ -28,13 +28,15 @@
 //! # Map
 //!
 //! The folders of `src/` are ranks. A file uses only lower ones:
-//! [`base`] < [`kernel`] < [`abi`] < [`engine`] < [`process`], [`toolchain`].
+//! [`base`] < [`store`] < [`tape`] < [`kernel`] < [`abi`] < [`engine`] < [`process`], [`toolchain`].
 
 pub mod abi;
 pub mod base;
 pub mod engine;
 pub mod kernel;
 pub mod process;
+pub mod store;
+pub mod tape;
 pub mod toolchain;
 
 pub use engine::{

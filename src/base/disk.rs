@@ -42,6 +42,18 @@ pub fn create(path: &Path) -> Result<File, DiskError> {
     File::create(path).map_err(DiskError::new("create", path))
 }
 
+/// A file opened for reading and writing, and created if it is not there.
+pub fn open_or_create(path: &Path) -> Result<File, DiskError> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false);
+    options.open(path).map_err(DiskError::new("create", path))
+}
+
+/// Gives `from` the name `to`, whatever stood there.
+pub fn rename(from: &Path, to: &Path) -> Result<(), DiskError> {
+    std::fs::rename(from, to).map_err(DiskError::new("rename", from))
+}
+
 /// Metadata of what `path` names, links followed.
 pub fn metadata(path: &Path) -> Result<Metadata, DiskError> {
     std::fs::metadata(path).map_err(DiskError::new("examine", path))
@@ -71,6 +83,11 @@ pub fn remove_file(path: &Path) -> Result<(), DiskError> {
         }
         _ => Ok(()),
     }
+}
+
+/// Removes a folder that is empty.
+pub fn remove_empty_dir(path: &Path) -> Result<(), DiskError> {
+    std::fs::remove_dir(path).map_err(DiskError::new("remove", path))
 }
 
 /// Creates a folder and its parents; on Unix, new ones can be entered by this user alone.

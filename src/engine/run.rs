@@ -116,12 +116,10 @@ pub fn run(program: &Program, mut machine: Machine, startup: Startup) -> Finishe
         store.epoch_deadline_callback(|_| Ok(UpdateDeadline::Continue(1)));
     }
     // Asked for beforehand: a refusal of wasmtime's may cost a backtrace.
-    let fuel = program.engine.config().fuel.then(|| limits.fuel.unwrap_or(u64::MAX));
-    if let Some(fuel) = fuel {
-        store.set_fuel(fuel).expect("the engine counts fuel");
-    }
+    let counted = program.engine.config().fuel.then(|| limits.fuel.unwrap_or(u64::MAX));
+    let fuel = counted.filter(|fuel| store.set_fuel(*fuel).is_ok());
     let outcome = start(program, &mut store);
-    let fuel_used = fuel.map(|fuel| fuel - store.get_fuel().expect("the engine counts fuel"));
+    let fuel_used = fuel.and_then(|fuel| Some(fuel - store.get_fuel().ok()?));
     let (mut machine, stdio) = store.into_data().guest.end();
     if outcome.as_ref().is_ok_and(|outcome| *outcome == Outcome::Limit(Limit::Fuel)) {
         machine.note_limit(Limit::Fuel);

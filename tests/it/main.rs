@@ -13,5 +13,6 @@ mod library;
 mod overlay_differential;
 mod overlay_model;
 mod support;
+mod tape;
 mod tidy;
 mod toolchains;

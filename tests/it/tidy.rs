@@ -9,6 +9,8 @@ const LINES_MAX: usize = 600;
 /// The ranks of `src/`: a file uses only lower ones, or its own folder.
 const RANKS: &[(&str, u32)] = &[
     ("base", 0),
+    ("store", 1),
+    ("tape", 2),
     ("kernel", 3),
     ("abi", 4),
     ("engine", 5),

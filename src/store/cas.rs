@@ -1,0 +1,131 @@
+//! A folder of files named by their content.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::base::digest::Digest;
+use crate::base::disk::{self, DiskError};
+
+/// Content could not be stored or fetched.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// There is no content of this digest.
+    #[error("{} is missing: it must have the content with the digest {digest}", path.display())]
+    Missing {
+        /// What was asked for.
+        digest: Digest,
+        /// Where it should stand.
+        path: PathBuf,
+    },
+    /// What stands under the digest's name is something else.
+    #[error("{} is damaged: its content does not have the digest that it is named by", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It is longer than whoever asks can take.
+    #[error("{} has {len_bytes} bytes, more than the {len_bytes_max} that are expected", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// How long it is.
+        len_bytes: u64,
+        /// How long it may be.
+        len_bytes_max: u64,
+    },
+    /// The disk refuses.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+}
+
+/// A content-addressed store: a folder with one file for each content, named by the 64 hex digits
+/// of its BLAKE3 [`Digest`].
+///
+/// Files appear whole or not at all. They are not synced: a crash of the system can damage one,
+/// which [`Cas::get`] then notices.
+#[derive(Clone, Debug)]
+pub struct Cas {
+    dir: PathBuf,
+}
+
+impl Cas {
+    /// The store in the folder `dir`, which is created with the first content.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into() }
+    }
+
+    /// Its folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Where the content with `digest` stands, if it is there.
+    pub fn path_of(&self, digest: Digest) -> PathBuf {
+        self.dir.join(digest.to_string())
+    }
+
+    /// Whether there is a content with `digest`. It may be damaged.
+    pub fn contains(&self, digest: Digest) -> bool {
+        disk::symlink_metadata(&self.path_of(digest)).is_ok_and(|metadata| metadata.is_file())
+    }
+
+    /// Keeps `bytes`; answers their digest.
+    ///
+    /// # Errors
+    /// [`StoreError::Disk`]; nothing is stored then.
+    pub fn put(&self, bytes: &[u8]) -> Result<Digest, StoreError> {
+        let digest = Digest::of(bytes);
+        if self.contains(digest) {
+            return Ok(digest);
+        }
+        let path = self.path_of(digest);
+        disk::create_private_dir_all(&self.dir)?;
+        let mut file = tempfile::Builder::new()
+            .prefix(".belljar-")
+            .tempfile_in(&self.dir)
+            .map_err(DiskError::new("create a temporary file for", &path))?;
+        file.write_all(bytes).map_err(DiskError::new("write", &path))?;
+        file.persist(&path).map_err(|error| DiskError::new("create", &path)(error.error))?;
+        Ok(digest)
+    }
+
+    /// The content with `digest`, which is at most `len_bytes_max` long.
+    ///
+    /// # Errors
+    /// [`StoreError`]: `Missing`, `TooLong`, `Damaged`, `Disk`.
+    pub fn get(&self, digest: Digest, len_bytes_max: u64) -> Result<Vec<u8>, StoreError> {
+        let path = self.path_of(digest);
+        if !self.contains(digest) {
+            return Err(StoreError::Missing { digest, path });
+        }
+        let len_bytes = disk::metadata(&path)?.len();
+        if len_bytes > len_bytes_max {
+            return Err(StoreError::TooLong { path, len_bytes, len_bytes_max });
+        }
+        let bytes = disk::read(&path)?;
+        if Digest::of(&bytes) != digest {
+            return Err(StoreError::Damaged { path });
+        }
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_comes_back_whole_or_is_called_missing_or_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let cas = Cas::new(folder.path().join("tape.cas"));
+        let digest = cas.put(b"content").unwrap();
+        assert_eq!(cas.put(b"content").unwrap(), digest);
+        assert_eq!(cas.get(digest, 7).unwrap(), b"content");
+        assert!(matches!(cas.get(digest, 6), Err(StoreError::TooLong { len_bytes: 7, .. })));
+        let other = Digest::of(b"other");
+        assert!(matches!(cas.get(other, 99), Err(StoreError::Missing { .. })));
+        #[allow(clippy::disallowed_methods, reason = "damages what belljar wrote")]
+        std::fs::write(cas.path_of(digest), b"CONTENT").unwrap();
+        assert!(matches!(cas.get(digest, 7), Err(StoreError::Damaged { .. })));
+    }
+}

@@ -1,0 +1,309 @@
+//! Tapes as files: one JSON object a line, and a store beside them for what is too long for a line.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use super::payload::Payload;
+use super::record::{Header, Record, Version};
+use super::recorder::{TapeError, TapeSink};
+use crate::base::digest::Digest;
+use crate::base::disk::{self, DiskError};
+use crate::store::{Cas, StoreError};
+
+/// Longest line that is read or written, in bytes.
+const LINE_BYTES_MAX: usize = 16 << 20;
+
+/// The folder of the store that belongs to the tape `path`.
+pub fn cas_dir(path: &Path) -> PathBuf {
+    with_suffix(path, ".cas")
+}
+
+/// Where a tape is written until it is finished.
+fn partial_path(path: &Path) -> PathBuf {
+    with_suffix(path, ".partial")
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Writes a tape.
+///
+/// Until [`TapeSink::finish`] it grows under the name `<tape>.partial`, where it can be read; what
+/// stood at `<tape>` is then replaced at once. Dropped before, it leaves nothing behind. A process
+/// that is killed leaves the `.partial`, which reads to its last whole line.
+pub struct FileTape {
+    path: PathBuf,
+    /// `None` once finished.
+    file: Option<BufWriter<File>>,
+    cas: Cas,
+    /// What the tape names.
+    kept: HashSet<Digest>,
+    /// What was not in the store before.
+    added: Vec<Digest>,
+    bytes: u64,
+    bytes_max: u64,
+}
+
+impl FileTape {
+    /// A tape that will stand at `path`, with its header. Lines and contents together take at most
+    /// `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// [`TapeError::Disk`] if it cannot be created, or somebody else is writing it.
+    pub fn create(path: &Path, header: &Header, bytes_max: u64) -> Result<Self, TapeError> {
+        let partial = partial_path(path);
+        // Not emptied before it is ours.
+        let file = disk::open_or_create(&partial)?;
+        file.try_lock()
+            .map_err(std::io::Error::from)
+            .and_then(|()| file.set_len(0))
+            .map_err(DiskError::new("take for writing", &partial))?;
+        let mut tape = Self {
+            path: path.to_owned(),
+            file: Some(BufWriter::with_capacity(64 << 10, file)),
+            cas: Cas::new(cas_dir(path)),
+            kept: HashSet::new(),
+            added: Vec::new(),
+            bytes: 0,
+            bytes_max,
+        };
+        tape.line(header)?;
+        Ok(tape)
+    }
+
+    fn line(&mut self, value: &impl serde::Serialize) -> Result<(), TapeError> {
+        let mut line = serde_json::to_vec(value).expect("records are JSON objects");
+        line.push(b'\n');
+        self.charge(line.len() as u64)?;
+        let write = |file: &mut BufWriter<File>| file.write_all(&line);
+        self.file.as_mut().map_or(Ok(()), write).map_err(DiskError::new("write", &self.path))?;
+        Ok(())
+    }
+
+    fn charge(&mut self, bytes: u64) -> Result<(), TapeError> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > self.bytes_max {
+            return Err(TapeError::Full { limit_bytes: self.bytes_max });
+        }
+        Ok(())
+    }
+
+    /// Removes what an older tape of this name kept and this one does not.
+    fn sweep(&self) {
+        let Ok(files) = disk::list(self.cas.dir()) else { return };
+        for path in files {
+            let name = path.file_name().and_then(|name| name.to_str());
+            let digest = name.and_then(Digest::from_hex);
+            if digest.is_some_and(|digest| !self.kept.contains(&digest)) {
+                // What is left over costs space and nothing else.
+                let _ = disk::remove_file(&path);
+            }
+        }
+    }
+}
+
+impl TapeSink for FileTape {
+    fn push(&mut self, record: Record) -> Result<(), TapeError> {
+        self.line(&record)
+    }
+
+    fn blob(&mut self, bytes: &[u8]) -> Result<Digest, TapeError> {
+        let digest = Digest::of(bytes);
+        if self.kept.contains(&digest) {
+            return Ok(digest);
+        }
+        self.charge(bytes.len() as u64)?;
+        if !self.cas.contains(digest) {
+            self.cas.put(bytes)?;
+            self.added.push(digest);
+        }
+        self.kept.insert(digest);
+        Ok(digest)
+    }
+
+    fn finish(&mut self) -> Result<(), TapeError> {
+        let Some(file) = self.file.take() else { return Ok(()) };
+        let partial = partial_path(&self.path);
+        let fail = |error: std::io::Error| DiskError::new("finish", &partial)(error);
+        let file = file.into_inner().map_err(|error| fail(error.into_error()))?;
+        file.sync_all().map_err(fail)?;
+        // Windows renames no open file.
+        drop(file);
+        disk::rename(&partial, &self.path)?;
+        self.sweep();
+        Ok(())
+    }
+}
+
+impl Drop for FileTape {
+    fn drop(&mut self) {
+        if self.file.take().is_none() {
+            return;
+        }
+        let _ = disk::remove_file(&partial_path(&self.path));
+        for digest in &self.added {
+            let _ = disk::remove_file(&self.cas.path_of(*digest));
+        }
+        // Not if somebody else's contents are in it.
+        let _ = disk::remove_empty_dir(self.cas.dir());
+    }
+}
+
+/// What must be known of a header before the rest of it is looked at.
+#[derive(serde::Deserialize)]
+struct Versioned {
+    version: Version,
+}
+
+/// Reads a tape record by record, in memory for one line.
+pub struct TapeReader {
+    path: PathBuf,
+    header: Header,
+    lines: BufReader<File>,
+    line: u64,
+    cut_off: bool,
+    done: bool,
+}
+
+impl TapeReader {
+    /// The tape at `path`.
+    ///
+    /// # Errors
+    /// [`TapeError`]: `Disk` if it cannot be read; `Line` if its first line is no header; `Version`
+    /// if its format is of a newer major version.
+    pub fn open(path: &Path) -> Result<Self, TapeError> {
+        let file = disk::open(path)?;
+        let header = Header::new(0);
+        let lines = BufReader::with_capacity(64 << 10, file);
+        let mut reader =
+            Self { path: path.to_owned(), header, lines, line: 0, cut_off: false, done: false };
+        let Some((line, _)) = reader.next_line()? else {
+            return Err(reader.bad("the tape is empty: expected a header"));
+        };
+        let no_header = |reader: &Self, error: serde_json::Error| {
+            reader.bad(format!("this is no header of a tape: {error}"))
+        };
+        // First of all: what follows may be unknown to this version.
+        let Versioned { version } =
+            serde_json::from_slice(&line).map_err(|error| no_header(&reader, error))?;
+        if version.major != Version::CURRENT.major {
+            let tape = path.display().to_string();
+            return Err(TapeError::Version { tape, found: version, known: Version::CURRENT });
+        }
+        reader.header = serde_json::from_slice(&line).map_err(|error| no_header(&reader, error))?;
+        Ok(reader)
+    }
+
+    /// Its first line.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The line of the last record, from 1.
+    pub fn line(&self) -> u64 {
+        self.line
+    }
+
+    /// Whether the last line was cut off, and left out.
+    pub fn is_cut_off(&self) -> bool {
+        self.cut_off
+    }
+
+    fn bad(&self, message: impl Into<String>) -> TapeError {
+        let tape = self.path.display().to_string();
+        TapeError::Line { tape, line: self.line, message: message.into() }
+    }
+
+    /// The next line without its end, and whether it had one.
+    fn next_line(&mut self) -> Result<Option<(Vec<u8>, bool)>, TapeError> {
+        let mut line = Vec::new();
+        let limit = LINE_BYTES_MAX as u64 + 1;
+        let read = self.lines.by_ref().take(limit).read_until(b'\n', &mut line);
+        read.map_err(DiskError::new("read", &self.path))?;
+        if line.is_empty() {
+            return Ok(None);
+        }
+        self.line += 1;
+        let ended = line.pop_if(|last| *last == b'\n').is_some();
+        if line.len() > LINE_BYTES_MAX {
+            return Err(self.bad(format!("the line is longer than {LINE_BYTES_MAX} bytes")));
+        }
+        Ok(Some((line, ended)))
+    }
+
+    fn next_record(&mut self) -> Result<Option<Record>, TapeError> {
+        let Some((line, ended)) = self.next_line()? else { return Ok(None) };
+        match serde_json::from_slice(&line) {
+            Ok(record) => Ok(Some(record)),
+            Err(_) if !ended => {
+                self.cut_off = true;
+                Ok(None)
+            }
+            Err(error) => Err(self.bad(format!("this is no record: {error}"))),
+        }
+    }
+}
+
+impl Iterator for TapeReader {
+    type Item = Result<Record, TapeError>;
+
+    /// The next record. After an error there is none.
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let next = self.next_record().transpose();
+        self.done = !matches!(next, Some(Ok(_)));
+        next
+    }
+}
+
+/// A tape in memory, with the store beside it.
+pub struct Tape {
+    /// Its first line.
+    pub header: Header,
+    /// The rest.
+    pub records: Vec<Record>,
+    /// Whether its last line was cut off, and left out.
+    pub cut_off: bool,
+    cas: Cas,
+}
+
+impl Tape {
+    /// The tape at `path`.
+    ///
+    /// # Errors
+    /// [`TapeError`], with the line.
+    pub fn load(path: &Path) -> Result<Self, TapeError> {
+        let mut reader = TapeReader::open(path)?;
+        let records = reader.by_ref().collect::<Result<_, _>>()?;
+        let cut_off = reader.is_cut_off();
+        Ok(Self { header: reader.header, records, cut_off, cas: Cas::new(cas_dir(path)) })
+    }
+
+    /// The bytes of a payload.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the store does not have them, or has something else.
+    pub fn payload(&self, payload: &Payload) -> Result<Vec<u8>, StoreError> {
+        match payload {
+            Payload::Inline { text } => Ok(text.clone().into_bytes()),
+            Payload::Stored { content_hash, len_bytes, .. } => {
+                self.content(*content_hash, *len_bytes)
+            }
+        }
+    }
+
+    /// The content with a digest, which is `len_bytes` long.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn content(&self, content_hash: Digest, len_bytes: u64) -> Result<Vec<u8>, StoreError> {
+        self.cas.get(content_hash, len_bytes)
+    }
+}

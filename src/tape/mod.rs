@@ -1,0 +1,16 @@
+//! Rank 2: the record of everything that crosses the boundary of a machine, and what can be done
+//! with it. The format is described in `docs/tape-format.md`.
+
+mod file;
+mod payload;
+mod player;
+mod record;
+mod recorder;
+mod redact;
+
+pub use file::{FileTape, Tape, TapeReader, cas_dir};
+pub use payload::{INLINE_BYTES_MAX, Payload};
+pub use player::{Desync, Player};
+pub use record::{Header, Kind, Phase, Record, Version};
+pub use recorder::{MemoryTape, Recorder, TapeError, TapeSink};
+pub use redact::{BadRule, Redaction};

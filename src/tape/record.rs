@@ -1,0 +1,517 @@
+//! The lines of a tape.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::payload::Payload;
+use crate::base::digest::Digest;
+
+/// The version of the format. A reader takes every minor version of its own major one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Version {
+    /// Changes when an old reader could misunderstand a tape.
+    pub major: u32,
+    /// Changes when something is added that an old reader may skip.
+    pub minor: u32,
+}
+
+impl Version {
+    /// What this library writes.
+    pub const CURRENT: Self = Self { major: 1, minor: 0 };
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+impl FromStr for Version {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parts = text.split_once('.').and_then(|(major, minor)| {
+            Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
+        });
+        parts.ok_or_else(|| format!("{text:?} is no version: expected MAJOR.MINOR"))
+    }
+}
+
+impl From<Version> for String {
+    fn from(version: Version) -> Self {
+        version.to_string()
+    }
+}
+
+impl TryFrom<String> for Version {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+/// The first line of a tape.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Header {
+    /// The version of the format.
+    pub version: Version,
+    /// The version of the library that wrote it.
+    pub belljar_version: String,
+    /// When the session began, on its own clock: milliseconds since the Unix epoch.
+    pub started_at_unix_ms: i64,
+    /// The script that was run, if the session is one of a script.
+    #[serde(default)]
+    pub script_path: Option<String>,
+    /// The command line.
+    #[serde(default)]
+    pub argv: Vec<String>,
+}
+
+impl Header {
+    /// The header of a tape that begins at `started_at_unix_ms`.
+    pub fn new(started_at_unix_ms: i64) -> Self {
+        Self {
+            version: Version::CURRENT,
+            belljar_version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at_unix_ms,
+            script_path: None,
+            argv: Vec::new(),
+        }
+    }
+}
+
+/// The part of a session in which something happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// The machine is put together.
+    Setup,
+    /// A program, or the host's own code, runs.
+    #[default]
+    Run,
+    /// What the session leaves behind is gathered.
+    Finalize,
+}
+
+/// One thing that crossed the boundary.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Record {
+    /// Its place: 0 for the first.
+    pub seq: u64,
+    /// The part of the session.
+    pub phase: Phase,
+    /// The session's wall clock: milliseconds since the Unix epoch.
+    pub virtual_time_ms: i64,
+    /// The session's monotonic clock, in milliseconds.
+    pub monotonic_ms: u64,
+    /// What it was.
+    pub kind: Kind,
+}
+
+/// What happened. On a tape, its name is the field `kind` and its fields stand beside it.
+///
+/// Times in nanoseconds exceed what some JSON readers keep exactly (2^53).
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Kind {
+    /// How the machine was put together, so that a run can be repeated from its tape.
+    Machine {
+        /// The configuration, as the kernel describes it.
+        config: Value,
+    },
+    /// A clock was read.
+    ClockRead {
+        /// `realtime`, `monotonic`, `process_cputime` or `thread_cputime`.
+        clock: String,
+        /// What it showed, in nanoseconds.
+        value_ns: u64,
+    },
+    /// Somebody slept.
+    ClockSleep {
+        /// For how long, in nanoseconds.
+        duration_ns: u64,
+    },
+    /// Real time was read although the session's clock is paused.
+    ClockLeak {
+        /// Who read it.
+        capability_id: String,
+        /// `wall` or `instant`.
+        leak: String,
+    },
+    /// Random bytes were handed out.
+    Random {
+        /// Their digest.
+        content_hash: Digest,
+        /// How many.
+        len_bytes: u64,
+    },
+    /// Something was looked up in a tree below.
+    FileStat {
+        /// The path in the namespace.
+        path: String,
+        /// What was found, or the errno's name.
+        #[serde(flatten)]
+        found: Found,
+    },
+    /// A directory of a tree below was listed.
+    DirList {
+        /// The path in the namespace.
+        path: String,
+        /// One line for each entry: a letter for the type (`d`, `f`, `l`, `?`), a space, the name
+        /// as JSON; or the errno's name.
+        entries: Payload,
+    },
+    /// A symbolic link of a tree below was read.
+    LinkRead {
+        /// The path in the namespace.
+        path: String,
+        /// Its text.
+        target: Payload,
+    },
+    /// The content of a file of a tree below was read for the first time.
+    FileRead {
+        /// The path in the namespace.
+        path: String,
+        /// The digest of the whole content.
+        content_hash: Digest,
+        /// Its length.
+        len_bytes: u64,
+    },
+    /// A file was closed after it had been written.
+    FileWrite {
+        /// The path under which it was opened.
+        path: String,
+        /// The digest of the whole content.
+        content_hash: Digest,
+        /// Its length.
+        len_bytes: u64,
+    },
+    /// A file was unlinked.
+    FileDelete {
+        /// The path in the namespace.
+        path: String,
+        /// The digest of what it held, where that is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        content_hash: Option<Digest>,
+        /// Its length.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        len_bytes: Option<u64>,
+    },
+    /// A file or directory was renamed.
+    FileRename {
+        /// Its path until then.
+        from: String,
+        /// Its path from then on.
+        to: String,
+    },
+    /// A process read from standard input.
+    StreamRead {
+        /// The process.
+        pid: u32,
+        /// What came.
+        bytes: Payload,
+    },
+    /// A process wrote to standard output or error.
+    StreamWrite {
+        /// The process.
+        pid: u32,
+        /// 1 or 2.
+        fd: u32,
+        /// What it wrote.
+        bytes: Payload,
+    },
+    /// A process started.
+    ProcessSpawn {
+        /// The process; 1 for a machine's first.
+        pid: u32,
+        /// The name it was asked for by.
+        program: String,
+        /// Its arguments, without the name.
+        args: Vec<String>,
+        /// Its environment, `NAME=value`.
+        env: Vec<String>,
+        /// Where relative paths begin.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cwd: Option<String>,
+        /// `wasi`, or `native`: such a run is not hermetic.
+        mode: String,
+        /// The digest of the module.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        module_hash: Option<Digest>,
+    },
+    /// A process ended.
+    ProcessExit {
+        /// The process.
+        pid: u32,
+        /// `exited`, `trapped`, or the limit that ended it.
+        status: String,
+        /// Its exit code, if it exited.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exit_code: Option<u32>,
+        /// How long it took on the session's clock.
+        duration_ms: u64,
+    },
+    /// A file is not, after the session, what it was before.
+    Change {
+        /// The path in the namespace.
+        path: String,
+        /// `added`, `modified`, `deleted`, `renamed`.
+        change: String,
+        /// The rest of what is known of it: type, mode, old path.
+        #[serde(flatten)]
+        detail: Map<String, Value>,
+    },
+    /// A language model was asked.
+    LlmCall {
+        /// The model.
+        model: String,
+        /// The digest of the request.
+        request_hash: Digest,
+        /// The request.
+        request: Payload,
+        /// The answer, or the error.
+        response: Payload,
+    },
+    /// Something asked to leave through the network.
+    Egress {
+        /// Who asked: `sock`, `http`, `llm`.
+        surface: String,
+        /// What for.
+        url: String,
+        /// The host, if there is one.
+        host: String,
+        /// The port, if there is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        port: Option<u16>,
+        /// Whether it may.
+        allowed: bool,
+        /// Which rule decided.
+        reason: String,
+    },
+    /// The host was asked for something by name.
+    HostCall {
+        /// The capability.
+        capability: String,
+        /// The operation.
+        operation: String,
+        /// What was passed.
+        params: Payload,
+        /// The answer, or the error.
+        result: Payload,
+    },
+    /// A kind that this version does not know. It survives as it is.
+    #[serde(skip)]
+    Unknown {
+        /// Its name.
+        kind: String,
+        /// Its fields.
+        fields: Map<String, Value>,
+    },
+}
+
+/// What a lookup found.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Found {
+    /// Something.
+    Entry {
+        /// `file`, `dir`, `link` or `other`.
+        file_type: String,
+        /// Length of a file.
+        len_bytes: u64,
+        /// Last modification in nanoseconds since the Unix epoch.
+        mtime_ns: u64,
+        /// Whether its owner may execute it.
+        executable: bool,
+    },
+    /// Nothing that can be had.
+    Errno {
+        /// The errno's name in preview1: `noent`, `acces`.
+        errno: String,
+    },
+}
+
+impl Kind {
+    /// Its name, as the field `kind` has it.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Machine { .. } => "machine",
+            Self::ClockRead { .. } => "clock_read",
+            Self::ClockSleep { .. } => "clock_sleep",
+            Self::ClockLeak { .. } => "clock_leak",
+            Self::Random { .. } => "random",
+            Self::FileStat { .. } => "file_stat",
+            Self::DirList { .. } => "dir_list",
+            Self::LinkRead { .. } => "link_read",
+            Self::FileRead { .. } => "file_read",
+            Self::FileWrite { .. } => "file_write",
+            Self::FileDelete { .. } => "file_delete",
+            Self::FileRename { .. } => "file_rename",
+            Self::StreamRead { .. } => "stream_read",
+            Self::StreamWrite { .. } => "stream_write",
+            Self::ProcessSpawn { .. } => "process_spawn",
+            Self::ProcessExit { .. } => "process_exit",
+            Self::Change { .. } => "change",
+            Self::LlmCall { .. } => "llm_call",
+            Self::Egress { .. } => "egress",
+            Self::HostCall { .. } => "host_call",
+            Self::Unknown { kind, .. } => kind,
+        }
+    }
+
+    /// The fields beside `kind`, as JSON.
+    pub fn fields(&self) -> Map<String, Value> {
+        if let Self::Unknown { fields, .. } = self {
+            return fields.clone();
+        }
+        match serde_json::to_value(self) {
+            Ok(Value::Object(mut fields)) => {
+                fields.remove("kind");
+                fields
+            }
+            // All fields are text, numbers, and maps with text for keys.
+            other => unreachable!("a kind is an object: {other:?}"),
+        }
+    }
+
+    /// The kind called `name` with `fields`. One that is not known, by its name, is
+    /// [`Kind::Unknown`].
+    ///
+    /// # Errors
+    /// What is wrong with the fields of a known kind.
+    pub fn from_fields(name: &str, mut fields: Map<String, Value>) -> Result<Self, String> {
+        const KNOWN: &[&str] = &[
+            "machine",
+            "clock_read",
+            "clock_sleep",
+            "clock_leak",
+            "random",
+            "file_stat",
+            "dir_list",
+            "link_read",
+            "file_read",
+            "file_write",
+            "file_delete",
+            "file_rename",
+            "stream_read",
+            "stream_write",
+            "process_spawn",
+            "process_exit",
+            "change",
+            "llm_call",
+            "egress",
+            "host_call",
+        ];
+        if !KNOWN.contains(&name) {
+            return Ok(Self::Unknown { kind: name.to_owned(), fields });
+        }
+        fields.insert("kind".to_owned(), name.into());
+        serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())
+    }
+}
+
+/// The fields that all records have, in the order in which they are written.
+#[derive(Serialize)]
+struct Line<'a, K> {
+    seq: u64,
+    phase: Phase,
+    virtual_time_ms: i64,
+    monotonic_ms: u64,
+    #[serde(flatten)]
+    kind: &'a K,
+}
+
+#[derive(Serialize)]
+struct UnknownKind<'a> {
+    kind: &'a str,
+    #[serde(flatten)]
+    fields: &'a Map<String, Value>,
+}
+
+impl Serialize for Record {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { seq, phase, virtual_time_ms, monotonic_ms, ref kind } = *self;
+        match kind {
+            Kind::Unknown { kind, fields } => {
+                let kind = &UnknownKind { kind, fields };
+                Line { seq, phase, virtual_time_ms, monotonic_ms, kind }.serialize(serializer)
+            }
+            kind => Line { seq, phase, virtual_time_ms, monotonic_ms, kind }.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Record {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Line {
+            seq: u64,
+            #[serde(default)]
+            phase: Phase,
+            virtual_time_ms: i64,
+            monotonic_ms: u64,
+            kind: String,
+            #[serde(flatten)]
+            fields: Map<String, Value>,
+        }
+        let Line { seq, phase, virtual_time_ms, monotonic_ms, kind, fields } =
+            Line::deserialize(deserializer)?;
+        let kind = Kind::from_fields(&kind, fields).map_err(serde::de::Error::custom)?;
+        Ok(Self { seq, phase, virtual_time_ms, monotonic_ms, kind })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(line: &str) -> Record {
+        let record: Record = serde_json::from_str(line).unwrap();
+        let again = serde_json::to_string(&record).unwrap();
+        let (old, new): (Value, Value) =
+            (serde_json::from_str(line).unwrap(), serde_json::from_str(&again).unwrap());
+        assert_eq!(old, new);
+        record
+    }
+
+    #[test]
+    fn records_read_as_they_are_written() {
+        let record = round_trip(
+            r#"{"seq":3,"phase":"run","virtual_time_ms":-1,"monotonic_ms":2,"kind":"file_stat","path":"/src/a","errno":"noent"}"#,
+        );
+        let found = Found::Errno { errno: "noent".into() };
+        assert_eq!(record.kind, Kind::FileStat { path: "/src/a".into(), found });
+        round_trip(
+            r#"{"seq":0,"phase":"setup","virtual_time_ms":0,"monotonic_ms":0,"kind":"file_stat","path":"/","file_type":"dir","len_bytes":0,"mtime_ns":946684800000000000,"executable":false}"#,
+        );
+        round_trip(
+            r#"{"seq":9,"phase":"finalize","virtual_time_ms":0,"monotonic_ms":0,"kind":"change","path":"/src/a","change":"renamed","from":"/src/b"}"#,
+        );
+    }
+
+    #[test]
+    fn an_unknown_kind_survives() {
+        let line = r#"{"seq":1,"phase":"run","virtual_time_ms":5,"monotonic_ms":5,"kind":"gpu_call","shader":{"x":[1,2]}}"#;
+        assert_eq!(round_trip(line).kind.name(), "gpu_call");
+    }
+
+    #[test]
+    fn every_kind_knows_its_name() {
+        let kind = Kind::ClockSleep { duration_ns: 1 };
+        let value = serde_json::to_value(&kind).unwrap();
+        assert_eq!(value["kind"], kind.name());
+        assert_eq!(Kind::from_fields(kind.name(), kind.fields()).unwrap(), kind);
+    }
+
+    #[test]
+    fn a_known_kind_with_bad_fields_is_refused() {
+        let line = r#"{"seq":1,"virtual_time_ms":5,"monotonic_ms":5,"kind":"clock_sleep"}"#;
+        let error = serde_json::from_str::<Record>(line).unwrap_err().to_string();
+        assert!(error.contains("duration_ns"), "{error}");
+    }
+}

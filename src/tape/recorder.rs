@@ -1,0 +1,285 @@
+//! Puts records on a tape.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::payload::{INLINE_BYTES_MAX, Payload};
+use super::player::Desync;
+use super::record::{Kind, Phase, Record};
+use super::redact::Redaction;
+use crate::base::digest::Digest;
+use crate::base::disk::DiskError;
+use crate::store::StoreError;
+
+/// A tape could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum TapeError {
+    /// A line is not what the format says.
+    #[error("{tape}, line {line}: {message}")]
+    Line {
+        /// The tape.
+        tape: String,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong, and what was expected.
+        message: String,
+    },
+    /// A tape of a format that this version does not know.
+    #[error("{tape} has version {found}; this belljar reads {known}: use a newer one")]
+    Version {
+        /// The tape.
+        tape: String,
+        /// Its version.
+        found: super::record::Version,
+        /// What can be read.
+        known: super::record::Version,
+    },
+    /// The tape is full.
+    #[error("the tape would be longer than tape_bytes_max, {limit_bytes} bytes")]
+    Full {
+        /// The limit.
+        limit_bytes: u64,
+    },
+    /// What happens is not what the tape says.
+    #[error(transparent)]
+    Desync(Box<Desync>),
+    /// The store beside the tape.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The disk.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+}
+
+/// Where records go: memory, a file, or a player that compares them with an older tape.
+pub trait TapeSink: Send {
+    /// Takes the next record.
+    ///
+    /// # Errors
+    /// [`TapeError`]: `Full`, `Disk`; `Desync` from a player.
+    fn push(&mut self, record: Record) -> Result<(), TapeError>;
+
+    /// Keeps `bytes`; answers their digest.
+    ///
+    /// # Errors
+    /// [`TapeError`]: `Full`, `Store`.
+    fn blob(&mut self, bytes: &[u8]) -> Result<Digest, TapeError>;
+
+    /// Ends the tape and makes it last.
+    ///
+    /// # Errors
+    /// [`TapeError`]: `Disk`; `Desync` from a player that expected more.
+    fn finish(&mut self) -> Result<(), TapeError>;
+}
+
+/// The pen: stamps what happens and hands it to a [`TapeSink`]. Clones write to the same tape.
+///
+/// Nothing that is recorded fails. The first error is kept, nothing is written after it, and
+/// whoever runs the session asks for it: see [`Recorder::failed`].
+#[derive(Clone)]
+pub struct Recorder(Arc<Mutex<State>>);
+
+struct State {
+    sink: Box<dyn TapeSink>,
+    redaction: Redaction,
+    seq: u64,
+    phase: Phase,
+    virtual_time_ns: u64,
+    monotonic_ns: u64,
+    error: Option<TapeError>,
+    failed: bool,
+}
+
+impl State {
+    fn attempt<T>(&mut self, done: Result<T, TapeError>) -> Option<T> {
+        done.map_err(|error| {
+            self.failed = true;
+            self.error.get_or_insert(error);
+        })
+        .ok()
+    }
+}
+
+impl Recorder {
+    /// A recorder on `sink`.
+    pub fn new(sink: impl TapeSink + 'static, redaction: Redaction) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            sink: Box::new(sink),
+            redaction,
+            seq: 0,
+            phase: Phase::Setup,
+            virtual_time_ns: 0,
+            monotonic_ns: 0,
+            error: None,
+            failed: false,
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is whole between statements, whoever panicked.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets what the session's clocks show from now on: nanoseconds since the Unix epoch, and
+    /// nanoseconds of its monotonic clock.
+    pub fn set_time(&self, virtual_time_ns: u64, monotonic_ns: u64) {
+        let mut state = self.lock();
+        (state.virtual_time_ns, state.monotonic_ns) = (virtual_time_ns, monotonic_ns);
+    }
+
+    /// Sets the part of the session that has begun.
+    pub fn set_phase(&self, phase: Phase) {
+        self.lock().phase = phase;
+    }
+
+    /// Records `kind` as happening now.
+    pub fn push(&self, kind: Kind) {
+        let mut state = self.lock();
+        if state.failed {
+            return;
+        }
+        let record = Record {
+            seq: state.seq,
+            phase: state.phase,
+            // Nanoseconds in 64 bits are fewer milliseconds than that.
+            virtual_time_ms: (state.virtual_time_ns / 1_000_000).cast_signed(),
+            monotonic_ms: state.monotonic_ns / 1_000_000,
+            kind,
+        };
+        state.seq += 1;
+        let done = state.sink.push(record);
+        state.attempt(done);
+    }
+
+    /// `bytes` as a record carries them: inline if they are short text, else in the store. Text
+    /// loses its secrets; other bytes with a secret are named and not kept.
+    pub fn payload(&self, bytes: &[u8]) -> Payload {
+        let mut state = self.lock();
+        if bytes.len() <= INLINE_BYTES_MAX
+            && let Ok(text) = std::str::from_utf8(bytes)
+        {
+            return Payload::Inline { text: state.redaction.redact(text) };
+        }
+        let len_bytes = bytes.len() as u64;
+        if let Some(rule) = state.redaction.find(bytes) {
+            let withheld_by = Some(rule.to_owned());
+            return Payload::Stored { content_hash: Digest::of(bytes), len_bytes, withheld_by };
+        }
+        let content_hash = Self::keep(&mut state, bytes);
+        Payload::Stored { content_hash, len_bytes, withheld_by: None }
+    }
+
+    /// Keeps the content of a file, unless it holds a secret; answers its digest.
+    pub fn content(&self, bytes: &[u8]) -> Digest {
+        let mut state = self.lock();
+        if state.redaction.find(bytes).is_some() {
+            return Digest::of(bytes);
+        }
+        Self::keep(&mut state, bytes)
+    }
+
+    fn keep(state: &mut State, bytes: &[u8]) -> Digest {
+        if state.failed {
+            return Digest::of(bytes);
+        }
+        let kept = state.sink.blob(bytes);
+        state.attempt(kept).unwrap_or_else(|| Digest::of(bytes))
+    }
+
+    /// A variable `NAME=value` as it may stand on the tape.
+    pub fn redact_variable(&self, variable: &str) -> String {
+        self.lock().redaction.redact_variable(variable)
+    }
+
+    /// Text as it may stand on the tape.
+    pub fn redact(&self, text: &str) -> String {
+        self.lock().redaction.redact(text)
+    }
+
+    /// How many records there are.
+    pub fn records(&self) -> u64 {
+        self.lock().seq
+    }
+
+    /// Whether the tape has failed. What runs must then end.
+    pub fn failed(&self) -> bool {
+        self.lock().failed
+    }
+
+    /// Ends the tape and makes it last; answers how many records it has.
+    ///
+    /// # Errors
+    /// [`TapeError`]: the first that occurred.
+    pub fn finish(&self) -> Result<u64, TapeError> {
+        let mut state = self.lock();
+        if !state.failed {
+            let done = state.sink.finish();
+            state.attempt(done);
+        }
+        match state.error.take() {
+            None => Ok(state.seq),
+            Some(error) => Err(error),
+        }
+    }
+}
+
+/// A tape in memory.
+#[derive(Clone, Default)]
+pub struct MemoryTape(Arc<Mutex<Vec<Record>>>);
+
+impl MemoryTape {
+    /// What was recorded.
+    pub fn records(&self) -> Vec<Record> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl TapeSink for MemoryTape {
+    fn push(&mut self, record: Record) -> Result<(), TapeError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+        Ok(())
+    }
+
+    fn blob(&mut self, bytes: &[u8]) -> Result<Digest, TapeError> {
+        Ok(Digest::of(bytes))
+    }
+
+    fn finish(&mut self) -> Result<(), TapeError> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_stamped_and_numbered() {
+        let tape = MemoryTape::default();
+        let recorder = Recorder::new(tape.clone(), Redaction::default());
+        recorder.set_time(5_000_000, 1_999_999);
+        recorder.push(Kind::ClockSleep { duration_ns: 1 });
+        recorder.set_phase(Phase::Run);
+        recorder.push(Kind::ClockSleep { duration_ns: 2 });
+        let records = tape.records();
+        assert_eq!((records[0].seq, records[1].seq), (0, 1));
+        assert_eq!((records[0].virtual_time_ms, records[0].monotonic_ms), (5, 1));
+        assert_eq!((records[0].phase, records[1].phase), (Phase::Setup, Phase::Run));
+        assert_eq!(recorder.finish().unwrap(), 2);
+    }
+
+    #[test]
+    fn payloads_stand_inline_or_in_the_store_or_nowhere() {
+        let recorder = Recorder::new(MemoryTape::default(), Redaction::default());
+        assert_eq!(recorder.payload(b"hi"), Payload::Inline { text: "hi".into() });
+        let long = vec![b'x'; INLINE_BYTES_MAX + 1];
+        let content_hash = Digest::of(&long);
+        let stored =
+            Payload::Stored { content_hash, len_bytes: long.len() as u64, withheld_by: None };
+        assert_eq!(recorder.payload(&long), stored);
+        assert!(matches!(recorder.payload(b"\xff"), Payload::Stored { len_bytes: 1, .. }));
+        let secret = recorder.payload(b"\xff sk-abcdefghijklmnopqrstuvwxyz");
+        assert!(
+            matches!(secret, Payload::Stored { withheld_by: Some(rule), .. } if rule == "api-key")
+        );
+    }
+}
