@@ -1,0 +1,101 @@
+//! What may have been meant: a word more where a message alone leaves its reader stuck.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use belljar::base::disk;
+use belljar::toolchain::similar;
+use belljar::{ResolveError, Resolved};
+use clap::{Args, CommandFactory};
+
+use super::args::{Cli, RunArgs};
+use super::exit::{Hinted, Usage};
+use super::report::printable;
+use super::setup;
+use super::values::Sink;
+
+/// The long options of `belljar run`, with their dashes.
+fn options() -> Vec<String> {
+    let command = RunArgs::augment_args(clap::Command::new("run"));
+    let long = command.get_arguments().filter_map(clap::Arg::get_long);
+    long.map(|name| format!("--{name}")).collect()
+}
+
+fn did_you_mean(word: &str, known: &[String]) -> String {
+    let similar = similar(word, known);
+    if similar.is_empty() {
+        String::new()
+    } else {
+        format!("; did you mean {}?", similar.join(", "))
+    }
+}
+
+/// `option` stands where PROGRAM should.
+pub fn no_such_option(option: &str) -> Usage {
+    let name = option.split('=').next().unwrap_or(option);
+    let options = options();
+    let meant = if options.iter().any(|known| known == name) {
+        format!("{name} takes no value")
+    } else {
+        format!("there is no option {}{}", printable(name), did_you_mean(name, &options))
+    };
+    Usage(format!(
+        "{meant} (`belljar run --help` lists them; the program's own come after PROGRAM)"
+    ))
+}
+
+/// An option of belljar among the arguments of a program that is not content: it stands too late,
+/// as everything after PROGRAM is the program's.
+pub fn misplaced_option(program_args: &[OsString]) -> Option<String> {
+    let options = options();
+    let is_option =
+        |arg: &&str| options.iter().any(|option| Some(&**option) == arg.split('=').next());
+    let option = program_args.iter().filter_map(|arg| arg.to_str()).find(is_option)?;
+    Some(format!(
+        "{} after PROGRAM went to the program; belljar's options come before it",
+        printable(option)
+    ))
+}
+
+/// Adds to `error`, if it is a program that was not found, where one that was meant may be.
+pub fn program_not_found(error: anyhow::Error, args: &RunArgs, program: &str) -> anyhow::Error {
+    let Some(ResolveError::NotFound { similar, .. }) = error.downcast_ref() else { return error };
+    let is_file = |path: &str| disk::metadata(Path::new(path)).is_ok_and(|found| found.is_file());
+    let is_dir = |path: &str| disk::metadata(Path::new(path)).is_ok_and(|found| found.is_dir());
+    let module = format!("{program}.wasm");
+    let streams = [("--json", &args.json), ("--diff", &args.diff), ("--trace", &args.trace)];
+    let bare = streams.iter().find(|(_, sink)| **sink == Some(Sink::Stream));
+    let hint = if is_file(&module) {
+        format!("for the module in this folder: ./{module}")
+    } else if is_dir(program) {
+        format!("{program} is a folder; to look for programs in it: --toolchain {program}")
+    } else if is_file(program) {
+        format!("for the module in this folder: ./{program}")
+    } else if let Some((option, _)) = bare.filter(|_| program.contains('.')) {
+        format!("if it is the file for {option}: {option}={program}")
+    } else if !similar.is_empty() {
+        return error;
+    } else {
+        "`belljar programs` lists what there is; name a folder with --toolchain or \
+         BELLJAR_TOOLCHAIN, or a module by its path"
+            .to_owned()
+    };
+    Hinted { error, hint }.into()
+}
+
+/// What to say of a word that stands where a command should.
+pub fn no_such_command(word: &str) -> String {
+    let shown = printable(word);
+    let is_program = match setup::program(OsStr::new(word), &[]) {
+        Ok(Resolved::File(path)) => disk::metadata(&path).is_ok(),
+        Ok(Resolved::BuiltIn { .. }) => true,
+        Err(_) => false,
+    };
+    if is_program {
+        return format!("there is no command {shown}; to run the program: belljar run {shown}");
+    }
+    let command = Cli::command();
+    let names: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_owned()).collect();
+    let meant = did_you_mean(word, &names);
+    format!("there is no command {shown}{meant} (commands: {}, help)", names.join(", "))
+}
