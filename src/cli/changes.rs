@@ -26,40 +26,52 @@ pub fn settle(
     let vfs = machine.vfs_mut();
     let entries = vfs.diff().context("cannot tell what the program changed")?;
     report.changes = entries.iter().map(|entry| describe(vfs, entry)).collect();
-    let list = &report.changes;
-    if let Some(opened) = diff_to {
-        print_diff(opened, vfs, &entries, args.quiet)?;
-    }
+    let diff = match diff_to {
+        Some(opened) => Some((opened, render_diff(vfs, &entries, args.quiet)?)),
+        None => None,
+    };
     let finished = matches!(outcome, Outcome::Exited(_));
-    if args.apply && finished {
-        let of_git = |change: &&Change| change.path.split('/').any(|name| name == ".git");
-        if let Some(change) = list.iter().find(of_git)
-            && !args.quiet
-        {
-            let path = printable(&change.path);
-            note!("belljar: warning: the program changed {path}, which git may run or obey");
-        }
-        let message = format!("writing {} to the disk", count(list.len(), "change"));
-        let _progress = (list.len() > 100).then(|| Progress::start(message, args.quiet));
-        let applied = vfs.apply().context("cannot write the changes to the disk")?;
-        for path in applied.attributes_refused.iter().filter(|_| !args.quiet) {
-            note!("belljar: warning: {path} is written, but its times or permissions are not");
-        }
-        for path in applied.leftovers {
-            note!("belljar: warning: {path} is left over and could not be removed");
-        }
-        report.applied = true;
-    } else if !list.is_empty() && !args.quiet {
-        let why = if args.apply {
-            "not written to the disk, because the program did not end by itself"
-        } else if args.diff.is_some() {
-            "not written to the disk (--apply writes it)"
-        } else {
-            "not written to the disk (--apply writes it, --diff shows it)"
-        };
-        note!("belljar: {} {why}", summary(list));
+    let applies = args.apply && finished;
+    let written = if applies { apply(args, vfs, &report.changes) } else { Ok(()) };
+    report.applied = applies && written.is_ok();
+    // After the changes are written: the program may have read the file that the diff goes to.
+    if let Some((opened, text)) = diff {
+        opened.print(&text)?;
+    }
+    if !applies && !report.changes.is_empty() && !args.quiet {
+        note!("belljar: {} {}", summary(&report.changes), why_not_written(args));
+    }
+    written
+}
+
+fn apply(args: &RunArgs, vfs: &mut Overlay, changes: &[Change]) -> Result<()> {
+    let of_git = |change: &&Change| change.path.split('/').any(|name| name == ".git");
+    if let Some(change) = changes.iter().find(of_git)
+        && !args.quiet
+    {
+        let path = printable(&change.path);
+        note!("belljar: warning: the program changed {path}, which git may run or obey");
+    }
+    let message = format!("writing {} to the disk", count(changes.len(), "change"));
+    let _progress = (changes.len() > 100).then(|| Progress::start(message, args.quiet));
+    let applied = vfs.apply().context("cannot write the changes to the disk")?;
+    for path in applied.attributes_refused.iter().filter(|_| !args.quiet) {
+        note!("belljar: warning: {path} is written, but its times or permissions are not");
+    }
+    for path in applied.leftovers {
+        note!("belljar: warning: {path} is left over and could not be removed");
     }
     Ok(())
+}
+
+fn why_not_written(args: &RunArgs) -> &'static str {
+    if args.apply {
+        "not written to the disk, because the program did not end by itself"
+    } else if args.diff.is_some() {
+        "not written to the disk (--apply writes it)"
+    } else {
+        "not written to the disk (--apply writes it, --diff shows it)"
+    }
 }
 
 fn mount_path(vfs: &Overlay, mount: MountId) -> String {
@@ -89,7 +101,7 @@ fn describe(vfs: &Overlay, entry: &DiffEntry) -> Change {
 
 /// The changes of the worktree, or of the only mount that has any, go under their own paths, so
 /// that `git apply` takes the diff there; those of other mounts under the guest's.
-fn print_diff(to: Opened, vfs: &Overlay, entries: &[DiffEntry], quiet: bool) -> Result<()> {
+fn render_diff(vfs: &Overlay, entries: &[DiffEntry], quiet: bool) -> Result<String> {
     let is_alone = entries.iter().all(|entry| entry.mount == entries[0].mount);
     let mut text = String::new();
     for of_mount in entries.chunk_by(|a, b| a.mount == b.mount) {
@@ -105,7 +117,7 @@ fn print_diff(to: Opened, vfs: &Overlay, entries: &[DiffEntry], quiet: bool) -> 
             "belljar: note: {left_out} (empty directories and the like) cannot be said in a diff"
         );
     }
-    to.print(&text)
+    Ok(text)
 }
 
 /// What changed, in one line.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use belljar::base::disk;
 use belljar::toolchain::similar;
-use belljar::{ResolveError, Resolved};
+use belljar::{ResolveError, Resolved, RunError};
 use clap::{Args, CommandFactory};
 
 use super::args::{Cli, RunArgs};
@@ -81,6 +81,16 @@ pub fn program_not_found(error: anyhow::Error, args: &RunArgs, program: &str) ->
             .to_owned()
     };
     Hinted { error, hint }.into()
+}
+
+/// Adds to `error` the option that it is about.
+pub fn not_started(error: RunError, args: &RunArgs) -> anyhow::Error {
+    let hint = match &error {
+        RunError::Memory { .. } => "raise it with --max-memory",
+        RunError::Preopen { .. } if args.cwd.is_some() => "--cwd named it",
+        _ => return error.into(),
+    };
+    Hinted { error: error.into(), hint: hint.to_owned() }.into()
 }
 
 /// What to say of a word that stands where a command should.

@@ -83,11 +83,12 @@ fn perform(args: &RunArgs, stdout: &Stdout, report: &mut Report) -> Result<u8> {
     }
 
     let run_started = ambient::instant_now();
-    let status = command.status(&mut machine, stdio)?;
+    let status = command.status(&mut machine, stdio);
+    report.limits_hit = machine.limits_hit().into_iter().map(Limit::name).collect();
+    let status = status.map_err(|error| hints::not_started(error, args))?;
     report.timings.run_ms = ms(ambient::elapsed_since(run_started));
     machine.set_trace(None);
     report.ended(&status);
-    report.limits_hit = machine.limits_hit().into_iter().map(Limit::name).collect();
     report.virtual_time_ms = u64::try_from(machine.elapsed().as_millis()).unwrap_or(u64::MAX);
     report.upper_bytes = machine.vfs().upper_bytes();
     complain(args, &machine, &module, status.outcome());

@@ -53,7 +53,8 @@ fn bad_input_says_what_where_and_what_to_do() {
         (&["--start-at", "noon", "wc"], 2, &["noon", "RFC 3339"]),
         (&["--seed", "x", "wc"], 2, &["--seed"]),
         (&["--env", "=x", "wc"], 2, &["--env", "name"]),
-        (&["--cwd", "/gone", "wc"], 2, &["/gone"]),
+        (&["--cwd", "/gone", "wc"], 2, &["/gone", "--cwd"]),
+        (&["--max-memory", "1K", "wc"], 126, &["1000 bytes", "--max-memory"]),
         (&["--no-such-option", "wc"], 2, &["--no-such-option", "--help"]),
         (&["--aply", "wc"], 2, &["--aply", "did you mean --apply?"]),
     ];

@@ -197,6 +197,17 @@ fn a_diff_file_is_named_where_it_cannot_be_written_and_never_stale() {
     }
 }
 
+#[test]
+fn a_diff_into_a_file_that_the_program_read_is_no_conflict() {
+    let folder = scratch();
+    let changing = ["replace", "one", "1", "note.txt", "d.patch"];
+    let output = run(folder.path(), &[&["--apply", "--diff=d.patch"][..], &changing].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!(read("note.txt"), "1\ntwo\n");
+    assert!(read("d.patch").starts_with("diff --git a/note.txt"));
+}
+
 /// What a program prints goes on to the terminal or the pipe, and is not kept: it may be long.
 #[test]
 fn output_is_bounded_only_if_asked_for() {
