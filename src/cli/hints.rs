@@ -5,7 +5,7 @@ use std::path::Path;
 
 use belljar::base::disk;
 use belljar::toolchain::similar;
-use belljar::{ResolveError, Resolved, RunError};
+use belljar::{ProgramError, ResolveError, Resolved, RunError};
 use clap::{Args, CommandFactory};
 
 use super::args::{Cli, RunArgs};
@@ -14,15 +14,20 @@ use super::report::printable;
 use super::setup;
 use super::values::Sink;
 
-/// The long options of `belljar run`, with their dashes.
+/// The long options of `belljar run`, without their dashes.
 fn options() -> Vec<String> {
     let command = RunArgs::augment_args(clap::Command::new("run"));
-    let long = command.get_arguments().filter_map(clap::Arg::get_long);
-    long.map(|name| format!("--{name}")).collect()
+    command.get_arguments().filter_map(clap::Arg::get_long).map(str::to_owned).collect()
 }
 
-fn did_you_mean(word: &str, known: &[String]) -> String {
-    let similar = similar(word, known);
+/// The name of what looks like a long option, without dashes and value.
+fn long_name(arg: &str) -> Option<&str> {
+    arg.strip_prefix("--")?.split('=').next()
+}
+
+fn did_you_mean(word: &str, known: &[String], prefix: &str) -> String {
+    let similar: Vec<String> =
+        similar(word, known).iter().map(|name| format!("{prefix}{name}")).collect();
     if similar.is_empty() {
         String::new()
     } else {
@@ -32,15 +37,14 @@ fn did_you_mean(word: &str, known: &[String]) -> String {
 
 /// `option` stands where PROGRAM should.
 pub fn no_such_option(option: &str) -> Usage {
-    let name = option.split('=').next().unwrap_or(option);
     let options = options();
-    let meant = if options.iter().any(|known| known == name) {
-        format!("{name} takes no value")
-    } else {
-        format!("there is no option {}{}", printable(name), did_you_mean(name, &options))
+    let what = match long_name(option) {
+        Some(name) => format!("{}{}", printable(option), did_you_mean(name, &options, "--")),
+        None => printable(option),
     };
     Usage(format!(
-        "{meant} (`belljar run --help` lists them; the program's own come after PROGRAM)"
+        "there is no option {what} (`belljar run --help` lists them; the program's own come after \
+         PROGRAM)"
     ))
 }
 
@@ -49,12 +53,10 @@ pub fn no_such_option(option: &str) -> Usage {
 pub fn misplaced_option(program_args: &[OsString]) -> Option<String> {
     let options = options();
     let is_option =
-        |arg: &&str| options.iter().any(|option| Some(&**option) == arg.split('=').next());
+        |arg: &&str| long_name(arg).is_some_and(|name| options.iter().any(|option| option == name));
     let option = program_args.iter().filter_map(|arg| arg.to_str()).find(is_option)?;
-    Some(format!(
-        "{} after PROGRAM went to the program; belljar's options come before it",
-        printable(option)
-    ))
+    let option = printable(option);
+    Some(format!("{option} after PROGRAM went to the program; belljar's options come before it"))
 }
 
 /// Adds to `error`, if it is a program that was not found, where one that was meant may be.
@@ -70,7 +72,7 @@ pub fn program_not_found(error: anyhow::Error, args: &RunArgs, program: &str) ->
     } else if is_dir(program) {
         format!("{program} is a folder; to look for programs in it: --toolchain {program}")
     } else if is_file(program) {
-        format!("for the module in this folder: ./{program}")
+        format!("a file of this folder needs a path: ./{program}")
     } else if let Some((option, _)) = bare.filter(|_| program.contains('.')) {
         format!("if it is the file for {option}: {option}={program}")
     } else if !similar.is_empty() {
@@ -81,6 +83,18 @@ pub fn program_not_found(error: anyhow::Error, args: &RunArgs, program: &str) ->
             .to_owned()
     };
     Hinted { error, hint }.into()
+}
+
+/// Adds to `error`, if it is a file that is not there, the module of nearly that name.
+pub fn module_not_found(error: ProgramError, program: &Path) -> anyhow::Error {
+    let module = program.with_added_extension("wasm");
+    match &error {
+        ProgramError::Read(_) if disk::metadata(&module).is_ok_and(|found| found.is_file()) => {
+            let hint = format!("did you mean {}?", module.display());
+            Hinted { error: error.into(), hint }.into()
+        }
+        _ => error.into(),
+    }
 }
 
 /// Adds to `error` the option that it is about.
@@ -106,6 +120,6 @@ pub fn no_such_command(word: &str) -> String {
     }
     let command = Cli::command();
     let names: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_owned()).collect();
-    let meant = did_you_mean(word, &names);
+    let meant = did_you_mean(word, &names, "");
     format!("there is no command {shown}{meant} (commands: {}, help)", names.join(", "))
 }

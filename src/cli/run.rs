@@ -53,7 +53,9 @@ fn perform(args: &RunArgs, stdout: &Stdout, report: &mut Report) -> Result<u8> {
     let diff_to = args.diff.as_ref().map(open).transpose()?;
     let trace = trace(args)?;
     let module = match setup::program(named, &args.toolchain) {
-        Ok(resolved) => resolved.module()?,
+        Ok(resolved) => {
+            resolved.module().map_err(|error| hints::module_not_found(error, named.as_ref()))?
+        }
         Err(error) if may_be_native(args, &error) => return run_native(args, report),
         Err(error) => return Err(hints::program_not_found(error, args, &report.program)),
     };

@@ -105,7 +105,7 @@ pub enum StdinFrom {
 impl From<OsString> for StdinFrom {
     fn from(text: OsString) -> Self {
         match text.to_str() {
-            Some("inherit") => Self::Inherit,
+            Some("inherit" | "-") => Self::Inherit,
             Some("null") => Self::Null,
             _ => Self::File(text.into()),
         }

@@ -82,6 +82,7 @@ fn a_program_that_is_not_found_was_looked_for_somewhere() {
     let cases: &[(&[&str], i32, &[&str])] = &[
         (&["gretter"], 127, &["gretter.wasm in tools, then more, then", "did you mean greeter?"]),
         (&["here"], 127, &["./here.wasm"]),
+        (&["./here"], 127, &["cannot open ./here", "did you mean ./here.wasm?"]),
         (&["note.txt"], 127, &["./note.txt"]),
         (&["folder"], 127, &["--toolchain folder"]),
         (&["made"], 126, &["tools/made.cwasm", "precompiled"]),
