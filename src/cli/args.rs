@@ -1,14 +1,15 @@
 //! What the command line looks like.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use clap::builder::Styles;
 use clap::builder::styling::AnsiColor;
-use clap::{Args, Parser, ValueEnum};
+use clap::builder::{OsStringValueParser, Styles, TypedValueParser};
+use clap::{Args, CommandFactory, Parser, ValueEnum};
 
 use super::exit::Usage;
-use super::values::{DirMount, Sink, StdinFrom, dir_mount, duration, instant, size};
+use super::hints;
+use super::values::{DirMount, Sink, StdinFrom, dir_mount, duration, guest_path, instant, size};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -19,7 +20,10 @@ const STYLES: Styles = Styles::styled()
 /// Runs toolchains that were compiled to WebAssembly under a virtual kernel: their files, clock
 /// and chance are its own, and nothing on your disk changes until you say so.
 #[derive(Parser, Debug)]
-#[command(name = "belljar", version, styles = STYLES, arg_required_else_help = true)]
+#[command(
+    name = "belljar", version, styles = STYLES, arg_required_else_help = true,
+    after_help = "`belljar help run` has the options of a run, with examples."
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Subcommand,
@@ -56,7 +60,9 @@ pub enum Subcommand {
                                               bound the time, report to a file
 
 Exit codes: the program's own; 2 usage, 124 out of time, 125 belljar failed,
-126 not runnable, 127 not found, 134 trapped or ended by a limit.",
+126 not runnable, 127 not found, 134 trapped or ended by a limit.
+
+`belljar help run` says more.",
     after_long_help = "Examples:
   belljar run wc README.md
       Count the lines, words and bytes of a file of this folder.
@@ -73,11 +79,18 @@ Exit codes: the program's own; 2 usage, 124 out of time, 125 belljar failed,
   belljar run --no-worktree --apply --dir H::G m.wasm
       Do what `wasmtime run --dir H::G m.wasm` does.
 
-Exit codes: the program's own code passes through. Belljar's own are 2 (usage), 124 (out of time:
---timeout, --virtual-timeout or --fuel), 125 (belljar itself failed), 126 (found, but not runnable),
-127 (no such program) and 134 (the program trapped, or a limit ended it). --json says which it was.
+Sizes are bytes, or have a unit: K, M, G (or KB, MB, GB) are powers of 1000, KiB, MiB, GiB powers of
+1024; `unlimited` is a size, too. Durations have a unit: 500ms, 10s, 1h 30m. --json, --diff and
+--trace take a file after `=` only.
 
-See docs/cli.md for the whole story and docs/determinism.md for what is repeatable."
+Exit codes: the program's own code passes through. Belljar's own are 2 (a command line that makes no
+sense, or names a file or folder that cannot be used), 124 (out of time: --timeout,
+--virtual-timeout or --fuel), 125 (belljar itself failed, or --apply found a conflict), 126 (found,
+but not runnable), 127 (no such program) and 134 (the program trapped, or a limit ended it). --json
+says which it was.
+
+Environment: BELLJAR_TOOLCHAIN lists further folders of programs, like PATH; BELLJAR_CACHE_DIR is
+where compiled code is kept."
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct RunArgs {
@@ -100,7 +113,7 @@ pub struct RunArgs {
 
     /// Set a variable (K=V), or pass one through (K); the program sees no others
     #[arg(short, long, value_name = "K[=V]", help_heading = "Program")]
-    pub env: Vec<String>,
+    pub env: Vec<OsString>,
 
     /// Where standard input comes from: inherit, null, or a file
     #[arg(long, value_name = "FROM", default_value = "inherit", help_heading = "Program")]
@@ -115,6 +128,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "WHAT", default_value = "deny", help_heading = "Program")]
     pub on_missing: OnMissing,
 
+    /// Compile the module anew and keep nothing
+    #[arg(long, help_heading = "Program")]
+    pub no_cache: bool,
+
     /// The folder that the program works on, mounted copy-on-write at /src [default: this folder]
     #[arg(long, value_name = "DIR", conflicts_with = "no_worktree", help_heading = "Files")]
     pub worktree: Option<PathBuf>,
@@ -123,29 +140,23 @@ pub struct RunArgs {
     #[arg(long, help_heading = "Files")]
     pub no_worktree: bool,
 
-    /// Mount a further folder, copy-on-write unless `ro`; may be repeated
-    #[arg(long, value_name = "HOST[::GUEST][::ro]", value_parser = dir_mount, help_heading = "Files")]
+    /// Mount a further folder, copy-on-write unless `ro`; may be repeated. Without GUEST the
+    /// program finds it under the name HOST, as with `wasmtime run --dir HOST`
+    #[arg(long, value_name = "HOST[::GUEST][::ro]", value_parser = OsStringValueParser::new().try_map(dir_mount), help_heading = "Files")]
     pub dir: Vec<DirMount>,
 
     /// Where relative paths begin, in the guest's namespace [default: /src]
-    #[arg(long, value_name = "DIR", conflicts_with = "no_worktree", help_heading = "Files")]
+    #[arg(long, value_name = "DIR", conflicts_with = "no_worktree", value_parser = OsStringValueParser::new().try_map(guest_path), help_heading = "Files")]
     pub cwd: Option<String>,
-
-    /// Write the changes to the disk afterwards
-    #[arg(long, help_heading = "Files")]
-    pub apply: bool,
-
-    /// Print the changes as a diff that `git apply` takes
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "Files")]
-    pub diff: Option<Sink>,
 
     /// The program's clock: standing still until somebody sleeps, or the host's
     #[arg(long, value_name = "WHICH", default_value = "paused", help_heading = "Time and chance")]
     pub clock: ClockArg,
 
-    /// Where a paused clock stands: milliseconds since 1970 or RFC 3339
-    #[arg(long, value_name = "WHEN", default_value = "2000-01-01T00:00:00Z", value_parser = instant, help_heading = "Time and chance")]
-    pub start_at: u64,
+    /// Where a paused clock stands: milliseconds since 1970 or RFC 3339 [default:
+    /// 2000-01-01T00:00:00Z]
+    #[arg(long, value_name = "WHEN", value_parser = instant, help_heading = "Time and chance")]
+    pub start_at: Option<u64>,
 
     /// The seed of the program's random numbers
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Time and chance")]
@@ -171,7 +182,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size, help_heading = "Limits")]
     pub max_memory: u64,
 
-    /// Files that the program may have open at once
+    /// Descriptors that the program may have open at once, its streams and folders among them
     #[arg(long, value_name = "N", default_value_t = 1024, help_heading = "Limits")]
     pub max_files: u32,
 
@@ -180,24 +191,28 @@ pub struct RunArgs {
     pub max_upper: u64,
 
     /// Bytes that the program may print
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size, help_heading = "Limits")]
+    #[arg(long, value_name = "SIZE", default_value = "unlimited", value_parser = size, help_heading = "Limits")]
     pub max_output: u64,
 
-    /// Log every call of the program to standard error, or to a file
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "Reports")]
-    pub trace: Option<Sink>,
+    /// Write the changes to the disk
+    #[arg(long, help_heading = "Afterwards")]
+    pub apply: bool,
+
+    /// Print the changes as a diff that `git apply` takes, or write it to a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "Afterwards")]
+    pub diff: Option<Sink>,
 
     /// Report in JSON how it went: as a last line on standard output, or to a file
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "Reports")]
     pub json: Option<Sink>,
 
+    /// Log every call of the program to standard error, or to a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "Reports")]
+    pub trace: Option<Sink>,
+
     /// Say nothing but errors
     #[arg(short, long, help_heading = "Reports")]
     pub quiet: bool,
-
-    /// Compile the module anew and keep nothing
-    #[arg(long, help_heading = "Reports")]
-    pub no_cache: bool,
 }
 
 impl RunArgs {
@@ -205,26 +220,35 @@ impl RunArgs {
     ///
     /// # Errors
     /// What stands in its place is an option that there is not.
-    pub fn program(&self) -> Result<&str, Usage> {
-        let named = self.command.first().map_or("", |name| name.to_str().unwrap_or(""));
+    pub fn program(&self) -> Result<&OsStr, Usage> {
+        let named = self.command.first().map_or(OsStr::new(""), OsString::as_os_str);
         if named.is_empty() {
-            let shown = self.command.first().map(|name| name.display().to_string());
-            let shown = shown.unwrap_or_default();
-            return Err(Usage(format!("{shown:?} cannot be the name of a program")));
+            return Err(Usage("\"\" cannot be the name of a program".to_owned()));
         }
-        if named.starts_with('-') {
-            return Err(Usage(format!(
-                "there is no option {named} (see `belljar run --help`); options for the program \
-                 come after PROGRAM"
-            )));
+        match named.to_str() {
+            Some(option) if option.starts_with('-') => Err(hints::no_such_option(option)),
+            _ => Ok(named),
         }
-        Ok(named)
     }
 
     /// The program's arguments.
     pub fn program_args(&self) -> &[OsString] {
         self.command.get(1..).unwrap_or_default()
     }
+}
+
+/// Where `--json` leads on a command line that was not understood, if it is one of `run`. Values are
+/// not looked into, as one of them may be what is wrong.
+pub fn json_of_misunderstood(args: impl Iterator<Item = OsString>) -> Option<Sink> {
+    let lenient = Cli::command().ignore_errors(true).mut_subcommand("run", |run| {
+        run.mut_args(|arg| {
+            let takes_values = arg.get_action().takes_values();
+            if takes_values { arg.value_parser(OsStringValueParser::new()) } else { arg }
+        })
+    });
+    let matches = lenient.try_get_matches_from(args).ok()?;
+    let json = matches.subcommand_matches("run")?.get_one::<OsString>("json")?;
+    Some(json.clone().into())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -6,6 +6,7 @@ use bytesize::ByteSize;
 use serde_json::json;
 
 use super::args::{CacheAction, CacheArgs};
+use super::report::count;
 use super::setup::cache_dir;
 
 pub fn run(args: &CacheArgs) -> Result<u8> {
@@ -18,8 +19,9 @@ pub fn run(args: &CacheArgs) -> Result<u8> {
         let path = info.path.to_string_lossy();
         say!("{}", json!({ "path": path, "modules": info.entries, "bytes": info.bytes }));
     } else {
-        let (modules, bytes) = (info.entries, ByteSize(info.bytes).display().iec());
-        say!("{} {verb} the code of {modules} modules, {bytes}", info.path.display());
+        let (modules, bytes) =
+            (count(info.entries as usize, "module"), ByteSize(info.bytes).display().iec());
+        say!("{} {verb} the code of {modules}, {bytes}", info.path.display());
     }
     Ok(0)
 }

@@ -1,9 +1,6 @@
 //! What becomes of a run's changes to files.
 
-use std::io::{self, Write};
-
 use anyhow::{Context, Result};
-use belljar::base::atomic_file;
 use belljar::kernel::vfs::{
     DiffEntry, DiffKind, MountId, VPath, is_in_unified_diff, render_unified_diff,
 };
@@ -11,57 +8,70 @@ use belljar::{Machine, Outcome, Overlay, WORKTREE};
 
 use super::args::RunArgs;
 use super::progress::Progress;
-use super::report::{Change, printable};
-use super::values::Sink;
+use super::report::{Change, Report, count, printable};
+use super::sink::Opened;
 
 /// How many changes the summary names.
 const NAMED_MAX: usize = 3;
 
-/// What changed, and whether it is on the disk now.
-#[derive(Default)]
-pub struct Changes {
-    pub list: Vec<Change>,
-    pub applied: bool,
-}
-
-/// Prints the diff and writes changes to the disk, as asked; otherwise says what changed and how to
-/// keep it.
-pub fn settle(args: &RunArgs, machine: &mut Machine, outcome: &Outcome) -> Result<Changes> {
+/// Prints the diff to `diff_to` and writes changes to the disk, as asked; otherwise says what changed
+/// and how to keep it. What is known of it goes into the report, also where something fails.
+pub fn settle(
+    args: &RunArgs,
+    machine: &mut Machine,
+    outcome: &Outcome,
+    diff_to: Option<Opened>,
+    report: &mut Report,
+) -> Result<()> {
     let vfs = machine.vfs_mut();
     let entries = vfs.diff().context("cannot tell what the program changed")?;
-    let list: Vec<Change> = entries.iter().map(|entry| describe(vfs, entry)).collect();
-    if let Some(sink) = &args.diff {
-        print_diff(sink, vfs, &entries)?;
-    }
+    report.changes = entries.iter().map(|entry| describe(vfs, entry)).collect();
+    let diff = match diff_to {
+        Some(opened) => Some((opened, render_diff(vfs, &entries, args.quiet)?)),
+        None => None,
+    };
     let finished = matches!(outcome, Outcome::Exited(_));
-    if args.apply && finished {
-        let of_git = |change: &&Change| change.path.split('/').any(|name| name == ".git");
-        if let Some(change) = list.iter().find(of_git)
-            && !args.quiet
-        {
-            let path = printable(&change.path);
-            note!("belljar: warning: the program changed {path}, which git may run or obey");
-        }
-        let _progress = (list.len() > 100)
-            .then(|| Progress::start(format!("writing {} changes to the disk", list.len())));
-        let applied = vfs.apply().context("cannot write the changes to the disk")?;
-        for path in applied.attributes_refused.iter().filter(|_| !args.quiet) {
-            note!("belljar: warning: {path} is written, but its times or permissions are not");
-        }
-        for path in applied.leftovers {
-            note!("belljar: warning: {path} is left over and could not be removed");
-        }
-    } else if !list.is_empty() && !args.quiet {
-        let why = if args.apply {
-            "not written to the disk, because the program did not end by itself"
-        } else if args.diff.is_some() {
-            "not written to the disk (--apply writes it)"
-        } else {
-            "not written to the disk (--apply writes it, --diff shows it)"
-        };
-        note!("belljar: {} {why}", summary(&list));
+    let applies = args.apply && finished;
+    let written = if applies { apply(args, vfs, &report.changes) } else { Ok(()) };
+    report.applied = applies && written.is_ok();
+    // After the changes are written: the program may have read the file that the diff goes to.
+    if let Some((opened, text)) = diff {
+        opened.print(&text)?;
     }
-    Ok(Changes { list, applied: args.apply && finished })
+    if !applies && !report.changes.is_empty() && !args.quiet {
+        note!("belljar: {} {}", summary(&report.changes), why_not_written(args));
+    }
+    written
+}
+
+fn apply(args: &RunArgs, vfs: &mut Overlay, changes: &[Change]) -> Result<()> {
+    let of_git = |change: &&Change| change.path.split('/').any(|name| name == ".git");
+    if let Some(change) = changes.iter().find(of_git)
+        && !args.quiet
+    {
+        let path = printable(&change.path);
+        note!("belljar: warning: the program changed {path}, which git may run or obey");
+    }
+    let message = format!("writing {} to the disk", count(changes.len(), "change"));
+    let _progress = (changes.len() > 100).then(|| Progress::start(message, args.quiet));
+    let applied = vfs.apply().context("cannot write the changes to the disk")?;
+    for path in applied.attributes_refused.iter().filter(|_| !args.quiet) {
+        note!("belljar: warning: {path} is written, but its times or permissions are not");
+    }
+    for path in applied.leftovers {
+        note!("belljar: warning: {path} is left over and could not be removed");
+    }
+    Ok(())
+}
+
+fn why_not_written(args: &RunArgs) -> &'static str {
+    if args.apply {
+        "not written to the disk, because the program did not end by itself"
+    } else if args.diff.is_some() {
+        "not written to the disk (--apply writes it)"
+    } else {
+        "not written to the disk (--apply writes it, --diff shows it)"
+    }
 }
 
 fn mount_path(vfs: &Overlay, mount: MountId) -> String {
@@ -91,7 +101,7 @@ fn describe(vfs: &Overlay, entry: &DiffEntry) -> Change {
 
 /// The changes of the worktree, or of the only mount that has any, go under their own paths, so
 /// that `git apply` takes the diff there; those of other mounts under the guest's.
-fn print_diff(sink: &Sink, vfs: &Overlay, entries: &[DiffEntry]) -> Result<()> {
+fn render_diff(vfs: &Overlay, entries: &[DiffEntry], quiet: bool) -> Result<String> {
     let is_alone = entries.iter().all(|entry| entry.mount == entries[0].mount);
     let mut text = String::new();
     for of_mount in entries.chunk_by(|a, b| a.mount == b.mount) {
@@ -101,16 +111,13 @@ fn print_diff(sink: &Sink, vfs: &Overlay, entries: &[DiffEntry]) -> Result<()> {
         text.push_str(&render_unified_diff(of_mount, &prefix).context("--diff")?);
     }
     let left_out = entries.iter().filter(|entry| !is_in_unified_diff(entry)).count();
-    if left_out > 0 {
+    if left_out > 0 && !quiet {
+        let left_out = count(left_out, "change");
         note!(
-            "belljar: note: {left_out} changes that git cannot say (empty directories and the like) are not in the diff"
+            "belljar: note: {left_out} (empty directories and the like) cannot be said in a diff"
         );
     }
-    match sink {
-        Sink::Stream => io::stdout().write_all(text.as_bytes()).context("--diff")?,
-        Sink::File(path) => atomic_file::write(path, &[text.as_bytes()])?,
-    }
-    Ok(())
+    Ok(text)
 }
 
 /// What changed, in one line.
@@ -121,6 +128,5 @@ fn summary(changes: &[Change]) -> String {
     if changes.len() > NAMED_MAX {
         parts.push(format!("{} more", changes.len() - NAMED_MAX));
     }
-    let count = if changes.len() == 1 { "1 change" } else { &format!("{} changes", changes.len()) };
-    format!("{count} ({}),", parts.join(", "))
+    format!("{} ({}),", count(changes.len(), "change"), parts.join(", "))
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::args::DoctorArgs;
 use super::exit;
+use super::report::count;
 use super::setup::{cache_dir, toolchains};
 
 /// One thing that was tried.
@@ -104,17 +105,18 @@ fn check_cache() -> Result<String> {
     }
     Program::from_cache(&engine, &module, unknown)?.context("what was stored is not there")?;
     let info = CodeCache::new(&dir).info()?;
-    Ok(format!("{} modules in {}", info.entries, info.path.display()))
+    Ok(format!("{} in {}", count(info.entries as usize, "module"), info.path.display()))
 }
 
 fn check_toolchains() -> Result<String> {
-    Ok(format!("{} programs: see `belljar programs`", toolchains(&[])?.names()?.len()))
+    let programs = toolchains(&[])?.names()?.len();
+    Ok(format!("{}: see `belljar programs`", count(programs, "program")))
 }
 
 fn check_folder() -> Result<String> {
     let dir = HostDir::open(".".as_ref())?;
     let mut machine = Machine::builder().worktree(dir).build()?;
     let id = machine.vfs_mut().open_dir(belljar::WORKTREE)?;
-    let count = machine.vfs_mut().list(id)?.len();
-    Ok(format!("{count} entries in the current folder"))
+    let names = machine.vfs_mut().list(id)?.len();
+    Ok(format!("{} in the current folder", count(names, "name")))
 }

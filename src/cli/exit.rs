@@ -1,10 +1,11 @@
 //! The one map from what happened to exit codes.
 
 use super::report::printable;
+use belljar::base::disk::DiskError;
 use belljar::process::NativeError;
 use belljar::{Limit, Outcome, ProgramError, ResolveError, RunError};
 
-/// The command line makes no sense.
+/// The command line makes no sense, or names a file or folder that cannot be used.
 pub const USAGE: u8 = 2;
 /// The guest ran out of time: real, virtual, or fuel.
 pub const TIMED_OUT: u8 = 124;
@@ -21,6 +22,23 @@ pub const TRAPPED: u8 = 134;
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Usage(pub String);
+
+impl Usage {
+    /// `option` names a file that cannot be used.
+    pub fn of(option: &str, error: DiskError) -> Self {
+        Self(format!("{option}: {:#}", anyhow::Error::from(error)))
+    }
+}
+
+/// An error, and what may help.
+#[derive(Debug, thiserror::Error)]
+#[error("{error:#} ({hint})")]
+pub struct Hinted {
+    /// What went wrong.
+    pub error: anyhow::Error,
+    /// What to do about it.
+    pub hint: String,
+}
 
 /// The code for how a guest ended. Its own code passes through; one that does not fit into a byte
 /// becomes 255, so that a failure stays one.
@@ -43,10 +61,14 @@ fn code_of(error: &anyhow::Error) -> u8 {
     if error.is::<Usage>() {
         return USAGE;
     }
+    if let Some(Hinted { error, .. }) = error.downcast_ref() {
+        return code_of(error);
+    }
     if let Some(error) = error.downcast_ref::<ResolveError>() {
         return match error {
             ResolveError::NotFound { .. } => NOT_FOUND,
             ResolveError::BadName { .. } | ResolveError::Folder(_) => USAGE,
+            ResolveError::Precompiled { .. } | ResolveError::IsFolder { .. } => NOT_RUNNABLE,
         };
     }
     if let Some(error) = error.downcast_ref::<NativeError>() {

@@ -25,16 +25,20 @@ mod cache;
 mod changes;
 mod doctor;
 mod exit;
+mod hints;
+mod mounts;
 mod programs;
 mod progress;
 mod report;
 mod run;
 mod setup;
+mod sink;
 mod values;
 
 use std::io;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
 
 use args::{Cli, Subcommand};
@@ -43,12 +47,7 @@ use args::{Cli, Subcommand};
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help that is asked for goes to standard output and is a success; the rest is usage.
-            let code = if error.use_stderr() { exit::USAGE } else { 0 };
-            let _ = error.print();
-            return ExitCode::from(code);
-        }
+        Err(error) => return ExitCode::from(misunderstood(&error)),
     };
     let done = match cli.command {
         Subcommand::Run(args) => run::run(&args),
@@ -68,4 +67,29 @@ pub fn main() -> ExitCode {
             ExitCode::from(code)
         }
     }
+}
+
+/// Says what is wrong with the command line. Help that is asked for comes this way, too: it goes to
+/// standard output and is a success.
+fn misunderstood(error: &clap::Error) -> u8 {
+    if !error.use_stderr() {
+        let _ = error.print();
+        return 0;
+    }
+    let word = std::env::args_os().nth(1).unwrap_or_default().to_string_lossy().into_owned();
+    match error.get(ContextKind::InvalidSubcommand) {
+        // Its own tip is any command that looks similar, and no program.
+        Some(ContextValue::String(named)) if *named == word => {
+            note!("belljar: {}", hints::no_such_command(&word));
+        }
+        _ => {
+            let _ = error.print();
+            // What follows the first paragraph is usage.
+            let message = error.to_string();
+            let words = message.lines().take_while(|line| !line.is_empty()).map(str::trim);
+            let message = words.collect::<Vec<_>>().join(" ");
+            run::report_misunderstood(message.trim_start_matches("error: "));
+        }
+    }
+    exit::USAGE
 }

@@ -1,33 +1,106 @@
-//! Progress of long work, on a terminal.
+//! Progress of long work, on standard error.
 
+use std::io::{self, Write};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::setup::stderr_is_terminal;
 
-/// A line on standard error that shows that something is going on. Gone when it is dropped; not
-/// there at all unless standard error is a terminal.
-pub struct Progress(Option<ProgressBar>);
+/// How long work may take before a log that is no terminal says what is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Shows that something is going on, until it is dropped: on a terminal a line that goes away, in a
+/// log one line, and only if it takes long.
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    _line: Option<LateLine>,
+}
 
 impl Progress {
-    /// Shows `message` with the time it takes.
-    pub fn start(message: String) -> Self {
+    /// Shows `message`, unless `quiet`.
+    pub fn start(message: String, quiet: bool) -> Self {
+        if quiet {
+            return Self { bar: None, _line: None };
+        }
         if !stderr_is_terminal() {
-            return Self(None);
+            let line = LateLine::start(format!("belljar: {message}…\n"), PATIENCE, io::stderr());
+            return Self { bar: None, _line: Some(line) };
         }
         let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}")
             .unwrap_or_else(|_| ProgressStyle::default_spinner());
         let bar = ProgressBar::new_spinner().with_style(style).with_message(message);
         bar.enable_steady_tick(Duration::from_millis(100));
-        Self(Some(bar))
+        Self { bar: Some(bar), _line: None }
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if let Some(bar) = &self.0 {
+        if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// A line that is written after a while, unless this is dropped before.
+struct LateLine {
+    /// Taken when it is dropped: the thread notices.
+    done: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LateLine {
+    fn start(line: String, patience: Duration, mut to: impl Write + Send + 'static) -> Self {
+        let (done, waiting) = mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            if waiting.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+                // Whoever closed it does not want to know.
+                let _ = to.write_all(line.as_bytes());
+            }
+        });
+        Self { done: Some(done), thread: Some(thread) }
+    }
+}
+
+impl Drop for LateLine {
+    fn drop(&mut self) {
+        self.done = None;
+        // Its line must not come after what is said next.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A writer that hands on what it gets.
+    struct Handing(Sender<Vec<u8>>);
+
+    impl Write for Handing {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let _ = self.0.send(bytes.to_vec());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_comes_late_or_not_at_all() {
+        let (to, written) = mpsc::channel();
+        let late = LateLine::start("patience\n".to_owned(), Duration::ZERO, Handing(to));
+        assert_eq!(written.recv(), Ok(b"patience\n".to_vec()));
+        drop(late);
+        assert!(written.recv().is_err(), "one line is enough");
+
+        let (to, written) = mpsc::channel();
+        drop(LateLine::start("never\n".to_owned(), Duration::MAX, Handing(to)));
+        assert!(written.recv().is_err());
     }
 }

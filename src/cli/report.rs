@@ -2,14 +2,37 @@
 
 use std::time::Duration;
 
-use belljar::{Limit, Outcome};
+use belljar::{ExitStatus, Limit, Outcome};
 use serde::Serialize;
 
-/// The report of `--json`. Fields are added, never renamed.
-#[derive(Serialize, Debug)]
-pub struct Report<'c> {
-    /// `exited`, `trapped`, `timed_out`, `limit` or `not_started`.
-    pub status: &'static str,
+use super::exit;
+
+/// How a run ended.
+#[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// It did not begin: `error` and the exit code say why.
+    #[default]
+    NotStarted,
+    /// The program exited by itself.
+    Exited,
+    /// It trapped.
+    Trapped,
+    /// It ran out of time: real, virtual, or fuel.
+    TimedOut,
+    /// Another limit ended it.
+    Limit,
+    /// It ended, and then its changes could not be told or written.
+    Failed,
+    /// The host's program of that name ran instead: what it changed is real, and not known.
+    Native,
+}
+
+/// The report of `--json`, filled in as things become known. Fields are added, never renamed.
+#[derive(Serialize, Debug, Default)]
+pub struct Report {
+    /// How it ended.
+    pub status: Status,
     /// The exit code of `belljar` itself.
     pub exit_code: u8,
     /// The guest's own exit code.
@@ -33,11 +56,58 @@ pub struct Report<'c> {
     /// Bytes that it changed or created.
     pub upper_bytes: u64,
     /// The files that it changed.
-    pub changes: &'c [Change],
+    pub changes: Vec<Change>,
     /// Whether the changes were written to the disk.
     pub applied: bool,
     /// How long things took, in real time.
     pub timings: Timings,
+}
+
+impl Report {
+    /// Notes how the guest ended.
+    pub fn ended(&mut self, status: &ExitStatus) {
+        let outcome = status.outcome();
+        self.guest_exit_code = status.code();
+        self.fuel_used = status.fuel_used();
+        self.status = match outcome {
+            Outcome::Exited(_) => Status::Exited,
+            Outcome::Trapped(_) => Status::Trapped,
+            Outcome::Limit(Limit::Timeout | Limit::VirtualTimeout | Limit::Fuel) => {
+                Status::TimedOut
+            }
+            Outcome::Limit(_) => Status::Limit,
+        };
+        match outcome {
+            Outcome::Exited(_) => {}
+            Outcome::Limit(limit) => self.error = Some(limit.to_string()),
+            Outcome::Trapped(trap) => {
+                self.error = Some(trap.message.clone());
+                self.backtrace.clone_from(&trap.backtrace);
+            }
+        }
+    }
+
+    /// Notes what belljar itself makes of it.
+    pub fn concluded(&mut self, done: &anyhow::Result<u8>) {
+        match done {
+            Ok(code) => self.exit_code = *code,
+            Err(error) => self.failed(exit::describe(error)),
+        }
+    }
+
+    /// Notes that belljar answers `code`, and why.
+    pub fn failed(&mut self, (code, message): (u8, String)) {
+        (self.exit_code, self.error) = (code, Some(message));
+        if self.status != Status::NotStarted {
+            self.status = Status::Failed;
+        }
+    }
+
+    /// The report as a line of JSON.
+    pub fn to_line(&self) -> String {
+        // Numbers that are none become null, and no map has a key that is no text.
+        serde_json::to_string(self).expect("a report can be said in JSON") + "\n"
+    }
 }
 
 /// One changed file.
@@ -70,16 +140,6 @@ pub fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }
 
-/// The word for how a guest ended.
-pub fn status_of(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Exited(_) => "exited",
-        Outcome::Trapped(_) => "trapped",
-        Outcome::Limit(Limit::Timeout | Limit::VirtualTimeout | Limit::Fuel) => "timed_out",
-        Outcome::Limit(_) => "limit",
-    }
-}
-
 /// The option that raises a limit.
 pub fn option_of(limit: Limit) -> &'static str {
     match limit {
@@ -98,4 +158,9 @@ pub fn option_of(limit: Limit) -> &'static str {
 pub fn printable(text: &str) -> String {
     let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
     text.chars().map(escape).collect()
+}
+
+/// `1 change`, `2 changes`.
+pub fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }

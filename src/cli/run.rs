@@ -1,96 +1,115 @@
 //! `belljar run`.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
-use anyhow::{Context, Result};
-use belljar::base::{ambient, disk};
+use anyhow::Result;
+use belljar::base::ambient;
 use belljar::engine::CacheUse;
 use belljar::process::NativeCommand;
 use belljar::{
-    Command, Engine, ExitStatus, Input, Limit, Machine, Module, Outcome, OutputStream, Program,
-    ResolveError, Stdio, UnknownImports,
+    Command, Engine, Input, Limit, Machine, Module, Outcome, OutputStream, Program, ResolveError,
+    Stdio, UnknownImports,
 };
 
-use super::args::{ClockArg, OnMissing, RunArgs, UnknownImportsArg};
-use super::changes::{self, Changes};
-use super::exit;
+use super::args::{self, ClockArg, OnMissing, RunArgs, UnknownImportsArg};
 use super::progress::Progress;
-use super::report::{Report, Timings, ms, option_of, printable, status_of};
-use super::setup;
+use super::report::{Report, Status, count, ms, option_of, printable};
+use super::sink::{self, Opened, Stdout};
 use super::values::{Sink, StdinFrom};
+use super::{changes, exit, hints, setup};
 
+/// Backtraces are shown as far as this many lines.
+const BACKTRACE_LINES_MAX: usize = 16;
+
+/// Runs a program, and reports however that ends.
 pub fn run(args: &RunArgs) -> Result<u8> {
+    let stdout = Stdout::default();
+    let open = |sink: &Sink| Opened::new("--json", sink, &stdout);
+    let report_to = args.json.as_ref().map(open).transpose()?;
+    let mut report = Report::default();
+    let done = perform(args, &stdout, &mut report);
+    report.concluded(&done);
+    let written = report_to.map_or(Ok(()), |opened| opened.print(&report.to_line()));
+    let code = done?;
+    written.map(|()| code)
+}
+
+/// Writes the report of a run whose options make no sense, as `message` says.
+pub fn report_misunderstood(message: &str) {
+    let Some(sink) = args::json_of_misunderstood(std::env::args_os()) else { return };
+    let mut report = Report::default();
+    report.failed((exit::USAGE, message.to_owned()));
+    // What is wrong with the command line is said already.
+    let _ = Opened::new("--json", &sink, &Stdout::default())
+        .and_then(|opened| opened.print(&report.to_line()));
+}
+
+fn perform(args: &RunArgs, stdout: &Stdout, report: &mut Report) -> Result<u8> {
     let started = ambient::instant_now();
-    let module = match setup::module(args) {
-        Ok(module) => module,
-        Err(error) if may_be_native(args, &error) => return run_native(args),
-        Err(error) => return Err(hint_at_programs(error)),
+    let named = args.program()?;
+    report.program = named.to_string_lossy().into_owned();
+    let open = |sink: &Sink| Opened::new("--diff", sink, stdout);
+    let diff_to = args.diff.as_ref().map(open).transpose()?;
+    let trace = trace(args)?;
+    let module = match setup::program(named, &args.toolchain) {
+        Ok(resolved) => {
+            resolved.module().map_err(|error| hints::module_not_found(error, named.as_ref()))?
+        }
+        Err(error) if may_be_native(args, &error) => return run_native(args, report),
+        Err(error) => return Err(hints::program_not_found(error, args, &report.program)),
     };
     let (mut machine, preopens) = setup::machine(args)?;
-    let variables = setup::environment(args)?;
-    machine.set_trace(trace(args)?);
-    // Opened before the program runs, so that no link of its making stands there.
-    let report_to: Option<Box<dyn Write + Send>> = match &args.json {
-        None => None,
-        Some(Sink::Stream) => Some(Box::new(io::stdout())),
-        Some(Sink::File(path)) => Some(open_report("--json", path)?),
-    };
-    let last_byte = Arc::new(AtomicU8::new(b'\n'));
-    let stdio = stdio(args, &last_byte)?;
+    machine.set_trace(trace);
+    let stdio = stdio(args, stdout)?;
 
     let engine = Engine::new(setup::engine_config(args)?)?;
     let (program, cache_hit) = load(args, &engine, &module)?;
-    let load_ms = ms(ambient::elapsed_since(started));
+    report.program = program.name().into();
+    report.unknown_imports = program.unknown_imports().to_vec();
+    report.cache_hit = cache_hit;
+    report.timings.load_ms = ms(ambient::elapsed_since(started));
     let mut command = Command::new(&program);
     command.args(args.program_args().iter().map(|arg| setup::guest_bytes(arg)));
     if let Some(name) = &args.argv0 {
         command.argv0(setup::guest_bytes(name));
     }
-    for (key, value) in &variables {
-        command.env(key, setup::guest_bytes(value));
+    for (key, value) in setup::environment(args)? {
+        command.env(setup::guest_bytes(&key), setup::guest_bytes(&value));
     }
     if let Some(preopens) = preopens {
         command.preopens(preopens);
     }
     if let Some(cwd) = &args.cwd {
-        command.current_dir(guest_path(cwd));
+        command.current_dir(absolute(cwd));
     }
 
     let run_started = ambient::instant_now();
-    let status = command.status(&mut machine, stdio)?;
-    let run_ms = ms(ambient::elapsed_since(run_started));
+    let status = command.status(&mut machine, stdio);
+    report.limits_hit = machine.limits_hit().into_iter().map(Limit::name).collect();
+    let status = status.map_err(|error| hints::not_started(error, args))?;
+    report.timings.run_ms = ms(ambient::elapsed_since(run_started));
     machine.set_trace(None);
+    report.ended(&status);
+    report.virtual_time_ms = u64::try_from(machine.elapsed().as_millis()).unwrap_or(u64::MAX);
+    report.upper_bytes = machine.vfs().upper_bytes();
+    complain(args, &machine, &module, status.outcome());
 
     let changes_started = ambient::instant_now();
-    let code = exit::of_outcome(status.outcome());
-    complain(args, &machine, &module, status.outcome());
-    let upper_bytes = machine.vfs().upper_bytes();
-    let settled = changes::settle(args, &mut machine, status.outcome());
-    if let Some(mut sink) = report_to {
-        let nothing = Changes::default();
-        let changes_ms = ms(ambient::elapsed_since(changes_started));
-        let timings = Timings { load_ms, run_ms, changes_ms };
-        let changes = settled.as_ref().unwrap_or(&nothing);
-        let mut report = report(&mut machine, &program, &status, changes, cache_hit, timings);
-        report.upper_bytes = upper_bytes;
-        if let Err(error) = &settled {
-            let (code, message) = exit::describe(error);
-            (report.exit_code, report.error) = (code, Some(message));
-        }
-        if args.json == Some(Sink::Stream) && last_byte.load(Ordering::Relaxed) != b'\n' {
-            sink.write_all(b"\n").context("--json")?;
-        }
-        serde_json::to_writer(&mut sink, &report).context("--json")?;
-        sink.write_all(b"\n").and_then(|()| sink.flush()).context("--json")?;
+    let settled = changes::settle(args, &mut machine, status.outcome(), diff_to, report);
+    report.timings.changes_ms = ms(ambient::elapsed_since(changes_started));
+    let is_content = status.success() && (report.applied || report.changes.is_empty());
+    if !is_content
+        && !args.quiet
+        && let Some(hint) = hints::misplaced_option(args.program_args())
+    {
+        note!("belljar: note: {hint}");
     }
-    settled.map(|_| code)
+    settled.map(|()| exit::of_outcome(status.outcome()))
 }
 
 /// The guest's path of `--cwd`: a relative one begins at the worktree.
-fn guest_path(cwd: &str) -> String {
+fn absolute(cwd: &str) -> String {
     if cwd.starts_with('/') { cwd.to_owned() } else { format!("{}/{cwd}", belljar::WORKTREE) }
 }
 
@@ -99,85 +118,43 @@ fn may_be_native(args: &RunArgs, error: &anyhow::Error) -> bool {
         && matches!(error.downcast_ref::<ResolveError>(), Some(ResolveError::NotFound { .. }))
 }
 
-fn run_native(args: &RunArgs) -> Result<u8> {
+fn run_native(args: &RunArgs, report: &mut Report) -> Result<u8> {
     if !args.quiet {
         note!(
             "belljar: running the host's {:?} without protection: what it does is real",
-            args.program()?
+            report.program
         );
     }
     let code = NativeCommand {
-        program: args.program()?.to_owned(),
+        program: report.program.clone(),
         args: args.program_args().to_vec(),
-        env: setup::environment(args)?.into_iter().map(|(k, v)| (k.into(), v)).collect(),
+        env: setup::environment(args)?,
         current_dir: args.worktree.clone().unwrap_or_else(|| ".".into()),
     }
     .status()?;
+    (report.status, report.guest_exit_code) = (Status::Native, u32::try_from(code).ok());
     Ok(u8::try_from(code).unwrap_or(u8::MAX))
 }
 
-fn hint_at_programs(error: anyhow::Error) -> anyhow::Error {
-    match error.downcast::<ResolveError>() {
-        Ok(error @ ResolveError::NotFound { .. }) => anyhow::Error::from(error).context(
-            "program not found (`belljar programs` lists what there is; name a folder with \
-             --toolchain or BELLJAR_TOOLCHAIN, or a module by its path)",
-        ),
-        Ok(error) => error.into(),
-        Err(error) => error,
-    }
-}
-
-fn stdio(args: &RunArgs, last_byte: &Arc<AtomicU8>) -> Result<Stdio> {
+fn stdio(args: &RunArgs, stdout: &Stdout) -> Result<Stdio> {
     let stdin = match &args.stdin {
         StdinFrom::Inherit => Input::Host,
         StdinFrom::Null => Input::Empty,
-        StdinFrom::File(path) => Input::Reader(Box::new(disk::open(path).context("--stdin")?)),
+        StdinFrom::File(path) => Input::Reader(setup::open_stdin(path)?),
     };
-    let stdout = Noting { inner: io::stdout(), last_byte: last_byte.clone() };
     Ok(Stdio {
         stdin,
-        stdout: OutputStream::Writer(Box::new(stdout)),
+        stdout: OutputStream::Writer(Box::new(stdout.clone())),
         stderr: OutputStream::Writer(Box::new(io::stderr())),
     })
-}
-
-/// Standard output, and its last byte, so that a report after it begins on a line of its own.
-struct Noting {
-    inner: io::Stdout,
-    last_byte: Arc<AtomicU8>,
-}
-
-impl Write for Noting {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.inner.write(bytes)?;
-        if let Some(last) = bytes[..count].last() {
-            self.last_byte.store(*last, Ordering::Relaxed);
-        }
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
-    }
 }
 
 fn trace(args: &RunArgs) -> Result<Option<Box<dyn Write + Send>>> {
     Ok(match &args.trace {
         None => None,
         Some(Sink::Stream) => Some(Box::new(io::stderr())),
-        Some(Sink::File(path)) => Some(open_report("--trace", path)?),
+        Some(Sink::File(path)) => Some(Box::new(BufWriter::new(sink::create("--trace", path)?))),
     })
-}
-
-/// A file to report to, opened before the program runs. A symbolic link in its place may be one
-/// that an earlier program left there, and is not followed, but for those of the system.
-fn open_report(option: &'static str, path: &Path) -> Result<Box<dyn Write + Send>> {
-    let is_link = disk::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
-    if is_link && !path.starts_with("/dev") {
-        let message = format!("{option}: {} is a symbolic link; name the file", path.display());
-        return Err(exit::Usage(message).into());
-    }
-    Ok(Box::new(io::BufWriter::new(disk::create(path).context(option)?)))
 }
 
 /// The program, and whether its code came from the cache.
@@ -192,7 +169,9 @@ fn load(args: &RunArgs, engine: &Engine, module: &Module) -> Result<(Program, bo
     let (program, used) = {
         let size = bytesize::ByteSize(module.size()).display().iec();
         let name = Path::new(module.name()).file_name().unwrap_or_default().to_string_lossy();
-        let _progress = Progress::start(format!("compiling {name} ({size}), once"));
+        let once = if args.no_cache { "" } else { ", once" };
+        let message = format!("compiling {} ({size}){once}", printable(&name));
+        let _progress = Progress::start(message, args.quiet);
         Program::compile(engine, module, unknown)?
     };
     if let CacheUse::Failed(error) = used
@@ -214,8 +193,8 @@ fn complain(args: &RunArgs, machine: &Machine, module: &Module, outcome: &Outcom
         }
         Outcome::Trapped(trap) => {
             note!("belljar: {name} trapped: {}", printable(&trap.message));
-            for function in trap.backtrace.iter().take(16) {
-                note!("    in {}", printable(function));
+            for line in collapsed(&trap.backtrace).iter().take(BACKTRACE_LINES_MAX) {
+                note!("    {}", printable(line));
             }
         }
     }
@@ -233,35 +212,34 @@ fn complain(args: &RunArgs, machine: &Machine, module: &Module, outcome: &Outcom
     }
 }
 
-fn report<'c>(
-    machine: &mut Machine,
-    program: &Program,
-    status: &ExitStatus,
-    changes: &'c Changes,
-    cache_hit: bool,
-    timings: Timings,
-) -> Report<'c> {
-    let outcome = status.outcome();
-    let (error, backtrace) = match outcome {
-        Outcome::Exited(_) => (None, Vec::new()),
-        Outcome::Limit(limit) => (Some(limit.to_string()), Vec::new()),
-        Outcome::Trapped(trap) => (Some(trap.message.clone()), trap.backtrace.clone()),
-    };
-    Report {
-        status: status_of(outcome),
-        exit_code: exit::of_outcome(outcome),
-        guest_exit_code: status.code(),
-        error,
-        backtrace,
-        limits_hit: machine.limits_hit().into_iter().map(Limit::name).collect(),
-        program: program.name().to_owned(),
-        unknown_imports: program.unknown_imports().to_vec(),
-        cache_hit,
-        virtual_time_ms: u64::try_from(machine.elapsed().as_millis()).unwrap_or(u64::MAX),
-        fuel_used: status.fuel_used(),
-        upper_bytes: machine.vfs().upper_bytes(),
-        changes: &changes.list,
-        applied: changes.applied,
-        timings,
+/// The lines of a backtrace. A function that called itself has two, however often it did.
+fn collapsed(backtrace: &[String]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for calls in backtrace.chunk_by(|a, b| a == b) {
+        lines.push(format!("in {}", calls[0]));
+        if calls.len() > 1 {
+            // The engine cuts long backtraces off.
+            lines.push(format!("… at least {} of it", count(calls.len() - 1, "more call")));
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recursion_takes_two_lines_of_a_backtrace() {
+        let trace: Vec<String> = ["a", "b", "b", "b", "c", "c"].map(String::from).to_vec();
+        let lines = [
+            "in a",
+            "in b",
+            "… at least 2 more calls of it",
+            "in c",
+            "… at least 1 more call of it",
+        ];
+        assert_eq!(collapsed(&trace), lines);
+        assert!(collapsed(&[]).is_empty());
     }
 }

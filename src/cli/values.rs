@@ -1,5 +1,6 @@
 //! Values of options, parsed.
 
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,13 +12,14 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from(span).map_err(|_| format!("{text:?} is negative"))
 }
 
-/// A size in bytes: a number, with a unit or without, such as `512MiB`, `4GiB`, `1000`.
+/// A size in bytes: a number, with a unit or without, such as `512MiB`, `4G`, `1000`. K, M and G,
+/// with or without a B, are powers of 1000, KiB, MiB and GiB of 1024, in either case of letters.
 pub fn size(text: &str) -> Result<u64, String> {
     if text == "unlimited" {
         return Ok(u64::MAX);
     }
     text.parse::<bytesize::ByteSize>().map(|size| size.as_u64()).map_err(|_| {
-        format!("{text:?} is no size: use bytes or a unit, such as 512MiB, 4GiB, unlimited")
+        format!("{text:?} is no size: use bytes or a unit, such as 512MiB, 2G, unlimited")
     })
 }
 
@@ -36,9 +38,33 @@ pub fn instant(text: &str) -> Result<u64, String> {
     u64::try_from(timestamp.as_nanosecond()).map_err(range)
 }
 
+/// `text` before and after the first `separator`, whatever else its bytes are where the host's
+/// names are bytes; elsewhere only what is Unicode can be split.
+pub fn split_once(text: &OsStr, separator: &str) -> Option<(OsString, OsString)> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStrExt;
+        let bytes = text.as_bytes();
+        let at =
+            bytes.windows(separator.len()).position(|window| window == separator.as_bytes())?;
+        let part = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+        Some((part(&bytes[..at]), part(&bytes[at + separator.len()..])))
+    }
+    #[cfg(not(unix))]
+    text.to_str()?.split_once(separator).map(|(before, after)| (before.into(), after.into()))
+}
+
+/// A path of the guest, which is always UTF-8.
+pub fn guest_path(text: OsString) -> Result<String, String> {
+    text.into_string()
+        .map_err(|text| format!("{} is not UTF-8, as paths of a guest are", text.display()))
+}
+
 /// A directory to mount: `HOST[::GUEST][::ro]`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DirMount {
+    /// All of it as it was given, for messages.
+    pub given: String,
     /// The folder of the host.
     pub host: PathBuf,
     /// Where the guest finds it.
@@ -48,22 +74,21 @@ pub struct DirMount {
 }
 
 /// Parses `HOST[::GUEST][::ro]`. Without GUEST, the guest finds it under the name it has here.
-pub fn dir_mount(text: &str) -> Result<DirMount, String> {
-    let (rest, read_only) = match text.strip_suffix("::ro") {
-        Some(rest) => (rest, true),
-        None => (text, false),
-    };
-    let (host, guest) = match rest.split_once("::") {
-        Some((host, guest)) => (host, guest),
-        None => (rest, rest),
+pub fn dir_mount(text: OsString) -> Result<DirMount, String> {
+    let given = text.to_string_lossy().into_owned();
+    let (host, guest, read_only) = match split_once(&text, "::") {
+        None => (text.clone(), text, false),
+        Some((host, rest)) if rest == "ro" => (host.clone(), host, true),
+        Some((host, rest)) => match split_once(&rest, "::") {
+            None => (host, rest, false),
+            Some((guest, rest)) if rest == "ro" => (host, guest, true),
+            Some(_) => return Err("after GUEST only ::ro may follow".to_owned()),
+        },
     };
     if host.is_empty() || guest.is_empty() {
-        return Err(format!("{text:?}: use HOST, HOST::GUEST or HOST::GUEST::ro"));
+        return Err("use HOST, HOST::GUEST or HOST::GUEST::ro".to_owned());
     }
-    if guest.contains("::") {
-        return Err(format!("{text:?}: after GUEST only ::ro may follow"));
-    }
-    Ok(DirMount { host: host.into(), guest: guest.into(), read_only })
+    Ok(DirMount { given, host: host.into(), guest: guest_path(guest)?, read_only })
 }
 
 /// Where standard input comes from.
@@ -77,12 +102,12 @@ pub enum StdinFrom {
     File(PathBuf),
 }
 
-impl From<&str> for StdinFrom {
-    fn from(text: &str) -> Self {
-        match text {
-            "inherit" => Self::Inherit,
-            "null" => Self::Null,
-            path => Self::File(path.into()),
+impl From<OsString> for StdinFrom {
+    fn from(text: OsString) -> Self {
+        match text.to_str() {
+            Some("inherit" | "-") => Self::Inherit,
+            Some("null") => Self::Null,
+            _ => Self::File(text.into()),
         }
     }
 }
@@ -96,11 +121,11 @@ pub enum Sink {
     File(PathBuf),
 }
 
-impl From<&str> for Sink {
-    fn from(text: &str) -> Self {
-        match text {
-            "" | "-" => Self::Stream,
-            path => Self::File(path.into()),
+impl From<OsString> for Sink {
+    fn from(text: OsString) -> Self {
+        match text.to_str() {
+            Some("" | "-") => Self::Stream,
+            _ => Self::File(text.into()),
         }
     }
 }
@@ -122,6 +147,14 @@ mod tests {
         assert_eq!(size("4GiB"), Ok(4 << 30));
         assert_eq!(size("1kB"), Ok(1000));
         assert_eq!(size("17"), Ok(17));
+        assert_eq!(
+            (size("1K"), size("1.5M"), size("2 g")),
+            (Ok(1000), Ok(1_500_000), Ok(2_000_000_000))
+        );
+        assert_eq!(
+            (size("1MB"), size("1mib"), size("1Gi")),
+            (Ok(1_000_000), Ok(1 << 20), Ok(1 << 30))
+        );
         assert_eq!(size("unlimited"), Ok(u64::MAX));
         assert!(size("lots").is_err());
     }
@@ -137,14 +170,17 @@ mod tests {
 
     #[test]
     fn directories_have_up_to_three_parts() {
-        let mount = |host: &str, guest: &str, read_only| {
-            Ok(DirMount { host: host.into(), guest: guest.into(), read_only })
+        let parse = |text: &str| dir_mount(text.into());
+        let parts = |text: &str| {
+            let mount = parse(text).unwrap();
+            assert_eq!(mount.given, text);
+            (mount.host.display().to_string(), mount.guest, mount.read_only)
         };
-        assert_eq!(dir_mount("a"), mount("a", "a", false));
-        assert_eq!(dir_mount("a::/b"), mount("a", "/b", false));
-        assert_eq!(dir_mount("a::/b::ro"), mount("a", "/b", true));
-        assert_eq!(dir_mount("a::ro"), mount("a", "a", true));
-        assert!(dir_mount("::b").is_err());
-        assert!(dir_mount("a::b::c").is_err());
+        assert_eq!(parts("a"), ("a".into(), "a".into(), false));
+        assert_eq!(parts("a::/b"), ("a".into(), "/b".into(), false));
+        assert_eq!(parts("a::/b::ro"), ("a".into(), "/b".into(), true));
+        assert_eq!(parts("a::ro"), ("a".into(), "a".into(), true));
+        assert!(parse("::b").is_err());
+        assert!(parse("a::b::c").is_err());
     }
 }

@@ -3,4 +3,4 @@
 mod demo;
 mod registry;
 
-pub use registry::{ResolveError, Resolved, Toolchains};
+pub use registry::{ResolveError, Resolved, Toolchains, similar};

@@ -18,22 +18,64 @@ pub enum ResolveError {
         why: &'static str,
     },
     /// No folder has it.
-    #[error("no program {name:?} in {}", list(searched))]
+    #[error("no program {name:?}: looked {}{}", places(name, searched), meant(similar))]
     NotFound {
         /// The name.
         name: String,
-        /// The folders that were searched; none if only the built-in programs were.
+        /// The folders that were searched, in this order and before the built-in programs.
         searched: Vec<PathBuf>,
+        /// Names of programs that there are, the most similar first; see [`similar`].
+        similar: Vec<String>,
+    },
+    /// All there is under the name is code that was compiled elsewhere.
+    #[error(
+        "{} is precompiled: belljar takes no machine code from elsewhere, as nobody can tell what \
+         it does; run the .wasm that it was made from (compiled once, then kept)",
+        path.display()
+    )]
+    Precompiled {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The path of a module leads to a folder.
+    #[error(
+        "{path} is a directory, not a module; to run one of its programs by name: --toolchain {path}",
+        path = path.display()
+    )]
+    IsFolder {
+        /// The folder.
+        path: PathBuf,
     },
     /// A folder cannot be searched.
-    #[error("toolchain folder")]
+    #[error(transparent)]
     Folder(#[from] DiskError),
 }
 
-fn list(searched: &[PathBuf]) -> String {
-    let mut places: Vec<String> = searched.iter().map(|dir| dir.display().to_string()).collect();
-    places.push("the built-in programs".to_owned());
-    places.join(", ")
+fn places(name: &str, searched: &[PathBuf]) -> String {
+    let dirs: Vec<String> = searched.iter().map(|dir| dir.display().to_string()).collect();
+    if dirs.is_empty() {
+        return "among the built-in programs".to_owned();
+    }
+    format!("for {name}.wasm in {}, then among the built-in programs", dirs.join(", then "))
+}
+
+fn meant(similar: &[String]) -> String {
+    if similar.is_empty() {
+        String::new()
+    } else {
+        format!("; did you mean {}?", similar.join(", "))
+    }
+}
+
+/// At most three of `known` that `word` may be a misspelling of, the most similar first: one letter
+/// in three may be wrong, missing, too many or swapped with its neighbour, or the rest left out.
+pub fn similar(word: &str, known: &[String]) -> Vec<String> {
+    let edits_max = word.chars().count().div_ceil(3);
+    let distance = |name: &&String| strsim::damerau_levenshtein(word, name);
+    let is_similar = |name: &&String| distance(name) <= edits_max || name.starts_with(word);
+    let mut found: Vec<&String> = known.iter().filter(is_similar).collect();
+    found.sort_by_key(distance);
+    found.into_iter().take(3).cloned().collect()
 }
 
 /// Where the module of a program is.
@@ -51,6 +93,20 @@ pub enum Resolved {
 }
 
 impl Resolved {
+    /// The module in the file `path`, which need not exist.
+    ///
+    /// # Errors
+    /// [`ResolveError`]: `Precompiled` for a name that ends in `.cwasm`, `IsFolder`.
+    pub fn at(path: PathBuf) -> Result<Self, ResolveError> {
+        if path.extension().is_some_and(|extension| extension == "cwasm") {
+            return Err(ResolveError::Precompiled { path });
+        }
+        if disk::metadata(&path).is_ok_and(|metadata| metadata.is_dir()) {
+            return Err(ResolveError::IsFolder { path });
+        }
+        Ok(Self::File(path))
+    }
+
     /// The module.
     ///
     /// # Errors
@@ -82,24 +138,28 @@ impl Toolchains {
         Ok(Self { dirs })
     }
 
-    /// The module of the program `name`. Compiled code (`.cwasm`) is never looked for.
+    /// The module of the program `name`. Compiled code (`.cwasm`) is never one.
     ///
     /// # Errors
     /// [`ResolveError`]: `BadName` for an empty name, one with a separator, a drive letter or NUL,
-    /// `.` and `..`; `NotFound`.
+    /// `.` and `..`; `NotFound`, or `Precompiled` if there is only that.
     pub fn resolve(&self, name: &str) -> Result<Resolved, ResolveError> {
         check_name(name)?;
-        let file = |dir: &PathBuf| dir.join(format!("{name}.wasm"));
         let is_file = |path: &Path| disk::metadata(path).is_ok_and(|metadata| metadata.is_file());
-        if let Some(path) = self.dirs.iter().map(file).find(|path| is_file(path)) {
+        let find = |file_name: String| {
+            self.dirs.iter().map(|dir| dir.join(&file_name)).find(|path| is_file(path))
+        };
+        if let Some(path) = find(format!("{name}.wasm")) {
             return Ok(Resolved::File(path));
         }
-        match demo::PROGRAMS.iter().find(|(known, _)| *known == name) {
-            Some((name, bytes)) => Ok(Resolved::BuiltIn { name, bytes }),
-            None => {
-                Err(ResolveError::NotFound { name: name.to_owned(), searched: self.dirs.clone() })
-            }
+        if let Some((name, bytes)) = demo::PROGRAMS.iter().find(|(known, _)| *known == name) {
+            return Ok(Resolved::BuiltIn { name, bytes });
         }
+        if let Some(path) = find(format!("{name}.cwasm")) {
+            return Err(ResolveError::Precompiled { path });
+        }
+        let similar = similar(name, &self.names()?);
+        Err(ResolveError::NotFound { name: name.to_owned(), searched: self.dirs.clone(), similar })
     }
 
     /// The names of all programs, sorted, each once.
@@ -161,7 +221,20 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         crate::base::disk::create(&dir.path().join("x.cwasm")).unwrap();
         let toolchains = Toolchains::new(vec![dir.path().to_owned()]).unwrap();
-        assert!(matches!(toolchains.resolve("x"), Err(ResolveError::NotFound { .. })));
+        assert!(matches!(toolchains.resolve("x"), Err(ResolveError::Precompiled { .. })));
+        assert!(matches!(toolchains.resolve("x.cwasm"), Err(ResolveError::NotFound { .. })));
         assert!(!toolchains.names().unwrap().contains(&"x".to_owned()));
+    }
+
+    #[test]
+    fn a_misspelt_program_is_told_from_an_unknown_one() {
+        let similar = |name: &str| match Toolchains::default().resolve(name) {
+            Err(ResolveError::NotFound { similar, .. }) => similar,
+            other => panic!("{name}: {other:?}"),
+        };
+        assert_eq!(similar("jsnofmt"), ["jsonfmt"]);
+        assert_eq!(similar("sha256"), ["sha256sum"]);
+        assert_eq!(similar("act"), ["cat"]);
+        assert_eq!(similar("clang"), [] as [&str; 0]);
     }
 }

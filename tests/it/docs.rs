@@ -4,7 +4,8 @@
 //! follows, up to the next one, is what it prints to standard output and standard error together.
 //! `...` alone on a line stands for any lines; within a line, for any text. The commands of one file
 //! run one after the other in a scratch copy of this package's sources, where `cargo run -q --` is
-//! the binary that was just built. A block fenced as anything else is not run.
+//! the binary that was just built. A block fenced as anything else is not run. A document that needs a
+//! real toolchain is left out where that is not there; elsewhere it is found in `real/`.
 #![cfg(unix)]
 
 use std::path::Path;
@@ -12,12 +13,14 @@ use std::process::Command;
 
 use crate::support::{self, package};
 
-const DOCUMENTS: &[&str] = &[
-    "README.md",
-    "docs/cli.md",
-    "docs/determinism.md",
-    "toolchains/README.md",
-    "guest-examples/README.md",
+/// Each, and the real toolchain that it needs.
+const DOCUMENTS: &[(&str, Option<&str>)] = &[
+    ("README.md", None),
+    ("docs/cli.md", None),
+    ("docs/determinism.md", None),
+    ("docs/avr.md", Some("avr")),
+    ("toolchains/README.md", None),
+    ("guest-examples/README.md", None),
 ];
 
 struct Example {
@@ -99,12 +102,21 @@ fn every_command_does_what_it_says() {
     .unwrap();
     let mut wrong = Vec::new();
     let mut count = 0;
-    for document in DOCUMENTS {
+    for (document, toolchain) in DOCUMENTS {
+        let toolchain = match toolchain.map(|name| (name, support::real(name, document))) {
+            Some((_, None)) => continue,
+            Some((name, Some(folder))) => Some((name, folder)),
+            None => None,
+        };
         let text = std::fs::read_to_string(package().join(document)).unwrap();
         let scratch = tempfile::tempdir().unwrap();
         let folder = scratch.path().join("belljar");
         std::fs::create_dir(&folder).unwrap();
         copy_package(&folder);
+        if let Some((name, toolchain)) = toolchain {
+            std::fs::create_dir(folder.join("real")).unwrap();
+            std::os::unix::fs::symlink(toolchain, folder.join("real").join(name)).unwrap();
+        }
         for example in examples(&text) {
             count += 1;
             let command = example.command.replace("cargo run -q --", "belljar");

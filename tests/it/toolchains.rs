@@ -201,3 +201,27 @@ fn resvg_draws_the_same_picture_under_all_conditions() {
         assert_eq!(Digest::of(&png).to_string(), PICTURE, "{}", conditions.folder_name);
     }
 }
+
+/// A folder that the script did not unpack itself is left alone, and it says what to do about that.
+#[cfg(unix)]
+#[test]
+fn fetching_says_what_to_do() {
+    let fetch = |args: &[&str]| {
+        std::process::Command::new(support::package().join("toolchains/fetch.sh"))
+            .args(args)
+            .output()
+            .unwrap()
+    };
+    let help = fetch(&["--help"]);
+    assert_eq!(help.status.code(), Some(0));
+    let text = support::stdout(&help);
+    assert!(text.contains("fetch.sh DIR [NAME...]") && !text.contains("set -euo"), "{text}");
+    assert_eq!(fetch(&[]).status.code(), Some(2));
+    let temp = tempfile::tempdir().unwrap();
+    std::fs::create_dir(temp.path().join("avr")).unwrap();
+    let refused = fetch(&[temp.path().to_str().unwrap(), "avr"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let message = stderr(&refused);
+    assert!(message.contains("rm -r") && message.contains("another DIR"), "{message}");
+    assert!(temp.path().join("avr").is_dir());
+}

@@ -82,7 +82,7 @@ int main(int argc, char **argv) {
         out_text(argv[i]);
         out_text(": ");
         out_number((uint64_t)hits);
-        out_text(" replacements\n");
+        out_text(hits == 1 ? " replacement\n" : " replacements\n");
     }
     out_flush();
     return failed ? 2 : !found;

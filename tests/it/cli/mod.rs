@@ -1,5 +1,8 @@
 //! The command line: options, messages and exit codes.
 
+mod messages;
+mod report;
+
 use std::io::Write;
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -20,55 +23,6 @@ fn run(folder: &Path, args: &[&str]) -> Output {
 
 fn guest_arg(name: &str) -> String {
     guest(name).display().to_string()
-}
-
-#[test]
-fn bad_input_says_what_where_and_what_to_do() {
-    let folder = scratch();
-    let dir = folder.path();
-    let binary = std::fs::read(guest("cat")).unwrap();
-    std::fs::write(dir.join("text.wasm"), "[package]").unwrap();
-    std::fs::write(dir.join("empty.wasm"), "").unwrap();
-    std::fs::write(dir.join("cut.wasm"), &binary[..binary.len() / 2]).unwrap();
-    std::fs::write(dir.join("component.wasm"), b"\0asm\x0d\0\x01\0").unwrap();
-    std::fs::write(dir.join("bad.wat"), "(module (bad))").unwrap();
-    std::fs::write(dir.join("memory.wat"), r#"(module (import "env" "m" (memory 1)))"#).unwrap();
-    std::fs::write(dir.join("library.wat"), r#"(module (func (export "f")))"#).unwrap();
-    std::fs::create_dir(dir.join("folder.wasm")).unwrap();
-    let cases: &[(&[&str], i32, &[&str])] = &[
-        (&["nothing"], 127, &["nothing", "--toolchain", "belljar programs"]),
-        (&["./nothing.wasm"], 127, &["./nothing.wasm", "No such file"]),
-        (&["text.wasm"], 126, &["text.wasm", "not a WebAssembly module", "[package"]),
-        (&["empty.wasm"], 126, &["empty.wasm", "nothing"]),
-        (&["cut.wasm"], 126, &["cut.wasm", "offset"]),
-        (&["component.wasm"], 126, &["component", "yet", "wasm32-wasip1"]),
-        (&["bad.wat"], 126, &["bad.wat", "1:10"]),
-        (&["memory.wat"], 126, &["memory env.m", "nobody defines"]),
-        (&["library.wat"], 126, &["_start", "library"]),
-        (&["folder.wasm"], 126, &["folder.wasm", "directory"]),
-        (&["--worktree", "gone", "wc"], 2, &["--worktree", "gone", "No such file"]),
-        (&["--worktree", "note.txt", "wc"], 2, &["--worktree", "note.txt", "directory"]),
-        (&["--dir", "gone::/x", "wc"], 2, &["--dir", "gone"]),
-        (&["--dir", "::", "wc"], 2, &["HOST::GUEST"]),
-        (&["--toolchain", "gone", "wc"], 2, &["toolchain", "gone"]),
-        (&["--stdin", "gone", "wc"], 125, &["--stdin", "gone"]),
-        (&["--timeout", "10", "wc"], 2, &["10", "500ms"]),
-        (&["--max-memory", "lots", "wc"], 2, &["lots", "512MiB"]),
-        (&["--start-at", "noon", "wc"], 2, &["noon", "RFC 3339"]),
-        (&["--seed", "x", "wc"], 2, &["--seed"]),
-        (&["--env", "=x", "wc"], 2, &["--env", "name"]),
-        (&["--cwd", "/gone", "wc"], 2, &["/gone"]),
-        (&["--no-such-option", "wc"], 2, &["--no-such-option", "--help"]),
-    ];
-    for (args, code, words) in cases {
-        let output = run(dir, args);
-        let message = stderr(&output);
-        assert_eq!(output.status.code(), Some(*code), "{args:?}: {message}");
-        for word in *words {
-            assert!(message.contains(word), "{args:?}: no {word:?} in: {message}");
-        }
-        assert!(!message.contains("panicked"), "{args:?}: {message}");
-    }
 }
 
 #[test]
@@ -284,31 +238,6 @@ fn time_and_chance_are_options() {
     let with = |seed: &str| stdout(&run(folder.path(), &["--seed", seed, &random]));
     assert_eq!(with("0"), stdout(&run(folder.path(), &[&random])));
     assert_ne!(with("0"), with("1"));
-}
-
-#[test]
-fn the_report_says_how_it_went() {
-    let folder = scratch();
-    let output = run(folder.path(), &["--json", "--quiet", "replace", "one", "1", "note.txt"]);
-    let printed = stdout(&output);
-    let report: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
-    assert_eq!((&report["status"], &report["exit_code"]), (&"exited".into(), &0.into()));
-    assert_eq!(report["applied"], false);
-    assert_eq!(report["changes"][0]["path"], "note.txt");
-    assert_eq!(report["changes"][0]["kind"], "modified");
-    assert_eq!(report["changes"][0]["mount"], "/src");
-    assert_eq!(report["virtual_time_ms"], 0);
-    assert!(report["timings"]["run_ms"].as_f64().unwrap() > 0.0);
-
-    let output = run(folder.path(), &["--json", &guest_arg("exit"), "42"]);
-    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
-    assert_eq!(output.status.code(), Some(42));
-    assert_eq!(report["guest_exit_code"], 42);
-    let sleeper = guest_arg("sleeper");
-    let output = run(folder.path(), &["--json=r.json", &sleeper, "90000"]);
-    assert_eq!(stdout(&output), "90000 ms\n");
-    let report = std::fs::read_to_string(folder.path().join("r.json")).unwrap();
-    assert_eq!(serde_json::from_str::<Value>(&report).unwrap()["virtual_time_ms"], 90000);
 }
 
 #[test]

@@ -1,0 +1,146 @@
+//! The folders of a run: the worktree and those of `--dir`.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Result;
+use belljar::base::disk;
+use belljar::{HostDir, Machine, MachineBuilder, MachineError, Preopen, Reach, Source, WORKTREE};
+
+use super::args::RunArgs;
+use super::exit::Usage;
+use super::setup::cache_dir;
+use super::values::DirMount;
+
+/// A mount point that is taken, and the words for who has it.
+struct Taken {
+    at: String,
+    by: String,
+}
+
+/// The machine of `builder` with the folders mounted, and the preopens where they are not the whole
+/// namespace.
+pub fn mount(
+    mut builder: MachineBuilder,
+    args: &RunArgs,
+) -> Result<(Machine, Option<Vec<Preopen>>)> {
+    let mut taken: Vec<Taken> = Vec::new();
+    let mut preopens = Vec::new();
+    if args.no_worktree {
+        builder = builder.tmp(false);
+    } else {
+        let dir = args.worktree.as_deref().unwrap_or(Path::new("."));
+        let source =
+            open(dir).map_err(|why| Usage(format!("--worktree {}: {why}", dir.display())))?;
+        builder = hide_cache(builder.mount(WORKTREE, source), dir, WORKTREE)?;
+        taken.push(Taken { at: WORKTREE.to_owned(), by: "the worktree".to_owned() });
+    }
+    for mount in &args.dir {
+        let refuse = |why: String| Usage(format!("--dir {}: {why}", mount.given));
+        let source = open(&mount.host).map_err(|why| refuse(why + &colon_hint(mount)))?;
+        let at = mount_point(&mount.guest, args.no_worktree).map_err(refuse)?;
+        if let Some(Taken { by, .. }) = taken.iter().find(|taken| taken.at == at) {
+            let or = if at == WORKTREE { ", or --no-worktree" } else { "" };
+            let host = mount.host.display();
+            let why = format!("{by} is at {at} already; choose another GUEST: {host}::GUEST{or}");
+            return Err(refuse(why).into());
+        }
+        builder = if mount.read_only {
+            builder.mount_read_only(&at, source)
+        } else {
+            builder.mount(&at, source)
+        };
+        builder = hide_cache(builder, &mount.host, &at)?;
+        let (path, name) = (at.clone(), mount.guest.clone());
+        preopens.push(Preopen { path, name, reach: Reach::Confined });
+        taken.push(Taken { at, by: format!("--dir {}", mount.given) });
+    }
+    let machine = builder.build().map_err(|error| {
+        let MachineError::Mount { path, .. } = &error;
+        match taken.iter().find(|taken| taken.at == *path) {
+            Some(Taken { by, .. }) => Usage(format!("{by}: {error}; choose another GUEST")),
+            None => Usage(error.to_string()),
+        }
+    })?;
+    Ok((machine, args.no_worktree.then_some(preopens)))
+}
+
+fn open(path: &Path) -> Result<Source, String> {
+    match HostDir::open(path) {
+        Ok(dir) => Ok(Source::Host(Arc::new(dir))),
+        Err(error) => Err(format!("cannot open the folder {}: {error}", path.display())),
+    }
+}
+
+/// For those who are used to `HOST:GUEST`.
+fn colon_hint(mount: &DirMount) -> String {
+    let parts: Vec<&str> = mount.given.split(':').filter(|part| !part.is_empty()).collect();
+    let is_folder = |path: &str| disk::metadata(Path::new(path)).is_ok_and(|found| found.is_dir());
+    match parts[..] {
+        [host, _] | [host, _, "ro"] if is_folder(host) => {
+            format!("; did you mean --dir {}?", parts.join("::"))
+        }
+        _ => String::new(),
+    }
+}
+
+/// Where a folder that the guest calls `guest` stands in the namespace. Relative names begin at the
+/// root, which is where `..` leads from the worktree; without a worktree, names of preopened
+/// directories lead as far up as they like.
+fn mount_point(guest: &str, no_worktree: bool) -> Result<String, String> {
+    let mut names = Vec::new();
+    let mut ups = 0;
+    for name in guest.split('/') {
+        match name {
+            "" | "." => {}
+            ".." if names.is_empty() && !guest.starts_with('/') && (no_worktree || ups == 0) => {
+                ups += 1;
+            }
+            ".." => {
+                return Err(format!(
+                    "{guest} leads above the root of the guest; choose a name: HOST::GUEST"
+                ));
+            }
+            name => names.push(name),
+        }
+    }
+    Ok(format!("/{}", names.join("/")))
+}
+
+/// Hides the cache of compiled code where it lies in the mounted folder `host`: whoever can write
+/// there decides what runs.
+fn hide_cache(builder: MachineBuilder, host: &Path, at: &str) -> Result<MachineBuilder> {
+    let (Ok(cache), Ok(host)) = (disk::canonical(&cache_dir()?), disk::canonical(host)) else {
+        return Ok(builder);
+    };
+    if host.starts_with(&cache) {
+        let message = format!(
+            "{} is where belljar keeps compiled code: it cannot be mounted",
+            host.display()
+        );
+        return Err(Usage(message).into());
+    }
+    let Ok(inside) = cache.strip_prefix(&host) else { return Ok(builder) };
+    let inside: Vec<_> = inside.iter().map(OsStr::to_string_lossy).collect();
+    let at = format!("{}/{}", at.trim_end_matches('/'), inside.join("/"));
+    Ok(builder.mount_read_only(at, Source::Memory))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_point_is_where_its_name_leads() {
+        let at = |guest: &str| mount_point(guest, false);
+        assert_eq!(at("/a//b/."), Ok("/a/b".to_owned()));
+        assert_eq!(at("a/"), Ok("/a".to_owned()));
+        assert_eq!(at("."), Ok("/".to_owned()));
+        assert_eq!(at("../lib"), Ok("/lib".to_owned()));
+        for guest in ["/../a", "a/../b", "../../a"] {
+            assert!(at(guest).is_err(), "{guest}");
+        }
+        assert_eq!(mount_point("../../a", true), Ok("/a".to_owned()));
+    }
+}

@@ -1,0 +1,102 @@
+//! Where options send what they print: standard output, or files that they name.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use anyhow::{Context, Result};
+use belljar::base::disk;
+
+use super::exit::Usage;
+use super::values::Sink;
+
+/// Standard output, and its last byte, so that what belljar prints after a program begins on a line
+/// of its own.
+#[derive(Clone)]
+pub struct Stdout(Arc<AtomicU8>);
+
+impl Default for Stdout {
+    fn default() -> Self {
+        Self(Arc::new(AtomicU8::new(b'\n')))
+    }
+}
+
+impl Stdout {
+    fn begin_line(&mut self) -> io::Result<()> {
+        if self.0.load(Ordering::Relaxed) == b'\n' { Ok(()) } else { self.write_all(b"\n") }
+    }
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = io::stdout().write(bytes)?;
+        if let Some(last) = bytes[..count].last() {
+            self.0.store(*last, Ordering::Relaxed);
+        }
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stdout().flush()
+    }
+}
+
+/// What a report of the option `option` is written to.
+pub struct Opened {
+    option: &'static str,
+    to: To,
+}
+
+enum To {
+    Stdout(Stdout),
+    File(PathBuf, File),
+}
+
+impl Opened {
+    /// Opens what `sink` says: before the program runs, so that nothing of an earlier run is taken
+    /// for a report of this one.
+    ///
+    /// # Errors
+    /// [`Usage`] if it cannot be written to.
+    pub fn new(option: &'static str, sink: &Sink, stdout: &Stdout) -> Result<Self> {
+        let to = match sink {
+            Sink::Stream => To::Stdout(stdout.clone()),
+            Sink::File(path) => To::File(path.clone(), create(option, path)?),
+        };
+        Ok(Self { option, to })
+    }
+
+    /// Writes the report.
+    ///
+    /// # Errors
+    /// As the host answers.
+    pub fn print(self, text: &str) -> Result<()> {
+        let option = self.option;
+        match self.to {
+            To::Stdout(mut stdout) => stdout
+                .begin_line()
+                .and_then(|()| stdout.write_all(text.as_bytes()))
+                .and_then(|()| stdout.flush())
+                .with_context(|| format!("{option}: cannot write to standard output")),
+            To::File(path, mut file) => file
+                .write_all(text.as_bytes())
+                .with_context(|| format!("{option}: cannot write {}", path.display())),
+        }
+    }
+}
+
+/// Creates, or empties, the file `path` that `option` names. A symbolic link in its place may be one
+/// that an earlier program left there, and is not followed, but for those of the system.
+///
+/// # Errors
+/// [`Usage`] if that cannot be done.
+pub fn create(option: &'static str, path: &Path) -> Result<File> {
+    let is_link = disk::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
+    if is_link && !path.starts_with("/dev") {
+        let message = format!("{option}: {} is a symbolic link; name the file", path.display());
+        return Err(Usage(message).into());
+    }
+    disk::create(path).map_err(|error| Usage::of(option, error).into())
+}

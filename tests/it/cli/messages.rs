@@ -1,0 +1,256 @@
+//! What belljar says to those who mistyped or misunderstood, and with which exit code.
+
+use crate::cli::{guest_arg, run, scratch};
+use crate::support::{belljar, guest, stderr, stdout};
+
+#[test]
+fn bad_input_says_what_where_and_what_to_do() {
+    let folder = scratch();
+    let dir = folder.path();
+    let binary = std::fs::read(guest("cat")).unwrap();
+    std::fs::write(dir.join("text.wasm"), "[package]").unwrap();
+    std::fs::write(dir.join("empty.wasm"), "").unwrap();
+    std::fs::write(dir.join("cut.wasm"), &binary[..binary.len() / 2]).unwrap();
+    std::fs::write(dir.join("component.wasm"), b"\0asm\x0d\0\x01\0").unwrap();
+    std::fs::write(dir.join("bad.wat"), "(module (bad))").unwrap();
+    std::fs::write(dir.join("memory.wat"), r#"(module (import "env" "m" (memory 1)))"#).unwrap();
+    std::fs::write(dir.join("library.wat"), r#"(module (func (export "f")))"#).unwrap();
+    std::fs::create_dir(dir.join("folder.wasm")).unwrap();
+    let cases: &[(&[&str], i32, &[&str])] = &[
+        (&["nothing"], 127, &["nothing", "built-in", "--toolchain", "belljar programs"]),
+        (&[""], 2, &["name of a program"]),
+        (&["./nothing.wasm"], 127, &["./nothing.wasm", "No such file"]),
+        (&["text.wasm"], 126, &["text.wasm", "not a WebAssembly module", "[package"]),
+        (&["empty.wasm"], 126, &["empty.wasm", "nothing"]),
+        (&["cut.wasm"], 126, &["cut.wasm", "offset"]),
+        (&["component.wasm"], 126, &["component", "yet", "wasm32-wasip1"]),
+        (&["bad.wat"], 126, &["bad.wat", "1:10"]),
+        (&["memory.wat"], 126, &["memory env.m", "nobody defines"]),
+        (&["library.wat"], 126, &["_start", "library"]),
+        (&["folder.wasm"], 126, &["folder.wasm", "directory", "--toolchain"]),
+        (&["compiled.cwasm"], 126, &["compiled.cwasm", "precompiled", ".wasm"]),
+        (&["--worktree", "gone", "wc"], 2, &["--worktree", "gone", "No such file"]),
+        (&["--worktree", "note.txt", "wc"], 2, &["--worktree", "note.txt", "directory"]),
+        (&["--dir", "gone::/x", "wc"], 2, &["--dir gone::/x", "No such file"]),
+        (&["--dir", "note.txt::/x", "wc"], 2, &["--dir note.txt::/x", "Not a directory"]),
+        (&["--dir", ".::/src", "wc"], 2, &["--dir .::/src", "worktree", "--no-worktree", "GUEST"]),
+        (&["--dir", ".::/x", "--dir", ".::x/", "wc"], 2, &["--dir .::x/", "--dir .::/x", "GUEST"]),
+        (&["--dir", ".::/src/note.txt", "wc"], 2, &["--dir .::/src/note.txt", "Not a directory"]),
+        (&["--dir", ".:/x", "wc"], 2, &["did you mean --dir .::/x?"]),
+        (&["--dir", ".:/x:ro", "wc"], 2, &["did you mean --dir .::/x::ro?"]),
+        (&["--dir", ".::../../x", "wc"], 2, &["--dir .::../../x", "root", "HOST::GUEST"]),
+        (&["--dir", "::", "wc"], 2, &["HOST::GUEST"]),
+        (&["--toolchain", "gone", "wc"], 2, &["--toolchain", "gone", "No such file"]),
+        (&["--stdin", "gone", "wc"], 2, &["--stdin", "gone", "No such file"]),
+        (&["--stdin", ".", "wc"], 2, &["--stdin", "directory"]),
+        (&["--json=gone/r", "wc"], 2, &["--json", "gone/r", "No such file"]),
+        (&["--trace=gone/t", "wc"], 2, &["--trace", "gone/t", "No such file"]),
+        (&["--diff=gone/d", "wc"], 2, &["--diff", "gone/d", "No such file"]),
+        (&["--diff=.", "wc"], 2, &["--diff", "directory"]),
+        (&["--timeout", "10", "wc"], 2, &["10", "500ms"]),
+        (&["--max-memory", "lots", "wc"], 2, &["lots", "512MiB"]),
+        (&["--clock", "real", "--start-at", "0", "wc"], 2, &["--start-at", "--clock real"]),
+        (&["--start-at", "noon", "wc"], 2, &["noon", "RFC 3339"]),
+        (&["--seed", "x", "wc"], 2, &["--seed"]),
+        (&["--env", "=x", "wc"], 2, &["--env", "name"]),
+        (&["--cwd", "/gone", "wc"], 2, &["/gone", "--cwd"]),
+        (&["--max-memory", "1K", "wc"], 126, &["1000 bytes", "--max-memory"]),
+        (&["--no-such-option", "wc"], 2, &["--no-such-option", "--help"]),
+        (&["--aply", "wc"], 2, &["--aply", "did you mean --apply?"]),
+    ];
+    for (args, code, words) in cases {
+        let output = run(dir, args);
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(*code), "{args:?}: {message}");
+        for word in *words {
+            assert!(message.contains(word), "{args:?}: no {word:?} in: {message}");
+        }
+        assert!(!message.contains("panicked"), "{args:?}: {message}");
+    }
+}
+
+#[test]
+fn a_program_that_is_not_found_was_looked_for_somewhere() {
+    let folder = scratch();
+    let dir = folder.path();
+    for name in ["tools", "more", "folder"] {
+        std::fs::create_dir(dir.join(name)).unwrap();
+    }
+    std::fs::copy(guest("hello"), dir.join("more/greeter.wasm")).unwrap();
+    std::fs::copy(guest("hello"), dir.join("here.wasm")).unwrap();
+    std::fs::write(dir.join("tools/made.cwasm"), "").unwrap();
+    let cases: &[(&[&str], i32, &[&str])] = &[
+        (&["gretter"], 127, &["gretter.wasm in tools, then more, then", "did you mean greeter?"]),
+        (&["here"], 127, &["./here.wasm"]),
+        (&["./here"], 127, &["cannot open ./here", "did you mean ./here.wasm?"]),
+        (&["note.txt"], 127, &["./note.txt"]),
+        (&["folder"], 127, &["--toolchain folder"]),
+        (&["made"], 126, &["tools/made.cwasm", "precompiled"]),
+        (&["--json", "r.json", "greeter"], 127, &["--json=r.json"]),
+    ];
+    for (args, code, words) in cases {
+        let toolchains = ["--toolchain", "tools", "--toolchain", "more"];
+        let output = run(dir, &[&toolchains[..], args].concat());
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(*code), "{args:?}: {message}");
+        for word in *words {
+            assert!(message.contains(word), "{args:?}: no {word:?} in: {message}");
+        }
+    }
+}
+
+#[test]
+fn a_missing_toolchain_folder_says_who_named_it() {
+    let folder = scratch();
+    let output = belljar(folder.path())
+        .args(["run", "wc"])
+        .env("BELLJAR_TOOLCHAIN", "gone")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let message = stderr(&output);
+    assert!(message.contains("BELLJAR_TOOLCHAIN") && message.contains("gone"), "{message}");
+    assert!(!message.contains("--toolchain"), "{message}");
+}
+
+#[test]
+fn a_word_that_is_no_command_may_be_a_program() {
+    let folder = scratch();
+    std::fs::copy(guest("hello"), folder.path().join("hello.wasm")).unwrap();
+    for (word, expected) in [
+        ("wc", "belljar run wc"),
+        ("hello.wasm", "belljar run hello.wasm"),
+        ("rnu", "did you mean run?"),
+        ("gone.wasm", "commands: run, programs"),
+        ("frobnicate", "commands: run, programs"),
+    ] {
+        let output = belljar(folder.path()).args([word, "x"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{word}");
+        assert!(stderr(&output).contains(expected), "{word}: {}", stderr(&output));
+        assert!(!stderr(&output).contains("tip:"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn options_after_the_program_are_noticed_when_it_is_not_content() {
+    let folder = scratch();
+    let writer = guest_arg("overwrite");
+    let hint = "after PROGRAM went to the program";
+    let cases: &[(&[&str], bool)] = &[
+        (&["wc", "--apply"], true),
+        (&["wc", "--json=r.json"], true),
+        (&["replace", "one", "1", "note.txt", "--diff"], true),
+        (&["wc", "--help"], false),
+        (&["wc", "--frob"], false),
+        (&["wc", "note.txt"], false),
+        (&["--quiet", "wc", "--apply"], false),
+        (&[&writer, "write:made:--apply"], false),
+    ];
+    for (args, is_hinted) in cases {
+        let output = run(folder.path(), args);
+        assert_eq!(stderr(&output).contains(hint), *is_hinted, "{args:?}: {}", stderr(&output));
+    }
+    // A program that takes the option and is content needs no advice.
+    let output = run(folder.path(), &[&guest_arg("env"), "--apply"]);
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn help_has_headings_and_names_nothing_that_is_not_installed() {
+    let folder = scratch();
+    let help = stdout(&belljar(folder.path()).args(["help", "run"]).output().unwrap());
+    let headings = [
+        "Program:",
+        "Files:",
+        "Time and chance:",
+        "Limits:",
+        "Afterwards:",
+        "Reports:",
+        "Examples:",
+    ];
+    let places: Vec<usize> = headings
+        .iter()
+        .map(|heading| {
+            help.find(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no {heading}: {help}"))
+        })
+        .collect();
+    assert!(places.is_sorted(), "{places:?}");
+    assert!(!help.contains("docs/"), "{help}");
+    let top = stdout(&belljar(folder.path()).arg("--help").output().unwrap());
+    assert!(top.contains("belljar help run"), "{top}");
+}
+
+#[test]
+fn a_stack_overflow_has_a_short_backtrace() {
+    let folder = scratch();
+    let output = run(folder.path(), &[&guest_arg("deep"), "100000000"]);
+    assert_eq!(output.status.code(), Some(134));
+    let message = stderr(&output);
+    assert!(message.contains("call stack exhausted") && message.contains("more calls of it"));
+    assert!(message.lines().count() < 8, "{message}");
+}
+
+#[cfg(unix)]
+mod bytes {
+    use std::ffi::{OsStr, OsString};
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+    use super::*;
+
+    fn odd(text: &str) -> OsString {
+        OsString::from_vec([text.as_bytes(), b"\xff"].concat())
+    }
+
+    /// Names of this host are bytes; the guest's are UTF-8.
+    #[test]
+    fn arguments_need_not_be_unicode() {
+        let folder = scratch();
+        let dir = folder.path();
+        let module = dir.join(odd("module")).with_extension("wasm");
+        if std::fs::copy(guest("env"), &module).is_err() {
+            return crate::support::skipped("bytes", "this file system takes no such names");
+        }
+        std::fs::create_dir(dir.join(odd("d"))).unwrap();
+        std::fs::write(dir.join(odd("d")).join("f"), "text\n").unwrap();
+        let mut mount = odd("d");
+        mount.push("::/d");
+        let mut report = OsString::from("--json=");
+        report.push(odd("r"));
+        let output = belljar(dir)
+            .args(["run", "-e"])
+            .arg(odd("A="))
+            .arg(&report)
+            .arg(module.file_name().unwrap())
+            .arg(odd("x"))
+            .output()
+            .unwrap();
+        let expected: &[u8] = b"argv[0]=module\xef\xbf\xbd\nargv[1]=x\xff\nenviron[0]=A=\xff\n";
+        assert_eq!(OsStr::from_bytes(&output.stdout), OsStr::from_bytes(expected));
+        assert!(std::fs::read(dir.join(odd("r"))).unwrap().starts_with(b"{\"status\":\"exited\""));
+        let output =
+            belljar(dir).args(["run", "--dir"]).arg(&mount).args(["cat", "/d/f"]).output().unwrap();
+        assert_eq!(stdout(&output), "text\n", "{}", stderr(&output));
+        let worktree =
+            belljar(dir).args(["run", "--worktree"]).arg(odd("d")).args(["cat", "f"]).output();
+        assert_eq!(stdout(&worktree.unwrap()), "text\n");
+    }
+
+    #[test]
+    fn what_must_be_unicode_says_so() {
+        let folder = scratch();
+        for (option, value) in [("--cwd", odd("")), ("--dir", odd("d"))] {
+            let output = belljar(folder.path())
+                .args(["run", option])
+                .arg(value)
+                .args(["cat", "note.txt"])
+                .output()
+                .unwrap();
+            let message = stderr(&output);
+            assert_eq!(output.status.code(), Some(2), "{option}: {message}");
+            assert!(message.contains(option) && message.contains("UTF-8"), "{message}");
+        }
+        let output = belljar(folder.path()).arg("run").arg(odd("tool")).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains("UTF-8"), "{}", stderr(&output));
+    }
+}

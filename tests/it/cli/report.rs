@@ -1,0 +1,219 @@
+//! What `--json`, `--diff` and `--trace` leave behind.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::cli::{guest_arg, run, scratch};
+use crate::support::{guest, stderr, stdout};
+
+fn read(path: &Path) -> Value {
+    let text = std::fs::read_to_string(path).unwrap();
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text:?}"))
+}
+
+#[test]
+fn the_report_says_how_it_went() {
+    let folder = scratch();
+    let output = run(folder.path(), &["--json", "--quiet", "replace", "one", "1", "note.txt"]);
+    let printed = stdout(&output);
+    let report: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
+    assert_eq!((&report["status"], &report["exit_code"]), (&"exited".into(), &0.into()));
+    assert_eq!(report["applied"], false);
+    assert_eq!(report["changes"][0]["path"], "note.txt");
+    assert_eq!(report["changes"][0]["kind"], "modified");
+    assert_eq!(report["changes"][0]["mount"], "/src");
+    assert_eq!(report["virtual_time_ms"], 0);
+    assert!(report["timings"]["run_ms"].as_f64().unwrap() > 0.0);
+
+    let output = run(folder.path(), &["--json", &guest_arg("exit"), "42"]);
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(output.status.code(), Some(42));
+    assert_eq!(report["guest_exit_code"], 42);
+    let sleeper = guest_arg("sleeper");
+    let output = run(folder.path(), &["--json=r.json", &sleeper, "90000"]);
+    assert_eq!(stdout(&output), "90000 ms\n");
+    let report = std::fs::read_to_string(folder.path().join("r.json")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&report).unwrap()["virtual_time_ms"], 90000);
+}
+
+/// There is a report of every end, and never that of an earlier run.
+#[test]
+fn every_end_has_a_report() {
+    let folder = scratch();
+    let dir = folder.path();
+    let path = dir.join("r.json");
+    std::fs::write(dir.join("text.wasm"), "no module").unwrap();
+    let (trap, looping, spew, exit, missing) = (
+        guest_arg("trap"),
+        guest_arg("loop"),
+        guest_arg("spew"),
+        guest_arg("exit"),
+        guest_arg("missing_import"),
+    );
+    let cases: &[(&[&str], i32, &str, &str)] = &[
+        (&["wc", "note.txt"], 0, "exited", ""),
+        (&[&exit, "7"], 7, "exited", ""),
+        (&["nothing"], 127, "not_started", "no program \"nothing\""),
+        (&["./gone.wasm"], 127, "not_started", "gone.wasm"),
+        (&["text.wasm"], 126, "not_started", "not a WebAssembly module"),
+        (&["--unknown-imports", "deny", &missing], 126, "not_started", "env.nowhere"),
+        (&["--dir", "gone::/x", "wc"], 2, "not_started", "--dir gone::/x"),
+        (&["--toolchain", "gone", "wc"], 2, "not_started", "--toolchain"),
+        (&["--stdin", "gone", "wc"], 2, "not_started", "--stdin"),
+        (&["--trace=gone/x", "wc"], 2, "not_started", "--trace"),
+        (&["--cwd", "/gone", "wc"], 2, "not_started", "/gone"),
+        (&["--aply", "wc"], 2, "not_started", "--aply"),
+        (&["--timeout", "soon", "wc"], 2, "not_started", "soon"),
+        (&["--dir", "::", "wc"], 2, "not_started", "HOST::GUEST"),
+        (&[], 2, "not_started", "<PROGRAM>"),
+        (&[&trap, "divide"], 134, "trapped", "divide"),
+        (&["--timeout", "50ms", &looping], 124, "timed_out", "timeout"),
+        (&["--fuel", "1000", &looping], 124, "timed_out", "fuel"),
+        (&["--max-output", "1K", &spew, "1"], 134, "limit", "output"),
+    ];
+    for (args, code, status, words) in cases {
+        std::fs::write(&path, "of an earlier run").unwrap();
+        let output = run(dir, &[&["--json=r.json"][..], args].concat());
+        assert_eq!(output.status.code(), Some(*code), "{args:?}: {}", stderr(&output));
+        let report = read(&path);
+        assert_eq!(report["exit_code"], *code, "{args:?}: {report}");
+        assert_eq!(report["status"], *status, "{args:?}: {report}");
+        let error = report["error"].as_str().unwrap_or_default();
+        assert!(
+            error.contains(words) && error.is_empty() == words.is_empty(),
+            "{args:?}: {report}"
+        );
+        assert_eq!(report.as_object().unwrap().len(), 15, "{report}");
+    }
+}
+
+/// What comes after PROGRAM is never ours, also where belljar's own options make no sense.
+#[test]
+fn a_report_of_the_programs_own_is_not_written() {
+    let folder = scratch();
+    let output = run(folder.path(), &["--timeout", "soon", "wc", "--json=note.txt"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(std::fs::read_to_string(folder.path().join("note.txt")).unwrap(), "one\ntwo\n");
+}
+
+#[test]
+fn a_conflict_is_reported_as_a_failure_that_wrote_nothing() {
+    let folder = scratch();
+    let dir = folder.path();
+    // The program reads the file before it waits for its input, and changes what it read after.
+    let module = dir.join("slow.wat");
+    std::fs::write(
+        &module,
+        r#"(module
+        (import "wasi_snapshot_preview1" "path_open" (func $open
+            (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+        (import "wasi_snapshot_preview1" "fd_write"
+            (func $write (param i32 i32 i32 i32) (result i32)))
+        (import "wasi_snapshot_preview1" "fd_read"
+            (func $read (param i32 i32 i32 i32) (result i32)))
+        (memory (export "memory") 1)
+        (data (i32.const 100) "note.txt")
+        (data (i32.const 0) "\64\00\00\00\08\00\00\00")
+        (func (export "_start")
+            (drop (call $open (i32.const 4) (i32.const 0) (i32.const 100) (i32.const 8)
+                (i32.const 0) (i64.const 0x42) (i64.const 0) (i32.const 0) (i32.const 200)))
+            (drop (call $write (i32.load (i32.const 200)) (i32.const 0) (i32.const 1) (i32.const 204)))
+            (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 204)))
+            (drop (call $read (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 204)))))"#,
+    )
+    .unwrap();
+    let mut child = crate::support::belljar(dir)
+        .args(["run", "--apply", "--json=r.json", "slow.wat"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = [0; 8];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
+    std::fs::write(dir.join("note.txt"), "changed by somebody else").unwrap();
+    drop(child.stdin.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+    let report = read(&dir.join("r.json"));
+    assert_eq!((&report["status"], &report["exit_code"]), (&"failed".into(), &125.into()));
+    assert_eq!((&report["guest_exit_code"], &report["applied"]), (&0.into(), &false.into()));
+    assert!(report["error"].as_str().unwrap().contains("note.txt"), "{report}");
+    assert_eq!(report["changes"][0]["path"], "note.txt");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_program_of_the_host_is_reported_as_one() {
+    let folder = scratch();
+    let options = ["--on-missing", "native", "--json=r.json"];
+    let output = run(folder.path(), &[&options[..], &["ls", "gone"]].concat());
+    let report = read(&folder.path().join("r.json"));
+    assert_eq!(report["status"], "native");
+    assert_eq!(report["exit_code"], output.status.code().unwrap());
+    assert_ne!(report["exit_code"], 0);
+}
+
+/// What is printed after a program that did not end its line stands on a line of its own.
+#[test]
+fn a_diff_and_a_report_begin_a_line() {
+    let folder = scratch();
+    let wat = r#"(module
+        (import "wasi_snapshot_preview1" "fd_write"
+            (func $write (param i32 i32 i32 i32) (result i32)))
+        (import "wasi_snapshot_preview1" "path_create_directory"
+            (func $mkdir (param i32 i32 i32) (result i32)))
+        (import "wasi_snapshot_preview1" "path_symlink"
+            (func $link (param i32 i32 i32 i32 i32) (result i32)))
+        (memory (export "memory") 1)
+        (data (i32.const 0) "\08\00\00\00\04\00\00\00part")
+        (func (export "_start")
+            (drop (call $link (i32.const 8) (i32.const 4) (i32.const 4) (i32.const 8) (i32.const 4)))
+            (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 100)))))"#;
+    std::fs::write(folder.path().join("part.wat"), wat).unwrap();
+    let output = run(folder.path(), &["--quiet", "--diff", "--json", "part.wat"]);
+    let printed = stdout(&output);
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines[..2], ["part", "diff --git a/part b/part"], "{printed}");
+    assert!(lines.last().unwrap().starts_with("{\"status\":\"exited\""), "{printed}");
+}
+
+#[test]
+fn a_diff_file_is_named_where_it_cannot_be_written_and_never_stale() {
+    let folder = scratch();
+    let path = folder.path().join("d.patch");
+    std::fs::write(&path, "of an earlier run").unwrap();
+    assert_eq!(run(folder.path(), &["--diff=d.patch", "nothing"]).status.code(), Some(127));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
+    let changing = ["replace", "one", "1", "note.txt"];
+    run(folder.path(), &[&["--diff=d.patch"][..], &changing].concat());
+    assert!(std::fs::read_to_string(&path).unwrap().starts_with("diff --git a/note.txt"));
+    if cfg!(target_os = "linux") {
+        let output = run(folder.path(), &[&["--diff=/dev/full"][..], &changing].concat());
+        assert_eq!(output.status.code(), Some(125));
+        let message = stderr(&output);
+        assert!(message.contains("--diff: cannot write /dev/full"), "{message}");
+    }
+}
+
+#[test]
+fn a_diff_into_a_file_that_the_program_read_is_no_conflict() {
+    let folder = scratch();
+    let changing = ["replace", "one", "1", "note.txt", "d.patch"];
+    let output = run(folder.path(), &[&["--apply", "--diff=d.patch"][..], &changing].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!(read("note.txt"), "1\ntwo\n");
+    assert!(read("d.patch").starts_with("diff --git a/note.txt"));
+}
+
+/// What a program prints goes on to the terminal or the pipe, and is not kept: it may be long.
+#[test]
+fn output_is_bounded_only_if_asked_for() {
+    let folder = scratch();
+    let spew = guest("spew").display().to_string();
+    assert_eq!(run(folder.path(), &[&spew, "65"]).stdout.len(), 65 << 20);
+    let bounded = run(folder.path(), &["--max-output", "64MiB", &spew, "65"]);
+    assert_eq!((bounded.status.code(), bounded.stdout.len()), (Some(134), 64 << 20));
+}
