@@ -1,5 +1,7 @@
 //! What becomes of a run's changes to files.
 
+use std::collections::HashSet;
+
 use anyhow::{Context, Result};
 use belljar::kernel::vfs::{
     DiffEntry, DiffKind, MountId, VPath, is_in_unified_diff, render_unified_diff,
@@ -26,8 +28,9 @@ pub fn settle(
     let vfs = machine.vfs_mut();
     let entries = vfs.diff().context("cannot tell what the program changed")?;
     report.changes = entries.iter().map(|entry| describe(vfs, entry)).collect();
+    report.changes.extend(only_times(vfs, &entries));
     let diff = match diff_to {
-        Some(opened) => Some((opened, render_diff(vfs, &entries, args.quiet)?)),
+        Some(opened) => Some((opened, render_diff(vfs, &entries)?)),
         None => None,
     };
     let finished = matches!(outcome, Outcome::Exited(_));
@@ -37,6 +40,11 @@ pub fn settle(
     // After the changes are written: the program may have read the file that the diff goes to.
     if let Some((opened, text)) = diff {
         opened.print(&text)?;
+        let said = entries.iter().filter(|entry| is_in_unified_diff(entry)).count();
+        if said < report.changes.len() && !args.quiet {
+            let left_out = count(report.changes.len() - said, "change");
+            note!("belljar: note: {left_out} cannot be said in a diff (empty directories, times)");
+        }
     }
     if !applies && !report.changes.is_empty() && !args.quiet {
         note!("belljar: {} {}", summary(&report.changes), why_not_written(args));
@@ -99,9 +107,24 @@ fn describe(vfs: &Overlay, entry: &DiffEntry) -> Change {
     }
 }
 
+/// What is as it was but for a time that the program set, which `--apply` writes as well.
+fn only_times(vfs: &Overlay, entries: &[DiffEntry]) -> Vec<Change> {
+    let changed: HashSet<(MountId, &VPath)> =
+        entries.iter().map(|entry| (entry.mount, &entry.path)).collect();
+    let mut times = vfs.times_set();
+    times.retain(|(mount, path)| !changed.contains(&(*mount, path)));
+    let describe = |(mount, path): (MountId, VPath)| Change {
+        mount: mount_path(vfs, mount),
+        path: path.as_str().to_owned(),
+        kind: "times",
+        renamed_from: None,
+    };
+    times.into_iter().map(describe).collect()
+}
+
 /// The changes of the worktree, or of the only mount that has any, go under their own paths, so
 /// that `git apply` takes the diff there; those of other mounts under the guest's.
-fn render_diff(vfs: &Overlay, entries: &[DiffEntry], quiet: bool) -> Result<String> {
+fn render_diff(vfs: &Overlay, entries: &[DiffEntry]) -> Result<String> {
     let is_alone = entries.iter().all(|entry| entry.mount == entries[0].mount);
     let mut text = String::new();
     for of_mount in entries.chunk_by(|a, b| a.mount == b.mount) {
@@ -109,13 +132,6 @@ fn render_diff(vfs: &Overlay, entries: &[DiffEntry], quiet: bool) -> Result<Stri
         let prefix = if is_alone || path == WORKTREE { "" } else { &path };
         let prefix = VPath::parse(prefix).expect("a mount point is a path");
         text.push_str(&render_unified_diff(of_mount, &prefix).context("--diff")?);
-    }
-    let left_out = entries.iter().filter(|entry| !is_in_unified_diff(entry)).count();
-    if left_out > 0 && !quiet {
-        let left_out = count(left_out, "change");
-        note!(
-            "belljar: note: {left_out} (empty directories and the like) cannot be said in a diff"
-        );
     }
     Ok(text)
 }

@@ -117,7 +117,8 @@ pub struct Change {
     pub mount: String,
     /// Its path below that.
     pub path: String,
-    /// `added`, `modified`, `deleted`, or these after `directory_`, `symlink_` or `special_`.
+    /// `added`, `modified`, `deleted`, or these after `directory_`, `symlink_` or `special_`; `times`
+    /// if nothing but those changed.
     pub kind: &'static str,
     /// The path that it had before, if it was moved.
     pub renamed_from: Option<String>,

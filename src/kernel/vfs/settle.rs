@@ -44,6 +44,23 @@ impl Overlay {
         placed
     }
 
+    /// What has a time that was set explicitly, in mounts that [`Overlay::apply`] writes to: it sets
+    /// these also where nothing else changed. Sorted by mount, then bytewise by path.
+    pub fn times_set(&self) -> Vec<(MountId, VPath)> {
+        let mut found = Vec::new();
+        for (id, mount) in (0..).map(MountId).zip(&self.mounts) {
+            if mount.host.is_none() || mount.read_only {
+                continue;
+            }
+            let placed = self.placed_in(id).into_iter();
+            let mut here: Vec<VPath> =
+                placed.filter(|placed| self.node(placed.id).times_set).map(|p| p.path).collect();
+            here.sort_unstable();
+            found.extend(here.into_iter().map(|path| (id, path)));
+        }
+        found
+    }
+
     /// Takes into memory what files still have only in `layer` of `mount` though they are not among
     /// the nodes `placed` on the disk: removed while open, or moved to a mount in memory. A patch
     /// is about to remove it there.

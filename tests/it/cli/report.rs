@@ -208,6 +208,27 @@ fn a_diff_into_a_file_that_the_program_read_is_no_conflict() {
     assert!(read("d.patch").starts_with("diff --git a/note.txt"));
 }
 
+/// They were written by `--apply`, and nobody was told.
+#[test]
+fn a_change_of_nothing_but_times_is_listed() {
+    let folder = scratch();
+    std::fs::create_dir(folder.path().join("d")).unwrap();
+    let steps = ["touch:note.txt:1000", "touch:d:2000", "write:new:text", "touch:new:3000"];
+    let module = guest_arg("overwrite");
+    let output = run(folder.path(), &[&["--json", "--diff=d.patch", &module][..], &steps].concat());
+    let message = stderr(&output);
+    for words in ["3 changes (new added, d times, note.txt times)", "2 changes cannot be said"] {
+        assert!(message.contains(words), "{message}");
+    }
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let kinds: Vec<&Value> =
+        report["changes"].as_array().unwrap().iter().map(|change| &change["kind"]).collect();
+    assert_eq!(kinds, ["added", "times", "times"], "{report}");
+    run(folder.path(), &[&["--apply", &module][..], &steps].concat());
+    let modified = std::fs::metadata(folder.path().join("note.txt")).unwrap().modified().unwrap();
+    assert_eq!(modified.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs(), 1000);
+}
+
 /// What a program prints goes on to the terminal or the pipe, and is not kept: it may be long.
 #[test]
 fn output_is_bounded_only_if_asked_for() {
