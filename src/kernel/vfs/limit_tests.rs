@@ -215,3 +215,17 @@ fn a_file_that_is_only_looked_at_takes_no_memory_whatever_its_length() {
     let file = overlay.lookup(overlay.host_base(), "f", Follow::No).unwrap();
     assert_eq!(overlay.file(file).unwrap().content.held_bytes(), 0);
 }
+
+/// Holes take no memory in the overlay, and would in a patch.
+#[test]
+fn a_patch_does_not_fill_memory_with_holes() {
+    let mut overlay = over(10, MIB);
+    for name in ["a", "b", "c", "d"] {
+        let file = open(&mut overlay, name);
+        overlay.set_len(file, 700 * MIB, 2).unwrap();
+        overlay.close(file);
+    }
+    let entries: Vec<DiffEntry> = overlay.diff().unwrap();
+    let error = render_unified_diff(&entries, &VPath::root()).unwrap_err();
+    assert!(matches!(&error, DiffError::PatchTooLarge { path, .. } if path.as_str() == "c"));
+}

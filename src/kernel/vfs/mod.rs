@@ -17,6 +17,7 @@ mod file_version;
 mod git_binary;
 mod host;
 mod layer;
+mod line_diff;
 mod links;
 mod listing;
 mod mount;
