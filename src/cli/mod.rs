@@ -25,6 +25,7 @@ mod cache;
 mod changes;
 mod doctor;
 mod exit;
+mod overtime;
 mod programs;
 mod progress;
 mod report;

@@ -17,6 +17,7 @@ use belljar::{
 use super::args::{ClockArg, OnMissing, RunArgs, UnknownImportsArg};
 use super::changes::{self, Changes};
 use super::exit;
+use super::overtime::Overtime;
 use super::progress::Progress;
 use super::report::{Report, Timings, ms, option_of, printable, status_of};
 use super::setup;
@@ -24,9 +25,14 @@ use super::values::{Sink, StdinFrom};
 
 pub fn run(args: &RunArgs) -> Result<u8> {
     let started = ambient::instant_now();
+    let why = format!("{} was not loaded in time: timeout", printable(args.program()?));
+    let loading = Overtime::watch(args.timeout, why);
     let module = match setup::module(args) {
         Ok(module) => module,
-        Err(error) if may_be_native(args, &error) => return run_native(args),
+        Err(error) if may_be_native(args, &error) => {
+            drop(loading);
+            return run_native(args);
+        }
         Err(error) => return Err(hint_at_programs(error)),
     };
     let (mut machine, preopens) = setup::machine(args)?;
@@ -44,6 +50,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let engine = Engine::new(setup::engine_config(args)?)?;
     let (program, cache_hit) = load(args, &engine, &module)?;
     let load_ms = ms(ambient::elapsed_since(started));
+    drop(loading);
     let mut command = Command::new(&program);
     command.args(args.program_args().iter().map(|arg| setup::guest_bytes(arg)));
     if let Some(name) = &args.argv0 {
@@ -60,7 +67,11 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     }
 
     let run_started = ambient::instant_now();
-    let status = command.status(&mut machine, stdio)?;
+    let why = format!("{} was ended: timeout", printable(module.name()));
+    let running = Overtime::watch(args.timeout, why);
+    let status = command.status(&mut machine, stdio);
+    drop(running);
+    let status = status?;
     let run_ms = ms(ambient::elapsed_since(run_started));
     machine.set_trace(None);
 
