@@ -27,6 +27,7 @@ mod doctor;
 mod exit;
 mod hints;
 mod mounts;
+mod overtime;
 mod programs;
 mod progress;
 mod report;

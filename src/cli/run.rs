@@ -13,9 +13,10 @@ use belljar::{
 };
 
 use super::args::{self, ClockArg, OnMissing, RunArgs, UnknownImportsArg};
+use super::overtime::Overtime;
 use super::progress::Progress;
 use super::report::{Report, Status, count, ms, option_of, printable};
-use super::sink::{self, Opened, Stdout};
+use super::sink::{self, Once, Opened, Stdout};
 use super::values::{Sink, StdinFrom};
 use super::{changes, exit, hints, setup};
 
@@ -26,11 +27,11 @@ const BACKTRACE_LINES_MAX: usize = 16;
 pub fn run(args: &RunArgs) -> Result<u8> {
     let stdout = Stdout::default();
     let open = |sink: &Sink| Opened::new("--json", sink, &stdout);
-    let report_to = args.json.as_ref().map(open).transpose()?;
+    let report_to = Once::new(args.json.as_ref().map(open).transpose()?);
     let mut report = Report::default();
-    let done = perform(args, &stdout, &mut report);
+    let done = perform(args, &stdout, &report_to, &mut report);
     report.concluded(&done);
-    let written = report_to.map_or(Ok(()), |opened| opened.print(&report.to_line()));
+    let written = report_to.print(&report.to_line());
     let code = done?;
     written.map(|()| code)
 }
@@ -45,18 +46,22 @@ pub fn report_misunderstood(message: &str) {
         .and_then(|opened| opened.print(&report.to_line()));
 }
 
-fn perform(args: &RunArgs, stdout: &Stdout, report: &mut Report) -> Result<u8> {
+fn perform(args: &RunArgs, stdout: &Stdout, report_to: &Once, report: &mut Report) -> Result<u8> {
     let started = ambient::instant_now();
     let named = args.program()?;
     report.program = named.to_string_lossy().into_owned();
     let open = |sink: &Sink| Opened::new("--diff", sink, stdout);
     let diff_to = args.diff.as_ref().map(open).transpose()?;
     let trace = trace(args)?;
+    let loading = Overtime::watch(args.timeout, &report.program, "not loaded in time", report_to);
     let module = match setup::program(named, &args.toolchain) {
         Ok(resolved) => {
             resolved.module().map_err(|error| hints::module_not_found(error, named.as_ref()))?
         }
-        Err(error) if may_be_native(args, &error) => return run_native(args, report),
+        Err(error) if may_be_native(args, &error) => {
+            drop(loading);
+            return run_native(args, report);
+        }
         Err(error) => return Err(hints::program_not_found(error, args, &report.program)),
     };
     let (mut machine, preopens) = setup::machine(args)?;
@@ -65,6 +70,7 @@ fn perform(args: &RunArgs, stdout: &Stdout, report: &mut Report) -> Result<u8> {
 
     let engine = Engine::new(setup::engine_config(args)?)?;
     let (program, cache_hit) = load(args, &engine, &module)?;
+    drop(loading);
     report.program = program.name().into();
     report.unknown_imports = program.unknown_imports().to_vec();
     report.cache_hit = cache_hit;
@@ -85,7 +91,9 @@ fn perform(args: &RunArgs, stdout: &Stdout, report: &mut Report) -> Result<u8> {
     }
 
     let run_started = ambient::instant_now();
+    let running = Overtime::watch(args.timeout, module.name(), "ended", report_to);
     let status = command.status(&mut machine, stdio);
+    drop(running);
     report.limits_hit = machine.limits_hit().into_iter().map(Limit::name).collect();
     let status = status.map_err(|error| hints::not_started(error, args))?;
     report.timings.run_ms = ms(ambient::elapsed_since(run_started));

@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use belljar::base::disk;
@@ -84,6 +84,26 @@ impl Opened {
                 .write_all(text.as_bytes())
                 .with_context(|| format!("{option}: cannot write {}", path.display())),
         }
+    }
+}
+
+/// A report that more than one thread may come to write: the first one does.
+#[derive(Clone)]
+pub struct Once(Arc<Mutex<Option<Opened>>>);
+
+impl Once {
+    /// The report goes to `opened`; to nowhere if that is none.
+    pub fn new(opened: Option<Opened>) -> Self {
+        Self(Arc::new(Mutex::new(opened)))
+    }
+
+    /// Writes the report, unless it is written.
+    ///
+    /// # Errors
+    /// As the host answers.
+    pub fn print(&self, text: &str) -> Result<()> {
+        let opened = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        opened.map_or(Ok(()), |opened| opened.print(text))
     }
 }
 

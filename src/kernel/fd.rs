@@ -1,8 +1,6 @@
 //! The descriptor table of a process.
 
-use std::sync::Arc;
-
-use super::vfs::{Base, Listed, NodeId};
+use super::vfs::{Base, Listing, NodeId};
 use crate::base::errno::Errno;
 
 /// What a descriptor stands for.
@@ -48,7 +46,7 @@ pub struct OpenDir {
     /// Its name in the list of preopened directories.
     pub preopen: Option<Box<str>>,
     /// The listing that cookies count in, since the last one that began at 0.
-    pub listing: Option<Arc<Vec<Listed>>>,
+    pub listing: Option<Listing>,
 }
 
 /// `fdflags` of preview1.

@@ -15,7 +15,9 @@ pub struct Limits {
     /// Instructions that a process may execute, roughly; `None` for any number. Beyond: ended.
     /// Needs an engine that counts fuel.
     pub fuel: Option<u64>,
-    /// Real time that a run may take. Beyond: ended.
+    /// Real time that a run may take. Beyond: ended, but for a call of the host that is under way,
+    /// such as a write to a pipe that nobody reads: that cannot be interrupted, and the run ends
+    /// after it. Loading and compiling a program is no part of its run.
     pub timeout: Option<Duration>,
     /// Time that may pass on the machine's own clock. Beyond: ended.
     pub virtual_timeout: Option<Duration>,

@@ -103,6 +103,53 @@ fn waiting_for_standard_input_ends_in_time() {
     drop(stdin);
 }
 
+/// No call of the host can be interrupted: a pipe that nobody reads once held up a run for ever.
+#[test]
+fn a_run_that_the_host_holds_up_ends_in_time() {
+    let dir = empty();
+    let mut command = belljar(dir.path());
+    command.args(["run", "--timeout", "200ms"]).arg(guest("spew")).arg("100");
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // Held open, and never read.
+    let stdout = child.stdout.take();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(124), "{}", stderr(&output));
+    assert!(stderr(&output).ends_with("was ended: timeout (raise it with --timeout)\n"));
+    drop(stdout);
+}
+
+/// As the module, or as standard input: opening one waits until somebody writes to it.
+#[cfg(unix)]
+#[test]
+fn a_pipe_that_nobody_writes_to_is_not_waited_for() {
+    let dir = empty();
+    let pipe = dir.path().join("pipe.wasm");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for arguments in [&["pipe.wasm"][..], &["--stdin", "pipe.wasm", "cat"]] {
+        let mut command = belljar(dir.path());
+        command.args(["run", "--timeout", "200ms", "--json=r.json"]).args(arguments);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(124), "{}", stderr(&output));
+        assert!(stderr(&output).contains("was not loaded in time: timeout"));
+        let report = std::fs::read_to_string(dir.path().join("r.json")).unwrap();
+        assert!(report.contains(r#""status":"timed_out""#), "{report}");
+    }
+    // Once it is open, reading it is what takes long.
+    let (held, open) = (std::sync::mpsc::channel::<()>(), pipe.clone());
+    let writer = std::thread::spawn(move || {
+        let _open = std::fs::File::options().write(true).open(open).unwrap();
+        let _ = held.1.recv();
+    });
+    let mut command = belljar(dir.path());
+    command.args(["run", "--timeout", "200ms", "--stdin", "pipe.wasm", "cat"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(124), "{}", stderr(&output));
+    assert!(stderr(&output).contains("was ended: timeout"));
+    drop(held.0);
+    writer.join().unwrap();
+}
+
 #[test]
 fn allocation_ends_at_the_limit() {
     let dir = empty();

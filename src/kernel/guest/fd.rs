@@ -1,11 +1,11 @@
 //! Calls on descriptors, reading and writing aside.
 
-use std::sync::Arc;
+use std::borrow::Cow;
 
 use super::{Guest, node_of};
 use crate::base::errno::Errno;
 use crate::kernel::fd::{Descriptor, FdFlags, OpenDir, OpenFile};
-use crate::kernel::vfs::{Base, FileType, Listed, Metadata, SetTime, Times};
+use crate::kernel::vfs::{Base, FileType, Listed, Metadata, NodeId, Overlay, SetTime, Times};
 
 /// `rights` of preview1, as far as anything here names them.
 pub mod rights {
@@ -235,7 +235,7 @@ impl Guest {
     /// come and go: those that come are not in it, those that go are left out.
     ///
     /// # Errors
-    /// `EBADF` unless `fd` is open; `ENOTDIR` if it is a file.
+    /// `EBADF` unless `fd` is open; `ENOTDIR` if it is a file; [`Overlay::list`].
     pub fn fd_readdir(&mut self, fd: u32, cookie: u64) -> Result<ReadDir<'_>, Errno> {
         let dir = match self.fds.get_mut(fd)? {
             Descriptor::Dir(dir) => dir,
@@ -244,16 +244,16 @@ impl Guest {
         };
         let vfs = &mut self.machine.vfs;
         let Base { dir: node, root } = dir.base;
-        let current = vfs.list(node)?;
-        if cookie == 0 {
+        if cookie == 0 || dir.listing.is_none() {
             dir.listing = None;
+            dir.listing = Some(vfs.list(node)?);
         }
-        let listing = dir.listing.get_or_insert_with(|| current.clone());
+        let listing = dir.listing.as_ref().ok_or(Errno::Io)?;
         let ino = vfs.metadata_of(node).ino;
         let parent = if node == root { node } else { vfs.parent(node) };
         let parent_ino = vfs.metadata_of(parent).ino;
-        let current = (!Arc::ptr_eq(listing, &current)).then_some(current);
-        Ok(ReadDir { ino, parent_ino, listing, current })
+        let is_current = vfs.is_listing_of(listing, node);
+        Ok(ReadDir { ino, parent_ino, listing, is_current, vfs, node })
     }
 
     /// `fd_renumber`.
@@ -305,17 +305,21 @@ pub struct ReadDir<'a> {
     /// Inode number of its parent; its own at the root of what it may see.
     pub parent_ino: u64,
     listing: &'a [Listed],
-    /// The listing as it is now, if it is another one.
-    current: Option<Arc<Vec<Listed>>>,
+    /// Whether the directory is still as it was listed.
+    is_current: bool,
+    vfs: &'a Overlay,
+    node: NodeId,
 }
 
 impl ReadDir<'_> {
     /// The entries from `index` on that are still there, as they are now, each with its index.
-    pub fn entries_from(&self, index: usize) -> impl Iterator<Item = (usize, &Listed)> {
+    pub fn entries_from(&self, index: usize) -> impl Iterator<Item = (usize, Cow<'_, Listed>)> {
         self.listing.iter().enumerate().skip(index).filter_map(|(index, entry)| {
-            let Some(now) = &self.current else { return Some((index, entry)) };
-            let at = now.binary_search_by(|other| other.name.cmp(&entry.name)).ok()?;
-            Some((index, &now[at]))
+            if self.is_current {
+                return Some((index, Cow::Borrowed(entry)));
+            }
+            let now = self.vfs.list_one(self.node, &entry.name)?;
+            Some((index, Cow::Owned(now)))
         })
     }
 }

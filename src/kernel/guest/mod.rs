@@ -19,6 +19,7 @@ use super::limits::{Limit, Stop};
 use super::machine::{Machine, WORKTREE};
 use super::stdio::Stdio;
 use super::vfs::{Base, Mount, NodeId};
+use crate::base::ambient;
 use crate::base::errno::Errno;
 
 pub use buffers::{Buffers, Range, Ranges};
@@ -26,6 +27,9 @@ pub use fd::{FdStat, FileStat, ReadDir, rights};
 pub use fd_io::Whence;
 pub use path::OFlags;
 pub use poll::{Event, EventKind, Subscription, SubscriptionKind};
+
+/// Random bytes that are made between two looks at the deadline.
+const RANDOM_PIECE_BYTES: usize = 1 << 20;
 
 /// Why a call does not answer success.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -251,8 +255,17 @@ impl Guest {
     }
 
     /// `random_get`: fills `buf` with the next bytes of the machine's stream.
-    pub fn random_get(&mut self, buf: &mut [u8]) {
-        self.machine.random.fill(buf);
+    ///
+    /// # Errors
+    /// [`Stop::Limit`] when the run's timeout comes first: filling a whole memory takes seconds.
+    pub fn random_get(&mut self, buf: &mut [u8]) -> Result<(), Fault> {
+        for piece in buf.chunks_mut(RANDOM_PIECE_BYTES) {
+            if self.machine.deadline.is_some_and(|deadline| deadline <= ambient::instant_now()) {
+                return Err(self.stop_at(Limit::Timeout));
+            }
+            self.machine.random.fill(piece);
+        }
+        Ok(())
     }
 
     /// `proc_exit`: ends the process.
@@ -276,7 +289,7 @@ impl Guest {
         if !machine.clock.is_virtual()
             && let Some(deadline) = machine.deadline
         {
-            let left = deadline.saturating_duration_since(crate::base::ambient::instant_now());
+            let left = deadline.saturating_duration_since(ambient::instant_now());
             let now = machine.clock.now(ClockId::Monotonic);
             let end = now.saturating_add(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
             if t > end {
@@ -326,5 +339,26 @@ fn node_of(descriptor: &Descriptor) -> Option<NodeId> {
         Descriptor::File(file) => Some(file.node),
         Descriptor::Dir(dir) => Some(dir.base.dir),
         Descriptor::Stdin | Descriptor::Stdout | Descriptor::Stderr => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::kernel::limits::Limits;
+
+    /// A guest with 4 GiB of memory can ask for as many random bytes at once.
+    #[test]
+    fn random_bytes_end_at_the_timeout() {
+        let limits = Limits { timeout: Some(Duration::ZERO), ..Limits::default() };
+        let mut machine = Machine::builder().limits(limits).build().unwrap();
+        machine.start_run();
+        let Ok(mut guest) = Guest::new(machine, Startup::default()) else { panic!("no preopens") };
+        let mut bytes = [0; 8];
+        let timeout = Fault::Stop(Stop::Limit(Limit::Timeout));
+        assert_eq!(guest.random_get(&mut bytes), Err(timeout));
+        assert_eq!(bytes, [0; 8]);
     }
 }

@@ -4,6 +4,7 @@
 //! content clones references. Sparse files cost what is written to them, and a large file grows
 //! without copying what it holds already.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use memmap2::MmapMut;
@@ -17,13 +18,18 @@ pub const CHUNK_BYTES: usize = 2 << 20;
 /// Up to this size a chunk lives on the heap and doubles as it grows; past it, it is one mapping.
 const HEAP_MAX: usize = 1 << 20;
 
+/// Bytes that the list of chunks takes for each.
+pub const SLOT_BYTES: u64 = size_of::<Chunk>() as u64;
+
 /// The content of a regular file.
 #[derive(Clone, Default)]
 pub struct Content {
     len: u64,
-    /// Length of the file below: chunks that are still there end with it, whatever `len` says.
+    /// Bytes of the file below that are still part of this one: chunks that are still there end
+    /// with them, whatever `len` says.
     below_len: u64,
-    /// Chunks past the end of this vector are holes.
+    /// Chunks past the end of this vector are below as far as `below_len` reaches, then holes: a
+    /// file that nobody reads takes no memory, however long it is.
     chunks: Vec<Chunk>,
     /// Whether anything was written since the content came from the layer below.
     dirty: bool,
@@ -47,6 +53,14 @@ impl Buffer {
         match self {
             Self::Heap(bytes) => bytes,
             Self::Mapped { pages, len } => &pages[..*len],
+        }
+    }
+
+    /// Memory that it takes. What a vector has to spare has not been touched, and is not counted.
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Heap(bytes) => bytes.len(),
+            Self::Mapped { .. } => CHUNK_BYTES,
         }
     }
 
@@ -115,17 +129,58 @@ fn map_chunk() -> Result<MmapMut, Errno> {
     Ok(pages)
 }
 
+/// Memory of a buffer that was made for `len` bytes; see [`Buffer::memory_bytes`].
+fn buffer_bytes(len: usize) -> usize {
+    if len <= HEAP_MAX { len } else { CHUNK_BYTES }
+}
+
 /// The index of the chunk that holds `offset`, and the offset in it.
 fn locate(offset: u64) -> (usize, usize) {
     let chunk = usize::try_from(offset / CHUNK_BYTES as u64).unwrap_or(usize::MAX);
     (chunk, (offset % CHUNK_BYTES as u64) as usize)
 }
 
+/// The chunks that `offset..offset + len` touches.
+fn touched(offset: u64, len: u64) -> Range<usize> {
+    let end = offset.saturating_add(len).div_ceil(CHUNK_BYTES as u64);
+    locate(offset).0..usize::try_from(end).unwrap_or(usize::MAX)
+}
+
 impl Content {
     /// The content of a file of a layer, none of it read yet.
     pub fn below(len: u64) -> Self {
-        let chunks = locate(len.saturating_sub(1)).0 + usize::from(len > 0);
-        Self { len, below_len: len, chunks: vec![Chunk::Below; chunks], dirty: false }
+        Self { len, below_len: len, chunks: Vec::new(), dirty: false }
+    }
+
+    fn chunk(&self, index: usize) -> &Chunk {
+        match self.chunks.get(index) {
+            Some(chunk) => chunk,
+            None if index < self.below_chunks() => &Chunk::Below,
+            None => &Chunk::Hole,
+        }
+    }
+
+    /// Chunks that the file below reaches into.
+    fn below_chunks(&self) -> usize {
+        usize::try_from(self.below_len.div_ceil(CHUNK_BYTES as u64)).unwrap_or(usize::MAX)
+    }
+
+    /// The bytes of the file below that lie in chunk `index`, as a count.
+    fn below_bytes(&self, index: usize) -> usize {
+        let start = index as u64 * CHUNK_BYTES as u64;
+        self.below_len.saturating_sub(start).min(CHUNK_BYTES as u64) as usize
+    }
+
+    /// Gives chunk `index` a place in the vector.
+    fn slot(&mut self, index: usize) -> Result<&mut Chunk, Errno> {
+        if index >= self.chunks.len() {
+            let more = index + 1 - self.chunks.len();
+            self.chunks.try_reserve(more).map_err(|_| Errno::Nomem)?;
+            let below = self.below_chunks().clamp(self.chunks.len(), index + 1);
+            self.chunks.resize(below, Chunk::Below);
+            self.chunks.resize(index + 1, Chunk::Hole);
+        }
+        Ok(&mut self.chunks[index])
     }
 
     /// Length in bytes.
@@ -140,46 +195,56 @@ impl Content {
 
     /// Whether some of the bytes in `offset..offset + len` are still only in the layer below.
     pub fn needs_below(&self, offset: u64, len: u64) -> bool {
-        let (first, last) = (locate(offset).0, locate(offset.saturating_add(len)).0);
-        let end = last.saturating_add(1).min(self.chunks.len());
-        self.chunks
-            .get(first..end)
-            .is_some_and(|chunks| chunks.iter().any(|chunk| matches!(chunk, Chunk::Below)))
+        let Range { start, end } = touched(offset, len);
+        let is_below = |chunk: &Chunk| matches!(chunk, Chunk::Below);
+        let listed = self.chunks.get(start..end.min(self.chunks.len()));
+        listed.is_some_and(|chunks| chunks.iter().any(is_below))
+            || start.max(self.chunks.len()) < end.min(self.below_chunks())
     }
 
     /// Reads chunks that are still below into memory: those that `offset..offset + len` touches.
     ///
     /// # Errors
-    /// As [`Blob::read_at`]; `EIO` if the file below is shorter than it was.
+    /// As [`Blob::read_at`]; `EIO` if the file below is shorter than it was; `ENOMEM`.
     pub fn load(&mut self, below: &Blob, offset: u64, len: u64) -> Result<(), Errno> {
-        let last = locate(offset.saturating_add(len)).0.saturating_add(1).min(self.chunks.len());
-        for index in locate(offset).0..last {
-            if !matches!(self.chunks[index], Chunk::Below) {
+        let Range { start, end } = touched(offset, len);
+        for index in start..end.min(self.below_chunks()) {
+            if !matches!(self.chunk(index), Chunk::Below) {
                 continue;
             }
-            let start = index as u64 * CHUNK_BYTES as u64;
-            let wanted = (self.below_len - start).min(CHUNK_BYTES as u64) as usize;
+            let at = index as u64 * CHUNK_BYTES as u64;
+            let wanted = self.below_bytes(index);
             let buffer = if wanted <= HEAP_MAX {
                 let mut bytes = vec![0; wanted];
-                if below.read_at(&mut bytes, start)? != wanted {
+                if below.read_at(&mut bytes, at)? != wanted {
                     return Err(Errno::Io);
                 }
                 Buffer::Heap(bytes)
             } else {
                 let mut pages = map_chunk()?;
-                if below.read_at(&mut pages[..wanted], start)? != wanted {
+                if below.read_at(&mut pages[..wanted], at)? != wanted {
                     return Err(Errno::Io);
                 }
                 Buffer::Mapped { pages, len: wanted }
             };
-            self.chunks[index] = Chunk::Memory(Arc::new(buffer));
+            *self.slot(index)? = Chunk::Memory(Arc::new(buffer));
         }
         Ok(())
     }
 
+    /// Gives back what was read of the file below, but for the chunks that `offset..offset + len`
+    /// touches. Nothing has been written yet.
+    pub fn forget_read(&mut self, offset: u64, len: u64) {
+        let Range { start, end } = touched(offset, len);
+        self.chunks.truncate(end);
+        for chunk in self.chunks.iter_mut().take(start) {
+            *chunk = Chunk::Below;
+        }
+    }
+
     /// Whether the chunk that holds `offset` is a hole.
     pub fn is_hole(&self, offset: u64) -> bool {
-        matches!(self.chunks.get(locate(offset).0), Some(Chunk::Hole) | None)
+        matches!(self.chunk(locate(offset).0), Chunk::Hole)
     }
 
     /// Copies from `offset` on into `buf` until it is full or the content ends; answers the count.
@@ -196,15 +261,15 @@ impl Content {
             let (index, at) = locate(offset + done as u64);
             let piece = (count - done).min(CHUNK_BYTES - at);
             let out = &mut buf[done..done + piece];
-            match (self.chunks.get(index), below) {
-                (Some(Chunk::Memory(buffer)), _) => {
+            match (self.chunk(index), below) {
+                (Chunk::Memory(buffer), _) => {
                     let bytes = buffer.bytes();
                     let bytes = &bytes[at.min(bytes.len())..];
                     let have = bytes.len().min(piece);
                     out[..have].copy_from_slice(&bytes[..have]);
                     out[have..].fill(0);
                 }
-                (Some(Chunk::Below), Some(below)) => {
+                (Chunk::Below, Some(below)) => {
                     let at = offset + done as u64;
                     let wanted = self.below_len.saturating_sub(at).min(piece as u64) as usize;
                     let have = below.read_at(&mut out[..wanted], at)?;
@@ -213,8 +278,8 @@ impl Content {
                     }
                     out[wanted..].fill(0);
                 }
-                (Some(Chunk::Below), None) => return Err(Errno::Io),
-                (Some(Chunk::Hole) | None, _) => out.fill(0),
+                (Chunk::Below, None) => return Err(Errno::Io),
+                (Chunk::Hole, _) => out.fill(0),
             }
             done += piece;
         }
@@ -227,6 +292,7 @@ impl Content {
     /// # Errors
     /// `ENOMEM` if the host has no memory left; nothing past the first failing chunk is written.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        self.dirty = true;
         let mut done = 0;
         while done < bytes.len() {
             let (index, at) = locate(offset + done as u64);
@@ -235,12 +301,10 @@ impl Content {
             done += piece;
             self.len = self.len.max(offset + done as u64);
         }
-        self.dirty = true;
         Ok(())
     }
 
-    /// Sets the length: cuts the end off, or adds zeros that take no memory. A chunk that the cut
-    /// goes through has been loaded.
+    /// Sets the length: cuts the end off, or adds zeros that take no memory.
     ///
     /// # Errors
     /// `ENOMEM` if a shared chunk cannot be copied.
@@ -249,6 +313,7 @@ impl Content {
             let (index, at) = locate(len);
             self.chunks.truncate(index + usize::from(at > 0));
             self.chunks.shrink_to(self.chunks.len());
+            self.below_len = self.below_len.min(len);
             if at > 0 && matches!(self.chunks.get(index), Some(Chunk::Memory(_))) {
                 self.buffer_mut(index)?.truncate(at);
             }
@@ -258,22 +323,31 @@ impl Content {
         Ok(())
     }
 
-    /// The bytes of memory that a write of `len` at `offset` would add to [`Content::charged`].
+    /// The bytes that a write of `len` at `offset` adds to [`Content::charged`], with what must be
+    /// loaded for it. What was read before the first write, and is not touched by it, is given back
+    /// ([`Content::forget_read`]) and does not count.
     pub fn growth(&self, offset: u64, len: usize) -> u64 {
-        let mut growth = if self.dirty { 0 } else { self.memory_bytes() + self.slot_bytes() };
-        if len > 0 {
-            let chunks = locate(offset + len as u64 - 1).0 + 1;
-            growth += (chunks.saturating_sub(self.chunks.len()) * size_of::<Chunk>()) as u64;
+        if len == 0 {
+            return 0;
         }
+        let slots = if self.dirty { self.chunks.len() } else { 0 };
+        let chunks = touched(offset, len as u64).end;
+        let mut growth = chunks.saturating_sub(slots) as u64 * SLOT_BYTES;
+        let mut follows_full = self.dirty && self.follows_full(locate(offset).0);
         let mut done = 0;
         while done < len {
             let (index, at) = locate(offset + done as u64);
             let piece = (len - done).min(CHUNK_BYTES - at);
-            let held = match self.chunks.get(index) {
-                Some(Chunk::Memory(buffer)) => buffer.bytes().len(),
-                _ => 0,
+            let end = at + piece;
+            let (held, made) = match self.chunk(index) {
+                Chunk::Memory(buffer) => (buffer.memory_bytes(), buffer.memory_bytes()),
+                Chunk::Below => (0, buffer_bytes(self.below_bytes(index))),
+                Chunk::Hole if follows_full => (0, CHUNK_BYTES),
+                Chunk::Hole => (0, 0),
             };
-            growth += (at + piece).saturating_sub(held) as u64;
+            let held = if self.dirty { held } else { 0 };
+            growth += (made.max(buffer_bytes(end)) - held) as u64;
+            follows_full = end == CHUNK_BYTES;
             done += piece;
         }
         growth
@@ -281,33 +355,30 @@ impl Content {
 
     /// Memory that counts against the limit of the upper layer: nothing until the first write.
     pub fn charged(&self) -> u64 {
-        if self.dirty { self.memory_bytes() + self.slot_bytes() } else { 0 }
+        if self.dirty { self.held_bytes() } else { 0 }
     }
 
-    /// Bytes that it takes to hold the chunks, holes too: a byte far out is not for nothing.
-    fn slot_bytes(&self) -> u64 {
-        (self.chunks.len() * size_of::<Chunk>()) as u64
-    }
-
-    /// Bytes in chunks of memory, shared ones in full.
-    pub fn memory_bytes(&self) -> u64 {
+    /// Bytes of memory that it takes, shared chunks in full. A hole takes its place in the list of
+    /// chunks: a byte far out is not for nothing.
+    pub fn held_bytes(&self) -> u64 {
         let bytes = |chunk: &Chunk| match chunk {
-            Chunk::Memory(buffer) => buffer.bytes().len() as u64,
+            Chunk::Memory(buffer) => buffer.memory_bytes(),
             Chunk::Hole | Chunk::Below => 0,
         };
-        self.chunks.iter().map(bytes).sum()
+        let memory: usize = self.chunks.iter().map(bytes).sum();
+        memory as u64 + self.chunks.len() as u64 * SLOT_BYTES
+    }
+
+    /// Whether chunk `index` comes after a full one.
+    fn follows_full(&self, index: usize) -> bool {
+        let before = index.checked_sub(1).and_then(|before| self.chunks.get(before));
+        matches!(before, Some(Chunk::Memory(b)) if b.bytes().len() == CHUNK_BYTES)
     }
 
     fn buffer_mut(&mut self, index: usize) -> Result<&mut Buffer, Errno> {
-        if index >= self.chunks.len() {
-            let more = index + 1 - self.chunks.len();
-            self.chunks.try_reserve(more).map_err(|_| Errno::Nomem)?;
-            self.chunks.resize(index + 1, Chunk::Hole);
-        }
         // After a full chunk this one will most likely fill up too: it starts as one mapping.
-        let follows_full = index > 0
-            && matches!(&self.chunks[index - 1], Chunk::Memory(b) if b.bytes().len() == CHUNK_BYTES);
-        let chunk = &mut self.chunks[index];
+        let follows_full = self.follows_full(index);
+        let chunk = self.slot(index)?;
         match chunk {
             Chunk::Hole if follows_full => {
                 let pages = map_chunk()?;
@@ -346,7 +417,7 @@ mod tests {
         expected[1..6].copy_from_slice(b"start");
         expected[usize::try_from(far).unwrap()..].copy_from_slice(b"end");
         assert!(all(&content) == expected);
-        assert!(content.memory_bytes() < 100, "holes take no memory");
+        assert!(content.held_bytes() < 100, "holes take no memory");
     }
 
     #[test]
@@ -393,12 +464,28 @@ mod tests {
 
     #[test]
     fn growth_foretells_the_charge() {
-        let mut content = Content::default();
-        let steps = [(0u64, 10usize), (5, 10), (3 << 20, 100), (1 << 20, 2 << 20), (0, 5)];
-        for (offset, len) in steps {
-            let expected = content.charged() + content.growth(offset, len);
-            content.write(offset, &vec![1; len]).unwrap();
-            assert_eq!(content.charged(), expected, "write of {len} at {offset}");
+        let len = CHUNK_BYTES as u64 * 3 - 5;
+        let below = Blob::Bytes(vec![7; len as usize].into());
+        let steps = [
+            (0u64, 10usize),
+            (5, 10),
+            (3 << 20, 100),
+            (1 << 20, 2 << 20),
+            (0, 5),
+            (1, HEAP_MAX),
+            (CHUNK_BYTES as u64 * 6 - 3, 6),
+        ];
+        for mut content in [Content::default(), Content::below(len)] {
+            content.load(&below, 0, len).unwrap();
+            for (offset, len) in steps {
+                let expected = content.charged() + content.growth(offset, len);
+                if !content.is_dirty() {
+                    content.forget_read(offset, len as u64);
+                }
+                content.load(&below, offset, len as u64).unwrap();
+                content.write(offset, &vec![1; len]).unwrap();
+                assert_eq!(content.charged(), expected, "write of {len} at {offset}");
+            }
         }
     }
 
@@ -411,7 +498,7 @@ mod tests {
         let at = CHUNK_BYTES as u64 - 50;
         assert_eq!(content.read(Some(&below), at, &mut out).unwrap(), 100);
         assert_eq!(out, bytes[CHUNK_BYTES - 50..CHUNK_BYTES + 50]);
-        assert_eq!(content.memory_bytes(), 0);
+        assert_eq!(content.held_bytes(), 0);
         content.load(&below, CHUNK_BYTES as u64, 1).unwrap();
         content.write(CHUNK_BYTES as u64, b"!").unwrap();
         assert!(content.needs_below(0, 1) && !content.needs_below(CHUNK_BYTES as u64, 1));

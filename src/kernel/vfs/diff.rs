@@ -46,7 +46,25 @@ pub enum DiffError {
         /// Its length in bytes.
         len: u64,
     },
+    /// Files that no patch can hold together.
+    #[error("the files up to {path} hold more than the {max} bytes that one patch may be about")]
+    PatchTooLarge {
+        /// The first path that goes beyond, relative to its mount's root.
+        path: VPath,
+        /// The limit.
+        max: u64,
+    },
+    /// So many changes, in such deep directories, that their paths take more memory than they did.
+    #[error("the paths of all changes together are longer than {max} bytes")]
+    TooMany {
+        /// The limit.
+        max: u64,
+    },
 }
+
+/// Bytes of the paths of all changes together. Directories share what comes before them in memory,
+/// and a list of paths does not: a guest could make one much larger than itself.
+const PATH_BYTES_MAX: u64 = 1 << 30;
 
 /// One change.
 #[derive(Clone, Debug)]
@@ -146,6 +164,8 @@ struct Comparison<'a> {
     /// Directories still to be compared: nesting must not use up the stack.
     pairs: Vec<Pair>,
     changes: Vec<Change>,
+    /// What the paths of further changes may take.
+    path_bytes_left: &'a mut u64,
     /// Directories that only mount points needed so far.
     scaffolds: Vec<(VPath, NodeId)>,
 }
@@ -157,8 +177,9 @@ impl Overlay {
     /// made for them. The cost is that of what was touched or moved.
     ///
     /// # Errors
-    /// A layer cannot be read; or directories are nested more deeply than
-    /// [`super::VfsLimits::path_bytes_max`] lets a path be long.
+    /// A layer cannot be read; directories are nested more deeply than
+    /// [`super::VfsLimits::path_bytes_max`] lets a path be long; or there are so many changes that
+    /// their paths take more than 1 GiB.
     pub fn diff(&mut self) -> Result<Vec<DiffEntry>, DiffError> {
         let changes = self.changes()?;
         let replaced: HashSet<(MountId, &VPath)> = changes
@@ -204,6 +225,7 @@ impl Overlay {
     /// All changes, sorted by mount and path.
     pub(super) fn changes(&mut self) -> Result<Vec<Change>, DiffError> {
         let mut changes = Vec::new();
+        let mut path_bytes_left = PATH_BYTES_MAX;
         for index in 0..self.mounts.len() {
             let mount = &self.mounts[index];
             if !mount.is_layered {
@@ -218,6 +240,7 @@ impl Overlay {
                 hidden,
                 pairs: vec![Pair { path: VPath::root(), before, after: Some(root) }],
                 changes: Vec::new(),
+                path_bytes_left: &mut path_bytes_left,
                 scaffolds: Vec::new(),
                 overlay: self,
             };
@@ -446,6 +469,8 @@ impl Comparison<'_> {
         }
         let after = after.filter(|_| scaffold.is_none());
         if before.is_some() || after.is_some() {
+            let left = self.path_bytes_left.checked_sub(path.as_str().len() as u64);
+            *self.path_bytes_left = left.ok_or(DiffError::TooMany { max: PATH_BYTES_MAX })?;
             self.changes.push(Change { mount, path, before, after });
         }
         Ok(())

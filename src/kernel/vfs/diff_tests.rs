@@ -522,6 +522,9 @@ pub(super) fn check_counts(overlay: &Overlay) {
     let (mut upper, mut cache) = (0, 0);
     for (index, node) in overlay.nodes.iter().enumerate() {
         let id = NodeId(index as u32);
+        if let Body::Dir(dir) = &node.body {
+            upper += dir.entries.iter().map(|(name, entry)| entry.name_bytes(name)).sum::<u64>();
+        }
         // A mount that was refused leaves a node of a mount that is not there.
         let is_refused = usize::from(node.mount.0) >= overlay.mounts.len();
         if is_refused || overlay.free.contains(&id.0) || overlay.is_mount_point(id) {
@@ -531,7 +534,7 @@ pub(super) fn check_counts(overlay: &Overlay) {
         upper += u64::from(node.nlink.saturating_sub(1)) * overlay::NODE_BYTES;
         if let Body::File(file) = &node.body {
             upper += file.content.charged();
-            cache += if file.content.is_dirty() { 0 } else { file.content.memory_bytes() };
+            cache += if file.content.is_dirty() { 0 } else { file.content.held_bytes() };
         }
     }
     assert_eq!((overlay.upper_bytes, overlay.cache_bytes), (upper, cache));

@@ -21,7 +21,7 @@ impl Overlay {
         self.expect_linked(target.dir)?;
         let mount = self.node(target.dir).mount;
         let body = Dir { complete: true, ..Dir::default() };
-        let id = self.create(mount, Body::Dir(Box::new(body)), now)?;
+        let id = self.create(mount, Body::Dir(Box::new(body)), &target.name, now)?;
         self.attach(target.dir, &target.name, id, now);
         Ok(id)
     }
@@ -53,10 +53,17 @@ impl Overlay {
         Ok(())
     }
 
+    /// Takes all entries out of a directory, whatever becomes of what they name.
+    pub(super) fn forget_entries(&mut self, id: NodeId) {
+        self.unlist(id);
+        let entries = std::mem::take(&mut self.dir_mut(id).entries);
+        self.uncharge(entries.iter().map(|(name, entry)| entry.name_bytes(name)).sum());
+    }
+
     /// Ends the life of an empty directory that has just been detached.
     pub(super) fn unlink_dir(&mut self, id: NodeId) {
-        let dir = self.dir_mut(id);
-        *dir = Dir { complete: true, ..Dir::default() };
+        self.forget_entries(id);
+        *self.dir_mut(id) = Dir { complete: true, ..Dir::default() };
         self.node_mut(id).nlink = 0;
         self.release(id);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::content::CHUNK_BYTES;
+use super::content::{CHUNK_BYTES, SLOT_BYTES};
 use super::layer::Blob;
 use super::node::NodeId;
 use super::overlay::Overlay;
@@ -32,9 +32,13 @@ impl Overlay {
             return content.read(None, offset, buf);
         }
         let below = self.open_below(id)?;
-        let more = len.saturating_add(CHUNK_BYTES as u64 * 2);
-        if self.cache_bytes.saturating_add(more) <= self.limits.cache_bytes_max {
-            self.load(id, &below, offset, len)?;
+        // Of a file that was written, what is read counts as written: it stays below.
+        if !self.file(id)?.content.is_dirty() {
+            let chunks = (offset + len) / CHUNK_BYTES as u64 + 1;
+            let more = len.saturating_add(CHUNK_BYTES as u64 * 2 + chunks * SLOT_BYTES);
+            if self.cache_bytes.saturating_add(more) <= self.limits.cache_bytes_max {
+                self.load(id, &below, offset, len)?;
+            }
         }
         self.file(id)?.content.read(Some(&below), offset, buf)
     }
@@ -43,7 +47,7 @@ impl Overlay {
     ///
     /// # Errors
     /// `EFBIG` past [`super::VfsLimits::file_bytes_max`], `ENOSPC` past
-    /// [`super::VfsLimits::upper_bytes_max`]: nothing is written then. `EISDIR`, `EINVAL` unless
+    /// [`super::VfsLimits::upper_bytes_max`]: nothing is written or loaded then. `EISDIR`, `EINVAL` unless
     /// `id` is a regular file; as the layer below answers.
     pub fn write_at(
         &mut self,
@@ -57,21 +61,21 @@ impl Overlay {
             return Ok(());
         }
         self.check_len(offset.saturating_add(bytes.len() as u64))?;
-        if self.file(id)?.content.needs_below(offset, bytes.len() as u64) {
-            let below = self.open_below(id)?;
-            self.load(id, &below, offset, bytes.len() as u64)?;
-        }
         let content = &self.file(id)?.content;
-        let growth = content.growth(offset, bytes.len());
-        let uncached = if content.is_dirty() { 0 } else { content.memory_bytes() };
+        let mut growth = content.growth(offset, bytes.len());
+        if !content.is_dirty() || content.needs_below(offset, bytes.len() as u64) {
+            // Before anything is loaded: a write that fails takes no memory.
+            self.expect_room(growth)?;
+            self.copy_up(id, offset, bytes.len() as u64)?;
+            growth = self.file(id)?.content.growth(offset, bytes.len());
+        }
         self.charge(growth)?;
-        self.cache_bytes = self.cache_bytes.saturating_sub(uncached);
         self.file_mut(id)?.content.write(offset, bytes)?;
         self.touch(id, now);
         Ok(())
     }
 
-    /// Cuts the file to `len` bytes, or extends it with zeros.
+    /// Cuts the file to `len` bytes, or extends it with zeros. Takes no memory.
     ///
     /// # Errors
     /// `EFBIG` past the limit; `EISDIR`, `EINVAL` unless `id` is a regular file.
@@ -83,17 +87,12 @@ impl Overlay {
             self.touch(id, now);
             return Ok(());
         }
-        if self.file(id)?.content.cut_needs_below(len) {
-            let below = self.open_below(id)?;
-            self.load(id, &below, len - 1, 1)?;
-        }
+        self.forget_read(id, 0, 0)?;
         let content = &mut self.file_mut(id)?.content;
         let before = content.charged();
-        let uncached = if content.is_dirty() { 0 } else { content.memory_bytes() };
         content.set_len(len)?;
         let after = content.charged();
         self.upper_bytes = (self.upper_bytes + after).saturating_sub(before);
-        self.cache_bytes = self.cache_bytes.saturating_sub(uncached);
         self.touch(id, now);
         Ok(())
     }
@@ -131,29 +130,60 @@ impl Overlay {
 
     /// The file of the layer that `id` came from, opened.
     fn open_below(&mut self, id: NodeId) -> Result<Arc<Blob>, Errno> {
-        if let Some(below) = &self.file(id)?.below {
-            return Ok(below.clone());
+        if let Some(below) = self.below_files.get(id) {
+            return Ok(below);
         }
         let node = self.node_mut(id);
         let origin = node.origin.as_mut().ok_or(Errno::Io)?;
         origin.was_read = true;
         let (layer, path) = (origin.layer, origin.path.clone());
+        let is_open = node.opens > 0;
         let below = Arc::new(self.layers[usize::from(layer)].open(&path)?);
-        if self.node(id).opens > 0 {
-            self.file_mut(id)?.below = Some(below.clone());
+        if is_open {
+            self.below_files.keep(id, below.clone());
         }
         Ok(below)
     }
 
-    fn load(&mut self, id: NodeId, below: &Blob, offset: u64, len: u64) -> Result<(), Errno> {
-        let file = self.file_mut(id)?;
-        let before = file.content.memory_bytes();
-        let loaded = file.content.load(below, offset, len);
-        let grown = file.content.memory_bytes() - before;
-        if !file.content.needs_below(0, u64::MAX) {
-            file.below = None;
+    /// Makes ready for a write: what it touches is loaded, and of what was read before the first
+    /// one no more than that is kept.
+    fn copy_up(&mut self, id: NodeId, offset: u64, len: u64) -> Result<(), Errno> {
+        self.forget_read(id, offset, len)?;
+        if self.file(id)?.content.needs_below(offset, len) {
+            let below = self.open_below(id)?;
+            self.load(id, &below, offset, len)?;
         }
-        if file.content.is_dirty() {
+        // From now on it counts as written.
+        let content = &self.file(id)?.content;
+        if !content.is_dirty() {
+            self.cache_bytes = self.cache_bytes.saturating_sub(content.held_bytes());
+        }
+        Ok(())
+    }
+
+    /// Gives back what was read of a file that was not written, but for what `offset..offset + len`
+    /// touches.
+    fn forget_read(&mut self, id: NodeId, offset: u64, len: u64) -> Result<(), Errno> {
+        let content = &mut self.file_mut(id)?.content;
+        if !content.is_dirty() {
+            let held = content.held_bytes();
+            content.forget_read(offset, len);
+            let freed = held - content.held_bytes();
+            self.cache_bytes = self.cache_bytes.saturating_sub(freed);
+        }
+        Ok(())
+    }
+
+    fn load(&mut self, id: NodeId, below: &Blob, offset: u64, len: u64) -> Result<(), Errno> {
+        let content = &mut self.file_mut(id)?.content;
+        let before = content.held_bytes();
+        let loaded = content.load(below, offset, len);
+        let grown = content.held_bytes() - before;
+        let is_dirty = content.is_dirty();
+        if !content.needs_below(0, u64::MAX) {
+            self.below_files.close(id);
+        }
+        if is_dirty {
             self.upper_bytes += grown;
         } else {
             self.cache_bytes += grown;

@@ -37,7 +37,8 @@ impl Overlay {
             return Err(Errno::Perm);
         }
         let nlink = self.node(id).nlink.checked_add(1).ok_or(Errno::Mlink)?;
-        self.charge(NODE_BYTES)?;
+        self.expect_room(NODE_BYTES + target.name.len() as u64)?;
+        self.upper_bytes += NODE_BYTES;
         self.attach(target.dir, &target.name, id, now);
         let node = self.node_mut(id);
         node.nlink = nlink;
@@ -71,7 +72,7 @@ impl Overlay {
         self.expect_writable(target.dir)?;
         self.expect_linked(target.dir)?;
         let mount = self.node(target.dir).mount;
-        let id = self.create(mount, Body::Symlink(text.into()), now)?;
+        let id = self.create(mount, Body::Symlink(text.into()), &target.name, now)?;
         self.attach(target.dir, &target.name, id, now);
         Ok(())
     }
@@ -118,7 +119,7 @@ impl Overlay {
         node.nlink -= 1;
         node.times.ctim = now;
         if node.nlink > 0 {
-            self.upper_bytes = self.upper_bytes.saturating_sub(NODE_BYTES);
+            self.uncharge(NODE_BYTES);
         }
         self.release(id);
     }

@@ -7,6 +7,7 @@
 //! Nothing here writes to the disk but [`Overlay::apply`], when it is asked to.
 
 mod attr;
+mod below_files;
 mod conflicts;
 mod content;
 mod diff;
@@ -16,7 +17,9 @@ mod file_version;
 mod git_binary;
 mod host;
 mod layer;
+mod line_diff;
 mod links;
+mod listing;
 mod mount;
 mod node;
 mod open;
@@ -32,6 +35,8 @@ mod unified;
 #[cfg(test)]
 mod diff_tests;
 #[cfg(test)]
+mod limit_tests;
+#[cfg(test)]
 mod patch_tests;
 
 pub use attr::{Metadata, SetTime};
@@ -40,8 +45,9 @@ pub use diff::{DiffEntry, DiffError, DiffKind};
 pub use file_version::FileVersion;
 pub use host::{HostDir, HostFile};
 pub use layer::{Blob, DirEntry, FileType, Layer, Stat};
+pub use listing::{Listed, Listing};
 pub use mount::{Mount, Mtimes, Source};
-pub use node::{Listed, MountId, NodeId, Times};
+pub use node::{MountId, NodeId, Times};
 pub use open::OpenFlags;
 pub use overlay::{Overlay, VfsLimits};
 pub use patch::{Applied, ApplyError};

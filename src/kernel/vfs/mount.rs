@@ -179,6 +179,11 @@ impl Overlay {
             self.detach(dir, name, now);
         }
         self.attach(dir, name, root, now);
+        // No guest made it: it does not count.
+        self.uncharge(self.name_bytes(dir, name));
+        if let Some(entry) = self.dir_mut(dir).entries.get_mut(name) {
+            entry.shadows = true;
+        }
         self.node_mut(dir).times = times;
         Ok(())
     }
@@ -206,7 +211,7 @@ impl Overlay {
     fn make_scaffold(&mut self, dir: NodeId, name: &str, now: u64) -> Result<NodeId, Errno> {
         let body = Dir { complete: true, scaffold: true, ..Dir::default() };
         let mount = self.node(dir).mount;
-        let id = self.create(mount, Body::Dir(Box::new(body)), now)?;
+        let id = self.create(mount, Body::Dir(Box::new(body)), name, now)?;
         let times = self.node(dir).times;
         self.attach(dir, name, id, now);
         self.node_mut(dir).times = times;

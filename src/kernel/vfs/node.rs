@@ -6,7 +6,8 @@ use hashbrown::DefaultHashBuilder;
 use indexmap::IndexMap;
 
 use super::content::Content;
-use super::layer::{Blob, FileType, Stat};
+use super::layer::{FileType, Stat};
+use super::listing::Listing;
 use super::path::VPath;
 
 /// Names a node of one overlay for as long as something refers to it: an entry, an open
@@ -100,17 +101,9 @@ impl Body {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct File {
     pub content: Content,
-    /// The file below, kept open while chunks are still there and the node is open.
-    pub below: Option<Arc<Blob>>,
-}
-
-impl Clone for File {
-    fn clone(&self) -> Self {
-        Self { content: self.content.clone(), below: self.below.clone() }
-    }
 }
 
 #[derive(Clone, Default)]
@@ -128,27 +121,9 @@ pub(super) struct Dir {
     /// Present entries, once `complete`.
     pub count: u32,
     /// The listing, until an entry comes or goes.
-    pub listing: Option<Arc<Vec<Listed>>>,
+    pub listing: Option<Listing>,
     /// Made for a mount point to stand in: no change that anyone made.
     pub scaffold: bool,
-}
-
-impl Dir {
-    /// Keeps the listing up to date with an entry that comes, if it comes last: names are mostly
-    /// made in order, and a listing that is there need not be sorted.
-    pub fn list_one_more(&mut self, entry: Listed) {
-        if self.complete && self.count == 0 {
-            self.listing = Some(Arc::new(vec![entry]));
-            return;
-        }
-        let listing = self.listing.as_mut().and_then(Arc::get_mut);
-        match listing {
-            Some(list) if list.last().is_some_and(|last| last.name < entry.name) => {
-                list.push(entry);
-            }
-            _ => self.listing = None,
-        }
-    }
 }
 
 /// What a name in a directory stands for.
@@ -159,6 +134,15 @@ pub(super) struct Entry {
     pub shadows: bool,
 }
 
+impl Entry {
+    /// What the name of this entry costs against the limit of the upper layer: a name that a layer
+    /// has does not grow with what guests do.
+    pub fn name_bytes(&self, name: &str) -> u64 {
+        let is_made_here = matches!(self.kind, EntryKind::Node(_)) && !self.shadows;
+        if is_made_here { name.len() as u64 } else { 0 }
+    }
+}
+
 #[derive(Clone, Copy)]
 pub(super) enum EntryKind {
     Node(NodeId),
@@ -166,15 +150,4 @@ pub(super) enum EntryKind {
     Below(FileType),
     /// Nothing: removed here (a whiteout), or looked up below in vain.
     Absent,
-}
-
-/// One line of a listing.
-#[derive(Clone, Debug)]
-pub struct Listed {
-    /// The entry's name.
-    pub name: Arc<str>,
-    /// Its inode number.
-    pub ino: u64,
-    /// Its type.
-    pub file_type: FileType,
 }

@@ -1,7 +1,6 @@
 //! Opening and closing: POSIX `openat`, `close`.
 
 use super::attr::Metadata;
-use super::content::Content;
 use super::layer::FileType;
 use super::node::{Body, File, NodeId};
 use super::overlay::Overlay;
@@ -70,7 +69,8 @@ impl Overlay {
                 self.expect_writable(target.dir)?;
                 self.expect_linked(target.dir)?;
                 let mount = self.node(target.dir).mount;
-                let id = self.create(mount, Body::File(File::default()), now)?;
+                let body = Body::File(File::default());
+                let id = self.create(mount, body, &target.name, now)?;
                 self.attach(target.dir, &target.name, id, now);
                 id
             }
@@ -103,9 +103,7 @@ impl Overlay {
         let node = self.node_mut(id);
         node.opens -= 1;
         if node.opens == 0 {
-            if let Body::File(file) = &mut node.body {
-                file.below = None;
-            }
+            self.below_files.close(id);
             self.release(id);
         }
     }
@@ -208,20 +206,13 @@ impl Overlay {
     }
 
     pub(super) fn empty_file(&mut self, id: NodeId) -> Result<(), Errno> {
+        self.below_files.close(id);
         let file = self.file_mut(id)?;
-        file.below = None;
         let old = std::mem::take(&mut file.content);
         file.content.set_len(0)?;
         self.upper_bytes = self.upper_bytes.saturating_sub(old.charged());
         self.forget_cached(&old);
         Ok(())
-    }
-}
-
-impl Content {
-    /// Whether the cut at `len` goes through a chunk that is still below.
-    pub(super) fn cut_needs_below(&self, len: u64) -> bool {
-        len > 0 && len < self.len() && self.needs_below(len - 1, 1)
     }
 }
 

@@ -9,21 +9,24 @@
 
 use std::sync::Arc;
 
+use super::below_files::BelowFiles;
+use super::content::Content;
 use super::layer::{FileType, Layer, Stat};
-use super::node::{
-    Body, Dir, Entry, EntryKind, File, Listed, MountId, Node, NodeId, Origin, Times,
-};
+use super::listing::{Listed, OldListing};
+use super::mount::Mount;
+use super::node::{Body, Dir, Entry, EntryKind, File, MountId, Node, NodeId, Origin, Times};
 use super::path::VPath;
 use crate::base::errno::Errno;
-use crate::kernel::vfs::content::Content;
-use crate::kernel::vfs::mount::Mount;
 
 /// Lookups below that may fail in one directory before it is listed instead.
 const MISSES_MAX: u8 = 8;
 
-/// What a node costs against the limit of the upper layer, its content aside; and what each further
-/// name of it does.
-pub(super) const NODE_BYTES: u64 = 256;
+/// What a node costs against the limit of the upper layer, its content and the bytes of its name
+/// aside; and what each further name of it does.
+pub(super) const NODE_BYTES: u64 = 512;
+
+/// Entries of a directory that are not worth giving memory back for.
+const ENTRIES_SPARE: usize = 32;
 
 /// Longest file of a layer that can be opened. Sparse files can claim to be longer.
 const FILE_BELOW_BYTES_MAX: u64 = 1 << 40;
@@ -67,6 +70,8 @@ pub struct Overlay {
     pub(super) upper_bytes: u64,
     pub(super) cache_bytes: u64,
     pub(super) limit_hit: Option<&'static str>,
+    pub(super) below_files: BelowFiles,
+    pub(super) old_listings: Vec<OldListing>,
     /// What was seen in layers and is no node's origin: that of a node which is no more, or a
     /// further name of a file. A patch removes nothing that was not seen.
     pub(super) seen: Vec<Origin>,
@@ -103,6 +108,8 @@ impl Overlay {
             upper_bytes: 0,
             cache_bytes: 0,
             limit_hit: None,
+            below_files: BelowFiles::default(),
+            old_listings: Vec::new(),
             seen: Vec::new(),
         };
         let root = overlay.insert(Node {
@@ -203,26 +210,43 @@ impl Overlay {
         NodeId(index)
     }
 
+    /// # Errors
+    /// `ENOSPC` if `bytes` more go beyond the limit.
+    pub(super) fn expect_room(&mut self, bytes: u64) -> Result<(), Errno> {
+        if self.upper_bytes.saturating_add(bytes) > self.limits.upper_bytes_max {
+            self.limit_hit.get_or_insert("upper_bytes_max");
+            return Err(Errno::Nospc);
+        }
+        Ok(())
+    }
+
     /// Counts `bytes` more against the limit.
     ///
     /// # Errors
     /// `ENOSPC` if that goes beyond it; nothing is counted then.
     pub(super) fn charge(&mut self, bytes: u64) -> Result<(), Errno> {
-        let sum = self.upper_bytes.saturating_add(bytes);
-        if sum > self.limits.upper_bytes_max {
-            self.limit_hit.get_or_insert("upper_bytes_max");
-            return Err(Errno::Nospc);
-        }
-        self.upper_bytes = sum;
+        self.expect_room(bytes)?;
+        self.upper_bytes += bytes;
         Ok(())
     }
 
-    /// A new node that a guest makes, linked once.
+    pub(super) fn uncharge(&mut self, bytes: u64) {
+        self.upper_bytes = self.upper_bytes.saturating_sub(bytes);
+    }
+
+    /// A new node that a guest makes, to be attached under `name`.
     ///
     /// # Errors
     /// `ENOSPC` at the limit.
-    pub(super) fn create(&mut self, mount: MountId, body: Body, now: u64) -> Result<NodeId, Errno> {
-        self.charge(node_bytes(&body))?;
+    pub(super) fn create(
+        &mut self,
+        mount: MountId,
+        body: Body,
+        name: &str,
+        now: u64,
+    ) -> Result<NodeId, Errno> {
+        self.expect_room(node_bytes(&body) + name.len() as u64)?;
+        self.upper_bytes += node_bytes(&body);
         let ino = self.fresh_ino();
         Ok(self.insert(Node {
             ino,
@@ -258,7 +282,7 @@ impl Overlay {
 
     pub(super) fn forget_cached(&mut self, content: &Content) {
         if !content.is_dirty() {
-            self.cache_bytes = self.cache_bytes.saturating_sub(content.memory_bytes());
+            self.cache_bytes = self.cache_bytes.saturating_sub(content.held_bytes());
         }
     }
 
@@ -292,7 +316,7 @@ impl Overlay {
             if this.entries.insert(name.into(), entry).is_some() && this.complete {
                 // Listed once and gone now: the tree below did not hold still.
                 this.count -= 1;
-                this.listing = None;
+                self.unlist(dir);
             }
             return Ok(None);
         };
@@ -301,13 +325,11 @@ impl Overlay {
                 let below = found.dirs();
                 Body::Dir(Box::new(Dir { parent: Some(dir), below, ..Dir::default() }))
             }
-            // The list of its chunks alone would take more memory than there is.
+            // The list of its chunks alone could take more memory than there is.
             FileType::RegularFile if found.stat.size > FILE_BELOW_BYTES_MAX => {
                 Body::Special(FileType::RegularFile)
             }
-            FileType::RegularFile => {
-                Body::File(File { content: Content::below(found.stat.size), below: None })
-            }
+            FileType::RegularFile => Body::File(File { content: Content::below(found.stat.size) }),
             FileType::SymbolicLink => {
                 let target = self.layers[usize::from(found.layer)].read_link(&found.path)?;
                 match String::from_utf8(target.into_vec()) {
@@ -397,7 +419,11 @@ impl Overlay {
                 let entry = Entry { kind: EntryKind::Below(below.file_type), shadows: true };
                 let entries = &mut self.dir_mut(dir).entries;
                 match entries.get_mut(&*below.name) {
-                    Some(seen) => seen.shadows = true,
+                    Some(seen) => {
+                        let freed = seen.name_bytes(&below.name);
+                        seen.shadows = true;
+                        self.uncharge(freed);
+                    }
                     None => {
                         entries.insert(below.name.into(), entry);
                     }
@@ -414,20 +440,29 @@ impl Overlay {
         Ok(())
     }
 
-    /// Makes `name` in `dir` stand for `id`. Nothing stands there now.
+    /// What the name of an entry counts now; 0 if there is none.
+    pub(super) fn name_bytes(&self, dir: NodeId, name: &str) -> u64 {
+        self.dir(dir).entries.get(name).map_or(0, |entry| entry.name_bytes(name))
+    }
+
+    /// Makes `name` in `dir` stand for `id`. Nothing stands there now. The bytes of the name are
+    /// counted: callers make sure that there is room.
     pub(super) fn attach(&mut self, dir: NodeId, name: &str, id: NodeId, now: u64) {
         let (ino, file_type) = (self.node(id).ino, self.file_type(id));
         let this = self.dir_mut(dir);
         let kind = EntryKind::Node(id);
-        let name = if let Some((_, name, seen)) = this.entries.get_full_mut(name) {
+        let (name, made) = if let Some((_, name, seen)) = this.entries.get_full_mut(name) {
             seen.kind = kind;
-            name.clone()
+            (name.clone(), seen.name_bytes(name))
         } else {
-            let name: Arc<str> = name.into();
-            this.entries.insert(name.clone(), Entry { kind, shadows: false });
-            name
+            let (name, entry) = (Arc::<str>::from(name), Entry { kind, shadows: false });
+            this.entries.insert(name.clone(), entry);
+            let made = entry.name_bytes(&name);
+            (name, made)
         };
-        this.list_one_more(Listed { name, ino, file_type });
+        self.upper_bytes += made;
+        self.list_one_more(dir, Listed { name, ino, file_type });
+        let this = self.dir_mut(dir);
         this.count += u32::from(this.complete);
         if let Body::Dir(child) = &mut self.node_mut(id).body {
             child.parent = Some(dir);
@@ -437,15 +472,21 @@ impl Overlay {
 
     /// Makes `name` in `dir` stand for nothing, and leaves a whiteout if a layer has the name.
     pub(super) fn detach(&mut self, dir: NodeId, name: &str, now: u64) {
+        self.unlist(dir);
+        self.uncharge(self.name_bytes(dir, name));
         let this = self.dir_mut(dir);
         this.count -= u32::from(this.complete);
-        this.listing = None;
         if let Some(entry) = this.entries.get_mut(name) {
             if entry.shadows {
                 entry.kind = EntryKind::Absent;
             } else {
                 this.entries.swap_remove(name);
             }
+        }
+        // What a directory once held must not go on taking memory that nothing counts.
+        let entries = &mut this.entries;
+        if entries.capacity() / 4 > entries.len() + ENTRIES_SPARE {
+            entries.shrink_to(entries.len() * 2);
         }
         self.touch(dir, now);
     }
@@ -458,34 +499,6 @@ impl Overlay {
         node.times_set = false;
     }
 
-    /// The entries of the directory `dir`, sorted bytewise by name.
-    ///
-    /// # Errors
-    /// `ENOTDIR` unless it is a directory; as the layers below answer.
-    pub fn list(&mut self, dir: NodeId) -> Result<Arc<Vec<Listed>>, Errno> {
-        self.expect_dir(dir)?;
-        self.complete(dir)?;
-        let Node { ino: dir_ino, body: Body::Dir(this), .. } = self.node(dir) else {
-            return Err(Errno::Notdir);
-        };
-        if let Some(listing) = &this.listing {
-            return Ok(listing.clone());
-        }
-        let mut listing = Vec::with_capacity(this.count as usize);
-        for (name, entry) in &this.entries {
-            let (ino, file_type) = match entry.kind {
-                EntryKind::Absent => continue,
-                EntryKind::Below(file_type) => (ino_below(*dir_ino, name), file_type),
-                EntryKind::Node(id) => (self.node(id).ino, self.file_type(id)),
-            };
-            listing.push(Listed { name: name.clone(), ino, file_type });
-        }
-        listing.sort_by(|a, b| a.name.cmp(&b.name));
-        let listing = Arc::new(listing);
-        self.dir_mut(dir).listing = Some(listing.clone());
-        Ok(listing)
-    }
-
     /// Whether the directory `dir` holds nothing.
     pub(super) fn is_empty(&mut self, dir: NodeId) -> Result<bool, Errno> {
         self.complete(dir)?;
@@ -493,7 +506,8 @@ impl Overlay {
     }
 }
 
-/// What a node made here costs against the limit of the upper layer, the content of a file aside.
+/// What a node made here costs against the limit of the upper layer, its names and the content of a
+/// file aside.
 pub(super) fn node_bytes(body: &Body) -> u64 {
     match body {
         Body::Symlink(target) => NODE_BYTES + target.len() as u64,
@@ -504,7 +518,7 @@ pub(super) fn node_bytes(body: &Body) -> u64 {
 /// The inode number of the entry `name` that a layer has in the directory with number `dir_ino`:
 /// the same in whatever order entries are looked at. Numbers of nodes made here count up from 1,
 /// so the top bit keeps the two apart.
-fn ino_below(dir_ino: u64, name: &str) -> u64 {
+pub(super) fn ino_below(dir_ino: u64, name: &str) -> u64 {
     // FNV-1a over both, then the finisher of SplitMix64, which spreads what FNV leaves close.
     let bytes = dir_ino.to_le_bytes().into_iter().chain(name.bytes());
     let mut hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

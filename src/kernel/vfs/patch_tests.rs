@@ -455,7 +455,9 @@ fn discarding_leaves_what_is_below_and_other_mounts() {
     bench.overlay.write("/w/a", b"changed", 2).unwrap();
     let base = bench.base();
     let open = bench.overlay.open(base, "w/a", OpenFlags::default(), 2).unwrap();
-    bench.rename("w/d", "w/e");
+    let above = bench.overlay.rename((base, "w/d"), (base, "w/e"), 2);
+    assert_eq!(above, Err(Errno::Busy), "a mount stays where it is");
+    bench.rename("w/d/b", "w/e");
     bench.overlay.discard(3).unwrap();
     check_counts(&bench.overlay);
     assert_eq!(bench.kinds(), [""; 0]);

@@ -15,7 +15,9 @@ impl Overlay {
     /// - `EISDIR` to put a file over a directory;
     /// - `ENOTEMPTY` to put a directory over one that is not empty;
     /// - `EINVAL` to put a directory beneath itself, and for `.` and `..`;
-    /// - `EBUSY` for the root and mount points; `EXDEV` for a directory, or a file with several names, to another mount; `EROFS`;
+    /// - `EBUSY` for the root, mount points, and directories above them: a mount stays where it is
+    ///   said to be; `EXDEV` for a directory, or a file with several names, to another mount;
+    ///   `EROFS`; `ENOSPC` if the new name is longer than there is room for;
     /// - and as [`Base`].
     pub fn rename(&mut self, from: (Base, &str), to: (Base, &str), now: u64) -> Result<(), Errno> {
         let from_path = without_slashes(from.1);
@@ -48,6 +50,11 @@ impl Overlay {
         if self.node(id).mount != mount && !stays_together {
             return Err(Errno::Xdev);
         }
+        if is_dir && self.mounts.iter().any(|mount| self.is_beneath(mount.root, id)) {
+            return Err(Errno::Busy);
+        }
+        let freed = self.name_bytes(source.dir, &source.name);
+        self.expect_room((target.name.len() as u64).saturating_sub(freed))?;
         if let Some(over) = target.node {
             match (is_dir, &self.node(over).body) {
                 (true, Body::Dir(_)) => {

@@ -66,7 +66,7 @@ impl Overlay {
     /// is about to remove it there.
     ///
     /// # Errors
-    /// `ENOMEM`; as the layer answers.
+    /// `ENOMEM`; `ENOSPC` if that goes beyond the limit of the upper layer; as the layer answers.
     pub(super) fn sever_strays(
         &mut self,
         mount: MountId,
@@ -91,10 +91,14 @@ impl Overlay {
         let Some(origin) = &node.origin else { return Ok(()) };
         let failed = |errno| (origin.path.clone(), errno);
         if let Body::File(file) = &mut node.body {
-            let (charged, held) = (file.content.charged(), file.content.memory_bytes());
+            let (charged, held) = (file.content.charged(), file.content.held_bytes());
             if file.content.needs_below(0, u64::MAX) {
+                let room = self.limits.upper_bytes_max.saturating_sub(self.upper_bytes);
+                if file.content.len() > room {
+                    return Err(failed(Errno::Nospc));
+                }
                 let layer = &self.layers[usize::from(origin.layer)];
-                let below = match file.below.take() {
+                let below = match self.below_files.get(id) {
                     Some(below) => below,
                     None => Arc::new(layer.open(&origin.path).map_err(failed)?),
                 };
@@ -105,7 +109,7 @@ impl Overlay {
                 // Counts as written from now on.
                 file.content.set_len(file.content.len()).map_err(failed)?;
             }
-            file.below = None;
+            self.below_files.close(id);
             self.upper_bytes += file.content.charged() - charged;
         }
         self.upper_bytes += node_bytes(&node.body);
@@ -125,7 +129,9 @@ impl Overlay {
                 continue;
             }
             if let Some(entry) = self.dir_mut(*dir).entries.get_mut(name) {
+                let freed = entry.name_bytes(name);
                 entry.shadows = true;
+                self.uncharge(freed);
             }
             if !is_first && let Ok(stat) = disk.stat(path) {
                 self.seen.push(Origin::new(layer, path, &stat));
@@ -152,7 +158,7 @@ impl Overlay {
         let mut was_read = node.origin.as_ref().is_some_and(|origin| origin.was_read);
         match &mut node.body {
             Body::File(file) => {
-                file.below = None;
+                self.below_files.close(id);
                 if file.content.is_dirty() {
                     // The disk has the bytes; memory need not.
                     was_read = false;
@@ -217,6 +223,7 @@ impl Overlay {
             let mount = MountId(u16::try_from(index).map_err(|_| Errno::Overflow)?);
             let root = self.mount_root(mount);
             let placed = self.placed_in(mount);
+            self.forget_entries(root);
             let Dir { parent, below, .. } = std::mem::take(self.dir_mut(root));
             if let Some((layer, path)) = below.last() {
                 let stat = self.layers[usize::from(*layer)].stat(path)?;

@@ -8,12 +8,13 @@
 use std::fmt::{self, Write};
 use std::ops::Range;
 
-use imara_diff::{Algorithm, Diff, Hunk, InternedInput, Token};
+use imara_diff::{Hunk, InternedInput, Token};
 use sha1::{Digest, Sha1};
 
 use super::diff::{DiffEntry, DiffError, DiffKind, failed};
 use super::file_version::FileVersion;
 use super::git_binary;
+use super::line_diff::{self, Budget};
 use super::path::VPath;
 
 /// Unchanged lines shown around a change.
@@ -24,6 +25,10 @@ const TEXT_BYTES_MAX: usize = 64 << 20;
 
 /// `git apply` refuses patches of 1023 MiB and more; base 85 takes 5 bytes for 4.
 const FILE_BYTES_MAX: u64 = 768 << 20;
+
+/// What the files of one patch may hold together: beyond, it would hardly be one that `git apply`
+/// takes, and a guest that removes a large tree must not decide how much memory it needs.
+const PATCH_BYTES_MAX: u64 = 2 << 30;
 
 const NO_OBJECT: &str = "0000000000000000000000000000000000000000";
 
@@ -55,16 +60,28 @@ pub fn is_in_unified_diff(entry: &DiffEntry) -> bool {
 
 /// The changes of one mount in git's patch format, which `git apply` turns into the same files.
 /// Paths are relative to the mount's root, beneath `prefix` if that is not the root. What
-/// [`is_in_unified_diff`] denies is left out.
+/// [`is_in_unified_diff`] denies is left out. A text that has so much in common with the one before,
+/// in another order, that comparing them would take long is shown as replaced whole.
 ///
 /// # Errors
-/// A content cannot be read; or a file is larger than `git apply` takes.
+/// A content cannot be read; a file is larger than `git apply` takes; or all of them together hold
+/// more than 2 GiB.
 pub fn render_unified_diff<'a>(
     entries: impl IntoIterator<Item = &'a DiffEntry>,
     prefix: &VPath,
 ) -> Result<String, DiffError> {
     let mut out = String::new();
-    for entry in entries.into_iter().filter(|entry| is_in_unified_diff(entry)) {
+    let entries = entries.into_iter().filter(|entry| is_in_unified_diff(entry));
+    let entries: Vec<&DiffEntry> = entries.collect();
+    let mut total = 0;
+    for DiffEntry { path, kind, .. } in &entries {
+        total += content_bytes(kind);
+        if total > PATCH_BYTES_MAX {
+            return Err(DiffError::PatchTooLarge { path: path.clone(), max: PATCH_BYTES_MAX });
+        }
+    }
+    let mut budget = Budget::default();
+    for entry in entries {
         let path = &entry.path;
         let (before, after) = match &entry.kind {
             DiffKind::Added { content } => (None, Some(Side::file(content, path)?)),
@@ -86,9 +103,21 @@ pub fn render_unified_diff<'a>(
             "" => path.as_str().to_owned(),
             prefix => format!("{prefix}/{}", path.as_str()),
         };
-        render(&mut out, &path, before.as_ref(), after.as_ref());
+        render(&mut out, &path, before.as_ref(), after.as_ref(), &mut budget);
     }
     Ok(out)
+}
+
+/// Bytes of the files on both sides of a change, as far as a patch can hold them: a single file
+/// that is larger is named as such.
+fn content_bytes(kind: &DiffKind) -> u64 {
+    let len = |version: &FileVersion| version.len().min(FILE_BYTES_MAX + 1);
+    match kind {
+        DiffKind::Added { content } => len(content),
+        DiffKind::Modified { before, content } => len(before) + len(content),
+        DiffKind::Deleted { before } => len(before),
+        _ => 0,
+    }
 }
 
 /// A file or link as git sees it.
@@ -122,7 +151,13 @@ impl Side {
     }
 }
 
-fn render(out: &mut String, path: &str, before: Option<&Side>, after: Option<&Side>) {
+fn render(
+    out: &mut String,
+    path: &str,
+    before: Option<&Side>,
+    after: Option<&Side>,
+    budget: &mut Budget,
+) {
     let (a, b) = (quoted("a/", path), quoted("b/", path));
     line(out, format_args!("diff --git {a} {b}"));
     let mut index_mode = String::new();
@@ -155,7 +190,7 @@ fn render(out: &mut String, path: &str, before: Option<&Side>, after: Option<&Si
     let old_name = before.map_or_else(|| "/dev/null".to_owned(), |_| a + end);
     let new_name = after.map_or_else(|| "/dev/null".to_owned(), |_| b + end);
     line(out, format_args!("--- {old_name}\n+++ {new_name}"));
-    render_hunks(out, old_text, new_text);
+    render_hunks(out, old_text, new_text, budget);
 }
 
 fn text(bytes: &[u8]) -> Option<&str> {
@@ -197,11 +232,9 @@ fn quoted(side: &str, path: &str) -> String {
     name
 }
 
-fn render_hunks(out: &mut String, before: &str, after: &str) {
+fn render_hunks(out: &mut String, before: &str, after: &str, budget: &mut Budget) {
     let input = InternedInput::new(before, after);
-    let mut diff = Diff::compute(Algorithm::Histogram, &input);
-    diff.postprocess_lines(&input);
-    let hunks: Vec<Hunk> = diff.hunks().collect();
+    let hunks = line_diff::hunks(&input, budget);
     let (before, after) = (&input.before, &input.after);
     let lines = |out: &mut String, sign, range: Range<u32>, of: &[Token]| {
         for token in &of[range.start as usize..range.end as usize] {
@@ -256,7 +289,7 @@ mod tests {
 
     fn hunks(before: &str, after: &str) -> String {
         let mut out = String::new();
-        render_hunks(&mut out, before, after);
+        render_hunks(&mut out, before, after, &mut Budget::default());
         out
     }
 
