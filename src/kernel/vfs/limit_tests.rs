@@ -31,7 +31,7 @@ impl Layer for Zeros {
             "f" => (FileType::RegularFile, self.len),
             _ => return Err(Errno::Noent),
         };
-        Ok(Stat { file_type, size, mtime_ns: 0, executable: false, stamp: 0 })
+        Ok(Stat { file_type, size, mtime_ns: 0, executable: false, stamp: 0, inode: 0, nlink: 1 })
     }
 
     fn list(&self, _: &VPath) -> Result<Vec<DirEntry>, Errno> {
