@@ -87,6 +87,7 @@ fn limits(args: &RunArgs) -> Limits {
         open_files_max: args.max_files,
         output_bytes_max: args.max_output,
         vfs: VfsLimits { upper_bytes_max: args.max_upper, ..VfsLimits::default() },
+        ..Limits::default()
     }
 }
 

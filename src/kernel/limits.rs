@@ -25,6 +25,8 @@ pub struct Limits {
     pub open_files_max: u32,
     /// Bytes written to standard output and standard error together. Beyond: ended.
     pub output_bytes_max: u64,
+    /// Bytes of a trace. Beyond: the trace ends with a line that says so, and the guest runs on.
+    pub trace_bytes_max: u64,
     /// Bounds of the file system.
     pub vfs: VfsLimits,
 }
@@ -38,6 +40,7 @@ impl Default for Limits {
             virtual_timeout: None,
             open_files_max: 1024,
             output_bytes_max: 64 << 20,
+            trace_bytes_max: 1 << 30,
             vfs: VfsLimits::default(),
         }
     }
@@ -59,6 +62,8 @@ pub enum Limit {
     OpenFiles,
     /// [`Limits::output_bytes_max`]
     Output,
+    /// [`Limits::trace_bytes_max`]
+    Trace,
     /// [`VfsLimits::upper_bytes_max`]
     Upper,
     /// [`VfsLimits::file_bytes_max`]
@@ -75,6 +80,7 @@ impl Limit {
             Self::VirtualTimeout => "virtual_timeout",
             Self::OpenFiles => "open_files",
             Self::Output => "output",
+            Self::Trace => "trace",
             Self::Upper => "upper",
             Self::FileSize => "file_size",
         }
@@ -90,6 +96,7 @@ impl fmt::Display for Limit {
             Self::VirtualTimeout => "virtual timeout",
             Self::OpenFiles => "limit of open files",
             Self::Output => "output limit",
+            Self::Trace => "trace limit",
             Self::Upper => "limit of written bytes",
             Self::FileSize => "file size limit",
         })

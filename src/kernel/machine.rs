@@ -1,5 +1,6 @@
 //! What one process tree shares: files, clock, chance, limits.
 
+use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -60,6 +61,8 @@ pub struct Machine {
     pub(crate) deadline: Option<Instant>,
     pub(crate) limits_hit: Vec<Limit>,
     pub(crate) trace: Option<Box<dyn Write + Send>>,
+    /// Bytes that the trace may still take.
+    pub(crate) trace_left: u64,
 }
 
 impl Machine {
@@ -81,6 +84,7 @@ impl Machine {
             deadline: None,
             limits_hit: Vec::new(),
             trace: None,
+            trace_left: 0,
         }
     }
 
@@ -134,9 +138,26 @@ impl Machine {
         }
     }
 
-    /// Writes a line for every call of a guest, with its arguments and its answer, to `sink`.
+    /// Writes a line for every call of a guest, with its arguments and its answer, to `sink`, up to
+    /// [`Limits::trace_bytes_max`].
     pub fn set_trace(&mut self, sink: Option<Box<dyn Write + Send>>) {
         self.trace = sink;
+        self.trace_left = self.limits.trace_bytes_max;
+    }
+
+    /// Adds a line to the trace. One that cannot be written must not change what the guest does.
+    pub(crate) fn trace_line(&mut self, line: fmt::Arguments<'_>) {
+        let Some(trace) = &mut self.trace else { return };
+        let line = format!("{line}\n");
+        if let Some(left) = self.trace_left.checked_sub(line.len() as u64) {
+            self.trace_left = left;
+            let _ = trace.write_all(line.as_bytes());
+            return;
+        }
+        let max = self.limits.trace_bytes_max;
+        let _ = writeln!(trace, "the trace ends here: it has reached its limit of {max} bytes");
+        self.trace = None;
+        self.note_limit(Limit::Trace);
     }
 
     /// Starts the countdown of [`Limits::timeout`], and with it a run.
@@ -266,6 +287,7 @@ impl MachineBuilder {
             deadline: None,
             limits_hit: Vec::new(),
             trace: None,
+            trace_left: 0,
         })
     }
 }

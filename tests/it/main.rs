@@ -10,6 +10,7 @@ mod determinism;
 mod docs;
 mod hostile;
 mod library;
+mod modules;
 mod overlay_differential;
 mod overlay_model;
 mod support;

@@ -103,11 +103,12 @@ fn lead(linux: &LinuxFiles, place: &Place, last: Last) -> Result<Led, Spared> {
         names.map(String::from).collect::<Vec<_>>()
     };
     let mut todo = components(&place.path);
-    let mut links = 0;
+    let (mut links, mut absolute) = (0, false);
     while let Some(name) = todo.pop() {
         match &*name {
             "." => continue,
             ".." if here == root && links == 0 => return Err(Some((D::Above, Errno::Perm))),
+            ".." if here.is_empty() && absolute => return Err(None),
             ".." if here == root => return Err(Some((D::LinkOutside, Errno::Noent))),
             ".." if removed && links == 0 => return Err(Some((D::AboveRemoved, Errno::Noent))),
             ".." if here.is_empty() => return Err(None),
@@ -141,6 +142,7 @@ fn lead(linux: &LinuxFiles, place: &Place, last: Last) -> Result<Led, Spared> {
                 here.pop();
                 if text.starts_with('/') {
                     here.clear();
+                    absolute = true;
                 }
                 led.slash |= is_last && text.ends_with('/');
                 todo.extend(components(&text));

@@ -11,7 +11,6 @@ mod path;
 mod poll;
 
 use std::fmt;
-use std::io::Write;
 
 use super::clock::{ClockId, SPIN_FREE_READS, SPIN_TICK_NS};
 use super::fd::{Descriptor, FdTable, OpenDir};
@@ -199,10 +198,7 @@ impl Guest {
     #[cold]
     pub fn trace_call(&mut self, args: fmt::Arguments<'_>) {
         self.call_is_traced = true;
-        if let Some(trace) = &mut self.machine.trace {
-            // A trace that cannot be written must not change what the guest does.
-            let _ = writeln!(trace, "==> {}({args})", self.call);
-        }
+        self.machine.trace_line(format_args!("==> {}({args})", self.call));
     }
 
     /// Notes the answer of the current call in the trace.
@@ -211,13 +207,17 @@ impl Guest {
         if !self.call_is_traced {
             self.trace_call(format_args!("?"));
         }
-        let Some(trace) = &mut self.machine.trace else { return };
-        let _ = match answer {
-            Ok(None) => writeln!(trace, "<== errno=success"),
-            Ok(Some((name, value))) => writeln!(trace, "<== {name}={value}, errno=success"),
-            Err(Fault::Errno(errno)) => writeln!(trace, "<== errno={}", errno.name()),
-            Err(Fault::Stop(stop)) => writeln!(trace, "<== {stop}"),
-        };
+        let machine = &mut self.machine;
+        match answer {
+            Ok(None) => machine.trace_line(format_args!("<== errno=success")),
+            Ok(Some((name, value))) => {
+                machine.trace_line(format_args!("<== {name}={value}, errno=success"));
+            }
+            Err(Fault::Errno(errno)) => {
+                machine.trace_line(format_args!("<== errno={}", errno.name()));
+            }
+            Err(Fault::Stop(stop)) => machine.trace_line(format_args!("<== {stop}")),
+        }
     }
 
     /// `args_get`, `args_sizes_get`: the arguments, without their closing NULs.

@@ -147,9 +147,9 @@ impl Check<'_> {
         Ok(stat)
     }
 
-    fn refused(&self, layer: u16, path: &VPath, source: io::Error) -> ApplyError {
+    fn refused(&self, layer: u16, path: &VPath, error: io::Error) -> ApplyError {
         let mount = self.overlay.mount_of(layer);
-        ApplyError::Host { operation: "examine", mount, path: path.clone(), source }
+        ApplyError::Host { operation: "examine", mount, path: path.clone(), error }
     }
 
     fn is_as_seen(&mut self, origin: &Origin) -> Result<(), ApplyError> {

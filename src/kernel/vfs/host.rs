@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::fs::{File, FileTimes};
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use cap_std::ambient_authority;
@@ -17,11 +17,14 @@ use cap_std::fs::{Metadata, OpenOptions, Permissions};
 use super::layer::{Blob, DirEntry, FileType, Layer, Stat};
 use super::node::Times;
 use super::path::VPath;
+use crate::base::disk;
 use crate::base::errno::Errno;
 
 /// An open directory of the host: a [`Layer`] for reading, and the target of a patch.
 pub struct HostDir {
     dir: Dir,
+    /// Where it was found. Never opened: another directory may stand there now.
+    path: PathBuf,
 }
 
 /// A file of the host opened for reading.
@@ -84,7 +87,13 @@ impl HostDir {
     /// As the host answers: the path is missing, is no directory, or may not be read.
     pub fn open(path: &Path) -> io::Result<Self> {
         let dir = Dir::open_ambient_dir(path, ambient_authority())?;
-        Ok(Self { dir })
+        let path = disk::canonical(path).map_err(|error| error.source)?;
+        Ok(Self { dir, path })
+    }
+
+    /// Where it was found, without links.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Creates the file `path`, which must not exist, for writing.
@@ -350,8 +359,11 @@ fn stat_of(metadata: &Metadata) -> Stat {
         }
     }
     #[cfg(unix)]
-    let executable = cap_std::fs::MetadataExt::mode(metadata) & 0o100 != 0;
+    let (executable, inode, nlink) = {
+        use cap_std::fs::MetadataExt;
+        (metadata.mode() & 0o100 != 0, metadata.ino(), metadata.nlink())
+    };
     #[cfg(not(unix))]
-    let executable = false;
-    Stat { file_type, size, mtime_ns, executable, stamp: stamp.finish() }
+    let (executable, inode, nlink) = (false, 0, 1);
+    Stat { file_type, size, mtime_ns, executable, stamp: stamp.finish(), inode, nlink }
 }

@@ -80,6 +80,11 @@ pub struct Stat {
     /// Changes when the entry does, as far as the storage can tell (on a host: length,
     /// modification time, change time, inode). Compared, never interpreted.
     pub stamp: u64,
+    /// What tells it from all others in the storage, under whatever name (on a host: its inode
+    /// number); 0 where nothing does.
+    pub inode: u64,
+    /// Names that a file has in the storage, as far as that is known; 1 otherwise.
+    pub nlink: u64,
 }
 
 /// One entry of a listing.

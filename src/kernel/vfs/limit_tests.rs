@@ -1,11 +1,13 @@
 //! Everything that a guest can make grow counts, and what fails at a limit takes nothing.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 
 use super::content::CHUNK_BYTES;
 use super::diff_tests::check_counts;
 use super::overlay::NODE_BYTES;
 use super::*;
+#[cfg(unix)]
+use crate::base::disk;
 use crate::base::errno::Errno;
 
 const MIB: u64 = 1 << 20;
@@ -19,19 +21,21 @@ fn open(overlay: &mut Overlay, path: &str) -> NodeId {
     overlay.open(overlay.host_base(), path, flags, 2).unwrap()
 }
 
-/// A directory that holds one file, `f`, of zeros.
+/// A directory that holds files of zeros, all names that begin with `f`.
 struct Zeros {
     len: u64,
+    /// The contents that were handed out.
+    opened: Mutex<Vec<Weak<[u8]>>>,
 }
 
 impl Layer for Zeros {
     fn stat(&self, path: &VPath) -> Result<Stat, Errno> {
         let (file_type, size) = match path.as_str() {
             "" => (FileType::Directory, 0),
-            "f" => (FileType::RegularFile, self.len),
+            name if name.starts_with('f') => (FileType::RegularFile, self.len),
             _ => return Err(Errno::Noent),
         };
-        Ok(Stat { file_type, size, mtime_ns: 0, executable: false, stamp: 0 })
+        Ok(Stat { file_type, size, mtime_ns: 0, executable: false, stamp: 0, inode: 0, nlink: 1 })
     }
 
     fn list(&self, _: &VPath) -> Result<Vec<DirEntry>, Errno> {
@@ -43,14 +47,17 @@ impl Layer for Zeros {
     }
 
     fn open(&self, _: &VPath) -> Result<Blob, Errno> {
-        Ok(Blob::Bytes(vec![0; usize::try_from(self.len).unwrap()].into()))
+        let bytes: Arc<[u8]> = vec![0; usize::try_from(self.len).unwrap()].into();
+        self.opened.lock().unwrap().push(Arc::downgrade(&bytes));
+        Ok(Blob::Bytes(bytes))
     }
 }
 
 /// A file of `len` bytes at `/f`, below.
 fn over(len: u64, upper_bytes_max: u64) -> Overlay {
     let mut overlay = memory(upper_bytes_max);
-    let layers = Source::Layers(vec![Arc::new(Zeros { len })]);
+    let zeros = Zeros { len, opened: Mutex::default() };
+    let layers = Source::Layers(vec![Arc::new(zeros)]);
     overlay.mount("/", layers, false, Mtimes::Fixed(1), 1).unwrap();
     overlay
 }
@@ -228,4 +235,49 @@ fn a_patch_does_not_fill_memory_with_holes() {
     let entries: Vec<DiffEntry> = overlay.diff().unwrap();
     let error = render_unified_diff(&entries, &VPath::root()).unwrap_err();
     assert!(matches!(&error, DiffError::PatchTooLarge { path, .. } if path.as_str() == "c"));
+}
+
+/// A guest may open more files than the host lets a process open.
+#[test]
+fn few_files_below_are_kept_open() {
+    let limits = VfsLimits { cache_bytes_max: 0, ..VfsLimits::default() };
+    let mut overlay = Overlay::new(limits, 1);
+    let zeros = Arc::new(Zeros { len: 10, opened: Mutex::default() });
+    let layers = Source::Layers(vec![zeros.clone()]);
+    overlay.mount("/", layers, false, Mtimes::Fixed(1), 1).unwrap();
+    let base = overlay.host_base();
+    let flags = OpenFlags::default();
+    let name = |index| format!("f{index}");
+    let ids: Vec<_> =
+        (0..100).map(|index| overlay.open(base, &name(index), flags, 2).unwrap()).collect();
+    for _ in 0..2 {
+        for id in &ids {
+            assert_eq!(overlay.read_at(*id, 3, &mut [1; 20]).unwrap(), 7);
+        }
+    }
+    let open = || zeros.opened.lock().unwrap().iter().filter(|of| of.strong_count() > 0).count();
+    assert!((1..=32).contains(&open()), "{}", open());
+    for id in ids {
+        overlay.close(id);
+    }
+    assert_eq!(open(), 0);
+}
+
+/// What leaves its mount is read when its place on the disk is written: a file of the host may
+/// claim more than memory holds.
+#[cfg(unix)]
+#[test]
+fn a_file_that_left_its_mount_is_not_read_past_the_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let sparse = disk::create(&folder.path().join("sparse")).unwrap();
+    sparse.set_len(1 << 38).unwrap();
+    let mut overlay = memory(MIB);
+    let host = Source::Host(Arc::new(HostDir::open(folder.path()).unwrap()));
+    overlay.mount("/w", host, false, Mtimes::Fixed(1), 1).unwrap();
+    overlay.mount("/tmp", Source::Memory, false, Mtimes::Fixed(1), 1).unwrap();
+    let base = overlay.host_base();
+    overlay.rename((base, "w/sparse"), (base, "tmp/sparse"), 2).unwrap();
+    let refused = overlay.apply().unwrap_err().to_string();
+    assert!(refused.contains("cannot read sparse: No space left"), "{refused}");
+    assert_eq!(disk::metadata(&folder.path().join("sparse")).unwrap().len(), 1 << 38);
 }

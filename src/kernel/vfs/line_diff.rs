@@ -7,10 +7,10 @@
 use imara_diff::{Algorithm, Diff, Hunk, InternedInput, Token};
 
 /// Steps for all files of a patch together: a few seconds.
-const STEPS_MAX: u64 = 1 << 31;
+const STEPS_MAX: u64 = 1 << 30;
 
 /// Steps for one file, so that one leaves some to the others.
-const FILE_STEPS_MAX: u64 = 1 << 28;
+const FILE_STEPS_MAX: u64 = 1 << 26;
 
 /// Steps that comparing the files of a patch may still take.
 pub(super) struct Budget(u64);

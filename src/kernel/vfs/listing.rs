@@ -45,7 +45,9 @@ impl Overlay {
             return Ok(listing.clone());
         }
         self.old_listings.retain(|old| old.listing.strong_count() > 0);
-        self.expect_room(self.old_listings.iter().map(|old| old.bytes).sum())?;
+        if !self.old_listings.is_empty() {
+            self.expect_room(self.old_listings.iter().map(|old| old.bytes).sum())?;
+        }
         let this = self.dir(dir);
         let mut listing = Vec::with_capacity(this.count as usize);
         for (name, entry) in &this.entries {

@@ -38,6 +38,8 @@ mod diff_tests;
 mod limit_tests;
 #[cfg(test)]
 mod patch_tests;
+#[cfg(test)]
+mod race_tests;
 
 pub use attr::{Metadata, SetTime};
 pub use conflicts::{Conflict, ConflictKind};

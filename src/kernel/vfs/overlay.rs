@@ -473,10 +473,11 @@ impl Overlay {
     /// Makes `name` in `dir` stand for nothing, and leaves a whiteout if a layer has the name.
     pub(super) fn detach(&mut self, dir: NodeId, name: &str, now: u64) {
         self.unlist(dir);
-        self.uncharge(self.name_bytes(dir, name));
         let this = self.dir_mut(dir);
         this.count -= u32::from(this.complete);
+        let mut freed = 0;
         if let Some(entry) = this.entries.get_mut(name) {
+            freed = entry.name_bytes(name);
             if entry.shadows {
                 entry.kind = EntryKind::Absent;
             } else {
@@ -488,6 +489,7 @@ impl Overlay {
         if entries.capacity() / 4 > entries.len() + ENTRIES_SPARE {
             entries.shrink_to(entries.len() * 2);
         }
+        self.uncharge(freed);
         self.touch(dir, now);
     }
 

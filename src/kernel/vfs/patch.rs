@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Display;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::conflicts::{Conflict, ConflictKind};
@@ -15,7 +16,7 @@ use super::diff::{Change, DiffError};
 use super::host::{Access, HostDir, HostPermissions};
 use super::layer::{FileType, Layer, Stat};
 use super::node::{Body, MountId, NodeId, Origin, Times};
-use super::overlay::Overlay;
+use super::overlay::{Found, Overlay};
 use super::path::VPath;
 use super::settle::{Checked, Placed, is_same};
 use super::transaction::{StepError, Transaction};
@@ -50,7 +51,7 @@ pub enum ApplyError {
     #[error("nothing was written, because {}", list(.0))]
     Conflicts(Vec<Conflict>),
     /// The host refused a step. Nothing was written, or it was taken back.
-    #[error("cannot {operation} {path}: {source}; nothing was written")]
+    #[error("cannot {operation} {path}: {error}; nothing was written")]
     Host {
         /// What was tried, as a verb.
         operation: &'static str,
@@ -59,7 +60,22 @@ pub enum ApplyError {
         /// The path relative to the mount's root.
         path: VPath,
         /// What the host answered.
-        source: io::Error,
+        error: io::Error,
+    },
+    /// Two mounts show the same file or directory of the disk, and both changed it. Nothing was
+    /// written.
+    #[error(
+        "the mounts {first} and {second} both changed {} on the disk; nothing was written \
+         (mount one of them read-only)",
+        path.display()
+    )]
+    Overlap {
+        /// One mount's path in the namespace.
+        first: String,
+        /// The other's.
+        second: String,
+        /// What both changed, on the disk.
+        path: PathBuf,
     },
     /// Something went wrong, and not all that had been written could be taken back.
     #[error("{cause}, except that these could not be put back: {}", list(left))]
@@ -97,6 +113,9 @@ struct Staged {
     permissions: HashMap<VPath, HostPermissions>,
 }
 
+/// The inodes of files that writing gave or took a name, which changes the stamps of their others.
+type Touched = HashSet<u64>;
+
 struct Placement {
     temporary: VPath,
     path: VPath,
@@ -121,7 +140,8 @@ impl Overlay {
     /// Afterwards the namespace is as it was, and has no changes there.
     ///
     /// A file that is replaced keeps its permissions, without those to run as another user; one
-    /// that was moved takes its own along. Names of one file become names of one file where the
+    /// that was moved takes its own along. One that has further names on the disk is replaced also if
+    /// only its times were set: the other names, which may lie elsewhere, keep theirs. Names of one file become names of one file where the
     /// host allows it; one that is new has the permissions of a new file under all of them. Times
     /// that were set explicitly go to the disk, also where nothing else changed; others are the
     /// host's. Forks of this overlay see the disk change beneath them. Nothing is synced: after a
@@ -138,6 +158,7 @@ impl Overlay {
         if targets.iter().all(|target| target.changes.is_empty() && !has_times(target)) {
             return Ok(Applied::default());
         }
+        self.expect_apart(&targets)?;
         let checked = self.check(&targets)?;
         let placed: HashSet<NodeId> =
             targets.iter().flat_map(|target| &target.placed).map(|placed| placed.id).collect();
@@ -146,11 +167,12 @@ impl Overlay {
             severed.map_err(|(path, errno)| DiffError::Layer { operation: "read", path, errno })?;
         }
         let mut staged = Vec::new();
+        let mut touched = HashSet::new();
         for target in &targets {
             let transaction = Transaction::new(target.host.clone(), target.unstable());
             let (placements, permissions) = (Vec::new(), HashMap::new());
             let mut here = Staged { transaction, placements, permissions };
-            let result = self.stage(target, &mut here);
+            let result = self.stage(target, &mut here, &mut touched);
             staged.push(here);
             if let Err(error) = result {
                 return Err(self.give_up(target.mount, error.into(), staged, &checked));
@@ -158,7 +180,8 @@ impl Overlay {
         }
         let mut applied = Applied::default();
         for index in 0..targets.len() {
-            if let Err(failure) = commit(&targets[index], &mut staged[index], &mut applied) {
+            let (target, here) = (&targets[index], &mut staged[index]);
+            if let Err(failure) = commit(target, here, &mut touched, &mut applied) {
                 return Err(self.give_up(targets[index].mount, failure, staged, &checked));
             }
         }
@@ -178,7 +201,9 @@ impl Overlay {
             let Some(host) = mount.host.clone().filter(|_| !mount.read_only) else { continue };
             let Some((layer, _)) = self.dir(mount.root).below.first() else { continue };
             let mount = MountId(u16::try_from(index).expect("mount ids are 16 bits"));
-            let changes: Vec<Change> = changes.extract_if(.., |c| c.mount == mount).collect();
+            let mut changes: Vec<Change> = changes.extract_if(.., |c| c.mount == mount).collect();
+            let placed = self.placed_in(mount);
+            self.add_shared_times(&host, *layer, &placed, &mut changes);
             let is_dir = |id: &NodeId| matches!(self.node(*id).body, Body::Dir(_));
             let was_dir = |change: &Change| change.before_type() == Some(FileType::Directory);
             let path = |change: &Change| change.path.clone();
@@ -190,11 +215,71 @@ impl Overlay {
                 host,
                 created: created.collect(),
                 removed: removed.collect(),
-                placed: self.placed_in(mount),
+                placed,
                 changes,
             });
         }
         Ok(targets)
+    }
+
+    /// Adds the files of which only the times were set and that have further names on the disk:
+    /// these must keep theirs.
+    fn add_shared_times(
+        &self,
+        host: &HostDir,
+        layer: u16,
+        placed: &[Placed],
+        changes: &mut Vec<Change>,
+    ) {
+        let known = changes.len();
+        for Placed { id, path, .. } in placed {
+            let node = self.node(*id);
+            let is_timed_file = node.times_set && matches!(node.body, Body::File(_));
+            let is_known =
+                || changes[..known].binary_search_by(|change| change.path.cmp(path)).is_ok();
+            if !is_timed_file || is_known() {
+                continue;
+            }
+            if let Ok(stat) = host.stat(path)
+                && stat.nlink > 1
+            {
+                let before = Some(Found { layer, path: path.clone(), stat, rest: Vec::new() });
+                let (mount, path, after) = (node.mount, path.clone(), Some(*id));
+                changes.push(Change { mount, path, before, after });
+            }
+        }
+        changes.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    }
+
+    /// # Errors
+    /// [`ApplyError::Overlap`] if two targets would write to one place on the disk.
+    fn expect_apart(&self, targets: &[Target]) -> Result<(), ApplyError> {
+        let roots = || targets.iter().map(|target| target.host.path());
+        let is_within = |(index, root): (usize, &Path)| {
+            roots().enumerate().any(|(other, above)| other != index && root.starts_with(above))
+        };
+        if !roots().enumerate().any(is_within) {
+            return Ok(());
+        }
+        let mut owners: HashMap<PathBuf, MountId> = HashMap::new();
+        let on_disk =
+            |target: &Target, change: &Change| target.host.path().join(change.path.as_str());
+        for target in targets {
+            let changed = target.changes.iter().map(|change| on_disk(target, change));
+            owners.extend(changed.map(|path| (path, target.mount)));
+        }
+        for target in targets {
+            for change in &target.changes {
+                let path = on_disk(target, change);
+                let mut above = path.ancestors().filter_map(|path| owners.get_key_value(path));
+                if let Some((path, owner)) = above.find(|(_, owner)| **owner != target.mount) {
+                    let at = |mount: MountId| self.mounts[mount.index()].path();
+                    let (first, second) = (at(*owner), at(target.mount));
+                    return Err(ApplyError::Overlap { first, second, path: path.clone() });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Takes everything back, and says why.
@@ -213,7 +298,7 @@ impl Overlay {
                 ApplyError::Conflicts(vec![Conflict { mount, path, what }])
             }
             Failure::Step(StepError { operation, path, source }) => {
-                ApplyError::Host { operation, mount, path, source }
+                ApplyError::Host { operation, mount, path, error: source }
             }
         };
         if left.is_empty() {
@@ -227,7 +312,12 @@ impl Overlay {
         self.mounts[usize::from(self.mount_of(origin.layer).0)].host.as_deref()
     }
 
-    fn stage(&self, target: &Target, staged: &mut Staged) -> Result<(), StepError> {
+    fn stage(
+        &self,
+        target: &Target,
+        staged: &mut Staged,
+        touched: &mut Touched,
+    ) -> Result<(), StepError> {
         let mut staged_at: HashMap<NodeId, VPath> = HashMap::new();
         for change in &target.changes {
             let Some(id) = change.after else { continue };
@@ -239,9 +329,11 @@ impl Overlay {
             }
             let transaction = &mut staged.transaction;
             let again = staged_at.get(&id).and_then(|of| transaction.stage_link(path, of).ok());
-            let temporary = match again {
-                Some(temporary) => temporary,
-                None => self.stage_one(target, change, id, permissions.as_ref(), transaction)?,
+            let temporary = if let Some(temporary) = again {
+                temporary
+            } else {
+                let permissions = permissions.as_ref();
+                self.stage_one(target, change, id, permissions, transaction, touched)?
             };
             staged_at.entry(id).or_insert_with(|| temporary.clone());
             let replaces = change.before.as_ref().map(|found| found.stat);
@@ -279,6 +371,7 @@ impl Overlay {
         id: NodeId,
         permissions: Option<&HostPermissions>,
         transaction: &mut Transaction,
+        touched: &mut Touched,
     ) -> Result<VPath, StepError> {
         let node = self.node(id);
         let path = &change.path;
@@ -294,6 +387,7 @@ impl Overlay {
             && times.is_none()
             && let Ok(temporary) = transaction.stage_link(path, &origin.path)
         {
+            touched.extend(target.host.stat(&origin.path).map(|stat| stat.inode));
             return Ok(temporary);
         }
         match self.file_version(id, change.before.as_ref()) {
@@ -338,14 +432,19 @@ impl Target {
 }
 
 /// Puts everything in place.
-fn commit(target: &Target, staged: &mut Staged, applied: &mut Applied) -> Result<(), Failure> {
+fn commit(
+    target: &Target,
+    staged: &mut Staged,
+    touched: &mut Touched,
+    applied: &mut Applied,
+) -> Result<(), Failure> {
     let transaction = &mut staged.transaction;
     let is_kept =
         |change: &&Change| change.after.is_some() && !target.created.contains(&change.path);
     for change in target.changes.iter().filter(|change| !is_kept(change)) {
         let Some(before) = change.before.as_ref().map(|found| &found.stat) else { continue };
         if before.file_type != FileType::Directory {
-            expect(target, &change.path, Some(before))?;
+            expect(target, &change.path, Some(before), touched)?;
             transaction.remove(&change.path, false)?;
             applied.removed += 1;
         }
@@ -365,7 +464,7 @@ fn commit(target: &Target, staged: &mut Staged, applied: &mut Applied) -> Result
         }
     }
     for Placement { temporary, path, replaces } in &staged.placements {
-        expect(target, path, replaces.as_ref())?;
+        expect(target, path, replaces.as_ref(), touched)?;
         transaction.place(temporary, path, replaces.is_some())?;
         applied.written += 1;
     }
@@ -373,10 +472,21 @@ fn commit(target: &Target, staged: &mut Staged, applied: &mut Applied) -> Result
 }
 
 /// Makes sure, right before it goes, that `path` is still what was checked.
-fn expect(target: &Target, path: &VPath, expected: Option<&Stat>) -> Result<(), Failure> {
+fn expect(
+    target: &Target,
+    path: &VPath,
+    expected: Option<&Stat>,
+    touched: &mut Touched,
+) -> Result<(), Failure> {
     let conflict = |what| Err(Failure::Conflict(path.clone(), what));
+    let is_unchanged = |before: &Stat, now: &Stat| {
+        is_same(before, now) && (before.stamp == now.stamp || touched.contains(&now.inode))
+    };
     match (target.host.stat(path), expected) {
-        (Ok(now), Some(before)) if is_same(before, &now) => Ok(()),
+        (Ok(now), Some(before)) if is_unchanged(before, &now) => {
+            touched.insert(now.inode);
+            Ok(())
+        }
         (Err(Errno::Noent), None) => Ok(()),
         (Ok(_), Some(_)) => conflict(ConflictKind::Changed),
         (Ok(_), None) => conflict(ConflictKind::Appeared),

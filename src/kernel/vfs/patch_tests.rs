@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::ConflictKind::{Appeared, Changed, Vanished};
 use super::diff_tests::{Item, Tree, check_counts, git_apply, on_disk, shown, write_to};
+use super::race_tests::Meddler;
 use super::*;
 use crate::base::errno::Errno;
 
@@ -174,10 +175,15 @@ fn what_was_done_is_taken_back_when_a_later_mount_fails() {
     let mut bench = Bench::new(&items);
     symlink("a", bench.disk.join("link")).unwrap();
     let before = on_disk(&bench.disk);
-    // The same directory twice: both change `b`, which nobody can foresee.
-    let again = host(&bench.disk);
-    bench.overlay.mount("/again", again, false, Mtimes::Fixed(1), 1).unwrap();
-    bench.overlay.write("/again/b", b"second, longer", 2).unwrap();
+    // Something appears in the second mount once everything was found to be as it was.
+    let later = tempfile::tempdir().unwrap();
+    let appears = later.path().join("b");
+    let there = appears.clone();
+    let appear = move || fs::write(&there, "theirs").unwrap();
+    bench.overlay.mount("/z", host(later.path()), false, Mtimes::Fixed(1), 1).unwrap();
+    bench.overlay.mount("/m", Meddler::mounted(appear), false, Mtimes::Fixed(1), 1).unwrap();
+    bench.rename("m/f", "z/f");
+    bench.overlay.write("/z/b", b"mine", 2).unwrap();
     bench.overlay.write("/w/b", b"first", 2).unwrap();
     bench.overlay.write("/w/a", b"changed", 2).unwrap();
     bench.overlay.write("/w/new", b"new", 2).unwrap();
@@ -188,12 +194,12 @@ fn what_was_done_is_taken_back_when_a_later_mount_fails() {
     bench.overlay.remove_dir(base, "w/gone", 2).unwrap();
     bench.overlay.create_dir(base, "w/made", 2).unwrap();
     for _ in 0..2 {
-        assert_eq!(bench.conflicts(), [("b".to_owned(), ConflictKind::Changed)]);
+        assert_eq!(bench.conflicts(), [("b".to_owned(), ConflictKind::Appeared)]);
         assert_eq!(on_disk(&bench.disk), before);
+        fs::remove_file(&appears).unwrap();
     }
     // Nothing of the attempts is taken for somebody else's change.
-    bench.unlink("again/b");
-    bench.overlay.write("/again/b", b"b", 2).unwrap();
+    bench.unlink("z/b");
     bench.overlay.apply().unwrap();
     assert_eq!(fs::read(bench.disk.join("b")).unwrap(), b"first");
 }

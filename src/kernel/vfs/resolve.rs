@@ -90,6 +90,8 @@ impl Overlay {
         let mut links = 0;
         // Set while an absolute link is walked from the top and has not come to `base.root` yet.
         let mut outside = false;
+        // Whoever came from the top, by an absolute link, finds the top above it, as on Linux.
+        let mut from_top = false;
         loop {
             let (name, is_last, wants_dir) = next_component(&mut rest);
             let finish = |dir, name, node| match node {
@@ -109,7 +111,7 @@ impl Overlay {
                     continue;
                 }
                 ".." => {
-                    if dir == base.root {
+                    if dir == base.root && !(from_top && dir == self.root()) {
                         return Err(if links == 0 { Errno::Perm } else { Errno::Noent });
                     }
                     dir = self.dir(dir).parent.ok_or(Errno::Noent)?;
@@ -137,6 +139,7 @@ impl Overlay {
                         return Err(Errno::Noent);
                     }
                     if target.starts_with('/') {
+                        from_top = true;
                         dir = self.root();
                         outside = dir != base.root;
                     }

@@ -94,7 +94,8 @@ impl Overlay {
             let (charged, held) = (file.content.charged(), file.content.held_bytes());
             if file.content.needs_below(0, u64::MAX) {
                 let room = self.limits.upper_bytes_max.saturating_sub(self.upper_bytes);
-                if file.content.len() > room {
+                let len = usize::try_from(file.content.len()).map_err(|_| failed(Errno::Nospc))?;
+                if file.content.growth(0, len) > room {
                     return Err(failed(Errno::Nospc));
                 }
                 let layer = &self.layers[usize::from(origin.layer)];
@@ -264,6 +265,6 @@ impl Overlay {
 
 /// Whether nothing but names came or went.
 pub(super) fn is_same(before: &Stat, after: &Stat) -> bool {
-    (before.file_type, before.size, before.mtime_ns)
-        == (after.file_type, after.size, after.mtime_ns)
+    (before.file_type, before.size, before.mtime_ns, before.inode)
+        == (after.file_type, after.size, after.mtime_ns, after.inode)
 }

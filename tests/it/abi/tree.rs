@@ -60,7 +60,15 @@ impl Layer for Tree {
             _ => 0,
         };
         let file_type = file_type(item);
-        Ok(Stat { file_type, size: size as u64, mtime_ns: 0, executable: false, stamp: 0 })
+        Ok(Stat {
+            file_type,
+            size: size as u64,
+            mtime_ns: 0,
+            executable: false,
+            stamp: 0,
+            inode: 0,
+            nlink: 1,
+        })
     }
 
     fn list(&self, path: &VPath) -> Result<Vec<DirEntry>, Errno> {

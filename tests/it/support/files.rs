@@ -85,7 +85,15 @@ impl Layer for MemoryLayer {
         let sown = self.find(path)?;
         let size = if let What::File { len, .. } = sown.what { len as u64 } else { 0 };
         let (mtime_ns, executable) = (sown.mtime, false);
-        Ok(Stat { file_type: type_of(&sown.what), size, mtime_ns, executable, stamp: 0 })
+        Ok(Stat {
+            file_type: type_of(&sown.what),
+            size,
+            mtime_ns,
+            executable,
+            stamp: 0,
+            inode: 0,
+            nlink: 1,
+        })
     }
 
     fn list(&self, path: &VPath) -> Result<Vec<DirEntry>, Errno> {

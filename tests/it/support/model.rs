@@ -210,16 +210,15 @@ impl Model {
         let mut todo = components(text);
         let mut slash = text.ends_with('/');
         let mut dots = Some(".");
-        let mut links = 0;
+        let (mut links, mut absolute) = (0, false);
         while let Some(name) = todo.pop() {
             let is_last = todo.is_empty();
-            dots = None;
-            if name == "." {
-                dots = Some(".");
+            dots = (name == ".").then_some(".");
+            if dots.is_some() {
                 continue;
             }
             if name == ".." {
-                if here == root {
+                if here == root && !(absolute && root.is_empty()) {
                     return Err(if links == 0 { Errno::Perm } else { Errno::Noent });
                 }
                 // Above a removed directory there is nothing; above the top, the top.
@@ -257,6 +256,7 @@ impl Model {
                     here.pop();
                     if text.starts_with('/') {
                         here.clear();
+                        absolute = true;
                         dots = Some(".");
                     }
                     if is_last {

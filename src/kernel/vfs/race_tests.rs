@@ -1,0 +1,214 @@
+//! What others do to the disk while a patch is being written, and names that lie outside of it.
+#![cfg(unix)]
+#![allow(clippy::disallowed_methods, reason = "the tests look at the disk")]
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::diff_tests::{check_counts, on_disk};
+use super::transaction::Transaction;
+use super::*;
+use crate::base::errno::Errno;
+
+fn host(disk: &Path) -> Source {
+    Source::Host(Arc::new(HostDir::open(disk).unwrap()))
+}
+
+fn mounted(mounts: &[(&str, &Path)]) -> Overlay {
+    let mut overlay = Overlay::new(VfsLimits::default(), 1);
+    for (at, disk) in mounts {
+        overlay.mount(at, host(disk), false, Mtimes::Fixed(1), 1).unwrap();
+    }
+    overlay
+}
+
+/// Holds the file `f`, whose content is `bytes`. Whoever opens it finds that somebody did this to
+/// the disk meanwhile.
+pub(super) struct Meddler(pub Box<dyn Fn() + Send + Sync>);
+
+impl Meddler {
+    pub fn mounted(does: impl Fn() + Send + Sync + 'static) -> Source {
+        Source::Layers(vec![Arc::new(Self(Box::new(does)))])
+    }
+}
+
+impl Layer for Meddler {
+    fn stat(&self, path: &VPath) -> Result<Stat, Errno> {
+        let file_type = if path.is_root() { FileType::Directory } else { FileType::RegularFile };
+        Ok(Stat {
+            file_type,
+            size: 5,
+            mtime_ns: 0,
+            executable: false,
+            stamp: 0,
+            inode: 0,
+            nlink: 1,
+        })
+    }
+
+    fn list(&self, _: &VPath) -> Result<Vec<DirEntry>, Errno> {
+        Ok(vec![DirEntry { name: "f".into(), file_type: FileType::RegularFile }])
+    }
+
+    fn read_link(&self, _: &VPath) -> Result<Box<[u8]>, Errno> {
+        Err(Errno::Inval)
+    }
+
+    fn open(&self, _: &VPath) -> Result<Blob, Errno> {
+        (self.0)();
+        Ok(Blob::Bytes(Arc::from(*b"bytes")))
+    }
+}
+
+/// What was checked was once compared by length and time alone before it was replaced.
+#[test]
+fn an_edit_between_check_and_rename_is_a_conflict_whatever_its_length_and_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let victim = folder.path().join("a");
+    fs::write(&victim, "older").unwrap();
+    let mut overlay = mounted(&[("/w", folder.path())]);
+    let theirs = victim.clone();
+    let edit = move || {
+        let time = fs::metadata(&theirs).unwrap().modified().unwrap();
+        fs::write(&theirs, "their").unwrap();
+        fs::File::options().write(true).open(&theirs).unwrap().set_modified(time).unwrap();
+    };
+    overlay.mount("/m", Meddler::mounted(edit), false, Mtimes::Fixed(1), 1).unwrap();
+    overlay.write("/w/a", b"mine!", 2).unwrap();
+    let base = overlay.host_base();
+    overlay.rename((base, "m/f"), (base, "w/f"), 2).unwrap();
+    match overlay.apply() {
+        Err(ApplyError::Conflicts(conflicts)) => {
+            assert_eq!((conflicts.len(), conflicts[0].path.as_str()), (1, "a"));
+            assert_eq!(conflicts[0].what, ConflictKind::Changed);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(fs::read(&victim).unwrap(), b"their");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
+}
+
+/// Writing gives and takes names, and so changes the stamps of the files that it is about.
+#[test]
+fn writing_itself_is_no_conflict() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path();
+    fs::write(disk.join("a"), "one file").unwrap();
+    for name in ["b", "c", "d"] {
+        fs::hard_link(disk.join("a"), disk.join(name)).unwrap();
+    }
+    fs::write(disk.join("moved"), "moved").unwrap();
+    let mut overlay = mounted(&[("/w", disk)]);
+    let base = overlay.host_base();
+    overlay.write("/w/a", b"new", 2).unwrap();
+    overlay.unlink(base, "w/b", 2).unwrap();
+    overlay.write("/w/c", b"newer", 2).unwrap();
+    overlay.rename((base, "w/moved"), (base, "w/a-moved"), 2).unwrap();
+    overlay.rename((base, "w/d"), (base, "w/moved"), 2).unwrap();
+    let applied = overlay.apply().unwrap();
+    assert_eq!((applied.written, applied.removed), (4, 2));
+    let read = |name: &str| fs::read_to_string(disk.join(name)).unwrap();
+    let contents = ["a", "a-moved", "c", "moved"].map(read);
+    assert_eq!(contents, ["new", "moved", "newer", "one file"]);
+    assert_eq!(fs::read_dir(disk).unwrap().count(), 4);
+}
+
+/// Setting the times of a file once set those of its other name, outside of what was mounted.
+#[test]
+fn times_of_a_name_outside_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let (inside, outside) = (folder.path().join("inside"), folder.path().join("outside"));
+    fs::create_dir(&inside).unwrap();
+    fs::write(&outside, "shared").unwrap();
+    fs::hard_link(&outside, inside.join("file")).unwrap();
+    fs::write(inside.join("alone"), "alone").unwrap();
+    let before = fs::metadata(&outside).unwrap();
+    let alone = fs::metadata(inside.join("alone")).unwrap();
+    let mut overlay = mounted(&[("/w", &inside)]);
+    let base = overlay.host_base();
+    let time = SetTime::At(5_000_000_000);
+    for name in ["w/file", "w/alone"] {
+        overlay.set_times_at(base, name, Follow::No, time, time, 2).unwrap();
+    }
+    assert_eq!(overlay.apply().unwrap().written, 1);
+    let after = fs::metadata(&outside).unwrap();
+    assert_eq!((after.mtime(), after.mtime_nsec()), (before.mtime(), before.mtime_nsec()));
+    let file = fs::metadata(inside.join("file")).unwrap();
+    assert_eq!((file.mtime(), file.nlink()), (5, 1));
+    assert_eq!(fs::read(inside.join("file")).unwrap(), b"shared");
+    let timed = fs::metadata(inside.join("alone")).unwrap();
+    assert_eq!((timed.mtime(), timed.ino()), (5, alone.ino()), "no need for a copy");
+    assert_eq!(overlay.apply().unwrap(), Applied::default());
+    check_counts(&overlay);
+}
+
+#[test]
+fn mounts_that_overlap_do_not_write_to_one_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let inner = folder.path().join("inner");
+    fs::create_dir(&inner).unwrap();
+    fs::write(inner.join("file"), "old").unwrap();
+    let before = on_disk(folder.path());
+    let mut overlay = mounted(&[("/outer", folder.path()), ("/in", &inner)]);
+    overlay.write("/outer/inner/file", b"by one", 2).unwrap();
+    overlay.write("/in/file", b"by the other", 2).unwrap();
+    let error = overlay.apply().unwrap_err();
+    let message = error.to_string();
+    assert!(message.starts_with("the mounts /in and /outer both changed "), "{message}");
+    assert!(message.contains("inner/file"), "{message}");
+    assert_eq!(on_disk(folder.path()), before);
+
+    let mut overlay = mounted(&[("/outer", folder.path()), ("/in", &inner)]);
+    overlay.write("/outer/file", b"by one", 2).unwrap();
+    overlay.write("/in/file", b"by the other", 2).unwrap();
+    assert_eq!(overlay.apply().unwrap().written, 2, "two places");
+}
+
+#[test]
+fn an_error_of_the_host_is_said_once() {
+    let error = ApplyError::Host {
+        operation: "remove",
+        mount: MountId(0),
+        path: VPath::parse("full").unwrap(),
+        error: std::io::ErrorKind::DirectoryNotEmpty.into(),
+    };
+    assert_eq!(error.to_string(), "cannot remove full: directory not empty; nothing was written");
+    assert!(std::error::Error::source(&error).is_none());
+}
+
+/// Belljar is killed: the disk has files in their old version or the new one, and temporaries.
+#[test]
+fn a_crash_leaves_no_half_of_a_file() {
+    let names = ["a", "b", "c"];
+    let mut overlay = mounted(&[]);
+    overlay.write("/new", b"bytes", 2).unwrap();
+    let id = overlay.lookup(overlay.host_base(), "new", Follow::No).unwrap();
+    let version = overlay.file_version(id, None).unwrap();
+    let path = |name: &str| VPath::parse(name).unwrap();
+    for steps in 0..=2 * names.len() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in names {
+            fs::write(folder.path().join(name), "old").unwrap();
+        }
+        let host = Arc::new(HostDir::open(folder.path()).unwrap());
+        let mut transaction = Transaction::new(host, HashSet::new());
+        let mut staged = Vec::new();
+        for name in names.iter().take(steps) {
+            staged.push(transaction.stage_file(&path(name), &version, None, None).unwrap());
+        }
+        let places = names.iter().zip(staged).take(steps.saturating_sub(names.len()));
+        for (name, temporary) in places {
+            transaction.place(&temporary, &path(name), true).unwrap();
+        }
+        // Neither finished nor rolled back.
+        std::mem::forget(transaction);
+        for (index, name) in names.iter().enumerate() {
+            let expected = if index + names.len() < steps { "bytes" } else { "old" };
+            let content = fs::read_to_string(folder.path().join(name)).unwrap();
+            assert_eq!(content, expected, "{name} after {steps} steps");
+        }
+    }
+}

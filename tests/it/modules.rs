@@ -1,0 +1,150 @@
+//! Modules that no toolchain would make: what they ask for is answered, or refused by name.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+
+use belljar::base::errno::Errno;
+use belljar::{
+    Command, Limit, Limits, Machine, Module, Outcome, Program, ProgramError, Stdio, UnknownImports,
+};
+
+use crate::support::engine;
+
+fn module(text: &str) -> Module {
+    Module::from_bytes("hostile", text.as_bytes().to_vec()).unwrap()
+}
+
+fn outcome(text: &str, machine: &mut Machine) -> Outcome {
+    let program = Program::new(engine(), &module(text)).unwrap();
+    Command::new(&program).output(machine).unwrap().status.outcome().clone()
+}
+
+/// Runs a guest that exits with what `call`, whose answer is a number, answers; `rest` is its
+/// memories.
+fn answer(rest: &str, call: &str) -> Outcome {
+    let text = format!(
+        r#"(module
+            (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+            (import "wasi_snapshot_preview1" "poll_oneoff"
+                (func $poll (param i32 i32 i32 i32) (result i32)))
+            (import "wasi_snapshot_preview1" "random_get"
+                (func $random (param i32 i32) (result i32)))
+            {rest}
+            (func (export "_start") (call $exit {call})))"#
+    );
+    outcome(&text, &mut Machine::builder().build().unwrap())
+}
+
+fn exits_with(errno: Errno) -> Outcome {
+    Outcome::Exited(errno.code().into())
+}
+
+#[test]
+fn a_million_subscriptions_are_refused() {
+    let memory = r#"(memory (export "memory") 1300)"#;
+    let poll = |count: u32| {
+        let (events, out) = (count * 48, count * 80);
+        format!(
+            "(call $poll (i32.const 0) (i32.const {events}) (i32.const {count}) (i32.const {out}))"
+        )
+    };
+    assert_eq!(answer(memory, &poll(1_000_000)), exits_with(Errno::Inval));
+    let events =
+        |count: u32| format!("(i32.add {} (i32.load (i32.const {})))", poll(count), count * 80);
+    assert_eq!(answer(memory, &events(1 << 16)), Outcome::Exited(1 << 16), "all clocks, all due");
+}
+
+#[test]
+fn pointers_are_into_the_memory_that_is_exported() {
+    let fill = |at: u32| format!("(call $random (i32.const {at}) (i32.const 8))");
+    let two = r#"(memory $large 10) (memory $small (export "memory") 1)"#;
+    assert_eq!(answer(two, &fill(65528)), Outcome::Exited(0));
+    assert_eq!(answer(two, &fill(65529)), exits_with(Errno::Fault));
+    // The other one stays as it is.
+    let other = format!("(i32.add {} (i32.load $large (i32.const 0)))", fill(0));
+    assert_eq!(answer(two, &other), Outcome::Exited(0));
+    assert_eq!(answer("(memory 10)", &fill(0)), exits_with(Errno::Fault), "none is exported");
+    assert_eq!(answer(r#"(global (export "memory") i32 (i32.const 0))"#, &fill(0)), {
+        exits_with(Errno::Fault)
+    });
+}
+
+#[test]
+fn a_memory_of_64_bits_is_reached_as_far_as_a_pointer_goes() {
+    let fill = |at: u32| format!("(call $random (i32.const {at}) (i32.const 8))");
+    let memory = r#"(memory (export "memory") i64 1)"#;
+    assert_eq!(answer(memory, &fill(65528)), Outcome::Exited(0));
+    for at in [65529, u32::MAX] {
+        assert_eq!(answer(memory, &fill(at)), exits_with(Errno::Fault));
+    }
+}
+
+#[test]
+fn a_thousand_unknown_imports_are_enough() {
+    let importing = |count: u32| {
+        let import = |n| format!(r#"(import "env" "f{n}" (func))"#);
+        let imports: Vec<String> = (0..count).map(import).collect();
+        module(&format!(r#"(module {} (func (export "_start")))"#, imports.join("")))
+    };
+    let compile = |count| Program::compile(engine(), &importing(count), UnknownImports::Trap);
+    assert_eq!(compile(1000).unwrap().0.unknown_imports().len(), 1000);
+    let refused = compile(1001).map(|_| ());
+    assert!(matches!(refused, Err(ProgramError::TooManyUnknownImports { .. })), "{refused:?}");
+}
+
+/// What a guest allocates for the garbage collector is memory, too.
+#[test]
+fn objects_count_as_memory() {
+    let text = r#"(module
+        (type $a (array (mut i64)))
+        (type $list (struct (field (ref null $list)) (field (ref $a))))
+        (func (export "_start") (local $all (ref null $list))
+            (loop $more
+                (local.set $all (struct.new $list (local.get $all)
+                    (array.new $a (i64.const 7) (i32.const 100000))))
+                (br $more))))"#;
+    let limits = Limits { memory_bytes_max: 64 << 20, ..Limits::default() };
+    let mut machine = Machine::builder().limits(limits).build().unwrap();
+    assert!(matches!(outcome(text, &mut machine), Outcome::Trapped(_)));
+    assert_eq!(machine.limits_hit(), [Limit::Memory]);
+}
+
+/// What a trace was written to.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_trace_ends_at_its_limit_and_the_guest_runs_on() {
+    let text = r#"(module
+        (import "wasi_snapshot_preview1" "sched_yield" (func $yield (result i32)))
+        (func (export "_start") (local $n i32)
+            (loop $more
+                (drop (call $yield))
+                (br_if $more (i32.ne (i32.const 1000)
+                    (local.tee $n (i32.add (local.get $n) (i32.const 1))))))))"#;
+    let limits = Limits { trace_bytes_max: 1000, ..Limits::default() };
+    let mut machine = Machine::builder().limits(limits).build().unwrap();
+    let log = Log::default();
+    machine.set_trace(Some(Box::new(log.clone())));
+    let program = Program::new(engine(), &module(text)).unwrap();
+    let status = Command::new(&program).status(&mut machine, Stdio::default()).unwrap();
+    assert!(status.success());
+    assert_eq!(machine.limits_hit(), [Limit::Trace]);
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(log.starts_with("==> sched_yield()\n<== errno=success\n==> "), "{log}");
+    assert!(
+        log.ends_with("the trace ends here: it has reached its limit of 1000 bytes\n"),
+        "{log}"
+    );
+    assert!(log.len() < 1100);
+}
