@@ -37,6 +37,7 @@ pub mod kernel;
 pub mod process;
 pub mod store;
 pub mod tape;
+pub mod testbench;
 pub mod toolchain;
 
 pub use engine::{

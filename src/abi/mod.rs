@@ -93,6 +93,9 @@ fn call(
     if guest.is_traced() {
         guest.trace_answer(answer);
     }
+    if let Err(Fault::Stop(stop)) = guest.check_tape() {
+        return Err(wasmtime::Error::new(stop));
+    }
     match answer {
         Ok(_) => Ok(0),
         Err(Fault::Errno(errno)) => Ok(i32::from(errno.code())),

@@ -20,6 +20,11 @@ macro_rules! errnos {
                 match self { $(Self::$variant => $name,)* }
             }
 
+            /// The errno with this name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                match name { $($name => Some(Self::$variant),)* _ => None }
+            }
+
             /// What `strerror` would say of it.
             pub fn meaning(self) -> &'static str {
                 match self { $(Self::$variant => $meaning,)* }

@@ -57,7 +57,7 @@ pub fn mount(
         taken.push(Taken { at, by: format!("--dir {}", mount.given) });
     }
     let machine = builder.build().map_err(|error| {
-        let MachineError::Mount { path, .. } = &error;
+        let (MachineError::Mount { path, .. } | MachineError::Layers { path }) = &error;
         match taken.iter().find(|taken| taken.at == *path) {
             Some(Taken { by, .. }) => Usage(format!("{by}: {error}; choose another GUEST")),
             None => Usage(error.to_string()),

@@ -76,9 +76,11 @@ impl Report {
                 Status::TimedOut
             }
             Outcome::Limit(_) => Status::Limit,
+            Outcome::Tape => Status::Failed,
         };
         match outcome {
-            Outcome::Exited(_) => {}
+            // Whoever ends the tape says why.
+            Outcome::Exited(_) | Outcome::Tape => {}
             Outcome::Limit(limit) => self.error = Some(limit.to_string()),
             Outcome::Trapped(trap) => {
                 self.error = Some(trap.message.clone());

@@ -195,7 +195,7 @@ fn load(args: &RunArgs, engine: &Engine, module: &Module) -> Result<(Program, bo
 fn complain(args: &RunArgs, machine: &Machine, module: &Module, outcome: &Outcome) {
     let name = printable(module.name());
     match outcome {
-        Outcome::Exited(_) => {}
+        Outcome::Exited(_) | Outcome::Tape => {}
         Outcome::Limit(limit) => {
             note!("belljar: {name} was ended: {limit} (raise it with {})", option_of(*limit));
         }

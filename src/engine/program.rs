@@ -220,6 +220,7 @@ pub struct Program {
     pub(super) engine: Engine,
     pub(super) pre: InstancePre<Process>,
     name: String,
+    digest: Digest,
     unknown_imports: Vec<String>,
 }
 
@@ -345,12 +346,18 @@ impl Program {
             let import = format!("the {kind} {spelled}");
             return Err(ProgramError::Import { name: module.name.clone(), import });
         };
-        Ok(Self { engine: engine.clone(), pre, name: module.name.clone(), unknown_imports })
+        let (engine, name, digest) = (engine.clone(), module.name.clone(), module.digest);
+        Ok(Self { engine, pre, name, digest, unknown_imports })
     }
 
     /// The name for messages.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The digest of the module's binary form.
+    pub fn digest(&self) -> Digest {
+        self.digest
     }
 
     /// The functions it imports that nobody defines, as `module.name`.

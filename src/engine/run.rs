@@ -23,6 +23,28 @@ pub enum Outcome {
     Limit(Limit),
     /// It trapped.
     Trapped(Trap),
+    /// Its machine's tape failed; see [`crate::tape::Recorder::finish`].
+    Tape,
+}
+
+impl Outcome {
+    /// Its name in reports and on tapes: `exited`, `trapped`, `tape`, or that of the limit.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Exited(_) => "exited",
+            Self::Limit(limit) => limit.name(),
+            Self::Trapped(_) => "trapped",
+            Self::Tape => "tape",
+        }
+    }
+
+    /// The exit code, if it exited.
+    pub fn exit_code(&self) -> Option<u32> {
+        match self {
+            Self::Exited(code) => Some(*code),
+            Self::Limit(_) | Self::Trapped(_) | Self::Tape => None,
+        }
+    }
 }
 
 /// A trap: the program did what the machine cannot.
@@ -121,6 +143,9 @@ pub fn run(program: &Program, mut machine: Machine, startup: Startup) -> Finishe
     let outcome = start(program, &mut store);
     let fuel_used = fuel.and_then(|fuel| Some(fuel - store.get_fuel().ok()?));
     let (mut machine, stdio) = store.into_data().guest.end();
+    if let Ok(outcome) = &outcome {
+        machine.tape_exit(outcome.name(), outcome.exit_code());
+    }
     if outcome.as_ref().is_ok_and(|outcome| *outcome == Outcome::Limit(Limit::Fuel)) {
         machine.note_limit(Limit::Fuel);
     }
@@ -165,6 +190,7 @@ fn outcome_of(error: &wasmtime::Error) -> Outcome {
     match error.downcast_ref::<Stop>() {
         Some(Stop::Exit(code)) => return Outcome::Exited(*code),
         Some(Stop::Limit(limit)) => return Outcome::Limit(*limit),
+        Some(Stop::Tape) => return Outcome::Tape,
         None => {}
     }
     let message = match error.downcast_ref::<wasmtime::Trap>() {

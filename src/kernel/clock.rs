@@ -48,6 +48,12 @@ pub trait Clock: Send {
     /// What the clock `id` shows.
     fn now(&mut self, id: ClockId) -> u64;
 
+    /// What the clock `id` shows a guest. Another value than [`Clock::now`] only where readings are
+    /// played back.
+    fn read(&mut self, id: ClockId) -> u64 {
+        self.now(id)
+    }
+
     /// The smallest step that the clock `id` shows.
     fn resolution(&self, id: ClockId) -> u64;
 
@@ -56,6 +62,53 @@ pub trait Clock: Send {
 
     /// Whether time passes only by [`Clock::sleep_until`].
     fn is_virtual(&self) -> bool;
+}
+
+/// A clock that plays back what the host's clock showed when a tape was recorded.
+#[derive(Clone, Debug)]
+pub struct TapedClock {
+    realtime_ns: u64,
+    monotonic_ns: u64,
+    readings: std::vec::IntoIter<u64>,
+}
+
+impl TapedClock {
+    /// A clock that stands at `start_ns`, nanoseconds since the Unix epoch, and whose readings are
+    /// `readings_ns`, one after the other.
+    pub fn new(start_ns: u64, readings_ns: Vec<u64>) -> Self {
+        let readings = readings_ns.into_iter();
+        Self { realtime_ns: start_ns, monotonic_ns: 0, readings }
+    }
+
+    fn shown(&mut self, id: ClockId) -> &mut u64 {
+        match id {
+            ClockId::Realtime => &mut self.realtime_ns,
+            _ => &mut self.monotonic_ns,
+        }
+    }
+}
+
+impl Clock for TapedClock {
+    fn now(&mut self, id: ClockId) -> u64 {
+        *self.shown(id)
+    }
+
+    fn read(&mut self, id: ClockId) -> u64 {
+        if let Some(reading) = self.readings.next() {
+            *self.shown(id) = reading;
+        }
+        *self.shown(id)
+    }
+
+    fn resolution(&self, _id: ClockId) -> u64 {
+        1
+    }
+
+    fn sleep_until(&mut self, _t: u64) {}
+
+    fn is_virtual(&self) -> bool {
+        false
+    }
 }
 
 /// A clock that stands still until somebody sleeps on it.

@@ -31,6 +31,27 @@ pub struct OpenFile {
     pub read: bool,
     /// Opened for writing.
     pub write: bool,
+    /// What its machine's tape must know of it.
+    pub taped: Option<Box<TapedFile>>,
+}
+
+impl OpenFile {
+    /// Notes that the file has been changed through this descriptor.
+    #[inline]
+    pub fn note_write(&mut self) {
+        if let Some(taped) = &mut self.taped {
+            taped.written = true;
+        }
+    }
+}
+
+/// A file that may have to go on a tape when it is closed.
+#[derive(Clone, Debug)]
+pub struct TapedFile {
+    /// The absolute path under which it was opened.
+    pub path: Box<str>,
+    /// Whether it was changed.
+    pub written: bool,
 }
 
 /// An open directory.
@@ -45,6 +66,8 @@ pub struct OpenDir {
     pub or_root: bool,
     /// Its name in the list of preopened directories.
     pub preopen: Option<Box<str>>,
+    /// Its absolute path, if its machine has a tape.
+    pub taped_path: Option<Box<str>>,
     /// The listing that cookies count in, since the last one that began at 0.
     pub listing: Option<Listing>,
 }

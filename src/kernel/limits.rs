@@ -3,11 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::vfs::VfsLimits;
 
 /// The bounds of a machine. Where a guest can carry on, it meets an errno; where it cannot, it is
 /// ended with [`Stop::Limit`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Limits {
     /// Memories and tables of a process together, in bytes; a table has 8 an entry. Beyond: `memory.grow`
     /// answers −1.
@@ -110,6 +112,9 @@ pub enum Stop {
     Exit(u32),
     /// It reached a limit that it cannot carry on past.
     Limit(Limit),
+    /// The machine's tape failed: it is full, or cannot be written, or the run does something else
+    /// than the tape that it is compared with.
+    Tape,
 }
 
 impl fmt::Display for Stop {
@@ -117,6 +122,7 @@ impl fmt::Display for Stop {
         match self {
             Self::Exit(code) => write!(f, "exited with code {code}"),
             Self::Limit(limit) => write!(f, "reached the {limit}"),
+            Self::Tape => f.write_str("ended with its tape"),
         }
     }
 }

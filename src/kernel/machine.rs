@@ -5,12 +5,16 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::clock::{Clock, ClockId, DEFAULT_START_NS, HostClock, VirtualClock};
+use serde::{Deserialize, Serialize};
+
+use super::clock::{Clock, ClockId, DEFAULT_START_NS, HostClock, TapedClock, VirtualClock};
 use super::limits::{Limit, Limits};
+use super::machine_config::{MachineConfig, MountConfig};
 use super::random::Random;
 use super::vfs::{HostDir, MountId, Mtimes, Overlay, Source};
 use crate::base::ambient;
 use crate::base::errno::Errno;
+use crate::tape::{Kind, Recorder};
 
 /// Where a worktree is mounted.
 pub const WORKTREE: &str = "/src";
@@ -26,10 +30,17 @@ pub enum MachineError {
         /// Why; see [`Overlay::mount`].
         errno: Errno,
     },
+    /// A mount of several layers, whose answers a tape could not tell apart.
+    #[error("cannot record the mount at {path:?}: it has more than one layer")]
+    Layers {
+        /// The mount point.
+        path: String,
+    },
 }
 
 /// What a machine's clock is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ClockConfig {
     /// Virtual: it stands at this instant, nanoseconds since the Unix epoch, until somebody sleeps.
     Paused {
@@ -63,6 +74,8 @@ pub struct Machine {
     pub(crate) trace: Option<Box<dyn Write + Send>>,
     /// Bytes that the trace may still take.
     pub(crate) trace_left: u64,
+    /// Where what crosses the boundary is recorded.
+    pub(crate) tape: Option<Recorder>,
 }
 
 impl Machine {
@@ -85,6 +98,7 @@ impl Machine {
             limits_hit: Vec::new(),
             trace: None,
             trace_left: 0,
+            tape: None,
         }
     }
 
@@ -186,6 +200,8 @@ pub struct MachineBuilder {
     seed: u64,
     limits: Limits,
     tmp: bool,
+    tape: Option<Recorder>,
+    taped_clock: Option<(u64, Vec<u64>)>,
 }
 
 impl Default for MachineBuilder {
@@ -197,6 +213,8 @@ impl Default for MachineBuilder {
             seed: 0,
             limits: Limits::default(),
             tmp: true,
+            tape: None,
+            taped_clock: None,
         }
     }
 }
@@ -249,20 +267,61 @@ impl MachineBuilder {
         self
     }
 
+    /// Records what crosses the boundary of the machine.
+    pub fn tape(mut self, recorder: Recorder) -> Self {
+        self.tape = Some(recorder);
+        self
+    }
+
+    /// Instead of the host's clock: one that showed `start_ns` when the machine was made, and shows
+    /// `values_ns` one after the other.
+    pub fn taped_clock(mut self, start_ns: u64, values_ns: Vec<u64>) -> Self {
+        self.taped_clock = Some((start_ns, values_ns));
+        self
+    }
+
+    fn config(&self, start_ns: u64, mtimes: Mtimes) -> MachineConfig {
+        let mount = |(path, source, read_only): &(String, Source, bool)| {
+            MountConfig::of(path, source, *read_only)
+        };
+        MachineConfig {
+            clock: self.clock,
+            start_ns,
+            mtimes,
+            seed: self.seed,
+            limits: self.limits,
+            tmp: self.tmp,
+            mounts: self.mounts.iter().map(mount).collect(),
+        }
+    }
+
     /// The machine.
     ///
     /// # Errors
-    /// [`MachineError::Mount`]: see [`Overlay::mount`].
+    /// [`MachineError::Mount`]: see [`Overlay::mount`]. [`MachineError::Layers`] if it has a tape.
     pub fn build(self) -> Result<Machine, MachineError> {
-        let (mut clock, start_ns): (Box<dyn Clock>, u64) = match self.clock {
-            ClockConfig::Paused { start_ns } => {
+        let (mut clock, fixed_ns): (Box<dyn Clock>, u64) = match (&self.taped_clock, self.clock) {
+            (Some((start_ns, values_ns)), _) => {
+                (Box::new(TapedClock::new(*start_ns, values_ns.clone())), DEFAULT_START_NS)
+            }
+            (None, ClockConfig::Paused { start_ns }) => {
                 (Box::new(VirtualClock::starting_at(start_ns)), start_ns)
             }
-            ClockConfig::Host => (Box::new(HostClock::start()), DEFAULT_START_NS),
+            (None, ClockConfig::Host) => (Box::new(HostClock::start()), DEFAULT_START_NS),
         };
         let now = clock.now(ClockId::Realtime);
-        let mtimes = self.mtimes.unwrap_or(Mtimes::Fixed(start_ns));
+        let mtimes = self.mtimes.unwrap_or(Mtimes::Fixed(fixed_ns));
         let mut vfs = Overlay::new(self.limits.vfs, now);
+        if let Some(tape) = &self.tape {
+            let is_merged = |source: &Source| matches!(source, Source::Layers(l) if l.len() > 1);
+            if let Some((path, ..)) = self.mounts.iter().find(|(_, source, _)| is_merged(source)) {
+                return Err(MachineError::Layers { path: path.clone() });
+            }
+            tape.set_time(now, clock.now(ClockId::Monotonic));
+            let config = serde_json::to_value(self.config(now, mtimes));
+            tape.push(Kind::Machine { config: config.unwrap_or_default() });
+            vfs.set_tape(tape.clone());
+        }
         let mut mount = |path: String, source, read_only| -> Result<MountId, MachineError> {
             vfs.mount(&path, source, read_only, mtimes, now)
                 .map_err(|errno| MachineError::Mount { path, errno })
@@ -288,6 +347,7 @@ impl MachineBuilder {
             limits_hit: Vec::new(),
             trace: None,
             trace_left: 0,
+            tape: self.tape,
         })
     }
 }

@@ -10,6 +10,7 @@ pub mod guest;
 mod host_stdin;
 pub mod limits;
 pub mod machine;
+pub mod machine_config;
 pub mod random;
 pub mod stdio;
 pub mod vfs;

@@ -118,12 +118,16 @@ impl Command {
     /// # Errors
     /// [`RunError`] if it cannot be started. A program that fails is no error.
     pub fn output(&self, machine: &mut Machine) -> Result<Output, RunError> {
-        let stdio = Stdio {
-            stdin: Input::Bytes(std::io::Cursor::new(self.stdin.clone())),
-            stdout: Stream::Capture(Vec::new()),
-            stderr: Stream::Capture(Vec::new()),
-        };
-        let finished = self.run(machine, stdio);
+        self.output_from(machine, Input::Bytes(std::io::Cursor::new(self.stdin.clone())))
+    }
+
+    /// As [`Command::output`], with another standard input.
+    ///
+    /// # Errors
+    /// [`RunError`] if it cannot be started. A program that fails is no error.
+    pub fn output_from(&self, machine: &mut Machine, stdin: Input) -> Result<Output, RunError> {
+        let (stdout, stderr) = (Stream::Capture(Vec::new()), Stream::Capture(Vec::new()));
+        let finished = self.run(machine, Stdio { stdin, stdout, stderr });
         let status = ExitStatus { outcome: finished.outcome?, fuel_used: finished.fuel_used };
         let stdout = finished.stdio.stdout.into_captured();
         let stderr = finished.stdio.stderr.into_captured();
@@ -149,7 +153,8 @@ impl Command {
             Some(preopens) => preopens.clone(),
             None => namespace_preopens(machine, self.current_dir.as_deref()),
         };
-        let startup = Startup { args, environ, stdio, preopens };
+        let startup =
+            Startup { args, environ, stdio, preopens, module_hash: Some(self.program.digest()) };
         let taken = std::mem::replace(machine, Machine::vacant());
         let Finished { machine: back, stdio, outcome, fuel_used } =
             run(&self.program, taken, startup);
@@ -190,10 +195,7 @@ impl ExitStatus {
 
     /// Its exit code, if it exited; `None` if it trapped or reached a limit.
     pub fn code(&self) -> Option<u32> {
-        match self.outcome {
-            Outcome::Exited(code) => Some(code),
-            Outcome::Limit(_) | Outcome::Trapped(_) => None,
-        }
+        self.outcome.exit_code()
     }
 
     /// How it ended, in full.

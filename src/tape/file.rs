@@ -126,6 +126,10 @@ impl TapeSink for FileTape {
         Ok(digest)
     }
 
+    fn room_bytes(&self) -> u64 {
+        self.bytes_max.saturating_sub(self.bytes)
+    }
+
     fn finish(&mut self) -> Result<(), TapeError> {
         let Some(file) = self.file.take() else { return Ok(()) };
         let partial = partial_path(&self.path);

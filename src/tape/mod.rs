@@ -11,6 +11,6 @@ mod redact;
 pub use file::{FileTape, Tape, TapeReader, cas_dir};
 pub use payload::{INLINE_BYTES_MAX, Payload};
 pub use player::{Desync, Player};
-pub use record::{Header, Kind, Phase, Record, Version};
+pub use record::{Found, Header, Kind, Phase, Preopened, Record, Version};
 pub use recorder::{MemoryTape, Recorder, TapeError, TapeSink};
 pub use redact::{BadRule, Redaction};

@@ -235,11 +235,16 @@ pub enum Kind {
         args: Vec<String>,
         /// Its environment, `NAME=value`.
         env: Vec<String>,
-        /// Where relative paths begin.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        cwd: Option<String>,
         /// `wasi`, or `native`: such a run is not hermetic.
         mode: String,
+        /// The directories that it starts with, from descriptor 3 on.
+        #[serde(default)]
+        preopens: Vec<Preopened>,
+        /// Standard input: `empty`, `stream` (its bytes come as `stream_read`), or `bytes`.
+        stdin: String,
+        /// If it is `bytes`: these.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stdin_bytes: Option<Payload>,
         /// The digest of the module.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         module_hash: Option<Digest>,
@@ -314,6 +319,17 @@ pub enum Kind {
     },
 }
 
+/// A directory that a process starts with.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Preopened {
+    /// Its path in the namespace.
+    pub path: String,
+    /// The name under which the guest finds it.
+    pub name: String,
+    /// Where lookups from it may lead: `confined`, `namespace` or `namespace_or_root`.
+    pub reach: String,
+}
+
 /// What a lookup found.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -324,8 +340,9 @@ pub enum Found {
         file_type: String,
         /// Length of a file.
         len_bytes: u64,
-        /// Last modification in nanoseconds since the Unix epoch.
-        mtime_ns: u64,
+        /// Last modification in nanoseconds since the Unix epoch, if the machine shows it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mtime_ns: Option<u64>,
         /// Whether its owner may execute it.
         executable: bool,
     },

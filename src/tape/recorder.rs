@@ -34,14 +34,20 @@ pub enum TapeError {
         known: super::record::Version,
     },
     /// The tape is full.
-    #[error("the tape would be longer than tape_bytes_max, {limit_bytes} bytes")]
+    #[error("the tape is full: what comes takes more than {limit_bytes} bytes")]
     Full {
-        /// The limit.
+        /// What it can take.
         limit_bytes: u64,
     },
     /// What happens is not what the tape says.
     #[error(transparent)]
     Desync(Box<Desync>),
+    /// A process that no tape can describe.
+    #[error("cannot record {what}: it is not UTF-8")]
+    NotText {
+        /// What is not text.
+        what: &'static str,
+    },
     /// The store beside the tape.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -63,6 +69,11 @@ pub trait TapeSink: Send {
     /// # Errors
     /// [`TapeError`]: `Full`, `Store`.
     fn blob(&mut self, bytes: &[u8]) -> Result<Digest, TapeError>;
+
+    /// Bytes that it can still take.
+    fn room_bytes(&self) -> u64 {
+        u64::MAX
+    }
 
     /// Ends the tape and makes it last.
     ///
@@ -148,6 +159,39 @@ impl Recorder {
         state.seq += 1;
         let done = state.sink.push(record);
         state.attempt(done);
+    }
+
+    /// Sets what the session's wall clock shows from now on, in nanoseconds since the Unix epoch.
+    pub fn set_realtime(&self, virtual_time_ns: u64) {
+        self.lock().virtual_time_ns = virtual_time_ns;
+    }
+
+    /// What the session's monotonic clock shows, in milliseconds.
+    pub fn monotonic_ms(&self) -> u64 {
+        self.lock().monotonic_ns / 1_000_000
+    }
+
+    /// Sets what the session's monotonic clock shows from now on, and moves the other with it.
+    pub fn set_monotonic(&self, monotonic_ns: u64) {
+        let mut state = self.lock();
+        let passed = monotonic_ns.saturating_sub(state.monotonic_ns);
+        state.virtual_time_ns = state.virtual_time_ns.saturating_add(passed);
+        state.monotonic_ns = monotonic_ns;
+    }
+
+    /// Whether the tape could take another `bytes` bytes; if not, it has failed.
+    pub fn has_room_for(&self, bytes: u64) -> bool {
+        let mut state = self.lock();
+        let room = state.sink.room_bytes();
+        if bytes > room {
+            state.attempt(Err::<(), _>(TapeError::Full { limit_bytes: room }));
+        }
+        !state.failed
+    }
+
+    /// Notes that something cannot be recorded.
+    pub fn fail(&self, error: TapeError) {
+        self.lock().attempt(Err::<(), _>(error));
     }
 
     /// `bytes` as a record carries them: inline if they are short text, else in the store. Text

@@ -13,6 +13,7 @@ mod library;
 mod modules;
 mod overlay_differential;
 mod overlay_model;
+mod replay;
 mod support;
 mod tape;
 mod tidy;

@@ -16,6 +16,7 @@ const RANKS: &[(&str, u32)] = &[
     ("engine", 5),
     ("process", 6),
     ("toolchain", 6),
+    ("testbench", 8),
     ("cli", 9),
 ];
 

@@ -86,7 +86,9 @@ impl Guest {
     pub fn fd_allocate(&mut self, fd: u32, offset: u64, len: u64) -> Result<(), Errno> {
         let node = self.writable_file(fd)?.node;
         let now = self.now();
-        self.machine.vfs.allocate(node, offset, len, now)
+        self.machine.vfs.allocate(node, offset, len, now)?;
+        self.open_file(fd)?.note_write();
+        Ok(())
     }
 
     /// `fd_close`.
@@ -95,6 +97,7 @@ impl Guest {
     /// `EBADF` if `fd` is not open.
     pub fn fd_close(&mut self, fd: u32) -> Result<(), Errno> {
         let descriptor = self.fds.remove(fd)?;
+        self.tape_close(&descriptor);
         if let Some(node) = node_of(&descriptor) {
             self.machine.vfs.close(node);
         }
@@ -198,7 +201,9 @@ impl Guest {
         }
         let node = file.node;
         let now = self.now();
-        self.machine.vfs.set_len(node, size, now)
+        self.machine.vfs.set_len(node, size, now)?;
+        self.open_file(fd)?.note_write();
+        Ok(())
     }
 
     /// `fd_filestat_set_times`.
@@ -262,6 +267,9 @@ impl Guest {
     /// `EBADF` if `from` is not open, or `to` never was: see [`crate::kernel::fd::FdTable::renumber`].
     pub fn fd_renumber(&mut self, from: u32, to: u32) -> Result<(), Errno> {
         let replaced = self.fds.renumber(from, to)?;
+        if let Some(replaced) = &replaced {
+            self.tape_close(replaced);
+        }
         if let Some(node) = replaced.as_ref().and_then(node_of) {
             self.machine.vfs.close(node);
         }

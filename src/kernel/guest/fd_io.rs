@@ -34,7 +34,9 @@ impl Guest {
                 if matches!(self.stdio.stdin, Input::Host) && self.machine.deadline.is_some() {
                     self.wait_for_stdin(None)?;
                 }
-                Ok(self.stdio.stdin.read(bufs.get_mut(first))? as u64)
+                let count = self.stdio.stdin.read(bufs.get_mut(first))?;
+                self.tape_stdin(&bufs.get(first)[..count]);
+                Ok(count as u64)
             }
             Descriptor::File(OpenFile { read: true, node, offset, .. }) => {
                 let (node, start) = (*node, *offset);
@@ -74,7 +76,9 @@ impl Guest {
                 let (node, append, offset) = (file.node, file.flags.is_append(), file.offset);
                 let start = if append { self.machine.vfs.len(node)? } else { offset };
                 let count = self.write_node(node, start, bufs)?;
-                self.open_file(fd)?.offset = start + count;
+                let file = self.open_file(fd)?;
+                file.offset = start + count;
+                file.note_write();
                 Ok(count)
             }
             _ => Err(Errno::Badf.into()),
@@ -91,7 +95,9 @@ impl Guest {
             Descriptor::File(file) if file.write => {
                 let (node, append) = (file.node, file.flags.is_append());
                 let start = if append { self.machine.vfs.len(node)? } else { offset };
-                self.write_node(node, start, bufs)
+                let count = self.write_node(node, start, bufs)?;
+                self.open_file(fd)?.note_write();
+                Ok(count)
             }
             Descriptor::File(_) | Descriptor::Dir(_) => Err(Errno::Badf),
             _ => Err(Errno::Spipe),
@@ -184,6 +190,7 @@ impl Guest {
                 Err(_) => break,
             }
             self.machine.output_left -= bytes_allowed.len() as u64;
+            self.tape_output(if is_stderr { 2 } else { 1 }, bytes_allowed);
             if bytes_allowed.len() < bytes.len() {
                 return Err(self.stop_at(Limit::Output));
             }

@@ -9,6 +9,7 @@ mod fd;
 mod fd_io;
 mod path;
 mod poll;
+mod tape;
 
 use std::fmt;
 
@@ -19,6 +20,7 @@ use super::machine::{Machine, WORKTREE};
 use super::stdio::Stdio;
 use super::vfs::{Base, Mount, NodeId};
 use crate::base::ambient;
+use crate::base::digest::Digest;
 use crate::base::errno::Errno;
 
 pub use buffers::{Buffers, Range, Ranges};
@@ -107,6 +109,8 @@ pub struct Startup {
     pub stdio: Stdio,
     /// Descriptors from 3 on.
     pub preopens: Vec<Preopen>,
+    /// The digest of the module, for the tape.
+    pub module_hash: Option<Digest>,
 }
 
 impl Guest {
@@ -126,6 +130,7 @@ impl Guest {
             call_is_traced: false,
             mount_names: Vec::new(),
         };
+        guest.tape_spawn(startup.module_hash, &startup.preopens);
         guest.mount_names = named_mounts(guest.machine.vfs.mounts());
         for descriptor in [Descriptor::Stdin, Descriptor::Stdout, Descriptor::Stderr] {
             guest.fds.push(descriptor);
@@ -154,13 +159,16 @@ impl Guest {
             confines,
             or_root: preopen.reach == Reach::NamespaceOrRoot,
             preopen: Some(preopen.name.as_str().into()),
+            taped_path: self.machine.tape.is_some().then(|| preopen.path.as_str().into()),
             listing: None,
         })
     }
 
     /// Ends the process: closes its descriptors and gives back the machine and the streams.
     pub fn end(mut self) -> (Machine, Stdio) {
-        for descriptor in self.fds.drain() {
+        let descriptors: Vec<Descriptor> = self.fds.drain().collect();
+        for descriptor in descriptors {
+            self.tape_close(&descriptor);
             if let Some(node) = node_of(&descriptor) {
                 self.machine.vfs.close(node);
             }
@@ -251,7 +259,9 @@ impl Guest {
                 self.sleep_until(t)?;
             }
         }
-        Ok(self.machine.clock.now(id))
+        let value_ns = self.read_clock(id);
+        self.tape_clock_read(id, value_ns);
+        Ok(value_ns)
     }
 
     /// `random_get`: fills `buf` with the next bytes of the machine's stream.
@@ -265,6 +275,7 @@ impl Guest {
             }
             self.machine.random.fill(piece);
         }
+        self.tape_random(buf);
         Ok(())
     }
 
@@ -297,6 +308,7 @@ impl Guest {
                 return Err(self.stop_at(Limit::Timeout));
             }
         }
+        self.tape_sleep(t);
         self.machine.clock.sleep_until(t);
         Ok(())
     }
@@ -308,7 +320,7 @@ impl Guest {
 
     /// The time of a change to the file system.
     pub(super) fn now(&mut self) -> u64 {
-        self.machine.clock.now(ClockId::Realtime)
+        self.read_clock(ClockId::Realtime)
     }
 
     /// Gives `descriptor` a number.

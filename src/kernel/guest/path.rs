@@ -3,7 +3,7 @@
 
 use super::{FileStat, Guest, rights};
 use crate::base::errno::Errno;
-use crate::kernel::fd::{Descriptor, FdFlags, OpenDir, OpenFile};
+use crate::kernel::fd::{Descriptor, FdFlags, OpenDir, OpenFile, TapedFile};
 use crate::kernel::vfs::{Base, FileType, Follow, OpenFlags, Overlay, SetTime};
 
 /// `oflags` of preview1.
@@ -29,7 +29,7 @@ impl Guest {
         path: &str,
         mut call: impl FnMut(&mut Overlay, Base) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        let OpenDir { base, or_root, .. } = *self.open_dir(fd)?;
+        let &OpenDir { base, or_root, .. } = self.open_dir(fd)?;
         let base =
             if or_root && self.names_mount(path) { self.machine.vfs.host_base() } else { base };
         let vfs = &mut self.machine.vfs;
@@ -45,7 +45,7 @@ impl Guest {
     /// Where to look `path` up from: the directory `fd`; or the root, if `fd` falls back to that
     /// and only from there `path` names something, or something that could be made.
     fn base(&mut self, fd: u32, path: &str, makes: bool) -> Result<Base, Errno> {
-        let OpenDir { base, or_root, .. } = *self.open_dir(fd)?;
+        let &OpenDir { base, or_root, .. } = self.open_dir(fd)?;
         let mounted = or_root && self.names_mount(path);
         let vfs = &mut self.machine.vfs;
         let root = vfs.host_base();
@@ -133,7 +133,7 @@ impl Guest {
         rights_base: u64,
         flags: FdFlags,
     ) -> Result<u32, Errno> {
-        let OpenDir { base, confines, .. } = *self.open_dir(fd)?;
+        let &OpenDir { base, confines, .. } = self.open_dir(fd)?;
         self.check_open_files()?;
         let now = self.now();
         let read = rights_base & rights::FD_READ != 0;
@@ -147,13 +147,23 @@ impl Guest {
             write,
         };
         let node = self.in_dir(fd, path, |vfs, base| vfs.open(base, path, open, now))?;
+        let taped_path = self.taped_path(fd, path);
         let descriptor = if self.machine.vfs.file_type(node) == FileType::Directory {
             let root = if confines { node } else { base.root };
             let base = Base { dir: node, root };
             let or_root = false;
-            Descriptor::Dir(OpenDir { base, confines, or_root, preopen: None, listing: None })
+            Descriptor::Dir(OpenDir {
+                base,
+                confines,
+                or_root,
+                preopen: None,
+                taped_path,
+                listing: None,
+            })
         } else {
-            Descriptor::File(OpenFile { node, offset: 0, flags, read, write })
+            let written = oflags.trunc || oflags.creat && write;
+            let taped = taped_path.map(|path| Box::new(TapedFile { path, written }));
+            Descriptor::File(OpenFile { node, offset: 0, flags, read, write, taped })
         };
         Ok(self.fds.push(descriptor))
     }
@@ -185,7 +195,9 @@ impl Guest {
         let from_base = self.base(from.0, from.1, false)?;
         let to_base = self.base(to.0, to.1, true)?;
         let now = self.now();
-        self.machine.vfs.rename((from_base, from.1), (to_base, to.1), now)
+        self.machine.vfs.rename((from_base, from.1), (to_base, to.1), now)?;
+        self.tape_rename(self.taped_path(from.0, from.1), self.taped_path(to.0, to.1));
+        Ok(())
     }
 
     /// `path_symlink`.
@@ -207,6 +219,8 @@ impl Guest {
     /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::unlink`].
     pub fn path_unlink_file(&mut self, fd: u32, path: &str) -> Result<(), Errno> {
         let now = self.now();
-        self.in_dir(fd, path, |vfs, base| vfs.unlink(base, path, now))
+        self.in_dir(fd, path, |vfs, base| vfs.unlink(base, path, now))?;
+        self.tape_unlink(self.taped_path(fd, path));
+        Ok(())
     }
 }

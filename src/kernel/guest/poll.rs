@@ -79,14 +79,14 @@ impl Guest {
         if subscriptions.is_empty() {
             return Err(Errno::Inval.into());
         }
-        let now = self.machine.clock.now(ClockId::Monotonic);
+        let now = self.read_clock(ClockId::Monotonic);
         let mut ready = Vec::new();
         let mut clocks: SmallVec<[(u64, u64); 4]> = SmallVec::new();
         let mut waits_for_stdin = Vec::new();
         for subscription in subscriptions {
             match subscription.kind {
                 SubscriptionKind::Clock { id, timeout, absolute } => {
-                    let shown = if absolute { self.machine.clock.now(id) } else { 0 };
+                    let shown = if absolute { self.read_clock(id) } else { 0 };
                     let due = now.saturating_add(timeout.saturating_sub(shown));
                     clocks.push((due, subscription.userdata));
                 }

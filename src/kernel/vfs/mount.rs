@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::host::HostDir;
 use super::layer::{FileType, Layer, Stat};
 use super::node::{Body, Dir, MountId, Node, NodeId, Times};
 use super::overlay::Overlay;
 use super::path::VPath;
+use super::recording::RecordingLayer;
 use crate::base::errno::Errno;
 
 /// Times that files of a layer show until they are changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Mtimes {
     /// All the same, nanoseconds since the Unix epoch.
     Fixed(u64),
@@ -98,6 +102,14 @@ impl Overlay {
             Source::Memory => (Vec::new(), None),
             Source::Host(dir) => (vec![dir.clone()], Some(dir)),
             Source::Layers(layers) => (layers, None),
+        };
+        let layers: Vec<Arc<dyn Layer>> = match &self.tape {
+            None => layers,
+            Some(tape) => {
+                let shows_times = mtimes == Mtimes::Host;
+                let record = |layer| RecordingLayer::new(layer, &at, shows_times, tape.clone());
+                layers.into_iter().map(|layer| Arc::new(record(layer)) as Arc<dyn Layer>).collect()
+            }
         };
         let mut time = now;
         // The uppermost comes last, as its time is the one that shows.

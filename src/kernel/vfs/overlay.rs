@@ -9,6 +9,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::below_files::BelowFiles;
 use super::content::Content;
 use super::layer::{FileType, Layer, Stat};
@@ -17,6 +19,7 @@ use super::mount::Mount;
 use super::node::{Body, Dir, Entry, EntryKind, File, MountId, Node, NodeId, Origin, Times};
 use super::path::VPath;
 use crate::base::errno::Errno;
+use crate::tape::Recorder;
 
 /// Lookups below that may fail in one directory before it is listed instead.
 const MISSES_MAX: u8 = 8;
@@ -32,7 +35,7 @@ const ENTRIES_SPARE: usize = 32;
 const FILE_BELOW_BYTES_MAX: u64 = 1 << 40;
 
 /// Bounds on what guests can make an overlay hold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct VfsLimits {
     /// Bytes of all that was written or created, content and bookkeeping. Beyond: `ENOSPC`.
     pub upper_bytes_max: u64,
@@ -71,6 +74,7 @@ pub struct Overlay {
     pub(super) cache_bytes: u64,
     pub(super) limit_hit: Option<&'static str>,
     pub(super) below_files: BelowFiles,
+    pub(super) tape: Option<Recorder>,
     pub(super) old_listings: Vec<OldListing>,
     /// What was seen in layers and is no node's origin: that of a node which is no more, or a
     /// further name of a file. A patch removes nothing that was not seen.
@@ -109,6 +113,7 @@ impl Overlay {
             cache_bytes: 0,
             limit_hit: None,
             below_files: BelowFiles::default(),
+            tape: None,
             old_listings: Vec::new(),
             seen: Vec::new(),
         };
@@ -126,6 +131,11 @@ impl Overlay {
         overlay.dir_mut(root).parent = Some(root);
         overlay.mounts.push(Mount::memory(root, now));
         overlay
+    }
+
+    /// From now on what layers answer goes on a tape: those that are mounted after this.
+    pub(crate) fn set_tape(&mut self, recorder: Recorder) {
+        self.tape = Some(recorder);
     }
 
     /// The root directory.

@@ -1,0 +1,221 @@
+//! What of a process goes on its machine's tape.
+
+use super::{Fault, Guest, Preopen, Reach};
+use crate::base::digest::Digest;
+use crate::kernel::clock::ClockId;
+use crate::kernel::fd::{Descriptor, TapedFile};
+use crate::kernel::limits::Stop;
+use crate::kernel::machine::Machine;
+use crate::kernel::stdio::Input;
+use crate::tape::{Kind, Payload, Phase, Preopened, Recorder, TapeError};
+
+/// The only process of a machine.
+const PID: u32 = 1;
+
+impl Guest {
+    /// Whether the tape still holds.
+    ///
+    /// # Errors
+    /// [`Stop::Tape`] once the tape has failed: what is not recorded must not happen.
+    #[inline]
+    pub fn check_tape(&self) -> Result<(), Fault> {
+        match &self.machine.tape {
+            Some(tape) if tape.failed() => Err(Fault::Stop(Stop::Tape)),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the clock `id` shows. A reading of the host's clock is recorded, whoever needs it.
+    pub(super) fn read_clock(&mut self, id: ClockId) -> u64 {
+        let value_ns = self.machine.clock.read(id);
+        if let Some(tape) = &self.machine.tape
+            && !self.machine.clock.is_virtual()
+        {
+            match id {
+                ClockId::Realtime => tape.set_realtime(value_ns),
+                _ => tape.set_monotonic(value_ns),
+            }
+            tape.push(clock_read(id, value_ns));
+        }
+        value_ns
+    }
+
+    /// Records that the guest has read a clock, unless [`Guest::read_clock`] did.
+    pub(super) fn tape_clock_read(&self, id: ClockId, value_ns: u64) {
+        if let Some(tape) = &self.machine.tape
+            && self.machine.clock.is_virtual()
+        {
+            tape.push(clock_read(id, value_ns));
+        }
+    }
+
+    /// Records that time passes until the monotonic clock shows `t`.
+    pub(super) fn tape_sleep(&mut self, t: u64) {
+        let Some(tape) = &self.machine.tape else { return };
+        if !self.machine.clock.is_virtual() {
+            return tape.push(Kind::ClockSleep { duration_ns: 0 });
+        }
+        let now = self.machine.clock.now(ClockId::Monotonic);
+        tape.push(Kind::ClockSleep { duration_ns: t.saturating_sub(now) });
+        tape.set_monotonic(t.max(now));
+    }
+
+    /// Records random bytes that were handed out.
+    pub(super) fn tape_random(&self, bytes: &[u8]) {
+        let Some(tape) = &self.machine.tape else { return };
+        tape.push(Kind::Random { content_hash: Digest::of(bytes), len_bytes: bytes.len() as u64 });
+    }
+
+    /// Records what standard input has answered.
+    pub(super) fn tape_stdin(&self, bytes: &[u8]) {
+        if let Some(tape) = &self.machine.tape
+            && matches!(self.stdio.stdin, Input::Host | Input::Reader(_))
+        {
+            tape.push(Kind::StreamRead { pid: PID, bytes: tape.payload(bytes) });
+        }
+    }
+
+    /// Records what was written to standard output or error.
+    pub(super) fn tape_output(&self, fd: u32, bytes: &[u8]) {
+        let Some(tape) = &self.machine.tape else { return };
+        tape.push(Kind::StreamWrite { pid: PID, fd, bytes: tape.payload(bytes) });
+    }
+
+    /// The absolute path that `path`, looked up from the directory `fd`, stands for on the tape;
+    /// `None` if there is no tape. Symbolic links are not resolved.
+    pub(super) fn taped_path(&self, fd: u32, path: &str) -> Option<Box<str>> {
+        self.machine.tape.as_ref()?;
+        let from = match self.fds.get(fd) {
+            Ok(Descriptor::Dir(dir)) => dir.taped_path.as_deref(),
+            _ => None,
+        };
+        let mut names: Vec<&str> = Vec::new();
+        for name in from.unwrap_or("/").split('/').chain(path.split('/')) {
+            match name {
+                "" | "." => {}
+                ".." => {
+                    names.pop();
+                }
+                name => names.push(name),
+            }
+        }
+        Some(format!("/{}", names.join("/")).into())
+    }
+
+    /// Records that the file at `path` was removed.
+    pub(super) fn tape_unlink(&self, path: Option<Box<str>>) {
+        if let (Some(tape), Some(path)) = (&self.machine.tape, path) {
+            tape.push(Kind::FileDelete { path: path.into(), content_hash: None, len_bytes: None });
+        }
+    }
+
+    /// Records that what was at `from` is at `to`.
+    pub(super) fn tape_rename(&self, from: Option<Box<str>>, to: Option<Box<str>>) {
+        if let (Some(tape), Some(from), Some(to)) = (&self.machine.tape, from, to) {
+            tape.push(Kind::FileRename { from: from.into(), to: to.into() });
+        }
+    }
+
+    /// Records the content of a file that is closed, if it was written.
+    pub(super) fn tape_close(&mut self, descriptor: &Descriptor) {
+        let Descriptor::File(file) = descriptor else { return };
+        let Some(TapedFile { path, written: true }) = file.taped.as_deref() else { return };
+        let Some(tape) = &self.machine.tape else { return };
+        let len_bytes = self.machine.vfs.len(file.node).unwrap_or(0);
+        if !tape.has_room_for(len_bytes) {
+            return;
+        }
+        let mut bytes = Vec::new();
+        let length = usize::try_from(len_bytes).unwrap_or(usize::MAX);
+        // What could not be read back the next reader will be told.
+        let read = bytes.try_reserve_exact(length).is_ok() && {
+            bytes.resize(length, 0);
+            self.machine.vfs.read_at(file.node, 0, &mut bytes).is_ok_and(|count| count == length)
+        };
+        if read {
+            let content_hash = tape.content(&bytes);
+            tape.push(Kind::FileWrite { path: path.to_string(), content_hash, len_bytes });
+        }
+    }
+
+    /// Records that the process starts.
+    pub(super) fn tape_spawn(&self, module_hash: Option<Digest>, preopens: &[Preopen]) {
+        let Some(tape) = &self.machine.tape else { return };
+        tape.set_phase(Phase::Run);
+        match self.spawn_record(tape, module_hash, preopens) {
+            Some(kind) => tape.push(kind),
+            None => tape.fail(TapeError::NotText { what: "an argument or a variable" }),
+        }
+    }
+
+    fn spawn_record(
+        &self,
+        tape: &Recorder,
+        module_hash: Option<Digest>,
+        preopens: &[Preopen],
+    ) -> Option<Kind> {
+        let text = |bytes: &Vec<u8>| Some(std::str::from_utf8(bytes).ok()?.to_owned());
+        let mut args = self.args.iter();
+        let program = args.next().map_or(Some(String::new()), text)?;
+        let redacted = |bytes| Some(tape.redact(&text(bytes)?));
+        let variable = |bytes| Some(tape.redact_variable(&text(bytes)?));
+        let (stdin, stdin_bytes): (_, Option<Payload>) = match &self.stdio.stdin {
+            Input::Empty => ("empty", None),
+            Input::Bytes(bytes) => ("bytes", Some(tape.payload(bytes.get_ref()))),
+            Input::Host | Input::Reader(_) => ("stream", None),
+        };
+        let preopened = |preopen: &Preopen| Preopened {
+            path: preopen.path.clone(),
+            name: preopen.name.clone(),
+            reach: preopen.reach.name().to_owned(),
+        };
+        Some(Kind::ProcessSpawn {
+            pid: PID,
+            program,
+            args: args.map(redacted).collect::<Option<_>>()?,
+            env: self.environ.iter().map(variable).collect::<Option<_>>()?,
+            mode: "wasi".to_owned(),
+            preopens: preopens.iter().map(preopened).collect(),
+            stdin: stdin.to_owned(),
+            stdin_bytes,
+            module_hash,
+        })
+    }
+}
+
+impl Reach {
+    /// Its name on a tape.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Confined => "confined",
+            Self::Namespace => "namespace",
+            Self::NamespaceOrRoot => "namespace_or_root",
+        }
+    }
+
+    /// The one with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let all = [Self::Confined, Self::Namespace, Self::NamespaceOrRoot];
+        all.into_iter().find(|reach| reach.name() == name)
+    }
+}
+
+impl Machine {
+    /// Records that the process ended, as `status` says: with `exit_code`, if it exited.
+    pub(crate) fn tape_exit(&mut self, status: &str, exit_code: Option<u32>) {
+        let Some(tape) = &self.tape else { return };
+        let duration_ms = tape.monotonic_ms();
+        let status = status.to_owned();
+        tape.push(Kind::ProcessExit { pid: PID, status, exit_code, duration_ms });
+    }
+}
+
+fn clock_read(id: ClockId, value_ns: u64) -> Kind {
+    let clock = match id {
+        ClockId::Realtime => "realtime",
+        ClockId::Monotonic => "monotonic",
+        ClockId::ProcessCputime => "process_cputime",
+        ClockId::ThreadCputime => "thread_cputime",
+    };
+    Kind::ClockRead { clock: clock.to_owned(), value_ns }
+}

@@ -1,0 +1,96 @@
+//! How a machine was put together, as data: what a tape needs to put it together again.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::limits::Limits;
+use super::machine::{ClockConfig, Machine, MachineBuilder};
+use super::vfs::{Layer, Mtimes, Source, TapedLayer, TapedTree};
+
+/// The configuration of a machine, without what its mounts hold.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MachineConfig {
+    /// What the clock is.
+    pub clock: ClockConfig,
+    /// What the clock showed first, nanoseconds since the Unix epoch.
+    pub start_ns: u64,
+    /// Times that files below show.
+    pub mtimes: Mtimes,
+    /// The seed of `random_get`.
+    pub seed: u64,
+    /// The bounds.
+    pub limits: Limits,
+    /// Whether there is a `/tmp` in memory.
+    pub tmp: bool,
+    /// The mounts, in the order of mounting.
+    pub mounts: Vec<MountConfig>,
+}
+
+/// A line of the mount table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MountConfig {
+    /// The mount point.
+    pub path: String,
+    /// Where its files come from.
+    pub source: SourceKind,
+    /// Whether writes are refused.
+    pub read_only: bool,
+    /// Whether the layer finds a name only under its stored spelling.
+    pub exact_names: bool,
+}
+
+/// Where the files of a mount come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceKind {
+    /// Nowhere: it starts empty.
+    Memory,
+    /// A tree below: a directory of the host, or a layer.
+    Tree,
+}
+
+impl MountConfig {
+    /// The line for `source` at `path`.
+    pub fn of(path: &str, source: &Source, read_only: bool) -> Self {
+        let (kind, exact_names) = match source {
+            Source::Memory => (SourceKind::Memory, true),
+            Source::Host(dir) => (SourceKind::Tree, dir.names_are_exact()),
+            Source::Layers(layers) => {
+                (SourceKind::Tree, layers.iter().all(|layer| layer.names_are_exact()))
+            }
+        };
+        Self { path: path.to_owned(), source: kind, read_only, exact_names }
+    }
+}
+
+impl MachineConfig {
+    /// A builder of such a machine whose files below are those of `tree`, and whose clock, if it
+    /// was the host's, shows `clock_values_ns` one after the other.
+    pub fn builder(&self, tree: &Arc<TapedTree>, clock_values_ns: Vec<u64>) -> MachineBuilder {
+        let mut builder = Machine::builder()
+            .clock(self.clock)
+            .mtimes(self.mtimes)
+            .seed(self.seed)
+            .limits(self.limits)
+            .tmp(self.tmp);
+        if self.clock == ClockConfig::Host {
+            builder = builder.taped_clock(self.start_ns, clock_values_ns);
+        }
+        for mount in &self.mounts {
+            let taped = || -> Arc<dyn Layer> {
+                Arc::new(TapedLayer::new(tree.clone(), &mount.path, mount.exact_names))
+            };
+            let source = match mount.source {
+                SourceKind::Memory => Source::Memory,
+                SourceKind::Tree => Source::Layers(vec![taped()]),
+            };
+            builder = if mount.read_only {
+                builder.mount_read_only(&mount.path, source)
+            } else {
+                builder.mount(&mount.path, source)
+            };
+        }
+        builder
+    }
+}

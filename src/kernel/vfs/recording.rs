@@ -1,0 +1,179 @@
+//! A layer whose answers go on a tape.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::layer::{Blob, DirEntry, FileType, Layer, Stat};
+use super::path::VPath;
+use crate::base::errno::Errno;
+use crate::tape::{Found, Kind, Recorder};
+
+/// Bytes of a file that are read at a time.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Another layer, all of whose answers are recorded: the overlay asks for each thing once, so that
+/// the tape holds what a machine saw of the tree, and nothing twice.
+pub struct RecordingLayer {
+    inner: Arc<dyn Layer>,
+    /// Where the layer is mounted, without a slash at the end.
+    at: Box<str>,
+    /// Whether the machine sees the layer's own times. Otherwise they do not go on the tape.
+    shows_times: bool,
+    recorder: Recorder,
+    /// Files whose content is on the tape.
+    opened: Mutex<HashSet<VPath>>,
+}
+
+impl RecordingLayer {
+    /// Records what `inner`, mounted at `at`, answers.
+    pub fn new(inner: Arc<dyn Layer>, at: &VPath, shows_times: bool, recorder: Recorder) -> Self {
+        let at = if at.is_root() { "".into() } else { format!("/{}", at.as_str()).into() };
+        Self { inner, at, shows_times, recorder, opened: Mutex::default() }
+    }
+
+    fn absolute(&self, path: &VPath) -> String {
+        match (path.is_root(), self.at.is_empty()) {
+            (true, true) => "/".to_owned(),
+            (true, false) => self.at.to_string(),
+            _ => format!("{}/{}", self.at, path.as_str()),
+        }
+    }
+
+    fn record_content(&self, path: &VPath, blob: &Blob) -> Result<(), Errno> {
+        let mut bytes = Vec::new();
+        loop {
+            let start = bytes.len();
+            // A content that fits into no memory fits on no tape.
+            if !self.recorder.has_room_for(start as u64) {
+                return Ok(());
+            }
+            bytes.try_reserve(PIECE_BYTES).map_err(|_| Errno::Nomem)?;
+            bytes.resize(start + PIECE_BYTES, 0);
+            let count = blob.read_at(&mut bytes[start..], start as u64)?;
+            bytes.truncate(start + count);
+            if count < PIECE_BYTES {
+                break;
+            }
+        }
+        let content_hash = self.recorder.content(&bytes);
+        let len_bytes = bytes.len() as u64;
+        self.recorder.push(Kind::FileRead { path: self.absolute(path), content_hash, len_bytes });
+        Ok(())
+    }
+}
+
+impl Layer for RecordingLayer {
+    fn stat(&self, path: &VPath) -> Result<Stat, Errno> {
+        let answer = self.inner.stat(path);
+        let found = match &answer {
+            Err(errno) => Found::Errno { errno: errno.name().to_owned() },
+            Ok(stat) => Found::Entry {
+                file_type: type_name(stat.file_type).to_owned(),
+                len_bytes: stat.size,
+                mtime_ns: self.shows_times.then_some(stat.mtime_ns),
+                executable: stat.executable && stat.file_type == FileType::RegularFile,
+            },
+        };
+        self.recorder.push(Kind::FileStat { path: self.absolute(path), found });
+        answer
+    }
+
+    fn list(&self, path: &VPath) -> Result<Vec<DirEntry>, Errno> {
+        let answer = self.inner.list(path);
+        let text = match &answer {
+            Err(errno) => errno.name().to_owned(),
+            Ok(entries) => listing_text(entries),
+        };
+        let entries = self.recorder.payload(text.as_bytes());
+        self.recorder.push(Kind::DirList { path: self.absolute(path), entries });
+        answer
+    }
+
+    fn read_link(&self, path: &VPath) -> Result<Box<[u8]>, Errno> {
+        let answer = self.inner.read_link(path);
+        if let Ok(target) = &answer {
+            let target = self.recorder.payload(target);
+            self.recorder.push(Kind::LinkRead { path: self.absolute(path), target });
+        }
+        answer
+    }
+
+    fn open(&self, path: &VPath) -> Result<Blob, Errno> {
+        let blob = self.inner.open(path)?;
+        // Nothing panics while it is locked.
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if opened.insert(path.clone()) {
+            self.record_content(path, &blob)?;
+        }
+        Ok(blob)
+    }
+
+    fn names_are_exact(&self) -> bool {
+        self.inner.names_are_exact()
+    }
+}
+
+/// What a type is called on a tape, and its letter in a listing.
+const TYPES: [(FileType, &str, char); 4] = [
+    (FileType::Directory, "dir", 'd'),
+    (FileType::RegularFile, "file", 'f'),
+    (FileType::SymbolicLink, "link", 'l'),
+    (FileType::Unknown, "other", '?'),
+];
+
+fn type_name(file_type: FileType) -> &'static str {
+    TYPES.iter().find(|(known, ..)| *known == file_type).map_or("other", |(_, name, _)| name)
+}
+
+pub(super) fn type_of_name(name: &str) -> FileType {
+    TYPES.iter().find(|(_, known, _)| *known == name).map_or(FileType::Unknown, |found| found.0)
+}
+
+fn listing_text(entries: &[DirEntry]) -> String {
+    let mut text = String::new();
+    for entry in entries {
+        let letter = TYPES.iter().find(|(known, ..)| *known == entry.file_type);
+        text.push(letter.map_or('?', |(.., letter)| *letter));
+        text.push(' ');
+        text.push_str(&serde_json::Value::from(&*entry.name).to_string());
+        text.push('\n');
+    }
+    text
+}
+
+/// The listing that `text` is of.
+///
+/// # Errors
+/// What the line is that makes no sense.
+pub(super) fn parse_listing(text: &str) -> Result<Vec<DirEntry>, String> {
+    text.lines()
+        .map(|line| {
+            let entry = line.split_once(' ').and_then(|(letter, name)| {
+                let mut letters = TYPES.iter().filter(|(.., known)| letter == known.to_string());
+                let name: String = serde_json::from_str(name).ok()?;
+                Some(DirEntry { name: name.into(), file_type: letters.next()?.0 })
+            });
+            entry.ok_or_else(|| format!("{line:?} is no entry of a listing"))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listings_read_as_they_are_written() {
+        let entry = |name: &str, file_type| DirEntry { name: name.into(), file_type };
+        let entries = vec![
+            entry("a b\n\"c", FileType::RegularFile),
+            entry("dir", FileType::Directory),
+            entry("pipe", FileType::Unknown),
+            entry("é", FileType::SymbolicLink),
+        ];
+        assert_eq!(parse_listing(&listing_text(&entries)).unwrap(), entries);
+        assert_eq!(parse_listing("").unwrap(), []);
+        assert!(parse_listing("x \"a\"").is_err());
+        assert!(parse_listing("f a").is_err());
+    }
+}

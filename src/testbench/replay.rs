@@ -1,0 +1,236 @@
+//! A run repeated from its tape alone.
+
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::changes::record_changes;
+use crate::base::digest::Digest;
+use crate::engine::{Outcome, Program, RunError};
+use crate::kernel::guest::{Preopen, Reach};
+use crate::kernel::machine::{ClockConfig, Machine, MachineError};
+use crate::kernel::machine_config::MachineConfig;
+use crate::kernel::stdio::Input;
+use crate::kernel::vfs::{DiffError, TapedTree, TapedTreeError};
+use crate::process::{Command, Output};
+use crate::store::{Cas, StoreError};
+use crate::tape::{
+    Kind, Payload, Player, Preopened, Recorder, Redaction, TapeError, TapeReader, cas_dir,
+};
+
+/// A run could not be repeated, or did something else than its tape says.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The tape cannot be read; or, as [`TapeError::Desync`], the run leaves it.
+    #[error(transparent)]
+    Tape(#[from] TapeError),
+    /// The tape does not say how to run it.
+    #[error("{tape} is no tape of a run: {message}")]
+    Incomplete {
+        /// The tape.
+        tape: String,
+        /// What it lacks.
+        message: String,
+    },
+    /// The tape says something of the tree below that nothing can have answered.
+    #[error("{tape}: {source}")]
+    Tree {
+        /// The tape.
+        tape: String,
+        /// What.
+        source: TapedTreeError,
+    },
+    /// The store beside the tape.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The machine cannot be put together again.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// A program cannot be started.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// What the run changed cannot be told.
+    #[error(transparent)]
+    Diff(#[from] DiffError),
+    /// Whoever was asked for a program has none.
+    #[error("cannot load {program}: {message}")]
+    Program {
+        /// Its name on the tape.
+        program: String,
+        /// Why not.
+        message: String,
+    },
+}
+
+/// A run that was repeated to its end.
+pub struct Replayed {
+    /// The machine, after the run.
+    pub machine: Machine,
+    /// What each of its processes left, in the order in which they ran.
+    pub outputs: Vec<Output>,
+    /// Records that were compared, all of which agreed.
+    pub records: u64,
+}
+
+/// What a tape says of one process.
+struct Spawn {
+    program: String,
+    args: Vec<String>,
+    env: Vec<String>,
+    preopens: Vec<Preopen>,
+    module_hash: Option<Digest>,
+    stdin: Stdin,
+}
+
+enum Stdin {
+    Empty,
+    Bytes(Vec<u8>),
+    Stream(VecDeque<Vec<u8>>),
+}
+
+/// Answers what a recorded process read, read by read.
+struct TapedStdin(VecDeque<Vec<u8>>);
+
+impl Read for TapedStdin {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let Some(mut bytes) = self.0.pop_front() else { return Ok(0) };
+        let count = bytes.len().min(buf.len());
+        buf[..count].copy_from_slice(&bytes[..count]);
+        if count < bytes.len() {
+            self.0.push_front(bytes.split_off(count));
+        }
+        Ok(count)
+    }
+}
+
+/// All that must be known before a run is repeated.
+#[derive(Default)]
+struct Script {
+    config: Option<MachineConfig>,
+    spawns: Vec<Spawn>,
+    clock_values_ns: Vec<u64>,
+    tree: TapedTree,
+}
+
+impl Script {
+    fn read(path: &Path) -> Result<Self, ReplayError> {
+        let tape = || path.display().to_string();
+        let incomplete = |message: String| ReplayError::Incomplete { tape: tape(), message };
+        let cas = Cas::new(cas_dir(path));
+        let bytes = |payload: &Payload| match payload {
+            Payload::Inline { text } => Ok(text.clone().into_bytes()),
+            Payload::Stored { content_hash, len_bytes, .. } => cas.get(*content_hash, *len_bytes),
+        };
+        let mut script = Self { tree: TapedTree::new(cas.clone()), ..Self::default() };
+        for record in TapeReader::open(path)? {
+            let record = record?;
+            script
+                .tree
+                .learn(&record)
+                .map_err(|source| ReplayError::Tree { tape: tape(), source })?;
+            match record.kind {
+                Kind::Machine { config } if script.config.is_none() => {
+                    let config = serde_json::from_value(config);
+                    script.config = Some(config.map_err(|error| incomplete(error.to_string()))?);
+                }
+                Kind::ClockRead { value_ns, .. } => script.clock_values_ns.push(value_ns),
+                Kind::StreamRead { bytes: payload, .. } => {
+                    if let Some(Spawn { stdin: Stdin::Stream(reads), .. }) =
+                        script.spawns.last_mut()
+                    {
+                        reads.push_back(bytes(&payload)?);
+                    }
+                }
+                Kind::ProcessSpawn {
+                    program,
+                    args,
+                    env,
+                    preopens,
+                    module_hash,
+                    stdin,
+                    stdin_bytes,
+                    ..
+                } => {
+                    let stdin = match (stdin.as_str(), stdin_bytes) {
+                        ("bytes", Some(payload)) => Stdin::Bytes(bytes(&payload)?),
+                        ("stream", _) => Stdin::Stream(VecDeque::new()),
+                        _ => Stdin::Empty,
+                    };
+                    let preopens = preopens.into_iter().map(preopen).collect::<Result<_, _>>();
+                    let preopens = preopens.map_err(incomplete)?;
+                    let spawn = Spawn { program, args, env, preopens, module_hash, stdin };
+                    script.spawns.push(spawn);
+                }
+                _ => {}
+            }
+        }
+        Ok(script)
+    }
+}
+
+fn preopen(preopened: Preopened) -> Result<Preopen, String> {
+    let Preopened { path, name, reach } = preopened;
+    let reach = Reach::from_name(&reach).ok_or_else(|| format!("there is no reach {reach:?}"))?;
+    Ok(Preopen { path, name, reach })
+}
+
+/// Runs again what the tape at `path` has recorded, without the tree it ran over: files, clock,
+/// chance and input are those of the tape. Every record of the new run is compared with the tape's,
+/// and the first that differs ends it.
+///
+/// `load` is asked for each program, by its name and the digest of its module.
+///
+/// # Errors
+/// [`ReplayError`]; [`TapeError::Desync`] in [`ReplayError::Tape`] if the run leaves its tape.
+pub fn replay(
+    path: &Path,
+    mut load: impl FnMut(&str, Option<Digest>) -> Result<Program, String>,
+) -> Result<Replayed, ReplayError> {
+    let script = Script::read(path)?;
+    let incomplete = |message: &str| ReplayError::Incomplete {
+        tape: path.display().to_string(),
+        message: message.to_owned(),
+    };
+    let config =
+        script.config.ok_or_else(|| incomplete("no record says how its machine was made"))?;
+    if script.spawns.is_empty() {
+        return Err(incomplete("no record is of a process"));
+    }
+    let recorder = Recorder::new(Player::new(TapeReader::open(path)?), Redaction::default());
+    let readings_ns =
+        if config.clock == ClockConfig::Host { script.clock_values_ns } else { Vec::new() };
+    let mut machine =
+        config.builder(&Arc::new(script.tree), readings_ns).tape(recorder.clone()).build()?;
+    let mut outputs = Vec::new();
+    for spawn in script.spawns {
+        let program = load(&spawn.program, spawn.module_hash)
+            .map_err(|message| ReplayError::Program { program: spawn.program.clone(), message })?;
+        let output = run(&mut machine, &program, spawn)?;
+        let is_in_step = *output.status.outcome() != Outcome::Tape;
+        outputs.push(output);
+        if !is_in_step {
+            break;
+        }
+    }
+    if !recorder.failed() {
+        record_changes(&mut machine, &recorder)?;
+    }
+    let records = recorder.finish()?;
+    Ok(Replayed { machine, outputs, records })
+}
+
+fn run(machine: &mut Machine, program: &Program, spawn: Spawn) -> Result<Output, RunError> {
+    let mut command = Command::new(program);
+    command.argv0(&spawn.program).args(&spawn.args).preopens(spawn.preopens);
+    for variable in &spawn.env {
+        let (key, value) = variable.split_once('=').unwrap_or((variable, ""));
+        command.env(key, value);
+    }
+    let stdin = match spawn.stdin {
+        Stdin::Empty => Input::Empty,
+        Stdin::Bytes(bytes) => Input::Bytes(io::Cursor::new(bytes)),
+        Stdin::Stream(reads) => Input::Reader(Box::new(TapedStdin(reads))),
+    };
+    command.output_from(machine, stdin)
+}

@@ -1,0 +1,183 @@
+//! Runs repeated from their tapes, without the tree they ran over.
+
+use std::io::{Cursor, Read};
+use std::path::{Path, PathBuf};
+
+use belljar::base::digest::Digest;
+use belljar::tape::{FileTape, Header, Kind, Recorder, Redaction, Tape, TapeError};
+use belljar::testbench::{ReplayError, Replayed, record_changes, replay};
+use belljar::{ClockConfig, Command, HostDir, Input, Machine, Output, Program, Toolchains};
+
+use crate::support::{engine, guest};
+
+fn program(name: &str) -> Program {
+    match Toolchains::default().resolve(name) {
+        Ok(resolved) => Program::new(engine(), &resolved.module().unwrap()).unwrap(),
+        Err(_) => Program::load(engine(), guest(name)).unwrap(),
+    }
+}
+
+fn load(name: &str, digest: Option<Digest>) -> Result<Program, String> {
+    let program = program(name);
+    if Some(program.digest()) == digest { Ok(program) } else { Err("another module".to_owned()) }
+}
+
+/// Records `program` over the folder `tree`; the tape stands beside it.
+fn record(
+    scratch: &Path,
+    clock: ClockConfig,
+    name: &str,
+    args: &[&str],
+    stdin: Input,
+) -> (PathBuf, Output) {
+    let path = scratch.join("run.tape");
+    let tape = FileTape::create(&path, &Header::new(0), 1 << 30).unwrap();
+    let recorder = Recorder::new(tape, Redaction::default());
+    let mut machine = Machine::builder()
+        .worktree(HostDir::open(&scratch.join("tree")).unwrap())
+        .clock(clock)
+        .tape(recorder.clone())
+        .build()
+        .unwrap();
+    let output = Command::new(&program(name)).args(args).output_from(&mut machine, stdin).unwrap();
+    record_changes(&mut machine, &recorder).unwrap();
+    recorder.finish().unwrap();
+    (path, output)
+}
+
+fn scratch() -> tempfile::TempDir {
+    let scratch = tempfile::tempdir().unwrap();
+    let tree = scratch.path().join("tree");
+    std::fs::create_dir_all(tree.join("dir")).unwrap();
+    std::fs::write(tree.join("note.txt"), "one two one\n").unwrap();
+    std::fs::write(tree.join("dir/large"), vec![7; 100_000]).unwrap();
+    scratch
+}
+
+fn forget_tree(scratch: &Path) {
+    std::fs::remove_dir_all(scratch.join("tree")).unwrap();
+}
+
+fn replayed(path: &Path) -> Replayed {
+    replay(path, load).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn a_run_is_repeated_without_its_tree() {
+    let scratch = scratch();
+    let args = ["one", "three", "note.txt", "dir/large"];
+    let (path, output) =
+        record(scratch.path(), ClockConfig::default(), "replace", &args, Input::Empty);
+    assert!(output.status.success(), "{output:?}");
+    forget_tree(scratch.path());
+    let mut again = replayed(&path);
+    assert_eq!(again.outputs, [output]);
+    assert_eq!(again.machine.vfs_mut().read("/src/note.txt").unwrap(), b"three two three\n");
+    let tape = Tape::load(&path).unwrap();
+    assert_eq!(again.records, tape.records.len() as u64);
+    let kinds: Vec<&str> = tape.records.iter().map(|record| record.kind.name()).collect();
+    for kind in ["machine", "process_spawn", "file_read", "file_write", "process_exit", "change"] {
+        assert!(kinds.contains(&kind), "{kinds:?}");
+    }
+}
+
+#[test]
+fn a_listing_chance_and_time_are_those_of_the_tape() {
+    for (name, args) in [
+        ("walk", &[][..]),
+        ("random", &[]),
+        ("clock", &[]),
+        ("sleeper", &["5"]),
+        ("many_files", &["20", "dir"]),
+    ] {
+        let scratch = scratch();
+        let (path, output) =
+            record(scratch.path(), ClockConfig::default(), name, args, Input::Empty);
+        forget_tree(scratch.path());
+        assert_eq!(replayed(&path).outputs, [output], "{name}");
+    }
+}
+
+/// The host's clock is never the same twice; its tape is.
+#[test]
+fn the_hosts_clock_is_played_back() {
+    for (name, args) in [("clock", &[][..]), ("writer", &["dir/out", "1"]), ("walk", &["."])] {
+        let scratch = scratch();
+        let (path, output) = record(scratch.path(), ClockConfig::Host, name, args, Input::Empty);
+        forget_tree(scratch.path());
+        assert_eq!(replayed(&path).outputs, [output], "{name}");
+    }
+}
+
+/// Hands out its bytes three at a time.
+struct Trickle(Cursor<Vec<u8>>);
+
+impl Read for Trickle {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let count = buf.len().min(3);
+        self.0.read(&mut buf[..count])
+    }
+}
+
+#[test]
+fn standard_input_is_played_back_as_it_came() {
+    let scratch = scratch();
+    let bytes = b"what\x00 came\xff in".to_vec();
+    let stdin = Input::Reader(Box::new(Trickle(Cursor::new(bytes.clone()))));
+    let (path, output) = record(scratch.path(), ClockConfig::default(), "cat", &["-"], stdin);
+    assert_eq!(output.stdout, bytes);
+    assert_eq!(replayed(&path).outputs, [output]);
+}
+
+#[test]
+fn the_first_mismatch_ends_the_replay() {
+    let scratch = scratch();
+    let args = ["one", "three", "note.txt"];
+    let (path, _) = record(scratch.path(), ClockConfig::default(), "replace", &args, Input::Empty);
+    let whole = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, whole.replace("\"three\"", "\"trees\"")).unwrap();
+    let Err(ReplayError::Tape(TapeError::Desync(desync))) = replay(&path, load) else {
+        panic!("the replay went through");
+    };
+    let found = desync.found.as_ref().unwrap();
+    assert!(matches!(found.kind, Kind::FileWrite { .. } | Kind::StreamWrite { .. }), "{desync}");
+    assert!(!desync.before.is_empty());
+}
+
+#[test]
+fn a_tape_that_lacks_something_is_an_error() {
+    let scratch = scratch();
+    let (path, _) =
+        record(scratch.path(), ClockConfig::default(), "wc", &["dir/large"], Input::Empty);
+    let whole = std::fs::read_to_string(&path).unwrap();
+    let without = |kind: &str| {
+        let kept: Vec<&str> = whole.lines().filter(|line| !line.contains(kind)).collect();
+        std::fs::write(&path, kept.join("\n") + "\n").unwrap();
+        replay(&path, load).map(|_| ()).unwrap_err()
+    };
+    assert!(matches!(without("\"machine\""), ReplayError::Incomplete { .. }));
+    assert!(matches!(without("\"process_spawn\""), ReplayError::Incomplete { .. }));
+    assert!(matches!(without("\"process_exit\""), ReplayError::Tape(TapeError::Desync(_))));
+
+    // What the store has lost cannot be read, and the run notices.
+    std::fs::write(&path, &whole).unwrap();
+    std::fs::remove_dir_all(belljar::tape::cas_dir(&path)).unwrap();
+    assert!(matches!(
+        replay(&path, load).map(|_| ()).unwrap_err(),
+        ReplayError::Tape(TapeError::Desync(_))
+    ));
+}
+
+/// A guest ends when its tape is full: what is not recorded must not happen.
+#[test]
+fn a_full_tape_ends_the_run() {
+    let scratch = scratch();
+    let path = scratch.path().join("run.tape");
+    let tape = FileTape::create(&path, &Header::new(0), 2000).unwrap();
+    let recorder = Recorder::new(tape, Redaction::default());
+    let mut machine = Machine::builder().tape(recorder.clone()).build().unwrap();
+    let output =
+        Command::new(&program("many_files")).args(["1000", "/tmp/m"]).output(&mut machine).unwrap();
+    assert_eq!(output.status.outcome().name(), "tape");
+    assert!(matches!(recorder.finish(), Err(TapeError::Full { .. })));
+}
