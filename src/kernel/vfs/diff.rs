@@ -55,16 +55,15 @@ pub enum DiffError {
         max: u64,
     },
     /// So many changes, in such deep directories, that their paths take more memory than they did.
-    #[error("the paths of all changes together are longer than {max} bytes")]
+    #[error(
+        "the paths of all changes together are longer than {max} bytes \
+         (raise `VfsLimits::change_path_bytes_max`)"
+    )]
     TooMany {
         /// The limit.
         max: u64,
     },
 }
-
-/// Bytes of the paths of all changes together. Directories share what comes before them in memory,
-/// and a list of paths does not: a guest could make one much larger than itself.
-const PATH_BYTES_MAX: u64 = 1 << 30;
 
 /// One change.
 #[derive(Clone, Debug)]
@@ -178,8 +177,8 @@ impl Overlay {
     ///
     /// # Errors
     /// A layer cannot be read; directories are nested more deeply than
-    /// [`super::VfsLimits::path_bytes_max`] lets a path be long; or there are so many changes that
-    /// their paths take more than 1 GiB.
+    /// [`super::VfsLimits::path_bytes_max`] lets a path be long; or there are more changes than
+    /// [`super::VfsLimits::change_path_bytes_max`] lets be told.
     pub fn diff(&mut self) -> Result<Vec<DiffEntry>, DiffError> {
         let changes = self.changes()?;
         let replaced: HashSet<(MountId, &VPath)> = changes
@@ -225,7 +224,7 @@ impl Overlay {
     /// All changes, sorted by mount and path.
     pub(super) fn changes(&mut self) -> Result<Vec<Change>, DiffError> {
         let mut changes = Vec::new();
-        let mut path_bytes_left = PATH_BYTES_MAX;
+        let mut path_bytes_left = self.limits.change_path_bytes_max;
         for index in 0..self.mounts.len() {
             let mount = &self.mounts[index];
             if !mount.is_layered {
@@ -470,7 +469,8 @@ impl Comparison<'_> {
         let after = after.filter(|_| scaffold.is_none());
         if before.is_some() || after.is_some() {
             let left = self.path_bytes_left.checked_sub(path.as_str().len() as u64);
-            *self.path_bytes_left = left.ok_or(DiffError::TooMany { max: PATH_BYTES_MAX })?;
+            let max = self.overlay.limits.change_path_bytes_max;
+            *self.path_bytes_left = left.ok_or(DiffError::TooMany { max })?;
             self.changes.push(Change { mount, path, before, after });
         }
         Ok(())

@@ -23,7 +23,8 @@ use crate::base::errno::Errno;
 /// An open directory of the host: a [`Layer`] for reading, and the target of a patch.
 pub struct HostDir {
     dir: Dir,
-    /// Where it was found. Never opened: another directory may stand there now.
+    /// Where it was found, without links as far as that can be told. Never opened: another
+    /// directory may stand there now.
     path: PathBuf,
 }
 
@@ -87,11 +88,11 @@ impl HostDir {
     /// As the host answers: the path is missing, is no directory, or may not be read.
     pub fn open(path: &Path) -> io::Result<Self> {
         let dir = Dir::open_ambient_dir(path, ambient_authority())?;
-        let path = disk::canonical(path).map_err(|error| error.source)?;
+        let path = disk::canonical(path).unwrap_or_else(|_| path.to_owned());
         Ok(Self { dir, path })
     }
 
-    /// Where it was found, without links.
+    /// Where it was found: to tell whether two lie within each other, and for messages.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

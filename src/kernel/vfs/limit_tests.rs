@@ -281,3 +281,23 @@ fn a_file_that_left_its_mount_is_not_read_past_the_limit() {
     assert!(refused.contains("cannot read sparse: No space left"), "{refused}");
     assert_eq!(disk::metadata(&folder.path().join("sparse")).unwrap().len(), 1 << 38);
 }
+
+/// Many files in a deep directory: each is small, and the list of their paths is not.
+#[test]
+fn changes_whose_paths_fill_memory_are_not_told() {
+    let mut overlay = over(10, 64 * MIB);
+    let base = overlay.host_base();
+    let deep = vec!["d".repeat(250); 8].join("/");
+    for (at, _) in deep.match_indices('/').chain([(deep.len(), "")]) {
+        overlay.create_dir(base, &deep[..at], 2).unwrap();
+    }
+    for index in 0..1000 {
+        overlay.symlink("x", base, &format!("{deep}/{index}"), 2).unwrap();
+    }
+    assert_eq!(overlay.diff().unwrap().len(), 1008);
+    overlay.limits.change_path_bytes_max = MIB;
+    let error = overlay.diff().unwrap_err();
+    assert!(matches!(error, DiffError::TooMany { max: MIB }), "{error}");
+    let refused = overlay.apply();
+    assert!(matches!(refused, Err(ApplyError::Diff(DiffError::TooMany { .. }))), "{refused:?}");
+}

@@ -45,6 +45,10 @@ pub struct VfsLimits {
     pub path_bytes_max: usize,
     /// Bytes of unchanged files that are kept in memory once they were read.
     pub cache_bytes_max: u64,
+    /// Bytes of the paths of all changes together, when they are told. Beyond:
+    /// [`super::DiffError::TooMany`]. Directories share what comes before them in memory, and a
+    /// list of paths does not: a guest could make one much larger than itself.
+    pub change_path_bytes_max: u64,
 }
 
 impl Default for VfsLimits {
@@ -54,6 +58,7 @@ impl Default for VfsLimits {
             file_bytes_max: 16 << 30,
             path_bytes_max: 4096,
             cache_bytes_max: 512 << 20,
+            change_path_bytes_max: 1 << 30,
         }
     }
 }

@@ -265,6 +265,6 @@ impl Overlay {
 
 /// Whether nothing but names came or went.
 pub(super) fn is_same(before: &Stat, after: &Stat) -> bool {
-    (before.file_type, before.size, before.mtime_ns, before.inode)
-        == (after.file_type, after.size, after.mtime_ns, after.inode)
+    (before.file_type, before.size, before.mtime_ns)
+        == (after.file_type, after.size, after.mtime_ns)
 }
