@@ -9,6 +9,9 @@ use clap::{Args, CommandFactory, Parser, ValueEnum};
 
 use super::exit::Usage;
 use super::hints;
+use super::record::RecordArgs;
+use super::replay::ReplayArgs;
+use super::tape::TapeArgs;
 use super::values::{DirMount, Sink, StdinFrom, dir_mount, duration, guest_path, instant, size};
 
 const STYLES: Styles = Styles::styled()
@@ -34,6 +37,12 @@ pub enum Subcommand {
     /// Run a program over a folder and show what it would change
     #[command(visible_alias = "r")]
     Run(Box<RunArgs>),
+    /// Run a program and record everything that crosses its boundary on a tape
+    Record(Box<RecordArgs>),
+    /// Repeat a recorded run from its tape alone, and stop where it differs
+    Replay(ReplayArgs),
+    /// Look into tapes
+    Tape(TapeArgs),
     /// List the programs that can be run by name
     Programs(ProgramsArgs),
     /// Look into or empty the cache of compiled code

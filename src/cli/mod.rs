@@ -30,10 +30,13 @@ mod mounts;
 mod overtime;
 mod programs;
 mod progress;
+mod record;
+mod replay;
 mod report;
 mod run;
 mod setup;
 mod sink;
+mod tape;
 mod values;
 
 use std::io;
@@ -51,7 +54,10 @@ pub fn main() -> ExitCode {
         Err(error) => return ExitCode::from(misunderstood(&error)),
     };
     let done = match cli.command {
-        Subcommand::Run(args) => run::run(&args),
+        Subcommand::Run(args) => run::run(&args, None),
+        Subcommand::Record(args) => record::run(&args),
+        Subcommand::Replay(args) => replay::run(&args),
+        Subcommand::Tape(args) => tape::run(&args),
         Subcommand::Programs(args) => programs::run(&args),
         Subcommand::Cache(args) => cache::run(&args),
         Subcommand::Doctor(args) => Ok(doctor::run(&args)),

@@ -15,6 +15,7 @@ use belljar::{
 use super::args::{self, ClockArg, OnMissing, RunArgs, UnknownImportsArg};
 use super::overtime::Overtime;
 use super::progress::Progress;
+use super::record::{RecordArgs, Recording};
 use super::report::{Report, Status, count, ms, option_of, printable};
 use super::sink::{self, Once, Opened, Stdout};
 use super::values::{Sink, StdinFrom};
@@ -24,12 +25,12 @@ use super::{changes, exit, hints, setup};
 const BACKTRACE_LINES_MAX: usize = 16;
 
 /// Runs a program, and reports however that ends.
-pub fn run(args: &RunArgs) -> Result<u8> {
+pub fn run(args: &RunArgs, record: Option<&RecordArgs>) -> Result<u8> {
     let stdout = Stdout::default();
     let open = |sink: &Sink| Opened::new("--json", sink, &stdout);
     let report_to = Once::new(args.json.as_ref().map(open).transpose()?);
     let mut report = Report::default();
-    let done = perform(args, &stdout, &report_to, &mut report);
+    let done = perform(args, record, &stdout, &report_to, &mut report);
     report.concluded(&done);
     let written = report_to.print(&report.to_line());
     let code = done?;
@@ -46,13 +47,20 @@ pub fn report_misunderstood(message: &str) {
         .and_then(|opened| opened.print(&report.to_line()));
 }
 
-fn perform(args: &RunArgs, stdout: &Stdout, report_to: &Once, report: &mut Report) -> Result<u8> {
+fn perform(
+    args: &RunArgs,
+    record: Option<&RecordArgs>,
+    stdout: &Stdout,
+    report_to: &Once,
+    report: &mut Report,
+) -> Result<u8> {
     let started = ambient::instant_now();
     let named = args.program()?;
     report.program = named.to_string_lossy().into_owned();
     let open = |sink: &Sink| Opened::new("--diff", sink, stdout);
     let diff_to = args.diff.as_ref().map(open).transpose()?;
     let trace = trace(args)?;
+    let recording = record.map(Recording::begin).transpose()?;
     let loading = Overtime::watch(args.timeout, &report.program, "not loaded in time", report_to);
     let module = match setup::program(named, &args.toolchain) {
         Ok(resolved) => {
@@ -64,13 +72,17 @@ fn perform(args: &RunArgs, stdout: &Stdout, report_to: &Once, report: &mut Repor
         }
         Err(error) => return Err(hints::program_not_found(error, args, &report.program)),
     };
-    let (mut machine, preopens) = setup::machine(args)?;
+    let recorder = recording.as_ref().map(Recording::recorder);
+    let (mut machine, preopens) = setup::machine(args, recorder)?;
     machine.set_trace(trace);
     let stdio = stdio(args, stdout)?;
 
     let engine = Engine::new(setup::engine_config(args)?)?;
     let (program, cache_hit) = load(args, &engine, &module)?;
     drop(loading);
+    if let Some(recording) = &recording {
+        recording.embed(&module)?;
+    }
     report.program = program.name().into();
     report.unknown_imports = program.unknown_imports().to_vec();
     report.cache_hit = cache_hit;
@@ -104,6 +116,9 @@ fn perform(args: &RunArgs, stdout: &Stdout, report_to: &Once, report: &mut Repor
     complain(args, &machine, &module, status.outcome());
 
     let changes_started = ambient::instant_now();
+    if let Some(recording) = recording {
+        recording.finish(&mut machine)?;
+    }
     let settled = changes::settle(args, &mut machine, status.outcome(), diff_to, report);
     report.timings.changes_ms = ms(ambient::elapsed_since(changes_started));
     let is_content = status.success() && (report.applied || report.changes.is_empty());

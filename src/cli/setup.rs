@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use belljar::base::{ambient, disk};
+use belljar::tape::Recorder;
 use belljar::{
     ClockConfig, EngineConfig, Limits, Machine, Mtimes, Preopen, Resolved, Toolchains, VfsLimits,
 };
@@ -70,10 +71,16 @@ pub fn engine_config(args: &RunArgs) -> Result<EngineConfig> {
 }
 
 /// The machine, and the preopens where they are not the whole namespace.
-pub fn machine(args: &RunArgs) -> Result<(Machine, Option<Vec<Preopen>>)> {
+pub fn machine(
+    args: &RunArgs,
+    recorder: Option<Recorder>,
+) -> Result<(Machine, Option<Vec<Preopen>>)> {
     let mut builder = Machine::builder().limits(limits(args)).seed(args.seed).clock(clock(args)?);
     if args.mtimes == MtimesArg::Host {
         builder = builder.mtimes(Mtimes::Host);
+    }
+    if let Some(recorder) = recorder {
+        builder = builder.tape(recorder);
     }
     mounts::mount(builder, args)
 }
@@ -91,7 +98,8 @@ fn limits(args: &RunArgs) -> Limits {
     }
 }
 
-fn clock(args: &RunArgs) -> Result<ClockConfig> {
+/// What the clock is.
+pub fn clock(args: &RunArgs) -> Result<ClockConfig> {
     match (args.clock, args.start_at) {
         (ClockArg::Paused, Some(start_ns)) => Ok(ClockConfig::Paused { start_ns }),
         (ClockArg::Paused, None) => Ok(ClockConfig::default()),

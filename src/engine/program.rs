@@ -146,7 +146,7 @@ impl Module {
     ///
     /// # Errors
     /// [`ProgramError`]: `Read`; `Changed` if the file is not as it was.
-    fn bytes(&self) -> Result<Cow<'_, [u8]>, ProgramError> {
+    pub fn bytes(&self) -> Result<Cow<'_, [u8]>, ProgramError> {
         match &self.source {
             Source::Bytes(bytes) => Ok(Cow::Borrowed(bytes)),
             Source::File(path) => {

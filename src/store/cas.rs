@@ -69,6 +69,19 @@ impl Cas {
         disk::symlink_metadata(&self.path_of(digest)).is_ok_and(|metadata| metadata.is_file())
     }
 
+    /// The digests of all contents, sorted.
+    ///
+    /// # Errors
+    /// [`StoreError::Disk`] if the folder cannot be read. A folder that is not there is empty.
+    pub fn digests(&self) -> Result<Vec<Digest>, StoreError> {
+        let files = match disk::list(&self.dir) {
+            Err(error) if error.source.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            files => files?,
+        };
+        let digest = |path: &PathBuf| Digest::from_hex(path.file_name()?.to_str()?);
+        Ok(files.iter().filter_map(digest).collect())
+    }
+
     /// Keeps `bytes`; answers their digest.
     ///
     /// # Errors

@@ -95,13 +95,10 @@ impl FileTape {
 
     /// Removes what an older tape of this name kept and this one does not.
     fn sweep(&self) {
-        let Ok(files) = disk::list(self.cas.dir()) else { return };
-        for path in files {
-            let name = path.file_name().and_then(|name| name.to_str());
-            let digest = name.and_then(Digest::from_hex);
-            if digest.is_some_and(|digest| !self.kept.contains(&digest)) {
+        for digest in self.cas.digests().unwrap_or_default() {
+            if !self.kept.contains(&digest) {
                 // What is left over costs space and nothing else.
-                let _ = disk::remove_file(&path);
+                let _ = disk::remove_file(&self.cas.path_of(digest));
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod messages;
 mod report;
+mod tape;
 
 use std::io::Write;
 use std::path::Path;

@@ -1,0 +1,145 @@
+//! `belljar replay`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use belljar::base::digest::Digest;
+use belljar::tape::{TapeError, TapeReader, cas_dir};
+use belljar::testbench::{ReplayError, replay};
+use belljar::{Engine, EngineConfig, Module, Program, UnknownImports};
+use clap::Args;
+use serde_json::json;
+
+use super::exit::{self, Usage};
+use super::report::count;
+use super::setup;
+
+/// Answered when a run leaves its tape.
+const DIFFERENT: u8 = 1;
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  belljar replay run.tape                   repeat the run; its output is printed
+  belljar replay --toolchain DIR run.tape   ... with the programs of a folder
+  belljar replay --json --quiet run.tape    only say whether it was the same
+
+Exit codes: those of the programs, if the run was the same; 1 if it was not; 2 if there
+is no such tape; 125 if it cannot be replayed.")]
+pub struct ReplayArgs {
+    /// The tape
+    #[arg(value_name = "FILE")]
+    pub tape: PathBuf,
+
+    /// A folder in which NAME.wasm is the program NAME; may be repeated
+    #[arg(long, value_name = "DIR")]
+    pub toolchain: Vec<PathBuf>,
+
+    /// The module, if it is neither on the tape nor found by its name
+    #[arg(long, value_name = "FILE")]
+    pub module: Option<PathBuf>,
+
+    /// Print JSON instead of the run's output
+    #[arg(long)]
+    pub json: bool,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+pub fn run(args: &ReplayArgs) -> Result<u8> {
+    let header = TapeReader::open(&args.tape)
+        .map_err(|error| Usage(format!("{:#}", anyhow::Error::from(error))))?
+        .header()
+        .clone();
+    let cache_dir = setup::cache_dir().ok();
+    let engine = Engine::new(EngineConfig { pooling: false, fuel: false, cache_dir })?;
+    let named = header.argv.first().map(PathBuf::from);
+    let load = |name: &str, digest: Option<Digest>| {
+        let module = find(args, named.as_deref(), name, digest).map_err(|e| format!("{e:#}"))?;
+        program(&engine, &module).map_err(|error| format!("{error:#}"))
+    };
+    match replay(&args.tape, load) {
+        Ok(replayed) => {
+            let code = replayed.outputs.last().map_or(0, |o| exit::of_outcome(o.status.outcome()));
+            if args.json {
+                say!(
+                    "{}",
+                    json!({ "equal": true, "records": replayed.records, "exit_code": code })
+                );
+                return Ok(code);
+            }
+            for output in &replayed.outputs {
+                let _ = std::io::stdout().write_all(&output.stdout);
+                let _ = std::io::stderr().write_all(&output.stderr);
+            }
+            if !args.quiet {
+                let records =
+                    count(usize::try_from(replayed.records).unwrap_or(usize::MAX), "record");
+                note!("belljar: the run is the same, in {records}");
+            }
+            Ok(code)
+        }
+        Err(ReplayError::Tape(TapeError::Desync(desync))) => {
+            if args.json {
+                let difference =
+                    |(field, tape, run)| json!({ "field": field, "tape": tape, "run": run });
+                let differences: Vec<_> =
+                    desync.differences().into_iter().map(difference).collect();
+                say!(
+                    "{}",
+                    json!({
+                        "equal": false, "seq": desync.seq(), "expected": desync.expected,
+                        "found": desync.found, "differences": differences,
+                    })
+                );
+            } else {
+                note!("belljar: {desync}");
+            }
+            Ok(DIFFERENT)
+        }
+        Err(error) => Err(error).context("cannot replay it"),
+    }
+}
+
+/// The module of the program `name`: what was asked for, what the tape holds, what the toolchains
+/// have, what the recorded command line named.
+fn find(
+    args: &ReplayArgs,
+    named: Option<&Path>,
+    name: &str,
+    digest: Option<Digest>,
+) -> Result<Module> {
+    let is_it = |module: &Module| digest.is_none_or(|digest| module.digest() == digest);
+    if let Some(path) = &args.module {
+        let module = Module::read(path)?;
+        anyhow::ensure!(
+            is_it(&module),
+            "--module {} is another module than the one that was recorded",
+            path.display()
+        );
+        return Ok(module);
+    }
+    let embedded = digest.map(|digest| cas_dir(&args.tape).join(digest.to_string()));
+    let candidates = [
+        embedded.and_then(|path| Module::read(&path).ok()),
+        setup::program(name.as_ref(), &args.toolchain).ok().and_then(|found| found.module().ok()),
+        named.and_then(|path| Module::read(path).ok()),
+    ];
+    let found = candidates.into_iter().flatten().find(is_it);
+    found.with_context(|| {
+        format!(
+            "no module here is the {name} that was recorded (digest {}); name it with --module, or \
+             its folder with --toolchain, or record with --embed-program",
+            digest.map_or_else(|| "unknown".to_owned(), |digest| digest.to_string())
+        )
+    })
+}
+
+fn program(engine: &Engine, module: &Module) -> Result<Program> {
+    if let Some(program) = Program::from_cache(engine, module, UnknownImports::Trap)? {
+        return Ok(program);
+    }
+    Ok(Program::compile(engine, module, UnknownImports::Trap)?.0)
+}

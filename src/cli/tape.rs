@@ -1,0 +1,192 @@
+//! `belljar tape`: looking into tapes.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use belljar::base::digest::Digest;
+use belljar::store::Cas;
+use belljar::tape::{Record, TapeReader, cas_dir};
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::exit::Usage;
+use super::report::{count, printable};
+
+/// Longest text of one field that `show` prints, in characters.
+const SHOWN_CHARS_MAX: usize = 60;
+
+#[derive(Args, Debug)]
+pub struct TapeArgs {
+    #[command(subcommand)]
+    pub action: TapeAction,
+}
+
+#[derive(clap::Subcommand, Debug)]
+pub enum TapeAction {
+    /// Print the records, a line each
+    Show {
+        /// The tape
+        tape: PathBuf,
+        /// Only records of this kind; may be repeated
+        #[arg(long, value_name = "KIND")]
+        kind: Vec<String>,
+        /// Print the records as they stand on the tape
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print records that contain a text
+    Grep {
+        /// The text
+        text: String,
+        /// The tape
+        tape: PathBuf,
+        /// Print the records as they stand on the tape
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say how many records of which kind there are, and what they take
+    Stat {
+        /// The tape
+        tape: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a content by its digest, or by the beginning of it
+    Cat {
+        /// The tape
+        tape: PathBuf,
+        /// The digest, as `content_hash` has it
+        digest: String,
+    },
+}
+
+pub fn run(args: &TapeArgs) -> Result<u8> {
+    match &args.action {
+        TapeAction::Show { tape, kind, json } => {
+            let wanted =
+                |record: &Record| kind.is_empty() || kind.iter().any(|k| k == record.kind.name());
+            print(tape, *json, |record| wanted(record))?;
+            Ok(0)
+        }
+        TapeAction::Grep { text, tape, json } => {
+            let contains = |record: &Record| {
+                serde_json::to_string(record).is_ok_and(|line| line.contains(text.as_str()))
+            };
+            // As grep answers when nothing matches.
+            Ok(if print(tape, *json, contains)? == 0 { 1 } else { 0 })
+        }
+        TapeAction::Stat { tape, json } => stat(tape, *json),
+        TapeAction::Cat { tape, digest } => cat(tape, digest),
+    }
+}
+
+fn open(tape: &Path) -> Result<TapeReader> {
+    Ok(TapeReader::open(tape)
+        .map_err(|error| Usage(format!("{:#}", anyhow::Error::from(error))))?)
+}
+
+/// Prints the records that are wanted; answers how many.
+fn print(tape: &Path, json: bool, wanted: impl Fn(&Record) -> bool) -> Result<u64> {
+    let mut reader = open(tape)?;
+    let mut printed = 0;
+    let mut out = std::io::stdout().lock();
+    for record in reader.by_ref() {
+        let record = record?;
+        if !wanted(&record) {
+            continue;
+        }
+        printed += 1;
+        let line = if json { serde_json::to_string(&record)? } else { shown(&record) };
+        if writeln!(out, "{line}").is_err() {
+            return Ok(printed);
+        }
+    }
+    if reader.is_cut_off() {
+        note!("belljar: warning: line {} is cut off and left out", reader.line());
+    }
+    Ok(printed)
+}
+
+/// A record for people.
+fn shown(record: &Record) -> String {
+    let mut line =
+        format!("{:>6} {:>9} ms  {:<14}", record.seq, record.monotonic_ms, record.kind.name());
+    for (name, value) in record.kind.fields() {
+        let text = match &value {
+            Value::String(text) => text.clone(),
+            Value::Object(fields) if fields.len() == 1 && fields.contains_key("text") => {
+                fields["text"].to_string()
+            }
+            other => other.to_string(),
+        };
+        // A digest is known by its first digits.
+        let keep = if name.ends_with("_hash") { 12 } else { SHOWN_CHARS_MAX };
+        let mut short: String = text.chars().take(keep).collect();
+        if short.len() < text.len() {
+            short.push('…');
+        }
+        line.push_str(&format!(" {name}={short}"));
+    }
+    printable(&line)
+}
+
+fn stat(tape: &Path, json: bool) -> Result<u8> {
+    let mut reader = open(tape)?;
+    let header = reader.header().clone();
+    let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
+    let mut last_ms = 0;
+    for record in reader.by_ref() {
+        let record = record?;
+        last_ms = record.monotonic_ms;
+        *kinds.entry(record.kind.name().to_owned()).or_default() += 1;
+    }
+    let records: u64 = kinds.values().sum();
+    let cut_off = reader.is_cut_off();
+    if json {
+        say!(
+            "{}",
+            json!({
+                "version": header.version, "belljar_version": header.belljar_version,
+                "argv": header.argv, "records": records, "kinds": kinds,
+                "virtual_time_ms": last_ms, "cut_off": cut_off,
+            })
+        );
+        return Ok(0);
+    }
+    say!("version  {}, written by belljar {}", header.version, header.belljar_version);
+    say!("command  {}", printable(&header.argv.join(" ")));
+    say!("time     {last_ms} ms on its own clock");
+    say!("records  {records}{}", if cut_off { ", the last line is cut off" } else { "" });
+    for (kind, number) in &kinds {
+        say!("{number:>9}  {}", printable(kind));
+    }
+    Ok(0)
+}
+
+fn cat(tape: &Path, digest: &str) -> Result<u8> {
+    open(tape)?;
+    let cas = Cas::new(cas_dir(tape));
+    let found: Vec<Digest> =
+        cas.digests()?.into_iter().filter(|known| known.to_string().starts_with(digest)).collect();
+    match found[..] {
+        [digest] => {
+            let bytes = cas.get(digest, u64::MAX).context("cannot read the content")?;
+            let _ = std::io::stdout().write_all(&bytes);
+            Ok(0)
+        }
+        [] => Err(Usage(format!(
+            "no content in {} has a digest that begins with {}",
+            cas.dir().display(),
+            printable(digest)
+        ))
+        .into()),
+        _ => {
+            let many = count(found.len(), "content");
+            Err(Usage(format!("{many} have a digest that begins with {digest}: give more of it"))
+                .into())
+        }
+    }
+}

