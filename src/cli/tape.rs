@@ -76,7 +76,7 @@ pub fn run(args: &TapeArgs) -> Result<u8> {
                 serde_json::to_string(record).is_ok_and(|line| line.contains(text.as_str()))
             };
             // As grep answers when nothing matches.
-            Ok(if print(tape, *json, contains)? == 0 { 1 } else { 0 })
+            Ok((print(tape, *json, contains)? == 0).into())
         }
         TapeAction::Stat { tape, json } => stat(tape, *json),
         TapeAction::Cat { tape, digest } => cat(tape, digest),
@@ -128,7 +128,7 @@ fn shown(record: &Record) -> String {
         if short.len() < text.len() {
             short.push('…');
         }
-        line.push_str(&format!(" {name}={short}"));
+        line.extend([" ", &name, "=", &short]);
     }
     printable(&line)
 }
