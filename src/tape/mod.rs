@@ -2,6 +2,7 @@
 //! with it. The format is described in `docs/tape-format.md`.
 
 mod file;
+mod leaks;
 mod payload;
 mod player;
 mod record;
@@ -9,6 +10,7 @@ mod recorder;
 mod redact;
 
 pub use file::{FileTape, Tape, TapeReader, cas_dir};
+pub use leaks::{ClockLeak, ClockLeakKind, ClockLeaks};
 pub use payload::{INLINE_BYTES_MAX, Payload};
 pub use player::{Desync, Player};
 pub use record::{Found, Header, Kind, Phase, Preopened, Record, Version};

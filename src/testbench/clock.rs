@@ -1,0 +1,323 @@
+//! The clock of a session: the same for the host's code and for every guest.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use crate::base::ambient;
+use crate::kernel::clock::{Clock, ClockId, HostClock, VirtualClock};
+use crate::tape::{ClockLeak, ClockLeakKind, ClockLeaks, Kind, Recorder};
+
+/// Polls that a sleeper lets others have before the clock moves for it: they may be about to sleep
+/// for less.
+const YIELDS: u8 = 2;
+
+/// The clock is the host's, which nobody moves.
+#[derive(Debug, thiserror::Error)]
+#[error("only a paused clock can be moved: build the testbench with paused_clock_at_ms")]
+pub struct NotPaused;
+
+/// What a session's clock shows, and a way to let its time pass. Clones are the same clock.
+///
+/// Under a paused clock nothing waits: whoever sleeps moves it.
+#[derive(Clone)]
+pub struct ClockHandle(Arc<Mutex<State>>);
+
+struct State {
+    clock: Box<dyn Clock>,
+    /// Who sleeps until when, on the monotonic clock.
+    sleepers: BTreeMap<(u64, u64), Waker>,
+    next_sleeper: u64,
+    leaks: ClockLeaks,
+    tape: Option<Recorder>,
+}
+
+impl State {
+    fn monotonic_ns(&mut self) -> u64 {
+        self.clock.now(ClockId::Monotonic)
+    }
+
+    /// Lets time pass until `t`, and wakes whoever slept until then.
+    fn move_to(&mut self, t: u64) {
+        let passed = t.saturating_sub(self.monotonic_ns());
+        self.clock.sleep_until(t);
+        if let Some(tape) = &self.tape {
+            tape.push(Kind::ClockSleep { duration_ns: passed });
+            tape.set_monotonic(self.clock.now(ClockId::Monotonic));
+        }
+        for (_, waker) in self.sleepers.range(..=(t, u64::MAX)) {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+impl ClockHandle {
+    /// A clock that stands at `at_ms`, milliseconds since the Unix epoch, until somebody sleeps.
+    /// Times before 1970 are taken for 1970, the earliest that a guest can be shown.
+    pub fn paused_at_ms(at_ms: i64) -> Self {
+        let start_ns = u64::try_from(at_ms).unwrap_or(0).saturating_mul(1_000_000);
+        Self::new(Box::new(VirtualClock::starting_at(start_ns)))
+    }
+
+    /// The host's clock.
+    pub fn real() -> Self {
+        Self::new(Box::new(HostClock::start()))
+    }
+
+    fn new(clock: Box<dyn Clock>) -> Self {
+        let sleepers = BTreeMap::new();
+        let leaks = ClockLeaks::default();
+        Self(Arc::new(Mutex::new(State { clock, sleepers, next_sleeper: 0, leaks, tape: None })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is whole between statements, whoever panicked.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records on `tape` what the host's code does with the clock.
+    pub fn set_tape(&self, tape: Recorder) {
+        let mut state = self.lock();
+        tape.set_time(state.clock.now(ClockId::Realtime), state.clock.now(ClockId::Monotonic));
+        state.tape = Some(tape);
+    }
+
+    /// The wall clock: milliseconds since the Unix epoch.
+    pub fn now_ms(&self) -> i64 {
+        let mut state = self.lock();
+        // Fewer than 2^63: there are a million nanoseconds in each.
+        (state.clock.now(ClockId::Realtime) / 1_000_000).cast_signed()
+    }
+
+    /// Milliseconds since the session began.
+    pub fn monotonic_ms(&self) -> u64 {
+        self.lock().monotonic_ns() / 1_000_000
+    }
+
+    /// Whether it stands still until somebody sleeps.
+    pub fn is_paused(&self) -> bool {
+        self.lock().clock.is_virtual()
+    }
+
+    /// Lets `duration` pass. A paused clock is moved, and nobody waits.
+    pub fn sleep(&self, duration: Duration) {
+        if !self.is_paused() {
+            // Not while others want to know the time.
+            return ambient::sleep(duration);
+        }
+        let mut state = self.lock();
+        let t = state.monotonic_ns().saturating_add(nanos(duration));
+        state.move_to(t);
+    }
+
+    /// Lets `duration` pass, for code that runs on tokio. A paused clock moves as soon as all tasks
+    /// that were ready have had a turn, to the earliest time that anybody waits for.
+    pub fn sleep_async(&self, duration: Duration) -> Sleep {
+        let mut state = self.lock();
+        let due = state.monotonic_ns().saturating_add(nanos(duration));
+        let real = (!state.clock.is_virtual()).then(|| Box::pin(tokio::time::sleep(duration)));
+        let id = state.next_sleeper;
+        state.next_sleeper += 1;
+        drop(state);
+        Sleep { clock: self.clone(), key: (due, id), yields: 0, real }
+    }
+
+    /// Moves a paused clock.
+    ///
+    /// # Errors
+    /// [`NotPaused`] if it is the host's.
+    pub fn advance(&self, duration: Duration) -> Result<(), NotPaused> {
+        let mut state = self.lock();
+        if !state.clock.is_virtual() {
+            return Err(NotPaused);
+        }
+        let t = state.monotonic_ns().saturating_add(nanos(duration));
+        state.move_to(t);
+        Ok(())
+    }
+
+    /// The host's wall clock, in nanoseconds since the Unix epoch, for the capability
+    /// `capability_id`. Under a paused clock that is a leak, and is counted.
+    pub fn wall_now(&self, capability_id: &str) -> u64 {
+        self.note_leak(capability_id, ClockLeakKind::Wall);
+        ambient::wall_now_ns()
+    }
+
+    /// The host's monotonic clock, for the capability `capability_id`. Under a paused clock that is
+    /// a leak, and is counted.
+    pub fn instant_now(&self, capability_id: &str) -> Instant {
+        self.note_leak(capability_id, ClockLeakKind::Instant);
+        ambient::instant_now()
+    }
+
+    fn note_leak(&self, capability_id: &str, kind: ClockLeakKind) {
+        let mut state = self.lock();
+        if !state.clock.is_virtual() {
+            return;
+        }
+        state.leaks.note(capability_id, kind);
+        if let Some(tape) = &state.tape {
+            let (capability_id, leak) = (capability_id.to_owned(), kind.name().to_owned());
+            tape.push(Kind::ClockLeak { capability_id, leak });
+        }
+    }
+
+    /// The leaks so far, sorted.
+    pub fn leaks(&self) -> Vec<ClockLeak> {
+        self.lock().leaks.list()
+    }
+}
+
+/// What guests of the session see.
+impl Clock for ClockHandle {
+    fn now(&mut self, id: ClockId) -> u64 {
+        self.lock().clock.now(id)
+    }
+
+    fn resolution(&self, id: ClockId) -> u64 {
+        self.lock().clock.resolution(id)
+    }
+
+    fn sleep_until(&mut self, t: u64) {
+        let mut state = self.lock();
+        if state.clock.is_virtual() {
+            state.clock.sleep_until(t);
+            for (_, waker) in state.sleepers.range(..=(t, u64::MAX)) {
+                waker.wake_by_ref();
+            }
+            return;
+        }
+        let left = t.saturating_sub(state.monotonic_ns());
+        drop(state);
+        ambient::sleep(Duration::from_nanos(left));
+    }
+
+    fn is_virtual(&self) -> bool {
+        self.is_paused()
+    }
+}
+
+/// The future of [`ClockHandle::sleep_async`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct Sleep {
+    clock: ClockHandle,
+    key: (u64, u64),
+    yields: u8,
+    real: Option<Pin<Box<tokio::time::Sleep>>>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(real) = &mut self.real {
+            return real.as_mut().poll(context);
+        }
+        let (key, yields) = (self.key, self.yields);
+        let mut state = self.clock.lock();
+        if state.monotonic_ns() >= key.0 {
+            state.sleepers.remove(&key);
+            return Poll::Ready(());
+        }
+        state.sleepers.insert(key, context.waker().clone());
+        if yields == YIELDS {
+            if state.sleepers.first_key_value().is_some_and(|(first, _)| *first == key) {
+                state.sleepers.remove(&key);
+                state.move_to(key.0);
+                // The next in line may be the earliest now.
+                if let Some((_, next)) = state.sleepers.first_key_value() {
+                    next.wake_by_ref();
+                }
+                return Poll::Ready(());
+            }
+            return Poll::Pending;
+        }
+        drop(state);
+        self.yields += 1;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        let mut state = self.clock.lock();
+        state.sleepers.remove(&self.key);
+        // Whoever waited behind this one may be the earliest now.
+        if let Some((_, next)) = state.sleepers.first_key_value() {
+            next.wake_by_ref();
+        }
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_paused_clock_moves_when_somebody_sleeps() {
+        let clock = ClockHandle::paused_at_ms(1000);
+        clock.sleep(Duration::from_hours(1));
+        clock.advance(Duration::from_millis(5)).unwrap();
+        assert_eq!((clock.now_ms(), clock.monotonic_ms()), (3_601_005, 3_600_005));
+        assert!(ClockHandle::real().advance(Duration::ZERO).is_err());
+    }
+
+    #[test]
+    fn leaks_are_counted_under_a_paused_clock_only() {
+        let clock = ClockHandle::paused_at_ms(0);
+        clock.wall_now("b");
+        clock.instant_now("a");
+        clock.instant_now("a");
+        let leaks = clock.leaks();
+        let (a, b) = (&leaks[0], &leaks[1]);
+        assert_eq!((a.capability_id.as_str(), a.kind, a.count), ("a", ClockLeakKind::Instant, 2));
+        assert_eq!((b.capability_id.as_str(), b.kind, b.count), ("b", ClockLeakKind::Wall, 1));
+        let real = ClockHandle::real();
+        real.wall_now("a");
+        assert_eq!(real.leaks(), []);
+    }
+
+    #[tokio::test]
+    async fn sleepers_wake_in_the_order_of_their_times() {
+        let clock = ClockHandle::paused_at_ms(0);
+        let (say, said) = std::sync::mpsc::channel();
+        let sleeper = |ms: u64| {
+            let (clock, say) = (clock.clone(), say.clone());
+            tokio::spawn(async move {
+                clock.sleep_async(Duration::from_millis(ms)).await;
+                say.send((ms, clock.monotonic_ms())).unwrap();
+                clock.sleep_async(Duration::from_millis(10)).await;
+                say.send((ms, clock.monotonic_ms())).unwrap();
+            })
+        };
+        for task in [sleeper(30), sleeper(5), sleeper(12)] {
+            task.await.unwrap();
+        }
+        drop(say);
+        let order: Vec<_> = said.iter().collect();
+        assert_eq!(order, [(5, 5), (12, 12), (5, 15), (12, 22), (30, 30), (30, 40)]);
+    }
+
+    #[tokio::test]
+    async fn a_sleeper_that_gives_up_holds_nobody_up() {
+        let clock = ClockHandle::paused_at_ms(0);
+        let early = clock.sleep_async(Duration::from_millis(1));
+        let late = clock.clone();
+        let task = tokio::spawn(async move { late.sleep_async(Duration::from_millis(9)).await });
+        tokio::select! {
+            biased;
+            () = async { tokio::task::yield_now().await } => {}
+            () = early => {}
+        }
+        task.await.unwrap();
+        assert_eq!(clock.monotonic_ms(), 9);
+    }
+}
