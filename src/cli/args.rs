@@ -12,7 +12,10 @@ use super::hints;
 use super::record::RecordArgs;
 use super::replay::ReplayArgs;
 use super::tape::TapeArgs;
-use super::values::{DirMount, Sink, StdinFrom, dir_mount, duration, guest_path, instant, size};
+use super::values::{
+    DirMount, Sink, StdinFrom, Worktree, dir_mount, duration, guest_path, instant, number, seed,
+    size,
+};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -101,7 +104,6 @@ says which it was.
 Environment: BELLJAR_TOOLCHAIN lists further folders of programs, like PATH; BELLJAR_CACHE_DIR is
 where compiled code is kept."
 )]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct RunArgs {
     /// A program's name, or the path of a module (with a slash or ending in .wasm or .wat), and
     /// arguments for it: everything from here on is the program's
@@ -141,9 +143,10 @@ pub struct RunArgs {
     #[arg(long, help_heading = "Program")]
     pub no_cache: bool,
 
-    /// The folder that the program works on, mounted copy-on-write at /src [default: this folder]
-    #[arg(long, value_name = "DIR", conflicts_with = "no_worktree", help_heading = "Files")]
-    pub worktree: Option<PathBuf>,
+    /// The folder that the program works on, mounted at /src, copy-on-write unless `ro` [default:
+    /// this folder]
+    #[arg(long, value_name = "DIR[::ro]", conflicts_with = "no_worktree", help_heading = "Files")]
+    pub worktree: Option<Worktree>,
 
     /// Mount no worktree: the program sees exactly the --dir folders, from descriptor 3 on
     #[arg(long, help_heading = "Files")]
@@ -162,13 +165,13 @@ pub struct RunArgs {
     #[arg(long, value_name = "WHICH", default_value = "paused", help_heading = "Time and chance")]
     pub clock: ClockArg,
 
-    /// Where a paused clock stands: milliseconds since 1970 or RFC 3339 [default:
-    /// 2000-01-01T00:00:00Z]
+    /// Where a paused clock stands: milliseconds since 1970, @SECONDS since then, or RFC 3339
+    /// [default: 2000-01-01T00:00:00Z]
     #[arg(long, value_name = "WHEN", value_parser = instant, help_heading = "Time and chance")]
     pub start_at: Option<u64>,
 
     /// The seed of the program's random numbers
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Time and chance")]
+    #[arg(long, value_name = "N", default_value = "0", value_parser = seed, help_heading = "Time and chance")]
     pub seed: u64,
 
     /// The times that files show: all the start time, or the host's
@@ -184,7 +187,7 @@ pub struct RunArgs {
     pub virtual_timeout: Option<std::time::Duration>,
 
     /// End the program after this many instructions, roughly
-    #[arg(long, value_name = "N", help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = number, help_heading = "Limits")]
     pub fuel: Option<u64>,
 
     /// Memory that the program may use
@@ -203,9 +206,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE", default_value = "unlimited", value_parser = size, help_heading = "Limits")]
     pub max_output: u64,
 
-    /// Write the changes to the disk
-    #[arg(long, help_heading = "Afterwards")]
-    pub apply: bool,
+    /// Write the changes to the disk: always, or only if the program exits with 0
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always", help_heading = "Afterwards")]
+    pub apply: Option<ApplyArg>,
 
     /// Print the changes as a diff that `git apply` takes, or write it to a file
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "Afterwards")]
@@ -266,6 +269,14 @@ pub enum ClockArg {
     Paused,
     /// It is the host's
     Real,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum ApplyArg {
+    /// Whatever the program's exit code, as long as it ends by itself
+    Always,
+    /// If the exit code is 0
+    Success,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -8,7 +8,7 @@ use belljar::kernel::vfs::{
 };
 use belljar::{Machine, Outcome, Overlay, WORKTREE};
 
-use super::args::RunArgs;
+use super::args::{ApplyArg, RunArgs};
 use super::progress::Progress;
 use super::report::{Change, Report, count, printable};
 use super::sink::Opened;
@@ -34,7 +34,24 @@ pub fn settle(
         None => None,
     };
     let finished = matches!(outcome, Outcome::Exited(_));
-    let applies = args.apply && finished;
+    let applies = match args.apply {
+        None => false,
+        Some(ApplyArg::Always) => finished,
+        Some(ApplyArg::Success) => *outcome == Outcome::Exited(0),
+    };
+    report.sensitive = report.changes.iter().filter_map(sensitive).collect();
+    if let Some(path) = report.sensitive.first()
+        && !args.quiet
+    {
+        let more = match report.sensitive.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let path = printable(path);
+        note!(
+            "belljar: warning: the program changed {path}{more}, which other tools may run or obey"
+        );
+    }
     let written = if applies { apply(args, vfs, &report.changes) } else { Ok(()) };
     report.applied = applies && written.is_ok();
     // After the changes are written: the program may have read the file that the diff goes to.
@@ -47,19 +64,12 @@ pub fn settle(
         }
     }
     if !applies && !report.changes.is_empty() && !args.quiet {
-        note!("belljar: {} {}", summary(&report.changes), why_not_written(args));
+        note!("belljar: {} {}", summary(&report.changes), why_not_written(args, outcome));
     }
     written
 }
 
 fn apply(args: &RunArgs, vfs: &mut Overlay, changes: &[Change]) -> Result<()> {
-    let of_git = |change: &&Change| change.path.split('/').any(|name| name == ".git");
-    if let Some(change) = changes.iter().find(of_git)
-        && !args.quiet
-    {
-        let path = printable(&change.path);
-        note!("belljar: warning: the program changed {path}, which git may run or obey");
-    }
     let message = format!("writing {} to the disk", count(changes.len(), "change"));
     let _progress = (changes.len() > 100).then(|| Progress::start(message, args.quiet));
     let applied = vfs.apply().context("cannot write the changes to the disk")?;
@@ -72,8 +82,10 @@ fn apply(args: &RunArgs, vfs: &mut Overlay, changes: &[Change]) -> Result<()> {
     Ok(())
 }
 
-fn why_not_written(args: &RunArgs) -> &'static str {
-    if args.apply {
+fn why_not_written(args: &RunArgs, outcome: &Outcome) -> &'static str {
+    if args.apply.is_some() && matches!(outcome, Outcome::Exited(_)) {
+        "not written to the disk, because the program failed"
+    } else if args.apply.is_some() {
         "not written to the disk, because the program did not end by itself"
     } else if args.diff.is_some() {
         "not written to the disk (--apply writes it)"
@@ -136,10 +148,38 @@ fn render_diff(vfs: &Overlay, entries: &[DiffEntry]) -> Result<String> {
     Ok(text)
 }
 
+/// Names of files and folders from which version control, editors, shells and build tools take
+/// commands without being asked.
+const SENSITIVE_NAMES: &[&str] = &[
+    ".cargo",
+    ".devcontainer",
+    ".direnv",
+    ".envrc",
+    ".git",
+    ".gitattributes",
+    ".githooks",
+    ".github",
+    ".gitlab-ci.yml",
+    ".gitmodules",
+    ".husky",
+    ".idea",
+    ".npmrc",
+    ".pre-commit-config.yaml",
+    ".vscode",
+];
+
+/// The path of a change that other tools may run or obey.
+fn sensitive(change: &Change) -> Option<String> {
+    let is_sensitive =
+        |name: &str| SENSITIVE_NAMES.iter().any(|known| name.eq_ignore_ascii_case(known));
+    change.path.split('/').any(is_sensitive).then(|| change.shown_path())
+}
+
 /// What changed, in one line.
 fn summary(changes: &[Change]) -> String {
-    let words =
-        |change: &Change| format!("{} {}", printable(&change.path), change.kind.replace('_', " "));
+    let words = |change: &Change| {
+        format!("{} {}", printable(&change.shown_path()), change.kind.replace('_', " "))
+    };
     let mut parts: Vec<String> = changes.iter().take(NAMED_MAX).map(words).collect();
     if changes.len() > NAMED_MAX {
         parts.push(format!("{} more", changes.len() - NAMED_MAX));

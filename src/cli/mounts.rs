@@ -11,7 +11,7 @@ use belljar::{HostDir, Machine, MachineBuilder, MachineError, Preopen, Reach, So
 use super::args::RunArgs;
 use super::exit::Usage;
 use super::setup::cache_dir;
-use super::values::DirMount;
+use super::values::{DirMount, Worktree};
 
 /// A mount point that is taken, and the words for who has it.
 struct Taken {
@@ -30,10 +30,15 @@ pub fn mount(
     if args.no_worktree {
         builder = builder.tmp(false);
     } else {
-        let dir = args.worktree.as_deref().unwrap_or(Path::new("."));
+        let Worktree { host, read_only } = args.worktree.clone().unwrap_or_default();
         let source =
-            open(dir).map_err(|why| Usage(format!("--worktree {}: {why}", dir.display())))?;
-        builder = hide_cache(builder.mount(WORKTREE, source), dir, WORKTREE)?;
+            open(&host).map_err(|why| Usage(format!("--worktree {}: {why}", host.display())))?;
+        builder = if read_only {
+            builder.mount_read_only(WORKTREE, source)
+        } else {
+            builder.mount(WORKTREE, source)
+        };
+        builder = hide_cache(builder, &host, WORKTREE)?;
         taken.push(Taken { at: WORKTREE.to_owned(), by: "the worktree".to_owned() });
     }
     for mount in &args.dir {
@@ -41,8 +46,12 @@ pub fn mount(
         let source = open(&mount.host).map_err(|why| refuse(why + &colon_hint(mount)))?;
         let at = mount_point(&mount.guest, args.no_worktree).map_err(refuse)?;
         if let Some(Taken { by, .. }) = taken.iter().find(|taken| taken.at == at) {
-            let or = if at == WORKTREE { ", or --no-worktree" } else { "" };
             let host = mount.host.display();
+            let or = match (at == WORKTREE, mount.read_only) {
+                (true, true) => format!(", or --worktree {host}::ro"),
+                (true, false) => ", or --no-worktree".to_owned(),
+                (false, _) => String::new(),
+            };
             let why = format!("{by} is at {at} already; choose another GUEST: {host}::GUEST{or}");
             return Err(refuse(why).into());
         }
@@ -86,17 +95,17 @@ fn colon_hint(mount: &DirMount) -> String {
 }
 
 /// Where a folder that the guest calls `guest` stands in the namespace. Relative names begin at the
-/// root, which is where `..` leads from the worktree; without a worktree, names of preopened
-/// directories lead as far up as they like.
+/// worktree; without one, names of preopened directories lead as far up as they like.
 fn mount_point(guest: &str, no_worktree: bool) -> Result<String, String> {
+    let is_relative = !guest.starts_with('/');
     let mut names = Vec::new();
-    let mut ups = 0;
+    if is_relative && !no_worktree {
+        names.push(&WORKTREE[1..]);
+    }
     for name in guest.split('/') {
         match name {
             "" | "." => {}
-            ".." if names.is_empty() && !guest.starts_with('/') && (no_worktree || ups == 0) => {
-                ups += 1;
-            }
+            ".." if names.pop().is_some() || is_relative && no_worktree => {}
             ".." => {
                 return Err(format!(
                     "{guest} leads above the root of the guest; choose a name: HOST::GUEST"
@@ -135,12 +144,14 @@ mod tests {
     fn a_mount_point_is_where_its_name_leads() {
         let at = |guest: &str| mount_point(guest, false);
         assert_eq!(at("/a//b/."), Ok("/a/b".to_owned()));
-        assert_eq!(at("a/"), Ok("/a".to_owned()));
-        assert_eq!(at("."), Ok("/".to_owned()));
+        assert_eq!(at("a/"), Ok("/src/a".to_owned()));
+        assert_eq!(at("."), Ok("/src".to_owned()));
+        assert_eq!(at("a/../b"), Ok("/src/b".to_owned()));
         assert_eq!(at("../lib"), Ok("/lib".to_owned()));
-        for guest in ["/../a", "a/../b", "../../a"] {
+        for guest in ["/../a", "../../a", "a/../../../b"] {
             assert!(at(guest).is_err(), "{guest}");
         }
         assert_eq!(mount_point("../../a", true), Ok("/a".to_owned()));
+        assert_eq!(mount_point(".", true), Ok("/".to_owned()));
     }
 }

@@ -8,6 +8,8 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use belljar::Limit;
+
 use super::exit;
 use super::report::{Report, Status, printable};
 use super::sink::Once;
@@ -64,6 +66,7 @@ fn leave(program: String, what: &'static str, report_to: &Once) {
         note!("belljar: {why} (raise it with --timeout)");
         let mut report = Report { status: Status::TimedOut, program, ..Report::default() };
         (report.exit_code, report.error) = (exit::TIMED_OUT, Some(why));
+        report.limits_hit = vec![Limit::Timeout.name()];
         // Nobody is left to tell that it cannot be written.
         let _ = report_to.print(&report.to_line());
         let _ = say.send(());

@@ -58,9 +58,9 @@ pub fn run(args: &RecordArgs) -> Result<u8> {
 
 /// Whether the folder of the tape is one that the program works on.
 fn sees(args: &RunArgs, tape: &Path) -> bool {
-    let worktree = args.worktree.as_deref().unwrap_or(Path::new("."));
+    let worktree = args.worktree.clone().unwrap_or_default().host;
     let mounted = args.dir.iter().map(|mount| mount.host.as_path());
-    let mut folders = mounted.chain((!args.no_worktree).then_some(worktree));
+    let mut folders = mounted.chain((!args.no_worktree).then_some(worktree.as_path()));
     let Ok(tape) = disk::canonical(tape) else { return false };
     folders.any(|dir| disk::canonical(dir).is_ok_and(|dir| tape.starts_with(dir)))
 }

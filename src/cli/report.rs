@@ -57,6 +57,8 @@ pub struct Report {
     pub upper_bytes: u64,
     /// The files that it changed.
     pub changes: Vec<Change>,
+    /// Changed files that other tools may run or obey, by their path in the namespace.
+    pub sensitive: Vec<String>,
     /// Whether the changes were written to the disk.
     pub applied: bool,
     /// How long things took, in real time.
@@ -126,6 +128,16 @@ pub struct Change {
     pub renamed_from: Option<String>,
 }
 
+impl Change {
+    /// Its path: beneath the worktree, or in the namespace if it is not there.
+    pub fn shown_path(&self) -> String {
+        match self.mount.as_str() {
+            belljar::WORKTREE => self.path.clone(),
+            mount => format!("{}/{}", mount.trim_end_matches('/'), self.path),
+        }
+    }
+}
+
 /// Real time in milliseconds.
 #[derive(Serialize, Debug, Default)]
 #[expect(clippy::struct_field_names, reason = "the names of the report carry their unit")]
@@ -140,7 +152,7 @@ pub struct Timings {
 
 /// A duration in milliseconds.
 pub fn ms(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1000.0
+    (duration.as_secs_f64() * 1_000_000.0).round() / 1000.0
 }
 
 /// The option that raises a limit.

@@ -144,7 +144,7 @@ fn may_be_native(args: &RunArgs, error: &anyhow::Error) -> bool {
 fn run_native(args: &RunArgs, report: &mut Report) -> Result<u8> {
     if !args.quiet {
         note!(
-            "belljar: running the host's {:?} without protection: what it does is real",
+            "belljar: running the host's {:?} without protection: what it does is real, and no limit holds",
             report.program
         );
     }
@@ -152,7 +152,7 @@ fn run_native(args: &RunArgs, report: &mut Report) -> Result<u8> {
         program: report.program.clone(),
         args: args.program_args().to_vec(),
         env: setup::environment(args)?,
-        current_dir: args.worktree.clone().unwrap_or_else(|| ".".into()),
+        current_dir: args.worktree.clone().unwrap_or_default().host,
     }
     .status()?;
     (report.status, report.guest_exit_code) = (Status::Native, u32::try_from(code).ok());

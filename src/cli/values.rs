@@ -9,7 +9,34 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     let hint =
         || format!("{text:?} is no duration: use a number with a unit, such as 500ms, 10s, 2m");
     let span: jiff::SignedDuration = text.parse().map_err(|_| hint())?;
-    Duration::try_from(span).map_err(|_| format!("{text:?} is negative"))
+    match Duration::try_from(span) {
+        Ok(Duration::ZERO) => Err("no program ends in no time".to_owned()),
+        duration => duration.map_err(|_| format!("{text:?} is negative")),
+    }
+}
+
+/// A whole number, such as `1000000`, `1_000_000`, `1M`; K, M and G are powers of 1000.
+pub fn number(text: &str) -> Result<u64, String> {
+    let digits = text.replace('_', "");
+    let last = digits.chars().last().map(|letter| letter.to_ascii_uppercase());
+    let factor = match last {
+        Some('K') => 1000,
+        Some('M') => 1_000_000,
+        Some('G') => 1_000_000_000,
+        _ => 1,
+    };
+    let digits = if factor == 1 { digits.as_str() } else { &digits[..digits.len() - 1] };
+    let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    number.ok_or_else(|| format!("{text:?} is no number: use digits, such as 1000000 or 1M"))
+}
+
+/// A seed: a whole number, decimal or after `0x` hexadecimal.
+pub fn seed(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| format!("{text:?} is no seed: use a number from 0 to {}", u64::MAX))
 }
 
 /// A size in bytes: a number, with a unit or without, such as `512MiB`, `4G`, `1000`. K, M and G,
@@ -23,15 +50,20 @@ pub fn size(text: &str) -> Result<u64, String> {
     })
 }
 
-/// An instant, in nanoseconds since the Unix epoch: milliseconds since then, or RFC 3339.
+/// An instant, in nanoseconds since the Unix epoch: milliseconds since then, seconds after an `@` as
+/// `date -d` takes them, or RFC 3339.
 pub fn instant(text: &str) -> Result<u64, String> {
     let range = |_| format!("{text:?} lies before 1970 or after 2554");
-    if let Ok(ms) = text.parse::<i64>() {
-        return u64::try_from(i128::from(ms) * 1_000_000).map_err(range);
+    let (digits, unit_ns) = match text.strip_prefix('@') {
+        Some(seconds) => (seconds, 1_000_000_000),
+        None => (text, 1_000_000),
+    };
+    if let Ok(count) = digits.parse::<i64>() {
+        return u64::try_from(i128::from(count) * unit_ns).map_err(range);
     }
     let hint = |_| {
         format!(
-            "{text:?} is no instant: use milliseconds since 1970 or RFC 3339, such as 2024-05-01T12:00:00Z"
+            "{text:?} is no instant: use milliseconds since 1970, @SECONDS, or RFC 3339, such as 2024-05-01T12:00:00Z"
         )
     };
     let timestamp: jiff::Timestamp = text.parse().map_err(hint)?;
@@ -91,6 +123,30 @@ pub fn dir_mount(text: OsString) -> Result<DirMount, String> {
     Ok(DirMount { given, host: host.into(), guest: guest_path(guest)?, read_only })
 }
 
+/// The folder to work on: `DIR[::ro]`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Worktree {
+    /// The folder of the host.
+    pub host: PathBuf,
+    /// Whether the guest may not write.
+    pub read_only: bool,
+}
+
+impl Default for Worktree {
+    fn default() -> Self {
+        Self { host: ".".into(), read_only: false }
+    }
+}
+
+impl From<OsString> for Worktree {
+    fn from(text: OsString) -> Self {
+        match split_once(&text, "::") {
+            Some((host, rest)) if rest == "ro" => Self { host: host.into(), read_only: true },
+            _ => Self { host: text.into(), read_only: false },
+        }
+    }
+}
+
 /// Where standard input comes from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StdinFrom {
@@ -139,6 +195,7 @@ mod tests {
         assert_eq!(duration("1m 30s"), Ok(Duration::from_secs(90)));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert!(duration("10").is_err());
+        assert!(duration("0s").is_err());
         assert!(duration("-1s").is_err());
     }
 
@@ -160,9 +217,24 @@ mod tests {
     }
 
     #[test]
+    fn numbers_may_be_grouped_and_have_a_unit() {
+        assert_eq!(
+            (number("17"), number("1_000"), number("2m")),
+            (Ok(17), Ok(1000), Ok(2_000_000))
+        );
+        for text in ["", "M", "-1", "1.5M", "1MiB", "99999999999999999999", "ü"] {
+            assert!(number(text).is_err(), "{text}");
+        }
+        assert_eq!((seed("7"), seed("0xff")), (Ok(7), Ok(255)));
+        assert!(seed("-1").is_err() && seed("0x").is_err());
+    }
+
+    #[test]
     fn instants_are_milliseconds_or_rfc_3339() {
         assert_eq!(instant("946684800000"), Ok(946_684_800_000_000_000));
         assert_eq!(instant("2000-01-01T00:00:00Z"), Ok(946_684_800_000_000_000));
+        assert_eq!(instant("@946684800"), Ok(946_684_800_000_000_000));
+        assert!(instant("@").is_err());
         assert!(instant("-5").is_err());
         assert!(instant("1969-12-31T23:59:59Z").is_err());
         assert!(instant("yesterday").is_err());

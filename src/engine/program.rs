@@ -60,6 +60,14 @@ pub enum ProgramError {
         /// What is wrong, and where.
         message: String,
     },
+    /// What it imports is there, and is something else.
+    #[error("{name} was not made for this WASI: {message}")]
+    Mismatch {
+        /// The module.
+        name: String,
+        /// Which import, and how it differs.
+        message: String,
+    },
     /// It imports what nobody defines.
     #[error("{name} imports {import}, which nobody defines")]
     Import {
@@ -318,7 +326,7 @@ impl Program {
             };
             let Some(import) = error.downcast_ref::<UnknownImportError>() else {
                 let (name, message) = (module.name.clone(), format!("{error:#}"));
-                return Err(ProgramError::Invalid { name, message });
+                return Err(ProgramError::Mismatch { name, message });
             };
             if unknown_imports.len() == UNKNOWN_IMPORTS_MAX {
                 return Err(ProgramError::TooManyUnknownImports { name: module.name.clone() });

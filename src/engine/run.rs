@@ -65,6 +65,12 @@ pub enum RunError {
         /// The program.
         program: String,
     },
+    /// Its function to start with is no such function.
+    #[error("{program} exports a `_start` that no command has: it must take and return nothing")]
+    BadStart {
+        /// The program.
+        program: String,
+    },
     /// A directory that it was to start with is not there.
     #[error("cannot open the directory {path} for {program}: {errno}")]
     Preopen {
@@ -157,9 +163,12 @@ fn start(program: &Program, store: &mut Store<Process>) -> Result<Outcome, RunEr
         Ok(instance) => instance,
         Err(error) => return instantiation_error(program, store, &error),
     };
+    let name = || program.name().to_owned();
     let start = instance
-        .get_typed_func::<(), ()>(&mut *store, "_start")
-        .map_err(|_| RunError::NoStart { program: program.name().into() })?;
+        .get_func(&mut *store, "_start")
+        .ok_or_else(|| RunError::NoStart { program: name() })?
+        .typed::<(), ()>(&*store)
+        .map_err(|_| RunError::BadStart { program: name() })?;
     Ok(match block_on(start.call_async(&mut *store, ())) {
         Ok(()) => Outcome::Exited(0),
         Err(error) => outcome_of(&error),
