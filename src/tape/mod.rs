@@ -1,6 +1,7 @@
 //! Rank 2: the record of everything that crosses the boundary of a machine, and what can be done
 //! with it. The format is described in `docs/tape-format.md`.
 
+mod fidelity;
 mod file;
 mod payload;
 mod player;
@@ -8,6 +9,9 @@ mod record;
 mod recorder;
 mod redact;
 
+pub use fidelity::{
+    CompareError, Divergence, FidelityMode, FidelityReport, FieldDifference, TapeSource, compare,
+};
 pub use file::{FileTape, Tape, TapeReader, cas_dir};
 pub use payload::{INLINE_BYTES_MAX, Payload};
 pub use player::{Desync, Player};

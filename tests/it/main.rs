@@ -14,5 +14,6 @@ mod overlay_differential;
 mod overlay_model;
 mod support;
 mod tape;
+mod tape_fidelity;
 mod tidy;
 mod toolchains;
