@@ -1,6 +1,7 @@
 //! Rank 2: the record of everything that crosses the boundary of a machine, and what can be done
 //! with it. The format is described in `docs/tape-format.md`.
 
+mod annotations;
 mod fidelity;
 mod file;
 mod payload;
@@ -9,6 +10,10 @@ mod record;
 mod recorder;
 mod redact;
 
+pub use annotations::{
+    Annotation, AnnotationError, AnnotationFile, AnnotationHeader, AnnotationKind, Author,
+    AuthorKind, HypothesisStatus, Problem, Span, annotations_path,
+};
 pub use fidelity::{
     CompareError, Divergence, FidelityMode, FidelityReport, FieldDifference, TapeSource, compare,
 };

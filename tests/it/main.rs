@@ -14,6 +14,7 @@ mod overlay_differential;
 mod overlay_model;
 mod support;
 mod tape;
+mod tape_annotations;
 mod tape_fidelity;
 mod tidy;
 mod toolchains;
