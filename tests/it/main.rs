@@ -15,6 +15,7 @@ mod overlay_model;
 mod support;
 mod tape;
 mod tape_annotations;
+mod tape_docs;
 mod tape_fidelity;
 mod tidy;
 mod toolchains;
