@@ -49,6 +49,11 @@ pub fn open_or_create(path: &Path) -> Result<File, DiskError> {
     options.open(path).map_err(DiskError::new("create", path))
 }
 
+/// A file opened for reading from its start and writing at its end.
+pub fn open_append(path: &Path) -> Result<File, DiskError> {
+    File::options().read(true).append(true).open(path).map_err(DiskError::new("open", path))
+}
+
 /// Gives `from` the name `to`, whatever stood there.
 pub fn rename(from: &Path, to: &Path) -> Result<(), DiskError> {
     std::fs::rename(from, to).map_err(DiskError::new("rename", from))

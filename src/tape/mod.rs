@@ -1,6 +1,8 @@
 //! Rank 2: the record of everything that crosses the boundary of a machine, and what can be done
 //! with it. The format is described in `docs/tape-format.md`.
 
+mod annotations;
+mod fidelity;
 mod file;
 mod leaks;
 mod payload;
@@ -9,6 +11,13 @@ mod record;
 mod recorder;
 mod redact;
 
+pub use annotations::{
+    Annotation, AnnotationError, AnnotationFile, AnnotationHeader, AnnotationKind, Author,
+    AuthorKind, HypothesisStatus, Problem, Span, annotations_path,
+};
+pub use fidelity::{
+    CompareError, Divergence, FidelityMode, FidelityReport, FieldDifference, TapeSource, compare,
+};
 pub use file::{FileTape, Tape, TapeReader, cas_dir};
 pub use leaks::{ClockLeak, ClockLeakKind, ClockLeaks};
 pub use payload::{INLINE_BYTES_MAX, Payload};

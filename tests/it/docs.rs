@@ -18,6 +18,8 @@ const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("README.md", None),
     ("docs/cli.md", None),
     ("docs/determinism.md", None),
+    ("docs/tape-format.md", None),
+    ("docs/annotations.md", None),
     ("docs/avr.md", Some("avr")),
     ("toolchains/README.md", None),
     ("guest-examples/README.md", None),

@@ -16,5 +16,8 @@ mod overlay_model;
 mod replay;
 mod support;
 mod tape;
+mod tape_annotations;
+mod tape_docs;
+mod tape_fidelity;
 mod tidy;
 mod toolchains;

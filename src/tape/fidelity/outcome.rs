@@ -1,0 +1,150 @@
+//! What is left of a session when it is over.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::fields::name;
+use super::{CompareError, Divergence, TapeSource};
+use crate::base::digest::Digest;
+use crate::tape::record::Kind;
+
+/// What a tape says of one path, and the `seq` of the record that said it last.
+#[derive(Default)]
+struct FileState {
+    seq: u64,
+    /// The content that was written last; `None` if the path was deleted after it, or not written.
+    content: Option<Digest>,
+    /// Whether it was there without the tape, and was deleted.
+    is_deleted: bool,
+    /// The `change` records.
+    changes: Vec<(String, Map<String, Value>)>,
+}
+
+impl FileState {
+    fn is_untouched(&self) -> bool {
+        self.content.is_none() && !self.is_deleted && self.changes.is_empty()
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        let state = |file: &Self| (file.content, file.is_deleted);
+        state(self) == state(other) && self.changes == other.changes
+    }
+
+    fn text(&self) -> String {
+        let changes = self.changes.iter().map(|(change, detail)| {
+            let detail = (!detail.is_empty()).then(|| format!(" {}", Value::from(detail.clone())));
+            format!("{change}{}", detail.unwrap_or_default())
+        });
+        let content = self.content.map(|digest| format!("content {digest}"));
+        let deleted = self.is_deleted.then(|| "deleted".to_owned());
+        let parts: Vec<String> = content.into_iter().chain(deleted).chain(changes).collect();
+        if parts.is_empty() { "untouched".to_owned() } else { name(&parts.join(", ")) }
+    }
+}
+
+/// How the process with the lowest number ended.
+struct Exit {
+    seq: u64,
+    pid: u32,
+    status: String,
+    code: Option<u32>,
+}
+
+impl Exit {
+    fn text(&self) -> String {
+        match self.code {
+            Some(code) => format!("{} with code {code}", name(&self.status)),
+            None => name(&self.status),
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Outcome {
+    pub records: u64,
+    files: BTreeMap<String, FileState>,
+    exit: Option<Exit>,
+    llm_calls: u64,
+}
+
+impl Outcome {
+    pub fn of(source: &(impl TapeSource + ?Sized)) -> Result<Self, CompareError> {
+        let mut outcome = Self::default();
+        for record in source.records()? {
+            let record = record?;
+            outcome.records += 1;
+            outcome.take(record.seq, record.kind);
+        }
+        outcome.files.retain(|_, file| {
+            // It is there again.
+            file.is_deleted &= file.content.is_none();
+            !file.is_untouched()
+        });
+        Ok(outcome)
+    }
+
+    fn take(&mut self, seq: u64, kind: Kind) {
+        match kind {
+            Kind::FileWrite { path, content_hash, .. } => {
+                self.file(path, seq).content = Some(content_hash);
+            }
+            Kind::FileDelete { path, .. } => {
+                let file = self.file(path, seq);
+                // What the session made itself is gone as if it had not been.
+                file.is_deleted |= file.content.take().is_none();
+            }
+            Kind::Change { path, change, detail } => {
+                self.file(path, seq).changes.push((change, detail));
+            }
+            Kind::ProcessExit { pid, status, exit_code, .. }
+                if self.exit.as_ref().is_none_or(|exit| pid <= exit.pid) =>
+            {
+                self.exit = Some(Exit { seq, pid, status, code: exit_code });
+            }
+            Kind::LlmCall { .. } => self.llm_calls += 1,
+            _ => {}
+        }
+    }
+
+    fn file(&mut self, path: String, seq: u64) -> &mut FileState {
+        let file = self.files.entry(path).or_default();
+        file.seq = seq;
+        file
+    }
+
+    /// In what the replay's outcome differs from this one.
+    pub fn compare(&self, replay: &Self, found: &mut impl FnMut(Divergence)) {
+        let mut differ = |seq, category: &str, message| {
+            let category = category.to_owned();
+            found(Divergence { seq, category, message, ..Divergence::default() });
+        };
+        let untouched = FileState::default();
+        let paths: BTreeSet<&String> = self.files.keys().chain(replay.files.keys()).collect();
+        for at in paths {
+            let (a, b) = (self.files.get(at), replay.files.get(at));
+            let seq = a.or(b).map_or(0, |file| file.seq);
+            let category = match (a, b) {
+                (Some(a), Some(b)) if a.is_like(b) => continue,
+                (Some(_), Some(_)) => "files.changed",
+                (_, None) => "files.missing",
+                (None, _) => "files.extra",
+            };
+            let [a, b] = [a, b].map(|file| file.unwrap_or(&untouched).text());
+            differ(seq, category, format!("{}: recorded {a}, replay {b}", name(at)));
+        }
+        let state =
+            |exit: &Option<Exit>| exit.as_ref().map(|exit| (exit.status.clone(), exit.code));
+        if state(&self.exit) != state(&replay.exit) {
+            let seq = self.exit.as_ref().or(replay.exit.as_ref()).map_or(0, |exit| exit.seq);
+            let [a, b] = [&self.exit, &replay.exit].map(|exit| {
+                exit.as_ref().map_or_else(|| "no process ended".to_owned(), Exit::text)
+            });
+            differ(seq, "exit.changed", format!("recorded {a}, replay {b}"));
+        }
+        if self.llm_calls != replay.llm_calls {
+            let message = format!("recorded {}, replay {}", self.llm_calls, replay.llm_calls);
+            differ(0, "llm_calls.changed", message);
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Compares two tapes record by record, in the pairs that were found for them.
+
+use std::collections::VecDeque;
+
+use imara_diff::Interner;
+
+use super::align::{Alignment, Times, Tokens};
+use super::fields::{self, differences};
+use super::{CompareError, Divergence, FidelityMode, FidelityReport, TapeSource};
+use crate::base::digest::Digest;
+use crate::tape::record::{Kind, Phase, Record};
+use crate::tape::recorder::TapeError;
+
+/// Records of the recorded tape shown before a divergence.
+const BEFORE: usize = 3;
+
+/// Records of the recorded tape shown after it.
+const AFTER: usize = 2;
+
+/// As many records as fit in 32 bits, with room for a mark.
+const RECORDS_MAX: u32 = u32::MAX >> 1;
+
+/// Fills in the records and divergences of `report`.
+pub(super) fn compare<A, B>(
+    recorded: &A,
+    replay: &B,
+    report: &mut FidelityReport,
+) -> Result<(), CompareError>
+where
+    A: TapeSource + ?Sized,
+    B: TapeSource + ?Sized,
+{
+    let mut interner = Interner::new(0);
+    let a = tokens(recorded, report.mode, &mut interner)?;
+    let b = tokens(replay, report.mode, &mut interner)?;
+    drop(interner);
+    (report.recorded_records, report.replay_records) = (a.keys.len() as u64, b.keys.len() as u64);
+    let alignment = Alignment::new(&a, &b);
+
+    let (mut recorded, mut replay) = (recorded.records()?, replay.records()?);
+    let mut walk = Walk {
+        report,
+        before: VecDeque::new(),
+        run: Shift::default(),
+        run_at: None,
+        run_records: 0,
+    };
+    let (mut at_a, mut at_b) = (0, 0);
+    while at_a < a.keys.len() || at_b < b.keys.len() {
+        if alignment.is_missing(at_a) {
+            walk.missing(next(&mut recorded)?);
+            at_a += 1;
+        } else if alignment.is_extra(at_b) {
+            walk.extra(&next(&mut replay)?);
+            at_b += 1;
+        } else {
+            walk.pair(next(&mut recorded)?, &next(&mut replay)?, (at_a as u64, at_b as u64));
+            (at_a, at_b) = (at_a + 1, at_b + 1);
+        }
+    }
+    walk.end_run();
+    match (recorded.next().transpose()?, replay.next().transpose()?) {
+        (None, None) => Ok(()),
+        _ => Err(CompareError::Changed),
+    }
+}
+
+/// What is kept of a tape to find the pairs.
+fn tokens<S: TapeSource + ?Sized>(
+    source: &S,
+    mode: FidelityMode,
+    interner: &mut Interner<Digest>,
+) -> Result<Tokens, CompareError> {
+    let mut tokens = Tokens::default();
+    for record in source.records()? {
+        let Record { virtual_time_ms, monotonic_ms, kind, .. } = record?;
+        if tokens.keys.len() as u64 >= u64::from(RECORDS_MAX) {
+            return Err(CompareError::TooLong { records_max: RECORDS_MAX });
+        }
+        tokens.kinds.push(interner.intern(Digest::of(kind.name().as_bytes())));
+        tokens.keys.push(interner.intern(key(kind)));
+        if mode == FidelityMode::ByteIdentical {
+            tokens.times.push(Times { virtual_time_ms, monotonic_ms });
+        }
+    }
+    Ok(tokens)
+}
+
+/// The digest of what happened, without when.
+fn key(kind: Kind) -> Digest {
+    let record = Record { seq: 0, phase: Phase::Run, virtual_time_ms: 0, monotonic_ms: 0, kind };
+    Digest::of(&serde_json::to_vec(&record).expect("records are JSON objects"))
+}
+
+fn next(
+    records: &mut impl Iterator<Item = Result<Record, TapeError>>,
+) -> Result<Record, CompareError> {
+    Ok(records.next().ok_or(CompareError::Changed)??)
+}
+
+/// How far the stamps of a pair are apart.
+#[derive(Clone, PartialEq, Eq, Default)]
+struct Shift {
+    seq: i128,
+    virtual_time_ms: i128,
+    monotonic_ms: i128,
+    phases: Option<(Phase, Phase)>,
+}
+
+impl Shift {
+    fn of(recorded: &Record, replay: &Record, at: (u64, u64)) -> Self {
+        let off = |record: &Record, at: u64| i128::from(record.seq) - i128::from(at);
+        Self {
+            seq: off(replay, at.1) - off(recorded, at.0),
+            virtual_time_ms: i128::from(replay.virtual_time_ms)
+                - i128::from(recorded.virtual_time_ms),
+            monotonic_ms: i128::from(replay.monotonic_ms) - i128::from(recorded.monotonic_ms),
+            phases: (recorded.phase != replay.phase).then_some((recorded.phase, replay.phase)),
+        }
+    }
+
+    fn text(&self) -> String {
+        let numbers = [
+            ("virtual_time_ms", self.virtual_time_ms),
+            ("monotonic_ms", self.monotonic_ms),
+            ("seq, beyond what was inserted or left out,", self.seq),
+        ];
+        let numbers = numbers.into_iter().filter(|(_, by)| *by != 0);
+        let mut parts: Vec<String> =
+            numbers.map(|(name, by)| format!("{name} by {by:+}")).collect();
+        if let Some((recorded, replay)) = self.phases {
+            parts.push(format!("phase from {recorded:?} to {replay:?}").to_lowercase());
+        }
+        parts.join(", ")
+    }
+}
+
+struct Walk<'a> {
+    report: &'a mut FidelityReport,
+    /// The last records of the recorded tape.
+    before: VecDeque<Record>,
+    /// How far apart the last pair was.
+    run: Shift,
+    /// The place of the divergence that describes the run of such pairs.
+    run_at: Option<usize>,
+    /// How many pairs it has.
+    run_records: u64,
+}
+
+impl Walk<'_> {
+    fn missing(&mut self, recorded: Record) {
+        self.show_after(&recorded);
+        self.describe("missing", Some(&recorded), None, |divergence, kind| {
+            divergence.message = format!("the replay has no such {kind}");
+        });
+        self.remember(recorded);
+    }
+
+    fn extra(&mut self, replay: &Record) {
+        self.describe("extra", None, Some(replay), |divergence, kind| {
+            divergence.message = format!("the recorded tape has no such {kind}");
+        });
+    }
+
+    fn pair(&mut self, recorded: Record, replay: &Record, at: (u64, u64)) {
+        self.show_after(&recorded);
+        if recorded.kind != replay.kind {
+            self.describe("changed", Some(&recorded), Some(replay), |divergence, _| {
+                let (fields, count) = differences(&recorded.kind, &replay.kind);
+                let names: Vec<&str> = fields.iter().map(|found| found.field.as_str()).collect();
+                let more = match count - fields.len() {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                divergence.message = format!("differs in {}{more}", names.join(", "));
+                divergence.fields = fields;
+            });
+        }
+        if self.report.mode == FidelityMode::ByteIdentical {
+            self.compare_stamps(&recorded, replay, Shift::of(&recorded, replay, at));
+        }
+        self.remember(recorded);
+    }
+
+    fn compare_stamps(&mut self, recorded: &Record, replay: &Record, shift: Shift) {
+        if shift != self.run {
+            self.end_run();
+            self.run = shift;
+            self.run_records = 0;
+            if self.run != Shift::default() {
+                let place = self.report.divergences.len();
+                self.describe("shifted", Some(recorded), Some(replay), |divergence, _| {
+                    "stamps.shifted".clone_into(&mut divergence.category);
+                });
+                self.run_at = (self.report.divergences.len() > place).then_some(place);
+            }
+        }
+        self.run_records += 1;
+    }
+
+    /// Says of the run that ends here what is known of it only now.
+    fn end_run(&mut self) {
+        if let Some(place) = self.run_at.take() {
+            let records = match self.run_records {
+                1 => "in this record".to_owned(),
+                count => format!("in this record and the next {} of both tapes", count - 1),
+            };
+            let divergence = &mut self.report.divergences[place];
+            divergence.message = format!("{}, {records}", self.run.text());
+        }
+    }
+
+    /// Counts a divergence, and has it described by `fill` if there is room.
+    fn describe(
+        &mut self,
+        how: &str,
+        recorded: Option<&Record>,
+        replay: Option<&Record>,
+        fill: impl FnOnce(&mut Divergence, &str),
+    ) {
+        let Some(described) = self.report.count() else { return };
+        let Some(record) = recorded.or(replay) else { return };
+        let kind = fields::name(record.kind.name());
+        let mut divergence = Divergence {
+            seq: record.seq,
+            category: format!("{kind}.{how}"),
+            recorded: recorded.map(fields::line),
+            replay: replay.map(fields::line),
+            before: self.before.iter().map(fields::line).collect(),
+            ..Divergence::default()
+        };
+        fill(&mut divergence, &kind);
+        described.push(divergence);
+    }
+
+    /// Shows `record` after the divergences that it follows closely.
+    fn show_after(&mut self, record: &Record) {
+        let recent = self.report.divergences.iter_mut().rev();
+        for divergence in recent.take_while(|divergence| divergence.after.len() < AFTER) {
+            divergence.after.push(fields::line(record));
+        }
+    }
+
+    fn remember(&mut self, record: Record) {
+        if self.before.len() == BEFORE {
+            self.before.pop_front();
+        }
+        self.before.push_back(record);
+    }
+}
