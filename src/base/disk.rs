@@ -4,9 +4,10 @@
 //! Every error carries the operation and the path.
 #![allow(clippy::disallowed_methods, reason = "this file is the door to the host's files by path")]
 
-use std::fs::{File, Metadata};
+use std::fs::{File, FileTimes, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// A host file operation that failed.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +89,96 @@ pub fn remove_file(path: &Path) -> Result<(), DiskError> {
         }
         _ => Ok(()),
     }
+}
+
+/// What to copy of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Copied {
+    /// Nothing.
+    Nothing,
+    /// That it is there: a file of its length, a folder with what is kept of its entries, a link.
+    Shape,
+    /// All of it.
+    Content,
+}
+
+/// Copies the folder `from` to `to`, which is made. `keep` is asked what to copy of each entry, by
+/// its path below `from`, with slashes. What is copied is the same as there but for its time; that,
+/// and the order in which entries are made, depend on `number`. What is neither file nor folder nor
+/// link is left out.
+pub fn copy_tree_perturbed(
+    from: &Path,
+    to: &Path,
+    number: u64,
+    keep: &dyn Fn(&str) -> Copied,
+) -> Result<(), DiskError> {
+    copy_dir(from, to, "", number, keep)
+}
+
+fn copy_dir(
+    from: &Path,
+    to: &Path,
+    below: &str,
+    number: u64,
+    keep: &dyn Fn(&str) -> Copied,
+) -> Result<(), DiskError> {
+    create_private_dir_all(to)?;
+    let mut entries = list(from)?;
+    if number % 2 == 1 {
+        entries.reverse();
+    }
+    for entry in entries {
+        let Some(name) = entry.file_name() else { continue };
+        let copy = to.join(name);
+        let path = format!("{below}{}", name.to_string_lossy());
+        let kept = keep(&path);
+        if kept == Copied::Nothing {
+            continue;
+        }
+        let metadata = symlink_metadata(&entry)?;
+        if metadata.is_dir() {
+            copy_dir(&entry, &copy, &(path + "/"), number, keep)?;
+        } else if metadata.is_symlink() {
+            let target = std::fs::read_link(&entry).map_err(DiskError::new("read link", &entry))?;
+            symlink(&target, &copy)?;
+        } else if metadata.is_file() {
+            if kept == Copied::Content {
+                std::fs::copy(&entry, &copy).map_err(DiskError::new("copy", &entry))?;
+            } else {
+                let file = create(&copy)?;
+                file.set_len(metadata.len()).map_err(DiskError::new("set length of", &copy))?;
+                let access = file.set_permissions(metadata.permissions());
+                access.map_err(DiskError::new("set permissions of", &copy))?;
+            }
+            let days = Duration::from_secs(86_400 * (1 + number % 10_000));
+            let times = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH + days);
+            // A read-only copy keeps the time at which it was made, which is another one as well.
+            if let Ok(file) = File::options().write(true).open(&copy) {
+                file.set_times(times).map_err(DiskError::new("set times of", &copy))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn symlink(target: &Path, link: &Path) -> Result<(), DiskError> {
+    std::os::unix::fs::symlink(target, link).map_err(DiskError::new("create link", link))
+}
+
+/// Whether a link leads to a file or a folder is part of it there.
+#[cfg(windows)]
+fn symlink(target: &Path, link: &Path) -> Result<(), DiskError> {
+    use std::os::windows::fs::{symlink_dir, symlink_file};
+
+    let place = link.parent().unwrap_or(Path::new(".")).join(target);
+    let made = if place.is_dir() { symlink_dir(target, link) } else { symlink_file(target, link) };
+    made.map_err(DiskError::new("create link", link))
+}
+
+/// Removes a folder and all that is in it. Links are removed, and not followed.
+pub fn remove_dir_all(path: &Path) -> Result<(), DiskError> {
+    std::fs::remove_dir_all(path).map_err(DiskError::new("remove", path))
 }
 
 /// Removes a folder that is empty.

@@ -8,6 +8,7 @@ use clap::builder::{OsStringValueParser, Styles, TypedValueParser};
 use clap::{Args, CommandFactory, Parser, ValueEnum};
 
 use super::exit::Usage;
+use super::fidelity::FidelityArgs;
 use super::hints;
 use super::record::RecordArgs;
 use super::replay::ReplayArgs;
@@ -16,6 +17,7 @@ use super::values::{
     DirMount, Sink, StdinFrom, Worktree, dir_mount, duration, guest_path, instant, number, seed,
     size,
 };
+use super::verify::VerifyArgs;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -44,8 +46,12 @@ pub enum Subcommand {
     Record(Box<RecordArgs>),
     /// Repeat a recorded run from its tape alone, and stop where it differs
     Replay(ReplayArgs),
+    /// Run a program several times under other conditions, and say whether it does the same
+    Verify(Box<VerifyArgs>),
     /// Look into tapes
     Tape(TapeArgs),
+    /// Compare two tapes
+    Fidelity(FidelityArgs),
     /// List the programs that can be run by name
     Programs(ProgramsArgs),
     /// Look into or empty the cache of compiled code

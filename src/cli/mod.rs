@@ -25,6 +25,7 @@ mod cache;
 mod changes;
 mod doctor;
 mod exit;
+mod fidelity;
 mod hints;
 mod mounts;
 mod overtime;
@@ -38,6 +39,7 @@ mod setup;
 mod sink;
 mod tape;
 mod values;
+mod verify;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -58,6 +60,8 @@ pub fn main() -> ExitCode {
         Subcommand::Record(args) => record::run(&args),
         Subcommand::Replay(args) => replay::run(&args),
         Subcommand::Tape(args) => tape::run(&args),
+        Subcommand::Fidelity(args) => fidelity::run(&args),
+        Subcommand::Verify(args) => verify::run(&args),
         Subcommand::Programs(args) => programs::run(&args),
         Subcommand::Cache(args) => cache::run(&args),
         Subcommand::Doctor(args) => Ok(doctor::run(&args)),

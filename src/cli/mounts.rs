@@ -96,7 +96,7 @@ fn colon_hint(mount: &DirMount) -> String {
 
 /// Where a folder that the guest calls `guest` stands in the namespace. Relative names begin at the
 /// worktree; without one, names of preopened directories lead as far up as they like.
-fn mount_point(guest: &str, no_worktree: bool) -> Result<String, String> {
+pub fn mount_point(guest: &str, no_worktree: bool) -> Result<String, String> {
     let is_relative = !guest.starts_with('/');
     let mut names = Vec::new();
     if is_relative && !no_worktree {

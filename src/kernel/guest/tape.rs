@@ -78,6 +78,9 @@ impl Guest {
     /// Records what was written to standard output or error.
     pub(super) fn tape_output(&self, fd: u32, bytes: &[u8]) {
         let Some(tape) = &self.machine.tape else { return };
+        if bytes.is_empty() {
+            return;
+        }
         tape.push(Kind::StreamWrite { pid: PID, fd, bytes: tape.payload(bytes) });
     }
 

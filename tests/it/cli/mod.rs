@@ -3,6 +3,7 @@
 mod messages;
 mod report;
 mod tape;
+mod verify;
 
 use std::io::Write;
 use std::path::Path;

@@ -1,0 +1,56 @@
+//! `belljar fidelity`.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use belljar::tape::{CompareError, FidelityMode, TapeReader, compare};
+use clap::Args;
+
+use super::exit::Usage;
+
+/// Answered when two tapes differ.
+pub const DIFFERENT: u8 = 1;
+
+#[derive(Args, Debug)]
+#[command(after_help = "Modes:
+  byte-identical   every record, with its number and its times
+  semantic         every record, without these
+  outcome          the files in the end, the exit status, the number of model calls
+
+A record that only one tape has is one divergence, and what follows it is compared.
+
+Exit codes: 0 if nothing diverges, 1 if something does, 2 if a tape cannot be read.")]
+pub struct FidelityArgs {
+    /// The tape that was recorded
+    pub recorded: PathBuf,
+
+    /// The tape to compare with it
+    pub replay: PathBuf,
+
+    /// What must be the same
+    #[arg(long, value_name = "MODE", default_value = "semantic")]
+    pub mode: FidelityMode,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(args: &FidelityArgs) -> Result<u8> {
+    for tape in [&args.recorded, &args.replay] {
+        TapeReader::open(tape).map_err(|e| Usage(format!("{:#}", anyhow::Error::from(e))))?;
+    }
+    let compared = compare(args.recorded.as_path(), args.replay.as_path(), args.mode);
+    let report = match compared {
+        Err(CompareError::Tape(error)) => {
+            return Err(Usage(format!("{:#}", anyhow::Error::from(error))).into());
+        }
+        report => report?,
+    };
+    if args.json {
+        say!("{}", serde_json::to_string(&report)?);
+    } else {
+        say!("{}", report.render().trim_end());
+    }
+    Ok(if report.is_faithful() { 0 } else { DIFFERENT })
+}
