@@ -14,6 +14,7 @@ mod modules;
 mod overlay_differential;
 mod overlay_model;
 mod replay;
+mod subprocess;
 mod support;
 mod tape;
 mod tidy;
