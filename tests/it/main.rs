@@ -13,6 +13,7 @@ mod library;
 mod modules;
 mod overlay_differential;
 mod overlay_model;
+mod process_tape;
 mod replay;
 mod subprocess;
 mod support;
