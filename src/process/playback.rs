@@ -1,0 +1,284 @@
+//! Answers from a process tape, in its order.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::{ProcessTape, SubprocessError, SubprocessOutput, TapeEntry, TapedBytes};
+use crate::kernel::clock::{Clock, ClockId};
+
+/// Entries on each side of a mismatch that it is shown with.
+const CONTEXT: usize = 3;
+
+/// The line of the first entry: after the header.
+const FIRST_LINE: usize = 2;
+
+/// Something in which what was asked differs from what a tape holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Difference {
+    /// The field of the entry, for variables with the variable's name: `args`, `env LANG`.
+    pub field: String,
+    /// What the tape holds, as messages show it.
+    pub tape: String,
+    /// What was asked for, without secrets.
+    pub asked: String,
+}
+
+/// A program was asked for that is not the next on the tape.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mismatch {
+    /// The tape.
+    pub tape: PathBuf,
+    /// The number of the call, from 1.
+    pub call: u64,
+    /// The line of the entry that it was compared with.
+    pub line: usize,
+    /// In what they differ: at least one.
+    pub differences: Vec<Difference>,
+    /// The entries around it, and it: line, and the program with its arguments.
+    pub around: Vec<(usize, String)>,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { tape, call, line, differences, around } = self;
+        write!(f, "subprocess call {call} is not what {}, line {line}, holds:", tape.display())?;
+        for Difference { field, tape, asked } in differences {
+            write!(f, "\n  {field}: tape {tape}, asked {asked}")?;
+        }
+        for (at, summary) in around {
+            let mark = if at == line { '>' } else { ' ' };
+            write!(f, "\n{mark} line {at}: {summary}")?;
+        }
+        write!(f, "\nif the new call is right, record the tape again")
+    }
+}
+
+impl std::error::Error for Mismatch {}
+
+/// A tape, and how far it has been played.
+pub(super) struct Playback {
+    path: PathBuf,
+    entries: Vec<TapeEntry>,
+    next: usize,
+}
+
+impl Playback {
+    /// The tape at `path`, from its beginning.
+    ///
+    /// # Errors
+    /// As [`ProcessTape::load`].
+    pub(super) fn open(path: &Path) -> Result<Self, SubprocessError> {
+        let entries = ProcessTape::load(path)?.entries;
+        Ok(Self { path: path.to_owned(), entries, next: 0 })
+    }
+
+    /// The answer to call number `call`, which `asked` describes. Time passes on `clock` as it
+    /// passed when the tape was recorded. A call that is not the tape's takes nothing off it.
+    ///
+    /// # Errors
+    /// [`SubprocessError`]: `Mismatch`, `Exhausted`.
+    pub(super) fn play(
+        &mut self,
+        call: u64,
+        asked: &TapeEntry,
+        clock: &mut dyn Clock,
+    ) -> Result<SubprocessOutput, SubprocessError> {
+        let Some(entry) = self.entries.get(self.next) else {
+            let (tape, entries) = (self.path.clone(), self.entries.len());
+            let asked = summary(asked);
+            return Err(SubprocessError::Exhausted { call, asked, tape, entries });
+        };
+        let differences = differences(entry, asked);
+        if !differences.is_empty() {
+            return Err(SubprocessError::Mismatch(Box::new(Mismatch {
+                tape: self.path.clone(),
+                call,
+                line: self.next + FIRST_LINE,
+                differences,
+                around: self.around(),
+            })));
+        }
+        self.next += 1;
+        let duration_ns = entry.duration_ms.saturating_mul(1_000_000);
+        let end = clock.now(ClockId::Monotonic).saturating_add(duration_ns);
+        clock.sleep_until(end);
+        Ok(entry.output())
+    }
+
+    /// The tape.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn around(&self) -> Vec<(usize, String)> {
+        let from = self.next.saturating_sub(CONTEXT);
+        let to = self.entries.len().min(self.next + CONTEXT + 1);
+        (from..to).map(|at| (at + FIRST_LINE, summary(&self.entries[at]))).collect()
+    }
+
+    /// Ends the playback.
+    ///
+    /// # Errors
+    /// [`SubprocessError::Unconsumed`] if the tape holds more.
+    pub(super) fn finish(self) -> Result<(), SubprocessError> {
+        let Some(entry) = self.entries.get(self.next) else { return Ok(()) };
+        Err(SubprocessError::Unconsumed {
+            left: self.entries.len() - self.next,
+            line: self.next + FIRST_LINE,
+            first: summary(entry),
+            tape: self.path,
+        })
+    }
+}
+
+fn differences(entry: &TapeEntry, asked: &TapeEntry) -> Vec<Difference> {
+    let mut found = Vec::new();
+    let mut differ = |field: String, tape: String, asked: String| {
+        found.push(Difference { field, tape, asked });
+    };
+    if entry.program != asked.program {
+        differ("program".into(), shown(&entry.program), shown(&asked.program));
+    }
+    if entry.args != asked.args {
+        differ("args".into(), list(&entry.args), list(&asked.args));
+    }
+    if let Some(cwd) = &entry.cwd
+        && asked.cwd.as_ref() != Some(cwd)
+    {
+        differ("cwd".into(), shown(cwd), asked.cwd.as_ref().map_or("none".into(), shown));
+    }
+    for (name, value) in entry.env.iter().filter_map(TapeEntry::split_variable) {
+        let mut variables = asked.env.iter().filter_map(TapeEntry::split_variable);
+        let set = variables.find(|(known, _)| *known == name).map(|(_, value)| value);
+        if set != Some(value) {
+            let field = format!("env {}", String::from_utf8_lossy(name));
+            let asked = set.map_or("not set".into(), |value| shown(&TapedBytes::from(value)));
+            differ(field, shown(&TapedBytes::from(value)), asked);
+        }
+    }
+    if let (Some(tape), Some(asked)) = (&entry.stdin_digest, &asked.stdin_digest)
+        && tape != asked
+    {
+        differ("stdin_digest".into(), tape.to_string(), asked.to_string());
+    }
+    found
+}
+
+fn shown(bytes: &TapedBytes) -> String {
+    format!("{bytes:?}")
+}
+
+fn list(args: &[TapedBytes]) -> String {
+    let shown: Vec<String> = args.iter().map(shown).collect();
+    cut(format!("[{}]", shown.join(", ")))
+}
+
+/// The program and its arguments on one line.
+fn summary(entry: &TapeEntry) -> String {
+    let words: Vec<String> =
+        std::iter::once(&entry.program).chain(&entry.args).map(shown).collect();
+    cut(words.join(" "))
+}
+
+/// A line that people can read, whatever it says.
+fn cut(mut line: String) -> String {
+    const CHARS_MAX: usize = 1000;
+    if let Some((at, _)) = line.char_indices().nth(CHARS_MAX) {
+        line.truncate(at);
+        line.push('…');
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::digest::Digest;
+    use crate::kernel::clock::VirtualClock;
+
+    fn entry(json: &str) -> TapeEntry {
+        serde_json::from_str(json).unwrap()
+    }
+
+    fn playback(lines: &[&str]) -> Playback {
+        let entries = lines.iter().map(|line| entry(line)).collect();
+        Playback { path: "t.jsonl".into(), entries, next: 0 }
+    }
+
+    fn fields(tape: &str, asked: &str) -> Vec<String> {
+        differences(&entry(tape), &entry(asked)).into_iter().map(|d| d.field).collect()
+    }
+
+    #[test]
+    fn what_an_entry_does_not_say_matches_anything() {
+        let asked = format!(
+            r#"{{"program":"p","cwd":"sub","env":["A=1"],"stdin_digest":"{}"}}"#,
+            Digest::of(b"in")
+        );
+        assert!(fields(r#"{"program":"p"}"#, &asked).is_empty());
+        assert!(fields(r#"{"program":"p","cwd":null,"env":[]}"#, &asked).is_empty());
+        assert_eq!(fields(&asked, r#"{"program":"p"}"#), ["cwd", "env A"]);
+    }
+
+    #[test]
+    fn every_field_is_compared_and_all_that_differ_are_named() {
+        let of = |program: &str, args: &str, cwd: &str, env: &str, stdin: &[u8]| {
+            let digest = Digest::of(stdin);
+            format!(
+                r#"{{"program":"{program}","args":["{args}"],"cwd":"{cwd}","env":["V={env}","W=w"],"stdin_digest":"{digest}"}}"#
+            )
+        };
+        let tape = of("p", "a", "d", "1", b"x");
+        assert!(fields(&tape, &tape).is_empty());
+        assert_eq!(fields(&tape, &of("q", "a", "d", "1", b"x")), ["program"]);
+        assert_eq!(fields(&tape, &of("p", "b", "d", "1", b"x")), ["args"]);
+        assert_eq!(fields(&tape, &of("p", "a", "e", "1", b"x")), ["cwd"]);
+        assert_eq!(fields(&tape, &of("p", "a", "d", "2", b"x")), ["env V"]);
+        assert_eq!(fields(&tape, &of("p", "a", "d", "1", b"y")), ["stdin_digest"]);
+        let all = ["program", "args", "cwd", "env V", "stdin_digest"];
+        assert_eq!(fields(&tape, &of("q", "b", "e", "2", b"y")), all);
+    }
+
+    #[test]
+    fn a_mismatch_shows_its_neighbours_and_takes_nothing_off_the_tape() {
+        let lines = ["a", "b", "c", "d", "e", "f", "g", "h", "i"]
+            .map(|name| format!(r#"{{"program":"{name}","exit_code":0}}"#));
+        let mut playback = playback(&lines.each_ref().map(String::as_str));
+        let mut clock = VirtualClock::starting_at(0);
+        for name in ["a", "b", "c", "d"] {
+            let asked = entry(&format!(r#"{{"program":"{name}"}}"#));
+            playback.play(1, &asked, &mut clock).unwrap();
+        }
+        let asked = entry(r#"{"program":"x"}"#);
+        let error = playback.play(5, &asked, &mut clock).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "subprocess call 5 is not what t.jsonl, line 6, holds:\n  \
+             program: tape \"e\", asked \"x\"\n  \
+             line 3: \"b\"\n  line 4: \"c\"\n  line 5: \"d\"\n> line 6: \"e\"\n  \
+             line 7: \"f\"\n  line 8: \"g\"\n  line 9: \"h\"\n\
+             if the new call is right, record the tape again"
+        );
+        playback.play(6, &entry(r#"{"program":"e"}"#), &mut clock).unwrap();
+    }
+
+    #[test]
+    fn the_longest_duration_ends_the_clock_and_no_more() {
+        let mut playback =
+            playback(&[r#"{"program":"p","exit_code":0,"duration_ms":18446744073709551615}"#]);
+        let mut clock = VirtualClock::starting_at(0);
+        clock.sleep_until(7);
+        playback.play(1, &entry(r#"{"program":"p"}"#), &mut clock).unwrap();
+        assert_eq!(clock.now(ClockId::Monotonic), u64::MAX);
+    }
+
+    #[test]
+    fn a_message_stays_short_whatever_was_asked() {
+        let args = vec![format!("\"{}\"", "x".repeat(300)); 300].join(",");
+        let line = format!(r#"{{"program":"p","args":[{args}],"exit_code":0}}"#);
+        let mut playback = playback(&[line.as_str(); 9]);
+        let asked = entry(r#"{"program":"q"}"#);
+        let error = playback.play(1, &asked, &mut VirtualClock::starting_at(0)).unwrap_err();
+        assert!(error.to_string().len() < 8000, "{}", error.to_string().len());
+    }
+}

@@ -1,0 +1,99 @@
+//! Bytes in a file that people read.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Longest that bytes are shown in a message, in characters.
+const SHOWN_CHARS_MAX: usize = 200;
+
+/// Bytes on a process tape: a text where they are UTF-8, else `{"base64": "…"}`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct TapedBytes(pub Vec<u8>);
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected a text, or an object with a text `base64`")]
+enum Form<T> {
+    Text(T),
+    Binary { base64: String },
+}
+
+impl<T: AsRef<[u8]> + ?Sized> From<&T> for TapedBytes {
+    fn from(bytes: &T) -> Self {
+        Self(bytes.as_ref().to_vec())
+    }
+}
+
+impl Serialize for TapedBytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(&self.0) {
+            Ok(text) => Form::Text(text),
+            Err(_) => Form::Binary { base64: STANDARD.encode(&self.0) },
+        }
+        .serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for TapedBytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Form::<String>::deserialize(deserializer)? {
+            Form::Text(text) => Ok(Self(text.into_bytes())),
+            Form::Binary { base64 } => {
+                STANDARD.decode(base64).map(Self).map_err(serde::de::Error::custom)
+            }
+        }
+    }
+}
+
+/// Quoted, what is no text escaped, and cut short.
+impl fmt::Debug for TapedBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let escaped = self.0.utf8_chunks().flat_map(|chunk| {
+            let invalid = chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}"));
+            chunk.valid().chars().map(|c| c.escape_debug().to_string()).chain(invalid)
+        });
+        let mut shown: Vec<String> = escaped.take(SHOWN_CHARS_MAX + 1).collect();
+        let is_long = shown.len() > SHOWN_CHARS_MAX;
+        shown.truncate(SHOWN_CHARS_MAX);
+        write!(f, "\"{}\"", shown.concat())?;
+        if is_long { write!(f, "… ({} bytes)", self.0.len()) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_stays_readable_and_other_bytes_survive() {
+        let json = |bytes: &[u8]| serde_json::to_string(&TapedBytes::from(bytes)).unwrap();
+        assert_eq!(json(b"na\xc3\xafve\n\0"), "\"na\u{ef}ve\\n\\u0000\"");
+        assert_eq!(json(b"\xff\x00"), r#"{"base64":"/wA="}"#);
+        assert_eq!(json(b"{\"base64\":\"\"}"), r#""{\"base64\":\"\"}""#);
+        for bytes in [&b"text"[..], b"", b"\xff\x00", b"{\"base64\":\"\"}"] {
+            assert_eq!(serde_json::from_str::<TapedBytes>(&json(bytes)).unwrap().0, bytes);
+        }
+    }
+
+    #[test]
+    fn what_is_neither_text_nor_base64_is_refused() {
+        for (json, reason) in [
+            ("1", "expected a text"),
+            (r#"{"base65":"/wA="}"#, "expected a text"),
+            (r#"{"base64":"/w"}"#, "padding"),
+            (r#"{"base64":"?"}"#, "Invalid"),
+        ] {
+            let error = serde_json::from_str::<TapedBytes>(json).unwrap_err().to_string();
+            assert!(error.contains(reason), "{json}: {error}");
+        }
+    }
+
+    #[test]
+    fn messages_show_bytes_escaped_and_cut_short() {
+        assert_eq!(format!("{:?}", TapedBytes::from(b"a\"\n\xff")), r#""a\"\n\xff""#);
+        let long = format!("{:?}", TapedBytes(vec![b'x'; 1 << 20]));
+        assert_eq!(long, format!("\"{}\"… (1048576 bytes)", "x".repeat(SHOWN_CHARS_MAX)));
+    }
+}
