@@ -202,6 +202,7 @@ pub struct MachineBuilder {
     tmp: bool,
     tape: Option<Recorder>,
     taped_clock: Option<(u64, Vec<u64>)>,
+    shared_clock: Option<Box<dyn Clock>>,
 }
 
 impl Default for MachineBuilder {
@@ -215,6 +216,7 @@ impl Default for MachineBuilder {
             tmp: true,
             tape: None,
             taped_clock: None,
+            shared_clock: None,
         }
     }
 }
@@ -280,6 +282,12 @@ impl MachineBuilder {
         self
     }
 
+    /// Instead of one of the machine's own: a clock that others use as well.
+    pub fn shared_clock(mut self, clock: Box<dyn Clock>) -> Self {
+        self.shared_clock = Some(clock);
+        self
+    }
+
     fn config(&self, start_ns: u64, mtimes: Mtimes) -> MachineConfig {
         let mount = |(path, source, read_only): &(String, Source, bool)| {
             MountConfig::of(path, source, *read_only)
@@ -299,7 +307,13 @@ impl MachineBuilder {
     ///
     /// # Errors
     /// [`MachineError::Mount`]: see [`Overlay::mount`]. [`MachineError::Layers`] if it has a tape.
-    pub fn build(self) -> Result<Machine, MachineError> {
+    pub fn build(mut self) -> Result<Machine, MachineError> {
+        if let Some(shared) = &mut self.shared_clock {
+            let start_ns = shared.now(ClockId::Realtime);
+            let is_virtual = shared.is_virtual();
+            self.clock =
+                if is_virtual { ClockConfig::Paused { start_ns } } else { ClockConfig::Host };
+        }
         let (mut clock, fixed_ns): (Box<dyn Clock>, u64) = match (&self.taped_clock, self.clock) {
             (Some((start_ns, values_ns)), _) => {
                 (Box::new(TapedClock::new(*start_ns, values_ns.clone())), DEFAULT_START_NS)
@@ -309,6 +323,9 @@ impl MachineBuilder {
             }
             (None, ClockConfig::Host) => (Box::new(HostClock::start()), DEFAULT_START_NS),
         };
+        if let Some(shared) = self.shared_clock.take() {
+            clock = shared;
+        }
         let now = clock.now(ClockId::Realtime);
         let mtimes = self.mtimes.unwrap_or(Mtimes::Fixed(fixed_ns));
         let mut vfs = Overlay::new(self.limits.vfs, now);

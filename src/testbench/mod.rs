@@ -1,9 +1,17 @@
-//! Rank 8: runs that are recorded, repeated and compared.
+//! Rank 8: the axes of a run, composed; runs that are recorded, repeated and compared.
 
+mod builder;
 mod changes;
 mod clock;
+mod config;
 mod replay;
+mod session;
 
+pub use builder::{Testbench, TestbenchBuilder};
 pub use changes::record_changes;
 pub use clock::{ClockHandle, NotPaused, Sleep};
+pub use config::{ClockConfig, FilesystemConfig, SubprocessConfig, TapeConfig};
 pub use replay::{ReplayError, Replayed, replay};
+pub use session::{
+    EmittedTape, SessionCommand, TestbenchError, TestbenchFinalize, TestbenchSession,
+};

@@ -21,5 +21,6 @@ mod tape;
 mod tape_annotations;
 mod tape_docs;
 mod tape_fidelity;
+mod testbench;
 mod tidy;
 mod toolchains;

@@ -1,0 +1,171 @@
+//! A testbench: the axes of a session, composed.
+
+use std::path::PathBuf;
+
+use super::config::{ClockConfig, FilesystemConfig, SubprocessConfig, TapeConfig};
+use super::session::{TestbenchError, TestbenchSession};
+use crate::engine::Engine;
+use crate::kernel::limits::Limits;
+use crate::process::OnMissing;
+
+/// Bytes that the tape of a session may take, unless told otherwise.
+const TAPE_BYTES_MAX: u64 = 1 << 30;
+
+/// What a session runs against: each axis is the host's unless it is set.
+///
+/// A testbench is a value: it can be activated any number of times, and the sessions share nothing.
+///
+/// ```
+/// use belljar::testbench::Testbench;
+///
+/// let mut session = Testbench::builder().paused_clock_at_ms(0).fs_overlay(".").build().activate()?;
+/// session.clock().sleep(std::time::Duration::from_hours(1));
+/// assert_eq!(session.clock().now_ms(), 3_600_000);
+/// let finalized = session.finalize()?;
+/// assert!(finalized.fs_diff.is_empty() && finalized.clock_leaks.is_empty());
+/// # Ok::<(), belljar::testbench::TestbenchError>(())
+/// ```
+#[derive(Clone)]
+pub struct Testbench {
+    /// Time.
+    pub clock: ClockConfig,
+    /// Files.
+    pub filesystem: FilesystemConfig,
+    /// What a spawn does.
+    pub subprocess: SubprocessConfig,
+    /// The record of the session.
+    pub tape: TapeConfig,
+    /// What to do about a program that a toolchain lacks. Default: run the host's.
+    pub on_missing: OnMissing,
+    /// The bounds of programs that are modules.
+    pub limits: Limits,
+    /// The seed of their random numbers.
+    pub seed: u64,
+    /// Bytes that the tape and its contents may take together.
+    pub tape_bytes_max: u64,
+    /// What runs them; `None` makes one when it is needed, which costs milliseconds.
+    pub engine: Option<Engine>,
+}
+
+impl Default for Testbench {
+    fn default() -> Self {
+        Self {
+            clock: ClockConfig::default(),
+            filesystem: FilesystemConfig::default(),
+            subprocess: SubprocessConfig::default(),
+            tape: TapeConfig::default(),
+            on_missing: OnMissing::default(),
+            limits: Limits::default(),
+            seed: 0,
+            tape_bytes_max: TAPE_BYTES_MAX,
+            engine: None,
+        }
+    }
+}
+
+impl Testbench {
+    /// A builder whose every axis is the host's.
+    pub fn builder() -> TestbenchBuilder {
+        TestbenchBuilder(Self::default())
+    }
+
+    /// Begins a session.
+    ///
+    /// # Errors
+    /// [`TestbenchError`]: a folder or a tape cannot be used. Nothing is left behind then.
+    pub fn activate(&self) -> Result<TestbenchSession, TestbenchError> {
+        TestbenchSession::begin(self)
+    }
+}
+
+/// Puts a [`Testbench`] together.
+#[derive(Clone)]
+#[must_use]
+pub struct TestbenchBuilder(Testbench);
+
+impl TestbenchBuilder {
+    /// The clock stands at `starting_at_ms`, milliseconds since the Unix epoch, until somebody
+    /// sleeps.
+    pub fn paused_clock_at_ms(mut self, starting_at_ms: i64) -> Self {
+        self.0.clock = ClockConfig::Paused { starting_at_ms };
+        self
+    }
+
+    /// Modules work on a copy-on-write view of `worktree`.
+    pub fn fs_overlay(mut self, worktree: impl Into<PathBuf>) -> Self {
+        self.0.filesystem = FilesystemConfig::Overlay { worktree: worktree.into() };
+        self
+    }
+
+    /// Spawns run the host's programs and are recorded at `path`.
+    pub fn record_subprocesses(mut self, path: impl Into<PathBuf>) -> Self {
+        self.0.subprocess = SubprocessConfig::Record { tape: path.into() };
+        self
+    }
+
+    /// Spawns answer what is recorded at `path`.
+    pub fn replay_subprocesses(mut self, path: impl Into<PathBuf>) -> Self {
+        self.0.subprocess = SubprocessConfig::Replay { tape: path.into() };
+        self
+    }
+
+    /// Spawns run `<dir>/<program>.wasm`.
+    pub fn wasi_toolchain(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.0.subprocess = SubprocessConfig::WasiToolchain { dir: dir.into() };
+        self
+    }
+
+    /// What to do about a program that the toolchain lacks.
+    pub fn on_missing(mut self, on_missing: OnMissing) -> Self {
+        self.0.on_missing = on_missing;
+        self
+    }
+
+    /// Records the session on a tape at `path`.
+    pub fn emit_tape(self, path: impl Into<PathBuf>) -> Self {
+        self.emit_tape_with(path.into(), None, Vec::new())
+    }
+
+    /// Records the session on a tape at `path`, whose header says what it is of.
+    pub fn emit_tape_for(
+        self,
+        path: impl Into<PathBuf>,
+        script_path: impl Into<String>,
+        argv: Vec<String>,
+    ) -> Self {
+        self.emit_tape_with(path.into(), Some(script_path.into()), argv)
+    }
+
+    fn emit_tape_with(
+        mut self,
+        path: PathBuf,
+        script_path: Option<String>,
+        argv: Vec<String>,
+    ) -> Self {
+        self.0.tape = TapeConfig::Emit { path, argv, script_path };
+        self
+    }
+
+    /// The bounds of programs that are modules.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.0.limits = limits;
+        self
+    }
+
+    /// The seed of their random numbers.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.0.seed = seed;
+        self
+    }
+
+    /// What runs them. Sessions that share one start in microseconds.
+    pub fn engine(mut self, engine: &Engine) -> Self {
+        self.0.engine = Some(engine.clone());
+        self
+    }
+
+    /// The testbench.
+    pub fn build(self) -> Testbench {
+        self.0
+    }
+}

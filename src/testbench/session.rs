@@ -1,0 +1,294 @@
+//! A session of a testbench.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use super::builder::Testbench;
+use super::changes::record_changes;
+use super::clock::ClockHandle;
+use super::config::{ClockConfig, FilesystemConfig, SubprocessConfig, TapeConfig};
+use crate::engine::{Engine, EngineConfig, Program};
+use crate::kernel::clock::{Clock, ClockId};
+use crate::kernel::machine::{Machine, MachineError};
+use crate::kernel::vfs::{ApplyError, DiffEntry, DiffError, HostDir, Overlay};
+use crate::process::{
+    FindError, SubprocessError, SubprocessOutput, SubprocessRequest, Subprocesses, TapeEntry,
+};
+use crate::tape::{ClockLeak, FileTape, Header, Recorder, Redaction, TapeError};
+use crate::toolchain::{ResolveError, Resolved, Toolchains};
+
+/// A session could not begin, or could not be ended as asked.
+#[derive(Debug, thiserror::Error)]
+pub enum TestbenchError {
+    /// The worktree cannot be opened.
+    #[error("cannot open the worktree {}", path.display())]
+    Worktree {
+        /// The folder.
+        path: PathBuf,
+        /// What the host answered.
+        source: std::io::Error,
+    },
+    /// The folder of the toolchain cannot be used.
+    #[error(transparent)]
+    Toolchain(#[from] ResolveError),
+    /// The record of subprocesses, or a subprocess.
+    #[error(transparent)]
+    Subprocess(#[from] SubprocessError),
+    /// The tape.
+    #[error(transparent)]
+    Tape(#[from] TapeError),
+    /// The machine cannot be put together.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// What changed cannot be told.
+    #[error(transparent)]
+    Diff(#[from] DiffError),
+    /// What a command changed cannot be written to the disk.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+}
+
+/// A tape that was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EmittedTape {
+    /// Where it stands.
+    pub path: PathBuf,
+    /// How many records it has.
+    pub records: u64,
+}
+
+/// What a session leaves behind.
+#[derive(Debug)]
+pub struct TestbenchFinalize {
+    /// What modules changed, if they worked on an overlay.
+    pub fs_diff: Vec<DiffEntry>,
+    /// The subprocesses that were recorded.
+    pub recorded_subprocesses: Vec<TapeEntry>,
+    /// The tape, if there is one.
+    pub tape: Option<EmittedTape>,
+    /// Who read real time under a paused clock.
+    pub clock_leaks: Vec<ClockLeak>,
+}
+
+/// The axes at work. Dropped, it leaves nothing behind; [`TestbenchSession::finalize`] writes what
+/// was recorded.
+#[must_use = "a session that is dropped has done nothing"]
+pub struct TestbenchSession {
+    clock: ClockHandle,
+    subprocess: SubprocessConfig,
+    subprocesses: Subprocesses,
+    machine: Machine,
+    filesystem: FilesystemConfig,
+    recorder: Option<Recorder>,
+    tape_path: Option<PathBuf>,
+}
+
+impl TestbenchSession {
+    pub(super) fn begin(testbench: &Testbench) -> Result<Self, TestbenchError> {
+        let mut clock = match testbench.clock {
+            ClockConfig::Real => ClockHandle::real(),
+            ClockConfig::Paused { starting_at_ms } => ClockHandle::paused_at_ms(starting_at_ms),
+        };
+        if let SubprocessConfig::WasiToolchain { dir } = &testbench.subprocess {
+            Toolchains::new(vec![dir.clone()])?;
+        }
+        let worktree = match &testbench.filesystem {
+            FilesystemConfig::Real => Path::new("."),
+            FilesystemConfig::Overlay { worktree } => worktree,
+        };
+        let opened = HostDir::open(worktree)
+            .map_err(|source| TestbenchError::Worktree { path: worktree.to_owned(), source })?;
+        let subprocesses =
+            Subprocesses::open(testbench.subprocess.clone(), finder(testbench.engine.clone()))?
+                .root(worktree)
+                .on_missing(testbench.on_missing);
+        // Last of what can fail: a tape that is begun is a file.
+        let mut builder = Machine::builder()
+            .worktree(opened)
+            .limits(testbench.limits)
+            .seed(testbench.seed)
+            .shared_clock(Box::new(clock.clone()));
+        let mut recorder = None;
+        let mut tape_path = None;
+        if let TapeConfig::Emit { path, argv, script_path } = &testbench.tape {
+            let started_ns = clock.now(ClockId::Realtime);
+            let mut header = Header::new((started_ns / 1_000_000).cast_signed());
+            header.argv.clone_from(argv);
+            header.script_path.clone_from(script_path);
+            let tape = FileTape::create(path, &header, testbench.tape_bytes_max)?;
+            let pen = Recorder::new(tape, Redaction::default());
+            builder = builder.tape(pen.clone());
+            clock.set_tape(pen.clone());
+            recorder = Some(pen);
+            tape_path = Some(path.clone());
+        }
+        Ok(Self {
+            clock,
+            subprocess: testbench.subprocess.clone(),
+            subprocesses,
+            machine: builder.build()?,
+            filesystem: testbench.filesystem.clone(),
+            recorder,
+            tape_path,
+        })
+    }
+
+    /// The session's clock.
+    pub fn clock(&self) -> ClockHandle {
+        self.clock.clone()
+    }
+
+    /// What a spawn does.
+    pub fn subprocess_mode(&self) -> &SubprocessConfig {
+        &self.subprocess
+    }
+
+    /// Where subprocesses are recorded, or replayed from.
+    pub fn subprocess_tape_path(&self) -> Option<&Path> {
+        match &self.subprocess {
+            SubprocessConfig::Record { tape } | SubprocessConfig::Replay { tape } => Some(tape),
+            SubprocessConfig::Real | SubprocessConfig::WasiToolchain { .. } => None,
+        }
+    }
+
+    /// The files that modules work on, if that is an overlay; the worktree stands at `/src`.
+    pub fn overlay(&mut self) -> Option<&mut Overlay> {
+        match self.filesystem {
+            FilesystemConfig::Real => None,
+            FilesystemConfig::Overlay { .. } => Some(self.machine.vfs_mut()),
+        }
+    }
+
+    /// What writes the tape, if there is one: for records of the host's own code.
+    pub fn tape_recorder(&self) -> Option<Recorder> {
+        self.recorder.clone()
+    }
+
+    /// A program to run in the session, by its name.
+    pub fn command(&mut self, program: impl AsRef<OsStr>) -> SessionCommand<'_> {
+        SessionCommand { session: self, request: SubprocessRequest::new(program) }
+    }
+
+    /// Runs a program to its end.
+    ///
+    /// # Errors
+    /// [`TestbenchError::Subprocess`] if it cannot be started, or is not what was recorded.
+    pub fn output(
+        &mut self,
+        request: &SubprocessRequest,
+    ) -> Result<SubprocessOutput, TestbenchError> {
+        let output = self.subprocesses.output(request, &mut self.machine)?;
+        let is_module = matches!(self.subprocess, SubprocessConfig::WasiToolchain { .. });
+        if is_module && self.filesystem == FilesystemConfig::Real {
+            self.machine.vfs_mut().apply()?;
+        }
+        Ok(output)
+    }
+
+    /// Ends the session and writes its tapes.
+    ///
+    /// # Errors
+    /// [`TestbenchError`]: a tape is full or cannot be written, a recorded subprocess was not asked
+    /// for, or what changed cannot be told. Nothing is written after the first.
+    pub fn finalize(mut self) -> Result<TestbenchFinalize, TestbenchError> {
+        let is_overlay = matches!(self.filesystem, FilesystemConfig::Overlay { .. });
+        let fs_diff = if is_overlay { self.machine.vfs_mut().diff()? } else { Vec::new() };
+        let recorded_subprocesses = self.subprocesses.finish()?;
+        let clock_leaks = self.clock.leaks();
+        let mut tape = None;
+        if let (Some(recorder), Some(path)) = (self.recorder, self.tape_path) {
+            if !recorder.failed() {
+                record_changes(&mut self.machine, &recorder)?;
+            }
+            tape = Some(EmittedTape { path, records: recorder.finish()? });
+        }
+        Ok(TestbenchFinalize { fs_diff, recorded_subprocesses, tape, clock_leaks })
+    }
+}
+
+/// A program to run in a session, shaped like [`std::process::Command`].
+pub struct SessionCommand<'a> {
+    session: &'a mut TestbenchSession,
+    request: SubprocessRequest,
+}
+
+impl SessionCommand<'_> {
+    /// Adds an argument.
+    pub fn arg(&mut self, arg: impl AsRef<OsStr>) -> &mut Self {
+        self.request.arg(arg);
+        self
+    }
+
+    /// Adds arguments.
+    pub fn args<A: AsRef<OsStr>>(&mut self, args: impl IntoIterator<Item = A>) -> &mut Self {
+        self.request.args(args);
+        self
+    }
+
+    /// Sets a variable.
+    pub fn env(&mut self, key: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> &mut Self {
+        self.request.env(key, value);
+        self
+    }
+
+    /// Unsets a variable.
+    pub fn env_remove(&mut self, key: impl AsRef<OsStr>) -> &mut Self {
+        self.request.env_remove(key);
+        self
+    }
+
+    /// Passes none of the host's variables on.
+    pub fn env_clear(&mut self) -> &mut Self {
+        self.request.env_clear();
+        self
+    }
+
+    /// Where the program starts; relative paths begin at the worktree.
+    pub fn current_dir(&mut self, dir: impl AsRef<Path>) -> &mut Self {
+        self.request.current_dir(dir);
+        self
+    }
+
+    /// What it reads from standard input.
+    pub fn stdin(&mut self, bytes: impl Into<Vec<u8>>) -> &mut Self {
+        self.request.stdin(bytes);
+        self
+    }
+
+    /// Runs it to its end and collects what it prints.
+    ///
+    /// # Errors
+    /// As [`TestbenchSession::output`].
+    pub fn output(&mut self) -> Result<SubprocessOutput, TestbenchError> {
+        self.session.output(&self.request)
+    }
+}
+
+/// Finds the modules of a toolchain's folder; what is built in is none of it.
+fn finder(
+    mut engine: Option<Engine>,
+) -> impl FnMut(&Path, &str) -> Result<Option<Program>, FindError> + Send + 'static {
+    let mut loaded: HashMap<PathBuf, Program> = HashMap::new();
+    move |dir, name| {
+        let path = match Toolchains::new(vec![dir.to_owned()])?.resolve(name) {
+            Ok(Resolved::File(path)) => path,
+            Ok(Resolved::BuiltIn { .. }) | Err(ResolveError::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(program) = loaded.get(&path) {
+            return Ok(Some(program.clone()));
+        }
+        let engine = match &mut engine {
+            Some(engine) => engine,
+            none => {
+                // Making a pool costs more than the few runs of one session gain from it.
+                let config = EngineConfig { pooling: false, ..EngineConfig::default() };
+                none.insert(Engine::new(config)?)
+            }
+        };
+        let program = Program::load(engine, &path)?;
+        loaded.insert(path, program.clone());
+        Ok(Some(program))
+    }
+}

@@ -1,0 +1,218 @@
+//! Sessions of a testbench.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use belljar::process::{OnMissing, SubprocessError};
+use belljar::tape::{ClockLeakKind, Kind, Tape};
+use belljar::testbench::{SubprocessConfig, Testbench, TestbenchBuilder, TestbenchError};
+
+use crate::support::{engine, guest};
+
+/// The folder of `guest-examples`.
+fn toolchain() -> PathBuf {
+    guest("hello").parent().unwrap().to_owned()
+}
+
+fn hermetic(worktree: &Path) -> TestbenchBuilder {
+    Testbench::builder()
+        .paused_clock_at_ms(1_000_000)
+        .fs_overlay(worktree)
+        .wasi_toolchain(toolchain())
+        .on_missing(OnMissing::Deny)
+        .engine(engine())
+}
+
+fn worktree() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("note.txt"), "below\n").unwrap();
+    folder
+}
+
+#[test]
+fn a_hermetic_session_changes_nothing_and_knows_what_it_would() {
+    let folder = worktree();
+    let mut session = hermetic(folder.path()).build().activate().unwrap();
+    let output = session.command("overwrite").arg("write:note.txt:above\n").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let output = session.command("cat").arg("note.txt").output().unwrap();
+    assert_eq!(output.stdout, b"above\n");
+    assert_eq!(session.overlay().unwrap().read("/src/note.txt").unwrap(), b"above\n");
+    let finalized = session.finalize().unwrap();
+    assert_eq!(finalized.fs_diff.len(), 1);
+    assert_eq!(finalized.fs_diff[0].path.as_str(), "note.txt");
+    assert_eq!(finalized.clock_leaks, []);
+    assert_eq!(std::fs::read(folder.path().join("note.txt")).unwrap(), b"below\n");
+}
+
+#[test]
+fn host_and_guests_share_a_clock() {
+    let folder = worktree();
+    let mut session = hermetic(folder.path()).build().activate().unwrap();
+    session.clock().sleep(Duration::from_secs(5));
+    let output = session.command("clock").output().unwrap();
+    assert!(output.stdout.starts_with(b"realtime 1005.000000000\n"), "{output:?}");
+    session.command("sleeper").arg("2000").output().unwrap();
+    assert_eq!(session.clock().now_ms(), 1_007_000);
+    assert_eq!(session.clock().monotonic_ms(), 7000);
+}
+
+#[test]
+fn leaks_are_listed_and_recorded() {
+    let folder = worktree();
+    let tape = folder.path().join("t.tape");
+    let session = hermetic(folder.path()).emit_tape(&tape).build().activate().unwrap();
+    session.clock().wall_now("logger");
+    session.clock().wall_now("logger");
+    let finalized = session.finalize().unwrap();
+    let leak = &finalized.clock_leaks[0];
+    assert_eq!((&*leak.capability_id, leak.kind, leak.count), ("logger", ClockLeakKind::Wall, 2));
+    let records = Tape::load(&tape).unwrap().records;
+    let leaks = records.iter().filter(|record| matches!(record.kind, Kind::ClockLeak { .. }));
+    assert_eq!(leaks.count(), 2);
+}
+
+#[test]
+fn a_tape_is_written_by_finalize_alone() {
+    let folder = worktree();
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("t.tape");
+    let bench = hermetic(folder.path()).emit_tape_for(&path, "job.sh", vec!["job".into()]).build();
+    let mut session = bench.activate().unwrap();
+    session.command("cat").arg("note.txt").output().unwrap();
+    drop(session);
+    assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
+
+    let mut session = bench.activate().unwrap();
+    session.command("cat").arg("note.txt").output().unwrap();
+    let emitted = session.finalize().unwrap().tape.unwrap();
+    let tape = Tape::load(&path).unwrap();
+    assert_eq!((emitted.path, emitted.records), (path, tape.records.len() as u64));
+    assert_eq!(tape.header.script_path.as_deref(), Some("job.sh"));
+    assert_eq!(tape.header.argv, ["job"]);
+    assert_eq!(tape.header.started_at_unix_ms, 1_000_000);
+}
+
+#[test]
+fn a_session_that_panics_leaves_nothing_behind() {
+    let folder = worktree();
+    let scratch = tempfile::tempdir().unwrap();
+    let bench = hermetic(folder.path()).emit_tape(scratch.path().join("t.tape")).build();
+    let panicked = std::thread::spawn(move || {
+        let mut session = bench.activate().unwrap();
+        session.command("hello").output().unwrap();
+        panic!("in the middle of a session");
+    });
+    assert!(panicked.join().is_err());
+    assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn an_activation_that_fails_names_why_and_leaves_nothing_behind() {
+    let folder = worktree();
+    let gone = folder.path().join("gone");
+    let scratch = tempfile::tempdir().unwrap();
+    let with_tape = |builder: TestbenchBuilder| {
+        let bench = builder.emit_tape(scratch.path().join("t.tape")).build();
+        let error = bench.activate().map(|_| ()).unwrap_err();
+        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
+        error
+    };
+    let error = with_tape(hermetic(&gone));
+    assert!(matches!(error, TestbenchError::Worktree { .. }), "{error}");
+    let error = with_tape(hermetic(folder.path()).wasi_toolchain(&gone));
+    assert!(matches!(error, TestbenchError::Toolchain(_)), "{error}");
+    assert!(error.to_string().contains("gone"), "{error}");
+    let error = with_tape(hermetic(folder.path()).replay_subprocesses(&gone));
+    assert!(matches!(error, TestbenchError::Subprocess(_)), "{error}");
+    let bad = folder.path().join("bad");
+    std::fs::write(&bad, "{\"version\":\"1.0\"}\nnonsense\n").unwrap();
+    let error = with_tape(hermetic(folder.path()).replay_subprocesses(&bad));
+    let message = format!("{:#}", anyhow::Error::from(error));
+    assert!(message.contains("bad, line 2"), "{message}");
+}
+
+#[test]
+fn a_program_that_the_toolchain_lacks_is_refused_or_the_hosts() {
+    let folder = worktree();
+    let mut session = hermetic(folder.path()).build().activate().unwrap();
+    let error = session.command("sh").output().unwrap_err();
+    assert!(
+        matches!(error, TestbenchError::Subprocess(SubprocessError::Missing { .. })),
+        "{error}"
+    );
+    #[cfg(unix)]
+    {
+        let bench = hermetic(folder.path()).on_missing(OnMissing::Native).build();
+        let mut session = bench.activate().unwrap();
+        let output = session.command("sh").args(["-c", "echo native"]).output().unwrap();
+        assert_eq!(output.stdout, b"native\n");
+    }
+}
+
+#[test]
+fn sessions_side_by_side_never_see_each_other() {
+    let folder = worktree();
+    let tapes = tempfile::tempdir().unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8i64 {
+            let (folder, tapes) = (folder.path(), tapes.path());
+            scope.spawn(move || {
+                for round in 0..4i64 {
+                    let number = thread * 4 + round;
+                    let tape = tapes.join(format!("{number}.tape"));
+                    let bench =
+                        hermetic(folder).paused_clock_at_ms(number * 1000).emit_tape(&tape).build();
+                    let mut session = bench.activate().unwrap();
+                    let write = format!("write:note.txt:{number}");
+                    session.command("overwrite").arg(write).output().unwrap();
+                    session.clock().advance(Duration::from_millis(7)).unwrap();
+                    if number % 2 == 1 {
+                        session.clock().wall_now("odd");
+                    }
+                    let output = session.command("cat").arg("note.txt").output().unwrap();
+                    assert_eq!(output.stdout, number.to_string().into_bytes());
+                    assert_eq!(session.clock().now_ms(), number * 1000 + 7);
+                    let finalized = session.finalize().unwrap();
+                    assert_eq!(!finalized.clock_leaks.is_empty(), number % 2 == 1);
+                    assert_eq!(finalized.fs_diff.len(), 1);
+                    let tape = Tape::load(&tape).unwrap();
+                    assert_eq!(tape.header.started_at_unix_ms, number * 1000);
+                    let exits = |record: &belljar::tape::Record| {
+                        matches!(record.kind, Kind::ProcessExit { .. })
+                    };
+                    assert_eq!(tape.records.iter().filter(|record| exits(record)).count(), 2);
+                }
+            });
+        }
+    });
+}
+
+/// A test of one's own, in the manner of snapshot tests: the first run records what the tools of the
+/// host do, later ones replay it; `BELLJAR_UPDATE=1` records again.
+#[cfg(unix)]
+#[test]
+fn subprocesses_are_recorded_once_and_replayed_after() {
+    let folder = worktree();
+    let tape = folder.path().join("tools.jsonl");
+    let run = |update: bool| {
+        let builder = Testbench::builder().paused_clock_at_ms(0);
+        let bench = if update || !tape.exists() {
+            builder.record_subprocesses(&tape).build()
+        } else {
+            builder.replay_subprocesses(&tape).build()
+        };
+        let mut session = bench.activate().unwrap();
+        let output = session.command("sh").args(["-c", "echo $$"]).output().unwrap();
+        let is_replay = matches!(session.subprocess_mode(), SubprocessConfig::Replay { .. });
+        assert_eq!(session.subprocess_tape_path(), Some(tape.as_path()));
+        session.finalize().unwrap();
+        (output.stdout, is_replay)
+    };
+    let (first, replayed) = run(false);
+    assert!(!replayed);
+    // The number of a process is another one each time it runs.
+    assert_eq!(run(false), (first.clone(), true));
+    let (again, replayed) = run(true);
+    assert!(!replayed && again != first);
+}
