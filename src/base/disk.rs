@@ -43,11 +43,31 @@ pub fn create(path: &Path) -> Result<File, DiskError> {
     File::create(path).map_err(DiskError::new("create", path))
 }
 
-/// A file opened for reading and writing, and created if it is not there.
-pub fn open_or_create(path: &Path) -> Result<File, DiskError> {
+/// A new file for writing that nobody else can read, where nothing is: no link is followed.
+pub fn create_new_private(path: &Path) -> Result<File, DiskError> {
     let mut options = File::options();
-    options.read(true).write(true).create(true).truncate(false);
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path).map_err(DiskError::new("create", path))
+}
+
+/// Whether `file` is what stands at `path`, as far as the system can tell.
+pub fn is_at(file: &File, path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let (Ok(file), Ok(there)) = (file.metadata(), std::fs::symlink_metadata(path)) else {
+            return false;
+        };
+        (file.dev(), file.ino()) == (there.dev(), there.ino())
+    }
+    #[cfg(not(unix))]
+    {
+        // An open file can be neither renamed nor removed there.
+        let _ = file;
+        path.exists()
+    }
 }
 
 /// A file opened for reading from its start and writing at its end.

@@ -29,6 +29,7 @@ mod fidelity;
 mod hints;
 mod mounts;
 mod overtime;
+mod planted;
 mod programs;
 mod progress;
 mod record;

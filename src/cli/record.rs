@@ -84,7 +84,7 @@ impl Recording {
         };
         let mut header = Header::new((start_ns / 1_000_000).cast_signed());
         let redaction = Redaction::default();
-        let words = |arg: &OsString| redaction.redact(&arg.to_string_lossy());
+        let words = |arg: &OsString| redaction.redact_variable(&arg.to_string_lossy());
         header.argv = args.run.command.iter().map(words).collect();
         let path = args.tape.clone();
         if disk::metadata(&path).is_ok_and(|metadata| metadata.is_dir()) {

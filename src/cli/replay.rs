@@ -2,18 +2,25 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use belljar::base::digest::Digest;
+use belljar::base::disk;
+use belljar::store::Cas;
 use belljar::tape::{TapeError, TapeReader, cas_dir};
 use belljar::testbench::{ReplayError, replay};
-use belljar::{Engine, EngineConfig, Module, Program, UnknownImports};
+use belljar::{Engine, EngineConfig, Limits, Module, Program, UnknownImports};
 use clap::Args;
 use serde_json::json;
 
 use super::exit::{self, Usage};
 use super::report::count;
 use super::setup;
+use super::values::{duration, size};
+
+/// Longest module that is looked at because a tape names it, in bytes.
+const MODULE_BYTES_MAX: u64 = 1 << 30;
 
 /// Answered when a run leaves its tape.
 const DIFFERENT: u8 = 1;
@@ -39,6 +46,18 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "FILE")]
     pub module: Option<PathBuf>,
 
+    /// End the replay after this much real time
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1h")]
+    pub timeout: Duration,
+
+    /// Memory that a program may use, whatever the tape says
+    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size)]
+    pub max_memory: u64,
+
+    /// Bytes that the programs may print, which are held in memory, whatever the tape says
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
+    pub max_output: u64,
+
     /// Print JSON instead of the run's output
     #[arg(long)]
     pub json: bool,
@@ -60,7 +79,13 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
         let module = find(args, named.as_deref(), name, digest).map_err(|e| format!("{e:#}"))?;
         program(&engine, &module).map_err(|error| format!("{error:#}"))
     };
-    match replay(&args.tape, load) {
+    let bounds = Limits {
+        timeout: Some(args.timeout),
+        memory_bytes_max: args.max_memory,
+        output_bytes_max: args.max_output,
+        ..Limits::default()
+    };
+    match replay(&args.tape, &bounds, load) {
         Ok(replayed) => {
             let code = replayed.outputs.last().map_or(0, |o| exit::of_outcome(o.status.outcome()));
             if args.json {
@@ -121,13 +146,23 @@ fn find(
         );
         return Ok(module);
     }
-    let embedded = digest.map(|digest| cas_dir(&args.tape).join(digest.to_string()));
-    let candidates = [
-        embedded.and_then(|path| Module::read(&path).ok()),
-        setup::program(name.as_ref(), &args.toolchain).ok().and_then(|found| found.module().ok()),
-        named.and_then(|path| Module::read(path).ok()),
-    ];
-    let found = candidates.into_iter().flatten().find(is_it);
+    let embedded = || {
+        let bytes = Cas::new(cas_dir(&args.tape)).get(digest?, MODULE_BYTES_MAX).ok()?;
+        Module::from_bytes(name, bytes).ok()
+    };
+    // A name, never a path: the tape may be anybody's.
+    let by_name = || {
+        let toolchains = setup::toolchains(&args.toolchain).ok()?;
+        toolchains.resolve(name).ok()?.module().ok()
+    };
+    let at_path = || {
+        let path = named?;
+        let metadata = disk::metadata(path).ok()?;
+        let is_module = metadata.is_file() && metadata.len() <= MODULE_BYTES_MAX;
+        if is_module { Module::read(path).ok() } else { None }
+    };
+    let candidates: [&dyn Fn() -> Option<Module>; 3] = [&embedded, &by_name, &at_path];
+    let found = candidates.into_iter().filter_map(|find| find()).find(is_it);
     found.with_context(|| {
         format!(
             "no module here is the {name} that was recorded (digest {}); name it with --module, or \

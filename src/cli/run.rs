@@ -14,6 +14,7 @@ use belljar::{
 
 use super::args::{self, ClockArg, OnMissing, RunArgs, UnknownImportsArg};
 use super::overtime::Overtime;
+use super::planted::Folders;
 use super::progress::Progress;
 use super::record::{RecordArgs, Recording};
 use super::report::{Report, Status, count, ms, option_of, printable};
@@ -26,6 +27,7 @@ const BACKTRACE_LINES_MAX: usize = 16;
 
 /// Runs a program, and reports however that ends.
 pub fn run(args: &RunArgs, record: Option<&RecordArgs>) -> Result<u8> {
+    check_paths(args, record)?;
     let stdout = Stdout::default();
     let open = |sink: &Sink| Opened::new("--json", sink, &stdout);
     let report_to = Once::new(args.json.as_ref().map(open).transpose()?);
@@ -35,6 +37,25 @@ pub fn run(args: &RunArgs, record: Option<&RecordArgs>) -> Result<u8> {
     let written = report_to.print(&report.to_line());
     let code = done?;
     written.map(|()| code)
+}
+
+/// Refuses paths that a program of an earlier run may have led astray.
+fn check_paths(args: &RunArgs, record: Option<&RecordArgs>) -> Result<()> {
+    let folders = Folders::of(args);
+    for (option, sink) in [("--json", &args.json), ("--diff", &args.diff), ("--trace", &args.trace)]
+    {
+        if let Some(Sink::File(path)) = sink {
+            folders.check(option, path)?;
+        }
+    }
+    // Where nothing is written, a link of the user's own is as good as a folder.
+    for mount in args.dir.iter().filter(|mount| !mount.read_only) {
+        folders.check("--dir", &mount.host)?;
+    }
+    match record {
+        Some(record) => folders.check("--tape", &record.tape),
+        None => Ok(()),
+    }
 }
 
 /// Writes the report of a run whose options make no sense, as `message` says.
@@ -117,7 +138,10 @@ fn perform(
 
     let changes_started = ambient::instant_now();
     if let Some(recording) = recording {
+        let writing =
+            Overtime::watch(args.timeout, module.name(), "not recorded in time", report_to);
         recording.finish(&mut machine)?;
+        drop(writing);
     }
     let settled = changes::settle(args, &mut machine, status.outcome(), diff_to, report);
     report.timings.changes_ms = ms(ambient::elapsed_since(changes_started));

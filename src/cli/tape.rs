@@ -156,7 +156,8 @@ fn stat(tape: &Path, json: bool) -> Result<u8> {
         );
         return Ok(0);
     }
-    say!("version  {}, written by belljar {}", header.version, header.belljar_version);
+    let writer = printable(&header.belljar_version);
+    say!("version  {}, written by belljar {writer}", header.version);
     say!("command  {}", printable(&header.argv.join(" ")));
     say!("time     {last_ms} ms on its own clock");
     say!("records  {records}{}", if cut_off { ", the last line is cut off" } else { "" });

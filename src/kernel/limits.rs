@@ -33,6 +33,29 @@ pub struct Limits {
     pub vfs: VfsLimits,
 }
 
+impl Limits {
+    /// These bounds, and where `bounds` are tighter, those.
+    #[must_use]
+    pub fn within(&self, bounds: &Self) -> Self {
+        fn tighter<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
+            match (a, b) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            }
+        }
+        Self {
+            memory_bytes_max: self.memory_bytes_max.min(bounds.memory_bytes_max),
+            fuel: tighter(self.fuel, bounds.fuel),
+            timeout: tighter(self.timeout, bounds.timeout),
+            virtual_timeout: tighter(self.virtual_timeout, bounds.virtual_timeout),
+            open_files_max: self.open_files_max.min(bounds.open_files_max),
+            output_bytes_max: self.output_bytes_max.min(bounds.output_bytes_max),
+            trace_bytes_max: self.trace_bytes_max.min(bounds.trace_bytes_max),
+            vfs: self.vfs.within(&bounds.vfs),
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

@@ -203,6 +203,7 @@ pub struct MachineBuilder {
     tape: Option<Recorder>,
     taped_clock: Option<(u64, Vec<u64>)>,
     shared_clock: Option<Box<dyn Clock>>,
+    recorded_as: Option<MachineConfig>,
 }
 
 impl Default for MachineBuilder {
@@ -217,6 +218,7 @@ impl Default for MachineBuilder {
             tape: None,
             taped_clock: None,
             shared_clock: None,
+            recorded_as: None,
         }
     }
 }
@@ -288,6 +290,13 @@ impl MachineBuilder {
         self
     }
 
+    /// What a tape says of how the machine was made, instead of how it is made: it plays back one
+    /// that was made so.
+    pub fn recorded_as(mut self, config: MachineConfig) -> Self {
+        self.recorded_as = Some(config);
+        self
+    }
+
     fn config(&self, start_ns: u64, mtimes: Mtimes) -> MachineConfig {
         let mount = |(path, source, read_only): &(String, Source, bool)| {
             MountConfig::of(path, source, *read_only)
@@ -335,7 +344,9 @@ impl MachineBuilder {
                 return Err(MachineError::Layers { path: path.clone() });
             }
             tape.set_time(now, clock.now(ClockId::Monotonic));
-            let config = serde_json::to_value(self.config(now, mtimes));
+            let config = self.recorded_as.clone();
+            let config = config.unwrap_or_else(|| self.config(now, mtimes));
+            let config = serde_json::to_value(config);
             tape.push(Kind::Machine { config: config.unwrap_or_default() });
             vfs.set_tape(tape.clone());
         }

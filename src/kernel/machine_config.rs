@@ -67,12 +67,20 @@ impl MountConfig {
 impl MachineConfig {
     /// A builder of such a machine whose files below are those of `tree`, and whose clock, if it
     /// was the host's, shows `clock_values_ns` one after the other.
-    pub fn builder(&self, tree: &Arc<TapedTree>, clock_values_ns: Vec<u64>) -> MachineBuilder {
+    ///
+    /// Its bounds are those recorded, and no larger than `bounds`.
+    pub fn builder(
+        &self,
+        tree: &Arc<TapedTree>,
+        clock_values_ns: Vec<u64>,
+        bounds: &Limits,
+    ) -> MachineBuilder {
         let mut builder = Machine::builder()
             .clock(self.clock)
             .mtimes(self.mtimes)
             .seed(self.seed)
-            .limits(self.limits)
+            .limits(self.limits.within(bounds))
+            .recorded_as(self.clone())
             .tmp(self.tmp);
         if self.clock == ClockConfig::Host {
             builder = builder.taped_clock(self.start_ns, clock_values_ns);

@@ -1,9 +1,10 @@
 //! A folder of files named by their content.
 
-use std::io::Write;
+use std::hash::Hasher;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::base::digest::Digest;
+use crate::base::digest::{Digest, DigestHasher};
 use crate::base::disk::{self, DiskError};
 
 /// Content could not be stored or fetched.
@@ -33,10 +34,19 @@ pub enum StoreError {
         /// How long it may be.
         len_bytes_max: u64,
     },
+    /// What stands where the store should is no folder of its own.
+    #[error("{} is no folder, and nothing is read from it or written there; remove it", path.display())]
+    NoFolder {
+        /// The path.
+        path: PathBuf,
+    },
     /// The disk refuses.
     #[error(transparent)]
     Disk(#[from] DiskError),
 }
+
+/// Bytes of a content that are in memory at a time.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// A content-addressed store: a folder with one file for each content, named by the 64 hex digits
 /// of its BLAKE3 [`Digest`].
@@ -59,6 +69,18 @@ impl Cas {
         &self.dir
     }
 
+    /// # Errors
+    /// [`StoreError::NoFolder`] if its folder is a link, or a file: whoever made that could be
+    /// somebody whose contents these are not.
+    pub fn expect_folder(&self) -> Result<(), StoreError> {
+        match disk::symlink_metadata(&self.dir) {
+            Ok(metadata) if !metadata.is_dir() => {
+                Err(StoreError::NoFolder { path: self.dir.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Where the content with `digest` stands, if it is there.
     pub fn path_of(&self, digest: Digest) -> PathBuf {
         self.dir.join(digest.to_string())
@@ -74,6 +96,7 @@ impl Cas {
     /// # Errors
     /// [`StoreError::Disk`] if the folder cannot be read. A folder that is not there is empty.
     pub fn digests(&self) -> Result<Vec<Digest>, StoreError> {
+        self.expect_folder()?;
         let files = match disk::list(&self.dir) {
             Err(error) if error.source.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             files => files?,
@@ -88,18 +111,54 @@ impl Cas {
     /// [`StoreError::Disk`]; nothing is stored then.
     pub fn put(&self, bytes: &[u8]) -> Result<Digest, StoreError> {
         let digest = Digest::of(bytes);
+        self.expect_folder()?;
         if self.contains(digest) {
             return Ok(digest);
         }
         let path = self.path_of(digest);
         disk::create_private_dir_all(&self.dir)?;
-        let mut file = tempfile::Builder::new()
-            .prefix(".belljar-")
-            .tempfile_in(&self.dir)
-            .map_err(DiskError::new("create a temporary file for", &path))?;
+        let mut file = self.temporary(&path)?;
         file.write_all(bytes).map_err(DiskError::new("write", &path))?;
         file.persist(&path).map_err(|error| DiskError::new("create", &path)(error.error))?;
         Ok(digest)
+    }
+
+    /// Keeps the content with `digest`, which `read` brings: at an offset, piece by piece, until it
+    /// answers 0.
+    ///
+    /// # Errors
+    /// [`StoreError::Disk`]; `Damaged` if what comes has another digest. Nothing is stored then.
+    pub fn put_from(
+        &self,
+        digest: Digest,
+        read: &mut dyn FnMut(u64, &mut [u8]) -> io::Result<usize>,
+    ) -> Result<(), StoreError> {
+        self.expect_folder()?;
+        let path = self.path_of(digest);
+        disk::create_private_dir_all(&self.dir)?;
+        let mut file = self.temporary(&path)?;
+        let mut hasher = DigestHasher::default();
+        let mut piece = vec![0; PIECE_BYTES];
+        let mut len_bytes = 0;
+        loop {
+            let count = read(len_bytes, &mut piece).map_err(DiskError::new("fill", &path))?;
+            if count == 0 {
+                break;
+            }
+            len_bytes += count as u64;
+            hasher.write(&piece[..count]);
+            file.write_all(&piece[..count]).map_err(DiskError::new("write", &path))?;
+        }
+        if hasher.digest() != digest {
+            return Err(StoreError::Damaged { path });
+        }
+        file.persist(&path).map_err(|error| DiskError::new("create", &path)(error.error))?;
+        Ok(())
+    }
+
+    fn temporary(&self, path: &Path) -> Result<tempfile::NamedTempFile, DiskError> {
+        let file = tempfile::Builder::new().prefix(".belljar-").tempfile_in(&self.dir);
+        file.map_err(DiskError::new("create a temporary file for", path))
     }
 
     /// The content with `digest`, which is at most `len_bytes_max` long.
@@ -108,6 +167,7 @@ impl Cas {
     /// [`StoreError`]: `Missing`, `TooLong`, `Damaged`, `Disk`.
     pub fn get(&self, digest: Digest, len_bytes_max: u64) -> Result<Vec<u8>, StoreError> {
         let path = self.path_of(digest);
+        self.expect_folder()?;
         if !self.contains(digest) {
             return Err(StoreError::Missing { digest, path });
         }

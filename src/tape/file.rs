@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::payload::Payload;
 use super::record::{Header, Record, Version};
-use super::recorder::{TapeError, TapeSink};
+use super::recorder::{ReadAt, TapeError, TapeSink};
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
 use crate::store::{Cas, StoreError};
@@ -29,6 +29,24 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
+}
+
+/// Removes what a recorder that was killed has left at `partial`.
+///
+/// # Errors
+/// Somebody is writing it; or it is no file, and nothing that a recorder leaves: a program whose
+/// changes were written to the disk may have put a link there.
+fn remove_stale(partial: &Path) -> Result<(), DiskError> {
+    let Ok(metadata) = disk::symlink_metadata(partial) else { return Ok(()) };
+    let refuse = |why: &str| DiskError::new("replace", partial)(std::io::Error::other(why));
+    if !metadata.is_file() {
+        return Err(refuse("it is no file; remove it"));
+    }
+    let file = disk::open(partial)?;
+    if file.try_lock().is_err() || !disk::is_at(&file, partial) {
+        return Err(refuse("another recorder is writing it"));
+    }
+    disk::remove_file(partial)
 }
 
 /// Writes a tape.
@@ -57,16 +75,16 @@ impl FileTape {
     /// [`TapeError::Disk`] if it cannot be created, or somebody else is writing it.
     pub fn create(path: &Path, header: &Header, bytes_max: u64) -> Result<Self, TapeError> {
         let partial = partial_path(path);
-        // Not emptied before it is ours.
-        let file = disk::open_or_create(&partial)?;
-        file.try_lock()
-            .map_err(std::io::Error::from)
-            .and_then(|()| file.set_len(0))
-            .map_err(DiskError::new("take for writing", &partial))?;
+        remove_stale(&partial)?;
+        let file = disk::create_new_private(&partial)?;
+        let locked = file.try_lock().map_err(std::io::Error::from);
+        locked.map_err(DiskError::new("take for writing", &partial))?;
+        let cas = Cas::new(cas_dir(path));
+        cas.expect_folder()?;
         let mut tape = Self {
             path: path.to_owned(),
             file: Some(BufWriter::with_capacity(64 << 10, file)),
-            cas: Cas::new(cas_dir(path)),
+            cas,
             kept: HashSet::new(),
             added: Vec::new(),
             bytes: 0,
@@ -123,6 +141,19 @@ impl TapeSink for FileTape {
         Ok(digest)
     }
 
+    fn keep(&mut self, digest: Digest, len_bytes: u64, read: ReadAt<'_>) -> Result<(), TapeError> {
+        if self.kept.contains(&digest) {
+            return Ok(());
+        }
+        self.charge(len_bytes)?;
+        if !self.cas.contains(digest) {
+            self.cas.put_from(digest, read)?;
+            self.added.push(digest);
+        }
+        self.kept.insert(digest);
+        Ok(())
+    }
+
     fn room_bytes(&self) -> u64 {
         self.bytes_max.saturating_sub(self.bytes)
     }
@@ -133,7 +164,11 @@ impl TapeSink for FileTape {
         let fail = |error: std::io::Error| DiskError::new("finish", &partial)(error);
         let file = file.into_inner().map_err(|error| fail(error.into_error()))?;
         file.sync_all().map_err(fail)?;
-        // Windows renames no open file.
+        if !disk::is_at(&file, &partial) {
+            return Err(fail(std::io::Error::other("it was replaced")).into());
+        }
+        // Windows renames no open file; elsewhere the lock holds until the name is the tape's.
+        #[cfg(windows)]
         drop(file);
         disk::rename(&partial, &self.path)?;
         self.sweep();

@@ -23,5 +23,5 @@ pub use leaks::{ClockLeak, ClockLeakKind, ClockLeaks};
 pub use payload::{INLINE_BYTES_MAX, Payload};
 pub use player::{Desync, Player};
 pub use record::{Found, Header, Kind, Phase, Preopened, Record, Version};
-pub use recorder::{MemoryTape, Recorder, TapeError, TapeSink};
+pub use recorder::{MemoryTape, ReadAt, Recorder, TapeError, TapeSink};
 pub use redact::{BadRule, Redaction};

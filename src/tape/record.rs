@@ -265,7 +265,7 @@ pub enum Kind {
     Change {
         /// The path in the namespace.
         path: String,
-        /// `added`, `modified`, `deleted`, `renamed`.
+        /// `added`, `modified`, `deleted`; `times` if nothing but those was set.
         change: String,
         /// The rest of what is known of it: type, mode, old path.
         #[serde(flatten)]

@@ -1,12 +1,14 @@
 //! Puts records on a tape.
 
+use std::hash::Hasher;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::payload::{INLINE_BYTES_MAX, Payload};
 use super::player::Desync;
 use super::record::{Kind, Phase, Record};
 use super::redact::Redaction;
-use crate::base::digest::Digest;
+use crate::base::digest::{Digest, DigestHasher};
 use crate::base::disk::DiskError;
 use crate::store::StoreError;
 
@@ -56,6 +58,15 @@ pub enum TapeError {
     Disk(#[from] DiskError),
 }
 
+/// Reads a content at an offset; answers 0 at its end.
+pub type ReadAt<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> io::Result<usize>;
+
+/// Bytes of a content that are in memory at a time.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Bytes before a piece that rules for secrets look at again: one may lie across two pieces.
+const OVERLAP_BYTES: usize = 4 << 10;
+
 /// Where records go: memory, a file, or a player that compares them with an older tape.
 pub trait TapeSink: Send {
     /// Takes the next record.
@@ -69,6 +80,15 @@ pub trait TapeSink: Send {
     /// # Errors
     /// [`TapeError`]: `Full`, `Store`.
     fn blob(&mut self, bytes: &[u8]) -> Result<Digest, TapeError>;
+
+    /// Keeps the content with `digest`, which is `len_bytes` long and comes piece by piece.
+    ///
+    /// # Errors
+    /// [`TapeError`]: `Full`, `Store`.
+    fn keep(&mut self, digest: Digest, len_bytes: u64, read: ReadAt<'_>) -> Result<(), TapeError> {
+        let _ = (digest, len_bytes, read);
+        Ok(())
+    }
 
     /// Bytes that it can still take.
     fn room_bytes(&self) -> u64 {
@@ -219,6 +239,35 @@ impl Recorder {
             return Digest::of(bytes);
         }
         Self::keep(&mut state, bytes)
+    }
+
+    /// As [`Recorder::content`], for a content of any length, which is read twice.
+    ///
+    /// # Errors
+    /// As `read` answers.
+    pub fn content_from(&self, read: ReadAt<'_>) -> io::Result<(Digest, u64)> {
+        let mut state = self.lock();
+        let mut hasher = DigestHasher::default();
+        let mut window = vec![0; OVERLAP_BYTES + PIECE_BYTES];
+        let (mut len_bytes, mut overlap, mut has_secret) = (0, 0, false);
+        loop {
+            let count = read(len_bytes, &mut window[overlap..overlap + PIECE_BYTES])?;
+            if count == 0 {
+                break;
+            }
+            hasher.write(&window[overlap..overlap + count]);
+            len_bytes += count as u64;
+            let end = overlap + count;
+            has_secret = has_secret || state.redaction.find(&window[..end]).is_some();
+            overlap = end.min(OVERLAP_BYTES);
+            window.copy_within(end - overlap..end, 0);
+        }
+        let digest = hasher.digest();
+        if !state.failed && !has_secret {
+            let kept = state.sink.keep(digest, len_bytes, read);
+            state.attempt(kept);
+        }
+        Ok((digest, len_bytes))
     }
 
     fn keep(state: &mut State, bytes: &[u8]) -> Digest {

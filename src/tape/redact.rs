@@ -6,7 +6,7 @@ use regex::bytes::{Regex, RegexSet};
 const REDACTED: &str = "[redacted]";
 
 /// Names of variables whose values are secrets.
-const SECRET_NAMES: &str = r"(?i)(^|_)(key|token|secret|secrets|password|passwd|passphrase|credential|credentials|auth|authorization|cookie|session_id)($|_)";
+const SECRET_NAMES: &str = r"(?i)passw|passphrase|secret|token|credential|cookie|api_?key|private_?key|(^|_)(key|auth|authorization|session_id|pass|pwd|pat)($|_)";
 
 /// Text that is a secret wherever it stands, by the name of the rule.
 const SECRET_TEXTS: &[(&str, &str)] = &[
@@ -113,6 +113,11 @@ mod tests {
         assert_eq!(rules.redact_variable("OPENAI_API_KEY=abc"), "OPENAI_API_KEY=[redacted]");
         assert_eq!(rules.redact_variable("KEYBOARD=us"), "KEYBOARD=us");
         assert_eq!(rules.redact_variable("MONKEY=1"), "MONKEY=1");
+        for name in ["PGPASSWORD", "APIKEY", "GH_PAT", "MYSQL_PWD", "PRIVATEKEY", "DB_PASS"] {
+            assert_eq!(rules.redact_variable(&format!("{name}=x")), format!("{name}=[redacted]"));
+        }
+        assert_eq!(rules.redact_variable("PATH=/bin"), "PATH=/bin");
+        assert_eq!(rules.redact_variable("COMPASS=n"), "COMPASS=n");
         let header = "Authorization: Bearer abcdefghijklmnop1234 end";
         assert_eq!(rules.redact(header), "Authorization: [redacted] end");
         assert_eq!(rules.redact("see https://me:pw@host/x"), "see https[redacted]host/x");

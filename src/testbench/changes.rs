@@ -1,8 +1,10 @@
 //! What a run leaves changed, on its tape.
 
+use std::io;
+
 use serde_json::{Map, Value};
 
-use crate::base::digest::Digest;
+use crate::base::errno::Errno;
 use crate::kernel::machine::Machine;
 use crate::kernel::vfs::{DiffEntry, DiffError, DiffKind, FileVersion};
 use crate::tape::{Kind, Phase, Recorder};
@@ -18,6 +20,11 @@ pub fn record_changes(machine: &mut Machine, recorder: &Recorder) -> Result<(), 
         let kind = change(machine, recorder, &entry)?;
         recorder.push(kind);
     }
+    for (mount, path) in machine.vfs().times_set() {
+        let at = machine.vfs().mounts()[mount.index()].path();
+        let path = format!("{}/{path}", at.trim_end_matches('/'));
+        recorder.push(Kind::Change { path, change: "times".to_owned(), detail: Map::new() });
+    }
     Ok(())
 }
 
@@ -26,12 +33,20 @@ fn change(machine: &Machine, recorder: &Recorder, entry: &DiffEntry) -> Result<K
     let absolute = |path: &str| format!("{}/{path}", at.trim_end_matches('/'));
     let mut detail = Map::new();
     let mut describe = |which: &str, file: &FileVersion| {
-        let failed =
+        let unreadable =
             |errno| DiffError::Layer { operation: "read", path: entry.path.clone(), errno };
-        let bytes = file.read().map_err(failed)?;
-        let hash = if which.is_empty() { recorder.content(&bytes) } else { Digest::of(&bytes) };
+        let mut failed = Errno::Io;
+        let mut bytes = file.reader().map_err(unreadable)?;
+        let mut read = |offset, buf: &mut [u8]| {
+            bytes(offset, buf).map_err(|errno| {
+                failed = errno;
+                io::Error::other(errno)
+            })
+        };
+        let read = recorder.content_from(&mut read);
+        let (hash, len_bytes) = read.map_err(|_| unreadable(failed))?;
         detail.insert(format!("{which}content_hash"), Value::from(hash.to_string()));
-        detail.insert(format!("{which}len_bytes"), Value::from(bytes.len()));
+        detail.insert(format!("{which}len_bytes"), Value::from(len_bytes));
         detail.insert(format!("{which}executable"), Value::from(file.executable));
         Ok::<_, DiffError>(())
     };

@@ -9,8 +9,9 @@ use super::changes::record_changes;
 use crate::base::digest::Digest;
 use crate::engine::{Outcome, Program, RunError};
 use crate::kernel::guest::{Preopen, Reach};
+use crate::kernel::limits::Limits;
 use crate::kernel::machine::{ClockConfig, Machine, MachineError};
-use crate::kernel::machine_config::MachineConfig;
+use crate::kernel::machine_config::{MachineConfig, MountConfig};
 use crate::kernel::stdio::Input;
 use crate::kernel::vfs::{DiffError, TapedTree, TapedTreeError};
 use crate::process::{Command, Output};
@@ -18,6 +19,10 @@ use crate::store::{Cas, StoreError};
 use crate::tape::{
     Kind, Payload, Player, Preopened, Recorder, Redaction, TapeError, TapeReader, cas_dir,
 };
+
+/// Mounts of a machine that is put together from a tape, and bytes of the path of each.
+const MOUNTS_MAX: usize = 1000;
+const PATH_BYTES_MAX: usize = 4096;
 
 /// A run could not be repeated, or did something else than its tape says.
 #[derive(Debug, thiserror::Error)]
@@ -86,20 +91,25 @@ struct Spawn {
 enum Stdin {
     Empty,
     Bytes(Vec<u8>),
-    Stream(VecDeque<Vec<u8>>),
+    Stream(VecDeque<Payload>),
 }
 
 /// Answers what a recorded process read, read by read.
-struct TapedStdin(VecDeque<Vec<u8>>);
+struct TapedStdin {
+    reads: VecDeque<Payload>,
+    cas: Cas,
+    left: Vec<u8>,
+}
 
 impl Read for TapedStdin {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let Some(mut bytes) = self.0.pop_front() else { return Ok(0) };
-        let count = bytes.len().min(buf.len());
-        buf[..count].copy_from_slice(&bytes[..count]);
-        if count < bytes.len() {
-            self.0.push_front(bytes.split_off(count));
+        if self.left.is_empty() {
+            let Some(payload) = self.reads.pop_front() else { return Ok(0) };
+            self.left = bytes_of(&payload, &self.cas).map_err(io::Error::other)?;
         }
+        let count = self.left.len().min(buf.len());
+        buf[..count].copy_from_slice(&self.left[..count]);
+        self.left.drain(..count);
         Ok(count)
     }
 }
@@ -118,10 +128,6 @@ impl Script {
         let tape = || path.display().to_string();
         let incomplete = |message: String| ReplayError::Incomplete { tape: tape(), message };
         let cas = Cas::new(cas_dir(path));
-        let bytes = |payload: &Payload| match payload {
-            Payload::Inline { text } => Ok(text.clone().into_bytes()),
-            Payload::Stored { content_hash, len_bytes, .. } => cas.get(*content_hash, *len_bytes),
-        };
         let mut script = Self { tree: TapedTree::new(cas.clone()), ..Self::default() };
         for record in TapeReader::open(path)? {
             let record = record?;
@@ -132,14 +138,20 @@ impl Script {
             match record.kind {
                 Kind::Machine { config } if script.config.is_none() => {
                     let config = serde_json::from_value(config);
-                    script.config = Some(config.map_err(|error| incomplete(error.to_string()))?);
+                    let config: MachineConfig =
+                        config.map_err(|error| incomplete(error.to_string()))?;
+                    let is_sane = |mount: &MountConfig| mount.path.len() <= PATH_BYTES_MAX;
+                    if config.mounts.len() > MOUNTS_MAX || !config.mounts.iter().all(is_sane) {
+                        return Err(incomplete("its mounts are too many, or too deep".to_owned()));
+                    }
+                    script.config = Some(config);
                 }
                 Kind::ClockRead { value_ns, .. } => script.clock_values_ns.push(value_ns),
                 Kind::StreamRead { bytes: payload, .. } => {
                     if let Some(Spawn { stdin: Stdin::Stream(reads), .. }) =
                         script.spawns.last_mut()
                     {
-                        reads.push_back(bytes(&payload)?);
+                        reads.push_back(payload);
                     }
                 }
                 Kind::ProcessSpawn {
@@ -153,7 +165,7 @@ impl Script {
                     ..
                 } => {
                     let stdin = match (stdin.as_str(), stdin_bytes) {
-                        ("bytes", Some(payload)) => Stdin::Bytes(bytes(&payload)?),
+                        ("bytes", Some(payload)) => Stdin::Bytes(bytes_of(&payload, &cas)?),
                         ("stream", _) => Stdin::Stream(VecDeque::new()),
                         _ => Stdin::Empty,
                     };
@@ -169,6 +181,13 @@ impl Script {
     }
 }
 
+fn bytes_of(payload: &Payload, cas: &Cas) -> Result<Vec<u8>, StoreError> {
+    match payload {
+        Payload::Inline { text } => Ok(text.clone().into_bytes()),
+        Payload::Stored { content_hash, len_bytes, .. } => cas.get(*content_hash, *len_bytes),
+    }
+}
+
 fn preopen(preopened: Preopened) -> Result<Preopen, String> {
     let Preopened { path, name, reach } = preopened;
     let reach = Reach::from_name(&reach).ok_or_else(|| format!("there is no reach {reach:?}"))?;
@@ -179,12 +198,15 @@ fn preopen(preopened: Preopened) -> Result<Preopen, String> {
 /// chance and input are those of the tape. Every record of the new run is compared with the tape's,
 /// and the first that differs ends it.
 ///
+/// The bounds are those of the tape, and no larger than `bounds`: the tape may be anybody's.
+///
 /// `load` is asked for each program, by its name and the digest of its module.
 ///
 /// # Errors
 /// [`ReplayError`]; [`TapeError::Desync`] in [`ReplayError::Tape`] if the run leaves its tape.
 pub fn replay(
     path: &Path,
+    bounds: &Limits,
     mut load: impl FnMut(&str, Option<Digest>) -> Result<Program, String>,
 ) -> Result<Replayed, ReplayError> {
     let script = Script::read(path)?;
@@ -197,16 +219,19 @@ pub fn replay(
     if script.spawns.is_empty() {
         return Err(incomplete("no record is of a process"));
     }
+    let cas = Cas::new(cas_dir(path));
     let recorder = Recorder::new(Player::new(TapeReader::open(path)?), Redaction::default());
     let readings_ns =
         if config.clock == ClockConfig::Host { script.clock_values_ns } else { Vec::new() };
-    let mut machine =
-        config.builder(&Arc::new(script.tree), readings_ns).tape(recorder.clone()).build()?;
+    let mut machine = config
+        .builder(&Arc::new(script.tree), readings_ns, bounds)
+        .tape(recorder.clone())
+        .build()?;
     let mut outputs = Vec::new();
     for spawn in script.spawns {
         let program = load(&spawn.program, spawn.module_hash)
             .map_err(|message| ReplayError::Program { program: spawn.program.clone(), message })?;
-        let output = run(&mut machine, &program, spawn)?;
+        let output = run(&mut machine, &program, spawn, &cas)?;
         let is_in_step = *output.status.outcome() != Outcome::Tape;
         outputs.push(output);
         if !is_in_step {
@@ -220,7 +245,12 @@ pub fn replay(
     Ok(Replayed { machine, outputs, records })
 }
 
-fn run(machine: &mut Machine, program: &Program, spawn: Spawn) -> Result<Output, RunError> {
+fn run(
+    machine: &mut Machine,
+    program: &Program,
+    spawn: Spawn,
+    cas: &Cas,
+) -> Result<Output, RunError> {
     let mut command = Command::new(program);
     command.argv0(&spawn.program).args(&spawn.args).preopens(spawn.preopens);
     for variable in &spawn.env {
@@ -230,7 +260,10 @@ fn run(machine: &mut Machine, program: &Program, spawn: Spawn) -> Result<Output,
     let stdin = match spawn.stdin {
         Stdin::Empty => Input::Empty,
         Stdin::Bytes(bytes) => Input::Bytes(io::Cursor::new(bytes)),
-        Stdin::Stream(reads) => Input::Reader(Box::new(TapedStdin(reads))),
+        Stdin::Stream(reads) => {
+            let taped = TapedStdin { reads, cas: cas.clone(), left: Vec::new() };
+            Input::Reader(Box::new(taped))
+        }
     };
     command.output_from(machine, stdin)
 }

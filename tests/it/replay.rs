@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use belljar::base::digest::Digest;
 use belljar::tape::{FileTape, Header, Kind, Recorder, Redaction, Tape, TapeError};
 use belljar::testbench::{ReplayError, Replayed, record_changes, replay};
-use belljar::{ClockConfig, Command, HostDir, Input, Machine, Output, Program, Toolchains};
+use belljar::{ClockConfig, Command, HostDir, Input, Limits, Machine, Output, Program, Toolchains};
 
 use crate::support::{engine, guest};
 
@@ -59,7 +59,7 @@ fn forget_tree(scratch: &Path) {
 }
 
 fn replayed(path: &Path) -> Replayed {
-    replay(path, load).unwrap_or_else(|error| panic!("{error}"))
+    replay(path, &Limits::default(), load).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]
@@ -136,7 +136,8 @@ fn the_first_mismatch_ends_the_replay() {
     let (path, _) = record(scratch.path(), ClockConfig::default(), "replace", &args, Input::Empty);
     let whole = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, whole.replace("\"three\"", "\"trees\"")).unwrap();
-    let Err(ReplayError::Tape(TapeError::Desync(desync))) = replay(&path, load) else {
+    let Err(ReplayError::Tape(TapeError::Desync(desync))) = replay(&path, &Limits::default(), load)
+    else {
         panic!("the replay went through");
     };
     let found = desync.found.as_ref().unwrap();
@@ -153,7 +154,7 @@ fn a_tape_that_lacks_something_is_an_error() {
     let without = |kind: &str| {
         let kept: Vec<&str> = whole.lines().filter(|line| !line.contains(kind)).collect();
         std::fs::write(&path, kept.join("\n") + "\n").unwrap();
-        replay(&path, load).map(|_| ()).unwrap_err()
+        replay(&path, &Limits::default(), load).map(|_| ()).unwrap_err()
     };
     assert!(matches!(without("\"machine\""), ReplayError::Incomplete { .. }));
     assert!(matches!(without("\"process_spawn\""), ReplayError::Incomplete { .. }));
@@ -163,7 +164,7 @@ fn a_tape_that_lacks_something_is_an_error() {
     std::fs::write(&path, &whole).unwrap();
     std::fs::remove_dir_all(belljar::tape::cas_dir(&path)).unwrap();
     assert!(matches!(
-        replay(&path, load).map(|_| ()).unwrap_err(),
+        replay(&path, &Limits::default(), load).map(|_| ()).unwrap_err(),
         ReplayError::Tape(TapeError::Desync(_))
     ));
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use belljar::base::digest::Digest;
 use belljar::tape::{
     FileTape, Header, Kind, Payload, Recorder, Redaction, Tape, TapeError, TapeReader, cas_dir,
 };
@@ -87,6 +88,72 @@ fn two_writers_of_one_tape_do_not_mix() {
     let _first = recorder(&path, BYTES_MAX);
     let second = FileTape::create(&path, &Header::new(0), BYTES_MAX);
     assert!(matches!(second.map(|_| ()), Err(TapeError::Disk(_))));
+}
+
+/// A program whose changes were written to the disk can leave links where the next tape is written.
+#[cfg(unix)]
+#[test]
+fn links_that_were_planted_are_not_written_through() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.tape");
+    let victim = folder.path().join("victim");
+    let create = || FileTape::create(&path, &Header::new(0), BYTES_MAX).map(|_| ());
+
+    std::fs::write(&victim, "precious").unwrap();
+    let partial = folder.path().join("run.tape.partial");
+    for target in [&victim, &folder.path().join("new")] {
+        std::os::unix::fs::symlink(target, &partial).unwrap();
+        let message = format!("{:#}", anyhow::Error::from(create().unwrap_err()));
+        assert!(message.contains("it is no file; remove it"), "{message}");
+        std::fs::remove_file(&partial).unwrap();
+    }
+    assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+    assert!(!folder.path().join("new").exists());
+
+    // A further name of a file is no longer that file once the tape begins.
+    std::fs::hard_link(&victim, &partial).unwrap();
+    finished(folder.path());
+    assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+    std::fs::remove_dir_all(cas_dir(&path)).unwrap();
+
+    let others = folder.path().join("others");
+    std::fs::create_dir(&others).unwrap();
+    let content = others.join("0".repeat(64));
+    std::fs::write(&content, "of another tape").unwrap();
+    std::os::unix::fs::symlink(&others, cas_dir(&path)).unwrap();
+    assert!(create().unwrap_err().to_string().contains("is no folder"));
+    assert!(content.exists());
+}
+
+/// What is killed leaves a tape behind, which the next recorder replaces.
+#[test]
+fn what_a_killed_recorder_left_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("run.tape.partial"), "left behind").unwrap();
+    assert_eq!(Tape::load(&finished(folder.path())).unwrap().records.len(), 3);
+}
+
+#[test]
+fn contents_come_in_pieces_and_secrets_lie_across_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.tape");
+    let recorder = recorder(&path, BYTES_MAX);
+    let keep = |bytes: &[u8]| {
+        let mut read = |offset: u64, buf: &mut [u8]| {
+            let rest = &bytes[usize::try_from(offset).unwrap()..];
+            let count = rest.len().min(buf.len()).min(100_000);
+            buf[..count].copy_from_slice(&rest[..count]);
+            Ok(count)
+        };
+        let (digest, len_bytes) = recorder.content_from(&mut read).unwrap();
+        assert_eq!((digest, len_bytes), (Digest::of(bytes), bytes.len() as u64));
+        cas_dir(&path).join(digest.to_string()).exists()
+    };
+    let mut bytes = vec![b'.'; 250_000];
+    assert!(keep(&bytes));
+    bytes[99_990..100_020].copy_from_slice(b"sk-abcdefghijklmnopqrstuvwxyz1");
+    assert!(!keep(&bytes));
+    assert!(keep(b""));
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! What of a process goes on its machine's tape.
 
+use std::io;
+
 use super::{Fault, Guest, Preopen, Reach};
+use crate::base::ambient;
 use crate::base::digest::Digest;
 use crate::kernel::clock::ClockId;
 use crate::kernel::fd::{Descriptor, TapedFile};
@@ -124,19 +127,16 @@ impl Guest {
         let Descriptor::File(file) = descriptor else { return };
         let Some(TapedFile { path, written: true }) = file.taped.as_deref() else { return };
         let Some(tape) = &self.machine.tape else { return };
-        let len_bytes = self.machine.vfs.len(file.node).unwrap_or(0);
-        if !tape.has_room_for(len_bytes) {
-            return;
-        }
-        let mut bytes = Vec::new();
-        let length = usize::try_from(len_bytes).unwrap_or(usize::MAX);
-        // What could not be read back the next reader will be told.
-        let read = bytes.try_reserve_exact(length).is_ok() && {
-            bytes.resize(length, 0);
-            self.machine.vfs.read_at(file.node, 0, &mut bytes).is_ok_and(|count| count == length)
+        let (node, deadline, vfs) = (file.node, self.machine.deadline, &mut self.machine.vfs);
+        let mut read = |offset, buf: &mut [u8]| {
+            // A guest chooses how much there is to read.
+            if deadline.is_some_and(|deadline| deadline <= ambient::instant_now()) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            vfs.read_at(node, offset, buf).map_err(io::Error::other)
         };
-        if read {
-            let content_hash = tape.content(&bytes);
+        // What cannot be read back the next reader will be told.
+        if let Ok((content_hash, len_bytes)) = tape.content_from(&mut read) {
             tape.push(Kind::FileWrite { path: path.to_string(), content_hash, len_bytes });
         }
     }
@@ -160,7 +160,7 @@ impl Guest {
         let text = |bytes: &Vec<u8>| Some(std::str::from_utf8(bytes).ok()?.to_owned());
         let mut args = self.args.iter();
         let program = args.next().map_or(Some(String::new()), text)?;
-        let redacted = |bytes| Some(tape.redact(&text(bytes)?));
+        let program = tape.redact(&program);
         let variable = |bytes| Some(tape.redact_variable(&text(bytes)?));
         let (stdin, stdin_bytes): (_, Option<Payload>) = match &self.stdio.stdin {
             Input::Empty => ("empty", None),
@@ -175,7 +175,7 @@ impl Guest {
         Some(Kind::ProcessSpawn {
             pid: PID,
             program,
-            args: args.map(redacted).collect::<Option<_>>()?,
+            args: args.map(variable).collect::<Option<_>>()?,
             env: self.environ.iter().map(variable).collect::<Option<_>>()?,
             mode: "wasi".to_owned(),
             preopens: preopens.iter().map(preopened).collect(),

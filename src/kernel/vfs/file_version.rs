@@ -60,6 +60,19 @@ impl FileVersion {
         Ok(bytes)
     }
 
+    /// What reads it at an offset, and answers the count, 0 at the end.
+    ///
+    /// # Errors
+    /// As the layer answers when the file there is opened; and then as [`FileVersion::read`].
+    pub fn reader(&self) -> Result<impl FnMut(u64, &mut [u8]) -> Result<usize, Errno> + '_, Errno> {
+        let below = self.open()?;
+        Ok(move |offset: u64, buf: &mut [u8]| {
+            let count = self.len().saturating_sub(offset).min(buf.len() as u64) as usize;
+            self.read_at(below.as_ref(), offset, &mut buf[..count])?;
+            Ok(count)
+        })
+    }
+
     /// Hands the bytes to `sink` in order, with the offset of each piece; pieces that are holes
     /// are left out.
     pub(super) fn read_pieces<E: From<Errno>>(

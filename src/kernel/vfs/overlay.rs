@@ -51,6 +51,20 @@ pub struct VfsLimits {
     pub change_path_bytes_max: u64,
 }
 
+impl VfsLimits {
+    /// These bounds, and where `bounds` are tighter, those.
+    #[must_use]
+    pub fn within(&self, bounds: &Self) -> Self {
+        Self {
+            upper_bytes_max: self.upper_bytes_max.min(bounds.upper_bytes_max),
+            file_bytes_max: self.file_bytes_max.min(bounds.file_bytes_max),
+            path_bytes_max: self.path_bytes_max.min(bounds.path_bytes_max),
+            cache_bytes_max: self.cache_bytes_max.min(bounds.cache_bytes_max),
+            change_path_bytes_max: self.change_path_bytes_max.min(bounds.change_path_bytes_max),
+        }
+    }
+}
+
 impl Default for VfsLimits {
     fn default() -> Self {
         Self {

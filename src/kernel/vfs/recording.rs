@@ -1,15 +1,13 @@
 //! A layer whose answers go on a tape.
 
 use std::collections::HashSet;
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::layer::{Blob, DirEntry, FileType, Layer, Stat};
 use super::path::VPath;
 use crate::base::errno::Errno;
 use crate::tape::{Found, Kind, Recorder};
-
-/// Bytes of a file that are read at a time.
-const PIECE_BYTES: usize = 256 << 10;
 
 /// Another layer, all of whose answers are recorded: the overlay asks for each thing once, so that
 /// the tape holds what a machine saw of the tree, and nothing twice.
@@ -40,23 +38,15 @@ impl RecordingLayer {
     }
 
     fn record_content(&self, path: &VPath, blob: &Blob) -> Result<(), Errno> {
-        let mut bytes = Vec::new();
-        loop {
-            let start = bytes.len();
-            // A content that fits into no memory fits on no tape.
-            if !self.recorder.has_room_for(start as u64) {
-                return Ok(());
-            }
-            bytes.try_reserve(PIECE_BYTES).map_err(|_| Errno::Nomem)?;
-            bytes.resize(start + PIECE_BYTES, 0);
-            let count = blob.read_at(&mut bytes[start..], start as u64)?;
-            bytes.truncate(start + count);
-            if count < PIECE_BYTES {
-                break;
-            }
-        }
-        let content_hash = self.recorder.content(&bytes);
-        let len_bytes = bytes.len() as u64;
+        let mut failed = Errno::Io;
+        let mut read = |offset, buf: &mut [u8]| {
+            blob.read_at(buf, offset).map_err(|errno| {
+                failed = errno;
+                io::Error::other(errno)
+            })
+        };
+        let (content_hash, len_bytes) =
+            self.recorder.content_from(&mut read).map_err(|_| failed)?;
         self.recorder.push(Kind::FileRead { path: self.absolute(path), content_hash, len_bytes });
         Ok(())
     }

@@ -117,6 +117,38 @@ fn a_missing_toolchain_folder_says_who_named_it() {
     assert!(!message.contains("--toolchain"), "{message}");
 }
 
+/// An earlier program can leave a link in place of a folder, and what is written through it would
+/// land elsewhere.
+#[cfg(unix)]
+#[test]
+fn a_planted_link_leads_no_option_out_of_the_worktree() {
+    let folder = scratch();
+    let tree = folder.path().join("tree");
+    let victim = folder.path().join("victim");
+    std::fs::create_dir_all(&tree).unwrap();
+    std::fs::create_dir_all(&victim).unwrap();
+    let overwrite = guest_arg("overwrite");
+    let output = run(&tree, &["-q", "--apply", &overwrite, "symlink:../victim:out"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    for options in [
+        &["run", "--json=out/r.json"][..],
+        &["run", "--diff=out/d"],
+        &["run", "--trace=out/t"],
+        &["run", "--dir", "out::/lib", "--apply"],
+        &["record", "--tape", "out/t.tape"],
+    ] {
+        let args = [options, &["--", &overwrite, "write:/lib/pwned:x"]].concat();
+        let output = belljar(&tree).args(&args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("by a symbolic link"), "{args:?}: {}", stderr(&output));
+    }
+    assert_eq!(std::fs::read_dir(&victim).unwrap().count(), 0);
+    // Whoever means it can name the folder itself.
+    let dir = format!("{}::/lib", victim.display());
+    let output = run(&tree, &["-q", "--dir", &dir, &overwrite, "write:/lib/meant:x"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
 #[test]
 fn a_word_that_is_no_command_may_be_a_program() {
     let folder = scratch();

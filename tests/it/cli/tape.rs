@@ -135,6 +135,49 @@ fn what_is_no_tape_is_named_with_its_line() {
     assert!(stderr(&output).contains("--tape"), "{}", stderr(&output));
 }
 
+/// The path on a tape is a hint, and may be anybody's: opening a pipe would wait for ever.
+#[cfg(unix)]
+#[test]
+fn a_tape_opens_no_path_that_is_no_module() {
+    let folder = scratch();
+    let dir = folder.path();
+    std::fs::copy(guest_arg("hello"), dir.join("tool.wasm")).unwrap();
+    succeed(dir, &["record", "-q", "--tape", "t", "./tool.wasm"]);
+    std::fs::remove_file(dir.join("tool.wasm")).unwrap();
+    let pipe = dir.join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let whole = std::fs::read_to_string(dir.join("t")).unwrap();
+    for path in ["pipe", "/dev/zero"] {
+        let tape = whole.replace("./tool.wasm", path).replace("\"tool\"", &format!("\"{path}\""));
+        std::fs::write(dir.join("t"), tape).unwrap();
+        let output = call(dir, &["replay", "t"]);
+        assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+    }
+}
+
+/// The bounds on a tape may be anybody's, too.
+#[test]
+fn a_replay_has_bounds_of_its_own() {
+    let folder = scratch();
+    let dir = folder.path();
+    let spew = guest_arg("spew");
+    succeed(dir, &["record", "-q", "--tape", "t", "--", &spew, "1"]);
+    assert!(call(dir, &["replay", "-q", "--module", &spew, "t"]).status.success());
+    let output = call(dir, &["replay", "-q", "--module", &spew, "--max-output", "1K", "t"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+}
+
+#[test]
+fn times_that_were_set_are_on_the_tape() {
+    let folder = scratch();
+    let overwrite = guest_arg("overwrite");
+    let args = ["record", "-q", "--tape", "t", "--", &overwrite, "touch:note.txt:5"];
+    let output = call(folder.path(), &args);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let shown = succeed(folder.path(), &["tape", "show", "--kind", "change", "t"]);
+    assert!(shown.contains("change=times path=/src/note.txt"), "{shown}");
+}
+
 #[test]
 fn secrets_do_not_reach_the_tape() {
     let folder = scratch();

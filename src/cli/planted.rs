@@ -1,0 +1,66 @@
+//! Links that a program may have planted.
+//!
+//! What a program changed and `--apply` wrote can be a symbolic link in place of a folder. A later
+//! command that names a path through it would then read or write somewhere else.
+
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::Result;
+use belljar::base::disk;
+
+use super::args::RunArgs;
+use super::exit::Usage;
+
+/// The folders that programs can change.
+pub struct Folders(Vec<PathBuf>);
+
+impl Folders {
+    /// Those of a run.
+    pub fn of(args: &RunArgs) -> Self {
+        let worktree = (!args.no_worktree).then(|| args.worktree.clone().unwrap_or_default().host);
+        Self(worktree.into_iter().chain(args.dir.iter().map(|mount| mount.host.clone())).collect())
+    }
+
+    /// Refuses `path`, which `option` names, if it lies in one of the folders by name and is led
+    /// out of it by a link.
+    ///
+    /// # Errors
+    /// [`Usage`].
+    pub fn check(&self, option: &str, path: &Path) -> Result<()> {
+        let Some(named) = lexical(path) else { return Ok(()) };
+        for folder in &self.0 {
+            let Some(base) = lexical(folder) else { continue };
+            if named == base || !named.starts_with(&base) {
+                continue;
+            }
+            let (Ok(real), Ok(real_base)) = (disk::canonical(path), disk::canonical(folder)) else {
+                continue;
+            };
+            if !real.starts_with(&real_base) {
+                let (path, real) = (path.display(), real.display());
+                return Err(Usage(format!(
+                    "{option}: {path} leads out of {} by a symbolic link, which a program may have \
+                     put there; if it is meant, name {real}",
+                    folder.display()
+                ))
+                .into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The absolute path without `.` and `..`, as if there were no links.
+fn lexical(path: &Path) -> Option<PathBuf> {
+    let mut clean = disk::current_dir().ok()?;
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                clean.pop();
+            }
+            other => clean.push(other),
+        }
+    }
+    Some(clean)
+}
