@@ -112,11 +112,20 @@ impl Buffer {
         }
     }
 
-    /// A copy to write to, when this one is shared.
+    /// A copy to write to, when this one is shared. It takes as much memory as this one.
     fn duplicate(&self) -> Result<Self, Errno> {
-        let mut copy = Self::Heap(Vec::new());
-        copy.write(0, self.bytes())?;
-        Ok(copy)
+        match self {
+            Self::Heap(_) => {
+                let mut copy = Self::Heap(Vec::new());
+                copy.write(0, self.bytes())?;
+                Ok(copy)
+            }
+            Self::Mapped { len, .. } => {
+                let mut pages = map_chunk()?;
+                pages[..*len].copy_from_slice(self.bytes());
+                Ok(Self::Mapped { pages, len: *len })
+            }
+        }
     }
 }
 
@@ -405,6 +414,20 @@ mod tests {
         let mut bytes = vec![0xaa; usize::try_from(content.len()).unwrap()];
         assert_eq!(content.read(None, 0, &mut bytes).unwrap(), bytes.len());
         bytes
+    }
+
+    /// The copy of a mapping that held little was once a vector, which nobody took off the account.
+    #[test]
+    fn a_shared_chunk_that_is_written_takes_what_it_took() {
+        let mut content = Content::default();
+        content.write(0, &vec![1; CHUNK_BYTES]).unwrap();
+        content.write(CHUNK_BYTES as u64, b"little").unwrap();
+        let charged = content.charged();
+        let fork = content.clone();
+        assert_eq!(content.growth(CHUNK_BYTES as u64, 1), 0);
+        content.write(CHUNK_BYTES as u64, b"L").unwrap();
+        assert_eq!(content.charged(), charged);
+        assert_eq!(all(&fork)[CHUNK_BYTES], b'l');
     }
 
     #[test]
