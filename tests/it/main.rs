@@ -8,6 +8,7 @@ mod code_cache;
 mod conformance;
 mod determinism;
 mod docs;
+mod egress;
 mod hostile;
 mod library;
 mod modules;
