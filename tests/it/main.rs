@@ -11,6 +11,8 @@ mod docs;
 mod egress;
 mod hostile;
 mod library;
+mod llm;
+mod llm_http;
 mod modules;
 mod overlay_differential;
 mod overlay_model;
