@@ -28,12 +28,14 @@
 //! # Map
 //!
 //! The folders of `src/` are ranks. A file uses only lower ones:
-//! [`base`] < [`store`] < [`tape`] < [`kernel`] < [`abi`] < [`engine`] < [`process`], [`toolchain`].
+//! [`base`] < [`store`] < [`tape`] < [`kernel`] < [`abi`] < [`engine`] < [`process`], [`toolchain`],
+//! [`llm`].
 
 pub mod abi;
 pub mod base;
 pub mod engine;
 pub mod kernel;
+pub mod llm;
 pub mod process;
 pub mod store;
 pub mod tape;

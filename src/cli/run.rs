@@ -89,6 +89,10 @@ fn perform(
         }
         Err(error) if may_be_native(args, &error) => {
             drop(loading);
+            if recording.is_some() {
+                let message = "a program of the host cannot be recorded: nothing says what it does";
+                return Err(error.context(exit::Usage(message.to_owned())));
+            }
             return run_native(args, report);
         }
         Err(error) => return Err(hints::program_not_found(error, args, &report.program)),

@@ -4,7 +4,9 @@
 //! kernel's side of one process, and the only door through which the ABI comes in. Nothing here
 //! knows wasm. All that a guest can observe is owned by its machine: nothing is global.
 
+mod address;
 pub mod clock;
+pub mod egress;
 pub mod fd;
 pub mod guest;
 mod host_stdin;

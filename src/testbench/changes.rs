@@ -22,15 +22,17 @@ pub fn record_changes(machine: &mut Machine, recorder: &Recorder) -> Result<(), 
     }
     for (mount, path) in machine.vfs().times_set() {
         let at = machine.vfs().mounts()[mount.index()].path();
-        let path = format!("{}/{path}", at.trim_end_matches('/'));
-        recorder.push(Kind::Change { path, change: "times".to_owned(), detail: Map::new() });
+        recorder.push(Kind::Change {
+            path: path.absolute(&at),
+            change: "times".to_owned(),
+            detail: Map::new(),
+        });
     }
     Ok(())
 }
 
 fn change(machine: &Machine, recorder: &Recorder, entry: &DiffEntry) -> Result<Kind, DiffError> {
     let at = machine.vfs().mounts()[entry.mount.index()].path();
-    let absolute = |path: &str| format!("{}/{path}", at.trim_end_matches('/'));
     let mut detail = Map::new();
     let mut describe = |which: &str, file: &FileVersion| {
         let unreadable =
@@ -84,7 +86,7 @@ fn change(machine: &Machine, recorder: &Recorder, entry: &DiffEntry) -> Result<K
     };
     detail.insert("file_type".to_owned(), file_type.into());
     if let Some(from) = &entry.renamed_from {
-        detail.insert("renamed_from".to_owned(), absolute(from.as_str()).into());
+        detail.insert("renamed_from".to_owned(), from.absolute(&at).into());
     }
-    Ok(Kind::Change { path: absolute(entry.path.as_str()), change: change.to_owned(), detail })
+    Ok(Kind::Change { path: entry.path.absolute(&at), change: change.to_owned(), detail })
 }

@@ -16,6 +16,7 @@ const RANKS: &[(&str, u32)] = &[
     ("engine", 5),
     ("process", 6),
     ("toolchain", 6),
+    ("llm", 6),
     ("testbench", 8),
     ("cli", 9),
 ];
@@ -90,6 +91,7 @@ fn libraries_stay_where_they_belong() {
         ("cap_std", &["src/kernel/vfs/host.rs"]),
         ("wasmtime::", &["src/engine/", "src/abi/"]),
         ("anyhow", &["src/cli/"]),
+        ("ureq", &["src/llm/http.rs"]),
         ("println!", &["src/cli/"]),
         ("unsafe {", &["src/engine/code_cache.rs"]),
     ];

@@ -281,6 +281,7 @@ impl Guest {
     /// # Errors
     /// `EBADF` if `fd` is not open, else `ENOTSOCK`.
     pub fn sock(&mut self, fd: u32) -> Result<(), Errno> {
+        self.tape_sock();
         self.fds.get(fd)?;
         Err(Errno::Notsock)
     }

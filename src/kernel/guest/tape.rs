@@ -87,6 +87,19 @@ impl Guest {
         tape.push(Kind::StreamWrite { pid: PID, fd, bytes: tape.payload(bytes) });
     }
 
+    /// Records that the guest has made a call on a socket, whichever descriptor it took for one.
+    pub(super) fn tape_sock(&self) {
+        let Some(tape) = &self.machine.tape else { return };
+        tape.push(Kind::Egress {
+            surface: "sock".to_owned(),
+            url: String::new(),
+            host: String::new(),
+            port: None,
+            allowed: false,
+            reason: format!("{}: guests have no sockets", self.call),
+        });
+    }
+
     /// The absolute path that `path`, looked up from the directory `fd`, stands for on the tape;
     /// `None` if there is no tape. Symbolic links are not resolved.
     pub(super) fn taped_path(&self, fd: u32, path: &str) -> Option<Box<str>> {

@@ -53,6 +53,12 @@ impl VPath {
         Self(joined.into())
     }
 
+    /// The absolute path of this one in a tree that is mounted at the absolute path `at`.
+    pub fn absolute(&self, at: &str) -> String {
+        let at = at.trim_end_matches('/');
+        if self.is_root() && !at.is_empty() { at.to_owned() } else { format!("{at}/{}", self.0) }
+    }
+
     /// The path as text; empty for the root.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -13,7 +13,7 @@ use crate::tape::{Found, Kind, Recorder};
 /// the tape holds what a machine saw of the tree, and nothing twice.
 pub struct RecordingLayer {
     inner: Arc<dyn Layer>,
-    /// Where the layer is mounted, without a slash at the end.
+    /// Where the layer is mounted.
     at: Box<str>,
     /// Whether the machine sees the layer's own times. Otherwise they do not go on the tape.
     shows_times: bool,
@@ -25,16 +25,12 @@ pub struct RecordingLayer {
 impl RecordingLayer {
     /// Records what `inner`, mounted at `at`, answers.
     pub fn new(inner: Arc<dyn Layer>, at: &VPath, shows_times: bool, recorder: Recorder) -> Self {
-        let at = if at.is_root() { "".into() } else { format!("/{}", at.as_str()).into() };
+        let at = at.absolute("/").into();
         Self { inner, at, shows_times, recorder, opened: Mutex::default() }
     }
 
     fn absolute(&self, path: &VPath) -> String {
-        match (path.is_root(), self.at.is_empty()) {
-            (true, true) => "/".to_owned(),
-            (true, false) => self.at.to_string(),
-            _ => format!("{}/{}", self.at, path.as_str()),
-        }
+        path.absolute(&self.at)
     }
 
     fn record_content(&self, path: &VPath, blob: &Blob) -> Result<(), Errno> {

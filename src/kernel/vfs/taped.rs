@@ -118,18 +118,13 @@ pub struct TapedLayer {
 impl TapedLayer {
     /// What `tree` knows of the mount point `at`, an absolute path.
     pub fn new(tree: Arc<TapedTree>, at: &str, exact_names: bool) -> Self {
-        Self { tree, at: at.trim_end_matches('/').into(), exact_names }
+        Self { tree, at: at.into(), exact_names }
     }
 
     /// # Errors
     /// `ENOENT` for what the tape does not know: the run is another one than was recorded.
     fn find(&self, path: &VPath) -> Result<&Entry, Errno> {
-        let absolute = match (path.is_root(), self.at.is_empty()) {
-            (true, true) => "/".to_owned(),
-            (true, false) => self.at.to_string(),
-            _ => format!("{}/{}", self.at, path.as_str()),
-        };
-        self.tree.entries.get(&absolute).ok_or(Errno::Noent)
+        self.tree.entries.get(&path.absolute(&self.at)).ok_or(Errno::Noent)
     }
 }
 

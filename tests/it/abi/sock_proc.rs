@@ -1,7 +1,8 @@
 //! `proc_*`, `sched_yield` and `sock_*`.
 
-use belljar::Outcome;
 use belljar::base::errno::Errno::{Badf, Notsock, Notsup};
+use belljar::tape::{Kind, MemoryTape, Recorder, Redaction};
+use belljar::{Machine, Outcome, Source};
 
 use super::flags::*;
 use super::script::Script;
@@ -67,4 +68,27 @@ fn nothing_is_a_socket() {
         }
     }
     world.run(&s);
+}
+
+#[test]
+fn every_call_on_a_socket_is_recorded() {
+    let tape = MemoryTape::default();
+    let recorder = Recorder::new(tape.clone(), Redaction::default());
+    let mut world = World::confined(Machine::builder().mount("/w", Source::Memory).tape(recorder));
+    let mut s = Script::new();
+    s.sock_send(DIR, (0, 0), 0, 0).fails(Notsock);
+    s.sock_accept(9, 0, 0).fails(Badf);
+    world.run(&s);
+    let reasons: Vec<String> = tape
+        .records()
+        .into_iter()
+        .filter_map(|record| match record.kind {
+            Kind::Egress { surface, allowed: false, reason, .. } if surface == "sock" => {
+                Some(reason)
+            }
+            _ => None,
+        })
+        .collect();
+    let no_sockets = |call: &str| format!("{call}: guests have no sockets");
+    assert_eq!(reasons, [no_sockets("sock_send"), no_sockets("sock_accept")]);
 }

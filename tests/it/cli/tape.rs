@@ -239,3 +239,13 @@ fn a_real_compilation_is_repeated_from_its_tape_alone() {
     let read = succeed(dir, &["tape", "show", "--kind", "file_read", "t"]);
     assert!(read.contains("/inc/gcc/stdint.h") && read.contains("/src/main.c"), "{read}");
 }
+
+#[test]
+fn a_program_of_the_host_is_not_recorded_in_silence() {
+    let folder = scratch();
+    let args = ["record", "--tape", "t", "--on-missing", "native", "--", "no-such-module"];
+    let output = call(folder.path(), &args);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("cannot be recorded"), "{}", stderr(&output));
+    assert!(!folder.path().join("t").exists());
+}

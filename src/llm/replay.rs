@@ -1,0 +1,248 @@
+//! Says what a fixture holds.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::fixture::{self, Entry, FixtureError};
+use super::provider::{LlmDelta, LlmError, LlmProvider, LlmRequest, LlmResponse, OnDelta};
+use super::secrets;
+use crate::base::digest::Digest;
+use crate::tape::Redaction;
+
+/// Differences that a miss is shown with.
+const DIFFERENCES_MAX: usize = 8;
+
+/// Characters of a value that is shown.
+const SHOWN_CHARS: usize = 60;
+
+/// Answers calls from a fixture, without asking anybody.
+///
+/// A call gets the first answer to a request with its digest that no call has got yet. Whether it
+/// was streamed when it was recorded makes no difference.
+pub struct Replay {
+    path: PathBuf,
+    /// Each with its line, and whether a call has got its answer.
+    entries: Vec<(usize, Entry, bool)>,
+    by_digest: HashMap<Digest, VecDeque<usize>>,
+}
+
+/// A recorded call that nobody has made again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unused {
+    /// Its line in the fixture.
+    pub line: usize,
+    /// The model that was asked.
+    pub model: String,
+    /// The digest of the request.
+    pub request_hash: Digest,
+}
+
+/// A field in which two requests differ. Values are shortened to where they do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Difference {
+    /// The field, as a JSON pointer: `/messages/0/content`.
+    pub field: String,
+    /// What the fixture holds, as JSON; `None` if it has no such field.
+    pub recorded: Option<String>,
+    /// What was asked, as JSON; `None` if it has no such field.
+    pub asked: Option<String>,
+}
+
+/// The recorded request that is most like the one that was asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Nearest {
+    /// Its line in the fixture.
+    pub line: usize,
+    /// In how many fields it differs; 0 if it is the same, and its answer has been used.
+    pub differing: usize,
+    /// The first of these fields.
+    pub differences: Vec<Difference>,
+}
+
+/// A fixture has no answer left for a request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Miss {
+    /// The fixture.
+    pub fixture: PathBuf,
+    /// The digest of the request.
+    pub request_hash: Digest,
+    /// The nearest of the recorded requests, if there are any.
+    pub nearest: Option<Nearest>,
+}
+
+impl std::error::Error for Miss {}
+
+impl fmt::Display for Miss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { fixture, request_hash, nearest } = self;
+        write!(f, "{} has no answer for the request {request_hash}", fixture.display())?;
+        match nearest {
+            None => write!(f, ": it holds no calls")?,
+            Some(Nearest { line, differing: 0, .. }) => {
+                write!(f, ": all its answers to this request, the last on line {line}, are used")?;
+            }
+            Some(Nearest { line, differing, differences }) => {
+                write!(f, "; the nearest, on line {line}, differs in:")?;
+                for Difference { field, recorded, asked } in differences {
+                    let shown = |value: &Option<String>| value.clone().unwrap_or("nothing".into());
+                    write!(f, "\n  {field}: recorded {}, asked {}", shown(recorded), shown(asked))?;
+                }
+                if *differing > differences.len() {
+                    write!(f, "\n  and {} more fields", differing - differences.len())?;
+                }
+            }
+        }
+        write!(f, "\nrecord the fixture again if the request is as it should be")
+    }
+}
+
+impl Replay {
+    /// Answers from the fixture `path`.
+    ///
+    /// # Errors
+    /// [`FixtureError`]: `Disk`, `TooLong`; `Line`, with the line; `Version`.
+    pub fn open(path: &Path) -> Result<Self, FixtureError> {
+        let mut by_digest: HashMap<_, VecDeque<_>> = HashMap::new();
+        let mut entries = Vec::new();
+        for (index, (line, entry)) in fixture::load(path)?.into_iter().enumerate() {
+            by_digest.entry(entry.digest()).or_default().push_back(index);
+            entries.push((line, entry, false));
+        }
+        Ok(Self { path: path.to_owned(), entries, by_digest })
+    }
+
+    /// Ends the replay; answers the recorded calls that nobody has made again.
+    pub fn finish(self) -> Vec<Unused> {
+        let unused = self.entries.iter().filter(|(_, _, used)| !used);
+        unused
+            .map(|(line, entry, _)| Unused {
+                line: *line,
+                model: entry.request["model"].as_str().unwrap_or_default().to_owned(),
+                request_hash: entry.digest(),
+            })
+            .collect()
+    }
+
+    fn next(&mut self, request: &LlmRequest) -> Result<&Entry, LlmError> {
+        let digest = request.digest();
+        let index = self.by_digest.get_mut(&digest).and_then(VecDeque::pop_front);
+        let Some(index) = index else {
+            let nearest = self.nearest(request, digest);
+            let fixture = self.path.clone();
+            return Err(Box::new(Miss { fixture, request_hash: digest, nearest }).into());
+        };
+        let (_, entry, used) = &mut self.entries[index];
+        *used = true;
+        Ok(entry)
+    }
+
+    fn nearest(&self, request: &LlmRequest, digest: Digest) -> Option<Nearest> {
+        if self.by_digest.contains_key(&digest) {
+            let same = self.entries.iter().rev().find(|(_, entry, _)| entry.digest() == digest);
+            return same.map(|(line, ..)| Nearest {
+                line: *line,
+                differing: 0,
+                differences: Vec::new(),
+            });
+        }
+        // What is recorded has lost its secrets; what was asked must not show its own.
+        let mut asked = request.to_json();
+        secrets::redact(&mut asked, &Redaction::default());
+        let asked = fields(&asked);
+        let differing = |entry: &Entry| differing(&fields(&entry.request), &asked);
+        let (line, entry, count) = self
+            .entries
+            .iter()
+            .map(|(line, entry, _)| (*line, entry, differing(entry).len()))
+            .min_by_key(|(_, _, count)| *count)?;
+        let recorded = fields(&entry.request);
+        let differences = self::differing(&recorded, &asked)
+            .into_iter()
+            .take(DIFFERENCES_MAX)
+            .map(|field| {
+                let (recorded, asked) = shortened(recorded.get(&field), asked.get(&field));
+                Difference { field, recorded, asked }
+            })
+            .collect();
+        // The secrets of two requests may be all that differs, and they are gone.
+        Some(Nearest { line, differing: count.max(1), differences })
+    }
+}
+
+/// All values in `value` that hold no others, as JSON, by their JSON pointers.
+fn fields(value: &Value) -> BTreeMap<String, String> {
+    fn walk(at: String, value: &Value, found: &mut BTreeMap<String, String>) {
+        match value {
+            Value::Object(map) if !map.is_empty() => {
+                for (name, value) in map {
+                    let name = name.replace('~', "~0").replace('/', "~1");
+                    walk(format!("{at}/{name}"), value, found);
+                }
+            }
+            Value::Array(items) if !items.is_empty() => {
+                for (index, value) in items.iter().enumerate() {
+                    walk(format!("{at}/{index}"), value, found);
+                }
+            }
+            leaf => {
+                found.insert(at, leaf.to_string());
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    walk(String::new(), value, &mut found);
+    found
+}
+
+/// The fields that are not the same in both.
+fn differing(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> Vec<String> {
+    let only_b = b.keys().filter(|field| !a.contains_key(*field));
+    let mut names: Vec<String> =
+        a.keys().filter(|field| a.get(*field) != b.get(*field)).chain(only_b).cloned().collect();
+    names.sort_unstable();
+    names
+}
+
+/// Both values from a little before where they differ, cut to what can be read.
+fn shortened(a: Option<&String>, b: Option<&String>) -> (Option<String>, Option<String>) {
+    let same = match (a, b) {
+        (Some(a), Some(b)) => a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count(),
+        _ => 0,
+    };
+    let skip = if same > SHOWN_CHARS / 2 { same - SHOWN_CHARS / 4 } else { 0 };
+    let cut = |text: &String| {
+        let mut shown = String::from(if skip > 0 { "…" } else { "" });
+        shown.extend(text.chars().skip(skip).take(SHOWN_CHARS));
+        if text.chars().count() > skip + SHOWN_CHARS {
+            shown.push('…');
+        }
+        shown
+    };
+    (a.map(cut), b.map(cut))
+}
+
+impl LlmProvider for Replay {
+    fn complete(&mut self, request: &LlmRequest) -> Result<LlmResponse, LlmError> {
+        self.stream(request, &mut |_| std::ops::ControlFlow::Continue(()))
+    }
+
+    fn stream(
+        &mut self,
+        request: &LlmRequest,
+        on_delta: OnDelta<'_>,
+    ) -> Result<LlmResponse, LlmError> {
+        let entry = self.next(request)?;
+        let response: Option<&[LlmDelta]> = entry.response.as_ref().map(std::slice::from_ref);
+        let mut whole = LlmResponse::default();
+        for delta in entry.deltas.as_deref().or(response).unwrap_or_default() {
+            whole.append(delta);
+            if on_delta(delta).is_break() {
+                return Ok(whole);
+            }
+        }
+        entry.error.clone().map_or(Ok(whole), |failure| Err(failure.into()))
+    }
+}

@@ -1,0 +1,71 @@
+//! Puts calls of language models on a tape.
+
+use serde_json::json;
+
+use super::provider::{LlmError, LlmProvider, LlmRequest, LlmResponse, OnDelta};
+use super::secrets;
+use crate::tape::{Kind, Recorder, Redaction};
+
+/// A call as a tape has it: the request, and `{"response": …}` or `{"error": …}`.
+pub fn llm_call(
+    tape: &Recorder,
+    request: &LlmRequest,
+    answer: &Result<LlmResponse, LlmError>,
+) -> Kind {
+    // The tape's own rules see text alone: what takes knowledge of JSON must be gone before.
+    let rules = Redaction::default();
+    let mut asked = request.to_json();
+    let mut answered = match answer {
+        Ok(response) => {
+            let mut response = response.clone();
+            secrets::redact_response(&mut response, &rules);
+            json!({ "response": response })
+        }
+        Err(error) => json!({ "error": error.failure() }),
+    };
+    secrets::redact(&mut asked, &rules);
+    secrets::redact(&mut answered, &rules);
+    Kind::LlmCall {
+        model: tape.redact(&request.model),
+        request_hash: request.digest(),
+        request: tape.payload(asked.to_string().as_bytes()),
+        response: tape.payload(answered.to_string().as_bytes()),
+    }
+}
+
+/// Passes calls on, and records each on a tape once it has ended.
+#[must_use]
+pub struct Taped<P> {
+    provider: P,
+    tape: Recorder,
+}
+
+impl<P: LlmProvider> Taped<P> {
+    /// Records what `provider` says on `tape`.
+    pub fn new(provider: P, tape: Recorder) -> Self {
+        Self { provider, tape }
+    }
+
+    /// The provider that it passes calls on to.
+    pub fn into_inner(self) -> P {
+        self.provider
+    }
+}
+
+impl<P: LlmProvider> LlmProvider for Taped<P> {
+    fn complete(&mut self, request: &LlmRequest) -> Result<LlmResponse, LlmError> {
+        let answer = self.provider.complete(request);
+        self.tape.push(llm_call(&self.tape, request, &answer));
+        answer
+    }
+
+    fn stream(
+        &mut self,
+        request: &LlmRequest,
+        on_delta: OnDelta<'_>,
+    ) -> Result<LlmResponse, LlmError> {
+        let answer = self.provider.stream(request, on_delta);
+        self.tape.push(llm_call(&self.tape, request, &answer));
+        answer
+    }
+}
