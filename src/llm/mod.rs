@@ -1,6 +1,6 @@
 //! Rank 6: language models, real and played.
 //!
-//! A program asks an [`LlmProvider`]. [`HttpProvider`] asks an endpoint over the egress policy,
+//! A program asks an [`LlmProvider`]. `HttpProvider` asks an endpoint over the egress policy,
 //! [`FakeLlmProvider`] says what a test wrote, [`Replay`] says what a fixture holds; [`Record`]
 //! writes the fixture, and [`Taped`] the machine's tape, of what another provider says. The format
 //! and the rules are described in `docs/llm.md`.

@@ -2,9 +2,12 @@
 
 use std::path::PathBuf;
 
-use super::config::{ClockConfig, FilesystemConfig, SubprocessConfig, TapeConfig};
+use super::config::{
+    ClockConfig, FilesystemConfig, LlmConfig, NetworkConfig, SubprocessConfig, TapeConfig,
+};
 use super::session::{TestbenchError, TestbenchSession};
 use crate::engine::Engine;
+use crate::kernel::egress::EgressRule;
 use crate::kernel::limits::Limits;
 use crate::process::OnMissing;
 
@@ -33,6 +36,10 @@ pub struct Testbench {
     pub filesystem: FilesystemConfig,
     /// What a spawn does.
     pub subprocess: SubprocessConfig,
+    /// Language models.
+    pub llm: LlmConfig,
+    /// What the host's code may reach.
+    pub network: NetworkConfig,
     /// The record of the session.
     pub tape: TapeConfig,
     /// What to do about a program that a toolchain lacks. Default: run the host's.
@@ -53,6 +60,8 @@ impl Default for Testbench {
             clock: ClockConfig::default(),
             filesystem: FilesystemConfig::default(),
             subprocess: SubprocessConfig::default(),
+            llm: LlmConfig::default(),
+            network: NetworkConfig::default(),
             tape: TapeConfig::default(),
             on_missing: OnMissing::default(),
             limits: Limits::default(),
@@ -112,6 +121,29 @@ impl TestbenchBuilder {
     /// Spawns run `<dir>/<program>.wasm`.
     pub fn wasi_toolchain(mut self, dir: impl Into<PathBuf>) -> Self {
         self.0.subprocess = SubprocessConfig::WasiToolchain { dir: dir.into() };
+        self
+    }
+
+    /// Language models answer what is recorded at `fixture`.
+    pub fn replay_llm(mut self, fixture: impl Into<PathBuf>) -> Self {
+        self.0.llm = LlmConfig::Replay { fixture: fixture.into() };
+        self
+    }
+
+    /// What language models answer is recorded at `fixture`.
+    pub fn record_llm(mut self, fixture: impl Into<PathBuf>) -> Self {
+        self.0.llm = LlmConfig::Record { fixture: fixture.into() };
+        self
+    }
+
+    /// The host's code may reach nobody.
+    pub fn deny_network(self) -> Self {
+        self.allow_network([])
+    }
+
+    /// The host's code may reach those of `rules`, and nobody else.
+    pub fn allow_network(mut self, rules: impl IntoIterator<Item = EgressRule>) -> Self {
+        self.0.network = NetworkConfig::DenyByDefault { allow: rules.into_iter().collect() };
         self
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::kernel::egress::EgressRule;
 pub use crate::process::SubprocessConfig;
 
 /// Wall and monotonic time of the host's code and of every guest.
@@ -27,6 +28,37 @@ pub enum FilesystemConfig {
     Overlay {
         /// The folder.
         worktree: PathBuf,
+    },
+}
+
+/// Language models.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum LlmConfig {
+    /// Whoever the host's code asks.
+    #[default]
+    Real,
+    /// What a fixture holds.
+    Replay {
+        /// The fixture.
+        fixture: PathBuf,
+    },
+    /// Whoever the host's code asks, and the answers are kept.
+    Record {
+        /// The fixture to write.
+        fixture: PathBuf,
+    },
+}
+
+/// What the host's code may reach; guests have no sockets.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum NetworkConfig {
+    /// Everybody on the public internet.
+    #[default]
+    Real,
+    /// Nobody but these.
+    DenyByDefault {
+        /// Who may be reached.
+        allow: Vec<EgressRule>,
     },
 }
 

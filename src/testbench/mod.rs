@@ -1,16 +1,21 @@
 //! Rank 8: the axes of a run, composed; runs that are recorded, repeated and compared.
+#![doc = include_str!("../../docs/testbench.md")]
 
 mod builder;
 mod changes;
 mod clock;
 mod config;
+mod llm;
 mod replay;
 mod session;
 
 pub use builder::{Testbench, TestbenchBuilder};
 pub use changes::record_changes;
 pub use clock::{ClockHandle, NotPaused, Sleep};
-pub use config::{ClockConfig, FilesystemConfig, SubprocessConfig, TapeConfig};
+pub use config::{
+    ClockConfig, FilesystemConfig, LlmConfig, NetworkConfig, SubprocessConfig, TapeConfig,
+};
+pub use llm::SessionLlm;
 pub use replay::{ReplayError, Replayed, replay};
 pub use session::{
     EmittedTape, SessionCommand, TestbenchError, TestbenchFinalize, TestbenchSession,

@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 use super::builder::Testbench;
 use super::changes::record_changes;
 use super::clock::ClockHandle;
-use super::config::{ClockConfig, FilesystemConfig, SubprocessConfig, TapeConfig};
+use super::config::{ClockConfig, FilesystemConfig, NetworkConfig, SubprocessConfig, TapeConfig};
+use super::llm::{LlmAxis, SessionLlm};
 use crate::engine::{Engine, EngineConfig, Program};
 use crate::kernel::clock::{Clock, ClockId};
+use crate::kernel::egress::EgressPolicy;
 use crate::kernel::machine::{Machine, MachineError};
 use crate::kernel::vfs::{ApplyError, DiffEntry, DiffError, HostDir, Overlay};
+use crate::llm::{FixtureError, LlmProvider};
 use crate::process::{
     FindError, SubprocessError, SubprocessOutput, SubprocessRequest, Subprocesses, TapeEntry,
 };
@@ -35,6 +38,9 @@ pub enum TestbenchError {
     /// The record of subprocesses, or a subprocess.
     #[error(transparent)]
     Subprocess(#[from] SubprocessError),
+    /// The fixture of language models.
+    #[error(transparent)]
+    Fixture(#[from] FixtureError),
     /// The tape.
     #[error(transparent)]
     Tape(#[from] TapeError),
@@ -80,6 +86,8 @@ pub struct TestbenchSession {
     subprocesses: Subprocesses,
     machine: Machine,
     filesystem: FilesystemConfig,
+    llm: LlmAxis,
+    egress: EgressPolicy,
     recorder: Option<Recorder>,
     tape_path: Option<PathBuf>,
 }
@@ -103,6 +111,13 @@ impl TestbenchSession {
             Subprocesses::open(testbench.subprocess.clone(), finder(testbench.engine.clone()))?
                 .root(worktree)
                 .on_missing(testbench.on_missing);
+        let llm = LlmAxis::open(&testbench.llm)?;
+        let egress = match &testbench.network {
+            NetworkConfig::Real => EgressPolicy::allow_by_default(),
+            NetworkConfig::DenyByDefault { allow } => {
+                allow.iter().cloned().fold(EgressPolicy::default(), EgressPolicy::allow)
+            }
+        };
         // Last of what can fail: a tape that is begun is a file.
         let mut builder = Machine::builder()
             .worktree(opened)
@@ -129,6 +144,8 @@ impl TestbenchSession {
             subprocesses,
             machine: builder.build()?,
             filesystem: testbench.filesystem.clone(),
+            llm,
+            egress,
             recorder,
             tape_path,
         })
@@ -165,6 +182,24 @@ impl TestbenchSession {
         self.recorder.clone()
     }
 
+    /// What the host's code may reach.
+    pub fn egress(&self) -> &EgressPolicy {
+        &self.egress
+    }
+
+    /// The language model: `real`, which is made when it is first asked, or what a fixture holds.
+    /// Every call goes on the session's tape.
+    ///
+    /// # Errors
+    /// [`TestbenchError::Fixture`] if the answers are to be recorded, and cannot be.
+    pub fn llm(
+        &mut self,
+        real: impl FnOnce() -> Box<dyn LlmProvider>,
+    ) -> Result<SessionLlm<'_>, TestbenchError> {
+        let provider = self.llm.provider(real)?;
+        Ok(SessionLlm { provider, tape: self.recorder.as_ref() })
+    }
+
     /// A program to run in the session, by its name.
     pub fn command(&mut self, program: impl AsRef<OsStr>) -> SessionCommand<'_> {
         SessionCommand { session: self, request: SubprocessRequest::new(program) }
@@ -195,6 +230,7 @@ impl TestbenchSession {
         let is_overlay = matches!(self.filesystem, FilesystemConfig::Overlay { .. });
         let fs_diff = if is_overlay { self.machine.vfs_mut().diff()? } else { Vec::new() };
         let recorded_subprocesses = self.subprocesses.finish()?;
+        self.llm.finish()?;
         let clock_leaks = self.clock.leaks();
         let mut tape = None;
         if let (Some(recorder), Some(path)) = (self.recorder, self.tape_path) {

@@ -1,11 +1,15 @@
 //! Sessions of a testbench.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use belljar::llm::{FakeLlmProvider, FakeStep, LlmProvider, LlmRequest, Message};
 use belljar::process::{OnMissing, SubprocessError};
 use belljar::tape::{ClockLeakKind, Kind, Tape};
-use belljar::testbench::{SubprocessConfig, Testbench, TestbenchBuilder, TestbenchError};
+use belljar::testbench::{
+    SubprocessConfig, Testbench, TestbenchBuilder, TestbenchError, TestbenchSession,
+};
 
 use crate::support::{engine, guest};
 
@@ -186,6 +190,47 @@ fn sessions_side_by_side_never_see_each_other() {
             });
         }
     });
+}
+
+#[test]
+fn models_are_recorded_once_and_replayed_after() {
+    let folder = worktree();
+    let (fixture, tape) = (folder.path().join("llm.jsonl"), folder.path().join("t.tape"));
+    let request = LlmRequest::new("small", vec![Message::new("user", "hello?")]);
+    let record = Testbench::builder().paused_clock_at_ms(0).record_llm(&fixture);
+    let mut session = record.emit_tape(&tape).build().activate().unwrap();
+    let clock = Arc::new(Mutex::new(session.clock()));
+    let fake = || {
+        let steps = [FakeStep::Token("hi".to_owned()), FakeStep::Token(" there".to_owned())];
+        Box::new(FakeLlmProvider::new(clock).script(steps)) as Box<dyn LlmProvider>
+    };
+    let answer = session.llm(fake).unwrap().complete(&request).unwrap();
+    assert!(!fixture.exists());
+    session.finalize().unwrap();
+    let kinds = Tape::load(&tape).unwrap().records;
+    assert_eq!(kinds.iter().filter(|r| matches!(r.kind, Kind::LlmCall { .. })).count(), 1);
+
+    let bench = Testbench::builder().replay_llm(&fixture).build();
+    let mut session = bench.activate().unwrap();
+    let nobody = || -> Box<dyn LlmProvider> { panic!("nobody is asked") };
+    assert_eq!(session.llm(nobody).unwrap().complete(&request).unwrap(), answer);
+    let other = LlmRequest::new("small", vec![Message::new("user", "bye")]);
+    assert!(session.llm(nobody).unwrap().complete(&other).is_err());
+
+    let gone = Testbench::builder().replay_llm(folder.path().join("gone")).build();
+    assert!(matches!(gone.activate().map(|_| ()), Err(TestbenchError::Fixture(_))));
+}
+
+#[test]
+fn a_policy_is_of_one_session() {
+    let allowed = "*.example.com".parse().unwrap();
+    let open = Testbench::builder().build().activate().unwrap();
+    let shut = Testbench::builder().deny_network().build().activate().unwrap();
+    let some = Testbench::builder().allow_network([allowed]).build().activate().unwrap();
+    let may = |session: &TestbenchSession, url: &str| session.egress().check("test", url).is_ok();
+    let url = "https://api.example.com/v1";
+    assert_eq!((may(&open, url), may(&shut, url), may(&some, url)), (true, false, true));
+    assert!(!may(&some, "https://example.org/"));
 }
 
 /// A test of one's own, in the manner of snapshot tests: the first run records what the tools of the
