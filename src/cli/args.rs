@@ -7,6 +7,7 @@ use clap::builder::styling::AnsiColor;
 use clap::builder::{OsStringValueParser, Styles, TypedValueParser};
 use clap::{Args, CommandFactory, Parser, ValueEnum};
 
+use super::annotate::{AnnotateArgs, AnnotationsArgs};
 use super::exit::Usage;
 use super::fidelity::FidelityArgs;
 use super::hints;
@@ -52,6 +53,10 @@ pub enum Subcommand {
     Tape(TapeArgs),
     /// Compare two tapes
     Fidelity(FidelityArgs),
+    /// Say something of a record of a tape
+    Annotate(Box<AnnotateArgs>),
+    /// Check or print what is said of a tape
+    Annotations(AnnotationsArgs),
     /// List the programs that can be run by name
     Programs(ProgramsArgs),
     /// Look into or empty the cache of compiled code

@@ -20,6 +20,7 @@ macro_rules! say {
     }};
 }
 
+mod annotate;
 mod args;
 mod cache;
 mod changes;
@@ -63,6 +64,8 @@ pub fn main() -> ExitCode {
         Subcommand::Tape(args) => tape::run(&args),
         Subcommand::Fidelity(args) => fidelity::run(&args),
         Subcommand::Verify(args) => verify::run(&args),
+        Subcommand::Annotate(args) => annotate::annotate(&args),
+        Subcommand::Annotations(args) => annotate::run(&args),
         Subcommand::Programs(args) => programs::run(&args),
         Subcommand::Cache(args) => cache::run(&args),
         Subcommand::Doctor(args) => Ok(doctor::run(&args)),

@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use belljar::base::digest::Digest;
+use belljar::base::disk;
 use belljar::store::Cas;
-use belljar::tape::{Record, TapeReader, cas_dir};
+use belljar::tape::{Record, TapeReader, annotations_path, cas_dir};
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::annotate;
 use super::exit::Usage;
 use super::report::{count, printable};
 
@@ -91,6 +93,8 @@ fn open(tape: &Path) -> Result<TapeReader> {
 /// Prints the records that are wanted; answers how many.
 fn print(tape: &Path, json: bool, wanted: impl Fn(&Record) -> bool) -> Result<u64> {
     let mut reader = open(tape)?;
+    let is_annotated = disk::symlink_metadata(&annotations_path(tape)).is_ok();
+    let annotations = if is_annotated && !json { Some(annotate::load(tape)?) } else { None };
     let mut printed = 0;
     let mut out = std::io::stdout().lock();
     for record in reader.by_ref() {
@@ -102,6 +106,11 @@ fn print(tape: &Path, json: bool, wanted: impl Fn(&Record) -> bool) -> Result<u6
         let line = if json { serde_json::to_string(&record)? } else { shown(&record) };
         if writeln!(out, "{line}").is_err() {
             return Ok(printed);
+        }
+        for said in annotations.iter().flat_map(|file| file.for_event(record.seq)) {
+            let evidence = said.evidence.as_deref().unwrap_or_default();
+            let line = format!("{} ({}): {evidence}", said.kind, said.author.id);
+            let _ = writeln!(out, "       # {}", printable(&line));
         }
     }
     if reader.is_cut_off() {

@@ -249,3 +249,30 @@ fn a_program_of_the_host_is_not_recorded_in_silence() {
     assert!(stderr(&output).contains("cannot be recorded"), "{}", stderr(&output));
     assert!(!folder.path().join("t").exists());
 }
+
+#[test]
+fn what_is_said_of_a_tape_stands_beside_its_records() {
+    let folder = recorded();
+    let dir = folder.path();
+    let annotate =
+        |args: &[&str]| call(dir, &[&["annotate", "run.tape", "--author", "me"], args].concat());
+    let output = annotate(&["--event", "3", "--kind", "incorrect", "--evidence", "not this file"]);
+    assert_eq!(stdout(&output), "a1\n", "{}", stderr(&output));
+    let output = annotate(&["--event", "4", "--span", "3..5", "--kind", "marker"]);
+    assert_eq!(stdout(&output), "a2\n", "{}", stderr(&output));
+    for bad in [&["--event", "3", "--id", "a1"][..], &["--event", "3", "--kind", "hypothesis"]] {
+        assert_eq!(annotate(bad).status.code(), Some(2), "{bad:?}");
+    }
+    let shown = succeed(dir, &["tape", "show", "run.tape"]);
+    assert!(shown.contains("       # incorrect (me): not this file"), "{shown}");
+    assert_eq!(shown.matches("# marker (me)").count(), 3, "{shown}");
+    let exported = succeed(dir, &["annotations", "export", "--kind", "marker", "run.tape"]);
+    assert_eq!(exported.lines().count(), 1, "{exported}");
+    assert_eq!(succeed(dir, &["annotations", "validate", "run.tape"]), "0 problems\n");
+
+    annotate(&["--event", "99"]);
+    let output = call(dir, &["annotations", "validate", "--json", "run.tape"]);
+    assert_eq!(output.status.code(), Some(2));
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(report["problems"][0]["annotation_id"], "a3", "{report}");
+}
