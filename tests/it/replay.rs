@@ -2,11 +2,19 @@
 
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use belljar::base::digest::Digest;
-use belljar::tape::{FileTape, Header, Kind, Recorder, Redaction, Tape, TapeError};
+use belljar::base::errno::Errno;
+use belljar::kernel::vfs::{Blob, DirEntry, FileType, Layer, Stat, VPath};
+use belljar::tape::{
+    FidelityMode, FileTape, Header, Kind, MemoryTape, Record, Recorder, Redaction, Tape, TapeError,
+    compare,
+};
 use belljar::testbench::{ReplayError, Replayed, record_changes, replay};
-use belljar::{ClockConfig, Command, HostDir, Input, Limits, Machine, Output, Program, Toolchains};
+use belljar::{
+    ClockConfig, Command, HostDir, Input, Limits, Machine, Output, Program, Source, Toolchains,
+};
 
 use crate::support::{engine, guest};
 
@@ -181,4 +189,69 @@ fn a_full_tape_ends_the_run() {
         Command::new(&program("many_files")).args(["1000", "/tmp/m"]).output(&mut machine).unwrap();
     assert_eq!(output.status.outcome().name(), "tape");
     assert!(matches!(recorder.finish(), Err(TapeError::Full { .. })));
+}
+
+/// A layer that lists its entries as they come, which a layer must not.
+struct Unsorted {
+    backwards: bool,
+}
+
+impl Layer for Unsorted {
+    fn stat(&self, path: &VPath) -> Result<Stat, Errno> {
+        let is_file = ["a", "b", "c"].contains(&path.as_str());
+        if !path.is_root() && !is_file {
+            return Err(Errno::Noent);
+        }
+        let file_type = if is_file { FileType::RegularFile } else { FileType::Directory };
+        Ok(Stat {
+            file_type,
+            size: 0,
+            mtime_ns: 0,
+            executable: false,
+            stamp: 0,
+            inode: 0,
+            nlink: 1,
+        })
+    }
+
+    fn list(&self, _path: &VPath) -> Result<Vec<DirEntry>, Errno> {
+        let entry =
+            |name: &&str| DirEntry { name: (*name).into(), file_type: FileType::RegularFile };
+        let mut entries: Vec<_> = ["a", "b", "c"].iter().map(entry).collect();
+        if self.backwards {
+            entries.reverse();
+        }
+        Ok(entries)
+    }
+
+    fn read_link(&self, _path: &VPath) -> Result<Box<[u8]>, Errno> {
+        Err(Errno::Inval)
+    }
+
+    fn open(&self, _path: &VPath) -> Result<Blob, Errno> {
+        Ok(Blob::Bytes(Arc::from(Vec::new())))
+    }
+}
+
+#[test]
+fn a_faulty_layer_shows_in_the_comparison_by_name() {
+    let tape_of = |backwards: bool| {
+        let tape = MemoryTape::default();
+        let recorder = Recorder::new(tape.clone(), Redaction::default());
+        let layer: Arc<dyn Layer> = Arc::new(Unsorted { backwards });
+        let mut machine = Machine::builder()
+            .mount("/src", Source::Layers(vec![layer]))
+            .tape(recorder.clone())
+            .build()
+            .unwrap();
+        Command::new(&program("walk")).arg(".").output(&mut machine).unwrap();
+        recorder.finish().unwrap();
+        tape.records()
+    };
+    let (sorted, again, unsorted) = (tape_of(false), tape_of(false), tape_of(true));
+    let compare =
+        |other: &[Record]| compare(sorted.as_slice(), other, FidelityMode::ByteIdentical).unwrap();
+    assert!(compare(&again).is_faithful());
+    let report = compare(&unsorted);
+    assert_eq!(report.divergences[0].category, "dir_list.changed", "{report}");
 }
