@@ -11,6 +11,7 @@ use super::annotate::{AnnotateArgs, AnnotationsArgs};
 use super::exit::Usage;
 use super::fidelity::FidelityArgs;
 use super::hints;
+use super::patch::{ApplyArgs, DiffArgs};
 use super::record::RecordArgs;
 use super::replay::ReplayArgs;
 use super::tape::TapeArgs;
@@ -53,6 +54,10 @@ pub enum Subcommand {
     Tape(TapeArgs),
     /// Compare two tapes
     Fidelity(FidelityArgs),
+    /// Print what a recorded run changed, from its tape
+    Diff(DiffArgs),
+    /// Make what a recorded run changed on the disk, from its tape
+    Apply(ApplyArgs),
     /// Say something of a record of a tape
     Annotate(Box<AnnotateArgs>),
     /// Check or print what is said of a tape

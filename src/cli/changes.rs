@@ -136,7 +136,7 @@ fn only_times(vfs: &Overlay, entries: &[DiffEntry]) -> Vec<Change> {
 
 /// The changes of the worktree, or of the only mount that has any, go under their own paths, so
 /// that `git apply` takes the diff there; those of other mounts under the guest's.
-fn render_diff(vfs: &Overlay, entries: &[DiffEntry]) -> Result<String> {
+pub fn render_diff(vfs: &Overlay, entries: &[DiffEntry]) -> Result<String> {
     let is_alone = entries.iter().all(|entry| entry.mount == entries[0].mount);
     let mut text = String::new();
     for of_mount in entries.chunk_by(|a, b| a.mount == b.mount) {

@@ -30,6 +30,7 @@ mod fidelity;
 mod hints;
 mod mounts;
 mod overtime;
+mod patch;
 mod planted;
 mod programs;
 mod progress;
@@ -64,6 +65,8 @@ pub fn main() -> ExitCode {
         Subcommand::Tape(args) => tape::run(&args),
         Subcommand::Fidelity(args) => fidelity::run(&args),
         Subcommand::Verify(args) => verify::run(&args),
+        Subcommand::Diff(args) => patch::diff(&args),
+        Subcommand::Apply(args) => patch::apply(&args),
         Subcommand::Annotate(args) => annotate::annotate(&args),
         Subcommand::Annotations(args) => annotate::run(&args),
         Subcommand::Programs(args) => programs::run(&args),

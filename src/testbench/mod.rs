@@ -8,6 +8,7 @@ mod config;
 mod llm;
 mod replay;
 mod session;
+mod taped_changes;
 
 pub use builder::{Testbench, TestbenchBuilder};
 pub use changes::record_changes;
@@ -20,3 +21,4 @@ pub use replay::{ReplayError, Replayed, replay};
 pub use session::{
     EmittedTape, SessionCommand, TestbenchError, TestbenchFinalize, TestbenchSession,
 };
+pub use taped_changes::{TapedChangesError, changed_machine, make_taped_changes};

@@ -116,15 +116,15 @@ impl Read for TapedStdin {
 
 /// All that must be known before a run is repeated.
 #[derive(Default)]
-struct Script {
-    config: Option<MachineConfig>,
+pub(super) struct Script {
+    pub config: Option<MachineConfig>,
     spawns: Vec<Spawn>,
-    clock_values_ns: Vec<u64>,
-    tree: TapedTree,
+    pub clock_values_ns: Vec<u64>,
+    pub tree: TapedTree,
 }
 
 impl Script {
-    fn read(path: &Path) -> Result<Self, ReplayError> {
+    pub fn read(path: &Path) -> Result<Self, ReplayError> {
         let tape = || path.display().to_string();
         let incomplete = |message: String| ReplayError::Incomplete { tape: tape(), message };
         let cas = Cas::new(cas_dir(path));

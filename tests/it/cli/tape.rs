@@ -276,3 +276,48 @@ fn what_is_said_of_a_tape_stands_beside_its_records() {
     let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert_eq!(report["problems"][0]["annotation_id"], "a3", "{report}");
 }
+
+/// The changes of a run can be shown and made from its tape, as the run would have made them.
+#[cfg(unix)]
+#[test]
+fn changes_are_shown_and_made_from_a_tape() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let tree = dir.join("tree");
+    std::fs::create_dir_all(tree.join("old/deep")).unwrap();
+    std::fs::write(tree.join("note.txt"), "one\n").unwrap();
+    std::fs::write(tree.join("old/deep/gone"), [0xff, 0, 1]).unwrap();
+    let overwrite = guest_arg("overwrite");
+    let script = [
+        "append:note.txt:two",
+        "unlink:old/deep/gone",
+        "rmdir:old/deep",
+        "mkdir:new",
+        "write:new/file:text",
+        "symlink:note.txt:new/link",
+    ];
+    let record = ["record", "-q", "--tape", "t", "--worktree", "tree", "--diff", "--", &overwrite];
+    let expected = succeed(dir, &[&record[..], &script].concat());
+    let run = ["run", "-q", "--apply", "--worktree", "applied", &overwrite];
+    let copy = |to: &str| {
+        let args = [tree.as_path(), &dir.join(to)];
+        assert!(std::process::Command::new("cp").arg("-R").args(args).status().unwrap().success());
+        dir.join(to)
+    };
+    let (applied, patched, edited) = (copy("applied"), copy("patched"), copy("edited"));
+    succeed(dir, &[&run[..], &script].concat());
+
+    assert_eq!(succeed(dir, &["apply", "-q", "t", "--worktree", "patched"]), "");
+    assert_eq!(crate::support::tree(&patched), crate::support::tree(&applied));
+
+    std::fs::write(edited.join("note.txt"), "three\n").unwrap();
+    let before = crate::support::tree(&edited);
+    let output = call(dir, &["apply", "t", "--worktree", "edited"]);
+    assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+    assert!(stderr(&output).contains("/src/note.txt is not what it was"), "{}", stderr(&output));
+    assert_eq!(crate::support::tree(&edited), before);
+
+    std::fs::remove_dir_all(&tree).unwrap();
+    assert_eq!(succeed(dir, &["diff", "t"]), expected);
+    assert_eq!(call(dir, &["diff", "gone"]).status.code(), Some(2));
+}

@@ -1,0 +1,86 @@
+//! `belljar diff` and `belljar apply`: what a recorded run changed, from its tape.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use belljar::testbench::{TapedChangesError, changed_machine, make_taped_changes};
+use belljar::{HostDir, Machine, Source};
+use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
+
+use super::changes::render_diff;
+use super::exit::Usage;
+use super::report::count;
+use super::values::{DirMount, dir_mount};
+
+#[derive(Args, Debug)]
+pub struct DiffArgs {
+    /// The tape
+    pub tape: PathBuf,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  belljar apply run.tape                    make the changes of the run in this folder
+  belljar apply run.tape --worktree DIR     ... in that folder
+  belljar apply run.tape --dir lib::/lib    ... and in a folder that was mounted at /lib
+
+Nothing is written unless every file that the run changed is what the run found.")]
+pub struct ApplyArgs {
+    /// The tape
+    pub tape: PathBuf,
+
+    /// The folder that stands for the worktree of the run
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub worktree: PathBuf,
+
+    /// A folder that stands for a further one of the run; may be repeated
+    #[arg(long, value_name = "HOST::GUEST", value_parser = OsStringValueParser::new().try_map(dir_mount))]
+    pub dir: Vec<DirMount>,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// Prints what a recorded run changed.
+pub fn diff(args: &DiffArgs) -> Result<u8> {
+    let mut machine = changed_machine(&args.tape).map_err(classify)?;
+    let vfs = machine.vfs_mut();
+    let entries = vfs.diff().context("cannot tell what the run changed")?;
+    let text = render_diff(vfs, &entries)?;
+    let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
+    Ok(0)
+}
+
+/// Makes the changes of a recorded run on the disk.
+pub fn apply(args: &ApplyArgs) -> Result<u8> {
+    let open = |path: &Path| -> Result<Source> {
+        let dir = HostDir::open(path).map_err(|error| {
+            Usage(format!("cannot open the folder {}: {error}", path.display()))
+        })?;
+        Ok(Source::Host(Arc::new(dir)))
+    };
+    let mut builder = Machine::builder().mount(belljar::WORKTREE, open(&args.worktree)?);
+    for mount in &args.dir {
+        builder = builder.mount(&mount.guest, open(&mount.host)?);
+    }
+    let mut machine = builder.build().map_err(|error| Usage(error.to_string()))?;
+    let changes = make_taped_changes(&args.tape, machine.vfs_mut()).map_err(classify)?;
+    machine.vfs_mut().apply().context("cannot write the changes to the disk")?;
+    if !args.quiet {
+        note!("belljar: {} written to the disk", count(changes, "change"));
+    }
+    Ok(0)
+}
+
+/// A tape that cannot be read is a file that was named wrongly.
+fn classify(error: TapedChangesError) -> anyhow::Error {
+    match error {
+        TapedChangesError::Replay(error) => {
+            Usage(format!("{:#}", anyhow::Error::from(error))).into()
+        }
+        other => anyhow::Error::from(other).context("nothing is written to the disk"),
+    }
+}
