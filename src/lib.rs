@@ -29,7 +29,7 @@
 //!
 //! The folders of `src/` are ranks. A file uses only lower ones:
 //! [`base`] < [`store`] < [`tape`] < [`kernel`] < [`abi`] < [`engine`] < [`process`], [`toolchain`],
-//! [`llm`].
+//! [`llm`] < [`testbench`].
 
 pub mod abi;
 pub mod base;
@@ -52,4 +52,5 @@ pub use kernel::machine::{ClockConfig, Machine, MachineBuilder, MachineError, WO
 pub use kernel::stdio::{Input, Output as OutputStream, Stdio};
 pub use kernel::vfs::{HostDir, Layer, Mtimes, Overlay, Source, VfsLimits};
 pub use process::{Command, ExitStatus, Output};
+pub use testbench::{Testbench, TestbenchSession};
 pub use toolchain::{ResolveError, Resolved, Toolchains};
