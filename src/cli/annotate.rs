@@ -6,13 +6,14 @@ use anyhow::{Context, Result};
 use belljar::base::{ambient, disk};
 use belljar::tape::{
     Annotation, AnnotationError, AnnotationFile, AnnotationKind, Author, AuthorKind, Span,
-    TapeReader, annotations_path,
+    annotations_path,
 };
 use clap::Args;
 use serde_json::{Map, json};
 
 use super::exit::Usage;
 use super::report::{count, printable};
+use super::tape;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -110,7 +111,7 @@ fn span(text: &str) -> Result<Span, String> {
 
 /// Adds an annotation.
 pub fn annotate(args: &AnnotateArgs) -> Result<u8> {
-    TapeReader::open(&args.tape).map_err(|e| Usage(format!("{:#}", anyhow::Error::from(e))))?;
+    tape::open(&args.tape)?;
     let is_new = disk::symlink_metadata(&annotations_path(&args.tape)).is_err();
     let mut file = if is_new { AnnotationFile::create(&args.tape)? } else { load(&args.tape)? };
     let now = jiff::Timestamp::from_nanosecond(ambient::wall_now_ns().into());
@@ -185,6 +186,5 @@ pub fn run(args: &AnnotationsArgs) -> Result<u8> {
 /// The annotations of a tape.
 pub fn load(tape: &Path) -> Result<AnnotationFile> {
     let path = annotations_path(tape);
-    Ok(AnnotationFile::load(&path)
-        .map_err(|error| Usage(format!("{:#}", anyhow::Error::from(error))))?)
+    Ok(AnnotationFile::load(&path).map_err(Usage::because)?)
 }

@@ -1,7 +1,6 @@
 //! The one map from what happened to exit codes.
 
 use super::report::printable;
-use belljar::base::disk::DiskError;
 use belljar::process::NativeError;
 use belljar::{Limit, Outcome, ProgramError, ResolveError, RunError};
 
@@ -9,6 +8,8 @@ use belljar::{Limit, Outcome, ProgramError, ResolveError, RunError};
 pub const USAGE: u8 = 2;
 /// The guest ran out of time: real, virtual, or fuel.
 pub const TIMED_OUT: u8 = 124;
+/// Two runs, or two tapes, are not the same.
+pub const DIFFERENT: u8 = 1;
 /// Belljar itself failed.
 pub const FAILED: u8 = 125;
 /// The program was found and cannot be run.
@@ -25,8 +26,13 @@ pub struct Usage(pub String);
 
 impl Usage {
     /// `option` names a file that cannot be used.
-    pub fn of(option: &str, error: DiskError) -> Self {
-        Self(format!("{option}: {:#}", anyhow::Error::from(error)))
+    pub fn of(option: &str, error: impl Into<anyhow::Error>) -> Self {
+        Self(format!("{option}: {:#}", error.into()))
+    }
+
+    /// An argument names a file that cannot be used.
+    pub fn because(error: impl Into<anyhow::Error>) -> Self {
+        Self(format!("{:#}", error.into()))
     }
 }
 

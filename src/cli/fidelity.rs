@@ -3,13 +3,11 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use belljar::tape::{CompareError, FidelityMode, TapeReader, compare};
+use belljar::tape::{CompareError, FidelityMode, compare};
 use clap::Args;
 
-use super::exit::Usage;
-
-/// Answered when two tapes differ.
-pub const DIFFERENT: u8 = 1;
+use super::exit::{self, Usage};
+use super::tape;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Modes:
@@ -38,12 +36,12 @@ pub struct FidelityArgs {
 
 pub fn run(args: &FidelityArgs) -> Result<u8> {
     for tape in [&args.recorded, &args.replay] {
-        TapeReader::open(tape).map_err(|e| Usage(format!("{:#}", anyhow::Error::from(e))))?;
+        tape::open(tape)?;
     }
     let compared = compare(args.recorded.as_path(), args.replay.as_path(), args.mode);
     let report = match compared {
         Err(CompareError::Tape(error)) => {
-            return Err(Usage(format!("{:#}", anyhow::Error::from(error))).into());
+            return Err(Usage::because(error).into());
         }
         report => report?,
     };
@@ -52,5 +50,5 @@ pub fn run(args: &FidelityArgs) -> Result<u8> {
     } else {
         say!("{}", report.render().trim_end());
     }
-    Ok(if report.is_faithful() { 0 } else { DIFFERENT })
+    Ok(if report.is_faithful() { 0 } else { exit::DIFFERENT })
 }

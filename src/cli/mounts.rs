@@ -75,7 +75,8 @@ pub fn mount(
     Ok((machine, args.no_worktree.then_some(preopens)))
 }
 
-fn open(path: &Path) -> Result<Source, String> {
+/// The folder `path` of the host, to mount.
+pub fn open(path: &Path) -> Result<Source, String> {
     match HostDir::open(path) {
         Ok(dir) => Ok(Source::Host(Arc::new(dir))),
         Err(error) => Err(format!("cannot open the folder {}: {error}", path.display())),

@@ -1,16 +1,16 @@
 //! `belljar diff` and `belljar apply`: what a recorded run changed, from its tape.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use belljar::Machine;
 use belljar::testbench::{TapedChangesError, changed_machine, make_taped_changes};
-use belljar::{HostDir, Machine, Source};
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use super::changes::render_diff;
 use super::exit::Usage;
+use super::mounts;
 use super::report::count;
 use super::values::{DirMount, dir_mount};
 
@@ -56,12 +56,7 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
 
 /// Makes the changes of a recorded run on the disk.
 pub fn apply(args: &ApplyArgs) -> Result<u8> {
-    let open = |path: &Path| -> Result<Source> {
-        let dir = HostDir::open(path).map_err(|error| {
-            Usage(format!("cannot open the folder {}: {error}", path.display()))
-        })?;
-        Ok(Source::Host(Arc::new(dir)))
-    };
+    let open = |path: &Path| mounts::open(path).map_err(Usage);
     let mut builder = Machine::builder().mount(belljar::WORKTREE, open(&args.worktree)?);
     for mount in &args.dir {
         builder = builder.mount(&mount.guest, open(&mount.host)?);
@@ -78,9 +73,7 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
 /// A tape that cannot be read is a file that was named wrongly.
 fn classify(error: TapedChangesError) -> anyhow::Error {
     match error {
-        TapedChangesError::Replay(error) => {
-            Usage(format!("{:#}", anyhow::Error::from(error))).into()
-        }
+        TapedChangesError::Replay(error) => Usage::because(error).into(),
         other => anyhow::Error::from(other).context("nothing is written to the disk"),
     }
 }

@@ -21,6 +21,12 @@ impl Folders {
         Self(worktree.into_iter().chain(args.dir.iter().map(|mount| mount.host.clone())).collect())
     }
 
+    /// Whether `path` lies in one of the folders, wherever links lead.
+    pub fn hold(&self, path: &Path) -> bool {
+        let Ok(path) = disk::canonical(path) else { return false };
+        self.0.iter().any(|dir| disk::canonical(dir).is_ok_and(|dir| path.starts_with(dir)))
+    }
+
     /// Refuses `path`, which `option` names, if it lies in one of the folders by name and is led
     /// out of it by a link.
     ///

@@ -1,7 +1,7 @@
 //! `belljar record`.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use belljar::base::{ambient, disk};
@@ -12,6 +12,7 @@ use clap::Args;
 
 use super::args::RunArgs;
 use super::exit::Usage;
+use super::planted::Folders;
 use super::values::size;
 use super::{run, setup};
 
@@ -56,15 +57,6 @@ pub fn run(args: &RecordArgs) -> Result<u8> {
     run::run(&args.run, Some(args))
 }
 
-/// Whether the folder of the tape is one that the program works on.
-fn sees(args: &RunArgs, tape: &Path) -> bool {
-    let worktree = args.worktree.clone().unwrap_or_default().host;
-    let mounted = args.dir.iter().map(|mount| mount.host.as_path());
-    let mut folders = mounted.chain((!args.no_worktree).then_some(worktree.as_path()));
-    let Ok(tape) = disk::canonical(tape) else { return false };
-    folders.any(|dir| disk::canonical(dir).is_ok_and(|dir| tape.starts_with(dir)))
-}
-
 /// A tape that is being recorded.
 pub struct Recording {
     recorder: Recorder,
@@ -91,8 +83,8 @@ impl Recording {
             return Err(Usage(format!("--tape: {} is a folder", path.display())).into());
         }
         let tape = FileTape::create(&path, &header, args.max_tape)
-            .map_err(|error| Usage(format!("--tape: {:#}", anyhow::Error::from(error))))?;
-        if sees(&args.run, &path) && !args.run.quiet {
+            .map_err(|error| Usage::of("--tape", error))?;
+        if Folders::of(&args.run).hold(&path) && !args.run.quiet {
             note!(
                 "belljar: note: the program can see the tape; better write it outside its folders"
             );
@@ -122,9 +114,7 @@ impl Recording {
     /// # Errors
     /// The tape is full or cannot be written; what changed cannot be told.
     pub fn finish(self, machine: &mut Machine) -> Result<u64> {
-        if !self.recorder.failed() {
-            record_changes(machine, &self.recorder).context("cannot tell what changed")?;
-        }
+        record_changes(machine, &self.recorder).context("cannot tell what changed")?;
         let fail = || format!("the tape {} is not written", self.path.display());
         self.recorder.finish().with_context(fail)
     }

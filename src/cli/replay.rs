@@ -8,22 +8,19 @@ use anyhow::{Context, Result};
 use belljar::base::digest::Digest;
 use belljar::base::disk;
 use belljar::store::Cas;
-use belljar::tape::{TapeError, TapeReader, cas_dir};
+use belljar::tape::{TapeError, cas_dir};
 use belljar::testbench::{ReplayError, replay};
 use belljar::{Engine, EngineConfig, Limits, Module, Program, UnknownImports};
 use clap::Args;
 use serde_json::json;
 
-use super::exit::{self, Usage};
+use super::exit;
 use super::report::count;
-use super::setup;
 use super::values::{duration, size};
+use super::{setup, tape};
 
 /// Longest module that is looked at because a tape names it, in bytes.
 const MODULE_BYTES_MAX: u64 = 1 << 30;
-
-/// Answered when a run leaves its tape.
-const DIFFERENT: u8 = 1;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -68,10 +65,7 @@ pub struct ReplayArgs {
 }
 
 pub fn run(args: &ReplayArgs) -> Result<u8> {
-    let header = TapeReader::open(&args.tape)
-        .map_err(|error| Usage(format!("{:#}", anyhow::Error::from(error))))?
-        .header()
-        .clone();
+    let header = tape::open(&args.tape)?.header().clone();
     let cache_dir = setup::cache_dir().ok();
     let engine = Engine::new(EngineConfig { pooling: false, fuel: false, cache_dir })?;
     let named = header.argv.first().map(PathBuf::from);
@@ -122,7 +116,7 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
             } else {
                 note!("belljar: {desync}");
             }
-            Ok(DIFFERENT)
+            Ok(exit::DIFFERENT)
         }
         Err(error) => Err(error).context("cannot replay it"),
     }

@@ -85,9 +85,12 @@ pub fn run(args: &TapeArgs) -> Result<u8> {
     }
 }
 
-fn open(tape: &Path) -> Result<TapeReader> {
-    Ok(TapeReader::open(tape)
-        .map_err(|error| Usage(format!("{:#}", anyhow::Error::from(error))))?)
+/// The tape that an argument names.
+///
+/// # Errors
+/// [`Usage`] if it is none.
+pub fn open(tape: &Path) -> Result<TapeReader> {
+    Ok(TapeReader::open(tape).map_err(Usage::because)?)
 }
 
 /// Prints the records that are wanted; answers how many.

@@ -16,8 +16,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::args::RunArgs;
-use super::exit::Usage;
-use super::fidelity::DIFFERENT;
+use super::exit::{DIFFERENT, Usage};
 use super::mounts::mount_point;
 use super::progress::Progress;
 use super::report::printable;

@@ -187,9 +187,9 @@ impl Machine {
 /// ```
 /// use belljar::{Machine, Source};
 ///
-/// let mut machine = Machine::builder().mount("/work", Source::Memory).seed(7).build()?;
-/// machine.vfs_mut().write("/work/note", b"hello", 0).unwrap();
-/// assert_eq!(machine.vfs_mut().read("/work/note").unwrap(), b"hello");
+/// let mut machine = Machine::builder().mount("/job", Source::Memory).seed(7).build()?;
+/// machine.vfs_mut().write("/job/note", b"hello", 0).unwrap();
+/// assert_eq!(machine.vfs_mut().read("/job/note").unwrap(), b"hello");
 /// # Ok::<(), belljar::MachineError>(())
 /// ```
 #[must_use]

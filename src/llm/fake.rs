@@ -58,10 +58,6 @@ impl FakeLlmProvider {
 }
 
 impl LlmProvider for FakeLlmProvider {
-    fn complete(&mut self, request: &LlmRequest) -> Result<LlmResponse, LlmError> {
-        self.stream(request, &mut |_| std::ops::ControlFlow::Continue(()))
-    }
-
     fn stream(
         &mut self,
         request: &LlmRequest,

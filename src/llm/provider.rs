@@ -203,11 +203,13 @@ pub type OnDelta<'a> = &'a mut dyn FnMut(&LlmDelta) -> ControlFlow<()>;
 /// is forced on whoever embeds this. Providers are `Send`, so that asynchronous code can move a call
 /// to a thread that may block and its pieces into a channel; a receiver that is gone breaks it off.
 pub trait LlmProvider: Send {
-    /// The whole answer.
+    /// The whole answer: unless a provider has a shorter way to it, all pieces together.
     ///
     /// # Errors
     /// [`LlmError`].
-    fn complete(&mut self, request: &LlmRequest) -> Result<LlmResponse, LlmError>;
+    fn complete(&mut self, request: &LlmRequest) -> Result<LlmResponse, LlmError> {
+        self.stream(request, &mut |_| ControlFlow::Continue(()))
+    }
 
     /// The answer in pieces, each handed to `on_delta` as it comes, and at the end all of them
     /// together. If `on_delta` breaks off, the answer is what came until then.

@@ -225,10 +225,6 @@ fn shortened(a: Option<&String>, b: Option<&String>) -> (Option<String>, Option<
 }
 
 impl LlmProvider for Replay {
-    fn complete(&mut self, request: &LlmRequest) -> Result<LlmResponse, LlmError> {
-        self.stream(request, &mut |_| std::ops::ControlFlow::Continue(()))
-    }
-
     fn stream(
         &mut self,
         request: &LlmRequest,

@@ -127,27 +127,13 @@ impl TapeSink for FileTape {
         self.line(&record)
     }
 
-    fn blob(&mut self, bytes: &[u8]) -> Result<Digest, TapeError> {
-        let digest = Digest::of(bytes);
-        if self.kept.contains(&digest) {
-            return Ok(digest);
-        }
-        self.charge(bytes.len() as u64)?;
-        if !self.cas.contains(digest) {
-            self.cas.put(bytes)?;
-            self.added.push(digest);
-        }
-        self.kept.insert(digest);
-        Ok(digest)
-    }
-
     fn keep(&mut self, digest: Digest, len_bytes: u64, read: ReadAt<'_>) -> Result<(), TapeError> {
         if self.kept.contains(&digest) {
             return Ok(());
         }
         self.charge(len_bytes)?;
         if !self.cas.contains(digest) {
-            self.cas.put_from(digest, read)?;
+            self.cas.put(digest, read)?;
             self.added.push(digest);
         }
         self.kept.insert(digest);
@@ -327,12 +313,7 @@ impl Tape {
     /// # Errors
     /// [`StoreError`] if the store does not have them, or has something else.
     pub fn payload(&self, payload: &Payload) -> Result<Vec<u8>, StoreError> {
-        match payload {
-            Payload::Inline { text } => Ok(text.clone().into_bytes()),
-            Payload::Stored { content_hash, len_bytes, .. } => {
-                self.content(*content_hash, *len_bytes)
-            }
-        }
+        payload.bytes(&self.cas)
     }
 
     /// The content with a digest, which is `len_bytes` long.

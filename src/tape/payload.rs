@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::base::digest::Digest;
+use crate::store::{Cas, StoreError};
 
 /// Longest text that stands in a record, in bytes of UTF-8.
 pub const INLINE_BYTES_MAX: usize = 4 << 10;
@@ -34,6 +35,17 @@ impl Payload {
         match self {
             Self::Inline { text } => text.len() as u64,
             Self::Stored { len_bytes, .. } => *len_bytes,
+        }
+    }
+
+    /// The bytes, which are in `cas` unless they are inline.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the store does not have them, or has something else.
+    pub fn bytes(&self, cas: &Cas) -> Result<Vec<u8>, StoreError> {
+        match self {
+            Self::Inline { text } => Ok(text.clone().into_bytes()),
+            Self::Stored { content_hash, len_bytes, .. } => cas.get(*content_hash, *len_bytes),
         }
     }
 

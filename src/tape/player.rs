@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::record::Record;
 use super::recorder::{TapeError, TapeSink};
-use crate::base::digest::Digest;
 
 /// Records before a mismatch that it is shown with.
 const CONTEXT: usize = 3;
@@ -108,10 +107,6 @@ impl<I: Iterator<Item = Result<Record, TapeError>> + Send> TapeSink for Player<I
         }
         self.before.push_back(record);
         Ok(())
-    }
-
-    fn blob(&mut self, bytes: &[u8]) -> Result<Digest, TapeError> {
-        Ok(Digest::of(bytes))
     }
 
     fn finish(&mut self) -> Result<(), TapeError> {

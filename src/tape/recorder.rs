@@ -1,5 +1,6 @@
 //! Puts records on a tape.
 
+use std::error::Error;
 use std::hash::Hasher;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +11,7 @@ use super::record::{Kind, Phase, Record};
 use super::redact::Redaction;
 use crate::base::digest::{Digest, DigestHasher};
 use crate::base::disk::DiskError;
-use crate::store::StoreError;
+use crate::store::{StoreError, read_slice};
 
 /// A tape could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +80,11 @@ pub trait TapeSink: Send {
     ///
     /// # Errors
     /// [`TapeError`]: `Full`, `Store`.
-    fn blob(&mut self, bytes: &[u8]) -> Result<Digest, TapeError>;
+    fn blob(&mut self, bytes: &[u8]) -> Result<Digest, TapeError> {
+        let digest = Digest::of(bytes);
+        self.keep(digest, bytes.len() as u64, &mut read_slice(bytes))?;
+        Ok(digest)
+    }
 
     /// Keeps the content with `digest`, which is `len_bytes` long and comes piece by piece.
     ///
@@ -244,8 +249,11 @@ impl Recorder {
     /// As [`Recorder::content`], for a content of any length, which is read twice.
     ///
     /// # Errors
-    /// As `read` answers.
-    pub fn content_from(&self, read: ReadAt<'_>) -> io::Result<(Digest, u64)> {
+    /// As `read` answers, which is at an offset, and 0 at the end.
+    pub fn content_from<E: Into<Box<dyn Error + Send + Sync>>>(
+        &self,
+        mut read: impl FnMut(u64, &mut [u8]) -> Result<usize, E>,
+    ) -> Result<(Digest, u64), E> {
         let mut state = self.lock();
         let mut hasher = DigestHasher::default();
         let mut window = vec![0; OVERLAP_BYTES + PIECE_BYTES];
@@ -264,7 +272,8 @@ impl Recorder {
         }
         let digest = hasher.digest();
         if !state.failed && !has_secret {
-            let kept = state.sink.keep(digest, len_bytes, read);
+            let mut again = |offset, buf: &mut [u8]| read(offset, buf).map_err(io::Error::other);
+            let kept = state.sink.keep(digest, len_bytes, &mut again);
             state.attempt(kept);
         }
         Ok((digest, len_bytes))
@@ -330,10 +339,6 @@ impl TapeSink for MemoryTape {
     fn push(&mut self, record: Record) -> Result<(), TapeError> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(record);
         Ok(())
-    }
-
-    fn blob(&mut self, bytes: &[u8]) -> Result<Digest, TapeError> {
-        Ok(Digest::of(bytes))
     }
 
     fn finish(&mut self) -> Result<(), TapeError> {

@@ -1,20 +1,20 @@
 //! What a run leaves changed, on its tape.
 
-use std::io;
-
 use serde_json::{Map, Value};
 
-use crate::base::errno::Errno;
 use crate::kernel::machine::Machine;
 use crate::kernel::vfs::{DiffEntry, DiffError, DiffKind, FileVersion};
 use crate::tape::{Kind, Phase, Recorder};
 
 /// Records every file that is not, in `machine`, what it is in the tree below. Contents go into the
-/// store of the tape.
+/// store of the tape. A tape that has failed takes no more.
 ///
 /// # Errors
 /// [`DiffError`]: a layer does not answer.
 pub fn record_changes(machine: &mut Machine, recorder: &Recorder) -> Result<(), DiffError> {
+    if recorder.failed() {
+        return Ok(());
+    }
     recorder.set_phase(Phase::Finalize);
     for entry in machine.vfs_mut().diff()? {
         let kind = change(machine, recorder, &entry)?;
@@ -37,16 +37,8 @@ fn change(machine: &Machine, recorder: &Recorder, entry: &DiffEntry) -> Result<K
     let mut describe = |which: &str, file: &FileVersion| {
         let unreadable =
             |errno| DiffError::Layer { operation: "read", path: entry.path.clone(), errno };
-        let mut failed = Errno::Io;
-        let mut bytes = file.reader().map_err(unreadable)?;
-        let mut read = |offset, buf: &mut [u8]| {
-            bytes(offset, buf).map_err(|errno| {
-                failed = errno;
-                io::Error::other(errno)
-            })
-        };
-        let read = recorder.content_from(&mut read);
-        let (hash, len_bytes) = read.map_err(|_| unreadable(failed))?;
+        let reader = file.reader().map_err(unreadable)?;
+        let (hash, len_bytes) = recorder.content_from(reader).map_err(unreadable)?;
         detail.insert(format!("{which}content_hash"), Value::from(hash.to_string()));
         detail.insert(format!("{which}len_bytes"), Value::from(len_bytes));
         detail.insert(format!("{which}executable"), Value::from(file.executable));

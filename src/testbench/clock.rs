@@ -48,6 +48,10 @@ impl State {
             tape.push(Kind::ClockSleep { duration_ns: passed });
             tape.set_monotonic(self.clock.now(ClockId::Monotonic));
         }
+        self.wake_until(t);
+    }
+
+    fn wake_until(&self, t: u64) {
         for (_, waker) in self.sleepers.range(..=(t, u64::MAX)) {
             waker.wake_by_ref();
         }
@@ -185,10 +189,7 @@ impl Clock for ClockHandle {
         let mut state = self.lock();
         if state.clock.is_virtual() {
             state.clock.sleep_until(t);
-            for (_, waker) in state.sleepers.range(..=(t, u64::MAX)) {
-                waker.wake_by_ref();
-            }
-            return;
+            return state.wake_until(t);
         }
         let left = t.saturating_sub(state.monotonic_ns());
         drop(state);

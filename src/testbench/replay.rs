@@ -10,7 +10,7 @@ use crate::base::digest::Digest;
 use crate::engine::{Outcome, Program, RunError};
 use crate::kernel::guest::{Preopen, Reach};
 use crate::kernel::limits::Limits;
-use crate::kernel::machine::{ClockConfig, Machine, MachineError};
+use crate::kernel::machine::{Machine, MachineBuilder, MachineError};
 use crate::kernel::machine_config::{MachineConfig, MountConfig};
 use crate::kernel::stdio::Input;
 use crate::kernel::vfs::{DiffError, TapedTree, TapedTreeError};
@@ -79,7 +79,7 @@ pub struct Replayed {
 }
 
 /// What a tape says of one process.
-struct Spawn {
+pub(super) struct Spawn {
     program: String,
     args: Vec<String>,
     env: Vec<String>,
@@ -105,7 +105,7 @@ impl Read for TapedStdin {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if self.left.is_empty() {
             let Some(payload) = self.reads.pop_front() else { return Ok(0) };
-            self.left = bytes_of(&payload, &self.cas).map_err(io::Error::other)?;
+            self.left = payload.bytes(&self.cas).map_err(io::Error::other)?;
         }
         let count = self.left.len().min(buf.len());
         buf[..count].copy_from_slice(&self.left[..count]);
@@ -115,34 +115,34 @@ impl Read for TapedStdin {
 }
 
 /// All that must be known before a run is repeated.
-#[derive(Default)]
 pub(super) struct Script {
-    pub config: Option<MachineConfig>,
+    config: Option<MachineConfig>,
     spawns: Vec<Spawn>,
-    pub clock_values_ns: Vec<u64>,
-    pub tree: TapedTree,
+    clock_values_ns: Vec<u64>,
+    tree: TapedTree,
 }
 
 impl Script {
     pub fn read(path: &Path) -> Result<Self, ReplayError> {
-        let tape = || path.display().to_string();
-        let incomplete = |message: String| ReplayError::Incomplete { tape: tape(), message };
+        let tree_error = |source| ReplayError::Tree { tape: path.display().to_string(), source };
         let cas = Cas::new(cas_dir(path));
-        let mut script = Self { tree: TapedTree::new(cas.clone()), ..Self::default() };
+        let mut script = Self {
+            config: None,
+            spawns: Vec::new(),
+            clock_values_ns: Vec::new(),
+            tree: TapedTree::new(cas.clone()),
+        };
         for record in TapeReader::open(path)? {
             let record = record?;
-            script
-                .tree
-                .learn(&record)
-                .map_err(|source| ReplayError::Tree { tape: tape(), source })?;
+            script.tree.learn(&record).map_err(tree_error)?;
             match record.kind {
                 Kind::Machine { config } if script.config.is_none() => {
                     let config = serde_json::from_value(config);
                     let config: MachineConfig =
-                        config.map_err(|error| incomplete(error.to_string()))?;
+                        config.map_err(|error| incomplete(path, error.to_string()))?;
                     let is_sane = |mount: &MountConfig| mount.path.len() <= PATH_BYTES_MAX;
                     if config.mounts.len() > MOUNTS_MAX || !config.mounts.iter().all(is_sane) {
-                        return Err(incomplete("its mounts are too many, or too deep".to_owned()));
+                        return Err(incomplete(path, "its mounts are too many, or too deep"));
                     }
                     script.config = Some(config);
                 }
@@ -165,12 +165,12 @@ impl Script {
                     ..
                 } => {
                     let stdin = match (stdin.as_str(), stdin_bytes) {
-                        ("bytes", Some(payload)) => Stdin::Bytes(bytes_of(&payload, &cas)?),
+                        ("bytes", Some(payload)) => Stdin::Bytes(payload.bytes(&cas)?),
                         ("stream", _) => Stdin::Stream(VecDeque::new()),
                         _ => Stdin::Empty,
                     };
                     let preopens = preopens.into_iter().map(preopen).collect::<Result<_, _>>();
-                    let preopens = preopens.map_err(incomplete)?;
+                    let preopens = preopens.map_err(|message: String| incomplete(path, message))?;
                     let spawn = Spawn { program, args, env, preopens, module_hash, stdin };
                     script.spawns.push(spawn);
                 }
@@ -179,13 +179,22 @@ impl Script {
         }
         Ok(script)
     }
+
+    /// A builder of the machine of the tape at `path`, and the processes that ran in it.
+    pub fn into_builder(
+        self,
+        path: &Path,
+        bounds: &Limits,
+    ) -> Result<(MachineBuilder, Vec<Spawn>), ReplayError> {
+        let Some(config) = self.config else {
+            return Err(incomplete(path, "no record says how its machine was made"));
+        };
+        Ok((config.builder(&Arc::new(self.tree), self.clock_values_ns, bounds), self.spawns))
+    }
 }
 
-fn bytes_of(payload: &Payload, cas: &Cas) -> Result<Vec<u8>, StoreError> {
-    match payload {
-        Payload::Inline { text } => Ok(text.clone().into_bytes()),
-        Payload::Stored { content_hash, len_bytes, .. } => cas.get(*content_hash, *len_bytes),
-    }
+fn incomplete(path: &Path, message: impl Into<String>) -> ReplayError {
+    ReplayError::Incomplete { tape: path.display().to_string(), message: message.into() }
 }
 
 fn preopen(preopened: Preopened) -> Result<Preopen, String> {
@@ -209,26 +218,15 @@ pub fn replay(
     bounds: &Limits,
     mut load: impl FnMut(&str, Option<Digest>) -> Result<Program, String>,
 ) -> Result<Replayed, ReplayError> {
-    let script = Script::read(path)?;
-    let incomplete = |message: &str| ReplayError::Incomplete {
-        tape: path.display().to_string(),
-        message: message.to_owned(),
-    };
-    let config =
-        script.config.ok_or_else(|| incomplete("no record says how its machine was made"))?;
-    if script.spawns.is_empty() {
-        return Err(incomplete("no record is of a process"));
+    let (builder, spawns) = Script::read(path)?.into_builder(path, bounds)?;
+    if spawns.is_empty() {
+        return Err(incomplete(path, "no record is of a process"));
     }
     let cas = Cas::new(cas_dir(path));
     let recorder = Recorder::new(Player::new(TapeReader::open(path)?), Redaction::default());
-    let readings_ns =
-        if config.clock == ClockConfig::Host { script.clock_values_ns } else { Vec::new() };
-    let mut machine = config
-        .builder(&Arc::new(script.tree), readings_ns, bounds)
-        .tape(recorder.clone())
-        .build()?;
+    let mut machine = builder.tape(recorder.clone()).build()?;
     let mut outputs = Vec::new();
-    for spawn in script.spawns {
+    for spawn in spawns {
         let program = load(&spawn.program, spawn.module_hash)
             .map_err(|message| ReplayError::Program { program: spawn.program.clone(), message })?;
         let output = run(&mut machine, &program, spawn, &cas)?;
@@ -238,9 +236,7 @@ pub fn replay(
             break;
         }
     }
-    if !recorder.failed() {
-        record_changes(&mut machine, &recorder)?;
-    }
+    record_changes(&mut machine, &recorder)?;
     let records = recorder.finish()?;
     Ok(Replayed { machine, outputs, records })
 }

@@ -88,8 +88,8 @@ pub struct TestbenchSession {
     filesystem: FilesystemConfig,
     llm: LlmAxis,
     egress: EgressPolicy,
-    recorder: Option<Recorder>,
-    tape_path: Option<PathBuf>,
+    /// What writes the tape, and where.
+    tape: Option<(Recorder, PathBuf)>,
 }
 
 impl TestbenchSession {
@@ -124,19 +124,17 @@ impl TestbenchSession {
             .limits(testbench.limits)
             .seed(testbench.seed)
             .shared_clock(Box::new(clock.clone()));
-        let mut recorder = None;
-        let mut tape_path = None;
+        let mut tape = None;
         if let TapeConfig::Emit { path, argv, script_path } = &testbench.tape {
             let started_ns = clock.now(ClockId::Realtime);
             let mut header = Header::new((started_ns / 1_000_000).cast_signed());
             header.argv.clone_from(argv);
             header.script_path.clone_from(script_path);
-            let tape = FileTape::create(path, &header, testbench.tape_bytes_max)?;
-            let pen = Recorder::new(tape, Redaction::default());
-            builder = builder.tape(pen.clone());
-            clock.set_tape(pen.clone());
-            recorder = Some(pen);
-            tape_path = Some(path.clone());
+            let file = FileTape::create(path, &header, testbench.tape_bytes_max)?;
+            let recorder = Recorder::new(file, Redaction::default());
+            builder = builder.tape(recorder.clone());
+            clock.set_tape(recorder.clone());
+            tape = Some((recorder, path.clone()));
         }
         Ok(Self {
             clock,
@@ -146,8 +144,7 @@ impl TestbenchSession {
             filesystem: testbench.filesystem.clone(),
             llm,
             egress,
-            recorder,
-            tape_path,
+            tape,
         })
     }
 
@@ -179,7 +176,7 @@ impl TestbenchSession {
 
     /// What writes the tape, if there is one: for records of the host's own code.
     pub fn tape_recorder(&self) -> Option<Recorder> {
-        self.recorder.clone()
+        self.tape.as_ref().map(|(recorder, _)| recorder.clone())
     }
 
     /// What the host's code may reach.
@@ -197,7 +194,7 @@ impl TestbenchSession {
         real: impl FnOnce() -> Box<dyn LlmProvider>,
     ) -> Result<SessionLlm<'_>, TestbenchError> {
         let provider = self.llm.provider(real)?;
-        Ok(SessionLlm { provider, tape: self.recorder.as_ref() })
+        Ok(SessionLlm { provider, tape: self.tape.as_ref().map(|(recorder, _)| recorder) })
     }
 
     /// A program to run in the session, by its name.
@@ -233,10 +230,8 @@ impl TestbenchSession {
         self.llm.finish()?;
         let clock_leaks = self.clock.leaks();
         let mut tape = None;
-        if let (Some(recorder), Some(path)) = (self.recorder, self.tape_path) {
-            if !recorder.failed() {
-                record_changes(&mut self.machine, &recorder)?;
-            }
+        if let Some((recorder, path)) = self.tape {
+            record_changes(&mut self.machine, &recorder)?;
             tape = Some(EmittedTape { path, records: recorder.finish()? });
         }
         Ok(TestbenchFinalize { fs_diff, recorded_subprocesses, tape, clock_leaks })

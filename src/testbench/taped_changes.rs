@@ -1,7 +1,6 @@
 //! What a recorded run changed, made once more from its tape.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -172,18 +171,8 @@ pub fn make_taped_changes(path: &Path, vfs: &mut Overlay) -> Result<usize, Taped
 /// # Errors
 /// [`TapedChangesError`].
 pub fn changed_machine(path: &Path) -> Result<Machine, TapedChangesError> {
-    let script = Script::read(path)?;
-    let mut machine = script.machine(path, &Limits::default())?;
+    let (builder, _) = Script::read(path)?.into_builder(path, &Limits::default())?;
+    let mut machine = builder.build().map_err(ReplayError::from)?;
     make_taped_changes(path, machine.vfs_mut())?;
     Ok(machine)
-}
-
-impl Script {
-    fn machine(self, path: &Path, bounds: &Limits) -> Result<Machine, ReplayError> {
-        let config = self.config.ok_or_else(|| ReplayError::Incomplete {
-            tape: path.display().to_string(),
-            message: "no record says how its machine was made".to_owned(),
-        })?;
-        Ok(config.builder(&Arc::new(self.tree), self.clock_values_ns, bounds).build()?)
-    }
 }

@@ -139,13 +139,13 @@ fn contents_come_in_pieces_and_secrets_lie_across_them() {
     let path = folder.path().join("run.tape");
     let recorder = recorder(&path, BYTES_MAX);
     let keep = |bytes: &[u8]| {
-        let mut read = |offset: u64, buf: &mut [u8]| {
+        let read = |offset: u64, buf: &mut [u8]| {
             let rest = &bytes[usize::try_from(offset).unwrap()..];
             let count = rest.len().min(buf.len()).min(100_000);
             buf[..count].copy_from_slice(&rest[..count]);
-            Ok(count)
+            Ok::<_, std::io::Error>(count)
         };
-        let (digest, len_bytes) = recorder.content_from(&mut read).unwrap();
+        let (digest, len_bytes) = recorder.content_from(read).unwrap();
         assert_eq!((digest, len_bytes), (Digest::of(bytes), bytes.len() as u64));
         cas_dir(&path).join(digest.to_string()).exists()
     };

@@ -1,10 +1,9 @@
 //! What of a process goes on its machine's tape.
 
-use std::io;
-
 use super::{Fault, Guest, Preopen, Reach};
 use crate::base::ambient;
 use crate::base::digest::Digest;
+use crate::base::errno::Errno;
 use crate::kernel::clock::ClockId;
 use crate::kernel::fd::{Descriptor, TapedFile};
 use crate::kernel::limits::Stop;
@@ -141,15 +140,15 @@ impl Guest {
         let Some(TapedFile { path, written: true }) = file.taped.as_deref() else { return };
         let Some(tape) = &self.machine.tape else { return };
         let (node, deadline, vfs) = (file.node, self.machine.deadline, &mut self.machine.vfs);
-        let mut read = |offset, buf: &mut [u8]| {
+        let read = |offset, buf: &mut [u8]| {
             // A guest chooses how much there is to read.
             if deadline.is_some_and(|deadline| deadline <= ambient::instant_now()) {
-                return Err(io::ErrorKind::TimedOut.into());
+                return Err(Errno::Timedout);
             }
-            vfs.read_at(node, offset, buf).map_err(io::Error::other)
+            vfs.read_at(node, offset, buf)
         };
         // What cannot be read back the next reader will be told.
-        if let Ok((content_hash, len_bytes)) = tape.content_from(&mut read) {
+        if let Ok((content_hash, len_bytes)) = tape.content_from(read) {
             tape.push(Kind::FileWrite { path: path.to_string(), content_hash, len_bytes });
         }
     }

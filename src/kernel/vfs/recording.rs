@@ -1,7 +1,6 @@
 //! A layer whose answers go on a tape.
 
 use std::collections::HashSet;
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::layer::{Blob, DirEntry, FileType, Layer, Stat};
@@ -34,15 +33,8 @@ impl RecordingLayer {
     }
 
     fn record_content(&self, path: &VPath, blob: &Blob) -> Result<(), Errno> {
-        let mut failed = Errno::Io;
-        let mut read = |offset, buf: &mut [u8]| {
-            blob.read_at(buf, offset).map_err(|errno| {
-                failed = errno;
-                io::Error::other(errno)
-            })
-        };
-        let (content_hash, len_bytes) =
-            self.recorder.content_from(&mut read).map_err(|_| failed)?;
+        let read = |offset, buf: &mut [u8]| blob.read_at(buf, offset);
+        let (content_hash, len_bytes) = self.recorder.content_from(read)?;
         self.recorder.push(Kind::FileRead { path: self.absolute(path), content_hash, len_bytes });
         Ok(())
     }

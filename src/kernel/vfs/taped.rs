@@ -23,10 +23,9 @@ pub struct TapedTreeError {
 
 /// What a tape says of the trees below a machine: enough to run it again without them. What nobody
 /// asked for when the tape was recorded is not there.
-#[derive(Default)]
 pub struct TapedTree {
     entries: HashMap<String, Entry>,
-    cas: Option<Cas>,
+    cas: Cas,
 }
 
 #[derive(Default)]
@@ -40,17 +39,7 @@ struct Entry {
 impl TapedTree {
     /// A tree of which nothing is known, with the contents in `cas`.
     pub fn new(cas: Cas) -> Self {
-        Self { entries: HashMap::new(), cas: Some(cas) }
-    }
-
-    fn bytes(&self, payload: &Payload) -> Result<Vec<u8>, String> {
-        match (payload, &self.cas) {
-            (Payload::Inline { text }, _) => Ok(text.clone().into_bytes()),
-            (Payload::Stored { content_hash, len_bytes, .. }, Some(cas)) => {
-                cas.get(*content_hash, *len_bytes).map_err(|error| error.to_string())
-            }
-            (Payload::Stored { .. }, None) => Err("there is no store".to_owned()),
-        }
+        Self { entries: HashMap::new(), cas }
     }
 
     /// Learns what `record` says, if it is of a layer.
@@ -63,6 +52,7 @@ impl TapedTree {
     }
 
     fn learn_kind(&mut self, kind: &Kind) -> Result<(), String> {
+        let bytes = |payload: &Payload| payload.bytes(&self.cas).map_err(|error| error.to_string());
         let errno = |name: &str| {
             Errno::from_name(name).ok_or_else(|| format!("{name:?} is no errno of preview1"))
         };
@@ -83,7 +73,7 @@ impl TapedTree {
                 self.entry(path).stat = Some(stat);
             }
             Kind::DirList { path, entries } => {
-                let text = String::from_utf8(self.bytes(entries)?);
+                let text = String::from_utf8(bytes(entries)?);
                 let text = text.map_err(|_| "the listing is no text")?;
                 let list = match Errno::from_name(&text) {
                     Some(errno) => Err(errno),
@@ -92,7 +82,7 @@ impl TapedTree {
                 self.entry(path).list = Some(list);
             }
             Kind::LinkRead { path, target } => {
-                let target = self.bytes(target)?.into();
+                let target = bytes(target)?.into();
                 self.entry(path).link = Some(target);
             }
             Kind::FileRead { path, content_hash, len_bytes } => {
@@ -143,8 +133,7 @@ impl Layer for TapedLayer {
 
     fn open(&self, path: &VPath) -> Result<Blob, Errno> {
         let (digest, len_bytes) = self.find(path)?.content.ok_or(Errno::Noent)?;
-        let cas = self.tree.cas.as_ref().ok_or(Errno::Io)?;
-        Ok(Blob::Bytes(cas.get(digest, len_bytes).map_err(|_| Errno::Io)?.into()))
+        Ok(Blob::Bytes(self.tree.cas.get(digest, len_bytes).map_err(|_| Errno::Io)?.into()))
     }
 
     fn names_are_exact(&self) -> bool {
