@@ -62,11 +62,11 @@ fn spawn_record(tape: &Recorder, pid: u32, request: &SubprocessRequest) -> Optio
     };
     Some(Kind::ProcessSpawn {
         pid,
-        program: request.program.to_str()?.to_owned(),
+        program: tape.redact(request.program.to_str()?),
         args: request
             .args
             .iter()
-            .map(|arg| Some(tape.redact(arg.to_str()?)))
+            .map(|arg| Some(tape.redact_variable(arg.to_str()?)))
             .collect::<Option<_>>()?,
         env: request.variables().map(variable).collect::<Option<_>>()?,
         mode: "native".to_owned(),
