@@ -76,6 +76,8 @@ pub struct Machine {
     pub(crate) trace_left: u64,
     /// Where what crosses the boundary is recorded.
     pub(crate) tape: Option<Recorder>,
+    /// What the tape's monotonic clock showed when the last process started, in milliseconds.
+    pub(crate) taped_spawn_ms: u64,
 }
 
 impl Machine {
@@ -99,6 +101,7 @@ impl Machine {
             trace: None,
             trace_left: 0,
             tape: None,
+            taped_spawn_ms: 0,
         }
     }
 
@@ -376,6 +379,7 @@ impl MachineBuilder {
             trace: None,
             trace_left: 0,
             tape: self.tape,
+            taped_spawn_ms: 0,
         })
     }
 }

@@ -294,7 +294,8 @@ impl Guest {
         if let Some(stop_at) = stop_at.and_then(|ns| u64::try_from(ns).ok())
             && t > stop_at
         {
-            machine.clock.sleep_until(stop_at);
+            self.tape_sleep(stop_at);
+            self.machine.clock.sleep_until(stop_at);
             return Err(self.stop_at(Limit::VirtualTimeout));
         }
         if !machine.clock.is_virtual()

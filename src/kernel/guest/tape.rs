@@ -154,9 +154,10 @@ impl Guest {
     }
 
     /// Records that the process starts.
-    pub(super) fn tape_spawn(&self, module_hash: Option<Digest>, preopens: &[Preopen]) {
+    pub(super) fn tape_spawn(&mut self, module_hash: Option<Digest>, preopens: &[Preopen]) {
         let Some(tape) = &self.machine.tape else { return };
         tape.set_phase(Phase::Run);
+        self.machine.taped_spawn_ms = tape.monotonic_ms();
         match self.spawn_record(tape, module_hash, preopens) {
             Some(kind) => tape.push(kind),
             None => tape.fail(TapeError::NotText { what: "an argument or a variable" }),
@@ -219,7 +220,7 @@ impl Machine {
     /// Records that the process ended, as `status` says: with `exit_code`, if it exited.
     pub(crate) fn tape_exit(&mut self, status: &str, exit_code: Option<u32>) {
         let Some(tape) = &self.tape else { return };
-        let duration_ms = tape.monotonic_ms();
+        let duration_ms = tape.monotonic_ms().saturating_sub(self.taped_spawn_ms);
         let status = status.to_owned();
         tape.push(Kind::ProcessExit { pid: PID, status, exit_code, duration_ms });
     }
