@@ -28,3 +28,4 @@ mod tape_fidelity;
 mod testbench;
 mod tidy;
 mod toolchains;
+mod where_is;
