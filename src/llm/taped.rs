@@ -26,7 +26,7 @@ pub fn llm_call(
     secrets::redact(&mut asked, &rules);
     secrets::redact(&mut answered, &rules);
     Kind::LlmCall {
-        model: tape.redact(&request.model),
+        model: request.model.clone(),
         request_hash: request.digest(),
         request: tape.payload(asked.to_string().as_bytes()),
         response: tape.payload(answered.to_string().as_bytes()),

@@ -18,6 +18,7 @@ mod overlay_differential;
 mod overlay_model;
 mod process_tape;
 mod replay;
+mod replay_faults;
 mod subprocess;
 mod support;
 mod tape;
