@@ -29,8 +29,8 @@ pub struct Desync {
     pub expected: Option<Record>,
     /// What happened; `None` if the run ended.
     pub found: Option<Record>,
-    /// The first record of the tape, up to here, that had lost a secret: the run cannot have had
-    /// it, and may differ for that alone.
+    /// The last thing that the program was told, up to here, and that had lost a secret: the run
+    /// cannot have had it, and may differ for that alone.
     pub withheld: Option<Withheld>,
 }
 

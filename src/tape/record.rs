@@ -36,11 +36,22 @@ pub struct Record {
 }
 
 impl Record {
-    /// Whether it seems to have lost a secret. A text that says so itself is taken for one that has:
-    /// this is for messages.
+    /// Whether it is something that a program was told, and seems to have lost a secret. A text that
+    /// says so itself is taken for one that has: this is for messages.
     pub fn seems_withheld(&self) -> bool {
+        let is_told = matches!(
+            self.kind,
+            Kind::FileStat { .. }
+                | Kind::DirList { .. }
+                | Kind::LinkRead { .. }
+                | Kind::FileRead { .. }
+                | Kind::StreamRead { .. }
+                | Kind::ProcessSpawn { .. }
+                | Kind::LlmCall { .. }
+                | Kind::HostCall { .. }
+        );
         let line = serde_json::to_string(&self.kind).unwrap_or_default();
-        line.contains(REDACTED) || line.contains("withheld_by\":")
+        is_told && (line.contains(REDACTED) || line.contains("withheld_by\":"))
     }
 }
 

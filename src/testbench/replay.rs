@@ -267,9 +267,10 @@ fn with_withheld(path: &Path, mut error: TapeError) -> TapeError {
         && let Ok(tape) = TapeReader::open(path)
     {
         let until = desync.seq();
-        let mut records = tape.map_while(Result::ok).take_while(|record| record.seq <= until);
+        let records = tape.map_while(Result::ok).take_while(|record| record.seq <= until);
         desync.withheld = records
-            .find(Record::seems_withheld)
+            .filter(Record::seems_withheld)
+            .last()
             .map(|record| Withheld { seq: record.seq, kind: record.kind.name().to_owned() });
     }
     error

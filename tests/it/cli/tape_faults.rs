@@ -167,6 +167,14 @@ fn a_replay_that_lacks_a_secret_says_so() {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(report["withheld"].is_u64(), "{report}");
 
+    // Nor can a file be written that the tape has not.
+    let overwrite = guest_arg("overwrite");
+    succeed(dir, &["record", "-q", "--tape", "t", "--", &overwrite, "append:key:more"]);
+    let output = call(dir, &["apply", "t"]);
+    assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+    assert!(stderr(&output).contains("the rule github-token"), "{}", stderr(&output));
+    assert_eq!(std::fs::read(dir.join("key")).unwrap(), TOKEN.as_bytes());
+
     // What does not depend on it is repeated.
     let env = format!("NOTE={TOKEN}");
     succeed(dir, &["record", "-q", "--tape", "t", "--env", &env, "--", "wc", "note.txt"]);
