@@ -15,7 +15,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::exit;
-use super::report::count;
+use super::report::{count, printable};
 use super::values::{duration, size};
 use super::{annotate, setup, tape};
 
@@ -120,15 +120,19 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
                     json!({
                         "equal": false, "seq": desync.seq(), "expected": desync.expected,
                         "found": desync.found, "differences": differences, "annotations": said,
+                        "withheld": desync.withheld.as_ref().map(|withheld| withheld.seq),
                     })
                 );
             } else {
                 if !args.quiet {
                     show_annotated(&args.tape, annotations.as_ref(), desync.seq())?;
                 }
-                note!("belljar: {desync}");
+                let message = desync.to_string();
+                let lines: Vec<String> = message.lines().map(printable).collect();
+                note!("belljar: {}", lines.join("\n"));
             }
-            Ok(exit::DIFFERENT)
+            // Without what was withheld, nobody can say whether it is another run.
+            Ok(if desync.withheld.is_some() { exit::FAILED } else { exit::DIFFERENT })
         }
         Err(error) => Err(error).context("cannot replay it"),
     }

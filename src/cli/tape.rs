@@ -1,7 +1,7 @@
 //! `belljar tape`: looking into tapes.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -175,6 +175,14 @@ fn stat(tape: &Path, json: bool) -> Result<u8> {
     Ok(0)
 }
 
+/// Prints what `from` holds, a piece at a time. Nobody who has stopped reading is told of that.
+fn copy_to_stdout(from: &mut impl Read) -> io::Result<()> {
+    match io::copy(from, &mut io::stdout().lock()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        copied => copied.map(drop),
+    }
+}
+
 fn cat(tape: &Path, digest: &str) -> Result<u8> {
     open(tape)?;
     let cas = Cas::new(cas_dir(tape));
@@ -182,8 +190,8 @@ fn cat(tape: &Path, digest: &str) -> Result<u8> {
         cas.digests()?.into_iter().filter(|known| known.to_string().starts_with(digest)).collect();
     match found[..] {
         [digest] => {
-            let bytes = cas.get(digest, u64::MAX).context("cannot read the content")?;
-            let _ = std::io::stdout().write_all(&bytes);
+            let mut file = cas.open(digest, u64::MAX).context("cannot read the content")?;
+            copy_to_stdout(&mut file).context("cannot print the content")?;
             Ok(0)
         }
         [] => Err(Usage(format!(

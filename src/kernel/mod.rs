@@ -15,4 +15,5 @@ pub mod machine;
 pub mod machine_config;
 pub mod random;
 pub mod stdio;
+pub mod taped_stdio;
 pub mod vfs;

@@ -53,20 +53,19 @@ fn spawn(tape: &Recorder, pid: u32, request: &SubprocessRequest) {
 }
 
 fn spawn_record(tape: &Recorder, pid: u32, request: &SubprocessRequest) -> Option<Kind> {
-    let variable = |(key, value): (&OsStr, &OsStr)| {
-        Some(tape.redact_variable(&format!("{}={}", key.to_str()?, value.to_str()?)))
-    };
+    let variable =
+        |(key, value): (&OsStr, &OsStr)| Some(format!("{}={}", key.to_str()?, value.to_str()?));
     let (stdin, stdin_bytes): (_, Option<Payload>) = match request.stdin.as_slice() {
         [] => ("empty", None),
         bytes => ("bytes", Some(tape.payload(bytes))),
     };
     Some(Kind::ProcessSpawn {
         pid,
-        program: tape.redact(request.program.to_str()?),
+        program: request.program.to_str()?.to_owned(),
         args: request
             .args
             .iter()
-            .map(|arg| Some(tape.redact_variable(arg.to_str()?)))
+            .map(|arg| Some(arg.to_str()?.to_owned()))
             .collect::<Option<_>>()?,
         env: request.variables().map(variable).collect::<Option<_>>()?,
         mode: "native".to_owned(),

@@ -38,9 +38,13 @@ fn change(machine: &Machine, recorder: &Recorder, entry: &DiffEntry) -> Result<K
         let unreadable =
             |errno| DiffError::Layer { operation: "read", path: entry.path.clone(), errno };
         let reader = file.reader().map_err(unreadable)?;
-        let (hash, len_bytes) = recorder.content_from(reader).map_err(unreadable)?;
-        detail.insert(format!("{which}content_hash"), Value::from(hash.to_string()));
-        detail.insert(format!("{which}len_bytes"), Value::from(len_bytes));
+        let path = entry.path.absolute(&at);
+        let content = recorder.content_from(&path, reader).map_err(unreadable)?;
+        detail.insert(format!("{which}content_hash"), content.content_hash.to_string().into());
+        detail.insert(format!("{which}len_bytes"), content.len_bytes.into());
+        if let Some(rule) = content.withheld_by {
+            detail.insert(format!("{which}withheld_by"), rule.into());
+        }
         detail.insert(format!("{which}executable"), Value::from(file.executable));
         Ok::<_, DiffError>(())
     };

@@ -155,8 +155,10 @@ impl TestbenchSession {
             let mut header = Header::new((started_ns / 1_000_000).cast_signed());
             header.argv.clone_from(argv);
             header.script_path.clone_from(script_path);
+            let redaction = Redaction::default();
+            let header = header.without_secrets(&redaction);
             let file = FileTape::create(path, &header, testbench.tape_bytes_max)?;
-            let recorder = Recorder::new(file, Redaction::default());
+            let recorder = Recorder::new(file, redaction);
             builder = builder.tape(recorder.clone());
             clock.set_tape(recorder.clone());
             tape = Some(SessionTape { recorder, path: path.clone() });

@@ -126,6 +126,9 @@ impl Change {
             Some("file") => {
                 let digest = self.digest("content_hash");
                 let digest = digest.ok_or_else(|| self.refused()(Errno::Inval))?;
+                if let Some(rule) = self.text("withheld_by") {
+                    return Err(StoreError::Withheld { digest, rule: rule.to_owned() }.into());
+                }
                 let len_bytes = self.detail.get("len_bytes").and_then(Value::as_u64);
                 let bytes = cas.get(digest, len_bytes.unwrap_or(0))?;
                 vfs.write(&self.path, &bytes, now).map_err(self.refused())
@@ -171,7 +174,7 @@ pub fn make_taped_changes(path: &Path, vfs: &mut Overlay) -> Result<usize, Taped
 /// # Errors
 /// [`TapedChangesError`].
 pub fn changed_machine(path: &Path) -> Result<Machine, TapedChangesError> {
-    let (builder, _) = Script::read(path)?.into_builder(path, &Limits::default())?;
+    let (builder, _) = Script::read(path)?.at_the_end().into_builder(path, &Limits::default())?;
     let mut machine = builder.build().map_err(ReplayError::from)?;
     make_taped_changes(path, machine.vfs_mut())?;
     Ok(machine)

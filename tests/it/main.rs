@@ -18,6 +18,7 @@ mod overlay_differential;
 mod overlay_model;
 mod process_tape;
 mod replay;
+mod replay_faults;
 mod sessions;
 mod subprocess;
 mod support;

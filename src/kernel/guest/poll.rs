@@ -7,9 +7,7 @@ use crate::base::ambient;
 use crate::base::errno::Errno;
 use crate::kernel::clock::ClockId;
 use crate::kernel::fd::Descriptor;
-use crate::kernel::host_stdin;
 use crate::kernel::limits::Limit;
-use crate::kernel::stdio::Input;
 
 /// What to wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,7 +103,9 @@ impl Guest {
         if !waits_for_stdin.is_empty() {
             let wait =
                 if ready.is_empty() { earliest.map(|t| t.saturating_sub(now)) } else { Some(0) };
-            if self.wait_for_stdin(wait)? {
+            let is_ready = self.wait_for_stdin(wait)?;
+            self.tape_stdin_poll(is_ready);
+            if is_ready {
                 for subscription in waits_for_stdin {
                     ready.push(self.fd_event(subscription, 0, EventKind::FdRead));
                 }
@@ -127,21 +127,21 @@ impl Guest {
         Ok(ready)
     }
 
-    /// Waits until the host's standard input can be read, for `timeout_ns` at most; answers
+    /// Waits until standard input can be read, for `timeout_ns` at most; answers
     /// whether it can.
     ///
     /// # Errors
     /// [`Fault::Stop`] when the run's timeout comes first.
     pub(super) fn wait_for_stdin(&mut self, timeout_ns: Option<u64>) -> Result<bool, Fault> {
         let Some(deadline) = self.machine.deadline else {
-            return Ok(host_stdin::wait(timeout_ns));
+            return Ok(self.stdio.stdin.wait(timeout_ns));
         };
         let left = deadline.saturating_duration_since(ambient::instant_now());
         let left = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
         if timeout_ns.is_some_and(|timeout| timeout < left) {
-            return Ok(host_stdin::wait(timeout_ns));
+            return Ok(self.stdio.stdin.wait(timeout_ns));
         }
-        if host_stdin::wait(Some(left)) {
+        if self.stdio.stdin.wait(Some(left)) {
             return Ok(true);
         }
         Err(self.stop_at(Limit::Timeout))
@@ -149,7 +149,7 @@ impl Guest {
 
     fn stdin_may_block(&self) -> bool {
         !self.machine.clock.is_virtual()
-            && matches!(self.stdio.stdin, Input::Host)
+            && self.stdio.stdin.may_block()
             && matches!(self.fds.get(0), Ok(Descriptor::Stdin))
     }
 

@@ -8,11 +8,11 @@ use serde_json::Value;
 use super::{guest_arg, scratch};
 use crate::support::{belljar, real, stderr, stdout};
 
-fn call(folder: &Path, args: &[&str]) -> Output {
+pub fn call(folder: &Path, args: &[&str]) -> Output {
     belljar(folder).args(args).output().unwrap()
 }
 
-fn succeed(folder: &Path, args: &[&str]) -> String {
+pub fn succeed(folder: &Path, args: &[&str]) -> String {
     let output = call(folder, args);
     assert!(output.status.success(), "{args:?}: {}", stderr(&output));
     stdout(&output)
@@ -198,7 +198,9 @@ fn a_full_tape_is_an_error_and_nothing_is_applied() {
     let many = guest_arg("many_files");
     let output = call(folder.path(), &[&args[..], &[&many, "100", "dir"]].concat());
     assert_eq!(output.status.code(), Some(125));
-    assert!(stderr(&output).contains("the tape is full"), "{}", stderr(&output));
+    let message = stderr(&output);
+    assert!(message.contains("the tape is full"), "{message}");
+    assert!(message.contains("(raise it with --max-tape)"), "{message}");
     assert!(!folder.path().join("dir").exists());
     assert!(!folder.path().join("t").exists());
 }
