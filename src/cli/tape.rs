@@ -1,13 +1,13 @@
 //! `belljar tape`: looking into tapes.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use belljar::base::digest::Digest;
 use belljar::base::disk;
-use belljar::store::Cas;
+use belljar::store::{Cas, StoreError};
 use belljar::tape::{Record, TapeReader, annotations_path, cas_dir};
 use clap::Args;
 use serde_json::{Value, json};
@@ -101,7 +101,7 @@ fn print(tape: &Path, json: bool, wanted: impl Fn(&Record) -> bool) -> Result<u6
     let mut printed = 0;
     let mut out = std::io::stdout().lock();
     for record in reader.by_ref() {
-        let record = record?;
+        let record = record.map_err(Usage::because)?;
         if !wanted(&record) {
             continue;
         }
@@ -151,7 +151,7 @@ fn stat(tape: &Path, json: bool) -> Result<u8> {
     let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
     let mut last_ms = 0;
     for record in reader.by_ref() {
-        let record = record?;
+        let record = record.map_err(Usage::because)?;
         last_ms = record.monotonic_ms;
         *kinds.entry(record.kind.name().to_owned()).or_default() += 1;
     }
@@ -186,8 +186,11 @@ fn cat(tape: &Path, digest: &str) -> Result<u8> {
         cas.digests()?.into_iter().filter(|known| known.to_string().starts_with(digest)).collect();
     match found[..] {
         [digest] => {
-            let bytes = cas.get(digest, u64::MAX).context("cannot read the content")?;
-            let _ = std::io::stdout().write_all(&bytes);
+            match cas.copy_to(digest, &mut std::io::stdout()) {
+                // Whoever has seen enough hangs up.
+                Err(StoreError::Disk(error)) if error.source.kind() == ErrorKind::BrokenPipe => {}
+                copied => copied.context("cannot print the content")?,
+            }
             Ok(0)
         }
         [] => Err(Usage(format!(

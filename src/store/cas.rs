@@ -1,7 +1,7 @@
 //! A folder of files named by their content.
 
 use std::hash::Hasher;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use crate::base::digest::{Digest, DigestHasher};
@@ -139,6 +139,27 @@ impl Cas {
         Ok(())
     }
 
+    /// Writes the content with `digest` to `out`, a piece at a time, once all of it is known to be
+    /// what it should be.
+    ///
+    /// # Errors
+    /// [`StoreError`]: `Missing`, `Damaged`, `Disk` if it cannot be read or written.
+    pub fn copy_to(&self, digest: Digest, out: &mut impl Write) -> Result<(), StoreError> {
+        let path = self.path_of(digest);
+        self.expect_folder()?;
+        if !self.contains(digest) {
+            return Err(StoreError::Missing { digest, path });
+        }
+        let mut file = disk::open(&path)?;
+        let (found, _) = Digest::of_reader(&file).map_err(DiskError::new("read", &path))?;
+        if found != digest {
+            return Err(StoreError::Damaged { path });
+        }
+        file.rewind().map_err(DiskError::new("read", &path))?;
+        io::copy(&mut file, out).map_err(DiskError::new("copy", &path))?;
+        Ok(())
+    }
+
     /// The content with `digest`, which is at most `len_bytes_max` long.
     ///
     /// # Errors
@@ -184,11 +205,16 @@ mod tests {
         let other = cas.put(digest, &mut read_slice(b"another"));
         assert!(matches!(other, Err(StoreError::Damaged { .. })));
         assert_eq!(cas.get(digest, 7).unwrap(), b"content");
+        let mut copy = Vec::new();
+        cas.copy_to(digest, &mut copy).unwrap();
+        assert_eq!(copy, b"content");
         assert!(matches!(cas.get(digest, 6), Err(StoreError::TooLong { len_bytes: 7, .. })));
         let other = Digest::of(b"other");
         assert!(matches!(cas.get(other, 99), Err(StoreError::Missing { .. })));
         #[allow(clippy::disallowed_methods, reason = "damages what belljar wrote")]
         std::fs::write(cas.path_of(digest), b"CONTENT").unwrap();
         assert!(matches!(cas.get(digest, 7), Err(StoreError::Damaged { .. })));
+        assert!(matches!(cas.copy_to(digest, &mut copy), Err(StoreError::Damaged { .. })));
+        assert_eq!(copy, b"content");
     }
 }
