@@ -174,7 +174,7 @@ pub fn annotate(args: &AnnotateArgs) -> Result<u8> {
 pub fn run(args: &AnnotationsArgs) -> Result<u8> {
     match &args.action {
         AnnotationsAction::Validate { tape, json } => {
-            let problems = load(tape)?.validate(tape)?;
+            let problems = load(tape)?.validate(tape).map_err(Usage::because)?;
             if *json {
                 say!("{}", json!({ "valid": problems.is_empty(), "problems": problems }));
             } else {

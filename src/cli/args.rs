@@ -75,7 +75,7 @@ pub enum Subcommand {
     },
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Examples:
   belljar run wc README.md                    count a file of this folder

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use belljar::base::digest::Digest;
+use belljar::base::disk;
 use belljar::store::Cas;
-use belljar::tape::{Record, TapeReader, cas_dir};
+use belljar::tape::{Record, TapeReader, annotations_path, cas_dir};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -99,7 +100,7 @@ fn print(tape: &Path, json: bool, wanted: impl Fn(&Record) -> bool) -> Result<u6
     let mut printed = 0;
     let mut out = std::io::stdout().lock();
     for record in reader.by_ref() {
-        let record = record?;
+        let record = record.map_err(Usage::because)?;
         if !wanted(&record) {
             continue;
         }
@@ -147,7 +148,7 @@ fn stat(tape: &Path, json: bool) -> Result<u8> {
     let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
     let mut last_ms = 0;
     for record in reader.by_ref() {
-        let record = record?;
+        let record = record.map_err(Usage::because)?;
         last_ms = record.monotonic_ms;
         *kinds.entry(record.kind.name().to_owned()).or_default() += 1;
     }

@@ -171,15 +171,8 @@ impl Cas {
     pub fn open(&self, digest: Digest, len_bytes_max: u64) -> Result<File, StoreError> {
         let path = self.find(digest, len_bytes_max)?;
         let mut file = disk::open(&path)?;
-        let mut hasher = DigestHasher::default();
-        let mut piece = vec![0; PIECE_BYTES];
-        loop {
-            match file.read(&mut piece).map_err(DiskError::new("read", &path))? {
-                0 => break,
-                count => hasher.write(&piece[..count]),
-            }
-        }
-        if hasher.digest() != digest {
+        let (found, _) = Digest::of_reader(&file).map_err(DiskError::new("read", &path))?;
+        if found != digest {
             return Err(StoreError::Damaged { path });
         }
         file.rewind().map_err(DiskError::new("read", &path))?;

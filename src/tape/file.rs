@@ -220,6 +220,7 @@ impl TapeReader {
         let mut reader =
             Self { path: path.to_owned(), header, lines, line: 0, cut_off: false, done: false };
         let Some((line, _)) = reader.next_line()? else {
+            reader.line = 1;
             return Err(reader.bad("the tape is empty: expected a header"));
         };
         let no_header = |reader: &Self, error: serde_json::Error| {

@@ -26,6 +26,8 @@ mod tape;
 mod tape_annotations;
 mod tape_docs;
 mod tape_fidelity;
+mod tape_hostile;
+mod tape_long;
 mod testbench;
 mod tidy;
 mod toolchains;
