@@ -380,9 +380,15 @@ impl Overlay {
             return transaction.stage_symlink(path, text, times);
         }
         // A file that was only moved or linked: another name for it does, and keeps all that the
-        // host knows of it.
+        // host knows of it. What was put in its old place, though equal to it, is another file.
         let is_written = matches!(&node.body, Body::File(file) if file.content.is_dirty());
-        let is_near = |origin: &&Origin| origin.layer == target.layer && !is_written;
+        let leaves = |origin: &Origin| {
+            target.changes.binary_search_by(|change| change.path.cmp(&origin.path)).is_ok()
+        };
+        let is_near = |origin: &&Origin| {
+            let is_here = origin.layer == target.layer && !is_written;
+            is_here && (leaves(origin) || self.is_at_home(id))
+        };
         if let Some(origin) = node.origin.as_deref().filter(is_near)
             && times.is_none()
             && let Ok(temporary) = transaction.stage_link(path, &origin.path)

@@ -44,6 +44,20 @@ impl Overlay {
         placed
     }
 
+    /// Whether `id` stands where a layer has it.
+    pub(super) fn is_at_home(&self, id: NodeId) -> bool {
+        let Some(origin) = &self.node(id).origin else { return false };
+        let mut at = self.mount_root(self.mount_of(origin.layer));
+        for name in origin.path.as_str().split('/') {
+            let Body::Dir(dir) = &self.node(at).body else { return false };
+            let Some(EntryKind::Node(next)) = dir.entries.get(name).map(|entry| entry.kind) else {
+                return false;
+            };
+            at = next;
+        }
+        at == id
+    }
+
     /// What has a time that was set explicitly, in mounts that [`Overlay::apply`] writes to: it sets
     /// these also where nothing else changed. Sorted by mount, then bytewise by path.
     pub fn times_set(&self) -> Vec<(MountId, VPath)> {
