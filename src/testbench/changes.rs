@@ -2,8 +2,10 @@
 
 use serde_json::{Map, Value};
 
+use crate::base::digest::Digest;
+use crate::base::errno::Errno;
 use crate::kernel::machine::Machine;
-use crate::kernel::vfs::{DiffEntry, DiffError, DiffKind, FileVersion};
+use crate::kernel::vfs::{DiffEntry, DiffError, DiffKind, FileVersion, MountId, Overlay, VPath};
 use crate::tape::{Kind, Phase, Recorder};
 
 /// Records every file that is not, in `machine`, what it is in the tree below. Contents go into the
@@ -16,29 +18,40 @@ pub fn record_changes(machine: &mut Machine, recorder: &Recorder) -> Result<(), 
         return Ok(());
     }
     recorder.set_phase(Phase::Finalize);
-    for entry in machine.vfs_mut().diff()? {
-        let kind = change(machine, recorder, &entry)?;
-        recorder.push(kind);
+    let vfs = machine.vfs_mut();
+    for entry in vfs.diff()? {
+        let record = describe(vfs, &entry, |file| recorder.content_from(file.reader()?))?;
+        recorder.push(record);
     }
-    for (mount, path) in machine.vfs().times_set() {
-        let at = machine.vfs().mounts()[mount.index()].path();
+    for (mount, path, times) in vfs.times_set() {
+        let detail = [("atime_ns", times.atim), ("mtime_ns", times.mtim)];
         recorder.push(Kind::Change {
-            path: path.absolute(&at),
+            path: absolute(vfs, mount, &path),
             change: "times".to_owned(),
-            detail: Map::new(),
+            detail: detail.map(|(name, time)| (name.to_owned(), time.into())).into_iter().collect(),
         });
     }
     Ok(())
 }
 
-fn change(machine: &Machine, recorder: &Recorder, entry: &DiffEntry) -> Result<Kind, DiffError> {
-    let at = machine.vfs().mounts()[entry.mount.index()].path();
+fn absolute(vfs: &Overlay, mount: MountId, path: &VPath) -> String {
+    path.absolute(&vfs.mounts()[mount.index()].path())
+}
+
+/// The record of `entry`. `digest` is asked for the digest and the length of each content.
+///
+/// # Errors
+/// [`DiffError`]: a content cannot be read.
+pub(super) fn describe(
+    vfs: &Overlay,
+    entry: &DiffEntry,
+    mut digest: impl FnMut(&FileVersion) -> Result<(Digest, u64), Errno>,
+) -> Result<Kind, DiffError> {
     let mut detail = Map::new();
     let mut describe = |which: &str, file: &FileVersion| {
         let unreadable =
             |errno| DiffError::Layer { operation: "read", path: entry.path.clone(), errno };
-        let reader = file.reader().map_err(unreadable)?;
-        let (hash, len_bytes) = recorder.content_from(reader).map_err(unreadable)?;
+        let (hash, len_bytes) = digest(file).map_err(unreadable)?;
         detail.insert(format!("{which}content_hash"), Value::from(hash.to_string()));
         detail.insert(format!("{which}len_bytes"), Value::from(len_bytes));
         detail.insert(format!("{which}executable"), Value::from(file.executable));
@@ -74,11 +87,22 @@ fn change(machine: &Machine, recorder: &Recorder, entry: &DiffEntry) -> Result<K
             detail.insert("before_target".to_owned(), text(before));
             ("deleted", "link")
         }
-        _ => ("modified", "other"),
+        DiffKind::SpecialAdded { .. } => ("added", "other"),
+        DiffKind::SpecialDeleted { .. } => ("deleted", "other"),
     };
     detail.insert("file_type".to_owned(), file_type.into());
+    let mut name = |field: &str, (mount, path): (MountId, &VPath)| {
+        detail.insert(field.to_owned(), absolute(vfs, mount, path).into());
+    };
     if let Some(from) = &entry.renamed_from {
-        detail.insert("renamed_from".to_owned(), from.absolute(&at).into());
+        name("renamed_from", (entry.mount, from));
     }
-    Ok(Kind::Change { path: entry.path.absolute(&at), change: change.to_owned(), detail })
+    if let Some((mount, path)) = &entry.origin {
+        name("origin", (*mount, path));
+    }
+    if let Some(path) = &entry.link_of {
+        name("link_of", (entry.mount, path));
+    }
+    let path = absolute(vfs, entry.mount, &entry.path);
+    Ok(Kind::Change { path, change: change.to_owned(), detail })
 }

@@ -24,6 +24,7 @@ mod tape;
 mod tape_annotations;
 mod tape_docs;
 mod tape_fidelity;
+mod taped_changes;
 mod testbench;
 mod tidy;
 mod toolchains;
