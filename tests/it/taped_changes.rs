@@ -285,6 +285,7 @@ fn names_of_one_file_are_made_as_such() {
     let items = items(&[("src/a", PROGRAM), ("src/b", PRIVATE), ("src/x", PRIVATE)]);
     check(&items, &[link("src/a", "src/c"), write("src/a", "two"), link("src/a", "src/0")]);
     check(&items, &[link("src/a", "src/c"), unlink("src/a"), link("src/c", "src/d")]);
+    check(&items, &[link("src/a", "src/c"), write("src/a", "one\n")]);
     let ops = [unlink("src/b"), write("src/b", "new"), link("src/b", "src/c")];
     check(&items, &ops);
     check(&items, &[&ops[..], &[unlink("src/x"), link("src/b", "src/x")]].concat());

@@ -235,6 +235,22 @@ fn an_equal_file_in_the_place_of_one_that_moved_stays_a_file_of_its_own() {
     assert_eq!(overlay.apply().unwrap(), Applied::default());
 }
 
+/// A further name of a file that was written anew as it was, and so is no change, was once written
+/// as a file of its own.
+#[test]
+fn a_name_of_a_file_that_was_written_as_it_was_is_a_name_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a"), "text").unwrap();
+    let mut overlay = mounted(&[("/w", folder.path())]);
+    let base = overlay.host_base();
+    overlay.link((base, "w/a"), Follow::No, (base, "w/b"), 2).unwrap();
+    overlay.write("/w/a", b"text", 2).unwrap();
+    assert_eq!(overlay.apply().unwrap().written, 1);
+    let inode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().ino();
+    assert_eq!(inode("a"), inode("b"));
+    assert_eq!(overlay.apply().unwrap(), Applied::default());
+}
+
 /// Setting the times of a file once set those of its other name, outside of what was mounted.
 #[test]
 fn times_of_a_name_outside_stay() {
