@@ -8,7 +8,7 @@ use belljar::testbench::{TapedChangesError, changed_machine, make_taped_changes}
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
-use super::changes::render_diff;
+use super::changes::{self, render_diff};
 use super::exit::Usage;
 use super::mounts;
 use super::report::count;
@@ -26,7 +26,7 @@ pub struct DiffArgs {
   belljar apply run.tape --worktree DIR     ... in that folder
   belljar apply run.tape --dir lib::/lib    ... and in a folder that was mounted at /lib
 
-Nothing is written unless every file that the run changed is what the run found.")]
+Nothing is written unless everything that the run changed is what the run found.")]
 pub struct ApplyArgs {
     /// The tape
     pub tape: PathBuf,
@@ -62,10 +62,10 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
         builder = builder.mount(&mount.guest, open(&mount.host)?);
     }
     let mut machine = builder.build().map_err(|error| Usage(error.to_string()))?;
-    let changes = make_taped_changes(&args.tape, machine.vfs_mut()).map_err(classify)?;
-    machine.vfs_mut().apply().context("cannot write the changes to the disk")?;
+    let count_changed = make_taped_changes(&args.tape, machine.vfs_mut()).map_err(classify)?;
+    changes::write(machine.vfs_mut(), args.quiet)?;
     if !args.quiet {
-        note!("belljar: {} written to the disk", count(changes, "change"));
+        note!("belljar: {} written to the disk", count(count_changed, "change"));
     }
     Ok(0)
 }

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use belljar::base::digest::Digest;
-use belljar::base::disk;
 use belljar::store::Cas;
-use belljar::tape::{Record, TapeReader, annotations_path, cas_dir};
+use belljar::tape::{Record, TapeReader, cas_dir};
 use clap::Args;
 use serde_json::{Value, json};
 

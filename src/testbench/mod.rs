@@ -22,5 +22,5 @@ pub use replay::{ReplayError, Replayed, replay};
 pub use session::{
     EmittedTape, SessionCommand, TestbenchError, TestbenchFinalize, TestbenchSession,
 };
-pub use taped_changes::{TapedChangesError, changed_machine, make_taped_changes};
+pub use taped_changes::{TapedChangesError, TapedConflict, changed_machine, make_taped_changes};
 pub use timers::{Elapsed, Interval, Sleep};

@@ -28,6 +28,7 @@ mod tape_docs;
 mod tape_fidelity;
 mod tape_hostile;
 mod tape_long;
+mod taped_changes;
 mod testbench;
 mod tidy;
 mod toolchains;

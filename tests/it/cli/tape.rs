@@ -175,7 +175,16 @@ fn times_that_were_set_are_on_the_tape() {
     let output = call(folder.path(), &args);
     assert!(output.status.success(), "{}", stderr(&output));
     let shown = succeed(folder.path(), &["tape", "show", "--kind", "change", "t"]);
-    assert!(shown.contains("change=times path=/src/note.txt"), "{shown}");
+    assert!(shown.contains("change=times mtime_ns=5000000000 path=/src/note.txt"), "{shown}");
+}
+
+/// Times were once on the tape of a run and not among what its replay does.
+#[test]
+fn a_run_that_set_times_is_repeated() {
+    let folder = scratch();
+    let overwrite = guest_arg("overwrite");
+    succeed(folder.path(), &["record", "-q", "--tape", "t", "--", &overwrite, "touch:note.txt:5"]);
+    succeed(folder.path(), &["replay", "-q", "--module", &overwrite, "t"]);
 }
 
 #[test]
@@ -355,12 +364,16 @@ fn headers_that_differ_are_notes_of_a_comparison() {
 #[cfg(unix)]
 #[test]
 fn changes_are_shown_and_made_from_a_tape() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     let tree = dir.join("tree");
     std::fs::create_dir_all(tree.join("old/deep")).unwrap();
     std::fs::write(tree.join("note.txt"), "one\n").unwrap();
     std::fs::write(tree.join("old/deep/gone"), [0xff, 0, 1]).unwrap();
+    std::fs::write(tree.join("tool"), "#!\n").unwrap();
+    std::fs::set_permissions(tree.join("tool"), PermissionsExt::from_mode(0o755)).unwrap();
     let overwrite = guest_arg("overwrite");
     let script = [
         "append:note.txt:two",
@@ -369,6 +382,8 @@ fn changes_are_shown_and_made_from_a_tape() {
         "mkdir:new",
         "write:new/file:text",
         "symlink:note.txt:new/link",
+        "rename:tool:new/tool",
+        "touch:new/tool:5",
     ];
     let record = ["record", "-q", "--tape", "t", "--worktree", "tree", "--diff", "--", &overwrite];
     let expected = succeed(dir, &[&record[..], &script].concat());
@@ -383,6 +398,10 @@ fn changes_are_shown_and_made_from_a_tape() {
 
     assert_eq!(succeed(dir, &["apply", "-q", "t", "--worktree", "patched"]), "");
     assert_eq!(crate::support::tree(&patched), crate::support::tree(&applied));
+    let [tool, expected_tool] =
+        [&patched, &applied].map(|dir| std::fs::metadata(dir.join("new/tool")).unwrap());
+    assert_eq!((tool.mode() & 0o777, tool.mtime()), (0o755, 5));
+    assert_eq!(tool.mode(), expected_tool.mode());
 
     std::fs::write(edited.join("note.txt"), "three\n").unwrap();
     let before = crate::support::tree(&edited);
