@@ -190,6 +190,7 @@ impl Guest {
             args: args.map(variable).collect::<Option<_>>()?,
             env: self.environ.iter().map(variable).collect::<Option<_>>()?,
             mode: "wasi".to_owned(),
+            profile: None,
             preopens: preopens.iter().map(preopened).collect(),
             stdin: stdin.to_owned(),
             stdin_bytes,
