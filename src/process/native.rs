@@ -269,7 +269,11 @@ impl Running {
 
     /// Waits for the process without the lock, so that it can be ended meanwhile.
     fn reap(&self) -> io::Result<ExitStatus> {
-        self.wait_for_exit()?;
+        // Once reaped, its number may be that of another process.
+        let is_reaped = lock(&self.leader).is_reaped;
+        if !is_reaped {
+            self.wait_for_exit()?;
+        }
         let mut leader = lock(&self.leader);
         let status = leader.child.wait()?;
         leader.is_reaped = true;
@@ -285,8 +289,7 @@ impl Running {
         loop {
             match waitid(WaitId::Pid(id), options) {
                 Err(rustix::io::Errno::INTR) => {}
-                // It is reaped already.
-                Ok(_) | Err(rustix::io::Errno::CHILD) => return Ok(()),
+                Ok(_) => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
         }

@@ -56,6 +56,20 @@ const DENIED: &[i64] = &[
     libc::SYS_kcmp,
     // Sockets. Two that are connected to each other are dealt with below.
     libc::SYS_socket,
+    // What processes of one user share by a number or a name.
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+    libc::SYS_msgctl,
+    libc::SYS_msgget,
+    libc::SYS_msgrcv,
+    libc::SYS_msgsnd,
+    libc::SYS_semctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_shmget,
     // Ways around the filter: what is queued there is not looked at.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
@@ -267,6 +281,8 @@ fn filters() -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
         ],
     );
     denied.insert(libc::SYS_clone, CLONE_NEW.into_iter().map(has_flag).collect::<Result<_, _>>()?);
+    // A stranger whose processor time is limited to none is ended.
+    denied.insert(libc::SYS_prlimit64, vec![argument(0, SeccompCmpOp::Ne, 0)?]);
     // Types into the terminal that this process was started from.
     denied.insert(
         libc::SYS_ioctl,

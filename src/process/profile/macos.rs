@@ -50,7 +50,9 @@ impl Sandbox {
             let mut parameter = OsString::from(format!("ROOT{number}="));
             parameter.push(real);
             parameters.push(parameter);
-            roots.push_str(&format!(" (subpath (param \"ROOT{number}\"))"));
+            roots += " (subpath (param \"ROOT";
+            roots += &number.to_string();
+            roots += "\"))";
         }
         let literals = DEVICES.map(|device| format!(" (literal {device:?})")).concat();
         let mut rules = "(version 1)(allow default)(deny file-write*)".to_owned();
@@ -60,9 +62,9 @@ impl Sandbox {
             rules.push_str("(allow signal (target same-sandbox))");
             rules.push_str("(allow process-info* (target same-sandbox))");
             rules.push_str("(deny file-read-data)(allow file-read-data (literal \"/\"))");
-            rules.push_str(&format!("(allow file-read*{system}{literals}{roots})"));
+            rules += &["(allow file-read*", &system, &literals, &roots, ")"].concat();
         }
-        rules.push_str(&format!("(allow file-write*{literals}{roots})"));
+        rules += &["(allow file-write*", &literals, &roots, ")"].concat();
         Ok(Self { rules, parameters })
     }
 

@@ -26,6 +26,7 @@ use macos as system;
 use other as system;
 
 /// Devices that hold nothing, which every confined program may read and write.
+#[cfg(any(target_os = "linux", target_os = "macos"))]
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// The variables that name the folder for temporary files.
