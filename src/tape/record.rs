@@ -212,6 +212,9 @@ pub enum Kind {
         env: Vec<String>,
         /// `wasi`, or `native`: such a run is not hermetic.
         mode: String,
+        /// The sandbox profile of a native one that is confined.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        profile: Option<String>,
         /// The directories that it starts with, from descriptor 3 on.
         #[serde(default)]
         preopens: Vec<Preopened>,
@@ -228,7 +231,8 @@ pub enum Kind {
     ProcessExit {
         /// The process.
         pid: u32,
-        /// `exited`, `trapped`, or the limit that ended it.
+        /// `exited`, `trapped`, or the limit that ended it; for a native one also `failed` and
+        /// `signal_N`.
         status: String,
         /// Its exit code, if it exited.
         #[serde(default, skip_serializing_if = "Option::is_none")]

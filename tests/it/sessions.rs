@@ -383,13 +383,13 @@ fn the_process_tape_can_be_looked_at_meanwhile() {
     assert_eq!(session.process_tape().unwrap().entries, []);
     let status = session.command("sh").args(["-c", "exit 3"]).status().unwrap();
     assert_eq!(status.code(), Some(3));
-    let recorded = session.process_tape().unwrap().clone();
+    let recorded = session.process_tape().unwrap().into_owned();
     assert_eq!((recorded.entries.len(), recorded.entries[0].exit_code), (1, Some(3)));
     let finalized = session.finalize().unwrap();
     assert_eq!(finalized.recorded_subprocesses, recorded.entries);
 
     let session = builder().replay_subprocesses(&tape).build().activate().unwrap();
-    assert_eq!(session.process_tape(), Some(&recorded));
+    assert_eq!(session.process_tape().as_deref(), Some(&recorded));
     assert!(session.finalize().is_err(), "nobody asked for what is on the tape");
     assert_eq!(builder().build().activate().unwrap().process_tape(), None);
 }

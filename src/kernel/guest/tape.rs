@@ -205,6 +205,7 @@ impl Guest {
             args: args.map(text).collect::<Option<_>>()?,
             env: self.environ.iter().map(text).collect::<Option<_>>()?,
             mode: "wasi".to_owned(),
+            profile: None,
             preopens: preopens.iter().map(preopened).collect(),
             stdin: stdin.to_owned(),
             stdin_bytes,
