@@ -37,7 +37,7 @@ pub enum TapeAction {
         #[arg(long)]
         json: bool,
     },
-    /// Print records that contain a text
+    /// Print records that contain a text; exits with 1 if none does
     Grep {
         /// The text
         text: String,
@@ -195,14 +195,13 @@ fn cat(tape: &Path, digest: &str) -> Result<u8> {
             Ok(0)
         }
         [] => Err(Usage(format!(
-            "no content in {} has a digest that begins with {}",
-            cas.dir().display(),
-            printable(digest)
+            "no content in {} has a digest that begins with {digest:?}",
+            cas.dir().display()
         ))
         .into()),
         _ => {
             let many = count(found.len(), "content");
-            Err(Usage(format!("{many} have a digest that begins with {digest}: give more of it"))
+            Err(Usage(format!("{many} have a digest that begins with {digest:?}: give more of it"))
                 .into())
         }
     }

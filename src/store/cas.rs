@@ -12,7 +12,7 @@ use crate::base::disk::{self, DiskError};
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// There is no content of this digest.
-    #[error("{} is missing: it must have the content with the digest {digest}", path.display())]
+    #[error("{} is missing: it must have the content of that digest; bring the whole folder", path.display())]
     Missing {
         /// What was asked for.
         digest: Digest,

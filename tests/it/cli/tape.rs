@@ -155,6 +155,40 @@ fn a_tape_opens_no_path_that_is_no_module() {
     }
 }
 
+/// A tape that was copied without its folder says nothing of the run: that is no difference.
+#[test]
+fn a_replay_that_lacks_a_content_names_it_and_blames_no_run() {
+    let folder = recorded();
+    let dir = folder.path();
+    std::fs::copy(dir.join("run.tape"), dir.join("moved.tape")).unwrap();
+    for args in [&["replay", "moved.tape"][..], &["replay", "--json", "moved.tape"]] {
+        let output = call(dir, args);
+        assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+        let message = stderr(&output);
+        assert!(message.contains("cannot replay it: moved.tape.cas/"), "{message}");
+        assert!(message.contains("is missing") && !message.contains("leaves"), "{message}");
+    }
+    let output = call(dir, &["diff", "moved.tape"]);
+    assert_eq!(output.status.code(), Some(125));
+    let message = stderr(&output);
+    assert!(message.contains("cannot tell what the run changed: moved.tape.cas/"), "{message}");
+}
+
+/// What is said of a tape stays said: a slip is refused where it is made.
+#[test]
+fn an_annotation_of_a_record_that_is_not_there_is_refused() {
+    let folder = recorded();
+    let dir = folder.path();
+    for more in [&["--event", "99"][..], &["--event", "3", "--span", "2..99"]] {
+        let args = [&["annotate", "run.tape", "--author", "me"], more].concat();
+        let output = call(dir, &args);
+        assert_eq!(output.status.code(), Some(2));
+        let message = stderr(&output);
+        assert!(message.contains("run.tape has no record 99: its last is 11"), "{message}");
+    }
+    assert!(!dir.join("run.tape.annotations.jsonl").exists());
+}
+
 /// The bounds on a tape may be anybody's, too.
 #[test]
 fn a_replay_has_bounds_of_its_own() {
@@ -165,6 +199,16 @@ fn a_replay_has_bounds_of_its_own() {
     assert!(call(dir, &["replay", "-q", "--module", &spew, "t"]).status.success());
     let output = call(dir, &["replay", "-q", "--module", &spew, "--max-output", "1K", "t"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+
+    let args = ["record", "-q", "--tape", "t", "--timeout", "100ms", "--", &guest_arg("loop")];
+    assert_eq!(call(dir, &args).status.code(), Some(124));
+    let tape = std::fs::read_to_string(dir.join("t")).unwrap();
+    let ended = tape.replace("\"status\":\"timeout\"", "\"status\":\"exited\",\"exit_code\":0");
+    assert_ne!(ended, tape);
+    std::fs::write(dir.join("t"), ended).unwrap();
+    let output = call(dir, &["replay", "t"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("raise it with --timeout"), "{}", stderr(&output));
 }
 
 #[test]
@@ -281,7 +325,12 @@ fn what_is_said_of_a_tape_stands_beside_its_records() {
     assert_eq!(exported.lines().count(), 1, "{exported}");
     assert_eq!(succeed(dir, &["annotations", "validate", "run.tape"]), "0 problems\n");
 
-    annotate(&["--event", "99"]);
+    let path = dir.join("run.tape.annotations.jsonl");
+    let said = std::fs::read_to_string(&path).unwrap();
+    let last = said.lines().last().unwrap();
+    let other = last.replace("\"id\":\"a2\",\"event_id\":", "\"id\":\"a3\",\"event_id\":9");
+    assert_ne!(other, last);
+    std::fs::write(&path, format!("{said}{other}\n")).unwrap();
     let output = call(dir, &["annotations", "validate", "--json", "run.tape"]);
     assert_eq!(output.status.code(), Some(2));
     let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
