@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use crate::base::disk::DiskError;
+use crate::base::disk::{self, DiskError};
 
 /// Writes `parts`, one after the other, to `path`: into a temporary file beside it, synced, then
 /// renamed over it. Readers see the old file or the new one; a crash leaves at most a temporary.
@@ -11,10 +11,12 @@ use crate::base::disk::DiskError;
 /// On Unix the file can be read and written by this user alone.
 ///
 /// # Errors
-/// The folder is missing or cannot be written, or the disk is full. `path` is then as it was.
+/// The folder is missing or cannot be written, or the disk is full; `path` is a folder, a device, or
+/// whatever else is no file. It is then as it was.
 pub fn write(path: &Path, parts: &[&[u8]]) -> Result<(), DiskError> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let fail = |operation| DiskError::new(operation, path);
+    disk::expect_replaceable(path)?;
     let mut file = tempfile::Builder::new()
         .prefix(".belljar-")
         .tempfile_in(folder)

@@ -75,6 +75,17 @@ pub fn open_append(path: &Path) -> Result<File, DiskError> {
     File::options().read(true).append(true).open(path).map_err(DiskError::new("open", path))
 }
 
+/// Expects a file at `path`, or nothing: what else is there, a device say, must not give way to a file.
+pub fn expect_replaceable(path: &Path) -> Result<(), DiskError> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() => {
+            let why = "it is no file; name another path";
+            Err(DiskError::new("replace", path)(io::Error::other(why)))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Gives `from` the name `to`, whatever stood there.
 pub fn rename(from: &Path, to: &Path) -> Result<(), DiskError> {
     std::fs::rename(from, to).map_err(DiskError::new("rename", from))

@@ -27,8 +27,7 @@ pub fn settle(
 ) -> Result<()> {
     let vfs = machine.vfs_mut();
     let entries = vfs.diff().context("cannot tell what the program changed")?;
-    report.changes = entries.iter().map(|entry| describe(vfs, entry)).collect();
-    report.changes.extend(only_times(vfs, &entries));
+    report.changes = changes_of(vfs, &entries);
     let diff = match diff_to {
         Some(opened) => Some((opened, render_diff(vfs, &entries)?)),
         None => None,
@@ -39,19 +38,7 @@ pub fn settle(
         Some(ApplyArg::Always) => finished,
         Some(ApplyArg::Success) => *outcome == Outcome::Exited(0),
     };
-    report.sensitive = report.changes.iter().filter_map(sensitive).collect();
-    if let Some(path) = report.sensitive.first()
-        && !args.quiet
-    {
-        let more = match report.sensitive.len() - 1 {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let path = printable(path);
-        note!(
-            "belljar: warning: the program changed {path}{more}, which other tools may run or obey"
-        );
-    }
+    report.sensitive = warn_of_sensitive(&report.changes, args.quiet);
     let written = if applies { apply(args, vfs, &report.changes) } else { Ok(()) };
     report.applied = applies && written.is_ok();
     // After the changes are written: the program may have read the file that the diff goes to.
@@ -73,6 +60,31 @@ fn apply(args: &RunArgs, vfs: &mut Overlay, changes: &[Change]) -> Result<()> {
     let message = format!("writing {} to the disk", count(changes.len(), "change"));
     let _progress = (changes.len() > 100).then(|| Progress::start(message, args.quiet));
     write(vfs, args.quiet)
+}
+
+/// Everything that is not what it was below, times that were set included.
+pub fn changes_of(vfs: &Overlay, entries: &[DiffEntry]) -> Vec<Change> {
+    let mut changes: Vec<_> = entries.iter().map(|entry| describe(vfs, entry)).collect();
+    changes.extend(only_times(vfs, entries));
+    changes
+}
+
+/// The paths of the changes that other tools may run or obey; says so, unless it is to be quiet.
+pub fn warn_of_sensitive(changes: &[Change], quiet: bool) -> Vec<String> {
+    let found: Vec<String> = changes.iter().filter_map(sensitive).collect();
+    if let Some(path) = found.first()
+        && !quiet
+    {
+        let more = match found.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let path = printable(path);
+        note!(
+            "belljar: warning: the program changed {path}{more}, which other tools may run or obey"
+        );
+    }
+    found
 }
 
 /// Writes all changes to the disk, and says what of them the host refused.

@@ -12,12 +12,9 @@ macro_rules! note {
 
 /// Prints a line to standard output, as far as somebody listens.
 macro_rules! say {
-    ($($format:tt)*) => {{
-        let _ = std::io::Write::write_fmt(
-            &mut std::io::stdout(),
-            format_args!("{}\n", format_args!($($format)*)),
-        );
-    }};
+    ($($format:tt)*) => {
+        $crate::cli::sink::print(format!("{}\n", format_args!($($format)*)).as_bytes())
+    };
 }
 
 mod annotate;
@@ -46,7 +43,6 @@ mod tape;
 mod values;
 mod verify;
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
@@ -77,19 +73,25 @@ pub fn main() -> ExitCode {
         Subcommand::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "belljar", &mut script);
-            // Whoever has heard enough hangs up.
-            let _ = io::stdout().write_all(&script);
+            sink::print(&script);
             Ok(0)
         }
     };
     match done {
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => ExitCode::from(unless_lost(code)),
         Err(error) => {
             let (code, message) = exit::describe(&error);
             note!("belljar: {message}");
             ExitCode::from(code)
         }
     }
+}
+
+/// The exit code `code`, unless something that was to be printed is lost.
+fn unless_lost(code: u8) -> u8 {
+    let Some(error) = sink::print_error() else { return code };
+    note!("belljar: cannot write to standard output: {error}");
+    exit::FAILED
 }
 
 /// Says what is wrong with the command line. Help that is asked for comes this way, too: it goes to

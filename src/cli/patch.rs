@@ -12,6 +12,7 @@ use super::changes::{self, render_diff};
 use super::exit::Usage;
 use super::mounts;
 use super::report::count;
+use super::sink;
 use super::values::{DirMount, dir_mount};
 
 #[derive(Args, Debug)]
@@ -49,12 +50,12 @@ pub struct ApplyArgs {
 
 /// Prints what a recorded run changed.
 pub fn diff(args: &DiffArgs) -> Result<u8> {
-    let context = "cannot tell what the run changed";
-    let mut machine = changed_machine(&args.tape).map_err(|error| classify(error, context))?;
+    let what = "cannot tell what the run changed";
+    let mut machine = changed_machine(&args.tape).map_err(classify(what))?;
     let vfs = machine.vfs_mut();
-    let entries = vfs.diff().context(context)?;
+    let entries = vfs.diff().context(what)?;
     let text = render_diff(vfs, &entries)?;
-    let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
+    sink::print(text.as_bytes());
     Ok(0)
 }
 
@@ -74,18 +75,21 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
     }
     let mut machine = builder.build().map_err(|error| Usage(error.to_string()))?;
     let count_changed = make_taped_changes(&args.tape, machine.vfs_mut())
-        .map_err(|error| classify(error, "nothing is written to the disk"))?;
-    changes::write(machine.vfs_mut(), args.quiet)?;
+        .map_err(classify("nothing is written to the disk"))?;
+    let vfs = machine.vfs_mut();
+    let entries = vfs.diff().context("nothing is written to the disk")?;
+    changes::warn_of_sensitive(&changes::changes_of(vfs, &entries), args.quiet);
+    changes::write(vfs, args.quiet)?;
     if !args.quiet {
         note!("belljar: {} written to the disk", count(count_changed, "change"));
     }
     Ok(0)
 }
 
-/// A tape that cannot be read is a file that was named wrongly.
-fn classify(error: TapedChangesError, context: &'static str) -> anyhow::Error {
-    match error {
+/// A tape that cannot be read is a file that was named wrongly; `what` comes of any other error.
+fn classify(what: &'static str) -> impl FnOnce(TapedChangesError) -> anyhow::Error {
+    move |error| match error {
         TapedChangesError::Replay(error) => Usage::because(error).into(),
-        other => anyhow::Error::from(other).context(context),
+        other => anyhow::Error::from(other).context(what),
     }
 }

@@ -17,7 +17,7 @@ use serde_json::json;
 use super::exit;
 use super::report::{count, printable};
 use super::values::{duration, size};
-use super::{annotate, setup, tape};
+use super::{annotate, setup, sink, tape};
 
 /// Longest module that is looked at because a tape names it, in bytes.
 const MODULE_BYTES_MAX: u64 = 1 << 30;
@@ -96,7 +96,7 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
                 return Ok(code);
             }
             for output in &replayed.outputs {
-                let _ = std::io::stdout().write_all(&output.stdout);
+                sink::print(&output.stdout);
                 let _ = std::io::stderr().write_all(&output.stderr);
             }
             if !args.quiet {

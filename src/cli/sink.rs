@@ -4,13 +4,33 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context, Result};
 use belljar::base::disk;
 
 use super::exit::Usage;
 use super::values::Sink;
+
+/// Why something could not be printed: the first such error.
+static PRINT_ERROR: OnceLock<io::Error> = OnceLock::new();
+
+/// Prints to standard output. Whoever has heard enough hangs up; what is lost for any other reason is
+/// a failure of the command, see [`print_error`].
+pub fn print(bytes: &[u8]) {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            let _ = PRINT_ERROR.set(error);
+        }
+        _ => {}
+    }
+}
+
+/// Why something that [`print`] was given is lost, if anything is.
+pub fn print_error() -> Option<&'static io::Error> {
+    PRINT_ERROR.get()
+}
 
 /// Standard output, and its last byte, so that what belljar prints after a program begins on a line
 /// of its own.

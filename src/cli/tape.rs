@@ -97,7 +97,7 @@ fn print(tape: &Path, json: bool, wanted: impl Fn(&Record) -> bool) -> Result<u6
     let mut reader = open(tape)?;
     let annotations = if json { None } else { annotate::find(tape)? };
     let mut printed = 0;
-    let mut out = std::io::stdout().lock();
+    let mut out = io::stdout().lock();
     for record in reader.by_ref() {
         let record = record.map_err(Usage::because)?;
         if !wanted(&record) {
@@ -105,8 +105,9 @@ fn print(tape: &Path, json: bool, wanted: impl Fn(&Record) -> bool) -> Result<u6
         }
         printed += 1;
         let line = if json { serde_json::to_string(&record)? } else { shown(&record) };
-        if writeln!(out, "{line}").is_err() {
-            return Ok(printed);
+        match writeln!(out, "{line}") {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(printed),
+            written => written.context("cannot write to standard output")?,
         }
         for said in annotations.iter().flat_map(|file| file.for_event(record.seq)) {
             let _ = writeln!(out, "{}", annotate::shown(said));

@@ -127,8 +127,9 @@ impl SubprocessChild {
         }
     }
 
-    /// Ends a program of the host: on Unix with all processes of its group. One that is replayed
-    /// ends as it did when it was recorded; a module that has not run never does.
+    /// Ends a program of the host: on Unix with all processes of its group. One that has left that
+    /// and keeps its streams is left behind a second later. One that is replayed ends as it did when
+    /// it was recorded; a module that has not run never does.
     ///
     /// # Errors
     /// As the host answers. That it has ended already is no error.

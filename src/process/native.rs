@@ -175,12 +175,15 @@ impl NativeChild {
         self.0.id
     }
 
-    /// Ends it and its group, if it has not ended.
+    /// Ends it and its group, if it has not ended. Whoever has left the group and kept its streams
+    /// holds nobody up for longer than a moment.
     ///
     /// # Errors
     /// As the host answers.
     pub(super) fn kill(&self) -> io::Result<()> {
-        lock(&self.0.leader).kill(self.0.id)
+        lock(&self.0.leader).kill(self.0.id)?;
+        let streams = Arc::clone(&self.0.streams);
+        thread::Builder::new().spawn(move || streams.cut_off_after(GRACE)).map(drop)
     }
 
     /// Whether it has ended, and everything that it wrote is here.
@@ -212,7 +215,8 @@ impl NativeChild {
 impl Drop for NativeChild {
     fn drop(&mut self) {
         // One that has ended is left alone; one that cannot be ended is nobody's to wait for.
-        if self.kill().is_ok() {
+        let killed = lock(&self.0.leader).kill(self.0.id);
+        if killed.is_ok() {
             let _ = self.0.reap();
         }
         self.0.streams.end();
@@ -308,11 +312,16 @@ impl Running {
 impl Leader {
     #[cfg(unix)]
     fn kill(&mut self, id: u32) -> io::Result<()> {
+        use rustix::io::Errno;
         use rustix::process::{Signal, kill_process_group};
 
-        match pid(id) {
-            Some(group) if !self.is_reaped => Ok(kill_process_group(group, Signal::KILL)?),
-            _ => Ok(()),
+        let Some(group) = pid(id).filter(|_| !self.is_reaped) else { return Ok(()) };
+        let of_group = kill_process_group(group, Signal::KILL);
+        // It may have gone over to another group.
+        self.child.kill()?;
+        match of_group {
+            Err(Errno::SRCH) => Ok(()),
+            of_group => Ok(of_group?),
         }
     }
 

@@ -86,9 +86,13 @@ impl Streams {
         changed
     }
 
-    /// Adds bytes; answers whether there was room for them.
+    /// Adds bytes; answers whether there was room for them. There is none once the stream is closed:
+    /// what has been told of it stays true.
     pub(super) fn push(&self, which: Written, bytes: &[u8]) -> bool {
         self.change(|state| {
+            if !state.is_open[which as usize] {
+                return false;
+            }
             let left = state.room_bytes.checked_sub(bytes.len() as u64);
             if let Some(left) = left {
                 state.room_bytes = left;
@@ -239,5 +243,23 @@ impl Write for ChildInput {
 
     fn flush(&mut self) -> io::Result<()> {
         self.pipe.as_mut().map_or(Ok(()), Write::flush)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Somebody who has left the program goes on writing after it was waited for: the tapes would
+    /// hold less than its reader gets.
+    #[test]
+    fn what_is_written_after_the_end_reaches_nobody() {
+        let streams = Streams::new([true; 2], 100);
+        assert!(streams.push(Written::Stdout, b"in time"));
+        streams.cut_off_after(Duration::ZERO);
+        assert!(!streams.push(Written::Stdout, b", late"));
+        let collected = streams.collect();
+        assert_eq!((collected.stdout, collected.cut_short), (b"in time".to_vec(), None));
+        assert_eq!(ChildOutput::new(&streams, Written::Stdout).rest(), b"in time");
     }
 }

@@ -315,6 +315,11 @@ impl Subprocesses {
         let asked = TapeEntry::asked(request, &self.root, self.profile, &self.redaction);
         let (program, output_bytes_max) = (request.name(), request.output_bytes_max);
         let mut call = Call { number, program, asked, started_ns: 0, output_bytes_max };
+        if request.variables().any(|(name, _)| name.is_empty()) {
+            // A tape would hold what is no variable, and could not be read again.
+            let problem = "a variable needs a name";
+            return Err(call.host_error(io::Error::new(io::ErrorKind::InvalidInput, problem)));
+        }
         if let Mode::WasiToolchain(toolchain) = &mut self.mode {
             if let Some(program) = toolchain.program(number, request)? {
                 return self.start_module(call, program, request, machine);

@@ -79,15 +79,17 @@ impl FileTape {
     /// `bytes_max` bytes.
     ///
     /// # Errors
-    /// [`TapeError::Disk`] if it cannot be created, or somebody else is writing it.
+    /// [`TapeError::Disk`] if it cannot be created, what stands there is no file, or somebody else is
+    /// writing it.
     pub fn create(path: &Path, header: &Header, bytes_max: u64) -> Result<Self, TapeError> {
+        disk::expect_replaceable(path)?;
+        let cas = Cas::new(cas_dir(path));
+        cas.expect_folder()?;
         let partial = partial_path(path);
         remove_stale(&partial)?;
         let file = disk::create_new_private(&partial)?;
         let locked = file.try_lock().map_err(std::io::Error::from);
         locked.map_err(DiskError::new("take for writing", &partial))?;
-        let cas = Cas::new(cas_dir(path));
-        cas.expect_folder()?;
         let mut tape = Self {
             path: path.to_owned(),
             file: Some(BufWriter::with_capacity(64 << 10, file)),

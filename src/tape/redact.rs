@@ -12,13 +12,17 @@ const SECRET_NAMES: &str = r"(?i)passw|passphrase|secret|token|credential|cookie
 
 /// Text that is a secret wherever it stands, by the name of the rule.
 const SECRET_TEXTS: &[(&str, &str)] = &[
-    ("private-key", r"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
+    // With all of the key; without its end, with whatever can be of one.
+    (
+        "private-key",
+        r"-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----((?s-u:.)*?-----END [A-Z ]*PRIVATE KEY( BLOCK)?-----|[A-Za-z0-9+/=:,\\\s-]*)",
+    ),
     ("bearer-token", r"(?i)\bbearer [a-z0-9._~+/-]{16,}=*"),
     ("api-key", r"\bsk-[A-Za-z0-9_-]{20,}"),
     ("aws-access-key", r"\b(AKIA|ASIA)[A-Z0-9]{16}\b"),
     ("github-token", r"\b(gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,})"),
     ("slack-token", r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}"),
-    ("url-password", r"://[^/\s:@]+:[^/\s:@]+@"),
+    ("url-password", r"://[^/\s:@]*:[^/\s@]+@"),
 ];
 
 /// A rule is no regular expression.
@@ -170,6 +174,32 @@ mod tests {
         assert_eq!(rules.redact("see https://me:pw@host/x"), "see https[redacted]host/x");
         assert_eq!(rules.find(b"\xff-----BEGIN RSA PRIVATE KEY-----\n"), Some("private-key"));
         assert_eq!(rules.find(b"int main(void) { return sk; }"), None);
+    }
+
+    #[test]
+    fn of_a_private_key_nothing_is_left() {
+        let rules = Redaction::default();
+        for kind in ["EC PRIVATE KEY", "PRIVATE KEY", "PGP PRIVATE KEY BLOCK"] {
+            let (begin, end) = (format!("-----BEGIN {kind}-----"), format!("-----END {kind}-----"));
+            let key = format!("a\n{begin}\nProc-Type: 4,ENCRYPTED\n\nMHcC+/AQ==\n{end}\nb");
+            assert_eq!(rules.redact(&key), "a\n[redacted]\nb");
+            let escaped = format!(r#"{{"key":"{begin}\nMHcCAQ==\n{end}","id":1}}"#);
+            assert_eq!(rules.redact(&escaped), r#"{"key":"[redacted]","id":1}"#);
+            let escaped = format!(r#"{{"key":"{begin}\nMHcCAQ=="}}"#);
+            assert_eq!(rules.redact(&escaped), r#"{"key":"[redacted]"}"#, "it is cut off");
+            let rest = rules.redact_after(begin.as_bytes(), "\nMHcCAQ==\n");
+            assert_eq!(rest, "[redacted]", "it comes in pieces");
+        }
+    }
+
+    #[test]
+    fn a_password_in_a_url_is_found_without_a_name_and_with_a_colon() {
+        let rules = Redaction::default();
+        assert_eq!(rules.redact("redis://:hunter2@db/0"), "redis[redacted]db/0");
+        assert_eq!(rules.redact("http://me:a:b@host"), "http[redacted]host");
+        for url in ["http://host:80/@x", "http://[::1]:80/", "git://host:9 me@host"] {
+            assert_eq!(rules.redact(url), url);
+        }
     }
 
     #[test]

@@ -149,6 +149,17 @@ mod host {
         assert_eq!(done, (1, b"first\n".to_vec(), b"second\n".to_vec()));
     }
 
+    /// A tape with such a call was written, and could not be read again.
+    #[test]
+    fn a_variable_without_a_name_is_refused_and_the_tape_stays_readable() {
+        let (message, output) = recorded_and_replayed(|session| {
+            let nameless = session.command("env").env("", "x").output();
+            let output = session.command("echo").output().unwrap();
+            (subprocess_error(nameless).to_string(), output)
+        });
+        assert!(message.contains("subprocess call 1") && output.stdout == b"\n", "{message}");
+    }
+
     /// Nobody reads, and both pipes hold far less than that.
     #[test]
     fn two_full_pipes_stop_nobody() {
@@ -209,6 +220,55 @@ mod host {
             (up, status)
         });
         assert_eq!((before, after), (*b"up\n", SubprocessStatus::Signalled(9)));
+    }
+
+    /// Whether this machine has `program`; says if not.
+    fn has(program: &str) -> bool {
+        let found = std::process::Command::new(program).arg("--version").output().is_ok();
+        if !found {
+            eprintln!("skipped: no {program}");
+        }
+        found
+    }
+
+    /// Nobody is in its own group any more: to end that ends nobody.
+    #[test]
+    fn a_program_that_went_over_to_another_group_is_ended_all_the_same() {
+        if !has("perl") {
+            return;
+        }
+        let script = "$| = 1; setpgrp(0, getpgrp(getppid())) or die $!; print 'over'; sleep 60";
+        let mut session = begin(Testbench::builder());
+        let start = |session: &mut TestbenchSession| {
+            let mut child = session.command("perl").args(["-e", script]).spawn().unwrap();
+            child.stdout.as_mut().unwrap().read_exact(&mut [0; 4]).unwrap();
+            child
+        };
+        let mut killed = start(&mut session);
+        killed.kill().unwrap();
+        assert_eq!(killed.wait(&mut session).unwrap(), SubprocessStatus::Signalled(9));
+
+        let dropped = start(&mut session);
+        let id = rustix::process::Pid::from_raw(dropped.host_id().unwrap().cast_signed()).unwrap();
+        drop(dropped);
+        assert!(rustix::process::test_kill_process(id).is_err(), "it is gone");
+
+        let mut late = session.command("perl");
+        let late = late.args(["-e", script]).timeout(Duration::from_secs(1)).output().unwrap();
+        assert!(late.status.timed_out() && late.stdout == b"over", "{late:?}");
+    }
+
+    #[test]
+    fn one_who_left_a_killed_program_and_kept_its_streams_holds_nobody_up() {
+        if !has("setsid") {
+            return;
+        }
+        let mut session = begin(Testbench::builder());
+        let script = "setsid sh -c 'echo left; exec sleep 20' & wait";
+        let mut child = sh(&mut session, script).spawn().unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
+        child.kill().unwrap();
+        assert_eq!(child.wait(&mut session).unwrap(), SubprocessStatus::Signalled(9));
     }
 
     #[test]

@@ -18,6 +18,56 @@ pub fn succeed(folder: &Path, args: &[&str]) -> String {
     stdout(&output)
 }
 
+/// A patch that is cut off was once a success.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_a_full_disk_takes_from_the_output_is_a_failure() {
+    let folder = recorded();
+    for args in [
+        &["diff", "run.tape"][..],
+        &["tape", "show", "run.tape"],
+        &["tape", "stat", "run.tape"],
+        &["fidelity", "run.tape", "run.tape"],
+        &["replay", "run.tape"],
+        &["replay", "--json", "run.tape"],
+    ] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = belljar(folder.path()).args(args).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{args:?}");
+        let message = stderr(&output);
+        assert!(message.contains("standard output: No space left"), "{args:?}: {message}");
+    }
+}
+
+/// As root, a device would be a file from then on, for everybody.
+#[cfg(unix)]
+#[test]
+fn a_tape_takes_the_place_of_no_socket_and_leaves_nothing_beside_it() {
+    let folder = scratch();
+    let dir = folder.path();
+    let _socket = std::os::unix::net::UnixListener::bind(dir.join("t")).unwrap();
+    std::fs::write(dir.join("u.cas"), "no folder").unwrap();
+    for (tape, why) in [("t", "it is no file; name another"), ("u", "u.cas is no folder")] {
+        let output = call(dir, &["record", "-q", "--tape", tape, "--", "wc", "note.txt"]);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+        assert!(!dir.join(format!("{tape}.partial")).exists());
+    }
+    assert!(std::os::unix::net::UnixStream::connect(dir.join("t")).is_ok(), "it is still there");
+}
+
+/// `run --apply` said so, and `apply` did not.
+#[test]
+fn changes_from_a_tape_that_other_tools_may_obey_are_warned_of() {
+    let folder = scratch();
+    let dir = folder.path();
+    std::fs::write(dir.join(".envrc"), "one").unwrap();
+    succeed(dir, &["record", "-q", "--tape", "t", "--", "replace", "one", "two", ".envrc"]);
+    let output = call(dir, &["apply", "t"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("changed .envrc, which other tools may"), "{output:?}");
+}
+
 /// A folder with `tree/note.txt`, and the tape of a run over it.
 fn recorded() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
