@@ -214,6 +214,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 1024, help_heading = "Limits")]
     pub max_files: u32,
 
+    /// Processes that may live at once
+    #[arg(long, value_name = "N", default_value_t = 500, help_heading = "Limits")]
+    pub max_processes: u32,
+
     /// Bytes that the program may change or create
     #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size, help_heading = "Limits")]
     pub max_upper: u64,

@@ -6,13 +6,14 @@ use std::path::Path;
 use anyhow::Result;
 use belljar::base::ambient;
 use belljar::engine::CacheUse;
+use belljar::kernel::process::Casualty;
 use belljar::process::NativeCommand;
 use belljar::{
-    Command, Engine, Input, Limit, Machine, Module, Outcome, OutputStream, Program, ResolveError,
-    Stdio, UnknownImports,
+    Command, Engine, ExitStatus, Input, Limit, Machine, Module, Outcome, OutputStream, Program,
+    ResolveError, Stdio, Trap,
 };
 
-use super::args::{self, ClockArg, OnMissing, RunArgs, UnknownImportsArg};
+use super::args::{self, ClockArg, OnMissing, RunArgs};
 use super::overtime::Overtime;
 use super::planted::Folders;
 use super::progress::Progress;
@@ -98,11 +99,11 @@ fn perform(
         Err(error) => return Err(hints::program_not_found(error, args, &report.program)),
     };
     let recorder = recording.as_ref().map(Recording::recorder);
-    let (mut machine, preopens) = setup::machine(args, recorder)?;
+    let engine = Engine::new(setup::engine_config(args)?)?;
+    let (mut machine, preopens) = setup::machine(args, &engine, recorder)?;
     machine.set_trace(trace);
     let stdio = stdio(args, stdout)?;
 
-    let engine = Engine::new(setup::engine_config(args)?)?;
     let (program, cache_hit) = load(args, &engine, &module)?;
     drop(loading);
     if let Some(recording) = &recording {
@@ -138,7 +139,7 @@ fn perform(
     report.ended(&status);
     report.virtual_time_ms = u64::try_from(machine.elapsed().as_millis()).unwrap_or(u64::MAX);
     report.upper_bytes = machine.vfs().upper_bytes();
-    complain(args, &machine, &module, status.outcome());
+    complain(args, &machine, &module, &status);
 
     let changes_started = ambient::instant_now();
     if let Some(recording) = recording {
@@ -210,10 +211,7 @@ fn trace(args: &RunArgs) -> Result<Option<Box<dyn Write + Send>>> {
 
 /// The program, and whether its code came from the cache.
 fn load(args: &RunArgs, engine: &Engine, module: &Module) -> Result<(Program, bool)> {
-    let unknown = match args.unknown_imports {
-        UnknownImportsArg::Trap => UnknownImports::Trap,
-        UnknownImportsArg::Deny => UnknownImports::Deny,
-    };
+    let unknown = setup::unknown_imports(args);
     if let Some(program) = Program::from_cache(engine, module, unknown)? {
         return Ok((program, true));
     }
@@ -235,19 +233,25 @@ fn load(args: &RunArgs, engine: &Engine, module: &Module) -> Result<(Program, bo
 }
 
 /// Says on standard error why the guest did not end by itself, and which limits it met.
-fn complain(args: &RunArgs, machine: &Machine, module: &Module, outcome: &Outcome) {
+fn complain(args: &RunArgs, machine: &Machine, module: &Module, status: &ExitStatus) {
+    let (outcome, casualties) = (status.outcome(), status.casualties());
     let name = printable(module.name());
     match outcome {
         Outcome::Exited(_) | Outcome::Tape => {}
         Outcome::Limit(limit) => {
             note!("belljar: {name} was ended: {limit} (raise it with {})", option_of(*limit));
         }
-        Outcome::Trapped(trap) => {
-            note!("belljar: {name} trapped: {}", printable(&trap.message));
-            for line in collapsed(&trap.backtrace).iter().take(BACKTRACE_LINES_MAX) {
+        Outcome::Signalled(signal) => note!("belljar: {name} was ended by {signal}"),
+        Outcome::Deadlock(waits) => {
+            note!("belljar: {name} was ended: its processes wait for each other");
+            for line in waits.lines() {
                 note!("    {}", printable(line));
             }
         }
+        Outcome::Trapped(trap) => complain_of_trap(&name, trap),
+    }
+    for Casualty { pid, name, trap } in casualties {
+        complain_of_trap(&format!("process {pid} ({})", printable(name)), trap);
     }
     if args.quiet {
         return;
@@ -260,6 +264,13 @@ fn complain(args: &RunArgs, machine: &Machine, module: &Module, outcome: &Outcom
     }
     if args.clock == ClockArg::Real {
         note!("belljar: note: with --clock real the run cannot be repeated exactly");
+    }
+}
+
+fn complain_of_trap(name: &str, trap: &Trap) {
+    note!("belljar: {name} trapped: {}", printable(&trap.message));
+    for line in collapsed(&trap.backtrace).iter().take(BACKTRACE_LINES_MAX) {
+        note!("    {}", printable(line));
     }
 }
 

@@ -352,6 +352,7 @@ fn options(run: &RunArgs, folders: &Folders, stdin: &OsString) -> Result<Vec<OsS
         ("--seed", run.seed),
         ("--max-memory", run.max_memory),
         ("--max-files", run.max_files.into()),
+        ("--max-processes", run.max_processes.into()),
         ("--max-upper", run.max_upper),
         ("--max-output", run.max_output),
     ] {

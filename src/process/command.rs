@@ -3,6 +3,7 @@
 use crate::engine::{Finished, Outcome, Program, RunError, run};
 use crate::kernel::guest::{Preopen, Reach, Startup};
 use crate::kernel::machine::{Machine, WORKTREE};
+use crate::kernel::process::Casualty;
 use crate::kernel::stdio::{Input, Output as Stream, Stdio};
 use crate::kernel::vfs::Mount;
 
@@ -128,7 +129,11 @@ impl Command {
     pub fn output_from(&self, machine: &mut Machine, stdin: Input) -> Result<Output, RunError> {
         let (stdout, stderr) = (Stream::Capture(Vec::new()), Stream::Capture(Vec::new()));
         let finished = self.run(machine, Stdio { stdin, stdout, stderr });
-        let status = ExitStatus { outcome: finished.outcome?, fuel_used: finished.fuel_used };
+        let status = ExitStatus {
+            outcome: finished.outcome?,
+            casualties: finished.casualties,
+            fuel_used: finished.fuel_used,
+        };
         let stdout = finished.stdio.stdout.into_captured();
         let stderr = finished.stdio.stderr.into_captured();
         Ok(Output { status, stdout, stderr })
@@ -139,8 +144,8 @@ impl Command {
     /// # Errors
     /// [`RunError`] if it cannot be started. A program that fails is no error.
     pub fn status(&self, machine: &mut Machine, stdio: Stdio) -> Result<ExitStatus, RunError> {
-        let finished = self.run(machine, stdio);
-        Ok(ExitStatus { outcome: finished.outcome?, fuel_used: finished.fuel_used })
+        let Finished { outcome, casualties, fuel_used, .. } = self.run(machine, stdio);
+        Ok(ExitStatus { outcome: outcome?, casualties, fuel_used })
     }
 
     fn run(&self, machine: &mut Machine, stdio: Stdio) -> Finished<()> {
@@ -156,10 +161,10 @@ impl Command {
         let startup =
             Startup { args, environ, stdio, preopens, module_hash: Some(self.program.digest()) };
         let taken = std::mem::replace(machine, Machine::vacant());
-        let Finished { machine: back, stdio, outcome, fuel_used } =
-            run(&self.program, taken, startup);
+        let finished = run(&self.program, taken, startup);
+        let Finished { machine: back, stdio, outcome, casualties, fuel_used } = finished;
         *machine = back;
-        Finished { machine: (), stdio, outcome, fuel_used }
+        Finished { machine: (), stdio, outcome, casualties, fuel_used }
     }
 }
 
@@ -184,6 +189,7 @@ fn until_nul(bytes: &[u8]) -> Vec<u8> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExitStatus {
     outcome: Outcome,
+    casualties: Vec<Casualty>,
     fuel_used: Option<u64>,
 }
 
@@ -203,7 +209,12 @@ impl ExitStatus {
         &self.outcome
     }
 
-    /// Fuel that it used, if the engine counts it.
+    /// Processes that it started, or that these did, which trapped.
+    pub fn casualties(&self) -> &[Casualty] {
+        &self.casualties
+    }
+
+    /// Fuel that was used, if the engine counts it.
     pub fn fuel_used(&self) -> Option<u64> {
         self.fuel_used
     }

@@ -62,6 +62,7 @@ fn spawn_record(tape: &Recorder, pid: u32, request: &SubprocessRequest) -> Optio
     };
     Some(Kind::ProcessSpawn {
         pid,
+        parent: None,
         program: tape.redact(request.program.to_str()?),
         args: request
             .args

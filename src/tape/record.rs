@@ -227,8 +227,11 @@ pub enum Kind {
     },
     /// A process started.
     ProcessSpawn {
-        /// The process; 1 for a machine's first.
+        /// The process; 1 for the first of a run.
         pid: u32,
+        /// The process that started it, if one did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent: Option<u32>,
         /// The name it was asked for by.
         program: String,
         /// Its arguments, without the name.
@@ -240,7 +243,8 @@ pub enum Kind {
         /// The directories that it starts with, from descriptor 3 on.
         #[serde(default)]
         preopens: Vec<Preopened>,
-        /// Standard input: `empty`, `stream` (its bytes come as `stream_read`), or `bytes`.
+        /// Standard input: `empty`, `stream` (its bytes come as `stream_read`), `bytes`, or
+        /// `inherited` from its parent.
         stdin: String,
         /// If it is `bytes`: these.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -253,13 +257,33 @@ pub enum Kind {
     ProcessExit {
         /// The process.
         pid: u32,
-        /// `exited`, `trapped`, or the limit that ended it.
+        /// `exited`, `trapped`, `signalled`, `deadlock`, or the limit that ended it.
         status: String,
         /// Its exit code, if it exited.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<u32>,
         /// How long it took on the session's clock.
         duration_ms: u64,
+    },
+    /// A process was told of the end of a child.
+    ProcessWait {
+        /// The process.
+        pid: u32,
+        /// Its child.
+        child: u32,
+        /// The status that a shell would show: the code's low byte, or 128 and the signal's number.
+        status: u32,
+    },
+    /// A process made a pipe.
+    Pipe {
+        /// The process.
+        pid: u32,
+        /// The pipe's number.
+        pipe: u32,
+        /// The descriptor to read from.
+        reader: u32,
+        /// The descriptor to write to.
+        writer: u32,
     },
     /// A file is not, after the session, what it was before.
     Change {
@@ -373,6 +397,8 @@ impl Kind {
             Self::StreamWrite { .. } => "stream_write",
             Self::ProcessSpawn { .. } => "process_spawn",
             Self::ProcessExit { .. } => "process_exit",
+            Self::ProcessWait { .. } => "process_wait",
+            Self::Pipe { .. } => "pipe",
             Self::Change { .. } => "change",
             Self::LlmCall { .. } => "llm_call",
             Self::Egress { .. } => "egress",
@@ -419,6 +445,8 @@ impl Kind {
             "stream_write",
             "process_spawn",
             "process_exit",
+            "process_wait",
+            "pipe",
             "change",
             "llm_call",
             "egress",

@@ -3,7 +3,7 @@
 
 use super::{FileStat, Guest, rights};
 use crate::base::errno::Errno;
-use crate::kernel::fd::{Descriptor, FdFlags, OpenDir, OpenFile, TapedFile};
+use crate::kernel::fd::{Description, FdFlags, OpenDir, OpenFile, TapedFile};
 use crate::kernel::vfs::{Base, FileType, Follow, OpenFlags, Overlay, SetTime};
 
 /// `oflags` of preview1.
@@ -148,11 +148,11 @@ impl Guest {
         };
         let node = self.in_dir(fd, path, |vfs, base| vfs.open(base, path, open, now))?;
         let taped_path = self.taped_path(fd, path);
-        let descriptor = if self.machine.vfs.file_type(node) == FileType::Directory {
+        let description = if self.machine.vfs.file_type(node) == FileType::Directory {
             let root = if confines { node } else { base.root };
             let base = Base { dir: node, root };
             let or_root = false;
-            Descriptor::Dir(OpenDir {
+            Description::Dir(OpenDir {
                 base,
                 confines,
                 or_root,
@@ -163,9 +163,9 @@ impl Guest {
         } else {
             let written = oflags.trunc || oflags.creat && write;
             let taped = taped_path.map(|path| Box::new(TapedFile { path, written }));
-            Descriptor::File(OpenFile { node, offset: 0, flags, read, write, taped })
+            Description::File(OpenFile { node, offset: 0, flags, read, write, taped })
         };
-        Ok(self.fds.push(descriptor))
+        Ok(self.push(description))
     }
 
     /// `path_readlink`: the text of a link.

@@ -5,14 +5,14 @@ use crate::base::ambient;
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
 use crate::kernel::clock::ClockId;
-use crate::kernel::fd::{Descriptor, TapedFile};
+use crate::kernel::fd::{Description, TapedFile};
 use crate::kernel::limits::Stop;
 use crate::kernel::machine::Machine;
+use crate::kernel::outcome::Outcome;
+use crate::kernel::pipe::PipeId;
+use crate::kernel::process::{Pid, WaitStatus};
 use crate::kernel::stdio::Input;
 use crate::tape::{Kind, Payload, Phase, Preopened, Recorder, TapeError};
-
-/// The only process of a machine.
-const PID: u32 = 1;
 
 impl Guest {
     /// Whether the tape still holds.
@@ -53,13 +53,13 @@ impl Guest {
 
     /// Records that time passes until the monotonic clock shows `t`.
     pub(super) fn tape_sleep(&mut self, t: u64) {
-        let Some(tape) = &self.machine.tape else { return };
-        if !self.machine.clock.is_virtual() {
+        let Machine { tape, clock, .. } = &mut *self.machine;
+        let Some(tape) = tape else { return };
+        if !clock.is_virtual() {
             return tape.push(Kind::ClockSleep { duration_ns: 0 });
         }
-        let now = self.machine.clock.now(ClockId::Monotonic);
+        let now = clock.now(ClockId::Monotonic);
         tape.push(Kind::ClockSleep { duration_ns: t.saturating_sub(now) });
-        tape.set_monotonic(t.max(now));
     }
 
     /// Records random bytes that were handed out.
@@ -71,9 +71,9 @@ impl Guest {
     /// Records what standard input has answered.
     pub(super) fn tape_stdin(&self, bytes: &[u8]) {
         if let Some(tape) = &self.machine.tape
-            && matches!(self.stdio.stdin, Input::Host | Input::Reader(_))
+            && matches!(self.machine.stdio.stdin, Input::Host | Input::Reader(_))
         {
-            tape.push(Kind::StreamRead { pid: PID, bytes: tape.payload(bytes) });
+            tape.push(Kind::StreamRead { pid: self.pid.0, bytes: tape.payload(bytes) });
         }
     }
 
@@ -83,7 +83,7 @@ impl Guest {
         if bytes.is_empty() {
             return;
         }
-        tape.push(Kind::StreamWrite { pid: PID, fd, bytes: tape.payload(bytes) });
+        tape.push(Kind::StreamWrite { pid: self.pid.0, fd, bytes: tape.payload(bytes) });
     }
 
     /// Records that the guest has made a call on a socket, whichever descriptor it took for one.
@@ -103,8 +103,8 @@ impl Guest {
     /// `None` if there is no tape. Symbolic links are not resolved.
     pub(super) fn taped_path(&self, fd: u32, path: &str) -> Option<Box<str>> {
         self.machine.tape.as_ref()?;
-        let from = match self.fds.get(fd) {
-            Ok(Descriptor::Dir(dir)) => dir.taped_path.as_deref(),
+        let from = match self.description(fd) {
+            Ok(Description::Dir(dir)) => dir.taped_path.as_deref(),
             _ => None,
         };
         let mut names: Vec<&str> = Vec::new();
@@ -135,11 +135,12 @@ impl Guest {
     }
 
     /// Records the content of a file that is closed, if it was written.
-    pub(super) fn tape_close(&mut self, descriptor: &Descriptor) {
-        let Descriptor::File(file) = descriptor else { return };
+    pub(super) fn tape_close(&mut self, description: &Description) {
+        let Description::File(file) = description else { return };
         let Some(TapedFile { path, written: true }) = file.taped.as_deref() else { return };
         let Some(tape) = &self.machine.tape else { return };
-        let (node, deadline, vfs) = (file.node, self.machine.deadline, &mut self.machine.vfs);
+        let (node, tape, deadline) = (file.node, tape.clone(), self.machine.deadline);
+        let vfs = &mut self.machine.vfs;
         let read = |offset, buf: &mut [u8]| {
             // A guest chooses how much there is to read.
             if deadline.is_some_and(|deadline| deadline <= ambient::instant_now()) {
@@ -154,43 +155,68 @@ impl Guest {
     }
 
     /// Records that the process starts.
-    pub(super) fn tape_spawn(&self, module_hash: Option<Digest>, preopens: &[Preopen]) {
-        let Some(tape) = &self.machine.tape else { return };
+    pub(super) fn tape_spawn(&mut self, module_hash: Option<Digest>) {
+        let Some(tape) = self.machine.tape.clone() else { return };
+        let tape = &tape;
+        self.started_ms = tape.monotonic_ms();
         tape.set_phase(Phase::Run);
-        match self.spawn_record(tape, module_hash, preopens) {
+        match self.spawn_record(tape, module_hash) {
             Some(kind) => tape.push(kind),
             None => tape.fail(TapeError::NotText { what: "an argument or a variable" }),
         }
     }
 
-    fn spawn_record(
-        &self,
-        tape: &Recorder,
-        module_hash: Option<Digest>,
-        preopens: &[Preopen],
-    ) -> Option<Kind> {
+    /// Records that the process ended.
+    pub(super) fn tape_exit(&self, outcome: &Outcome) {
+        let Some(tape) = &self.machine.tape else { return };
+        tape.push(Kind::ProcessExit {
+            pid: self.pid.0,
+            status: outcome.name().to_owned(),
+            exit_code: outcome.exit_code(),
+            duration_ms: tape.monotonic_ms().saturating_sub(self.started_ms),
+        });
+    }
+
+    /// Records that the process was told of the end of a child.
+    pub(super) fn tape_wait(&self, child: Pid, status: WaitStatus) {
+        let Some(tape) = &self.machine.tape else { return };
+        let status = status.code().into();
+        tape.push(Kind::ProcessWait { pid: self.pid.0, child: child.0, status });
+    }
+
+    /// Records that the process made a pipe.
+    pub(super) fn tape_pipe(&self, pipe: PipeId, reader: u32, writer: u32) {
+        let Some(tape) = &self.machine.tape else { return };
+        tape.push(Kind::Pipe { pid: self.pid.0, pipe: pipe.number(), reader, writer });
+    }
+
+    fn spawn_record(&self, tape: &Recorder, module_hash: Option<Digest>) -> Option<Kind> {
         let text = |bytes: &Vec<u8>| Some(std::str::from_utf8(bytes).ok()?.to_owned());
         let mut args = self.args.iter();
         let program = args.next().map_or(Some(String::new()), text)?;
         let program = tape.redact(&program);
         let variable = |bytes| Some(tape.redact_variable(&text(bytes)?));
-        let (stdin, stdin_bytes): (_, Option<Payload>) = match &self.stdio.stdin {
+        let (stdin, stdin_bytes): (_, Option<Payload>) = match &self.machine.stdio.stdin {
             Input::Empty => ("empty", None),
             Input::Bytes(bytes) => ("bytes", Some(tape.payload(bytes.get_ref()))),
             Input::Host | Input::Reader(_) => ("stream", None),
         };
+        // What a child reads its parent has had, or a pipe.
+        let (stdin, stdin_bytes) =
+            if self.pid == Pid::FIRST { (stdin, stdin_bytes) } else { ("inherited", None) };
         let preopened = |preopen: &Preopen| Preopened {
             path: preopen.path.clone(),
             name: preopen.name.clone(),
             reach: preopen.reach.name().to_owned(),
         };
         Some(Kind::ProcessSpawn {
-            pid: PID,
+            pid: self.pid.0,
+            parent: Some(self.proc_parent().0).filter(|parent| *parent != 0),
             program,
             args: args.map(variable).collect::<Option<_>>()?,
             env: self.environ.iter().map(variable).collect::<Option<_>>()?,
             mode: "wasi".to_owned(),
-            preopens: preopens.iter().map(preopened).collect(),
+            preopens: self.preopens.iter().map(preopened).collect(),
             stdin: stdin.to_owned(),
             stdin_bytes,
             module_hash,
@@ -212,16 +238,6 @@ impl Reach {
     pub fn from_name(name: &str) -> Option<Self> {
         let all = [Self::Confined, Self::Namespace, Self::NamespaceOrRoot];
         all.into_iter().find(|reach| reach.name() == name)
-    }
-}
-
-impl Machine {
-    /// Records that the process ended, as `status` says: with `exit_code`, if it exited.
-    pub(crate) fn tape_exit(&mut self, status: &str, exit_code: Option<u32>) {
-        let Some(tape) = &self.tape else { return };
-        let duration_ms = tape.monotonic_ms();
-        let status = status.to_owned();
-        tape.push(Kind::ProcessExit { pid: PID, status, exit_code, duration_ms });
     }
 }
 
