@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use belljar::base::{ambient, disk};
 use belljar::tape::{
-    Annotation, AnnotationError, AnnotationFile, AnnotationKind, Author, AuthorKind, Span,
-    annotations_path,
+    Annotation, AnnotationError, AnnotationFile, AnnotationKind, Author, AuthorKind,
+    HypothesisStatus, Span, annotations_path,
 };
 use clap::Args;
 use serde_json::{Map, json};
@@ -63,6 +63,14 @@ pub struct AnnotateArgs {
     #[arg(long, value_name = "WHAT")]
     pub friction: Option<String>,
 
+    /// Where it is made
+    #[arg(long, value_name = "WHERE", default_value = "cli")]
+    pub surface: String,
+
+    /// Anything else, as text; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = metadata)]
+    pub metadata: Vec<(String, String)>,
+
     /// Where there is more; may be repeated
     #[arg(long, value_name = "URL")]
     pub link: Vec<String>,
@@ -109,6 +117,12 @@ fn span(text: &str) -> Result<Span, String> {
     parts.ok_or_else(|| format!("{text:?} is no span: use FIRST..LAST, such as 3..7"))
 }
 
+fn metadata(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    let (key, value) = pair.ok_or_else(|| format!("{text:?} is not of the form KEY=VALUE"))?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
 /// Adds an annotation.
 pub fn annotate(args: &AnnotateArgs) -> Result<u8> {
     tape::open(&args.tape)?;
@@ -128,14 +142,18 @@ pub fn annotate(args: &AnnotateArgs) -> Result<u8> {
         author: Author {
             id: args.author.clone(),
             kind: AuthorKind::from(args.author_kind.clone()),
-            surface: Some("cli".to_owned()),
+            surface: Some(args.surface.clone()),
         },
         timestamp: now.context("the host's clock")?.to_string(),
         span: args.span,
         hypothesis_status: args.status.clone().map(Into::into),
         friction_kind: args.friction.clone(),
         links: args.link.clone(),
-        metadata: Map::new(),
+        metadata: args
+            .metadata
+            .iter()
+            .map(|(key, text)| (key.clone(), text.as_str().into()))
+            .collect(),
         unknown: Map::new(),
     };
     match file.append(annotation.clone()) {
@@ -187,4 +205,22 @@ pub fn run(args: &AnnotationsArgs) -> Result<u8> {
 pub fn load(tape: &Path) -> Result<AnnotationFile> {
     let path = annotations_path(tape);
     Ok(AnnotationFile::load(&path).map_err(Usage::because)?)
+}
+
+/// The annotations of a tape, if it has any.
+pub fn find(tape: &Path) -> Result<Option<AnnotationFile>> {
+    let is_annotated = disk::symlink_metadata(&annotations_path(tape)).is_ok();
+    if is_annotated { load(tape).map(Some) } else { Ok(None) }
+}
+
+/// An annotation on a line of its own, to stand below its record.
+pub fn shown(said: &Annotation) -> String {
+    let status = said.hypothesis_status.as_ref().map(HypothesisStatus::name);
+    let what = status.or(said.friction_kind.as_deref()).map(|what| format!(", {what}"));
+    let mut line = format!("{}{} ({})", said.kind, what.unwrap_or_default(), said.author.id);
+    let evidence = said.evidence.as_ref().map(|evidence| format!(": {evidence}"));
+    let fix = said.suggested_fix.as_ref().map(|fix| format!("; instead: {fix}"));
+    let links = (!said.links.is_empty()).then(|| format!("; see {}", said.links.join(", ")));
+    line.extend([evidence, fix, links].into_iter().flatten());
+    format!("       # {}", printable(&line))
 }

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use belljar::engine::CodeCache;
+use belljar::kernel::egress::EgressPolicy;
 use belljar::{Command, Engine, EngineConfig, HostDir, Machine, Module, Program, Toolchains};
 use serde_json::json;
 
@@ -38,6 +39,11 @@ pub fn run(args: &DoctorArgs) -> u8 {
             name: "toolchains",
             result: check_toolchains(),
             advice: "check the folders in BELLJAR_TOOLCHAIN",
+        },
+        Check {
+            name: "egress",
+            result: check_egress(),
+            advice: "set BELLJAR_EGRESS_DEFAULT to deny or allow, _ALLOW and _DENY to rules with commas between them",
         },
         Check {
             name: "folder",
@@ -111,6 +117,14 @@ fn check_cache() -> Result<String> {
 fn check_toolchains() -> Result<String> {
     let programs = toolchains(&[])?.names()?.len();
     Ok(format!("{}: see `belljar programs`", count(programs, "program")))
+}
+
+fn check_egress() -> Result<String> {
+    Ok(match EgressPolicy::from_environment()? {
+        None => "BELLJAR_EGRESS_* are not set: sessions reach the public internet",
+        Some(_) => "BELLJAR_EGRESS_* say what sessions without rules of their own reach",
+    }
+    .to_owned())
 }
 
 fn check_folder() -> Result<String> {

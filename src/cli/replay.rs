@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use belljar::base::digest::Digest;
 use belljar::base::disk;
 use belljar::store::Cas;
-use belljar::tape::{TapeError, cas_dir};
+use belljar::tape::{AnnotationFile, TapeError, cas_dir};
 use belljar::testbench::{ReplayError, replay};
 use belljar::{Engine, EngineConfig, Limits, Module, Program, UnknownImports};
 use clap::Args;
@@ -17,7 +17,7 @@ use serde_json::json;
 use super::exit;
 use super::report::count;
 use super::values::{duration, size};
-use super::{setup, tape};
+use super::{annotate, setup, tape};
 
 /// Longest module that is looked at because a tape names it, in bytes.
 const MODULE_BYTES_MAX: u64 = 1 << 30;
@@ -66,6 +66,7 @@ pub struct ReplayArgs {
 
 pub fn run(args: &ReplayArgs) -> Result<u8> {
     let header = tape::open(&args.tape)?.header().clone();
+    let annotations = annotate::find(&args.tape)?;
     let cache_dir = setup::cache_dir().ok();
     let engine = Engine::new(EngineConfig { pooling: false, fuel: false, cache_dir })?;
     let named = header.argv.first().map(PathBuf::from);
@@ -83,9 +84,14 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
         Ok(replayed) => {
             let code = replayed.outputs.last().map_or(0, |o| exit::of_outcome(o.status.outcome()));
             if args.json {
+                let said: Vec<_> =
+                    annotations.iter().flat_map(AnnotationFile::annotations).collect();
                 say!(
                     "{}",
-                    json!({ "equal": true, "records": replayed.records, "exit_code": code })
+                    json!({
+                        "equal": true, "records": replayed.records, "exit_code": code,
+                        "annotations": said,
+                    })
                 );
                 return Ok(code);
             }
@@ -94,6 +100,7 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
                 let _ = std::io::stderr().write_all(&output.stderr);
             }
             if !args.quiet {
+                show_annotated(&args.tape, annotations.as_ref(), u64::MAX)?;
                 let records =
                     count(usize::try_from(replayed.records).unwrap_or(usize::MAX), "record");
                 note!("belljar: the run is the same, in {records}");
@@ -106,20 +113,44 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
                     |(field, tape, run)| json!({ "field": field, "tape": tape, "run": run });
                 let differences: Vec<_> =
                     desync.differences().into_iter().map(difference).collect();
+                let said: Vec<_> =
+                    annotations.iter().flat_map(|file| file.for_event(desync.seq())).collect();
                 say!(
                     "{}",
                     json!({
                         "equal": false, "seq": desync.seq(), "expected": desync.expected,
-                        "found": desync.found, "differences": differences,
+                        "found": desync.found, "differences": differences, "annotations": said,
                     })
                 );
             } else {
+                if !args.quiet {
+                    show_annotated(&args.tape, annotations.as_ref(), desync.seq())?;
+                }
                 note!("belljar: {desync}");
             }
             Ok(exit::DIFFERENT)
         }
         Err(error) => Err(error).context("cannot replay it"),
     }
+}
+
+/// Shows the records of which something is said, up to the one numbered `last`, and what is said.
+fn show_annotated(tape: &Path, annotations: Option<&AnnotationFile>, last: u64) -> Result<()> {
+    let Some(annotations) = annotations else { return Ok(()) };
+    for record in tape::open(tape)? {
+        let record = record?;
+        if record.seq > last {
+            break;
+        }
+        let said = annotations.for_event(record.seq);
+        if !said.is_empty() {
+            note!("{}", tape::shown(&record));
+        }
+        for said in said {
+            note!("{}", annotate::shown(said));
+        }
+    }
+    Ok(())
 }
 
 /// The module of the program `name`: what was asked for, what the tape holds, what the toolchains

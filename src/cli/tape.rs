@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use belljar::base::digest::Digest;
-use belljar::base::disk;
 use belljar::store::Cas;
-use belljar::tape::{Record, TapeReader, annotations_path, cas_dir};
+use belljar::tape::{Record, TapeReader, cas_dir};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -96,8 +95,7 @@ pub fn open(tape: &Path) -> Result<TapeReader> {
 /// Prints the records that are wanted; answers how many.
 fn print(tape: &Path, json: bool, wanted: impl Fn(&Record) -> bool) -> Result<u64> {
     let mut reader = open(tape)?;
-    let is_annotated = disk::symlink_metadata(&annotations_path(tape)).is_ok();
-    let annotations = if is_annotated && !json { Some(annotate::load(tape)?) } else { None };
+    let annotations = if json { None } else { annotate::find(tape)? };
     let mut printed = 0;
     let mut out = std::io::stdout().lock();
     for record in reader.by_ref() {
@@ -111,9 +109,7 @@ fn print(tape: &Path, json: bool, wanted: impl Fn(&Record) -> bool) -> Result<u6
             return Ok(printed);
         }
         for said in annotations.iter().flat_map(|file| file.for_event(record.seq)) {
-            let evidence = said.evidence.as_deref().unwrap_or_default();
-            let line = format!("{} ({}): {evidence}", said.kind, said.author.id);
-            let _ = writeln!(out, "       # {}", printable(&line));
+            let _ = writeln!(out, "{}", annotate::shown(said));
         }
     }
     if reader.is_cut_off() {
@@ -123,7 +119,7 @@ fn print(tape: &Path, json: bool, wanted: impl Fn(&Record) -> bool) -> Result<u6
 }
 
 /// A record for people.
-fn shown(record: &Record) -> String {
+pub fn shown(record: &Record) -> String {
     let mut line =
         format!("{:>6} {:>9} ms  {:<14}", record.seq, record.monotonic_ms, record.kind.name());
     for (name, value) in record.kind.fields() {

@@ -13,6 +13,7 @@ use std::str::FromStr;
 use url::{Host, Url, form_urlencoded};
 
 use super::address::{self, Network};
+use crate::base::ambient;
 use crate::tape::{Kind, Recorder};
 
 /// Longest URL that is looked at, in bytes.
@@ -375,6 +376,23 @@ impl EgressPolicy {
         })
     }
 
+    /// What the host's environment says, by the variables of [`EgressPolicy::from_env_values`];
+    /// `None` if all of them are empty or not set.
+    ///
+    /// # Errors
+    /// As [`EgressPolicy::from_env_values`].
+    pub fn from_environment() -> Result<Option<Self>, EgressRuleError> {
+        let names = ["BELLJAR_EGRESS_DEFAULT", "BELLJAR_EGRESS_ALLOW", "BELLJAR_EGRESS_DENY"];
+        // What is not UTF-8 is no rule, either.
+        let value = |name| Some(ambient::setting(name)?.to_string_lossy().into_owned());
+        let values = names.map(value);
+        if values.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        let [default, allow, deny] = &values;
+        Self::from_env_values(default.as_deref(), allow.as_deref(), deny.as_deref()).map(Some)
+    }
+
     /// Adds a rule for who may be reached.
     #[must_use]
     pub fn allow(mut self, rule: EgressRule) -> Self {
@@ -411,6 +429,26 @@ impl EgressPolicy {
         let parsed =
             Url::parse(url).map_err(|error| unread(format!("it is no absolute URL: {error}")))?;
         self.check_parsed(surface, parsed)
+    }
+
+    /// As [`EgressPolicy::check`]; the decision goes on `tape`, if there is one.
+    ///
+    /// # Errors
+    /// [`EgressBlocked`].
+    pub fn check_on_tape(
+        &self,
+        surface: &str,
+        url: &str,
+        tape: Option<&Recorder>,
+    ) -> Result<Allowed, EgressBlocked> {
+        let checked = self.check(surface, url);
+        if let Some(tape) = tape {
+            tape.push(match &checked {
+                Ok(allowed) => allowed.record(tape),
+                Err(blocked) => blocked.record(tape),
+            });
+        }
+        checked
     }
 
     /// Whether the request that `from` allowed may be made again at `location`, to which its answer

@@ -150,6 +150,7 @@ impl Machine {
             && t > stop_at
         {
             self.clock.sleep_until(stop_at);
+            self.stamp_tape();
             return Err(Limit::VirtualTimeout);
         }
         if !self.clock.is_virtual()
@@ -164,11 +165,16 @@ impl Machine {
             }
         }
         self.clock.sleep_until(t);
+        self.stamp_tape();
+        Ok(())
+    }
+
+    /// Has the tape show the time, if it is a virtual one: that of the host is on it as it is read.
+    fn stamp_tape(&mut self) {
         if self.clock.is_virtual()
             && let Some(tape) = &self.tape
         {
             tape.set_monotonic(self.clock.now(ClockId::Monotonic));
         }
-        Ok(())
     }
 }

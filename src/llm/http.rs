@@ -98,14 +98,7 @@ impl HttpProvider {
 
     fn check(&self) -> Result<Allowed, EgressBlocked> {
         let url = format!("{}/chat/completions", self.base_url.trim_end_matches('/'));
-        let checked = self.policy.check("llm", &url);
-        if let Some(tape) = &self.tape {
-            tape.push(match &checked {
-                Ok(allowed) => allowed.record(tape),
-                Err(blocked) => blocked.record(tape),
-            });
-        }
-        checked
+        self.policy.check_on_tape("llm", &url, self.tape.as_ref())
     }
 
     fn failure(&self, kind: FailureKind, message: impl Into<String>) -> LlmFailure {

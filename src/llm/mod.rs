@@ -27,4 +27,4 @@ pub use provider::{
 };
 pub use record::Record;
 pub use replay::{Difference, Miss, Nearest, Replay, Unused};
-pub use taped::{Taped, llm_call};
+pub use taped::Taped;

@@ -223,6 +223,20 @@ pub trait LlmProvider: Send {
     ) -> Result<LlmResponse, LlmError>;
 }
 
+impl<P: LlmProvider + ?Sized> LlmProvider for &mut P {
+    fn complete(&mut self, request: &LlmRequest) -> Result<LlmResponse, LlmError> {
+        (**self).complete(request)
+    }
+
+    fn stream(
+        &mut self,
+        request: &LlmRequest,
+        on_delta: OnDelta<'_>,
+    ) -> Result<LlmResponse, LlmError> {
+        (**self).stream(request, on_delta)
+    }
+}
+
 impl<P: LlmProvider + ?Sized> LlmProvider for Box<P> {
     fn complete(&mut self, request: &LlmRequest) -> Result<LlmResponse, LlmError> {
         (**self).complete(request)

@@ -35,6 +35,11 @@ impl<P: LlmProvider> Record<P> {
         Ok(Self { provider, path: path.to_owned(), redaction, lines, calls: 0 })
     }
 
+    /// The provider that it passes calls on to.
+    pub fn provider_mut(&mut self) -> &mut P {
+        &mut self.provider
+    }
+
     /// Writes the fixture, all or nothing; answers how many calls it holds.
     ///
     /// # Errors

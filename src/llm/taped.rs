@@ -7,11 +7,7 @@ use super::secrets;
 use crate::tape::{Kind, Recorder, Redaction};
 
 /// A call as a tape has it: the request, and `{"response": …}` or `{"error": …}`.
-pub fn llm_call(
-    tape: &Recorder,
-    request: &LlmRequest,
-    answer: &Result<LlmResponse, LlmError>,
-) -> Kind {
+fn llm_call(tape: &Recorder, request: &LlmRequest, answer: &Result<LlmResponse, LlmError>) -> Kind {
     // The tape's own rules see text alone: what takes knowledge of JSON must be gone before.
     let rules = Redaction::default();
     let mut asked = request.to_json();
@@ -33,29 +29,35 @@ pub fn llm_call(
     }
 }
 
-/// Passes calls on, and records each on a tape once it has ended.
+/// Passes calls on, and records each on a tape, if there is one, once it has ended.
 #[must_use]
 pub struct Taped<P> {
     provider: P,
-    tape: Recorder,
+    tape: Option<Recorder>,
 }
 
 impl<P: LlmProvider> Taped<P> {
     /// Records what `provider` says on `tape`.
-    pub fn new(provider: P, tape: Recorder) -> Self {
-        Self { provider, tape }
+    pub fn new(provider: P, tape: impl Into<Option<Recorder>>) -> Self {
+        Self { provider, tape: tape.into() }
     }
 
     /// The provider that it passes calls on to.
     pub fn into_inner(self) -> P {
         self.provider
     }
+
+    fn note(&self, request: &LlmRequest, answer: &Result<LlmResponse, LlmError>) {
+        if let Some(tape) = &self.tape {
+            tape.push(llm_call(tape, request, answer));
+        }
+    }
 }
 
 impl<P: LlmProvider> LlmProvider for Taped<P> {
     fn complete(&mut self, request: &LlmRequest) -> Result<LlmResponse, LlmError> {
         let answer = self.provider.complete(request);
-        self.tape.push(llm_call(&self.tape, request, &answer));
+        self.note(request, &answer);
         answer
     }
 
@@ -65,7 +67,7 @@ impl<P: LlmProvider> LlmProvider for Taped<P> {
         on_delta: OnDelta<'_>,
     ) -> Result<LlmResponse, LlmError> {
         let answer = self.provider.stream(request, on_delta);
-        self.tape.push(llm_call(&self.tape, request, &answer));
+        self.note(request, &answer);
         answer
     }
 }

@@ -58,7 +58,7 @@ impl std::error::Error for Mismatch {}
 /// A tape, and how far it has been played.
 pub(super) struct Playback {
     path: PathBuf,
-    entries: Vec<TapeEntry>,
+    tape: ProcessTape,
     next: usize,
 }
 
@@ -68,8 +68,7 @@ impl Playback {
     /// # Errors
     /// As [`ProcessTape::load`].
     pub(super) fn open(path: &Path) -> Result<Self, SubprocessError> {
-        let entries = ProcessTape::load(path)?.entries;
-        Ok(Self { path: path.to_owned(), entries, next: 0 })
+        Ok(Self { path: path.to_owned(), tape: ProcessTape::load(path)?, next: 0 })
     }
 
     /// The answer to call number `call`, which `asked` describes. Time passes on `clock` as it
@@ -83,8 +82,8 @@ impl Playback {
         asked: &TapeEntry,
         clock: &mut dyn Clock,
     ) -> Result<SubprocessOutput, SubprocessError> {
-        let Some(entry) = self.entries.get(self.next) else {
-            let (tape, entries) = (self.path.clone(), self.entries.len());
+        let Some(entry) = self.tape.entries.get(self.next) else {
+            let (tape, entries) = (self.path.clone(), self.tape.entries.len());
             let asked = summary(asked);
             return Err(SubprocessError::Exhausted { call, asked, tape, entries });
         };
@@ -105,15 +104,20 @@ impl Playback {
         Ok(entry.output())
     }
 
-    /// The tape.
+    /// Where the tape is.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
+    /// All of the tape.
+    pub(super) fn tape(&self) -> &ProcessTape {
+        &self.tape
+    }
+
     fn around(&self) -> Vec<(usize, String)> {
         let from = self.next.saturating_sub(CONTEXT);
-        let to = self.entries.len().min(self.next + CONTEXT + 1);
-        (from..to).map(|at| (at + FIRST_LINE, summary(&self.entries[at]))).collect()
+        let to = self.tape.entries.len().min(self.next + CONTEXT + 1);
+        (from..to).map(|at| (at + FIRST_LINE, summary(&self.tape.entries[at]))).collect()
     }
 
     /// Ends the playback.
@@ -121,9 +125,9 @@ impl Playback {
     /// # Errors
     /// [`SubprocessError::Unconsumed`] if the tape holds more.
     pub(super) fn finish(self) -> Result<(), SubprocessError> {
-        let Some(entry) = self.entries.get(self.next) else { return Ok(()) };
+        let Some(entry) = self.tape.entries.get(self.next) else { return Ok(()) };
         Err(SubprocessError::Unconsumed {
-            left: self.entries.len() - self.next,
+            left: self.tape.entries.len() - self.next,
             line: self.next + FIRST_LINE,
             first: summary(entry),
             tape: self.path,
@@ -202,7 +206,7 @@ mod tests {
 
     fn playback(lines: &[&str]) -> Playback {
         let entries = lines.iter().map(|line| entry(line)).collect();
-        Playback { path: "t.jsonl".into(), entries, next: 0 }
+        Playback { path: "t.jsonl".into(), tape: ProcessTape { entries }, next: 0 }
     }
 
     fn fields(tape: &str, asked: &str) -> Vec<String> {

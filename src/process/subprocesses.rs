@@ -219,6 +219,15 @@ impl Subprocesses {
         self
     }
 
+    /// What was recorded so far, or all that is replayed.
+    pub fn process_tape(&self) -> Option<&ProcessTape> {
+        match &self.mode {
+            Mode::Record(recording) => Some(&recording.tape),
+            Mode::Replay(playback) => Some(playback.tape()),
+            Mode::Real | Mode::WasiToolchain(_) => None,
+        }
+    }
+
     /// How many times a program was asked for.
     pub fn calls(&self) -> u64 {
         self.calls

@@ -51,6 +51,9 @@ pub enum TapeError {
         /// What is not text.
         what: &'static str,
     },
+    /// Whoever wrote the tape has given it up.
+    #[error("the tape was given up: its session ended without being finalized")]
+    Abandoned,
     /// The store beside the tape.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -305,6 +308,15 @@ impl Recorder {
     /// Whether the tape has failed. What runs must then end.
     pub fn failed(&self) -> bool {
         self.lock().failed
+    }
+
+    /// Gives the tape up, for all clones: what was written of it is removed, and nothing more is
+    /// recorded. One that is finished stays as it is.
+    pub fn abandon(&self) {
+        let mut state = self.lock();
+        state.attempt(Err::<(), _>(TapeError::Abandoned));
+        // Nothing reaches it: the tape has failed.
+        state.sink = Box::new(MemoryTape::default());
     }
 
     /// Ends the tape and makes it last; answers how many records it has.

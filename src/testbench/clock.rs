@@ -1,19 +1,14 @@
 //! The clock of a session: the same for the host's code and for every guest.
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
+use std::ops::{Add, Sub};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::base::ambient;
 use crate::kernel::clock::{Clock, ClockId, HostClock, VirtualClock};
 use crate::tape::{ClockLeak, ClockLeakKind, ClockLeaks, Kind, Recorder};
-
-/// Polls that a sleeper lets others have before the clock moves for it: they may be about to sleep
-/// for less.
-const YIELDS: u8 = 2;
 
 /// The clock is the host's, which nobody moves.
 #[derive(Debug, thiserror::Error)]
@@ -26,29 +21,65 @@ pub struct NotPaused;
 #[derive(Clone)]
 pub struct ClockHandle(Arc<Mutex<State>>);
 
-struct State {
-    clock: Box<dyn Clock>,
-    /// Who sleeps until when, on the monotonic clock.
-    sleepers: BTreeMap<(u64, u64), Waker>,
-    next_sleeper: u64,
+/// A point on a session's monotonic clock, for what [`Instant`] is for on the host's. Points of two
+/// sessions have nothing to do with each other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SessionInstant(pub(super) Duration);
+
+impl SessionInstant {
+    /// How long after `earlier` it is; nothing if it is not.
+    pub fn duration_since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<Duration> for SessionInstant {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(duration))
+    }
+}
+
+impl Sub for SessionInstant {
+    type Output = Duration;
+
+    fn sub(self, earlier: Self) -> Duration {
+        self.duration_since(earlier)
+    }
+}
+
+pub(super) struct State {
+    pub(super) clock: Box<dyn Clock>,
+    /// Who sleeps until when, on the monotonic clock; of those until one time, the first that began
+    /// comes first.
+    pub(super) sleepers: BTreeMap<(u64, u64), Waker>,
+    pub(super) next_sleeper: u64,
     leaks: ClockLeaks,
     tape: Option<Recorder>,
 }
 
 impl State {
-    fn monotonic_ns(&mut self) -> u64 {
+    pub(super) fn monotonic_ns(&mut self) -> u64 {
         self.clock.now(ClockId::Monotonic)
     }
 
     /// Lets time pass until `t`, and wakes whoever slept until then.
-    fn move_to(&mut self, t: u64) {
+    pub(super) fn move_to(&mut self, t: u64) {
         let passed = t.saturating_sub(self.monotonic_ns());
         self.clock.sleep_until(t);
         if let Some(tape) = &self.tape {
             tape.push(Kind::ClockSleep { duration_ns: passed });
-            tape.set_monotonic(self.clock.now(ClockId::Monotonic));
         }
+        self.stamp();
         self.wake_until(t);
+    }
+
+    /// Tells the tape what time it is.
+    fn stamp(&mut self) {
+        if let Some(tape) = &self.tape {
+            tape.set_time(self.clock.now(ClockId::Realtime), self.clock.now(ClockId::Monotonic));
+        }
     }
 
     fn wake_until(&self, t: u64) {
@@ -77,7 +108,7 @@ impl ClockHandle {
         Self(Arc::new(Mutex::new(State { clock, sleepers, next_sleeper: 0, leaks, tape: None })))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // The state is whole between statements, whoever panicked.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -85,8 +116,13 @@ impl ClockHandle {
     /// Records on `tape` what the host's code does with the clock.
     pub fn set_tape(&self, tape: Recorder) {
         let mut state = self.lock();
-        tape.set_time(state.clock.now(ClockId::Realtime), state.clock.now(ClockId::Monotonic));
         state.tape = Some(tape);
+        state.stamp();
+    }
+
+    /// Tells the tape what time it is, before the host's code records something there.
+    pub(super) fn stamp(&self) {
+        self.lock().stamp();
     }
 
     /// The wall clock: milliseconds since the Unix epoch.
@@ -99,6 +135,11 @@ impl ClockHandle {
     /// Milliseconds since the session began.
     pub fn monotonic_ms(&self) -> u64 {
         self.lock().monotonic_ns() / 1_000_000
+    }
+
+    /// The point at which the monotonic clock stands. It is the session's, and no leak.
+    pub fn instant(&self) -> SessionInstant {
+        SessionInstant(Duration::from_nanos(self.lock().monotonic_ns()))
     }
 
     /// Whether it stands still until somebody sleeps.
@@ -115,18 +156,6 @@ impl ClockHandle {
         let mut state = self.lock();
         let t = state.monotonic_ns().saturating_add(nanos(duration));
         state.move_to(t);
-    }
-
-    /// Lets `duration` pass, for code that runs on tokio. A paused clock moves as soon as all tasks
-    /// that were ready have had a turn, to the earliest time that anybody waits for.
-    pub fn sleep_async(&self, duration: Duration) -> Sleep {
-        let mut state = self.lock();
-        let due = state.monotonic_ns().saturating_add(nanos(duration));
-        let real = (!state.clock.is_virtual()).then(|| Box::pin(tokio::time::sleep(duration)));
-        let id = state.next_sleeper;
-        state.next_sleeper += 1;
-        drop(state);
-        Sleep { clock: self.clone(), key: (due, id), yields: 0, real }
     }
 
     /// Moves a paused clock.
@@ -189,6 +218,7 @@ impl Clock for ClockHandle {
         let mut state = self.lock();
         if state.clock.is_virtual() {
             state.clock.sleep_until(t);
+            state.stamp();
             return state.wake_until(t);
         }
         let left = t.saturating_sub(state.monotonic_ns());
@@ -201,60 +231,7 @@ impl Clock for ClockHandle {
     }
 }
 
-/// The future of [`ClockHandle::sleep_async`].
-#[must_use = "futures do nothing unless awaited"]
-pub struct Sleep {
-    clock: ClockHandle,
-    key: (u64, u64),
-    yields: u8,
-    real: Option<Pin<Box<tokio::time::Sleep>>>,
-}
-
-impl Future for Sleep {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if let Some(real) = &mut self.real {
-            return real.as_mut().poll(context);
-        }
-        let (key, yields) = (self.key, self.yields);
-        let mut state = self.clock.lock();
-        if state.monotonic_ns() >= key.0 {
-            state.sleepers.remove(&key);
-            return Poll::Ready(());
-        }
-        state.sleepers.insert(key, context.waker().clone());
-        if yields == YIELDS {
-            if state.sleepers.first_key_value().is_some_and(|(first, _)| *first == key) {
-                state.sleepers.remove(&key);
-                state.move_to(key.0);
-                // The next in line may be the earliest now.
-                if let Some((_, next)) = state.sleepers.first_key_value() {
-                    next.wake_by_ref();
-                }
-                return Poll::Ready(());
-            }
-            return Poll::Pending;
-        }
-        drop(state);
-        self.yields += 1;
-        context.waker().wake_by_ref();
-        Poll::Pending
-    }
-}
-
-impl Drop for Sleep {
-    fn drop(&mut self) {
-        let mut state = self.clock.lock();
-        state.sleepers.remove(&self.key);
-        // Whoever waited behind this one may be the earliest now.
-        if let Some((_, next)) = state.sleepers.first_key_value() {
-            next.wake_by_ref();
-        }
-    }
-}
-
-fn nanos(duration: Duration) -> u64 {
+pub(super) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -272,6 +249,17 @@ mod tests {
     }
 
     #[test]
+    fn a_point_in_time_is_of_the_session() {
+        let clock = ClockHandle::paused_at_ms(1000);
+        let start = clock.instant();
+        clock.sleep(Duration::from_secs(3));
+        assert_eq!(clock.instant() - start, Duration::from_secs(3));
+        assert_eq!(start.duration_since(clock.instant()), Duration::ZERO);
+        assert_eq!(start + Duration::from_secs(3), clock.instant());
+        assert_eq!(clock.leaks(), []);
+    }
+
+    #[test]
     fn leaks_are_counted_under_a_paused_clock_only() {
         let clock = ClockHandle::paused_at_ms(0);
         clock.wall_now("b");
@@ -284,41 +272,5 @@ mod tests {
         let real = ClockHandle::real();
         real.wall_now("a");
         assert_eq!(real.leaks(), []);
-    }
-
-    #[tokio::test]
-    async fn sleepers_wake_in_the_order_of_their_times() {
-        let clock = ClockHandle::paused_at_ms(0);
-        let (say, said) = std::sync::mpsc::channel();
-        let sleeper = |ms: u64| {
-            let (clock, say) = (clock.clone(), say.clone());
-            tokio::spawn(async move {
-                clock.sleep_async(Duration::from_millis(ms)).await;
-                say.send((ms, clock.monotonic_ms())).unwrap();
-                clock.sleep_async(Duration::from_millis(10)).await;
-                say.send((ms, clock.monotonic_ms())).unwrap();
-            })
-        };
-        for task in [sleeper(30), sleeper(5), sleeper(12)] {
-            task.await.unwrap();
-        }
-        drop(say);
-        let order: Vec<_> = said.iter().collect();
-        assert_eq!(order, [(5, 5), (12, 12), (5, 15), (12, 22), (30, 30), (30, 40)]);
-    }
-
-    #[tokio::test]
-    async fn a_sleeper_that_gives_up_holds_nobody_up() {
-        let clock = ClockHandle::paused_at_ms(0);
-        let early = clock.sleep_async(Duration::from_millis(1));
-        let late = clock.clone();
-        let task = tokio::spawn(async move { late.sleep_async(Duration::from_millis(9)).await });
-        tokio::select! {
-            biased;
-            () = async { tokio::task::yield_now().await } => {}
-            () = early => {}
-        }
-        task.await.unwrap();
-        assert_eq!(clock.monotonic_ms(), 9);
     }
 }

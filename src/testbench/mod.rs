@@ -9,10 +9,11 @@ mod llm;
 mod replay;
 mod session;
 mod taped_changes;
+mod timers;
 
 pub use builder::{Testbench, TestbenchBuilder};
 pub use changes::record_changes;
-pub use clock::{ClockHandle, NotPaused, Sleep};
+pub use clock::{ClockHandle, NotPaused, SessionInstant};
 pub use config::{
     ClockConfig, FilesystemConfig, LlmConfig, NetworkConfig, SubprocessConfig, TapeConfig,
 };
@@ -22,3 +23,4 @@ pub use session::{
     EmittedTape, SessionCommand, TestbenchError, TestbenchFinalize, TestbenchSession,
 };
 pub use taped_changes::{TapedChangesError, changed_machine, make_taped_changes};
+pub use timers::{Elapsed, Interval, Sleep};

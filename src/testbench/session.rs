@@ -11,12 +11,13 @@ use super::config::{ClockConfig, FilesystemConfig, NetworkConfig, SubprocessConf
 use super::llm::{LlmAxis, SessionLlm};
 use crate::engine::{Engine, EngineConfig, Program};
 use crate::kernel::clock::{Clock, ClockId};
-use crate::kernel::egress::EgressPolicy;
+use crate::kernel::egress::{Allowed, EgressBlocked, EgressPolicy, EgressRuleError};
 use crate::kernel::machine::{Machine, MachineError};
 use crate::kernel::vfs::{ApplyError, DiffEntry, DiffError, HostDir, Overlay};
 use crate::llm::{FixtureError, LlmProvider};
 use crate::process::{
-    FindError, SubprocessError, SubprocessOutput, SubprocessRequest, Subprocesses, TapeEntry,
+    FindError, ProcessTape, SubprocessError, SubprocessOutput, SubprocessRequest, SubprocessStatus,
+    Subprocesses, TapeEntry,
 };
 use crate::tape::{ClockLeak, FileTape, Header, Recorder, Redaction, TapeError};
 use crate::toolchain::{ResolveError, Resolved, Toolchains};
@@ -41,6 +42,9 @@ pub enum TestbenchError {
     /// The fixture of language models.
     #[error(transparent)]
     Fixture(#[from] FixtureError),
+    /// What the environment says of who may be reached.
+    #[error(transparent)]
+    Egress(#[from] EgressRuleError),
     /// The tape.
     #[error(transparent)]
     Tape(#[from] TapeError),
@@ -81,15 +85,34 @@ pub struct TestbenchFinalize {
 /// was recorded.
 #[must_use = "a session that is dropped has done nothing"]
 pub struct TestbenchSession {
-    clock: ClockHandle,
-    subprocess: SubprocessConfig,
-    subprocesses: Subprocesses,
+    // Dropped in this order, the reverse of that in which they are put together.
     machine: Machine,
-    filesystem: FilesystemConfig,
-    llm: LlmAxis,
+    tape: Option<SessionTape>,
     egress: EgressPolicy,
-    /// What writes the tape, and where.
-    tape: Option<(Recorder, PathBuf)>,
+    llm: LlmAxis,
+    subprocesses: Subprocesses,
+    subprocess: SubprocessConfig,
+    filesystem: FilesystemConfig,
+    clock: ClockHandle,
+}
+
+/// The tape of a session, given up when that is dropped, whoever else holds a recorder.
+struct SessionTape {
+    recorder: Recorder,
+    path: PathBuf,
+}
+
+impl SessionTape {
+    fn finish(self) -> Result<EmittedTape, TapeError> {
+        let records = self.recorder.finish()?;
+        Ok(EmittedTape { path: self.path.clone(), records })
+    }
+}
+
+impl Drop for SessionTape {
+    fn drop(&mut self) {
+        self.recorder.abandon();
+    }
 }
 
 impl TestbenchSession {
@@ -113,7 +136,9 @@ impl TestbenchSession {
                 .on_missing(testbench.on_missing);
         let llm = LlmAxis::open(&testbench.llm)?;
         let egress = match &testbench.network {
-            NetworkConfig::Real => EgressPolicy::allow_by_default(),
+            NetworkConfig::Real => {
+                EgressPolicy::from_environment()?.unwrap_or_else(EgressPolicy::allow_by_default)
+            }
             NetworkConfig::DenyByDefault { allow } => {
                 allow.iter().cloned().fold(EgressPolicy::default(), EgressPolicy::allow)
             }
@@ -134,17 +159,17 @@ impl TestbenchSession {
             let recorder = Recorder::new(file, Redaction::default());
             builder = builder.tape(recorder.clone());
             clock.set_tape(recorder.clone());
-            tape = Some((recorder, path.clone()));
+            tape = Some(SessionTape { recorder, path: path.clone() });
         }
         Ok(Self {
-            clock,
-            subprocess: testbench.subprocess.clone(),
-            subprocesses,
             machine: builder.build()?,
-            filesystem: testbench.filesystem.clone(),
-            llm,
-            egress,
             tape,
+            egress,
+            llm,
+            subprocesses,
+            subprocess: testbench.subprocess.clone(),
+            filesystem: testbench.filesystem.clone(),
+            clock,
         })
     }
 
@@ -166,6 +191,12 @@ impl TestbenchSession {
         }
     }
 
+    /// The subprocesses that were recorded so far, or all that are replayed; `None` if none of both
+    /// is done.
+    pub fn process_tape(&self) -> Option<&ProcessTape> {
+        self.subprocesses.process_tape()
+    }
+
     /// The files that modules work on, if that is an overlay; the worktree stands at `/src`.
     pub fn overlay(&mut self) -> Option<&mut Overlay> {
         match self.filesystem {
@@ -174,9 +205,12 @@ impl TestbenchSession {
         }
     }
 
-    /// What writes the tape, if there is one: for records of the host's own code.
+    /// What writes the tape, if there is one: for records of the host's own code. They get the time
+    /// at which the recorder was asked for, unless the clock has been moved since. It records
+    /// nothing more once the session is over.
     pub fn tape_recorder(&self) -> Option<Recorder> {
-        self.tape.as_ref().map(|(recorder, _)| recorder.clone())
+        self.clock.stamp();
+        self.tape.as_ref().map(|tape| tape.recorder.clone())
     }
 
     /// What the host's code may reach.
@@ -184,17 +218,21 @@ impl TestbenchSession {
         &self.egress
     }
 
-    /// The language model: `real`, which is made when it is first asked, or what a fixture holds.
-    /// Every call goes on the session's tape.
+    /// Whether `surface` (`http`, or whatever asks) may request `url`; the decision goes on the
+    /// tape. What a host that is a name resolves to must still pass
+    /// [`EgressPolicy::check_addresses`].
     ///
     /// # Errors
-    /// [`TestbenchError::Fixture`] if the answers are to be recorded, and cannot be.
-    pub fn llm(
-        &mut self,
-        real: impl FnOnce() -> Box<dyn LlmProvider>,
-    ) -> Result<SessionLlm<'_>, TestbenchError> {
-        let provider = self.llm.provider(real)?;
-        Ok(SessionLlm { provider, tape: self.tape.as_ref().map(|(recorder, _)| recorder) })
+    /// [`EgressBlocked`]: it may not.
+    pub fn check_egress(&self, surface: &str, url: &str) -> Result<Allowed, EgressBlocked> {
+        self.egress.check_on_tape(surface, url, self.tape_recorder().as_ref())
+    }
+
+    /// The language model: `real`, which is made when it is first asked, or what a fixture holds.
+    /// Every call goes on the session's tape.
+    pub fn llm(&mut self, real: impl FnOnce() -> Box<dyn LlmProvider>) -> SessionLlm<'_> {
+        let tape = self.tape_recorder();
+        SessionLlm::new(self.llm.provider(real), tape)
     }
 
     /// A program to run in the session, by its name.
@@ -230,9 +268,9 @@ impl TestbenchSession {
         self.llm.finish()?;
         let clock_leaks = self.clock.leaks();
         let mut tape = None;
-        if let Some((recorder, path)) = self.tape {
-            record_changes(&mut self.machine, &recorder)?;
-            tape = Some(EmittedTape { path, records: recorder.finish()? });
+        if let Some(begun) = self.tape {
+            record_changes(&mut self.machine, &begun.recorder)?;
+            tape = Some(begun.finish()?);
         }
         Ok(TestbenchFinalize { fs_diff, recorded_subprocesses, tape, clock_leaks })
     }
@@ -293,6 +331,14 @@ impl SessionCommand<'_> {
     /// As [`TestbenchSession::output`].
     pub fn output(&mut self) -> Result<SubprocessOutput, TestbenchError> {
         self.session.output(&self.request)
+    }
+
+    /// Runs it to its end; what it prints goes nowhere but on the tapes.
+    ///
+    /// # Errors
+    /// As [`TestbenchSession::output`].
+    pub fn status(&mut self) -> Result<SubprocessStatus, TestbenchError> {
+        Ok(self.output()?.status)
     }
 }
 

@@ -87,6 +87,78 @@ fn what_is_added_is_read_by_others() {
 }
 
 #[test]
+fn every_kind_and_every_field_of_an_annotation_is_kept() {
+    use AnnotationKind as K;
+    use HypothesisStatus as S;
+    let folder = tempfile::tempdir().unwrap();
+    let tape = tape(folder.path());
+    let mut file = AnnotationFile::create(&tape).unwrap();
+    let plain = [
+        (K::Correct, "correct"),
+        (K::Incorrect, "incorrect"),
+        (K::Alternative, "alternative"),
+        (K::Note, "note"),
+        (K::Marker, "marker"),
+        (K::Mute, "mute"),
+        (K::CrystallizeHere, "crystallize_here"),
+    ];
+    for (kind, name) in plain {
+        file.append(annotation(name, 1, kind)).unwrap();
+    }
+    let states = [S::Active, S::Verifying, S::Confirmed, S::Disproven, S::Stale];
+    for (status, name) in
+        states.iter().zip(["active", "verifying", "confirmed", "disproven", "stale"])
+    {
+        let hypothesis_status = Some(status.clone());
+        file.append(Annotation { hypothesis_status, ..annotation(name, 2, K::Hypothesis) })
+            .unwrap();
+    }
+    let metadata = serde_json::json!({"ticket": 7});
+    let full = Annotation {
+        suggested_fix: Some("less".into()),
+        author: Author {
+            id: "bot".into(),
+            kind: AuthorKind::Agent,
+            surface: Some("editor".into()),
+        },
+        span: Some(Span { start_event_id: 3, end_event_id: 5 }),
+        friction_kind: Some("slow".into()),
+        links: vec!["note".into()],
+        metadata: metadata.as_object().unwrap().clone(),
+        ..annotation("full", 4, K::Friction)
+    };
+    file.append(full.clone()).unwrap();
+    let author = Author { kind: AuthorKind::System, ..full.author.clone() };
+    file.append(Annotation { author, ..note("rule", 4) }).unwrap();
+
+    let text = std::fs::read_to_string(annotations_path(&tape)).unwrap();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for line in &lines[1..8] {
+        assert_eq!(line["kind"], line["id"]);
+    }
+    for line in &lines[8..13] {
+        assert_eq!(
+            (&line["kind"], &line["hypothesis_status"]),
+            (&"hypothesis".into(), &line["id"])
+        );
+    }
+    let expected = serde_json::json!({
+        "id": "full", "event_id": 4, "kind": "friction", "evidence": "it says so",
+        "suggested_fix": "less", "author": {"id": "bot", "kind": "agent", "surface": "editor"},
+        "timestamp": "2024-05-01T12:00:00Z", "span": {"start_event_id": 3, "end_event_id": 5},
+        "friction_kind": "slow", "links": ["note"], "metadata": {"ticket": 7},
+    });
+    assert_eq!(lines[13], expected);
+    assert_eq!(lines[14]["author"]["kind"], "system");
+    let file = AnnotationFile::load(&annotations_path(&tape)).unwrap();
+    assert_eq!(file.validate(&tape).unwrap(), []);
+    assert_eq!(file.export(&[K::Friction]), [&full]);
+    assert_eq!(file.export(&[K::Hypothesis]).len(), 5);
+    assert_eq!(ids(&file.export(&[K::Mute, K::Marker])), ["marker", "mute"]);
+}
+
+#[test]
 fn writers_at_the_same_time_lose_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let tape = tape(folder.path());
@@ -126,6 +198,7 @@ fn what_is_wrong_in_itself_is_not_added() {
         (Annotation { span: span(2, 3), ..note("b", 1) }, "not in its span"),
         (Annotation { hypothesis_status: status, ..note("b", 1) }, "is for a hypothesis"),
         (annotation("b", 1, AnnotationKind::Hypothesis), "needs a hypothesis_status"),
+        (annotation("b", 1, AnnotationKind::Unknown("praise".into())), "\"praise\" is unknown"),
         (annotation("b", 1, AnnotationKind::Friction), "needs a friction_kind"),
         (Annotation { evidence: Some("x".repeat(16 << 20)), ..note("b", 1) }, "more than"),
     ];

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use belljar::llm::{LlmProvider, LlmRequest, Message, Replay};
 use belljar::tape::{
     Annotation, AnnotationHeader, FileTape, Header, Kind, Record, Recorder, Redaction, cas_dir,
 };
@@ -65,6 +66,26 @@ fn the_annotations_of_the_documents_can_be_read() {
 }
 
 #[test]
+fn the_example_of_a_fixture_is_one() {
+    let lines = examples("llm.md");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("fixture.jsonl");
+    std::fs::write(&path, lines.join("\n")).unwrap();
+    let mut replay = Replay::open(&path).unwrap();
+    let request = LlmRequest::new("m1", vec![Message::new("user", "hi")]);
+    assert!(lines[1].contains(&request.digest().to_string()), "{}", request.digest());
+    let mut answer = || replay.complete(&request);
+    for expected in [Ok("ho"), Ok("ho"), Err("it broke"), Err("slow down")] {
+        match (answer(), expected) {
+            (Ok(found), Ok(expected)) => assert_eq!(found.content, expected),
+            (Err(found), Err(expected)) => assert_eq!(found.to_string(), expected),
+            (found, _) => panic!("{found:?} is not {expected:?}"),
+        }
+    }
+    assert_eq!(replay.finish(), []);
+}
+
+#[test]
 fn the_reader_in_python_reads_a_tape() {
     if !Command::new("python3").arg("--version").output().is_ok_and(|run| run.status.success()) {
         skipped("the_reader_in_python_reads_a_tape", "no python3");
@@ -82,6 +103,7 @@ fn the_reader_in_python_reads_a_tape() {
 
     let read = || {
         let script = package().join("docs/tape_reader.py");
+        assert!(std::fs::read_to_string(&script).unwrap().lines().count() < 100);
         Command::new("python3").arg(script).arg(&path).output().unwrap()
     };
     let run = read();

@@ -204,7 +204,7 @@ fn models_are_recorded_once_and_replayed_after() {
         let steps = [FakeStep::Token("hi".to_owned()), FakeStep::Token(" there".to_owned())];
         Box::new(FakeLlmProvider::new(clock).script(steps)) as Box<dyn LlmProvider>
     };
-    let answer = session.llm(fake).unwrap().complete(&request).unwrap();
+    let answer = session.llm(fake).complete(&request).unwrap();
     assert!(!fixture.exists());
     session.finalize().unwrap();
     let kinds = Tape::load(&tape).unwrap().records;
@@ -213,9 +213,9 @@ fn models_are_recorded_once_and_replayed_after() {
     let bench = Testbench::builder().replay_llm(&fixture).build();
     let mut session = bench.activate().unwrap();
     let nobody = || -> Box<dyn LlmProvider> { panic!("nobody is asked") };
-    assert_eq!(session.llm(nobody).unwrap().complete(&request).unwrap(), answer);
+    assert_eq!(session.llm(nobody).complete(&request).unwrap(), answer);
     let other = LlmRequest::new("small", vec![Message::new("user", "bye")]);
-    assert!(session.llm(nobody).unwrap().complete(&other).is_err());
+    assert!(session.llm(nobody).complete(&other).is_err());
 
     let gone = Testbench::builder().replay_llm(folder.path().join("gone")).build();
     assert!(matches!(gone.activate().map(|_| ()), Err(TestbenchError::Fixture(_))));

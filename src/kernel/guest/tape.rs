@@ -51,10 +51,12 @@ impl Guest {
         }
     }
 
-    /// Records that time passes until the monotonic clock shows `t`.
+    /// Records that time passes until the monotonic clock shows `t`, or the virtual timeout comes.
     pub(super) fn tape_sleep(&mut self, t: u64) {
-        let Machine { tape, clock, .. } = &mut *self.machine;
+        let Machine { tape, clock, limits, .. } = &mut *self.machine;
         let Some(tape) = tape else { return };
+        let stop_at = limits.virtual_timeout.and_then(|timeout| timeout.as_nanos().try_into().ok());
+        let t = stop_at.map_or(t, |stop_at: u64| stop_at.min(t));
         if !clock.is_virtual() {
             return tape.push(Kind::ClockSleep { duration_ns: 0 });
         }

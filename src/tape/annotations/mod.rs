@@ -217,6 +217,7 @@ impl AnnotationFile {
             return Err(AnnotationError::Line { path: self.path.clone(), line, message });
         }
         let mut faults = annotation.faults();
+        faults.extend(self.unknown_names(&annotation));
         if self.annotations().any(|other| other.id == annotation.id) {
             faults.push("there already is one of that id".to_owned());
         }
@@ -279,9 +280,7 @@ impl AnnotationFile {
             } else {
                 lines.insert(annotation.id.as_str(), *line);
             }
-            if self.header.schema_version <= SCHEMA {
-                wrong.extend(annotation.unknown_names());
-            }
+            wrong.extend(self.unknown_names(annotation));
             for (event, what) in annotation.events().filter(|(event, _)| unknown.contains(event)) {
                 wrong.push(format!("{what} record {event}, which the tape does not have"));
             }
@@ -293,6 +292,12 @@ impl AnnotationFile {
             report(self.next_line(), None, "the line is cut off".to_owned());
         }
         Ok(problems)
+    }
+
+    /// The names in `annotation` that should be known in a file of this version.
+    fn unknown_names(&self, annotation: &Annotation) -> Vec<String> {
+        let is_known = self.header.schema_version <= SCHEMA;
+        if is_known { annotation.unknown_names() } else { Vec::new() }
     }
 
     /// The records that annotations name and the tape does not have.

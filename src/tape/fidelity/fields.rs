@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::tape::record::{Kind, Record};
+use crate::tape::record::{Header, Kind, Record};
 
 /// Longest text of a record or a value in a report, in characters.
 const TEXT_CHARS_MAX: usize = 240;
@@ -14,7 +14,7 @@ const CONTEXT_CHARS: usize = 24;
 /// Fields shown of one record. A record can have as many as it has arguments.
 const FIELDS_MAX: usize = 16;
 
-/// A field in which two records differ.
+/// A field in which two records, or two headers, differ.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FieldDifference {
     /// Its name; of what lies within a field, the names on the way there, with dots between them.
@@ -28,10 +28,14 @@ pub struct FieldDifference {
 
 /// The fields of one kind that differ, at most 16 of them, and how many there are.
 pub(super) fn differences(recorded: &Kind, replay: &Kind) -> (Vec<FieldDifference>, usize) {
-    let mut found = Found::default();
-    let (recorded, replay) = (recorded.fields().into(), replay.fields().into());
-    found.compare("", &recorded, &replay);
+    let found = Found::between(&recorded.fields().into(), &replay.fields().into());
     (found.differences, found.count)
+}
+
+/// The fields of two headers that differ, at most 16 of them.
+pub(super) fn header_differences(recorded: &Header, replay: &Header) -> Vec<FieldDifference> {
+    let json = |header: &Header| serde_json::to_value(header).expect("headers are JSON objects");
+    Found::between(&json(recorded), &json(replay)).differences
 }
 
 #[derive(Default)]
@@ -41,6 +45,12 @@ struct Found {
 }
 
 impl Found {
+    fn between(recorded: &Value, replay: &Value) -> Self {
+        let mut found = Self::default();
+        found.compare("", recorded, replay);
+        found
+    }
+
     /// Goes as deep as the two have the same shape.
     fn compare(&mut self, field: &str, recorded: &Value, replay: &Value) {
         let name = |part: &str| match field {

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use self::fields::FieldDifference;
 use self::outcome::Outcome;
 use super::file::{Tape, TapeReader};
-use super::record::Record;
+use super::record::{Header, Record};
 use super::recorder::TapeError;
 
 /// Divergences that a report describes; beyond, they are counted.
@@ -78,6 +78,14 @@ pub trait TapeSource {
     /// # Errors
     /// [`TapeError`] if it cannot be opened.
     fn records(&self) -> Result<impl Iterator<Item = Result<Record, TapeError>>, TapeError>;
+
+    /// Its header, if it has one.
+    ///
+    /// # Errors
+    /// [`TapeError`] if it cannot be opened.
+    fn header(&self) -> Result<Option<Header>, TapeError> {
+        Ok(None)
+    }
 }
 
 /// The tape at that path, a line at a time.
@@ -85,11 +93,19 @@ impl TapeSource for Path {
     fn records(&self) -> Result<impl Iterator<Item = Result<Record, TapeError>>, TapeError> {
         TapeReader::open(self)
     }
+
+    fn header(&self) -> Result<Option<Header>, TapeError> {
+        Ok(Some(TapeReader::open(self)?.header().clone()))
+    }
 }
 
 impl TapeSource for Tape {
     fn records(&self) -> Result<impl Iterator<Item = Result<Record, TapeError>>, TapeError> {
         self.records.as_slice().records()
+    }
+
+    fn header(&self) -> Result<Option<Header>, TapeError> {
+        Ok(Some(self.header.clone()))
     }
 }
 
@@ -163,6 +179,10 @@ pub struct FidelityReport {
     pub divergence_count: u64,
     /// The first 1000 of them.
     pub divergences: Vec<Divergence>,
+    /// In what the headers differ: versions, start, script, command line. These are notes: they say
+    /// who recorded a tape and when, not what happened, and are divergences in no mode.
+    #[serde(default)]
+    pub header_differences: Vec<FieldDifference>,
     /// From 0 to 1: 1 less the divergences for each record of the longer tape; by outcome, 1 if
     /// there is no divergence, else 0.
     pub score: f64,
@@ -176,6 +196,7 @@ impl FidelityReport {
             replay_records: 0,
             divergence_count: 0,
             divergences: Vec::new(),
+            header_differences: Vec::new(),
             score: 1.0,
         }
     }
@@ -222,7 +243,8 @@ impl FidelityReport {
 /// By outcome: for each path the last `file_write` or `file_delete` and the `change` records (which
 /// also tell of renames); the last `process_exit` of the lowest `pid`; the number of `llm_call`.
 ///
-/// Headers are not compared. A tape whose last line is cut off ends before it.
+/// In what headers differ is noted, and is no divergence. A tape whose last line is cut off ends
+/// before it.
 ///
 /// # Errors
 /// [`CompareError`].
@@ -236,6 +258,9 @@ where
     B: TapeSource + ?Sized,
 {
     let mut report = FidelityReport::new(mode);
+    if let (Some(recorded), Some(replay)) = (recorded.header()?, replay.header()?) {
+        report.header_differences = fields::header_differences(&recorded, &replay);
+    }
     if mode == FidelityMode::Outcome {
         let (recorded, replay) = (Outcome::of(recorded)?, Outcome::of(replay)?);
         (report.recorded_records, report.replay_records) = (recorded.records, replay.records);
@@ -259,6 +284,9 @@ impl fmt::Display for FidelityReport {
             "{mode}: {divergence_count} divergence{plural}, score {score:.4} \
              ({recorded_records} records, replay {replay_records})"
         )?;
+        for FieldDifference { field, recorded, replay } in &self.header_differences {
+            writeln!(f, "  note: header {field}: recorded {recorded}, replay {replay}")?;
+        }
         let shown = &self.divergences[..self.divergences.len().min(SHOWN_MAX)];
         for divergence in shown {
             f.write_char('\n')?;

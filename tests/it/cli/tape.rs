@@ -277,6 +277,78 @@ fn what_is_said_of_a_tape_stands_beside_its_records() {
     assert_eq!(report["problems"][0]["annotation_id"], "a3", "{report}");
 }
 
+#[test]
+fn a_replay_shows_what_is_said_beside_its_records() {
+    let folder = recorded();
+    let dir = folder.path();
+    let annotate =
+        |args: &[&str]| succeed(dir, &[&["annotate", "run.tape", "--author", "me"], args].concat());
+    let hypothesis = ["--event", "3", "--kind", "hypothesis", "--status", "verifying"];
+    let more = ["--evidence", "why", "--suggested-fix", "less", "--link", "https://a.test/1"];
+    annotate(&[&hypothesis[..], &more].concat());
+    annotate(&["--event", "5", "--metadata", "ticket=7", "--surface", "editor"]);
+    let said = "       # hypothesis, verifying (me): why; instead: less; see https://a.test/1";
+    let output = call(dir, &["replay", "run.tape"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let shown = stderr(&output);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(lines[0].starts_with("     3 ") && lines[2].starts_with("     5 "), "{shown}");
+    assert_eq!((lines[1], lines[3]), (said, "       # note (me)"));
+    assert_eq!(stderr(&call(dir, &["replay", "-q", "run.tape"])), "");
+    let report: Value =
+        serde_json::from_str(&succeed(dir, &["replay", "--json", "run.tape"])).unwrap();
+    assert_eq!(report["annotations"][1]["metadata"]["ticket"], "7", "{report}");
+    assert_eq!(report["annotations"][1]["author"]["surface"], "editor", "{report}");
+    let bad = call(dir, &["annotate", "run.tape", "--author", "me", "--event", "1", "--kind", "x"]);
+    assert_eq!(bad.status.code(), Some(2));
+    assert!(stderr(&bad).contains("the kind \"x\" is unknown"), "{}", stderr(&bad));
+
+    // Of a run that leaves its tape, what is said of the records until then.
+    let tape = std::fs::read_to_string(dir.join("run.tape")).unwrap();
+    let fourth = tape.lines().nth(5).unwrap();
+    let other = fourth.replace("\"seq\":4,", "\"seq\":4,\"more\":1,");
+    let other = other.replace("\"kind\":\"", "\"kind\":\"not_");
+    std::fs::write(dir.join("run.tape"), tape.replace(fourth, &other)).unwrap();
+    let output = call(dir, &["replay", "run.tape"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let shown = stderr(&output);
+    assert!(shown.contains(said) && !shown.contains("# note (me)"), "{shown}");
+    assert!(shown.contains("record 4"), "{shown}");
+}
+
+/// The same run under another command line: what happened is the same, and who did it is told.
+#[test]
+fn headers_that_differ_are_notes_of_a_comparison() {
+    let folder = scratch();
+    let dir = folder.path();
+    let record = |tape: &str, program: &str| {
+        succeed(dir, &["record", "-q", "--tape", tape, "--argv0", "wc", program, "note.txt"]);
+    };
+    record("a.tape", "wc");
+    let text = std::fs::read_to_string(dir.join("a.tape")).unwrap();
+    let version = format!("\"belljar_version\":\"{}\"", env!("CARGO_PKG_VERSION"));
+    assert!(text.contains(&version), "{text}");
+    let text = text.replacen(&version, "\"belljar_version\":\"0.0.9\"", 1);
+    std::fs::write(dir.join("b.tape"), text.replacen("\"note.txt\"]", "\"./note.txt\"]", 1))
+        .unwrap();
+    for mode in ["byte-identical", "semantic", "outcome"] {
+        let args = ["fidelity", "--json", "--mode", mode, "a.tape", "b.tape"];
+        let report: Value = serde_json::from_str(&succeed(dir, &args)).unwrap();
+        assert_eq!((&report["divergence_count"], &report["score"]), (&0.into(), &1.0.into()));
+        let notes: Vec<&str> = report["header_differences"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|note| note["field"].as_str().unwrap())
+            .collect();
+        assert_eq!(notes, ["argv.1", "belljar_version"], "{report}");
+    }
+    let shown = succeed(dir, &["fidelity", "a.tape", "b.tape"]);
+    assert!(shown.contains("note: header argv.1: recorded \"note.txt\", replay"), "{shown}");
+    let same = succeed(dir, &["fidelity", "--json", "a.tape", "a.tape"]);
+    assert!(same.contains("\"header_differences\":[]"), "{same}");
+}
+
 /// The changes of a run can be shown and made from its tape, as the run would have made them.
 #[cfg(unix)]
 #[test]

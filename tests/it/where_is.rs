@@ -1,0 +1,127 @@
+//! The table of docs/testbench.md that says where everything is: what it names exists.
+
+use std::path::{Path, PathBuf};
+
+use regex::Regex;
+
+use crate::support::package;
+
+const SECTION: &str = "## Where everything is";
+
+/// Rows that the table has at least: a section that is not found must not pass.
+const ROWS_MIN: usize = 80;
+
+/// The cells of each row of the section's tables, but for their heads.
+fn rows(document: &str) -> Vec<[String; 3]> {
+    let section = document.split(SECTION).nth(1).expect("the section is there");
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let rows = section.lines().filter(|line| line.starts_with("| "));
+    let cells =
+        rows.map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect::<Vec<_>>());
+    cells
+        .filter(|cells| cells[0] != "name or rule")
+        .map(|cells| {
+            let cells: [&str; 3] = cells.try_into().expect("three cells in each row");
+            cells.map(str::to_owned)
+        })
+        .collect()
+}
+
+fn backticked(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+fn sources(at: &Path, found: &mut Vec<PathBuf>) {
+    if at.is_dir() {
+        for entry in std::fs::read_dir(at).unwrap() {
+            sources(&entry.unwrap().path(), found);
+        }
+    } else if at.extension().is_some_and(|extension| extension == "rs") {
+        found.push(at.to_owned());
+    }
+}
+
+fn texts(at: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    sources(at, &mut found);
+    found.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
+}
+
+fn matches(text: &str, pattern: &str) -> bool {
+    Regex::new(pattern).unwrap().is_match(text)
+}
+
+/// Whether `path`, as in `kernel::egress::EgressPolicy::check`, names something of `src/`: modules,
+/// then a public item, then perhaps one of its methods, fields or variants.
+fn is_item(path: &str) -> bool {
+    let mut at = package().join("src");
+    let mut parts = path.split("::").peekable();
+    while let Some(part) = parts.peek() {
+        let (folder, file) = (at.join(part), at.join(part).with_extension("rs"));
+        at = match (folder.is_dir(), file.is_file()) {
+            (true, _) => folder,
+            (_, true) => file,
+            _ => break,
+        };
+        parts.next();
+    }
+    let [item, member @ ..] = &parts.collect::<Vec<_>>()[..] else { return false };
+    let declares =
+        format!(r"(?m)^\s*(pub (struct|enum|trait|type|fn|const) )?{item}\b[^(]*[;{{(=<]");
+    let texts = texts(&at);
+    let is_declared = texts.iter().any(|text| matches(text, &declares));
+    let has = |member: &str| {
+        let member =
+            format!(r"(?m)^\s*(pub (const )?fn |fn |pub (async )?fn |pub )?{member}\b\s*[(:,<{{=]");
+        let of_item = format!(r"\b{item}\b");
+        texts.iter().any(|text| matches(text, &member) && matches(text, &of_item))
+    };
+    is_declared && member.len() <= 1 && member.iter().all(|member| has(member))
+}
+
+/// The names of all tests.
+fn tests() -> Vec<String> {
+    let test = Regex::new(r"#\[(?:tokio::)?test\][^{]*?fn (\w+)").unwrap();
+    let all = texts(&package().join("src")).into_iter().chain(texts(&package().join("tests/it")));
+    all.flat_map(|text| {
+        test.captures_iter(&text).map(|found| found[1].to_owned()).collect::<Vec<_>>()
+    })
+    .collect()
+}
+
+#[test]
+fn what_the_table_names_exists() {
+    let text = std::fs::read_to_string(package().join("docs/testbench.md")).unwrap();
+    let (rows, tests) = (rows(&text), tests());
+    let mut wrong = Vec::new();
+    for [name, place, test] in &rows {
+        let (places, named) = (backticked(place), backticked(test));
+        if places.is_empty() || named.is_empty() {
+            wrong.push(format!("{name}: no place, or no test"));
+        }
+        wrong.extend(places.iter().filter(|at| !is_item(at)).map(|at| format!("{name}: no {at}")));
+        let is_test = |test: &&&str| tests.iter().any(|known| known == **test);
+        let missing = named.iter().filter(|test| !is_test(test));
+        wrong.extend(missing.map(|test| format!("{name}: no test {test}")));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(rows.len() >= ROWS_MIN, "the table has only {} rows", rows.len());
+}
+
+#[test]
+fn a_name_that_is_not_there_is_noticed() {
+    assert!(is_item("kernel::egress::EgressPolicy::check"));
+    assert!(is_item("testbench::TestbenchFinalize::fs_diff"));
+    assert!(is_item("tape::AnnotationKind::Mute"));
+    for gone in [
+        "kernel::egress",
+        "kernel::egress::EgressPolicy::forget",
+        "kernel::egress::Nothing",
+        "nowhere::EgressPolicy",
+        "testbench::TestbenchFinalize::fs_diff::path",
+    ] {
+        assert!(!is_item(gone), "{gone}");
+    }
+    assert!(tests().iter().any(|test| test == "a_name_that_is_not_there_is_noticed"));
+    assert!(!tests().iter().any(|test| test == "is_item"));
+}
