@@ -35,6 +35,11 @@ impl Outcome {
         }
     }
 
+    /// Whether it ends all processes of a run, whichever it happens to.
+    pub(super) fn ends_all(&self) -> bool {
+        matches!(self, Self::Limit(_) | Self::Deadlock(_) | Self::Tape)
+    }
+
     /// The exit code, if it exited.
     pub fn exit_code(&self) -> Option<u32> {
         match self {

@@ -21,7 +21,7 @@ use super::limits::{Limit, Stop};
 use super::machine::{Machine, WORKTREE};
 use super::outcome::{Outcome, RunError};
 use super::pipe::End;
-use super::process::{Pid, Wait};
+use super::process::{Pid, Signal, Wait};
 use super::schedule::Image;
 use super::stdio::Stdio;
 use super::turn::{Turn, Turnstile};
@@ -356,9 +356,12 @@ impl Guest {
     pub(super) fn end(mut self, outcome: Result<Outcome, RunError>) -> Option<RunError> {
         // It may have ended before its first turn.
         self.machine.begin();
-        let (outcome, error) = match outcome {
-            Ok(outcome) => (outcome, None),
-            Err(error) => (Outcome::Exited(NOT_RUNNABLE), Some(error)),
+        let ended = self.machine.processes.ended.clone();
+        let (outcome, error) = match (outcome, ended) {
+            // It was ended with all others, and what ended them ended it.
+            (Ok(Outcome::Signalled(Signal::KILL)), Some(all)) if all.ends_all() => (all, None),
+            (Ok(outcome), _) => (outcome, None),
+            (Err(error), _) => (Outcome::Exited(NOT_RUNNABLE), Some(error)),
         };
         if let Some(error) = &error
             && self.pid != Pid::FIRST
@@ -373,7 +376,7 @@ impl Guest {
             Outcome::Trapped(trap) if pid != Pid::FIRST => {
                 machine.processes.mourn(pid, trap.clone());
             }
-            Outcome::Limit(_) | Outcome::Tape => machine.processes.end_all(outcome.clone()),
+            all if all.ends_all() => machine.processes.end_all(outcome.clone()),
             _ => {}
         }
         machine.processes.end(pid, &outcome);
