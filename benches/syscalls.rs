@@ -4,8 +4,12 @@
 
 use std::time::Duration;
 
-use belljar::{ClockConfig, Command, Engine, EngineConfig, Machine, Module, Program};
+use belljar::Machine;
 use criterion::{Criterion, SamplingMode, Throughput};
+
+use fsbench::{ns_per_op, program};
+
+mod fsbench;
 
 /// What `fsbench` times, how many of it make one run, and how many bytes each moves.
 struct Op {
@@ -34,10 +38,7 @@ fn main() {
         .warm_up_time(Duration::from_millis(500))
         .measurement_time(Duration::from_secs(2))
         .configure_from_args();
-    let engine = Engine::new(EngineConfig::default()).expect("the engine");
-    let bytes = include_bytes!("../guest-examples/fsbench.wasm").to_vec();
-    let module = Module::from_bytes("fsbench", bytes).expect("a module");
-    let program = Program::new(&engine, &module).expect("a program");
+    let program = program();
 
     let mut group = criterion.benchmark_group("syscalls");
     // One run of the guest is one sample's worth of work, however few iterations are asked for.
@@ -49,29 +50,13 @@ fn main() {
         group.bench_function(op.name, |b| {
             b.iter_custom(|iters| {
                 let runs = iters.div_ceil(op.per_run);
-                let sum: f64 = (0..runs).map(|_| ns_per_op(&program, op)).sum();
+                let sum: f64 = (0..runs)
+                    .map(|_| ns_per_op(&program, op.name, op.per_run, Machine::builder()))
+                    .sum();
                 Duration::from_secs_f64(sum / runs as f64 * iters as f64 / 1e9)
             });
         });
     }
     group.finish();
     criterion.final_summary();
-}
-
-/// Nanoseconds for one operation, or one MiB, as the guest has timed them.
-fn ns_per_op(program: &Program, op: &Op) -> f64 {
-    let mut machine = Machine::builder().clock(ClockConfig::Host).build().expect("a machine");
-    let output = Command::new(program)
-        .args([op.name, &op.per_run.to_string()])
-        .output(&mut machine)
-        .expect("it starts");
-    let text = String::from_utf8(output.stdout).expect("fsbench prints text");
-    let words: Vec<&str> = text.split(' ').collect();
-    let value: f64 =
-        words.get(1).and_then(|word| word.parse().ok()).expect("fsbench has succeeded");
-    match words[2] {
-        "ns/op" => value,
-        "MiB/s" => 1e9 / value,
-        unit => panic!("fsbench has a new unit: {unit}"),
-    }
 }

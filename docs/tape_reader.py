@@ -80,7 +80,7 @@ def main(path):
             counts[record["kind"]] += 1
             print(record["seq"], record["kind"], json.dumps(fields)[:100])
             stored = [f for f in fields.values() if isinstance(f, dict) and "content_hash" in f and "len_bytes" in f]
-            wrong += filter(None, (check(path + ".cas", payload) for payload in stored))
+            wrong += filter(None, (check(path.removesuffix(".partial") + ".cas", payload) for payload in stored))
     for kind, count in sorted(counts.items()):
         print(f"{count:8} {kind}")
     if wrong:

@@ -39,8 +39,12 @@ impl Digest {
         }
     }
 
-    /// The digest whose hex form is `text`; `None` unless it is exactly 64 hex digits.
+    /// The digest whose hex form is `text`; `None` unless it is exactly 64 hex digits, lower-case:
+    /// a digest has one name.
     pub fn from_hex(text: &str) -> Option<Self> {
+        if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            return None;
+        }
         blake3::Hash::from_hex(text).ok().map(|hash| Self(*hash.as_bytes()))
     }
 

@@ -124,8 +124,8 @@ pub enum Copied {
 
 /// Copies the folder `from` to `to`, which is made. `keep` is asked what to copy of each entry, by
 /// its path below `from`, with slashes. What is copied is the same as there but for its time; that,
-/// and the order in which entries are made, depend on `number`. What is neither file nor folder nor
-/// link is left out.
+/// and the order in which entries are made, depend on `number`, from 1; many file systems list them in
+/// it. In place of a pipe or a device stands a socket.
 pub fn copy_tree_perturbed(
     from: &Path,
     to: &Path,
@@ -144,9 +144,7 @@ fn copy_dir(
 ) -> Result<(), DiskError> {
     create_private_dir_all(to)?;
     let mut entries = list(from)?;
-    if number % 2 == 1 {
-        entries.reverse();
-    }
+    in_order(&mut entries, number);
     for entry in entries {
         let Some(name) = entry.file_name() else { continue };
         let copy = to.join(name);
@@ -161,7 +159,9 @@ fn copy_dir(
         } else if metadata.is_symlink() {
             let target = std::fs::read_link(&entry).map_err(DiskError::new("read link", &entry))?;
             symlink(&target, &copy)?;
-        } else if metadata.is_file() {
+        } else if !metadata.is_file() {
+            make_special(&copy)?;
+        } else {
             if kept == Copied::Content {
                 std::fs::copy(&entry, &copy).map_err(DiskError::new("copy", &entry))?;
             } else {
@@ -178,6 +178,28 @@ fn copy_dir(
             }
         }
     }
+    Ok(())
+}
+
+/// Puts sorted entries into another order for each of as many numbers as there are entries; 1
+/// reverses them.
+fn in_order(entries: &mut [PathBuf], number: u64) {
+    if let Some(by) = number.wrapping_sub(1).checked_rem(entries.len() as u64) {
+        entries.rotate_left(by as usize);
+        entries.reverse();
+    }
+}
+
+/// Stands for a pipe, a socket or a device: something that is no file, and that nobody opens.
+#[cfg(unix)]
+fn make_special(path: &Path) -> Result<(), DiskError> {
+    std::os::unix::net::UnixListener::bind(path).map_err(DiskError::new("create", path))?;
+    Ok(())
+}
+
+/// There is nothing of the kind.
+#[cfg(windows)]
+fn make_special(_path: &Path) -> Result<(), DiskError> {
     Ok(())
 }
 
@@ -236,4 +258,24 @@ pub fn canonical(path: &Path) -> Result<PathBuf, DiskError> {
 /// The process's current folder.
 pub fn current_dir() -> Result<PathBuf, DiskError> {
     std::env::current_dir().map_err(DiskError::new("find", Path::new(".")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_made_in_as_many_orders_as_there_are_entries() {
+        let sorted = ["a", "b", "c"].map(PathBuf::from);
+        let orders: std::collections::HashSet<Vec<PathBuf>> = (1..=3)
+            .map(|number| {
+                let mut entries = sorted.to_vec();
+                in_order(&mut entries, number);
+                assert_ne!(entries, sorted);
+                entries
+            })
+            .collect();
+        assert_eq!(orders.len(), 3);
+        in_order(&mut [], 1);
+    }
 }

@@ -125,7 +125,7 @@ fn metadata(text: &str) -> Result<(String, String), String> {
 
 /// Adds an annotation.
 pub fn annotate(args: &AnnotateArgs) -> Result<u8> {
-    tape::open(&args.tape)?;
+    expect_record(&args.tape, args.span.map_or(args.event, |s| s.end_event_id.max(args.event)))?;
     let is_new = disk::symlink_metadata(&annotations_path(&args.tape)).is_err();
     let mut file = if is_new { AnnotationFile::create(&args.tape)? } else { load(&args.tape)? };
     let now = jiff::Timestamp::from_nanosecond(ambient::wall_now_ns().into());
@@ -158,7 +158,8 @@ pub fn annotate(args: &AnnotateArgs) -> Result<u8> {
     };
     match file.append(annotation.clone()) {
         Err(error @ AnnotationError::Invalid { .. }) => {
-            return Err(Usage(error.to_string()).into());
+            let message = format!("{error} (`belljar annotate --help` has kinds and options)");
+            return Err(Usage(message).into());
         }
         appended => appended?,
     }
@@ -170,11 +171,24 @@ pub fn annotate(args: &AnnotateArgs) -> Result<u8> {
     Ok(0)
 }
 
+/// That the tape has a record `seq`: what is said stays said, so that a slip is better found before.
+fn expect_record(path: &Path, seq: u64) -> Result<()> {
+    let mut last = None;
+    for record in tape::open(path)? {
+        last = Some(record.map_err(Usage::because)?.seq);
+        if last >= Some(seq) {
+            return Ok(());
+        }
+    }
+    let last = last.map_or("it has none".to_owned(), |last| format!("its last is {last}"));
+    Err(Usage(format!("{} has no record {seq}: {last}", path.display())).into())
+}
+
 /// Looks after annotations.
 pub fn run(args: &AnnotationsArgs) -> Result<u8> {
     match &args.action {
         AnnotationsAction::Validate { tape, json } => {
-            let problems = load(tape)?.validate(tape)?;
+            let problems = load(tape)?.validate(tape).map_err(Usage::because)?;
             if *json {
                 say!("{}", json!({ "valid": problems.is_empty(), "problems": problems }));
             } else {

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
+use belljar::process::SandboxProfile;
 use clap::builder::styling::AnsiColor;
 use clap::builder::{OsStringValueParser, Styles, TypedValueParser};
 use clap::{Args, CommandFactory, Parser, ValueEnum};
@@ -75,7 +76,7 @@ pub enum Subcommand {
     },
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Examples:
   belljar run wc README.md                    count a file of this folder
@@ -150,10 +151,13 @@ pub struct RunArgs {
     #[arg(long, value_name = "WHAT", default_value = "trap", help_heading = "Program")]
     pub unknown_imports: UnknownImportsArg,
 
-    /// What to do if no toolchain has the program: refuse, or run the host's program of that name,
-    /// unprotected
+    /// What to do if no toolchain has the program: refuse, or run the host's program of that name
     #[arg(long, value_name = "WHAT", default_value = "deny", help_heading = "Program")]
     pub on_missing: OnMissing,
+
+    /// What the host's program may do: unrestricted, worktree, os_hardened or wasi (not run)
+    #[arg(long, value_name = "PROFILE", default_value_t, help_heading = "Program")]
+    pub profile: SandboxProfile,
 
     /// Compile the module anew and keep nothing
     #[arg(long, help_heading = "Program")]

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use anyhow::{Context, Result};
 use belljar::kernel::vfs::{
-    DiffEntry, DiffKind, MountId, VPath, is_in_unified_diff, render_unified_diff,
+    DiffEntry, DiffKind, MountId, Times, VPath, is_in_unified_diff, render_unified_diff,
 };
 use belljar::{Machine, Outcome, Overlay, WORKTREE};
 
@@ -72,8 +72,13 @@ pub fn settle(
 fn apply(args: &RunArgs, vfs: &mut Overlay, changes: &[Change]) -> Result<()> {
     let message = format!("writing {} to the disk", count(changes.len(), "change"));
     let _progress = (changes.len() > 100).then(|| Progress::start(message, args.quiet));
+    write(vfs, args.quiet)
+}
+
+/// Writes all changes to the disk, and says what of them the host refused.
+pub fn write(vfs: &mut Overlay, quiet: bool) -> Result<()> {
     let applied = vfs.apply().context("cannot write the changes to the disk")?;
-    for path in applied.attributes_refused.iter().filter(|_| !args.quiet) {
+    for path in applied.attributes_refused.iter().filter(|_| !quiet) {
         note!("belljar: warning: {path} is written, but its times or permissions are not");
     }
     for path in applied.leftovers {
@@ -124,8 +129,8 @@ fn only_times(vfs: &Overlay, entries: &[DiffEntry]) -> Vec<Change> {
     let changed: HashSet<(MountId, &VPath)> =
         entries.iter().map(|entry| (entry.mount, &entry.path)).collect();
     let mut times = vfs.times_set();
-    times.retain(|(mount, path)| !changed.contains(&(*mount, path)));
-    let describe = |(mount, path): (MountId, VPath)| Change {
+    times.retain(|(mount, path, _)| !changed.contains(&(*mount, path)));
+    let describe = |(mount, path, _): (MountId, VPath, Times)| Change {
         mount: mount_path(vfs, mount),
         path: path.as_str().to_owned(),
         kind: "times",

@@ -82,7 +82,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
     if let Some(error) = error.downcast_ref::<NativeError>() {
         return match error {
             NativeError::NotFound { .. } => NOT_FOUND,
-            NativeError::Start { .. } => NOT_RUNNABLE,
+            NativeError::Start { .. } | NativeError::Profile(_) => NOT_RUNNABLE,
         };
     }
     if let Some(error) = error.downcast_ref::<ProgramError>() {

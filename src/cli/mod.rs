@@ -23,6 +23,7 @@ macro_rules! say {
 mod annotate;
 mod args;
 mod cache;
+mod cause;
 mod changes;
 mod doctor;
 mod exit;
@@ -35,6 +36,7 @@ mod planted;
 mod programs;
 mod progress;
 mod record;
+mod repetition;
 mod replay;
 mod report;
 mod run;

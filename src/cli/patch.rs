@@ -8,7 +8,7 @@ use belljar::testbench::{TapedChangesError, changed_machine, make_taped_changes}
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
-use super::changes::render_diff;
+use super::changes::{self, render_diff};
 use super::exit::Usage;
 use super::mounts;
 use super::report::count;
@@ -26,7 +26,10 @@ pub struct DiffArgs {
   belljar apply run.tape --worktree DIR     ... in that folder
   belljar apply run.tape --dir lib::/lib    ... and in a folder that was mounted at /lib
 
-Nothing is written unless every file that the run changed is what the run found.")]
+Nothing is written unless everything that the run changed is what the run found.
+
+Exit codes: 0 if the changes are made, 2 if there is no such tape or folder, 125 if something is not
+what the run found, or a content is missing.")]
 pub struct ApplyArgs {
     /// The tape
     pub tape: PathBuf,
@@ -46,9 +49,10 @@ pub struct ApplyArgs {
 
 /// Prints what a recorded run changed.
 pub fn diff(args: &DiffArgs) -> Result<u8> {
-    let mut machine = changed_machine(&args.tape).map_err(classify)?;
+    let context = "cannot tell what the run changed";
+    let mut machine = changed_machine(&args.tape).map_err(|error| classify(error, context))?;
     let vfs = machine.vfs_mut();
-    let entries = vfs.diff().context("cannot tell what the run changed")?;
+    let entries = vfs.diff().context(context)?;
     let text = render_diff(vfs, &entries)?;
     let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
     Ok(0)
@@ -59,21 +63,29 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
     let open = |path: &Path| mounts::open(path).map_err(Usage);
     let mut builder = Machine::builder().mount(belljar::WORKTREE, open(&args.worktree)?);
     for mount in &args.dir {
+        if !mount.guest.starts_with('/') {
+            let message = format!(
+                "--dir {0}: say where the run had it, as the tape names it: {0}::/GUEST",
+                mount.host.display()
+            );
+            return Err(Usage(message).into());
+        }
         builder = builder.mount(&mount.guest, open(&mount.host)?);
     }
     let mut machine = builder.build().map_err(|error| Usage(error.to_string()))?;
-    let changes = make_taped_changes(&args.tape, machine.vfs_mut()).map_err(classify)?;
-    machine.vfs_mut().apply().context("cannot write the changes to the disk")?;
+    let count_changed = make_taped_changes(&args.tape, machine.vfs_mut())
+        .map_err(|error| classify(error, "nothing is written to the disk"))?;
+    changes::write(machine.vfs_mut(), args.quiet)?;
     if !args.quiet {
-        note!("belljar: {} written to the disk", count(changes, "change"));
+        note!("belljar: {} written to the disk", count(count_changed, "change"));
     }
     Ok(0)
 }
 
 /// A tape that cannot be read is a file that was named wrongly.
-fn classify(error: TapedChangesError) -> anyhow::Error {
+fn classify(error: TapedChangesError, context: &'static str) -> anyhow::Error {
     match error {
         TapedChangesError::Replay(error) => Usage::because(error).into(),
-        other => anyhow::Error::from(other).context("nothing is written to the disk"),
+        other => anyhow::Error::from(other).context(context),
     }
 }

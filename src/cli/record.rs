@@ -5,14 +5,16 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use belljar::base::{ambient, disk};
-use belljar::tape::{FileTape, Header, Recorder, Redaction};
+use belljar::store::read_slice;
+use belljar::tape::{FileTape, Header, Recorder, Redaction, TapeError};
 use belljar::testbench::record_changes;
 use belljar::{ClockConfig, Machine, Module};
 use clap::Args;
 
 use super::args::RunArgs;
-use super::exit::Usage;
+use super::exit::{Hinted, Usage};
 use super::planted::Folders;
+use super::report::printable;
 use super::values::size;
 use super::{run, setup};
 
@@ -76,8 +78,9 @@ impl Recording {
         };
         let mut header = Header::new((start_ns / 1_000_000).cast_signed());
         let redaction = Redaction::default();
-        let words = |arg: &OsString| redaction.redact_variable(&arg.to_string_lossy());
+        let words = |arg: &OsString| arg.to_string_lossy().into_owned();
         header.argv = args.run.command.iter().map(words).collect();
+        let header = header.without_secrets(&redaction);
         let path = args.tape.clone();
         if disk::metadata(&path).is_ok_and(|metadata| metadata.is_dir()) {
             return Err(Usage(format!("--tape: {} is a folder", path.display())).into());
@@ -101,12 +104,22 @@ impl Recording {
     /// Puts the program on the tape, if that is asked for.
     ///
     /// # Errors
-    /// The module cannot be read.
+    /// The module cannot be read; [`Usage`] if it holds a secret.
     pub fn embed(&self, module: &Module) -> Result<()> {
-        if self.embeds {
-            self.recorder.content(&module.bytes()?);
+        if !self.embeds {
+            return Ok(());
         }
-        Ok(())
+        let bytes = module.bytes()?;
+        let embedded = self.recorder.content_from(module.name(), read_slice(&bytes))?;
+        match embedded.withheld_by {
+            None => Ok(()),
+            Some(rule) => Err(Usage(format!(
+                "--embed-program: {} is not put on the tape: it holds what the rule {rule} takes for a \
+                 secret; record without it, and name the program with --module when you replay",
+                printable(module.name())
+            ))
+            .into()),
+        }
     }
 
     /// Adds what changed, and makes the tape last; answers how many records it has.
@@ -115,7 +128,15 @@ impl Recording {
     /// The tape is full or cannot be written; what changed cannot be told.
     pub fn finish(self, machine: &mut Machine) -> Result<u64> {
         record_changes(machine, &self.recorder).context("cannot tell what changed")?;
-        let fail = || format!("the tape {} is not written", self.path.display());
-        self.recorder.finish().with_context(fail)
+        self.recorder.finish().map_err(|error| {
+            let is_full = matches!(error, TapeError::Full { .. });
+            let what = format!("the tape {} is not written", self.path.display());
+            let error = anyhow::Error::from(error).context(what);
+            if is_full {
+                Hinted { error, hint: "raise it with --max-tape".into() }.into()
+            } else {
+                error
+            }
+        })
     }
 }

@@ -7,15 +7,15 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use belljar::base::digest::Digest;
 use belljar::base::disk;
-use belljar::store::Cas;
-use belljar::tape::{AnnotationFile, TapeError, cas_dir};
+use belljar::store::{Cas, StoreError};
+use belljar::tape::{AnnotationFile, Desync, Kind, TapeError, cas_dir};
 use belljar::testbench::{ReplayError, replay};
-use belljar::{Engine, EngineConfig, Limits, Module, Program, UnknownImports};
+use belljar::{Engine, EngineConfig, Limit, Limits, Module, Program, UnknownImports};
 use clap::Args;
 use serde_json::json;
 
 use super::exit;
-use super::report::count;
+use super::report::{count, printable};
 use super::values::{duration, size};
 use super::{annotate, setup, tape};
 
@@ -29,7 +29,7 @@ const MODULE_BYTES_MAX: u64 = 1 << 30;
   belljar replay --json --quiet run.tape    only say whether it was the same
 
 Exit codes: those of the programs, if the run was the same; 1 if it was not; 2 if there
-is no such tape; 125 if it cannot be replayed.")]
+is no such tape; 125 if it cannot be replayed, or had a secret that the tape has not.")]
 pub struct ReplayArgs {
     /// The tape
     #[arg(value_name = "FILE")]
@@ -108,6 +108,9 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
             Ok(code)
         }
         Err(ReplayError::Tape(TapeError::Desync(desync))) => {
+            if let Some(error) = lost(&Cas::new(cas_dir(&args.tape)), &desync) {
+                return Err(error).context("cannot replay it");
+            }
             if args.json {
                 let difference =
                     |(field, tape, run)| json!({ "field": field, "tape": tape, "run": run });
@@ -120,18 +123,51 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
                     json!({
                         "equal": false, "seq": desync.seq(), "expected": desync.expected,
                         "found": desync.found, "differences": differences, "annotations": said,
+                        "withheld": desync.withheld.as_ref().map(|withheld| withheld.seq),
                     })
                 );
             } else {
                 if !args.quiet {
                     show_annotated(&args.tape, annotations.as_ref(), desync.seq())?;
                 }
-                note!("belljar: {desync}");
+                let message = desync.to_string();
+                let lines: Vec<String> = message.lines().map(printable).collect();
+                note!("belljar: {}", lines.join("\n"));
+                if is_out_of_time(&desync) {
+                    note!("belljar: note: the replay was ended: timeout (raise it with --timeout)");
+                }
             }
-            Ok(exit::DIFFERENT)
+            // Without what was withheld, nobody can say whether it is another run.
+            Ok(if desync.withheld.is_some() { exit::FAILED } else { exit::DIFFERENT })
         }
         Err(error) => Err(error).context("cannot replay it"),
     }
+}
+
+/// Why the store cannot give what the program was to be told where the run left its tape. Then that
+/// says nothing of the run.
+fn lost(cas: &Cas, desync: &Desync) -> Option<StoreError> {
+    if desync.withheld.is_some() {
+        return None;
+    }
+    match &desync.expected.as_ref()?.kind {
+        Kind::FileRead { content_hash, len_bytes, withheld_by: None, .. } => {
+            cas.open(*content_hash, *len_bytes).err()
+        }
+        Kind::DirList { entries: told, .. }
+        | Kind::LinkRead { target: told, .. }
+        | Kind::StreamRead { bytes: told, .. } => told.bytes(cas).err(),
+        _ => None,
+    }
+}
+
+/// Whether the replay was ended where the tape shows the run going on, or ending by itself.
+fn is_out_of_time(desync: &Desync) -> bool {
+    let [expected, found] = [&desync.expected, &desync.found].map(|record| {
+        let kind = record.as_ref().map(|record| &record.kind);
+        matches!(kind, Some(Kind::ProcessExit { status, .. }) if status == Limit::Timeout.name())
+    });
+    found && !expected
 }
 
 /// Shows the records of which something is said, up to the one numbered `last`, and what is said.

@@ -7,7 +7,7 @@ use anyhow::Result;
 use belljar::base::ambient;
 use belljar::engine::CacheUse;
 use belljar::kernel::process::Casualty;
-use belljar::process::NativeCommand;
+use belljar::process::{NativeCommand, SandboxProfile};
 use belljar::{
     Command, Engine, ExitStatus, Input, Limit, Machine, Module, Outcome, OutputStream, Program,
     ResolveError, Stdio, Trap,
@@ -171,9 +171,14 @@ fn may_be_native(args: &RunArgs, error: &anyhow::Error) -> bool {
 }
 
 fn run_native(args: &RunArgs, report: &mut Report) -> Result<u8> {
-    if !args.quiet {
+    // One that is refused does not run.
+    if !args.quiet && args.profile != SandboxProfile::Wasi {
+        let protection = match args.profile {
+            SandboxProfile::Unrestricted => "without protection".to_owned(),
+            profile => format!("in the sandbox profile `{profile}`"),
+        };
         note!(
-            "belljar: running the host's {:?} without protection: what it does is real, and no limit holds",
+            "belljar: running the host's {:?} {protection}: what it does is real, and no limit holds",
             report.program
         );
     }
@@ -182,6 +187,7 @@ fn run_native(args: &RunArgs, report: &mut Report) -> Result<u8> {
         args: args.program_args().to_vec(),
         env: setup::environment(args)?,
         current_dir: args.worktree.clone().unwrap_or_default().host,
+        profile: args.profile,
     }
     .status()?;
     (report.status, report.guest_exit_code) = (Status::Native, u32::try_from(code).ok());

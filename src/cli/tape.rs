@@ -1,7 +1,7 @@
 //! `belljar tape`: looking into tapes.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -37,7 +37,7 @@ pub enum TapeAction {
         #[arg(long)]
         json: bool,
     },
-    /// Print records that contain a text
+    /// Print records that contain a text; exits with 1 if none does
     Grep {
         /// The text
         text: String,
@@ -99,7 +99,7 @@ fn print(tape: &Path, json: bool, wanted: impl Fn(&Record) -> bool) -> Result<u6
     let mut printed = 0;
     let mut out = std::io::stdout().lock();
     for record in reader.by_ref() {
-        let record = record?;
+        let record = record.map_err(Usage::because)?;
         if !wanted(&record) {
             continue;
         }
@@ -147,7 +147,7 @@ fn stat(tape: &Path, json: bool) -> Result<u8> {
     let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
     let mut last_ms = 0;
     for record in reader.by_ref() {
-        let record = record?;
+        let record = record.map_err(Usage::because)?;
         last_ms = record.monotonic_ms;
         *kinds.entry(record.kind.name().to_owned()).or_default() += 1;
     }
@@ -175,6 +175,14 @@ fn stat(tape: &Path, json: bool) -> Result<u8> {
     Ok(0)
 }
 
+/// Prints what `from` holds, a piece at a time. Nobody who has stopped reading is told of that.
+fn copy_to_stdout(from: &mut impl Read) -> io::Result<()> {
+    match io::copy(from, &mut io::stdout().lock()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        copied => copied.map(drop),
+    }
+}
+
 fn cat(tape: &Path, digest: &str) -> Result<u8> {
     open(tape)?;
     let cas = Cas::new(cas_dir(tape));
@@ -182,19 +190,18 @@ fn cat(tape: &Path, digest: &str) -> Result<u8> {
         cas.digests()?.into_iter().filter(|known| known.to_string().starts_with(digest)).collect();
     match found[..] {
         [digest] => {
-            let bytes = cas.get(digest, u64::MAX).context("cannot read the content")?;
-            let _ = std::io::stdout().write_all(&bytes);
+            let mut file = cas.open(digest, u64::MAX).context("cannot read the content")?;
+            copy_to_stdout(&mut file).context("cannot print the content")?;
             Ok(0)
         }
         [] => Err(Usage(format!(
-            "no content in {} has a digest that begins with {}",
-            cas.dir().display(),
-            printable(digest)
+            "no content in {} has a digest that begins with {digest:?}",
+            cas.dir().display()
         ))
         .into()),
         _ => {
             let many = count(found.len(), "content");
-            Err(Usage(format!("{many} have a digest that begins with {digest}: give more of it"))
+            Err(Usage(format!("{many} have a digest that begins with {digest:?}: give more of it"))
                 .into())
         }
     }

@@ -1,26 +1,24 @@
 //! `belljar verify`: the same run, several times, under conditions that must not matter.
 
-use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use belljar::WORKTREE;
-use belljar::base::atomic_file;
-use belljar::base::disk::{self, Copied};
-use belljar::tape::{Divergence, FidelityMode, FidelityReport, Kind, TapeReader, compare};
+use belljar::Limit;
+use belljar::base::{ambient, atomic_file, disk};
+use belljar::tape::{FidelityMode, FidelityReport, Kind, TapeReader, compare};
 use clap::Args;
 use serde_json::json;
 
 use super::args::RunArgs;
+use super::cause::cause;
 use super::exit::{DIFFERENT, Usage};
-use super::mounts::mount_point;
 use super::progress::Progress;
+use super::repetition::{Repetition, Seen, on_a_busy_machine, varied};
 use super::report::printable;
-use super::setup::cache_dir;
 use super::values::{StdinFrom, Worktree};
 
 #[derive(Args, Debug)]
@@ -40,9 +38,10 @@ time is the same.",
       All options of `belljar run` can be given but --apply, --diff, --json and --trace.
 
 The first run is as it is asked for. The others work on copies of what it saw of its folders, under
-another name, with the files made in another order and at other times, as another user in another language and
-time zone, on a busy machine. What a run was asked and what it answered is compared record by
-record.
+another name, which arguments that hold the folder's path follow, with the files made in another
+order and at other times; with other values of variables that are passed through, as another user
+in another language and time zone, later, on a busy machine. What a run was asked and what it
+answered is compared record by record.
 
 Exit codes: 0 if all runs were the same, 1 if not; a program that fails the same way each
 time is the same."
@@ -71,39 +70,67 @@ pub fn run(args: &VerifyArgs) -> Result<u8> {
     let scratch = tempfile::Builder::new().prefix("belljar-verify-").tempdir()?;
     let stdin = stdin(&run.stdin, scratch.path())?;
     let first = scratch.path().join("0.tape");
-    let originals = Folders::of(run)?;
-    perform(run, &originals, &stdin, &first, None)?;
+    let started_s = now_s();
+    perform(run, &stdin, &first, &[])?;
     let seen = Seen::on(&first)?;
     let message = format!("{} runs", args.runs);
     let _progress = Progress::start(message, run.quiet);
     let mut records = 0;
     for number in 1..args.runs {
         let home = scratch.path().join(format!("other folder {number}"));
-        let copies = originals.copied_to(&home, number, &seen)?;
+        let again = Repetition::prepare(run, number, home.clone(), &seen)?;
+        let variables = again.variables();
+        // What leaks of time is often whole seconds.
+        while now_s() == started_s {
+            ambient::sleep(Duration::from_millis(10));
+        }
         let tape = scratch.path().join(format!("{number}.tape"));
-        perform(run, &copies, &stdin, &tape, Some(number))?;
+        on_a_busy_machine(|| perform(&again.run, &stdin, &tape, &variables))?;
         let report = compare(first.as_path(), tape.as_path(), FidelityMode::ByteIdentical)?;
         records = report.recorded_records;
         if !report.is_faithful() {
-            return Ok(different(args, number, report));
+            let timed_out = is_timed_out(&first)? || is_timed_out(&tape)?;
+            return Ok(different(args, number, report, timed_out));
         }
+        disk::remove_file(&tape)?;
         disk::remove_dir_all(&home)?;
     }
+    let varied = varied(run);
     if args.report_json {
-        say!("{}", json!({ "equal": true, "runs": args.runs, "records": records }));
+        say!(
+            "{}",
+            json!({ "equal": true, "runs": args.runs, "records": records, "varied": varied })
+        );
     } else {
         say!("{} runs are the same, in {records} records each", args.runs);
+        say!("varied: {}", varied.join(", "));
     }
     Ok(0)
 }
 
-fn different(args: &VerifyArgs, number: u32, mut report: FidelityReport) -> u8 {
-    let cause = report.divergences.first().map_or("", cause);
+fn now_s() -> u64 {
+    ambient::wall_now_ns() / 1_000_000_000
+}
+
+/// Whether real time ended the run on `tape`.
+fn is_timed_out(tape: &Path) -> Result<bool> {
+    for record in TapeReader::open(tape)? {
+        if let Kind::ProcessExit { status, .. } = record?.kind
+            && status == Limit::Timeout.name()
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn different(args: &VerifyArgs, number: u32, mut report: FidelityReport, timed_out: bool) -> u8 {
+    let cause = report.divergences.first().map_or("", |first| cause(first, timed_out));
     if args.report_json {
         say!(
             "{}",
             json!({
-                "equal": false, "runs": number + 1, "cause": cause,
+                "equal": false, "runs": number + 1, "cause": cause, "varied": varied(&args.run),
                 "divergences": report.divergences, "divergence_count": report.divergence_count,
             })
         );
@@ -114,26 +141,6 @@ fn different(args: &VerifyArgs, number: u32, mut report: FidelityReport) -> u8 {
         say!("{}", report.render().trim_end());
     }
     DIFFERENT
-}
-
-/// In words, what a first divergence comes from.
-fn cause(divergence: &Divergence) -> &'static str {
-    let has = |field: &str| divergence.fields.iter().any(|known| known.field.starts_with(field));
-    let kind = divergence.category.split('.').next().unwrap_or_default();
-    match kind {
-        "machine" if has("config") => "the machine shows the host's time (--clock real)",
-        "clock_read" | "clock_sleep" => "the program reads the host's clock (--clock real)",
-        "process_spawn" if has("env") => "a variable of the host is passed through (--env)",
-        "process_spawn" if has("module_hash") => "the program itself has changed",
-        "file_stat" if has("mtime_ns") => "the program sees the times of the disk (--mtimes host)",
-        "file_stat" | "dir_list" | "link_read" | "file_read" => {
-            "the files below are not the same, or are asked for in another order"
-        }
-        "random" => "the program asks for other random bytes",
-        "stream_read" => "standard input is not the same",
-        "process_exit" => "the program ends in another way (a limit of real time?)",
-        _ => "the program itself does something else",
-    }
 }
 
 /// Standard input for all runs: it can be read only once.
@@ -151,150 +158,22 @@ fn stdin(from: &StdinFrom, scratch: &Path) -> Result<OsString> {
     }
 }
 
-/// What the first run has seen of its folders: a copy needs no more.
-#[derive(Default)]
-struct Seen {
-    /// What was looked up or read, and every folder above it.
-    named: HashSet<String>,
-    listed: HashSet<String>,
-    read: HashSet<String>,
-}
-
-impl Seen {
-    fn on(tape: &Path) -> Result<Self> {
-        let mut seen = Self::default();
-        for record in TapeReader::open(tape)? {
-            match record?.kind {
-                Kind::FileStat { path, .. } | Kind::LinkRead { path, .. } => seen.name(&path),
-                Kind::DirList { path, .. } => {
-                    seen.name(&path);
-                    seen.listed.insert(path);
-                }
-                Kind::FileRead { path, .. } => {
-                    seen.name(&path);
-                    seen.read.insert(path);
-                }
-                _ => {}
-            }
-        }
-        Ok(seen)
-    }
-
-    fn name(&mut self, path: &str) {
-        let mut path = path;
-        while self.named.insert(path.to_owned()) {
-            path = parent(path);
-        }
-    }
-
-    fn kept(&self, path: &str) -> Copied {
-        if self.read.contains(path) {
-            Copied::Content
-        } else if self.named.contains(path) || self.listed.contains(parent(path)) {
-            Copied::Shape
-        } else {
-            Copied::Nothing
-        }
-    }
-}
-
-fn parent(path: &str) -> &str {
-    match path.rsplit_once('/') {
-        None | Some(("", _)) => "/",
-        Some((parent, _)) => parent,
-    }
-}
-
-/// The folders that a run works on.
-struct Folders {
-    worktree: Option<Worktree>,
-    /// The folder of each `--dir`, and where it is mounted.
-    dirs: Vec<(PathBuf, String)>,
-}
-
-impl Folders {
-    fn of(run: &RunArgs) -> Result<Self> {
-        let worktree = (!run.no_worktree).then(|| run.worktree.clone().unwrap_or_default());
-        let mut dirs = Vec::new();
-        for mount in &run.dir {
-            let at = mount_point(&mount.guest, run.no_worktree).map_err(Usage)?;
-            dirs.push((mount.host.clone(), at));
-        }
-        Ok(Self { worktree, dirs })
-    }
-
-    fn copied_to(&self, home: &Path, number: u32, seen: &Seen) -> Result<Self> {
-        let copy = |from: &Path, at: &str, name: String| -> Result<PathBuf> {
-            let to = home.join(name);
-            let at = at.trim_end_matches('/');
-            let keep = |path: &str| seen.kept(&format!("{at}/{path}"));
-            disk::copy_tree_perturbed(from, &to, u64::from(number), &keep)?;
-            Ok(to)
-        };
-        let worktree = match &self.worktree {
-            None => None,
-            Some(Worktree { host, read_only }) => {
-                let host = copy(host, WORKTREE, "tree".to_owned())?;
-                Some(Worktree { host, read_only: *read_only })
-            }
-        };
-        let mut dirs = Vec::new();
-        for (number, (dir, at)) in self.dirs.iter().enumerate() {
-            dirs.push((copy(dir, at, format!("dir {number}"))?, at.clone()));
-        }
-        disk::create_private_dir_all(home)?;
-        Ok(Self { worktree, dirs })
-    }
-}
-
-/// Records one run in a process of its own; `perturbed` under the number of its conditions.
+/// Records one run in a process of its own, with these of the host's variables changed.
 fn perform(
     run: &RunArgs,
-    folders: &Folders,
     stdin: &OsString,
     tape: &Path,
-    perturbed: Option<u32>,
+    variables: &[(&str, OsString)],
 ) -> Result<()> {
-    let busy = AtomicBool::new(perturbed.is_some());
     #[allow(
         clippy::disallowed_methods,
         reason = "this is belljar itself, and no program of the host's"
     )]
     let mut child = std::process::Command::new(std::env::current_exe()?);
-    child.args(["record", "--quiet", "--tape"]).arg(tape).args(options(run, folders, stdin)?);
-    child.arg("--").args(&run.command);
+    child.args(["record", "--quiet", "--tape"]).arg(tape).args(options(run, stdin)?);
+    child.arg("--").args(&run.command).envs(variables.iter().cloned());
     child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    if let Some(number) = perturbed {
-        let name = format!("verifier{number}");
-        let zone = if number.is_multiple_of(2) { "Pacific/Auckland" } else { "America/Lima" };
-        for (key, value) in [
-            ("USER", name.as_str()),
-            ("LOGNAME", &name),
-            ("LANG", "tr_TR.UTF-8"),
-            ("LC_ALL", "tr_TR.UTF-8"),
-            ("TZ", zone),
-            ("COLUMNS", "17"),
-            ("SOURCE_DATE_EPOCH", "1"),
-            ("BELLJAR_VERIFY", &name),
-        ] {
-            child.env(key, value);
-        }
-        let elsewhere = tape.parent().context("a tape lies in a folder")?;
-        child.env("HOME", elsewhere).env("PWD", elsewhere);
-        // Compiled code is kept in the home folder, and is the same.
-        child.env("BELLJAR_CACHE_DIR", cache_dir()?);
-    }
-    let output = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while busy.load(Ordering::Relaxed) {
-                std::hint::spin_loop();
-            }
-        });
-        let output = child.output();
-        busy.store(false, Ordering::Relaxed);
-        output
-    })
-    .context("cannot start belljar again")?;
+    let output = child.output().context("cannot start belljar again")?;
     if !disk::metadata(tape).is_ok_and(|metadata| metadata.is_file()) {
         let message = String::from_utf8_lossy(&output.stderr);
         let message = message.trim().trim_start_matches("belljar: ");
@@ -304,7 +183,7 @@ fn perform(
 }
 
 /// The options of a recorded run, spelled out.
-fn options(run: &RunArgs, folders: &Folders, stdin: &OsString) -> Result<Vec<OsString>> {
+fn options(run: &RunArgs, stdin: &OsString) -> Result<Vec<OsString>> {
     let mut options: Vec<OsString> = Vec::new();
     let mut add = |name: &str, value: OsString| options.extend([name.into(), value]);
     for dir in &run.toolchain {
@@ -316,15 +195,15 @@ fn options(run: &RunArgs, folders: &Folders, stdin: &OsString) -> Result<Vec<OsS
     if let Some(name) = &run.argv0 {
         add("--argv0", name.clone());
     }
-    if let Some(Worktree { host, read_only }) = &folders.worktree {
+    if let Some(Worktree { host, read_only }) = &run.worktree {
         let mut value = host.clone().into_os_string();
         if *read_only {
             value.push("::ro");
         }
         add("--worktree", value);
     }
-    for (mount, (host, _)) in run.dir.iter().zip(&folders.dirs) {
-        let mut value = host.clone().into_os_string();
+    for mount in &run.dir {
+        let mut value = mount.host.clone().into_os_string();
         value.push("::");
         value.push(&mount.guest);
         if mount.read_only {

@@ -143,10 +143,10 @@ fn record(
     Kind::Egress {
         surface: surface.to_owned(),
         url: redacted(url, tape),
-        host: tape.redact(host),
+        host: host.to_owned(),
         port,
         allowed: decision.is_ok(),
-        reason: tape.redact(reason),
+        reason: reason.to_owned(),
     }
 }
 

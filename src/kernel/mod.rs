@@ -20,5 +20,6 @@ pub mod programs;
 pub mod random;
 pub mod schedule;
 pub mod stdio;
+pub mod taped_stdio;
 mod turn;
 pub mod vfs;

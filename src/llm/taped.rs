@@ -22,7 +22,7 @@ fn llm_call(tape: &Recorder, request: &LlmRequest, answer: &Result<LlmResponse, 
     secrets::redact(&mut asked, &rules);
     secrets::redact(&mut answered, &rules);
     Kind::LlmCall {
-        model: tape.redact(&request.model),
+        model: request.model.clone(),
         request_hash: request.digest(),
         request: tape.payload(asked.to_string().as_bytes()),
         response: tape.payload(answered.to_string().as_bytes()),

@@ -128,7 +128,16 @@ impl Command {
     /// [`RunError`] if it cannot be started. A program that fails is no error.
     pub fn output_from(&self, machine: &mut Machine, stdin: Input) -> Result<Output, RunError> {
         let (stdout, stderr) = (Stream::Capture(Vec::new()), Stream::Capture(Vec::new()));
-        let finished = self.run(machine, Stdio { stdin, stdout, stderr });
+        self.output_on(machine, Stdio { stdin, stdout, stderr })
+    }
+
+    /// As [`Command::output`], with these streams; answers what they captured.
+    pub(crate) fn output_on(
+        &self,
+        machine: &mut Machine,
+        stdio: Stdio,
+    ) -> Result<Output, RunError> {
+        let finished = self.run(machine, stdio);
         let status = ExitStatus {
             outcome: finished.outcome?,
             casualties: finished.casualties,

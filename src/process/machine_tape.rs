@@ -2,75 +2,97 @@
 
 use std::ffi::OsStr;
 
-use super::{SubprocessError, SubprocessOutput, SubprocessRequest, SubprocessStatus};
-use crate::kernel::clock::{Clock, ClockId};
+use super::child::Call;
+use super::{
+    SandboxProfile, SubprocessError, SubprocessOutput, SubprocessRequest, SubprocessStatus,
+};
+use crate::kernel::clock::ClockId;
 use crate::kernel::machine::Machine;
 use crate::tape::{Kind, Payload, Phase, Recorder, TapeError};
 
-/// A run, and how long it took on the machine's clock.
-pub(super) struct Timed {
-    pub(super) output: SubprocessOutput,
-    pub(super) duration_ms: u64,
-}
-
-/// Runs `request` as `run` does, and notes it on the tape of `machine`, if it has one. What is
-/// replayed leaves the records that the run itself left: its tape can be compared with the first.
+/// Notes on the tape of `machine`, if it has one, that call number `call` begins; answers the time on
+/// the machine's monotonic clock, in nanoseconds. What is replayed leaves the records that the run
+/// itself left: its tape can be compared with the first.
 ///
 /// # Errors
-/// As `run`; [`SubprocessError::MachineTape`], before it if possible, if the tape cannot take it.
-pub(super) fn on_tape(
+/// [`SubprocessError::MachineTape`] if the tape cannot take it: then it must not happen.
+pub(super) fn begin(
     call: u64,
     request: &SubprocessRequest,
+    profile: SandboxProfile,
     machine: &mut Machine,
-    run: impl FnOnce(&mut dyn Clock) -> Result<SubprocessOutput, SubprocessError>,
-) -> Result<Timed, SubprocessError> {
-    let Machine { clock, tape, .. } = machine;
-    let tape = tape.as_ref();
-    let pid = u32::try_from(call).unwrap_or(u32::MAX);
-    let note = |clock: &mut dyn Clock, kinds: &dyn Fn(&Recorder)| match tape {
-        None => Ok(()),
-        Some(tape) => {
-            tape.set_time(clock.now(ClockId::Realtime), clock.now(ClockId::Monotonic));
-            kinds(tape);
-            let failed = SubprocessError::MachineTape { call, program: request.name() };
-            if tape.failed() { Err(failed) } else { Ok(()) }
+) -> Result<u64, SubprocessError> {
+    note(call, &request.name(), machine, |tape, pid| {
+        tape.set_phase(Phase::Run);
+        match spawn_record(tape, pid, request, profile) {
+            Some(kind) => tape.push(kind),
+            None => tape.fail(TapeError::NotText { what: "an argument or a variable" }),
         }
-    };
-    note(clock.as_mut(), &|tape| spawn(tape, pid, request))?;
-    let started_ns = clock.now(ClockId::Monotonic);
-    let done = run(clock.as_mut());
-    let duration_ms = clock.now(ClockId::Monotonic).saturating_sub(started_ns) / 1_000_000;
-    note(clock.as_mut(), &|tape| exit(tape, pid, done.as_ref().ok(), duration_ms))?;
-    Ok(Timed { output: done?, duration_ms })
+    })?;
+    Ok(machine.clock.now(ClockId::Monotonic))
 }
 
-fn spawn(tape: &Recorder, pid: u32, request: &SubprocessRequest) {
-    tape.set_phase(Phase::Run);
-    match spawn_record(tape, pid, request) {
-        Some(kind) => tape.push(kind),
-        None => tape.fail(TapeError::NotText { what: "an argument or a variable" }),
-    }
+/// Notes there what came of the call, `None` if it failed, and `stdin`, what it was given through a
+/// pipe; answers how long it took on the machine's clock, in milliseconds.
+///
+/// # Errors
+/// [`SubprocessError::MachineTape`] if the tape cannot take it.
+pub(super) fn end(
+    call: &Call,
+    stdin: Option<&[u8]>,
+    output: Option<&SubprocessOutput>,
+    machine: &mut Machine,
+) -> Result<u64, SubprocessError> {
+    let now_ns = machine.clock.now(ClockId::Monotonic);
+    let duration_ms = now_ns.saturating_sub(call.started_ns) / 1_000_000;
+    note(call.number, &call.program, machine, |tape, pid| {
+        if let Some(bytes) = stdin.filter(|bytes| !bytes.is_empty()) {
+            tape.push(Kind::StreamRead { pid, bytes: tape.payload(bytes) });
+        }
+        exit(tape, pid, output, duration_ms);
+    })?;
+    Ok(duration_ms)
 }
 
-fn spawn_record(tape: &Recorder, pid: u32, request: &SubprocessRequest) -> Option<Kind> {
-    let variable = |(key, value): (&OsStr, &OsStr)| {
-        Some(tape.redact_variable(&format!("{}={}", key.to_str()?, value.to_str()?)))
+fn note(
+    call: u64,
+    program: &str,
+    machine: &mut Machine,
+    record: impl FnOnce(&Recorder, u32),
+) -> Result<(), SubprocessError> {
+    let Machine { clock, tape: Some(tape), .. } = machine else { return Ok(()) };
+    tape.set_time(clock.now(ClockId::Realtime), clock.now(ClockId::Monotonic));
+    record(tape, u32::try_from(call).unwrap_or(u32::MAX));
+    let failed = || SubprocessError::MachineTape { call, program: program.to_owned() };
+    if tape.failed() { Err(failed()) } else { Ok(()) }
+}
+
+fn spawn_record(
+    tape: &Recorder,
+    pid: u32,
+    request: &SubprocessRequest,
+    profile: SandboxProfile,
+) -> Option<Kind> {
+    let variable =
+        |(key, value): (&OsStr, &OsStr)| Some(format!("{}={}", key.to_str()?, value.to_str()?));
+    let (stdin, stdin_bytes): (_, Option<Payload>) = match request.stdin.bytes() {
+        None => ("stream", None),
+        Some([]) => ("empty", None),
+        Some(bytes) => ("bytes", Some(tape.payload(bytes))),
     };
-    let (stdin, stdin_bytes): (_, Option<Payload>) = match request.stdin.as_slice() {
-        [] => ("empty", None),
-        bytes => ("bytes", Some(tape.payload(bytes))),
-    };
+    let confined = profile != SandboxProfile::Unrestricted;
     Some(Kind::ProcessSpawn {
         pid,
         parent: None,
-        program: tape.redact(request.program.to_str()?),
+        program: request.program.to_str()?.to_owned(),
         args: request
             .args
             .iter()
-            .map(|arg| Some(tape.redact_variable(arg.to_str()?)))
+            .map(|arg| Some(arg.to_str()?.to_owned()))
             .collect::<Option<_>>()?,
         env: request.variables().map(variable).collect::<Option<_>>()?,
         mode: "native".to_owned(),
+        profile: confined.then(|| profile.name().to_owned()),
         preopens: Vec::new(),
         stdin: stdin.to_owned(),
         stdin_bytes,

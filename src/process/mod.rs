@@ -1,20 +1,33 @@
 //! Rank 6: starting processes, in the manner of [`std::process`].
 
+mod child;
 mod command;
+mod in_machine;
 mod machine_tape;
 mod native;
 mod playback;
 mod process_tape;
+mod profile;
+mod recording;
 mod request;
+mod streams;
 mod subprocess_error;
 mod subprocesses;
 mod taped_bytes;
+mod taped_failure;
 
+pub use child::SubprocessChild;
 pub use command::{Command, ExitStatus, Output};
 pub use native::{NativeCommand, NativeError};
 pub use playback::{Difference, Mismatch};
 pub use process_tape::{PROCESS_TAPE_BYTES_MAX, ProcessTape, TapeEntry};
-pub use request::{SubprocessOutput, SubprocessRequest, SubprocessStatus};
+pub use profile::{ProfileError, SandboxProfile};
+pub use request::{
+    SUBPROCESS_OUTPUT_BYTES_MAX, SubprocessInput, SubprocessOutput, SubprocessRequest,
+    SubprocessStatus, SubprocessStdio,
+};
+pub use streams::{ChildInput, ChildOutput};
 pub use subprocess_error::{FindError, SubprocessError};
-pub use subprocesses::{OnMissing, Profile, SubprocessConfig, Subprocesses};
+pub use subprocesses::{OnMissing, SubprocessConfig, Subprocesses};
 pub use taped_bytes::TapedBytes;
+pub use taped_failure::TapedFailure;

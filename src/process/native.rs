@@ -1,13 +1,27 @@
 //! Programs of the host, for those who ask for them by name.
 #![allow(clippy::disallowed_methods, reason = "this file is the door to the host's programs")]
 
-use std::ffi::OsString;
-use std::io::{self, Write};
-use std::panic::resume_unwind;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
-use super::{SubprocessOutput, SubprocessRequest, SubprocessStatus};
+use super::profile::Confinement;
+use super::streams::{ChildInput, Collected, Streams, Written, lock};
+use super::{
+    ProfileError, SandboxProfile, SubprocessInput, SubprocessRequest, SubprocessStatus,
+    SubprocessStdio,
+};
+
+/// How long the streams of a program that was ended may stay open: somebody who left its group may
+/// hold them.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Bytes that are read from a program at once.
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// A program of the host could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +40,9 @@ pub enum NativeError {
         /// What the host answered.
         source: io::Error,
     },
+    /// It cannot be confined.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
 }
 
 /// A program of the host, found on its path and run in one of its folders, outside of any machine:
@@ -40,6 +57,8 @@ pub struct NativeCommand {
     pub env: Vec<(OsString, OsString)>,
     /// Where it runs.
     pub current_dir: PathBuf,
+    /// What it may do. Its root is the folder where it runs.
+    pub profile: SandboxProfile,
 }
 
 impl NativeCommand {
@@ -49,14 +68,16 @@ impl NativeCommand {
     /// # Errors
     /// [`NativeError`].
     pub fn status(&self) -> Result<i32, NativeError> {
+        let confinement = Confinement::new(self.profile, std::slice::from_ref(&self.current_dir))?;
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let status = Command::new(&self.program)
-            .args(&self.args)
-            .env_clear()
-            .env("PATH", path)
-            .envs(self.env.iter().cloned())
-            .current_dir(&self.current_dir)
-            .status();
+        let status =
+            command(self.program.as_ref(), confinement.as_ref()).and_then(|mut command| {
+                command.args(&self.args).env_clear().env("PATH", path);
+                if let Some(confinement) = &confinement {
+                    command.envs(confinement.variables());
+                }
+                command.envs(self.env.iter().cloned()).current_dir(&self.current_dir).status()
+            });
         let program = self.program.clone();
         match status {
             Ok(status) => Ok(match status_of(status) {
@@ -71,21 +92,253 @@ impl NativeCommand {
     }
 }
 
-/// Runs `request` in `current_dir`, or where this process is, to its end.
-///
-/// Input is fed while output is read, so that neither side waits for the other however much there
-/// is of both. A program need not read its input.
-///
-/// # Errors
-/// As the host answers: the program cannot be started, or its streams fail.
-pub(super) fn output(
+fn command(program: &OsStr, confinement: Option<&Confinement>) -> io::Result<Command> {
+    let Some(confinement) = confinement else { return Ok(Command::new(program)) };
+    let (launched, args) = confinement.launch(program)?;
+    let mut command = Command::new(launched);
+    command.args(args);
+    confinement.confine(&mut command)?;
+    Ok(command)
+}
+
+/// A program of the host that runs. Dropped, it is ended, with its group.
+pub(super) struct NativeChild(Arc<Running>);
+
+/// What its threads share: one for each stream, and one that looks at the time.
+struct Running {
+    streams: Arc<Streams>,
+    leader: Mutex<Leader>,
+    id: u32,
+}
+
+/// The process that was started. Until it is reaped, its number and its group's are its own.
+struct Leader {
+    child: Child,
+    is_reaped: bool,
+}
+
+impl NativeChild {
+    /// Starts `request` in `current_dir`, or where this process is.
+    ///
+    /// Input is fed and output is read beside each other, so that neither side waits for the other
+    /// however much there is of both. A program need not read its input.
+    ///
+    /// # Errors
+    /// As the host answers: the program, or a thread beside it, cannot be started.
+    pub(super) fn spawn(
+        request: &SubprocessRequest,
+        current_dir: Option<&Path>,
+        confinement: Option<&Confinement>,
+    ) -> io::Result<(Self, Option<ChildInput>)> {
+        let mut child = prepared(request, current_dir, confinement)?.spawn()?;
+        let (stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let is_open = [stdout.is_some(), stderr.is_some()];
+        let running = Arc::new(Running {
+            streams: Streams::new(is_open, request.output_bytes_max),
+            id: child.id(),
+            leader: Mutex::new(Leader { child, is_reaped: false }),
+        });
+        // From here on, whatever fails ends the program.
+        let native = Self(Arc::clone(&running));
+        let beside = |work: Box<dyn FnOnce(&Running) + Send>| {
+            let running = Arc::clone(&running);
+            thread::Builder::new().spawn(move || work(&running)).map(drop)
+        };
+        if let Some(pipe) = stdout {
+            beside(Box::new(|running| running.drain(pipe, Written::Stdout)))?;
+        }
+        if let Some(pipe) = stderr {
+            beside(Box::new(|running| running.drain(pipe, Written::Stderr)))?;
+        }
+        if let Some(timeout) = request.timeout {
+            beside(Box::new(move |running| running.watch(timeout)))?;
+        }
+        let input = match (&request.stdin, stdin) {
+            (SubprocessInput::Bytes(bytes), Some(pipe)) => {
+                let bytes = bytes.clone();
+                beside(Box::new(move |running| running.feed(pipe, &bytes)))?;
+                None
+            }
+            (_, pipe) => pipe.map(|pipe| ChildInput::new(Some(pipe))),
+        };
+        Ok((native, input))
+    }
+
+    /// What it has written.
+    pub(super) fn streams(&self) -> &Arc<Streams> {
+        &self.0.streams
+    }
+
+    /// The number that the host knows it by.
+    pub(super) fn id(&self) -> u32 {
+        self.0.id
+    }
+
+    /// Ends it and its group, if it has not ended.
+    ///
+    /// # Errors
+    /// As the host answers.
+    pub(super) fn kill(&self) -> io::Result<()> {
+        lock(&self.0.leader).kill(self.0.id)
+    }
+
+    /// Whether it has ended, and everything that it wrote is here.
+    ///
+    /// # Errors
+    /// As the host answers.
+    pub(super) fn has_ended(&self) -> io::Result<bool> {
+        if self.0.streams.is_open() {
+            return Ok(false);
+        }
+        let mut leader = lock(&self.0.leader);
+        leader.is_reaped |= leader.child.try_wait()?.is_some();
+        Ok(leader.is_reaped)
+    }
+
+    /// Waits until it has ended, and until nobody whom it has left behind can write.
+    ///
+    /// # Errors
+    /// As the host answers.
+    pub(super) fn wait(&self) -> io::Result<(SubprocessStatus, Collected)> {
+        self.0.streams.wait_closed();
+        let status = status_of(self.0.reap()?);
+        self.0.streams.end();
+        let collected = self.0.streams.collect();
+        Ok((status, collected))
+    }
+}
+
+impl Drop for NativeChild {
+    fn drop(&mut self) {
+        // One that has ended is left alone; one that cannot be ended is nobody's to wait for.
+        if self.kill().is_ok() {
+            let _ = self.0.reap();
+        }
+        self.0.streams.end();
+    }
+}
+
+impl Running {
+    fn drain(&self, mut pipe: impl Read, which: Written) {
+        let mut buffer = vec![0; CHUNK_BYTES];
+        loop {
+            match pipe.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) if self.streams.push(which, &buffer[..count]) => {}
+                Ok(_) => {
+                    if let Err(error) = lock(&self.leader).kill(self.id) {
+                        self.streams.fail(error);
+                    }
+                    self.streams.cut_off_after(Duration::ZERO);
+                    break;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.streams.fail(error);
+                    break;
+                }
+            }
+        }
+        self.streams.close(which);
+    }
+
+    fn feed(&self, mut pipe: ChildStdin, bytes: &[u8]) {
+        match pipe.write_all(bytes) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => self.streams.fail(error),
+            _ => {}
+        }
+    }
+
+    fn watch(&self, timeout: Duration) {
+        if self.streams.ends_within(timeout) {
+            return;
+        }
+        let mut leader = lock(&self.leader);
+        if leader.is_reaped {
+            return;
+        }
+        // First, so that whoever sees the program end knows why.
+        self.streams.time_out();
+        if let Err(error) = leader.kill(self.id) {
+            self.streams.fail(error);
+        }
+        drop(leader);
+        self.streams.cut_off_after(GRACE);
+    }
+
+    /// Waits for the process without the lock, so that it can be ended meanwhile.
+    fn reap(&self) -> io::Result<ExitStatus> {
+        // Once reaped, its number may be that of another process.
+        let is_reaped = lock(&self.leader).is_reaped;
+        if !is_reaped {
+            self.wait_for_exit()?;
+        }
+        let mut leader = lock(&self.leader);
+        let status = leader.child.wait()?;
+        leader.is_reaped = true;
+        Ok(status)
+    }
+
+    #[cfg(unix)]
+    fn wait_for_exit(&self) -> io::Result<()> {
+        use rustix::process::{WaitId, WaitIdOptions, waitid};
+
+        let Some(id) = pid(self.id) else { return Ok(()) };
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        loop {
+            match waitid(WaitId::Pid(id), options) {
+                Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn wait_for_exit(&self) -> io::Result<()> {
+        const LOOK_EVERY: Duration = Duration::from_millis(5);
+        while lock(&self.leader).child.try_wait()?.is_none() {
+            crate::base::ambient::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+}
+
+impl Leader {
+    #[cfg(unix)]
+    fn kill(&mut self, id: u32) -> io::Result<()> {
+        use rustix::process::{Signal, kill_process_group};
+
+        match pid(id) {
+            Some(group) if !self.is_reaped => Ok(kill_process_group(group, Signal::KILL)?),
+            _ => Ok(()),
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn kill(&mut self, _: u32) -> io::Result<()> {
+        self.child.kill()
+    }
+}
+
+#[cfg(unix)]
+fn pid(id: u32) -> Option<rustix::process::Pid> {
+    rustix::process::Pid::from_raw(id.cast_signed())
+}
+
+fn prepared(
     request: &SubprocessRequest,
     current_dir: Option<&Path>,
-) -> io::Result<SubprocessOutput> {
-    let mut command = Command::new(&request.program);
-    command.args(&request.args).stdout(Stdio::piped()).stderr(Stdio::piped());
+    confinement: Option<&Confinement>,
+) -> io::Result<Command> {
+    let mut command = command(&request.program, confinement)?;
+    command.args(&request.args);
     if request.env_clear {
         command.env_clear();
+    }
+    if let Some(confinement) = confinement {
+        command.envs(confinement.variables());
     }
     for (key, value) in &request.env {
         match value {
@@ -96,34 +349,18 @@ pub(super) fn output(
     if let Some(dir) = current_dir {
         command.current_dir(dir);
     }
-    command.stdin(if request.stdin.is_empty() { Stdio::null() } else { Stdio::piped() });
-    let mut child = command.spawn()?;
-    let output = std::thread::scope(|scope| {
-        let mut feeder = None;
-        if let Some(stdin) = child.stdin.take() {
-            let feed = || feed(stdin, &request.stdin);
-            match std::thread::Builder::new().spawn_scoped(scope, feed) {
-                Ok(thread) => feeder = Some(thread),
-                Err(error) => {
-                    // Nobody would wait for it.
-                    let _ = child.kill().and_then(|()| child.wait());
-                    return Err(error);
-                }
-            }
-        }
-        let output = child.wait_with_output()?;
-        let fed = feeder.map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        fed.unwrap_or(Ok(())).map(|()| output)
-    })?;
-    let status = status_of(output.status);
-    Ok(SubprocessOutput { status, stdout: output.stdout, stderr: output.stderr })
-}
-
-fn feed(mut stdin: ChildStdin, bytes: &[u8]) -> io::Result<()> {
-    match stdin.write_all(bytes) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
-        _ => Ok(()),
-    }
+    command.stdin(match &request.stdin {
+        SubprocessInput::Empty => Stdio::null(),
+        SubprocessInput::Bytes(_) | SubprocessInput::Piped => Stdio::piped(),
+    });
+    let stdio = |stdio| match stdio {
+        SubprocessStdio::Piped => Stdio::piped(),
+        SubprocessStdio::Null => Stdio::null(),
+    };
+    command.stdout(stdio(request.stdout)).stderr(stdio(request.stderr));
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    Ok(command)
 }
 
 #[cfg(unix)]

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::{ProcessTape, SubprocessError, SubprocessOutput, TapeEntry, TapedBytes};
-use crate::kernel::clock::{Clock, ClockId};
+use super::{ProcessTape, SubprocessError, TapeEntry, TapedBytes};
 
 /// Entries on each side of a mismatch that it is shown with.
 const CONTEXT: usize = 3;
@@ -71,37 +70,49 @@ impl Playback {
         Ok(Self { path: path.to_owned(), tape: ProcessTape::load(path)?, next: 0 })
     }
 
-    /// The answer to call number `call`, which `asked` describes. Time passes on `clock` as it
-    /// passed when the tape was recorded. A call that is not the tape's takes nothing off it.
+    /// The entry of call number `call`, which `asked` describes, and its index. A call that is not the
+    /// tape's takes nothing off it.
     ///
     /// # Errors
     /// [`SubprocessError`]: `Mismatch`, `Exhausted`.
-    pub(super) fn play(
+    pub(super) fn take(
         &mut self,
         call: u64,
         asked: &TapeEntry,
-        clock: &mut dyn Clock,
-    ) -> Result<SubprocessOutput, SubprocessError> {
+    ) -> Result<(usize, TapeEntry), SubprocessError> {
         let Some(entry) = self.tape.entries.get(self.next) else {
             let (tape, entries) = (self.path.clone(), self.tape.entries.len());
             let asked = summary(asked);
             return Err(SubprocessError::Exhausted { call, asked, tape, entries });
         };
-        let differences = differences(entry, asked);
-        if !differences.is_empty() {
-            return Err(SubprocessError::Mismatch(Box::new(Mismatch {
-                tape: self.path.clone(),
-                call,
-                line: self.next + FIRST_LINE,
-                differences,
-                around: self.around(),
-            })));
-        }
+        self.check(call, self.next, entry, asked)?;
+        let taken = (self.next, entry.clone());
         self.next += 1;
-        let duration_ns = entry.duration_ms.saturating_mul(1_000_000);
-        let end = clock.now(ClockId::Monotonic).saturating_add(duration_ns);
-        clock.sleep_until(end);
-        Ok(entry.output())
+        Ok(taken)
+    }
+
+    /// Compares a call, now that it is known whole, with the entry that was taken for it at `index`.
+    ///
+    /// # Errors
+    /// [`SubprocessError::Mismatch`].
+    pub(super) fn check(
+        &self,
+        call: u64,
+        index: usize,
+        entry: &TapeEntry,
+        asked: &TapeEntry,
+    ) -> Result<(), SubprocessError> {
+        let differences = differences(entry, asked);
+        if differences.is_empty() {
+            return Ok(());
+        }
+        Err(SubprocessError::Mismatch(Box::new(Mismatch {
+            tape: self.path.clone(),
+            call,
+            line: index + FIRST_LINE,
+            differences,
+            around: self.around(index),
+        })))
     }
 
     /// Where the tape is.
@@ -114,9 +125,9 @@ impl Playback {
         &self.tape
     }
 
-    fn around(&self) -> Vec<(usize, String)> {
-        let from = self.next.saturating_sub(CONTEXT);
-        let to = self.tape.entries.len().min(self.next + CONTEXT + 1);
+    fn around(&self, index: usize) -> Vec<(usize, String)> {
+        let from = index.saturating_sub(CONTEXT);
+        let to = self.tape.entries.len().min(index + CONTEXT + 1);
         (from..to).map(|at| (at + FIRST_LINE, summary(&self.tape.entries[at]))).collect()
     }
 
@@ -160,6 +171,11 @@ fn differences(entry: &TapeEntry, asked: &TapeEntry) -> Vec<Difference> {
             differ(field, shown(&TapedBytes::from(value)), asked);
         }
     }
+    if let Some(tape) = entry.profile
+        && asked.profile != Some(tape)
+    {
+        differ("profile".into(), tape.to_string(), asked.profile.unwrap_or_default().to_string());
+    }
     if let (Some(tape), Some(asked)) = (&entry.stdin_digest, &asked.stdin_digest)
         && tape != asked
     {
@@ -198,7 +214,6 @@ fn cut(mut line: String) -> String {
 mod tests {
     use super::*;
     use crate::base::digest::Digest;
-    use crate::kernel::clock::VirtualClock;
 
     fn entry(json: &str) -> TapeEntry {
         serde_json::from_str(json).unwrap()
@@ -248,13 +263,12 @@ mod tests {
         let lines = ["a", "b", "c", "d", "e", "f", "g", "h", "i"]
             .map(|name| format!(r#"{{"program":"{name}","exit_code":0}}"#));
         let mut playback = playback(&lines.each_ref().map(String::as_str));
-        let mut clock = VirtualClock::starting_at(0);
         for name in ["a", "b", "c", "d"] {
             let asked = entry(&format!(r#"{{"program":"{name}"}}"#));
-            playback.play(1, &asked, &mut clock).unwrap();
+            playback.take(1, &asked).unwrap();
         }
         let asked = entry(r#"{"program":"x"}"#);
-        let error = playback.play(5, &asked, &mut clock).unwrap_err().to_string();
+        let error = playback.take(5, &asked).unwrap_err().to_string();
         assert_eq!(
             error,
             "subprocess call 5 is not what t.jsonl, line 6, holds:\n  \
@@ -263,17 +277,7 @@ mod tests {
              line 7: \"f\"\n  line 8: \"g\"\n  line 9: \"h\"\n\
              if the new call is right, record the tape again"
         );
-        playback.play(6, &entry(r#"{"program":"e"}"#), &mut clock).unwrap();
-    }
-
-    #[test]
-    fn the_longest_duration_ends_the_clock_and_no_more() {
-        let mut playback =
-            playback(&[r#"{"program":"p","exit_code":0,"duration_ms":18446744073709551615}"#]);
-        let mut clock = VirtualClock::starting_at(0);
-        clock.sleep_until(7);
-        playback.play(1, &entry(r#"{"program":"p"}"#), &mut clock).unwrap();
-        assert_eq!(clock.now(ClockId::Monotonic), u64::MAX);
+        playback.take(6, &entry(r#"{"program":"e"}"#)).unwrap();
     }
 
     #[test]
@@ -282,7 +286,7 @@ mod tests {
         let line = format!(r#"{{"program":"p","args":[{args}],"exit_code":0}}"#);
         let mut playback = playback(&[line.as_str(); 9]);
         let asked = entry(r#"{"program":"q"}"#);
-        let error = playback.play(1, &asked, &mut VirtualClock::starting_at(0)).unwrap_err();
+        let error = playback.take(1, &asked).unwrap_err();
         assert!(error.to_string().len() < 8000, "{}", error.to_string().len());
     }
 }

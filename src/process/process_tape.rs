@@ -6,7 +6,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{SubprocessOutput, SubprocessRequest, SubprocessStatus, TapedBytes};
+use super::{
+    SandboxProfile, SubprocessOutput, SubprocessRequest, SubprocessStatus, TapedBytes, TapedFailure,
+};
 use crate::base::atomic_file;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
@@ -16,7 +18,7 @@ use crate::tape::{Redaction, TapeError, Version};
 pub const PROCESS_TAPE_BYTES_MAX: u64 = 256 << 20;
 
 /// The version of the format.
-const VERSION: Version = Version { major: 1, minor: 0 };
+const VERSION: Version = Version { major: 1, minor: 1 };
 
 /// The first line.
 #[derive(Serialize, Deserialize)]
@@ -41,6 +43,9 @@ pub struct TapeEntry {
     /// listed match any.
     #[serde(default)]
     pub env: Vec<TapedBytes>,
+    /// The sandbox profile that it ran in. `None` matches any, and is what `unrestricted` leaves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<SandboxProfile>,
     /// The digest of its standard input. `None` matches any.
     #[serde(default)]
     pub stdin_digest: Option<Digest>,
@@ -50,12 +55,18 @@ pub struct TapeEntry {
     /// What it wrote to standard error.
     #[serde(default)]
     pub stderr: TapedBytes,
-    /// Its exit code; `None` if a signal ended it.
+    /// Its exit code, if it exited.
     #[serde(default)]
     pub exit_code: Option<i32>,
     /// The number of the signal that ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
+    /// Whether its timeout ended it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub timed_out: bool,
+    /// Why it did not run, or not to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<TapedFailure>,
     /// How long it took on its session's clock, in milliseconds.
     #[serde(default)]
     pub duration_ms: u64,
@@ -63,7 +74,12 @@ pub struct TapeEntry {
 
 impl TapeEntry {
     /// What a tape says of `request`, whose relative paths begin at `root`, before it has run.
-    pub(super) fn asked(request: &SubprocessRequest, root: &Path, redaction: &Redaction) -> Self {
+    pub(super) fn asked(
+        request: &SubprocessRequest,
+        root: &Path,
+        profile: SandboxProfile,
+        redaction: &Redaction,
+    ) -> Self {
         let arg = |arg: &OsStr| redacted(arg.as_encoded_bytes(), |text| redaction.redact(text));
         let variable = |(key, value): (&OsStr, &OsStr)| {
             let variable = [key.as_encoded_bytes(), value.as_encoded_bytes()].join(&b'=');
@@ -74,11 +90,14 @@ impl TapeEntry {
             args: request.args.iter().map(|text| arg(text)).collect(),
             cwd: request.current_dir.as_deref().map(|dir| taped_dir(root, dir)),
             env: request.variables().map(variable).collect(),
-            stdin_digest: Some(Digest::of(&request.stdin)),
+            profile: Some(profile).filter(|profile| *profile != SandboxProfile::Unrestricted),
+            stdin_digest: request.stdin.bytes().map(Digest::of),
             stdout: TapedBytes::default(),
             stderr: TapedBytes::default(),
             exit_code: None,
             signal: None,
+            timed_out: false,
+            failure: None,
             duration_ms: 0,
         }
     }
@@ -87,20 +106,29 @@ impl TapeEntry {
     pub(super) fn answered(mut self, output: &SubprocessOutput, duration_ms: u64) -> Self {
         self.stdout = TapedBytes::from(&output.stdout);
         self.stderr = TapedBytes::from(&output.stderr);
-        self.exit_code = output.status.code();
-        self.signal = match output.status {
-            SubprocessStatus::Signalled(signal) => Some(signal),
-            _ => None,
-        };
+        match output.status {
+            SubprocessStatus::Exited(code) => self.exit_code = Some(code),
+            SubprocessStatus::Signalled(signal) => self.signal = Some(signal),
+            // Nothing else stops a program of the host.
+            SubprocessStatus::Stopped(_) => self.timed_out = true,
+        }
         self.duration_ms = duration_ms;
         self
     }
 
-    /// What came of it.
+    /// Adds why nothing came of it.
+    pub(super) fn failed(mut self, failure: TapedFailure, duration_ms: u64) -> Self {
+        self.failure = Some(failure);
+        self.duration_ms = duration_ms;
+        self
+    }
+
+    /// What came of it, if it has not failed.
     pub(super) fn output(&self) -> SubprocessOutput {
         let status = match (self.exit_code, self.signal) {
             (Some(code), _) => SubprocessStatus::Exited(code),
-            (None, signal) => SubprocessStatus::Signalled(signal.unwrap_or(0)),
+            (None, Some(signal)) => SubprocessStatus::Signalled(signal),
+            (None, None) => SubprocessStatus::TIMED_OUT,
         };
         let (stdout, stderr) = (self.stdout.0.clone(), self.stderr.0.clone());
         SubprocessOutput { status, stdout, stderr }
@@ -119,8 +147,15 @@ impl TapeEntry {
     }
 
     fn check(&self) -> Result<(), String> {
-        if self.exit_code.is_some() == self.signal.is_some() {
-            return Err("an entry has either an exit_code or a signal".to_owned());
+        let ends = [
+            self.exit_code.is_some(),
+            self.signal.is_some(),
+            self.timed_out,
+            self.failure.is_some(),
+        ];
+        if ends.into_iter().filter(|ended| *ended).count() != 1 {
+            let message = "an entry has one of exit_code, signal, timed_out and failure";
+            return Err(message.to_owned());
         }
         match self.env.iter().find(|variable| Self::split_variable(variable).is_none()) {
             Some(variable) => Err(format!("{variable:?} in env is not of the form NAME=value")),
@@ -235,12 +270,17 @@ fn line(value: &impl Serialize) -> Vec<u8> {
 mod tests {
     use super::*;
 
+    fn asked(request: &SubprocessRequest) -> TapeEntry {
+        let profile = SandboxProfile::Unrestricted;
+        TapeEntry::asked(request, Path::new(""), profile, &Redaction::default())
+    }
+
     #[test]
     fn secrets_of_arguments_and_variables_stay_off_a_tape() {
         let mut request = SubprocessRequest::new("deploy");
         request.arg("sk-abcdefghijklmnopqrstuvwxyz").arg("--fast");
         request.env("API_KEY", "hunter2").env("LANG", "C").env_remove("HOME");
-        let entry = TapeEntry::asked(&request, Path::new(""), &Redaction::default());
+        let entry = asked(&request);
         assert_eq!(entry.args, [TapedBytes::from("[redacted]"), TapedBytes::from("--fast")]);
         let env = [TapedBytes::from("API_KEY=[redacted]"), TapedBytes::from("LANG=C")];
         assert_eq!(entry.env, env);
@@ -253,7 +293,7 @@ mod tests {
         let mut request = SubprocessRequest::new("p");
         request.env("API_KEY", OsStr::from_bytes(b"\xffhunter2"));
         request.env("LANG", OsStr::from_bytes(b"\xff"));
-        let entry = TapeEntry::asked(&request, Path::new(""), &Redaction::default());
+        let entry = asked(&request);
         let env = [TapedBytes::from("API_KEY=[redacted]"), TapedBytes::from(b"LANG=\xff")];
         assert_eq!(entry.env, env);
     }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::{Mismatch, Profile};
+use super::{Mismatch, ProfileError, SandboxProfile};
 use crate::base::disk::DiskError;
 use crate::engine::RunError;
 use crate::tape::TapeError;
@@ -16,15 +16,9 @@ pub type FindError = Box<dyn std::error::Error + Send + Sync>;
 /// Calls are numbered from 1, those that fail among them.
 #[derive(Debug, thiserror::Error)]
 pub enum SubprocessError {
-    /// A profile that nothing enforces yet.
-    #[error(
-        "the sandbox profile {profile:?} is not available yet: use `unrestricted`, or `wasi`, \
-         which runs no program of the host"
-    )]
-    Profile {
-        /// The profile.
-        profile: Profile,
-    },
+    /// A sandbox profile cannot be had.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
     /// A folder that must be there cannot be used.
     #[error(transparent)]
     Folder(#[from] DiskError),
@@ -51,6 +45,48 @@ pub enum SubprocessError {
         program: String,
         /// What the host answered.
         source: io::Error,
+    },
+    /// The host does not allow the program to start.
+    #[error(
+        "subprocess call {call}: the host's program {program:?} may not be executed, in the sandbox \
+         profile `{profile}`; look at its mode{}",
+        match profile {
+            SandboxProfile::OsHardened => ", and whether it stands in a folder of the system or in a root",
+            _ => "",
+        }
+    )]
+    PermissionDenied {
+        /// The call.
+        call: u64,
+        /// The program.
+        program: String,
+        /// What programs are confined to.
+        profile: SandboxProfile,
+    },
+    /// The program wrote more than it may, and was ended.
+    #[error(
+        "subprocess call {call}: {program:?} was ended, as it wrote more than {limit_bytes} bytes; \
+         raise that with output_bytes_max, or throw away what is not needed with \
+         SubprocessStdio::Null"
+    )]
+    OutputLimit {
+        /// The call.
+        call: u64,
+        /// The program.
+        program: String,
+        /// How much it may write, in bytes.
+        limit_bytes: u64,
+    },
+    /// A program was started, and nobody waited for it: what came of it is not known.
+    #[error(
+        "subprocess call {call}: nobody waited for {program:?}, so that the process tape cannot say \
+         what came of it; wait for it before the session ends"
+    )]
+    Unwaited {
+        /// The call.
+        call: u64,
+        /// The program.
+        program: String,
     },
     /// The profile allows no program of the host.
     #[error(

@@ -1,22 +1,29 @@
 //! What a spawn does: runs a program of the host, records that, repeats it from a tape, or runs a
 //! module in a machine.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
-use std::path::{Component, Path, PathBuf};
-use std::str::FromStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::machine_tape::on_tape;
+use super::child::{Call, Work};
+use super::in_machine::run_in_machine;
+use super::machine_tape;
+use super::native::NativeChild;
 use super::playback::Playback;
+use super::profile::Confinement;
+use super::recording::Recording;
+use super::streams::Streams;
 use super::{
-    Command, FindError, PROCESS_TAPE_BYTES_MAX, ProcessTape, SubprocessError, SubprocessOutput,
-    SubprocessRequest, SubprocessStatus, TapeEntry, native,
+    ChildInput, ChildOutput, FindError, ProcessTape, SandboxProfile, SubprocessChild,
+    SubprocessError, SubprocessInput, SubprocessOutput, SubprocessRequest, SubprocessStatus,
+    TapeEntry, TapedFailure,
 };
 use crate::base::disk::{self, DiskError};
-use crate::engine::{Outcome, Program};
-use crate::kernel::clock::Clock;
-use crate::kernel::machine::{Machine, WORKTREE};
-use crate::tape::{Redaction, TapeError};
+use crate::engine::Program;
+use crate::kernel::machine::Machine;
+use crate::tape::Redaction;
 
 /// What a spawn does.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -51,39 +58,6 @@ pub enum OnMissing {
     Deny,
 }
 
-/// What a program of the host may do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Profile {
-    /// Whatever this process may.
-    #[default]
-    Unrestricted,
-    /// Write in its worktree alone. Not available yet.
-    Worktree,
-    /// What the system's own sandbox leaves. Not available yet.
-    OsHardened,
-    /// Nothing: programs are modules in a machine, or do not run.
-    Wasi,
-}
-
-impl FromStr for Profile {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        Ok(match name {
-            "unrestricted" => Self::Unrestricted,
-            "worktree" => Self::Worktree,
-            "os_hardened" => Self::OsHardened,
-            "wasi" => Self::Wasi,
-            _ => {
-                return Err(format!(
-                    "there is no sandbox profile {name:?}: expected unrestricted, worktree, \
-                     os_hardened or wasi"
-                ));
-            }
-        })
-    }
-}
-
 type Find = Box<dyn FnMut(&Path, &str) -> Result<Option<Program>, FindError> + Send>;
 
 enum Mode {
@@ -91,12 +65,6 @@ enum Mode {
     Record(Recording),
     Replay(Playback),
     WasiToolchain(Toolchain),
-}
-
-struct Recording {
-    path: PathBuf,
-    tape: ProcessTape,
-    room_bytes: u64,
 }
 
 struct Toolchain {
@@ -135,7 +103,11 @@ pub struct Subprocesses {
     mode: Mode,
     root: PathBuf,
     on_missing: OnMissing,
-    profile: Profile,
+    profile: SandboxProfile,
+    /// Where confined programs may write, if that is not the root.
+    roots: Option<Vec<PathBuf>>,
+    /// What they are started in, once one was.
+    confinement: Option<Confinement>,
     redaction: Redaction,
     /// Calls so far.
     calls: u64,
@@ -175,7 +147,9 @@ impl Subprocesses {
             mode,
             root: PathBuf::new(),
             on_missing: OnMissing::default(),
-            profile: Profile::default(),
+            profile: SandboxProfile::default(),
+            roots: None,
+            confinement: None,
             redaction: Redaction::default(),
             calls: 0,
             off_tape: None,
@@ -197,18 +171,23 @@ impl Subprocesses {
         self
     }
 
-    /// What programs of the host may do.
+    /// What programs of the host may do. A replay runs none, and takes any profile.
     ///
     /// # Errors
-    /// [`SubprocessError::Profile`] if nothing enforces that yet.
-    pub fn profile(mut self, profile: Profile) -> Result<Self, SubprocessError> {
-        match profile {
-            Profile::Unrestricted | Profile::Wasi => self.profile = profile,
-            Profile::Worktree | Profile::OsHardened => {
-                return Err(SubprocessError::Profile { profile });
-            }
+    /// [`SubprocessError::Profile`] if this machine cannot give that.
+    pub fn sandbox_profile(mut self, profile: SandboxProfile) -> Result<Self, SubprocessError> {
+        if !matches!(self.mode, Mode::Replay(_)) {
+            profile.check()?;
         }
+        self.profile = profile;
         Ok(self)
+    }
+
+    /// The folders in which confined programs of the host may write. Default: the root.
+    #[must_use]
+    pub fn sandbox_roots<P: Into<PathBuf>>(mut self, roots: impl IntoIterator<Item = P>) -> Self {
+        self.roots = Some(roots.into_iter().map(Into::into).collect());
+        self
     }
 
     /// What must not reach a process tape. A tape must be replayed under the rules under which it
@@ -220,10 +199,10 @@ impl Subprocesses {
     }
 
     /// What was recorded so far, or all that is replayed.
-    pub fn process_tape(&self) -> Option<&ProcessTape> {
+    pub fn process_tape(&self) -> Option<Cow<'_, ProcessTape>> {
         match &self.mode {
-            Mode::Record(recording) => Some(&recording.tape),
-            Mode::Replay(playback) => Some(playback.tape()),
+            Mode::Record(recording) => Some(Cow::Owned(recording.so_far())),
+            Mode::Replay(playback) => Some(Cow::Borrowed(playback.tape())),
             Mode::Real | Mode::WasiToolchain(_) => None,
         }
     }
@@ -243,44 +222,239 @@ impl Subprocesses {
         request: &SubprocessRequest,
         machine: &mut Machine,
     ) -> Result<SubprocessOutput, SubprocessError> {
+        let child = self.spawn(request, machine)?;
+        self.wait_with_output(child, machine)
+    }
+
+    /// Starts a program, or takes its entry off the tape. On tapes it stands where it started.
+    ///
+    /// # Errors
+    /// [`SubprocessError`].
+    pub fn spawn(
+        &mut self,
+        request: &SubprocessRequest,
+        machine: &mut Machine,
+    ) -> Result<SubprocessChild, SubprocessError> {
         self.calls += 1;
         let call = self.calls;
-        self.run(call, request, machine).inspect_err(|error| {
+        let child = self.start(call, request, machine);
+        self.note_off_tape(call, child)
+    }
+
+    /// Waits until a program has ended and its output is closed, notes what came of it, and lets the
+    /// time pass that a replayed one took. A second time it answers the same.
+    ///
+    /// # Errors
+    /// [`SubprocessError`]. A program that fails is no error.
+    pub fn wait(
+        &mut self,
+        child: &mut SubprocessChild,
+        machine: &mut Machine,
+    ) -> Result<SubprocessStatus, SubprocessError> {
+        let status = self.conclude(child, machine);
+        self.note_off_tape(child.call.number, status)
+    }
+
+    /// As [`Subprocesses::wait`], if the program has ended and its output is closed; else `None`, at
+    /// once. One that is replayed, or a module, has ended.
+    ///
+    /// # Errors
+    /// [`SubprocessError`]. A program that fails is no error.
+    pub fn try_wait(
+        &mut self,
+        child: &mut SubprocessChild,
+        machine: &mut Machine,
+    ) -> Result<Option<SubprocessStatus>, SubprocessError> {
+        if let Work::Native(native) = &child.work {
+            let ended = native.has_ended().map_err(|source| {
+                let (call, program) = (child.call.number, child.call.program.clone());
+                SubprocessError::Host { call, program, source }
+            });
+            if !ended? {
+                return Ok(None);
+            }
+        }
+        self.wait(child, machine).map(Some)
+    }
+
+    /// As [`Subprocesses::wait`], and what it wrote besides, as far as nobody has read it or taken
+    /// its stream.
+    ///
+    /// # Errors
+    /// [`SubprocessError`]. A program that fails is no error.
+    pub fn wait_with_output(
+        &mut self,
+        mut child: SubprocessChild,
+        machine: &mut Machine,
+    ) -> Result<SubprocessOutput, SubprocessError> {
+        let status = self.wait(&mut child, machine)?;
+        let rest = |output: &Option<ChildOutput>| output.as_ref().map(ChildOutput::rest);
+        let (stdout, stderr) = (rest(&child.stdout), rest(&child.stderr));
+        let (stdout, stderr) = (stdout.unwrap_or_default(), stderr.unwrap_or_default());
+        Ok(SubprocessOutput { status, stdout, stderr })
+    }
+
+    fn note_off_tape<T>(
+        &mut self,
+        call: u64,
+        done: Result<T, SubprocessError>,
+    ) -> Result<T, SubprocessError> {
+        done.inspect_err(|error| {
             if error.is_of_tape() {
                 self.off_tape.get_or_insert(call);
             }
         })
     }
 
-    fn run(
+    fn start(
         &mut self,
-        call: u64,
+        number: u64,
         request: &SubprocessRequest,
         machine: &mut Machine,
-    ) -> Result<SubprocessOutput, SubprocessError> {
+    ) -> Result<SubprocessChild, SubprocessError> {
+        let asked = TapeEntry::asked(request, &self.root, self.profile, &self.redaction);
+        let (program, output_bytes_max) = (request.name(), request.output_bytes_max);
+        let mut call = Call { number, program, asked, started_ns: 0, output_bytes_max };
         if let Mode::WasiToolchain(toolchain) = &mut self.mode {
-            if let Some(program) = toolchain.program(call, request)? {
-                return run_in_machine(call, &program, request, &self.root, machine);
+            if let Some(program) = toolchain.program(number, request)? {
+                return self.start_module(call, program, request, machine);
             }
             if self.on_missing == OnMissing::Deny {
-                let (program, dir) = (request.name(), toolchain.dir.clone());
-                return Err(SubprocessError::Missing { call, program, dir });
+                let (program, dir) = (call.program, toolchain.dir.clone());
+                return Err(SubprocessError::Missing { call: number, program, dir });
             }
         }
-        let asked = || TapeEntry::asked(request, &self.root, &self.redaction);
-        let run = |_: &mut dyn Clock| run_on_host(call, request, &self.root, self.profile);
-        let taped = match &mut self.mode {
-            Mode::Real | Mode::WasiToolchain(_) => on_tape(call, request, machine, run)?,
-            Mode::Record(recording) => {
-                let taped = on_tape(call, request, machine, run)?;
-                recording.push(asked().answered(&taped.output, taped.duration_ms))?;
-                taped
+        let is_replay = matches!(self.mode, Mode::Replay(_));
+        if !is_replay && self.confinement.is_none() && self.profile != SandboxProfile::Wasi {
+            let root = std::slice::from_ref(&self.root);
+            self.confinement =
+                Confinement::new(self.profile, self.roots.as_deref().unwrap_or(root))?;
+        }
+        call.started_ns = machine_tape::begin(number, request, self.profile, machine)?;
+        if let Mode::Record(recording) = &mut self.mode {
+            recording.begin(number, call.program.clone());
+        }
+        match self.start_outside(&call, request, machine) {
+            Ok((work, streams, stdin)) => {
+                Ok(SubprocessChild::new(call, request, work, streams, stdin))
             }
-            Mode::Replay(playback) => {
-                on_tape(call, request, machine, |clock| playback.play(call, &asked(), clock))?
+            Err(error) => {
+                self.note_end(&call, None, Err(&error), machine)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn start_module(
+        &self,
+        call: Call,
+        program: Program,
+        request: &SubprocessRequest,
+        machine: &mut Machine,
+    ) -> Result<SubprocessChild, SubprocessError> {
+        let Some(stdin) = request.stdin.bytes() else {
+            let work = Work::Deferred(Box::new((program, request.clone())));
+            let (streams, stdin) = (Streams::deferred(), Some(ChildInput::new(None)));
+            return Ok(SubprocessChild::new(call, request, work, streams, stdin));
+        };
+        let root = &self.root;
+        let output = run_in_machine(call.number, &program, request, stdin, root, machine)?;
+        let streams = Streams::of(output.stdout, output.stderr);
+        Ok(SubprocessChild::new(call, request, Work::Ended(output.status), streams, None))
+    }
+
+    /// Starts what runs outside of machines.
+    fn start_outside(
+        &mut self,
+        call: &Call,
+        request: &SubprocessRequest,
+        machine: &mut Machine,
+    ) -> Result<(Work, Arc<Streams>, Option<ChildInput>), SubprocessError> {
+        if let Mode::Replay(playback) = &mut self.mode {
+            let (index, entry) = playback.take(call.number, &call.asked)?;
+            if let Some(failure) = entry.failure.as_ref().filter(|failure| failure.is_of_start()) {
+                pass_time(call, &entry, machine);
+                return Err(failure.error(call, request, &self.root, self.profile));
+            }
+            let SubprocessOutput { stdout, stderr, .. } = entry.output();
+            let is_piped = request.stdin == SubprocessInput::Piped;
+            let stdin = is_piped.then(|| ChildInput::new(None));
+            return Ok((Work::Taped(index, Box::new(entry)), Streams::of(stdout, stderr), stdin));
+        }
+        let fail = |failure: &TapedFailure| failure.error(call, request, &self.root, self.profile);
+        if self.profile == SandboxProfile::Wasi {
+            return Err(fail(&TapedFailure::Denied));
+        }
+        let dir = request.dir(&self.root);
+        let spawned = NativeChild::spawn(request, dir.as_deref(), self.confinement.as_ref());
+        let (native, stdin) = spawned.map_err(|source| match (source.kind(), dir) {
+            // The host answers the same for a program and for a folder that is not there.
+            (_, Some(dir)) if check_folder(&dir).is_err() => fail(&TapedFailure::CurrentDir),
+            (io::ErrorKind::NotFound, _) => fail(&TapedFailure::NotFound),
+            (io::ErrorKind::PermissionDenied, _) => fail(&TapedFailure::PermissionDenied),
+            _ => call.host_error(source),
+        })?;
+        let streams = Arc::clone(native.streams());
+        Ok((Work::Native(native), streams, stdin))
+    }
+
+    fn conclude(
+        &mut self,
+        child: &mut SubprocessChild,
+        machine: &mut Machine,
+    ) -> Result<SubprocessStatus, SubprocessError> {
+        if let Work::Ended(status) = &child.work {
+            return Ok(status.clone());
+        }
+        let stdin = child.close_stdin();
+        let call = &child.call;
+        let done = match std::mem::replace(&mut child.work, Work::Ended(SubprocessStatus::KILLED)) {
+            Work::Ended(status) => return Ok(status),
+            Work::Deferred(module) => {
+                let (program, request) = *module;
+                let stdin = stdin.unwrap_or_default();
+                let (number, root) = (call.number, &self.root);
+                let output = run_in_machine(number, &program, &request, &stdin, root, machine)?;
+                child.streams.supply(output.stdout, output.stderr);
+                child.work = Work::Ended(output.status.clone());
+                return Ok(output.status);
+            }
+            Work::Native(native) => call.output_of(&native),
+            Work::Taped(index, entry) => {
+                if let Mode::Replay(playback) = &self.mode {
+                    playback.check(call.number, index, &entry, &call.asked)?;
+                }
+                pass_time(call, &entry, machine);
+                match entry.failure {
+                    Some(_) => Err(call.output_limit()),
+                    None => Ok(entry.output()),
+                }
             }
         };
-        Ok(taped.output)
+        self.note_end(call, stdin.as_deref(), done.as_ref(), machine)?;
+        let status = done?.status;
+        child.work = Work::Ended(status.clone());
+        Ok(status)
+    }
+
+    /// Notes on the tapes what came of a call.
+    fn note_end(
+        &mut self,
+        call: &Call,
+        stdin: Option<&[u8]>,
+        done: Result<&SubprocessOutput, &SubprocessError>,
+        machine: &mut Machine,
+    ) -> Result<(), SubprocessError> {
+        let duration_ms = machine_tape::end(call, stdin, done.ok(), machine)?;
+        if let Mode::Record(recording) = &mut self.mode {
+            let asked = call.asked.clone();
+            let entry = match done {
+                Ok(output) => asked.answered(output, duration_ms),
+                Err(error) => asked.failed(TapedFailure::of(error), duration_ms),
+            };
+            recording.end(call.number, entry)?;
+        }
+        Ok(())
     }
 
     /// Ends the session: writes the tape of one that was recorded, whole or not at all, and answers
@@ -288,7 +462,8 @@ impl Subprocesses {
     ///
     /// # Errors
     /// [`SubprocessError`]: `OffTape` if a call was not on the tape, `Unconsumed` if the tape holds
-    /// more than was asked for, `Tape` if it cannot be written.
+    /// more than was asked for, `Unwaited` if nobody waited for a program that was to be recorded,
+    /// `Tape` if it cannot be written.
     pub fn finish(self) -> Result<Vec<TapeEntry>, SubprocessError> {
         let off_tape = |tape: &Path| match self.off_tape {
             Some(call) => Err(SubprocessError::OffTape { call, tape: tape.to_owned() }),
@@ -296,10 +471,9 @@ impl Subprocesses {
         };
         match self.mode {
             Mode::Real | Mode::WasiToolchain(_) => Ok(Vec::new()),
-            Mode::Record(Recording { path, tape, .. }) => {
-                off_tape(&path)?;
-                tape.save(&path)?;
-                Ok(tape.entries)
+            Mode::Record(recording) => {
+                off_tape(recording.path())?;
+                recording.finish()
             }
             Mode::Replay(playback) => {
                 off_tape(playback.path())?;
@@ -310,26 +484,17 @@ impl Subprocesses {
     }
 }
 
+/// Lets the time pass that a recorded call took.
+fn pass_time(call: &Call, entry: &TapeEntry, machine: &mut Machine) {
+    let duration_ns = entry.duration_ms.saturating_mul(1_000_000);
+    machine.clock.sleep_until(call.started_ns.saturating_add(duration_ns));
+}
+
 fn check_folder(path: &Path) -> Result<(), DiskError> {
     if disk::metadata(path)?.is_dir() {
         return Ok(());
     }
     Err(DiskError::new("use as a folder", path)(io::ErrorKind::NotADirectory.into()))
-}
-
-impl Recording {
-    fn new(path: PathBuf) -> Self {
-        let tape = ProcessTape::default();
-        let room_bytes = PROCESS_TAPE_BYTES_MAX - tape.len_bytes();
-        Self { path, tape, room_bytes }
-    }
-
-    fn push(&mut self, entry: TapeEntry) -> Result<(), TapeError> {
-        let left = self.room_bytes.checked_sub(entry.len_bytes());
-        self.room_bytes = left.ok_or(TapeError::Full { limit_bytes: PROCESS_TAPE_BYTES_MAX })?;
-        self.tape.entries.push(entry);
-        Ok(())
-    }
 }
 
 impl Toolchain {
@@ -351,118 +516,5 @@ impl Toolchain {
             self.programs.insert(name.to_owned(), program.clone());
         }
         Ok(found)
-    }
-}
-
-fn run_on_host(
-    call: u64,
-    request: &SubprocessRequest,
-    root: &Path,
-    profile: Profile,
-) -> Result<SubprocessOutput, SubprocessError> {
-    let program = request.name();
-    if profile == Profile::Wasi {
-        return Err(SubprocessError::Denied { call, program });
-    }
-    let dir = match &request.current_dir {
-        Some(dir) => root.join(dir),
-        None => root.to_owned(),
-    };
-    let dir = Some(dir).filter(|dir| !dir.as_os_str().is_empty());
-    native::output(request, dir.as_deref()).map_err(|source| match dir {
-        // The host answers the same for a program and for a folder that is not there.
-        Some(dir) if check_folder(&dir).is_err() => {
-            let why = "there is no such folder on the host";
-            SubprocessError::CurrentDir { call, program, dir, why }
-        }
-        _ if source.kind() == io::ErrorKind::NotFound => {
-            SubprocessError::NotFound { call, program }
-        }
-        _ => SubprocessError::Host { call, program, source },
-    })
-}
-
-fn run_in_machine(
-    call: u64,
-    program: &Program,
-    request: &SubprocessRequest,
-    root: &Path,
-    machine: &mut Machine,
-) -> Result<SubprocessOutput, SubprocessError> {
-    let mut command = Command::new(program);
-    command.argv0(request.program.as_encoded_bytes()).stdin(request.stdin.as_slice());
-    command.args(request.args.iter().map(|arg| arg.as_encoded_bytes()));
-    for (key, value) in request.variables() {
-        command.env(key.as_encoded_bytes(), value.as_encoded_bytes());
-    }
-    if let Some(dir) = &request.current_dir {
-        command.current_dir(guest_dir(root, dir).ok_or_else(|| SubprocessError::CurrentDir {
-            call,
-            program: request.name(),
-            dir: dir.clone(),
-            why: "a path in a machine is UTF-8 and has no drive",
-        })?);
-    }
-    let output = command.output(machine).map_err(|source| SubprocessError::Run { call, source })?;
-    let status = match output.status.outcome() {
-        Outcome::Tape => {
-            return Err(SubprocessError::MachineTape { call, program: request.name() });
-        }
-        Outcome::Exited(code) => SubprocessStatus::Exited(code.cast_signed()),
-        stopped => SubprocessStatus::Stopped(stopped.clone()),
-    };
-    Ok(SubprocessOutput { status, stdout: output.stdout, stderr: output.stderr })
-}
-
-/// The path in the namespace of a machine whose worktree shows `root`, of the folder `dir`.
-fn guest_dir(root: &Path, dir: &Path) -> Option<String> {
-    let below = dir.strip_prefix(root).unwrap_or(dir);
-    let mut path = if below.has_root() { String::new() } else { WORKTREE.to_owned() };
-    for component in below.components() {
-        let name = match component {
-            Component::Prefix(_) => return None,
-            Component::RootDir | Component::CurDir => continue,
-            Component::ParentDir => "..",
-            Component::Normal(name) => name.to_str()?,
-        };
-        path.push('/');
-        path.push_str(name);
-    }
-    Some(if path.is_empty() { "/".to_owned() } else { path })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn folders_of_the_host_are_found_in_the_machine() {
-        let root = Path::new("/home/me/project");
-        let guest = |dir: &str| guest_dir(root, Path::new(dir)).unwrap();
-        assert_eq!(guest("/home/me/project"), "/src");
-        assert_eq!(guest("/home/me/project/a/b"), "/src/a/b");
-        assert_eq!(guest("a/./b"), "/src/a/b");
-        assert_eq!(guest("../x"), "/src/../x");
-        assert_eq!(guest("/tmp"), "/tmp");
-        assert_eq!(guest("/"), "/");
-        assert_eq!(guest_dir(Path::new(""), Path::new("a")).unwrap(), "/src/a");
-    }
-
-    /// What is lost must not be missed by whoever ignores the error.
-    #[test]
-    fn a_recording_that_is_full_is_not_written() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("full.tape");
-        let mut recording = Recording::new(path.clone());
-        recording.room_bytes = 40;
-        let request = SubprocessRequest::new("p");
-        let entry = TapeEntry::asked(&request, Path::new(""), &Redaction::default());
-        assert!(matches!(recording.push(entry), Err(TapeError::Full { .. })));
-        assert!(recording.tape.entries.is_empty());
-        let mut subprocesses = Subprocesses::open(SubprocessConfig::Real, |_, _| Ok(None)).unwrap();
-        subprocesses.mode = Mode::Record(recording);
-        subprocesses.off_tape = Some(1);
-        assert!(matches!(subprocesses.finish(), Err(SubprocessError::OffTape { call: 1, .. })));
-        assert!(!path.exists());
     }
 }

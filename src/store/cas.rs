@@ -1,7 +1,8 @@
 //! A folder of files named by their content.
 
+use std::fs::File;
 use std::hash::Hasher;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use crate::base::digest::{Digest, DigestHasher};
@@ -11,7 +12,7 @@ use crate::base::disk::{self, DiskError};
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// There is no content of this digest.
-    #[error("{} is missing: it must have the content with the digest {digest}", path.display())]
+    #[error("{} is missing: it must have the content of that digest; bring the whole folder", path.display())]
     Missing {
         /// What was asked for.
         digest: Digest,
@@ -23,6 +24,16 @@ pub enum StoreError {
     Damaged {
         /// The file.
         path: PathBuf,
+    },
+    /// It was never stored.
+    #[error(
+        "the content with the digest {digest} is nowhere: it holds what the rule {rule} takes for a secret"
+    )]
+    Withheld {
+        /// What was asked for.
+        digest: Digest,
+        /// The rule.
+        rule: String,
     },
     /// It is longer than whoever asks can take.
     #[error("{} has {len_bytes} bytes, more than the {len_bytes_max} that are expected", path.display())]
@@ -144,6 +155,31 @@ impl Cas {
     /// # Errors
     /// [`StoreError`]: `Missing`, `TooLong`, `Damaged`, `Disk`.
     pub fn get(&self, digest: Digest, len_bytes_max: u64) -> Result<Vec<u8>, StoreError> {
+        let path = self.find(digest, len_bytes_max)?;
+        let bytes = disk::read(&path)?;
+        if Digest::of(&bytes) != digest {
+            return Err(StoreError::Damaged { path });
+        }
+        Ok(bytes)
+    }
+
+    /// The file that holds the content with `digest`, which is at most `len_bytes_max` long. It is
+    /// read once to see that it is not damaged, a piece at a time.
+    ///
+    /// # Errors
+    /// As [`Cas::get`].
+    pub fn open(&self, digest: Digest, len_bytes_max: u64) -> Result<File, StoreError> {
+        let path = self.find(digest, len_bytes_max)?;
+        let mut file = disk::open(&path)?;
+        let (found, _) = Digest::of_reader(&file).map_err(DiskError::new("read", &path))?;
+        if found != digest {
+            return Err(StoreError::Damaged { path });
+        }
+        file.rewind().map_err(DiskError::new("read", &path))?;
+        Ok(file)
+    }
+
+    fn find(&self, digest: Digest, len_bytes_max: u64) -> Result<PathBuf, StoreError> {
         let path = self.path_of(digest);
         self.expect_folder()?;
         if !self.contains(digest) {
@@ -153,11 +189,7 @@ impl Cas {
         if len_bytes > len_bytes_max {
             return Err(StoreError::TooLong { path, len_bytes, len_bytes_max });
         }
-        let bytes = disk::read(&path)?;
-        if Digest::of(&bytes) != digest {
-            return Err(StoreError::Damaged { path });
-        }
-        Ok(bytes)
+        Ok(path)
     }
 }
 
@@ -184,11 +216,13 @@ mod tests {
         let other = cas.put(digest, &mut read_slice(b"another"));
         assert!(matches!(other, Err(StoreError::Damaged { .. })));
         assert_eq!(cas.get(digest, 7).unwrap(), b"content");
+        assert_eq!(io::read_to_string(cas.open(digest, 7).unwrap()).unwrap(), "content");
         assert!(matches!(cas.get(digest, 6), Err(StoreError::TooLong { len_bytes: 7, .. })));
         let other = Digest::of(b"other");
         assert!(matches!(cas.get(other, 99), Err(StoreError::Missing { .. })));
         #[allow(clippy::disallowed_methods, reason = "damages what belljar wrote")]
         std::fs::write(cas.path_of(digest), b"CONTENT").unwrap();
         assert!(matches!(cas.get(digest, 7), Err(StoreError::Damaged { .. })));
+        assert!(matches!(cas.open(digest, 7), Err(StoreError::Damaged { .. })));
     }
 }

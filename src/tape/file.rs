@@ -5,8 +5,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
+use super::header::{Header, Version};
 use super::payload::Payload;
-use super::record::{Header, Record, Version};
+use super::record::Record;
 use super::recorder::{ReadAt, TapeError, TapeSink};
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
@@ -15,14 +16,20 @@ use crate::store::{Cas, StoreError};
 /// Longest line that is read or written, in bytes.
 const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// The folder of the store that belongs to the tape `path`.
+/// The folder of the store that belongs to the tape `path`, finished or not.
 pub fn cas_dir(path: &Path) -> PathBuf {
-    with_suffix(path, ".cas")
+    match path.extension() {
+        Some(extension) if extension == PARTIAL => with_suffix(&path.with_extension(""), ".cas"),
+        _ => with_suffix(path, ".cas"),
+    }
 }
+
+/// What the name of a tape ends with until it is finished.
+const PARTIAL: &str = "partial";
 
 /// Where a tape is written until it is finished.
 fn partial_path(path: &Path) -> PathBuf {
-    with_suffix(path, ".partial")
+    path.with_added_extension(PARTIAL)
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
@@ -132,12 +139,20 @@ impl TapeSink for FileTape {
             return Ok(());
         }
         self.charge(len_bytes)?;
-        if !self.cas.contains(digest) {
+        // What an older tape has left is trusted as far as it is what its name says.
+        if self.cas.open(digest, len_bytes).is_err() {
             self.cas.put(digest, read)?;
             self.added.push(digest);
         }
         self.kept.insert(digest);
         Ok(())
+    }
+
+    fn kept(&self, digest: Digest) -> Result<Option<File>, TapeError> {
+        if !self.kept.contains(&digest) {
+            return Ok(None);
+        }
+        Ok(Some(disk::open(&self.cas.path_of(digest))?))
     }
 
     fn room_bytes(&self) -> u64 {
@@ -205,6 +220,7 @@ impl TapeReader {
         let mut reader =
             Self { path: path.to_owned(), header, lines, line: 0, cut_off: false, done: false };
         let Some((line, _)) = reader.next_line()? else {
+            reader.line = 1;
             return Err(reader.bad("the tape is empty: expected a header"));
         };
         let no_header = |reader: &Self, error: serde_json::Error| {

@@ -4,12 +4,14 @@
 mod annotations;
 mod fidelity;
 mod file;
+mod header;
 mod leaks;
 mod payload;
 mod player;
 mod record;
 mod recorder;
 mod redact;
+mod texts;
 
 pub use annotations::{
     Annotation, AnnotationError, AnnotationFile, AnnotationHeader, AnnotationKind, Author,
@@ -19,9 +21,10 @@ pub use fidelity::{
     CompareError, Divergence, FidelityMode, FidelityReport, FieldDifference, TapeSource, compare,
 };
 pub use file::{FileTape, Tape, TapeReader, cas_dir};
+pub use header::{Header, Version};
 pub use leaks::{ClockLeak, ClockLeakKind, ClockLeaks};
 pub use payload::{INLINE_BYTES_MAX, Payload};
-pub use player::{Desync, Player};
-pub use record::{Found, Header, Kind, Phase, Preopened, Record, Version};
-pub use recorder::{MemoryTape, ReadAt, Recorder, TapeError, TapeSink};
+pub use player::{Desync, Player, Withheld};
+pub use record::{Found, Kind, Phase, Preopened, Record};
+pub use recorder::{MemoryTape, ReadAt, Recorder, TapeError, TapeSink, TapedContent};
 pub use redact::{BadRule, Redaction};

@@ -41,10 +41,13 @@ impl Payload {
     /// The bytes, which are in `cas` unless they are inline.
     ///
     /// # Errors
-    /// [`StoreError`] if the store does not have them, or has something else.
+    /// [`StoreError`] if the store does not have them, was not given them, or has something else.
     pub fn bytes(&self, cas: &Cas) -> Result<Vec<u8>, StoreError> {
         match self {
             Self::Inline { text } => Ok(text.clone().into_bytes()),
+            Self::Stored { content_hash, withheld_by: Some(rule), .. } => {
+                Err(StoreError::Withheld { digest: *content_hash, rule: rule.clone() })
+            }
             Self::Stored { content_hash, len_bytes, .. } => cas.get(*content_hash, *len_bytes),
         }
     }

@@ -11,6 +11,15 @@ use super::recorder::{TapeError, TapeSink};
 /// Records before a mismatch that it is shown with.
 const CONTEXT: usize = 3;
 
+/// A record that had lost a secret before it came on a tape.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Withheld {
+    /// Its place on the tape.
+    pub seq: u64,
+    /// Its kind.
+    pub kind: String,
+}
+
 /// A run did something else than its tape says.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Desync {
@@ -20,6 +29,9 @@ pub struct Desync {
     pub expected: Option<Record>,
     /// What happened; `None` if the run ended.
     pub found: Option<Record>,
+    /// The last thing that the program was told, up to here, and that had lost a secret: the run
+    /// cannot have had it, and may differ for that alone.
+    pub withheld: Option<Withheld>,
 }
 
 impl Desync {
@@ -56,6 +68,13 @@ impl fmt::Display for Desync {
             Some(record) => record.kind.name().to_owned(),
             None => none.to_owned(),
         };
+        if let Some(Withheld { seq, kind }) = &self.withheld {
+            write!(
+                f,
+                "the tape has no secrets: that of record {seq} ({kind}) was withheld, and a run \
+                 that depends on it cannot be repeated; "
+            )?;
+        }
         write!(
             f,
             "the run leaves its tape at record {}: the tape has {}, the run has {}",
@@ -92,7 +111,7 @@ impl<I: Iterator<Item = Result<Record, TapeError>> + Send> Player<I> {
 
     fn desync(&mut self, expected: Option<Record>, found: Option<Record>) -> TapeError {
         let before = self.before.drain(..).collect();
-        TapeError::Desync(Box::new(Desync { before, expected, found }))
+        TapeError::Desync(Box::new(Desync { before, expected, found, withheld: None }))
     }
 }
 

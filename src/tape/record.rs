@@ -1,89 +1,11 @@
 //! The lines of a tape.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::payload::Payload;
+use super::redact::REDACTED;
 use crate::base::digest::Digest;
-
-/// The version of the format. A reader takes every minor version of its own major one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub struct Version {
-    /// Changes when an old reader could misunderstand a tape.
-    pub major: u32,
-    /// Changes when something is added that an old reader may skip.
-    pub minor: u32,
-}
-
-impl Version {
-    /// What this library writes.
-    pub const CURRENT: Self = Self { major: 1, minor: 0 };
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
-
-impl FromStr for Version {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let parts = text.split_once('.').and_then(|(major, minor)| {
-            Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
-        });
-        parts.ok_or_else(|| format!("{text:?} is no version: expected MAJOR.MINOR"))
-    }
-}
-
-impl From<Version> for String {
-    fn from(version: Version) -> Self {
-        version.to_string()
-    }
-}
-
-impl TryFrom<String> for Version {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-/// The first line of a tape.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Header {
-    /// The version of the format.
-    pub version: Version,
-    /// The version of the library that wrote it.
-    pub belljar_version: String,
-    /// When the session began, on its own clock: milliseconds since the Unix epoch.
-    pub started_at_unix_ms: i64,
-    /// The script that was run, if the session is one of a script.
-    #[serde(default)]
-    pub script_path: Option<String>,
-    /// The command line.
-    #[serde(default)]
-    pub argv: Vec<String>,
-}
-
-impl Header {
-    /// The header of a tape that begins at `started_at_unix_ms`.
-    pub fn new(started_at_unix_ms: i64) -> Self {
-        Self {
-            version: Version::CURRENT,
-            belljar_version: env!("CARGO_PKG_VERSION").to_owned(),
-            started_at_unix_ms,
-            script_path: None,
-            argv: Vec::new(),
-        }
-    }
-}
 
 /// The part of a session in which something happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -111,6 +33,26 @@ pub struct Record {
     pub monotonic_ms: u64,
     /// What it was.
     pub kind: Kind,
+}
+
+impl Record {
+    /// Whether it is something that a program was told, and seems to have lost a secret. A text that
+    /// says so itself is taken for one that has: this is for messages.
+    pub fn seems_withheld(&self) -> bool {
+        let is_told = matches!(
+            self.kind,
+            Kind::FileStat { .. }
+                | Kind::DirList { .. }
+                | Kind::LinkRead { .. }
+                | Kind::FileRead { .. }
+                | Kind::StreamRead { .. }
+                | Kind::ProcessSpawn { .. }
+                | Kind::LlmCall { .. }
+                | Kind::HostCall { .. }
+        );
+        let line = serde_json::to_string(&self.kind).unwrap_or_default();
+        is_told && (line.contains(REDACTED) || line.contains("withheld_by\":"))
+    }
 }
 
 /// What happened. On a tape, its name is the field `kind` and its fields stand beside it.
@@ -181,6 +123,18 @@ pub enum Kind {
         content_hash: Digest,
         /// Its length.
         len_bytes: u64,
+        /// The rule that kept the content off the tape.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        withheld_by: Option<String>,
+    },
+    /// A tree below could not answer what it was asked for a file.
+    FileError {
+        /// The path in the namespace.
+        path: String,
+        /// `open` or `read_link`. Lookups and listings have records of their own for that.
+        operation: String,
+        /// The errno's name in preview1.
+        errno: String,
     },
     /// A file was closed after it had been written.
     FileWrite {
@@ -190,6 +144,9 @@ pub enum Kind {
         content_hash: Digest,
         /// Its length.
         len_bytes: u64,
+        /// The rule that kept the content off the tape.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        withheld_by: Option<String>,
     },
     /// A file was unlinked.
     FileDelete {
@@ -225,6 +182,24 @@ pub enum Kind {
         /// What it wrote.
         bytes: Payload,
     },
+    /// A process asked whether standard input can be read, and may have waited for it.
+    StreamPoll {
+        /// The process.
+        pid: u32,
+        /// 0.
+        fd: u32,
+        /// Whether it could, or had come to its end.
+        ready: bool,
+    },
+    /// A read from standard input, or a write to standard output or error, failed.
+    StreamError {
+        /// The process.
+        pid: u32,
+        /// 0, 1 or 2.
+        fd: u32,
+        /// The errno's name in preview1.
+        errno: String,
+    },
     /// A process started.
     ProcessSpawn {
         /// The process; 1 for the first of a run.
@@ -240,6 +215,9 @@ pub enum Kind {
         env: Vec<String>,
         /// `wasi`, or `native`: such a run is not hermetic.
         mode: String,
+        /// The sandbox profile of a native one that is confined.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        profile: Option<String>,
         /// The directories that it starts with, from descriptor 3 on.
         #[serde(default)]
         preopens: Vec<Preopened>,
@@ -257,7 +235,8 @@ pub enum Kind {
     ProcessExit {
         /// The process.
         pid: u32,
-        /// `exited`, `trapped`, `signalled`, `deadlock`, or the limit that ended it.
+        /// `exited`, `trapped`, `signalled`, `deadlock`, or the limit that ended it; for a native one also
+        /// `failed` and `signal_N`.
         status: String,
         /// Its exit code, if it exited.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -390,11 +369,14 @@ impl Kind {
             Self::DirList { .. } => "dir_list",
             Self::LinkRead { .. } => "link_read",
             Self::FileRead { .. } => "file_read",
+            Self::FileError { .. } => "file_error",
             Self::FileWrite { .. } => "file_write",
             Self::FileDelete { .. } => "file_delete",
             Self::FileRename { .. } => "file_rename",
             Self::StreamRead { .. } => "stream_read",
             Self::StreamWrite { .. } => "stream_write",
+            Self::StreamPoll { .. } => "stream_poll",
+            Self::StreamError { .. } => "stream_error",
             Self::ProcessSpawn { .. } => "process_spawn",
             Self::ProcessExit { .. } => "process_exit",
             Self::ProcessWait { .. } => "process_wait",
@@ -438,11 +420,14 @@ impl Kind {
             "dir_list",
             "link_read",
             "file_read",
+            "file_error",
             "file_write",
             "file_delete",
             "file_rename",
             "stream_read",
             "stream_write",
+            "stream_poll",
+            "stream_error",
             "process_spawn",
             "process_exit",
             "process_wait",

@@ -1,6 +1,8 @@
 //! Puts records on a tape.
 
+use std::collections::HashMap;
 use std::error::Error;
+use std::fs::File;
 use std::hash::Hasher;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,15 +34,21 @@ pub enum TapeError {
         /// The tape.
         tape: String,
         /// Its version.
-        found: super::record::Version,
+        found: super::header::Version,
         /// What can be read.
-        known: super::record::Version,
+        known: super::header::Version,
     },
     /// The tape is full.
     #[error("the tape is full: what comes takes more than {limit_bytes} bytes")]
     Full {
         /// What it can take.
         limit_bytes: u64,
+    },
+    /// A content was not the same when it was read again to be kept.
+    #[error("{path} changed while it was recorded: keep the files of a recorded run still")]
+    Changed {
+        /// The file.
+        path: String,
     },
     /// What happens is not what the tape says.
     #[error(transparent)]
@@ -98,6 +106,15 @@ pub trait TapeSink: Send {
         Ok(())
     }
 
+    /// The content with `digest`, if it is kept here, to read.
+    ///
+    /// # Errors
+    /// [`TapeError::Disk`].
+    fn kept(&self, digest: Digest) -> Result<Option<File>, TapeError> {
+        let _ = digest;
+        Ok(None)
+    }
+
     /// Bytes that it can still take.
     fn room_bytes(&self) -> u64 {
         u64::MAX
@@ -110,6 +127,17 @@ pub trait TapeSink: Send {
     fn finish(&mut self) -> Result<(), TapeError>;
 }
 
+/// A content as a tape has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TapedContent {
+    /// The digest of all of it.
+    pub content_hash: Digest,
+    /// How long it is.
+    pub len_bytes: u64,
+    /// The rule that kept it off the tape.
+    pub withheld_by: Option<String>,
+}
+
 /// The pen: stamps what happens and hands it to a [`TapeSink`]. Clones write to the same tape.
 ///
 /// Nothing that is recorded fails. The first error is kept, nothing is written after it, and
@@ -120,6 +148,8 @@ pub struct Recorder(Arc<Mutex<State>>);
 struct State {
     sink: Box<dyn TapeSink>,
     redaction: Redaction,
+    /// The end of what came on each stream of each process, by their numbers.
+    stream_ends: HashMap<(u32, u32), Vec<u8>>,
     seq: u64,
     phase: Phase,
     virtual_time_ns: u64,
@@ -144,6 +174,7 @@ impl Recorder {
         Self(Arc::new(Mutex::new(State {
             sink: Box::new(sink),
             redaction,
+            stream_ends: HashMap::new(),
             seq: 0,
             phase: Phase::Setup,
             virtual_time_ns: 0,
@@ -170,12 +201,13 @@ impl Recorder {
         self.lock().phase = phase;
     }
 
-    /// Records `kind` as happening now.
-    pub fn push(&self, kind: Kind) {
+    /// Records `kind` as happening now. Its texts lose their secrets here, whoever made it.
+    pub fn push(&self, mut kind: Kind) {
         let mut state = self.lock();
         if state.failed {
             return;
         }
+        kind.withhold(&state.redaction);
         let record = Record {
             seq: state.seq,
             phase: state.phase,
@@ -225,42 +257,53 @@ impl Recorder {
     /// `bytes` as a record carries them: inline if they are short text, else in the store. Text
     /// loses its secrets; other bytes with a secret are named and not kept.
     pub fn payload(&self, bytes: &[u8]) -> Payload {
+        Self::payload_after(&mut self.lock(), &[], bytes)
+    }
+
+    /// As [`Recorder::payload`], for bytes of the stream `fd` of the process `pid`: a secret may
+    /// come in pieces. Of one that does, what came before anything could be seen of it is on the
+    /// tape, and what follows is not.
+    pub fn stream_payload(&self, pid: u32, fd: u32, bytes: &[u8]) -> Payload {
         let mut state = self.lock();
+        let mut end = state.stream_ends.remove(&(pid, fd)).unwrap_or_default();
+        let payload = Self::payload_after(&mut state, &end, bytes);
+        end.extend_from_slice(&bytes[bytes.len().saturating_sub(OVERLAP_BYTES)..]);
+        end.drain(..end.len().saturating_sub(OVERLAP_BYTES));
+        state.stream_ends.insert((pid, fd), end);
+        payload
+    }
+
+    fn payload_after(state: &mut State, before: &[u8], bytes: &[u8]) -> Payload {
         if bytes.len() <= INLINE_BYTES_MAX
             && let Ok(text) = std::str::from_utf8(bytes)
         {
-            return Payload::Inline { text: state.redaction.redact(text) };
+            return Payload::Inline { text: state.redaction.redact_after(before, text) };
         }
         let len_bytes = bytes.len() as u64;
-        if let Some(rule) = state.redaction.find(bytes) {
+        let across = &bytes[..bytes.len().min(OVERLAP_BYTES)];
+        let found = state.redaction.find_across(before, across);
+        if let Some(rule) = found.or_else(|| state.redaction.find(bytes)) {
             let withheld_by = Some(rule.to_owned());
             return Payload::Stored { content_hash: Digest::of(bytes), len_bytes, withheld_by };
         }
-        let content_hash = Self::keep(&mut state, bytes);
+        let content_hash = Self::keep(state, bytes);
         Payload::Stored { content_hash, len_bytes, withheld_by: None }
     }
 
-    /// Keeps the content of a file, unless it holds a secret; answers its digest.
-    pub fn content(&self, bytes: &[u8]) -> Digest {
-        let mut state = self.lock();
-        if state.redaction.find(bytes).is_some() {
-            return Digest::of(bytes);
-        }
-        Self::keep(&mut state, bytes)
-    }
-
-    /// As [`Recorder::content`], for a content of any length, which is read twice.
+    /// Keeps the content of the file `path`, which is of any length and read twice, unless it holds
+    /// a secret. If it is not the same the second time, the tape has failed.
     ///
     /// # Errors
     /// As `read` answers, which is at an offset, and 0 at the end.
     pub fn content_from<E: Into<Box<dyn Error + Send + Sync>>>(
         &self,
+        path: &str,
         mut read: impl FnMut(u64, &mut [u8]) -> Result<usize, E>,
-    ) -> Result<(Digest, u64), E> {
+    ) -> Result<TapedContent, E> {
         let mut state = self.lock();
         let mut hasher = DigestHasher::default();
         let mut window = vec![0; OVERLAP_BYTES + PIECE_BYTES];
-        let (mut len_bytes, mut overlap, mut has_secret) = (0, 0, false);
+        let (mut len_bytes, mut overlap, mut withheld_by) = (0, 0, None);
         loop {
             let count = read(len_bytes, &mut window[overlap..overlap + PIECE_BYTES])?;
             if count == 0 {
@@ -269,17 +312,38 @@ impl Recorder {
             hasher.write(&window[overlap..overlap + count]);
             len_bytes += count as u64;
             let end = overlap + count;
-            has_secret = has_secret || state.redaction.find(&window[..end]).is_some();
+            if withheld_by.is_none() {
+                withheld_by = state.redaction.find(&window[..end]).map(str::to_owned);
+            }
             overlap = end.min(OVERLAP_BYTES);
             window.copy_within(end - overlap..end, 0);
         }
-        let digest = hasher.digest();
-        if !state.failed && !has_secret {
-            let mut again = |offset, buf: &mut [u8]| read(offset, buf).map_err(io::Error::other);
-            let kept = state.sink.keep(digest, len_bytes, &mut again);
+        let content_hash = hasher.digest();
+        if !state.failed && withheld_by.is_none() {
+            // What a file has grown by in the meantime is no part of what was read.
+            let mut again = |offset: u64, buf: &mut [u8]| {
+                let left = usize::try_from(len_bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
+                let piece = buf.len().min(left);
+                if piece == 0 { Ok(0) } else { read(offset, &mut buf[..piece]) }
+                    .map_err(io::Error::other)
+            };
+            let kept = state.sink.keep(content_hash, len_bytes, &mut again);
+            let kept = kept.map_err(|error| match error {
+                TapeError::Store(StoreError::Damaged { .. }) => {
+                    TapeError::Changed { path: path.to_owned() }
+                }
+                error => error,
+            });
             state.attempt(kept);
         }
-        Ok((digest, len_bytes))
+        Ok(TapedContent { content_hash, len_bytes, withheld_by })
+    }
+
+    /// The content with `digest` from the store of the tape, if it has one and keeps it.
+    pub fn kept(&self, digest: Digest) -> Option<File> {
+        let mut state = self.lock();
+        let kept = state.sink.kept(digest);
+        state.attempt(kept).flatten()
     }
 
     fn keep(state: &mut State, bytes: &[u8]) -> Digest {

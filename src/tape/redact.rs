@@ -1,9 +1,11 @@
 //! What must not reach a tape.
 
+use std::ops::Range;
+
 use regex::bytes::{Regex, RegexSet};
 
 /// Stands where a secret was.
-const REDACTED: &str = "[redacted]";
+pub(super) const REDACTED: &str = "[redacted]";
 
 /// Names of variables whose values are secrets.
 const SECRET_NAMES: &str = r"(?i)passw|passphrase|secret|token|credential|cookie|api_?key|private_?key|(^|_)(key|auth|authorization|session_id|pass|pwd|pat)($|_)";
@@ -81,12 +83,57 @@ impl Redaction {
 
     /// `text` without its secrets.
     pub fn redact(&self, text: &str) -> String {
-        let found = self.any.matches(text.as_bytes());
-        let mut bytes = text.as_bytes().to_vec();
-        for rule in found {
-            bytes = self.rules[rule].1.replace_all(&bytes, REDACTED.as_bytes()).into_owned();
+        self.redact_after(&[], text)
+    }
+
+    /// `text` without its secrets, and without the rest of those that begin in `before`, which
+    /// comes directly before it.
+    pub(super) fn redact_after(&self, before: &[u8], text: &str) -> String {
+        let joined = [before, text.as_bytes()].concat();
+        let mut secrets: Vec<_> = self.secrets(&joined).map(|(_, range)| range).collect();
+        secrets.sort_unstable_by_key(|range| range.start);
+        let (mut kept, mut at) = (Vec::with_capacity(text.len()), before.len());
+        for Range { start, end } in secrets.into_iter().filter(|range| range.end > before.len()) {
+            if start >= at || at == before.len() {
+                kept.extend_from_slice(&joined[at..start.max(at)]);
+                kept.extend_from_slice(REDACTED.as_bytes());
+            }
+            at = at.max(end);
         }
-        String::from_utf8_lossy(&bytes).into_owned()
+        kept.extend_from_slice(&joined[at..]);
+        String::from_utf8_lossy(&kept).into_owned()
+    }
+
+    /// The first rule that finds a secret that lies in both `before` and `bytes`, which comes
+    /// directly after it.
+    pub(super) fn find_across(&self, before: &[u8], bytes: &[u8]) -> Option<&str> {
+        let joined = [before, bytes].concat();
+        let is_across =
+            |range: &Range<usize>| range.start < before.len() && range.end > before.len();
+        let rule =
+            self.secrets(&joined).find(|(_, range)| is_across(range)).map(|(rule, _)| rule)?;
+        Some(&self.rules[rule].0)
+    }
+
+    /// The secrets in `bytes`, with the index of their rule, one rule after the other.
+    fn secrets<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = (usize, Range<usize>)> + 'a {
+        let of_rule = move |rule: usize| {
+            self.rules[rule].1.find_iter(bytes).map(move |found| (rule, found.range()))
+        };
+        let found = self.any.matches(bytes).into_iter().flat_map(of_rule);
+        found.filter(|(_, range)| !range.is_empty())
+    }
+
+    /// Takes the secrets out of `text`.
+    pub(super) fn withhold(&self, text: &mut String) {
+        if self.any.is_match(text.as_bytes()) {
+            *text = self.redact(text);
+        }
+    }
+
+    /// Takes the secrets out of `variable`, which may be `NAME=value`.
+    pub(super) fn withhold_in_variable(&self, variable: &mut String) {
+        *variable = self.redact_variable(variable);
     }
 
     fn is_secret_name(&self, name: &str) -> bool {

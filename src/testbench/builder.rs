@@ -9,7 +9,7 @@ use super::session::{TestbenchError, TestbenchSession};
 use crate::engine::Engine;
 use crate::kernel::egress::EgressRule;
 use crate::kernel::limits::Limits;
-use crate::process::OnMissing;
+use crate::process::{OnMissing, SandboxProfile};
 
 /// Bytes that the tape of a session may take, unless told otherwise.
 const TAPE_BYTES_MAX: u64 = 1 << 30;
@@ -44,6 +44,10 @@ pub struct Testbench {
     pub tape: TapeConfig,
     /// What to do about a program that a toolchain lacks. Default: run the host's.
     pub on_missing: OnMissing,
+    /// What programs of the host may do.
+    pub sandbox_profile: SandboxProfile,
+    /// Where confined ones may write; `None` for the worktree.
+    pub sandbox_roots: Option<Vec<PathBuf>>,
     /// The bounds of programs that are modules.
     pub limits: Limits,
     /// The seed of their random numbers.
@@ -64,6 +68,8 @@ impl Default for Testbench {
             network: NetworkConfig::default(),
             tape: TapeConfig::default(),
             on_missing: OnMissing::default(),
+            sandbox_profile: SandboxProfile::default(),
+            sandbox_roots: None,
             limits: Limits::default(),
             seed: 0,
             tape_bytes_max: TAPE_BYTES_MAX,
@@ -150,6 +156,18 @@ impl TestbenchBuilder {
     /// What to do about a program that the toolchain lacks.
     pub fn on_missing(mut self, on_missing: OnMissing) -> Self {
         self.0.on_missing = on_missing;
+        self
+    }
+
+    /// What programs of the host may do. A session on a machine that cannot give that does not begin.
+    pub fn sandbox_profile(mut self, profile: SandboxProfile) -> Self {
+        self.0.sandbox_profile = profile;
+        self
+    }
+
+    /// Where confined programs of the host may write, instead of in the worktree.
+    pub fn sandbox_roots<P: Into<PathBuf>>(mut self, roots: impl IntoIterator<Item = P>) -> Self {
+        self.0.sandbox_roots = Some(roots.into_iter().map(Into::into).collect());
         self
     }
 

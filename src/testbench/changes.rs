@@ -2,9 +2,10 @@
 
 use serde_json::{Map, Value};
 
+use crate::base::errno::Errno;
 use crate::kernel::machine::Machine;
-use crate::kernel::vfs::{DiffEntry, DiffError, DiffKind, FileVersion};
-use crate::tape::{Kind, Phase, Recorder};
+use crate::kernel::vfs::{DiffEntry, DiffError, DiffKind, FileVersion, MountId, Overlay, VPath};
+use crate::tape::{Kind, Phase, Recorder, TapedContent};
 
 /// Records every file that is not, in `machine`, what it is in the tree below. Contents go into the
 /// store of the tape. A tape that has failed takes no more.
@@ -16,31 +17,48 @@ pub fn record_changes(machine: &mut Machine, recorder: &Recorder) -> Result<(), 
         return Ok(());
     }
     recorder.set_phase(Phase::Finalize);
-    for entry in machine.vfs_mut().diff()? {
-        let kind = change(machine, recorder, &entry)?;
-        recorder.push(kind);
+    let vfs = machine.vfs_mut();
+    for entry in vfs.diff()? {
+        let content = |path: &str, file: &FileVersion| recorder.content_from(path, file.reader()?);
+        let record = describe(vfs, &entry, content)?;
+        recorder.push(record);
     }
-    for (mount, path) in machine.vfs().times_set() {
-        let at = machine.vfs().mounts()[mount.index()].path();
+    for (mount, path, times) in vfs.times_set() {
+        let detail = [("atime_ns", times.atim), ("mtime_ns", times.mtim)];
         recorder.push(Kind::Change {
-            path: path.absolute(&at),
+            path: absolute(vfs, mount, &path),
             change: "times".to_owned(),
-            detail: Map::new(),
+            detail: detail.map(|(name, time)| (name.to_owned(), time.into())).into_iter().collect(),
         });
     }
     Ok(())
 }
 
-fn change(machine: &Machine, recorder: &Recorder, entry: &DiffEntry) -> Result<Kind, DiffError> {
-    let at = machine.vfs().mounts()[entry.mount.index()].path();
+fn absolute(vfs: &Overlay, mount: MountId, path: &VPath) -> String {
+    path.absolute(&vfs.mounts()[mount.index()].path())
+}
+
+/// The record of `entry`. `content` is asked what a tape says of each content, by its path.
+///
+/// # Errors
+/// [`DiffError`]: a content cannot be read.
+pub(super) fn describe(
+    vfs: &Overlay,
+    entry: &DiffEntry,
+    mut content: impl FnMut(&str, &FileVersion) -> Result<TapedContent, Errno>,
+) -> Result<Kind, DiffError> {
+    let path = absolute(vfs, entry.mount, &entry.path);
     let mut detail = Map::new();
     let mut describe = |which: &str, file: &FileVersion| {
         let unreadable =
             |errno| DiffError::Layer { operation: "read", path: entry.path.clone(), errno };
-        let reader = file.reader().map_err(unreadable)?;
-        let (hash, len_bytes) = recorder.content_from(reader).map_err(unreadable)?;
-        detail.insert(format!("{which}content_hash"), Value::from(hash.to_string()));
-        detail.insert(format!("{which}len_bytes"), Value::from(len_bytes));
+        let TapedContent { content_hash, len_bytes, withheld_by } =
+            content(&path, file).map_err(unreadable)?;
+        detail.insert(format!("{which}content_hash"), content_hash.to_string().into());
+        detail.insert(format!("{which}len_bytes"), len_bytes.into());
+        if let Some(rule) = withheld_by {
+            detail.insert(format!("{which}withheld_by"), rule.into());
+        }
         detail.insert(format!("{which}executable"), Value::from(file.executable));
         Ok::<_, DiffError>(())
     };
@@ -74,11 +92,21 @@ fn change(machine: &Machine, recorder: &Recorder, entry: &DiffEntry) -> Result<K
             detail.insert("before_target".to_owned(), text(before));
             ("deleted", "link")
         }
-        _ => ("modified", "other"),
+        DiffKind::SpecialAdded { .. } => ("added", "other"),
+        DiffKind::SpecialDeleted { .. } => ("deleted", "other"),
     };
     detail.insert("file_type".to_owned(), file_type.into());
+    let mut name = |field: &str, (mount, path): (MountId, &VPath)| {
+        detail.insert(field.to_owned(), absolute(vfs, mount, path).into());
+    };
     if let Some(from) = &entry.renamed_from {
-        detail.insert("renamed_from".to_owned(), from.absolute(&at).into());
+        name("renamed_from", (entry.mount, from));
     }
-    Ok(Kind::Change { path: entry.path.absolute(&at), change: change.to_owned(), detail })
+    if let Some((mount, path)) = &entry.origin {
+        name("origin", (*mount, path));
+    }
+    if let Some(path) = &entry.link_of {
+        name("link_of", (entry.mount, path));
+    }
+    Ok(Kind::Change { path, change: change.to_owned(), detail })
 }

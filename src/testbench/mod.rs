@@ -4,6 +4,7 @@
 mod builder;
 mod changes;
 mod clock;
+mod command;
 mod config;
 mod llm;
 mod replay;
@@ -14,13 +15,12 @@ mod timers;
 pub use builder::{Testbench, TestbenchBuilder};
 pub use changes::record_changes;
 pub use clock::{ClockHandle, NotPaused, SessionInstant};
+pub use command::{SessionChild, SessionCommand};
 pub use config::{
     ClockConfig, FilesystemConfig, LlmConfig, NetworkConfig, SubprocessConfig, TapeConfig,
 };
 pub use llm::SessionLlm;
 pub use replay::{ReplayError, Replayed, replay};
-pub use session::{
-    EmittedTape, SessionCommand, TestbenchError, TestbenchFinalize, TestbenchSession,
-};
-pub use taped_changes::{TapedChangesError, changed_machine, make_taped_changes};
+pub use session::{EmittedTape, TestbenchError, TestbenchFinalize, TestbenchSession};
+pub use taped_changes::{TapedChangesError, TapedConflict, changed_machine, make_taped_changes};
 pub use timers::{Elapsed, Interval, Sleep};

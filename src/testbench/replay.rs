@@ -1,23 +1,24 @@
 //! A run repeated from its tape alone.
 
-use std::collections::VecDeque;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::changes::record_changes;
 use crate::base::digest::Digest;
+use crate::base::errno::Errno;
 use crate::engine::{Outcome, Program, RunError};
 use crate::kernel::guest::{Preopen, Reach};
 use crate::kernel::limits::Limits;
 use crate::kernel::machine::{Machine, MachineBuilder, MachineError};
 use crate::kernel::machine_config::{MachineConfig, MountConfig};
-use crate::kernel::stdio::Input;
+use crate::kernel::stdio::{Input, Output as Stream, Stdio};
+use crate::kernel::taped_stdio::{TapedInput, TapedOutput};
 use crate::kernel::vfs::{DiffError, TapedTree, TapedTreeError};
 use crate::process::{Command, Output};
 use crate::store::{Cas, StoreError};
 use crate::tape::{
-    Kind, Payload, Player, Preopened, Recorder, Redaction, TapeError, TapeReader, cas_dir,
+    Kind, Player, Preopened, Record, Recorder, Redaction, TapeError, TapeReader, Withheld, cas_dir,
 };
 
 /// Mounts of a machine that is put together from a tape, and bytes of the path of each.
@@ -85,32 +86,43 @@ pub(super) struct Spawn {
     env: Vec<String>,
     preopens: Vec<Preopen>,
     module_hash: Option<Digest>,
-    stdin: Stdin,
+    stdin: Input,
+    stdout: TapedOutput,
+    stderr: TapedOutput,
 }
 
-enum Stdin {
-    Empty,
-    Bytes(Vec<u8>),
-    Stream(VecDeque<Payload>),
-}
-
-/// Answers what a recorded process read, read by read.
-struct TapedStdin {
-    reads: VecDeque<Payload>,
-    cas: Cas,
-    left: Vec<u8>,
-}
-
-impl Read for TapedStdin {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        if self.left.is_empty() {
-            let Some(payload) = self.reads.pop_front() else { return Ok(0) };
-            self.left = payload.bytes(&self.cas).map_err(io::Error::other)?;
+impl Spawn {
+    /// Learns what `kind` says of its streams.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn learn(&mut self, kind: &Kind) -> Result<(), String> {
+        match kind {
+            Kind::StreamRead { bytes, .. } => {
+                self.learn_input(|it| it.learn_read(Ok(bytes.clone())));
+            }
+            Kind::StreamPoll { ready, .. } => self.learn_input(|it| it.learn_poll(*ready)),
+            Kind::StreamWrite { fd: 1, .. } => self.stdout.learn_write(Ok(())),
+            Kind::StreamWrite { fd: 2, .. } => self.stderr.learn_write(Ok(())),
+            Kind::StreamError { fd, errno: name, .. } => {
+                let errno = Errno::from_name(name);
+                let errno = errno.ok_or_else(|| format!("{name:?} is no errno of preview1"))?;
+                match fd {
+                    0 => self.learn_input(|it| it.learn_read(Err(errno))),
+                    1 => self.stdout.learn_write(Err(errno)),
+                    2 => self.stderr.learn_write(Err(errno)),
+                    _ => return Err(format!("{fd} is no standard stream")),
+                }
+            }
+            _ => {}
         }
-        let count = self.left.len().min(buf.len());
-        buf[..count].copy_from_slice(&self.left[..count]);
-        self.left.drain(..count);
-        Ok(count)
+        Ok(())
+    }
+
+    fn learn_input(&mut self, learn: impl FnOnce(&mut TapedInput)) {
+        if let Input::Taped(input) = &mut self.stdin {
+            learn(input);
+        }
     }
 }
 
@@ -147,13 +159,6 @@ impl Script {
                     script.config = Some(config);
                 }
                 Kind::ClockRead { value_ns, .. } => script.clock_values_ns.push(value_ns),
-                Kind::StreamRead { bytes: payload, .. } => {
-                    if let Some(Spawn { stdin: Stdin::Stream(reads), .. }) =
-                        script.spawns.last_mut()
-                    {
-                        reads.push_back(payload);
-                    }
-                }
                 Kind::ProcessSpawn {
                     program,
                     args,
@@ -165,19 +170,33 @@ impl Script {
                     ..
                 } => {
                     let stdin = match (stdin.as_str(), stdin_bytes) {
-                        ("bytes", Some(payload)) => Stdin::Bytes(payload.bytes(&cas)?),
-                        ("stream", _) => Stdin::Stream(VecDeque::new()),
-                        _ => Stdin::Empty,
+                        ("bytes", Some(payload)) => {
+                            Input::Bytes(io::Cursor::new(payload.bytes(&cas)?))
+                        }
+                        ("stream", _) => Input::Taped(TapedInput::new(cas.clone())),
+                        _ => Input::Empty,
                     };
                     let preopens = preopens.into_iter().map(preopen).collect::<Result<_, _>>();
                     let preopens = preopens.map_err(|message: String| incomplete(path, message))?;
-                    let spawn = Spawn { program, args, env, preopens, module_hash, stdin };
+                    let (stdout, stderr) = (TapedOutput::default(), TapedOutput::default());
+                    let spawn =
+                        Spawn { program, args, env, preopens, module_hash, stdin, stdout, stderr };
                     script.spawns.push(spawn);
                 }
-                _ => {}
+                kind => {
+                    if let Some(spawn) = script.spawns.last_mut() {
+                        spawn.learn(&kind).map_err(|message| incomplete(path, message))?;
+                    }
+                }
             }
         }
         Ok(script)
+    }
+
+    /// The tree below as the run found it in the end, for those who ask in another order.
+    pub fn at_the_end(mut self) -> Self {
+        self.tree.keep_last_answers();
+        self
     }
 
     /// A builder of the machine of the tape at `path`, and the processes that ran in it.
@@ -222,44 +241,48 @@ pub fn replay(
     if spawns.is_empty() {
         return Err(incomplete(path, "no record is of a process"));
     }
-    let cas = Cas::new(cas_dir(path));
     let recorder = Recorder::new(Player::new(TapeReader::open(path)?), Redaction::default());
     let mut machine = builder.tape(recorder.clone()).build()?;
     let mut outputs = Vec::new();
     for spawn in spawns {
         let program = load(&spawn.program, spawn.module_hash)
             .map_err(|message| ReplayError::Program { program: spawn.program.clone(), message })?;
-        let output = run(&mut machine, &program, spawn, &cas)?;
+        let output = run(&mut machine, &program, spawn)?;
         let is_in_step = *output.status.outcome() != Outcome::Tape;
         outputs.push(output);
         if !is_in_step {
             break;
         }
     }
-    record_changes(&mut machine, &recorder)?;
-    let records = recorder.finish()?;
+    let changes = record_changes(&mut machine, &recorder);
+    // That the run leaves its tape may be why its changes cannot be told.
+    let records = recorder.finish().map_err(|error| with_withheld(path, error))?;
+    changes?;
     Ok(Replayed { machine, outputs, records })
 }
 
-fn run(
-    machine: &mut Machine,
-    program: &Program,
-    spawn: Spawn,
-    cas: &Cas,
-) -> Result<Output, RunError> {
+/// `error`, and if the run left its tape, whether the tape at `path` had lost a secret by then.
+fn with_withheld(path: &Path, mut error: TapeError) -> TapeError {
+    if let TapeError::Desync(desync) = &mut error
+        && let Ok(tape) = TapeReader::open(path)
+    {
+        let until = desync.seq();
+        let records = tape.map_while(Result::ok).take_while(|record| record.seq <= until);
+        desync.withheld = records
+            .filter(Record::seems_withheld)
+            .last()
+            .map(|record| Withheld { seq: record.seq, kind: record.kind.name().to_owned() });
+    }
+    error
+}
+
+fn run(machine: &mut Machine, program: &Program, spawn: Spawn) -> Result<Output, RunError> {
     let mut command = Command::new(program);
     command.argv0(&spawn.program).args(&spawn.args).preopens(spawn.preopens);
     for variable in &spawn.env {
         let (key, value) = variable.split_once('=').unwrap_or((variable, ""));
         command.env(key, value);
     }
-    let stdin = match spawn.stdin {
-        Stdin::Empty => Input::Empty,
-        Stdin::Bytes(bytes) => Input::Bytes(io::Cursor::new(bytes)),
-        Stdin::Stream(reads) => {
-            let taped = TapedStdin { reads, cas: cas.clone(), left: Vec::new() };
-            Input::Reader(Box::new(taped))
-        }
-    };
-    command.output_from(machine, stdin)
+    let (stdout, stderr) = (Stream::Taped(spawn.stdout), Stream::Taped(spawn.stderr));
+    command.output_on(machine, Stdio { stdin: spawn.stdin, stdout, stderr })
 }

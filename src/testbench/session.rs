@@ -1,5 +1,6 @@
 //! A session of a testbench.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::builder::Testbench;
 use super::changes::record_changes;
 use super::clock::ClockHandle;
+use super::command::SessionCommand;
 use super::config::{ClockConfig, FilesystemConfig, NetworkConfig, SubprocessConfig, TapeConfig};
 use super::llm::{LlmAxis, SessionLlm};
 use crate::engine::{Engine, EngineConfig, Program};
@@ -16,8 +18,8 @@ use crate::kernel::machine::{Machine, MachineError};
 use crate::kernel::vfs::{ApplyError, DiffEntry, DiffError, HostDir, Overlay};
 use crate::llm::{FixtureError, LlmProvider};
 use crate::process::{
-    FindError, ProcessTape, SubprocessError, SubprocessOutput, SubprocessRequest, SubprocessStatus,
-    Subprocesses, TapeEntry,
+    FindError, ProcessTape, SubprocessError, SubprocessOutput, SubprocessRequest, Subprocesses,
+    TapeEntry,
 };
 use crate::tape::{ClockLeak, FileTape, Header, Recorder, Redaction, TapeError};
 use crate::toolchain::{ResolveError, Resolved, Toolchains};
@@ -130,10 +132,14 @@ impl TestbenchSession {
         };
         let opened = HostDir::open(worktree)
             .map_err(|source| TestbenchError::Worktree { path: worktree.to_owned(), source })?;
-        let subprocesses =
+        let mut subprocesses =
             Subprocesses::open(testbench.subprocess.clone(), finder(testbench.engine.clone()))?
                 .root(worktree)
-                .on_missing(testbench.on_missing);
+                .on_missing(testbench.on_missing)
+                .sandbox_profile(testbench.sandbox_profile)?;
+        if let Some(roots) = &testbench.sandbox_roots {
+            subprocesses = subprocesses.sandbox_roots(roots);
+        }
         let llm = LlmAxis::open(&testbench.llm)?;
         let egress = match &testbench.network {
             NetworkConfig::Real => {
@@ -155,8 +161,10 @@ impl TestbenchSession {
             let mut header = Header::new((started_ns / 1_000_000).cast_signed());
             header.argv.clone_from(argv);
             header.script_path.clone_from(script_path);
+            let redaction = Redaction::default();
+            let header = header.without_secrets(&redaction);
             let file = FileTape::create(path, &header, testbench.tape_bytes_max)?;
-            let recorder = Recorder::new(file, Redaction::default());
+            let recorder = Recorder::new(file, redaction);
             builder = builder.tape(recorder.clone());
             clock.set_tape(recorder.clone());
             tape = Some(SessionTape { recorder, path: path.clone() });
@@ -193,7 +201,7 @@ impl TestbenchSession {
 
     /// The subprocesses that were recorded so far, or all that are replayed; `None` if none of both
     /// is done.
-    pub fn process_tape(&self) -> Option<&ProcessTape> {
+    pub fn process_tape(&self) -> Option<Cow<'_, ProcessTape>> {
         self.subprocesses.process_tape()
     }
 
@@ -237,7 +245,7 @@ impl TestbenchSession {
 
     /// A program to run in the session, by its name.
     pub fn command(&mut self, program: impl AsRef<OsStr>) -> SessionCommand<'_> {
-        SessionCommand { session: self, request: SubprocessRequest::new(program) }
+        SessionCommand::new(self, program.as_ref())
     }
 
     /// Runs a program to its end.
@@ -248,12 +256,21 @@ impl TestbenchSession {
         &mut self,
         request: &SubprocessRequest,
     ) -> Result<SubprocessOutput, TestbenchError> {
-        let output = self.subprocesses.output(request, &mut self.machine)?;
+        self.with_subprocesses(|subprocesses, machine| subprocesses.output(request, machine))
+    }
+
+    /// Has something done by the subprocesses. What modules changed then is written to the disk, if
+    /// that is what they work on.
+    pub(super) fn with_subprocesses<T>(
+        &mut self,
+        act: impl FnOnce(&mut Subprocesses, &mut Machine) -> Result<T, SubprocessError>,
+    ) -> Result<T, TestbenchError> {
+        let done = act(&mut self.subprocesses, &mut self.machine)?;
         let is_module = matches!(self.subprocess, SubprocessConfig::WasiToolchain { .. });
         if is_module && self.filesystem == FilesystemConfig::Real {
             self.machine.vfs_mut().apply()?;
         }
-        Ok(output)
+        Ok(done)
     }
 
     /// Ends the session and writes its tapes.
@@ -273,72 +290,6 @@ impl TestbenchSession {
             tape = Some(begun.finish()?);
         }
         Ok(TestbenchFinalize { fs_diff, recorded_subprocesses, tape, clock_leaks })
-    }
-}
-
-/// A program to run in a session, shaped like [`std::process::Command`].
-pub struct SessionCommand<'a> {
-    session: &'a mut TestbenchSession,
-    request: SubprocessRequest,
-}
-
-impl SessionCommand<'_> {
-    /// Adds an argument.
-    pub fn arg(&mut self, arg: impl AsRef<OsStr>) -> &mut Self {
-        self.request.arg(arg);
-        self
-    }
-
-    /// Adds arguments.
-    pub fn args<A: AsRef<OsStr>>(&mut self, args: impl IntoIterator<Item = A>) -> &mut Self {
-        self.request.args(args);
-        self
-    }
-
-    /// Sets a variable.
-    pub fn env(&mut self, key: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> &mut Self {
-        self.request.env(key, value);
-        self
-    }
-
-    /// Unsets a variable.
-    pub fn env_remove(&mut self, key: impl AsRef<OsStr>) -> &mut Self {
-        self.request.env_remove(key);
-        self
-    }
-
-    /// Passes none of the host's variables on.
-    pub fn env_clear(&mut self) -> &mut Self {
-        self.request.env_clear();
-        self
-    }
-
-    /// Where the program starts; relative paths begin at the worktree.
-    pub fn current_dir(&mut self, dir: impl AsRef<Path>) -> &mut Self {
-        self.request.current_dir(dir);
-        self
-    }
-
-    /// What it reads from standard input.
-    pub fn stdin(&mut self, bytes: impl Into<Vec<u8>>) -> &mut Self {
-        self.request.stdin(bytes);
-        self
-    }
-
-    /// Runs it to its end and collects what it prints.
-    ///
-    /// # Errors
-    /// As [`TestbenchSession::output`].
-    pub fn output(&mut self) -> Result<SubprocessOutput, TestbenchError> {
-        self.session.output(&self.request)
-    }
-
-    /// Runs it to its end; what it prints goes nowhere but on the tapes.
-    ///
-    /// # Errors
-    /// As [`TestbenchSession::output`].
-    pub fn status(&mut self) -> Result<SubprocessStatus, TestbenchError> {
-        Ok(self.output()?.status)
     }
 }
 

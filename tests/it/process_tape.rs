@@ -1,7 +1,9 @@
 //! Process tapes as files: what is written reads back, and what is damaged is named by its line.
 
 use belljar::base::digest::Digest;
-use belljar::process::{PROCESS_TAPE_BYTES_MAX, ProcessTape, TapeEntry, TapedBytes};
+use belljar::process::{
+    PROCESS_TAPE_BYTES_MAX, ProcessTape, SandboxProfile, TapeEntry, TapedBytes, TapedFailure,
+};
 use belljar::tape::TapeError;
 use proptest::prelude::*;
 
@@ -16,11 +18,14 @@ fn the_example_of_the_documentation_is_a_tape() {
     let path = folder.path().join("processes.jsonl");
     std::fs::write(&path, example).unwrap();
     let entries = ProcessTape::load(&path).unwrap().entries;
-    assert_eq!(entries.len(), 3);
+    assert_eq!(entries.len(), 5);
     assert_eq!(entries[0].cwd, Some(TapedBytes::from("src")));
     assert_eq!(entries[0].stdin_digest, Some(Digest::of(b"")));
     assert_eq!(entries[1].stdout.0, b"\x7fELF\x02\x01\x01\0");
     assert_eq!((entries[2].exit_code, entries[2].signal), (None, Some(15)));
+    assert!(entries[3].timed_out && entries[3].stdout.0 == b"cc main.c\n");
+    assert_eq!(entries[4].profile, Some(SandboxProfile::Worktree));
+    assert_eq!(entries[4].failure, Some(TapedFailure::NotFound));
 }
 
 #[test]
@@ -37,8 +42,12 @@ fn what_is_damaged_is_named_by_its_line() {
         ("", "EOF"),
         ("7", "expected"),
         (r#"{"exit_code":0}"#, "program"),
-        (r#"{"program":"p"}"#, "exit_code or a signal"),
-        (r#"{"program":"p","exit_code":0,"signal":9}"#, "exit_code or a signal"),
+        (r#"{"program":"p"}"#, "one of exit_code, signal"),
+        (r#"{"program":"p","exit_code":0,"signal":9}"#, "one of exit_code, signal"),
+        (r#"{"program":"p","exit_code":0,"timed_out":true}"#, "one of exit_code, signal"),
+        (r#"{"program":"p","signal":9,"failure":"not_found"}"#, "one of exit_code, signal"),
+        (r#"{"program":"p","failure":"tired"}"#, "tired"),
+        (r#"{"program":"p","exit_code":0,"profile":"none"}"#, "none"),
         (r#"{"program":"p","exit_code":99999999999}"#, "99999999999"),
         (r#"{"program":"p","exit_code":0,"duration_ms":-1}"#, "-1"),
         (r#"{"program":"p","exit_code":0,"env":["LANG"]}"#, "NAME=value"),
@@ -84,6 +93,25 @@ fn bytes() -> impl Strategy<Value = TapedBytes> {
     prop_oneof![any, ".{0,20}".prop_map(|text| TapedBytes(text.into_bytes()))]
 }
 
+type Status = Result<i32, Result<i32, Option<TapedFailure>>>;
+
+/// An exit code, a signal, a failure, or none of them: out of time.
+fn status() -> impl Strategy<Value = Status> {
+    let failures = [
+        TapedFailure::NotFound,
+        TapedFailure::CurrentDir,
+        TapedFailure::PermissionDenied,
+        TapedFailure::Denied,
+        TapedFailure::OutputLimit,
+        TapedFailure::Host("Exec format error".to_owned()),
+    ];
+    prop_oneof![
+        any::<i32>().prop_map(Ok),
+        any::<i32>().prop_map(|signal| Err(Ok(signal))),
+        prop::option::of(prop::sample::select(failures.to_vec())).prop_map(|why| Err(Err(why))),
+    ]
+}
+
 prop_compose! {
     fn entry()(
         program in bytes(),
@@ -93,7 +121,8 @@ prop_compose! {
         stdin in prop::option::of(any::<u64>()),
         stdout in bytes(),
         stderr in bytes(),
-        status in any::<Result<i32, i32>>(),
+        status in status(),
+        profile in prop::option::of(prop::sample::select(SandboxProfile::ALL.to_vec())),
         duration_ms in any::<u64>(),
     ) -> TapeEntry {
         let variable = |(name, value): (TapedBytes, TapedBytes)| {
@@ -107,8 +136,11 @@ prop_compose! {
             stdin_digest: stdin.map(|n| Digest::of(&n.to_le_bytes())),
             stdout,
             stderr,
-            exit_code: status.ok(),
-            signal: status.err(),
+            exit_code: status.clone().ok(),
+            signal: status.clone().err().and_then(Result::ok),
+            timed_out: status == Err(Err(None)),
+            failure: status.err().and_then(Result::err).flatten(),
+            profile,
             duration_ms,
         }
     }

@@ -18,14 +18,14 @@ use belljar::{
 
 use crate::support::{engine, guest};
 
-fn program(name: &str) -> Program {
+pub fn program(name: &str) -> Program {
     match Toolchains::default().resolve(name) {
         Ok(resolved) => Program::new(engine(), &resolved.module().unwrap()).unwrap(),
         Err(_) => Program::load(engine(), guest(name)).unwrap(),
     }
 }
 
-fn load(name: &str, digest: Option<Digest>) -> Result<Program, String> {
+pub fn load(name: &str, digest: Option<Digest>) -> Result<Program, String> {
     let program = program(name);
     if Some(program.digest()) == digest { Ok(program) } else { Err("another module".to_owned()) }
 }
@@ -53,7 +53,7 @@ fn record(
     (path, output)
 }
 
-fn scratch() -> tempfile::TempDir {
+pub fn scratch() -> tempfile::TempDir {
     let scratch = tempfile::tempdir().unwrap();
     let tree = scratch.path().join("tree");
     std::fs::create_dir_all(tree.join("dir")).unwrap();
@@ -62,11 +62,11 @@ fn scratch() -> tempfile::TempDir {
     scratch
 }
 
-fn forget_tree(scratch: &Path) {
+pub fn forget_tree(scratch: &Path) {
     std::fs::remove_dir_all(scratch.join("tree")).unwrap();
 }
 
-fn replayed(path: &Path) -> Replayed {
+pub fn replayed(path: &Path) -> Replayed {
     replay(path, &Limits::default(), load).unwrap_or_else(|error| panic!("{error}"))
 }
 

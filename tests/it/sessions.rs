@@ -383,13 +383,13 @@ fn the_process_tape_can_be_looked_at_meanwhile() {
     assert_eq!(session.process_tape().unwrap().entries, []);
     let status = session.command("sh").args(["-c", "exit 3"]).status().unwrap();
     assert_eq!(status.code(), Some(3));
-    let recorded = session.process_tape().unwrap().clone();
+    let recorded = session.process_tape().unwrap().into_owned();
     assert_eq!((recorded.entries.len(), recorded.entries[0].exit_code), (1, Some(3)));
     let finalized = session.finalize().unwrap();
     assert_eq!(finalized.recorded_subprocesses, recorded.entries);
 
     let session = builder().replay_subprocesses(&tape).build().activate().unwrap();
-    assert_eq!(session.process_tape(), Some(&recorded));
+    assert_eq!(session.process_tape().as_deref(), Some(&recorded));
     assert!(session.finalize().is_err(), "nobody asked for what is on the tape");
     assert_eq!(builder().build().activate().unwrap().process_tape(), None);
 }
@@ -429,7 +429,8 @@ fn durations_on_a_tape_are_of_one_process() {
     assert_eq!(replay(&tape, &Limits::default(), load).unwrap().records, records.len() as u64);
 }
 
-/// The one that nothing here makes is `host_call`: it is for code that embeds the library.
+/// Those of failures and of waiting for the host are made in `replay_faults.rs` and `cli/tape_faults.rs`; the one that nothing
+/// makes is `host_call`, for code that embeds the library.
 #[test]
 fn every_kind_of_record_is_made_by_something_real() {
     let folder = worktree();
@@ -472,6 +473,7 @@ fn every_kind_of_record_is_made_by_something_real() {
     belljar::Command::new(&cat).arg("-").output_from(&mut machine, stdin).unwrap();
     records.extend(memory.records());
 
+    let of_faults = ["file_error", "stream_error", "stream_poll"];
     let found: BTreeSet<&str> = records.iter().map(|record| record.kind.name()).collect();
     let text = std::fs::read_to_string(crate::support::package().join("docs/tape-format.md"));
     let text = text.unwrap();
@@ -479,7 +481,7 @@ fn every_kind_of_record_is_made_by_something_real() {
     let documented: BTreeSet<&str> = section
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
-        .filter(|kind| cfg!(unix) || *kind != "link_read")
+        .filter(|kind| !of_faults.contains(kind) && (cfg!(unix) || *kind != "link_read"))
         .collect();
     assert_eq!(found, documented);
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use belljar::process::{
-    FindError, Mismatch, OnMissing, ProcessTape, Profile, SubprocessConfig, SubprocessError,
+    FindError, Mismatch, OnMissing, ProcessTape, SandboxProfile, SubprocessConfig, SubprocessError,
     SubprocessOutput, SubprocessRequest, SubprocessStatus, Subprocesses, TapedBytes,
 };
 use belljar::tape::{MemoryTape, Recorder, Redaction, TapeError};
@@ -149,21 +149,38 @@ mod host {
     }
 
     #[test]
-    fn a_program_that_does_not_start_says_why_and_is_not_recorded() {
+    fn a_program_that_does_not_start_says_why_and_its_replay_says_the_same() {
         let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("text"), "no program").unwrap();
         let path = folder.path().join("processes.jsonl");
-        let mut subprocesses =
-            open(SubprocessConfig::Record { tape: path.clone() }).root(folder.path());
-        let mut output =
-            |request: &SubprocessRequest| subprocesses.output(request, &mut machine()).unwrap_err();
-        let missing = output(&request(&["no-such-program"]));
-        assert!(matches!(&missing, SubprocessError::NotFound { call: 1, .. }), "{missing:?}");
-        let nowhere = output(request(&["cat"]).current_dir("nowhere"));
-        assert!(matches!(&nowhere, SubprocessError::CurrentDir { call: 2, .. }), "{nowhere:?}");
-        let nul = output(&request(&["cat", "a\0b"]));
-        assert!(matches!(&nul, SubprocessError::Host { call: 3, .. }), "{nul:?}");
-        assert!(subprocesses.finish().unwrap().is_empty());
-        assert!(ProcessTape::load(&path).unwrap().entries.is_empty());
+        let run = |mut subprocesses: Subprocesses| {
+            let mut error = |request: &SubprocessRequest| {
+                subprocesses.output(request, &mut machine()).unwrap_err()
+            };
+            let errors = [
+                error(&request(&["no-such-program"])),
+                error(request(&["cat"]).current_dir("nowhere")),
+                error(&request(&["./text"])),
+                error(&request(&["cat", "a\0b"])),
+            ];
+            let calls = subprocesses.finish().unwrap().len();
+            assert!(matches!(&errors[0], SubprocessError::NotFound { call: 1, .. }), "{errors:?}");
+            assert!(
+                matches!(&errors[1], SubprocessError::CurrentDir { call: 2, .. }),
+                "{errors:?}"
+            );
+            let not_allowed = &errors[2];
+            assert!(matches!(not_allowed, SubprocessError::PermissionDenied { .. }), "{errors:?}");
+            assert!(matches!(&errors[3], SubprocessError::Host { call: 4, .. }), "{errors:?}");
+            (calls, errors.map(|error| format!("{:#}", anyhow::Error::from(error))))
+        };
+        let record = SubprocessConfig::Record { tape: path.clone() };
+        let (calls, recorded) = run(open(record).root(folder.path()));
+        assert_eq!(calls, 4);
+        let failures = ProcessTape::load(&path).unwrap().entries.into_iter().map(|e| e.failure);
+        assert!(failures.clone().all(|failure| failure.is_some()), "{failures:?}");
+        let (_, replayed) = run(replay(&path).root(folder.path()));
+        assert_eq!(replayed, recorded);
     }
 
     #[test]
@@ -282,7 +299,7 @@ mod host {
         };
         let error = refused(open(config.clone()).on_missing(OnMissing::Deny));
         assert!(matches!(&error, SubprocessError::Missing { call: 1, .. }), "{error:?}");
-        let error = refused(open(config).profile(Profile::Wasi).unwrap());
+        let error = refused(open(config).sandbox_profile(SandboxProfile::Wasi).unwrap());
         assert!(matches!(&error, SubprocessError::Denied { call: 1, .. }), "{error:?}");
     }
 }
@@ -380,6 +397,17 @@ fn the_clock_moves_by_the_recorded_duration() {
     assert_eq!(machine.elapsed(), Duration::from_secs(181));
 }
 
+#[test]
+fn the_longest_duration_ends_the_clock_and_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let entry = format!(r#"{{"program":"p","exit_code":0,"duration_ms":{}}}"#, u64::MAX);
+    let path = tape(folder.path(), &[&entry]);
+    let mut machine = machine();
+    machine.advance(Duration::from_nanos(7));
+    replay(&path).output(&request(&["p"]), &mut machine).unwrap();
+    assert_eq!(machine.elapsed(), Duration::from_nanos(u64::MAX));
+}
+
 fn toolchain(programs: &[&str]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for program in programs {
@@ -474,17 +502,10 @@ fn modules_and_calls_of_one_session_are_on_one_tape() {
 }
 
 #[test]
-fn profiles_that_nothing_enforces_are_refused() {
-    for name in ["worktree", "os_hardened"] {
-        let profile: Profile = name.parse().unwrap();
-        let error = open(SubprocessConfig::Real).profile(profile).map(|_| ()).unwrap_err();
-        assert!(error.to_string().contains("not available yet"), "{error}");
-    }
-    assert!("none".parse::<Profile>().unwrap_err().contains("os_hardened"));
-    let mut wasi = open(SubprocessConfig::Real).profile("wasi".parse().unwrap()).unwrap();
+fn under_the_profile_wasi_no_program_of_the_host_runs() {
+    let mut wasi = open(SubprocessConfig::Real).sandbox_profile(SandboxProfile::Wasi).unwrap();
     let denied = wasi.output(&request(&["cat"]), &mut machine());
     assert!(matches!(denied, Err(SubprocessError::Denied { call: 1, .. })), "{denied:?}");
-    assert!(open(SubprocessConfig::Real).profile("unrestricted".parse().unwrap()).is_ok());
 }
 
 fn refused(config: SubprocessConfig) -> SubprocessError {

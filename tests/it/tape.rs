@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use belljar::base::digest::Digest;
 use belljar::tape::{
-    FileTape, Header, Kind, Payload, Recorder, Redaction, Tape, TapeError, TapeReader, cas_dir,
+    FileTape, Header, Kind, MemoryTape, Payload, Recorder, Redaction, Tape, TapeError, TapeReader,
+    cas_dir,
 };
 use proptest::prelude::*;
 
@@ -65,6 +66,8 @@ fn a_tape_that_is_not_finished_can_be_read_and_leaves_nothing_behind() {
     }
     let so_far = Tape::load(&folder.path().join("run.tape.partial")).unwrap();
     assert!(so_far.records.len() > 1000);
+    let Kind::StreamWrite { bytes, .. } = &so_far.records[0].kind else { panic!() };
+    assert_eq!(so_far.payload(bytes).unwrap(), [0xfe; 5000]);
     assert!(!path.exists());
     drop(recorder);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -145,15 +148,110 @@ fn contents_come_in_pieces_and_secrets_lie_across_them() {
             buf[..count].copy_from_slice(&rest[..count]);
             Ok::<_, std::io::Error>(count)
         };
-        let (digest, len_bytes) = recorder.content_from(read).unwrap();
-        assert_eq!((digest, len_bytes), (Digest::of(bytes), bytes.len() as u64));
-        cas_dir(&path).join(digest.to_string()).exists()
+        let content = recorder.content_from("/file", read).unwrap();
+        let expected = (Digest::of(bytes), bytes.len() as u64);
+        assert_eq!((content.content_hash, content.len_bytes), expected);
+        let is_kept = cas_dir(&path).join(content.content_hash.to_string()).exists();
+        assert_eq!(is_kept, content.withheld_by.is_none());
+        is_kept
     };
     let mut bytes = vec![b'.'; 250_000];
     assert!(keep(&bytes));
     bytes[99_990..100_020].copy_from_slice(b"sk-abcdefghijklmnopqrstuvwxyz1");
     assert!(!keep(&bytes));
     assert!(keep(b""));
+}
+
+/// What a program writes in pieces could once stand on the tape piece by piece.
+#[test]
+fn a_secret_that_comes_in_pieces_ends_where_it_is_seen() {
+    let recorder = Recorder::new(MemoryTape::default(), Redaction::default());
+    let token = format!("ghp_{}", "0123456789".repeat(4));
+    let inline = |fd, text: &str| match recorder.stream_payload(1, fd, text.as_bytes()) {
+        Payload::Inline { text } => text,
+        Payload::Stored { .. } => panic!("{text} is short"),
+    };
+    let first = &token[..9];
+    assert_eq!(inline(1, &format!("token: {first}")), format!("token: {first}"));
+    assert_eq!(inline(2, &token[9..]), token[9..], "another stream");
+    assert_eq!(inline(1, &format!("{} end", &token[9..])), "[redacted] end");
+    assert_eq!(inline(1, " and more"), " and more");
+
+    let bytes: String = token.chars().map(|c| inline(3, &c.to_string())).collect();
+    let seen_at = "ghp_".len() + 36;
+    assert_eq!(bytes.replace("[redacted]", ""), token[..seen_at - 1]);
+
+    inline(4, first);
+    let long = [&token.as_bytes()[9..], &[0xff; 5000]].concat();
+    let rest = recorder.stream_payload(1, 4, &long);
+    assert!(
+        matches!(rest, Payload::Stored { withheld_by: Some(rule), .. } if rule == "github-token")
+    );
+    let more = recorder.stream_payload(1, 4, &[0xff; 5000]);
+    assert!(matches!(more, Payload::Stored { withheld_by: None, .. }));
+}
+
+/// The store once said that it was damaged.
+#[test]
+fn a_file_that_changes_while_it_is_recorded_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.tape");
+    let record = |first: &[u8], second: &[u8]| {
+        let recorder = recorder(&path, BYTES_MAX);
+        let mut passes = 0;
+        let read = |offset: u64, buf: &mut [u8]| {
+            passes += usize::from(offset == 0);
+            let bytes = if passes == 1 { first } else { second };
+            let rest = bytes.get(usize::try_from(offset).unwrap()..).unwrap_or_default();
+            let count = rest.len().min(buf.len());
+            buf[..count].copy_from_slice(&rest[..count]);
+            Ok::<_, std::io::Error>(count)
+        };
+        let content = recorder.content_from("/src/log", read).unwrap();
+        assert_eq!(content.content_hash, Digest::of(first));
+        recorder.finish()
+    };
+    for changed in [&b"other"[..], b"sho"] {
+        let error = record(b"short", changed).unwrap_err();
+        assert!(matches!(&error, TapeError::Changed { path } if path == "/src/log"), "{error}");
+    }
+    record(b"short", b"short, and grown").unwrap();
+    let kept = cas_dir(&path).join(Digest::of(b"short").to_string());
+    assert_eq!(std::fs::read(kept).unwrap(), b"short");
+}
+
+/// A content that an older tape left was once taken for what its name says.
+#[test]
+fn a_damaged_content_of_an_older_tape_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = finished(folder.path());
+    let content = std::fs::read_dir(cas_dir(&path)).unwrap().next().unwrap().unwrap().path();
+    std::fs::write(&content, [0xfe; 9000]).unwrap();
+    let tape = Tape::load(&finished(folder.path())).unwrap();
+    let Kind::StreamWrite { bytes, .. } = &tape.records[1].kind else { panic!() };
+    assert_eq!(tape.payload(bytes).unwrap(), [0xff; 9000]);
+}
+
+#[test]
+fn a_tape_of_version_1_0_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.tape");
+    let hash = Digest::of(b"");
+    let stamps = r#""phase":"run","virtual_time_ms":5,"monotonic_ms":0"#;
+    let lines = [
+        r#"{"version":"1.0","belljar_version":"0.1.0","started_at_unix_ms":5,"argv":[]}"#
+            .to_owned(),
+        format!(
+            r#"{{"seq":0,{stamps},"kind":"file_read","path":"/a","content_hash":"{hash}","len_bytes":0}}"#
+        ),
+        format!(r#"{{"seq":1,{stamps},"kind":"stream_read","pid":1,"bytes":{{"text":"yes"}}}}"#),
+    ];
+    std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+    let tape = Tape::load(&path).unwrap();
+    let (content_hash, path) = (hash, "/a".to_owned());
+    let read = Kind::FileRead { path, content_hash, len_bytes: 0, withheld_by: None };
+    assert_eq!(tape.records[0].kind, read);
+    assert_eq!(tape.records[1].kind.name(), "stream_read");
 }
 
 #[test]
@@ -198,10 +296,10 @@ fn what_is_damaged_is_named_by_its_line() {
     std::fs::write(&path, vec![b'x'; (16 << 20) + 2]).unwrap();
     assert!(line_error(&path).1.contains("longer than"));
 
-    std::fs::write(&path, whole.replacen("\"1.0\"", "\"2.0\"", 1)).unwrap();
+    std::fs::write(&path, whole.replacen("\"1.1\"", "\"2.0\"", 1)).unwrap();
     assert!(matches!(Tape::load(&path).map(|_| ()), Err(TapeError::Version { .. })));
 
-    std::fs::write(&path, whole.replacen("\"1.0\"", "\"1.9\"", 1)).unwrap();
+    std::fs::write(&path, whole.replacen("\"1.1\"", "\"1.9\"", 1)).unwrap();
     assert_eq!(Tape::load(&path).unwrap().records.len(), 3);
 }
 

@@ -38,6 +38,7 @@ fn common(n: u64) -> Kind {
             path: format!("/src/{}", n / 5 % 4),
             content_hash: Digest::of(b"x"),
             len_bytes: 1,
+            withheld_by: None,
         },
         2 => Kind::FileDelete { path: "/src/a".into(), content_hash: None, len_bytes: None },
         3 => Kind::Random { content_hash: Digest::of(&[(n / 5 % 7) as u8]), len_bytes: 1 },
@@ -53,8 +54,8 @@ fn write(text: &str) -> Kind {
 fn changed(kind: &Kind, n: usize) -> Kind {
     match kind.clone() {
         Kind::ClockSleep { .. } => Kind::ClockSleep { duration_ns: 1 << 40 | n as u64 },
-        Kind::FileWrite { path, content_hash, .. } => {
-            Kind::FileWrite { path, content_hash, len_bytes: 100 + n as u64 }
+        Kind::FileWrite { path, content_hash, withheld_by, .. } => {
+            Kind::FileWrite { path, content_hash, len_bytes: 100 + n as u64, withheld_by }
         }
         Kind::FileDelete { path, content_hash, .. } => {
             Kind::FileDelete { path, content_hash, len_bytes: Some(n as u64) }
@@ -280,7 +281,8 @@ fn exit(pid: u32, code: u32) -> Kind {
 
 fn file(path: &str, content: &str) -> Kind {
     let content_hash = Digest::of(content.as_bytes());
-    Kind::FileWrite { path: path.into(), content_hash, len_bytes: content.len() as u64 }
+    let len_bytes = content.len() as u64;
+    Kind::FileWrite { path: path.into(), content_hash, len_bytes, withheld_by: None }
 }
 
 fn delete(path: &str) -> Kind {

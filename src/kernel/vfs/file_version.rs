@@ -1,11 +1,13 @@
 //! The content of a file on one side of a change, shared or read when it is asked for.
 
 use std::fmt;
+use std::hash::Hasher;
 use std::sync::Arc;
 
 use super::content::{CHUNK_BYTES, Content};
 use super::layer::{Blob, Layer, Stat};
 use super::path::VPath;
+use crate::base::digest::{Digest, DigestHasher};
 use crate::base::errno::Errno;
 
 /// Bytes that are compared or copied at a time.
@@ -71,6 +73,25 @@ impl FileVersion {
             self.read_at(below.as_ref(), offset, &mut buf[..count])?;
             Ok(count)
         })
+    }
+
+    /// The digest of the bytes, and how many there are.
+    ///
+    /// # Errors
+    /// As [`FileVersion::read`].
+    pub fn digest(&self) -> Result<(Digest, u64), Errno> {
+        let mut read = self.reader()?;
+        let mut hasher = DigestHasher::default();
+        let mut piece = vec![0; self.piece_bytes()];
+        let mut offset = 0;
+        loop {
+            let count = read(offset, &mut piece)?;
+            if count == 0 {
+                return Ok((hasher.digest(), offset));
+            }
+            hasher.write(&piece[..count]);
+            offset += count as u64;
+        }
     }
 
     /// Hands the bytes to `sink` in order, with the offset of each piece; pieces that are holes

@@ -265,6 +265,12 @@ impl Layer for HostDir {
     }
 }
 
+impl From<File> for HostFile {
+    fn from(file: File) -> Self {
+        Self(file)
+    }
+}
+
 impl HostFile {
     /// Reads at `offset` until `buf` is full or the file ends; answers the count.
     ///

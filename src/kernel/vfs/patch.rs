@@ -380,9 +380,16 @@ impl Overlay {
             return transaction.stage_symlink(path, text, times);
         }
         // A file that was only moved or linked: another name for it does, and keeps all that the
-        // host knows of it.
+        // host knows of it. If it stays where it is, it does so as long as it is this file: what was
+        // put in its place, though equal to it, is another.
         let is_written = matches!(&node.body, Body::File(file) if file.content.is_dirty());
-        let is_near = |origin: &&Origin| origin.layer == target.layer && !is_written;
+        let leaves = |origin: &Origin| {
+            target.changes.binary_search_by(|change| change.path.cmp(&origin.path)).is_ok()
+        };
+        let is_near = |origin: &&Origin| {
+            let is_same = if leaves(origin) { !is_written } else { self.is_at_home(id) };
+            origin.layer == target.layer && is_same
+        };
         if let Some(origin) = node.origin.as_deref().filter(is_near)
             && times.is_none()
             && let Ok(temporary) = transaction.stage_link(path, &origin.path)

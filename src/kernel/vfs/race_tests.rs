@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -91,6 +91,102 @@ fn an_edit_between_check_and_rename_is_a_conflict_whatever_its_length_and_time()
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
 }
 
+/// Somebody clears up the temporaries: a step fails when others have been made. A temporary that was
+/// gone was once said to be something that could not be put back.
+#[test]
+fn a_step_that_fails_in_the_middle_leaves_everything_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path();
+    for name in ["a", "gone", "moved", "z"] {
+        fs::write(disk.join(name), "old").unwrap();
+    }
+    fs::create_dir_all(disk.join("d/e")).unwrap();
+    fs::write(disk.join("d/e/f"), "old").unwrap();
+    let before = on_disk(disk);
+    let mut overlay = Overlay::new(VfsLimits::default(), 1);
+    overlay.mount("/w", host(disk), false, Mtimes::Fixed(1), 1).unwrap();
+    let there = disk.to_owned();
+    let clear = move || {
+        for entry in fs::read_dir(&there).unwrap() {
+            let path = entry.unwrap().path();
+            let holds_new = fs::read(&path).is_ok_and(|bytes| bytes == b"of y");
+            if holds_new {
+                fs::remove_file(path).unwrap();
+            }
+        }
+    };
+    overlay.mount("/m", Meddler::mounted(clear), false, Mtimes::Fixed(1), 1).unwrap();
+    let base = overlay.host_base();
+    overlay.write("/w/a", b"new", 2).unwrap();
+    overlay.write("/w/y", b"of y", 2).unwrap();
+    overlay.unlink(base, "w/gone", 2).unwrap();
+    overlay.rename((base, "w/moved"), (base, "w/b"), 2).unwrap();
+    overlay.rename((base, "w/d"), (base, "w/c"), 2).unwrap();
+    overlay.rename((base, "m/f"), (base, "w/z"), 2).unwrap();
+    match overlay.apply() {
+        Err(ApplyError::Host { operation: "write", path, .. }) => assert_eq!(path.as_str(), "y"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(on_disk(disk), before);
+    // Now nobody interferes: y is not among what is new any more.
+    overlay.write("/w/y", b"again", 2).unwrap();
+    overlay.apply().unwrap();
+    assert_eq!(fs::read(disk.join("c/e/f")).unwrap(), b"old");
+    assert_eq!(fs::read(disk.join("z")).unwrap(), b"bytes");
+}
+
+/// What stands there now is of another type than what was seen: nothing is written through it.
+#[test]
+fn another_type_in_the_way_is_a_conflict() {
+    use ConflictKind::{Appeared, Changed, NotADirectory, Vanished};
+    let outside = tempfile::tempdir().unwrap();
+    let target = outside.path().join("target");
+    fs::write(&target, "outside").unwrap();
+    let conflicts = |does: &dyn Fn(&Path)| {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = folder.path();
+        fs::create_dir(disk.join("d")).unwrap();
+        fs::write(disk.join("d/f"), "old").unwrap();
+        let mut overlay = mounted(&[("/w", disk)]);
+        overlay.write("/w/d/f", b"mine", 2).unwrap();
+        overlay.write("/w/d/new", b"mine", 2).unwrap();
+        does(disk);
+        let before = on_disk(disk);
+        let Err(ApplyError::Conflicts(conflicts)) = overlay.apply() else { panic!() };
+        assert_eq!(on_disk(disk), before);
+        assert_eq!(on_disk(outside.path()).len(), 1);
+        assert_eq!(fs::read(&target).unwrap(), b"outside");
+        let what = |conflict: Conflict| (conflict.path.as_str().to_owned(), conflict.what);
+        conflicts.into_iter().map(what).collect::<Vec<_>>()
+    };
+    let expected = |list: &[(&str, ConflictKind)]| -> Vec<_> {
+        list.iter().map(|(path, what)| ((*path).to_owned(), what.clone())).collect()
+    };
+    let replace_file = |disk: &Path, by: &dyn Fn(&Path)| {
+        fs::remove_file(disk.join("d/f")).unwrap();
+        by(&disk.join("d/f"));
+    };
+    let replace_dir = |disk: &Path, by: &dyn Fn(&Path)| {
+        fs::rename(disk.join("d"), disk.join("was")).unwrap();
+        by(&disk.join("d"));
+    };
+    let link = |path: &Path| symlink(&target, path).unwrap();
+    let dir = |path: &Path| fs::create_dir(path).unwrap();
+    let file = |path: &Path| fs::write(path, "theirs").unwrap();
+    let nothing = |_: &Path| {};
+
+    let changed = expected(&[("d/f", Changed)]);
+    assert_eq!(conflicts(&|disk| replace_file(disk, &link)), changed);
+    assert_eq!(conflicts(&|disk| replace_file(disk, &dir)), changed);
+    let appeared = expected(&[("d/new", Appeared)]);
+    assert_eq!(conflicts(&|disk| link(&disk.join("d/new"))), appeared);
+    assert_eq!(conflicts(&|disk| dir(&disk.join("d/new"))), appeared);
+    let no_directory = expected(&[("d", NotADirectory), ("d/f", Vanished)]);
+    assert_eq!(conflicts(&|disk| replace_dir(disk, &file)), no_directory);
+    let vanished = expected(&[("d", Vanished), ("d/f", Vanished)]);
+    assert_eq!(conflicts(&|disk| replace_dir(disk, &nothing)), vanished);
+}
+
 /// Writing gives and takes names, and so changes the stamps of the files that it is about.
 #[test]
 fn writing_itself_is_no_conflict() {
@@ -114,6 +210,45 @@ fn writing_itself_is_no_conflict() {
     let contents = ["a", "a-moved", "c", "moved"].map(read);
     assert_eq!(contents, ["new", "moved", "newer", "one file"]);
     assert_eq!(fs::read_dir(disk).unwrap().count(), 4);
+}
+
+/// A file that was moved away from an equal one was once written as a further name of that.
+#[test]
+fn an_equal_file_in_the_place_of_one_that_moved_stays_a_file_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("a"), "text").unwrap();
+    fs::set_permissions(path("a"), fs::Permissions::from_mode(0o750)).unwrap();
+    let mut overlay = mounted(&[("/w", folder.path())]);
+    let base = overlay.host_base();
+    overlay.rename((base, "w/a"), (base, "w/b"), 2).unwrap();
+    overlay.write("/w/a", b"text", 2).unwrap();
+    overlay.link((base, "w/b"), Follow::No, (base, "w/c"), 2).unwrap();
+    assert_eq!(overlay.apply().unwrap().written, 2);
+    let stat = |name: &str| fs::metadata(path(name)).unwrap();
+    assert_eq!((stat("a").nlink(), stat("b").nlink()), (1, 2));
+    assert_eq!(stat("b").ino(), stat("c").ino());
+    for name in ["a", "b"] {
+        assert_eq!(fs::read(path(name)).unwrap(), b"text");
+        assert_eq!(stat(name).mode() & 0o777, 0o750, "{name}");
+    }
+    assert_eq!(overlay.apply().unwrap(), Applied::default());
+}
+
+/// A further name of a file that was written anew as it was, and so is no change, was once written
+/// as a file of its own.
+#[test]
+fn a_name_of_a_file_that_was_written_as_it_was_is_a_name_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a"), "text").unwrap();
+    let mut overlay = mounted(&[("/w", folder.path())]);
+    let base = overlay.host_base();
+    overlay.link((base, "w/a"), Follow::No, (base, "w/b"), 2).unwrap();
+    overlay.write("/w/a", b"text", 2).unwrap();
+    assert_eq!(overlay.apply().unwrap().written, 1);
+    let inode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().ino();
+    assert_eq!(inode("a"), inode("b"));
+    assert_eq!(overlay.apply().unwrap(), Applied::default());
 }
 
 /// Setting the times of a file once set those of its other name, outside of what was mounted.

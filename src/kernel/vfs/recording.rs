@@ -1,15 +1,20 @@
 //! A layer whose answers go on a tape.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::layer::{Blob, DirEntry, FileType, Layer, Stat};
 use super::path::VPath;
+use crate::base::digest::Digest;
 use crate::base::errno::Errno;
-use crate::tape::{Found, Kind, Recorder};
+use crate::tape::{Found, Kind, Recorder, TapedContent};
 
 /// Another layer, all of whose answers are recorded: the overlay asks for each thing once, so that
 /// the tape holds what a machine saw of the tree, and nothing twice.
+///
+/// A file may change under a run that has it open. What the machine reads of it is therefore what
+/// the tape has kept, from the store of the tape, and not what stands there by then: a run and its
+/// replay read the same bytes. A content that is withheld for a secret is read where it is.
 pub struct RecordingLayer {
     inner: Arc<dyn Layer>,
     /// Where the layer is mounted.
@@ -18,7 +23,7 @@ pub struct RecordingLayer {
     shows_times: bool,
     recorder: Recorder,
     /// Files whose content is on the tape.
-    opened: Mutex<HashSet<VPath>>,
+    opened: Mutex<HashMap<VPath, Digest>>,
 }
 
 impl RecordingLayer {
@@ -32,11 +37,38 @@ impl RecordingLayer {
         path.absolute(&self.at)
     }
 
-    fn record_content(&self, path: &VPath, blob: &Blob) -> Result<(), Errno> {
+    /// Puts the content of `blob` on the tape, and answers its digest.
+    fn record_content(&self, path: &VPath, blob: &Blob) -> Result<Digest, Errno> {
         let read = |offset, buf: &mut [u8]| blob.read_at(buf, offset);
-        let (content_hash, len_bytes) = self.recorder.content_from(read)?;
-        self.recorder.push(Kind::FileRead { path: self.absolute(path), content_hash, len_bytes });
-        Ok(())
+        let path = self.absolute(path);
+        let content = self.recorder.content_from(&path, read)?;
+        let TapedContent { content_hash, len_bytes, withheld_by } = content;
+        self.recorder.push(Kind::FileRead { path, content_hash, len_bytes, withheld_by });
+        Ok(content_hash)
+    }
+
+    fn open_recorded(&self, path: &VPath) -> Result<Blob, Errno> {
+        let kept = |digest| Some(Blob::Host(self.recorder.kept(digest)?.into()));
+        // Nothing panics while it is locked.
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(digest) = opened.get(path) {
+            return kept(*digest).map_or_else(|| self.inner.open(path), Ok);
+        }
+        let blob = self.inner.open(path)?;
+        let digest = self.record_content(path, &blob)?;
+        opened.insert(path.clone(), digest);
+        Ok(kept(digest).unwrap_or(blob))
+    }
+
+    /// Records that `operation` failed, if it did.
+    fn record_error<T>(&self, path: &VPath, operation: &str, answer: &Result<T, Errno>) {
+        if let Err(errno) = answer {
+            self.recorder.push(Kind::FileError {
+                path: self.absolute(path),
+                operation: operation.to_owned(),
+                errno: errno.name().to_owned(),
+            });
+        }
     }
 }
 
@@ -73,23 +105,24 @@ impl Layer for RecordingLayer {
             let target = self.recorder.payload(target);
             self.recorder.push(Kind::LinkRead { path: self.absolute(path), target });
         }
+        self.record_error(path, READ_LINK, &answer);
         answer
     }
 
     fn open(&self, path: &VPath) -> Result<Blob, Errno> {
-        let blob = self.inner.open(path)?;
-        // Nothing panics while it is locked.
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if opened.insert(path.clone()) {
-            self.record_content(path, &blob)?;
-        }
-        Ok(blob)
+        let answer = self.open_recorded(path);
+        self.record_error(path, OPEN, &answer);
+        answer
     }
 
     fn names_are_exact(&self) -> bool {
         self.inner.names_are_exact()
     }
 }
+
+/// The operations of a layer whose failures have records of their own.
+pub(super) const OPEN: &str = "open";
+pub(super) const READ_LINK: &str = "read_link";
 
 /// What a type is called on a tape, and its letter in a listing.
 const TYPES: [(FileType, &str, char); 4] = [

@@ -44,19 +44,36 @@ impl Overlay {
         placed
     }
 
-    /// What has a time that was set explicitly, in mounts that [`Overlay::apply`] writes to: it sets
-    /// these also where nothing else changed. Sorted by mount, then bytewise by path.
-    pub fn times_set(&self) -> Vec<(MountId, VPath)> {
+    /// Whether `id` stands where a layer has it.
+    pub(super) fn is_at_home(&self, id: NodeId) -> bool {
+        let Some(origin) = &self.node(id).origin else { return false };
+        let mut at = self.mount_root(self.mount_of(origin.layer));
+        for name in origin.path.as_str().split('/') {
+            let Body::Dir(dir) = &self.node(at).body else { return false };
+            let Some(EntryKind::Node(next)) = dir.entries.get(name).map(|entry| entry.kind) else {
+                return false;
+            };
+            at = next;
+        }
+        at == id
+    }
+
+    /// What has a time that was set explicitly, and its times, in mounts that have something below:
+    /// where that is a directory of the host, [`Overlay::apply`] sets these also where nothing else
+    /// changed. Sorted by mount, then bytewise by path.
+    pub fn times_set(&self) -> Vec<(MountId, VPath, Times)> {
         let mut found = Vec::new();
         for (id, mount) in (0..).map(MountId).zip(&self.mounts) {
-            if mount.host.is_none() || mount.read_only {
+            if !mount.is_layered || mount.read_only {
                 continue;
             }
-            let placed = self.placed_in(id).into_iter();
-            let mut here: Vec<VPath> =
-                placed.filter(|placed| self.node(placed.id).times_set).map(|p| p.path).collect();
-            here.sort_unstable();
-            found.extend(here.into_iter().map(|path| (id, path)));
+            let timed = |placed: Placed| {
+                let node = self.node(placed.id);
+                node.times_set.then_some((id, placed.path, node.times))
+            };
+            let mut here: Vec<_> = self.placed_in(id).into_iter().filter_map(timed).collect();
+            here.sort_unstable_by(|(_, a, _), (_, b, _)| a.cmp(b));
+            found.extend(here);
         }
         found
     }

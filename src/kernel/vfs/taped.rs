@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::layer::{Blob, DirEntry, Layer, Stat};
 use super::path::VPath;
-use super::recording::{parse_listing, type_of_name};
+use super::recording::{OPEN, READ_LINK, parse_listing, type_of_name};
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
 use crate::store::Cas;
@@ -28,12 +29,38 @@ pub struct TapedTree {
     cas: Cas,
 }
 
+/// What is known of one path: a list of answers to each question.
 #[derive(Default)]
 struct Entry {
-    stat: Option<Result<Stat, Errno>>,
-    list: Option<Result<Vec<DirEntry>, Errno>>,
-    link: Option<Box<[u8]>>,
-    content: Option<(Digest, u64)>,
+    stat: Answers<Stat>,
+    list: Answers<Vec<DirEntry>>,
+    link: Answers<Box<[u8]>>,
+    content: Answers<(Digest, u64)>,
+}
+
+/// What was answered to a question that was asked more than once, because a storage failed: one
+/// answer after the other, and then the last one for ever.
+struct Answers<T> {
+    given: Vec<Result<T, Errno>>,
+    asked: AtomicUsize,
+}
+
+impl<T> Default for Answers<T> {
+    fn default() -> Self {
+        Self { given: Vec::new(), asked: AtomicUsize::new(0) }
+    }
+}
+
+impl<T: Clone> Answers<T> {
+    /// The next answer; `None` if the question was never asked.
+    fn next(&self) -> Option<Result<T, Errno>> {
+        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+        self.given.get(asked).or(self.given.last()).cloned()
+    }
+
+    fn keep_last(&mut self) {
+        self.given.drain(..self.given.len().saturating_sub(1));
+    }
 }
 
 impl TapedTree {
@@ -70,7 +97,7 @@ impl TapedTree {
                         nlink: 1,
                     }),
                 };
-                self.entry(path).stat = Some(stat);
+                self.entry(path).stat.given.push(stat);
             }
             Kind::DirList { path, entries } => {
                 let text = String::from_utf8(bytes(entries)?);
@@ -79,18 +106,36 @@ impl TapedTree {
                     Some(errno) => Err(errno),
                     None => Ok(parse_listing(&text)?),
                 };
-                self.entry(path).list = Some(list);
+                self.entry(path).list.given.push(list);
             }
             Kind::LinkRead { path, target } => {
                 let target = bytes(target)?.into();
-                self.entry(path).link = Some(target);
+                self.entry(path).link.given.push(Ok(target));
             }
-            Kind::FileRead { path, content_hash, len_bytes } => {
-                self.entry(path).content = Some((*content_hash, *len_bytes));
+            Kind::FileRead { path, content_hash, len_bytes, .. } => {
+                self.entry(path).content.given.push(Ok((*content_hash, *len_bytes)));
+            }
+            Kind::FileError { path, operation, errno: name } => {
+                let errno = errno(name)?;
+                match operation.as_str() {
+                    OPEN => self.entry(path).content.given.push(Err(errno)),
+                    READ_LINK => self.entry(path).link.given.push(Err(errno)),
+                    _ => return Err(format!("{operation:?} is no operation of a tree")),
+                }
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// Forgets all answers but the last to each question: how the tree was found in the end.
+    pub fn keep_last_answers(&mut self) {
+        for Entry { stat, list, link, content } in self.entries.values_mut() {
+            stat.keep_last();
+            list.keep_last();
+            link.keep_last();
+            content.keep_last();
+        }
     }
 
     fn entry(&mut self, path: &str) -> &mut Entry {
@@ -120,20 +165,22 @@ impl TapedLayer {
 
 impl Layer for TapedLayer {
     fn stat(&self, path: &VPath) -> Result<Stat, Errno> {
-        self.find(path)?.stat.unwrap_or(Err(Errno::Noent))
+        self.find(path)?.stat.next().unwrap_or(Err(Errno::Noent))
     }
 
     fn list(&self, path: &VPath) -> Result<Vec<DirEntry>, Errno> {
-        self.find(path)?.list.clone().unwrap_or(Err(Errno::Noent))
+        self.find(path)?.list.next().unwrap_or(Err(Errno::Noent))
     }
 
     fn read_link(&self, path: &VPath) -> Result<Box<[u8]>, Errno> {
-        self.find(path)?.link.clone().ok_or(Errno::Inval)
+        self.find(path)?.link.next().unwrap_or(Err(Errno::Inval))
     }
 
     fn open(&self, path: &VPath) -> Result<Blob, Errno> {
-        let (digest, len_bytes) = self.find(path)?.content.ok_or(Errno::Noent)?;
-        Ok(Blob::Bytes(self.tree.cas.get(digest, len_bytes).map_err(|_| Errno::Io)?.into()))
+        let content = self.find(path)?.content.next();
+        let (digest, len_bytes) = content.unwrap_or(Err(Errno::Noent))?;
+        let file = self.tree.cas.open(digest, len_bytes).map_err(|_| Errno::Io)?;
+        Ok(Blob::Host(file.into()))
     }
 
     fn names_are_exact(&self) -> bool {

@@ -222,8 +222,10 @@ impl Transaction {
             }
         }
         for path in self.staged {
-            if self.host.remove_file(&path).is_err() {
-                left.push(path);
+            match self.host.remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => left.push(path),
+                // Gone, be it by somebody else's hand.
+                _ => {}
             }
         }
         left

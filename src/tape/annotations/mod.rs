@@ -14,7 +14,7 @@ pub use self::annotation::{
     Annotation, AnnotationKind, Author, AuthorKind, HypothesisStatus, Span,
 };
 use super::file::TapeReader;
-use super::record::Version;
+use super::header::Version;
 use super::recorder::TapeError;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};

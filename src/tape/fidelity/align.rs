@@ -256,7 +256,8 @@ fn slide(forth: &mut [u32], back: &mut [u32], long: &Tokens, others: &[Times]) {
             continue;
         }
         let is_pair = |at: usize, partner: usize| forth[at] as usize == partner;
-        let up = (1..=start)
+        // Further up than the other tape goes there are records without partners, and no pairs.
+        let up = (1..=start.min(partner))
             .take_while(|n| keys[start - n] == keys[end - n] && is_pair(start - n, partner - n))
             .count();
         let down = (0..keys.len() - end)

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::tape::record::{Header, Kind, Record};
+use crate::tape::header::Header;
+use crate::tape::record::{Kind, Record};
 
 /// Longest text of a record or a value in a report, in characters.
 const TEXT_CHARS_MAX: usize = 240;

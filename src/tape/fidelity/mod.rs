@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 pub use self::fields::FieldDifference;
 use self::outcome::Outcome;
 use super::file::{Tape, TapeReader};
-use super::record::{Header, Record};
+use super::header::Header;
+use super::record::Record;
 use super::recorder::TapeError;
 
 /// Divergences that a report describes; beyond, they are counted.

@@ -3,6 +3,7 @@
 mod messages;
 mod report;
 mod tape;
+mod tape_faults;
 mod verify;
 
 use std::io::Write;

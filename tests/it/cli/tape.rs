@@ -8,11 +8,11 @@ use serde_json::Value;
 use super::{guest_arg, scratch};
 use crate::support::{belljar, real, stderr, stdout};
 
-fn call(folder: &Path, args: &[&str]) -> Output {
+pub fn call(folder: &Path, args: &[&str]) -> Output {
     belljar(folder).args(args).output().unwrap()
 }
 
-fn succeed(folder: &Path, args: &[&str]) -> String {
+pub fn succeed(folder: &Path, args: &[&str]) -> String {
     let output = call(folder, args);
     assert!(output.status.success(), "{args:?}: {}", stderr(&output));
     stdout(&output)
@@ -155,6 +155,40 @@ fn a_tape_opens_no_path_that_is_no_module() {
     }
 }
 
+/// A tape that was copied without its folder says nothing of the run: that is no difference.
+#[test]
+fn a_replay_that_lacks_a_content_names_it_and_blames_no_run() {
+    let folder = recorded();
+    let dir = folder.path();
+    std::fs::copy(dir.join("run.tape"), dir.join("moved.tape")).unwrap();
+    for args in [&["replay", "moved.tape"][..], &["replay", "--json", "moved.tape"]] {
+        let output = call(dir, args);
+        assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+        let message = stderr(&output);
+        assert!(message.contains("cannot replay it: moved.tape.cas/"), "{message}");
+        assert!(message.contains("is missing") && !message.contains("leaves"), "{message}");
+    }
+    let output = call(dir, &["diff", "moved.tape"]);
+    assert_eq!(output.status.code(), Some(125));
+    let message = stderr(&output);
+    assert!(message.contains("cannot tell what the run changed: moved.tape.cas/"), "{message}");
+}
+
+/// What is said of a tape stays said: a slip is refused where it is made.
+#[test]
+fn an_annotation_of_a_record_that_is_not_there_is_refused() {
+    let folder = recorded();
+    let dir = folder.path();
+    for more in [&["--event", "99"][..], &["--event", "3", "--span", "2..99"]] {
+        let args = [&["annotate", "run.tape", "--author", "me"], more].concat();
+        let output = call(dir, &args);
+        assert_eq!(output.status.code(), Some(2));
+        let message = stderr(&output);
+        assert!(message.contains("run.tape has no record 99: its last is 11"), "{message}");
+    }
+    assert!(!dir.join("run.tape.annotations.jsonl").exists());
+}
+
 /// The bounds on a tape may be anybody's, too.
 #[test]
 fn a_replay_has_bounds_of_its_own() {
@@ -165,6 +199,16 @@ fn a_replay_has_bounds_of_its_own() {
     assert!(call(dir, &["replay", "-q", "--module", &spew, "t"]).status.success());
     let output = call(dir, &["replay", "-q", "--module", &spew, "--max-output", "1K", "t"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+
+    let args = ["record", "-q", "--tape", "t", "--timeout", "100ms", "--", &guest_arg("loop")];
+    assert_eq!(call(dir, &args).status.code(), Some(124));
+    let tape = std::fs::read_to_string(dir.join("t")).unwrap();
+    let ended = tape.replace("\"status\":\"timeout\"", "\"status\":\"exited\",\"exit_code\":0");
+    assert_ne!(ended, tape);
+    std::fs::write(dir.join("t"), ended).unwrap();
+    let output = call(dir, &["replay", "t"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("raise it with --timeout"), "{}", stderr(&output));
 }
 
 #[test]
@@ -175,7 +219,16 @@ fn times_that_were_set_are_on_the_tape() {
     let output = call(folder.path(), &args);
     assert!(output.status.success(), "{}", stderr(&output));
     let shown = succeed(folder.path(), &["tape", "show", "--kind", "change", "t"]);
-    assert!(shown.contains("change=times path=/src/note.txt"), "{shown}");
+    assert!(shown.contains("change=times mtime_ns=5000000000 path=/src/note.txt"), "{shown}");
+}
+
+/// Times were once on the tape of a run and not among what its replay does.
+#[test]
+fn a_run_that_set_times_is_repeated() {
+    let folder = scratch();
+    let overwrite = guest_arg("overwrite");
+    succeed(folder.path(), &["record", "-q", "--tape", "t", "--", &overwrite, "touch:note.txt:5"]);
+    succeed(folder.path(), &["replay", "-q", "--module", &overwrite, "t"]);
 }
 
 #[test]
@@ -198,7 +251,9 @@ fn a_full_tape_is_an_error_and_nothing_is_applied() {
     let many = guest_arg("many_files");
     let output = call(folder.path(), &[&args[..], &[&many, "100", "dir"]].concat());
     assert_eq!(output.status.code(), Some(125));
-    assert!(stderr(&output).contains("the tape is full"), "{}", stderr(&output));
+    let message = stderr(&output);
+    assert!(message.contains("the tape is full"), "{message}");
+    assert!(message.contains("(raise it with --max-tape)"), "{message}");
     assert!(!folder.path().join("dir").exists());
     assert!(!folder.path().join("t").exists());
 }
@@ -270,7 +325,12 @@ fn what_is_said_of_a_tape_stands_beside_its_records() {
     assert_eq!(exported.lines().count(), 1, "{exported}");
     assert_eq!(succeed(dir, &["annotations", "validate", "run.tape"]), "0 problems\n");
 
-    annotate(&["--event", "99"]);
+    let path = dir.join("run.tape.annotations.jsonl");
+    let said = std::fs::read_to_string(&path).unwrap();
+    let last = said.lines().last().unwrap();
+    let other = last.replace("\"id\":\"a2\",\"event_id\":", "\"id\":\"a3\",\"event_id\":9");
+    assert_ne!(other, last);
+    std::fs::write(&path, format!("{said}{other}\n")).unwrap();
     let output = call(dir, &["annotations", "validate", "--json", "run.tape"]);
     assert_eq!(output.status.code(), Some(2));
     let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
@@ -353,12 +413,16 @@ fn headers_that_differ_are_notes_of_a_comparison() {
 #[cfg(unix)]
 #[test]
 fn changes_are_shown_and_made_from_a_tape() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     let tree = dir.join("tree");
     std::fs::create_dir_all(tree.join("old/deep")).unwrap();
     std::fs::write(tree.join("note.txt"), "one\n").unwrap();
     std::fs::write(tree.join("old/deep/gone"), [0xff, 0, 1]).unwrap();
+    std::fs::write(tree.join("tool"), "#!\n").unwrap();
+    std::fs::set_permissions(tree.join("tool"), PermissionsExt::from_mode(0o755)).unwrap();
     let overwrite = guest_arg("overwrite");
     let script = [
         "append:note.txt:two",
@@ -367,6 +431,8 @@ fn changes_are_shown_and_made_from_a_tape() {
         "mkdir:new",
         "write:new/file:text",
         "symlink:note.txt:new/link",
+        "rename:tool:new/tool",
+        "touch:new/tool:5",
     ];
     let record = ["record", "-q", "--tape", "t", "--worktree", "tree", "--diff", "--", &overwrite];
     let expected = succeed(dir, &[&record[..], &script].concat());
@@ -381,6 +447,10 @@ fn changes_are_shown_and_made_from_a_tape() {
 
     assert_eq!(succeed(dir, &["apply", "-q", "t", "--worktree", "patched"]), "");
     assert_eq!(crate::support::tree(&patched), crate::support::tree(&applied));
+    let [tool, expected_tool] =
+        [&patched, &applied].map(|dir| std::fs::metadata(dir.join("new/tool")).unwrap());
+    assert_eq!((tool.mode() & 0o777, tool.mtime()), (0o755, 5));
+    assert_eq!(tool.mode(), expected_tool.mode());
 
     std::fs::write(edited.join("note.txt"), "three\n").unwrap();
     let before = crate::support::tree(&edited);

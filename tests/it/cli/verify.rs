@@ -1,5 +1,7 @@
 //! `verify` and `fidelity`.
 
+#[cfg(unix)]
+use std::io::Write;
 use std::path::Path;
 use std::process::Output;
 
@@ -40,25 +42,196 @@ fn what_depends_on_its_files_alone_is_proved_so() {
     assert!(folder.path().join("note.txt").exists());
 }
 
+/// The cause of the difference that `verify` finds.
+fn cause(folder: &Path, args: &[&str]) -> String {
+    let (code, report) = verify(folder, args);
+    assert_eq!((code, &report["equal"]), (Some(1), &false.into()), "{args:?}: {report}");
+    report["cause"].as_str().unwrap().to_owned()
+}
+
 #[test]
 fn what_depends_on_more_is_found_and_its_cause_named() {
     let folder = scratch();
-    let (walk, env, clock, sleeper) =
-        (guest_arg("walk"), guest_arg("env"), guest_arg("clock"), guest_arg("sleeper"));
-    let user = "USER";
-    for (args, cause) in [
-        (&["--clock", "real", &clock][..], "--clock real"),
-        (&["--clock", "real", &sleeper, "1"], "--clock real"),
-        (&["--env", user, &env], "--env"),
-        (&["--env", "LANG", &env], "--env"),
-        (&["--env", "BELLJAR_VERIFY", &env], "--env"),
-        (&["--mtimes", "host", &walk, "."], "--mtimes host"),
-        (&["--mtimes", "host", "wc", "note.txt"], "--mtimes host"),
+    let (walk, env, clock, sleeper, spew) = (
+        guest_arg("walk"),
+        guest_arg("env"),
+        guest_arg("clock"),
+        guest_arg("sleeper"),
+        guest_arg("spew"),
+    );
+    let here = folder.path().canonicalize().unwrap().display().to_string();
+    let (note, define) = (format!("{here}/note.txt"), format!("BASE={here}/sub"));
+    for (args, words) in [
+        (&["--clock", "real", &clock][..], ["host's time", "--clock real"]),
+        (&["--clock", "real", &sleeper, "1"], ["host's time", "--clock real"]),
+        (&["--env", "USER", &env], ["a variable is the host's", "--env NAME=VALUE"]),
+        (&["--env", "LANG", &env], ["a variable is the host's", "--env NAME=VALUE"]),
+        (&["--env", "BELLJAR_CACHE_DIR", &env], ["a variable is the host's", "--env NAME=VALUE"]),
+        (&["--env", "NOT_SET_ANYWHERE", &env], ["a variable is the host's", "--env NAME=VALUE"]),
+        (&["--env", &define, &env], ["a variable is the host's", "--env NAME=VALUE"]),
+        (&["wc", &note], ["path of a folder of the host", "--dir"]),
+        (&["--dir", ".::/w", &env, &format!("-I{here}")], ["path of a folder of the host", "/src"]),
+        (&["--mtimes", "host", &walk, "."], ["times of files on the disk", "--mtimes host"]),
+        (&["--mtimes", "host", "wc", "note.txt"], ["times of files on the disk", "--mtimes host"]),
+        // What is printed until then depends on how fast the machine is, and how busy.
+        (&["--timeout", "200ms", &spew, "1000000"], ["after real time", "--virtual-timeout"]),
     ] {
-        let (code, report) = verify(folder.path(), args);
-        assert_eq!((code, &report["equal"]), (Some(1), &false.into()), "{args:?}: {report}");
-        assert!(report["cause"].as_str().unwrap().contains(cause), "{args:?}: {report}");
+        let cause = cause(folder.path(), args);
+        assert!(words.iter().all(|word| cause.contains(word)), "{args:?}: {cause}");
     }
+}
+
+/// A path that the program finds under that very name is no path of the host's to it.
+#[test]
+fn a_path_of_the_namespace_is_none_of_the_host() {
+    let folder = scratch();
+    let here = folder.path().canonicalize().unwrap().display().to_string();
+    let note = format!("{here}/note.txt");
+    let (code, report) = verify(folder.path(), &["--dir", &here, "cat", &note]);
+    assert_eq!((code, &report["equal"]), (Some(0), &true.into()), "{report}");
+}
+
+#[test]
+fn what_was_varied_is_listed() {
+    let folder = scratch();
+    let (_, report) = verify(folder.path(), &["wc", "note.txt"]);
+    let varied = |report: &Value| -> Vec<String> {
+        serde_json::from_value(report["varied"].clone()).unwrap()
+    };
+    let all = varied(&report);
+    assert_eq!(all[..3], ["folder", "file times", "file order"]);
+    let others = ["environment", "user name", "language", "time zone", "host load", "start time"];
+    assert_eq!(all[3..], others);
+    let (_, report) = verify(folder.path(), &["--no-worktree", &guest_arg("hello")]);
+    assert_eq!(varied(&report), others);
+    let output = call(folder.path(), &["verify", "-q", "--", "wc", "note.txt"]);
+    let text = format!("varied: folder, file times, file order, {}", others.join(", "));
+    assert_eq!(stdout(&output).lines().last(), Some(text.as_str()));
+}
+
+/// Each condition is read where it would leak: a recorded run that is shown the host's sees it.
+#[cfg(unix)]
+#[test]
+fn conditions_are_others_indeed() {
+    let folder = scratch();
+    let dir = folder.path();
+    for (args, field) in [
+        (&["--env", "TZ", "--", &guest_arg("env")][..], "env"),
+        (&["--mtimes", "host", "--", "wc", "note.txt"], "mtime_ns"),
+        (&["--clock", "real", "--", &guest_arg("clock")], "value_ns"),
+    ] {
+        let (_, report) = verify(dir, args);
+        let divergences = report["divergences"].as_array().unwrap().iter();
+        let mut fields = divergences.filter_map(|found| found["fields"].as_array()).flatten();
+        let is_named = |found: &&Value| found["field"].as_str().unwrap().starts_with(field);
+        let found = fields.find(is_named).unwrap_or_else(|| panic!("no {field}: {report}"));
+        assert_ne!(found["recorded"], found["replay"]);
+    }
+    // Two starts lie in different seconds.
+    let (_, report) = verify(dir, &["--clock", "real", &guest_arg("clock")]);
+    let seconds = |name: &str| -> Vec<u64> {
+        let divergences = report["divergences"].as_array().unwrap().iter();
+        let lines = divergences.filter_map(|found| found[name].as_str());
+        let records = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        records.filter_map(|record| Some(record["virtual_time_ms"].as_u64()? / 1000)).collect()
+    };
+    assert!(seconds("recorded")[0] < seconds("replay")[0], "{report}");
+}
+
+/// Whoever lists a folder with a pipe in it once saw that the copies had none.
+#[cfg(unix)]
+#[test]
+fn a_pipe_among_the_files_is_there_in_the_copies() {
+    let folder = scratch();
+    make_pipe(&folder.path().join("pipe"));
+    let (code, report) = verify(folder.path(), &[&guest_arg("walk"), "."]);
+    assert_eq!((code, &report["equal"]), (Some(0), &true.into()), "{report}");
+}
+
+/// Compiled code is hidden from programs where it lies in their folder, and the copies once had none.
+#[test]
+fn compiled_code_among_the_files_is_hidden_in_the_copies() {
+    let folder = scratch();
+    for code in ["not there yet", "there"] {
+        let mut command = belljar(folder.path());
+        command.args(["verify", "-q", "-n", "2", "--", &guest_arg("walk"), "."]);
+        let output = command.env("BELLJAR_CACHE_DIR", folder.path().join("code")).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{code}: {}", stdout(&output));
+    }
+}
+
+#[cfg(unix)]
+fn make_pipe(path: &Path) {
+    assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+/// Verifies a run whose standard input is a pipe. While the first run waits for the rest of it,
+/// `meanwhile` changes the world, and a file with `then` takes the place of the pipe.
+#[cfg(unix)]
+fn cause_when(dir: &Path, args: &[&str], meanwhile: impl FnOnce() + Send, then: &[u8]) -> String {
+    let pipe = dir.join("pipe");
+    make_pipe(&pipe);
+    std::fs::write(dir.join("then"), then).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = std::fs::File::options().write(true).open(&pipe).unwrap();
+            // Far more than a pipe holds: when it is written, the program is running.
+            writer.write_all(&vec![b'1'; 1 << 20]).unwrap();
+            meanwhile();
+            std::fs::rename(dir.join("then"), &pipe).unwrap();
+        });
+        cause(dir, &[&["--stdin", "pipe"], args].concat())
+    })
+}
+
+#[cfg(unix)]
+#[test]
+fn input_that_is_another_for_each_run_is_found() {
+    let folder = scratch();
+    let cause = cause_when(folder.path(), &["wc"], || {}, b"two\n");
+    assert!(cause.contains("standard input is not the same"), "{cause}");
+    assert!(cause.contains("--stdin FILE"), "{cause}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_module_that_is_replaced_between_the_runs_is_found() {
+    let folder = scratch();
+    let dir = folder.path();
+    std::fs::copy(guest_arg("cat"), dir.join("tool.wasm")).unwrap();
+    let replace = || {
+        std::fs::copy(guest_arg("hello"), dir.join("other.wasm")).unwrap();
+        std::fs::rename(dir.join("other.wasm"), dir.join("tool.wasm")).unwrap();
+    };
+    let cause = cause_when(dir, &["./tool.wasm"], replace, b"");
+    assert!(cause.contains("the program itself has changed"), "{cause}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_changes_between_the_runs_is_found() {
+    let folder = scratch();
+    let note = folder.path().join("note.txt");
+    let change = || std::fs::write(&note, "another\n").unwrap();
+    let cause = cause_when(folder.path(), &["cat", "note.txt", "-"], change, b"");
+    assert!(cause.contains("a file below is not the same"), "{cause}");
+    assert!(cause.contains("--worktree"), "{cause}");
+}
+
+/// What `verify` cannot vary, because it is asked for, two tapes show.
+#[test]
+fn another_seed_is_found_between_two_tapes() {
+    let folder = scratch();
+    let random = guest_arg("random");
+    for (tape, seed) in [("a.tape", "1"), ("b.tape", "2")] {
+        let args = ["record", "-q", "--tape", tape, "--seed", seed, "--", &random];
+        assert!(call(folder.path(), &args).status.success());
+    }
+    let output = call(folder.path(), &["fidelity", "a.tape", "b.tape"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = stdout(&output);
+    assert!(text.contains("machine.changed: differs in config.seed"), "{text}");
+    assert!(text.contains("random.changed"), "{text}");
 }
 
 #[test]

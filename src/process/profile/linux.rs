@@ -1,0 +1,317 @@
+//! Linux: Landlock for files, TCP and signals; a seccomp filter for everything else.
+//!
+//! All rules are made before the fork. Between fork and exec the child makes system calls and
+//! nothing else: another thread of this process may have held any lock at the time, also that of the
+//! allocator.
+#![allow(unsafe_code, reason = "what runs between fork and exec cannot be checked")]
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
+    PathBeneath, PathFd, RestrictSelf, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr,
+    RulesetError, Scope, path_beneath_rules,
+};
+use rustix::thread::{CapabilitySet, CapabilitySets, UnshareFlags};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, sock_filter,
+};
+
+use super::{DEVICES, ProfileError, SandboxProfile};
+
+/// What a hardened program reads besides its roots: programs, libraries, how to load them, and how
+/// many processors there are.
+const SYSTEM: [&str; 14] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/ld.so.preload",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/sys/devices/system/cpu",
+];
+
+/// Calls that a hardened program has no use for, and a break-out has.
+const DENIED: &[i64] = &[
+    // Other processes.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    // Sockets. Two that are connected to each other are dealt with below.
+    libc::SYS_socket,
+    // What processes of one user share by a number or a name.
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+    libc::SYS_msgctl,
+    libc::SYS_msgget,
+    libc::SYS_msgrcv,
+    libc::SYS_msgsnd,
+    libc::SYS_semctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_shmget,
+    // Ways around the filter: what is queued there is not looked at.
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    // File systems and namespaces.
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_setns,
+    libc::SYS_unshare,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_quotactl,
+    libc::SYS_acct,
+    // Keys.
+    libc::SYS_add_key,
+    libc::SYS_keyctl,
+    libc::SYS_request_key,
+    // The kernel itself.
+    libc::SYS_bpf,
+    libc::SYS_delete_module,
+    libc::SYS_finit_module,
+    libc::SYS_init_module,
+    libc::SYS_kexec_file_load,
+    libc::SYS_kexec_load,
+    libc::SYS_perf_event_open,
+    libc::SYS_reboot,
+    libc::SYS_syslog,
+    libc::SYS_userfaultfd,
+];
+
+/// Flags of `clone` that make namespaces.
+const CLONE_NEW: [libc::c_int; 7] = [
+    libc::CLONE_NEWCGROUP,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWNET,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWUTS,
+];
+
+/// The version of Landlock that has what a profile is made of: the first that guards truncation, and
+/// the first that guards signals.
+fn abi(profile: SandboxProfile) -> ABI {
+    if profile == SandboxProfile::OsHardened { ABI::V6 } else { ABI::V3 }
+}
+
+/// What is missing for `profile`.
+pub(super) fn check(profile: SandboxProfile) -> Result<(), String> {
+    let since = if profile == SandboxProfile::OsHardened { "6.12" } else { "6.2" };
+    let needed = abi(profile);
+    let wanted = format!("it takes version {} of Landlock, which Linux {since} has", needed as i32);
+    // Nothing is restricted by this; its answer says what the kernel has.
+    let restricted = RestrictSelf::default().no_new_privs(false).apply();
+    let landlock = restricted.map_err(|error| error.to_string())?.landlock;
+    match landlock {
+        LandlockStatus::NotImplemented => Err(format!("the kernel has no Landlock, and {wanted}")),
+        LandlockStatus::NotEnabled => {
+            Err(format!("Landlock is off (`lsm=` on the kernel's command line), and {wanted}"))
+        }
+        LandlockStatus::Available { effective_abi, .. } if effective_abi < needed => {
+            Err(format!("{wanted}; the kernel has version {}", effective_abi as i32))
+        }
+        LandlockStatus::Available { .. } if profile == SandboxProfile::OsHardened => {
+            filters().map(|_| ()).map_err(|error| format!("no system calls can be denied: {error}"))
+        }
+        LandlockStatus::Available { .. } => Ok(()),
+    }
+}
+
+/// The rules of a profile, made.
+pub(super) struct Sandbox {
+    ruleset: RulesetCreated,
+    /// The filters of a hardened program, none for another.
+    filters: Arc<[BpfProgram]>,
+}
+
+impl Sandbox {
+    pub(super) fn new(profile: SandboxProfile, writable: &[PathBuf]) -> Result<Self, ProfileError> {
+        let refused = |source| ProfileError::Rules { profile, source };
+        let open = |path: &PathBuf| {
+            PathFd::new(path).map_err(|error| {
+                let source = io::Error::other(error);
+                ProfileError::Root { path: path.clone(), source }
+            })
+        };
+        let roots = writable.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let ruleset = ruleset(profile, roots).map_err(|error| refused(error.into()))?;
+        let filters = match profile {
+            SandboxProfile::OsHardened => filters().map_err(|error| refused(error.into()))?.into(),
+            _ => Arc::default(),
+        };
+        Ok(Self { ruleset, filters })
+    }
+
+    #[expect(
+        clippy::unnecessary_wraps,
+        clippy::unused_self,
+        reason = "other systems need a launcher"
+    )]
+    pub(super) fn launch(&self, program: &OsStr) -> io::Result<(OsString, Vec<OsString>)> {
+        Ok((program.to_owned(), Vec::new()))
+    }
+
+    pub(super) fn confine(&self, command: &mut Command) -> io::Result<()> {
+        let mut ruleset = Some(self.ruleset.try_clone()?);
+        let filters = Arc::clone(&self.filters);
+        let enter = move || {
+            close_on_exec()?;
+            if !filters.is_empty() {
+                // More than is promised: the filter denies sockets, wherever this may be done or not.
+                // SAFETY: the child has one thread, and no network namespace is referred to by a
+                // pointer.
+                let _ = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) };
+                let none = CapabilitySet::empty();
+                let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+                rustix::thread::set_capabilities(None, sets)?;
+            }
+            if let Some(ruleset) = ruleset.take() {
+                // The error has been made from what the system answered, which still stands.
+                ruleset.restrict_self().map_err(|_| io::Error::last_os_error())?;
+            }
+            for filter in filters.iter() {
+                seccompiler::apply_filter(filter).map_err(|_| io::Error::last_os_error())?;
+            }
+            Ok(())
+        };
+        // SAFETY: `enter` makes system calls on what was made before the fork. It takes no lock and
+        // no memory: of errors it keeps the number.
+        unsafe { command.pre_exec(enter) };
+        Ok(())
+    }
+}
+
+/// Keeps descriptors that this process was given, and did not open, from the program.
+fn close_on_exec() -> io::Result<()> {
+    let (first, last, flags) = (3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+    // SAFETY: it sets a flag of descriptors, and reads no memory.
+    match unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn ruleset(profile: SandboxProfile, roots: Vec<PathFd>) -> Result<RulesetCreated, RulesetError> {
+    let abi = abi(profile);
+    let is_hardened = profile == SandboxProfile::OsHardened;
+    let handled = if is_hardened { AccessFs::from_all(abi) } else { AccessFs::from_write(abi) };
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(handled)?;
+    if is_hardened {
+        ruleset = ruleset.handle_access(AccessNet::from_all(abi))?.scope(Scope::from_all(abi))?;
+    }
+    // Whoever may make a device can make the disk, and write to that.
+    let in_roots = handled & !(AccessFs::MakeChar | AccessFs::MakeBlock);
+    let of_devices = handled & (AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate);
+    let in_system: BitFlags<AccessFs> = handled & AccessFs::from_read(abi);
+    let mut ruleset = ruleset
+        .create()?
+        .add_rules(
+            roots.into_iter().map(|root| Ok::<_, RulesetError>(PathBeneath::new(root, in_roots))),
+        )?
+        .add_rules(path_beneath_rules(DEVICES, of_devices))?;
+    if is_hardened {
+        ruleset = ruleset.add_rules(path_beneath_rules(SYSTEM, in_system))?;
+    }
+    Ok(ruleset)
+}
+
+/// The filters of a hardened program. Of two answers to a call the stricter one holds.
+fn filters() -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
+    let compile = |rules: BTreeMap<i64, Vec<SeccompRule>>, errno: libc::c_int| {
+        let answer = SeccompAction::Errno(errno.unsigned_abs());
+        let machine = std::env::consts::ARCH.try_into()?;
+        BpfProgram::try_from(SeccompFilter::new(rules, SeccompAction::Allow, answer, machine)?)
+    };
+    let argument = |index, operator, value: libc::c_int| {
+        let value = u64::from(value.cast_unsigned());
+        SeccompRule::new(vec![SeccompCondition::new(
+            index,
+            SeccompCmpArgLen::Dword,
+            operator,
+            value,
+        )?])
+    };
+    let has_flag = |flag: libc::c_int| {
+        argument(0, SeccompCmpOp::MaskedEq(u64::from(flag.cast_unsigned())), flag)
+    };
+    let is_type = |kind| argument(1, SeccompCmpOp::MaskedEq(0xf), kind);
+    let mut denied: BTreeMap<_, _> = DENIED.iter().map(|call| (*call, Vec::new())).collect();
+    // A pair of sockets is a pipe, unless one of them can send to a name.
+    denied.insert(
+        libc::SYS_socketpair,
+        vec![
+            argument(0, SeccompCmpOp::Ne, libc::AF_UNIX)?,
+            is_type(libc::SOCK_DGRAM)?,
+            is_type(libc::SOCK_RAW)?,
+        ],
+    );
+    denied.insert(libc::SYS_clone, CLONE_NEW.into_iter().map(has_flag).collect::<Result<_, _>>()?);
+    // A stranger whose processor time is limited to none is ended.
+    denied.insert(libc::SYS_prlimit64, vec![argument(0, SeccompCmpOp::Ne, 0)?]);
+    // Types into the terminal that this process was started from.
+    denied.insert(
+        libc::SYS_ioctl,
+        vec![
+            argument(1, SeccompCmpOp::Eq, libc::TIOCSTI as libc::c_int)?,
+            argument(1, SeccompCmpOp::Eq, libc::TIOCLINUX as libc::c_int)?,
+        ],
+    );
+    // Its flags are in memory, where a filter cannot look; C libraries do without it if it is not
+    // there.
+    let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    let mut unknown = compile(unknown, libc::ENOSYS)?;
+    if cfg!(target_arch = "x86_64") {
+        unknown.splice(0..0, deny_x32());
+    }
+    Ok(vec![compile(denied, libc::EPERM)?, unknown])
+}
+
+/// Answers `ENOSYS` to the second set of numbers that calls have on x86-64, which name the same calls
+/// and which no rule lists.
+fn deny_x32() -> [sock_filter; 3] {
+    const LOAD_NUMBER: u16 = 0x20;
+    const JUMP_IF_GREATER_OR_EQUAL: u16 = 0x35;
+    const RETURN: u16 = 0x06;
+    const FIRST_X32: u32 = 0x4000_0000;
+    let answer = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned();
+    [
+        sock_filter { code: LOAD_NUMBER, jt: 0, jf: 0, k: 0 },
+        sock_filter { code: JUMP_IF_GREATER_OR_EQUAL, jt: 0, jf: 1, k: FIRST_X32 },
+        sock_filter { code: RETURN, jt: 0, jf: 0, k: answer },
+    ]
+}

@@ -1,0 +1,90 @@
+//! A process tape while it is recorded.
+
+use std::path::PathBuf;
+
+use super::{PROCESS_TAPE_BYTES_MAX, ProcessTape, SubprocessError, TapeEntry};
+use crate::tape::TapeError;
+
+/// The entries of a tape, in the order in which their programs were started.
+pub(super) struct Recording {
+    path: PathBuf,
+    slots: Vec<Slot>,
+    room_bytes: u64,
+}
+
+/// The place of a call.
+struct Slot {
+    call: u64,
+    program: String,
+    /// `None` until it has ended.
+    entry: Option<TapeEntry>,
+}
+
+impl Recording {
+    pub(super) fn new(path: PathBuf) -> Self {
+        let room_bytes = PROCESS_TAPE_BYTES_MAX - ProcessTape::default().len_bytes();
+        Self { path, slots: Vec::new(), room_bytes }
+    }
+
+    /// Where the tape will stand.
+    pub(super) fn path(&self) -> &PathBuf {
+        &self.path
+    }
+
+    /// Keeps a place for a call that begins.
+    pub(super) fn begin(&mut self, call: u64, program: String) {
+        self.slots.push(Slot { call, program, entry: None });
+    }
+
+    /// Puts what came of a call in its place.
+    ///
+    /// # Errors
+    /// [`TapeError::Full`].
+    pub(super) fn end(&mut self, call: u64, entry: TapeEntry) -> Result<(), TapeError> {
+        let left = self.room_bytes.checked_sub(entry.len_bytes());
+        self.room_bytes = left.ok_or(TapeError::Full { limit_bytes: PROCESS_TAPE_BYTES_MAX })?;
+        if let Some(slot) = self.slots.iter_mut().find(|slot| slot.call == call) {
+            slot.entry = Some(entry);
+        }
+        Ok(())
+    }
+
+    /// What has ended so far, up to the first call that has not.
+    pub(super) fn so_far(&self) -> ProcessTape {
+        let ended = self.slots.iter().map_while(|slot| slot.entry.clone());
+        ProcessTape { entries: ended.collect() }
+    }
+
+    /// Writes the tape, and answers its entries.
+    ///
+    /// # Errors
+    /// [`SubprocessError`]: `Unwaited`, `Tape`.
+    pub(super) fn finish(self) -> Result<Vec<TapeEntry>, SubprocessError> {
+        let entry = |Slot { call, program, entry }| {
+            entry.ok_or(SubprocessError::Unwaited { call, program })
+        };
+        let tape =
+            ProcessTape { entries: self.slots.into_iter().map(entry).collect::<Result<_, _>>()? };
+        tape.save(&self.path)?;
+        Ok(tape.entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is lost must not be missed by whoever ignores the error.
+    #[test]
+    fn a_recording_that_is_full_is_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("full.tape");
+        let mut recording = Recording::new(path.clone());
+        recording.room_bytes = 40;
+        recording.begin(1, "p".to_owned());
+        let entry: TapeEntry = serde_json::from_str(r#"{"program":"p","exit_code":0}"#).unwrap();
+        assert!(matches!(recording.end(1, entry), Err(TapeError::Full { .. })));
+        assert!(matches!(recording.finish(), Err(SubprocessError::Unwaited { call: 1, .. })));
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,82 @@
+//! The first line of a tape.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the format. A reader takes every minor version of its own major one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Version {
+    /// Changes when an old reader could misunderstand a tape.
+    pub major: u32,
+    /// Changes when something is added that an old reader may skip.
+    pub minor: u32,
+}
+
+impl Version {
+    /// What this library writes.
+    pub const CURRENT: Self = Self { major: 1, minor: 1 };
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+impl FromStr for Version {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parts = text.split_once('.').and_then(|(major, minor)| {
+            Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
+        });
+        parts.ok_or_else(|| format!("{text:?} is no version: expected MAJOR.MINOR"))
+    }
+}
+
+impl From<Version> for String {
+    fn from(version: Version) -> Self {
+        version.to_string()
+    }
+}
+
+impl TryFrom<String> for Version {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+/// The first line of a tape.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Header {
+    /// The version of the format.
+    pub version: Version,
+    /// The version of the library that wrote it.
+    pub belljar_version: String,
+    /// When the session began, on its own clock: milliseconds since the Unix epoch.
+    pub started_at_unix_ms: i64,
+    /// The script that was run, if the session is one of a script.
+    #[serde(default)]
+    pub script_path: Option<String>,
+    /// The command line.
+    #[serde(default)]
+    pub argv: Vec<String>,
+}
+
+impl Header {
+    /// The header of a tape that begins at `started_at_unix_ms`.
+    pub fn new(started_at_unix_ms: i64) -> Self {
+        Self {
+            version: Version::CURRENT,
+            belljar_version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at_unix_ms,
+            script_path: None,
+            argv: Vec::new(),
+        }
+    }
+}

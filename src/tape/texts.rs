@@ -1,0 +1,82 @@
+//! The texts of a record, which lose their secrets before they are written.
+
+use serde_json::Value;
+
+use super::header::Header;
+use super::record::{Kind, Preopened};
+use super::redact::Redaction;
+
+impl Header {
+    /// The header without its secrets.
+    #[must_use]
+    pub fn without_secrets(mut self, rules: &Redaction) -> Self {
+        self.script_path.iter_mut().for_each(|path| rules.withhold(path));
+        self.argv.iter_mut().for_each(|word| rules.withhold_in_variable(word));
+        self
+    }
+}
+
+impl Kind {
+    /// Takes the secrets out of all texts that come from outside. Payloads and contents have lost
+    /// theirs when they became that.
+    pub(super) fn withhold(&mut self, rules: &Redaction) {
+        let text = |text: &mut String| rules.withhold(text);
+        match self {
+            Self::Machine { config } => withhold_in_value(config, rules),
+            Self::ClockLeak { capability_id, .. } => text(capability_id),
+            Self::FileStat { path, .. }
+            | Self::DirList { path, .. }
+            | Self::LinkRead { path, .. }
+            | Self::FileRead { path, .. }
+            | Self::FileError { path, .. }
+            | Self::FileWrite { path, .. }
+            | Self::FileDelete { path, .. } => text(path),
+            Self::FileRename { from, to } => [from, to].into_iter().for_each(text),
+            Self::ProcessSpawn { program, args, env, preopens, .. } => {
+                text(program);
+                let variables = args.iter_mut().chain(env);
+                variables.for_each(|variable| rules.withhold_in_variable(variable));
+                for Preopened { path, name, .. } in preopens {
+                    [path, name].into_iter().for_each(text);
+                }
+            }
+            Self::Change { path, detail, .. } => {
+                text(path);
+                let is_digest = |name: &str| name.ends_with("content_hash");
+                let texts = detail.iter_mut().filter(|(name, _)| !is_digest(name));
+                texts.for_each(|(_, value)| withhold_in_value(value, rules));
+            }
+            Self::LlmCall { model, .. } => text(model),
+            Self::Egress { url, host, reason, .. } => {
+                [url, host, reason].into_iter().for_each(text);
+            }
+            Self::HostCall { capability, operation, .. } => {
+                [capability, operation].into_iter().for_each(text);
+            }
+            Self::Unknown { fields, .. } => {
+                fields.values_mut().for_each(|value| withhold_in_value(value, rules));
+            }
+            Self::ClockRead { .. }
+            | Self::ClockSleep { .. }
+            | Self::Random { .. }
+            | Self::StreamRead { .. }
+            | Self::StreamWrite { .. }
+            | Self::StreamPoll { .. }
+            | Self::StreamError { .. }
+            | Self::ProcessExit { .. }
+            | Self::ProcessWait { .. }
+            | Self::Pipe { .. } => {}
+        }
+    }
+}
+
+fn withhold_in_value(value: &mut Value, rules: &Redaction) {
+    match value {
+        Value::String(text) => rules.withhold(text),
+        Value::Array(values) => values.iter_mut().for_each(|value| withhold_in_value(value, rules)),
+        Value::Object(fields) => {
+            fields.values_mut().for_each(|value| withhold_in_value(value, rules));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}

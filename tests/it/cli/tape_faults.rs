@@ -1,0 +1,198 @@
+//! Tapes of runs with secrets, of recorders that were killed, and of a standard input that is waited
+//! for.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::tape::{call, succeed};
+use super::{guest_arg, scratch};
+use crate::support::{belljar, stderr};
+
+/// Waits for standard input 5 ms at a time, prints a point for each time in vain, then what came.
+const PATIENT: &str = r#"(module
+  (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_read" (func $read (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 0)
+    "\01\00\00\00\00\00\00\00" "\00\00\00\00\00\00\00\00" "\01\00\00\00\00\00\00\00" "\40\4b\4c\00\00\00\00\00"
+    "\00\00\00\00\00\00\00\00" "\00\00\00\00\00\00\00\00" "\02\00\00\00\00\00\00\00" "\01\00\00\00\00\00\00\00")
+  (data (i32.const 200) ".")
+  (func $iovec (param $at i32) (param $len i32)
+    (i32.store (i32.const 208) (local.get $at))
+    (i32.store (i32.const 212) (local.get $len)))
+  (func (export "_start")
+    (loop $again
+      (drop (call $poll (i32.const 0) (i32.const 128) (i32.const 2) (i32.const 192)))
+      (if (i64.eq (i64.load (i32.const 128)) (i64.const 1)) (then
+        (call $iovec (i32.const 200) (i32.const 1))
+        (drop (call $write (i32.const 1) (i32.const 208) (i32.const 1) (i32.const 216)))
+        (br $again))))
+    (call $iovec (i32.const 1024) (i32.const 64))
+    (drop (call $read (i32.const 0) (i32.const 208) (i32.const 1) (i32.const 216)))
+    (call $iovec (i32.const 1024) (i32.load (i32.const 216)))
+    (drop (call $write (i32.const 1) (i32.const 208) (i32.const 1) (i32.const 216)))))"#;
+
+/// A replay once took standard input for ready whenever it was asked.
+#[cfg(unix)]
+#[test]
+fn what_polling_standard_input_answered_it_answers_again() {
+    let folder = scratch();
+    let dir = folder.path();
+    std::fs::write(dir.join("patient.wat"), PATIENT).unwrap();
+    let mut child = belljar(dir)
+        .args(["record", "-q", "--tape", "t", "--clock", "real", "--stdin", "inherit"])
+        .arg("./patient.wat")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let mut printed = vec![0];
+    stdout.read_exact(&mut printed).unwrap();
+    child.stdin.take().unwrap().write_all(b"at last").unwrap();
+    stdout.read_to_end(&mut printed).unwrap();
+    assert!(child.wait().unwrap().success());
+    let printed = String::from_utf8(printed).unwrap();
+    assert!(printed.starts_with('.') && printed.ends_with(".at last"), "{printed}");
+    assert_eq!(succeed(dir, &["replay", "-q", "t"]), printed);
+    let shown = succeed(dir, &["tape", "show", "--kind", "stream_poll", "t"]);
+    assert_eq!(shown.lines().count(), printed.len() - "at last".len() + 1, "{shown}");
+}
+
+fn stat(dir: &Path, tape: &str) -> (u64, bool) {
+    let stat: Value =
+        serde_json::from_str(&succeed(dir, &["tape", "stat", "--json", tape])).unwrap();
+    (stat["records"].as_u64().unwrap(), stat["cut_off"].as_bool().unwrap())
+}
+
+#[test]
+fn a_recorder_that_is_killed_leaves_what_it_has_written() {
+    let folder = scratch();
+    let dir = folder.path();
+    let partial = dir.join("t.partial");
+    let spew = guest_arg("spew");
+    for at_least_bytes in [1, 100_000, 250_000] {
+        let mut child = belljar(dir)
+            .args(["record", "-q", "--tape", "t", "--", &spew, "1000000"])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        while std::fs::metadata(&partial).map_or(0, |found| found.len()) < at_least_bytes {
+            assert!(child.try_wait().unwrap().is_none());
+            thread::sleep(Duration::from_millis(1));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!dir.join("t").exists());
+
+        let bytes = std::fs::read(&partial).unwrap();
+        let end = bytes.iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+        let lines = bytes[..end].split_inclusive(|byte| *byte == b'\n').count() as u64;
+        // A last line that only lacks its end is a record as well.
+        let is_whole = serde_json::from_slice::<Value>(&bytes[end..]).is_ok();
+        let is_cut_off = end < bytes.len() && !is_whole;
+        let records = lines - 1 + u64::from(is_whole);
+        assert_eq!(stat(dir, "t.partial"), (records, is_cut_off));
+
+        let file = std::fs::OpenOptions::new().write(true).open(&partial).unwrap();
+        file.set_len(end as u64 - 9).unwrap();
+        assert_eq!(stat(dir, "t.partial"), (lines - 2, true));
+        let output = call(dir, &["tape", "show", "t.partial"]);
+        assert!(output.status.success());
+        let message = format!("line {lines} is cut off and left out");
+        assert!(stderr(&output).contains(&message), "{}", stderr(&output));
+    }
+    succeed(dir, &["record", "-q", "--tape", "t", "--", "wc", "note.txt"]);
+    assert!(!partial.exists());
+    succeed(dir, &["replay", "-q", "t"]);
+}
+
+const TOKEN: &str = "ghp_0123456789012345678901234567890123456789";
+
+/// Names once reached the tape as they were, wherever they came from.
+#[cfg(unix)]
+#[test]
+fn a_secret_in_a_name_reaches_the_tape_nowhere_and_the_run_is_repeated() {
+    let folder = scratch();
+    let dir = folder.path();
+    let tree = dir.join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    std::fs::write(tree.join(format!("{TOKEN}.txt")), "text").unwrap();
+    std::os::unix::fs::symlink(format!("{TOKEN}.txt"), tree.join("link")).unwrap();
+    std::fs::copy(guest_arg("overwrite"), dir.join(format!("{TOKEN}.wasm"))).unwrap();
+    let mount = format!("tree::/{TOKEN}");
+    let (env, program) = (format!("NOTE={TOKEN}"), format!("./{TOKEN}.wasm"));
+    let options = ["--worktree", "tree", "--dir", &mount, "--env", &env, "--argv0", TOKEN];
+    let script = [
+        format!("write:{TOKEN}.out:text"),
+        format!("rename:{TOKEN}.out:new"),
+        format!("symlink:{TOKEN}.txt:other"),
+        format!("append:/{TOKEN}/{TOKEN}.txt:more"),
+        "unlink:link".to_owned(),
+    ];
+    let script: Vec<&str> = script.iter().map(String::as_str).collect();
+    let walk = guest_arg("walk");
+    for run in [&[walk.as_str(), "."][..], &[&[program.as_str()][..], &script].concat()] {
+        let record = ["record", "-q", "--tape", "t"];
+        succeed(dir, &[&record[..], &options, &["--"], run].concat());
+        let tape = std::fs::read_to_string(dir.join("t")).unwrap();
+        assert!(tape.contains("[redacted]") && !tape.contains(TOKEN), "{tape}");
+        for content in std::fs::read_dir(dir.join("t.cas")).into_iter().flatten() {
+            let content = std::fs::read(content.unwrap().path()).unwrap();
+            assert!(!String::from_utf8_lossy(&content).contains(TOKEN));
+        }
+    }
+    succeed(dir, &["replay", "-q", "--module", &program, "t"]);
+}
+
+/// Such a replay once failed for no reason that it gave.
+#[test]
+fn a_replay_that_lacks_a_secret_says_so() {
+    let folder = scratch();
+    let dir = folder.path();
+    std::fs::write(dir.join("key"), TOKEN).unwrap();
+    succeed(dir, &["record", "-q", "--tape", "t", "--", "wc", "key", "note.txt"]);
+    let output = call(dir, &["replay", "t"]);
+    assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+    let message = stderr(&output);
+    assert!(message.starts_with("belljar: the tape has no secrets: that of record "), "{message}");
+    assert!(message.contains("(file_read) was withheld"), "{message}");
+    let output = call(dir, &["replay", "--json", "t"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["withheld"].is_u64(), "{report}");
+
+    // Nor can a file be written that the tape has not.
+    let overwrite = guest_arg("overwrite");
+    succeed(dir, &["record", "-q", "--tape", "t", "--", &overwrite, "append:key:more"]);
+    let output = call(dir, &["apply", "t"]);
+    assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+    assert!(stderr(&output).contains("the rule github-token"), "{}", stderr(&output));
+    assert_eq!(std::fs::read(dir.join("key")).unwrap(), TOKEN.as_bytes());
+
+    // What does not depend on it is repeated.
+    let env = format!("NOTE={TOKEN}");
+    succeed(dir, &["record", "-q", "--tape", "t", "--env", &env, "--", "wc", "note.txt"]);
+    succeed(dir, &["replay", "-q", "t"]);
+}
+
+/// The program was once left out in silence, and the tape could not be replayed elsewhere.
+#[test]
+fn a_program_with_a_secret_is_not_embedded_in_silence() {
+    let folder = scratch();
+    let dir = folder.path();
+    let module = r#"(module (memory (export "memory") 1) (func (export "_start"))
+        (data (i32.const 0) "sk-abcdefghijklmnopqrstuvwxyz1"))"#;
+    std::fs::write(dir.join("tool.wat"), module).unwrap();
+    let output = call(dir, &["record", "--tape", "t", "--embed-program", "./tool.wat"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    let message = stderr(&output);
+    assert!(message.contains("--embed-program: ") && message.contains("rule api-key"), "{message}");
+    assert!(!dir.join("t").exists() && !dir.join("t.partial").exists());
+    succeed(dir, &["record", "-q", "--tape", "t", "./tool.wat"]);
+}

@@ -1,0 +1,241 @@
+//! Subprocesses that are spawned: streams, timeouts, limits, and several at once.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use belljar::process::{SubprocessError, SubprocessInput, SubprocessStatus, SubprocessStdio};
+use belljar::testbench::{Testbench, TestbenchBuilder, TestbenchError, TestbenchSession};
+
+use crate::support::{engine, guest};
+
+fn begin(builder: TestbenchBuilder) -> TestbenchSession {
+    builder.build().activate().unwrap()
+}
+
+fn subprocess_error<T: std::fmt::Debug>(result: Result<T, TestbenchError>) -> SubprocessError {
+    match result {
+        Err(TestbenchError::Subprocess(error)) => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn toolchain() -> PathBuf {
+    guest("hello").parent().unwrap().to_owned()
+}
+
+fn modules(folder: &Path) -> TestbenchSession {
+    begin(Testbench::builder().fs_overlay(folder).wasi_toolchain(toolchain()).engine(engine()))
+}
+
+#[test]
+fn a_module_streams_what_it_wrote_and_takes_piped_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut session = modules(folder.path());
+    let mut hello = session.command("hello").spawn().unwrap();
+    let mut text = String::new();
+    hello.stdout.as_mut().unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!((text.as_str(), hello.host_id()), ("hello, world\n", None));
+    assert_eq!(hello.try_wait(&mut session).unwrap(), Some(SubprocessStatus::Exited(0)));
+
+    let mut cat = session.command("cat").stdin(SubprocessInput::Piped).spawn().unwrap();
+    assert_eq!(cat.id(), 2);
+    let early = cat.stdout.as_mut().unwrap().read(&mut [0; 8]).unwrap_err();
+    assert_eq!(early.kind(), std::io::ErrorKind::WouldBlock);
+    cat.stdin.as_mut().unwrap().write_all(b"\xffpiped").unwrap();
+    assert_eq!(cat.wait_with_output(&mut session).unwrap().stdout, b"\xffpiped");
+
+    let mut killed = session.command("cat").stdin(SubprocessInput::Piped).spawn().unwrap();
+    killed.kill().unwrap();
+    assert_eq!(killed.wait(&mut session).unwrap(), SubprocessStatus::Signalled(9));
+    let quiet = session.command("hello").stdout(SubprocessStdio::Null).output().unwrap();
+    assert!(quiet.status.success() && quiet.stdout.is_empty());
+}
+
+#[test]
+fn a_module_is_ended_by_its_timeout_and_the_next_one_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut session = modules(folder.path());
+    let endless = session.command("loop").timeout(Duration::from_millis(50)).output().unwrap();
+    assert!(endless.status.timed_out(), "{endless:?}");
+    assert!(session.command("hello").output().unwrap().status.success());
+}
+
+#[cfg(unix)]
+mod host {
+    use super::*;
+
+    fn sh<'a>(
+        session: &'a mut TestbenchSession,
+        script: &str,
+    ) -> belljar::testbench::SessionCommand<'a> {
+        let mut command = session.command("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    /// Runs `act` in a session that records, and in one that replays that without the programs.
+    fn recorded_and_replayed<T: PartialEq + std::fmt::Debug>(
+        act: impl Fn(&mut TestbenchSession) -> T,
+    ) -> T {
+        let folder = tempfile::tempdir().unwrap();
+        let tape = folder.path().join("processes.jsonl");
+        let run = |builder: TestbenchBuilder| {
+            let mut session = begin(builder.paused_clock_at_ms(0));
+            let done = act(&mut session);
+            session.finalize().unwrap();
+            done
+        };
+        let recorded = run(Testbench::builder().record_subprocesses(&tape));
+        let replayed = run(Testbench::builder().replay_subprocesses(&tape));
+        assert_eq!(recorded, replayed, "{}", std::fs::read_to_string(tape).unwrap());
+        recorded
+    }
+
+    #[test]
+    fn a_conversation_is_recorded_and_replayed() {
+        let said = recorded_and_replayed(|session| {
+            let script = "while read line; do echo \"<$line>\"; done; echo bye >&2; exit 4";
+            let mut child = sh(session, script).stdin(SubprocessInput::Piped).spawn().unwrap();
+            let mut stdin = child.stdin.take().unwrap();
+            let mut stdout = child.stdout.take().unwrap();
+            let mut answers = Vec::new();
+            for line in ["one\n", "two\n"] {
+                stdin.write_all(line.as_bytes()).unwrap();
+                let mut answer = [0; 6];
+                stdout.read_exact(&mut answer).unwrap();
+                answers.push(answer);
+            }
+            drop(stdin);
+            let mut stderr = String::new();
+            child.stderr.as_mut().unwrap().read_to_string(&mut stderr).unwrap();
+            let status = child.wait(session).unwrap();
+            assert_eq!(child.wait(session).unwrap(), status, "a second time the same");
+            (answers, stderr, status)
+        });
+        let answers = vec![*b"<one>\n", *b"<two>\n"];
+        assert_eq!(said, (answers, "bye\n".to_owned(), SubprocessStatus::Exited(4)));
+    }
+
+    #[test]
+    fn other_piped_input_than_was_recorded_is_a_mismatch() {
+        let folder = tempfile::tempdir().unwrap();
+        let tape = folder.path().join("processes.jsonl");
+        let say = |session: &mut TestbenchSession, text: &[u8]| {
+            let mut cat = session.command("cat").stdin(SubprocessInput::Piped).spawn().unwrap();
+            cat.stdin.as_mut().unwrap().write_all(text).unwrap();
+            cat.wait_with_output(session)
+        };
+        let mut session = begin(Testbench::builder().record_subprocesses(&tape));
+        assert_eq!(say(&mut session, b"in").unwrap().stdout, b"in");
+        session.finalize().unwrap();
+        let mut session = begin(Testbench::builder().replay_subprocesses(&tape));
+        let error = subprocess_error(say(&mut session, b"on"));
+        assert!(error.to_string().contains("stdin_digest"), "{error}");
+        let end = subprocess_error(session.finalize());
+        assert!(matches!(end, SubprocessError::OffTape { call: 1, .. }), "{end}");
+    }
+
+    #[test]
+    fn programs_beside_each_other_stand_on_the_tape_as_they_started() {
+        let done = recorded_and_replayed(|session| {
+            let script = "cat; echo first";
+            let mut first = sh(session, script).stdin(SubprocessInput::Piped).spawn().unwrap();
+            let second = sh(session, "echo second").spawn().unwrap();
+            let second = second.wait_with_output(session).unwrap().stdout;
+            drop(first.stdin.take());
+            (first.id(), first.wait_with_output(session).unwrap().stdout, second)
+        });
+        assert_eq!(done, (1, b"first\n".to_vec(), b"second\n".to_vec()));
+    }
+
+    /// Nobody reads, and both pipes hold far less than that.
+    #[test]
+    fn two_full_pipes_stop_nobody() {
+        let mut session = begin(Testbench::builder());
+        let script = "head -c 3000000 /dev/zero; head -c 3000000 /dev/zero >&2";
+        let mut child = sh(&mut session, script).spawn().unwrap();
+        assert!(child.wait(&mut session).unwrap().success());
+        let output = child.wait_with_output(&mut session).unwrap();
+        assert_eq!((output.stdout.len(), output.stderr.len()), (3_000_000, 3_000_000));
+    }
+
+    #[test]
+    fn a_program_that_writes_too_much_is_ended_and_the_error_is_replayed() {
+        let message = recorded_and_replayed(|session| {
+            let mut endless = sh(session, "cat /dev/zero");
+            let error = subprocess_error(endless.output_bytes_max(100_000).output());
+            assert!(matches!(error, SubprocessError::OutputLimit { limit_bytes: 100_000, .. }));
+            let mut lost = sh(session, "head -c 200000 /dev/zero");
+            let lost = lost.output_bytes_max(10).stdout(SubprocessStdio::Null).status();
+            assert!(lost.unwrap().success(), "what is thrown away is not counted");
+            error.to_string()
+        });
+        assert!(message.contains("more than 100000 bytes"), "{message}");
+    }
+
+    /// The program that was started ends at once; what it started would go on.
+    #[test]
+    fn a_timeout_ends_the_whole_group_and_keeps_what_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let mark = folder.path().join("mark");
+        let script = format!("(sleep 0.6; echo > {}) & echo begun; sleep 60", mark.display());
+        let output = recorded_and_replayed(|session| {
+            sh(session, &script).timeout(Duration::from_millis(200)).output().unwrap()
+        });
+        assert!(output.status.timed_out(), "{output:?}");
+        assert_eq!((output.status.code(), output.stdout), (None, b"begun\n".to_vec()));
+        std::thread::sleep(Duration::from_secs(1));
+        assert!(!mark.exists());
+    }
+
+    #[test]
+    fn a_timeout_is_kept_by_one_that_only_its_children_let_live() {
+        let mut session = begin(Testbench::builder());
+        let mut command = sh(&mut session, "sleep 60 & echo left");
+        let output = command.timeout(Duration::from_millis(200)).output().unwrap();
+        assert!(output.status.timed_out() && output.stdout == b"left\n", "{output:?}");
+    }
+
+    #[test]
+    fn what_is_killed_says_so_and_its_replay_too() {
+        let (before, after) = recorded_and_replayed(|session| {
+            let mut child = sh(session, "echo up; sleep 60 & wait").spawn().unwrap();
+            let mut up = [0; 3];
+            child.stdout.as_mut().unwrap().read_exact(&mut up).unwrap();
+            child.kill().unwrap();
+            let status = child.wait(session).unwrap();
+            child.kill().unwrap();
+            (up, status)
+        });
+        assert_eq!((before, after), (*b"up\n", SubprocessStatus::Signalled(9)));
+    }
+
+    #[test]
+    fn whether_it_has_ended_is_answered_at_once() {
+        let mut session = begin(Testbench::builder());
+        let mut child = session.command("cat").stdin(SubprocessInput::Piped).spawn().unwrap();
+        assert!(child.host_id().is_some());
+        assert_eq!(child.try_wait(&mut session).unwrap(), None);
+        drop(child.stdin.take());
+        let mut end = Vec::new();
+        child.stdout.as_mut().unwrap().read_to_end(&mut end).unwrap();
+        assert_eq!(child.wait(&mut session).unwrap(), SubprocessStatus::Exited(0));
+        assert_eq!(child.try_wait(&mut session).unwrap(), Some(SubprocessStatus::Exited(0)));
+        assert_eq!(child.host_id(), None);
+    }
+
+    #[test]
+    fn a_program_that_nobody_waits_for_is_ended_and_missed_at_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let tape = folder.path().join("processes.jsonl");
+        let mut session = begin(Testbench::builder().record_subprocesses(&tape));
+        let child = sh(&mut session, "sleep 60").spawn().unwrap();
+        let id = rustix::process::Pid::from_raw(child.host_id().unwrap().cast_signed()).unwrap();
+        drop(child);
+        assert!(rustix::process::test_kill_process(id).is_err(), "it is gone");
+        let error = subprocess_error(session.finalize());
+        assert!(matches!(error, SubprocessError::Unwaited { call: 1, .. }), "{error}");
+        assert!(!tape.exists());
+    }
+}

@@ -1,0 +1,287 @@
+//! Tapes that are damaged or mean harm, through every command that reads one: each is refused with
+//! its line, or read; nothing panics, hangs or leaves the tape's own folder.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use belljar::tape::{FidelityMode, Tape, TapeError, TapeReader, Version, cas_dir, compare};
+use proptest::prelude::*;
+
+use crate::support::{belljar, stderr, stdout};
+
+/// Longest line of a tape.
+const LINE_BYTES_MAX: usize = 16 << 20;
+
+/// The tape of a run that reads, prints and writes, and has an annotation.
+struct Recorded {
+    folder: tempfile::TempDir,
+    text: String,
+}
+
+impl Recorded {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = folder.path().join("tree");
+        std::fs::create_dir(&tree).unwrap();
+        std::fs::write(tree.join("note.txt"), "one two\n".repeat(1000)).unwrap();
+        let this = Self { folder, text: String::new() };
+        let record =
+            ["record", "-q", "--tape", "run.tape", "--worktree", "tree", "--embed-program"];
+        this.succeed(&[&record[..], &["--", "replace", "one", "three", "note.txt"]].concat());
+        let text = std::fs::read_to_string(this.path()).unwrap();
+        Self { text, ..this }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("run.tape")
+    }
+
+    fn call(&self, args: &[&str]) -> Output {
+        belljar(self.folder.path()).args(args).output().unwrap()
+    }
+
+    fn succeed(&self, args: &[&str]) -> String {
+        let output = self.call(args);
+        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+        stdout(&output)
+    }
+
+    /// The tape with something else in it; what is said of the tape is of that one.
+    fn damage(&self, text: impl AsRef<[u8]>) {
+        std::fs::write(self.path(), text).unwrap();
+        let _ = std::fs::remove_file(self.folder.path().join("run.tape.annotations.jsonl"));
+    }
+
+    /// The line of the first record of a kind, from 1, and its text.
+    fn line_of(&self, kind: &str) -> (usize, &str) {
+        let kind = format!("\"kind\":\"{kind}\"");
+        let mut lines = (1..).zip(self.text.lines());
+        lines.find(|(_, line)| line.contains(&kind)).unwrap_or_else(|| panic!("no {kind}"))
+    }
+
+    /// The tape with another text for that line.
+    fn with_line(&self, number: usize, text: &str) -> String {
+        let lines = (1..).zip(self.text.lines());
+        lines.map(|(at, line)| if at == number { text } else { line }.to_owned() + "\n").collect()
+    }
+}
+
+/// The commands that read all of a tape. The other tape of `fidelity` is whole.
+const READERS: [&[&str]; 8] = [
+    &["tape", "show", "run.tape"],
+    &["tape", "show", "--json", "run.tape"],
+    &["tape", "grep", "no such text", "run.tape"],
+    &["tape", "stat", "run.tape"],
+    &["fidelity", "run.tape", "whole.tape"],
+    &["fidelity", "--mode", "outcome", "whole.tape", "run.tape"],
+    &["annotations", "validate", "run.tape"],
+    &["replay", "-q", "run.tape"],
+];
+
+#[test]
+fn what_is_wrong_is_named_with_its_line_by_every_command() {
+    let recorded = Recorded::new();
+    std::fs::write(recorded.folder.path().join("whole.tape"), &recorded.text).unwrap();
+    let (read_at, read) = recorded.line_of("file_read");
+    let (exit_at, _) = recorded.line_of("process_exit");
+    let replaced = |from: &str, to: &str| {
+        assert!(read.contains(from), "{read}");
+        recorded.with_line(read_at, &read.replacen(from, to, 1))
+    };
+    let hash_at = read.find("\"content_hash\":\"").unwrap() + "\"content_hash\":\"".len();
+    let hash = &read[hash_at..hash_at + 64];
+    let seq = format!("\"seq\":{}", read_at - 2);
+    let len = read.split("\"len_bytes\":").nth(1).unwrap().split([',', '}']).next().unwrap();
+    let len = format!("\"len_bytes\":{len}");
+    let nested = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    let version = format!("\"{}\"", Version::CURRENT);
+    let numbered = |message: &'static str| (read_at, message);
+    let cases = [
+        ("", (1, "the tape is empty")),
+        ("{", (1, "no header")),
+        ("{\"version\":\"1.0\"}\n", (1, "no header")),
+        ("\0\0\0\0\n", (1, "no header")),
+        (&recorded.text.replacen(&version, "\"1\"", 1), (1, "no header")),
+        (&format!("{}\n", "x".repeat(LINE_BYTES_MAX + 1)), (1, "longer than 16777216 bytes")),
+        (&replaced(hash, "../../../../../etc/passwd"), numbered("64")),
+        (&replaced(hash, "/etc/passwd"), numbered("64")),
+        (&replaced(hash, &hash.to_uppercase()), numbered("64")),
+        (&replaced(hash, &format!("{hash}0")), numbered("64")),
+        (&replaced(&len, "\"len_bytes\":18446744073709551616"), numbered("no record")),
+        (&replaced(&len, "\"len_bytes\":-1"), numbered("no record")),
+        (&replaced(&len, "\"len_bytes\":1e400"), numbered("no record")),
+        (&replaced(&len, &format!("\"len_bytes\":{nested}")), numbered("recursion limit")),
+        (&replaced(&seq, "\"seq\":1.5"), numbered("no record")),
+        (&replaced(&seq, "\"seq\":0,\"seq\":1"), numbered("duplicate field")),
+        (&replaced("\"kind\":\"file_read\"", "\"kind\":7"), numbered("no record")),
+        (&recorded.with_line(read_at, ""), numbered("no record")),
+        (&recorded.with_line(read_at, "[]"), numbered("no record")),
+        (&recorded.with_line(read_at, &" ".repeat(LINE_BYTES_MAX + 1)), numbered("longer than")),
+        (&recorded.with_line(exit_at, "{\"seq\":"), (exit_at, "no record")),
+    ];
+    for (text, (line, message)) in cases {
+        let shown = &text[..text.len().min(200)];
+        recorded.damage(text);
+        let refused_at = refused_at(&recorded.path());
+        assert_eq!(refused_at, line as u64, "{shown}");
+        for command in READERS {
+            if command[0] == "annotations" {
+                // A file of annotations of its own, so that the tape is looked at.
+                recorded.damage(&recorded.text);
+                recorded.succeed(&["annotate", "run.tape", "--event", "1", "--author", "me"]);
+                std::fs::write(recorded.path(), text).unwrap();
+            }
+            let output = recorded.call(command);
+            let said = stderr(&output);
+            assert!(
+                said.contains(&format!("run.tape, line {line}: ")),
+                "{command:?} {shown}: {said}"
+            );
+            assert!(said.contains(message), "{command:?} {shown}: {said}");
+            let code = if command[0] == "replay" && line > 1 { 125 } else { 2 };
+            assert_eq!(output.status.code(), Some(code), "{command:?} {shown}: {said}");
+        }
+        let output = recorded.call(&["tape", "cat", "run.tape", hash]);
+        let expected = if line == 1 { 2 } else { 0 };
+        assert_eq!(output.status.code(), Some(expected), "{shown}: {}", stderr(&output));
+    }
+}
+
+/// The line at which the library refuses a tape.
+fn refused_at(path: &Path) -> u64 {
+    match Tape::load(path).map(|_| ()) {
+        Err(TapeError::Line { line, .. }) => line,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_newer_version_is_refused_before_anything_else_is_looked_at() {
+    let recorded = Recorded::new();
+    std::fs::write(recorded.folder.path().join("whole.tape"), &recorded.text).unwrap();
+    recorded.succeed(&["annotate", "run.tape", "--event", "1", "--author", "me"]);
+    std::fs::write(recorded.path(), "{\"version\":\"2.0\",\"unheard\":[]}\nof\n").unwrap();
+    let cat: &[&str] = &["tape", "cat", "run.tape", "0"];
+    for command in READERS.into_iter().chain([cat]) {
+        let output = recorded.call(command);
+        let said = stderr(&output);
+        assert!(said.contains("run.tape has version 2.0") && said.contains("newer"), "{said}");
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {said}");
+    }
+}
+
+/// What a tape says of lengths and limits is believed of nothing that takes memory or time.
+#[test]
+fn lengths_that_nothing_has_cost_nothing() {
+    let recorded = Recorded::new();
+    let huge = u64::MAX.to_string();
+    let (read_at, read) = recorded.line_of("file_read");
+    let (machine_at, machine) = recorded.line_of("machine");
+    let len = read.split("\"len_bytes\":").nth(1).unwrap().split([',', '}']).next().unwrap();
+    let longer = read.replace(&format!("\"len_bytes\":{len}"), &format!("\"len_bytes\":{huge}"));
+    let mut limits: serde_json::Value = serde_json::from_str(machine).unwrap();
+    for (_, limit) in limits["config"]["limits"].as_object_mut().unwrap() {
+        *limit = u64::MAX.into();
+    }
+    let cases = [
+        recorded.with_line(read_at, &longer),
+        recorded.text.replace(&format!("\"len_bytes\":{len}"), &format!("\"len_bytes\":{huge}")),
+        recorded.with_line(machine_at, &limits.to_string()),
+    ];
+    for text in cases {
+        recorded.damage(text);
+        recorded.succeed(&["tape", "stat", "run.tape"]);
+        let output = recorded.call(&["replay", "-q", "--timeout", "20s", "run.tape"]);
+        let code = output.status.code();
+        assert!(matches!(code, Some(1 | 125)), "{code:?}: {}", stderr(&output));
+        assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
+    }
+}
+
+/// A store of somebody else is no store of this tape, whatever the digests that the tape names.
+#[cfg(unix)]
+#[test]
+fn the_store_is_a_folder_beside_the_tape_and_nothing_else() {
+    let recorded = Recorded::new();
+    let (_, read) = recorded.line_of("file_read");
+    let hash_at = read.find("\"content_hash\":\"").unwrap() + "\"content_hash\":\"".len();
+    let hash = &read[hash_at..hash_at + 64];
+    let cas = cas_dir(&recorded.path());
+    let content = cas.join(hash);
+    let secret = recorded.folder.path().join("secret");
+    std::fs::rename(&content, &secret).unwrap();
+    std::os::unix::fs::symlink(&secret, &content).unwrap();
+    let output = recorded.call(&["tape", "cat", "run.tape", hash]);
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(125), &b""[..]));
+    assert!(stderr(&output).contains("is missing"), "{}", stderr(&output));
+
+    std::fs::remove_file(&content).unwrap();
+    std::fs::write(&content, "another content").unwrap();
+    let output = recorded.call(&["tape", "cat", "run.tape", hash]);
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(125), &b""[..]));
+    assert!(stderr(&output).contains("is damaged"), "{}", stderr(&output));
+
+    let elsewhere = recorded.folder.path().join("elsewhere");
+    std::fs::rename(&cas, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &cas).unwrap();
+    for command in [&["tape", "cat", "run.tape", hash][..], &["replay", "-q", "run.tape"]] {
+        let output = recorded.call(command);
+        assert!(!output.status.success(), "{command:?}");
+        assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
+    }
+}
+
+/// A tape of all kinds of damage, read by all that reads tapes.
+fn read_all(path: &Path, whole: &Path) -> Result<(), TestCaseError> {
+    let lines = std::fs::read(path).unwrap().split(|byte| *byte == b'\n').count() as u64;
+    let mut reader = match TapeReader::open(path) {
+        Ok(reader) => reader,
+        Err(TapeError::Line { line, .. }) => {
+            prop_assert_eq!(line, 1);
+            return Ok(());
+        }
+        Err(TapeError::Version { .. }) => return Ok(()),
+        Err(other) => return Err(TestCaseError::fail(other.to_string())),
+    };
+    for record in reader.by_ref() {
+        if let Err(error) = record {
+            let TapeError::Line { line, .. } = error else {
+                return Err(TestCaseError::fail(error.to_string()));
+            };
+            prop_assert!(line > 1 && line <= lines, "line {} of {}", line, lines);
+        }
+    }
+    for mode in FidelityMode::ALL {
+        if let Ok(report) = compare(path, whole, mode) {
+            prop_assert!((0.0..=1.0).contains(&report.score));
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn damaged_tapes_are_read_or_refused_by_their_line(
+        cut in any::<prop::sample::Index>(),
+        flips in prop::collection::vec((any::<prop::sample::Index>(), 0..8_u32), 0..6),
+        is_cut in any::<bool>(),
+    ) {
+        thread_local!(static RECORDED: Recorded = Recorded::new());
+        RECORDED.with(|recorded| {
+            let whole = recorded.folder.path().join("whole.tape");
+            std::fs::write(&whole, &recorded.text).unwrap();
+            let mut bytes = recorded.text.clone().into_bytes();
+            for (index, bit) in flips {
+                let at = index.index(bytes.len());
+                bytes[at] ^= 1 << bit;
+            }
+            if is_cut {
+                bytes.truncate(cut.index(bytes.len()));
+            }
+            std::fs::write(recorded.path(), bytes).unwrap();
+            read_all(&recorded.path(), &whole)
+        })?;
+    }
+}

@@ -1,0 +1,124 @@
+//! Tapes of very many records: what looks into them takes memory for a line, not for the tape.
+//!
+//! A tape of 200,000 records; `BELLJAR_TAPE_RECORDS` names another number, such as 1000000.
+
+use std::path::Path;
+
+use belljar::tape::{FileTape, Header, Kind, Recorder, Redaction, Tape};
+
+use crate::support::{belljar, stderr, stdout};
+
+const RECORDS: u64 = 200_000;
+
+/// What a comparison may take for each record of each tape.
+const COMPARED_BYTES: u64 = 200;
+
+fn records() -> u64 {
+    let asked = std::env::var("BELLJAR_TAPE_RECORDS").ok();
+    asked.map_or(RECORDS, |asked| asked.parse().expect("BELLJAR_TAPE_RECORDS is a number"))
+}
+
+/// Records what a program might do, `records` times: no two are the same. The sleep at `odd`, if it
+/// is one, is longer.
+fn write(path: &Path, records: u64, odd: Option<u64>) {
+    let tape = FileTape::create(path, &Header::new(0), u64::MAX).unwrap();
+    let recorder = Recorder::new(tape, Redaction::default());
+    for number in 0..records {
+        recorder.set_monotonic(number * 1_000_000);
+        recorder.push(match number % 3 {
+            0 if odd == Some(number) => Kind::ClockSleep { duration_ns: u64::MAX },
+            0 => Kind::ClockSleep { duration_ns: number },
+            1 => Kind::StreamWrite {
+                pid: 1,
+                fd: 1,
+                bytes: recorder.payload(format!("line {number} of what it prints\n").as_bytes()),
+            },
+            _ => Kind::FileDelete {
+                path: format!("/src/folder/file {number}"),
+                content_hash: None,
+                len_bytes: None,
+            },
+        });
+    }
+    assert_eq!(recorder.finish().unwrap(), records);
+}
+
+/// Runs `belljar` where a process gets at most `limit_mib` MiB of memory of its own: the kernel
+/// refuses it more.
+#[cfg(target_os = "linux")]
+fn within(folder: &Path, limit_mib: u64, args: &[&str]) -> std::process::Output {
+    let command = belljar(folder);
+    let program = command.get_program().to_owned();
+    let limited = format!("ulimit -d {} && exec \"$0\" \"$@\"", limit_mib * 1024);
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &limited]).arg(program).args(args).current_dir(folder);
+    command.get_envs().for_each(|(name, value)| {
+        value.map(|value| shell.env(name, value));
+    });
+    shell.output().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_long_tape_is_looked_into_in_little_memory() {
+    const LITTLE_MIB: u64 = 32;
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let (records, tape) = (records(), dir.join("a.tape"));
+    write(&tape, records, None);
+    write(&dir.join("b.tape"), records, Some(records / 6 * 3));
+    let succeed = |limit_mib: u64, args: &[&str]| {
+        let output = within(dir, limit_mib, args);
+        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+        stdout(&output)
+    };
+
+    let stat = succeed(LITTLE_MIB, &["tape", "stat", "--json", "a.tape"]);
+    let stat: serde_json::Value = serde_json::from_str(&stat).unwrap();
+    assert_eq!(stat["records"], records);
+    assert_eq!(succeed(LITTLE_MIB, &["tape", "show", "a.tape"]).lines().count() as u64, records);
+    let last = format!("\"seq\":{},", records - 1);
+    let found = succeed(LITTLE_MIB, &["tape", "grep", "--json", &last, "a.tape"]);
+    assert!(found.contains(&last) && found.lines().count() == 1, "{found}");
+    succeed(LITTLE_MIB, &["annotate", "a.tape", "--event", "5", "--author", "me"]);
+    assert_eq!(succeed(LITTLE_MIB, &["annotations", "validate", "a.tape"]), "0 problems\n");
+
+    // As `docs/tape-format.md` says.
+    let compare_mib = LITTLE_MIB + (2 * records * COMPARED_BYTES).div_ceil(1 << 20);
+    for mode in ["semantic", "byte-identical"] {
+        let args = ["fidelity", "--json", "--mode", mode, "a.tape", "b.tape"];
+        let output = within(dir, compare_mib, &args);
+        assert_eq!(output.status.code(), Some(1), "{mode}: {}", stderr(&output));
+        let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+        assert_eq!(report["divergence_count"], 1, "{report}");
+        assert_eq!(report["recorded_records"], records);
+    }
+
+    // A content is as long as it likes.
+    let bytes = std::fs::metadata(&tape).unwrap().len();
+    let content = belljar::base::digest::Digest::of(&std::fs::read(&tape).unwrap()).to_string();
+    let cas = belljar::tape::cas_dir(&tape);
+    std::fs::create_dir_all(&cas).unwrap();
+    let file = std::fs::File::create(cas.join(&content)).unwrap();
+    std::io::copy(&mut std::fs::File::open(&tape).unwrap(), &mut &file).unwrap();
+    let half_mib = (bytes >> 20) / 2;
+    let printed = within(dir, half_mib.min(LITTLE_MIB), &["tape", "cat", "a.tape", &content]);
+    assert!(printed.status.success(), "{}", stderr(&printed));
+    assert_eq!(printed.stdout.len() as u64, bytes);
+
+    // The limit is one: what needs more memory does not get it.
+    let compared = within(dir, half_mib.min(8), &["fidelity", "a.tape", "b.tape"]);
+    assert!(compared.status.code().is_none_or(|code| code > 2), "{}", stdout(&compared));
+}
+
+#[test]
+fn a_long_tape_loads_whole_where_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tape");
+    let records = records().min(RECORDS) / 4;
+    write(&path, records, None);
+    let tape = Tape::load(&path).unwrap();
+    assert_eq!(tape.records.len() as u64, records);
+    assert!((0..).zip(&tape.records).all(|(seq, record)| record.seq == seq));
+    assert!((0..).zip(&tape.records).all(|(at, record)| record.monotonic_ms == at));
+}

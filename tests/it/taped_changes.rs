@@ -1,0 +1,387 @@
+//! Changes made from a tape are those that the run itself would have made: contents, permissions,
+//! further names, links and times. `BELLJAR_TEST_CASES` sets how many random runs are tried.
+#![cfg(unix)]
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use belljar::base::errno::Errno;
+use belljar::kernel::vfs::{Follow, Overlay, SetTime, VPath, render_unified_diff};
+use belljar::tape::{FileTape, Header, Recorder, Redaction};
+use belljar::testbench::{
+    TapedChangesError, TapedConflict, changed_machine, make_taped_changes, record_changes,
+};
+use belljar::{HostDir, Machine, Source};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+const PATHS: &[&str] = &["a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "e", "e/a", "e/d", "-x y"];
+
+#[derive(Clone, Debug)]
+enum Item {
+    File(&'static str, u32),
+    Dir(u32),
+    Link(&'static str),
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Write(String, &'static str),
+    Rename(String, String),
+    Link(String, String),
+    Symlink(String, &'static str),
+    Unlink(String),
+    RemoveDir(String),
+    MakeDir(String),
+    Touch(String, u64),
+}
+
+fn item() -> impl Strategy<Value = Item> {
+    prop_oneof![
+        5 => (select(&["", "one\n", "two"][..]), select(&[0o644, 0o755, 0o600][..]))
+            .prop_map(|(text, mode)| Item::File(text, mode)),
+        2 => select(&[0o755, 0o700][..]).prop_map(Item::Dir),
+        1 => select(&["a", "d/a", "gone"][..]).prop_map(Item::Link),
+    ]
+}
+
+/// A path in one of the two folders that are mounted.
+fn path() -> impl Strategy<Value = String> {
+    let folder = prop_oneof![5 => Just("src"), 1 => Just("lib")];
+    (folder, select(PATHS)).prop_map(|(folder, path)| format!("{folder}/{path}"))
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let text = select(&["", "one\n", "two", "three"][..]);
+    prop_oneof![
+        4 => (path(), text).prop_map(|(path, text)| Op::Write(path, text)),
+        6 => (path(), path()).prop_map(|(from, to)| Op::Rename(from, to)),
+        2 => (path(), path()).prop_map(|(from, to)| Op::Link(from, to)),
+        1 => (path(), select(&["a", "gone"][..])).prop_map(|(path, text)| Op::Symlink(path, text)),
+        3 => path().prop_map(Op::Unlink),
+        1 => path().prop_map(Op::RemoveDir),
+        2 => path().prop_map(Op::MakeDir),
+        1 => (path(), 1..1000u64).prop_map(|(path, seconds)| Op::Touch(path, seconds)),
+    ]
+}
+
+/// Makes `items` beneath `top`, as far as one can stand beside the other.
+fn plant(top: &Path, items: &[(String, Item)]) {
+    for folder in ["src", "lib"] {
+        fs::create_dir_all(top.join(folder)).unwrap();
+    }
+    for (path, item) in items {
+        let path = top.join(path);
+        let is_free = fs::symlink_metadata(&path).is_err();
+        if !is_free || fs::create_dir_all(path.parent().unwrap()).is_err() {
+            continue;
+        }
+        let mode = match item {
+            Item::File(text, mode) => {
+                fs::write(&path, text).unwrap();
+                mode
+            }
+            Item::Dir(mode) => {
+                fs::create_dir(&path).unwrap();
+                mode
+            }
+            Item::Link(text) => {
+                symlink(text, &path).unwrap();
+                continue;
+            }
+        };
+        fs::set_permissions(&path, fs::Permissions::from_mode(*mode)).unwrap();
+    }
+}
+
+fn machine(top: &Path, recorder: Option<&Recorder>) -> Machine {
+    let open = |folder: &str| HostDir::open(&top.join(folder)).unwrap();
+    let lib = Source::Host(std::sync::Arc::new(open("lib")));
+    let mut builder = Machine::builder().worktree(open("src")).mount("/lib", lib);
+    if let Some(recorder) = recorder {
+        builder = builder.tape(recorder.clone());
+    }
+    builder.build().unwrap()
+}
+
+/// Failures are part of it: whatever is refused leaves everything as it was.
+fn run(vfs: &mut Overlay, op: &Op) -> Result<(), Errno> {
+    let base = vfs.host_base();
+    match op {
+        Op::Write(path, text) => vfs.write(&format!("/{path}"), text.as_bytes(), 1),
+        Op::Rename(from, to) => vfs.rename((base, from), (base, to), 1),
+        Op::Link(from, to) => vfs.link((base, from), Follow::No, (base, to), 1),
+        Op::Symlink(path, text) => vfs.symlink(text, base, path, 1),
+        Op::Unlink(path) => vfs.unlink(base, path, 1),
+        Op::RemoveDir(path) => vfs.remove_dir(base, path, 1),
+        Op::MakeDir(path) => vfs.create_dir(base, path, 1).map(drop),
+        Op::Touch(path, seconds) => {
+            let time = SetTime::At(seconds * 1_000_000_000 + 7);
+            vfs.set_times_at(base, path, Follow::No, time, time, 1)
+        }
+    }
+}
+
+/// All that matters of what stands at a path of the disk.
+#[derive(PartialEq, Eq, Debug)]
+struct Found {
+    mode: u32,
+    bytes: Vec<u8>,
+    /// The first path of the same file.
+    same_as: String,
+    /// The time, if it was set.
+    mtime_ns: Option<i64>,
+}
+
+fn on_disk(top: &Path) -> BTreeMap<String, Found> {
+    let mut dirs = vec![top.to_owned()];
+    let mut paths: Vec<PathBuf> = Vec::new();
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if fs::symlink_metadata(&path).unwrap().is_dir() {
+                dirs.push(path.clone());
+            }
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    let mut first_names: HashMap<u64, String> = HashMap::new();
+    let found = paths.into_iter().map(|path| {
+        let name = path.strip_prefix(top).unwrap().to_str().unwrap().to_owned();
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        let bytes = if metadata.is_symlink() {
+            fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
+        } else if metadata.is_file() {
+            fs::read(&path).unwrap()
+        } else {
+            Vec::new()
+        };
+        let same_as = first_names.entry(metadata.ino()).or_insert_with(|| name.clone()).clone();
+        let mtime_ns = metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec();
+        let mtime_ns = (metadata.mtime() < 1000).then_some(mtime_ns);
+        (name, Found { mode: metadata.mode(), bytes, same_as, mtime_ns })
+    });
+    found.collect()
+}
+
+fn diff(machine: &mut Machine) -> String {
+    let vfs = machine.vfs_mut();
+    let entries = vfs.diff().unwrap();
+    let of_mount = entries.chunk_by(|a, b| a.mount == b.mount);
+    of_mount.map(|entries| render_unified_diff(entries, &VPath::root()).unwrap()).collect()
+}
+
+/// Runs `ops` over the folders in `top`, with a tape.
+fn record(top: &Path, tape: &Path, ops: &[Op]) -> Machine {
+    let file = FileTape::create(tape, &Header::new(0), 1 << 30).unwrap();
+    let recorder = Recorder::new(file, Redaction::default());
+    let mut machine = machine(top, Some(&recorder));
+    for op in ops {
+        let _ = run(machine.vfs_mut(), op);
+    }
+    record_changes(&mut machine, &recorder).unwrap();
+    recorder.finish().unwrap();
+    machine
+}
+
+/// Runs `ops` over `items` with `--apply` and a tape; then makes the changes from the tape in a
+/// copy of `items`.
+fn check(items: &[(String, Item)], ops: &[Op]) {
+    let folder = tempfile::tempdir().unwrap();
+    let [run_in, made_in] = ["run", "made"].map(|name| folder.path().join(name));
+    plant(&run_in, items);
+    plant(&made_in, items);
+    let tape = folder.path().join("tape");
+    let mut original = record(&run_in, &tape, ops);
+    let shown = diff(&mut original);
+    original.vfs_mut().apply().unwrap();
+
+    let mut made = machine(&made_in, None);
+    make_taped_changes(&tape, made.vfs_mut()).unwrap_or_else(|error| panic!("{error}"));
+    made.vfs_mut().apply().unwrap();
+    assert_eq!(on_disk(&made_in), on_disk(&run_in));
+
+    fs::remove_dir_all(&run_in).unwrap();
+    let mut taped = changed_machine(&tape).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(diff(&mut taped), shown);
+}
+
+fn items(items: &[(&str, Item)]) -> Vec<(String, Item)> {
+    items.iter().map(|(path, item)| ((*path).to_owned(), item.clone())).collect()
+}
+
+fn rename(from: &str, to: &str) -> Op {
+    Op::Rename(from.to_owned(), to.to_owned())
+}
+
+fn write(path: &str, text: &'static str) -> Op {
+    Op::Write(path.to_owned(), text)
+}
+
+fn link(from: &str, to: &str) -> Op {
+    Op::Link(from.to_owned(), to.to_owned())
+}
+
+fn unlink(path: &str) -> Op {
+    Op::Unlink(path.to_owned())
+}
+
+const PROGRAM: Item = Item::File("one\n", 0o755);
+const PRIVATE: Item = Item::File("two", 0o600);
+
+/// A file that could be executed, or that was its owner's alone, was once made as a new one.
+#[test]
+fn what_was_moved_keeps_its_permissions() {
+    let items = items(&[
+        ("src/a", PROGRAM),
+        ("src/b", PRIVATE),
+        ("src/d", Item::Dir(0o700)),
+        ("src/d/e", Item::Dir(0o755)),
+        ("src/d/e/a", PROGRAM),
+    ]);
+    check(&items, &[rename("src/a", "src/x"), rename("src/b", "lib/b"), write("lib/b", "three")]);
+    check(&items, &[rename("src/a", "src/x"), rename("src/b", "src/a"), rename("src/x", "src/b")]);
+    check(&items, &[rename("src/d", "src/e"), write("src/e/e/a", "three")]);
+    check(&items, &[rename("src/d/e", "src/e"), rename("src/d", "src/e/d")]);
+}
+
+/// Something equal in the old place of what was moved is no change, and not on the tape.
+#[test]
+fn what_was_moved_may_leave_something_equal() {
+    let items = items(&[
+        ("src/a", PROGRAM),
+        ("src/d", Item::Dir(0o700)),
+        ("src/d/a", PRIVATE),
+        ("src/d/b", Item::Link("a")),
+    ]);
+    let make_dir = Op::MakeDir("src/d".to_owned());
+    check(&items, &[rename("src/a", "src/x"), write("src/a", "one\n")]);
+    let mut ops = vec![rename("src/d", "src/e"), make_dir, write("src/d/a", "two")];
+    check(&items, &ops);
+    ops.push(Op::Symlink("src/d/b".to_owned(), "a"));
+    check(&items, &ops);
+    ops.push(unlink("src/e/a"));
+    check(&items, &ops);
+}
+
+/// Something of another type in the place of what was there was once taken for a conflict.
+#[test]
+fn another_type_takes_the_place_of_what_was_there() {
+    let items = items(&[("src/a", PROGRAM), ("src/d/a", PRIVATE), ("src/l", Item::Link("d"))]);
+    check(&items, &[unlink("src/a"), Op::Symlink("src/a".to_owned(), "gone")]);
+    check(&items, &[unlink("src/a"), Op::MakeDir("src/a".to_owned()), write("src/a/x", "two")]);
+    let remove_dir = Op::RemoveDir("src/d".to_owned());
+    check(&items, &[unlink("src/d/a"), remove_dir, rename("src/a", "src/d")]);
+    let make_dir = Op::MakeDir("src/l".to_owned());
+    check(&items, &[unlink("src/l"), make_dir, write("src/l/a", "three")]);
+}
+
+#[test]
+fn names_of_one_file_are_made_as_such() {
+    let items = items(&[("src/a", PROGRAM), ("src/b", PRIVATE), ("src/x", PRIVATE)]);
+    check(&items, &[link("src/a", "src/c"), write("src/a", "two"), link("src/a", "src/0")]);
+    check(&items, &[link("src/a", "src/c"), unlink("src/a"), link("src/c", "src/d")]);
+    check(&items, &[link("src/a", "src/c"), write("src/a", "one\n")]);
+    let ops = [unlink("src/b"), write("src/b", "new"), link("src/b", "src/c")];
+    check(&items, &ops);
+    check(&items, &[&ops[..], &[unlink("src/x"), link("src/b", "src/x")]].concat());
+}
+
+#[test]
+fn times_that_were_set_are_made() {
+    let items = items(&[("src/a", PROGRAM), ("src/d/a", PRIVATE)]);
+    let touch = |path: &str| Op::Touch(path.to_owned(), 5);
+    check(&items, &[touch("src/a")]);
+    check(&items, &[rename("src/a", "src/b"), write("src/b", "two"), touch("src/b")]);
+    check(&items, &[write("src/d/x", ""), touch("src/d"), touch("src/d/x")]);
+}
+
+/// The tape knows what the run found: anything else is named, and nothing is made.
+#[test]
+fn what_is_not_what_the_run_found_is_a_conflict() {
+    let planted =
+        [("src/a", PROGRAM), ("src/b", PRIVATE), ("src/d/a", PRIVATE), ("src/l", Item::Link("a"))];
+    let folder = tempfile::tempdir().unwrap();
+    let tape = folder.path().join("tape");
+    let run_in = folder.path().join("run");
+    plant(&run_in, &items(&planted));
+    let ops = [
+        write("src/a", "three"),
+        rename("src/b", "src/c"),
+        write("src/new", "new"),
+        unlink("src/d/a"),
+        Op::RemoveDir("src/d".to_owned()),
+        unlink("src/l"),
+    ];
+    record(&run_in, &tape, &ops);
+    let found = |does: &dyn Fn(&Path)| {
+        let folder = tempfile::tempdir().unwrap();
+        plant(folder.path(), &items(&planted));
+        does(&folder.path().join("src"));
+        let before = on_disk(folder.path());
+        let mut machine = machine(folder.path(), None);
+        let Err(TapedChangesError::Conflicts(conflicts)) =
+            make_taped_changes(&tape, machine.vfs_mut())
+        else {
+            panic!("no conflict");
+        };
+        assert_eq!(machine.vfs_mut().diff().unwrap().len(), 0, "as it was");
+        assert_eq!(on_disk(folder.path()), before);
+        let text = |conflict: &TapedConflict| format!("{}: {}", conflict.path, conflict.found);
+        conflicts.iter().map(text).collect::<Vec<_>>()
+    };
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let theirs = |path: PathBuf| {
+        let _ = fs::remove_file(&path);
+        fs::write(path, "theirs").unwrap();
+    };
+    assert_eq!(found(&|src| theirs(src.join("d/late"))), ["/src/d: it holds something else"]);
+    assert_eq!(found(&|src| theirs(src.join("new"))), ["/src/new: something is there"]);
+    assert_eq!(found(&|src| theirs(src.join("l"))), ["/src/l: something else is there"]);
+    let both = |src: &Path| {
+        theirs(src.join("a"));
+        mode(&src.join("a"), 0o755);
+        theirs(src.join("d/a"));
+    };
+    let expected = ["/src/a: it has another content", "/src/d/a: it has another content"];
+    assert_eq!(found(&both), expected);
+    let gone = |src: &Path| fs::remove_file(src.join("b")).unwrap();
+    assert_eq!(found(&gone), ["/src/b: nothing is there"]);
+    let executable = "its permission to be executed is another";
+    let chmod = |src: &Path| mode(&src.join("a"), 0o644);
+    assert_eq!(found(&chmod), [format!("/src/a: {executable}")]);
+    let led = |src: &Path| {
+        fs::remove_file(src.join("l")).unwrap();
+        symlink("elsewhere", src.join("l")).unwrap();
+    };
+    assert_eq!(found(&led), ["/src/l: it leads somewhere else"]);
+    let done = |src: &Path| fs::write(src.join("a"), "three").unwrap();
+    assert_eq!(found(&done), ["/src/a: it is already what the run made of it"]);
+    let outside = |src: &Path| {
+        fs::rename(src.join("a"), src.join("../outside")).unwrap();
+        symlink("../outside", src.join("a")).unwrap();
+    };
+    assert_eq!(found(&outside), ["/src/a: something else is there"]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: std::env::var("BELLJAR_TEST_CASES").map_or(200, |n| n.parse().unwrap()),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn a_tape_makes_what_the_run_would_have_made(
+        items in vec((path(), item()), 0..10),
+        ops in vec(op(), 0..25),
+    ) {
+        check(&items, &ops);
+    }
+}
