@@ -20,9 +20,18 @@ pub enum Description {
     /// A directory.
     Dir(OpenDir),
     /// The end of a pipe that is read.
-    PipeReader(PipeId),
+    PipeReader(OpenPipe),
     /// The end of a pipe that is written.
-    PipeWriter(PipeId),
+    PipeWriter(OpenPipe),
+}
+
+/// An end of a pipe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpenPipe {
+    /// The pipe.
+    pub pipe: PipeId,
+    /// Whether a call that would have to wait answers `EAGAIN` instead.
+    pub nonblock: bool,
 }
 
 /// Which of a machine's open file descriptions.
@@ -164,7 +173,7 @@ pub struct FdFlags(u16);
 impl FdFlags {
     /// Writes go to the end.
     pub const APPEND: Self = Self(1);
-    /// Do not wait. Accepted; nothing here waits.
+    /// Do not wait. Files never do.
     pub const NONBLOCK: Self = Self(4);
     const ALL: u16 = 0b1_1111;
     const SYNC_KINDS: u16 = 0b1_1010;
@@ -182,6 +191,11 @@ impl FdFlags {
     /// Whether `APPEND` is among them.
     pub fn is_append(self) -> bool {
         self.0 & Self::APPEND.0 != 0
+    }
+
+    /// Whether `NONBLOCK` is among them.
+    pub fn is_nonblock(self) -> bool {
+        self.0 & Self::NONBLOCK.0 != 0
     }
 
     /// Whether one of the flags for synchronous writes is among them.
@@ -252,12 +266,9 @@ impl FdTable {
         self.slots.iter().enumerate().filter_map(open)
     }
 
-    /// Gives `descriptor` the lowest free number that is not below `lowest`.
-    pub fn push_from(&mut self, lowest: u32, descriptor: Descriptor) -> u32 {
-        let is_free = |fd: &u32| self.get(*fd).is_err();
-        let fd = (lowest..).find(is_free).unwrap_or(lowest);
-        self.put(fd, descriptor);
-        fd
+    /// The lowest free number that is not below `lowest`.
+    pub fn lowest_free_from(&self, lowest: u32) -> u32 {
+        (lowest..u32::MAX).find(|fd| self.get(*fd).is_err()).unwrap_or(u32::MAX)
     }
 
     /// Gives `descriptor` the number `fd`; answers what that stood for.
@@ -374,10 +385,9 @@ mod tests {
         assert!(fds.put(6, STDOUT).is_none());
         assert_eq!(fds.put(6, descriptor(2)), Some(STDOUT));
         assert_eq!(fds.count(), 4);
-        assert_eq!(fds.push_from(6, STDOUT), 7);
-        assert_eq!(fds.push_from(4, STDOUT), 4);
+        assert_eq!((fds.lowest_free_from(6), fds.lowest_free_from(4)), (7, 4));
         assert_eq!(fds.push(STDOUT), 3);
-        assert_eq!(fds.iter().map(|(fd, _)| fd).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 6, 7]);
+        assert_eq!(fds.iter().map(|(fd, _)| fd).collect::<Vec<_>>(), [0, 1, 2, 3, 6]);
     }
 
     #[test]

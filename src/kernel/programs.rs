@@ -24,6 +24,8 @@ pub struct Found {
     pub image: Box<dyn Image>,
     /// The digest of its module, if it is one.
     pub digest: Option<Digest>,
+    /// The file of the namespace that it comes from; `None` if a toolchain has it.
+    pub path: Option<String>,
 }
 
 /// What was found cannot run.

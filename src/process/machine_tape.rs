@@ -85,6 +85,8 @@ fn spawn_record(
         pid,
         parent: None,
         program: request.program.to_str()?.to_owned(),
+        argv0: None,
+        path: None,
         args: request
             .args
             .iter()

@@ -209,6 +209,12 @@ pub enum Kind {
         parent: Option<u32>,
         /// The name it was asked for by.
         program: String,
+        /// The name it is called by (`argv[0]`), if that is another.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        argv0: Option<String>,
+        /// The file of the namespace that it comes from, if it does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        path: Option<String>,
         /// Its arguments, without the name.
         args: Vec<String>,
         /// Its environment, `NAME=value`.

@@ -1,5 +1,6 @@
 //! A run repeated from its tape alone.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -7,11 +8,12 @@ use std::sync::Arc;
 use super::changes::record_changes;
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
-use crate::engine::{Outcome, Program, RunError};
+use crate::engine::{Engine, Module, Outcome, Program, RunError};
 use crate::kernel::guest::{Preopen, Reach};
 use crate::kernel::limits::Limits;
 use crate::kernel::machine::{Machine, MachineBuilder, MachineError};
 use crate::kernel::machine_config::{MachineConfig, MountConfig};
+use crate::kernel::programs::{Found, NotRunnable, Programs};
 use crate::kernel::stdio::{Input, Output as Stream, Stdio};
 use crate::kernel::taped_stdio::{TapedInput, TapedOutput};
 use crate::kernel::vfs::{DiffError, TapedTree, TapedTreeError};
@@ -130,6 +132,8 @@ impl Spawn {
 pub(super) struct Script {
     config: Option<MachineConfig>,
     spawns: Vec<Spawn>,
+    /// The programs of toolchains that processes started, and the digest of each one's module.
+    children: HashMap<String, Digest>,
     clock_values_ns: Vec<u64>,
     tree: TapedTree,
 }
@@ -141,6 +145,7 @@ impl Script {
         let mut script = Self {
             config: None,
             spawns: Vec::new(),
+            children: HashMap::new(),
             clock_values_ns: Vec::new(),
             tree: TapedTree::new(cas.clone()),
         };
@@ -159,6 +164,16 @@ impl Script {
                     script.config = Some(config);
                 }
                 Kind::ClockRead { value_ns, .. } => script.clock_values_ns.push(value_ns),
+                Kind::ProcessSpawn {
+                    program,
+                    parent: Some(_),
+                    path: None,
+                    module_hash: Some(digest),
+                    ..
+                } => {
+                    script.children.insert(program, digest);
+                }
+                Kind::ProcessSpawn { parent: Some(_), .. } => {}
                 Kind::ProcessSpawn {
                     program,
                     args,
@@ -237,16 +252,30 @@ pub fn replay(
     bounds: &Limits,
     mut load: impl FnMut(&str, Option<Digest>) -> Result<Program, String>,
 ) -> Result<Replayed, ReplayError> {
-    let (builder, spawns) = Script::read(path)?.into_builder(path, bounds)?;
+    let mut script = Script::read(path)?;
+    let children = std::mem::take(&mut script.children);
+    let (builder, spawns) = script.into_builder(path, bounds)?;
     if spawns.is_empty() {
         return Err(incomplete(path, "no record is of a process"));
     }
-    let recorder = Recorder::new(Player::new(TapeReader::open(path)?), Redaction::default());
-    let mut machine = builder.tape(recorder.clone()).build()?;
-    let mut outputs = Vec::new();
+    let mut load = |name: &str, digest| {
+        let failed = |message| ReplayError::Program { program: name.to_owned(), message };
+        load(name, digest).map_err(failed)
+    };
+    let mut programs = TapedPrograms::default();
+    for (name, digest) in children {
+        let program = load(&name, Some(digest))?;
+        programs.by_name.insert(name, program);
+    }
+    let mut firsts = Vec::new();
     for spawn in spawns {
-        let program = load(&spawn.program, spawn.module_hash)
-            .map_err(|message| ReplayError::Program { program: spawn.program.clone(), message })?;
+        firsts.push((load(&spawn.program, spawn.module_hash)?, spawn));
+    }
+    programs.engine = firsts.first().map(|(program, _)| program.engine().clone());
+    let recorder = Recorder::new(Player::new(TapeReader::open(path)?), Redaction::default());
+    let mut machine = builder.tape(recorder.clone()).programs(Arc::new(programs)).build()?;
+    let mut outputs = Vec::new();
+    for (program, spawn) in firsts {
         let output = run(&mut machine, &program, spawn)?;
         let is_in_step = *output.status.outcome() != Outcome::Tape;
         outputs.push(output);
@@ -274,6 +303,26 @@ fn with_withheld(path: &Path, mut error: TapeError) -> TapeError {
             .map(|record| Withheld { seq: record.seq, kind: record.kind.name().to_owned() });
     }
     error
+}
+
+/// What processes find that start others: what they found when the tape was recorded.
+#[derive(Default)]
+struct TapedPrograms {
+    by_name: HashMap<String, Program>,
+    engine: Option<Engine>,
+}
+
+impl Programs for TapedPrograms {
+    fn named(&self, name: &str) -> Result<Option<Found>, NotRunnable> {
+        Ok(self.by_name.get(name).cloned().map(Program::found))
+    }
+
+    fn module(&self, path: &str, bytes: Vec<u8>) -> Result<Found, NotRunnable> {
+        let engine = self.engine.as_ref().ok_or_else(|| NotRunnable("no engine".to_owned()))?;
+        let module = Module::from_bytes(path, bytes);
+        let program = module.and_then(|module| Program::new(engine, &module));
+        program.map(Program::found).map_err(|error| NotRunnable(error.to_string()))
+    }
 }
 
 fn run(machine: &mut Machine, program: &Program, spawn: Spawn) -> Result<Output, RunError> {

@@ -82,21 +82,16 @@ impl Programs for ToolchainPrograms {
     fn named(&self, name: &str) -> Result<Option<Found>, NotRunnable> {
         let mut known = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(program) = known.get(name) {
-            return Ok(program.clone().map(found));
+            return Ok(program.clone().map(Program::found));
         }
         let program = self.find(name)?;
         known.insert(name.to_owned(), program.clone());
-        Ok(program.map(found))
+        Ok(program.map(Program::found))
     }
 
     fn module(&self, path: &str, bytes: Vec<u8>) -> Result<Found, NotRunnable> {
         let module = Module::from_bytes(path, bytes);
         let program = module.and_then(|module| self.program(&module));
-        program.map(found).map_err(|error| NotRunnable(error.to_string()))
+        program.map(Program::found).map_err(|error| NotRunnable(error.to_string()))
     }
-}
-
-fn found(program: Program) -> Found {
-    let digest = Some(program.digest());
-    Found { image: Box::new(program), digest }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{AT_FDCWD, Guest, node_of};
 use crate::base::errno::Errno;
-use crate::kernel::fd::{Description, FdFlags, OpenDir, OpenFile};
+use crate::kernel::fd::{Description, FdFlags, OpenDir, OpenFile, OpenPipe};
 use crate::kernel::machine::Machine;
 use crate::kernel::vfs::{Base, FileType, Listed, Metadata, NodeId, Overlay, SetTime, Times};
 
@@ -126,10 +126,14 @@ impl Guest {
         };
         let none = FdFlags::default();
         Ok(match self.description(fd)? {
-            Description::Stdin | Description::PipeReader(_) => {
-                stat(FileType::Unknown, none, rights::FD_READ, rights::FD_READ)
+            Description::Stdin => stat(FileType::Unknown, none, rights::FD_READ, rights::FD_READ),
+            Description::PipeReader(end) => {
+                stat(FileType::Unknown, flags_of(*end), rights::FD_READ, rights::FD_READ)
             }
-            Description::Stdout | Description::Stderr | Description::PipeWriter(_) => {
+            Description::PipeWriter(end) => {
+                stat(FileType::Unknown, flags_of(*end), rights::FD_WRITE, rights::FD_WRITE)
+            }
+            Description::Stdout | Description::Stderr => {
                 stat(FileType::Unknown, none, rights::FD_WRITE, rights::FD_WRITE)
             }
             Description::Dir(OpenDir { preopen: Some(_), .. }) => {
@@ -159,14 +163,24 @@ impl Guest {
     /// `fd_fdstat_set_flags`: sets `APPEND` and `NONBLOCK`.
     ///
     /// # Errors
-    /// `EBADF` unless `fd` is a file; `EINVAL` for the flags of synchronous writes.
+    /// `EBADF` unless `fd` is a file or pipe; `EINVAL` for the flags of synchronous writes.
     pub fn fd_fdstat_set_flags(&mut self, fd: u32, flags: FdFlags) -> Result<(), Errno> {
-        let file = self.open_file(fd)?;
-        if flags.has_sync() {
-            return Err(Errno::Inval);
+        match self.description_mut(fd)? {
+            Description::File(_) | Description::PipeReader(_) | Description::PipeWriter(_)
+                if flags.has_sync() =>
+            {
+                Err(Errno::Inval)
+            }
+            Description::File(file) => {
+                file.flags = flags;
+                Ok(())
+            }
+            Description::PipeReader(end) | Description::PipeWriter(end) => {
+                end.nonblock = flags.is_nonblock();
+                Ok(())
+            }
+            _ => Err(Errno::Badf),
         }
-        file.flags = flags;
-        Ok(())
     }
 
     /// `fd_fdstat_set_rights`: rights cannot be changed.
@@ -307,6 +321,10 @@ impl Guest {
             _ => Err(Errno::Badf),
         }
     }
+}
+
+fn flags_of(end: OpenPipe) -> FdFlags {
+    if end.nonblock { FdFlags::NONBLOCK } else { FdFlags::default() }
 }
 
 /// What `fd_readdir` encodes.

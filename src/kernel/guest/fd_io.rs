@@ -26,7 +26,7 @@ impl Guest {
     pub fn fd_read(&mut self, fd: u32, bufs: &mut Buffers<'_>) -> Result<u64, Fault> {
         match self.description(fd)? {
             Description::Stdin => self.read_stdin(bufs),
-            Description::PipeReader(pipe) => self.read_pipe(*pipe, bufs),
+            Description::PipeReader(end) => self.read_pipe(*end, bufs),
             Description::File(OpenFile { read: true, node, offset, .. }) => {
                 let (node, start) = (*node, *offset);
                 let count = self.read_node(node, start, bufs)?;
@@ -62,7 +62,7 @@ impl Guest {
         match self.description(fd)? {
             Description::Stdout => self.write_stream(false, bufs),
             Description::Stderr => self.write_stream(true, bufs),
-            Description::PipeWriter(pipe) => self.write_pipe(*pipe, bufs),
+            Description::PipeWriter(end) => self.write_pipe(*end, bufs),
             Description::File(file) if file.write => {
                 let (node, append, offset) = (file.node, file.flags.is_append(), file.offset);
                 let start = if append { self.machine.vfs.len(node)? } else { offset };

@@ -16,7 +16,7 @@ mod tape;
 use std::fmt;
 
 use super::clock::{ClockId, SPIN_FREE_READS, SPIN_TICK_NS};
-use super::fd::{Description, Descriptor, FdTable, OpenDir};
+use super::fd::{Description, Descriptor, FdTable, OpenDir, OpenPipe};
 use super::limits::{Limit, Stop};
 use super::machine::{Machine, WORKTREE};
 use super::outcome::{Outcome, RunError};
@@ -36,6 +36,7 @@ pub use fd_io::Whence;
 pub use path::OFlags;
 pub use poll::{Event, EventKind, Subscription, SubscriptionKind};
 pub use process::{FdAction, SpawnError, SpawnRequest};
+use tape::Origin;
 
 /// Instead of a directory's descriptor: the current directory (POSIX `AT_FDCWD`). Only for programs
 /// that are no modules.
@@ -171,12 +172,13 @@ impl Guest {
         machine.stdio = stdio;
         let machine = Turn::with(Box::new(machine));
         let mut guest = Self::new(machine, pid, args, environ, preopens);
-        guest.tape_spawn(module_hash);
+        let is_module = image.is_module();
+        guest.tape_spawn(Origin { program: None, path: None, module_hash, is_module });
         guest.mount_names = named_mounts(guest.machine.vfs.mounts());
         for stream in [Description::Stdin, Description::Stdout, Description::Stderr] {
             guest.push(stream);
         }
-        if let Err((preopen, errno)) = guest.open_preopens(image.is_module()) {
+        if let Err((preopen, errno)) = guest.open_preopens(is_module) {
             guest.close_all();
             let machine = guest.machine.into_machine();
             return Err(Box::new(BadPreopen { machine, preopen, errno }));
@@ -276,10 +278,10 @@ impl Guest {
             Description::Stdin | Description::Stdout | Description::Stderr => {}
             Description::File(file) => machine.vfs.close(file.node),
             Description::Dir(dir) => machine.vfs.close(dir.base.dir),
-            Description::PipeReader(pipe) => {
+            Description::PipeReader(OpenPipe { pipe, .. }) => {
                 machine.processes.wake_all(machine.pipes.close(pipe, End::Reader));
             }
-            Description::PipeWriter(pipe) => {
+            Description::PipeWriter(OpenPipe { pipe, .. }) => {
                 machine.processes.wake_all(machine.pipes.close(pipe, End::Writer));
             }
         }

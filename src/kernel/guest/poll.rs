@@ -6,7 +6,7 @@ use super::{Fault, Guest};
 use crate::base::ambient;
 use crate::base::errno::Errno;
 use crate::kernel::clock::ClockId;
-use crate::kernel::fd::Description;
+use crate::kernel::fd::{Description, OpenPipe};
 use crate::kernel::limits::Limit;
 use crate::kernel::pipe::{End, PipeId};
 use crate::kernel::process::Wait;
@@ -103,7 +103,7 @@ impl Guest {
         let timed_out = waited.is_some() && self.machine.processes.timed_out(self.pid);
         let polling = waited.unwrap_or_else(|| self.poll_clocks(subscriptions));
         let Polling { clocks, begun, until } = polling;
-        let now = if timed_out { until.map_or(begun, |until| until.max(begun)) } else { begun };
+        let mut now = if timed_out { until.map_or(begun, |until| until.max(begun)) } else { begun };
         let mut ready = Vec::new();
         let mut waits_for_stdin = Vec::new();
         let mut pipes = Vec::new();
@@ -136,6 +136,10 @@ impl Guest {
                 let polling = Some(Polling { clocks, begun, until });
                 self.progress.get_or_insert_default().poll = polling;
                 return Err(self.wait(Wait::Turn, None));
+            } else if let Some(until) = until.filter(|_| ready.is_empty()) {
+                // That is how long standard input was waited for.
+                self.pass_time(until)?;
+                now = until.max(now);
             }
         }
         if ready.is_empty() && until.is_none_or(|until| until > now) {
@@ -178,17 +182,16 @@ impl Guest {
         let pipes = &self.machine.pipes;
         match (self.description(fd), kind) {
             (Ok(Description::Stdin), EventKind::FdRead)
-                if !self.machine.clock.is_virtual()
-                    && self.machine.stdio.stdin.may_block() =>
+                if !self.machine.clock.is_virtual() && self.machine.stdio.stdin.may_block() =>
             {
                 Some(Unready::Stdin)
             }
-            (Ok(Description::PipeReader(pipe)), EventKind::FdRead)
+            (Ok(Description::PipeReader(OpenPipe { pipe, .. })), EventKind::FdRead)
                 if pipes.readable(*pipe) == (0, false) =>
             {
                 Some(Unready::Pipe(*pipe, End::Reader))
             }
-            (Ok(Description::PipeWriter(pipe)), EventKind::FdWrite)
+            (Ok(Description::PipeWriter(OpenPipe { pipe, .. })), EventKind::FdWrite)
                 if pipes.writable(*pipe) == (0, false) =>
             {
                 Some(Unready::Pipe(*pipe, End::Writer))
@@ -222,10 +225,10 @@ impl Guest {
             Event { userdata: subscription.userdata, error: None, kind, nbytes: 0, hangup: false };
         let reads = kind == EventKind::FdRead;
         match self.description(fd) {
-            Ok(Description::PipeReader(pipe)) if reads => {
+            Ok(Description::PipeReader(OpenPipe { pipe, .. })) if reads => {
                 (event.nbytes, event.hangup) = self.machine.pipes.readable(*pipe);
             }
-            Ok(Description::PipeWriter(pipe)) if !reads => {
+            Ok(Description::PipeWriter(OpenPipe { pipe, .. })) if !reads => {
                 (event.nbytes, event.hangup) = self.machine.pipes.writable(*pipe);
             }
             Ok(Description::Stdin) if reads => match self.machine.stdio.stdin.available() {

@@ -1,13 +1,12 @@
 //! Calls on processes: POSIX `posix_spawn`, `waitpid`, `kill`, `pipe`, `dup`, `chdir`.
 
+use super::tape::Origin;
 use super::{FIRST_PREOPEN, Fault, Guest, Preopen, Reach};
-use crate::base::digest::Digest;
 use crate::base::errno::Errno;
-use crate::kernel::fd::{Description, Descriptor};
+use crate::kernel::fd::{Description, Descriptor, FdTable, OpenPipe};
 use crate::kernel::limits::{Limit, Stop};
 use crate::kernel::process::{Newborn, Pid, Signal, Wait, WaitStatus};
 use crate::kernel::programs::{Found, NotRunnable};
-use crate::kernel::schedule::Image;
 use crate::kernel::vfs::{FileType, Follow};
 
 /// Bytes of a module in the namespace. Its whole content is read.
@@ -75,30 +74,21 @@ impl Guest {
     /// `EAGAIN` at the limit of processes, `ENOTDIR` and the like for the current directory,
     /// `EBADF` for a descriptor that is not open, `ENOSYS` if the machine has no programs to start.
     pub fn proc_spawn(&mut self, request: SpawnRequest) -> Result<Pid, SpawnError> {
-        let (program, inherit) = (request.program.clone(), request.inherit);
+        let program = request.program.clone();
         let refuse = |errno: Errno, reason: String| SpawnError { program, errno, reason };
         let mut request = request;
-        let found = match self.find(&mut request, 0) {
-            Ok(found) => found,
-            Err((errno, reason)) => return Err(refuse(errno, reason)),
-        };
-        let actions = std::mem::take(&mut request.actions);
-        let spawned = self.spawn_image(found.image, found.digest, request, inherit, &actions);
-        spawned.map_err(|errno| refuse(errno, errno.to_string()))
+        match self.find(&mut request, 0) {
+            Ok(found) => self.spawn(found, request).map_err(|errno| (errno, errno.to_string())),
+            Err(not_found) => Err(not_found),
+        }
+        .map_err(|(errno, reason)| refuse(errno, reason))
     }
 
-    /// Starts `image` as a child.
+    /// Starts `found` as a child, whatever program `request` names.
     ///
     /// # Errors
     /// As [`Guest::proc_spawn`], finding the program aside.
-    pub fn spawn_image(
-        &mut self,
-        image: Box<dyn Image>,
-        digest: Option<Digest>,
-        request: SpawnRequest,
-        inherit: bool,
-        actions: &[FdAction],
-    ) -> Result<Pid, Errno> {
+    pub fn spawn(&mut self, found: Found, request: SpawnRequest) -> Result<Pid, Errno> {
         if self.machine.processes.count() >= self.machine.limits.processes_max as usize {
             self.machine.note_limit(Limit::Processes);
             return Err(Errno::Again);
@@ -109,16 +99,21 @@ impl Guest {
             let current = preopens.iter_mut().find(|p| p.name == "." && p.reach != Reach::Confined);
             current.ok_or(Errno::Notsup)?.path = dir;
         }
-        let SpawnRequest { program, args, environ, .. } = request;
+        let SpawnRequest { program, args, environ, inherit, actions, .. } = request;
+        let Found { image, digest: module_hash, path } = found;
         let pid = self.machine.processes.add(self.pid, &program);
         let mut child = Self::new(self.machine.later(), pid, args, environ, preopens);
         child.ignores_sigpipe = self.ignores_sigpipe;
         child.mount_names.clone_from(&self.mount_names);
         // The child's calls need its parent's turn for as long as it has none of its own.
         self.machine.lend(&mut child.machine);
-        let done = child.set_up(image.is_module(), digest, &self.fds, inherit, actions);
-        if done.is_err() {
-            child.close_all();
+        let is_module = image.is_module();
+        let done = child.set_up(is_module, &self.fds, inherit, &actions);
+        match done {
+            Ok(()) => {
+                child.tape_spawn(Origin { program: Some(program), path, module_hash, is_module });
+            }
+            Err(_) => child.close_all(),
         }
         self.machine.take_back(&mut child.machine);
         match done {
@@ -136,20 +131,20 @@ impl Guest {
     fn set_up(
         &mut self,
         is_module: bool,
-        digest: Option<Digest>,
-        parents: &crate::kernel::fd::FdTable,
+        parents: &FdTable,
         inherit: bool,
         actions: &[FdAction],
     ) -> Result<(), Errno> {
-        let count = if is_module { self.preopens.len() as u32 } else { 0 };
-        let preopened = FIRST_PREOPEN..FIRST_PREOPEN + count;
+        let own = FIRST_PREOPEN..FIRST_PREOPEN + self.preopens.len() as u32;
+        let preopened = if is_module { own.clone() } else { 0..0 };
         let inherited: Vec<(u32, Descriptor)> = parents.iter().collect();
         for (fd, descriptor) in inherited {
-            let is_preopen = match self.machine.descriptions.get(descriptor.description) {
-                Description::Dir(dir) => dir.preopen.is_some(),
+            // The parent's own directories are not passed on: the child has its own.
+            let is_own = match self.machine.descriptions.get(descriptor.description) {
+                Description::Dir(dir) => dir.preopen.is_some() && own.contains(&fd),
                 _ => false,
             };
-            if inherit && !descriptor.close_on_exec && !is_preopen && !preopened.contains(&fd) {
+            if inherit && !descriptor.close_on_exec && !is_own && !preopened.contains(&fd) {
                 self.put(fd, descriptor)?;
             }
         }
@@ -172,9 +167,7 @@ impl Guest {
                 }
             }
         }
-        self.open_preopens(is_module).map_err(|(_, errno)| errno)?;
-        self.tape_spawn(digest);
-        Ok(())
+        self.open_preopens(is_module).map_err(|(_, errno)| errno)
     }
 
     /// Gives `descriptor`, which is open somewhere, the number `fd` as well.
@@ -235,7 +228,8 @@ impl Guest {
                 request.program = interpreter;
                 return self.find(request, depth + 1);
             }
-            return programs.module(&path, bytes).map_err(cannot_run);
+            let found = programs.module(&path, bytes).map_err(cannot_run)?;
+            return Ok(Found { path: Some(self.absolute(&path)), ..found });
         }
         Err((Errno::Noent, format!("no program is called {name}")))
     }
@@ -248,7 +242,8 @@ impl Guest {
             return Err(Errno::Noent);
         }
         let vfs = &mut self.machine.vfs;
-        let metadata = vfs.stat(base, &path[1..], Follow::Yes)?;
+        let relative = if path == "/" { "." } else { &path[1..] };
+        let metadata = vfs.stat(base, relative, Follow::Yes)?;
         if metadata.file_type != FileType::RegularFile {
             return Err(Errno::Acces);
         }
@@ -368,8 +363,8 @@ impl Guest {
             return Err(Errno::Nfile);
         }
         let pipe = self.machine.pipes.create();
-        let reader = self.push(Description::PipeReader(pipe));
-        let writer = self.push(Description::PipeWriter(pipe));
+        let reader = self.push(Description::PipeReader(OpenPipe { pipe, nonblock: false }));
+        let writer = self.push(Description::PipeWriter(OpenPipe { pipe, nonblock: false }));
         for fd in [reader, writer] {
             self.fds.get_mut(fd)?.close_on_exec = close_on_exec;
         }
@@ -387,8 +382,13 @@ impl Guest {
             return Err(Errno::Inval);
         }
         self.check_open_files()?;
+        let fd = self.fds.lowest_free_from(lowest);
+        if fd >= self.machine.limits.open_files_max {
+            return Err(Errno::Mfile);
+        }
         self.machine.descriptions.retain(description);
-        Ok(self.fds.push_from(lowest, Descriptor { description, close_on_exec }))
+        self.fds.put(fd, Descriptor { description, close_on_exec });
+        Ok(fd)
     }
 
     /// Gives what `fd` refers to the number `to`, as well (POSIX `dup2`).

@@ -2,9 +2,9 @@
 
 use super::{Buffers, Fault, Guest};
 use crate::base::errno::Errno;
-use crate::kernel::fd::Description;
+use crate::kernel::fd::{Description, OpenPipe};
 use crate::kernel::limits::{Limit, Stop};
-use crate::kernel::pipe::{PIPE_BUF, PipeId};
+use crate::kernel::pipe::PIPE_BUF;
 use crate::kernel::process::{Signal, Wait};
 use crate::kernel::stdio::{Input, Stdio};
 
@@ -52,7 +52,12 @@ impl Guest {
         Ok(done)
     }
 
-    pub(super) fn read_pipe(&mut self, pipe: PipeId, bufs: &mut Buffers<'_>) -> Result<u64, Fault> {
+    pub(super) fn read_pipe(
+        &mut self,
+        end: OpenPipe,
+        bufs: &mut Buffers<'_>,
+    ) -> Result<u64, Fault> {
+        let OpenPipe { pipe, nonblock } = end;
         let mut done = 0;
         for index in 0..bufs.count() {
             let buf = bufs.get_mut(index);
@@ -61,6 +66,7 @@ impl Guest {
             }
             let machine = &mut *self.machine;
             match machine.pipes.read(pipe, buf) {
+                None if done == 0 && nonblock => return Err(Errno::Again.into()),
                 None if done == 0 => return Err(self.wait(Wait::Readable(pipe), None)),
                 None => break,
                 Some((count, writers)) => {
@@ -77,10 +83,11 @@ impl Guest {
 
     /// Writes all, as POSIX has it, however often it must wait for room; up to [`PIPE_BUF`] bytes in
     /// one piece.
-    pub(super) fn write_pipe(&mut self, pipe: PipeId, bufs: &Buffers<'_>) -> Result<u64, Fault> {
+    pub(super) fn write_pipe(&mut self, end: OpenPipe, bufs: &Buffers<'_>) -> Result<u64, Fault> {
+        let OpenPipe { pipe, nonblock } = end;
         let (room, is_closed) = self.machine.pipes.writable(pipe);
         if bufs.total() <= PIPE_BUF as u64 && room < bufs.total() && !is_closed {
-            return Err(self.wait(Wait::Writable(pipe), None));
+            return Err(self.wait_to_write(end));
         }
         let mut skip = self.progress.as_ref().map_or(0, |progress| progress.written);
         let mut done = skip;
@@ -97,15 +104,20 @@ impl Guest {
                         done += count as u64;
                         bytes = &bytes[count..];
                     }
+                    Ok(None) if nonblock && done > 0 => return Ok(done),
                     Ok(None) => {
                         self.progress.get_or_insert_default().written = done;
-                        return Err(self.wait(Wait::Writable(pipe), None));
+                        return Err(self.wait_to_write(end));
                     }
                     Err(_) => return Err(self.broken_pipe()),
                 }
             }
         }
         Ok(done)
+    }
+
+    fn wait_to_write(&mut self, OpenPipe { pipe, nonblock }: OpenPipe) -> Fault {
+        if nonblock { Errno::Again.into() } else { self.wait(Wait::Writable(pipe), None) }
     }
 
     /// Writes to standard error for the process, which has not begun or cannot go on, as far as
@@ -123,7 +135,7 @@ impl Guest {
                     &Buffers::new(&mut bytes, std::iter::once(range).collect()),
                 );
             }
-            Description::PipeWriter(pipe) => {
+            Description::PipeWriter(OpenPipe { pipe, .. }) => {
                 let (pipe, machine) = (*pipe, &mut *self.machine);
                 if let Ok(Some((_, readers))) = machine.pipes.write(pipe, message) {
                     machine.processes.wake_all(readers);

@@ -14,6 +14,18 @@ use crate::kernel::process::{Pid, WaitStatus};
 use crate::kernel::stdio::Input;
 use crate::tape::{Kind, Payload, Phase, Preopened, Recorder, TapeError, TapedContent};
 
+/// What a process is made of, for the tape.
+pub(super) struct Origin {
+    /// The name it was asked for by; `None` if that is its first argument.
+    pub program: Option<String>,
+    /// The file of the namespace that it comes from.
+    pub path: Option<String>,
+    /// The digest of its module.
+    pub module_hash: Option<Digest>,
+    /// Whether it is a module.
+    pub is_module: bool,
+}
+
 impl Guest {
     /// Whether the tape still holds.
     ///
@@ -172,13 +184,13 @@ impl Guest {
         }
     }
 
-    /// Records that the process starts.
-    pub(super) fn tape_spawn(&mut self, module_hash: Option<Digest>) {
+    /// Records that the process starts, as `origin` says.
+    pub(super) fn tape_spawn(&mut self, origin: Origin) {
         let Some(tape) = self.machine.tape.clone() else { return };
         let tape = &tape;
         self.started_ms = tape.monotonic_ms();
         tape.set_phase(Phase::Run);
-        match self.spawn_record(tape, module_hash) {
+        match self.spawn_record(tape, origin) {
             Some(kind) => tape.push(kind),
             None => tape.fail(TapeError::NotText { what: "an argument or a variable" }),
         }
@@ -208,10 +220,11 @@ impl Guest {
         tape.push(Kind::Pipe { pid: self.pid.0, pipe: pipe.number(), reader, writer });
     }
 
-    fn spawn_record(&self, tape: &Recorder, module_hash: Option<Digest>) -> Option<Kind> {
+    fn spawn_record(&self, tape: &Recorder, origin: Origin) -> Option<Kind> {
         let text = |bytes: &Vec<u8>| Some(std::str::from_utf8(bytes).ok()?.to_owned());
         let mut args = self.args.iter();
-        let program = args.next().map_or(Some(String::new()), text)?;
+        let argv0 = args.next().map_or(Some(String::new()), text)?;
+        let program = origin.program.unwrap_or_else(|| argv0.clone());
         let (stdin, stdin_bytes): (_, Option<Payload>) = match &self.machine.stdio.stdin {
             Input::Empty => ("empty", None),
             Input::Bytes(bytes) => ("bytes", Some(tape.payload(bytes.get_ref()))),
@@ -228,15 +241,17 @@ impl Guest {
         Some(Kind::ProcessSpawn {
             pid: self.pid.0,
             parent: Some(self.proc_parent().0).filter(|parent| *parent != 0),
+            argv0: Some(argv0).filter(|argv0| *argv0 != program),
             program,
+            path: origin.path,
             args: args.map(text).collect::<Option<_>>()?,
             env: self.environ.iter().map(text).collect::<Option<_>>()?,
-            mode: "wasi".to_owned(),
+            mode: if origin.is_module { "wasi" } else { "builtin" }.to_owned(),
             profile: None,
             preopens: self.preopens.iter().map(preopened).collect(),
             stdin: stdin.to_owned(),
             stdin_bytes,
-            module_hash,
+            module_hash: origin.module_hash,
         })
     }
 }
