@@ -70,6 +70,9 @@ library_for() { # SOURCE -> arguments for the compiler
             echo -Iguest-examples/libbelljar/include -Iguest-examples/include guest-examples/libbelljar/libbelljar.c
             ;;
     esac
+    case $1 in
+        toolchains/box/box.c) echo toolchains/box/tools/*.c ;;
+    esac
 }
 
 build_c() { # SOURCE OUTPUT, the source relative to the root, so that no machine's path can leak in

@@ -60,6 +60,11 @@ int __wasilibc_find_relpath_alloc(const char *path, const char **prefix, char **
         from++;
     }
     while (*relative == '/') relative++;
+    // Above the root is the root.
+    while (belljar_has_root() && !*from && strncmp(relative, "..", 2) == 0 && (!relative[2] || relative[2] == '/')) {
+        relative += 2;
+        while (*relative == '/') relative++;
+    }
     if (*relative == '\0') relative = ".";
     size_t from_len = strlen(from), len = strlen(relative);
     size_t size = from_len + (from_len > 0) + len + 1;
