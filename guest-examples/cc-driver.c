@@ -29,7 +29,7 @@ static const char usage[] =
     "  -Wl,OPT,... -L DIR -l NAME  for the linker\n"
     "  -D -U -I -O -W -w -f -m -g -std= -isystem  for the compiler\n";
 
-// --- lists and texts ---------------------------------------------------------------------------------------------------
+// --- lists and texts -------------------------------------------------------------------------------------------------
 
 struct list {
     char **items;
@@ -87,7 +87,7 @@ static char *beside(const char *path, const char *new_suffix) {
     return text("%.*s%s", (int)(strlen(name) - strlen(suffix(name))), name, new_suffix);
 }
 
-// --- files that go when it ends ----------------------------------------------------------------------------------------
+// --- files that go when it ends --------------------------------------------------------------------------------------
 
 static struct list temporaries;
 static const char *unfinished; // the result, while a tool writes it
@@ -123,7 +123,7 @@ static char *temporary_with(const char *its_suffix, const char *contents) {
     return path;
 }
 
-// --- chips -------------------------------------------------------------------------------------------------------------
+// --- chips -----------------------------------------------------------------------------------------------------------
 
 struct chip {
     const char *name;   // without the letter of the variant
@@ -204,7 +204,7 @@ static const char linker_script[] =
     "    __stack = ORIGIN(sram) + LENGTH(sram) - 1;\n"
     "}\n";
 
-// --- the tools ---------------------------------------------------------------------------------------------------------
+// --- the tools -------------------------------------------------------------------------------------------------------
 
 static bool verbose;
 
@@ -319,7 +319,7 @@ static void link_objects(const struct job *job, const struct list *objects) {
     unfinished = NULL;
 }
 
-// --- the command line --------------------------------------------------------------------------------------------------
+// --- the command line ------------------------------------------------------------------------------------------------
 
 // The value of an option that has it in the same argument or in the next one.
 static const char *value_of(char ***at, int len) {

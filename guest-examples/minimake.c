@@ -26,7 +26,7 @@ enum { DEPTH_MAX = 1000 };
 static bool only_shows, keeps_going, is_silent;
 static size_t jobs_max = 1;
 
-// --- targets and variables, by name ------------------------------------------------------------------------------------
+// --- targets and variables, by name ----------------------------------------------------------------------------------
 
 enum state { WAITING, RUNNING, DONE, FAILED, SKIPPED };
 
@@ -146,7 +146,7 @@ static char *expanded(const char *text, const struct target *target) {
     return made.at;
 }
 
-// --- the makefile ------------------------------------------------------------------------------------------------------
+// --- the makefile ----------------------------------------------------------------------------------------------------
 
 static struct target *default_goal;
 
@@ -269,7 +269,7 @@ static void read_makefile(FILE *file) {
     line_number = 0;
 }
 
-// --- the plan ----------------------------------------------------------------------------------------------------------
+// --- the plan --------------------------------------------------------------------------------------------------------
 
 static struct target **plan; // what is needed, everything after what it needs
 static size_t plan_count, plan_room;
@@ -313,7 +313,7 @@ static bool is_stale(const struct target *target) {
     return false;
 }
 
-// --- commands ----------------------------------------------------------------------------------------------------------
+// --- commands --------------------------------------------------------------------------------------------------------
 
 static size_t running, shown, limit; // limit: the first that has failed, after which nothing begins
 static bool any_failed, any_ran;
@@ -510,7 +510,7 @@ static void make_all(void) {
     show();
 }
 
-// --- the command line --------------------------------------------------------------------------------------------------
+// --- the command line ------------------------------------------------------------------------------------------------
 
 static size_t parse_jobs(const char *text) {
     char *end;

@@ -43,7 +43,7 @@ _Noreturn void die_usage(void) {
     exit(trouble);
 }
 
-// --- memory ------------------------------------------------------------------------------------------------------------
+// --- memory ----------------------------------------------------------------------------------------------------------
 
 void *grow(void *memory, size_t size) {
     void *grown = realloc(memory, size ? size : 1);
@@ -92,7 +92,7 @@ void free_texts(struct texts *texts) {
     *texts = (struct texts){0};
 }
 
-// --- files -------------------------------------------------------------------------------------------------------------
+// --- files -----------------------------------------------------------------------------------------------------------
 
 FILE *open_input(const char *path) {
     if (strcmp(path, "-") == 0) return stdin;
@@ -171,7 +171,7 @@ bool is_dir(const char *path) {
     return stat(path, &stat_) == 0 && S_ISDIR(stat_.st_mode);
 }
 
-// --- numbers, times, escapes -------------------------------------------------------------------------------------------
+// --- numbers, times, escapes -----------------------------------------------------------------------------------------
 
 uint64_t parse_count(const char *text, const char *what) {
     static const char suffixes[] = "bkKMG";
@@ -249,7 +249,7 @@ int unescape(const char **at, bool leading_zero) {
     return '\\';
 }
 
-// --- programs ----------------------------------------------------------------------------------------------------------
+// --- programs --------------------------------------------------------------------------------------------------------
 
 int run_program(char **argv, int in) {
     fflush(NULL);
@@ -268,7 +268,7 @@ int run_program(char **argv, int in) {
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// --- the door ----------------------------------------------------------------------------------------------------------
+// --- the door --------------------------------------------------------------------------------------------------------
 
 static const struct {
     const char *name;

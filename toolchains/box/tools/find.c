@@ -33,7 +33,7 @@ static int expression_depth;
 static struct node **batches;
 static size_t batch_count;
 
-// --- the expression ----------------------------------------------------------------------------------------------------
+// --- the expression --------------------------------------------------------------------------------------------------
 
 static struct node *make(enum kind kind, struct node *left, struct node *right) {
     struct node *node = grow(NULL, sizeof *node);
@@ -178,7 +178,7 @@ static struct node *parse_or(void) {
     return node;
 }
 
-// --- the walk ----------------------------------------------------------------------------------------------------------
+// --- the walk --------------------------------------------------------------------------------------------------------
 
 // What is looked at.
 struct visit {
