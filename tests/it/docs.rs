@@ -20,6 +20,7 @@ const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("docs/determinism.md", None),
     ("docs/tape-format.md", None),
     ("docs/annotations.md", None),
+    ("docs/guest-abi.md", None),
     ("docs/avr.md", Some("avr")),
     ("toolchains/README.md", None),
     ("guest-examples/README.md", None),
