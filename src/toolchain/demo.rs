@@ -15,9 +15,9 @@ const BOX: &[u8] = include_bytes!("../../toolchains/box/box.wasm");
 
 /// The names that [`BOX`] goes by.
 const BOX_NAMES: [&str; 30] = [
-    "basename", "box", "cp", "cut", "date", "dirname", "echo", "env", "false", "find", "grep", "head",
-    "ln", "ls", "mkdir", "mv", "printf", "rm", "rmdir", "seq", "sleep", "sort", "tail", "tee", "touch",
-    "tr", "true", "uniq", "xargs", "yes",
+    "basename", "box", "cp", "cut", "date", "dirname", "echo", "env", "false", "find", "grep",
+    "head", "ln", "ls", "mkdir", "mv", "printf", "rm", "rmdir", "seq", "sleep", "sort", "tail",
+    "tee", "touch", "tr", "true", "uniq", "xargs", "yes",
 ];
 
 /// The module of the built-in program `name`, and its name for as long as belljar runs.

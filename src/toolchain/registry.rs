@@ -167,8 +167,7 @@ impl Toolchains {
     /// # Errors
     /// [`ResolveError::Folder`] if a folder cannot be read.
     pub fn names(&self) -> Result<Vec<String>, ResolveError> {
-        let mut names: Vec<String> =
-            demo::names().map(Into::into).collect();
+        let mut names: Vec<String> = demo::names().map(Into::into).collect();
         for dir in &self.dirs {
             for path in disk::list(dir)? {
                 if path.extension().is_some_and(|extension| extension == "wasm")

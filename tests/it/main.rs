@@ -17,6 +17,7 @@ mod modules;
 mod overlay_differential;
 mod overlay_model;
 mod process_tape;
+mod processes;
 mod replay;
 mod replay_faults;
 mod sandbox_profiles;

@@ -148,7 +148,7 @@ fn a_conflict_is_reported_as_a_failure_that_wrote_nothing() {
 fn a_program_of_the_host_is_reported_as_one() {
     let folder = scratch();
     let options = ["--on-missing", "native", "--json=r.json"];
-    let output = run(folder.path(), &[&options[..], &["ls", "gone"]].concat());
+    let output = run(folder.path(), &[&options[..], &["sed", "1q", "gone"]].concat());
     let report = read(&folder.path().join("r.json"));
     assert_eq!(report["status"], "native");
     assert_eq!(report["exit_code"], output.status.code().unwrap());
