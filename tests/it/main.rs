@@ -19,6 +19,7 @@ mod overlay_model;
 mod process_tape;
 mod replay;
 mod sessions;
+mod shell;
 mod subprocess;
 mod support;
 mod tape;
