@@ -17,10 +17,8 @@ enum Within {
     Arithmetic,
     /// `${x-…}` outside of quotes: `}` ends it.
     Braces,
-    /// `${x-…}` in quotes.
+    /// `${x-…}` in quotes or a here-document.
     QuotedBraces,
-    /// `${x-…}` in a here-document.
-    DocumentBraces,
 }
 
 impl Within {
@@ -96,7 +94,7 @@ impl Lexer<'_> {
                     b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b'<' | b'>' | b'(' | b')',
                 )
                 | (Within::Quotes, b'"')
-                | (Within::Braces | Within::QuotedBraces | Within::DocumentBraces, b'}') => {
+                | (Within::Braces | Within::QuotedBraces, b'}') => {
                     return Ok(());
                 }
                 (Within::Arithmetic, b'(') => {
@@ -151,7 +149,6 @@ impl Lexer<'_> {
             Within::Nothing | Within::Braces => true,
             Within::Quotes => matches!(byte, b'$' | b'`' | b'"' | b'\\'),
             Within::QuotedBraces => matches!(byte, b'$' | b'`' | b'"' | b'\\' | b'}'),
-            Within::DocumentBraces => matches!(byte, b'$' | b'`' | b'\\' | b'}'),
             Within::Document | Within::Arithmetic => matches!(byte, b'$' | b'`' | b'\\'),
         };
         if is_escape {
@@ -390,8 +387,7 @@ impl Lexer<'_> {
         let inner = match within {
             _ if is_pattern => Within::Braces,
             Within::Nothing | Within::Braces => Within::Braces,
-            Within::Quotes | Within::QuotedBraces | Within::Arithmetic => Within::QuotedBraces,
-            Within::Document | Within::DocumentBraces => Within::DocumentBraces,
+            _ => Within::QuotedBraces,
         };
         let mut pieces = Pieces::default();
         self.pieces(inner, &mut pieces)?;

@@ -20,11 +20,14 @@ impl Shell {
         for arg in args {
             let number = std::str::from_utf8(arg).ok().and_then(|arg| arg.parse().ok());
             let Some(pid) = number.map(Pid) else { return self.illegal_number(arg).await };
-            status = match self.jobs.remove(&pid) {
-                Some(Some(status)) => status,
+            status = match self.jobs.get(&pid) {
+                Some(Some(status)) => *status,
                 Some(None) => self.wait_for(pid).await?,
                 None => 127,
             };
+            if let Some(known) = self.jobs.get_mut(&pid) {
+                *known = Some(status);
+            }
         }
         Ok(status)
     }

@@ -123,7 +123,8 @@ impl Printer<'_> {
             }
             b'c' => {
                 let text = self.next().unwrap_or_default();
-                conversion.text(&text[..text.len().min(1)], &mut self.out);
+                // As a string of C, an empty one begins with its end.
+                conversion.text(text.get(..1).unwrap_or(&[0]), &mut self.out);
             }
             b'd' | b'i' => {
                 let value = self.integer();

@@ -56,6 +56,7 @@ pub(super) fn unescape(text: &[u8], zero_first: bool, out: &mut Vec<u8>) -> bool
             b'a' => out.push(7),
             b'b' => out.push(8),
             b'c' if zero_first => return false,
+            b'e' => out.push(27),
             b'f' => out.push(12),
             b'n' => out.push(b'\n'),
             b'r' => out.push(b'\r'),
