@@ -199,6 +199,11 @@ impl Shell {
             Ok(pid) => Ok(Ok(pid)),
             Err((Errno::Again, _)) => self.fail("Cannot fork").await,
             Err((errno, reason)) => {
+                if errno == Errno::Noexec
+                    && let Some(pid) = self.start_script(words, actions).await?
+                {
+                    return Ok(Ok(pid));
+                }
                 let name = String::from_utf8_lossy(&words[0]);
                 let (status, why) = match errno {
                     Errno::Noent | Errno::Nosys | Errno::Notdir => (127, "not found".to_owned()),
@@ -208,6 +213,27 @@ impl Shell {
                 Ok(Err(status))
             }
         }
+    }
+
+    /// Starts a shell for the file that `words` name, which is no module: it may be a script that does
+    /// not say so in its first line.
+    async fn start_script(&mut self, words: &[Vec<u8>], actions: &[FdAction]) -> Run<Option<Pid>> {
+        let path = &words[0];
+        if !path.contains(&b'/') {
+            return Ok(None);
+        }
+        match self.read_script(path).await? {
+            Ok(text) if !text.contains(&0) => {}
+            _ => return Ok(None),
+        }
+        let request = SpawnRequest {
+            program: "sh".to_owned(),
+            args: std::iter::once(b"sh".to_vec()).chain(words.iter().cloned()).collect(),
+            environ: self.state.variables.environ(),
+            ..SpawnRequest::default()
+        };
+        let image = Box::new(ShellImage::new());
+        Ok(self.guest.spawn_image(image, None, request, true, actions).ok())
     }
 
     fn spawn(&mut self, words: &[Vec<u8>], actions: &[FdAction]) -> Result<Pid, (Errno, String)> {

@@ -31,6 +31,12 @@ fn a_script_is_a_file_of_the_namespace_and_has_arguments() {
 }
 
 #[test]
+fn a_script_needs_no_first_line() {
+    let script = "echo 'echo $1' >s; ./s a; printf 'x\\000' >b; ./b; echo $?";
+    assert_eq!(printed(script), "a\n126\n");
+}
+
+#[test]
 fn programs_get_exported_variables_and_no_others() {
     let script = "hidden=1; export shown=2; once=3 sh -c 'echo \"[$hidden][$shown][$once]\"'";
     assert_eq!(printed(script), "[][2][3]\n");
