@@ -86,8 +86,10 @@ fn perform(
     let loading = Overtime::watch(args.timeout, &report.program, "not loaded in time", report_to);
     let module = match setup::program(named, &args.toolchain) {
         Ok(resolved) => {
-            resolved.module().map_err(|error| hints::module_not_found(error, named.as_ref()))?
+            let module = resolved.module();
+            Some(module.map_err(|error| hints::module_not_found(error, named.as_ref()))?)
         }
+        Err(error) if named == "sh" && is_not_found(&error) => None,
         Err(error) if may_be_native(args, &error) => {
             drop(loading);
             if recording.is_some() {
@@ -104,16 +106,22 @@ fn perform(
     machine.set_trace(trace);
     let stdio = stdio(args, stdout)?;
 
-    let (program, cache_hit) = load(args, &engine, &module)?;
+    let mut command = match &module {
+        None => Command::sh(),
+        Some(module) => {
+            let (program, cache_hit) = load(args, &engine, module)?;
+            report.program = program.name().into();
+            report.unknown_imports = program.unknown_imports().to_vec();
+            report.cache_hit = cache_hit;
+            Command::new(&program)
+        }
+    };
     drop(loading);
-    if let Some(recording) = &recording {
-        recording.embed(&module)?;
+    if let (Some(recording), Some(module)) = (&recording, &module) {
+        recording.embed(module)?;
     }
-    report.program = program.name().into();
-    report.unknown_imports = program.unknown_imports().to_vec();
-    report.cache_hit = cache_hit;
+    let name = module.as_ref().map_or("sh", Module::name);
     report.timings.load_ms = ms(ambient::elapsed_since(started));
-    let mut command = Command::new(&program);
     command.args(args.program_args().iter().map(|arg| setup::guest_bytes(arg)));
     if let Some(name) = &args.argv0 {
         command.argv0(setup::guest_bytes(name));
@@ -129,7 +137,7 @@ fn perform(
     }
 
     let run_started = ambient::instant_now();
-    let running = Overtime::watch(args.timeout, module.name(), "ended", report_to);
+    let running = Overtime::watch(args.timeout, name, "ended", report_to);
     let status = command.status(&mut machine, stdio);
     drop(running);
     report.limits_hit = machine.limits_hit().into_iter().map(Limit::name).collect();
@@ -139,12 +147,11 @@ fn perform(
     report.ended(&status);
     report.virtual_time_ms = u64::try_from(machine.elapsed().as_millis()).unwrap_or(u64::MAX);
     report.upper_bytes = machine.vfs().upper_bytes();
-    complain(args, &machine, &module, &status);
+    complain(args, &machine, name, &status);
 
     let changes_started = ambient::instant_now();
     if let Some(recording) = recording {
-        let writing =
-            Overtime::watch(args.timeout, module.name(), "not recorded in time", report_to);
+        let writing = Overtime::watch(args.timeout, name, "not recorded in time", report_to);
         recording.finish(&mut machine)?;
         drop(writing);
     }
@@ -166,8 +173,11 @@ fn absolute(cwd: &str) -> String {
 }
 
 fn may_be_native(args: &RunArgs, error: &anyhow::Error) -> bool {
-    args.on_missing == OnMissing::Native
-        && matches!(error.downcast_ref::<ResolveError>(), Some(ResolveError::NotFound { .. }))
+    args.on_missing == OnMissing::Native && is_not_found(error)
+}
+
+fn is_not_found(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref::<ResolveError>(), Some(ResolveError::NotFound { .. }))
 }
 
 fn run_native(args: &RunArgs, report: &mut Report) -> Result<u8> {
@@ -239,9 +249,9 @@ fn load(args: &RunArgs, engine: &Engine, module: &Module) -> Result<(Program, bo
 }
 
 /// Says on standard error why the guest did not end by itself, and which limits it met.
-fn complain(args: &RunArgs, machine: &Machine, module: &Module, status: &ExitStatus) {
+fn complain(args: &RunArgs, machine: &Machine, name: &str, status: &ExitStatus) {
     let (outcome, casualties) = (status.outcome(), status.casualties());
-    let name = printable(module.name());
+    let name = printable(name);
     match outcome {
         Outcome::Exited(_) | Outcome::Tape => {}
         Outcome::Limit(limit) => {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use belljar::base::{ambient, disk};
+use belljar::process::ShellImage;
 use belljar::tape::Recorder;
 use belljar::{
     ClockConfig, Engine, EngineConfig, Limits, Machine, Mtimes, Preopen, Resolved,
@@ -79,7 +80,8 @@ pub fn machine(
     recorder: Option<Recorder>,
 ) -> Result<(Machine, Option<Vec<Preopen>>)> {
     let programs = ToolchainPrograms::new(engine, toolchains(&args.toolchain)?)
-        .unknown_imports(unknown_imports(args));
+        .unknown_imports(unknown_imports(args))
+        .with("sh", ShellImage::maker());
     let mut builder = Machine::builder()
         .limits(limits(args))
         .seed(args.seed)

@@ -32,7 +32,7 @@ impl Image for Program {
 
 async fn process(program: Program, mut guest: Guest) -> Ended {
     if let Err(stop) = guest.begin() {
-        return Ended { guest, outcome: Ok(outcome_of_stop(stop)) };
+        return Ended { guest, outcome: Ok(stop.into()) };
     }
     let engine = program.pre.module().engine();
     let deadline = guest.machine().deadline;
@@ -111,18 +111,9 @@ fn instantiation_error(
     Err(RunError::Instantiate { program: name, message: format!("{error:#}") })
 }
 
-fn outcome_of_stop(stop: Stop) -> Outcome {
-    match stop {
-        Stop::Exit(code) => Outcome::Exited(code),
-        Stop::Limit(limit) => Outcome::Limit(limit),
-        Stop::Signalled(signal) => Outcome::Signalled(signal),
-        Stop::Tape => Outcome::Tape,
-    }
-}
-
 fn outcome_of(error: &wasmtime::Error) -> Outcome {
     if let Some(stop) = error.downcast_ref::<Stop>() {
-        return outcome_of_stop(*stop);
+        return (*stop).into();
     }
     let message = match error.downcast_ref::<wasmtime::Trap>() {
         Some(wasmtime::Trap::OutOfFuel) => return Outcome::Limit(Limit::Fuel),

@@ -19,6 +19,8 @@ pub enum Description {
     File(OpenFile),
     /// A directory.
     Dir(OpenDir),
+    /// What `/dev/null` is: empty, and whatever is written to it is gone.
+    Null,
     /// The end of a pipe that is read.
     PipeReader(OpenPipe),
     /// The end of a pipe that is written.

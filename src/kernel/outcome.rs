@@ -1,6 +1,6 @@
 //! How processes end.
 
-use super::limits::Limit;
+use super::limits::{Limit, Stop};
 use super::process::Signal;
 use crate::base::errno::Errno;
 
@@ -45,6 +45,17 @@ impl Outcome {
         match self {
             Self::Exited(code) => Some(*code),
             _ => None,
+        }
+    }
+}
+
+impl From<Stop> for Outcome {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Exit(code) => Self::Exited(code),
+            Stop::Limit(limit) => Self::Limit(limit),
+            Stop::Signalled(signal) => Self::Signalled(signal),
+            Stop::Tape => Self::Tape,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What the processes of a machine can start.
 
+use std::sync::Arc;
+
 use super::schedule::Image;
 use crate::base::digest::Digest;
 
@@ -17,6 +19,9 @@ pub trait Programs: Send + Sync {
     /// [`NotRunnable`] if it is no module, or one that cannot run.
     fn module(&self, path: &str, bytes: Vec<u8>) -> Result<Found, NotRunnable>;
 }
+
+/// Makes something that can be run as a process, once for each.
+pub type MakeImage = Arc<dyn Fn() -> Box<dyn Image> + Send + Sync>;
 
 /// A program that can be run.
 pub struct Found {

@@ -19,8 +19,8 @@ use crate::kernel::machine::{Machine, MachineError};
 use crate::kernel::vfs::{ApplyError, DiffEntry, DiffError, HostDir, Overlay};
 use crate::llm::{FixtureError, LlmProvider};
 use crate::process::{
-    FindError, ProcessTape, SubprocessError, SubprocessOutput, SubprocessRequest, Subprocesses,
-    TapeEntry,
+    FindError, ProcessTape, ShellImage, SubprocessError, SubprocessOutput, SubprocessRequest,
+    Subprocesses, TapeEntry,
 };
 use crate::tape::{ClockLeak, FileTape, Header, Recorder, Redaction, TapeError};
 use crate::toolchain::{ResolveError, Resolved, ToolchainPrograms, Toolchains};
@@ -312,7 +312,8 @@ fn programs(testbench: &Testbench, dir: &Path) -> Result<Arc<ToolchainPrograms>,
             Engine::new(config)?
         }
     };
-    Ok(Arc::new(ToolchainPrograms::new(&engine, toolchains)))
+    let programs = ToolchainPrograms::new(&engine, toolchains);
+    Ok(Arc::new(programs.with("sh", ShellImage::maker())))
 }
 
 /// Finds the modules of a toolchain's folder; what is built in is none of it.

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use super::registry::{ResolveError, Toolchains};
 use crate::base::digest::Digest;
 use crate::engine::{Engine, Module, Program, ProgramError, UnknownImports};
-use crate::kernel::programs::{Found, NotRunnable, Programs};
+use crate::kernel::programs::{Found, MakeImage, NotRunnable, Programs};
 
 /// The programs of toolchains, and modules of a machine's namespace, compiled when they are first
 /// started. For [`crate::MachineBuilder::programs`].
@@ -16,7 +16,8 @@ use crate::kernel::programs::{Found, NotRunnable, Programs};
 /// use belljar::{Engine, EngineConfig, Machine, ToolchainPrograms, Toolchains};
 ///
 /// let engine = Engine::new(EngineConfig { pooling: false, ..EngineConfig::default() })?;
-/// let programs = ToolchainPrograms::new(&engine, Toolchains::default());
+/// let programs = ToolchainPrograms::new(&engine, Toolchains::default())
+///     .with("sh", belljar::process::ShellImage::maker());
 /// let machine = Machine::builder().programs(Arc::new(programs)).build()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -24,6 +25,8 @@ pub struct ToolchainPrograms {
     engine: Engine,
     toolchains: Toolchains,
     unknown_imports: UnknownImports,
+    /// What is no module, by its name.
+    images: HashMap<String, MakeImage>,
     by_name: Mutex<HashMap<String, Option<Program>>>,
     by_digest: Mutex<HashMap<Digest, Program>>,
 }
@@ -35,6 +38,7 @@ impl ToolchainPrograms {
             engine: engine.clone(),
             toolchains,
             unknown_imports: UnknownImports::Trap,
+            images: HashMap::new(),
             by_name: Mutex::default(),
             by_digest: Mutex::default(),
         }
@@ -44,6 +48,14 @@ impl ToolchainPrograms {
     #[must_use]
     pub fn unknown_imports(mut self, unknown: UnknownImports) -> Self {
         self.unknown_imports = unknown;
+        self
+    }
+
+    /// Adds what is no module, such as [`crate::process::ShellImage`]: the program `name`, unless a
+    /// toolchain has one of that name.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<String>, make: MakeImage) -> Self {
+        self.images.insert(name.into(), make);
         self
     }
 
@@ -65,6 +77,10 @@ impl ToolchainPrograms {
         Ok(program)
     }
 
+    fn image(&self, name: &str) -> Option<Found> {
+        self.images.get(name).map(|make| Found { image: make(), digest: None, path: None })
+    }
+
     fn find(&self, name: &str) -> Result<Option<Program>, NotRunnable> {
         let not_runnable = |error: &dyn std::fmt::Display| NotRunnable(error.to_string());
         let resolved = match self.toolchains.resolve(name) {
@@ -82,11 +98,11 @@ impl Programs for ToolchainPrograms {
     fn named(&self, name: &str) -> Result<Option<Found>, NotRunnable> {
         let mut known = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(program) = known.get(name) {
-            return Ok(program.clone().map(Program::found));
+            return Ok(program.clone().map(Program::found).or_else(|| self.image(name)));
         }
         let program = self.find(name)?;
         known.insert(name.to_owned(), program.clone());
-        Ok(program.map(Program::found))
+        Ok(program.map(Program::found).or_else(|| self.image(name)))
     }
 
     fn module(&self, path: &str, bytes: Vec<u8>) -> Result<Found, NotRunnable> {

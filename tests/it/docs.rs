@@ -17,6 +17,7 @@ use crate::support::{self, package};
 const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("README.md", None),
     ("docs/cli.md", None),
+    ("docs/shell.md", None),
     ("docs/determinism.md", None),
     ("docs/tape-format.md", None),
     ("docs/annotations.md", None),

@@ -22,6 +22,7 @@ mod replay;
 mod replay_faults;
 mod sandbox_profiles;
 mod sessions;
+mod shell;
 mod subprocess;
 mod subprocess_stream;
 mod support;

@@ -59,13 +59,15 @@ impl FileStat {
     }
 
     fn stream() -> Self {
-        let metadata = Metadata {
-            ino: 0,
-            file_type: FileType::Unknown,
-            nlink: 0,
-            size: 0,
-            times: Times::all(0),
-        };
+        Self::device(FileType::Unknown)
+    }
+
+    pub(super) fn null() -> Self {
+        Self::device(FileType::CharacterDevice)
+    }
+
+    fn device(file_type: FileType) -> Self {
+        let metadata = Metadata { ino: 0, file_type, nlink: 0, size: 0, times: Times::all(0) };
         Self { dev: 0, metadata }
     }
 }
@@ -136,6 +138,10 @@ impl Guest {
             Description::Stdout | Description::Stderr => {
                 stat(FileType::Unknown, none, rights::FD_WRITE, rights::FD_WRITE)
             }
+            Description::Null => {
+                let both = rights::FD_READ | rights::FD_WRITE;
+                stat(FileType::CharacterDevice, none, both, both)
+            }
             Description::Dir(OpenDir { preopen: Some(_), .. }) => {
                 stat(FileType::Directory, none, rights::PREOPEN, rights::PREOPEN_INHERITING)
             }
@@ -197,6 +203,9 @@ impl Guest {
     /// # Errors
     /// `EBADF` if `fd` is not open.
     pub fn fd_filestat_get(&mut self, fd: u32) -> Result<FileStat, Errno> {
+        if matches!(self.description(fd)?, Description::Null) {
+            return Ok(FileStat::null());
+        }
         Ok(match node_of(self.description(fd)?) {
             Some(node) => FileStat::of(self.machine.vfs.metadata_of(node)),
             None => FileStat::stream(),

@@ -26,6 +26,7 @@ impl Guest {
     pub fn fd_read(&mut self, fd: u32, bufs: &mut Buffers<'_>) -> Result<u64, Fault> {
         match self.description(fd)? {
             Description::Stdin => self.read_stdin(bufs),
+            Description::Null => Ok(0),
             Description::PipeReader(end) => self.read_pipe(*end, bufs),
             Description::File(OpenFile { read: true, node, offset, .. }) => {
                 let (node, start) = (*node, *offset);
@@ -61,6 +62,7 @@ impl Guest {
     pub fn fd_write(&mut self, fd: u32, bufs: &Buffers<'_>) -> Result<u64, Fault> {
         match self.description(fd)? {
             Description::Stdout => self.write_stream(false, bufs),
+            Description::Null => Ok(bufs.total()),
             Description::Stderr => self.write_stream(true, bufs),
             Description::PipeWriter(end) => self.write_pipe(*end, bufs),
             Description::File(file) if file.write => {

@@ -275,7 +275,7 @@ impl Guest {
         self.tape_close(&description);
         let machine = &mut *self.machine;
         match description {
-            Description::Stdin | Description::Stdout | Description::Stderr => {}
+            Description::Stdin | Description::Stdout | Description::Stderr | Description::Null => {}
             Description::File(file) => machine.vfs.close(file.node),
             Description::Dir(dir) => machine.vfs.close(dir.base.dir),
             Description::PipeReader(OpenPipe { pipe, .. }) => {

@@ -2,12 +2,14 @@
 
 use super::tape::Origin;
 use super::{FIRST_PREOPEN, Fault, Guest, Preopen, Reach};
+use crate::base::ambient;
 use crate::base::errno::Errno;
 use crate::kernel::fd::{Description, Descriptor, FdTable, OpenPipe};
 use crate::kernel::limits::{Limit, Stop};
 use crate::kernel::process::{Newborn, Pid, Signal, Wait, WaitStatus};
 use crate::kernel::programs::{Found, NotRunnable};
 use crate::kernel::vfs::{FileType, Follow};
+use crate::tape::Recorder;
 
 /// Bytes of a module in the namespace. Its whole content is read.
 const MODULE_BYTES_MAX: u64 = 1 << 30;
@@ -82,6 +84,36 @@ impl Guest {
             Err(not_found) => Err(not_found),
         }
         .map_err(|(errno, reason)| refuse(errno, reason))
+    }
+
+    /// Accounts for `fuel` instructions' worth of work that no module did.
+    ///
+    /// # Errors
+    /// [`Stop::Limit`] when the run's timeout or its fuel is over; [`Stop::Signalled`] when the
+    /// process was ended; [`Stop::Tape`].
+    pub fn spend(&mut self, fuel: u64) -> Result<(), Stop> {
+        self.check_killed()?;
+        let machine = &mut *self.machine;
+        if machine.tape.as_ref().is_some_and(Recorder::failed) {
+            return Err(Stop::Tape);
+        }
+        let mut limit = None;
+        if machine.deadline.is_some_and(|deadline| deadline <= ambient::instant_now()) {
+            limit = Some(Limit::Timeout);
+        } else if let Some(max) = machine.limits.fuel {
+            let left = machine.fuel_left.get_or_insert(max);
+            *left = left.saturating_sub(fuel);
+            limit = (*left == 0).then_some(Limit::Fuel);
+        }
+        let Some(limit) = limit else { return Ok(()) };
+        machine.note_limit(limit);
+        Err(Stop::Limit(limit))
+    }
+
+    /// Whether a toolchain has a program called `name`, be it one that cannot run.
+    pub fn has_program(&self, name: &str) -> bool {
+        let programs = self.machine.programs.as_ref();
+        programs.is_some_and(|programs| !matches!(programs.named(name), Ok(None)))
     }
 
     /// Starts `found` as a child, whatever program `request` names.

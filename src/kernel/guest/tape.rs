@@ -131,8 +131,8 @@ impl Guest {
     /// `None` if there is no tape. Symbolic links are not resolved.
     pub(super) fn taped_path(&self, fd: u32, path: &str) -> Option<Box<str>> {
         self.machine.tape.as_ref()?;
-        let from = match self.description(fd) {
-            Ok(Description::Dir(dir)) => dir.taped_path.as_deref(),
+        let from = match self.open_dir(fd) {
+            Ok(dir) if !path.starts_with('/') => dir.taped_path.as_deref(),
             _ => None,
         };
         let mut names: Vec<&str> = Vec::new();
