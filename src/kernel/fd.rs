@@ -57,17 +57,13 @@ impl Descriptions {
     /// Adds `description`, to which one descriptor refers.
     pub fn insert(&mut self, description: Description) -> DescriptionId {
         let shared = Some(Shared { description, descriptors: 1 });
-        match self.free.pop() {
-            Some(index) => {
-                self.slots[index as usize] = shared;
-                DescriptionId(index)
-            }
-            None => {
-                self.slots.push(shared);
-                // Processes and their descriptors are limited to less than a u32 counts.
-                DescriptionId((self.slots.len() - 1) as u32)
-            }
+        if let Some(index) = self.free.pop() {
+            self.slots[index as usize] = shared;
+            return DescriptionId(index);
         }
+        self.slots.push(shared);
+        // Processes and their descriptors are limited to less than a u32 counts.
+        DescriptionId((self.slots.len() - 1) as u32)
     }
 
     fn shared(&self, id: DescriptionId) -> &Shared {

@@ -121,15 +121,14 @@ impl Machine {
             if !self.processes.any_alive() {
                 return None;
             }
-            match self.processes.next_due() {
-                Some(due) => match self.sleep_until(due) {
-                    Ok(()) => self.processes.wake_due(due),
-                    Err(limit) => self.end_at(limit),
-                },
-                None => {
-                    let waits = self.processes.describe_waits();
-                    self.processes.end_all(Outcome::Deadlock(waits));
-                }
+            let Some(due) = self.processes.next_due() else {
+                let waits = self.processes.describe_waits();
+                self.processes.end_all(Outcome::Deadlock(waits));
+                continue;
+            };
+            match self.sleep_until(due) {
+                Ok(()) => self.processes.wake_due(due),
+                Err(limit) => self.end_at(limit),
             }
         }
     }

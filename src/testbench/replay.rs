@@ -289,10 +289,8 @@ pub fn replay(
     }
     let mut firsts = Vec::new();
     for spawn in spawns {
-        let program = match spawn.is_shell {
-            true => None,
-            false => Some(load(&spawn.program, spawn.module_hash)?),
-        };
+        let program =
+            if spawn.is_shell { None } else { Some(load(&spawn.program, spawn.module_hash)?) };
         firsts.push((program, spawn));
     }
     let firsts_loaded = firsts.iter().filter_map(|(program, _)| program.as_ref());

@@ -304,14 +304,9 @@ impl TestbenchSession {
 /// What modules of the toolchain in `dir` can start.
 fn programs(testbench: &Testbench, dir: &Path) -> Result<Arc<ToolchainPrograms>, TestbenchError> {
     let toolchains = Toolchains::new(vec![dir.to_owned()])?;
-    let engine = match &testbench.engine {
-        Some(engine) => engine.clone(),
-        None => {
-            // Making a pool costs more than the few runs of one session gain from it.
-            let config = EngineConfig { pooling: false, ..EngineConfig::default() };
-            Engine::new(config)?
-        }
-    };
+    // Making a pool costs more than the few runs of one session gain from it.
+    let config = EngineConfig { pooling: false, ..EngineConfig::default() };
+    let engine = testbench.engine.clone().map_or_else(|| Engine::new(config), Ok)?;
     let programs = ToolchainPrograms::new(&engine, toolchains);
     Ok(Arc::new(programs.with("sh", ShellImage::maker())))
 }

@@ -240,7 +240,8 @@ fn one_command_builds_the_firmware() {
 /// Rules for `count` files, each of which is made, and counted in the end.
 fn makefile(count: usize) -> String {
     let names: Vec<String> = (0..count).map(|number| format!("f{number}")).collect();
-    let objects = names.iter().map(|name| format!("{name}.o ")).collect::<String>();
+    let objects: Vec<String> = names.iter().map(|name| format!("{name}.o")).collect();
+    let objects = objects.join(" ");
     let rule = |name: &String| {
         format!("{name}.o: {name}.c\n\tcp {name}.c {name}.o\n\techo made {name}.o\n")
     };

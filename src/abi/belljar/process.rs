@@ -125,11 +125,13 @@ pub(super) fn proc_kill(caller: Caller<'_, Process>, pid: u32, signal: u32) -> R
 }
 
 /// `proc_id() -> pid`, which cannot fail
+#[expect(clippy::needless_pass_by_value, reason = "the linker passes it so")]
 pub(super) fn proc_id(caller: Caller<'_, Process>) -> u32 {
     caller.data().guest.pid().0
 }
 
 /// `proc_parent() -> pid`, which cannot fail
+#[expect(clippy::needless_pass_by_value, reason = "the linker passes it so")]
 pub(super) fn proc_parent(caller: Caller<'_, Process>) -> u32 {
     caller.data().guest.proc_parent().0
 }

@@ -226,10 +226,10 @@ impl Guest {
         if name.is_empty() || name.contains('\0') {
             return Err(fail(Errno::Noent));
         }
-        if !name.contains('/') {
-            if let Some(found) = programs.named(&name).map_err(cannot_run)? {
-                return Ok(found);
-            }
+        if !name.contains('/')
+            && let Some(found) = programs.named(&name).map_err(cannot_run)?
+        {
+            return Ok(found);
         }
         let candidates = if name.contains('/') {
             vec![name.clone()]
