@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Rebuilds every committed .wasm, byte for byte, from the C and WAT sources in guest-examples/ and
-# toolchains/demo/.
+# Rebuilds every committed .wasm, byte for byte, from the C and WAT sources in guest-examples/,
+# toolchains/demo/ and toolchains/box/.
 #
 #   build.sh            rebuild in place
 #   build.sh --check    rebuild aside, name each committed file that differs, exit 1 if any does
@@ -15,7 +15,7 @@ wasmtime_version=48.0.0 # package `wasmtime`: only its WAT assembler is used
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
 tools=$root/target/guest-tools
-folders=(guest-examples toolchains/demo)
+folders=(guest-examples toolchains/demo toolchains/box)
 
 die() {
     echo "build.sh: $*" >&2
@@ -57,13 +57,30 @@ python_with() { # PACKAGE VERSION -> prints a Python that can import exactly tha
 stack_of() { # SOURCE
     case $1 in
         guest-examples/deep.c) echo 16777216 ;;
+        guest-examples/minimake.c) echo 1048576 ;;
+        # As deep as a path of 4096 bytes leads.
+        toolchains/box/box.c) echo 2097152 ;;
         *) echo 65536 ;;
     esac
 }
 
+# Programs that start others. The library comes before the program, and so before the C library, some
+# of whose functions it replaces.
+library_for() { # SOURCE -> arguments for the compiler
+    case $1 in
+        guest-examples/procs.c | guest-examples/cc-driver.c | guest-examples/minimake.c | toolchains/box/*)
+            echo -Iguest-examples/libbelljar/include -Iguest-examples/include guest-examples/libbelljar/libbelljar.c
+            ;;
+    esac
+    case $1 in
+        toolchains/box/box.c) echo toolchains/box/tools/*.c ;;
+    esac
+}
+
 build_c() { # SOURCE OUTPUT, the source relative to the root, so that no machine's path can leak in
+    # shellcheck disable=SC2046 # several words, none of which holds a space
     "$zig_python" -m ziglang cc -target wasm32-wasi -std=c11 -O2 -s -Wall -Wextra -Werror \
-        -Wl,-z,stack-size="$(stack_of "$1")" -o "$2" "$1"
+        -Wl,-z,stack-size="$(stack_of "$1")" $(library_for "$1") -o "$2" "$1"
 }
 
 build_wat() { # SOURCE OUTPUT

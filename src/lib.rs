@@ -53,4 +53,4 @@ pub use kernel::stdio::{Input, Output as OutputStream, Stdio};
 pub use kernel::vfs::{HostDir, Layer, Mtimes, Overlay, Source, VfsLimits};
 pub use process::{Command, ExitStatus, Output};
 pub use testbench::{Testbench, TestbenchSession};
-pub use toolchain::{ResolveError, Resolved, Toolchains};
+pub use toolchain::{ResolveError, Resolved, ToolchainPrograms, Toolchains};

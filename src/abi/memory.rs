@@ -60,6 +60,15 @@ impl<'m> GuestMemory<'m> {
             .map_err(|_| Errno::Ilseq)
     }
 
+    /// The `len` bytes at `ptr`.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    pub fn bytes(&self, ptr: u32, len: u32) -> Result<&[u8], Errno> {
+        let range = self.range(ptr, len.into())?;
+        Ok(&self.bytes[range.start..range.start + range.len])
+    }
+
     /// The buffers of a list of `count` pairs of pointer and length at `ptr`.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! Pointers are checked before the call, those for answers too, so that a call either happens
 //! with an answer or does not happen.
 
+pub mod belljar;
 mod memory;
 pub mod preview1;
 
@@ -34,13 +35,20 @@ impl Process {
 
     /// Counts `bytes` more against the limit of memory; answers whether it allows them.
     fn take_memory(&mut self, bytes: u64) -> bool {
-        let total = self.memory_bytes.saturating_add(bytes);
-        if total > self.guest.machine().limits().memory_bytes_max {
-            self.guest.machine_mut().note_limit(Limit::Memory);
+        let machine = self.guest.machine_mut();
+        let total = machine.memory_bytes.saturating_add(bytes);
+        if total > machine.limits.memory_bytes_max {
+            machine.note_limit(Limit::Memory);
             return false;
         }
-        self.memory_bytes = total;
+        machine.memory_bytes = total;
+        self.memory_bytes += bytes;
         true
+    }
+
+    /// Gives the memory back, when the process has ended.
+    pub fn free_memory(&mut self) {
+        self.guest.machine_mut().memory_bytes -= std::mem::take(&mut self.memory_bytes);
     }
 }
 
@@ -67,29 +75,81 @@ impl ResourceLimiter for Process {
 /// A number that the trace shows beside a successful answer, by its name.
 type Answer = Option<(&'static str, u64)>;
 
+/// A call that may have to wait, on its way to an answer.
+type Answering<'c> = Box<dyn Future<Output = wasmtime::Result<i32>> + Send + 'c>;
+
 /// Makes one call: runs `body` on the guest's memory and kernel side, and turns what it answers
 /// into what the guest gets.
 ///
 /// # Errors
-/// [`crate::kernel::limits::Stop`], which ends the guest.
+/// [`Stop`], which ends the guest.
 #[inline]
 fn call(
     mut caller: Caller<'_, Process>,
     name: &'static str,
     body: impl FnOnce(&mut GuestMemory<'_>, &mut Guest) -> Result<Answer, Fault>,
 ) -> wasmtime::Result<i32> {
+    look_up_memory(&mut caller);
+    let (mut memory, guest) = sides(&mut caller);
+    guest.begin_call(name);
+    let answer = body(&mut memory, guest);
+    debug_assert!(answer != Err(Fault::Wait), "{name} cannot wait");
+    finish(guest, answer)
+}
+
+/// As [`call`], for one that may have to wait: `body` is run again whenever it has waited.
+///
+/// # Errors
+/// [`Stop`], which ends the guest.
+async fn call_waiting(
+    mut caller: Caller<'_, Process>,
+    name: &'static str,
+    mut body: impl FnMut(&mut GuestMemory<'_>, &mut Guest) -> Result<Answer, Fault>,
+) -> wasmtime::Result<i32> {
+    look_up_memory(&mut caller);
+    let (mut memory, guest) = sides(&mut caller);
+    guest.begin_call(name);
+    let mut answer = body(&mut memory, guest);
+    while answer == Err(Fault::Wait) {
+        pause(&mut caller).await?;
+        let (mut memory, guest) = sides(&mut caller);
+        answer = body(&mut memory, guest);
+    }
+    finish(sides(&mut caller).1, answer)
+}
+
+/// Lets others have their turns. Fuel is the machine's, and goes from hand to hand.
+async fn pause(caller: &mut Caller<'_, Process>) -> wasmtime::Result<()> {
+    let counts_fuel = caller.data().guest.machine().fuel_left.is_some();
+    if counts_fuel {
+        let left = caller.get_fuel()?;
+        caller.data_mut().guest.machine_mut().fuel_left = Some(left);
+    }
+    let resumed = caller.data_mut().guest.pause().await;
+    if counts_fuel && let Some(left) = caller.data().guest.machine().fuel_left {
+        caller.set_fuel(left)?;
+    }
+    resumed.map_err(wasmtime::Error::new)
+}
+
+fn look_up_memory(caller: &mut Caller<'_, Process>) {
     if caller.data().memory.is_none() {
         caller.data_mut().memory =
             caller.get_export("memory").and_then(wasmtime::Extern::into_memory);
     }
+}
+
+/// The guest's memory, and the kernel's side of it.
+fn sides<'c>(caller: &'c mut Caller<'_, Process>) -> (GuestMemory<'c>, &'c mut Guest) {
     let (bytes, process) = match caller.data().memory {
-        Some(memory) => memory.data_and_store_mut(&mut caller),
+        Some(memory) => memory.data_and_store_mut(caller),
         // Without memory every pointer is a bad one.
         None => (&mut [][..], caller.data_mut()),
     };
-    let guest = &mut process.guest;
-    guest.begin_call(name);
-    let answer = body(&mut GuestMemory::new(bytes), guest);
+    (GuestMemory::new(bytes), &mut process.guest)
+}
+
+fn finish(guest: &mut Guest, answer: Result<Answer, Fault>) -> wasmtime::Result<i32> {
     if guest.is_traced() {
         guest.trace_answer(answer);
     }
@@ -100,6 +160,7 @@ fn call(
         Ok(_) => Ok(0),
         Err(Fault::Errno(errno)) => Ok(i32::from(errno.code())),
         Err(Fault::Stop(stop)) => Err(wasmtime::Error::new(stop)),
+        Err(Fault::Wait) => Ok(i32::from(Errno::Again.code())),
     }
 }
 

@@ -15,6 +15,7 @@ use super::hints;
 use super::patch::{ApplyArgs, DiffArgs};
 use super::record::RecordArgs;
 use super::replay::ReplayArgs;
+use super::sh::ShArgs;
 use super::tape::TapeArgs;
 use super::values::{
     DirMount, Sink, StdinFrom, Worktree, dir_mount, duration, guest_path, instant, number, seed,
@@ -45,6 +46,8 @@ pub enum Subcommand {
     /// Run a program over a folder and show what it would change
     #[command(visible_alias = "r")]
     Run(Box<RunArgs>),
+    /// Run a POSIX shell script over a folder and show what it would change
+    Sh(Box<ShArgs>),
     /// Run a program and record everything that crosses its boundary on a tape
     Record(Box<RecordArgs>),
     /// Repeat a recorded run from its tape alone, and stop where it differs
@@ -217,6 +220,10 @@ pub struct RunArgs {
     /// Descriptors that the program may have open at once, its streams and folders among them
     #[arg(long, value_name = "N", default_value_t = 1024, help_heading = "Limits")]
     pub max_files: u32,
+
+    /// Processes that may live at once
+    #[arg(long, value_name = "N", default_value_t = 500, help_heading = "Limits")]
+    pub max_processes: u32,
 
     /// Bytes that the program may change or create
     #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size, help_heading = "Limits")]

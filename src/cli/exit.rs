@@ -53,7 +53,8 @@ pub fn of_outcome(outcome: &Outcome) -> u8 {
         Outcome::Exited(code) => u8::try_from(*code).unwrap_or(u8::MAX),
         Outcome::Limit(Limit::Timeout | Limit::VirtualTimeout | Limit::Fuel) => TIMED_OUT,
         Outcome::Limit(_) | Outcome::Trapped(_) => TRAPPED,
-        Outcome::Tape => FAILED,
+        Outcome::Signalled(signal) => 128 + signal.number(),
+        Outcome::Tape | Outcome::Deadlock(_) => FAILED,
     }
 }
 

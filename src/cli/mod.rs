@@ -38,6 +38,7 @@ mod replay;
 mod report;
 mod run;
 mod setup;
+mod sh;
 mod sink;
 mod tape;
 mod values;
@@ -58,6 +59,7 @@ pub fn main() -> ExitCode {
     };
     let done = match cli.command {
         Subcommand::Run(args) => run::run(&args, None),
+        Subcommand::Sh(args) => sh::run(*args),
         Subcommand::Record(args) => record::run(&args),
         Subcommand::Replay(args) => replay::run(&args),
         Subcommand::Tape(args) => tape::run(&args),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use belljar::kernel::process::Casualty;
 use belljar::{ExitStatus, Limit, Outcome};
 use serde::Serialize;
 
@@ -18,6 +19,10 @@ pub enum Status {
     Exited,
     /// It trapped.
     Trapped,
+    /// A signal ended it.
+    Signalled,
+    /// Every process waited for another one.
+    Deadlock,
     /// It ran out of time: real, virtual, or fuel.
     TimedOut,
     /// Another limit ended it.
@@ -41,6 +46,8 @@ pub struct Report {
     pub error: Option<String>,
     /// The functions that were active at a trap.
     pub backtrace: Vec<String>,
+    /// The processes that it started, or that these did, which trapped.
+    pub trapped: Vec<Trapped>,
     /// The limits that the guest ran into, whether they ended it or not.
     pub limits_hit: Vec<&'static str>,
     /// The program.
@@ -65,12 +72,32 @@ pub struct Report {
     pub timings: Timings,
 }
 
+/// A process that trapped.
+#[derive(Serialize, Debug)]
+pub struct Trapped {
+    /// Its number.
+    pub pid: u32,
+    /// The program.
+    pub program: String,
+    /// What happened.
+    pub error: String,
+    /// The functions that were active.
+    pub backtrace: Vec<String>,
+}
+
 impl Report {
     /// Notes how the guest ended.
     pub fn ended(&mut self, status: &ExitStatus) {
         let outcome = status.outcome();
         self.guest_exit_code = status.code();
         self.fuel_used = status.fuel_used();
+        let trapped = |casualty: &Casualty| Trapped {
+            pid: casualty.pid.0,
+            program: casualty.name.clone(),
+            error: casualty.trap.message.clone(),
+            backtrace: casualty.trap.backtrace.clone(),
+        };
+        self.trapped = status.casualties().iter().map(trapped).collect();
         self.status = match outcome {
             Outcome::Exited(_) => Status::Exited,
             Outcome::Trapped(_) => Status::Trapped,
@@ -78,12 +105,16 @@ impl Report {
                 Status::TimedOut
             }
             Outcome::Limit(_) => Status::Limit,
+            Outcome::Signalled(_) => Status::Signalled,
+            Outcome::Deadlock(_) => Status::Deadlock,
             Outcome::Tape => Status::Failed,
         };
         match outcome {
             // Whoever ends the tape says why.
             Outcome::Exited(_) | Outcome::Tape => {}
             Outcome::Limit(limit) => self.error = Some(limit.to_string()),
+            Outcome::Signalled(signal) => self.error = Some(signal.to_string()),
+            Outcome::Deadlock(waits) => self.error = Some(format!("deadlock: {waits}")),
             Outcome::Trapped(trap) => {
                 self.error = Some(trap.message.clone());
                 self.backtrace.clone_from(&trap.backtrace);
@@ -163,6 +194,7 @@ pub fn option_of(limit: Limit) -> &'static str {
         Limit::Timeout => "--timeout",
         Limit::VirtualTimeout => "--virtual-timeout",
         Limit::OpenFiles => "--max-files",
+        Limit::Processes => "--max-processes",
         Limit::Output => "--max-output",
         Limit::Upper => "--max-upper",
         _ => "the library's limits",

@@ -6,13 +6,14 @@ use std::path::Path;
 use anyhow::Result;
 use belljar::base::ambient;
 use belljar::engine::CacheUse;
+use belljar::kernel::process::Casualty;
 use belljar::process::{NativeCommand, SandboxProfile};
 use belljar::{
-    Command, Engine, Input, Limit, Machine, Module, Outcome, OutputStream, Program, ResolveError,
-    Stdio, UnknownImports,
+    Command, Engine, ExitStatus, Input, Limit, Machine, Module, Outcome, OutputStream, Program,
+    ResolveError, Stdio, Trap,
 };
 
-use super::args::{self, ClockArg, OnMissing, RunArgs, UnknownImportsArg};
+use super::args::{self, ClockArg, OnMissing, RunArgs};
 use super::overtime::Overtime;
 use super::planted::Folders;
 use super::progress::Progress;
@@ -85,8 +86,10 @@ fn perform(
     let loading = Overtime::watch(args.timeout, &report.program, "not loaded in time", report_to);
     let module = match setup::program(named, &args.toolchain) {
         Ok(resolved) => {
-            resolved.module().map_err(|error| hints::module_not_found(error, named.as_ref()))?
+            let module = resolved.module();
+            Some(module.map_err(|error| hints::module_not_found(error, named.as_ref()))?)
         }
+        Err(error) if named == "sh" && is_not_found(&error) => None,
         Err(error) if may_be_native(args, &error) => {
             drop(loading);
             if recording.is_some() {
@@ -98,21 +101,27 @@ fn perform(
         Err(error) => return Err(hints::program_not_found(error, args, &report.program)),
     };
     let recorder = recording.as_ref().map(Recording::recorder);
-    let (mut machine, preopens) = setup::machine(args, recorder)?;
+    let engine = Engine::new(setup::engine_config(args)?)?;
+    let (mut machine, preopens) = setup::machine(args, &engine, recorder)?;
     machine.set_trace(trace);
     let stdio = stdio(args, stdout)?;
 
-    let engine = Engine::new(setup::engine_config(args)?)?;
-    let (program, cache_hit) = load(args, &engine, &module)?;
+    let mut command = match &module {
+        None => Command::sh(),
+        Some(module) => {
+            let (program, cache_hit) = load(args, &engine, module)?;
+            report.program = program.name().into();
+            report.unknown_imports = program.unknown_imports().to_vec();
+            report.cache_hit = cache_hit;
+            Command::new(&program)
+        }
+    };
     drop(loading);
-    if let Some(recording) = &recording {
-        recording.embed(&module)?;
+    if let (Some(recording), Some(module)) = (&recording, &module) {
+        recording.embed(module)?;
     }
-    report.program = program.name().into();
-    report.unknown_imports = program.unknown_imports().to_vec();
-    report.cache_hit = cache_hit;
+    let name = module.as_ref().map_or("sh", Module::name);
     report.timings.load_ms = ms(ambient::elapsed_since(started));
-    let mut command = Command::new(&program);
     command.args(args.program_args().iter().map(|arg| setup::guest_bytes(arg)));
     if let Some(name) = &args.argv0 {
         command.argv0(setup::guest_bytes(name));
@@ -128,7 +137,7 @@ fn perform(
     }
 
     let run_started = ambient::instant_now();
-    let running = Overtime::watch(args.timeout, module.name(), "ended", report_to);
+    let running = Overtime::watch(args.timeout, name, "ended", report_to);
     let status = command.status(&mut machine, stdio);
     drop(running);
     report.limits_hit = machine.limits_hit().into_iter().map(Limit::name).collect();
@@ -138,12 +147,11 @@ fn perform(
     report.ended(&status);
     report.virtual_time_ms = u64::try_from(machine.elapsed().as_millis()).unwrap_or(u64::MAX);
     report.upper_bytes = machine.vfs().upper_bytes();
-    complain(args, &machine, &module, status.outcome());
+    complain(args, &machine, name, &status);
 
     let changes_started = ambient::instant_now();
     if let Some(recording) = recording {
-        let writing =
-            Overtime::watch(args.timeout, module.name(), "not recorded in time", report_to);
+        let writing = Overtime::watch(args.timeout, name, "not recorded in time", report_to);
         recording.finish(&mut machine)?;
         drop(writing);
     }
@@ -165,8 +173,11 @@ fn absolute(cwd: &str) -> String {
 }
 
 fn may_be_native(args: &RunArgs, error: &anyhow::Error) -> bool {
-    args.on_missing == OnMissing::Native
-        && matches!(error.downcast_ref::<ResolveError>(), Some(ResolveError::NotFound { .. }))
+    args.on_missing == OnMissing::Native && is_not_found(error)
+}
+
+fn is_not_found(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref::<ResolveError>(), Some(ResolveError::NotFound { .. }))
 }
 
 fn run_native(args: &RunArgs, report: &mut Report) -> Result<u8> {
@@ -216,10 +227,7 @@ fn trace(args: &RunArgs) -> Result<Option<Box<dyn Write + Send>>> {
 
 /// The program, and whether its code came from the cache.
 fn load(args: &RunArgs, engine: &Engine, module: &Module) -> Result<(Program, bool)> {
-    let unknown = match args.unknown_imports {
-        UnknownImportsArg::Trap => UnknownImports::Trap,
-        UnknownImportsArg::Deny => UnknownImports::Deny,
-    };
+    let unknown = setup::unknown_imports(args);
     if let Some(program) = Program::from_cache(engine, module, unknown)? {
         return Ok((program, true));
     }
@@ -241,19 +249,25 @@ fn load(args: &RunArgs, engine: &Engine, module: &Module) -> Result<(Program, bo
 }
 
 /// Says on standard error why the guest did not end by itself, and which limits it met.
-fn complain(args: &RunArgs, machine: &Machine, module: &Module, outcome: &Outcome) {
-    let name = printable(module.name());
+fn complain(args: &RunArgs, machine: &Machine, name: &str, status: &ExitStatus) {
+    let (outcome, casualties) = (status.outcome(), status.casualties());
+    let name = printable(name);
     match outcome {
         Outcome::Exited(_) | Outcome::Tape => {}
         Outcome::Limit(limit) => {
             note!("belljar: {name} was ended: {limit} (raise it with {})", option_of(*limit));
         }
-        Outcome::Trapped(trap) => {
-            note!("belljar: {name} trapped: {}", printable(&trap.message));
-            for line in collapsed(&trap.backtrace).iter().take(BACKTRACE_LINES_MAX) {
+        Outcome::Signalled(signal) => note!("belljar: {name} was ended by {signal}"),
+        Outcome::Deadlock(waits) => {
+            note!("belljar: {name} was ended: its processes wait for each other");
+            for line in waits.lines() {
                 note!("    {}", printable(line));
             }
         }
+        Outcome::Trapped(trap) => complain_of_trap(&name, trap),
+    }
+    for Casualty { pid, name, trap } in casualties {
+        complain_of_trap(&format!("process {pid} ({})", printable(name)), trap);
     }
     if args.quiet {
         return;
@@ -266,6 +280,13 @@ fn complain(args: &RunArgs, machine: &Machine, module: &Module, outcome: &Outcom
     }
     if args.clock == ClockArg::Real {
         note!("belljar: note: with --clock real the run cannot be repeated exactly");
+    }
+}
+
+fn complain_of_trap(name: &str, trap: &Trap) {
+    note!("belljar: {name} trapped: {}", printable(&trap.message));
+    for line in collapsed(&trap.backtrace).iter().take(BACKTRACE_LINES_MAX) {
+        note!("    {}", printable(line));
     }
 }
 

@@ -3,16 +3,19 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use belljar::base::{ambient, disk};
+use belljar::process::ShellImage;
 use belljar::tape::Recorder;
 use belljar::{
-    ClockConfig, EngineConfig, Limits, Machine, Mtimes, Preopen, Resolved, Toolchains, VfsLimits,
+    ClockConfig, Engine, EngineConfig, Limits, Machine, Mtimes, Preopen, Resolved,
+    ToolchainPrograms, Toolchains, UnknownImports, VfsLimits,
 };
 use etcetera::BaseStrategy;
 
-use super::args::{ClockArg, MtimesArg, RunArgs};
+use super::args::{ClockArg, MtimesArg, RunArgs, UnknownImportsArg};
 use super::exit::Usage;
 use super::mounts;
 use super::values::split_once;
@@ -73,9 +76,17 @@ pub fn engine_config(args: &RunArgs) -> Result<EngineConfig> {
 /// The machine, and the preopens where they are not the whole namespace.
 pub fn machine(
     args: &RunArgs,
+    engine: &Engine,
     recorder: Option<Recorder>,
 ) -> Result<(Machine, Option<Vec<Preopen>>)> {
-    let mut builder = Machine::builder().limits(limits(args)).seed(args.seed).clock(clock(args)?);
+    let programs = ToolchainPrograms::new(engine, toolchains(&args.toolchain)?)
+        .unknown_imports(unknown_imports(args))
+        .with("sh", ShellImage::maker());
+    let mut builder = Machine::builder()
+        .limits(limits(args))
+        .seed(args.seed)
+        .clock(clock(args)?)
+        .programs(Arc::new(programs));
     if args.mtimes == MtimesArg::Host {
         builder = builder.mtimes(Mtimes::Host);
     }
@@ -92,9 +103,18 @@ fn limits(args: &RunArgs) -> Limits {
         timeout: args.timeout,
         virtual_timeout: args.virtual_timeout,
         open_files_max: args.max_files,
+        processes_max: args.max_processes,
         output_bytes_max: args.max_output,
         vfs: VfsLimits { upper_bytes_max: args.max_upper, ..VfsLimits::default() },
         ..Limits::default()
+    }
+}
+
+/// What to do about functions that a module imports and nobody defines.
+pub fn unknown_imports(args: &RunArgs) -> UnknownImports {
+    match args.unknown_imports {
+        UnknownImportsArg::Trap => UnknownImports::Trap,
+        UnknownImportsArg::Deny => UnknownImports::Deny,
     }
 }
 

@@ -231,6 +231,7 @@ fn options(run: &RunArgs, stdin: &OsString) -> Result<Vec<OsString>> {
         ("--seed", run.seed),
         ("--max-memory", run.max_memory),
         ("--max-files", run.max_files.into()),
+        ("--max-processes", run.max_processes.into()),
         ("--max-upper", run.max_upper),
         ("--max-output", run.max_output),
     ] {

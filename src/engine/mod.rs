@@ -10,11 +10,14 @@ use std::sync::{Arc, OnceLock};
 
 use wasmtime::Linker;
 
-use crate::abi::{Process, preview1};
+use crate::abi::{Process, belljar, preview1};
 pub use code_cache::{CacheError, CacheInfo, CodeCache};
 pub use config::{EngineConfig, STACK_BYTES};
 pub use program::{CacheUse, Module, Program, ProgramError, UnknownImports};
-pub use run::{Finished, Outcome, RunError, Trap, run};
+pub use run::run;
+
+pub use crate::kernel::outcome::{Outcome, RunError, Trap};
+pub use crate::kernel::schedule::Finished;
 use watchdog::Watchdog;
 
 /// An engine could not be made.
@@ -48,6 +51,7 @@ impl Backend {
         let engine = wasmtime::Engine::new(&config.to_wasmtime(pooling)).map_err(fail)?;
         let mut linker = Linker::new(&engine);
         preview1::add_to_linker(&mut linker).map_err(fail)?;
+        belljar::add_to_linker(&mut linker).map_err(fail)?;
         Ok(Self { engine, linker })
     }
 }

@@ -11,6 +11,7 @@ use super::{Backend, CacheError, Engine, EngineError};
 use crate::abi::Process;
 use crate::base::digest::{Digest, DigestHasher};
 use crate::base::disk::{self, DiskError};
+use crate::kernel::programs::Found;
 
 /// Unknown imports that get a stub: linking takes time for each.
 const UNKNOWN_IMPORTS_MAX: usize = 1000;
@@ -356,6 +357,17 @@ impl Program {
         };
         let (engine, name, digest) = (engine.clone(), module.name.clone(), module.digest);
         Ok(Self { engine, pre, name, digest, unknown_imports })
+    }
+
+    /// The engine that it was compiled for.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The program as a process finds it that starts it.
+    pub fn found(self) -> Found {
+        let digest = Some(self.digest);
+        Found { image: Box::new(self), digest, path: None }
     }
 
     /// The name for messages.

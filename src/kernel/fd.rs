@@ -1,21 +1,113 @@
-//! The descriptor table of a process.
+//! Descriptors, and the open file descriptions that they refer to, as POSIX tells them apart: a
+//! description has the offset and the flags, and several descriptors, of several processes, may
+//! refer to it.
 
+use super::pipe::PipeId;
 use super::vfs::{Base, Listing, NodeId};
 use crate::base::errno::Errno;
 
-/// What a descriptor stands for.
+/// An open file description.
 #[derive(Debug)]
-pub enum Descriptor {
-    /// Standard input.
+pub enum Description {
+    /// The machine's standard input.
     Stdin,
-    /// Standard output.
+    /// The machine's standard output.
     Stdout,
-    /// Standard error.
+    /// The machine's standard error.
     Stderr,
     /// A regular file.
     File(OpenFile),
     /// A directory.
     Dir(OpenDir),
+    /// What `/dev/null` is: empty, and whatever is written to it is gone.
+    Null,
+    /// The end of a pipe that is read.
+    PipeReader(OpenPipe),
+    /// The end of a pipe that is written.
+    PipeWriter(OpenPipe),
+}
+
+/// An end of a pipe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpenPipe {
+    /// The pipe.
+    pub pipe: PipeId,
+    /// Whether a call that would have to wait answers `EAGAIN` instead.
+    pub nonblock: bool,
+}
+
+/// Which of a machine's open file descriptions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DescriptionId(u32);
+
+/// The open file descriptions of a machine.
+#[derive(Debug, Default)]
+pub struct Descriptions {
+    slots: Vec<Option<Shared>>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    description: Description,
+    descriptors: u32,
+}
+
+impl Descriptions {
+    /// Adds `description`, to which one descriptor refers.
+    pub fn insert(&mut self, description: Description) -> DescriptionId {
+        let shared = Some(Shared { description, descriptors: 1 });
+        if let Some(index) = self.free.pop() {
+            self.slots[index as usize] = shared;
+            return DescriptionId(index);
+        }
+        self.slots.push(shared);
+        // Processes and their descriptors are limited to less than a u32 counts.
+        DescriptionId((self.slots.len() - 1) as u32)
+    }
+
+    fn shared(&self, id: DescriptionId) -> &Shared {
+        self.slots[id.0 as usize].as_ref().expect("a descriptor keeps its description")
+    }
+
+    fn shared_mut(&mut self, id: DescriptionId) -> &mut Shared {
+        self.slots[id.0 as usize].as_mut().expect("a descriptor keeps its description")
+    }
+
+    /// The description `id`.
+    pub fn get(&self, id: DescriptionId) -> &Description {
+        &self.shared(id).description
+    }
+
+    /// The description `id`, to change it.
+    pub fn get_mut(&mut self, id: DescriptionId) -> &mut Description {
+        &mut self.shared_mut(id).description
+    }
+
+    /// Notes that one more descriptor refers to `id`.
+    pub fn retain(&mut self, id: DescriptionId) {
+        self.shared_mut(id).descriptors += 1;
+    }
+
+    /// Notes that one descriptor less refers to `id`; answers the description if it was the last.
+    pub fn release(&mut self, id: DescriptionId) -> Option<Description> {
+        let shared = self.shared_mut(id);
+        shared.descriptors -= 1;
+        if shared.descriptors > 0 {
+            return None;
+        }
+        self.free.push(id.0);
+        self.slots[id.0 as usize].take().map(|shared| shared.description)
+    }
+}
+
+/// What a number of a process stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Descriptor {
+    /// The description that it refers to.
+    pub description: DescriptionId,
+    /// Whether processes that are started do without it (POSIX `FD_CLOEXEC`).
+    pub close_on_exec: bool,
 }
 
 /// An open regular file.
@@ -79,7 +171,7 @@ pub struct FdFlags(u16);
 impl FdFlags {
     /// Writes go to the end.
     pub const APPEND: Self = Self(1);
-    /// Do not wait. Accepted; nothing here waits.
+    /// Do not wait. Files never do.
     pub const NONBLOCK: Self = Self(4);
     const ALL: u16 = 0b1_1111;
     const SYNC_KINDS: u16 = 0b1_1010;
@@ -97,6 +189,11 @@ impl FdFlags {
     /// Whether `APPEND` is among them.
     pub fn is_append(self) -> bool {
         self.0 & Self::APPEND.0 != 0
+    }
+
+    /// Whether `NONBLOCK` is among them.
+    pub fn is_nonblock(self) -> bool {
+        self.0 & Self::NONBLOCK.0 != 0
     }
 
     /// Whether one of the flags for synchronous writes is among them.
@@ -123,9 +220,9 @@ enum Slot {
 }
 
 impl Slot {
-    fn descriptor(&self) -> Option<&Descriptor> {
+    fn descriptor(&self) -> Option<Descriptor> {
         match self {
-            Self::Open(descriptor) => Some(descriptor),
+            Self::Open(descriptor) => Some(*descriptor),
             Self::Closed | Self::Moved => None,
         }
     }
@@ -146,7 +243,7 @@ impl FdTable {
     ///
     /// # Errors
     /// `EBADF` if it is not open.
-    pub fn get(&self, fd: u32) -> Result<&Descriptor, Errno> {
+    pub fn get(&self, fd: u32) -> Result<Descriptor, Errno> {
         self.slots.get(fd as usize).and_then(Slot::descriptor).ok_or(Errno::Badf)
     }
 
@@ -159,6 +256,29 @@ impl FdTable {
             Some(Slot::Open(descriptor)) => Ok(descriptor),
             _ => Err(Errno::Badf),
         }
+    }
+
+    /// All numbers that are open, in order, and what they stand for.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, Descriptor)> + '_ {
+        let open = |(fd, slot): (usize, &Slot)| Some((fd as u32, slot.descriptor()?));
+        self.slots.iter().enumerate().filter_map(open)
+    }
+
+    /// The lowest free number that is not below `lowest`.
+    pub fn lowest_free_from(&self, lowest: u32) -> u32 {
+        (lowest..u32::MAX).find(|fd| self.get(*fd).is_err()).unwrap_or(u32::MAX)
+    }
+
+    /// Gives `descriptor` the number `fd`; answers what that stood for.
+    pub fn put(&mut self, fd: u32, descriptor: Descriptor) -> Option<Descriptor> {
+        let index = fd as usize;
+        if index >= self.slots.len() {
+            self.slots.resize_with(index + 1, || Slot::Closed);
+        }
+        let replaced = self.slots[index].take(Slot::Closed);
+        self.slots[index] = Slot::Open(descriptor);
+        self.open += u32::from(replaced.is_none());
+        replaced
     }
 
     /// The number of open descriptors.
@@ -233,12 +353,39 @@ impl FdTable {
 mod tests {
     use super::*;
 
+    const STDOUT: Descriptor = descriptor(1);
+
+    const fn descriptor(id: u32) -> Descriptor {
+        Descriptor { description: DescriptionId(id), close_on_exec: false }
+    }
+
     fn table() -> FdTable {
         let mut fds = FdTable::default();
-        for descriptor in [Descriptor::Stdin, Descriptor::Stdout, Descriptor::Stderr] {
-            fds.push(descriptor);
+        for id in 0..3 {
+            fds.push(descriptor(id));
         }
         fds
+    }
+
+    #[test]
+    fn a_description_goes_with_its_last_descriptor() {
+        let mut all = Descriptions::default();
+        let id = all.insert(Description::Stdin);
+        all.retain(id);
+        assert!(all.release(id).is_none());
+        assert!(matches!(all.release(id), Some(Description::Stdin)));
+        assert_eq!(all.insert(Description::Stdout), id, "its place is free");
+    }
+
+    #[test]
+    fn a_number_can_be_chosen() {
+        let mut fds = table();
+        assert!(fds.put(6, STDOUT).is_none());
+        assert_eq!(fds.put(6, descriptor(2)), Some(STDOUT));
+        assert_eq!(fds.count(), 4);
+        assert_eq!((fds.lowest_free_from(6), fds.lowest_free_from(4)), (7, 4));
+        assert_eq!(fds.push(STDOUT), 3);
+        assert_eq!(fds.iter().map(|(fd, _)| fd).collect::<Vec<_>>(), [0, 1, 2, 3, 6]);
     }
 
     #[test]
@@ -246,9 +393,9 @@ mod tests {
         let mut fds = table();
         fds.remove(1).unwrap();
         fds.remove(0).unwrap();
-        assert_eq!(fds.push(Descriptor::Stdin), 0);
-        assert_eq!(fds.push(Descriptor::Stdout), 1);
-        assert_eq!(fds.push(Descriptor::Stdout), 3);
+        assert_eq!(fds.push(descriptor(0)), 0);
+        assert_eq!(fds.push(STDOUT), 1);
+        assert_eq!(fds.push(STDOUT), 3);
         assert_eq!(fds.count(), 4);
     }
 
@@ -257,10 +404,10 @@ mod tests {
     #[test]
     fn renumber_onto_a_closed_number_restores_output() {
         let mut fds = table();
-        let saved = fds.push(Descriptor::Stdout);
+        let saved = fds.push(STDOUT);
         fds.remove(1).unwrap();
         assert!(fds.renumber(saved, 1).unwrap().is_none());
-        assert!(matches!(fds.get(1), Ok(Descriptor::Stdout)));
+        assert_eq!(fds.get(1), Ok(STDOUT));
         assert_eq!(fds.get(saved).unwrap_err(), Errno::Badf);
         assert_eq!(fds.count(), 3);
     }
@@ -277,9 +424,9 @@ mod tests {
     #[test]
     fn renumber_onto_a_number_that_was_renumbered_away_is_refused() {
         let mut fds = table();
-        let (a, b) = (fds.push(Descriptor::Stdin), fds.push(Descriptor::Stdin));
+        let (a, b) = (fds.push(descriptor(0)), fds.push(descriptor(0)));
         assert!(fds.renumber(a, b).unwrap().is_some());
         assert_eq!(fds.renumber(b, a).unwrap_err(), Errno::Badf);
-        assert_eq!(fds.push(Descriptor::Stdin), a, "it is free for new descriptors");
+        assert_eq!(fds.push(descriptor(0)), a, "it is free for new descriptors");
     }
 }

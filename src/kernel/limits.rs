@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::process::Signal;
 use super::vfs::VfsLimits;
 
 /// The bounds of a machine. Where a guest can carry on, it meets an errno; where it cannot, it is
 /// ended with [`Stop::Limit`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Limits {
-    /// Memories and tables of a process together, in bytes; a table has 8 an entry. Beyond: `memory.grow`
-    /// answers −1.
+    /// Memories and tables of all processes together, in bytes; a table has 8 an entry. Beyond:
+    /// `memory.grow` answers −1.
     pub memory_bytes_max: u64,
-    /// Instructions that a process may execute, roughly; `None` for any number. Beyond: ended.
+    /// Instructions that all processes may execute, roughly; `None` for any number. Beyond: ended.
     /// Needs an engine that counts fuel.
     pub fuel: Option<u64>,
     /// Real time that a run may take. Beyond: ended, but for a call of the host that is under way,
@@ -25,6 +27,10 @@ pub struct Limits {
     pub virtual_timeout: Option<Duration>,
     /// Open descriptors of a process. Beyond: `EMFILE`.
     pub open_files_max: u32,
+    /// Processes of a run, those included that have ended and not been waited for. Beyond: `EAGAIN`.
+    pub processes_max: u32,
+    /// Pipes of a run. Beyond: `ENFILE`.
+    pub pipes_max: u32,
     /// Bytes written to standard output and standard error together. Beyond: ended.
     pub output_bytes_max: u64,
     /// Bytes of a trace. Beyond: the trace ends with a line that says so, and the guest runs on.
@@ -49,6 +55,8 @@ impl Limits {
             timeout: tighter(self.timeout, bounds.timeout),
             virtual_timeout: tighter(self.virtual_timeout, bounds.virtual_timeout),
             open_files_max: self.open_files_max.min(bounds.open_files_max),
+            processes_max: self.processes_max.min(bounds.processes_max),
+            pipes_max: self.pipes_max.min(bounds.pipes_max),
             output_bytes_max: self.output_bytes_max.min(bounds.output_bytes_max),
             trace_bytes_max: self.trace_bytes_max.min(bounds.trace_bytes_max),
             vfs: self.vfs.within(&bounds.vfs),
@@ -64,6 +72,8 @@ impl Default for Limits {
             timeout: None,
             virtual_timeout: None,
             open_files_max: 1024,
+            processes_max: 500,
+            pipes_max: 1000,
             output_bytes_max: 64 << 20,
             trace_bytes_max: 1 << 30,
             vfs: VfsLimits::default(),
@@ -85,6 +95,10 @@ pub enum Limit {
     VirtualTimeout,
     /// [`Limits::open_files_max`]
     OpenFiles,
+    /// [`Limits::processes_max`]
+    Processes,
+    /// [`Limits::pipes_max`]
+    Pipes,
     /// [`Limits::output_bytes_max`]
     Output,
     /// [`Limits::trace_bytes_max`]
@@ -104,6 +118,8 @@ impl Limit {
             Self::Timeout => "timeout",
             Self::VirtualTimeout => "virtual_timeout",
             Self::OpenFiles => "open_files",
+            Self::Processes => "processes",
+            Self::Pipes => "pipes",
             Self::Output => "output",
             Self::Trace => "trace",
             Self::Upper => "upper",
@@ -120,6 +136,8 @@ impl fmt::Display for Limit {
             Self::Timeout => "timeout",
             Self::VirtualTimeout => "virtual timeout",
             Self::OpenFiles => "limit of open files",
+            Self::Processes => "limit of processes",
+            Self::Pipes => "limit of pipes",
             Self::Output => "output limit",
             Self::Trace => "trace limit",
             Self::Upper => "limit of written bytes",
@@ -135,6 +153,8 @@ pub enum Stop {
     Exit(u32),
     /// It reached a limit that it cannot carry on past.
     Limit(Limit),
+    /// This signal ended it.
+    Signalled(Signal),
     /// The machine's tape failed: it is full, or cannot be written, or the run does something else
     /// than the tape that it is compared with.
     Tape,
@@ -145,6 +165,7 @@ impl fmt::Display for Stop {
         match self {
             Self::Exit(code) => write!(f, "exited with code {code}"),
             Self::Limit(limit) => write!(f, "reached the {limit}"),
+            Self::Signalled(signal) => write!(f, "was ended by {signal}"),
             Self::Tape => f.write_str("ended with its tape"),
         }
     }

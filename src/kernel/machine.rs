@@ -8,9 +8,14 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::clock::{Clock, ClockId, DEFAULT_START_NS, HostClock, TapedClock, VirtualClock};
+use super::fd::Descriptions;
 use super::limits::{Limit, Limits};
 use super::machine_config::{MachineConfig, MountConfig};
+use super::pipe::Pipes;
+use super::process::Processes;
+use super::programs::Programs;
 use super::random::Random;
+use super::stdio::Stdio;
 use super::vfs::{HostDir, MountId, Mtimes, Overlay, Source};
 use crate::base::ambient;
 use crate::base::errno::Errno;
@@ -63,9 +68,20 @@ impl Default for ClockConfig {
 /// them run side by side on different threads.
 pub struct Machine {
     pub(crate) vfs: Overlay,
+    pub(crate) descriptions: Descriptions,
+    pub(crate) pipes: Pipes,
+    pub(crate) processes: Processes,
+    /// The streams of the run that is going on.
+    pub(crate) stdio: Stdio,
+    /// What processes may start.
+    pub(crate) programs: Option<Arc<dyn Programs>>,
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) random: Random,
     pub(crate) limits: Limits,
+    /// Bytes of memories and tables that processes have.
+    pub(crate) memory_bytes: u64,
+    /// Fuel that is left, if it is counted.
+    pub(crate) fuel_left: Option<u64>,
     /// Output bytes that may still be written.
     pub(crate) output_left: u64,
     /// When the run that is going on must end, on the host's clock.
@@ -76,8 +92,6 @@ pub struct Machine {
     pub(crate) trace_left: u64,
     /// Where what crosses the boundary is recorded.
     pub(crate) tape: Option<Recorder>,
-    /// What the tape's monotonic clock showed when the last process started, in milliseconds.
-    pub(crate) taped_spawn_ms: u64,
 }
 
 impl Machine {
@@ -92,6 +106,13 @@ impl Machine {
         let limits = Limits::default();
         Self {
             vfs: Overlay::new(limits.vfs, 0),
+            descriptions: Descriptions::default(),
+            pipes: Pipes::default(),
+            processes: Processes::default(),
+            stdio: Stdio::default(),
+            programs: None,
+            memory_bytes: 0,
+            fuel_left: None,
             clock: Box::new(VirtualClock::starting_at(0)),
             random: Random::seeded(0),
             limits,
@@ -101,7 +122,6 @@ impl Machine {
             trace: None,
             trace_left: 0,
             tape: None,
-            taped_spawn_ms: 0,
         }
     }
 
@@ -177,11 +197,18 @@ impl Machine {
         self.note_limit(Limit::Trace);
     }
 
+    /// Fuel that a run has at first, if it is counted.
+    pub(crate) fn fuel(&self) -> u64 {
+        self.limits.fuel.unwrap_or(u64::MAX)
+    }
+
     /// Starts the countdown of [`Limits::timeout`], and with it a run.
     pub(crate) fn start_run(&mut self) {
         // A timeout that no clock can show never comes.
         let end = |timeout| ambient::instant_now().checked_add(timeout);
         self.deadline = self.limits.timeout.and_then(end);
+        self.processes = Processes::default();
+        (self.memory_bytes, self.fuel_left) = (0, None);
     }
 }
 
@@ -207,6 +234,7 @@ pub struct MachineBuilder {
     taped_clock: Option<(u64, Vec<u64>)>,
     shared_clock: Option<Box<dyn Clock>>,
     recorded_as: Option<MachineConfig>,
+    programs: Option<Arc<dyn Programs>>,
 }
 
 impl Default for MachineBuilder {
@@ -222,6 +250,7 @@ impl Default for MachineBuilder {
             taped_clock: None,
             shared_clock: None,
             recorded_as: None,
+            programs: None,
         }
     }
 }
@@ -271,6 +300,12 @@ impl MachineBuilder {
     /// Whether there is a `/tmp` in memory. Default: there is.
     pub fn tmp(mut self, tmp: bool) -> Self {
         self.tmp = tmp;
+        self
+    }
+
+    /// What processes can start. Default: nothing.
+    pub fn programs(mut self, programs: Arc<dyn Programs>) -> Self {
+        self.programs = Some(programs);
         self
     }
 
@@ -370,6 +405,13 @@ impl MachineBuilder {
         }
         Ok(Machine {
             vfs,
+            descriptions: Descriptions::default(),
+            pipes: Pipes::default(),
+            processes: Processes::default(),
+            stdio: Stdio::default(),
+            programs: self.programs,
+            memory_bytes: 0,
+            fuel_left: None,
             clock,
             random: Random::seeded(self.seed),
             output_left: self.limits.output_bytes_max,
@@ -379,7 +421,6 @@ impl MachineBuilder {
             trace: None,
             trace_left: 0,
             tape: self.tape,
-            taped_spawn_ms: 0,
         })
     }
 }

@@ -1,8 +1,15 @@
 //! A process builder shaped like [`std::process::Command`].
 
-use crate::engine::{Finished, Outcome, Program, RunError, run};
+use std::sync::Arc;
+
+use super::shell::ShellImage;
+use crate::base::digest::Digest;
+use crate::engine::{Finished, Outcome, Program, RunError};
 use crate::kernel::guest::{Preopen, Reach, Startup};
 use crate::kernel::machine::{Machine, WORKTREE};
+use crate::kernel::process::Casualty;
+use crate::kernel::programs::MakeImage;
+use crate::kernel::schedule;
 use crate::kernel::stdio::{Input, Output as Stream, Stdio};
 use crate::kernel::vfs::Mount;
 
@@ -28,7 +35,11 @@ use crate::kernel::vfs::Mount;
 /// ```
 #[derive(Clone)]
 pub struct Command {
-    program: Program,
+    image: MakeImage,
+    /// The name that it is called by, if no other is given.
+    name: Vec<u8>,
+    /// The digest of its module, if it is one.
+    digest: Option<Digest>,
     argv0: Option<Vec<u8>>,
     args: Vec<Vec<u8>>,
     env: Vec<(Vec<u8>, Vec<u8>)>,
@@ -40,8 +51,41 @@ pub struct Command {
 impl Command {
     /// A process of `program`, without arguments.
     pub fn new(program: &Program) -> Self {
+        let (name, digest) = (program.default_argv0(), Some(program.digest()));
+        let program = program.clone();
+        Self::of(Arc::new(move || Box::new(program.clone())), name, digest)
+    }
+
+    /// A process of the shell that runs the POSIX script `text`: `sh -c TEXT`. Its arguments are `$0`,
+    /// `$1` and so on.
+    ///
+    /// Programs that it starts are those of [`crate::MachineBuilder::programs`]; builtins need none.
+    ///
+    /// ```
+    /// use belljar::{Command, Machine};
+    ///
+    /// let mut machine = Machine::builder().build()?;
+    /// let script = "for word in \"$@\"; do echo $((${#word} + 1)); done";
+    /// let output = Command::shell(script).args(["sh", "one", "two words"]).output(&mut machine)?;
+    /// assert_eq!(output.stdout, b"4\n10\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shell(text: impl AsRef<[u8]>) -> Self {
+        let mut command = Self::sh();
+        command.args([b"-c".as_slice(), text.as_ref()]);
+        command
+    }
+
+    /// A process of the shell, which does what its arguments say.
+    pub fn sh() -> Self {
+        Self::of(ShellImage::maker(), "sh", None)
+    }
+
+    fn of(image: MakeImage, name: impl Into<Vec<u8>>, digest: Option<Digest>) -> Self {
         Self {
-            program: program.clone(),
+            image,
+            name: name.into(),
+            digest,
             argv0: None,
             args: Vec::new(),
             env: Vec::new(),
@@ -137,7 +181,11 @@ impl Command {
         stdio: Stdio,
     ) -> Result<Output, RunError> {
         let finished = self.run(machine, stdio);
-        let status = ExitStatus { outcome: finished.outcome?, fuel_used: finished.fuel_used };
+        let status = ExitStatus {
+            outcome: finished.outcome?,
+            casualties: finished.casualties,
+            fuel_used: finished.fuel_used,
+        };
         let stdout = finished.stdio.stdout.into_captured();
         let stderr = finished.stdio.stderr.into_captured();
         Ok(Output { status, stdout, stderr })
@@ -148,13 +196,13 @@ impl Command {
     /// # Errors
     /// [`RunError`] if it cannot be started. A program that fails is no error.
     pub fn status(&self, machine: &mut Machine, stdio: Stdio) -> Result<ExitStatus, RunError> {
-        let finished = self.run(machine, stdio);
-        Ok(ExitStatus { outcome: finished.outcome?, fuel_used: finished.fuel_used })
+        let Finished { outcome, casualties, fuel_used, .. } = self.run(machine, stdio);
+        Ok(ExitStatus { outcome: outcome?, casualties, fuel_used })
     }
 
     fn run(&self, machine: &mut Machine, stdio: Stdio) -> Finished<()> {
         let mut args = Vec::with_capacity(1 + self.args.len());
-        args.push(self.argv0.clone().unwrap_or_else(|| self.program.default_argv0().into()));
+        args.push(self.argv0.clone().unwrap_or_else(|| self.name.clone()));
         args.extend(self.args.iter().cloned());
         let variable = |(key, value): &(Vec<u8>, Vec<u8>)| [key, value.as_slice()].join(&b'=');
         let environ = self.env.iter().map(variable).collect();
@@ -162,13 +210,12 @@ impl Command {
             Some(preopens) => preopens.clone(),
             None => namespace_preopens(machine, self.current_dir.as_deref()),
         };
-        let startup =
-            Startup { args, environ, stdio, preopens, module_hash: Some(self.program.digest()) };
+        let startup = Startup { args, environ, stdio, preopens, module_hash: self.digest };
         let taken = std::mem::replace(machine, Machine::vacant());
-        let Finished { machine: back, stdio, outcome, fuel_used } =
-            run(&self.program, taken, startup);
+        let finished = schedule::run((self.image)(), taken, startup);
+        let Finished { machine: back, stdio, outcome, casualties, fuel_used } = finished;
         *machine = back;
-        Finished { machine: (), stdio, outcome, fuel_used }
+        Finished { machine: (), stdio, outcome, casualties, fuel_used }
     }
 }
 
@@ -193,6 +240,7 @@ fn until_nul(bytes: &[u8]) -> Vec<u8> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExitStatus {
     outcome: Outcome,
+    casualties: Vec<Casualty>,
     fuel_used: Option<u64>,
 }
 
@@ -212,7 +260,12 @@ impl ExitStatus {
         &self.outcome
     }
 
-    /// Fuel that it used, if the engine counts it.
+    /// Processes that it started, or that these did, which trapped.
+    pub fn casualties(&self) -> &[Casualty] {
+        &self.casualties
+    }
+
+    /// Fuel that was used, if the engine counts it.
     pub fn fuel_used(&self) -> Option<u64> {
         self.fuel_used
     }

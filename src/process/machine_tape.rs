@@ -83,7 +83,10 @@ fn spawn_record(
     let confined = profile != SandboxProfile::Unrestricted;
     Some(Kind::ProcessSpawn {
         pid,
+        parent: None,
         program: request.program.to_str()?.to_owned(),
+        argv0: None,
+        path: None,
         args: request
             .args
             .iter()

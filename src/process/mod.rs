@@ -10,6 +10,7 @@ mod process_tape;
 mod profile;
 mod recording;
 mod request;
+mod shell;
 mod streams;
 mod subprocess_error;
 mod subprocesses;
@@ -26,6 +27,7 @@ pub use request::{
     SUBPROCESS_OUTPUT_BYTES_MAX, SubprocessInput, SubprocessOutput, SubprocessRequest,
     SubprocessStatus, SubprocessStdio,
 };
+pub use shell::ShellImage;
 pub use streams::{ChildInput, ChildOutput};
 pub use subprocess_error::{FindError, SubprocessError};
 pub use subprocesses::{OnMissing, SubprocessConfig, Subprocesses};

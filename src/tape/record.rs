@@ -202,10 +202,19 @@ pub enum Kind {
     },
     /// A process started.
     ProcessSpawn {
-        /// The process; 1 for a machine's first.
+        /// The process; 1 for the first of a run.
         pid: u32,
+        /// The process that started it, if one did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent: Option<u32>,
         /// The name it was asked for by.
         program: String,
+        /// The name it is called by (`argv[0]`), if that is another.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        argv0: Option<String>,
+        /// The file of the namespace that it comes from, if it does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        path: Option<String>,
         /// Its arguments, without the name.
         args: Vec<String>,
         /// Its environment, `NAME=value`.
@@ -218,7 +227,8 @@ pub enum Kind {
         /// The directories that it starts with, from descriptor 3 on.
         #[serde(default)]
         preopens: Vec<Preopened>,
-        /// Standard input: `empty`, `stream` (its bytes come as `stream_read`), or `bytes`.
+        /// Standard input: `empty`, `stream` (its bytes come as `stream_read`), `bytes`, or
+        /// `inherited` from its parent.
         stdin: String,
         /// If it is `bytes`: these.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -231,14 +241,34 @@ pub enum Kind {
     ProcessExit {
         /// The process.
         pid: u32,
-        /// `exited`, `trapped`, or the limit that ended it; for a native one also `failed` and
-        /// `signal_N`.
+        /// `exited`, `trapped`, `signalled`, `deadlock`, or the limit that ended it; for a native one also
+        /// `failed` and `signal_N`.
         status: String,
         /// Its exit code, if it exited.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<u32>,
         /// How long it took on the session's clock.
         duration_ms: u64,
+    },
+    /// A process was told of the end of a child.
+    ProcessWait {
+        /// The process.
+        pid: u32,
+        /// Its child.
+        child: u32,
+        /// The status that a shell would show: the code's low byte, or 128 and the signal's number.
+        status: u32,
+    },
+    /// A process made a pipe.
+    Pipe {
+        /// The process.
+        pid: u32,
+        /// The pipe's number.
+        pipe: u32,
+        /// The descriptor to read from.
+        reader: u32,
+        /// The descriptor to write to.
+        writer: u32,
     },
     /// A file is not, after the session, what it was before.
     Change {
@@ -355,6 +385,8 @@ impl Kind {
             Self::StreamError { .. } => "stream_error",
             Self::ProcessSpawn { .. } => "process_spawn",
             Self::ProcessExit { .. } => "process_exit",
+            Self::ProcessWait { .. } => "process_wait",
+            Self::Pipe { .. } => "pipe",
             Self::Change { .. } => "change",
             Self::LlmCall { .. } => "llm_call",
             Self::Egress { .. } => "egress",
@@ -404,6 +436,8 @@ impl Kind {
             "stream_error",
             "process_spawn",
             "process_exit",
+            "process_wait",
+            "pipe",
             "change",
             "llm_call",
             "egress",

@@ -32,8 +32,9 @@ impl Kind {
             | Self::FileWrite { path, .. }
             | Self::FileDelete { path, .. } => text(path),
             Self::FileRename { from, to } => [from, to].into_iter().for_each(text),
-            Self::ProcessSpawn { program, args, env, preopens, .. } => {
+            Self::ProcessSpawn { program, argv0, path, args, env, preopens, .. } => {
                 text(program);
+                argv0.iter_mut().chain(path).for_each(text);
                 let variables = args.iter_mut().chain(env);
                 variables.for_each(|variable| rules.withhold_in_variable(variable));
                 for Preopened { path, name, .. } in preopens {
@@ -63,7 +64,9 @@ impl Kind {
             | Self::StreamWrite { .. }
             | Self::StreamPoll { .. }
             | Self::StreamError { .. }
-            | Self::ProcessExit { .. } => {}
+            | Self::ProcessExit { .. }
+            | Self::ProcessWait { .. }
+            | Self::Pipe { .. } => {}
         }
     }
 }

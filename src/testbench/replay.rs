@@ -1,5 +1,6 @@
 //! A run repeated from its tape alone.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -7,15 +8,16 @@ use std::sync::Arc;
 use super::changes::record_changes;
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
-use crate::engine::{Outcome, Program, RunError};
+use crate::engine::{Engine, Module, Outcome, Program, RunError};
 use crate::kernel::guest::{Preopen, Reach};
 use crate::kernel::limits::Limits;
 use crate::kernel::machine::{Machine, MachineBuilder, MachineError};
 use crate::kernel::machine_config::{MachineConfig, MountConfig};
+use crate::kernel::programs::{Found, NotRunnable, Programs};
 use crate::kernel::stdio::{Input, Output as Stream, Stdio};
 use crate::kernel::taped_stdio::{TapedInput, TapedOutput};
 use crate::kernel::vfs::{DiffError, TapedTree, TapedTreeError};
-use crate::process::{Command, Output};
+use crate::process::{Command, Output, ShellImage};
 use crate::store::{Cas, StoreError};
 use crate::tape::{
     Kind, Player, Preopened, Record, Recorder, Redaction, TapeError, TapeReader, Withheld, cas_dir,
@@ -24,6 +26,9 @@ use crate::tape::{
 /// Mounts of a machine that is put together from a tape, and bytes of the path of each.
 const MOUNTS_MAX: usize = 1000;
 const PATH_BYTES_MAX: usize = 4096;
+
+/// What a tape says of a process that is no module: that is the shell.
+const BUILT_IN: &str = "builtin";
 
 /// A run could not be repeated, or did something else than its tape says.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +87,7 @@ pub struct Replayed {
 /// What a tape says of one process.
 pub(super) struct Spawn {
     program: String,
+    is_shell: bool,
     args: Vec<String>,
     env: Vec<String>,
     preopens: Vec<Preopen>,
@@ -130,6 +136,10 @@ impl Spawn {
 pub(super) struct Script {
     config: Option<MachineConfig>,
     spawns: Vec<Spawn>,
+    /// The programs of toolchains that processes started, and the digest of each one's module.
+    children: HashMap<String, Digest>,
+    /// Whether a process started the shell, which is no module.
+    has_shell: bool,
     clock_values_ns: Vec<u64>,
     tree: TapedTree,
 }
@@ -141,6 +151,8 @@ impl Script {
         let mut script = Self {
             config: None,
             spawns: Vec::new(),
+            children: HashMap::new(),
+            has_shell: false,
             clock_values_ns: Vec::new(),
             tree: TapedTree::new(cas.clone()),
         };
@@ -161,12 +173,25 @@ impl Script {
                 Kind::ClockRead { value_ns, .. } => script.clock_values_ns.push(value_ns),
                 Kind::ProcessSpawn {
                     program,
+                    parent: Some(_),
+                    path: None,
+                    module_hash: Some(digest),
+                    ..
+                } => {
+                    script.children.insert(program, digest);
+                }
+                Kind::ProcessSpawn { parent: Some(_), mode, .. } => {
+                    script.has_shell |= mode == BUILT_IN;
+                }
+                Kind::ProcessSpawn {
+                    program,
                     args,
                     env,
                     preopens,
                     module_hash,
                     stdin,
                     stdin_bytes,
+                    mode,
                     ..
                 } => {
                     let stdin = match (stdin.as_str(), stdin_bytes) {
@@ -179,8 +204,18 @@ impl Script {
                     let preopens = preopens.into_iter().map(preopen).collect::<Result<_, _>>();
                     let preopens = preopens.map_err(|message: String| incomplete(path, message))?;
                     let (stdout, stderr) = (TapedOutput::default(), TapedOutput::default());
-                    let spawn =
-                        Spawn { program, args, env, preopens, module_hash, stdin, stdout, stderr };
+                    let is_shell = mode == BUILT_IN;
+                    let spawn = Spawn {
+                        program,
+                        is_shell,
+                        args,
+                        env,
+                        preopens,
+                        module_hash,
+                        stdin,
+                        stdout,
+                        stderr,
+                    };
                     script.spawns.push(spawn);
                 }
                 kind => {
@@ -237,17 +272,37 @@ pub fn replay(
     bounds: &Limits,
     mut load: impl FnMut(&str, Option<Digest>) -> Result<Program, String>,
 ) -> Result<Replayed, ReplayError> {
-    let (builder, spawns) = Script::read(path)?.into_builder(path, bounds)?;
+    let mut script = Script::read(path)?;
+    let (children, has_shell) = (std::mem::take(&mut script.children), script.has_shell);
+    let (builder, spawns) = script.into_builder(path, bounds)?;
     if spawns.is_empty() {
         return Err(incomplete(path, "no record is of a process"));
     }
-    let recorder = Recorder::new(Player::new(TapeReader::open(path)?), Redaction::default());
-    let mut machine = builder.tape(recorder.clone()).build()?;
-    let mut outputs = Vec::new();
+    let mut load = |name: &str, digest| {
+        let failed = |message| ReplayError::Program { program: name.to_owned(), message };
+        load(name, digest).map_err(failed)
+    };
+    let mut programs = TapedPrograms { has_shell, ..TapedPrograms::default() };
+    for (name, digest) in children {
+        let program = load(&name, Some(digest))?;
+        programs.by_name.insert(name, program);
+    }
+    let mut firsts = Vec::new();
     for spawn in spawns {
-        let program = load(&spawn.program, spawn.module_hash)
-            .map_err(|message| ReplayError::Program { program: spawn.program.clone(), message })?;
-        let output = run(&mut machine, &program, spawn)?;
+        let program =
+            if spawn.is_shell { None } else { Some(load(&spawn.program, spawn.module_hash)?) };
+        firsts.push((program, spawn));
+    }
+    let firsts_loaded = firsts.iter().filter_map(|(program, _)| program.as_ref());
+    programs.engine = firsts_loaded
+        .chain(programs.by_name.values())
+        .next()
+        .map(|program| program.engine().clone());
+    let recorder = Recorder::new(Player::new(TapeReader::open(path)?), Redaction::default());
+    let mut machine = builder.tape(recorder.clone()).programs(Arc::new(programs)).build()?;
+    let mut outputs = Vec::new();
+    for (program, spawn) in firsts {
+        let output = run(&mut machine, program.as_ref(), spawn)?;
         let is_in_step = *output.status.outcome() != Outcome::Tape;
         outputs.push(output);
         if !is_in_step {
@@ -276,8 +331,32 @@ fn with_withheld(path: &Path, mut error: TapeError) -> TapeError {
     error
 }
 
-fn run(machine: &mut Machine, program: &Program, spawn: Spawn) -> Result<Output, RunError> {
-    let mut command = Command::new(program);
+/// What processes find that start others: what they found when the tape was recorded.
+#[derive(Default)]
+struct TapedPrograms {
+    by_name: HashMap<String, Program>,
+    has_shell: bool,
+    engine: Option<Engine>,
+}
+
+impl Programs for TapedPrograms {
+    fn named(&self, name: &str) -> Result<Option<Found>, NotRunnable> {
+        let program = self.by_name.get(name).cloned().map(Program::found);
+        let is_shell = name == "sh" && self.has_shell;
+        Ok(program.or_else(|| is_shell.then(|| ShellImage::new().found())))
+    }
+
+    fn module(&self, path: &str, bytes: Vec<u8>) -> Result<Found, NotRunnable> {
+        let engine = self.engine.as_ref().ok_or_else(|| NotRunnable("no engine".to_owned()))?;
+        let module = Module::from_bytes(path, bytes);
+        let program = module.and_then(|module| Program::new(engine, &module));
+        program.map(Program::found).map_err(|error| NotRunnable(error.to_string()))
+    }
+}
+
+/// `program`, or the shell.
+fn run(machine: &mut Machine, program: Option<&Program>, spawn: Spawn) -> Result<Output, RunError> {
+    let mut command = program.map_or_else(Command::sh, Command::new);
     command.argv0(&spawn.program).args(&spawn.args).preopens(spawn.preopens);
     for variable in &spawn.env {
         let (key, value) = variable.split_once('=').unwrap_or((variable, ""));

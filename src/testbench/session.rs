@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::builder::Testbench;
 use super::changes::record_changes;
@@ -11,18 +12,18 @@ use super::clock::ClockHandle;
 use super::command::SessionCommand;
 use super::config::{ClockConfig, FilesystemConfig, NetworkConfig, SubprocessConfig, TapeConfig};
 use super::llm::{LlmAxis, SessionLlm};
-use crate::engine::{Engine, EngineConfig, Program};
+use crate::engine::{Engine, EngineConfig, EngineError, Module, Program};
 use crate::kernel::clock::{Clock, ClockId};
 use crate::kernel::egress::{Allowed, EgressBlocked, EgressPolicy, EgressRuleError};
 use crate::kernel::machine::{Machine, MachineError};
 use crate::kernel::vfs::{ApplyError, DiffEntry, DiffError, HostDir, Overlay};
 use crate::llm::{FixtureError, LlmProvider};
 use crate::process::{
-    FindError, ProcessTape, SubprocessError, SubprocessOutput, SubprocessRequest, Subprocesses,
-    TapeEntry,
+    FindError, ProcessTape, ShellImage, SubprocessError, SubprocessOutput, SubprocessRequest,
+    Subprocesses, TapeEntry,
 };
 use crate::tape::{ClockLeak, FileTape, Header, Recorder, Redaction, TapeError};
-use crate::toolchain::{ResolveError, Resolved, Toolchains};
+use crate::toolchain::{ResolveError, Resolved, ToolchainPrograms, Toolchains};
 
 /// A session could not begin, or could not be ended as asked.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +39,9 @@ pub enum TestbenchError {
     /// The folder of the toolchain cannot be used.
     #[error(transparent)]
     Toolchain(#[from] ResolveError),
+    /// No engine can be made to run the toolchain with.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
     /// The record of subprocesses, or a subprocess.
     #[error(transparent)]
     Subprocess(#[from] SubprocessError),
@@ -123,9 +127,10 @@ impl TestbenchSession {
             ClockConfig::Real => ClockHandle::real(),
             ClockConfig::Paused { starting_at_ms } => ClockHandle::paused_at_ms(starting_at_ms),
         };
-        if let SubprocessConfig::WasiToolchain { dir } = &testbench.subprocess {
-            Toolchains::new(vec![dir.clone()])?;
-        }
+        let programs = match &testbench.subprocess {
+            SubprocessConfig::WasiToolchain { dir } => Some(programs(testbench, dir)?),
+            _ => None,
+        };
         let worktree = match &testbench.filesystem {
             FilesystemConfig::Real => Path::new("."),
             FilesystemConfig::Overlay { worktree } => worktree,
@@ -133,7 +138,7 @@ impl TestbenchSession {
         let opened = HostDir::open(worktree)
             .map_err(|source| TestbenchError::Worktree { path: worktree.to_owned(), source })?;
         let mut subprocesses =
-            Subprocesses::open(testbench.subprocess.clone(), finder(testbench.engine.clone()))?
+            Subprocesses::open(testbench.subprocess.clone(), finder(programs.clone()))?
                 .root(worktree)
                 .on_missing(testbench.on_missing)
                 .sandbox_profile(testbench.sandbox_profile)?;
@@ -155,6 +160,9 @@ impl TestbenchSession {
             .limits(testbench.limits)
             .seed(testbench.seed)
             .shared_clock(Box::new(clock.clone()));
+        if let Some(programs) = programs {
+            builder = builder.programs(programs);
+        }
         let mut tape = None;
         if let TapeConfig::Emit { path, argv, script_path } = &testbench.tape {
             let started_ns = clock.now(ClockId::Realtime);
@@ -293,12 +301,23 @@ impl TestbenchSession {
     }
 }
 
+/// What modules of the toolchain in `dir` can start.
+fn programs(testbench: &Testbench, dir: &Path) -> Result<Arc<ToolchainPrograms>, TestbenchError> {
+    let toolchains = Toolchains::new(vec![dir.to_owned()])?;
+    // Making a pool costs more than the few runs of one session gain from it.
+    let config = EngineConfig { pooling: false, ..EngineConfig::default() };
+    let engine = testbench.engine.clone().map_or_else(|| Engine::new(config), Ok)?;
+    let programs = ToolchainPrograms::new(&engine, toolchains);
+    Ok(Arc::new(programs.with("sh", ShellImage::maker())))
+}
+
 /// Finds the modules of a toolchain's folder; what is built in is none of it.
 fn finder(
-    mut engine: Option<Engine>,
+    programs: Option<Arc<ToolchainPrograms>>,
 ) -> impl FnMut(&Path, &str) -> Result<Option<Program>, FindError> + Send + 'static {
     let mut loaded: HashMap<PathBuf, Program> = HashMap::new();
     move |dir, name| {
+        let Some(programs) = &programs else { return Ok(None) };
         let path = match Toolchains::new(vec![dir.to_owned()])?.resolve(name) {
             Ok(Resolved::File(path)) => path,
             Ok(Resolved::BuiltIn { .. }) | Err(ResolveError::NotFound { .. }) => return Ok(None),
@@ -307,15 +326,7 @@ fn finder(
         if let Some(program) = loaded.get(&path) {
             return Ok(Some(program.clone()));
         }
-        let engine = match &mut engine {
-            Some(engine) => engine,
-            none => {
-                // Making a pool costs more than the few runs of one session gain from it.
-                let config = EngineConfig { pooling: false, ..EngineConfig::default() };
-                none.insert(Engine::new(config)?)
-            }
-        };
-        let program = Program::load(engine, &path)?;
+        let program = programs.program(&Module::read(&path)?)?;
         loaded.insert(path, program.clone());
         Ok(Some(program))
     }

@@ -1,12 +1,32 @@
 //! The programs that belljar brings along, so that it can do something with nothing installed.
 //! Their sources stand beside them.
 
-macro_rules! programs {
+macro_rules! demo {
     ($($name:literal),* $(,)?) => {
-        &[$(($name, include_bytes!(concat!("../../toolchains/demo/", $name, ".wasm")))),*]
+        [$(($name, include_bytes!(concat!("../../toolchains/demo/", $name, ".wasm")).as_slice())),*]
     };
 }
 
-/// Name and module of each, sorted by name.
-pub(super) const PROGRAMS: &[(&str, &[u8])] =
-    programs!["cat", "jsonfmt", "replace", "sha256sum", "wc"];
+/// Name and module of each program that is a module of its own.
+const DEMO: [(&str, &[u8]); 5] = demo!["cat", "jsonfmt", "replace", "sha256sum", "wc"];
+
+/// The file utilities of scripts: one module, which does what it is called for.
+const BOX: &[u8] = include_bytes!("../../toolchains/box/box.wasm");
+
+/// The names that [`BOX`] goes by.
+const BOX_NAMES: [&str; 30] = [
+    "basename", "box", "cp", "cut", "date", "dirname", "echo", "env", "false", "find", "grep",
+    "head", "ln", "ls", "mkdir", "mv", "printf", "rm", "rmdir", "seq", "sleep", "sort", "tail",
+    "tee", "touch", "tr", "true", "uniq", "xargs", "yes",
+];
+
+/// The module of the built-in program `name`, and its name for as long as belljar runs.
+pub(super) fn find(name: &str) -> Option<(&'static str, &'static [u8])> {
+    let in_box = BOX_NAMES.iter().find(|known| **known == name).map(|name| (*name, BOX));
+    DEMO.into_iter().find(|(known, _)| *known == name).or(in_box)
+}
+
+/// The names of all built-in programs.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    DEMO.into_iter().map(|(name, _)| name).chain(BOX_NAMES)
+}

@@ -152,7 +152,7 @@ impl Toolchains {
         if let Some(path) = find(format!("{name}.wasm")) {
             return Ok(Resolved::File(path));
         }
-        if let Some((name, bytes)) = demo::PROGRAMS.iter().find(|(known, _)| *known == name) {
+        if let Some((name, bytes)) = demo::find(name) {
             return Ok(Resolved::BuiltIn { name, bytes });
         }
         if let Some(path) = find(format!("{name}.cwasm")) {
@@ -167,8 +167,7 @@ impl Toolchains {
     /// # Errors
     /// [`ResolveError::Folder`] if a folder cannot be read.
     pub fn names(&self) -> Result<Vec<String>, ResolveError> {
-        let mut names: Vec<String> =
-            demo::PROGRAMS.iter().map(|(name, _)| (*name).into()).collect();
+        let mut names: Vec<String> = demo::names().map(Into::into).collect();
         for dir in &self.dirs {
             for path in disk::list(dir)? {
                 if path.extension().is_some_and(|extension| extension == "wasm")

@@ -17,9 +17,11 @@ use crate::support::{self, package};
 const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("README.md", None),
     ("docs/cli.md", None),
+    ("docs/shell.md", None),
     ("docs/determinism.md", None),
     ("docs/tape-format.md", None),
     ("docs/annotations.md", None),
+    ("docs/guest-abi.md", None),
     ("docs/avr.md", Some("avr")),
     ("toolchains/README.md", None),
     ("guest-examples/README.md", None),

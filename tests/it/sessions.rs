@@ -440,7 +440,14 @@ fn every_kind_of_record_is_made_by_something_real() {
     let mut session = hermetic(folder.path()).emit_tape(&tape).build().activate().unwrap();
     let steps = ["write:new:text", "rename:new:moved", "unlink:note.txt"];
     assert!(session.command("overwrite").args(steps).status().unwrap().success());
-    for words in [&["walk"][..], &["clock"], &["sleeper", "5"], &["random"], &["cat", "link"]] {
+    for words in [
+        &["walk"][..],
+        &["clock"],
+        &["sleeper", "5"],
+        &["random"],
+        &["cat", "link"],
+        &["procs", "pipes"],
+    ] {
         session.command(words[0]).args(&words[1..]).output().unwrap();
     }
     let clock = session.clock();

@@ -3,21 +3,19 @@
 use wasmtime::Caller;
 
 use super::Snapshot;
-use crate::abi::{Process, call, trace};
+use crate::abi::memory::GuestMemory;
+use crate::abi::{Answer, Answering, Process, call, call_waiting, trace};
 use crate::base::errno::Errno;
 use crate::kernel::guest::{Buffers, Fault, Guest, Whence};
 
 /// `fd_read(fd, iovs) -> size`
 pub fn fd_read(
     caller: Caller<'_, Process>,
-    fd: u32,
-    iovs: u32,
-    iovs_len: u32,
-    out: u32,
-) -> wasmtime::Result<i32> {
-    transfer(caller, "fd_read", fd, (iovs, iovs_len), None, out, |guest, bufs| {
-        guest.fd_read(fd, bufs)
-    })
+    (fd, iovs, iovs_len, out): (u32, u32, u32, u32),
+) -> Answering<'_> {
+    Box::new(call_waiting(caller, "fd_read", move |memory, guest| {
+        transfer(memory, guest, fd, (iovs, iovs_len), None, out, Guest::fd_read)
+    }))
 }
 
 /// `fd_pread(fd, iovs, offset) -> size`
@@ -29,22 +27,23 @@ pub fn fd_pread(
     offset: u64,
     out: u32,
 ) -> wasmtime::Result<i32> {
-    transfer(caller, "fd_pread", fd, (iovs, iovs_len), Some(offset), out, |guest, bufs| {
-        Ok(guest.fd_pread(fd, offset, bufs)?)
+    call(caller, "fd_pread", |memory, guest| {
+        transfer(memory, guest, fd, (iovs, iovs_len), Some(offset), out, |guest, fd, bufs| {
+            Ok(guest.fd_pread(fd, offset, bufs)?)
+        })
     })
 }
 
 /// `fd_write(fd, iovs) -> size`
 pub fn fd_write(
     caller: Caller<'_, Process>,
-    fd: u32,
-    iovs: u32,
-    iovs_len: u32,
-    out: u32,
-) -> wasmtime::Result<i32> {
-    transfer(caller, "fd_write", fd, (iovs, iovs_len), None, out, |guest, bufs| {
-        guest.fd_write(fd, bufs)
-    })
+    (fd, iovs, iovs_len, out): (u32, u32, u32, u32),
+) -> Answering<'_> {
+    Box::new(call_waiting(caller, "fd_write", move |memory, guest| {
+        transfer(memory, guest, fd, (iovs, iovs_len), None, out, |guest, fd, bufs| {
+            guest.fd_write(fd, bufs)
+        })
+    }))
 }
 
 /// `fd_pwrite(fd, iovs, offset) -> size`
@@ -56,33 +55,33 @@ pub fn fd_pwrite(
     offset: u64,
     out: u32,
 ) -> wasmtime::Result<i32> {
-    transfer(caller, "fd_pwrite", fd, (iovs, iovs_len), Some(offset), out, |guest, bufs| {
-        Ok(guest.fd_pwrite(fd, offset, bufs)?)
+    call(caller, "fd_pwrite", |memory, guest| {
+        transfer(memory, guest, fd, (iovs, iovs_len), Some(offset), out, |guest, fd, bufs| {
+            Ok(guest.fd_pwrite(fd, offset, bufs)?)
+        })
     })
 }
 
-/// A call that moves bytes between the buffers of the list `iovs` (pointer and length) and `fd`.
+/// Moves bytes between the buffers of the list `iovs` (pointer and length) and `fd`.
 #[inline]
 fn transfer(
-    caller: Caller<'_, Process>,
-    name: &'static str,
+    memory: &mut GuestMemory<'_>,
+    guest: &mut Guest,
     fd: u32,
     iovs: (u32, u32),
     offset: Option<u64>,
     out: u32,
-    op: impl FnOnce(&mut Guest, &mut Buffers<'_>) -> Result<u64, Fault>,
-) -> wasmtime::Result<i32> {
-    call(caller, name, |memory, guest| {
-        let (ranges, out) = (memory.buffers(iovs.0, iovs.1)?, memory.place_u32(out)?);
-        let mut bufs = Buffers::new(memory.all(), ranges);
-        match offset {
-            None => trace!(guest, "fd={fd}, len={}", bufs.total()),
-            Some(offset) => trace!(guest, "fd={fd}, len={}, offset={offset}", bufs.total()),
-        }
-        let count = op(guest, &mut bufs)?;
-        memory.put_u32(out, u32::try_from(count).map_err(|_| Errno::Overflow)?);
-        Ok(Some(("count", count)))
-    })
+    op: impl FnOnce(&mut Guest, u32, &mut Buffers<'_>) -> Result<u64, Fault>,
+) -> Result<Answer, Fault> {
+    let (ranges, out) = (memory.buffers(iovs.0, iovs.1)?, memory.place_u32(out)?);
+    let mut bufs = Buffers::new(memory.all(), ranges);
+    match offset {
+        None => trace!(guest, "fd={fd}, len={}", bufs.total()),
+        Some(offset) => trace!(guest, "fd={fd}, len={}, offset={offset}", bufs.total()),
+    }
+    let count = op(guest, fd, &mut bufs)?;
+    memory.put_u32(out, u32::try_from(count).map_err(|_| Errno::Overflow)?);
+    Ok(Some(("count", count)))
 }
 
 /// `fd_seek(fd, offset, whence) -> filesize`

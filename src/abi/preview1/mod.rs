@@ -63,12 +63,12 @@ pub fn add_to_linker(linker: &mut Linker<Process>) -> wasmtime::Result<()> {
         linker.func_wrap(module, "fd_prestat_dir_name", fd::fd_prestat_dir_name)?;
         linker.func_wrap(module, "fd_prestat_get", fd::fd_prestat_get)?;
         linker.func_wrap(module, "fd_pwrite", fd_io::fd_pwrite)?;
-        linker.func_wrap(module, "fd_read", fd_io::fd_read)?;
+        linker.func_wrap_async(module, "fd_read", fd_io::fd_read)?;
         linker.func_wrap(module, "fd_readdir", fd::fd_readdir)?;
         linker.func_wrap(module, "fd_renumber", fd::fd_renumber)?;
         linker.func_wrap(module, "fd_sync", fd::fd_sync)?;
         linker.func_wrap(module, "fd_tell", fd_io::fd_tell)?;
-        linker.func_wrap(module, "fd_write", fd_io::fd_write)?;
+        linker.func_wrap_async(module, "fd_write", fd_io::fd_write)?;
         linker.func_wrap(module, "path_create_directory", path::path_create_directory)?;
         linker.func_wrap(module, "path_filestat_set_times", path::path_filestat_set_times)?;
         linker.func_wrap(module, "path_link", path::path_link)?;
@@ -81,7 +81,7 @@ pub fn add_to_linker(linker: &mut Linker<Process>) -> wasmtime::Result<()> {
         linker.func_wrap(module, "proc_exit", proc::proc_exit)?;
         linker.func_wrap(module, "proc_raise", proc::proc_raise)?;
         linker.func_wrap(module, "random_get", random::random_get)?;
-        linker.func_wrap(module, "sched_yield", sched::sched_yield)?;
+        linker.func_wrap_async(module, "sched_yield", sched::sched_yield)?;
         linker.func_wrap(module, "sock_accept", sock::sock_accept)?;
         linker.func_wrap(module, "sock_recv", sock::sock_recv)?;
         linker.func_wrap(module, "sock_send", sock::sock_send)?;
@@ -90,10 +90,10 @@ pub fn add_to_linker(linker: &mut Linker<Process>) -> wasmtime::Result<()> {
     linker.func_wrap(MODULE, "fd_filestat_get", fd::fd_filestat_get::<false>)?;
     linker.func_wrap(MODULE, "fd_seek", fd_io::fd_seek::<false>)?;
     linker.func_wrap(MODULE, "path_filestat_get", path::path_filestat_get::<false>)?;
-    linker.func_wrap(MODULE, "poll_oneoff", poll::poll_oneoff::<false>)?;
+    linker.func_wrap_async(MODULE, "poll_oneoff", poll::poll_oneoff::<false>)?;
     linker.func_wrap(MODULE_UNSTABLE, "fd_filestat_get", fd::fd_filestat_get::<true>)?;
     linker.func_wrap(MODULE_UNSTABLE, "fd_seek", fd_io::fd_seek::<true>)?;
     linker.func_wrap(MODULE_UNSTABLE, "path_filestat_get", path::path_filestat_get::<true>)?;
-    linker.func_wrap(MODULE_UNSTABLE, "poll_oneoff", poll::poll_oneoff::<true>)?;
+    linker.func_wrap_async(MODULE_UNSTABLE, "poll_oneoff", poll::poll_oneoff::<true>)?;
     Ok(())
 }

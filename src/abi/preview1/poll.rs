@@ -1,10 +1,10 @@
 //! `poll_oneoff`.
 
-use wasmtime::{Caller, Result};
+use wasmtime::Caller;
 
 use super::Snapshot;
 use crate::abi::memory::{GuestMemory, Place};
-use crate::abi::{Process, call, known_bits, trace};
+use crate::abi::{Answering, Process, call_waiting, known_bits, trace};
 use crate::base::errno::Errno;
 use crate::kernel::clock::ClockId;
 use crate::kernel::guest::{Event, EventKind, Subscription, SubscriptionKind};
@@ -19,13 +19,10 @@ const EVENT_BYTES: usize = 32;
 /// `poll_oneoff(in, out, nsubscriptions) -> size`
 pub(super) fn poll_oneoff<const UNSTABLE: bool>(
     caller: Caller<'_, Process>,
-    subscriptions: u32,
-    events: u32,
-    count: u32,
-    out: u32,
-) -> Result<i32> {
+    (subscriptions, events, count, out): (u32, u32, u32, u32),
+) -> Answering<'_> {
     let snapshot = Snapshot::of(UNSTABLE);
-    call(caller, "poll_oneoff", |memory, guest| {
+    Box::new(call_waiting(caller, "poll_oneoff", move |memory, guest| {
         trace!(guest, "nsubscriptions={count}");
         if count > SUBSCRIPTIONS_MAX {
             return Err(Errno::Inval.into());
@@ -43,7 +40,7 @@ pub(super) fn poll_oneoff<const UNSTABLE: bool>(
         }
         memory.put_u32(out, u32::try_from(happened.len()).map_err(|_| Errno::Overflow)?);
         Ok(Some(("nevents", happened.len() as u64)))
-    })
+    }))
 }
 
 fn subscription(

@@ -1,13 +1,14 @@
 //! `sched_yield`.
 
-use wasmtime::{Caller, Result};
+use wasmtime::Caller;
 
-use crate::abi::{Process, call, trace};
+use crate::abi::{Answering, Process, call_waiting, trace};
 
-/// `sched_yield()`: there is nobody to yield to.
-pub fn sched_yield(caller: Caller<'_, Process>) -> Result<i32> {
-    call(caller, "sched_yield", |_, guest| {
+/// `sched_yield()`: lets other processes have their turns.
+pub fn sched_yield(caller: Caller<'_, Process>, (): ()) -> Answering<'_> {
+    Box::new(call_waiting(caller, "sched_yield", |_, guest| {
         trace!(guest, "");
+        guest.sched_yield()?;
         Ok(None)
-    })
+    }))
 }

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
-use super::{Guest, node_of};
+use super::{AT_FDCWD, Guest, node_of};
 use crate::base::errno::Errno;
-use crate::kernel::fd::{Descriptor, FdFlags, OpenDir, OpenFile};
+use crate::kernel::fd::{Description, FdFlags, OpenDir, OpenFile, OpenPipe};
+use crate::kernel::machine::Machine;
 use crate::kernel::vfs::{Base, FileType, Listed, Metadata, NodeId, Overlay, SetTime, Times};
 
 /// `rights` of preview1, as far as anything here names them.
@@ -58,13 +59,15 @@ impl FileStat {
     }
 
     fn stream() -> Self {
-        let metadata = Metadata {
-            ino: 0,
-            file_type: FileType::Unknown,
-            nlink: 0,
-            size: 0,
-            times: Times::all(0),
-        };
+        Self::device(FileType::Unknown)
+    }
+
+    pub(super) fn null() -> Self {
+        Self::device(FileType::CharacterDevice)
+    }
+
+    fn device(file_type: FileType) -> Self {
+        let metadata = Metadata { ino: 0, file_type, nlink: 0, size: 0, times: Times::all(0) };
         Self { dev: 0, metadata }
     }
 }
@@ -97,10 +100,7 @@ impl Guest {
     /// `EBADF` if `fd` is not open.
     pub fn fd_close(&mut self, fd: u32) -> Result<(), Errno> {
         let descriptor = self.fds.remove(fd)?;
-        self.tape_close(&descriptor);
-        if let Some(node) = node_of(&descriptor) {
-            self.machine.vfs.close(node);
-        }
+        self.release(descriptor);
         Ok(())
     }
 
@@ -109,8 +109,8 @@ impl Guest {
     /// # Errors
     /// `EBADF` unless `fd` is a file or directory.
     pub fn fd_sync(&mut self, fd: u32) -> Result<(), Errno> {
-        match self.fds.get(fd)? {
-            Descriptor::File(_) | Descriptor::Dir(_) => Ok(()),
+        match self.description(fd)? {
+            Description::File(_) | Description::Dir(_) => Ok(()),
             _ => Err(Errno::Badf),
         }
     }
@@ -127,15 +127,25 @@ impl Guest {
             rights_inheriting,
         };
         let none = FdFlags::default();
-        Ok(match self.fds.get(fd)? {
-            Descriptor::Stdin => stat(FileType::Unknown, none, rights::FD_READ, rights::FD_READ),
-            Descriptor::Stdout | Descriptor::Stderr => {
+        Ok(match self.description(fd)? {
+            Description::Stdin => stat(FileType::Unknown, none, rights::FD_READ, rights::FD_READ),
+            Description::PipeReader(end) => {
+                stat(FileType::Unknown, flags_of(*end), rights::FD_READ, rights::FD_READ)
+            }
+            Description::PipeWriter(end) => {
+                stat(FileType::Unknown, flags_of(*end), rights::FD_WRITE, rights::FD_WRITE)
+            }
+            Description::Stdout | Description::Stderr => {
                 stat(FileType::Unknown, none, rights::FD_WRITE, rights::FD_WRITE)
             }
-            Descriptor::Dir(OpenDir { preopen: Some(_), .. }) => {
+            Description::Null => {
+                let both = rights::FD_READ | rights::FD_WRITE;
+                stat(FileType::CharacterDevice, none, both, both)
+            }
+            Description::Dir(OpenDir { preopen: Some(_), .. }) => {
                 stat(FileType::Directory, none, rights::PREOPEN, rights::PREOPEN_INHERITING)
             }
-            Descriptor::Dir(_) => {
+            Description::Dir(_) => {
                 let absent = rights::FD_SEEK
                     | rights::FD_FILESTAT_SET_SIZE
                     | rights::PATH_FILESTAT_SET_SIZE
@@ -143,7 +153,7 @@ impl Guest {
                 let base = rights::ALL & !absent;
                 stat(FileType::Directory, none, base, base)
             }
-            Descriptor::File(file) => {
+            Description::File(file) => {
                 let mut base = rights::ALL;
                 if !file.read {
                     base &= !(rights::FD_READ | rights::FD_READDIR);
@@ -159,14 +169,24 @@ impl Guest {
     /// `fd_fdstat_set_flags`: sets `APPEND` and `NONBLOCK`.
     ///
     /// # Errors
-    /// `EBADF` unless `fd` is a file; `EINVAL` for the flags of synchronous writes.
+    /// `EBADF` unless `fd` is a file or pipe; `EINVAL` for the flags of synchronous writes.
     pub fn fd_fdstat_set_flags(&mut self, fd: u32, flags: FdFlags) -> Result<(), Errno> {
-        let file = self.open_file(fd)?;
-        if flags.has_sync() {
-            return Err(Errno::Inval);
+        match self.description_mut(fd)? {
+            Description::File(_) | Description::PipeReader(_) | Description::PipeWriter(_)
+                if flags.has_sync() =>
+            {
+                Err(Errno::Inval)
+            }
+            Description::File(file) => {
+                file.flags = flags;
+                Ok(())
+            }
+            Description::PipeReader(end) | Description::PipeWriter(end) => {
+                end.nonblock = flags.is_nonblock();
+                Ok(())
+            }
+            _ => Err(Errno::Badf),
         }
-        file.flags = flags;
-        Ok(())
     }
 
     /// `fd_fdstat_set_rights`: rights cannot be changed.
@@ -174,7 +194,7 @@ impl Guest {
     /// # Errors
     /// `EBADF` if `fd` is not open, else `ENOTSUP`.
     pub fn fd_fdstat_set_rights(&mut self, fd: u32) -> Result<(), Errno> {
-        self.fds.get(fd)?;
+        self.description(fd)?;
         Err(Errno::Notsup)
     }
 
@@ -183,7 +203,10 @@ impl Guest {
     /// # Errors
     /// `EBADF` if `fd` is not open.
     pub fn fd_filestat_get(&mut self, fd: u32) -> Result<FileStat, Errno> {
-        Ok(match node_of(self.fds.get(fd)?) {
+        if matches!(self.description(fd)?, Description::Null) {
+            return Ok(FileStat::null());
+        }
+        Ok(match node_of(self.description(fd)?) {
             Some(node) => FileStat::of(self.machine.vfs.metadata_of(node)),
             None => FileStat::stream(),
         })
@@ -216,7 +239,7 @@ impl Guest {
         atim: SetTime,
         mtim: SetTime,
     ) -> Result<(), Errno> {
-        let node = node_of(self.fds.get(fd)?).ok_or(Errno::Badf)?;
+        let node = node_of(self.description(fd)?).ok_or(Errno::Badf)?;
         let now = self.now();
         self.machine.vfs.set_times(node, atim, mtim, now)
     }
@@ -226,8 +249,8 @@ impl Guest {
     /// # Errors
     /// `EBADF` if `fd` is none.
     pub fn fd_prestat(&mut self, fd: u32) -> Result<&str, Errno> {
-        match self.fds.get(fd)? {
-            Descriptor::Dir(OpenDir { preopen: Some(name), .. }) => Ok(name),
+        match self.description(fd)? {
+            Description::Dir(OpenDir { preopen: Some(name), .. }) => Ok(name),
             _ => Err(Errno::Badf),
         }
     }
@@ -242,12 +265,13 @@ impl Guest {
     /// # Errors
     /// `EBADF` unless `fd` is open; `ENOTDIR` if it is a file; [`Overlay::list`].
     pub fn fd_readdir(&mut self, fd: u32, cookie: u64) -> Result<ReadDir<'_>, Errno> {
-        let dir = match self.fds.get_mut(fd)? {
-            Descriptor::Dir(dir) => dir,
-            Descriptor::File(_) => return Err(Errno::Notdir),
+        let id = self.fds.get(fd)?.description;
+        let Machine { vfs, descriptions, .. } = &mut *self.machine;
+        let dir = match descriptions.get_mut(id) {
+            Description::Dir(dir) => dir,
+            Description::File(_) => return Err(Errno::Notdir),
             _ => return Err(Errno::Badf),
         };
-        let vfs = &mut self.machine.vfs;
         let Base { dir: node, root } = dir.base;
         if cookie == 0 || dir.listing.is_none() {
             dir.listing = None;
@@ -266,12 +290,8 @@ impl Guest {
     /// # Errors
     /// `EBADF` if `from` is not open, or `to` never was: see [`crate::kernel::fd::FdTable::renumber`].
     pub fn fd_renumber(&mut self, from: u32, to: u32) -> Result<(), Errno> {
-        let replaced = self.fds.renumber(from, to)?;
-        if let Some(replaced) = &replaced {
-            self.tape_close(replaced);
-        }
-        if let Some(node) = replaced.as_ref().and_then(node_of) {
-            self.machine.vfs.close(node);
+        if let Some(replaced) = self.fds.renumber(from, to)? {
+            self.release(replaced);
         }
         Ok(())
     }
@@ -282,13 +302,13 @@ impl Guest {
     /// `EBADF` if `fd` is not open, else `ENOTSOCK`.
     pub fn sock(&mut self, fd: u32) -> Result<(), Errno> {
         self.tape_sock();
-        self.fds.get(fd)?;
+        self.description(fd)?;
         Err(Errno::Notsock)
     }
 
     pub(super) fn open_file(&mut self, fd: u32) -> Result<&mut OpenFile, Errno> {
-        match self.fds.get_mut(fd)? {
-            Descriptor::File(file) => Ok(file),
+        match self.description_mut(fd)? {
+            Description::File(file) => Ok(file),
             _ => Err(Errno::Badf),
         }
     }
@@ -299,12 +319,21 @@ impl Guest {
     }
 
     pub(super) fn open_dir(&self, fd: u32) -> Result<&OpenDir, Errno> {
-        match self.fds.get(fd)? {
-            Descriptor::Dir(dir) => Ok(dir),
-            Descriptor::File(_) => Err(Errno::Notdir),
+        if fd == AT_FDCWD
+            && let Some(dir) = &self.current_dir
+        {
+            return Ok(dir);
+        }
+        match self.description(fd)? {
+            Description::Dir(dir) => Ok(dir),
+            Description::File(_) => Err(Errno::Notdir),
             _ => Err(Errno::Badf),
         }
     }
+}
+
+fn flags_of(end: OpenPipe) -> FdFlags {
+    if end.nonblock { FdFlags::NONBLOCK } else { FdFlags::default() }
 }
 
 /// What `fd_readdir` encodes.

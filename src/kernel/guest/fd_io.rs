@@ -2,9 +2,7 @@
 
 use super::{Buffers, Fault, Guest};
 use crate::base::errno::Errno;
-use crate::kernel::fd::{Descriptor, OpenFile};
-use crate::kernel::limits::Limit;
-use crate::kernel::stdio::{Input, Stdio};
+use crate::kernel::fd::{Description, OpenFile};
 use crate::kernel::vfs::NodeId;
 
 /// `whence` of preview1.
@@ -23,22 +21,14 @@ impl Guest {
     ///
     /// # Errors
     /// `EBADF` unless `fd` is a stream or file opened for reading; as the host answers.
-    /// [`Fault::Stop`] when the run's timeout comes before the host's standard input does.
+    /// [`Fault::Stop`] when the run's timeout comes before the host's standard input does;
+    /// [`Fault::Wait`] for a pipe without bytes.
     pub fn fd_read(&mut self, fd: u32, bufs: &mut Buffers<'_>) -> Result<u64, Fault> {
-        match self.fds.get_mut(fd)? {
-            Descriptor::Stdin => {
-                // One read that brings something is enough: what it brought must not wait for more.
-                let Some(first) = (0..bufs.count()).find(|i| !bufs.get(*i).is_empty()) else {
-                    return Ok(0);
-                };
-                if matches!(self.stdio.stdin, Input::Host) && self.machine.deadline.is_some() {
-                    self.wait_for_stdin(None)?;
-                }
-                let answer = self.stdio.stdin.read(bufs.get_mut(first));
-                self.tape_stdin(answer.map(|count| &bufs.get(first)[..count]));
-                Ok(answer? as u64)
-            }
-            Descriptor::File(OpenFile { read: true, node, offset, .. }) => {
+        match self.description(fd)? {
+            Description::Stdin => self.read_stdin(bufs),
+            Description::Null => Ok(0),
+            Description::PipeReader(end) => self.read_pipe(*end, bufs),
+            Description::File(OpenFile { read: true, node, offset, .. }) => {
                 let (node, start) = (*node, *offset);
                 let count = self.read_node(node, start, bufs)?;
                 self.open_file(fd)?.offset = start.saturating_add(count);
@@ -53,12 +43,12 @@ impl Guest {
     /// # Errors
     /// `EBADF` unless `fd` is a file opened for reading; `ESPIPE` for a stream.
     pub fn fd_pread(&mut self, fd: u32, offset: u64, bufs: &mut Buffers<'_>) -> Result<u64, Errno> {
-        match self.fds.get(fd)? {
-            Descriptor::File(OpenFile { read: true, node, .. }) => {
+        match self.description(fd)? {
+            Description::File(OpenFile { read: true, node, .. }) => {
                 let node = *node;
                 self.read_node(node, offset, bufs)
             }
-            Descriptor::File(_) | Descriptor::Dir(_) => Err(Errno::Badf),
+            Description::File(_) | Description::Dir(_) => Err(Errno::Badf),
             _ => Err(Errno::Spipe),
         }
     }
@@ -67,12 +57,15 @@ impl Guest {
     ///
     /// # Errors
     /// `EBADF` unless `fd` is a stream or file opened for writing; `ENOSPC`, `EFBIG` at the limits
-    /// if nothing was written; `EPIPE` if nobody reads. [`Fault::Stop`] past the output limit.
+    /// if nothing was written; `EPIPE` if nobody reads. [`Fault::Stop`] past the output limit, and
+    /// for a pipe that nobody reads; [`Fault::Wait`] for one that is full.
     pub fn fd_write(&mut self, fd: u32, bufs: &Buffers<'_>) -> Result<u64, Fault> {
-        match self.fds.get_mut(fd)? {
-            Descriptor::Stdout => self.write_stream(false, bufs),
-            Descriptor::Stderr => self.write_stream(true, bufs),
-            Descriptor::File(file) if file.write => {
+        match self.description(fd)? {
+            Description::Stdout => self.write_stream(false, bufs),
+            Description::Null => Ok(bufs.total()),
+            Description::Stderr => self.write_stream(true, bufs),
+            Description::PipeWriter(end) => self.write_pipe(*end, bufs),
+            Description::File(file) if file.write => {
                 let (node, append, offset) = (file.node, file.flags.is_append(), file.offset);
                 let start = if append { self.machine.vfs.len(node)? } else { offset };
                 let count = self.write_node(node, start, bufs)?;
@@ -91,15 +84,15 @@ impl Guest {
     /// # Errors
     /// `EBADF` unless `fd` is a file opened for writing; `ESPIPE` for a stream; `ENOSPC`, `EFBIG`.
     pub fn fd_pwrite(&mut self, fd: u32, offset: u64, bufs: &Buffers<'_>) -> Result<u64, Errno> {
-        match self.fds.get(fd)? {
-            Descriptor::File(file) if file.write => {
+        match self.description(fd)? {
+            Description::File(file) if file.write => {
                 let (node, append) = (file.node, file.flags.is_append());
                 let start = if append { self.machine.vfs.len(node)? } else { offset };
                 let count = self.write_node(node, start, bufs)?;
                 self.open_file(fd)?.note_write();
                 Ok(count)
             }
-            Descriptor::File(_) | Descriptor::Dir(_) => Err(Errno::Badf),
+            Description::File(_) | Description::Dir(_) => Err(Errno::Badf),
             _ => Err(Errno::Spipe),
         }
     }
@@ -133,9 +126,9 @@ impl Guest {
     }
 
     fn seekable(&self, fd: u32) -> Result<(NodeId, u64), Errno> {
-        match self.fds.get(fd)? {
-            Descriptor::File(file) => Ok((file.node, file.offset)),
-            Descriptor::Dir(_) => Err(Errno::Badf),
+        match self.description(fd)? {
+            Description::File(file) => Ok((file.node, file.offset)),
+            Description::Dir(_) => Err(Errno::Badf),
             _ => Err(Errno::Spipe),
         }
     }
@@ -173,32 +166,6 @@ impl Guest {
                 Err(errno) if done == 0 => return Err(errno),
                 Err(_) => break,
             }
-        }
-        Ok(done)
-    }
-
-    fn write_stream(&mut self, is_stderr: bool, bufs: &Buffers<'_>) -> Result<u64, Fault> {
-        let mut done = 0;
-        for index in 0..bufs.count() {
-            let bytes = bufs.get(index);
-            let left = usize::try_from(self.machine.output_left).unwrap_or(usize::MAX);
-            let bytes_allowed = &bytes[..bytes.len().min(left)];
-            // Nothing is written of nothing, so that every write and every failure is on the tape.
-            if !bytes_allowed.is_empty() {
-                let Stdio { stdout, stderr, .. } = &mut self.stdio;
-                let (fd, stream) = if is_stderr { (2, stderr) } else { (1, stdout) };
-                let answer = stream.write(bytes_allowed);
-                self.tape_output(fd, answer.map(|()| bytes_allowed));
-                match answer {
-                    Ok(()) => self.machine.output_left -= bytes_allowed.len() as u64,
-                    Err(errno) if done == 0 => return Err(errno.into()),
-                    Err(_) => break,
-                }
-            }
-            if bytes_allowed.len() < bytes.len() {
-                return Err(self.stop_at(Limit::Output));
-            }
-            done += bytes.len() as u64;
         }
         Ok(done)
     }

@@ -9,15 +9,22 @@ mod fd;
 mod fd_io;
 mod path;
 mod poll;
+mod process;
+mod streams;
 mod tape;
+mod turns;
 
 use std::fmt;
 
 use super::clock::{ClockId, SPIN_FREE_READS, SPIN_TICK_NS};
-use super::fd::{Descriptor, FdTable, OpenDir};
+use super::fd::{Description, Descriptor, FdTable, OpenDir, OpenPipe};
 use super::limits::{Limit, Stop};
 use super::machine::{Machine, WORKTREE};
+use super::pipe::End;
+use super::process::Pid;
+use super::schedule::Image;
 use super::stdio::Stdio;
+use super::turn::Turn;
 use super::vfs::{Base, Mount, NodeId};
 use crate::base::ambient;
 use crate::base::digest::Digest;
@@ -28,6 +35,18 @@ pub use fd::{FdStat, FileStat, ReadDir, rights};
 pub use fd_io::Whence;
 pub use path::OFlags;
 pub use poll::{Event, EventKind, Subscription, SubscriptionKind};
+pub use process::{FdAction, SpawnError, SpawnRequest};
+use tape::Origin;
+
+/// Instead of a directory's descriptor: the current directory (POSIX `AT_FDCWD`). Only for programs
+/// that are no modules.
+pub const AT_FDCWD: u32 = (-100_i32).cast_unsigned();
+
+/// The number of the first directory that a module starts with.
+const FIRST_PREOPEN: u32 = 3;
+
+/// The code with which a process ends that could not be started, as a shell has it.
+const NOT_RUNNABLE: u32 = 126;
 
 /// Random bytes that are made between two looks at the deadline.
 const RANDOM_PIECE_BYTES: usize = 1 << 20;
@@ -39,6 +58,9 @@ pub enum Fault {
     Errno(Errno),
     /// The guest ends.
     Stop(Stop),
+    /// The guest has to wait: the same call is to be made again after [`Guest::pause`]. Only calls
+    /// that say so answer this.
+    Wait,
 }
 
 impl From<Errno> for Fault {
@@ -49,11 +71,21 @@ impl From<Errno> for Fault {
 
 /// The kernel's side of one process: what it may do, and the machine it does it to.
 pub struct Guest {
-    machine: Machine,
+    machine: Turn,
+    pid: Pid,
     fds: FdTable,
     args: Vec<Vec<u8>>,
     environ: Vec<Vec<u8>>,
-    stdio: Stdio,
+    /// The directories that it started with; the current one is called `.`.
+    preopens: Vec<Preopen>,
+    /// The current directory of a program that is no module.
+    current_dir: Option<OpenDir>,
+    /// Whether a write that nobody can read answers `EPIPE` instead of ending it.
+    ignores_sigpipe: bool,
+    /// What a call that has to wait has done already.
+    progress: Option<Progress>,
+    /// When it started, on the tape's clock.
+    started_ms: u64,
     /// Reads of the clock since the last other call.
     clock_reads: u32,
     /// The call that is being made, for the trace.
@@ -61,6 +93,17 @@ pub struct Guest {
     call_is_traced: bool,
     /// What [`Reach::NamespaceOrRoot`] looks up from the root first.
     mount_names: Vec<Box<str>>,
+}
+
+/// How far a call has come that is made again after a wait.
+#[derive(Default)]
+struct Progress {
+    /// Bytes that it has written.
+    written: u64,
+    /// What it polls.
+    poll: Option<poll::Polling>,
+    /// Whether it has given others their turn.
+    yielded: bool,
 }
 
 /// A directory that a process starts with.
@@ -114,39 +157,76 @@ pub struct Startup {
 }
 
 impl Guest {
-    /// A process in `machine`.
+    /// The first process of a run in `machine`, whose turn it is.
     ///
     /// # Errors
     /// [`BadPreopen`] if a preopen is not there or no directory.
-    pub fn new(machine: Machine, startup: Startup) -> Result<Self, Box<BadPreopen>> {
-        let mut guest = Self {
+    pub(super) fn first(
+        mut machine: Machine,
+        startup: Startup,
+        image: &dyn Image,
+    ) -> Result<Self, Box<BadPreopen>> {
+        let Startup { args, environ, stdio, preopens, module_hash } = startup;
+        let name = args.first().map(|name| String::from_utf8_lossy(name)).unwrap_or_default();
+        let pid = machine.processes.add(Pid::MACHINE, &name);
+        machine.stdio = stdio;
+        let machine = Turn::with(Box::new(machine));
+        let mut guest = Self::new(machine, pid, args, environ, preopens);
+        let is_module = image.is_module();
+        guest.tape_spawn(Origin { program: None, path: None, module_hash, is_module });
+        guest.mount_names = named_mounts(guest.machine.vfs.mounts());
+        for stream in [Description::Stdin, Description::Stdout, Description::Stderr] {
+            guest.push(stream);
+        }
+        if let Err((preopen, errno)) = guest.open_preopens(is_module) {
+            guest.close_all();
+            let machine = guest.machine.into_machine();
+            return Err(Box::new(BadPreopen { machine, preopen, errno }));
+        }
+        Ok(guest)
+    }
+
+    fn new(
+        machine: Turn,
+        pid: Pid,
+        args: Vec<Vec<u8>>,
+        environ: Vec<Vec<u8>>,
+        preopens: Vec<Preopen>,
+    ) -> Self {
+        Self {
             machine,
+            pid,
             fds: FdTable::default(),
-            args: startup.args,
-            environ: startup.environ,
-            stdio: startup.stdio,
+            args,
+            environ,
+            preopens,
+            current_dir: None,
+            ignores_sigpipe: false,
+            progress: None,
+            started_ms: 0,
             clock_reads: 0,
             call: "",
             call_is_traced: false,
             mount_names: Vec::new(),
-        };
-        guest.tape_spawn(startup.module_hash, &startup.preopens);
-        guest.mount_names = named_mounts(guest.machine.vfs.mounts());
-        for descriptor in [Descriptor::Stdin, Descriptor::Stdout, Descriptor::Stderr] {
-            guest.fds.push(descriptor);
         }
-        for preopen in startup.preopens {
-            match guest.open_preopen(&preopen) {
-                Ok(dir) => {
-                    guest.fds.push(Descriptor::Dir(dir));
-                }
-                Err(errno) => {
-                    let machine = guest.end().0;
-                    return Err(Box::new(BadPreopen { machine, preopen, errno }));
-                }
+    }
+
+    /// Gives the directories that the process starts with numbers, or, if it is no module, makes
+    /// the last its current one.
+    fn open_preopens(&mut self, is_module: bool) -> Result<(), (Preopen, Errno)> {
+        let preopens = std::mem::take(&mut self.preopens);
+        let opened = preopens.iter().zip(FIRST_PREOPEN..).try_for_each(|(preopen, fd)| {
+            let dir = self.open_preopen(preopen).map_err(|errno| (preopen.clone(), errno))?;
+            if is_module {
+                let description = self.machine.descriptions.insert(Description::Dir(dir));
+                self.fds.put(fd, Descriptor { description, close_on_exec: false });
+            } else if let Some(before) = self.current_dir.replace(dir) {
+                self.machine.vfs.close(before.base.dir);
             }
-        }
-        Ok(guest)
+            Ok(())
+        });
+        self.preopens = preopens;
+        opened
     }
 
     fn open_preopen(&mut self, preopen: &Preopen) -> Result<OpenDir, Errno> {
@@ -164,16 +244,57 @@ impl Guest {
         })
     }
 
-    /// Ends the process: closes its descriptors and gives back the machine and the streams.
-    pub fn end(mut self) -> (Machine, Stdio) {
-        let descriptors: Vec<Descriptor> = self.fds.drain().collect();
-        for descriptor in descriptors {
-            self.tape_close(&descriptor);
-            if let Some(node) = node_of(&descriptor) {
-                self.machine.vfs.close(node);
+    /// Gives a new description the lowest free number.
+    fn push(&mut self, description: Description) -> u32 {
+        let description = self.machine.descriptions.insert(description);
+        self.fds.push(Descriptor { description, close_on_exec: false })
+    }
+
+    /// What `fd` refers to.
+    ///
+    /// # Errors
+    /// `EBADF` if it is not open.
+    fn description(&self, fd: u32) -> Result<&Description, Errno> {
+        Ok(self.machine.descriptions.get(self.fds.get(fd)?.description))
+    }
+
+    /// What `fd` refers to, to change it.
+    ///
+    /// # Errors
+    /// `EBADF` if it is not open.
+    fn description_mut(&mut self, fd: u32) -> Result<&mut Description, Errno> {
+        let id = self.fds.get(fd)?.description;
+        Ok(self.machine.descriptions.get_mut(id))
+    }
+
+    /// Lets go of what a number referred to.
+    fn release(&mut self, descriptor: Descriptor) {
+        let Some(description) = self.machine.descriptions.release(descriptor.description) else {
+            return;
+        };
+        self.tape_close(&description);
+        let machine = &mut *self.machine;
+        match description {
+            Description::Stdin | Description::Stdout | Description::Stderr | Description::Null => {}
+            Description::File(file) => machine.vfs.close(file.node),
+            Description::Dir(dir) => machine.vfs.close(dir.base.dir),
+            Description::PipeReader(OpenPipe { pipe, .. }) => {
+                machine.processes.wake_all(machine.pipes.close(pipe, End::Reader));
+            }
+            Description::PipeWriter(OpenPipe { pipe, .. }) => {
+                machine.processes.wake_all(machine.pipes.close(pipe, End::Writer));
             }
         }
-        (self.machine, self.stdio)
+    }
+
+    fn close_all(&mut self) {
+        let descriptors: Vec<Descriptor> = self.fds.drain().collect();
+        for descriptor in descriptors {
+            self.release(descriptor);
+        }
+        if let Some(dir) = self.current_dir.take() {
+            self.machine.vfs.close(dir.base.dir);
+        }
     }
 
     /// The machine that the process runs in.
@@ -191,6 +312,9 @@ impl Guest {
     pub fn begin_call(&mut self, name: &'static str) {
         self.call = name;
         self.call_is_traced = false;
+        if self.progress.is_some() {
+            self.progress = None;
+        }
         if name != "clock_time_get" {
             self.clock_reads = 0;
         }
@@ -205,8 +329,11 @@ impl Guest {
     /// Notes the current call in the trace, before it is made.
     #[cold]
     pub fn trace_call(&mut self, args: fmt::Arguments<'_>) {
-        self.call_is_traced = true;
-        self.machine.trace_line(format_args!("==> {}({args})", self.call));
+        if std::mem::replace(&mut self.call_is_traced, true) {
+            return;
+        }
+        let call = self.call;
+        self.trace_line(format_args!("==> {call}({args})"));
     }
 
     /// Notes the answer of the current call in the trace.
@@ -215,16 +342,26 @@ impl Guest {
         if !self.call_is_traced {
             self.trace_call(format_args!("?"));
         }
-        let machine = &mut self.machine;
         match answer {
-            Ok(None) => machine.trace_line(format_args!("<== errno=success")),
+            Ok(None) => self.trace_line(format_args!("<== errno=success")),
             Ok(Some((name, value))) => {
-                machine.trace_line(format_args!("<== {name}={value}, errno=success"));
+                self.trace_line(format_args!("<== {name}={value}, errno=success"));
             }
             Err(Fault::Errno(errno)) => {
-                machine.trace_line(format_args!("<== errno={}", errno.name()));
+                self.trace_line(format_args!("<== errno={}", errno.name()));
             }
-            Err(Fault::Stop(stop)) => machine.trace_line(format_args!("<== {stop}")),
+            Err(Fault::Stop(stop)) => self.trace_line(format_args!("<== {stop}")),
+            Err(Fault::Wait) => self.trace_line(format_args!("<== waits")),
+        }
+    }
+
+    /// A line of the trace, which tells the processes of a tree apart.
+    fn trace_line(&mut self, line: fmt::Arguments<'_>) {
+        let (pid, machine) = (self.pid, &mut *self.machine);
+        if pid == Pid::FIRST {
+            machine.trace_line(line);
+        } else {
+            machine.trace_line(format_args!("[{pid}] {line}"));
         }
     }
 
@@ -256,7 +393,7 @@ impl Guest {
             self.clock_reads = SPIN_FREE_READS;
             if self.machine.clock.is_virtual() {
                 let t = self.machine.clock.now(ClockId::Monotonic).saturating_add(SPIN_TICK_NS);
-                self.sleep_until(t)?;
+                self.pass_time(t)?;
             }
         }
         let value_ns = self.read_clock(id);
@@ -284,34 +421,13 @@ impl Guest {
         Fault::Stop(Stop::Exit(code))
     }
 
-    /// Lets time pass until the monotonic clock shows `t`.
+    /// Lets time pass until the monotonic clock shows `t`, in the middle of a turn.
     ///
     /// # Errors
     /// [`Stop::Limit`] when a timeout comes first; the clock then stands at that timeout.
-    pub(super) fn sleep_until(&mut self, t: u64) -> Result<(), Fault> {
-        let machine = &mut self.machine;
-        let stop_at = machine.limits.virtual_timeout.map(|timeout| timeout.as_nanos());
-        if let Some(stop_at) = stop_at.and_then(|ns| u64::try_from(ns).ok())
-            && t > stop_at
-        {
-            self.tape_sleep(stop_at);
-            self.machine.clock.sleep_until(stop_at);
-            return Err(self.stop_at(Limit::VirtualTimeout));
-        }
-        if !machine.clock.is_virtual()
-            && let Some(deadline) = machine.deadline
-        {
-            let left = deadline.saturating_duration_since(ambient::instant_now());
-            let now = machine.clock.now(ClockId::Monotonic);
-            let end = now.saturating_add(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
-            if t > end {
-                machine.clock.sleep_until(end);
-                return Err(self.stop_at(Limit::Timeout));
-            }
-        }
+    fn pass_time(&mut self, t: u64) -> Result<(), Fault> {
         self.tape_sleep(t);
-        self.machine.clock.sleep_until(t);
-        Ok(())
+        self.machine.sleep_until(t).map_err(|limit| self.stop_at(limit))
     }
 
     pub(super) fn stop_at(&mut self, limit: Limit) -> Fault {
@@ -346,12 +462,12 @@ fn named_mounts(mounts: &[Mount]) -> Vec<Box<str>> {
     points.filter(|at| !usual.contains(at)).map(Into::into).collect()
 }
 
-/// The node that a descriptor keeps open.
-fn node_of(descriptor: &Descriptor) -> Option<NodeId> {
-    match descriptor {
-        Descriptor::File(file) => Some(file.node),
-        Descriptor::Dir(dir) => Some(dir.base.dir),
-        Descriptor::Stdin | Descriptor::Stdout | Descriptor::Stderr => None,
+/// The node that a description keeps open.
+fn node_of(description: &Description) -> Option<NodeId> {
+    match description {
+        Description::File(file) => Some(file.node),
+        Description::Dir(dir) => Some(dir.base.dir),
+        _ => None,
     }
 }
 
@@ -361,6 +477,23 @@ mod tests {
 
     use super::*;
     use crate::kernel::limits::Limits;
+    use crate::kernel::schedule::Running;
+
+    struct Nothing;
+
+    impl Image for Nothing {
+        fn name(&self) -> &'static str {
+            "nothing"
+        }
+
+        fn is_module(&self) -> bool {
+            true
+        }
+
+        fn start(self: Box<Self>, _: Guest) -> Running {
+            Box::pin(std::future::pending())
+        }
+    }
 
     /// A guest with 4 GiB of memory can ask for as many random bytes at once.
     #[test]
@@ -368,7 +501,8 @@ mod tests {
         let limits = Limits { timeout: Some(Duration::ZERO), ..Limits::default() };
         let mut machine = Machine::builder().limits(limits).build().unwrap();
         machine.start_run();
-        let Ok(mut guest) = Guest::new(machine, Startup::default()) else { panic!("no preopens") };
+        let guest = Guest::first(machine, Startup::default(), &Nothing);
+        let Ok(mut guest) = guest else { panic!("no preopens") };
         let mut bytes = [0; 8];
         let timeout = Fault::Stop(Stop::Limit(Limit::Timeout));
         assert_eq!(guest.random_get(&mut bytes), Err(timeout));

@@ -1,9 +1,9 @@
 //! Calls on paths. A path is relative to the directory that a descriptor stands for, and lookups
 //! stay beneath the root that came with it.
 
-use super::{FileStat, Guest, rights};
+use super::{AT_FDCWD, FileStat, Guest, rights};
 use crate::base::errno::Errno;
-use crate::kernel::fd::{Descriptor, FdFlags, OpenDir, OpenFile, TapedFile};
+use crate::kernel::fd::{Description, FdFlags, OpenDir, OpenFile, TapedFile};
 use crate::kernel::vfs::{Base, FileType, Follow, OpenFlags, Overlay, SetTime};
 
 /// `oflags` of preview1.
@@ -21,22 +21,33 @@ pub struct OFlags {
 }
 
 impl Guest {
-    /// Does `call` from the directory `fd`; from the root, if it finds nothing and `fd` falls back
+    /// Does `call` from the directory `fd`, or from the root for an absolute path, which only
+    /// [`AT_FDCWD`] takes; from the root as well, if it finds nothing and `fd` falls back
     /// to that.
     fn in_dir<T>(
         &mut self,
         fd: u32,
         path: &str,
-        mut call: impl FnMut(&mut Overlay, Base) -> Result<T, Errno>,
+        mut call: impl FnMut(&mut Overlay, Base, &str) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
+        if fd == AT_FDCWD {
+            let current = self.open_dir(fd)?.base;
+            let vfs = &mut self.machine.vfs;
+            return match path.strip_prefix('/').map(|rest| rest.trim_start_matches('/')) {
+                None => call(vfs, current, path),
+                Some("") => call(vfs, vfs.host_base(), "."),
+                Some(path) => call(vfs, vfs.host_base(), path),
+            };
+        }
         let &OpenDir { base, or_root, .. } = self.open_dir(fd)?;
         let base =
             if or_root && self.names_mount(path) { self.machine.vfs.host_base() } else { base };
         let vfs = &mut self.machine.vfs;
-        match call(vfs, base) {
+        match call(vfs, base, path) {
             Err(missing @ (Errno::Noent | Errno::Notdir)) if or_root => {
                 let root = vfs.host_base();
-                call(vfs, root).map_err(|errno| if errno == Errno::Noent { missing } else { errno })
+                call(vfs, root, path)
+                    .map_err(|errno| if errno == Errno::Noent { missing } else { errno })
             }
             done => done,
         }
@@ -69,7 +80,7 @@ impl Guest {
     /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::create_dir`].
     pub fn path_create_directory(&mut self, fd: u32, path: &str) -> Result<(), Errno> {
         let now = self.now();
-        self.in_dir(fd, path, |vfs, base| vfs.create_dir(base, path, now).map(|_| ()))
+        self.in_dir(fd, path, |vfs, base, path| vfs.create_dir(base, path, now).map(|_| ()))
     }
 
     /// `path_filestat_get`.
@@ -82,7 +93,10 @@ impl Guest {
         follow: Follow,
         path: &str,
     ) -> Result<FileStat, Errno> {
-        self.in_dir(fd, path, |vfs, base| vfs.stat(base, path, follow)).map(FileStat::of)
+        match self.in_dir(fd, path, |vfs, base, path| vfs.stat(base, path, follow)) {
+            Err(Errno::Noent) if self.is_null(fd, path) => Ok(FileStat::null()),
+            stat => stat.map(FileStat::of),
+        }
     }
 
     /// `path_filestat_set_times`.
@@ -99,7 +113,9 @@ impl Guest {
         mtim: SetTime,
     ) -> Result<(), Errno> {
         let now = self.now();
-        self.in_dir(fd, path, |vfs, base| vfs.set_times_at(base, path, follow, atim, mtim, now))
+        self.in_dir(fd, path, |vfs, base, path| {
+            vfs.set_times_at(base, path, follow, atim, mtim, now)
+        })
     }
 
     /// `path_link`.
@@ -146,13 +162,17 @@ impl Guest {
             follow: follow == Follow::Yes,
             write,
         };
-        let node = self.in_dir(fd, path, |vfs, base| vfs.open(base, path, open, now))?;
+        let opened = self.in_dir(fd, path, |vfs, base, path| vfs.open(base, path, open, now));
+        let node = match opened {
+            Err(Errno::Noent) if self.is_null(fd, path) => return Ok(self.push(Description::Null)),
+            opened => opened?,
+        };
         let taped_path = self.taped_path(fd, path);
-        let descriptor = if self.machine.vfs.file_type(node) == FileType::Directory {
+        let description = if self.machine.vfs.file_type(node) == FileType::Directory {
             let root = if confines { node } else { base.root };
             let base = Base { dir: node, root };
             let or_root = false;
-            Descriptor::Dir(OpenDir {
+            Description::Dir(OpenDir {
                 base,
                 confines,
                 or_root,
@@ -163,9 +183,20 @@ impl Guest {
         } else {
             let written = oflags.trunc || oflags.creat && write;
             let taped = taped_path.map(|path| Box::new(TapedFile { path, written }));
-            Descriptor::File(OpenFile { node, offset: 0, flags, read, write, taped })
+            Description::File(OpenFile { node, offset: 0, flags, read, write, taped })
         };
-        Ok(self.fds.push(descriptor))
+        Ok(self.push(description))
+    }
+
+    /// Whether `path` from `fd` is `/dev/null`, which is there unless the namespace has something
+    /// else of that name.
+    fn is_null(&self, fd: u32, path: &str) -> bool {
+        let Ok(dir) = self.open_dir(fd) else { return false };
+        let is_at_root = match fd {
+            AT_FDCWD => path.starts_with('/'),
+            _ => dir.or_root || dir.base.dir == self.machine.vfs.root(),
+        };
+        !dir.confines && is_at_root && path.trim_start_matches('/') == "dev/null"
     }
 
     /// `path_readlink`: the text of a link.
@@ -183,7 +214,7 @@ impl Guest {
     /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::remove_dir`].
     pub fn path_remove_directory(&mut self, fd: u32, path: &str) -> Result<(), Errno> {
         let now = self.now();
-        self.in_dir(fd, path, |vfs, base| vfs.remove_dir(base, path, now))
+        self.in_dir(fd, path, |vfs, base, path| vfs.remove_dir(base, path, now))
     }
 
     /// `path_rename`.
@@ -210,7 +241,7 @@ impl Guest {
             return Err(Errno::Perm);
         }
         let now = self.now();
-        self.in_dir(fd, path, |vfs, base| vfs.symlink(text, base, path, now))
+        self.in_dir(fd, path, |vfs, base, path| vfs.symlink(text, base, path, now))
     }
 
     /// `path_unlink_file`.
@@ -219,7 +250,7 @@ impl Guest {
     /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::unlink`].
     pub fn path_unlink_file(&mut self, fd: u32, path: &str) -> Result<(), Errno> {
         let now = self.now();
-        self.in_dir(fd, path, |vfs, base| vfs.unlink(base, path, now))?;
+        self.in_dir(fd, path, |vfs, base, path| vfs.unlink(base, path, now))?;
         self.tape_unlink(self.taped_path(fd, path));
         Ok(())
     }

@@ -6,8 +6,10 @@ use super::{Fault, Guest};
 use crate::base::ambient;
 use crate::base::errno::Errno;
 use crate::kernel::clock::ClockId;
-use crate::kernel::fd::Descriptor;
+use crate::kernel::fd::{Description, OpenPipe};
 use crate::kernel::limits::Limit;
+use crate::kernel::pipe::{End, PipeId};
+use crate::kernel::process::Wait;
 
 /// What to wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,68 +65,139 @@ pub enum EventKind {
     FdWrite = 2,
 }
 
+/// When clocks are due, with the userdata of each.
+type Dues = SmallVec<[(u64, u64); 4]>;
+
+/// A poll, as it was begun. Times are those of the monotonic clock.
+pub(super) struct Polling {
+    clocks: Dues,
+    begun: u64,
+    /// The earliest of its clocks.
+    until: Option<u64>,
+}
+
+/// What a descriptor is not ready for.
+enum Unready {
+    Stdin,
+    Pipe(PipeId, End),
+}
+
 impl Guest {
     /// `poll_oneoff`: the events that have happened, at least one.
     ///
-    /// Descriptors are ready at once. If there is one, or a time that has come, nothing waits;
-    /// otherwise the clock moves to the earliest time, and the subscriptions for that time fire. On
-    /// a virtual clock standard input is ready as soon as somebody asks, whenever its bytes come:
-    /// what happens outside takes no time.
+    /// Files and streams are ready at once, pipes when there is something to read or room to write.
+    /// If anything is ready, or a time has come, nothing waits; otherwise the process does, until
+    /// the earliest time or until a pipe is ready. On a virtual clock standard input is ready as
+    /// soon as somebody asks, whenever its bytes come: what happens outside takes no time.
     ///
     /// # Errors
-    /// `EINVAL` if there is no subscription. [`Fault::Stop`] when a timeout comes first.
+    /// `EINVAL` if there is no subscription. [`Fault::Stop`] when a timeout comes first;
+    /// [`Fault::Wait`].
     pub fn poll_oneoff(&mut self, subscriptions: &[Subscription]) -> Result<Vec<Event>, Fault> {
         if subscriptions.is_empty() {
             return Err(Errno::Inval.into());
         }
-        let now = self.read_clock(ClockId::Monotonic);
+        // Made again after a wait, it must not wait anew for a time that is relative.
+        let waited = self.progress.as_mut().and_then(|progress| progress.poll.take());
+        // A clock that is played back may not show the time that was waited for.
+        let timed_out = waited.is_some() && self.machine.processes.timed_out(self.pid);
+        let polling = waited.unwrap_or_else(|| self.poll_clocks(subscriptions));
+        let Polling { clocks, begun, until } = polling;
+        let mut now = if timed_out { until.map_or(begun, |until| until.max(begun)) } else { begun };
         let mut ready = Vec::new();
-        let mut clocks: SmallVec<[(u64, u64); 4]> = SmallVec::new();
         let mut waits_for_stdin = Vec::new();
+        let mut pipes = Vec::new();
         for subscription in subscriptions {
-            match subscription.kind {
-                SubscriptionKind::Clock { id, timeout, absolute } => {
-                    let shown = if absolute { self.read_clock(id) } else { 0 };
-                    let due = now.saturating_add(timeout.saturating_sub(shown));
-                    clocks.push((due, subscription.userdata));
-                }
-                SubscriptionKind::FdRead(0) if self.stdin_may_block() => {
-                    waits_for_stdin.push(*subscription);
-                }
-                SubscriptionKind::FdRead(fd) => {
-                    ready.push(self.fd_event(*subscription, fd, EventKind::FdRead));
-                }
-                SubscriptionKind::FdWrite(fd) => {
-                    ready.push(self.fd_event(*subscription, fd, EventKind::FdWrite));
-                }
+            let (fd, kind) = match subscription.kind {
+                SubscriptionKind::Clock { .. } => continue,
+                SubscriptionKind::FdRead(fd) => (fd, EventKind::FdRead),
+                SubscriptionKind::FdWrite(fd) => (fd, EventKind::FdWrite),
+            };
+            match self.unready(fd, kind) {
+                None => ready.push(self.fd_event(*subscription, fd, kind)),
+                Some(Unready::Stdin) => waits_for_stdin.push((*subscription, fd)),
+                Some(Unready::Pipe(pipe, end)) => pipes.push((pipe, end)),
             }
         }
-        let earliest = clocks.iter().map(|(due, _)| *due).min();
         if !waits_for_stdin.is_empty() {
-            let wait =
-                if ready.is_empty() { earliest.map(|t| t.saturating_sub(now)) } else { Some(0) };
+            let others = !pipes.is_empty() || self.machine.processes.others_are_ready();
+            let wait = match until {
+                _ if !ready.is_empty() || others => Some(0),
+                Some(until) => Some(until.saturating_sub(now)),
+                None => None,
+            };
             let is_ready = self.wait_for_stdin(wait)?;
             self.tape_stdin_poll(is_ready);
             if is_ready {
-                for subscription in waits_for_stdin {
-                    ready.push(self.fd_event(subscription, 0, EventKind::FdRead));
+                for (subscription, fd) in waits_for_stdin {
+                    ready.push(self.fd_event(subscription, fd, EventKind::FdRead));
                 }
+            } else if others && ready.is_empty() {
+                let polling = Some(Polling { clocks, begun, until });
+                self.progress.get_or_insert_default().poll = polling;
+                return Err(self.wait(Wait::Turn, None));
+            } else if let Some(until) = until.filter(|_| ready.is_empty()) {
+                // That is how long standard input was waited for.
+                self.pass_time(until)?;
+                now = until.max(now);
             }
         }
-        let mut until = now;
-        if let Some(earliest) = earliest
-            && ready.is_empty()
-        {
-            until = earliest.max(now);
-            self.sleep_until(until)?;
+        if ready.is_empty() && until.is_none_or(|until| until > now) {
+            let wait = if pipes.is_empty() { Wait::Time } else { Wait::Poll(pipes) };
+            if let (Wait::Time, Some(until)) = (&wait, until) {
+                self.tape_sleep(until);
+            }
+            let polling = Some(Polling { clocks, begun, until });
+            self.progress.get_or_insert_default().poll = polling;
+            return Err(self.wait(wait, until));
         }
         for (due, userdata) in clocks {
-            if due <= until {
+            if due <= now {
                 let kind = EventKind::Clock;
                 ready.push(Event { userdata, error: None, kind, nbytes: 0, hangup: false });
             }
         }
         Ok(ready)
+    }
+
+    /// When the clocks of `subscriptions` are due.
+    fn poll_clocks(&mut self, subscriptions: &[Subscription]) -> Polling {
+        let begun = self.read_clock(ClockId::Monotonic);
+        let mut clocks = Dues::new();
+        for subscription in subscriptions {
+            if let SubscriptionKind::Clock { id, timeout, absolute } = subscription.kind {
+                let shown = if absolute { self.read_clock(id) } else { 0 };
+                clocks.push((
+                    begun.saturating_add(timeout.saturating_sub(shown)),
+                    subscription.userdata,
+                ));
+            }
+        }
+        let until = clocks.iter().map(|(due, _)| *due).min();
+        Polling { clocks, begun, until }
+    }
+
+    /// What must happen before `fd` is ready; nothing, if it is.
+    fn unready(&self, fd: u32, kind: EventKind) -> Option<Unready> {
+        let pipes = &self.machine.pipes;
+        match (self.description(fd), kind) {
+            (Ok(Description::Stdin), EventKind::FdRead)
+                if !self.machine.clock.is_virtual() && self.machine.stdio.stdin.may_block() =>
+            {
+                Some(Unready::Stdin)
+            }
+            (Ok(Description::PipeReader(OpenPipe { pipe, .. })), EventKind::FdRead)
+                if pipes.readable(*pipe) == (0, false) =>
+            {
+                Some(Unready::Pipe(*pipe, End::Reader))
+            }
+            (Ok(Description::PipeWriter(OpenPipe { pipe, .. })), EventKind::FdWrite)
+                if pipes.writable(*pipe) == (0, false) =>
+            {
+                Some(Unready::Pipe(*pipe, End::Writer))
+            }
+            _ => None,
+        }
     }
 
     /// Waits until standard input can be read, for `timeout_ns` at most; answers
@@ -134,43 +207,43 @@ impl Guest {
     /// [`Fault::Stop`] when the run's timeout comes first.
     pub(super) fn wait_for_stdin(&mut self, timeout_ns: Option<u64>) -> Result<bool, Fault> {
         let Some(deadline) = self.machine.deadline else {
-            return Ok(self.stdio.stdin.wait(timeout_ns));
+            return Ok(self.machine.stdio.stdin.wait(timeout_ns));
         };
         let left = deadline.saturating_duration_since(ambient::instant_now());
         let left = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
         if timeout_ns.is_some_and(|timeout| timeout < left) {
-            return Ok(self.stdio.stdin.wait(timeout_ns));
+            return Ok(self.machine.stdio.stdin.wait(timeout_ns));
         }
-        if self.stdio.stdin.wait(Some(left)) {
+        if self.machine.stdio.stdin.wait(Some(left)) {
             return Ok(true);
         }
         Err(self.stop_at(Limit::Timeout))
-    }
-
-    fn stdin_may_block(&self) -> bool {
-        !self.machine.clock.is_virtual()
-            && self.stdio.stdin.may_block()
-            && matches!(self.fds.get(0), Ok(Descriptor::Stdin))
     }
 
     fn fd_event(&mut self, subscription: Subscription, fd: u32, kind: EventKind) -> Event {
         let mut event =
             Event { userdata: subscription.userdata, error: None, kind, nbytes: 0, hangup: false };
         let reads = kind == EventKind::FdRead;
-        match self.fds.get(fd) {
-            Ok(Descriptor::Stdin) if reads => match self.stdio.stdin.available() {
+        match self.description(fd) {
+            Ok(Description::PipeReader(OpenPipe { pipe, .. })) if reads => {
+                (event.nbytes, event.hangup) = self.machine.pipes.readable(*pipe);
+            }
+            Ok(Description::PipeWriter(OpenPipe { pipe, .. })) if !reads => {
+                (event.nbytes, event.hangup) = self.machine.pipes.writable(*pipe);
+            }
+            Ok(Description::Stdin) if reads => match self.machine.stdio.stdin.available() {
                 Some(nbytes) => {
                     event.nbytes = nbytes;
                     event.hangup = nbytes == 0;
                 }
                 None => event.nbytes = 1,
             },
-            Ok(Descriptor::Stdout | Descriptor::Stderr) if !reads => {}
-            Ok(Descriptor::File(file)) if reads => {
+            Ok(Description::Stdout | Description::Stderr) if !reads => {}
+            Ok(Description::File(file)) if reads => {
                 let len = self.machine.vfs.len(file.node).unwrap_or(0);
                 event.nbytes = len.saturating_sub(file.offset);
             }
-            Ok(Descriptor::File(_)) => {}
+            Ok(Description::File(_) | Description::Null) => {}
             _ => event.error = Some(Errno::Badf),
         }
         event

@@ -5,14 +5,26 @@ use crate::base::ambient;
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
 use crate::kernel::clock::ClockId;
-use crate::kernel::fd::{Descriptor, TapedFile};
+use crate::kernel::fd::{Description, TapedFile};
 use crate::kernel::limits::Stop;
 use crate::kernel::machine::Machine;
+use crate::kernel::outcome::Outcome;
+use crate::kernel::pipe::PipeId;
+use crate::kernel::process::{Pid, WaitStatus};
 use crate::kernel::stdio::Input;
 use crate::tape::{Kind, Payload, Phase, Preopened, Recorder, TapeError, TapedContent};
 
-/// The only process of a machine.
-const PID: u32 = 1;
+/// What a process is made of, for the tape.
+pub(super) struct Origin {
+    /// The name it was asked for by; `None` if that is its first argument.
+    pub program: Option<String>,
+    /// The file of the namespace that it comes from.
+    pub path: Option<String>,
+    /// The digest of its module.
+    pub module_hash: Option<Digest>,
+    /// Whether it is a module.
+    pub is_module: bool,
+}
 
 impl Guest {
     /// Whether the tape still holds.
@@ -51,15 +63,17 @@ impl Guest {
         }
     }
 
-    /// Records that time passes until the monotonic clock shows `t`.
+    /// Records that time passes until the monotonic clock shows `t`, or the virtual timeout comes.
     pub(super) fn tape_sleep(&mut self, t: u64) {
-        let Some(tape) = &self.machine.tape else { return };
-        if !self.machine.clock.is_virtual() {
+        let Machine { tape, clock, limits, .. } = &mut *self.machine;
+        let Some(tape) = tape else { return };
+        let stop_at = limits.virtual_timeout.and_then(|timeout| timeout.as_nanos().try_into().ok());
+        let t = stop_at.map_or(t, |stop_at: u64| stop_at.min(t));
+        if !clock.is_virtual() {
             return tape.push(Kind::ClockSleep { duration_ns: 0 });
         }
-        let now = self.machine.clock.now(ClockId::Monotonic);
+        let now = clock.now(ClockId::Monotonic);
         tape.push(Kind::ClockSleep { duration_ns: t.saturating_sub(now) });
-        tape.set_monotonic(t.max(now));
     }
 
     /// Records random bytes that were handed out.
@@ -70,21 +84,21 @@ impl Guest {
 
     /// Records what a read from standard input has answered.
     pub(super) fn tape_stdin(&self, answer: Result<&[u8], Errno>) {
-        if self.stdio.stdin.is_stream() {
-            self.tape_stream(0, answer, |bytes| Kind::StreamRead { pid: PID, bytes });
+        if self.machine.stdio.stdin.is_stream() {
+            self.tape_stream(0, answer, |bytes| Kind::StreamRead { pid: self.pid.0, bytes });
         }
     }
 
     /// Records whether standard input could be read when the guest asked.
     pub(super) fn tape_stdin_poll(&self, ready: bool) {
         if let Some(tape) = &self.machine.tape {
-            tape.push(Kind::StreamPoll { pid: PID, fd: 0, ready });
+            tape.push(Kind::StreamPoll { pid: self.pid.0, fd: 0, ready });
         }
     }
 
     /// Records what a write to standard output or error has answered: the bytes, if it took them.
     pub(super) fn tape_output(&self, fd: u32, answer: Result<&[u8], Errno>) {
-        self.tape_stream(fd, answer, |bytes| Kind::StreamWrite { pid: PID, fd, bytes });
+        self.tape_stream(fd, answer, |bytes| Kind::StreamWrite { pid: self.pid.0, fd, bytes });
     }
 
     fn tape_stream(
@@ -95,8 +109,8 @@ impl Guest {
     ) {
         let Some(tape) = &self.machine.tape else { return };
         tape.push(match answer {
-            Ok(bytes) => kind(tape.stream_payload(PID, fd, bytes)),
-            Err(errno) => Kind::StreamError { pid: PID, fd, errno: errno.name().to_owned() },
+            Ok(bytes) => kind(tape.stream_payload(self.pid.0, fd, bytes)),
+            Err(errno) => Kind::StreamError { pid: self.pid.0, fd, errno: errno.name().to_owned() },
         });
     }
 
@@ -117,8 +131,8 @@ impl Guest {
     /// `None` if there is no tape. Symbolic links are not resolved.
     pub(super) fn taped_path(&self, fd: u32, path: &str) -> Option<Box<str>> {
         self.machine.tape.as_ref()?;
-        let from = match self.fds.get(fd) {
-            Ok(Descriptor::Dir(dir)) => dir.taped_path.as_deref(),
+        let from = match self.open_dir(fd) {
+            Ok(dir) if !path.starts_with('/') => dir.taped_path.as_deref(),
             _ => None,
         };
         let mut names: Vec<&str> = Vec::new();
@@ -149,11 +163,12 @@ impl Guest {
     }
 
     /// Records the content of a file that is closed, if it was written.
-    pub(super) fn tape_close(&mut self, descriptor: &Descriptor) {
-        let Descriptor::File(file) = descriptor else { return };
+    pub(super) fn tape_close(&mut self, description: &Description) {
+        let Description::File(file) = description else { return };
         let Some(TapedFile { path, written: true }) = file.taped.as_deref() else { return };
         let Some(tape) = &self.machine.tape else { return };
-        let (node, deadline, vfs) = (file.node, self.machine.deadline, &mut self.machine.vfs);
+        let (node, tape, deadline) = (file.node, tape.clone(), self.machine.deadline);
+        let vfs = &mut self.machine.vfs;
         let read = |offset, buf: &mut [u8]| {
             // A guest chooses how much there is to read.
             if deadline.is_some_and(|deadline| deadline <= ambient::instant_now()) {
@@ -169,47 +184,74 @@ impl Guest {
         }
     }
 
-    /// Records that the process starts.
-    pub(super) fn tape_spawn(&mut self, module_hash: Option<Digest>, preopens: &[Preopen]) {
-        let Some(tape) = &self.machine.tape else { return };
+    /// Records that the process starts, as `origin` says.
+    pub(super) fn tape_spawn(&mut self, origin: Origin) {
+        let Some(tape) = self.machine.tape.clone() else { return };
+        let tape = &tape;
+        self.started_ms = tape.monotonic_ms();
         tape.set_phase(Phase::Run);
-        self.machine.taped_spawn_ms = tape.monotonic_ms();
-        match self.spawn_record(tape, module_hash, preopens) {
+        match self.spawn_record(tape, origin) {
             Some(kind) => tape.push(kind),
             None => tape.fail(TapeError::NotText { what: "an argument or a variable" }),
         }
     }
 
-    fn spawn_record(
-        &self,
-        tape: &Recorder,
-        module_hash: Option<Digest>,
-        preopens: &[Preopen],
-    ) -> Option<Kind> {
+    /// Records that the process ended.
+    pub(super) fn tape_exit(&self, outcome: &Outcome) {
+        let Some(tape) = &self.machine.tape else { return };
+        tape.push(Kind::ProcessExit {
+            pid: self.pid.0,
+            status: outcome.name().to_owned(),
+            exit_code: outcome.exit_code(),
+            duration_ms: tape.monotonic_ms().saturating_sub(self.started_ms),
+        });
+    }
+
+    /// Records that the process was told of the end of a child.
+    pub(super) fn tape_wait(&self, child: Pid, status: WaitStatus) {
+        let Some(tape) = &self.machine.tape else { return };
+        let status = status.code().into();
+        tape.push(Kind::ProcessWait { pid: self.pid.0, child: child.0, status });
+    }
+
+    /// Records that the process made a pipe.
+    pub(super) fn tape_pipe(&self, pipe: PipeId, reader: u32, writer: u32) {
+        let Some(tape) = &self.machine.tape else { return };
+        tape.push(Kind::Pipe { pid: self.pid.0, pipe: pipe.number(), reader, writer });
+    }
+
+    fn spawn_record(&self, tape: &Recorder, origin: Origin) -> Option<Kind> {
         let text = |bytes: &Vec<u8>| Some(std::str::from_utf8(bytes).ok()?.to_owned());
         let mut args = self.args.iter();
-        let program = args.next().map_or(Some(String::new()), text)?;
-        let (stdin, stdin_bytes): (_, Option<Payload>) = match &self.stdio.stdin {
+        let argv0 = args.next().map_or(Some(String::new()), text)?;
+        let program = origin.program.unwrap_or_else(|| argv0.clone());
+        let (stdin, stdin_bytes): (_, Option<Payload>) = match &self.machine.stdio.stdin {
             Input::Empty => ("empty", None),
             Input::Bytes(bytes) => ("bytes", Some(tape.payload(bytes.get_ref()))),
             Input::Host | Input::Reader(_) | Input::Taped(_) => ("stream", None),
         };
+        // What a child reads its parent has had, or a pipe.
+        let (stdin, stdin_bytes) =
+            if self.pid == Pid::FIRST { (stdin, stdin_bytes) } else { ("inherited", None) };
         let preopened = |preopen: &Preopen| Preopened {
             path: preopen.path.clone(),
             name: preopen.name.clone(),
             reach: preopen.reach.name().to_owned(),
         };
         Some(Kind::ProcessSpawn {
-            pid: PID,
+            pid: self.pid.0,
+            parent: Some(self.proc_parent().0).filter(|parent| *parent != 0),
+            argv0: Some(argv0).filter(|argv0| *argv0 != program),
             program,
+            path: origin.path,
             args: args.map(text).collect::<Option<_>>()?,
             env: self.environ.iter().map(text).collect::<Option<_>>()?,
-            mode: "wasi".to_owned(),
+            mode: if origin.is_module { "wasi" } else { "builtin" }.to_owned(),
             profile: None,
-            preopens: preopens.iter().map(preopened).collect(),
+            preopens: self.preopens.iter().map(preopened).collect(),
             stdin: stdin.to_owned(),
             stdin_bytes,
-            module_hash,
+            module_hash: origin.module_hash,
         })
     }
 }
@@ -228,16 +270,6 @@ impl Reach {
     pub fn from_name(name: &str) -> Option<Self> {
         let all = [Self::Confined, Self::Namespace, Self::NamespaceOrRoot];
         all.into_iter().find(|reach| reach.name() == name)
-    }
-}
-
-impl Machine {
-    /// Records that the process ended, as `status` says: with `exit_code`, if it exited.
-    pub(crate) fn tape_exit(&mut self, status: &str, exit_code: Option<u32>) {
-        let Some(tape) = &self.tape else { return };
-        let duration_ms = tape.monotonic_ms().saturating_sub(self.taped_spawn_ms);
-        let status = status.to_owned();
-        tape.push(Kind::ProcessExit { pid: PID, status, exit_code, duration_ms });
     }
 }
 

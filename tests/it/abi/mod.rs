@@ -44,6 +44,7 @@ fn defined() -> Vec<(String, String)> {
         let (name, _) = rest.split_once('"')?;
         Some((module.trim().to_owned(), name.to_owned()))
     };
+    let source = source.replace("func_wrap_async(", "func_wrap(");
     source.split("func_wrap(").skip(1).map(|text| call(text).unwrap()).collect()
 }
 

@@ -157,8 +157,8 @@ fn a_word_that_is_no_command_may_be_a_program() {
         ("wc", "belljar run wc"),
         ("hello.wasm", "belljar run hello.wasm"),
         ("rnu", "did you mean run?"),
-        ("gone.wasm", "commands: run, record, "),
-        ("frobnicate", "commands: run, record, "),
+        ("gone.wasm", "commands: run, sh, record, "),
+        ("frobnicate", "commands: run, sh, record, "),
     ] {
         let output = belljar(folder.path()).args([word, "x"]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{word}");

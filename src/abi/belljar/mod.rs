@@ -1,0 +1,35 @@
+//! The module `belljar`: what preview1 lacks. `docs/guest-abi.md` describes it for guests.
+
+mod process;
+
+use wasmtime::{Linker, Result};
+
+use super::Process;
+
+/// The name under which modules import it.
+pub const MODULE: &str = "belljar";
+
+/// What `abi_version` answers. Functions may be added within a version.
+pub const VERSION: u32 = 1;
+
+/// Defines all functions of the module in `linker`.
+///
+/// # Errors
+/// If a name is defined already.
+pub fn add_to_linker(linker: &mut Linker<Process>) -> Result<()> {
+    linker.func_wrap(MODULE, "abi_version", || VERSION)?;
+    linker.func_wrap(MODULE, "fd_cloexec_get", process::fd_cloexec_get)?;
+    linker.func_wrap(MODULE, "fd_cloexec_set", process::fd_cloexec_set)?;
+    linker.func_wrap(MODULE, "fd_dup", process::fd_dup)?;
+    linker.func_wrap(MODULE, "fd_dup2", process::fd_dup2)?;
+    linker.func_wrap(MODULE, "pipe", process::pipe)?;
+    linker.func_wrap(MODULE, "proc_chdir", process::proc_chdir)?;
+    linker.func_wrap(MODULE, "proc_getcwd", process::proc_getcwd)?;
+    linker.func_wrap(MODULE, "proc_id", process::proc_id)?;
+    linker.func_wrap(MODULE, "proc_kill", process::proc_kill)?;
+    linker.func_wrap(MODULE, "proc_parent", process::proc_parent)?;
+    linker.func_wrap(MODULE, "proc_spawn", process::proc_spawn)?;
+    linker.func_wrap_async(MODULE, "proc_wait", process::proc_wait)?;
+    linker.func_wrap(MODULE, "sigpipe_ignore", process::sigpipe_ignore)?;
+    Ok(())
+}

@@ -1,0 +1,499 @@
+//! Calls on processes: POSIX `posix_spawn`, `waitpid`, `kill`, `pipe`, `dup`, `chdir`.
+
+use super::tape::Origin;
+use super::{FIRST_PREOPEN, Fault, Guest, Preopen, Reach};
+use crate::base::ambient;
+use crate::base::errno::Errno;
+use crate::kernel::fd::{Description, Descriptor, FdTable, OpenPipe};
+use crate::kernel::limits::{Limit, Stop};
+use crate::kernel::process::{Newborn, Pid, Signal, Wait, WaitStatus};
+use crate::kernel::programs::{Found, NotRunnable};
+use crate::kernel::vfs::{FileType, Follow};
+use crate::tape::Recorder;
+
+/// Bytes of a module in the namespace. Its whole content is read.
+const MODULE_BYTES_MAX: u64 = 1 << 30;
+
+/// Interpreters of interpreters.
+const SCRIPT_DEPTH_MAX: u32 = 4;
+
+/// A process to start.
+#[derive(Clone, Debug, Default)]
+pub struct SpawnRequest {
+    /// The program: a name, or, if it holds a slash, the path of a module or script.
+    pub program: String,
+    /// The arguments, the program's name first.
+    pub args: Vec<Vec<u8>>,
+    /// The environment. Its `PATH` is searched for a name that no toolchain has.
+    pub environ: Vec<Vec<u8>>,
+    /// The current directory; `None` for the parent's.
+    pub current_dir: Option<String>,
+    /// Whether it gets the parent's descriptors, those aside that are closed on exec. Otherwise
+    /// it gets none.
+    pub inherit: bool,
+    /// What happens to its descriptors then, in this order.
+    pub actions: Vec<FdAction>,
+}
+
+/// A change to the descriptors of a process before it begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FdAction {
+    /// `to` is what the parent has as `from`.
+    Inherit {
+        /// The parent's number.
+        from: u32,
+        /// The child's.
+        to: u32,
+    },
+    /// `to` is what the child has as `from`, as well (POSIX `dup2`).
+    Dup {
+        /// What is duplicated.
+        from: u32,
+        /// The number it gets.
+        to: u32,
+    },
+    /// This number is closed, if it is open.
+    Close(u32),
+}
+
+/// A process could not be started.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{program}: {reason}")]
+pub struct SpawnError {
+    /// The program.
+    pub program: String,
+    /// What a guest is told.
+    pub errno: Errno,
+    /// Why not.
+    pub reason: String,
+}
+
+impl Guest {
+    /// Starts `request.program` as a child, which runs once everybody before it had a turn.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such program, `ENOEXEC` if it cannot run, `EACCES` if it is no file,
+    /// `EAGAIN` at the limit of processes, `ENOTDIR` and the like for the current directory,
+    /// `EBADF` for a descriptor that is not open, `ENOSYS` if the machine has no programs to start.
+    pub fn proc_spawn(&mut self, request: SpawnRequest) -> Result<Pid, SpawnError> {
+        let program = request.program.clone();
+        let refuse = |errno: Errno, reason: String| SpawnError { program, errno, reason };
+        let mut request = request;
+        match self.find(&mut request, 0) {
+            Ok(found) => self.spawn(found, request).map_err(|errno| (errno, errno.to_string())),
+            Err(not_found) => Err(not_found),
+        }
+        .map_err(|(errno, reason)| refuse(errno, reason))
+    }
+
+    /// Accounts for `fuel` instructions' worth of work that no module did.
+    ///
+    /// # Errors
+    /// [`Stop::Limit`] when the run's timeout or its fuel is over; [`Stop::Signalled`] when the
+    /// process was ended; [`Stop::Tape`].
+    pub fn spend(&mut self, fuel: u64) -> Result<(), Stop> {
+        self.check_killed()?;
+        let machine = &mut *self.machine;
+        if machine.tape.as_ref().is_some_and(Recorder::failed) {
+            return Err(Stop::Tape);
+        }
+        let mut limit = None;
+        if machine.deadline.is_some_and(|deadline| deadline <= ambient::instant_now()) {
+            limit = Some(Limit::Timeout);
+        } else if let Some(max) = machine.limits.fuel {
+            let left = machine.fuel_left.get_or_insert(max);
+            *left = left.saturating_sub(fuel);
+            limit = (*left == 0).then_some(Limit::Fuel);
+        }
+        let Some(limit) = limit else { return Ok(()) };
+        machine.note_limit(limit);
+        Err(Stop::Limit(limit))
+    }
+
+    /// Whether a toolchain has a program called `name`, be it one that cannot run.
+    pub fn has_program(&self, name: &str) -> bool {
+        let programs = self.machine.programs.as_ref();
+        programs.is_some_and(|programs| !matches!(programs.named(name), Ok(None)))
+    }
+
+    /// Starts `found` as a child, whatever program `request` names.
+    ///
+    /// # Errors
+    /// As [`Guest::proc_spawn`], finding the program aside.
+    pub fn spawn(&mut self, found: Found, request: SpawnRequest) -> Result<Pid, Errno> {
+        if self.machine.processes.count() >= self.machine.limits.processes_max as usize {
+            self.machine.note_limit(Limit::Processes);
+            return Err(Errno::Again);
+        }
+        let mut preopens = self.preopens.clone();
+        if let Some(dir) = &request.current_dir {
+            let dir = self.absolute_dir(dir)?;
+            let current = preopens.iter_mut().find(|p| p.name == "." && p.reach != Reach::Confined);
+            current.ok_or(Errno::Notsup)?.path = dir;
+        }
+        let SpawnRequest { program, args, environ, inherit, actions, .. } = request;
+        let Found { image, digest: module_hash, path } = found;
+        let pid = self.machine.processes.add(self.pid, &program);
+        let mut child = Self::new(self.machine.later(), pid, args, environ, preopens);
+        child.ignores_sigpipe = self.ignores_sigpipe;
+        child.mount_names.clone_from(&self.mount_names);
+        // The child's calls need its parent's turn for as long as it has none of its own.
+        self.machine.lend(&mut child.machine);
+        let is_module = image.is_module();
+        let done = child.set_up(is_module, &self.fds, inherit, &actions);
+        match done {
+            Ok(()) => {
+                child.tape_spawn(Origin { program: Some(program), path, module_hash, is_module });
+            }
+            Err(_) => child.close_all(),
+        }
+        self.machine.take_back(&mut child.machine);
+        match done {
+            Ok(()) => {
+                self.machine.processes.newborn.push(Newborn { pid, guest: child, image });
+                Ok(pid)
+            }
+            Err(errno) => {
+                self.machine.processes.forget(pid);
+                Err(errno)
+            }
+        }
+    }
+
+    fn set_up(
+        &mut self,
+        is_module: bool,
+        parents: &FdTable,
+        inherit: bool,
+        actions: &[FdAction],
+    ) -> Result<(), Errno> {
+        let own = FIRST_PREOPEN..FIRST_PREOPEN + self.preopens.len() as u32;
+        let preopened = if is_module { own.clone() } else { 0..0 };
+        let inherited: Vec<(u32, Descriptor)> = parents.iter().collect();
+        for (fd, descriptor) in inherited {
+            // The parent's own directories are not passed on: the child has its own.
+            let is_own = match self.machine.descriptions.get(descriptor.description) {
+                Description::Dir(dir) => dir.preopen.is_some() && own.contains(&fd),
+                _ => false,
+            };
+            if inherit && !descriptor.close_on_exec && !is_own && !preopened.contains(&fd) {
+                self.put(fd, descriptor)?;
+            }
+        }
+        for action in actions {
+            match *action {
+                FdAction::Inherit { to, .. } | FdAction::Dup { to, .. }
+                    if preopened.contains(&to) =>
+                {
+                    return Err(Errno::Notsup);
+                }
+                FdAction::Inherit { from, to } => self.put(to, parents.get(from)?)?,
+                FdAction::Dup { from, to } if from == to => {
+                    self.fds.get(from)?;
+                }
+                FdAction::Dup { from, to } => self.put(to, self.fds.get(from)?)?,
+                FdAction::Close(fd) => {
+                    if let Ok(closed) = self.fds.remove(fd) {
+                        self.release(closed);
+                    }
+                }
+            }
+        }
+        self.open_preopens(is_module).map_err(|(_, errno)| errno)
+    }
+
+    /// Gives `descriptor`, which is open somewhere, the number `fd` as well.
+    fn put(&mut self, fd: u32, descriptor: Descriptor) -> Result<(), Errno> {
+        if fd >= self.machine.limits.open_files_max {
+            return Err(Errno::Badf);
+        }
+        self.machine.descriptions.retain(descriptor.description);
+        let replaced = self.fds.put(fd, Descriptor { close_on_exec: false, ..descriptor });
+        if let Some(replaced) = replaced {
+            self.release(replaced);
+        }
+        Ok(())
+    }
+
+    /// What `request` asks for; a script's interpreter, to which it then gives the script.
+    fn find(&mut self, request: &mut SpawnRequest, depth: u32) -> Result<Found, (Errno, String)> {
+        let fail = |errno: Errno| (errno, errno.to_string());
+        let Some(programs) = self.machine.programs.clone() else {
+            return Err((Errno::Nosys, "this machine has no programs to start".to_owned()));
+        };
+        let cannot_run = |NotRunnable(reason)| (Errno::Noexec, reason);
+        let name = request.program.clone();
+        if name.is_empty() || name.contains('\0') {
+            return Err(fail(Errno::Noent));
+        }
+        if !name.contains('/')
+            && let Some(found) = programs.named(&name).map_err(cannot_run)?
+        {
+            return Ok(found);
+        }
+        let candidates = if name.contains('/') {
+            vec![name.clone()]
+        } else {
+            let path = request.environ.iter().find_map(|variable| variable.strip_prefix(b"PATH="));
+            let path = path.and_then(|path| std::str::from_utf8(path).ok()).unwrap_or_default();
+            let dirs = path.split(':').map(|dir| if dir.is_empty() { "." } else { dir });
+            dirs.flat_map(|dir| [format!("{dir}/{name}"), format!("{dir}/{name}.wasm")]).collect()
+        };
+        let is_searched = !name.contains('/');
+        for path in candidates {
+            let bytes = match self.read_program(&path) {
+                Ok(bytes) => bytes,
+                Err(_) if is_searched => continue,
+                Err(errno) => return Err(fail(errno)),
+            };
+            if let Some(line) = bytes.strip_prefix(b"#!") {
+                if depth == SCRIPT_DEPTH_MAX {
+                    return Err(fail(Errno::Loop));
+                }
+                let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+                let (interpreter, argument) = interpreter(line).ok_or(fail(Errno::Noexec))?;
+                let rest = request.args.split_off(request.args.len().min(1));
+                request.args = vec![interpreter.clone().into_bytes()];
+                request.args.extend(argument.map(String::into_bytes));
+                request.args.push(path.into_bytes());
+                request.args.extend(rest);
+                request.program = interpreter;
+                return self.find(request, depth + 1);
+            }
+            let found = programs.module(&path, bytes).map_err(cannot_run)?;
+            return Ok(Found { path: Some(self.absolute(&path)), ..found });
+        }
+        Err((Errno::Noent, format!("no program is called {name}")))
+    }
+
+    fn read_program(&mut self, path: &str) -> Result<Vec<u8>, Errno> {
+        let path = self.absolute(path);
+        let base = self.machine.vfs.host_base();
+        if self.preopens.iter().any(|preopen| preopen.reach == Reach::Confined) {
+            // Where it may not look it must not run what is there.
+            return Err(Errno::Noent);
+        }
+        let vfs = &mut self.machine.vfs;
+        let relative = if path == "/" { "." } else { &path[1..] };
+        let metadata = vfs.stat(base, relative, Follow::Yes)?;
+        if metadata.file_type != FileType::RegularFile {
+            return Err(Errno::Acces);
+        }
+        if metadata.size > MODULE_BYTES_MAX {
+            return Err(Errno::Fbig);
+        }
+        vfs.read(&path)
+    }
+
+    /// The current directory, as an absolute path.
+    pub fn current_dir(&self) -> &str {
+        let current = self.preopens.iter().rev().find(|preopen| preopen.name == ".");
+        current.map_or("/", |preopen| &preopen.path)
+    }
+
+    /// `path` from the current directory, as an absolute path. Links are not followed.
+    fn absolute(&self, path: &str) -> String {
+        let from = if path.starts_with('/') { "" } else { self.current_dir() };
+        let mut names: Vec<&str> = Vec::new();
+        for name in from.split('/').chain(path.split('/')) {
+            match name {
+                "" | "." => {}
+                ".." => {
+                    names.pop();
+                }
+                name => names.push(name),
+            }
+        }
+        format!("/{}", names.join("/"))
+    }
+
+    /// The directory at `path`, as an absolute path.
+    fn absolute_dir(&mut self, path: &str) -> Result<String, Errno> {
+        let path = self.absolute(path);
+        let vfs = &mut self.machine.vfs;
+        let node = vfs.open_dir(&path)?;
+        vfs.close(node);
+        Ok(path)
+    }
+
+    /// Makes the directory at `path` the current one (POSIX `chdir`): paths that are looked up from
+    /// the directory called `.` begin there, and processes that are started do.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`; `ENOTSUP` if there is no directory called `.`, or it is confined.
+    pub fn proc_chdir(&mut self, path: &str) -> Result<(), Errno> {
+        let path = self.absolute_dir(path)?;
+        let is_current = |preopen: &Preopen| preopen.name == ".";
+        let index = self.preopens.iter().rposition(is_current).ok_or(Errno::Notsup)?;
+        let preopen = Preopen { path, ..self.preopens[index].clone() };
+        if preopen.reach == Reach::Confined {
+            return Err(Errno::Notsup);
+        }
+        let dir = self.open_preopen(&preopen)?;
+        self.preopens[index] = preopen;
+        let before = match &mut self.current_dir {
+            Some(current) => std::mem::replace(current, dir),
+            None => match self.description_mut(FIRST_PREOPEN + index as u32) {
+                Ok(Description::Dir(current)) if current.preopen.as_deref() == Some(".") => {
+                    std::mem::replace(current, dir)
+                }
+                // It has closed it; the path counts for those that it starts.
+                _ => dir,
+            },
+        };
+        self.machine.vfs.close(before.base.dir);
+        Ok(())
+    }
+
+    /// Waits for a child to end, for `which` or else any (POSIX `waitpid`). `None` if none has
+    /// ended yet and the process is not to `block`.
+    ///
+    /// # Errors
+    /// `ECHILD` if there is no such child. [`Fault::Wait`].
+    pub fn proc_wait(
+        &mut self,
+        which: Option<Pid>,
+        block: bool,
+    ) -> Result<Option<(Pid, WaitStatus)>, Fault> {
+        let ended = self.machine.processes.reap(self.pid, which)?;
+        match ended {
+            Some((pid, status)) => {
+                self.tape_wait(pid, status);
+                Ok(ended)
+            }
+            None if block => Err(self.wait(Wait::Child(which), None)),
+            None => Ok(None),
+        }
+    }
+
+    /// Sends `signal` to `pid`, or, if it is `None`, only asks whether there is such a process
+    /// (POSIX `kill`). Every signal ends a process but those that are ignored unless handled.
+    ///
+    /// # Errors
+    /// `ESRCH`; `ENOTSUP` for a signal that would stop it. [`Fault::Stop`] if it ends the caller.
+    pub fn proc_kill(&mut self, pid: Pid, signal: Option<Signal>) -> Result<(), Fault> {
+        self.machine.processes.kill(pid, signal)?;
+        Ok(self.check_killed()?)
+    }
+
+    /// The number of the process's parent; 0 for the first process, 1 for an orphan.
+    pub fn proc_parent(&self) -> Pid {
+        self.machine.processes.parent(self.pid)
+    }
+
+    /// Makes a pipe; answers the descriptor to read from and the one to write to.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE` at the limits.
+    pub fn pipe(&mut self, close_on_exec: bool) -> Result<(u32, u32), Errno> {
+        if self.fds.count() + 2 > self.machine.limits.open_files_max {
+            self.machine.note_limit(Limit::OpenFiles);
+            return Err(Errno::Mfile);
+        }
+        if self.machine.pipes.count() >= self.machine.limits.pipes_max as usize {
+            self.machine.note_limit(Limit::Pipes);
+            return Err(Errno::Nfile);
+        }
+        let pipe = self.machine.pipes.create();
+        let reader = self.push(Description::PipeReader(OpenPipe { pipe, nonblock: false }));
+        let writer = self.push(Description::PipeWriter(OpenPipe { pipe, nonblock: false }));
+        for fd in [reader, writer] {
+            self.fds.get_mut(fd)?.close_on_exec = close_on_exec;
+        }
+        self.tape_pipe(pipe, reader, writer);
+        Ok((reader, writer))
+    }
+
+    /// Gives what `fd` refers to the lowest free number that is not below `lowest`, as well.
+    ///
+    /// # Errors
+    /// `EBADF`; `EMFILE` at the limit; `EINVAL` if `lowest` is beyond it.
+    pub fn fd_dup(&mut self, fd: u32, lowest: u32, close_on_exec: bool) -> Result<u32, Errno> {
+        let Descriptor { description, .. } = self.fds.get(fd)?;
+        if lowest >= self.machine.limits.open_files_max {
+            return Err(Errno::Inval);
+        }
+        self.check_open_files()?;
+        let fd = self.fds.lowest_free_from(lowest);
+        if fd >= self.machine.limits.open_files_max {
+            return Err(Errno::Mfile);
+        }
+        self.machine.descriptions.retain(description);
+        self.fds.put(fd, Descriptor { description, close_on_exec });
+        Ok(fd)
+    }
+
+    /// Gives what `fd` refers to the number `to`, as well (POSIX `dup2`).
+    ///
+    /// # Errors
+    /// `EBADF` if `fd` is not open, or `to` is beyond the limit of open files.
+    pub fn fd_dup2(&mut self, fd: u32, to: u32) -> Result<(), Errno> {
+        let descriptor = self.fds.get(fd)?;
+        if fd == to { Ok(()) } else { self.put(to, descriptor) }
+    }
+
+    /// Whether `fd` is closed in processes that are started.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn fd_close_on_exec(&self, fd: u32) -> Result<bool, Errno> {
+        Ok(self.fds.get(fd)?.close_on_exec)
+    }
+
+    /// Sets whether `fd` is closed in processes that are started.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn fd_set_close_on_exec(&mut self, fd: u32, close_on_exec: bool) -> Result<(), Errno> {
+        self.fds.get_mut(fd)?.close_on_exec = close_on_exec;
+        Ok(())
+    }
+
+    /// `sched_yield`: lets the others have their turns.
+    ///
+    /// # Errors
+    /// [`Fault::Wait`] if there are any.
+    pub fn sched_yield(&mut self) -> Result<(), Fault> {
+        if self.progress.as_ref().is_some_and(|progress| progress.yielded)
+            || !self.machine.processes.others_are_ready()
+        {
+            return Ok(());
+        }
+        self.progress.get_or_insert_default().yielded = true;
+        Err(self.wait(Wait::Turn, None))
+    }
+}
+
+impl From<Stop> for Fault {
+    fn from(stop: Stop) -> Self {
+        Self::Stop(stop)
+    }
+}
+
+/// The interpreter that the first line of a script names, and the argument that stands after it.
+/// Where it is installed does not matter, and `env` finds nothing but programs.
+fn interpreter(line: &[u8]) -> Option<(String, Option<String>)> {
+    let line = std::str::from_utf8(line).ok()?.trim();
+    let (path, argument) = line.split_once([' ', '\t']).unwrap_or((line, ""));
+    let argument = argument.trim();
+    let name = path.rsplit('/').next().filter(|name| !name.is_empty())?;
+    if name == "env" {
+        return (!argument.is_empty()).then(|| (argument.to_owned(), None));
+    }
+    Some((name.to_owned(), (!argument.is_empty()).then(|| argument.to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interpreters_are_found_by_name() {
+        let found = |line: &str| interpreter(line.as_bytes());
+        assert_eq!(found("/bin/sh"), Some(("sh".into(), None)));
+        assert_eq!(found(" /usr/bin/sh -eu "), Some(("sh".into(), Some("-eu".into()))));
+        assert_eq!(found("/usr/bin/env python"), Some(("python".into(), None)));
+        assert_eq!(found("/usr/bin/env"), None);
+        assert_eq!(found(""), None);
+    }
+}

@@ -1,0 +1,167 @@
+//! Standard streams and pipes: what does not come from the file system.
+
+use super::{Buffers, Fault, Guest};
+use crate::base::errno::Errno;
+use crate::kernel::fd::{Description, OpenPipe};
+use crate::kernel::limits::{Limit, Stop};
+use crate::kernel::pipe::PIPE_BUF;
+use crate::kernel::process::{Signal, Wait};
+use crate::kernel::stdio::{Input, Stdio};
+
+impl Guest {
+    pub(super) fn read_stdin(&mut self, bufs: &mut Buffers<'_>) -> Result<u64, Fault> {
+        // One read that brings something is enough: what it brought must not wait for more.
+        let Some(first) = (0..bufs.count()).find(|i| !bufs.get(*i).is_empty()) else {
+            return Ok(0);
+        };
+        if matches!(self.machine.stdio.stdin, Input::Host) && self.machine.deadline.is_some() {
+            self.wait_for_stdin(None)?;
+        }
+        let answer = self.machine.stdio.stdin.read(bufs.get_mut(first));
+        self.tape_stdin(answer.map(|count| &bufs.get(first)[..count]));
+        Ok(answer? as u64)
+    }
+
+    pub(super) fn write_stream(
+        &mut self,
+        is_stderr: bool,
+        bufs: &Buffers<'_>,
+    ) -> Result<u64, Fault> {
+        let mut done = 0;
+        for index in 0..bufs.count() {
+            let bytes = bufs.get(index);
+            let left = usize::try_from(self.machine.output_left).unwrap_or(usize::MAX);
+            let bytes_allowed = &bytes[..bytes.len().min(left)];
+            // Nothing is written of nothing, so that every write and every failure is on the tape.
+            if !bytes_allowed.is_empty() {
+                let Stdio { stdout, stderr, .. } = &mut self.machine.stdio;
+                let (fd, stream) = if is_stderr { (2, stderr) } else { (1, stdout) };
+                let answer = stream.write(bytes_allowed);
+                self.tape_output(fd, answer.map(|()| bytes_allowed));
+                match answer {
+                    Ok(()) => self.machine.output_left -= bytes_allowed.len() as u64,
+                    Err(errno) if done == 0 => return Err(errno.into()),
+                    Err(_) => break,
+                }
+            }
+            if bytes_allowed.len() < bytes.len() {
+                return Err(self.stop_at(Limit::Output));
+            }
+            done += bytes.len() as u64;
+        }
+        Ok(done)
+    }
+
+    pub(super) fn read_pipe(
+        &mut self,
+        end: OpenPipe,
+        bufs: &mut Buffers<'_>,
+    ) -> Result<u64, Fault> {
+        let OpenPipe { pipe, nonblock } = end;
+        let mut done = 0;
+        for index in 0..bufs.count() {
+            let buf = bufs.get_mut(index);
+            if buf.is_empty() {
+                continue;
+            }
+            let machine = &mut *self.machine;
+            match machine.pipes.read(pipe, buf) {
+                None if done == 0 && nonblock => return Err(Errno::Again.into()),
+                None if done == 0 => return Err(self.wait(Wait::Readable(pipe), None)),
+                None => break,
+                Some((count, writers)) => {
+                    machine.processes.wake_all(writers);
+                    done += count as u64;
+                    if count < buf.len() {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes all, as POSIX has it, however often it must wait for room; up to [`PIPE_BUF`] bytes in
+    /// one piece.
+    pub(super) fn write_pipe(&mut self, end: OpenPipe, bufs: &Buffers<'_>) -> Result<u64, Fault> {
+        let OpenPipe { pipe, nonblock } = end;
+        let (room, is_closed) = self.machine.pipes.writable(pipe);
+        if bufs.total() <= PIPE_BUF as u64 && room < bufs.total() && !is_closed {
+            return Err(self.wait_to_write(end));
+        }
+        let mut skip = self.progress.as_ref().map_or(0, |progress| progress.written);
+        let mut done = skip;
+        for index in 0..bufs.count() {
+            let mut bytes = bufs.get(index);
+            let skipped = skip.min(bytes.len() as u64);
+            skip -= skipped;
+            bytes = &bytes[skipped as usize..];
+            while !bytes.is_empty() {
+                let machine = &mut *self.machine;
+                match machine.pipes.write(pipe, bytes) {
+                    Ok(Some((count, readers))) => {
+                        machine.processes.wake_all(readers);
+                        done += count as u64;
+                        bytes = &bytes[count..];
+                    }
+                    Ok(None) if nonblock && done > 0 => return Ok(done),
+                    Ok(None) => {
+                        self.progress.get_or_insert_default().written = done;
+                        return Err(self.wait_to_write(end));
+                    }
+                    Err(_) => return Err(self.broken_pipe()),
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    fn wait_to_write(&mut self, OpenPipe { pipe, nonblock }: OpenPipe) -> Fault {
+        if nonblock { Errno::Again.into() } else { self.wait(Wait::Writable(pipe), None) }
+    }
+
+    /// Writes to standard error for the process, which has not begun or cannot go on, as far as
+    /// that is possible at once.
+    pub(super) fn write_message(&mut self, message: &[u8]) {
+        let Ok(description) = self.description(2) else { return };
+        match description {
+            Description::Stderr | Description::Stdout => {
+                let is_stderr = matches!(description, Description::Stderr);
+                let mut bytes = message.to_vec();
+                let range = super::Range { start: 0, len: bytes.len() };
+                // Whoever reads it has gone; there is nobody left to tell.
+                let _ = self.write_stream(
+                    is_stderr,
+                    &Buffers::new(&mut bytes, std::iter::once(range).collect()),
+                );
+            }
+            Description::PipeWriter(OpenPipe { pipe, .. }) => {
+                let (pipe, machine) = (*pipe, &mut *self.machine);
+                if let Ok(Some((_, readers))) = machine.pipes.write(pipe, message) {
+                    machine.processes.wake_all(readers);
+                }
+            }
+            Description::File(file) if file.write => {
+                let (node, now) = (file.node, self.now());
+                let vfs = &mut self.machine.vfs;
+                let end = vfs.len(node).unwrap_or(0);
+                let _ = vfs.write_at(node, end, message, now);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether writing to a pipe that nobody reads answers `EPIPE`, instead of ending the process
+    /// with `SIGPIPE`. Processes that it starts do as it does.
+    pub fn ignore_sigpipe(&mut self, ignore: bool) {
+        self.ignores_sigpipe = ignore;
+    }
+
+    fn broken_pipe(&self) -> Fault {
+        if self.ignores_sigpipe {
+            Errno::Pipe.into()
+        } else {
+            Fault::Stop(Stop::Signalled(Signal::PIPE))
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! A process from its first turn to its last.
+
+use super::{Fault, Guest, NOT_RUNNABLE};
+use crate::kernel::limits::Stop;
+use crate::kernel::outcome::{Outcome, RunError};
+use crate::kernel::pipe::End;
+use crate::kernel::process::{Pid, Signal, Wait};
+use crate::kernel::turn::Turnstile;
+
+impl Guest {
+    /// Waits for the process's first turn.
+    ///
+    /// # Errors
+    /// [`Stop::Signalled`] if it has ended before it began.
+    pub fn begin(&mut self) -> Result<(), Stop> {
+        self.machine.begin();
+        self.check_killed()
+    }
+
+    /// Ends the turn; is there again with the next one.
+    ///
+    /// # Errors
+    /// [`Stop::Signalled`] if the process was ended meanwhile.
+    pub async fn pause(&mut self) -> Result<(), Stop> {
+        self.machine.pause().await;
+        self.check_killed()
+    }
+
+    pub(super) fn check_killed(&self) -> Result<(), Stop> {
+        match self.machine.processes.killed(self.pid) {
+            Some(signal) => Err(Stop::Signalled(signal)),
+            None => Ok(()),
+        }
+    }
+
+    /// Has the process wait until the clock shows `until`, or for what `wait` says.
+    pub(super) fn wait(&mut self, wait: Wait, until: Option<u64>) -> Fault {
+        if let Err(stop) = self.check_killed() {
+            return Fault::Stop(stop);
+        }
+        let machine = &mut *self.machine;
+        match &wait {
+            Wait::Readable(pipe) => machine.pipes.wait(*pipe, End::Reader, self.pid),
+            Wait::Writable(pipe) => machine.pipes.wait(*pipe, End::Writer, self.pid),
+            Wait::Poll(pipes) => {
+                for (pipe, end) in pipes {
+                    machine.pipes.wait(*pipe, *end, self.pid);
+                }
+            }
+            Wait::Turn | Wait::Child(_) | Wait::Time => {}
+        }
+        machine.processes.wait(self.pid, wait, until);
+        Fault::Wait
+    }
+
+    /// Ends the turn; answers where the machine is until the next one.
+    pub(in crate::kernel) fn hand_on(&mut self) -> Turnstile {
+        self.machine.end();
+        self.machine.turnstile().clone()
+    }
+
+    /// The number of the process.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Ends the process: closes its descriptors, and lets those know who wait for it. Answers why
+    /// it did not start, if it did not.
+    pub(in crate::kernel) fn end(mut self, outcome: Result<Outcome, RunError>) -> Option<RunError> {
+        // It may have ended before its first turn.
+        self.machine.begin();
+        let ended = self.machine.processes.ended.clone();
+        let (outcome, error) = match (outcome, ended) {
+            // It was ended with all others, and what ended them ended it.
+            (Ok(Outcome::Signalled(Signal::KILL)), Some(all)) if all.ends_all() => (all, None),
+            (Ok(outcome), _) => (outcome, None),
+            (Err(error), _) => (Outcome::Exited(NOT_RUNNABLE), Some(error)),
+        };
+        if let Some(error) = &error
+            && self.pid != Pid::FIRST
+        {
+            let message = format!("belljar: {error}\n");
+            self.write_message(message.as_bytes());
+        }
+        self.close_all();
+        self.tape_exit(&outcome);
+        let (pid, machine) = (self.pid, &mut *self.machine);
+        match &outcome {
+            Outcome::Trapped(trap) if pid != Pid::FIRST => {
+                machine.processes.mourn(pid, trap.clone());
+            }
+            all if all.ends_all() => machine.processes.end_all(outcome.clone()),
+            _ => {}
+        }
+        machine.processes.end(pid, &outcome);
+        self.machine.end();
+        error
+    }
+}

@@ -1,0 +1,113 @@
+//! How processes end.
+
+use super::limits::{Limit, Stop};
+use super::process::Signal;
+use crate::base::errno::Errno;
+
+/// How a process ended; of a tree, how its first process did, or what ended them all.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It returned, or called `proc_exit`, with this code.
+    Exited(u32),
+    /// It reached a limit and was ended.
+    Limit(Limit),
+    /// It trapped.
+    Trapped(Trap),
+    /// A process, itself for one, has ended it with a signal.
+    Signalled(Signal),
+    /// Every process waited for another one: who for what, a line each.
+    Deadlock(String),
+    /// Its machine's tape failed; see [`crate::tape::Recorder::finish`].
+    Tape,
+}
+
+impl Outcome {
+    /// Its name in reports and on tapes: `exited`, `trapped`, `signalled`, `deadlock`, `tape`, or
+    /// that of the limit.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Exited(_) => "exited",
+            Self::Limit(limit) => limit.name(),
+            Self::Trapped(_) => "trapped",
+            Self::Signalled(_) => "signalled",
+            Self::Deadlock(_) => "deadlock",
+            Self::Tape => "tape",
+        }
+    }
+
+    /// Whether it ends all processes of a run, whichever it happens to.
+    pub(super) fn ends_all(&self) -> bool {
+        matches!(self, Self::Limit(_) | Self::Deadlock(_) | Self::Tape)
+    }
+
+    /// The exit code, if it exited.
+    pub fn exit_code(&self) -> Option<u32> {
+        match self {
+            Self::Exited(code) => Some(*code),
+            _ => None,
+        }
+    }
+}
+
+impl From<Stop> for Outcome {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Exit(code) => Self::Exited(code),
+            Stop::Limit(limit) => Self::Limit(limit),
+            Stop::Signalled(signal) => Self::Signalled(signal),
+            Stop::Tape => Self::Tape,
+        }
+    }
+}
+
+/// A trap: the program did what the machine cannot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Trap {
+    /// What, in a few words.
+    pub message: String,
+    /// The functions that were active, the innermost first, as far as their names are known.
+    pub backtrace: Vec<String>,
+}
+
+/// A program could not be started.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RunError {
+    /// It has no function to start with.
+    #[error("{program} exports no function `_start`: it is a library, not a command")]
+    NoStart {
+        /// The program.
+        program: String,
+    },
+    /// Its function to start with is no such function.
+    #[error("{program} exports a `_start` that no command has: it must take and return nothing")]
+    BadStart {
+        /// The program.
+        program: String,
+    },
+    /// A directory that it was to start with is not there.
+    #[error("cannot open the directory {path} for {program}: {errno}")]
+    Preopen {
+        /// The program.
+        program: String,
+        /// The directory's path in the namespace.
+        path: String,
+        /// Why not.
+        errno: Errno,
+    },
+    /// It needs more memory at the start than the limit allows.
+    #[error("{program} needs more memory than its limit of {limit_bytes} bytes to start")]
+    Memory {
+        /// The program.
+        program: String,
+        /// The limit.
+        limit_bytes: u64,
+    },
+    /// It cannot be instantiated.
+    #[error("cannot start {program}: {message}")]
+    Instantiate {
+        /// The program.
+        program: String,
+        /// Why not.
+        message: String,
+    },
+}

@@ -1,0 +1,500 @@
+//! The processes of a machine: who is whose child, who may run, who waits for what.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::{self, Write};
+
+use serde::{Deserialize, Serialize};
+
+use super::guest::Guest;
+use super::outcome::{Outcome, Trap};
+use super::pipe::{End, PipeId};
+use super::schedule::Image;
+use crate::base::errno::Errno;
+
+/// The number of a process: 1 for the first of a run, then counting on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Pid(pub u32);
+
+impl Pid {
+    /// Whoever started the run. No process has this number.
+    pub const MACHINE: Self = Self(0);
+    /// The first process of a run.
+    pub const FIRST: Self = Self(1);
+}
+
+impl fmt::Display for Pid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A signal, by its number on Linux. A process cannot handle one: it ends, or nothing happens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Signal(u8);
+
+impl Signal {
+    /// `SIGABRT`: how a process ends that trapped.
+    pub const ABRT: Self = Self(6);
+    /// `SIGKILL`
+    pub const KILL: Self = Self(9);
+    /// `SIGPIPE`
+    pub const PIPE: Self = Self(13);
+    /// `SIGTERM`
+    pub const TERM: Self = Self(15);
+    const NAMES: [&str; 31] = [
+        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
+        "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
+        "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+    ];
+
+    /// The signal with this number, 1 to 31.
+    pub fn from_number(number: u32) -> Option<Self> {
+        u8::try_from(number).ok().filter(|number| (1..=31).contains(number)).map(Self)
+    }
+
+    /// The signal with this name, with or without `SIG`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let name = name.strip_prefix("SIG").unwrap_or(name);
+        let index = Self::NAMES.iter().position(|known| *known == name)?;
+        Self::from_number(index as u32 + 1)
+    }
+
+    /// Its number.
+    pub fn number(self) -> u8 {
+        self.0
+    }
+
+    /// Its name without `SIG`.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[usize::from(self.0) - 1]
+    }
+
+    /// Whether a process that does not handle it runs on.
+    fn is_ignored(self) -> bool {
+        matches!(self.name(), "CHLD" | "CONT" | "URG" | "WINCH")
+    }
+
+    /// Whether a process that does not handle it is stopped, which there is not.
+    fn stops(self) -> bool {
+        matches!(self.name(), "STOP" | "TSTP" | "TTIN" | "TTOU")
+    }
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SIG{}", self.name())
+    }
+}
+
+/// What a parent is told of how a process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WaitStatus {
+    /// It exited with this code.
+    Exited(u32),
+    /// This signal ended it.
+    Signalled(Signal),
+}
+
+impl WaitStatus {
+    fn of(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Exited(code) => Self::Exited(*code),
+            Outcome::Trapped(_) => Self::Signalled(Signal::ABRT),
+            Outcome::Signalled(signal) => Self::Signalled(*signal),
+            Outcome::Limit(_) | Outcome::Deadlock(_) | Outcome::Tape => {
+                Self::Signalled(Signal::KILL)
+            }
+        }
+    }
+
+    /// The status that a shell shows: the low byte of the code, or 128 and the signal's number.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Exited(code) => (code & 0xff) as u8,
+            Self::Signalled(signal) => 128 + signal.number(),
+        }
+    }
+}
+
+/// What a process waits for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// Its turn.
+    Turn,
+    /// Bytes in a pipe, or its end.
+    Readable(PipeId),
+    /// Room in a pipe, or nobody who reads.
+    Writable(PipeId),
+    /// One of several pipes, or a time.
+    Poll(Vec<(PipeId, End)>),
+    /// A child; any, if `None`.
+    Child(Option<Pid>),
+    /// A time alone.
+    Time,
+}
+
+#[derive(Debug)]
+enum State {
+    Ready,
+    Running,
+    Waiting(Wait),
+    Zombie(WaitStatus),
+}
+
+#[derive(Debug)]
+struct Entry {
+    parent: Pid,
+    name: Box<str>,
+    state: State,
+    /// Set once something has ended it that it has not seen yet.
+    killed: Option<Signal>,
+    timer: Option<(u64, u64)>,
+    /// Whether it last waited until its time had come.
+    timed_out: bool,
+}
+
+/// A process that has been made and not begun.
+pub(super) struct Newborn {
+    pub pid: Pid,
+    pub guest: Guest,
+    pub image: Box<dyn Image>,
+}
+
+/// A process that trapped.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Casualty {
+    /// Which.
+    pub pid: Pid,
+    /// Its name.
+    pub name: String,
+    /// How.
+    pub trap: Trap,
+}
+
+/// Casualties that are remembered: a guest decides how many there are.
+const CASUALTIES_MAX: usize = 100;
+
+/// The processes of one run.
+#[derive(Default)]
+pub struct Processes {
+    entries: BTreeMap<Pid, Entry>,
+    last: u32,
+    ready: VecDeque<Pid>,
+    timers: BTreeSet<(u64, u64, Pid)>,
+    timers_set: u64,
+    pub(super) newborn: Vec<Newborn>,
+    /// What has ended them all, or is about to.
+    pub(super) ended: Option<Outcome>,
+    /// Those whose end somebody may want to know of.
+    pub(super) casualties: Vec<Casualty>,
+}
+
+impl Processes {
+    /// The number of processes, zombies included.
+    pub fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Adds a process, which may run once everybody before it had a turn.
+    pub fn add(&mut self, parent: Pid, name: &str) -> Pid {
+        self.last += 1;
+        let pid = Pid(self.last);
+        let (name, state) = (name.into(), State::Ready);
+        self.entries.insert(
+            pid,
+            Entry { parent, name, state, killed: None, timer: None, timed_out: false },
+        );
+        self.ready.push_back(pid);
+        pid
+    }
+
+    /// Takes back [`Processes::add`], before `pid` had a turn.
+    pub(super) fn forget(&mut self, pid: Pid) {
+        self.entries.remove(&pid);
+        self.ready.retain(|ready| *ready != pid);
+    }
+
+    fn entry(&mut self, pid: Pid) -> &mut Entry {
+        self.entries.get_mut(&pid).expect("a process that acts has not been reaped")
+    }
+
+    /// The parent of `pid`, as the process sees it: an orphan's is the first process.
+    pub fn parent(&self, pid: Pid) -> Pid {
+        match self.entries.get(&pid).map(|entry| entry.parent) {
+            Some(Pid::MACHINE) if pid != Pid::FIRST => Pid::FIRST,
+            parent => parent.unwrap_or(Pid::MACHINE),
+        }
+    }
+
+    /// Whether anybody but `pid` could run now.
+    pub fn others_are_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// The signal that has ended `pid`, if one has.
+    pub fn killed(&self, pid: Pid) -> Option<Signal> {
+        self.entries.get(&pid)?.killed
+    }
+
+    /// Notes that `pid` waits, until the clock shows `until` if that is given.
+    pub fn wait(&mut self, pid: Pid, wait: Wait, until: Option<u64>) {
+        let timer = until.map(|due| {
+            self.timers_set += 1;
+            (due, self.timers_set)
+        });
+        if let Some((due, set)) = timer {
+            self.timers.insert((due, set, pid));
+        }
+        if wait == Wait::Turn {
+            self.ready.push_back(pid);
+        }
+        let entry = self.entry(pid);
+        (entry.timer, entry.timed_out) = (timer, false);
+        entry.state = if wait == Wait::Turn { State::Ready } else { State::Waiting(wait) };
+    }
+
+    /// Lets `pid` run again, if it waits.
+    pub fn wake(&mut self, pid: Pid) {
+        let Some(entry) = self.entries.get_mut(&pid) else { return };
+        if !matches!(entry.state, State::Waiting(_)) {
+            return;
+        }
+        entry.state = State::Ready;
+        if let Some((due, set)) = entry.timer.take() {
+            self.timers.remove(&(due, set, pid));
+        }
+        self.ready.push_back(pid);
+    }
+
+    /// Lets all of `pids` run again that wait.
+    pub fn wake_all(&mut self, pids: Vec<Pid>) {
+        for pid in pids {
+            self.wake(pid);
+        }
+    }
+
+    /// Whose turn it is, if anybody can run.
+    pub(super) fn next_ready(&mut self) -> Option<Pid> {
+        let pid = self.ready.pop_front()?;
+        self.entry(pid).state = State::Running;
+        Some(pid)
+    }
+
+    /// The earliest time that anybody waits for.
+    pub(super) fn next_due(&self) -> Option<u64> {
+        self.timers.first().map(|(due, ..)| *due)
+    }
+
+    /// Wakes those who wait for a time up to `now`.
+    pub(super) fn wake_due(&mut self, now: u64) {
+        while let Some((due, _, pid)) = self.timers.first().copied()
+            && due <= now
+        {
+            self.wake(pid);
+            self.entry(pid).timed_out = true;
+        }
+    }
+
+    /// Whether `pid` has waited until its time had come, and not for something that came before.
+    pub fn timed_out(&self, pid: Pid) -> bool {
+        self.entries.get(&pid).is_some_and(|entry| entry.timed_out)
+    }
+
+    /// Whether any process has not ended.
+    pub(super) fn any_alive(&self) -> bool {
+        self.entries.values().any(|entry| !matches!(entry.state, State::Zombie(_)))
+    }
+
+    /// Sends `signal` to `pid`.
+    ///
+    /// # Errors
+    /// `ESRCH` if there is none; `ENOTSUP` for a signal that stops.
+    pub fn kill(&mut self, pid: Pid, signal: Option<Signal>) -> Result<(), Errno> {
+        let entry = self.entries.get_mut(&pid).ok_or(Errno::Srch)?;
+        let Some(signal) = signal else { return Ok(()) };
+        if signal.stops() {
+            return Err(Errno::Notsup);
+        }
+        if signal.is_ignored() || matches!(entry.state, State::Zombie(_)) {
+            return Ok(());
+        }
+        entry.killed.get_or_insert(signal);
+        self.wake(pid);
+        Ok(())
+    }
+
+    /// Ends all processes, because of `outcome`.
+    pub(super) fn end_all(&mut self, outcome: Outcome) {
+        if self.ended.is_none() {
+            self.ended = Some(outcome);
+        }
+        let pids: Vec<Pid> = self.entries.keys().copied().collect();
+        for pid in pids {
+            // A zombie needs no more killing, and a process that is there can be killed.
+            let _ = self.kill(pid, Some(Signal::KILL));
+        }
+    }
+
+    /// Notes that `pid` has ended: its children are orphans, and its parent may know.
+    pub(super) fn end(&mut self, pid: Pid, outcome: &Outcome) {
+        let orphans: Vec<Pid> =
+            self.entries.iter().filter(|(_, e)| e.parent == pid).map(|(pid, _)| *pid).collect();
+        for orphan in orphans {
+            let entry = self.entry(orphan);
+            entry.parent = Pid::MACHINE;
+            if matches!(entry.state, State::Zombie(_)) {
+                self.entries.remove(&orphan);
+            }
+        }
+        let parent = self.entry(pid).parent;
+        if parent == Pid::MACHINE {
+            self.entries.remove(&pid);
+        } else {
+            self.entry(pid).state = State::Zombie(WaitStatus::of(outcome));
+            let waits_for_it = |wait: &Wait| match wait {
+                Wait::Child(which) => which.is_none_or(|which| which == pid),
+                _ => false,
+            };
+            if matches!(&self.entry(parent).state, State::Waiting(wait) if waits_for_it(wait)) {
+                self.wake(parent);
+            }
+        }
+        if pid == Pid::FIRST {
+            self.end_all(outcome.clone());
+        }
+    }
+
+    /// Notes that `pid` trapped, which its parent cannot tell anybody.
+    pub(super) fn mourn(&mut self, pid: Pid, trap: Trap) {
+        if self.casualties.len() < CASUALTIES_MAX {
+            let name = self.entries.get(&pid).map_or_else(String::new, |e| e.name.to_string());
+            self.casualties.push(Casualty { pid, name, trap });
+        }
+    }
+
+    /// A child of `parent` that has ended, `which` or else the first that did so by number, which is
+    /// forgotten. `None` if none has ended yet.
+    ///
+    /// # Errors
+    /// `ECHILD` if there is no such child.
+    pub fn reap(
+        &mut self,
+        parent: Pid,
+        which: Option<Pid>,
+    ) -> Result<Option<(Pid, WaitStatus)>, Errno> {
+        let mut has_child = false;
+        let mut found = None;
+        for (pid, entry) in &self.entries {
+            if entry.parent != parent || which.is_some_and(|which| which != *pid) {
+                continue;
+            }
+            has_child = true;
+            if let State::Zombie(status) = entry.state {
+                found = Some((*pid, status));
+                break;
+            }
+        }
+        if let Some((pid, _)) = found {
+            self.entries.remove(&pid);
+        }
+        if has_child { Ok(found) } else { Err(Errno::Child) }
+    }
+
+    /// Who waits for what, a line each.
+    pub(super) fn describe_waits(&self) -> String {
+        let mut text = String::new();
+        for (pid, Entry { name, state, .. }) in &self.entries {
+            let State::Waiting(wait) = state else { continue };
+            let _ =
+                write!(text, "{}process {pid} ({name}) ", if text.is_empty() { "" } else { "\n" });
+            let _ = match wait {
+                Wait::Turn | Wait::Time => write!(text, "waits for its turn"),
+                Wait::Readable(pipe) => {
+                    write!(text, "waits to read pipe {}, which nobody writes", pipe.number())
+                }
+                Wait::Writable(pipe) => {
+                    write!(text, "waits to write pipe {}, which is full", pipe.number())
+                }
+                Wait::Poll(pipes) => {
+                    let numbers: Vec<String> =
+                        pipes.iter().map(|(pipe, _)| pipe.number().to_string()).collect();
+                    write!(text, "polls pipe {}", numbers.join(", "))
+                }
+                Wait::Child(Some(child)) => write!(text, "waits for process {child} to end"),
+                Wait::Child(None) => write!(text, "waits for a child to end"),
+            };
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn family() -> (Processes, [Pid; 3]) {
+        let mut all = Processes::default();
+        let first = all.add(Pid::MACHINE, "sh");
+        let child = all.add(first, "make");
+        let grandchild = all.add(child, "cc");
+        (all, [first, child, grandchild])
+    }
+
+    #[test]
+    fn turns_are_taken_in_the_order_in_which_processes_became_ready() {
+        let (mut all, [first, child, grandchild]) = family();
+        assert_eq!(all.next_ready(), Some(first));
+        all.wait(first, Wait::Time, Some(50));
+        assert_eq!(all.next_ready(), Some(child));
+        all.wait(child, Wait::Time, Some(40));
+        assert_eq!(all.next_ready(), Some(grandchild));
+        all.wait(grandchild, Wait::Time, Some(50));
+        assert_eq!((all.next_ready(), all.next_due()), (None, Some(40)));
+        all.wake_due(50);
+        let turns = [all.next_ready(), all.next_ready(), all.next_ready(), all.next_ready()];
+        assert_eq!(turns, [Some(child), Some(first), Some(grandchild), None]);
+    }
+
+    #[test]
+    fn a_child_that_ended_is_told_of_once() {
+        let (mut all, [first, child, _]) = family();
+        assert_eq!(all.reap(first, None), Ok(None));
+        all.end(child, &Outcome::Exited(3));
+        assert_eq!(all.reap(first, Some(child)), Ok(Some((child, WaitStatus::Exited(3)))));
+        assert_eq!(all.reap(first, None), Err(Errno::Child));
+    }
+
+    #[test]
+    fn orphans_are_reaped_by_the_machine() {
+        let (mut all, [first, child, grandchild]) = family();
+        all.end(child, &Outcome::Exited(0));
+        assert_eq!(all.parent(grandchild), first);
+        assert_eq!(all.reap(first, Some(grandchild)), Err(Errno::Child));
+        all.end(grandchild, &Outcome::Exited(0));
+        assert_eq!(all.count(), 2, "the first process, and the child that it has not waited for");
+    }
+
+    #[test]
+    fn all_end_with_the_first() {
+        let (mut all, [first, child, grandchild]) = family();
+        all.end(first, &Outcome::Exited(0));
+        assert_eq!(
+            (all.killed(child), all.killed(grandchild)),
+            (Some(Signal::KILL), Some(Signal::KILL))
+        );
+    }
+
+    #[test]
+    fn signals_have_the_names_and_numbers_of_linux() {
+        assert_eq!(Signal::from_name("SIGTERM"), Some(Signal::TERM));
+        assert_eq!(Signal::from_number(9).map(Signal::name), Some("KILL"));
+        assert_eq!(Signal::from_number(0), None);
+        assert_eq!(Signal::from_number(32), None);
+        let (mut all, [first, ..]) = family();
+        assert_eq!(all.kill(Pid(9), None), Err(Errno::Srch));
+        assert_eq!(all.kill(first, Signal::from_name("STOP")), Err(Errno::Notsup));
+        assert_eq!(all.kill(first, Signal::from_name("CHLD")), Ok(()));
+        assert_eq!(all.killed(first), None);
+    }
+}

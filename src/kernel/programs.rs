@@ -1,0 +1,39 @@
+//! What the processes of a machine can start.
+
+use std::sync::Arc;
+
+use super::schedule::Image;
+use crate::base::digest::Digest;
+
+/// Finds programs for processes that start others. Implemented where programs are loaded.
+pub trait Programs: Send + Sync {
+    /// The program called `name`, if a toolchain has it.
+    ///
+    /// # Errors
+    /// [`NotRunnable`] if it has something of this name that cannot run.
+    fn named(&self, name: &str) -> Result<Option<Found>, NotRunnable>;
+
+    /// The program whose module is `bytes`, from the file `path` of the namespace.
+    ///
+    /// # Errors
+    /// [`NotRunnable`] if it is no module, or one that cannot run.
+    fn module(&self, path: &str, bytes: Vec<u8>) -> Result<Found, NotRunnable>;
+}
+
+/// Makes something that can be run as a process, once for each.
+pub type MakeImage = Arc<dyn Fn() -> Box<dyn Image> + Send + Sync>;
+
+/// A program that can be run.
+pub struct Found {
+    /// What runs.
+    pub image: Box<dyn Image>,
+    /// The digest of its module, if it is one.
+    pub digest: Option<Digest>,
+    /// The file of the namespace that it comes from; `None` if a toolchain has it.
+    pub path: Option<String>,
+}
+
+/// What was found cannot run.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct NotRunnable(pub String);

@@ -1,0 +1,179 @@
+//! The scheduler: one process at a time, on the caller's thread, in an order that depends on nothing
+//! but what the processes did.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use super::clock::ClockId;
+use super::guest::{BadPreopen, Guest, Startup};
+use super::limits::Limit;
+use super::machine::Machine;
+use super::outcome::{Outcome, RunError};
+use super::process::{Casualty, Newborn, Pid};
+use super::stdio::Stdio;
+use super::turn::Turnstile;
+use crate::base::ambient;
+
+/// A process that is going on. It is polled when it is its turn, and pending while it waits.
+pub type Running = Pin<Box<dyn Future<Output = Ended>>>;
+
+/// What can be run as a process.
+pub trait Image: Send {
+    /// Its name, for messages.
+    fn name(&self) -> &str;
+
+    /// Whether its descriptors from 3 on are the directories that it starts with, as preview1 has
+    /// it. Otherwise they are free, and it looks paths up from [`super::guest::AT_FDCWD`].
+    fn is_module(&self) -> bool;
+
+    /// Begins it as `guest`, which has no turn yet: [`Guest::begin`] waits for that.
+    fn start(self: Box<Self>, guest: Guest) -> Running;
+}
+
+/// A process that has ended and still has its turn.
+pub struct Ended {
+    /// The kernel's side of it.
+    pub guest: Guest,
+    /// How it ended, or why it did not start.
+    pub outcome: Result<Outcome, RunError>,
+}
+
+/// What a run leaves behind.
+pub struct Finished<M = Machine> {
+    /// The machine, with everything that the processes did to it.
+    pub machine: M,
+    /// The streams.
+    pub stdio: Stdio,
+    /// How the first process ended, or why it did not start; or what ended them all.
+    pub outcome: Result<Outcome, RunError>,
+    /// Processes but the first that trapped: the first hundred.
+    pub casualties: Vec<Casualty>,
+    /// Fuel that was used, if the engine counts it.
+    pub fuel_used: Option<u64>,
+}
+
+/// Runs `image` in `machine`, and all processes that it starts, until it ends. Blocks the calling
+/// thread.
+pub fn run(image: Box<dyn Image>, mut machine: Machine, startup: Startup) -> Finished {
+    machine.start_run();
+    let mut guest = match Guest::first(machine, startup, image.as_ref()) {
+        Ok(guest) => guest,
+        Err(bad) => {
+            let BadPreopen { machine, preopen, errno } = *bad;
+            let program = image.name().to_owned();
+            let error = RunError::Preopen { program, path: preopen.path, errno };
+            return finish(machine, Some(error));
+        }
+    };
+    let turnstile = guest.hand_on();
+    let mut running = BTreeMap::from([(Pid::FIRST, image.start(guest))]);
+    let mut not_started = None;
+    let machine = loop {
+        let mut machine = turnstile.take();
+        for Newborn { pid, guest, image } in machine.processes.newborn.drain(..) {
+            running.insert(pid, image.start(guest));
+        }
+        let Some(pid) = machine.next_turn() else { break machine };
+        turnstile.put(machine);
+        let Some(process) = running.get_mut(&pid) else { continue };
+        let Some(Ended { guest, outcome }) = take_turn(process, &turnstile) else { continue };
+        running.remove(&pid);
+        let error = guest.end(outcome);
+        if pid == Pid::FIRST {
+            not_started = error;
+        }
+    };
+    finish(*machine, not_started)
+}
+
+/// Lets `process` run until it ends, or hands the machine on.
+fn take_turn(process: &mut Running, turnstile: &Turnstile) -> Option<Ended> {
+    loop {
+        match process.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(ended) => return Some(ended),
+            Poll::Pending if turnstile.has_machine() => return None,
+            // wasmtime pauses for reasons of its own, to collect garbage for one.
+            Poll::Pending => {}
+        }
+    }
+}
+
+fn finish(mut machine: Machine, not_started: Option<RunError>) -> Finished {
+    let processes = std::mem::take(&mut machine.processes);
+    let stdio = std::mem::take(&mut machine.stdio);
+    let outcome = match not_started {
+        Some(error) => Err(error),
+        None => Ok(processes.ended.unwrap_or(Outcome::Exited(0))),
+    };
+    let fuel_used = machine.fuel_left.map(|left| machine.fuel() - left);
+    Finished { machine, stdio, outcome, casualties: processes.casualties, fuel_used }
+}
+
+impl Machine {
+    /// Whose turn is next; `None` once all have ended. When everybody waits, the clock moves to the
+    /// earliest time that somebody waits for.
+    fn next_turn(&mut self) -> Option<Pid> {
+        loop {
+            if let Some(pid) = self.processes.next_ready() {
+                return Some(pid);
+            }
+            if !self.processes.any_alive() {
+                return None;
+            }
+            let Some(due) = self.processes.next_due() else {
+                let waits = self.processes.describe_waits();
+                self.processes.end_all(Outcome::Deadlock(waits));
+                continue;
+            };
+            match self.sleep_until(due) {
+                Ok(()) => self.processes.wake_due(due),
+                Err(limit) => self.end_at(limit),
+            }
+        }
+    }
+
+    /// Ends all processes at `limit`.
+    pub(super) fn end_at(&mut self, limit: Limit) {
+        self.note_limit(limit);
+        self.processes.end_all(Outcome::Limit(limit));
+    }
+
+    /// Lets time pass until the monotonic clock shows `t`.
+    ///
+    /// # Errors
+    /// The timeout that comes first, if one does; the clock then stands there.
+    pub(super) fn sleep_until(&mut self, t: u64) -> Result<(), Limit> {
+        let stop_at = self.limits.virtual_timeout.map(|timeout| timeout.as_nanos());
+        if let Some(stop_at) = stop_at.and_then(|ns| u64::try_from(ns).ok())
+            && t > stop_at
+        {
+            self.clock.sleep_until(stop_at);
+            self.stamp_tape();
+            return Err(Limit::VirtualTimeout);
+        }
+        if !self.clock.is_virtual()
+            && let Some(deadline) = self.deadline
+        {
+            let left = deadline.saturating_duration_since(ambient::instant_now());
+            let now = self.clock.now(ClockId::Monotonic);
+            let end = now.saturating_add(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
+            if t > end {
+                self.clock.sleep_until(end);
+                return Err(Limit::Timeout);
+            }
+        }
+        self.clock.sleep_until(t);
+        self.stamp_tape();
+        Ok(())
+    }
+
+    /// Has the tape show the time, if it is a virtual one: that of the host is on it as it is read.
+    fn stamp_tape(&mut self) {
+        if self.clock.is_virtual()
+            && let Some(tape) = &self.tape
+        {
+            tape.set_monotonic(self.clock.now(ClockId::Monotonic));
+        }
+    }
+}

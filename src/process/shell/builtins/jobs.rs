@@ -1,0 +1,98 @@
+//! Builtins on processes.
+
+use crate::base::errno::Errno;
+use crate::kernel::guest::Fault;
+use crate::kernel::process::{Pid, Signal};
+use crate::process::shell::context::{Leave, Run, Shell};
+
+impl Shell {
+    pub(super) async fn wait(&mut self, args: &[Vec<u8>]) -> Run<u8> {
+        if args.is_empty() {
+            let running: Vec<Pid> =
+                self.jobs.iter().filter(|(_, s)| s.is_none()).map(|(pid, _)| *pid).collect();
+            for pid in running {
+                self.wait_for(pid).await?;
+            }
+            self.jobs.clear();
+            return Ok(0);
+        }
+        let mut status = 0;
+        for arg in args {
+            let number = std::str::from_utf8(arg).ok().and_then(|arg| arg.parse().ok());
+            let Some(pid) = number.map(Pid) else { return self.illegal_number(arg).await };
+            status = match self.jobs.get(&pid) {
+                Some(Some(status)) => *status,
+                Some(None) => self.wait_for(pid).await?,
+                None => 127,
+            };
+            if let Some(known) = self.jobs.get_mut(&pid) {
+                *known = Some(status);
+            }
+        }
+        Ok(status)
+    }
+
+    pub(super) async fn kill(&mut self, args: &[Vec<u8>]) -> Run<u8> {
+        let mut signal = Some(Signal::TERM);
+        let mut pids = args;
+        if let Some((first, rest)) = args.split_first()
+            && let Some(option) = first.strip_prefix(b"-")
+            && !option.is_empty()
+        {
+            let (name, after) = match option {
+                b"l" => return self.list_signals(rest).await,
+                b"-" => (None, rest),
+                b"s" | b"n" => (rest.first().cloned(), rest.get(1..).unwrap_or_default()),
+                name => (Some(name.to_vec()), rest),
+            };
+            pids = after;
+            if let Some(name) = name {
+                let name = String::from_utf8_lossy(&name).into_owned();
+                signal = signal_of(&name);
+                // 0 is none: it only asks whether there is such a process.
+                if signal.is_none() && name != "0" {
+                    return self.fail(&format!("kill: invalid signal: {name}")).await;
+                }
+            }
+        }
+        if pids.is_empty() {
+            return self.fail("kill: usage: kill [-s sigspec | -signum] pid...").await;
+        }
+        let mut status = 0;
+        for pid in pids {
+            let number = std::str::from_utf8(pid).ok().and_then(|pid| pid.parse().ok());
+            let Some(pid) = number.map(Pid) else { return self.illegal_number(pid).await };
+            let errno = match self.guest.proc_kill(pid, signal) {
+                Ok(()) | Err(Fault::Wait) => continue,
+                Err(Fault::Stop(stop)) => return Err(Leave::Stop(stop)),
+                Err(Fault::Errno(errno)) => errno,
+            };
+            // A child that has ended and is remembered is not there any more.
+            let why = if errno == Errno::Srch { "No such process" } else { errno.meaning() };
+            self.say(&format!("kill: {why}")).await?;
+            status = 1;
+        }
+        Ok(status)
+    }
+
+    async fn list_signals(&mut self, args: &[Vec<u8>]) -> Run<u8> {
+        let number = |arg: &Vec<u8>| std::str::from_utf8(arg).ok()?.parse::<u32>().ok();
+        let names: Vec<&str> = match args.first() {
+            // The status of a process that a signal ended names it, too.
+            Some(arg) => match number(arg).and_then(|n| Signal::from_number(n & 0x7f)) {
+                Some(signal) => vec![signal.name()],
+                None => return self.illegal_number(arg).await,
+            },
+            None => (1..32).filter_map(Signal::from_number).map(Signal::name).collect(),
+        };
+        self.print(format!("{}\n", names.join("\n")).as_bytes()).await
+    }
+}
+
+/// The signal called so, or with this number.
+fn signal_of(name: &str) -> Option<Signal> {
+    match name.parse() {
+        Ok(number) => Signal::from_number(number),
+        Err(_) => Signal::from_name(name),
+    }
+}

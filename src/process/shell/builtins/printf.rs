@@ -1,0 +1,355 @@
+//! `printf`.
+
+use super::printing::unescape;
+use crate::process::shell::arithmetic;
+use crate::process::shell::context::{Run, Shell};
+
+/// Longest that a width or precision makes a field, in bytes.
+const WIDTH_MAX: usize = 1 << 20;
+
+/// A conversion, such as `%-5.2f`.
+#[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags of a conversion")]
+struct Conversion {
+    left: bool,
+    plus: bool,
+    space: bool,
+    zero: bool,
+    alternate: bool,
+    width: usize,
+    precision: Option<usize>,
+}
+
+/// What a format has printed so far.
+struct Printer<'a> {
+    args: &'a [Vec<u8>],
+    out: Vec<u8>,
+    /// What is wrong with its arguments, a line each.
+    errors: Vec<String>,
+    /// Whether a `\c` has ended it.
+    is_cut: bool,
+}
+
+impl Shell {
+    pub(super) async fn printf(&mut self, args: &[Vec<u8>]) -> Run<u8> {
+        let args = args.strip_prefix(&[b"--".to_vec()]).unwrap_or(args);
+        let Some((format, args)) = args.split_first() else {
+            return self.fail("usage: printf format [arg ...]").await;
+        };
+        let mut printer = Printer { args, out: Vec::new(), errors: Vec::new(), is_cut: false };
+        let mut status = 0;
+        loop {
+            let left = printer.args.len();
+            if let Err(message) = printer.format(format) {
+                self.print(&printer.out).await?;
+                return self.fail(&format!("printf: {message}")).await;
+            }
+            if printer.is_cut || printer.args.is_empty() || printer.args.len() == left {
+                break;
+            }
+            if printer.out.len() > WIDTH_MAX {
+                status = self.print(&printer.out).await?.max(status);
+                printer.out.clear();
+            }
+            self.tick().await?;
+        }
+        status = self.print(&printer.out).await?.max(status);
+        for error in &printer.errors {
+            self.say(&format!("printf: {error}")).await?;
+        }
+        Ok(if printer.errors.is_empty() { status } else { 1 })
+    }
+}
+
+impl Printer<'_> {
+    fn next(&mut self) -> Option<Vec<u8>> {
+        let (first, rest) = self.args.split_first()?;
+        self.args = rest;
+        Some(first.clone())
+    }
+
+    /// Prints `format` once.
+    fn format(&mut self, format: &[u8]) -> Result<(), String> {
+        let mut rest = format;
+        while !rest.is_empty() && !self.is_cut {
+            let len = rest.iter().position(|byte| *byte == b'%').unwrap_or(rest.len());
+            unescape(&rest[..len], false, &mut self.out);
+            rest = &rest[len..];
+            if rest.starts_with(b"%%") {
+                self.out.push(b'%');
+                rest = &rest[2..];
+            } else if !rest.is_empty() {
+                rest = self.conversion(&rest[1..])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints what the conversion at the beginning of `text` says; answers what follows it.
+    fn conversion<'t>(&mut self, text: &'t [u8]) -> Result<&'t [u8], String> {
+        let mut conversion = Conversion::default();
+        let mut rest = text;
+        while let Some(flag) = rest.first() {
+            match flag {
+                b'-' => conversion.left = true,
+                b'+' => conversion.plus = true,
+                b' ' => conversion.space = true,
+                b'0' => conversion.zero = true,
+                b'#' => conversion.alternate = true,
+                _ => break,
+            }
+            rest = &rest[1..];
+        }
+        let width = self.width(&mut rest);
+        conversion.left |= width.is_some_and(|width| width < 0);
+        conversion.width = width.map_or(0, |width| bounded(width.unsigned_abs()));
+        if let Some(after) = rest.strip_prefix(b".") {
+            rest = after;
+            let precision = self.width(&mut rest).unwrap_or(0);
+            conversion.precision = u64::try_from(precision).ok().map(bounded);
+        }
+        let Some((kind, after)) = rest.split_first() else {
+            return Err("missing format character".to_owned());
+        };
+        match kind {
+            b's' => {
+                let text = self.next().unwrap_or_default();
+                conversion.text(&text, &mut self.out);
+            }
+            b'b' => {
+                let mut text = Vec::new();
+                self.is_cut = !unescape(&self.next().unwrap_or_default(), true, &mut text);
+                conversion.text(&text, &mut self.out);
+            }
+            b'c' => {
+                let text = self.next().unwrap_or_default();
+                // As a string of C, an empty one begins with its end.
+                conversion.text(text.get(..1).unwrap_or(&[0]), &mut self.out);
+            }
+            b'd' | b'i' => {
+                let value = self.integer();
+                let digits = value.unsigned_abs().to_string();
+                conversion.number(&digits, value < 0, true, "", &mut self.out);
+            }
+            b'u' | b'o' | b'x' | b'X' => {
+                let value = self.integer().cast_unsigned();
+                let (digits, prefix) = match kind {
+                    b'o' => (format!("{value:o}"), "0"),
+                    b'x' => (format!("{value:x}"), "0x"),
+                    b'X' => (format!("{value:X}"), "0X"),
+                    _ => (value.to_string(), ""),
+                };
+                let prefix = if conversion.alternate && value != 0 { prefix } else { "" };
+                conversion.number(&digits, false, false, prefix, &mut self.out);
+            }
+            b'e' | b'E' | b'f' | b'F' | b'g' | b'G' => {
+                let value = self.float();
+                conversion.float(value, *kind, &mut self.out);
+            }
+            other => return Err(format!("%{}: invalid directive", *other as char)),
+        }
+        Ok(after)
+    }
+
+    /// A width or precision: a number, or an argument (`*`).
+    fn width(&mut self, rest: &mut &[u8]) -> Option<i64> {
+        if let Some(after) = rest.strip_prefix(b"*") {
+            *rest = after;
+            return Some(self.integer());
+        }
+        let len = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (digits, after) = rest.split_at(len);
+        *rest = after;
+        if digits.is_empty() {
+            return None;
+        }
+        let digit =
+            |value: i64, byte: &u8| value.saturating_mul(10).saturating_add(i64::from(byte - b'0'));
+        Some(digits.iter().fold(0, digit))
+    }
+
+    /// The value of the next argument: a number, or a byte after a quote.
+    fn integer(&mut self) -> i64 {
+        let Some(text) = self.next() else { return 0 };
+        if let [b'\'' | b'"', byte, ..] = text.as_slice() {
+            return i64::from(*byte);
+        }
+        if let Some(value) = arithmetic::number(&text) {
+            return value;
+        }
+        let shown = String::from_utf8_lossy(&text).into_owned();
+        // What begins as a number counts as far as it is one.
+        let is_part = |byte: &&u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'+');
+        let len = text.trim_ascii_start().iter().take_while(is_part).count();
+        let value = arithmetic::number(&text.trim_ascii_start()[..len]);
+        self.errors.push(match value {
+            Some(_) => format!("{shown}: not completely converted"),
+            None => format!("{shown}: expected numeric value"),
+        });
+        value.unwrap_or(0)
+    }
+
+    fn float(&mut self) -> f64 {
+        let Some(text) = self.next() else { return 0.0 };
+        if let [b'\'' | b'"', byte, ..] = text.as_slice() {
+            return f64::from(*byte);
+        }
+        let shown = String::from_utf8_lossy(&text).into_owned();
+        if let Ok(value) = shown.trim().parse() {
+            return value;
+        }
+        self.errors.push(format!("{shown}: expected numeric value"));
+        0.0
+    }
+}
+
+fn bounded(width: u64) -> usize {
+    usize::try_from(width).unwrap_or(usize::MAX).min(WIDTH_MAX)
+}
+
+impl Conversion {
+    fn text(&self, text: &[u8], out: &mut Vec<u8>) {
+        let text = &text[..text.len().min(self.precision.unwrap_or(usize::MAX))];
+        self.padded(text, out);
+    }
+
+    fn padded(&self, text: &[u8], out: &mut Vec<u8>) {
+        let padding = self.width.saturating_sub(text.len());
+        if !self.left {
+            out.extend(std::iter::repeat_n(b' ', padding));
+        }
+        out.extend_from_slice(text);
+        if self.left {
+            out.extend(std::iter::repeat_n(b' ', padding));
+        }
+    }
+
+    fn sign(&self, is_negative: bool, is_signed: bool) -> &'static str {
+        match (is_negative, self.plus && is_signed, self.space && is_signed) {
+            (true, ..) => "-",
+            (_, true, _) => "+",
+            (_, _, true) => " ",
+            _ => "",
+        }
+    }
+
+    fn number(
+        &self,
+        digits: &str,
+        is_negative: bool,
+        is_signed: bool,
+        prefix: &str,
+        out: &mut Vec<u8>,
+    ) {
+        let sign = self.sign(is_negative, is_signed);
+        let zeros = match self.precision {
+            Some(precision) => precision.saturating_sub(digits.len()),
+            None if self.zero && !self.left => {
+                self.width.saturating_sub(sign.len() + prefix.len() + digits.len())
+            }
+            None => 0,
+        };
+        let digits = if self.precision == Some(0) && digits == "0" { "" } else { digits };
+        self.padded(format!("{sign}{prefix}{}{digits}", "0".repeat(zeros)).as_bytes(), out);
+    }
+
+    fn float(&self, value: f64, kind: u8, out: &mut Vec<u8>) {
+        let sign = self.sign(value.is_sign_negative(), true);
+        let magnitude = value.abs();
+        let precision = self.precision.unwrap_or(6).min(1000);
+        let mut digits = match kind.to_ascii_lowercase() {
+            _ if magnitude.is_infinite() => "inf".to_owned(),
+            _ if magnitude.is_nan() => "nan".to_owned(),
+            b'f' => format!("{magnitude:.precision$}"),
+            b'e' => exponential(magnitude, precision),
+            _ => general(magnitude, precision.max(1), self.alternate),
+        };
+        if kind.is_ascii_uppercase() {
+            digits.make_ascii_uppercase();
+        }
+        let pads = self.zero && !self.left && magnitude.is_finite();
+        let zeros = if pads { self.width.saturating_sub(sign.len() + digits.len()) } else { 0 };
+        self.padded(format!("{sign}{}{digits}", "0".repeat(zeros)).as_bytes(), out);
+    }
+}
+
+/// `value` as `%e` has it: an exponent of two digits at least.
+fn exponential(value: f64, precision: usize) -> String {
+    let text = format!("{value:.precision$e}");
+    let Some((digits, exponent)) = text.split_once('e') else { return text };
+    let (sign, exponent) = match exponent.strip_prefix('-') {
+        Some(exponent) => ('-', exponent),
+        None => ('+', exponent),
+    };
+    format!("{digits}e{sign}{exponent:0>2}")
+}
+
+/// `value` as `%g` has it: whichever of `%e` and `%f` is shorter, without zeros at its end.
+fn general(value: f64, precision: usize, keeps_zeros: bool) -> String {
+    let scientific = format!("{value:.*e}", precision - 1);
+    let exponent =
+        scientific.split_once('e').and_then(|(_, exponent)| exponent.parse::<i64>().ok());
+    let exponent = exponent.unwrap_or(0);
+    let precision_signed = i64::try_from(precision).unwrap_or(i64::MAX);
+    let is_plain = (-4..precision_signed).contains(&exponent);
+    let text = if is_plain {
+        let places = usize::try_from(precision_signed - 1 - exponent).unwrap_or(0);
+        format!("{value:.places$}")
+    } else {
+        exponential(value, precision - 1)
+    };
+    if keeps_zeros {
+        return text;
+    }
+    let (digits, exponent) = match text.split_once('e') {
+        Some((digits, exponent)) => (digits, Some(exponent)),
+        None => (text.as_str(), None),
+    };
+    let digits = if digits.contains('.') {
+        digits.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        digits
+    };
+    exponent.map_or_else(|| digits.to_owned(), |exponent| format!("{digits}e{exponent}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(format: &str, args: &[&str]) -> String {
+        let args: Vec<Vec<u8>> = args.iter().map(|arg| arg.as_bytes().to_vec()).collect();
+        let (out, errors) = (Vec::new(), Vec::new());
+        let mut printer = Printer { args: &args, out, errors, is_cut: false };
+        printer.format(format.as_bytes()).unwrap();
+        String::from_utf8(printer.out).unwrap()
+    }
+
+    #[test]
+    fn conversions_are_those_of_c() {
+        for (format, arg, expected) in [
+            ("%5d|", "42", "   42|"),
+            ("%-5d|", "42", "42   |"),
+            ("%05d", "-42", "-0042"),
+            ("%+d", "7", "+7"),
+            ("%.3d", "7", "007"),
+            ("%#x", "255", "0xff"),
+            ("%o", "8", "10"),
+            ("%u", "-1", "18446744073709551615"),
+            ("%d", "'A", "65"),
+            ("%.2s|", "abc", "ab|"),
+            ("%f", "1.5", "1.500000"),
+            ("%.1e", "12345", "1.2e+04"),
+            ("%g", "100000", "100000"),
+            ("%g", "1000000", "1e+06"),
+            ("%g", "0.0001", "0.0001"),
+            ("%g", "0.1", "0.1"),
+            ("%G", "1e-10", "1E-10"),
+            ("%08.2f", "-1.5", "-0001.50"),
+            ("%b", "a\\tb", "a\tb"),
+        ] {
+            assert_eq!(printed(format, &[arg]), expected, "{format} {arg}");
+        }
+        assert_eq!(printed("%*d", &["5", "1"]), "    1");
+    }
+}

@@ -1,0 +1,249 @@
+//! The shell as a process: how it begins, and how it ends.
+
+use std::sync::Arc;
+
+use super::context::{Leave, Run, Shell};
+use super::grammar::{self, SCRIPT_BYTES_MAX};
+use super::lexer::SyntaxError;
+use super::run::Deep;
+use super::state::{Options, State};
+use super::tree::{Chain, Command, List};
+use crate::kernel::fd::FdFlags;
+use crate::kernel::guest::{AT_FDCWD, Guest, OFlags, rights};
+use crate::kernel::limits::Stop;
+use crate::kernel::programs::{Found, MakeImage};
+use crate::kernel::schedule::{Ended, Image, Running};
+use crate::kernel::vfs::Follow;
+
+/// The shell, to be run as a process: `sh [-aCefnuvx] [-o OPTION] -c TEXT [NAME [ARG]...]`,
+/// `sh [OPTION]... FILE [ARG]...`, or `sh [OPTION]...`, which reads its script from standard input.
+pub struct ShellImage(Start);
+
+enum Start {
+    Arguments,
+    Part(Box<State>, Part),
+}
+
+/// What a subshell runs.
+pub enum Part {
+    /// Commands.
+    Script(Arc<List>),
+    /// Commands whose output is wanted.
+    Substitution(Arc<List>),
+    /// A part of a pipeline.
+    Command(Arc<Command>),
+    /// A command in the background.
+    Chain(Arc<Chain>),
+    /// Nothing: it writes these bytes.
+    Document(Vec<u8>),
+}
+
+impl ShellImage {
+    /// A shell that takes what it does from its arguments.
+    pub fn new() -> Self {
+        Self(Start::Arguments)
+    }
+
+    /// What makes a shell for each process of it.
+    pub fn maker() -> MakeImage {
+        Arc::new(|| Box::new(Self::new()))
+    }
+
+    /// The shell as a process finds it that starts it.
+    pub fn found(self) -> Found {
+        Found { image: Box::new(self), digest: None, path: None }
+    }
+
+    /// A subshell.
+    pub(super) fn part(state: State, part: Part) -> Self {
+        Self(Start::Part(Box::new(state), part))
+    }
+}
+
+impl Default for ShellImage {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Image for ShellImage {
+    fn name(&self) -> &'static str {
+        "sh"
+    }
+
+    fn is_module(&self) -> bool {
+        false
+    }
+
+    fn start(self: Box<Self>, guest: Guest) -> Running {
+        Box::pin(process(self.0, guest))
+    }
+}
+
+async fn process(start: Start, mut guest: Guest) -> Ended {
+    if let Err(stop) = guest.begin() {
+        return Ended { guest, outcome: Ok(stop.into()) };
+    }
+    let (state, part) = match start {
+        Start::Part(state, part) => (*state, Some(part)),
+        Start::Arguments => {
+            let name = guest.args().first().map_or(b"sh".as_slice(), Vec::as_slice);
+            (State::new(name, guest.pid(), guest.environ()), None)
+        }
+    };
+    let mut shell = Shell::new(guest, state);
+    let stop = match shell.live(part).await {
+        Ok(()) => Stop::Exit(shell.state.status.into()),
+        Err(stop) => stop,
+    };
+    Ended { guest: shell.guest, outcome: Ok(stop.into()) }
+}
+
+impl Shell {
+    async fn live(&mut self, part: Option<Part>) -> Result<(), Stop> {
+        let done = match part {
+            None => self.run_arguments().await,
+            Some(Part::Script(list) | Part::Substitution(list)) => self.list(&list).await,
+            Some(Part::Command(command)) => self.command(&command).await,
+            Some(Part::Chain(chain)) => self.chain(&chain).await,
+            Some(Part::Document(mut text)) => self.write(1, &mut text).await.map(|_| ()),
+        };
+        if let Err(Leave::Stop(stop)) = done {
+            return Err(stop);
+        }
+        let Some(text) = self.traps.remove("EXIT") else { return Ok(()) };
+        let status = self.state.status;
+        self.state.is_tested = false;
+        match Deep::new(self.run_text(&text)).await {
+            Err(Leave::Stop(stop)) => return Err(stop),
+            Err(Leave::Exit | Leave::Error) => {}
+            _ => self.state.status = status,
+        }
+        Ok(())
+    }
+
+    /// Runs the commands in `text`, as `eval` does.
+    pub async fn run_text(&mut self, text: &[u8]) -> Run {
+        match grammar::parse(text, 1) {
+            Ok(list) => {
+                if list.is_empty() {
+                    self.state.status = 0;
+                }
+                self.list(&list).await
+            }
+            Err(error) => self.refuse_script(&error).await,
+        }
+    }
+
+    /// Says what is wrong with a script.
+    pub async fn refuse_script(&mut self, error: &SyntaxError) -> Run {
+        let name = self.state.name.clone();
+        let name = String::from_utf8_lossy(&name);
+        let shell = if name == "sh" { "" } else { "sh: " };
+        let mut message = format!("{shell}{name}: {error}\n").into_bytes();
+        // Whoever closed standard error does not want to know.
+        self.write(2, &mut message).await?.unwrap_or_default();
+        self.state.status = 2;
+        Err(Leave::Error)
+    }
+
+    async fn run_arguments(&mut self) -> Run {
+        self.set_directories().await?;
+        let args = self.guest.args().get(1..).unwrap_or_default().to_vec();
+        let mut options = Options::default();
+        let mut takes_text = false;
+        let mut rest = args.as_slice();
+        while let Some((arg, after)) = rest.split_first() {
+            if arg == b"--" || arg == b"-" {
+                rest = after;
+                break;
+            }
+            if arg.len() < 2 || !matches!(arg[0], b'-' | b'+') {
+                break;
+            }
+            rest = after;
+            for letter in &arg[1..] {
+                let on = arg[0] == b'-';
+                if *letter == b'c' {
+                    takes_text = true;
+                } else if *letter == b'o' {
+                    let name = rest.first().map_or(b"".as_slice(), Vec::as_slice);
+                    rest = rest.get(1..).unwrap_or_default();
+                    match options.by_name(name) {
+                        Some(option) => *option = on,
+                        None => return self.bad_option(name).await,
+                    }
+                } else if let Some(option) = options.by_letter(*letter) {
+                    *option = on;
+                } else {
+                    return self.bad_option(&[arg[0], *letter]).await;
+                }
+            }
+        }
+        self.state.options = options;
+        let text = if takes_text {
+            let Some((text, after)) = rest.split_first() else {
+                return self.fail("-c requires an argument").await;
+            };
+            rest = after;
+            if let Some((name, after)) = rest.split_first() {
+                self.state.name = name.as_slice().into();
+                rest = after;
+            }
+            text.clone()
+        } else if let Some((path, after)) = rest.split_first()
+            && !options.stdin
+        {
+            self.state.name = path.as_slice().into();
+            rest = after;
+            match self.read_script(path).await? {
+                Ok(text) => text,
+                Err(why) => {
+                    let path = String::from_utf8_lossy(path);
+                    return self.fail(&format!("cannot open {path}: {why}")).await;
+                }
+            }
+        } else {
+            match self.read_to_end(0, SCRIPT_BYTES_MAX).await? {
+                Ok(text) => text,
+                Err(errno) => return self.fail(&format!("standard input: {errno}")).await,
+            }
+        };
+        self.state.parameters = rest.into();
+        if options.verbose {
+            // Whoever closed standard error does not want to know.
+            self.write(2, &mut text.clone()).await?.unwrap_or_default();
+        }
+        match grammar::parse(&text, 1) {
+            Ok(_) if options.noexec => Ok(()),
+            Ok(list) => self.list(&list).await,
+            Err(error) => self.refuse_script(&error).await,
+        }
+    }
+
+    async fn bad_option(&mut self, option: &[u8]) -> Run {
+        let option = String::from_utf8_lossy(option);
+        self.fail(&format!("Illegal option {option}")).await
+    }
+
+    async fn set_directories(&mut self) -> Run {
+        let current = self.guest.current_dir().as_bytes().to_vec();
+        self.set(b"PWD", current).await
+    }
+
+    /// The script in the file `path`; or why it cannot be read.
+    pub async fn read_script(&mut self, path: &[u8]) -> Run<Result<Vec<u8>, String>> {
+        let Ok(path) = std::str::from_utf8(path) else { return Ok(Err("no such name".into())) };
+        self.guest.begin_call("path_open");
+        let (oflags, flags) = (OFlags::default(), FdFlags::default());
+        let opened =
+            self.guest.path_open(AT_FDCWD, Follow::Yes, path, oflags, rights::FD_READ, flags);
+        let fd = match opened {
+            Ok(fd) => fd,
+            Err(errno) => return Ok(Err(errno.meaning().to_owned())),
+        };
+        let text = self.read_to_end(fd, SCRIPT_BYTES_MAX).await?;
+        self.close(fd);
+        Ok(text.map_err(|errno| errno.meaning().to_owned()))
+    }
+}

@@ -1,0 +1,27 @@
+//! The shell: POSIX scripts, run on the kernel as a process that is no module.
+//!
+//! `lexer.rs` and `words.rs` take text apart, `brush-parser` knows the grammar, and `grammar.rs` makes
+//! of what it finds a tree that is run: `run.rs`, `simple.rs`, `expand.rs`. A subshell is another
+//! process with a copy of the state and a part of the tree. Every process of a script waits as any
+//! guest does, by making a call again, so that all of them run in turns on the kernel's scheduler.
+//!
+//! Nothing here knows the host: a shell has a [`crate::kernel::guest::Guest`] and nothing else.
+
+mod arithmetic;
+mod builtins;
+mod context;
+mod expand;
+mod fields;
+mod glob;
+mod grammar;
+mod image;
+mod lexer;
+mod pattern;
+mod redirect;
+mod run;
+mod simple;
+mod state;
+mod tree;
+mod words;
+
+pub use image::ShellImage;

@@ -1,0 +1,232 @@
+//! Patterns: `*`, `?`, `[…]`, as POSIX 2.13 has them. Bytes are characters.
+
+use std::ops::Range;
+
+/// A pattern.
+#[derive(Clone, Debug)]
+pub struct Pattern(Vec<Part>);
+
+#[derive(Clone, Debug)]
+enum Part {
+    Byte(u8),
+    Any,
+    Many,
+    /// Whether one of these must not match, and what they are.
+    Set(bool, Vec<Element>),
+}
+
+#[derive(Clone, Debug)]
+enum Element {
+    Range(u8, u8),
+    Class(fn(&u8) -> bool),
+}
+
+impl Pattern {
+    /// The pattern `text`, in which the bytes at the positions of `quoted`, in order, stand for
+    /// themselves, and a backslash makes the next one do so.
+    pub fn new(text: &[u8], quoted: &[usize]) -> Self {
+        let mut parts = Vec::new();
+        let mut at = 0;
+        let is_quoted = |at: usize| quoted.binary_search(&at).is_ok();
+        while let Some(byte) = text.get(at) {
+            let (part, len) = match byte {
+                _ if is_quoted(at) => (Part::Byte(*byte), 1),
+                b'*' => (Part::Many, 1),
+                b'?' => (Part::Any, 1),
+                b'\\' if at + 1 < text.len() => (Part::Byte(text[at + 1]), 2),
+                b'[' => match set(text, at, &is_quoted) {
+                    Some((part, end)) => (part, end - at),
+                    None => (Part::Byte(b'['), 1),
+                },
+                byte => (Part::Byte(*byte), 1),
+            };
+            parts.push(part);
+            at += len;
+        }
+        Self(parts)
+    }
+
+    /// Whether it matches all of `text`.
+    pub fn matches(&self, text: &[u8]) -> bool {
+        let (mut part, mut at) = (0, 0);
+        let mut retry = None;
+        loop {
+            match self.0.get(part) {
+                Some(Part::Many) => {
+                    retry = Some((part, at));
+                    part += 1;
+                    continue;
+                }
+                Some(one) if at < text.len() && one.takes(text[at]) => {
+                    part += 1;
+                    at += 1;
+                    continue;
+                }
+                None if at == text.len() => return true,
+                _ => {}
+            }
+            // The last `*` takes one byte more; those before it need not.
+            let Some((star, from)) = retry.filter(|(_, from)| *from < text.len()) else {
+                return false;
+            };
+            retry = Some((star, from + 1));
+            (part, at) = (star + 1, from + 1);
+        }
+    }
+
+    /// What of `text` is left when the shortest, or the longest, piece that it matches is cut off the
+    /// beginning, or the end.
+    pub fn trim(&self, text: &[u8], suffix: bool, longest: bool) -> Range<usize> {
+        let lens: &mut dyn Iterator<Item = usize> =
+            if longest { &mut (0..=text.len()).rev() } else { &mut (0..=text.len()) };
+        for len in lens {
+            if suffix && self.matches(&text[text.len() - len..]) {
+                return 0..text.len() - len;
+            }
+            if !suffix && self.matches(&text[..len]) {
+                return len..text.len();
+            }
+        }
+        0..text.len()
+    }
+
+    /// Whether it can only match what begins with a dot.
+    pub fn begins_with_dot(&self) -> bool {
+        matches!(self.0.first(), Some(Part::Byte(b'.')))
+    }
+
+    /// The only text that it matches, if there is but one.
+    pub fn literal(&self) -> Option<Vec<u8>> {
+        let byte = |part: &Part| match part {
+            Part::Byte(byte) => Some(*byte),
+            _ => None,
+        };
+        self.0.iter().map(byte).collect()
+    }
+}
+
+impl Part {
+    fn takes(&self, byte: u8) -> bool {
+        match self {
+            Self::Byte(known) => *known == byte,
+            Self::Any => true,
+            Self::Many => false,
+            Self::Set(negated, elements) => {
+                let takes = |element: &Element| match element {
+                    Element::Range(first, last) => (*first..=*last).contains(&byte),
+                    Element::Class(is_in) => is_in(&byte),
+                };
+                elements.iter().any(takes) != *negated
+            }
+        }
+    }
+}
+
+/// The set that begins at `start`, and where it ends; `None` if it does not.
+fn set(text: &[u8], start: usize, is_quoted: &impl Fn(usize) -> bool) -> Option<(Part, usize)> {
+    let mut at = start + 1;
+    let negated = matches!(text.get(at), Some(b'!' | b'^')) && !is_quoted(at);
+    at += usize::from(negated);
+    let first = at;
+    let mut elements = Vec::new();
+    loop {
+        let mut byte = *text.get(at)?;
+        if byte == b']' && at > first && !is_quoted(at) {
+            return Some((Part::Set(negated, elements), at + 1));
+        }
+        if byte == b'[' && text.get(at + 1) == Some(&b':') && !is_quoted(at) {
+            let len = text[at + 2..].windows(2).position(|two| two == b":]")?;
+            elements.push(Element::Class(class(&text[at + 2..at + 2 + len])?));
+            at += len + 4;
+            continue;
+        }
+        if byte == b'\\' && !is_quoted(at) {
+            at += 1;
+            byte = *text.get(at)?;
+        }
+        at += 1;
+        let is_range = text.get(at) == Some(&b'-')
+            && !is_quoted(at)
+            && text.get(at + 1).is_some_and(|last| *last != b']' || is_quoted(at + 1));
+        if is_range {
+            at += 1;
+            if text[at] == b'\\' && !is_quoted(at) {
+                at += 1;
+            }
+            elements.push(Element::Range(byte, *text.get(at)?));
+            at += 1;
+        } else {
+            elements.push(Element::Range(byte, byte));
+        }
+    }
+}
+
+fn class(name: &[u8]) -> Option<fn(&u8) -> bool> {
+    Some(match name {
+        b"alpha" => u8::is_ascii_alphabetic,
+        b"digit" => u8::is_ascii_digit,
+        b"alnum" => u8::is_ascii_alphanumeric,
+        b"upper" => u8::is_ascii_uppercase,
+        b"lower" => u8::is_ascii_lowercase,
+        b"space" => |byte| byte.is_ascii_whitespace() || *byte == 0x0b,
+        b"blank" => |byte| matches!(byte, b' ' | b'\t'),
+        b"punct" => u8::is_ascii_punctuation,
+        b"print" => |byte| matches!(byte, b' '..=b'~'),
+        b"graph" => u8::is_ascii_graphic,
+        b"cntrl" => u8::is_ascii_control,
+        b"xdigit" => u8::is_ascii_hexdigit,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, text: &str) -> bool {
+        Pattern::new(pattern.as_bytes(), &[]).matches(text.as_bytes())
+    }
+
+    #[test]
+    fn patterns_match_as_posix_says() {
+        for (pattern, text) in [
+            ("", ""),
+            ("*", ""),
+            ("a*b*c", "a-b-b-c"),
+            ("?[!a]", "xb"),
+            ("[]a]", "]"),
+            ("[a-c]", "b"),
+            ("[[:digit:]x]", "7"),
+            ("\\*", "*"),
+            ("[", "["),
+            ("[a", "[a"),
+            ("[a\\]]", "]"),
+        ] {
+            assert!(matches(pattern, text), "{pattern} {text}");
+        }
+        for (pattern, text) in [("a", "b"), ("a*b", "ac"), ("[!a]", "a"), ("?", ""), ("\\*", "a")] {
+            assert!(!matches(pattern, text), "{pattern} {text}");
+        }
+        assert!(!Pattern::new(b"*", &[0]).matches(b"a"), "it is quoted");
+    }
+
+    /// If every `*` tried every place, this would not end.
+    #[test]
+    fn many_stars_take_no_exponential_time() {
+        assert!(!matches(&"*a".repeat(50), &"ab".repeat(200)));
+    }
+
+    #[test]
+    fn trimming_cuts_the_shortest_or_the_longest_piece() {
+        let trimmed = |pattern: &str, suffix, longest| {
+            let text = b"a.b.c";
+            let left = Pattern::new(pattern.as_bytes(), &[]).trim(text, suffix, longest);
+            String::from_utf8_lossy(&text[left]).into_owned()
+        };
+        assert_eq!(trimmed("*.", false, false), "b.c");
+        assert_eq!(trimmed("*.", false, true), "c");
+        assert_eq!(trimmed(".*", true, false), "a.b");
+        assert_eq!(trimmed(".*", true, true), "a");
+        assert_eq!(trimmed("x", true, true), "a.b.c");
+    }
+}

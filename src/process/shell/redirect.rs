@@ -1,0 +1,198 @@
+//! Redirections: POSIX 2.7.
+
+use super::context::{Run, Shell};
+use super::image::Part;
+use super::tree::{Access, Redirect, Target};
+use crate::base::errno::Errno;
+use crate::kernel::fd::FdFlags;
+use crate::kernel::guest::{AT_FDCWD, FdAction, OFlags, rights};
+use crate::kernel::pipe::PIPE_BYTES;
+use crate::kernel::vfs::{FileType, Follow};
+
+/// The lowest number of the shell's own descriptors.
+const OWN_FD_MIN: u32 = 10;
+
+/// Descriptors, and copies of what they referred to before, if they were open.
+pub type Saved = Vec<(u32, Option<u32>)>;
+
+/// Where a descriptor is to lead.
+#[derive(Clone, Copy)]
+enum Opened {
+    Closed,
+    /// What this descriptor of the shell's refers to.
+    As(u32),
+}
+
+impl Shell {
+    /// Lets descriptors lead where `redirects` say. `None` if that is not possible: it has been said
+    /// why, the status is set, and all is as before.
+    pub async fn redirect(&mut self, redirects: &[Redirect]) -> Run<Option<Saved>> {
+        let mut saved = Saved::new();
+        for redirect in redirects {
+            let fd = redirect.fd;
+            if !saved.iter().any(|(known, _)| *known == fd) {
+                let copy = match self.guest.fd_dup(fd, OWN_FD_MIN, true) {
+                    Ok(copy) => Some(copy),
+                    Err(Errno::Badf) => None,
+                    Err(errno) => {
+                        self.undo(saved);
+                        return self.refuse(&format!("{fd}: {}", errno.meaning())).await;
+                    }
+                };
+                saved.push((fd, copy));
+            }
+            let placed = match self.open(&redirect.target).await {
+                Ok(Ok(opened)) => self.place(opened, fd),
+                Ok(Err(message)) => Err(message),
+                Err(leave) => {
+                    self.undo(saved);
+                    return Err(leave);
+                }
+            };
+            if let Err(message) = placed {
+                self.undo(saved);
+                return self.refuse(&message).await;
+            }
+        }
+        Ok(Some(saved))
+    }
+
+    async fn refuse(&mut self, message: &str) -> Run<Option<Saved>> {
+        self.say(message).await?;
+        self.state.status = 2;
+        Ok(None)
+    }
+
+    fn place(&mut self, opened: Opened, fd: u32) -> Result<(), String> {
+        match opened {
+            Opened::Closed => {
+                // It need not be open.
+                let _ = self.guest.fd_close(fd);
+                Ok(())
+            }
+            Opened::As(from) if from == fd => {
+                self.guest.fd_set_close_on_exec(fd, false).map_err(|errno| errno.to_string())
+            }
+            Opened::As(from) => {
+                let placed = self.guest.fd_dup2(from, fd);
+                self.close(from);
+                placed.map_err(|errno| format!("{fd}: {}", errno.meaning()))
+            }
+        }
+    }
+
+    /// Takes back what [`Shell::redirect`] did.
+    pub fn undo(&mut self, saved: Saved) {
+        for (fd, copy) in saved.into_iter().rev() {
+            match copy {
+                Some(copy) => {
+                    // Both numbers are in use, or have been.
+                    let _ = self.guest.fd_dup2(copy, fd);
+                    self.close(copy);
+                }
+                None => self.close(fd),
+            }
+        }
+    }
+
+    /// Leaves what [`Shell::redirect`] did.
+    pub fn keep(&mut self, saved: Saved) {
+        for (_, copy) in saved {
+            if let Some(copy) = copy {
+                self.close(copy);
+            }
+        }
+    }
+
+    async fn open(&mut self, target: &Target) -> Run<Result<Opened, String>> {
+        match target {
+            Target::File(access, word) => {
+                let path = self.text(word).await?;
+                Ok(self.open_file(*access, &path).map(Opened::As))
+            }
+            Target::Duplicate(word) => {
+                let text = self.text(word).await?;
+                let text = String::from_utf8_lossy(&text);
+                if text == "-" {
+                    return Ok(Ok(Opened::Closed));
+                }
+                let Ok(from) = text.parse() else {
+                    return self.fail(&format!("Syntax error: Bad fd number: {text}")).await;
+                };
+                // Its own copies are no business of a script.
+                if self.guest.fd_close_on_exec(from) == Ok(true) {
+                    return Ok(Err(format!("{text}: {}", Errno::Badf.meaning())));
+                }
+                let copy = self.guest.fd_dup(from, OWN_FD_MIN, true);
+                Ok(copy.map(Opened::As).map_err(|errno| format!("{text}: {}", errno.meaning())))
+            }
+            Target::Document(word) => {
+                let text = self.text(word).await?;
+                self.document(text).await
+            }
+        }
+    }
+
+    /// Opens `path` for a redirection.
+    fn open_file(&mut self, access: Access, path: &[u8]) -> Result<u32, String> {
+        let verb = if access == Access::Read { "open" } else { "create" };
+        let shown = String::from_utf8_lossy(path);
+        let refused = |errno: Errno| {
+            let why = match (errno, access) {
+                (Errno::Noent, Access::Read) => "No such file",
+                (Errno::Noent, _) => "Directory nonexistent",
+                (errno, _) => errno.meaning(),
+            };
+            format!("cannot {verb} {shown}: {why}")
+        };
+        let Ok(path) = std::str::from_utf8(path) else { return Err(refused(Errno::Ilseq)) };
+        if path.is_empty() {
+            return Err(refused(Errno::Noent));
+        }
+        if access == Access::Write && self.state.options.noclobber {
+            self.guest.begin_call("path_filestat_get");
+            let known = self.guest.path_filestat_get(AT_FDCWD, Follow::Yes, path);
+            if known.is_ok_and(|stat| stat.metadata.file_type == FileType::RegularFile) {
+                return Err(refused(Errno::Exist));
+            }
+        }
+        let creat = access != Access::Read;
+        let trunc = matches!(access, Access::Write | Access::Clobber);
+        let oflags = OFlags { creat, trunc, ..OFlags::default() };
+        let rights = match access {
+            Access::Read => rights::FD_READ,
+            Access::ReadWrite => rights::FD_READ | rights::FD_WRITE,
+            _ => rights::FD_WRITE,
+        };
+        let flags = if access == Access::Append { FdFlags::APPEND } else { FdFlags::default() };
+        self.guest.begin_call("path_open");
+        self.guest.path_open(AT_FDCWD, Follow::Yes, path, oflags, rights, flags).map_err(refused)
+    }
+
+    /// A descriptor from which nothing can be read.
+    pub async fn open_null(&mut self) -> Run<u32> {
+        match self.open_file(Access::Read, b"/dev/null") {
+            Ok(fd) => Ok(fd),
+            Err(message) => self.fail(&message).await,
+        }
+    }
+
+    async fn document(&mut self, mut text: Vec<u8>) -> Run<Result<Opened, String>> {
+        let (reader, writer) = match self.guest.pipe(true) {
+            Ok(ends) => ends,
+            Err(errno) => return Ok(Err(format!("Pipe call failed: {}", errno.meaning()))),
+        };
+        let written = if text.len() <= PIPE_BYTES {
+            let written = self.write(writer, &mut text).await?;
+            written.map_err(|errno| errno.to_string())
+        } else {
+            self.reap().await?;
+            let to_pipe = [FdAction::Inherit { from: writer, to: 1 }];
+            let pid = self.start_part(Part::Document(text), &to_pipe).await?;
+            self.feeders.insert(pid);
+            Ok(())
+        };
+        self.close(writer);
+        Ok(written.map(|()| Opened::As(reader)))
+    }
+}

@@ -1,0 +1,297 @@
+//! Running commands: lists, pipelines, and what is compound.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::context::{Leave, Run, Shell};
+use super::image::Part;
+use super::tree::{Chain, Command, Item, Kind, List, Pipeline, Word};
+use crate::kernel::guest::FdAction;
+use crate::kernel::process::Pid;
+
+/// Stack that a command may need until the next place that looks, in bytes.
+const STACK_NEEDED_BYTES: usize = 256 << 10;
+const STACK_MORE_BYTES: usize = 4 << 20;
+
+/// A part of a run that may be deep within others: it is given stack when that runs out.
+pub struct Deep<'a, T>(Pin<Box<dyn Future<Output = T> + 'a>>);
+
+impl<'a, T> Deep<'a, T> {
+    /// `future`, wherever it is polled.
+    pub fn new(future: impl Future<Output = T> + 'a) -> Self {
+        Self(Box::pin(future))
+    }
+}
+
+impl<T> Future for Deep<'_, T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let inner = self.0.as_mut();
+        stacker::maybe_grow(STACK_NEEDED_BYTES, STACK_MORE_BYTES, || inner.poll(context))
+    }
+}
+
+/// What a loop does after its body.
+enum Next {
+    Again,
+    End,
+}
+
+impl Shell {
+    /// Runs `list`.
+    pub async fn list(&mut self, list: &[Item]) -> Run {
+        for item in list {
+            if item.background {
+                self.background(&item.chain).await?;
+            } else {
+                self.chain(&item.chain).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs `list`, whose failure somebody looks at.
+    async fn tested(&mut self, list: &[Item]) -> Run<bool> {
+        let before = std::mem::replace(&mut self.state.is_tested, true);
+        let done = self.list(list).await;
+        self.state.is_tested = before;
+        done.map(|()| self.state.status == 0)
+    }
+
+    /// Runs `chain`.
+    pub async fn chain(&mut self, chain: &Chain) -> Run {
+        let before = self.state.is_tested;
+        let done = self.links(chain, before).await;
+        self.state.is_tested = before;
+        done
+    }
+
+    async fn links(&mut self, chain: &Chain, is_tested: bool) -> Run {
+        self.state.is_tested = is_tested || !chain.rest.is_empty();
+        self.pipeline(&chain.first).await?;
+        for (index, (after_success, pipeline)) in chain.rest.iter().enumerate() {
+            if (self.state.status == 0) == *after_success {
+                self.state.is_tested = is_tested || index + 1 < chain.rest.len();
+                self.pipeline(pipeline).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn pipeline(&mut self, pipeline: &Pipeline) -> Run {
+        if !pipeline.negated {
+            return self.parts(&pipeline.parts).await;
+        }
+        let before = std::mem::replace(&mut self.state.is_tested, true);
+        let done = self.parts(&pipeline.parts).await;
+        self.state.is_tested = before;
+        done?;
+        self.state.status = u8::from(self.state.status == 0);
+        Ok(())
+    }
+
+    async fn parts(&mut self, parts: &[Arc<Command>]) -> Run {
+        if let [command] = parts {
+            return self.command(command).await;
+        }
+        self.tick().await?;
+        let mut pids = Vec::with_capacity(parts.len());
+        let started = self.start_parts(parts, &mut pids).await;
+        let (mut last, mut failed) = (0, 0);
+        for pid in pids {
+            last = self.wait_for(pid).await?;
+            failed = if last == 0 { failed } else { last };
+        }
+        started?;
+        self.state.status = if self.state.options.pipefail { failed } else { last };
+        self.check_errexit()
+    }
+
+    async fn start_parts(&mut self, parts: &[Arc<Command>], pids: &mut Vec<Pid>) -> Run {
+        let mut input = None;
+        for (index, part) in parts.iter().enumerate() {
+            let pipe = match (index + 1 < parts.len()).then(|| self.guest.pipe(true)).transpose() {
+                Ok(pipe) => pipe,
+                Err(errno) => {
+                    return self.fail(&format!("Pipe call failed: {}", errno.meaning())).await;
+                }
+            };
+            let from_before = input.map(|from| FdAction::Inherit { from, to: 0 });
+            let to_next = pipe.map(|(_, from)| FdAction::Inherit { from, to: 1 });
+            let actions: Vec<FdAction> = from_before.into_iter().chain(to_next).collect();
+            let started = match self.start_program_part(part, &actions).await {
+                Ok(None) => self.start_part(Part::Command(part.clone()), &actions).await.map(Some),
+                started => started,
+            };
+            if let Some(input) = input {
+                self.close(input);
+            }
+            input = pipe.map(|(reader, writer)| {
+                self.close(writer);
+                reader
+            });
+            match started {
+                Ok(pid) => pids.extend(pid),
+                Err(leave) => {
+                    if let Some(input) = input {
+                        self.close(input);
+                    }
+                    return Err(leave);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn background(&mut self, chain: &Arc<Chain>) -> Run {
+        self.tick().await?;
+        self.reap().await?;
+        let nothing = self.open_null().await?;
+        let from_nothing = [FdAction::Inherit { from: nothing, to: 0 }];
+        let started = self.start_part(Part::Chain(chain.clone()), &from_nothing).await;
+        self.close(nothing);
+        let pid = started?;
+        self.jobs.insert(pid, None);
+        self.state.background = Some(pid);
+        self.state.status = 0;
+        Ok(())
+    }
+
+    /// Ends the shell if the command that just ended has failed, and `set -e` is on.
+    pub fn check_errexit(&self) -> Run {
+        if self.state.options.errexit && !self.state.is_tested && self.state.status != 0 {
+            return Err(Leave::Exit);
+        }
+        Ok(())
+    }
+
+    /// Runs `command`.
+    pub async fn command(&mut self, command: &Command) -> Run {
+        if let Kind::Simple(simple) = &command.kind {
+            return self.simple(command, simple).await;
+        }
+        self.state.line = command.line;
+        Deep::new(self.redirected(command)).await
+    }
+
+    async fn redirected(&mut self, command: &Command) -> Run {
+        if command.redirects.is_empty() {
+            return self.compound(command).await;
+        }
+        let Some(saved) = self.redirect(&command.redirects).await? else {
+            return self.check_errexit();
+        };
+        let done = self.compound(command).await;
+        self.undo(saved);
+        done
+    }
+
+    async fn compound(&mut self, command: &Command) -> Run {
+        match &command.kind {
+            Kind::Simple(simple) => self.simple(command, simple).await,
+            Kind::Group(list) => self.list(list).await,
+            Kind::Subshell(list) => {
+                let pid = self.start_part(Part::Script(list.clone()), &[]).await?;
+                self.state.status = self.wait_for(pid).await?;
+                self.check_errexit()
+            }
+            Kind::If { branches, otherwise } => {
+                for (condition, list) in branches {
+                    if self.tested(condition).await? {
+                        return self.list(list).await;
+                    }
+                }
+                self.state.status = 0;
+                match otherwise {
+                    Some(list) => self.list(list).await,
+                    None => Ok(()),
+                }
+            }
+            Kind::Loop { until, condition, body } => {
+                self.state.loops += 1;
+                let done = self.repeat(*until, condition, body).await;
+                self.state.loops -= 1;
+                done
+            }
+            Kind::For { name, words, body } => {
+                let values = match words {
+                    Some(words) => self.fields(words).await?,
+                    None => self.state.parameters.to_vec(),
+                };
+                self.state.loops += 1;
+                let done = self.each(name, values, body).await;
+                self.state.loops -= 1;
+                done
+            }
+            Kind::Case { subject, arms } => self.case(subject, arms).await,
+            Kind::Function { name, body } => {
+                self.state.functions.insert(name.clone(), body.clone());
+                self.state.status = 0;
+                Ok(())
+            }
+        }
+    }
+
+    async fn repeat(&mut self, until: bool, condition: &List, body: &List) -> Run {
+        let mut status = 0;
+        loop {
+            self.tick().await?;
+            match self.tested(condition).await {
+                Ok(holds) if holds == until => break,
+                Ok(_) => {}
+                Err(leave) => match after_body(Err(leave))? {
+                    Next::Again => continue,
+                    Next::End => return Ok(()),
+                },
+            }
+            match after_body(self.list(body).await)? {
+                Next::Again => status = self.state.status,
+                Next::End => return Ok(()),
+            }
+        }
+        self.state.status = status;
+        Ok(())
+    }
+
+    async fn each(&mut self, name: &[u8], values: Vec<Vec<u8>>, body: &List) -> Run {
+        self.state.status = 0;
+        for value in values {
+            self.tick().await?;
+            self.set(name, value).await?;
+            match after_body(self.list(body).await)? {
+                Next::Again => {}
+                Next::End => break,
+            }
+        }
+        Ok(())
+    }
+
+    async fn case(&mut self, subject: &Word, arms: &[(Vec<Word>, List)]) -> Run {
+        let subject = self.text(subject).await?;
+        for (patterns, list) in arms {
+            for pattern in patterns {
+                if self.field(&pattern.0).await?.pattern().matches(&subject) {
+                    if list.is_empty() {
+                        self.state.status = 0;
+                    }
+                    return self.list(list).await;
+                }
+            }
+        }
+        self.state.status = 0;
+        Ok(())
+    }
+}
+
+/// What a loop does after its body, or its condition, ended so.
+fn after_body(done: Run) -> Run<Next> {
+    match done {
+        Ok(()) | Err(Leave::Continue(0 | 1)) => Ok(Next::Again),
+        Err(Leave::Break(0 | 1)) => Ok(Next::End),
+        Err(Leave::Break(loops)) => Err(Leave::Break(loops - 1)),
+        Err(Leave::Continue(loops)) => Err(Leave::Continue(loops - 1)),
+        Err(leave) => Err(leave),
+    }
+}

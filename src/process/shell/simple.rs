@@ -1,0 +1,294 @@
+//! Simple commands: assignments, builtins, functions, programs. And the processes that all of the
+//! shell starts.
+
+use std::sync::Arc;
+
+use super::builtins::{self, Builtin};
+use super::context::{Before, Leave, Run, Shell};
+use super::image::{Part, ShellImage};
+use super::run::Deep;
+use super::tree::{Command, Kind, Simple, Word};
+use crate::base::errno::Errno;
+use crate::kernel::guest::{FdAction, SpawnRequest};
+use crate::kernel::process::Pid;
+
+/// Functions, `eval` and `.` within each other. Beyond: an error.
+const DEPTH_MAX: u32 = 1000;
+
+/// What a name stands for.
+pub enum Meaning {
+    /// A builtin.
+    Builtin(Builtin),
+    /// A function.
+    Function(Arc<Command>),
+    /// A program, if there is one.
+    Program,
+}
+
+impl Shell {
+    /// What `name` stands for.
+    pub fn meaning(&self, name: &[u8]) -> Meaning {
+        let builtin = builtins::find(name);
+        match builtin {
+            Some(builtin) if builtin.is_special() => return Meaning::Builtin(builtin),
+            _ => {}
+        }
+        if let Some(function) = self.state.functions.get(name) {
+            return Meaning::Function(function.clone());
+        }
+        builtin.map_or(Meaning::Program, Meaning::Builtin)
+    }
+
+    /// Runs a simple command.
+    pub async fn simple(&mut self, command: &Command, simple: &Simple) -> Run {
+        self.tick().await?;
+        self.state.line = command.line;
+        self.substituted = None;
+        let words = self.fields(&simple.words).await?;
+        let meaning = words.first().map(|name| self.meaning(name));
+        let is_special = matches!(&meaning, Some(Meaning::Builtin(b)) if b.is_special());
+        let Some(saved) = self.redirect(&command.redirects).await? else {
+            return if is_special { Err(Leave::Error) } else { self.check_errexit() };
+        };
+        let keeps_redirects = matches!(&meaning, Some(Meaning::Builtin(Builtin::Exec)));
+        let done = match meaning {
+            None => self.assign_all(&simple.assignments, None, &words).await.map(|()| {
+                self.state.status = self.substituted.unwrap_or(0);
+            }),
+            Some(meaning) if is_special => {
+                match self.assign_all(&simple.assignments, None, &words).await {
+                    Ok(()) => self.run_meaning(meaning, &words).await,
+                    Err(leave) => Err(leave),
+                }
+            }
+            Some(meaning) if simple.assignments.is_empty() => match self.trace(&[], &words).await {
+                Ok(()) => self.run_meaning(meaning, &words).await,
+                Err(leave) => Err(leave),
+            },
+            Some(meaning) => {
+                let mut before = Before::new();
+                let assigned =
+                    self.assign_all(&simple.assignments, Some(&mut before), &words).await;
+                let done = match assigned {
+                    Ok(()) => self.run_meaning(meaning, &words).await,
+                    Err(leave) => Err(leave),
+                };
+                for (name, before) in before.into_iter().rev() {
+                    self.state.variables.restore(&name, before);
+                }
+                done
+            }
+        };
+        if keeps_redirects && done.is_ok() {
+            self.keep(saved);
+        } else {
+            self.undo(saved);
+        }
+        done?;
+        self.check_errexit()
+    }
+
+    /// Sets variables: for good, or, if it is to be noted what was `before`, for a command, which
+    /// gets them.
+    async fn assign_all(
+        &mut self,
+        assignments: &[(Box<[u8]>, Word)],
+        mut before: Option<&mut Before>,
+        words: &[Vec<u8>],
+    ) -> Run {
+        let mut traced = Vec::new();
+        for (name, word) in assignments {
+            let value = self.text(word).await?;
+            if self.state.options.xtrace {
+                traced.push([name, b"=".as_slice(), &value].concat());
+            }
+            let is_temporary = before.is_some();
+            if let Some(before) = &mut before {
+                before.push((name.clone(), self.state.variables.variable(name).cloned()));
+            }
+            self.set(name, value).await?;
+            if is_temporary {
+                self.state.variables.export(name);
+            }
+        }
+        self.trace(&traced, words).await
+    }
+
+    /// Shows a command that is about to run, if `set -x` is on.
+    async fn trace(&mut self, assignments: &[Vec<u8>], words: &[Vec<u8>]) -> Run {
+        if !self.state.options.xtrace {
+            return Ok(());
+        }
+        let mut line = self.state.variables.get(b"PS4").map_or_else(Vec::new, |ps4| ps4.to_vec());
+        let all: Vec<&[u8]> = assignments.iter().chain(words).map(Vec::as_slice).collect();
+        line.extend(all.join(&b' '));
+        line.push(b'\n');
+        // Whoever closed standard error does not want to know.
+        self.write(2, &mut line).await?.unwrap_or_default();
+        Ok(())
+    }
+
+    async fn run_meaning(&mut self, meaning: Meaning, words: &[Vec<u8>]) -> Run {
+        match meaning {
+            Meaning::Builtin(builtin) => {
+                let done = if builtin.runs_commands() {
+                    Deep::new(self.builtin(builtin, words)).await
+                } else {
+                    self.small_builtin(builtin, words).await
+                };
+                match done {
+                    Ok(status) => self.state.status = status,
+                    Err(Leave::Error) if !builtin.is_special() => {}
+                    Err(leave) => return Err(leave),
+                }
+                Ok(())
+            }
+            Meaning::Function(function) => {
+                Deep::new(self.call_function(&function, &words[1..])).await
+            }
+            Meaning::Program => {
+                self.state.status = match self.start_program(words, &[]).await? {
+                    Ok(pid) => self.wait_for(pid).await?,
+                    Err(status) => status,
+                };
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes that something is run within something.
+    ///
+    /// # Errors
+    /// [`Leave::Error`] if that is too deep.
+    pub async fn descend(&mut self) -> Run {
+        if self.state.depth >= DEPTH_MAX {
+            return self
+                .fail(&format!("Maximum function recursion depth ({DEPTH_MAX}) reached"))
+                .await;
+        }
+        self.state.depth += 1;
+        Ok(())
+    }
+
+    async fn call_function(&mut self, function: &Command, args: &[Vec<u8>]) -> Run {
+        self.descend().await?;
+        let before = std::mem::replace(&mut self.state.parameters, args.into());
+        let loops = std::mem::take(&mut self.state.loops);
+        self.locals.push(Vec::new());
+        let done = self.command(function).await;
+        for (name, before) in self.locals.pop().unwrap_or_default().into_iter().rev() {
+            self.state.variables.restore(&name, before);
+        }
+        self.state.parameters = before;
+        self.state.loops = loops;
+        self.state.depth -= 1;
+        match done {
+            Err(Leave::Return) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Starts the program that `words` name; if that is not possible, says why and answers the
+    /// status.
+    pub async fn start_program(
+        &mut self,
+        words: &[Vec<u8>],
+        actions: &[FdAction],
+    ) -> Run<Result<Pid, u8>> {
+        match self.spawn(words, actions) {
+            Ok(pid) => Ok(Ok(pid)),
+            Err((Errno::Again, _)) => self.fail("Cannot fork").await,
+            Err((errno, reason)) => {
+                if errno == Errno::Noexec
+                    && let Some(pid) = self.start_script(words, actions).await?
+                {
+                    return Ok(Ok(pid));
+                }
+                let name = String::from_utf8_lossy(&words[0]);
+                let (status, why) = match errno {
+                    Errno::Noent | Errno::Nosys | Errno::Notdir => (127, "not found".to_owned()),
+                    _ => (126, reason),
+                };
+                self.say(&format!("{name}: {why}")).await?;
+                Ok(Err(status))
+            }
+        }
+    }
+
+    /// Starts a shell for the file that `words` name, which is no module: it may be a script that does
+    /// not say so in its first line.
+    async fn start_script(&mut self, words: &[Vec<u8>], actions: &[FdAction]) -> Run<Option<Pid>> {
+        let path = &words[0];
+        if !path.contains(&b'/') {
+            return Ok(None);
+        }
+        match self.read_script(path).await? {
+            Ok(text) if !text.contains(&0) => {}
+            _ => return Ok(None),
+        }
+        let request = SpawnRequest {
+            program: "sh".to_owned(),
+            args: std::iter::once(b"sh".to_vec()).chain(words.iter().cloned()).collect(),
+            environ: self.state.variables.environ(),
+            current_dir: None,
+            inherit: true,
+            actions: actions.to_vec(),
+        };
+        Ok(self.guest.spawn(ShellImage::new().found(), request).ok())
+    }
+
+    fn spawn(&mut self, words: &[Vec<u8>], actions: &[FdAction]) -> Result<Pid, (Errno, String)> {
+        let Ok(program) = std::str::from_utf8(&words[0]) else {
+            return Err((Errno::Noent, Errno::Noent.to_string()));
+        };
+        self.guest.begin_call("proc_spawn");
+        let request = SpawnRequest {
+            program: program.to_owned(),
+            args: words.to_vec(),
+            environ: self.state.variables.environ(),
+            current_dir: None,
+            inherit: true,
+            actions: actions.to_vec(),
+        };
+        self.guest.proc_spawn(request).map_err(|error| (error.errno, error.reason))
+    }
+
+    /// Starts `part` of a pipeline, if it is a program and its words can be expanded here. `None` if
+    /// a subshell has to do it.
+    pub async fn start_program_part(
+        &mut self,
+        part: &Command,
+        actions: &[FdAction],
+    ) -> Run<Option<Pid>> {
+        let options = self.state.options;
+        let Kind::Simple(simple) = &part.kind else { return Ok(None) };
+        if !simple.is_pure || !part.redirects.is_empty() || options.nounset || options.xtrace {
+            return Ok(None);
+        }
+        let words = self.fields(&simple.words).await?;
+        let is_program =
+            words.first().is_some_and(|name| matches!(self.meaning(name), Meaning::Program));
+        Ok(if is_program { self.spawn(&words, actions).ok() } else { None })
+    }
+
+    /// Starts a subshell that runs `part`.
+    pub async fn start_part(&mut self, part: Part, actions: &[FdAction]) -> Run<Pid> {
+        self.guest.begin_call("proc_spawn");
+        let mut state = self.state.clone();
+        if matches!(part, Part::Substitution(_)) {
+            state.is_tested = false;
+        }
+        let request = SpawnRequest {
+            program: "sh".to_owned(),
+            args: vec![self.state.name.to_vec()],
+            inherit: true,
+            actions: actions.to_vec(),
+            ..SpawnRequest::default()
+        };
+        match self.guest.spawn(ShellImage::part(state, part).found(), request) {
+            Ok(pid) => Ok(pid),
+            Err(Errno::Again) => self.fail("Cannot fork").await,
+            Err(errno) => self.fail(&format!("Cannot fork: {}", errno.meaning())).await,
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! From the text of a word to its pieces: quotes and expansions.
+
+use super::grammar;
+use super::lexer::{Lexer, SyntaxError};
+use super::tree::{Operator, Parameter, Piece, Word, is_name};
+
+/// What surrounds a piece of text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Within {
+    /// Nothing: a blank or an operator ends the word.
+    Nothing,
+    /// `"…"`
+    Quotes,
+    /// A here-document, or an arithmetic expression: as in quotes, but `"` is text.
+    Document,
+    /// `$((…))`
+    Arithmetic,
+    /// `${x-…}` outside of quotes: `}` ends it.
+    Braces,
+    /// `${x-…}` in quotes or a here-document.
+    QuotedBraces,
+}
+
+impl Within {
+    fn is_quoted(self) -> bool {
+        !matches!(self, Self::Nothing | Self::Braces)
+    }
+}
+
+/// Pieces that are being put together.
+#[derive(Default)]
+struct Pieces {
+    list: Vec<Piece>,
+    text: Vec<u8>,
+    is_quoted: bool,
+}
+
+impl Pieces {
+    fn push(&mut self, byte: u8, quoted: bool) {
+        if quoted != self.is_quoted {
+            self.flush();
+            self.is_quoted = quoted;
+        }
+        self.text.push(byte);
+    }
+
+    fn flush(&mut self) {
+        if !self.text.is_empty() {
+            let text = std::mem::take(&mut self.text).into();
+            self.list.push(if self.is_quoted { Piece::Quoted(text) } else { Piece::Text(text) });
+        }
+    }
+
+    fn add(&mut self, piece: Piece) {
+        self.flush();
+        self.list.push(piece);
+    }
+
+    fn finish(mut self) -> Word {
+        self.flush();
+        Word(self.list)
+    }
+}
+
+impl Lexer<'_> {
+    /// The word that begins here; empty if none does.
+    ///
+    /// # Errors
+    /// [`SyntaxError`].
+    pub fn word(&mut self) -> Result<Word, SyntaxError> {
+        let mut pieces = Pieces::default();
+        self.pieces(Within::Nothing, &mut pieces)?;
+        Ok(with_tilde(pieces.finish()))
+    }
+
+    /// All of the text, as a here-document.
+    ///
+    /// # Errors
+    /// [`SyntaxError`].
+    pub fn document(&mut self) -> Result<Word, SyntaxError> {
+        let mut pieces = Pieces::default();
+        self.pieces(Within::Document, &mut pieces)?;
+        Ok(pieces.finish())
+    }
+
+    /// Takes pieces up to what ends them: the closing quote or brace is left.
+    fn pieces(&mut self, within: Within, out: &mut Pieces) -> Result<(), SyntaxError> {
+        let quoted = within.is_quoted();
+        let mut parens = 0;
+        while let Some(byte) = self.peek() {
+            match (within, byte) {
+                (
+                    Within::Nothing,
+                    b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b'<' | b'>' | b'(' | b')',
+                )
+                | (Within::Quotes, b'"')
+                | (Within::Braces | Within::QuotedBraces, b'}') => {
+                    return Ok(());
+                }
+                (Within::Arithmetic, b'(') => {
+                    parens += 1;
+                    self.next();
+                    out.push(byte, true);
+                }
+                (Within::Arithmetic, b')') => {
+                    if parens == 0 {
+                        return Ok(());
+                    }
+                    parens -= 1;
+                    self.next();
+                    out.push(byte, true);
+                }
+                (_, b'\\') => self.escape(within, out),
+                (_, b'$') => self.dollar(within, out)?,
+                (_, b'`') => self.backquotes(within, out)?,
+                (Within::Nothing | Within::Braces, b'\'') => self.apostrophes(out)?,
+                (Within::Nothing | Within::Braces | Within::QuotedBraces, b'"') => {
+                    self.quotes(out)?;
+                }
+                // It quotes nothing there, and the expression has no use for it.
+                (Within::Arithmetic, b'"') => {
+                    self.next();
+                }
+                _ => {
+                    self.next();
+                    out.push(byte, quoted);
+                }
+            }
+        }
+        match within {
+            Within::Nothing | Within::Document => Ok(()),
+            Within::Quotes => Err(self.malformed("Unterminated quoted string")),
+            Within::Arithmetic => Err(self.malformed("Missing '))'")),
+            _ => Err(self.malformed("Missing '}'")),
+        }
+    }
+
+    fn escape(&mut self, within: Within, out: &mut Pieces) {
+        self.next();
+        let Some(byte) = self.peek() else {
+            out.push(b'\\', true);
+            return;
+        };
+        if byte == b'\n' {
+            self.next();
+            return;
+        }
+        let is_escape = match within {
+            Within::Nothing | Within::Braces => true,
+            Within::Quotes => matches!(byte, b'$' | b'`' | b'"' | b'\\'),
+            Within::QuotedBraces => matches!(byte, b'$' | b'`' | b'"' | b'\\' | b'}'),
+            Within::Document | Within::Arithmetic => matches!(byte, b'$' | b'`' | b'\\'),
+        };
+        if is_escape {
+            self.next();
+            out.push(byte, true);
+        } else {
+            out.push(b'\\', true);
+        }
+    }
+
+    fn apostrophes(&mut self, out: &mut Pieces) -> Result<(), SyntaxError> {
+        self.next();
+        let rest = &self.source[self.at..];
+        let Some(len) = rest.iter().position(|byte| *byte == b'\'') else {
+            return Err(self.malformed("Unterminated quoted string"));
+        };
+        let text = &rest[..len];
+        out.add(Piece::Quoted(text.into()));
+        for _ in 0..=len {
+            self.next();
+        }
+        Ok(())
+    }
+
+    fn quotes(&mut self, out: &mut Pieces) -> Result<(), SyntaxError> {
+        self.next();
+        self.deeper(|lexer| {
+            out.flush();
+            let before = out.list.len();
+            lexer.pieces(Within::Quotes, out)?;
+            out.flush();
+            if out.list.len() == before {
+                out.add(Piece::Quoted(Box::default()));
+            }
+            Ok(())
+        })?;
+        self.next();
+        Ok(())
+    }
+
+    fn deeper<T>(
+        &mut self,
+        take: impl FnOnce(&mut Self) -> Result<T, SyntaxError>,
+    ) -> Result<T, SyntaxError> {
+        self.depth += 1;
+        self.check_depth(0)?;
+        let taken = take(self)?;
+        self.depth -= 1;
+        Ok(taken)
+    }
+
+    fn backquotes(&mut self, within: Within, out: &mut Pieces) -> Result<(), SyntaxError> {
+        let line = self.line;
+        self.next();
+        let mut text = Vec::new();
+        loop {
+            match self.next() {
+                Some(b'`') => break,
+                Some(b'\\') => match self.peek() {
+                    Some(byte @ (b'$' | b'`' | b'\\')) => {
+                        self.next();
+                        text.push(byte);
+                    }
+                    Some(b'"') if within.is_quoted() => {
+                        self.next();
+                        text.push(b'"');
+                    }
+                    _ => text.push(b'\\'),
+                },
+                Some(byte) => text.push(byte),
+                None => return Err(self.malformed("EOF in backquote substitution")),
+            }
+        }
+        self.check_depth(1)?;
+        let mut inner = Lexer::new(&text, line, self.depth + 1);
+        let tokens = inner.script(false)?;
+        let script = grammar::build(&tokens, inner.line)?.into();
+        out.add(Piece::Substitution { script, quoted: within.is_quoted() });
+        Ok(())
+    }
+
+    fn dollar(&mut self, within: Within, out: &mut Pieces) -> Result<(), SyntaxError> {
+        let quoted = within.is_quoted();
+        self.next();
+        let parameter = match self.peek() {
+            Some(b'(') if self.peek_at(1) == Some(b'(') => {
+                self.at += 2;
+                return self.arithmetic(quoted, out);
+            }
+            Some(b'(') => {
+                self.next();
+                let script = self.nested()?;
+                out.add(Piece::Substitution { script, quoted });
+                return Ok(());
+            }
+            Some(b'{') => {
+                self.next();
+                let piece = self.deeper(|lexer| lexer.braces(within))?;
+                out.add(piece);
+                return Ok(());
+            }
+            Some(b'\'') if !quoted => return Err(self.unsupported("$'…'")),
+            Some(b'"') if !quoted => return Err(self.unsupported("$\"…\"")),
+            Some(b'[') if !quoted => return Err(self.unsupported("$[…]")),
+            Some(byte) if byte.is_ascii_digit() => {
+                self.next();
+                positional(usize::from(byte - b'0'))
+            }
+            _ => {
+                let Some(parameter) = self.name_or_special() else {
+                    out.push(b'$', quoted);
+                    return Ok(());
+                };
+                parameter
+            }
+        };
+        out.add(Piece::Parameter { parameter, operator: Operator::Value, quoted });
+        Ok(())
+    }
+
+    fn arithmetic(&mut self, quoted: bool, out: &mut Pieces) -> Result<(), SyntaxError> {
+        let expression = self.deeper(|lexer| {
+            let mut pieces = Pieces::default();
+            lexer.pieces(Within::Arithmetic, &mut pieces)?;
+            if !lexer.sees(b"))") {
+                return Err(lexer.malformed("Missing '))'"));
+            }
+            lexer.at += 2;
+            Ok(pieces.finish())
+        })?;
+        out.add(Piece::Arithmetic { expression, quoted });
+        Ok(())
+    }
+
+    fn name_or_special(&mut self) -> Option<Parameter> {
+        let start = self.at;
+        while self.peek().is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            self.at += 1;
+        }
+        let name = &self.source[start..self.at];
+        if is_name(name) {
+            return Some(Parameter::Variable(name.into()));
+        }
+        self.at = start;
+        let parameter = match self.peek()? {
+            b'@' => Parameter::All,
+            b'*' => Parameter::Joined,
+            b'#' => Parameter::Count,
+            b'?' => Parameter::Status,
+            b'-' => Parameter::Options,
+            b'$' => Parameter::Pid,
+            b'!' => Parameter::Background,
+            _ => return None,
+        };
+        self.next();
+        Some(parameter)
+    }
+
+    fn parameter(&mut self) -> Result<Option<Parameter>, SyntaxError> {
+        let start = self.at;
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.at += 1;
+        }
+        let digits = std::str::from_utf8(&self.source[start..self.at]).unwrap_or_default();
+        if digits.is_empty() {
+            return Ok(self.name_or_special());
+        }
+        let number = digits.parse().map_err(|_| self.malformed("Bad substitution"))?;
+        Ok(Some(positional(number)))
+    }
+
+    /// What stands in `${…}`, of which the `${` is taken.
+    fn braces(&mut self, within: Within) -> Result<Piece, SyntaxError> {
+        let quoted = within.is_quoted();
+        if self.sees(b"#") && !self.sees(b"#}") {
+            let start = self.at;
+            self.next();
+            if let Some(parameter) = self.parameter()?
+                && self.sees(b"}")
+            {
+                self.next();
+                return Ok(Piece::Parameter { parameter, operator: Operator::Length, quoted });
+            }
+            self.at = start;
+        }
+        if self.sees(b"!") && !self.sees(b"!}") && self.peek_at(1).is_some_and(is_first_of_name) {
+            return Err(self.unsupported("${!x}"));
+        }
+        let Some(parameter) = self.parameter()? else {
+            return Err(self.malformed("Bad substitution"));
+        };
+        let operator = self.operator_in_braces(within)?;
+        if self.next() != Some(b'}') {
+            return Err(self.malformed("Bad substitution"));
+        }
+        Ok(Piece::Parameter { parameter, operator, quoted })
+    }
+
+    fn operator_in_braces(&mut self, within: Within) -> Result<Operator, SyntaxError> {
+        let or_empty = self.sees(b":");
+        if or_empty {
+            self.next();
+        }
+        let Some(byte) = self.peek() else { return Err(self.malformed("Missing '}'")) };
+        match byte {
+            b'-' | b'=' | b'?' | b'+' => {
+                self.next();
+                let word = self.word_in_braces(within, false)?;
+                Ok(match byte {
+                    b'-' => Operator::Default { or_empty, word },
+                    b'=' => Operator::Assign { or_empty, word },
+                    b'?' => Operator::Require { or_empty, word },
+                    _ => Operator::Instead { or_empty, word },
+                })
+            }
+            _ if or_empty => Err(self.unsupported("${x:1:2}")),
+            b'%' | b'#' => {
+                self.next();
+                let longest = self.peek() == Some(byte);
+                if longest {
+                    self.next();
+                }
+                let pattern = self.word_in_braces(within, true)?;
+                Ok(Operator::Trim { suffix: byte == b'%', longest, pattern })
+            }
+            b'}' => Ok(Operator::Value),
+            b'/' => Err(self.unsupported("${x/a/b}")),
+            b'^' | b',' => Err(self.unsupported("${x^}")),
+            b'[' => Err(self.unsupported("an array")),
+            b'@' => Err(self.unsupported("${x@Q}")),
+            _ => Err(self.malformed("Bad substitution")),
+        }
+    }
+
+    fn word_in_braces(&mut self, within: Within, is_pattern: bool) -> Result<Word, SyntaxError> {
+        let inner = match within {
+            _ if is_pattern => Within::Braces,
+            Within::Nothing | Within::Braces => Within::Braces,
+            _ => Within::QuotedBraces,
+        };
+        let mut pieces = Pieces::default();
+        self.pieces(inner, &mut pieces)?;
+        Ok(if inner == Within::Braces { with_tilde(pieces.finish()) } else { pieces.finish() })
+    }
+}
+
+fn is_first_of_name(byte: u8) -> bool {
+    byte.is_ascii_alphabetic() || byte == b'_'
+}
+
+fn positional(number: usize) -> Parameter {
+    if number == 0 { Parameter::Name } else { Parameter::Positional(number) }
+}
+
+/// `word`, with a tilde at its beginning taken for what it stands for.
+fn with_tilde(mut word: Word) -> Word {
+    let alone = word.0.len() == 1;
+    if let Some(Piece::Text(text)) = word.0.first_mut()
+        && let Some(rest) = text.strip_prefix(b"~")
+        && (rest.first() == Some(&b'/') || rest.is_empty() && alone)
+    {
+        *text = rest.into();
+        word.0.insert(0, Piece::Tilde);
+        if alone && word.0[1..].iter().all(|p| matches!(p, Piece::Text(text) if text.is_empty())) {
+            word.0.truncate(1);
+        }
+    }
+    word
+}
+
+/// The value of an assignment: what follows `prefix` bytes of `word`, with the tildes at its
+/// beginning and after colons taken for what they stand for.
+pub fn assigned_value(word: &Word, prefix: usize) -> Word {
+    let mut value = Vec::new();
+    let mut at_start = true;
+    for (index, piece) in word.0.iter().enumerate() {
+        let Piece::Text(text) = piece else {
+            value.push(piece.clone());
+            at_start = false;
+            continue;
+        };
+        let mut text = if index == 0 { &text[prefix..] } else { &text[..] };
+        let is_last = index + 1 == word.0.len();
+        let mut plain = Vec::new();
+        while let Some((byte, rest)) = text.split_first() {
+            let ends = rest.first().map_or(is_last, |next| matches!(next, b'/' | b':'));
+            if *byte == b'~' && at_start && ends {
+                if !plain.is_empty() {
+                    value.push(Piece::Text(std::mem::take(&mut plain).into()));
+                }
+                value.push(Piece::Tilde);
+            } else {
+                plain.push(*byte);
+            }
+            at_start = *byte == b':';
+            text = rest;
+        }
+        if !plain.is_empty() {
+            value.push(Piece::Text(plain.into()));
+        }
+    }
+    Word(value)
+}

@@ -1,0 +1,113 @@
+//! The programs that processes of a machine can start.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use super::registry::{ResolveError, Toolchains};
+use crate::base::digest::Digest;
+use crate::engine::{Engine, Module, Program, ProgramError, UnknownImports};
+use crate::kernel::programs::{Found, MakeImage, NotRunnable, Programs};
+
+/// The programs of toolchains, and modules of a machine's namespace, compiled when they are first
+/// started. For [`crate::MachineBuilder::programs`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use belljar::{Engine, EngineConfig, Machine, ToolchainPrograms, Toolchains};
+///
+/// let engine = Engine::new(EngineConfig { pooling: false, ..EngineConfig::default() })?;
+/// let programs = ToolchainPrograms::new(&engine, Toolchains::default())
+///     .with("sh", belljar::process::ShellImage::maker());
+/// let machine = Machine::builder().programs(Arc::new(programs)).build()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ToolchainPrograms {
+    engine: Engine,
+    toolchains: Toolchains,
+    unknown_imports: UnknownImports,
+    /// What is no module, by its name.
+    images: HashMap<String, MakeImage>,
+    by_name: Mutex<HashMap<String, Option<Program>>>,
+    by_digest: Mutex<HashMap<Digest, Program>>,
+}
+
+impl ToolchainPrograms {
+    /// The programs of `toolchains`.
+    pub fn new(engine: &Engine, toolchains: Toolchains) -> Self {
+        Self {
+            engine: engine.clone(),
+            toolchains,
+            unknown_imports: UnknownImports::Trap,
+            images: HashMap::new(),
+            by_name: Mutex::default(),
+            by_digest: Mutex::default(),
+        }
+    }
+
+    /// What to do about functions that a module imports and nobody defines.
+    #[must_use]
+    pub fn unknown_imports(mut self, unknown: UnknownImports) -> Self {
+        self.unknown_imports = unknown;
+        self
+    }
+
+    /// Adds what is no module, such as [`crate::process::ShellImage`]: the program `name`, unless a
+    /// toolchain has one of that name.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<String>, make: MakeImage) -> Self {
+        self.images.insert(name.into(), make);
+        self
+    }
+
+    /// The program of `module`, compiled at most once.
+    ///
+    /// # Errors
+    /// As [`Program::compile`].
+    pub fn program(&self, module: &Module) -> Result<Program, ProgramError> {
+        let mut known = self.by_digest.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(program) = known.get(&module.digest()) {
+            return Ok(program.clone());
+        }
+        let unknown = self.unknown_imports;
+        let program = match Program::from_cache(&self.engine, module, unknown)? {
+            Some(program) => program,
+            None => Program::compile(&self.engine, module, unknown)?.0,
+        };
+        known.insert(module.digest(), program.clone());
+        Ok(program)
+    }
+
+    fn image(&self, name: &str) -> Option<Found> {
+        self.images.get(name).map(|make| Found { image: make(), digest: None, path: None })
+    }
+
+    fn find(&self, name: &str) -> Result<Option<Program>, NotRunnable> {
+        let not_runnable = |error: &dyn std::fmt::Display| NotRunnable(error.to_string());
+        let resolved = match self.toolchains.resolve(name) {
+            Ok(resolved) => resolved,
+            Err(ResolveError::NotFound { .. } | ResolveError::BadName { .. }) => return Ok(None),
+            Err(error) => return Err(not_runnable(&error)),
+        };
+        let module = resolved.module().map_err(|error| not_runnable(&error))?;
+        self.program(&module).map(Some).map_err(|error| not_runnable(&error))
+    }
+}
+
+impl Programs for ToolchainPrograms {
+    /// What a toolchain has is looked for once: it is not expected to change while it is used.
+    fn named(&self, name: &str) -> Result<Option<Found>, NotRunnable> {
+        let mut known = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(program) = known.get(name) {
+            return Ok(program.clone().map(Program::found).or_else(|| self.image(name)));
+        }
+        let program = self.find(name)?;
+        known.insert(name.to_owned(), program.clone());
+        Ok(program.map(Program::found).or_else(|| self.image(name)))
+    }
+
+    fn module(&self, path: &str, bytes: Vec<u8>) -> Result<Found, NotRunnable> {
+        let module = Module::from_bytes(path, bytes);
+        let program = module.and_then(|module| self.program(&module));
+        program.map(Program::found).map_err(|error| NotRunnable(error.to_string()))
+    }
+}

@@ -1,0 +1,47 @@
+//! The shell: snippets with their output and status, which `dash` confirms where it is installed.
+
+mod process;
+mod snippets;
+
+use std::sync::{Arc, OnceLock};
+
+use belljar::process::ShellImage;
+use belljar::{
+    Command, EngineConfig, HostDir, Limits, Machine, MachineBuilder, Output, ToolchainPrograms,
+    Toolchains,
+};
+
+/// A machine whose processes may start the shell and the built-in programs.
+fn machine() -> MachineBuilder {
+    static PROGRAMS: OnceLock<Arc<ToolchainPrograms>> = OnceLock::new();
+    let programs = PROGRAMS.get_or_init(|| {
+        let config = EngineConfig { pooling: false, ..EngineConfig::default() };
+        let engine = belljar::Engine::new(config).unwrap();
+        let programs = ToolchainPrograms::new(&engine, Toolchains::default());
+        Arc::new(programs.with("sh", ShellImage::maker()))
+    });
+    Machine::builder().programs(programs.clone())
+}
+
+/// What `script` does over an empty folder.
+fn run(script: &str) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let mut machine = machine().worktree(HostDir::open(folder.path()).unwrap()).build().unwrap();
+    Command::shell(script).output(&mut machine).unwrap()
+}
+
+/// As [`run`], within `limits`.
+fn run_within(script: &str, limits: Limits) -> Output {
+    let mut machine = machine().limits(limits).build().unwrap();
+    Command::shell(script).output(&mut machine).unwrap()
+}
+
+/// What `script` prints.
+fn printed(script: &str) -> String {
+    String::from_utf8(run(script).stdout).unwrap()
+}
+
+/// What `script` says on standard error.
+fn said(script: &str) -> String {
+    String::from_utf8(run(script).stderr).unwrap()
+}

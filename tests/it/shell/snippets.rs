@@ -1,0 +1,80 @@
+//! `snippets.txt`: scripts, what they print and their status. A block begins with `===`, its script
+//! follows, then `--- STATUS`, then its output; a last line without a newline ends with `<no newline>`. Where
+//! ours is not what `dash` does, `=== differs: WHY` says why.
+
+use std::process::{Command, Stdio};
+
+struct Snippet {
+    script: &'static str,
+    stdout: String,
+    status: u32,
+    differs: bool,
+}
+
+fn snippets() -> Vec<Snippet> {
+    let text = include_str!("snippets.txt");
+    let text = text.strip_prefix("===").and_then(|text| text.strip_suffix('\n')).unwrap();
+    let blocks = text.split("\n===");
+    let block = |block: &'static str| {
+        let (head, rest) = block.split_once('\n').unwrap();
+        let (script, rest) = rest.split_once("\n--- ").unwrap();
+        let (status, stdout) = match rest.split_once('\n') {
+            None => (rest, String::new()),
+            Some((status, text)) => match text.strip_suffix("<no newline>") {
+                Some(text) => (status, text.to_owned()),
+                None => (status, format!("{text}\n")),
+            },
+        };
+        let differs = head.starts_with(" differs: ");
+        Snippet { script, stdout, status: status.parse().unwrap(), differs }
+    };
+    blocks.map(block).collect()
+}
+
+#[test]
+fn snippets_do_what_is_written_down() {
+    let all = snippets();
+    assert!(all.len() >= 300, "{}", all.len());
+    let mut wrong = Vec::new();
+    for Snippet { script, stdout, status, .. } in all {
+        let output = super::run(script);
+        let found = String::from_utf8_lossy(&output.stdout);
+        if found != stdout || output.status.code() != Some(status) {
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let outcome = output.status.outcome();
+            wrong.push(format!(
+                "{script}\n  expected {status} {stdout:?}\n  found    {outcome:?} {found:?}\n  {stderr}"
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{} snippets\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// `BELLJAR_REQUIRE_DASH` makes its absence a failure.
+#[test]
+fn dash_does_the_same() {
+    let is_there = Command::new("dash").args(["-c", ":"]).stderr(Stdio::null()).status().is_ok();
+    if !is_there {
+        assert!(std::env::var_os("BELLJAR_REQUIRE_DASH").is_none(), "dash is not installed");
+        eprintln!("skipped: dash is not installed");
+        return;
+    }
+    let mut wrong = Vec::new();
+    for Snippet { script, stdout, status, differs } in snippets() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = Command::new("dash")
+            .args(["-c", script])
+            .current_dir(folder.path())
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let found = String::from_utf8_lossy(&output.stdout);
+        let agrees = found == stdout && output.status.code() == Some(status.cast_signed());
+        if agrees == differs {
+            wrong.push(format!("{script}\n  {:?} {found:?}", output.status.code()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

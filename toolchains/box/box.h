@@ -1,0 +1,94 @@
+// What the tools of box share.
+#ifndef BOX_H
+#define BOX_H
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+// A tool is called with its own name as argv[0] and answers its exit code.
+#define TOOLS(X) \
+    X(basename) X(cat) X(cp) X(cut) X(date) X(dirname) X(echo) X(env) X(false) X(find) X(grep) X(head) X(ln) X(ls) \
+    X(mkdir) X(mv) X(printf) X(rm) X(rmdir) X(seq) X(sleep) X(sort) X(tail) X(tee) X(touch) X(tr) X(true) X(uniq) \
+    X(wc) X(xargs) X(yes)
+#define DECLARE(name) int tool_##name(int argc, char **argv);
+TOOLS(DECLARE)
+#undef DECLARE
+
+// The name of the tool that runs, for messages.
+extern const char *tool;
+
+// `TOOL: MESSAGE` on standard error. Answers 1, which most tools exit with then.
+int warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+// `TOOL: PATH: ERROR`, of errno.
+int warn_path(const char *path);
+// The same, and the end, with the exit code that the tool has for trouble.
+_Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
+// After getopt has complained.
+_Noreturn void die_usage(void);
+// What die exits with: 1 unless the tool says otherwise.
+extern int trouble;
+
+// Memory, or the end.
+void *grow(void *memory, size_t size);
+char *copy_text(const char *text);
+char *join(const char *dir, const char *name);
+
+// Bytes that grow.
+struct bytes {
+    char *at;
+    size_t len, room;
+};
+void append(struct bytes *bytes, const void *more, size_t len);
+
+// Texts that grow.
+struct texts {
+    char **at;
+    size_t count, room;
+};
+void push(struct texts *texts, char *text);
+void free_texts(struct texts *texts);
+
+// All of a file, `-` being standard input; false after a message. What is there ends with a NUL that is not counted.
+bool read_whole(const char *path, struct bytes *bytes);
+// Opens a file to read, `-` being standard input; NULL after a message.
+FILE *open_input(const char *path);
+void close_input(FILE *file);
+
+// The names in a directory but . and .., sorted by bytes; false with errno set.
+bool list_dir(const char *path, struct texts *names);
+
+// The last part of a path, which may end in slashes, up to `len`.
+const char *last_part(const char *path, size_t *len);
+// `dir/NAME` with the last part of `path`.
+char *into_dir(const char *dir, const char *path);
+bool is_dir(const char *path);
+
+// A count in decimal, with a suffix b, k, K, M, G, or the end.
+uint64_t parse_count(const char *text, const char *what);
+// @SECONDS, or YYYY-MM-DD[ HH:MM[:SS]] of UTC, or the end.
+struct timespec parse_time(const char *text);
+
+// An escape after a backslash, as echo -e, printf and tr have it: answers the byte and moves `at` behind it; -1 for \c.
+int unescape(const char **at, bool leading_zero);
+
+// Runs a program with these arguments, on `in` as standard input unless that is -1. Answers its status as a shell has
+// it: 127 and 126, after a message, if it could not be started.
+int run_program(char **argv, int in);
+
+// Copies a file or a tree; see cp.
+struct copying {
+    bool recursive, preserve, force, verbose;
+};
+int copy_path(const char *from, const char *to, const struct copying *how);
+int remove_path(const char *path, bool recursive, bool force);
+
+#endif

@@ -1,0 +1,400 @@
+// cp, ln, mkdir, mv, rm, rmdir, touch: what changes the tree.
+#include "../box.h"
+
+#include <fcntl.h>
+#include <time.h>
+
+static bool same(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+static int copy_times(const struct stat *from, const char *to) {
+    struct timespec times[2] = {from->st_atim, from->st_mtim};
+    return utimensat(AT_FDCWD, to, times, AT_SYMLINK_NOFOLLOW) ? warn_path(to) : 0;
+}
+
+static int copy_file(const char *from, const char *to, const struct copying *how) {
+    int in = open(from, O_RDONLY);
+    if (in < 0) return warn_path(from);
+    int out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    if (out < 0 && how->force && unlink(to) == 0) out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    int status = out < 0 ? warn("cannot create regular file '%s': %s", to, strerror(errno)) : 0;
+    static char block[1 << 16];
+    ssize_t count = 0;
+    while (!status && (count = read(in, block, sizeof block)) > 0) {
+        for (ssize_t done = 0, more; done < count && !status; done += more) {
+            more = write(out, block + done, count - done);
+            if (more < 0) {
+                status = warn_path(to);
+                break;
+            }
+        }
+    }
+    if (count < 0) status = warn_path(from);
+    close(in);
+    if (out >= 0 && close(out) && !status) status = warn_path(to);
+    return status;
+}
+
+static int copy_link(const char *from, const char *to) {
+    for (size_t size = 256;; size *= 2) {
+        char *text = grow(NULL, size);
+        ssize_t len = readlink(from, text, size);
+        if (len == (ssize_t)size) {
+            free(text);
+            continue;
+        }
+        int status = 0;
+        if (len < 0) {
+            status = warn_path(from);
+        } else {
+            text[len] = '\0';
+            struct stat there;
+            if (lstat(to, &there) == 0 && !S_ISDIR(there.st_mode)) unlink(to);
+            if (symlink(text, to)) status = warn("cannot create symbolic link '%s': %s", to, strerror(errno));
+        }
+        free(text);
+        return status;
+    }
+}
+
+// `root` is the topmost directory that has been made, so that a tree is not copied into itself for ever.
+static int copy_tree(const char *from, const char *to, const struct copying *how, const struct stat *root) {
+    struct stat source, target, made;
+    if ((how->recursive ? lstat : stat)(from, &source)) return warn("cannot stat '%s': %s", from, strerror(errno));
+    bool is_there = stat(to, &target) == 0;
+    if (is_there && same(&source, &target)) return warn("'%s' and '%s' are the same file", from, to);
+    int status = 0;
+    if (S_ISDIR(source.st_mode)) {
+        if (!how->recursive) return warn("-r not specified; omitting directory '%s'", from);
+        if (root && same(root, &source)) return warn("cannot copy a directory, '%s', into itself, '%s'", from, to);
+        if (is_there && !S_ISDIR(target.st_mode)) {
+            return warn("cannot overwrite non-directory '%s' with directory '%s'", to, from);
+        }
+        if (!is_there && mkdir(to, 0777)) return warn("cannot create directory '%s': %s", to, strerror(errno));
+        if (!root) {
+            if (stat(to, &made)) return warn_path(to);
+            root = &made;
+        }
+        // Listed now, so that a directory that is copied into itself finds its copy.
+        struct texts names;
+        if (!list_dir(from, &names)) return warn_path(from);
+        for (size_t i = 0; i < names.count; i++) {
+            char *inner = join(from, names.at[i]), *inner_to = join(to, names.at[i]);
+            status |= copy_tree(inner, inner_to, how, root);
+            free(inner);
+            free(inner_to);
+        }
+        free_texts(&names);
+    } else if (is_there && S_ISDIR(target.st_mode)) {
+        return warn("cannot overwrite directory '%s' with non-directory", to);
+    } else if (S_ISLNK(source.st_mode)) {
+        status = copy_link(from, to);
+    } else {
+        status = copy_file(from, to, how);
+    }
+    if (!status && how->preserve) status = copy_times(&source, to);
+    if (!status && how->verbose) printf("'%s' -> '%s'\n", from, to);
+    return status;
+}
+
+int copy_path(const char *from, const char *to, const struct copying *how) {
+    return copy_tree(from, to, how, NULL);
+}
+
+// Calls `each` with the operands before the last and where each is to go, which is in the last if that is a directory.
+static int each_into(int count, char **operands, const char *dir, int (*each)(const char *, const char *)) {
+    if (!dir) {
+        if (count < 1) die("missing file operand");
+        if (count < 2) die("missing destination file operand after '%s'", operands[0]);
+        const char *last = operands[--count];
+        if (!is_dir(last)) {
+            if (count > 1) die("target '%s' is not a directory", last);
+            return each(operands[0], last);
+        }
+        dir = last;
+    } else if (!is_dir(dir)) {
+        die("target '%s' is not a directory", dir);
+    }
+    int status = 0;
+    for (int i = 0; i < count; i++) {
+        char *to = into_dir(dir, operands[i]);
+        status |= each(operands[i], to);
+        free(to);
+    }
+    return status;
+}
+
+static struct copying copying;
+static bool no_clobber, forced, symbolic, no_dereference;
+
+static int copy_one(const char *from, const char *to) {
+    struct stat there;
+    if (no_clobber && lstat(to, &there) == 0) return 0;
+    return copy_path(from, to, &copying);
+}
+
+int tool_cp(int argc, char **argv) {
+    const char *dir = NULL;
+    bool exact = false;
+    for (int option; (option = getopt_long(argc, argv, "rRpfavPnt:T", (struct option[]){{0}}, NULL)) != -1;) {
+        switch (option) {
+            case 'a': copying.preserve = true; // fall through
+            case 'r': case 'R': copying.recursive = true; break;
+            case 'p': copying.preserve = true; break;
+            case 'f': copying.force = true; break;
+            case 'v': copying.verbose = true; break;
+            case 'P': break;
+            case 'n': no_clobber = true; break;
+            case 't': dir = optarg; break;
+            case 'T': exact = true; break;
+            default: die_usage();
+        }
+    }
+    if (exact && argc - optind == 2) return copy_one(argv[optind], argv[optind + 1]);
+    return each_into(argc - optind, argv + optind, dir, copy_one);
+}
+
+static int move_one(const char *from, const char *to) {
+    struct stat source, target;
+    if (lstat(from, &source)) return warn("cannot stat '%s': %s", from, strerror(errno));
+    bool is_there = lstat(to, &target) == 0;
+    if (is_there && no_clobber) return 0;
+    if (is_there && same(&source, &target)) return warn("'%s' and '%s' are the same file", from, to);
+    if (is_there && S_ISDIR(target.st_mode) && !S_ISDIR(source.st_mode)) {
+        return warn("cannot overwrite directory '%s' with non-directory", to);
+    }
+    if (rename(from, to) == 0) {
+        if (copying.verbose) printf("renamed '%s' -> '%s'\n", from, to);
+        return 0;
+    }
+    if (errno != EXDEV) return warn("cannot move '%s' to '%s': %s", from, to, strerror(errno));
+    struct copying whole = {.recursive = true, .preserve = true, .force = true};
+    if (is_there && !S_ISDIR(source.st_mode)) unlink(to);
+    int status = copy_path(from, to, &whole);
+    return status ? status : remove_path(from, true, true);
+}
+
+int tool_mv(int argc, char **argv) {
+    const char *dir = NULL;
+    bool exact = false;
+    for (int option; (option = getopt_long(argc, argv, "fnvt:T", (struct option[]){{0}}, NULL)) != -1;) {
+        switch (option) {
+            case 'f': no_clobber = false; break;
+            case 'n': no_clobber = true; break;
+            case 'v': copying.verbose = true; break;
+            case 't': dir = optarg; break;
+            case 'T': exact = true; break;
+            default: die_usage();
+        }
+    }
+    if (exact && argc - optind == 2) return move_one(argv[optind], argv[optind + 1]);
+    return each_into(argc - optind, argv + optind, dir, move_one);
+}
+
+static int link_one(const char *from, const char *to) {
+    struct stat source, target;
+    if (!symbolic && lstat(from, &source)) return warn("failed to access '%s': %s", from, strerror(errno));
+    if (forced && lstat(to, &target) == 0) {
+        if (!symbolic && same(&source, &target)) return warn("'%s' and '%s' are the same file", from, to);
+        if (!S_ISDIR(target.st_mode) && unlink(to)) return warn("cannot remove '%s': %s", to, strerror(errno));
+    }
+    if ((symbolic ? symlink(from, to) : link(from, to)) == 0) return 0;
+    return warn("failed to create %s link '%s': %s", symbolic ? "symbolic" : "hard", to, strerror(errno));
+}
+
+int tool_ln(int argc, char **argv) {
+    bool exact = false;
+    for (int option; (option = getopt_long(argc, argv, "sfnT", (struct option[]){{0}}, NULL)) != -1;) {
+        switch (option) {
+            case 's': symbolic = true; break;
+            case 'f': forced = true; break;
+            case 'n': no_dereference = true; break;
+            case 'T': exact = true; break;
+            default: die_usage();
+        }
+    }
+    int count = argc - optind;
+    char **operands = argv + optind;
+    struct stat target;
+    if (count == 1) {
+        char *to = into_dir(".", operands[0]);
+        int status = link_one(operands[0], to);
+        free(to);
+        return status;
+    }
+    // With -n a link to a directory is a link, and no directory to put something into.
+    if (count == 2 && no_dereference && lstat(operands[1], &target) == 0 && S_ISLNK(target.st_mode)) exact = true;
+    if (exact && count == 2) return link_one(operands[0], operands[1]);
+    return each_into(count, operands, NULL, link_one);
+}
+
+int remove_path(const char *path, bool recursive, bool force) {
+    struct stat stat_;
+    if (lstat(path, &stat_)) {
+        if (force && (errno == ENOENT || errno == ENOTDIR)) return 0;
+        return warn("cannot remove '%s': %s", path, strerror(errno));
+    }
+    if (!S_ISDIR(stat_.st_mode)) {
+        return unlink(path) ? warn("cannot remove '%s': %s", path, strerror(errno)) : 0;
+    }
+    if (!recursive) return warn("cannot remove '%s': Is a directory", path);
+    struct texts names;
+    int status = list_dir(path, &names) ? 0 : warn("cannot remove '%s': %s", path, strerror(errno));
+    for (size_t i = 0; i < names.count; i++) {
+        char *inner = join(path, names.at[i]);
+        status |= remove_path(inner, true, force);
+        free(inner);
+    }
+    free_texts(&names);
+    if (!status && rmdir(path)) status = warn("cannot remove '%s': %s", path, strerror(errno));
+    return status;
+}
+
+int tool_rm(int argc, char **argv) {
+    bool recursive = false, force = false, empty_dirs = false;
+    for (int option; (option = getopt_long(argc, argv, "rRfdv", (struct option[]){{0}}, NULL)) != -1;) {
+        switch (option) {
+            case 'r': case 'R': recursive = true; break;
+            case 'f': force = true; break;
+            case 'd': empty_dirs = true; break;
+            case 'v': break;
+            default: die_usage();
+        }
+    }
+    if (optind == argc && !force) die("missing operand");
+    int status = 0;
+    for (int i = optind; i < argc; i++) {
+        size_t len;
+        const char *name = last_part(argv[i], &len);
+        bool is_dot = (len == 1 && name[0] == '.') || (len == 2 && name[0] == '.' && name[1] == '.');
+        struct stat stat_;
+        if (is_dot) status |= warn("refusing to remove '.' or '..' directory: skipping '%s'", argv[i]);
+        else if (len == 1 && name[0] == '/') status |= warn("it is dangerous to operate recursively on '/'");
+        else if (empty_dirs && !recursive && lstat(argv[i], &stat_) == 0 && S_ISDIR(stat_.st_mode)) {
+            if (rmdir(argv[i])) status |= warn("cannot remove '%s': %s", argv[i], strerror(errno));
+        } else status |= remove_path(argv[i], recursive, force);
+    }
+    return status;
+}
+
+// Makes the directories above `path`, and then it.
+static int make_parents(char *path) {
+    for (char *at = path + 1; *at; at++) {
+        if (*at != '/' || at[-1] == '/') continue;
+        *at = '\0';
+        bool failed = mkdir(path, 0777) && !(errno == EEXIST && is_dir(path)) && !is_dir(path);
+        if (failed) return warn("cannot create directory '%s': %s", path, strerror(errno));
+        *at = '/';
+    }
+    if (mkdir(path, 0777) == 0 || is_dir(path)) return 0;
+    return warn("cannot create directory '%s': %s", path, strerror(errno));
+}
+
+int tool_mkdir(int argc, char **argv) {
+    bool parents = false;
+    for (int option; (option = getopt_long(argc, argv, "pm:", (struct option[]){{0}}, NULL)) != -1;) {
+        switch (option) {
+            case 'p': parents = true; break;
+            case 'm': break; // there are no modes
+            default: die_usage();
+        }
+    }
+    if (optind == argc) die("missing operand");
+    int status = 0;
+    for (int i = optind; i < argc; i++) {
+        if (parents) status |= make_parents(argv[i]);
+        else if (mkdir(argv[i], 0777)) {
+            status |= warn("cannot create directory '%s': %s", argv[i], strerror(errno));
+        }
+    }
+    return status;
+}
+
+int tool_rmdir(int argc, char **argv) {
+    bool parents = false;
+    for (int option; (option = getopt_long(argc, argv, "p", (struct option[]){{0}}, NULL)) != -1;) {
+        if (option != 'p') die_usage();
+        parents = true;
+    }
+    if (optind == argc) die("missing operand");
+    int status = 0;
+    for (int i = optind; i < argc; i++) {
+        char *path = argv[i];
+        for (;;) {
+            if (rmdir(path)) {
+                status |= warn("failed to remove '%s': %s", path, strerror(errno));
+                break;
+            }
+            size_t len;
+            char *end = (char *)last_part(path, &len);
+            while (end > path && end[-1] == '/') end--;
+            if (!parents || end == path) break;
+            *end = '\0';
+        }
+    }
+    return status;
+}
+
+// [[CC]YY]MMDDhhmm[.ss]
+static struct timespec parse_stamp(const char *text) {
+    struct tm tm = {0};
+    size_t digits = strspn(text, "0123456789");
+    int year = 0, numbers[4];
+    const char *at = text;
+    if ((digits != 8 && digits != 10 && digits != 12) || (text[digits] && text[digits] != '.')) {
+        die("invalid date format '%s'", text);
+    }
+    if (digits == 12) {
+        year = (at[0] - '0') * 1000 + (at[1] - '0') * 100 + (at[2] - '0') * 10 + (at[3] - '0');
+        at += 4;
+    } else if (digits == 10) {
+        year = (at[0] - '0') * 10 + (at[1] - '0');
+        year += year < 69 ? 2000 : 1900;
+        at += 2;
+    } else {
+        time_t now = time(NULL);
+        year = gmtime(&now)->tm_year + 1900;
+    }
+    for (int i = 0; i < 4; i++, at += 2) numbers[i] = (at[0] - '0') * 10 + (at[1] - '0');
+    tm.tm_sec = *at == '.' ? atoi(at + 1) : 0;
+    tm.tm_year = year - 1900;
+    tm.tm_mon = numbers[0] - 1;
+    tm.tm_mday = numbers[1];
+    tm.tm_hour = numbers[2];
+    tm.tm_min = numbers[3];
+    return (struct timespec){.tv_sec = timegm(&tm)};
+}
+
+int tool_touch(int argc, char **argv) {
+    bool creates = true, access_only = false, change_only = false;
+    struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_NOW}};
+    struct stat stat_;
+    for (int option; (option = getopt_long(argc, argv, "acmd:r:t:", (struct option[]){{0}}, NULL)) != -1;) {
+        switch (option) {
+            case 'a': access_only = true; break;
+            case 'm': change_only = true; break;
+            case 'c': creates = false; break;
+            case 'd': times[0] = times[1] = parse_time(optarg); break;
+            case 't': times[0] = times[1] = parse_stamp(optarg); break;
+            case 'r':
+                if (stat(optarg, &stat_)) die("failed to get attributes of '%s': %s", optarg, strerror(errno));
+                times[0] = stat_.st_atim;
+                times[1] = stat_.st_mtim;
+                break;
+            default: die_usage();
+        }
+    }
+    if (optind == argc) die("missing file operand");
+    if (access_only && !change_only) times[1].tv_nsec = UTIME_OMIT;
+    if (change_only && !access_only) times[0].tv_nsec = UTIME_OMIT;
+    int status = 0;
+    for (int i = optind; i < argc; i++) {
+        if (utimensat(AT_FDCWD, argv[i], times, 0) == 0) continue;
+        if (errno == ENOENT && !creates) continue;
+        int fd = errno == ENOENT ? open(argv[i], O_WRONLY | O_CREAT, 0666) : -1;
+        if (fd < 0 || futimens(fd, times)) status |= warn("cannot touch '%s': %s", argv[i], strerror(errno));
+        if (fd >= 0) close(fd);
+    }
+    return status;
+}
