@@ -46,6 +46,16 @@ pub struct Hinted {
     pub hint: String,
 }
 
+/// What another run of belljar ended with, before its program did.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct NotRun {
+    /// Its code.
+    pub code: u8,
+    /// What it said.
+    pub message: String,
+}
+
 /// The code for how a guest ended. Its own code passes through; one that does not fit into a byte
 /// becomes 255, so that a failure stays one.
 pub fn of_outcome(outcome: &Outcome) -> u8 {
@@ -71,6 +81,9 @@ fn code_of(error: &anyhow::Error) -> u8 {
     }
     if let Some(Hinted { error, .. }) = error.downcast_ref() {
         return code_of(error);
+    }
+    if let Some(NotRun { code, .. }) = error.downcast_ref() {
+        return *code;
     }
     if let Some(error) = error.downcast_ref::<ResolveError>() {
         return match error {

@@ -15,10 +15,11 @@ use serde_json::json;
 
 use super::args::RunArgs;
 use super::cause::cause;
-use super::exit::{DIFFERENT, Usage};
+use super::exit::{DIFFERENT, FAILED, NotRun, Usage};
 use super::progress::Progress;
 use super::repetition::{Repetition, Seen, on_a_busy_machine, varied};
 use super::report::printable;
+use super::sink::{Opened, Stdout};
 use super::values::{StdinFrom, Worktree};
 
 #[derive(Args, Debug)]
@@ -27,7 +28,7 @@ use super::values::{StdinFrom, Worktree};
   belljar verify -- wc README.md
   belljar verify -n 10 --toolchain DIR -- cc1 -quiet main.c -o main.s
 
-All options of `belljar run` can be given but --apply, --diff, --json and --trace.
+All options of `belljar run` can be given but --apply, --diff and --trace; --json\n      reports the verification.
 
 Exit codes: 0 if all runs were the same, 1 if not; a program that fails the same way each
 time is the same.",
@@ -35,7 +36,7 @@ time is the same.",
   belljar verify -- wc README.md
       Run it three times; say whether everything that crossed its boundary was the same.
   belljar verify -n 10 --toolchain DIR -- cc1 -quiet main.c -o main.s
-      All options of `belljar run` can be given but --apply, --diff, --json and --trace.
+      All options of `belljar run` can be given but --apply, --diff and --trace; --json\n      reports the verification.
 
 The first run is as it is asked for. The others work on copies of what it saw of its folders, under
 another name, which arguments that hold the folder's path follow, with the files made in another
@@ -44,7 +45,7 @@ in another language and time zone, later, on a busy machine. What a run was aske
 answered is compared record by record.
 
 Exit codes: 0 if all runs were the same, 1 if not; a program that fails the same way each
-time is the same."
+time is the same. What cannot be run ends as with `belljar run`: 2, 126 or 127."
 )]
 pub struct VerifyArgs {
     /// How often to run it
@@ -52,21 +53,19 @@ pub struct VerifyArgs {
         value_parser = clap::value_parser!(u32).range(2..=1000), help_heading = "Verification")]
     pub runs: u32,
 
-    /// Print JSON
-    #[arg(long = "report-json", help_heading = "Verification")]
-    pub report_json: bool,
-
     #[command(flatten)]
     pub run: RunArgs,
 }
 
 pub fn run(args: &VerifyArgs) -> Result<u8> {
     let run = &args.run;
-    if run.apply.is_some() || run.diff.is_some() || run.json.is_some() || run.trace.is_some() {
+    if run.apply.is_some() || run.diff.is_some() || run.trace.is_some() {
         let message = "verify runs the program several times and keeps nothing: leave out --apply, \
-                       --diff, --json and --trace (--report-json is its own)";
+                       --diff and --trace";
         return Err(Usage(message.to_owned()).into());
     }
+    let open = |sink| Opened::new("--json", sink, &Stdout::default());
+    let report_to = run.json.as_ref().map(open).transpose()?;
     let scratch = tempfile::Builder::new().prefix("belljar-verify-").tempdir()?;
     let stdin = stdin(&run.stdin, scratch.path())?;
     let first = scratch.path().join("0.tape");
@@ -90,17 +89,16 @@ pub fn run(args: &VerifyArgs) -> Result<u8> {
         records = report.recorded_records;
         if !report.is_faithful() {
             let timed_out = is_timed_out(&first)? || is_timed_out(&tape)?;
-            return Ok(different(args, number, report, timed_out));
+            return different(args, report_to, number, report, timed_out);
         }
         disk::remove_file(&tape)?;
         disk::remove_dir_all(&home)?;
     }
     let varied = varied(run);
-    if args.report_json {
-        say!(
-            "{}",
-            json!({ "equal": true, "runs": args.runs, "records": records, "varied": varied })
-        );
+    if let Some(report_to) = report_to {
+        let report =
+            json!({ "equal": true, "runs": args.runs, "records": records, "varied": varied });
+        report_to.print(&format!("{report}\n"))?;
     } else {
         say!("{} runs are the same, in {records} records each", args.runs);
         say!("varied: {}", varied.join(", "));
@@ -124,23 +122,27 @@ fn is_timed_out(tape: &Path) -> Result<bool> {
     Ok(false)
 }
 
-fn different(args: &VerifyArgs, number: u32, mut report: FidelityReport, timed_out: bool) -> u8 {
+fn different(
+    args: &VerifyArgs,
+    report_to: Option<Opened>,
+    number: u32,
+    mut report: FidelityReport,
+    timed_out: bool,
+) -> Result<u8> {
     let cause = report.divergences.first().map_or("", |first| cause(first, timed_out));
-    if args.report_json {
-        say!(
-            "{}",
-            json!({
-                "equal": false, "runs": number + 1, "cause": cause, "varied": varied(&args.run),
-                "divergences": report.divergences, "divergence_count": report.divergence_count,
-            })
-        );
+    if let Some(report_to) = report_to {
+        let report = json!({
+            "equal": false, "runs": number + 1, "cause": cause, "varied": varied(&args.run),
+            "divergences": report.divergences, "divergence_count": report.divergence_count,
+        });
+        report_to.print(&format!("{report}\n"))?;
     } else {
         say!("run {number} is not the same: {cause}");
         // What comes after follows from it, more often than not.
         report.divergences.truncate(1);
         say!("{}", report.render().trim_end());
     }
-    DIFFERENT
+    Ok(DIFFERENT)
 }
 
 /// Standard input for all runs: it can be read only once.
@@ -177,7 +179,9 @@ fn perform(
     if !disk::metadata(tape).is_ok_and(|metadata| metadata.is_file()) {
         let message = String::from_utf8_lossy(&output.stderr);
         let message = message.trim().trim_start_matches("belljar: ");
-        anyhow::bail!("the run cannot be recorded: {}", printable(message));
+        let message = format!("the run cannot be recorded: {}", printable(message));
+        let code = output.status.code().and_then(|code| u8::try_from(code).ok());
+        return Err(NotRun { code: code.unwrap_or(FAILED), message }.into());
     }
     Ok(())
 }

@@ -166,7 +166,7 @@ impl TapeSink for FileTape {
         let partial = partial_path(&self.path);
         let fail = |error: std::io::Error| DiskError::new("finish", &partial)(error);
         let file = file.into_inner().map_err(|error| fail(error.into_error()))?;
-        file.sync_all().map_err(fail)?;
+        file.sync_data().map_err(fail)?;
         if !disk::is_at(&file, &partial) {
             return Err(fail(std::io::Error::other("it was replaced")).into());
         }

@@ -101,14 +101,14 @@ impl Avr {
 
     fn expect(&self, name: &str, args: &[&str]) {
         if self.is_verified {
-            expect_same(&self.tool(&["verify", "-n", "2", "--report-json"], name, args));
+            expect_same(&self.tool(&["verify", "-n", "2", "--json"], name, args));
         }
         let output = self.tool(&["run", "--apply"], name, args);
         assert!(output.status.success(), "{name} {args:?}: {}", stderr(&output));
     }
 }
 
-/// What `belljar verify --report-json` says if all runs are the same.
+/// What `belljar verify --json` says if all runs are the same.
 fn expect_same(output: &std::process::Output) {
     let said = support::stdout(output);
     assert_eq!(output.status.code(), Some(0), "{said}{}", stderr(output));
@@ -297,7 +297,7 @@ fn every_built_in_program_is_verified() {
             _ => &["in.json"],
         };
         let mut command = belljar(folder.path());
-        command.args(["verify", "-q", "-n", "2", "--report-json", "--", name]).args(args);
+        command.args(["verify", "-q", "-n", "2", "--json", "--", name]).args(args);
         expect_same(&command.output().unwrap());
     }
 }

@@ -15,7 +15,7 @@ fn call(folder: &Path, args: &[&str]) -> Output {
 }
 
 fn verify(folder: &Path, args: &[&str]) -> (Option<i32>, Value) {
-    let output = call(folder, &[&["verify", "-q", "-n", "2", "--report-json"], args].concat());
+    let output = call(folder, &[&["verify", "-q", "-n", "2", "--json"], args].concat());
     let report = serde_json::from_str(&stdout(&output));
     (output.status.code(), report.unwrap_or_else(|_| panic!("{args:?}: {}", stderr(&output))))
 }
@@ -252,7 +252,7 @@ fn verify_says_what_it_cannot_do() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("leave out --apply"));
     let output = call(folder.path(), &["verify", "--", "nothing"]);
-    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(output.status.code(), Some(127), "as `run` would end");
     assert!(stderr(&output).contains("no program \"nothing\""), "{}", stderr(&output));
 }
 
