@@ -68,7 +68,7 @@ stack_of() { # SOURCE
 # of whose functions it replaces.
 library_for() { # SOURCE -> arguments for the compiler
     case $1 in
-        guest-examples/procs.c | guest-examples/cc-driver.c | guest-examples/minimake.c | toolchains/box/*)
+        guest-examples/procs.c | guest-examples/cc-driver.c | guest-examples/minimake.c | guest-examples/spawnbench.c | toolchains/box/*)
             echo -Iguest-examples/libbelljar/include -Iguest-examples/include guest-examples/libbelljar/libbelljar.c
             ;;
     esac

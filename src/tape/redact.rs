@@ -1,6 +1,7 @@
 //! What must not reach a tape.
 
 use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use regex::bytes::{Regex, RegexSet};
 
@@ -8,21 +9,22 @@ use regex::bytes::{Regex, RegexSet};
 pub(super) const REDACTED: &str = "[redacted]";
 
 /// Names of variables whose values are secrets.
-const SECRET_NAMES: &str = r"(?i)passw|passphrase|secret|token|credential|cookie|api_?key|private_?key|(^|_)(key|auth|authorization|session_id|pass|pwd|pat)($|_)";
+const SECRET_NAMES: &str = r"(?i-u)passw|passphrase|secret|token|credential|cookie|api_?key|private_?key|(^|_)(key|auth|authorization|session_id|pass|pwd|pat)($|_)";
 
-/// Text that is a secret wherever it stands, by the name of the rule.
+/// Text that is a secret wherever it stands, by the name of the rule. ASCII all of it: tables of
+/// Unicode would cost a run more than its records do.
 const SECRET_TEXTS: &[(&str, &str)] = &[
     // With all of the key; without its end, with whatever can be of one.
     (
         "private-key",
-        r"-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----((?s-u:.)*?-----END [A-Z ]*PRIVATE KEY( BLOCK)?-----|[A-Za-z0-9+/=:,\\\s-]*)",
+        r"(?-u)-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----((?s:.)*?-----END [A-Z ]*PRIVATE KEY( BLOCK)?-----|[A-Za-z0-9+/=:,\\\s-]*)",
     ),
-    ("bearer-token", r"(?i)\bbearer [a-z0-9._~+/-]{16,}=*"),
-    ("api-key", r"\bsk-[A-Za-z0-9_-]{20,}"),
-    ("aws-access-key", r"\b(AKIA|ASIA)[A-Z0-9]{16}\b"),
-    ("github-token", r"\b(gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,})"),
-    ("slack-token", r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}"),
-    ("url-password", r"://[^/\s:@]*:[^/\s@]+@"),
+    ("bearer-token", r"(?i-u)\bbearer [a-z0-9._~+/-]{16,}=*"),
+    ("api-key", r"(?-u)\bsk-[A-Za-z0-9_-]{20,}"),
+    ("aws-access-key", r"(?-u)\b(AKIA|ASIA)[A-Z0-9]{16}\b"),
+    ("github-token", r"(?-u)\b(gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,})"),
+    ("slack-token", r"(?-u)\bxox[abeoprs]-[A-Za-z0-9-]{10,}"),
+    ("url-password", r"(?-u)://[^/\s:@]*:[^/\s@]+@"),
 ];
 
 /// A rule is no regular expression.
@@ -40,8 +42,24 @@ pub struct BadRule {
 #[derive(Clone, Debug)]
 pub struct Redaction {
     secret_names: Option<Regex>,
-    rules: Vec<(String, Regex)>,
+    rules: Vec<Rule>,
     any: RegexSet,
+}
+
+/// One of the set, which alone can say where it matches. It is compiled when it is asked: most runs
+/// hold no secret.
+#[derive(Clone, Debug)]
+struct Rule {
+    name: String,
+    pattern: String,
+    regex: Arc<OnceLock<Regex>>,
+}
+
+impl Rule {
+    fn regex(&self) -> &Regex {
+        let compile = || Regex::new(&self.pattern).expect("it was compiled with the set");
+        self.regex.get_or_init(compile)
+    }
 }
 
 impl Default for Redaction {
@@ -69,20 +87,28 @@ impl Redaction {
         fn bad(name: &str) -> impl FnOnce(regex::Error) -> BadRule {
             move |source| BadRule { name: name.to_owned(), source }
         }
-        let mut compiled = Vec::new();
-        for (name, pattern) in rules {
-            compiled.push((name.to_owned(), Regex::new(pattern).map_err(bad(name))?));
-        }
-        let patterns = compiled.iter().map(|(_, regex)| regex.as_str());
-        let any = RegexSet::new(patterns).map_err(bad("all together"))?;
+        let rule = |(name, pattern): (&str, &str)| Rule {
+            name: name.to_owned(),
+            pattern: pattern.to_owned(),
+            regex: Arc::default(),
+        };
+        let rules: Vec<Rule> = rules.into_iter().map(rule).collect();
+        let any = RegexSet::new(rules.iter().map(|rule| &rule.pattern)).map_err(|all| {
+            let wrong =
+                rules.iter().find_map(|rule| Some((rule, Regex::new(&rule.pattern).err()?)));
+            match wrong {
+                Some((rule, error)) => bad(&rule.name)(error),
+                None => bad("all together")(all),
+            }
+        })?;
         let secret_names = Some(Regex::new(SECRET_NAMES).map_err(bad("variables"))?);
-        Ok(Self { secret_names, rules: compiled, any })
+        Ok(Self { secret_names, rules, any })
     }
 
     /// The first rule that finds a secret in `bytes`.
     pub fn find(&self, bytes: &[u8]) -> Option<&str> {
         let first = self.any.matches(bytes).into_iter().next()?;
-        Some(&self.rules[first].0)
+        Some(&self.rules[first].name)
     }
 
     /// `text` without its secrets.
@@ -116,13 +142,13 @@ impl Redaction {
             |range: &Range<usize>| range.start < before.len() && range.end > before.len();
         let rule =
             self.secrets(&joined).find(|(_, range)| is_across(range)).map(|(rule, _)| rule)?;
-        Some(&self.rules[rule].0)
+        Some(&self.rules[rule].name)
     }
 
     /// The secrets in `bytes`, with the index of their rule, one rule after the other.
     fn secrets<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = (usize, Range<usize>)> + 'a {
         let of_rule = move |rule: usize| {
-            self.rules[rule].1.find_iter(bytes).map(move |found| (rule, found.range()))
+            self.rules[rule].regex().find_iter(bytes).map(move |found| (rule, found.range()))
         };
         let found = self.any.matches(bytes).into_iter().flat_map(of_rule);
         found.filter(|(_, range)| !range.is_empty())
