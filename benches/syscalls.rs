@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use belljar::Machine;
-use criterion::{Criterion, SamplingMode, Throughput};
+use criterion::{SamplingMode, Throughput};
 
 use fsbench::{ns_per_op, program};
 
@@ -33,11 +33,7 @@ const OPS: [Op; 8] = [
 ];
 
 fn main() {
-    let mut criterion = Criterion::default()
-        .sample_size(20)
-        .warm_up_time(Duration::from_millis(500))
-        .measurement_time(Duration::from_secs(2))
-        .configure_from_args();
+    let mut criterion = fsbench::criterion();
     let program = program();
 
     let mut group = criterion.benchmark_group("syscalls");

@@ -53,11 +53,7 @@ impl Sink {
 }
 
 fn main() {
-    let mut criterion = Criterion::default()
-        .sample_size(20)
-        .warm_up_time(Duration::from_millis(500))
-        .measurement_time(Duration::from_secs(2))
-        .configure_from_args();
+    let mut criterion = fsbench::criterion();
     let folder = tempfile::tempdir().expect("a temporary folder");
     calls(&mut criterion, folder.path());
     records(&mut criterion, folder.path());

@@ -1,7 +1,19 @@
 //! The guest that times its own calls (`guest-examples/fsbench.c`), and how to run it. Its start does
 //! not count, and its clock is the host's.
 
+use std::time::Duration;
+
 use belljar::{ClockConfig, Command, Engine, EngineConfig, MachineBuilder, Module, Program};
+use criterion::Criterion;
+
+/// How long to measure.
+pub fn criterion() -> Criterion {
+    Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2))
+        .configure_from_args()
+}
 
 pub fn program() -> Program {
     let engine = Engine::new(EngineConfig::default()).expect("the engine");

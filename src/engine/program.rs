@@ -239,9 +239,21 @@ impl Program {
     /// # Errors
     /// [`ProgramError`]: `Invalid`, `Import`.
     pub fn new(engine: &Engine, module: &Module) -> Result<Self, ProgramError> {
-        match Self::from_cache(engine, module, UnknownImports::Trap)? {
+        Self::with_unknown(engine, module, UnknownImports::Trap)
+    }
+
+    /// As [`Program::new`], with another answer to functions that nobody defines.
+    ///
+    /// # Errors
+    /// [`ProgramError`]: `Invalid`, `Import`.
+    pub fn with_unknown(
+        engine: &Engine,
+        module: &Module,
+        unknown: UnknownImports,
+    ) -> Result<Self, ProgramError> {
+        match Self::from_cache(engine, module, unknown)? {
             Some(program) => Ok(program),
-            None => Ok(Self::compile(engine, module, UnknownImports::Trap)?.0),
+            None => Ok(Self::compile(engine, module, unknown)?.0),
         }
     }
 

@@ -64,6 +64,13 @@ impl Limits {
     }
 }
 
+impl Limits {
+    /// [`Limits::virtual_timeout`] in nanoseconds, if the clock can show it.
+    pub(super) fn virtual_timeout_ns(&self) -> Option<u64> {
+        self.virtual_timeout?.as_nanos().try_into().ok()
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

@@ -197,6 +197,12 @@ impl Machine {
         self.note_limit(Limit::Trace);
     }
 
+    /// Real time that the run has left, in nanoseconds, if it is bounded.
+    pub(super) fn time_left_ns(&self) -> Option<u64> {
+        let left = self.deadline?.saturating_duration_since(ambient::instant_now());
+        Some(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))
+    }
+
     /// Fuel that a run has at first, if it is counted.
     pub(crate) fn fuel(&self) -> u64 {
         self.limits.fuel.unwrap_or(u64::MAX)
@@ -210,6 +216,11 @@ impl Machine {
         self.processes = Processes::default();
         (self.memory_bytes, self.fuel_left) = (0, None);
     }
+}
+
+/// Whether a run that must end at `deadline` has gone on for too long.
+pub(super) fn is_over(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| deadline <= ambient::instant_now())
 }
 
 /// Puts a [`Machine`] together.

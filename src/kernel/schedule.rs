@@ -13,7 +13,6 @@ use super::outcome::{Outcome, RunError};
 use super::process::{Casualty, Newborn, Pid};
 use super::stdio::Stdio;
 use super::turn::Turnstile;
-use crate::base::ambient;
 
 /// A process that is going on. It is polled when it is its turn, and pending while it waits.
 pub type Running = Pin<Box<dyn Future<Output = Ended>>>;
@@ -144,8 +143,7 @@ impl Machine {
     /// # Errors
     /// The timeout that comes first, if one does; the clock then stands there.
     pub(super) fn sleep_until(&mut self, t: u64) -> Result<(), Limit> {
-        let stop_at = self.limits.virtual_timeout.map(|timeout| timeout.as_nanos());
-        if let Some(stop_at) = stop_at.and_then(|ns| u64::try_from(ns).ok())
+        if let Some(stop_at) = self.limits.virtual_timeout_ns()
             && t > stop_at
         {
             self.clock.sleep_until(stop_at);
@@ -153,11 +151,9 @@ impl Machine {
             return Err(Limit::VirtualTimeout);
         }
         if !self.clock.is_virtual()
-            && let Some(deadline) = self.deadline
+            && let Some(left_ns) = self.time_left_ns()
         {
-            let left = deadline.saturating_duration_since(ambient::instant_now());
-            let now = self.clock.now(ClockId::Monotonic);
-            let end = now.saturating_add(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
+            let end = self.clock.now(ClockId::Monotonic).saturating_add(left_ns);
             if t > end {
                 self.clock.sleep_until(end);
                 return Err(Limit::Timeout);

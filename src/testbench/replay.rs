@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::changes::record_changes;
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
-use crate::engine::{Engine, Module, Outcome, Program, RunError};
+use crate::engine::{Outcome, Program, RunError};
 use crate::kernel::guest::{Preopen, Reach};
 use crate::kernel::limits::Limits;
 use crate::kernel::machine::{Machine, MachineBuilder, MachineError};
@@ -22,6 +22,7 @@ use crate::store::{Cas, StoreError};
 use crate::tape::{
     Kind, Player, Preopened, Record, Recorder, Redaction, TapeError, TapeReader, Withheld, cas_dir,
 };
+use crate::toolchain::{ToolchainPrograms, Toolchains};
 
 /// Mounts of a machine that is put together from a tape, and bytes of the path of each.
 const MOUNTS_MAX: usize = 1000;
@@ -294,10 +295,9 @@ pub fn replay(
         firsts.push((program, spawn));
     }
     let firsts_loaded = firsts.iter().filter_map(|(program, _)| program.as_ref());
-    programs.engine = firsts_loaded
-        .chain(programs.by_name.values())
-        .next()
-        .map(|program| program.engine().clone());
+    let any = firsts_loaded.chain(programs.by_name.values()).next();
+    programs.modules =
+        any.map(|program| ToolchainPrograms::new(program.engine(), Toolchains::default()));
     let recorder = Recorder::new(Player::new(TapeReader::open(path)?), Redaction::default());
     let mut machine = builder.tape(recorder.clone()).programs(Arc::new(programs)).build()?;
     let mut outputs = Vec::new();
@@ -336,7 +336,8 @@ fn with_withheld(path: &Path, mut error: TapeError) -> TapeError {
 struct TapedPrograms {
     by_name: HashMap<String, Program>,
     has_shell: bool,
-    engine: Option<Engine>,
+    /// Those of the namespace, compiled once each.
+    modules: Option<ToolchainPrograms>,
 }
 
 impl Programs for TapedPrograms {
@@ -347,10 +348,8 @@ impl Programs for TapedPrograms {
     }
 
     fn module(&self, path: &str, bytes: Vec<u8>) -> Result<Found, NotRunnable> {
-        let engine = self.engine.as_ref().ok_or_else(|| NotRunnable("no engine".to_owned()))?;
-        let module = Module::from_bytes(path, bytes);
-        let program = module.and_then(|module| Program::new(engine, &module));
-        program.map(Program::found).map_err(|error| NotRunnable(error.to_string()))
+        let modules = self.modules.as_ref().ok_or_else(|| NotRunnable("no engine".to_owned()))?;
+        modules.module(path, bytes)
     }
 }
 

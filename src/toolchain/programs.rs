@@ -68,11 +68,7 @@ impl ToolchainPrograms {
         if let Some(program) = known.get(&module.digest()) {
             return Ok(program.clone());
         }
-        let unknown = self.unknown_imports;
-        let program = match Program::from_cache(&self.engine, module, unknown)? {
-            Some(program) => program,
-            None => Program::compile(&self.engine, module, unknown)?.0,
-        };
+        let program = Program::with_unknown(&self.engine, module, self.unknown_imports)?;
         known.insert(module.digest(), program.clone());
         Ok(program)
     }
@@ -97,11 +93,13 @@ impl Programs for ToolchainPrograms {
     /// What a toolchain has is looked for once: it is not expected to change while it is used.
     fn named(&self, name: &str) -> Result<Option<Found>, NotRunnable> {
         let mut known = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(program) = known.get(name) {
-            return Ok(program.clone().map(Program::found).or_else(|| self.image(name)));
-        }
-        let program = self.find(name)?;
-        known.insert(name.to_owned(), program.clone());
+        let program = if let Some(program) = known.get(name) {
+            program.clone()
+        } else {
+            let program = self.find(name)?;
+            known.insert(name.to_owned(), program.clone());
+            program
+        };
         Ok(program.map(Program::found).or_else(|| self.image(name)))
     }
 

@@ -3,23 +3,21 @@
 
 use std::collections::BTreeSet;
 use std::io::Cursor;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use belljar::base::digest::Digest;
 use belljar::llm::{FakeLlmProvider, FakeStep, LlmProvider, LlmRequest, Message};
-use belljar::process::OnMissing;
 use belljar::tape::{
     ClockLeak, ClockLeakKind, FidelityMode, Kind, MemoryTape, Recorder, Redaction, Tape, TapeError,
     compare,
 };
-use belljar::testbench::{
-    ClockHandle, Testbench, TestbenchBuilder, TestbenchError, TestbenchSession, replay,
-};
+use belljar::testbench::{ClockHandle, Testbench, TestbenchError, TestbenchSession, replay};
 use belljar::{HostDir, Input, Limits, Machine, Program};
 
+use crate::support::benches::{hermetic, toolchain, worktree};
 use crate::support::{engine, guest, stderr, stdout};
 
 /// Set where a test runs alone in a process.
@@ -40,25 +38,6 @@ fn run_alone(name: &str, variables: &[(&str, &str)]) {
 
 fn is_alone() -> bool {
     std::env::var_os(ALONE).is_some()
-}
-
-fn toolchain() -> PathBuf {
-    guest("hello").parent().unwrap().to_owned()
-}
-
-fn hermetic(worktree: &Path) -> TestbenchBuilder {
-    Testbench::builder()
-        .paused_clock_at_ms(1_000_000)
-        .fs_overlay(worktree)
-        .wasi_toolchain(toolchain())
-        .on_missing(OnMissing::Deny)
-        .engine(engine())
-}
-
-fn worktree() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("note.txt"), "below\n").unwrap();
-    folder
 }
 
 fn names(folder: &Path) -> Vec<String> {

@@ -1,6 +1,5 @@
 //! Sessions of a testbench.
 
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,27 +10,7 @@ use belljar::testbench::{
     SubprocessConfig, Testbench, TestbenchBuilder, TestbenchError, TestbenchSession,
 };
 
-use crate::support::{engine, guest};
-
-/// The folder of `guest-examples`.
-fn toolchain() -> PathBuf {
-    guest("hello").parent().unwrap().to_owned()
-}
-
-fn hermetic(worktree: &Path) -> TestbenchBuilder {
-    Testbench::builder()
-        .paused_clock_at_ms(1_000_000)
-        .fs_overlay(worktree)
-        .wasi_toolchain(toolchain())
-        .on_missing(OnMissing::Deny)
-        .engine(engine())
-}
-
-fn worktree() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("note.txt"), "below\n").unwrap();
-    folder
-}
+use crate::support::benches::{hermetic, worktree};
 
 #[test]
 fn a_hermetic_session_changes_nothing_and_knows_what_it_would() {

@@ -19,14 +19,13 @@ use std::fmt;
 use super::clock::{ClockId, SPIN_FREE_READS, SPIN_TICK_NS};
 use super::fd::{Description, Descriptor, FdTable, OpenDir, OpenPipe};
 use super::limits::{Limit, Stop};
-use super::machine::{Machine, WORKTREE};
+use super::machine::{Machine, WORKTREE, is_over};
 use super::pipe::End;
 use super::process::Pid;
 use super::schedule::Image;
 use super::stdio::Stdio;
 use super::turn::Turn;
 use super::vfs::{Base, Mount, NodeId};
-use crate::base::ambient;
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
 
@@ -407,7 +406,7 @@ impl Guest {
     /// [`Stop::Limit`] when the run's timeout comes first: filling a whole memory takes seconds.
     pub fn random_get(&mut self, buf: &mut [u8]) -> Result<(), Fault> {
         for piece in buf.chunks_mut(RANDOM_PIECE_BYTES) {
-            if self.machine.deadline.is_some_and(|deadline| deadline <= ambient::instant_now()) {
+            if is_over(self.machine.deadline) {
                 return Err(self.stop_at(Limit::Timeout));
             }
             self.machine.random.fill(piece);

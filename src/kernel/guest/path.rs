@@ -255,3 +255,18 @@ impl Guest {
         Ok(())
     }
 }
+
+/// `path`, looked up from the directory at `from`, as an absolute path. Links are not resolved.
+pub(super) fn absolute(from: &str, path: &str) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for name in from.split('/').chain(path.split('/')) {
+        match name {
+            "" | "." => {}
+            ".." => {
+                names.pop();
+            }
+            name => names.push(name),
+        }
+    }
+    format!("/{}", names.join("/"))
+}

@@ -3,7 +3,6 @@
 use smallvec::SmallVec;
 
 use super::{Fault, Guest};
-use crate::base::ambient;
 use crate::base::errno::Errno;
 use crate::kernel::clock::ClockId;
 use crate::kernel::fd::{Description, OpenPipe};
@@ -206,18 +205,13 @@ impl Guest {
     /// # Errors
     /// [`Fault::Stop`] when the run's timeout comes first.
     pub(super) fn wait_for_stdin(&mut self, timeout_ns: Option<u64>) -> Result<bool, Fault> {
-        let Some(deadline) = self.machine.deadline else {
-            return Ok(self.machine.stdio.stdin.wait(timeout_ns));
-        };
-        let left = deadline.saturating_duration_since(ambient::instant_now());
-        let left = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
-        if timeout_ns.is_some_and(|timeout| timeout < left) {
-            return Ok(self.machine.stdio.stdin.wait(timeout_ns));
+        let left_ns = self.machine.time_left_ns();
+        let stdin = &mut self.machine.stdio.stdin;
+        match left_ns.filter(|left| timeout_ns.is_none_or(|timeout| timeout >= *left)) {
+            None => Ok(stdin.wait(timeout_ns)),
+            Some(left) if stdin.wait(Some(left)) => Ok(true),
+            Some(_) => Err(self.stop_at(Limit::Timeout)),
         }
-        if self.machine.stdio.stdin.wait(Some(left)) {
-            return Ok(true);
-        }
-        Err(self.stop_at(Limit::Timeout))
     }
 
     fn fd_event(&mut self, subscription: Subscription, fd: u32, kind: EventKind) -> Event {

@@ -1,11 +1,12 @@
 //! Calls on processes: POSIX `posix_spawn`, `waitpid`, `kill`, `pipe`, `dup`, `chdir`.
 
+use super::path::absolute;
 use super::tape::Origin;
 use super::{FIRST_PREOPEN, Fault, Guest, Preopen, Reach};
-use crate::base::ambient;
 use crate::base::errno::Errno;
 use crate::kernel::fd::{Description, Descriptor, FdTable, OpenPipe};
 use crate::kernel::limits::{Limit, Stop};
+use crate::kernel::machine::is_over;
 use crate::kernel::process::{Newborn, Pid, Signal, Wait, WaitStatus};
 use crate::kernel::programs::{Found, NotRunnable};
 use crate::kernel::vfs::{FileType, Follow};
@@ -75,15 +76,12 @@ impl Guest {
     /// `ENOENT` if there is no such program, `ENOEXEC` if it cannot run, `EACCES` if it is no file,
     /// `EAGAIN` at the limit of processes, `ENOTDIR` and the like for the current directory,
     /// `EBADF` for a descriptor that is not open, `ENOSYS` if the machine has no programs to start.
-    pub fn proc_spawn(&mut self, request: SpawnRequest) -> Result<Pid, SpawnError> {
+    pub fn proc_spawn(&mut self, mut request: SpawnRequest) -> Result<Pid, SpawnError> {
         let program = request.program.clone();
-        let refuse = |errno: Errno, reason: String| SpawnError { program, errno, reason };
-        let mut request = request;
-        match self.find(&mut request, 0) {
-            Ok(found) => self.spawn(found, request).map_err(|errno| (errno, errno.to_string())),
-            Err(not_found) => Err(not_found),
-        }
-        .map_err(|(errno, reason)| refuse(errno, reason))
+        let spawned = self.find(&mut request, 0).and_then(|found| {
+            self.spawn(found, request).map_err(|errno| (errno, errno.to_string()))
+        });
+        spawned.map_err(|(errno, reason)| SpawnError { program, errno, reason })
     }
 
     /// Accounts for `fuel` instructions' worth of work that no module did.
@@ -98,7 +96,7 @@ impl Guest {
             return Err(Stop::Tape);
         }
         let mut limit = None;
-        if machine.deadline.is_some_and(|deadline| deadline <= ambient::instant_now()) {
+        if is_over(machine.deadline) {
             limit = Some(Limit::Timeout);
         } else if let Some(max) = machine.limits.fuel {
             let left = machine.fuel_left.get_or_insert(max);
@@ -293,18 +291,7 @@ impl Guest {
 
     /// `path` from the current directory, as an absolute path. Links are not followed.
     fn absolute(&self, path: &str) -> String {
-        let from = if path.starts_with('/') { "" } else { self.current_dir() };
-        let mut names: Vec<&str> = Vec::new();
-        for name in from.split('/').chain(path.split('/')) {
-            match name {
-                "" | "." => {}
-                ".." => {
-                    names.pop();
-                }
-                name => names.push(name),
-            }
-        }
-        format!("/{}", names.join("/"))
+        absolute(if path.starts_with('/') { "/" } else { self.current_dir() }, path)
     }
 
     /// The directory at `path`, as an absolute path.

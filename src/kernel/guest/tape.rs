@@ -1,13 +1,13 @@
 //! What of a process goes on its machine's tape.
 
+use super::path::absolute;
 use super::{Fault, Guest, Preopen, Reach};
-use crate::base::ambient;
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
 use crate::kernel::clock::ClockId;
 use crate::kernel::fd::{Description, TapedFile};
 use crate::kernel::limits::Stop;
-use crate::kernel::machine::Machine;
+use crate::kernel::machine::{Machine, is_over};
 use crate::kernel::outcome::Outcome;
 use crate::kernel::pipe::PipeId;
 use crate::kernel::process::{Pid, WaitStatus};
@@ -67,8 +67,7 @@ impl Guest {
     pub(super) fn tape_sleep(&mut self, t: u64) {
         let Machine { tape, clock, limits, .. } = &mut *self.machine;
         let Some(tape) = tape else { return };
-        let stop_at = limits.virtual_timeout.and_then(|timeout| timeout.as_nanos().try_into().ok());
-        let t = stop_at.map_or(t, |stop_at: u64| stop_at.min(t));
+        let t = limits.virtual_timeout_ns().map_or(t, |stop_at| stop_at.min(t));
         if !clock.is_virtual() {
             return tape.push(Kind::ClockSleep { duration_ns: 0 });
         }
@@ -135,17 +134,7 @@ impl Guest {
             Ok(dir) if !path.starts_with('/') => dir.taped_path.as_deref(),
             _ => None,
         };
-        let mut names: Vec<&str> = Vec::new();
-        for name in from.unwrap_or("/").split('/').chain(path.split('/')) {
-            match name {
-                "" | "." => {}
-                ".." => {
-                    names.pop();
-                }
-                name => names.push(name),
-            }
-        }
-        Some(format!("/{}", names.join("/")).into())
+        Some(absolute(from.unwrap_or("/"), path).into())
     }
 
     /// Records that the file at `path` was removed.
@@ -171,7 +160,7 @@ impl Guest {
         let vfs = &mut self.machine.vfs;
         let read = |offset, buf: &mut [u8]| {
             // A guest chooses how much there is to read.
-            if deadline.is_some_and(|deadline| deadline <= ambient::instant_now()) {
+            if is_over(deadline) {
                 return Err(Errno::Timedout);
             }
             vfs.read_at(node, offset, buf)

@@ -1,5 +1,6 @@
 //! What several tests need.
 
+pub mod benches;
 pub mod files;
 #[cfg(target_os = "linux")]
 pub mod linux;

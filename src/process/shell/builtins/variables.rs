@@ -2,6 +2,7 @@
 
 use crate::process::shell::arithmetic;
 use crate::process::shell::context::{Run, Shell};
+use crate::process::shell::state::{Variable, Variables};
 use crate::process::shell::tree::is_name;
 
 /// `text`, so that a shell reads it as one word.
@@ -40,31 +41,31 @@ impl Shell {
     }
 
     pub(super) async fn export(&mut self, args: &[Vec<u8>]) -> Run<u8> {
-        if lists(args) {
-            return self.print_variables(b"export ", |variable| variable.exported).await;
-        }
-        for arg in args.iter().filter(|arg| *arg != b"--") {
-            let (name, value) = parts(arg);
-            self.check_name("export", name).await?;
-            if let Some(value) = value {
-                self.set(name, value).await?;
-            }
-            self.state.variables.export(name);
-        }
-        Ok(0)
+        self.mark("export", args, |variable| variable.exported, Variables::export).await
     }
 
     pub(super) async fn readonly(&mut self, args: &[Vec<u8>]) -> Run<u8> {
+        self.mark("readonly", args, |variable| variable.read_only, Variables::protect).await
+    }
+
+    /// Sets and marks the variables that `args` name, or prints all that are marked.
+    async fn mark(
+        &mut self,
+        builtin: &str,
+        args: &[Vec<u8>],
+        is_marked: fn(&Variable) -> bool,
+        mark: fn(&mut Variables, &[u8]),
+    ) -> Run<u8> {
         if lists(args) {
-            return self.print_variables(b"readonly ", |variable| variable.read_only).await;
+            return self.print_variables(format!("{builtin} ").as_bytes(), is_marked).await;
         }
         for arg in args.iter().filter(|arg| *arg != b"--") {
             let (name, value) = parts(arg);
-            self.check_name("readonly", name).await?;
+            self.check_name(builtin, name).await?;
             if let Some(value) = value {
                 self.set(name, value).await?;
             }
-            self.state.variables.protect(name);
+            mark(&mut self.state.variables, name);
         }
         Ok(0)
     }
@@ -72,7 +73,7 @@ impl Shell {
     async fn print_variables(
         &mut self,
         prefix: &[u8],
-        is_shown: impl Fn(&crate::process::shell::state::Variable) -> bool,
+        is_shown: impl Fn(&Variable) -> bool,
     ) -> Run<u8> {
         let mut lines = Vec::new();
         for (name, variable) in self.state.variables.iter().filter(|(_, v)| is_shown(v)) {

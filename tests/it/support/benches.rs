@@ -1,0 +1,30 @@
+//! Testbenches whose programs are those of `guest-examples`.
+
+use std::path::{Path, PathBuf};
+
+use belljar::process::OnMissing;
+use belljar::testbench::{Testbench, TestbenchBuilder};
+
+use super::{engine, guest};
+
+/// The folder of `guest-examples`.
+pub fn toolchain() -> PathBuf {
+    guest("hello").parent().unwrap().to_owned()
+}
+
+/// A paused clock, `worktree` beneath an overlay, modules alone.
+pub fn hermetic(worktree: &Path) -> TestbenchBuilder {
+    Testbench::builder()
+        .paused_clock_at_ms(1_000_000)
+        .fs_overlay(worktree)
+        .wasi_toolchain(toolchain())
+        .on_missing(OnMissing::Deny)
+        .engine(engine())
+}
+
+/// A folder with one file.
+pub fn worktree() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("note.txt"), "below\n").unwrap();
+    folder
+}
