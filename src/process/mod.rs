@@ -27,7 +27,7 @@ pub use request::{
     SUBPROCESS_OUTPUT_BYTES_MAX, SubprocessInput, SubprocessOutput, SubprocessRequest,
     SubprocessStatus, SubprocessStdio,
 };
-pub use shell::ShellImage;
+pub use shell::{OutlineError, OutlineWord, ShellImage, outline};
 pub use streams::{ChildInput, ChildOutput};
 pub use subprocess_error::{FindError, SubprocessError};
 pub use subprocesses::{OnMissing, SubprocessConfig, Subprocesses};

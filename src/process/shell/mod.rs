@@ -16,6 +16,7 @@ mod glob;
 mod grammar;
 mod image;
 mod lexer;
+mod outline;
 mod pattern;
 mod redirect;
 mod run;
@@ -25,3 +26,4 @@ mod tree;
 mod words;
 
 pub use image::ShellImage;
+pub use outline::{OutlineError, OutlineWord, outline};
