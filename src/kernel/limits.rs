@@ -35,6 +35,9 @@ pub struct Limits {
     pub output_bytes_max: u64,
     /// Bytes of a trace. Beyond: the trace ends with a line that says so, and the guest runs on.
     pub trace_bytes_max: u64,
+    /// Bytes of what is passed to a call of the host, and of its answer. Beyond: `E2BIG`, or an
+    /// answer that says so.
+    pub host_call_bytes_max: u64,
     /// Bounds of the file system.
     pub vfs: VfsLimits,
 }
@@ -59,6 +62,7 @@ impl Limits {
             pipes_max: self.pipes_max.min(bounds.pipes_max),
             output_bytes_max: self.output_bytes_max.min(bounds.output_bytes_max),
             trace_bytes_max: self.trace_bytes_max.min(bounds.trace_bytes_max),
+            host_call_bytes_max: self.host_call_bytes_max.min(bounds.host_call_bytes_max),
             vfs: self.vfs.within(&bounds.vfs),
         }
     }
@@ -83,6 +87,7 @@ impl Default for Limits {
             pipes_max: 1000,
             output_bytes_max: 64 << 20,
             trace_bytes_max: 1 << 30,
+            host_call_bytes_max: 8 << 20,
             vfs: VfsLimits::default(),
         }
     }
@@ -110,6 +115,8 @@ pub enum Limit {
     Output,
     /// [`Limits::trace_bytes_max`]
     Trace,
+    /// [`Limits::host_call_bytes_max`]
+    HostCall,
     /// [`VfsLimits::upper_bytes_max`]
     Upper,
     /// [`VfsLimits::file_bytes_max`]
@@ -129,6 +136,7 @@ impl Limit {
             Self::Pipes => "pipes",
             Self::Output => "output",
             Self::Trace => "trace",
+            Self::HostCall => "host_call",
             Self::Upper => "upper",
             Self::FileSize => "file_size",
         }
@@ -147,6 +155,7 @@ impl fmt::Display for Limit {
             Self::Pipes => "limit of pipes",
             Self::Output => "output limit",
             Self::Trace => "trace limit",
+            Self::HostCall => "limit of host calls",
             Self::Upper => "limit of written bytes",
             Self::FileSize => "file size limit",
         })

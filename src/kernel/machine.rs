@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::clock::{Clock, ClockId, DEFAULT_START_NS, HostClock, TapedClock, VirtualClock};
 use super::fd::Descriptions;
+use super::host::Host;
 use super::limits::{Limit, Limits};
 use super::machine_config::{MachineConfig, MountConfig};
 use super::pipe::Pipes;
@@ -75,6 +76,8 @@ pub struct Machine {
     pub(crate) stdio: Stdio,
     /// What processes may start.
     pub(crate) programs: Option<Arc<dyn Programs>>,
+    /// Whom processes may ask by name.
+    pub(crate) host: Option<Arc<dyn Host>>,
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) random: Random,
     pub(crate) limits: Limits,
@@ -111,6 +114,7 @@ impl Machine {
             processes: Processes::default(),
             stdio: Stdio::default(),
             programs: None,
+            host: None,
             memory_bytes: 0,
             fuel_left: None,
             clock: Box::new(VirtualClock::starting_at(0)),
@@ -246,6 +250,7 @@ pub struct MachineBuilder {
     shared_clock: Option<Box<dyn Clock>>,
     recorded_as: Option<MachineConfig>,
     programs: Option<Arc<dyn Programs>>,
+    host: Option<Arc<dyn Host>>,
 }
 
 impl Default for MachineBuilder {
@@ -262,6 +267,7 @@ impl Default for MachineBuilder {
             shared_clock: None,
             recorded_as: None,
             programs: None,
+            host: None,
         }
     }
 }
@@ -320,6 +326,13 @@ impl MachineBuilder {
         self
     }
 
+    /// Whom processes may ask by name, such as [`crate::host::SessionHost`]. Default: nobody. A host
+    /// is for one machine.
+    pub fn host(mut self, host: Arc<dyn Host>) -> Self {
+        self.host = Some(host);
+        self
+    }
+
     /// Records what crosses the boundary of the machine.
     pub fn tape(mut self, recorder: Recorder) -> Self {
         self.tape = Some(recorder);
@@ -357,6 +370,7 @@ impl MachineBuilder {
             seed: self.seed,
             limits: self.limits,
             tmp: self.tmp,
+            host: self.host.is_some(),
             mounts: self.mounts.iter().map(mount).collect(),
         }
     }
@@ -421,6 +435,7 @@ impl MachineBuilder {
             processes: Processes::default(),
             stdio: Stdio::default(),
             programs: self.programs,
+            host: self.host,
             memory_bytes: 0,
             fuel_left: None,
             clock,

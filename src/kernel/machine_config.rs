@@ -23,6 +23,9 @@ pub struct MachineConfig {
     pub limits: Limits,
     /// Whether there is a `/tmp` in memory.
     pub tmp: bool,
+    /// Whether processes could ask a host by name.
+    #[serde(default)]
+    pub host: bool,
     /// The mounts, in the order of mounting.
     pub mounts: Vec<MountConfig>,
 }

@@ -9,6 +9,7 @@ pub mod clock;
 pub mod egress;
 pub mod fd;
 pub mod guest;
+pub mod host;
 mod host_stdin;
 pub mod limits;
 pub mod machine;

@@ -126,8 +126,8 @@ pub enum Wait {
     Readable(PipeId),
     /// Room in a pipe, or nobody who reads.
     Writable(PipeId),
-    /// One of several pipes, or a time.
-    Poll(Vec<(PipeId, End)>),
+    /// One of several pipes, or a time, or the end of a child.
+    Poll(Vec<(PipeId, End)>, Option<Pid>),
     /// A child; any, if `None`.
     Child(Option<Pid>),
     /// A time alone.
@@ -145,6 +145,10 @@ enum State {
 #[derive(Debug)]
 struct Entry {
     parent: Pid,
+    /// The first of its group.
+    group: Pid,
+    /// Whether its parent does not see it: it makes a call for it.
+    hidden: bool,
     name: Box<str>,
     state: State,
     /// Set once something has ended it that it has not seen yet.
@@ -200,13 +204,46 @@ impl Processes {
     pub fn add(&mut self, parent: Pid, name: &str) -> Pid {
         self.last += 1;
         let pid = Pid(self.last);
-        let (name, state) = (name.into(), State::Ready);
-        self.entries.insert(
-            pid,
-            Entry { parent, name, state, killed: None, timer: None, timed_out: false },
-        );
+        let group = self.entries.get(&parent).map_or(pid, |entry| entry.group);
+        let entry = Entry {
+            parent,
+            group,
+            hidden: false,
+            name: name.into(),
+            state: State::Ready,
+            killed: None,
+            timer: None,
+            timed_out: false,
+        };
+        self.entries.insert(pid, entry);
         self.ready.push_back(pid);
         pid
+    }
+
+    /// Hides `pid` from its parent, which it makes a call for.
+    pub(super) fn hide(&mut self, pid: Pid) {
+        self.entry(pid).hidden = true;
+    }
+
+    /// The first process of the group of `pid`.
+    pub(super) fn group(&self, pid: Pid) -> Pid {
+        self.entries.get(&pid).map_or(pid, |entry| entry.group)
+    }
+
+    /// Makes `pid` the first process of a group of its own.
+    pub(super) fn lead_group(&mut self, pid: Pid) {
+        self.entry(pid).group = pid;
+    }
+
+    /// Ends all processes of `group`.
+    pub(super) fn kill_group(&mut self, group: Pid) {
+        let is_member = |(_, entry): &(&Pid, &Entry)| entry.group == group;
+        let members: Vec<Pid> =
+            self.entries.iter().filter(is_member).map(|(pid, _)| *pid).collect();
+        for pid in members {
+            // It is there, and can be killed.
+            let _ = self.kill(pid, Some(Signal::KILL));
+        }
     }
 
     /// Takes back [`Processes::add`], before `pid` had a turn.
@@ -352,8 +389,10 @@ impl Processes {
             self.entries.remove(&pid);
         } else {
             self.entry(pid).state = State::Zombie(WaitStatus::of(outcome));
+            let hidden = self.entry(pid).hidden;
             let waits_for_it = |wait: &Wait| match wait {
-                Wait::Child(which) => which.is_none_or(|which| which == pid),
+                Wait::Child(which) => which.map_or(!hidden, |which| which == pid),
+                Wait::Poll(_, child) => *child == Some(pid),
                 _ => false,
             };
             if matches!(&self.entry(parent).state, State::Waiting(wait) if waits_for_it(wait)) {
@@ -386,7 +425,8 @@ impl Processes {
         let mut has_child = false;
         let mut found = None;
         for (pid, entry) in &self.entries {
-            if entry.parent != parent || which.is_some_and(|which| which != *pid) {
+            let is_other = which.is_some_and(|which| which != *pid);
+            if entry.parent != parent || entry.hidden || is_other {
                 continue;
             }
             has_child = true;
@@ -399,6 +439,19 @@ impl Processes {
             self.entries.remove(&pid);
         }
         if has_child { Ok(found) } else { Err(Errno::Child) }
+    }
+
+    /// Whether `pid` has ended and nobody has waited for it.
+    pub(super) fn has_ended(&self, pid: Pid) -> bool {
+        self.entries.get(&pid).is_some_and(|entry| matches!(entry.state, State::Zombie(_)))
+    }
+
+    /// How the hidden child `pid` of `parent` ended, which is forgotten; `None` if it has not ended.
+    pub(super) fn reap_hidden(&mut self, parent: Pid, pid: Pid) -> Option<WaitStatus> {
+        let entry = self.entries.get(&pid).filter(|entry| entry.parent == parent)?;
+        let State::Zombie(status) = entry.state else { return None };
+        self.entries.remove(&pid);
+        Some(status)
     }
 
     /// Who waits for what, a line each.
@@ -416,7 +469,7 @@ impl Processes {
                 Wait::Writable(pipe) => {
                     write!(text, "waits to write pipe {}, which is full", pipe.number())
                 }
-                Wait::Poll(pipes) => {
+                Wait::Poll(pipes, _) => {
                     let numbers: Vec<String> =
                         pipes.iter().map(|(pipe, _)| pipe.number().to_string()).collect();
                     write!(text, "polls pipe {}", numbers.join(", "))

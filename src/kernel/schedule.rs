@@ -26,6 +26,11 @@ pub trait Image: Send {
     /// it. Otherwise they are free, and it looks paths up from [`super::guest::AT_FDCWD`].
     fn is_module(&self) -> bool;
 
+    /// What a tape calls it: `wasi`, `builtin`, `host`.
+    fn mode(&self) -> &'static str {
+        if self.is_module() { "wasi" } else { "builtin" }
+    }
+
     /// Begins it as `guest`, which has no turn yet: [`Guest::begin`] waits for that.
     fn start(self: Box<Self>, guest: Guest) -> Running;
 }

@@ -309,14 +309,27 @@ pub enum Kind {
     },
     /// The host was asked for something by name.
     HostCall {
+        /// Which process the host answered by; or, where the policy answered, which one it was that
+        /// wanted to start a program. `None` for a call of code that embeds the library.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pid: Option<u32>,
         /// The capability.
         capability: String,
         /// The operation.
         operation: String,
         /// What was passed.
         params: Payload,
+        /// What it was done with instead, if a hook of the policy changed it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        done_as: Option<Payload>,
         /// The answer, or the error.
         result: Payload,
+        /// Who answered: `policy`, `mock`, `bridge`, `host` (who was asked outside), `builtin`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        answered_by: Option<String>,
+        /// Whether a hook of the policy changed the answer.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        amended: bool,
     },
     /// A kind that this version does not know. It survives as it is.
     #[serde(skip)]

@@ -1,5 +1,6 @@
 //! The module `belljar`: what preview1 lacks. `docs/guest-abi.md` describes it for guests.
 
+mod host;
 mod process;
 
 use wasmtime::{Linker, Result};
@@ -22,6 +23,9 @@ pub fn add_to_linker(linker: &mut Linker<Process>) -> Result<()> {
     linker.func_wrap(MODULE, "fd_cloexec_set", process::fd_cloexec_set)?;
     linker.func_wrap(MODULE, "fd_dup", process::fd_dup)?;
     linker.func_wrap(MODULE, "fd_dup2", process::fd_dup2)?;
+    linker.func_wrap_async(MODULE, "host_call", host::host_call)?;
+    linker.func_wrap(MODULE, "host_has", host::host_has)?;
+    linker.func_wrap(MODULE, "host_reply", host::host_reply)?;
     linker.func_wrap(MODULE, "pipe", process::pipe)?;
     linker.func_wrap(MODULE, "proc_chdir", process::proc_chdir)?;
     linker.func_wrap(MODULE, "proc_getcwd", process::proc_getcwd)?;

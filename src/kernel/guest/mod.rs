@@ -7,6 +7,7 @@
 mod buffers;
 mod fd;
 mod fd_io;
+mod host;
 mod path;
 mod poll;
 mod process;
@@ -32,6 +33,7 @@ use crate::base::errno::Errno;
 pub use buffers::{Buffers, Range, Ranges};
 pub use fd::{FdStat, FileStat, ReadDir, rights};
 pub use fd_io::Whence;
+pub use host::HostRecord;
 pub use path::OFlags;
 pub use poll::{Event, EventKind, Subscription, SubscriptionKind};
 pub use process::{FdAction, SpawnError, SpawnRequest};
@@ -83,6 +85,12 @@ pub struct Guest {
     ignores_sigpipe: bool,
     /// What a call that has to wait has done already.
     progress: Option<Progress>,
+    /// The answer of the last call of the host.
+    host_reply: Vec<u8>,
+    /// Calls of the host that the process runs within.
+    host_depth: u32,
+    /// Programs that it has tried to start, where the host is asked.
+    starts: u32,
     /// When it started, on the tape's clock.
     started_ms: u64,
     /// Reads of the clock since the last other call.
@@ -103,6 +111,8 @@ struct Progress {
     poll: Option<poll::Polling>,
     /// Whether it has given others their turn.
     yielded: bool,
+    /// What it has asked the host for.
+    asked: Option<host::Asked>,
 }
 
 /// A directory that a process starts with.
@@ -172,7 +182,7 @@ impl Guest {
         let machine = Turn::with(Box::new(machine));
         let mut guest = Self::new(machine, pid, args, environ, preopens);
         let is_module = image.is_module();
-        guest.tape_spawn(Origin { program: None, path: None, module_hash, is_module });
+        guest.tape_spawn(Origin { program: None, path: None, module_hash, mode: image.mode() });
         guest.mount_names = named_mounts(guest.machine.vfs.mounts());
         for stream in [Description::Stdin, Description::Stdout, Description::Stderr] {
             guest.push(stream);
@@ -202,6 +212,9 @@ impl Guest {
             current_dir: None,
             ignores_sigpipe: false,
             progress: None,
+            host_reply: Vec::new(),
+            host_depth: 0,
+            starts: 0,
             started_ms: 0,
             clock_reads: 0,
             call: "",

@@ -8,7 +8,7 @@ use crate::kernel::clock::ClockId;
 use crate::kernel::fd::{Description, OpenPipe};
 use crate::kernel::limits::Limit;
 use crate::kernel::pipe::{End, PipeId};
-use crate::kernel::process::Wait;
+use crate::kernel::process::{Pid, Wait};
 
 /// What to wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,6 +93,26 @@ impl Guest {
     /// `EINVAL` if there is no subscription. [`Fault::Stop`] when a timeout comes first;
     /// [`Fault::Wait`].
     pub fn poll_oneoff(&mut self, subscriptions: &[Subscription]) -> Result<Vec<Event>, Fault> {
+        self.poll(subscriptions, None)
+    }
+
+    /// As [`Guest::poll_oneoff`], until `child` has ended as well: then perhaps without an event.
+    ///
+    /// # Errors
+    /// As [`Guest::poll_oneoff`].
+    pub fn poll_or_child(
+        &mut self,
+        subscriptions: &[Subscription],
+        child: Pid,
+    ) -> Result<Vec<Event>, Fault> {
+        self.poll(subscriptions, Some(child))
+    }
+
+    fn poll(
+        &mut self,
+        subscriptions: &[Subscription],
+        child: Option<Pid>,
+    ) -> Result<Vec<Event>, Fault> {
         if subscriptions.is_empty() {
             return Err(Errno::Inval.into());
         }
@@ -141,8 +161,10 @@ impl Guest {
                 now = until.max(now);
             }
         }
-        if ready.is_empty() && until.is_none_or(|until| until > now) {
-            let wait = if pipes.is_empty() { Wait::Time } else { Wait::Poll(pipes) };
+        let has_ended = child.is_some_and(|child| self.machine.processes.has_ended(child));
+        if ready.is_empty() && !has_ended && until.is_none_or(|until| until > now) {
+            let is_time = pipes.is_empty() && child.is_none();
+            let wait = if is_time { Wait::Time } else { Wait::Poll(pipes, child) };
             if let (Wait::Time, Some(until)) = (&wait, until) {
                 self.tape_sleep(until);
             }

@@ -9,7 +9,6 @@ use crate::kernel::limits::{Limit, Stop};
 use crate::kernel::machine::is_over;
 use crate::kernel::process::{Newborn, Pid, Signal, Wait, WaitStatus};
 use crate::kernel::programs::{Found, NotRunnable};
-use crate::kernel::vfs::{FileType, Follow};
 use crate::tape::Recorder;
 
 /// Bytes of a module in the namespace. Its whole content is read.
@@ -75,13 +74,46 @@ impl Guest {
     /// # Errors
     /// `ENOENT` if there is no such program, `ENOEXEC` if it cannot run, `EACCES` if it is no file,
     /// `EAGAIN` at the limit of processes, `ENOTDIR` and the like for the current directory,
-    /// `EBADF` for a descriptor that is not open, `ENOSYS` if the machine has no programs to start.
-    pub fn proc_spawn(&mut self, mut request: SpawnRequest) -> Result<Pid, SpawnError> {
+    /// `EBADF` for a descriptor that is not open, `ENOSYS` if the machine has no programs to start,
+    /// `EPERM` if the host does not let it be started.
+    pub fn proc_spawn(&mut self, request: SpawnRequest) -> Result<Pid, SpawnError> {
+        self.start(request, true)
+    }
+
+    /// As [`Guest::proc_spawn`], for the host, which asks nobody.
+    ///
+    /// # Errors
+    /// As [`Guest::proc_spawn`].
+    pub fn proc_spawn_unasked(&mut self, request: SpawnRequest) -> Result<Pid, SpawnError> {
+        self.start(request, false)
+    }
+
+    fn start(&mut self, mut request: SpawnRequest, asks: bool) -> Result<Pid, SpawnError> {
         let program = request.program.clone();
-        let spawned = self.find(&mut request, 0).and_then(|found| {
+        let spawned = self.find_allowed(&mut request, asks).and_then(|found| {
             self.spawn(found, request).map_err(|errno| (errno, errno.to_string()))
         });
         spawned.map_err(|(errno, reason)| SpawnError { program, errno, reason })
+    }
+
+    /// What `request` asks for, if it may be started; `asks` whether the host is asked that.
+    fn find_allowed(
+        &mut self,
+        request: &mut SpawnRequest,
+        asks: bool,
+    ) -> Result<Found, (Errno, String)> {
+        let blocked = |reason| (Errno::Perm, reason);
+        if !asks {
+            return self.find(request, 0);
+        }
+        self.check_start(request).map_err(blocked)?;
+        let program = request.program.clone();
+        let found = self.find(request, 0)?;
+        if request.program != program {
+            // It is a script: what runs is its interpreter.
+            self.check_start(request).map_err(blocked)?;
+        }
+        Ok(found)
     }
 
     /// Accounts for `fuel` instructions' worth of work that no module did.
@@ -114,6 +146,12 @@ impl Guest {
         programs.is_some_and(|programs| !matches!(programs.named(name), Ok(None)))
     }
 
+    /// Whether the program called `name` is a module; `None` if no toolchain has one that can run.
+    pub fn program_is_module(&self, name: &str) -> Option<bool> {
+        let found = self.machine.programs.as_ref()?.named(name).ok()??;
+        Some(found.image.is_module())
+    }
+
     /// Starts `found` as a child, whatever program `request` names.
     ///
     /// # Errors
@@ -134,14 +172,16 @@ impl Guest {
         let pid = self.machine.processes.add(self.pid, &program);
         let mut child = Self::new(self.machine.later(), pid, args, environ, preopens);
         child.ignores_sigpipe = self.ignores_sigpipe;
+        child.host_depth = self.host_depth;
         child.mount_names.clone_from(&self.mount_names);
         // The child's calls need its parent's turn for as long as it has none of its own.
         self.machine.lend(&mut child.machine);
         let is_module = image.is_module();
+        let mode = image.mode();
         let done = child.set_up(is_module, &self.fds, inherit, &actions);
         match done {
             Ok(()) => {
-                child.tape_spawn(Origin { program: Some(program), path, module_hash, is_module });
+                child.tape_spawn(Origin { program: Some(program), path, module_hash, mode });
             }
             Err(_) => child.close_all(),
         }
@@ -239,7 +279,7 @@ impl Guest {
         };
         let is_searched = !name.contains('/');
         for path in candidates {
-            let bytes = match self.read_program(&path) {
+            let bytes = match self.read_file(&path, MODULE_BYTES_MAX) {
                 Ok(bytes) => bytes,
                 Err(_) if is_searched => continue,
                 Err(errno) => return Err(fail(errno)),
@@ -264,25 +304,6 @@ impl Guest {
         Err((Errno::Noent, format!("no program is called {name}")))
     }
 
-    fn read_program(&mut self, path: &str) -> Result<Vec<u8>, Errno> {
-        let path = self.absolute(path);
-        let base = self.machine.vfs.host_base();
-        if self.preopens.iter().any(|preopen| preopen.reach == Reach::Confined) {
-            // Where it may not look it must not run what is there.
-            return Err(Errno::Noent);
-        }
-        let vfs = &mut self.machine.vfs;
-        let relative = if path == "/" { "." } else { &path[1..] };
-        let metadata = vfs.stat(base, relative, Follow::Yes)?;
-        if metadata.file_type != FileType::RegularFile {
-            return Err(Errno::Acces);
-        }
-        if metadata.size > MODULE_BYTES_MAX {
-            return Err(Errno::Fbig);
-        }
-        vfs.read(&path)
-    }
-
     /// The current directory, as an absolute path.
     pub fn current_dir(&self) -> &str {
         let current = self.preopens.iter().rev().find(|preopen| preopen.name == ".");
@@ -290,7 +311,7 @@ impl Guest {
     }
 
     /// `path` from the current directory, as an absolute path. Links are not followed.
-    fn absolute(&self, path: &str) -> String {
+    pub(super) fn absolute(&self, path: &str) -> String {
         absolute(if path.starts_with('/') { "/" } else { self.current_dir() }, path)
     }
 

@@ -22,8 +22,8 @@ pub(super) struct Origin {
     pub path: Option<String>,
     /// The digest of its module.
     pub module_hash: Option<Digest>,
-    /// Whether it is a module.
-    pub is_module: bool,
+    /// What it is: see [`Image::mode`](crate::kernel::schedule::Image::mode).
+    pub mode: &'static str,
 }
 
 impl Guest {
@@ -235,7 +235,7 @@ impl Guest {
             path: origin.path,
             args: args.map(text).collect::<Option<_>>()?,
             env: self.environ.iter().map(text).collect::<Option<_>>()?,
-            mode: if origin.is_module { "wasi" } else { "builtin" }.to_owned(),
+            mode: origin.mode.to_owned(),
             profile: None,
             preopens: self.preopens.iter().map(preopened).collect(),
             stdin: stdin.to_owned(),

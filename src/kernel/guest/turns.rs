@@ -42,7 +42,7 @@ impl Guest {
         match &wait {
             Wait::Readable(pipe) => machine.pipes.wait(*pipe, End::Reader, self.pid),
             Wait::Writable(pipe) => machine.pipes.wait(*pipe, End::Writer, self.pid),
-            Wait::Poll(pipes) => {
+            Wait::Poll(pipes, _) => {
                 for (pipe, end) in pipes {
                     machine.pipes.wait(*pipe, *end, self.pid);
                 }
@@ -82,6 +82,7 @@ impl Guest {
             let message = format!("belljar: {error}\n");
             self.write_message(message.as_bytes());
         }
+        self.give_up_host_call();
         self.close_all();
         self.tape_exit(&outcome);
         let (pid, machine) = (self.pid, &mut *self.machine);

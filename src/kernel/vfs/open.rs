@@ -2,7 +2,7 @@
 
 use super::attr::Metadata;
 use super::layer::FileType;
-use super::node::{Body, File, NodeId};
+use super::node::{Body, Entry, EntryKind, File, NodeId};
 use super::overlay::Overlay;
 use super::resolve::{Base, Follow};
 use crate::base::errno::Errno;
@@ -198,6 +198,20 @@ impl Overlay {
     /// that was removed.
     pub fn parent(&self, id: NodeId) -> NodeId {
         self.dir(id).parent.unwrap_or(id)
+    }
+
+    /// The absolute path of the directory `id`, in which nothing is a link; `None` if it was removed.
+    pub fn dir_path(&self, id: NodeId) -> Option<String> {
+        let (mut at, mut names) = (id, Vec::new());
+        while at != self.root() {
+            let parent = self.dir(at).parent?;
+            let is_it = |entry: &Entry| matches!(entry.kind, EntryKind::Node(node) if node == at);
+            let (name, _) = self.dir(parent).entries.iter().find(|(_, entry)| is_it(entry))?;
+            names.push(name.clone());
+            at = parent;
+        }
+        names.reverse();
+        Some(format!("/{}", names.join("/")))
     }
 
     /// The base of lookups from the root.
