@@ -29,11 +29,12 @@
 //!
 //! The folders of `src/` are ranks. A file uses only lower ones:
 //! [`base`] < [`store`] < [`tape`] < [`kernel`] < [`abi`] < [`engine`] < [`process`], [`toolchain`],
-//! [`llm`] < [`testbench`].
+//! [`llm`] < [`host`] < [`testbench`].
 
 pub mod abi;
 pub mod base;
 pub mod engine;
+pub mod host;
 pub mod kernel;
 pub mod llm;
 pub mod process;

@@ -81,6 +81,11 @@ impl Command {
         Self::of(ShellImage::maker(), "sh", None)
     }
 
+    /// A process that is no module.
+    pub(crate) fn of_image(image: MakeImage, name: impl Into<Vec<u8>>) -> Self {
+        Self::of(image, name, None)
+    }
+
     fn of(image: MakeImage, name: impl Into<Vec<u8>>, digest: Option<Digest>) -> Self {
         Self {
             image,

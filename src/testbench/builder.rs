@@ -1,12 +1,16 @@
 //! A testbench: the axes of a session, composed.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::Value;
 
 use super::config::{
     ClockConfig, FilesystemConfig, LlmConfig, NetworkConfig, SubprocessConfig, TapeConfig,
 };
 use super::session::{TestbenchError, TestbenchSession};
 use crate::engine::Engine;
+use crate::host::{Answers, CommandPolicy, HostBridge};
 use crate::kernel::egress::EgressRule;
 use crate::kernel::limits::Limits;
 use crate::process::{OnMissing, SandboxProfile};
@@ -56,6 +60,14 @@ pub struct Testbench {
     pub tape_bytes_max: u64,
     /// What runs them; `None` makes one when it is needed, which costs milliseconds.
     pub engine: Option<Engine>,
+    /// Which commands may run.
+    pub host_policy: CommandPolicy,
+    /// Who is asked for calls of the host that no mock answers.
+    pub host_bridge: Option<Arc<dyn HostBridge>>,
+    /// Who answers questions.
+    pub host_answers: Option<Arc<dyn Answers>>,
+    /// What programs are to do: the answer of `runtime.task`.
+    pub host_task: Value,
 }
 
 impl Default for Testbench {
@@ -74,6 +86,10 @@ impl Default for Testbench {
             seed: 0,
             tape_bytes_max: TAPE_BYTES_MAX,
             engine: None,
+            host_policy: CommandPolicy::default(),
+            host_bridge: None,
+            host_answers: None,
+            host_task: Value::Null,
         }
     }
 }
@@ -211,6 +227,30 @@ impl TestbenchBuilder {
     /// What runs them. Sessions that share one start in microseconds.
     pub fn engine(mut self, engine: &Engine) -> Self {
         self.0.engine = Some(engine.clone());
+        self
+    }
+
+    /// Which commands may run.
+    pub fn host_policy(mut self, policy: CommandPolicy) -> Self {
+        self.0.host_policy = policy;
+        self
+    }
+
+    /// Who is asked for calls of the host that no mock answers.
+    pub fn host_bridge(mut self, bridge: Arc<dyn HostBridge>) -> Self {
+        self.0.host_bridge = Some(bridge);
+        self
+    }
+
+    /// Who answers questions. Sessions of one testbench share it.
+    pub fn host_answers(mut self, answers: impl Answers + 'static) -> Self {
+        self.0.host_answers = Some(Arc::new(answers));
+        self
+    }
+
+    /// What programs are to do: the answer of `runtime.task`.
+    pub fn host_task(mut self, task: impl Into<Value>) -> Self {
+        self.0.host_task = task.into();
         self
     }
 

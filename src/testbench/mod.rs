@@ -6,6 +6,7 @@ mod changes;
 mod clock;
 mod command;
 mod config;
+mod host;
 mod llm;
 mod replay;
 mod session;

@@ -9,10 +9,12 @@ use super::changes::record_changes;
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
 use crate::engine::{Outcome, Program, RunError};
+use crate::host::{SessionHost, TapedCall, TapedCalls};
 use crate::kernel::guest::{Preopen, Reach};
 use crate::kernel::limits::Limits;
 use crate::kernel::machine::{Machine, MachineBuilder, MachineError};
 use crate::kernel::machine_config::{MachineConfig, MountConfig};
+use crate::kernel::process::Pid;
 use crate::kernel::programs::{Found, NotRunnable, Programs};
 use crate::kernel::stdio::{Input, Output as Stream, Stdio};
 use crate::kernel::taped_stdio::{TapedInput, TapedOutput};
@@ -30,6 +32,17 @@ const PATH_BYTES_MAX: usize = 4096;
 
 /// What a tape says of a process that is no module: that is the shell.
 const BUILT_IN: &str = "builtin";
+
+/// What a tape says of a process that makes a call of the host.
+const HOST: &str = "host";
+
+/// What a process runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ProcessKind {
+    Module,
+    Shell,
+    HostCall,
+}
 
 /// A run could not be repeated, or did something else than its tape says.
 #[derive(Debug, thiserror::Error)]
@@ -88,7 +101,9 @@ pub struct Replayed {
 /// What a tape says of one process.
 pub(super) struct Spawn {
     program: String,
-    is_shell: bool,
+    kind: ProcessKind,
+    /// What is passed to a call of the host.
+    params: Vec<u8>,
     args: Vec<String>,
     env: Vec<String>,
     preopens: Vec<Preopen>,
@@ -141,6 +156,7 @@ pub(super) struct Script {
     children: HashMap<String, Digest>,
     /// Whether a process started the shell, which is no module.
     has_shell: bool,
+    host_calls: TapedCalls,
     clock_values_ns: Vec<u64>,
     tree: TapedTree,
 }
@@ -154,6 +170,7 @@ impl Script {
             spawns: Vec::new(),
             children: HashMap::new(),
             has_shell: false,
+            host_calls: TapedCalls::default(),
             clock_values_ns: Vec::new(),
             tree: TapedTree::new(cas.clone()),
         };
@@ -205,10 +222,15 @@ impl Script {
                     let preopens = preopens.into_iter().map(preopen).collect::<Result<_, _>>();
                     let preopens = preopens.map_err(|message: String| incomplete(path, message))?;
                     let (stdout, stderr) = (TapedOutput::default(), TapedOutput::default());
-                    let is_shell = mode == BUILT_IN;
+                    let kind = match mode.as_str() {
+                        BUILT_IN => ProcessKind::Shell,
+                        HOST => ProcessKind::HostCall,
+                        _ => ProcessKind::Module,
+                    };
                     let spawn = Spawn {
                         program,
-                        is_shell,
+                        kind,
+                        params: Vec::new(),
                         args,
                         env,
                         preopens,
@@ -219,6 +241,7 @@ impl Script {
                     };
                     script.spawns.push(spawn);
                 }
+                call @ Kind::HostCall { .. } => script.learn_host_call(call, &cas)?,
                 kind => {
                     if let Some(spawn) = script.spawns.last_mut() {
                         spawn.learn(&kind).map_err(|message| incomplete(path, message))?;
@@ -227,6 +250,42 @@ impl Script {
             }
         }
         Ok(script)
+    }
+
+    fn learn_host_call(&mut self, call: Kind, cas: &Cas) -> Result<(), StoreError> {
+        let Kind::HostCall {
+            pid: Some(pid),
+            capability,
+            operation,
+            params,
+            done_as,
+            result,
+            answered_by,
+            amended,
+        } = call
+        else {
+            return Ok(());
+        };
+        let taped = TapedCall {
+            name: if operation.is_empty() {
+                capability
+            } else {
+                format!("{capability}.{operation}")
+            },
+            params: params.bytes(cas)?,
+            done_as: done_as.map(|params| params.bytes(cas)).transpose()?,
+            answer: String::from_utf8_lossy(&result.bytes(cas)?).into_owned(),
+            answered_by: answered_by.unwrap_or_default(),
+            amended,
+        };
+        if let Some(spawn) = self.spawns.last_mut()
+            && spawn.kind == ProcessKind::HostCall
+            && pid == Pid::FIRST.0
+        {
+            spawn.params.clone_from(&taped.params);
+        }
+        self.host_calls.push(pid, taped);
+        Ok(())
     }
 
     /// The tree below as the run found it in the end, for those who ask in another order.
@@ -275,6 +334,9 @@ pub fn replay(
 ) -> Result<Replayed, ReplayError> {
     let mut script = Script::read(path)?;
     let (children, has_shell) = (std::mem::take(&mut script.children), script.has_shell);
+    let has_host = script.config.as_ref().is_some_and(|config| config.host);
+    let calls = std::mem::take(&mut script.host_calls);
+    let host = SessionHost::builder().taped(calls).build();
     let (builder, spawns) = script.into_builder(path, bounds)?;
     if spawns.is_empty() {
         return Err(incomplete(path, "no record is of a process"));
@@ -290,8 +352,10 @@ pub fn replay(
     }
     let mut firsts = Vec::new();
     for spawn in spawns {
-        let program =
-            if spawn.is_shell { None } else { Some(load(&spawn.program, spawn.module_hash)?) };
+        let program = match spawn.kind {
+            ProcessKind::Module => Some(load(&spawn.program, spawn.module_hash)?),
+            ProcessKind::Shell | ProcessKind::HostCall => None,
+        };
         firsts.push((program, spawn));
     }
     let firsts_loaded = firsts.iter().filter_map(|(program, _)| program.as_ref());
@@ -299,10 +363,14 @@ pub fn replay(
     programs.modules =
         any.map(|program| ToolchainPrograms::new(program.engine(), Toolchains::default()));
     let recorder = Recorder::new(Player::new(TapeReader::open(path)?), Redaction::default());
-    let mut machine = builder.tape(recorder.clone()).programs(Arc::new(programs)).build()?;
+    let mut builder = builder.tape(recorder.clone()).programs(Arc::new(programs));
+    if has_host {
+        builder = builder.host(Arc::new(host.clone()));
+    }
+    let mut machine = builder.build()?;
     let mut outputs = Vec::new();
     for (program, spawn) in firsts {
-        let output = run(&mut machine, program.as_ref(), spawn)?;
+        let output = run(&mut machine, &host, program.as_ref(), spawn)?;
         let is_in_step = *output.status.outcome() != Outcome::Tape;
         outputs.push(output);
         if !is_in_step {
@@ -353,9 +421,18 @@ impl Programs for TapedPrograms {
     }
 }
 
-/// `program`, or the shell.
-fn run(machine: &mut Machine, program: Option<&Program>, spawn: Spawn) -> Result<Output, RunError> {
-    let mut command = program.map_or_else(Command::sh, Command::new);
+/// `program`, or the shell, or a call of the host.
+fn run(
+    machine: &mut Machine,
+    host: &SessionHost,
+    program: Option<&Program>,
+    spawn: Spawn,
+) -> Result<Output, RunError> {
+    let mut command = match (program, spawn.kind) {
+        (Some(program), _) => Command::new(program),
+        (None, ProcessKind::HostCall) => host.taped_command(&spawn.program, &spawn.params),
+        (None, _) => Command::sh(),
+    };
     command.argv0(&spawn.program).args(&spawn.args).preopens(spawn.preopens);
     for variable in &spawn.env {
         let (key, value) = variable.split_once('=').unwrap_or((variable, ""));

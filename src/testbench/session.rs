@@ -13,6 +13,7 @@ use super::command::SessionCommand;
 use super::config::{ClockConfig, FilesystemConfig, NetworkConfig, SubprocessConfig, TapeConfig};
 use super::llm::{LlmAxis, SessionLlm};
 use crate::engine::{Engine, EngineConfig, EngineError, Module, Program};
+use crate::host::{HostError, Question, SessionHost};
 use crate::kernel::clock::{Clock, ClockId};
 use crate::kernel::egress::{Allowed, EgressBlocked, EgressPolicy, EgressRuleError};
 use crate::kernel::machine::{Machine, MachineError};
@@ -57,6 +58,9 @@ pub enum TestbenchError {
     /// The machine cannot be put together.
     #[error(transparent)]
     Machine(#[from] MachineError),
+    /// A call of the host.
+    #[error(transparent)]
+    Host(HostError),
     /// What changed cannot be told.
     #[error(transparent)]
     Diff(#[from] DiffError),
@@ -92,7 +96,8 @@ pub struct TestbenchFinalize {
 #[must_use = "a session that is dropped has done nothing"]
 pub struct TestbenchSession {
     // Dropped in this order, the reverse of that in which they are put together.
-    machine: Machine,
+    pub(super) machine: Machine,
+    pub(super) host: SessionHost,
     tape: Option<SessionTape>,
     egress: EgressPolicy,
     llm: LlmAxis,
@@ -154,12 +159,23 @@ impl TestbenchSession {
                 allow.iter().cloned().fold(EgressPolicy::default(), EgressPolicy::allow)
             }
         };
+        let mut host = SessionHost::builder()
+            .policy(testbench.host_policy.clone())
+            .task(testbench.host_task.clone());
+        if let Some(answers) = testbench.host_answers.clone() {
+            host = host.answers(move |question: &Question| answers.answer(question));
+        }
+        let host = host.build();
+        if let Some(bridge) = &testbench.host_bridge {
+            host.set_bridge(bridge.clone());
+        }
         // Last of what can fail: a tape that is begun is a file.
         let mut builder = Machine::builder()
             .worktree(opened)
             .limits(testbench.limits)
             .seed(testbench.seed)
-            .shared_clock(Box::new(clock.clone()));
+            .shared_clock(Box::new(clock.clone()))
+            .host(Arc::new(host.clone()));
         if let Some(programs) = programs {
             builder = builder.programs(programs);
         }
@@ -179,6 +195,7 @@ impl TestbenchSession {
         }
         Ok(Self {
             machine: builder.build()?,
+            host,
             tape,
             egress,
             llm,
@@ -274,11 +291,18 @@ impl TestbenchSession {
         act: impl FnOnce(&mut Subprocesses, &mut Machine) -> Result<T, SubprocessError>,
     ) -> Result<T, TestbenchError> {
         let done = act(&mut self.subprocesses, &mut self.machine)?;
-        let is_module = matches!(self.subprocess, SubprocessConfig::WasiToolchain { .. });
-        if is_module && self.filesystem == FilesystemConfig::Real {
-            self.machine.vfs_mut().apply()?;
+        if matches!(self.subprocess, SubprocessConfig::WasiToolchain { .. }) {
+            self.settle()?;
         }
         Ok(done)
+    }
+
+    /// Writes what modules changed to the disk, if that is what they work on.
+    pub(super) fn settle(&mut self) -> Result<(), TestbenchError> {
+        if self.filesystem == FilesystemConfig::Real {
+            self.machine.vfs_mut().apply()?;
+        }
+        Ok(())
     }
 
     /// Ends the session and writes its tapes.

@@ -9,6 +9,7 @@ mod conformance;
 mod determinism;
 mod docs;
 mod egress;
+mod host;
 mod hostile;
 mod library;
 mod llm;

@@ -408,8 +408,7 @@ fn durations_on_a_tape_are_of_one_process() {
     assert_eq!(replay(&tape, &Limits::default(), load).unwrap().records, records.len() as u64);
 }
 
-/// Those of failures and of waiting for the host are made in `replay_faults.rs` and `cli/tape_faults.rs`; the one that nothing
-/// makes is `host_call`, for code that embeds the library.
+/// Those of failures and of waiting for the host are made in `replay_faults.rs` and `cli/tape_faults.rs`.
 #[test]
 fn every_kind_of_record_is_made_by_something_real() {
     let folder = worktree();
@@ -433,13 +432,7 @@ fn every_kind_of_record_is_made_by_something_real() {
     clock.instant_now("logger");
     session.llm(|| fake(clock, "yes")).complete(&ask("?")).unwrap();
     session.check_egress("http", "https://example.com/").unwrap();
-    let recorder = session.tape_recorder().unwrap();
-    recorder.push(Kind::HostCall {
-        capability: "db".to_owned(),
-        operation: "query".to_owned(),
-        params: recorder.payload(b"[]"),
-        result: recorder.payload(b"[1]"),
-    });
+    session.host_call("workspace.cwd", &serde_json::json!({})).unwrap();
     session.finalize().unwrap();
     let mut records = Tape::load(&tape).unwrap().records;
     let stamps: Vec<_> =

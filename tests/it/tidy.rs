@@ -17,6 +17,7 @@ const RANKS: &[(&str, u32)] = &[
     ("process", 6),
     ("toolchain", 6),
     ("llm", 6),
+    ("host", 7),
     ("testbench", 8),
     ("cli", 9),
 ];

@@ -18,6 +18,7 @@ mod fd;
 mod fd_io;
 mod fd_kinds;
 mod fuzz;
+mod host;
 mod path;
 mod path_open;
 mod pointers;

@@ -1,0 +1,399 @@
+//! A call of the host, made: a process that finds who answers it, and records what came of it.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::answers;
+use super::bridge::BridgeAnswer;
+use super::capability::BRIDGE_ONLY;
+use super::error::{HostError, answer, parse_answer};
+use super::exec::{EXEC, Exec, Judged};
+use super::exec_result;
+use super::io::{self, Done, Halt};
+use super::json;
+use super::policy::Blocked;
+use super::session::{CallReply, SessionHost};
+use super::shells::no_params;
+use super::taped::TapedCall;
+use super::template;
+use crate::kernel::clock::ClockId;
+use crate::kernel::guest::{Guest, HostRecord};
+use crate::kernel::host::{HostCall, HostReply};
+use crate::kernel::limits::Stop;
+use crate::kernel::machine::WORKTREE;
+use crate::kernel::schedule::{Ended, Image, Running};
+
+/// The process that makes a call.
+pub(super) struct CallImage {
+    pub host: SessionHost,
+    pub call: HostCall,
+    /// Where a guest finds the answer.
+    pub reply: HostReply,
+    /// Where the host's own code does.
+    pub result: Option<CallReply>,
+}
+
+impl Image for CallImage {
+    fn name(&self) -> &str {
+        &self.call.name
+    }
+
+    fn is_module(&self) -> bool {
+        false
+    }
+
+    fn mode(&self) -> &'static str {
+        "host"
+    }
+
+    fn start(self: Box<Self>, guest: Guest) -> Running {
+        Box::pin(self.process(guest))
+    }
+}
+
+/// Who has answered a call, as a tape names them.
+const BY_POLICY: &str = "policy";
+const BY_MOCK: &str = "mock";
+const BY_BRIDGE: &str = "bridge";
+/// Somebody outside of the machine.
+const BY_HOST: &str = "host";
+/// Something that does the same whenever it is done.
+const BY_BUILTIN: &str = "builtin";
+
+/// Operations that ask somebody outside of the machine.
+const ASK_OUTSIDE: [&str; 5] =
+    ["host.capabilities", "interaction.ask", "runtime.task", "tool.call", "tool.list"];
+
+/// An answer, and how it came about.
+struct Answered {
+    result: Result<Value, HostError>,
+    by: &'static str,
+    done_as: Option<Value>,
+    amended: bool,
+    /// The answer that is on the tape, if it is not what comes of making the call again.
+    taped: Option<TapedCall>,
+}
+
+impl Answered {
+    fn by(by: &'static str, result: Result<Value, HostError>) -> Self {
+        Self { result, by, done_as: None, amended: false, taped: None }
+    }
+}
+
+impl CallImage {
+    async fn process(self: Box<Self>, mut guest: Guest) -> Ended {
+        if let Err(stop) = guest.begin() {
+            return Ended { guest, outcome: Ok(stop.into()) };
+        }
+        let Self { host, call, reply, result } = *self;
+        let mut caller = Caller { host, guest, depth: call.depth };
+        let stop = match caller.answer(&call).await {
+            Err(stop) => stop,
+            Ok(answered) => {
+                let json = caller.record(&call, &answered);
+                if let Some(result) = result {
+                    let Answered { taped, result: anew, .. } = answered;
+                    let taped = taped.map(|taped| parse_answer(&call.name, &taped.answer));
+                    result.put(taped.unwrap_or(anew));
+                }
+                reply.put(json);
+                Stop::Exit(0)
+            }
+        };
+        Ended { guest: caller.guest, outcome: Ok(stop.into()) }
+    }
+}
+
+/// A call at work: the host, and its own process.
+pub(super) struct Caller {
+    pub host: SessionHost,
+    pub guest: Guest,
+    /// How many calls it is made within.
+    pub depth: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToolParams {
+    name: String,
+    #[serde(default)]
+    args: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ResultParams {
+    value: Value,
+}
+
+impl Caller {
+    /// Puts the answer on the tape; answers it as JSON.
+    fn record(&self, call: &HostCall, answered: &Answered) -> String {
+        let done_as = answered.done_as.as_ref().map(|params| params.to_string().into_bytes());
+        let mut json = answer(&answered.result);
+        let mut record = HostRecord {
+            name: &call.name,
+            params: &call.params,
+            done_as: done_as.as_deref(),
+            answer: &json,
+            answered_by: answered.by,
+            amended: answered.amended,
+        };
+        if let Some(taped) = &answered.taped {
+            record.done_as = taped.done_as.as_deref();
+            record.answered_by = &taped.answered_by;
+            record.amended = taped.amended;
+            record.answer = &taped.answer;
+        }
+        self.guest.tape_host_call(&record);
+        if let Some(taped) = &answered.taped {
+            json.clone_from(&taped.answer);
+        }
+        json
+    }
+
+    /// How long an answer may be.
+    pub(super) fn answer_bytes_max(&self) -> u64 {
+        self.guest.machine().limits().host_call_bytes_max
+    }
+
+    /// Where the project is.
+    pub(super) fn project_root(&self) -> &'static str {
+        let mounts = self.guest.machine().vfs().mounts();
+        if mounts.iter().any(|mount| mount.path() == WORKTREE) { WORKTREE } else { "/" }
+    }
+
+    async fn answer(&mut self, call: &HostCall) -> Result<Answered, Stop> {
+        let name = call.name.as_str();
+        let mut answered = match self.host.taped(self.guest.pid(), name) {
+            None => self.answer_anew(name, &call.params).await?,
+            Some(Err(error)) => Answered::by(BY_HOST, Err(error)),
+            Some(Ok(taped)) => self.answer_again(name, taped).await?,
+        };
+        let limit_bytes = self.answer_bytes_max();
+        if answered.taped.is_none() && answer(&answered.result).len() as u64 > limit_bytes {
+            let (name, what) = (name.to_owned(), "the answer".to_owned());
+            answered.result = Err(HostError::TooLong { name, what, limit_bytes });
+        }
+        Ok(answered)
+    }
+
+    /// As the tape says, but for what has effects in the machine: that is done again.
+    async fn answer_again(&mut self, name: &str, taped: TapedCall) -> Result<Answered, Stop> {
+        let mut params = parse(name, &taped.params);
+        let number = if name == EXEC && params.is_ok() { self.next_command() } else { 0 };
+        if let Some(done_as) = &taped.done_as {
+            // It looked where the command would have run.
+            let _ = params.and_then(|params| self.exec(&params));
+            params = parse(name, done_as);
+        }
+        if taped.answered_by != BY_BUILTIN {
+            if name == EXEC {
+                let _ = params.and_then(|params| self.exec(&params));
+                if taped.answered_by == BY_POLICY {
+                    io::now(&mut self.guest, ClockId::Realtime).await?;
+                }
+            }
+            let outcome = Ok(Value::Null);
+            return Ok(Answered { taped: Some(taped), ..Answered::by(BY_HOST, outcome) });
+        }
+        let result = match params {
+            Err(error) => Err(error),
+            Ok(params) => match self.builtin(name, &params, number, None).await {
+                Ok(value) => Ok(value),
+                Err(Halt::Failed(error)) => Err(error),
+                Err(Halt::Stop(stop)) => return Err(stop),
+            },
+        };
+        let by = Answered::by(BY_BUILTIN, result);
+        // What hooks made of it only the tape knows, and what a blocked program left.
+        let is_changed = taped.amended || taped.done_as.is_some();
+        Ok(if is_changed { Answered { taped: Some(taped), ..by } } else { by })
+    }
+
+    async fn answer_anew(&mut self, name: &str, params: &[u8]) -> Result<Answered, Stop> {
+        let params = match parse(name, params) {
+            Ok(params) => params,
+            Err(error) => return Ok(Answered::by(BY_BUILTIN, Err(error))),
+        };
+        if name == EXEC {
+            return self.answer_exec(params).await;
+        }
+        self.ask_all(name, &params, 0, None).await
+    }
+
+    fn next_command(&self) -> u64 {
+        let mut state = self.host.state();
+        state.commands += 1;
+        state.commands
+    }
+
+    async fn answer_exec(&mut self, params: Value) -> Result<Answered, Stop> {
+        let number = self.next_command();
+        let failed = |error| Ok(Answered::by(BY_BUILTIN, Err(error)));
+        let exec = match self.exec(&params) {
+            Ok(exec) => exec,
+            Err(error) => return failed(error),
+        };
+        let mut changed = None;
+        let judged = self.judge(&exec).and_then(|judged| {
+            changed = self.host.policy().before(&params, &exec.commands)?;
+            Ok(judged)
+        });
+        let (exec, judged) = match (judged, &changed) {
+            (Ok(judged), None) => (exec, judged),
+            (Ok(_), Some(changed)) => match self.exec(changed) {
+                Err(error) => return failed(error),
+                Ok(exec) => match self.judge(&exec) {
+                    Ok(judged) => (exec, judged),
+                    Err(blocked) => {
+                        let answered = self.block(number, &blocked).await?;
+                        return Ok(Answered { done_as: Some(changed.clone()), ..answered });
+                    }
+                },
+            },
+            (Err(blocked), _) => return self.block(number, &blocked).await,
+        };
+        let effective = changed.as_ref().unwrap_or(&params).clone();
+        let commands = exec.commands.clone();
+        let mut answered = self.ask_all(EXEC, &effective, number, Some((exec, judged))).await?;
+        if let Ok(result) = &mut answered.result
+            && answered.by != BY_POLICY
+        {
+            // What a program was kept from is known to the policy alone, too.
+            answered.amended = result["status"] == "blocked";
+            answered.amended |= self.host.policy().after(&effective, &commands, result);
+        }
+        answered.done_as = changed;
+        Ok(answered)
+    }
+
+    async fn block(&mut self, number: u64, blocked: &Blocked) -> Result<Answered, Stop> {
+        let now_ns = io::now(&mut self.guest, ClockId::Realtime).await?;
+        let result = exec_result::of_block(number, now_ns, blocked);
+        Ok(Answered::by(BY_POLICY, Ok(result)))
+    }
+
+    /// Asks mocks, then the bridge, then what is built in.
+    async fn ask_all(
+        &mut self,
+        name: &str,
+        params: &Value,
+        number: u64,
+        command: Option<(Exec, Judged)>,
+    ) -> Result<Answered, Stop> {
+        let (capability, operation) = name.split_once('.').unwrap_or((name, ""));
+        let unwatched = command.as_ref().and_then(|(_, judged)| judged.unwatched().err());
+        if let Some(blocked) = unwatched
+            && (self.host.bridge().is_some()
+                || self.host.state().mocks.find(name, params).is_some())
+        {
+            return self.block(number, &blocked).await;
+        }
+        let mocked = self.host.state().mocks.answer(capability, operation, params);
+        if let Some(mocked) = mocked {
+            let result = mocked.map_err(|message| HostError::Mock { message });
+            return Ok(Answered::by(BY_MOCK, result));
+        }
+        if let Some(bridge) = self.host.bridge() {
+            match bridge.dispatch(capability, operation, params) {
+                BridgeAnswer::NotMine => {}
+                BridgeAnswer::Value(value) => return Ok(Answered::by(BY_BRIDGE, Ok(value))),
+                BridgeAnswer::Error(message) => {
+                    return Ok(Answered::by(BY_BRIDGE, Err(HostError::bridge(name, message))));
+                }
+            }
+        }
+        let by = if ASK_OUTSIDE.contains(&name) { BY_HOST } else { BY_BUILTIN };
+        match self.builtin(name, params, number, command).await {
+            Ok(value) => Ok(Answered::by(by, Ok(value))),
+            Err(Halt::Failed(error)) => Ok(Answered::by(by, Err(error))),
+            Err(Halt::Stop(stop)) => Err(stop),
+        }
+    }
+
+    /// Does what is built in.
+    async fn builtin(
+        &mut self,
+        name: &str,
+        params: &Value,
+        number: u64,
+        command: Option<(Exec, Judged)>,
+    ) -> Done<Value> {
+        let host = self.host.clone();
+        let (guest, state) = (&mut self.guest, || host.state());
+        Ok(match name {
+            EXEC => {
+                let (exec, judged) = match command {
+                    Some((exec, judged)) => (exec, Some(judged)),
+                    None => (self.exec(params)?, None),
+                };
+                return self.run_exec(number, exec, judged).await;
+            }
+            "process.list_shells" => host.list_shells(guest, name, params)?,
+            "process.get_default_shell" => host.get_default_shell(name, params)?,
+            "process.set_default_shell" => host.set_default_shell(guest, name, params)?,
+            "process.shell_invocation" => host.shell_invocation(guest, name, params)?,
+            "template.render" => {
+                let max = guest.machine().limits().host_call_bytes_max;
+                let read = |path: &str| {
+                    guest.begin_call("path_open");
+                    let read = guest.read_file(path, template::TEMPLATE_BYTES_MAX);
+                    read.map_err(|errno| errno.to_string())
+                };
+                template::render(name, params, max, read)?
+            }
+            "interaction.ask" => {
+                let question = answers::question(name, params)?;
+                json!({ "answer": host.ask(name, &question)? })
+            }
+            "runtime.task" => {
+                no_params(name, params)?;
+                host.task().clone()
+            }
+            "runtime.set_result" => {
+                let ResultParams { value } = json::take(name, params)?;
+                state().result = Some(value);
+                Value::Null
+            }
+            "workspace.project_root" => {
+                no_params(name, params)?;
+                self.project_root().into()
+            }
+            "workspace.cwd" => {
+                no_params(name, params)?;
+                guest.current_dir().into()
+            }
+            "host.capabilities" => {
+                no_params(name, params)?;
+                json!(host.capabilities())
+            }
+            "tool.list" => {
+                no_params(name, params)?;
+                json!(host.tools()?)
+            }
+            "tool.call" => {
+                let ToolParams { name: tool, args } = json::take(name, params)?;
+                let bridge = host.bridge().ok_or_else(|| {
+                    HostError::failed(name, format!("there is no tool {tool:?}: no bridge is set"))
+                })?;
+                let called = bridge.call_tool(&tool, &args);
+                called.map_err(|message| HostError::bridge(name, message))?
+            }
+            BRIDGE_ONLY if host.bridge().is_none() => {
+                let why = "unsupported without a bridge that answers it";
+                return Err(HostError::failed(name, why).into());
+            }
+            _ => return Err(HostError::Unsupported { name: name.to_owned() }.into()),
+        })
+    }
+}
+
+/// The parameters that `params` are: an object; without any, an empty one.
+fn parse(name: &str, params: &[u8]) -> Result<Value, HostError> {
+    if params.is_empty() {
+        return Ok(json!({}));
+    }
+    let value = json::parse(params).map_err(|error| HostError::params(name, error.to_string()))?;
+    if value.is_object() { Ok(value) } else { Err(HostError::params(name, "expected an object")) }
+}

@@ -1,0 +1,120 @@
+//! Why a call has no result.
+
+use serde_json::{Value, json};
+
+use crate::engine::RunError;
+
+/// A call of the host that failed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum HostError {
+    /// Nobody answers calls of this name.
+    #[error("unsupported operation {name}")]
+    Unsupported {
+        /// The name.
+        name: String,
+    },
+    /// What was passed is not what the operation takes.
+    #[error("{name}: {problem}")]
+    Params {
+        /// The operation.
+        name: String,
+        /// What is wrong, and what is expected.
+        problem: String,
+    },
+    /// A mock says so.
+    #[error("{message}")]
+    Mock {
+        /// What the mock says.
+        message: String,
+    },
+    /// The embedder's bridge says so.
+    #[error("{name}: {message}")]
+    Bridge {
+        /// The operation.
+        name: String,
+        /// What the bridge says.
+        message: String,
+    },
+    /// The operation could not be done.
+    #[error("{name}: {message}")]
+    Failed {
+        /// The operation.
+        name: String,
+        /// Why not.
+        message: String,
+    },
+    /// What is passed, or the answer, is longer than a call may be.
+    #[error("{name}: {what} has more than {limit_bytes} bytes (Limits::host_call_bytes_max)")]
+    TooLong {
+        /// The operation.
+        name: String,
+        /// What is too long.
+        what: String,
+        /// How long it may be.
+        limit_bytes: u64,
+    },
+    /// It ended before there was an answer: by a limit of its machine, or by a signal.
+    #[error("{message}")]
+    Ended {
+        /// How it ended.
+        message: String,
+    },
+    /// It could not be begun.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl HostError {
+    /// Its name in answers, such as `unsupported`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Unsupported { .. } => "unsupported",
+            Self::Params { .. } => "params",
+            Self::Mock { .. } => "mock",
+            Self::Bridge { .. } => "bridge",
+            Self::Failed { .. } => "failed",
+            Self::TooLong { .. } => "too_long",
+            Self::Ended { .. } | Self::Run(_) => "ended",
+        }
+    }
+
+    pub(super) fn params(name: &str, problem: impl Into<String>) -> Self {
+        Self::Params { name: name.to_owned(), problem: problem.into() }
+    }
+
+    pub(super) fn failed(name: &str, message: impl Into<String>) -> Self {
+        Self::Failed { name: name.to_owned(), message: message.into() }
+    }
+
+    pub(super) fn bridge(name: &str, message: impl Into<String>) -> Self {
+        Self::Bridge { name: name.to_owned(), message: message.into() }
+    }
+}
+
+/// The result that `json`, an answer of the operation `name`, stands for.
+pub(super) fn parse_answer(name: &str, json: &str) -> Result<Value, HostError> {
+    let answer: Value = serde_json::from_str(json).unwrap_or_default();
+    if let Some(value) = answer.get("ok") {
+        return Ok(value.clone());
+    }
+    let message = answer["error"]["message"].as_str().unwrap_or("the tape has no answer");
+    let own = message.strip_prefix(name).and_then(|rest| rest.strip_prefix(": "));
+    let (name, own) = (name.to_owned(), own.unwrap_or(message).to_owned());
+    Err(match answer["error"]["kind"].as_str() {
+        Some("unsupported") => HostError::Unsupported { name },
+        Some("mock") => HostError::Mock { message: own },
+        Some("params") => HostError::Params { name, problem: own },
+        Some("bridge") => HostError::Bridge { name, message: own },
+        Some("ended") => HostError::Ended { message: own },
+        _ => HostError::Failed { name, message: own },
+    })
+}
+
+/// The answer that stands for `result`: what a guest gets, and what a tape has.
+pub(super) fn answer(result: &Result<Value, HostError>) -> String {
+    match result {
+        Ok(value) => json!({ "ok": value }),
+        Err(error) => json!({ "error": { "kind": error.kind(), "message": error.to_string() } }),
+    }
+    .to_string()
+}

@@ -1,0 +1,336 @@
+//! How a call of the host talks to the kernel: by the calls that any process makes.
+
+use super::error::HostError;
+use super::shells::HERMETIC;
+use crate::base::errno::Errno;
+use crate::kernel::clock::ClockId;
+use crate::kernel::fd::FdFlags;
+use crate::kernel::guest::{
+    Buffers, Event, EventKind, Fault, Guest, Range, SpawnRequest, Subscription, SubscriptionKind,
+};
+use crate::kernel::limits::Stop;
+use crate::kernel::process::{Pid, Signal, WaitStatus};
+use crate::process::ShellImage;
+
+/// Bytes that are read or written at once.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// What a look at the streams counts for, in instructions.
+const LOOK_FUEL: u64 = 1000;
+
+/// Why a call is not made to its end.
+pub enum Halt {
+    /// The process ends at once.
+    Stop(Stop),
+    /// The call fails.
+    Failed(HostError),
+}
+
+impl From<Stop> for Halt {
+    fn from(stop: Stop) -> Self {
+        Self::Stop(stop)
+    }
+}
+
+impl From<HostError> for Halt {
+    fn from(error: HostError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// What making a call answers.
+pub type Done<T> = Result<T, Halt>;
+
+/// Makes a call that may have to wait.
+pub async fn call<T>(
+    guest: &mut Guest,
+    name: &'static str,
+    mut call: impl FnMut(&mut Guest) -> Result<T, Fault>,
+) -> Result<Result<T, Errno>, Stop> {
+    guest.begin_call(name);
+    loop {
+        match call(guest) {
+            Ok(answer) => return Ok(Ok(answer)),
+            Err(Fault::Errno(errno)) => return Ok(Err(errno)),
+            Err(Fault::Stop(stop)) => return Err(stop),
+            Err(Fault::Wait) => guest.pause().await?,
+        }
+    }
+}
+
+/// What the clock `id` shows, in nanoseconds.
+pub async fn now(guest: &mut Guest, id: ClockId) -> Result<u64, Stop> {
+    Ok(call(guest, "clock_time_get", |guest| guest.clock_time_get(id)).await?.unwrap_or(0))
+}
+
+/// What a command wrote.
+#[derive(Default)]
+pub struct Written {
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    /// Both, as it came.
+    pub combined: Vec<u8>,
+    /// Whether there was more than is kept.
+    pub truncated: bool,
+}
+
+/// How a command went.
+pub struct Ran {
+    pub pid: Pid,
+    pub status: WaitStatus,
+    pub timed_out: bool,
+    pub written: Written,
+}
+
+/// A command whose streams lead here.
+struct Piped {
+    pid: Pid,
+    stdin: Option<u32>,
+    /// What it has not read yet.
+    input: Vec<u8>,
+    stdout: Option<u32>,
+    stderr: Option<u32>,
+    kept_bytes_max: usize,
+    written: Written,
+}
+
+/// Runs `request` to its end, or until `timeout_ns` have passed. `began` is told the number of its
+/// process before that begins.
+///
+/// # Errors
+/// [`Stop`]; then everything that the command has started is ended as well. The inner error says why
+/// it could not be started.
+pub async fn run(
+    guest: &mut Guest,
+    request: SpawnRequest,
+    input: Vec<u8>,
+    timeout_ns: Option<u64>,
+    kept_bytes_max: usize,
+    began: impl FnOnce(Pid),
+) -> Result<Result<Ran, String>, Stop> {
+    let mut piped = match start(guest, request, input, kept_bytes_max) {
+        Ok(piped) => piped,
+        Err(why) => return Ok(Err(why)),
+    };
+    let pid = piped.pid;
+    guest.proc_lead_group(pid);
+    began(pid);
+    let ended = piped.finish(guest, timeout_ns).await;
+    // What it left running is ended with it, however it ended.
+    guest.proc_kill_group(pid);
+    close_all(guest, [piped.stdin, piped.stdout, piped.stderr].into_iter().flatten());
+    let (status, timed_out) = ended?;
+    Ok(Ok(Ran { pid, status, timed_out, written: piped.written }))
+}
+
+fn start(
+    guest: &mut Guest,
+    mut request: SpawnRequest,
+    input: Vec<u8>,
+    kept_bytes_max: usize,
+) -> Result<Piped, String> {
+    use crate::kernel::guest::FdAction::Inherit;
+
+    let mut opened = Vec::new();
+    let mut pipe = |guest: &mut Guest| -> Result<(u32, u32), String> {
+        let (reader, writer) = guest.pipe(true).map_err(|errno| errno.to_string())?;
+        opened.extend([reader, writer]);
+        Ok((reader, writer))
+    };
+    let pipes = [pipe(guest), pipe(guest), pipe(guest)];
+    let [Ok(stdin), Ok(stdout), Ok(stderr)] = &pipes else {
+        close_all(guest, opened);
+        let why = pipes.into_iter().find_map(Result::err);
+        return Err(why.unwrap_or_default());
+    };
+    request.actions = vec![
+        Inherit { from: stdin.0, to: 0 },
+        Inherit { from: stdout.1, to: 1 },
+        Inherit { from: stderr.1, to: 2 },
+    ];
+    guest.begin_call("proc_spawn");
+    let started = if request.program == HERMETIC && !guest.has_program(HERMETIC) {
+        guest.spawn(ShellImage::new().found(), request).map_err(|errno| errno.to_string())
+    } else {
+        guest.proc_spawn_unasked(request).map_err(|error| error.to_string())
+    };
+    match started {
+        Err(why) => {
+            close_all(guest, opened);
+            Err(why)
+        }
+        Ok(pid) => {
+            close_all(guest, [stdin.0, stdout.1, stderr.1]);
+            // The command reads as much as it likes.
+            guest.ignore_sigpipe(true);
+            let nonblock = guest.fd_fdstat_set_flags(stdin.1, FdFlags::NONBLOCK);
+            debug_assert!(nonblock.is_ok(), "a pipe can be told not to block");
+            Ok(Piped {
+                pid,
+                stdin: Some(stdin.1),
+                input,
+                stdout: Some(stdout.0),
+                stderr: Some(stderr.0),
+                kept_bytes_max,
+                written: Written::default(),
+            })
+        }
+    }
+}
+
+fn close(guest: &mut Guest, fd: u32) {
+    // It is open: it was opened here, and nobody else has its number.
+    let _ = guest.fd_close(fd);
+}
+
+fn close_all(guest: &mut Guest, fds: impl IntoIterator<Item = u32>) {
+    for fd in fds {
+        close(guest, fd);
+    }
+}
+
+/// How a command ended that somebody else has waited for, which nobody can.
+const GONE: WaitStatus = WaitStatus::Signalled(Signal::KILL);
+
+const STDIN: u64 = 0;
+const STDOUT: u64 = 1;
+const STDERR: u64 = 2;
+const TIMER: u64 = 3;
+
+impl Piped {
+    async fn finish(
+        &mut self,
+        guest: &mut Guest,
+        timeout_ns: Option<u64>,
+    ) -> Result<(WaitStatus, bool), Stop> {
+        let mut due = match timeout_ns {
+            Some(timeout) => Some(now(guest, ClockId::Monotonic).await?.saturating_add(timeout)),
+            None => None,
+        };
+        let mut timed_out = false;
+        if self.input.is_empty() {
+            self.end_input(guest);
+        }
+        let mut status = None;
+        while self.stdout.is_some() || self.stderr.is_some() {
+            guest.spend(LOOK_FUEL)?;
+            for event in self.poll(guest, due, status.is_none()).await? {
+                match event.userdata {
+                    STDIN => self.feed(guest).await?,
+                    TIMER => {
+                        timed_out = true;
+                        due = None;
+                        guest.proc_kill_group(self.pid);
+                    }
+                    stream => self.collect(guest, stream == STDERR).await?,
+                }
+            }
+            if status.is_none() && guest.has_ended(self.pid) {
+                status = Some(self.wait(guest, None).await?.unwrap_or(GONE));
+                // A command ends with its first process.
+                due = None;
+                self.end_input(guest);
+                guest.proc_kill_group(self.pid);
+            }
+        }
+        if let Some(status) = status {
+            return Ok((status, timed_out));
+        }
+        if let Ok(status) = self.wait(guest, due).await? {
+            return Ok((status, timed_out));
+        }
+        guest.proc_kill_group(self.pid);
+        Ok((self.wait(guest, None).await?.unwrap_or(GONE), true))
+    }
+
+    async fn wait(
+        &self,
+        guest: &mut Guest,
+        until: Option<u64>,
+    ) -> Result<Result<WaitStatus, Errno>, Stop> {
+        call(guest, "proc_wait", |guest| guest.proc_wait_until(self.pid, until)).await
+    }
+
+    /// What has happened to the streams; none of it if the command has ended, which `is_going_on`
+    /// says that it has not.
+    async fn poll(
+        &self,
+        guest: &mut Guest,
+        due: Option<u64>,
+        is_going_on: bool,
+    ) -> Result<Vec<Event>, Stop> {
+        let mut all = Vec::new();
+        let mut add = |userdata, kind| all.push(Subscription { userdata, kind });
+        if let Some(fd) = self.stdin {
+            add(STDIN, SubscriptionKind::FdWrite(fd));
+        }
+        for (userdata, fd) in [(STDOUT, self.stdout), (STDERR, self.stderr)] {
+            if let Some(fd) = fd {
+                add(userdata, SubscriptionKind::FdRead(fd));
+            }
+        }
+        if let Some(timeout) = due {
+            let id = ClockId::Monotonic;
+            add(TIMER, SubscriptionKind::Clock { id, timeout, absolute: true });
+        }
+        let events = call(guest, "poll_oneoff", |guest| {
+            if is_going_on { guest.poll_or_child(&all, self.pid) } else { guest.poll_oneoff(&all) }
+        });
+        let mut events = events.await?.unwrap_or_default();
+        // What it wrote in time counts.
+        events.sort_by_key(|event| event.kind == EventKind::Clock);
+        Ok(events)
+    }
+
+    fn end_input(&mut self, guest: &mut Guest) {
+        self.input = Vec::new();
+        close_all(guest, self.stdin.take());
+    }
+
+    /// Writes what there is room for.
+    async fn feed(&mut self, guest: &mut Guest) -> Result<(), Stop> {
+        let Some(fd) = self.stdin else { return Ok(()) };
+        let range = Range { start: 0, len: self.input.len().min(PIECE_BYTES) };
+        let input = &mut self.input;
+        let count = call(guest, "fd_write", |guest| {
+            guest.fd_write(fd, &Buffers::new(input, [range].into_iter().collect()))
+        });
+        match count.await? {
+            Ok(count) => {
+                self.input.drain(..count as usize);
+            }
+            Err(Errno::Again) => return Ok(()),
+            // It reads no more.
+            Err(_) => self.input.clear(),
+        }
+        if self.input.is_empty() {
+            self.end_input(guest);
+        }
+        Ok(())
+    }
+
+    /// Takes what there is to read.
+    async fn collect(&mut self, guest: &mut Guest, is_stderr: bool) -> Result<(), Stop> {
+        let fd = if is_stderr { self.stderr } else { self.stdout };
+        let Some(fd) = fd else { return Ok(()) };
+        let mut piece = vec![0; PIECE_BYTES];
+        let range = Range { start: 0, len: PIECE_BYTES };
+        let count = call(guest, "fd_read", |guest| {
+            guest.fd_read(fd, &mut Buffers::new(&mut piece, [range].into_iter().collect()))
+        });
+        let count = count.await?.unwrap_or(0) as usize;
+        if count == 0 {
+            close(guest, fd);
+            let stream = if is_stderr { &mut self.stderr } else { &mut self.stdout };
+            *stream = None;
+            return Ok(());
+        }
+        let Written { stdout, stderr, combined, truncated } = &mut self.written;
+        let kept = count.min(self.kept_bytes_max - combined.len());
+        *truncated |= kept < count;
+        combined.extend_from_slice(&piece[..kept]);
+        let stream = if is_stderr { stderr } else { stdout };
+        stream.extend_from_slice(&piece[..kept]);
+        Ok(())
+    }
+}

@@ -1,0 +1,32 @@
+//! Rank 7: what programs may ask of their host, by name.
+#![doc = include_str!("../../docs/host.md")]
+
+mod answers;
+mod bridge;
+mod call;
+mod capability;
+mod error;
+mod exec;
+mod exec_result;
+mod io;
+mod json;
+mod mock;
+mod pattern;
+mod policy;
+mod policy_file;
+mod session;
+mod shells;
+mod taped;
+mod template;
+
+pub use answers::{Answers, AnswersError, Question, ScriptedAnswers};
+pub use bridge::{BridgeAnswer, HostBridge, HostTool};
+pub use capability::{Capability, Manifest, Operation};
+pub use error::HostError;
+pub use json::parse as parse_json;
+pub use mock::{HostMock, MockCall, NoMockScope};
+pub use pattern::{CommandPattern, Match, PatternError};
+pub use policy::{Blocked, CommandPolicy, PreHook};
+pub use policy_file::PolicyError;
+pub use session::{SessionHost, SessionHostBuilder};
+pub use taped::{TapedCall, TapedCalls};

@@ -1,0 +1,420 @@
+//! A host: mocks, bridge, policy and what is built in, for one machine.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+use super::answers::{self, Answers, Question};
+use super::bridge::{HostBridge, HostTool};
+use super::call::CallImage;
+use super::capability::{self, Manifest};
+use super::error::HostError;
+use super::mock::{HostMock, MockCall, Mocks, NoMockScope};
+use super::pattern::Commands;
+use super::policy::{Blocked, CommandPolicy};
+use super::taped::{TapedCall, TapedCalls};
+use crate::engine::Outcome;
+use crate::kernel::host::{Host, HostCall, HostReply, Start};
+use crate::kernel::machine::Machine;
+use crate::kernel::process::Pid;
+use crate::kernel::schedule::Image;
+use crate::process::{Command, SandboxProfile};
+
+/// Answers calls by name, for one machine: the command policy first, then mocks, then the bridge, then
+/// what is built in.
+///
+/// Clones are the same host: one goes to [`crate::MachineBuilder::host`], another stays with whoever
+/// wants to mock operations or call them.
+///
+/// ```
+/// use std::sync::Arc;
+/// use belljar::Machine;
+/// use belljar::host::{HostMock, SessionHost};
+/// use serde_json::json;
+///
+/// let host = SessionHost::default();
+/// host.mock("db", "query", HostMock::result(json!([1, 2])).params(json!({ "table": "a" })));
+/// let mut machine = Machine::builder().host(Arc::new(host.clone())).build()?;
+/// assert_eq!(host.call(&mut machine, "db.query", &json!({ "table": "a", "limit": 2 }))?, json!([1, 2]));
+/// assert!(host.call(&mut machine, "db.query", &json!({ "table": "b" })).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct SessionHost(Arc<Shared>);
+
+struct Shared {
+    policy: CommandPolicy,
+    profile: SandboxProfile,
+    answers: Option<Box<dyn Answers>>,
+    task: Value,
+    state: Mutex<State>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            policy: CommandPolicy::default(),
+            profile: SandboxProfile::Wasi,
+            answers: None,
+            task: Value::Null,
+            state: Mutex::default(),
+        }
+    }
+}
+
+/// What changes while calls are made.
+#[derive(Default)]
+pub(super) struct State {
+    pub mocks: Mocks,
+    pub bridge: Option<Arc<dyn HostBridge>>,
+    /// The shell that was set.
+    pub shell: Option<String>,
+    /// What the program says that it has come to.
+    pub result: Option<Value>,
+    /// Commands so far.
+    pub commands: u64,
+    /// Commands that are going on, by the first process of each.
+    pub running: HashMap<Pid, Running>,
+    /// What was answered to questions of the policy: by rule and words.
+    decisions: HashMap<(usize, Vec<Vec<u8>>), bool>,
+    /// Answers that are played back.
+    taped: Option<TapedCalls>,
+}
+
+/// A command that is going on.
+#[derive(Default)]
+pub(super) struct Running {
+    /// Rules that want to be asked for, and were.
+    pub approved: Vec<usize>,
+    /// Why something that it wanted to start did not.
+    pub blocked: Option<Blocked>,
+}
+
+/// Puts a [`SessionHost`] together.
+#[must_use]
+#[derive(Default)]
+pub struct SessionHostBuilder(Shared);
+
+impl SessionHostBuilder {
+    /// Which commands may run. Default: all.
+    pub fn policy(mut self, policy: CommandPolicy) -> Self {
+        self.0.policy = policy;
+        self
+    }
+
+    /// Who answers questions. Default: nobody.
+    pub fn answers(mut self, answers: impl Answers + 'static) -> Self {
+        self.0.answers = Some(Box::new(answers));
+        self
+    }
+
+    /// What programs of the host are confined to, where the machine runs any. Default: none are run,
+    /// no shell of the host either.
+    pub fn sandbox_profile(mut self, profile: SandboxProfile) -> Self {
+        self.0.profile = profile;
+        self
+    }
+
+    /// What `runtime.task` answers. Default: `null`.
+    pub fn task(mut self, task: impl Into<Value>) -> Self {
+        self.0.task = task.into();
+        self
+    }
+
+    /// Answers from a tape: who answered then is not asked.
+    pub fn taped(mut self, calls: TapedCalls) -> Self {
+        self.0.state.get_mut().unwrap_or_else(PoisonError::into_inner).taped = Some(calls);
+        self
+    }
+
+    /// The host.
+    pub fn build(self) -> SessionHost {
+        SessionHost(Arc::new(self.0))
+    }
+}
+
+impl SessionHost {
+    /// A builder of a host without policy, bridge and answers.
+    pub fn builder() -> SessionHostBuilder {
+        SessionHostBuilder::default()
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        // It is whole between statements, whoever panicked.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn policy(&self) -> &CommandPolicy {
+        &self.0.policy
+    }
+
+    pub(super) fn profile(&self) -> SandboxProfile {
+        self.0.profile
+    }
+
+    pub(super) fn task(&self) -> &Value {
+        &self.0.task
+    }
+
+    pub(super) fn bridge(&self) -> Option<Arc<dyn HostBridge>> {
+        self.state().bridge.clone()
+    }
+
+    /// Everything that can be asked for.
+    pub fn capabilities(&self) -> Manifest {
+        // The bridge is asked without a lock: it may ask in turn.
+        let bridge = self.bridge();
+        let bridged = bridge.as_ref().map(|bridge| bridge.operations()).unwrap_or_default();
+        capability::manifest(bridge.is_some(), &bridged, self.state().mocks.names())
+    }
+
+    /// Whether there is the capability, and the operation if one is named.
+    pub fn has(&self, capability: &str, operation: Option<&str>) -> bool {
+        let name = match operation {
+            Some(operation) => format!("{capability}.{operation}"),
+            None => capability.to_owned(),
+        };
+        capability::has(&self.capabilities(), &name)
+    }
+
+    /// Makes the call `name` in `machine`, as a process of it would.
+    ///
+    /// # Errors
+    /// [`HostError`]. A command that fails, or is blocked, is no error.
+    pub fn call(
+        &self,
+        machine: &mut Machine,
+        name: &str,
+        params: &Value,
+    ) -> Result<Value, HostError> {
+        self.call_as(machine, name, params, |_| {})
+    }
+
+    /// As [`SessionHost::call`], by a process of which `set_up` says where it is and what its
+    /// environment is.
+    ///
+    /// # Errors
+    /// As [`SessionHost::call`].
+    pub fn call_as(
+        &self,
+        machine: &mut Machine,
+        name: &str,
+        params: &Value,
+        set_up: impl FnOnce(&mut Command),
+    ) -> Result<Value, HostError> {
+        let max = machine.limits().host_call_bytes_max;
+        let params = params.to_string().into_bytes();
+        if params.len() as u64 > max {
+            let (name, what) = (name.to_owned(), "what is passed".to_owned());
+            return Err(HostError::TooLong { name, what, limit_bytes: max });
+        }
+        let call = HostCall { name: name.to_owned(), params: params.into(), depth: 0 };
+        let (mut command, reply) = self.command(call);
+        set_up(&mut command);
+        let output = command.output(machine)?;
+        match (reply.take(), output.status.outcome()) {
+            (Some(answer), Outcome::Exited(_)) => answer,
+            (_, outcome) => {
+                let message = format!("{name} was ended: {}", outcome.name());
+                Err(HostError::Ended { message })
+            }
+        }
+    }
+
+    /// A process that makes `call`, and where its answer will be.
+    pub(super) fn command(&self, call: HostCall) -> (Command, CallReply) {
+        let reply = CallReply::default();
+        let (host, into, name) = (self.clone(), reply.clone(), call.name.clone());
+        let make = move || -> Box<dyn Image> {
+            let (host, call, reply) = (host.clone(), call.clone(), HostReply::default());
+            Box::new(CallImage { host, call, reply, result: Some(into.clone()) })
+        };
+        (Command::of_image(Arc::new(make), name), reply)
+    }
+
+    /// A process that makes the call `name` again that a tape has, with the parameters that it has.
+    pub fn taped_command(&self, name: &str, params: &[u8]) -> Command {
+        let call = HostCall { name: name.to_owned(), params: params.into(), depth: 0 };
+        self.command(call).0
+    }
+
+    /// Answers calls of `capability.operation` with `mock`, unless a later one is for them.
+    pub fn mock(&self, capability: &str, operation: &str, mock: HostMock) {
+        self.state().mocks.add(format!("{capability}.{operation}"), mock);
+    }
+
+    /// The calls that mocks have answered since the innermost scope began: the first 10,000 of them, as
+    /// long as their parameters have 16 MiB together.
+    pub fn mock_calls(&self) -> Vec<MockCall> {
+        self.state().mocks.calls()
+    }
+
+    /// Begins a scope: what is mocked from now on is forgotten with it.
+    pub fn push_mocks(&self) {
+        self.state().mocks.push();
+    }
+
+    /// Ends the innermost scope.
+    ///
+    /// # Errors
+    /// [`NoMockScope`]: none was begun.
+    pub fn pop_mocks(&self) -> Result<(), NoMockScope> {
+        self.state().mocks.pop()
+    }
+
+    /// Forgets all mocks, their calls and their scopes.
+    pub fn clear_mocks(&self) {
+        self.state().mocks.clear();
+    }
+
+    /// Sets who is asked for calls that no mock answers.
+    pub fn set_bridge(&self, bridge: Arc<dyn HostBridge>) {
+        self.state().bridge = Some(bridge);
+    }
+
+    /// Takes the bridge away.
+    pub fn clear_bridge(&self) {
+        self.state().bridge = None;
+    }
+
+    /// The tools of the bridge; none without one.
+    ///
+    /// # Errors
+    /// [`HostError::Bridge`].
+    pub fn tools(&self) -> Result<Vec<HostTool>, HostError> {
+        match self.bridge() {
+            None => Ok(Vec::new()),
+            Some(bridge) => {
+                bridge.list_tools().map_err(|message| HostError::bridge("tool.list", message))
+            }
+        }
+    }
+
+    /// What the program has set with `runtime.set_result`.
+    pub fn result(&self) -> Option<Value> {
+        self.state().result.clone()
+    }
+
+    /// Asks whoever answers questions.
+    pub(super) fn ask(&self, name: &str, question: &Question) -> Result<String, HostError> {
+        answers::ask(name, self.0.answers.as_deref(), question)
+    }
+
+    /// What the tape says of the call `name` that `pid` makes; `None` if nothing is played back.
+    pub(super) fn taped(&self, pid: Pid, name: &str) -> Option<Result<TapedCall, HostError>> {
+        Some(self.state().taped.as_mut()?.next(pid, name))
+    }
+
+    /// Asks whether a command with `words`, shown as `text`, may run although the rule `index` wants
+    /// to be asked for. What was answered once holds for the same words.
+    ///
+    /// # Errors
+    /// It may not.
+    pub(super) fn approve(
+        &self,
+        index: usize,
+        words: Vec<Vec<u8>>,
+        text: &str,
+    ) -> Result<(), Blocked> {
+        let decided = self.state().decisions.get(&(index, words.clone())).copied();
+        let mut why = "the answer was not `yes`".to_owned();
+        let approved = decided.unwrap_or_else(|| {
+            let question = Question {
+                question: self.policy().question(index, text),
+                choices: vec!["yes".to_owned(), "no".to_owned()],
+                default: Some("no".to_owned()),
+            };
+            let answer = self.ask("process.exec", &question);
+            let approved = match &answer {
+                Ok(answer) => answer == "yes",
+                Err(error) => {
+                    why = error.to_string();
+                    false
+                }
+            };
+            let mut state = self.state();
+            if state.decisions.len() >= DECISIONS_MAX {
+                state.decisions.clear();
+            }
+            state.decisions.insert((index, words), approved);
+            approved
+        });
+        if approved { Ok(()) } else { Err(self.policy().not_approved(index, &why)) }
+    }
+
+    /// # Errors
+    /// The policy does not let `start` happen.
+    fn check_start(&self, start: &Start<'_>) -> Result<(), Blocked> {
+        let policy = self.policy();
+        policy.check_dir(start.current_dir)?;
+        if !policy.has_rules() {
+            return Ok(());
+        }
+        // It is called what it says, whatever its arguments call it.
+        let args = start.args.iter().skip(1).map(Vec::as_slice);
+        let program = start.program.as_bytes();
+        let mut commands = Commands::of_words(std::iter::once(program).chain(args));
+        if start.args.first().is_some_and(|name| name != program) {
+            commands.extend(Commands::of_words(start.args.iter().map(Vec::as_slice)));
+        }
+        let verdict = policy.judge(&commands);
+        if let Some(blocked) = verdict.blocked {
+            return Err(blocked);
+        }
+        let running = self.state().running.get(&start.group).map(|one| one.approved.clone());
+        let approved = running.unwrap_or_default();
+        for index in verdict.approvals.into_iter().filter(|index| !approved.contains(index)) {
+            let mut words = vec![program.to_vec()];
+            words.extend(start.args.iter().cloned());
+            let shown: Vec<_> = start.args.iter().map(|arg| String::from_utf8_lossy(arg)).collect();
+            self.approve(index, words, &shown.join(" "))?;
+        }
+        Ok(())
+    }
+}
+
+/// Answers to questions of the policy that are remembered.
+const DECISIONS_MAX: usize = 1000;
+
+/// Where the result of a call of the host's own code is put.
+#[derive(Clone, Default)]
+pub(super) struct CallReply(Arc<Mutex<Option<Result<Value, HostError>>>>);
+
+impl CallReply {
+    pub fn put(&self, result: Result<Value, HostError>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+    }
+
+    fn take(&self) -> Option<Result<Value, HostError>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Host for SessionHost {
+    fn has(&self, caller: Pid, name: &str) -> bool {
+        match self.taped(caller, "host.has") {
+            None => capability::has(&self.capabilities(), name),
+            Some(call) => call.is_ok_and(|call| call.answer.contains("true")),
+        }
+    }
+
+    fn call(&self, call: HostCall) -> (Box<dyn Image>, HostReply) {
+        let reply = HostReply::default();
+        let image = CallImage { host: self.clone(), call, reply: reply.clone(), result: None };
+        (Box::new(image), reply)
+    }
+
+    fn may_start(&self, start: &Start<'_>) -> Result<(), String> {
+        if let Some(taped) = &mut self.state().taped {
+            return taped.blocked_start(start.pid, start.number).map_or(Ok(()), Err);
+        }
+        self.check_start(start).map_err(|blocked| {
+            let why = blocked.to_string();
+            if let Some(running) = self.state().running.get_mut(&start.group) {
+                running.blocked.get_or_insert(blocked);
+            }
+            why
+        })
+    }
+}

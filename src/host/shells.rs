@@ -1,0 +1,166 @@
+//! Shells: the hermetic one, and those of toolchains and of the host.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::error::HostError;
+use super::json;
+use super::session::SessionHost;
+use crate::kernel::guest::Guest;
+use crate::process::SandboxProfile;
+
+/// The shell that is always there.
+pub(super) const HERMETIC: &str = "sh";
+
+/// Other shells that are looked for, and what comes before a command of each.
+const KNOWN: [(&str, &[&str]); 9] = [
+    ("bash", &["-c"]),
+    ("cmd", &["/C"]),
+    ("dash", &["-c"]),
+    ("fish", &["-c"]),
+    ("ksh", &["-c"]),
+    ("nu", &["-c"]),
+    ("powershell", &["-NoProfile", "-Command"]),
+    ("pwsh", &["-NoProfile", "-Command"]),
+    ("zsh", &["-c"]),
+];
+
+/// A shell.
+#[derive(Serialize)]
+struct Shell {
+    /// The name that it is asked for by.
+    id: &'static str,
+    /// Whether it sees nothing but the machine.
+    hermetic: bool,
+    /// Whether commands that name no shell run in it.
+    is_default: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoParams {}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ShellParams {
+    id: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InvocationParams {
+    command: String,
+    shell: Option<String>,
+}
+
+/// Checks that `params` of the operation `name` hold nothing.
+///
+/// # Errors
+/// [`HostError::Params`].
+pub(super) fn no_params(name: &str, params: &Value) -> Result<(), HostError> {
+    json::take(name, params).map(|NoParams {}| ())
+}
+
+/// Whether a program that is called `id` would see nothing but the machine; `None` if there is none.
+pub(super) fn is_hermetic(guest: &Guest, id: &str) -> Option<bool> {
+    match guest.program_is_module(id) {
+        None if id == HERMETIC => Some(true),
+        Some(is_module) => Some(is_module || id == HERMETIC),
+        None => None,
+    }
+}
+
+impl SessionHost {
+    /// The shell that runs commands which name none.
+    fn default_shell(&self) -> String {
+        self.state().shell.clone().unwrap_or_else(|| HERMETIC.to_owned())
+    }
+
+    /// The shell called `id`, or the default one.
+    ///
+    /// # Errors
+    /// There is none, or it is the host's and the profile allows none of these.
+    pub(super) fn shell(
+        &self,
+        guest: &Guest,
+        name: &str,
+        id: Option<&str>,
+    ) -> Result<String, HostError> {
+        let id = id.map_or_else(|| self.default_shell(), str::to_owned);
+        let is_known = id == HERMETIC || KNOWN.iter().any(|(known, _)| *known == id);
+        match is_hermetic(guest, &id).filter(|_| is_known) {
+            Some(true) => Ok(id),
+            Some(false) if self.profile() != SandboxProfile::Wasi => Ok(id),
+            Some(false) => Err(HostError::failed(
+                name,
+                format!(
+                    "{id} is a shell of the host, and the sandbox profile `wasi` allows none; use \
+                     `{HERMETIC}`"
+                ),
+            )),
+            None => {
+                let shells: Vec<_> = self.shells(guest).iter().map(|shell| shell.id).collect();
+                let shells = shells.join(", ");
+                Err(HostError::failed(name, format!("there is no shell {id:?}: there is {shells}")))
+            }
+        }
+    }
+
+    fn shells(&self, guest: &Guest) -> Vec<Shell> {
+        let default = self.default_shell();
+        let allows_native = self.profile() != SandboxProfile::Wasi;
+        let ids = std::iter::once(HERMETIC).chain(KNOWN.iter().map(|(id, _)| *id));
+        ids.filter_map(|id| {
+            let hermetic = is_hermetic(guest, id)?;
+            let shell = Shell { id, hermetic, is_default: id == default };
+            (hermetic || allows_native).then_some(shell)
+        })
+        .collect()
+    }
+
+    pub(super) fn list_shells(
+        &self,
+        guest: &Guest,
+        name: &str,
+        params: &Value,
+    ) -> Result<Value, HostError> {
+        no_params(name, params)?;
+        Ok(json!(self.shells(guest)))
+    }
+
+    pub(super) fn get_default_shell(&self, name: &str, params: &Value) -> Result<Value, HostError> {
+        no_params(name, params)?;
+        Ok(self.default_shell().into())
+    }
+
+    pub(super) fn set_default_shell(
+        &self,
+        guest: &Guest,
+        name: &str,
+        params: &Value,
+    ) -> Result<Value, HostError> {
+        let ShellParams { id } = json::take(name, params)?;
+        let id = self.shell(guest, name, Some(&id))?;
+        self.state().shell = Some(id.clone());
+        Ok(id.into())
+    }
+
+    pub(super) fn shell_invocation(
+        &self,
+        guest: &Guest,
+        name: &str,
+        params: &Value,
+    ) -> Result<Value, HostError> {
+        let InvocationParams { command, shell } = json::take(name, params)?;
+        let shell = self.shell(guest, name, shell.as_deref())?;
+        Ok(json!({ "shell": shell, "argv": invocation(&shell, &command) }))
+    }
+}
+
+/// The arguments with which `shell` runs `command`.
+pub(super) fn invocation(shell: &str, command: &str) -> Vec<String> {
+    let known = KNOWN.iter().find(|(id, _)| *id == shell);
+    let options = known.map_or(&["-c"][..], |(_, options)| options);
+    let words = std::iter::once(&shell).chain(options).chain(std::iter::once(&command));
+    words.map(|word| (*word).to_owned()).collect()
+}

@@ -1,0 +1,59 @@
+//! Calls of the host that are on a tape, to be answered again without whoever answered them.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::error::HostError;
+use crate::kernel::process::Pid;
+
+/// A call, as a tape has it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TapedCall {
+    /// The operation: `CAPABILITY.OPERATION`.
+    pub name: String,
+    /// What was passed.
+    pub params: Vec<u8>,
+    /// What it was done with, if a hook changed that.
+    pub done_as: Option<Vec<u8>>,
+    /// The answer.
+    pub answer: String,
+    /// Who answered.
+    pub answered_by: String,
+    /// Whether a hook changed the answer.
+    pub amended: bool,
+}
+
+/// The calls of a tape, in their order, by the process that a record names.
+#[derive(Clone, Default)]
+pub struct TapedCalls(HashMap<u32, VecDeque<TapedCall>>);
+
+/// The operation by which a tape names a program that the policy did not let start.
+const START: &str = "process.start";
+
+impl TapedCalls {
+    /// Adds the next call that names the process `pid`.
+    pub fn push(&mut self, pid: u32, call: TapedCall) {
+        self.0.entry(pid).or_default().push_back(call);
+    }
+
+    /// The next call that names `pid`, which has to be `name`.
+    pub(super) fn next(&mut self, pid: Pid, name: &str) -> Result<TapedCall, HostError> {
+        let calls = self.0.entry(pid.0).or_default();
+        match calls.front() {
+            Some(call) if call.name == name => Ok(calls.pop_front().unwrap_or_default()),
+            _ => Err(HostError::failed(name, "the tape has no such call here")),
+        }
+    }
+
+    /// Why `pid` was not let start its program `number`, if that is so.
+    pub(super) fn blocked_start(&mut self, pid: Pid, number: u32) -> Option<String> {
+        let calls = self.0.get_mut(&pid.0)?;
+        let call = calls.front().filter(|call| call.name == START)?;
+        let params: serde_json::Value = serde_json::from_slice(&call.params).ok()?;
+        if params["number"].as_u64() != Some(number.into()) {
+            return None;
+        }
+        let answer: serde_json::Value = serde_json::from_str(&call.answer).ok()?;
+        calls.pop_front();
+        Some(answer["error"]["message"].as_str().unwrap_or_default().to_owned())
+    }
+}

@@ -1,0 +1,105 @@
+//! What the host of a session can be asked for.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::session::{TestbenchError, TestbenchSession};
+use crate::engine::{Engine, EngineConfig};
+use crate::host::{
+    HostBridge, HostError, HostMock, HostTool, Manifest, MockCall, NoMockScope, SessionHost,
+};
+use crate::process::ShellImage;
+use crate::toolchain::{ToolchainPrograms, Toolchains};
+
+impl TestbenchSession {
+    /// Everything that can be asked for: what is built in, what the bridge says that it answers, and
+    /// what is mocked.
+    pub fn host_capabilities(&self) -> Manifest {
+        self.host.capabilities()
+    }
+
+    /// Whether there is the capability, and the operation if one is named.
+    pub fn host_has(&self, capability: &str, operation: Option<&str>) -> bool {
+        self.host.has(capability, operation)
+    }
+
+    /// Asks the host for `name`, such as `process.exec`, as a guest of the session would. The call goes
+    /// on the tape. Commands are programs of the toolchain, or built in, and work on the session's
+    /// files.
+    ///
+    /// # Errors
+    /// [`TestbenchError::Host`]. A command that fails, or is blocked, is none.
+    pub fn host_call(&mut self, name: &str, params: &Value) -> Result<Value, TestbenchError> {
+        if self.machine.programs.is_none() {
+            // Sessions that run no modules have none until somebody asks.
+            let engine = Engine::new(EngineConfig { pooling: false, ..EngineConfig::default() })?;
+            let programs = ToolchainPrograms::new(&engine, Toolchains::default());
+            self.machine.programs = Some(Arc::new(programs.with("sh", ShellImage::maker())));
+        }
+        let called = self.host.call(&mut self.machine, name, params);
+        self.settle()?;
+        Ok(called?)
+    }
+
+    /// Answers calls of `capability.operation` with `mock`, unless a later one is for them.
+    pub fn host_mock(&self, capability: &str, operation: &str, mock: HostMock) {
+        self.host.mock(capability, operation, mock);
+    }
+
+    /// The calls that mocks have answered since the innermost scope began: see
+    /// [`SessionHost::mock_calls`].
+    pub fn host_mock_calls(&self) -> Vec<MockCall> {
+        self.host.mock_calls()
+    }
+
+    /// Begins a scope of mocks.
+    pub fn host_mock_push(&self) {
+        self.host.push_mocks();
+    }
+
+    /// Ends the innermost scope: its mocks and calls are forgotten.
+    ///
+    /// # Errors
+    /// [`NoMockScope`]: none was begun.
+    pub fn host_mock_pop(&self) -> Result<(), NoMockScope> {
+        self.host.pop_mocks()
+    }
+
+    /// Sets who is asked for calls that no mock answers.
+    pub fn set_host_bridge(&self, bridge: Arc<dyn HostBridge>) {
+        self.host.set_bridge(bridge);
+    }
+
+    /// Takes the bridge away.
+    pub fn clear_host_bridge(&self) {
+        self.host.clear_bridge();
+    }
+
+    /// The tools of the bridge; none without one.
+    ///
+    /// # Errors
+    /// [`TestbenchError::Host`]: they cannot be listed.
+    pub fn host_tool_list(&self) -> Result<Vec<HostTool>, TestbenchError> {
+        Ok(self.host.tools()?)
+    }
+
+    /// Calls the tool `name` of the bridge. The call goes on the tape, as `tool.call`.
+    ///
+    /// # Errors
+    /// [`TestbenchError::Host`]: there is no such tool, or it failed.
+    pub fn host_tool_call(&mut self, name: &str, args: &Value) -> Result<Value, TestbenchError> {
+        self.host_call("tool.call", &json!({ "name": name, "args": args }))
+    }
+
+    /// The host, to hand to somebody else.
+    pub fn host(&self) -> SessionHost {
+        self.host.clone()
+    }
+}
+
+impl From<HostError> for TestbenchError {
+    fn from(error: HostError) -> Self {
+        Self::Host(error)
+    }
+}

@@ -1,0 +1,262 @@
+//! `process.exec`: every field, in both modes, and the shells.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::{bench, error, exec, session, shell};
+
+fn scratch() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("note.txt"), "one\ntwo\n").unwrap();
+    std::fs::create_dir(folder.path().join("sub")).unwrap();
+    folder
+}
+
+fn stdout(folder: &Path, params: &Value) -> String {
+    let result = exec(&mut session(folder), params);
+    assert_eq!(result["status"], "completed", "{result}");
+    result["stdout"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_result_of_a_command_is_the_same_every_time() {
+    let folder = scratch();
+    let run = || {
+        let mut session = session(folder.path());
+        exec(&mut session, &json!({ "argv": ["sleeper", "250"] }));
+        shell(&mut session, "wc -l < note.txt; echo no >&2; sleep 2; exit 3")
+    };
+    let result = run();
+    assert_eq!(result, run());
+    assert_eq!(
+        result,
+        json!({
+            "command_id": "command-2", "status": "completed", "pid": 2, "process_group_id": 2,
+            "handle_id": "handle-2", "started_at": "1970-01-01T00:00:00.25Z",
+            "ended_at": "1970-01-01T00:00:02.25Z", "duration_ms": 2000, "exit_code": 3,
+            "signal": null, "timed_out": false, "stdout": "2\n", "stderr": "no\n",
+            "combined": "2\nno\n", "exit_status": 3, "legacy_status": 3, "success": false,
+            "truncated": false,
+        })
+    );
+}
+
+#[test]
+fn arguments_are_passed_as_they_are_and_a_shell_reads_a_command() {
+    let folder = scratch();
+    let argv = json!({ "mode": "argv", "argv": ["env", "$x", "a b"] });
+    let printed = stdout(folder.path(), &argv);
+    assert!(printed.contains("argv[1]=$x\n") && printed.contains("argv[2]=a b\n"), "{printed}");
+    let command = json!({ "mode": "shell", "command": "printf '%s-' a \"b c\" | tr a-z A-Z" });
+    assert_eq!(stdout(folder.path(), &command), "A-B C-");
+}
+
+#[test]
+fn a_relative_directory_begins_at_the_root_of_the_project() {
+    let folder = scratch();
+    let pwd = |cwd: &str| stdout(folder.path(), &json!({ "command": "pwd", "cwd": cwd }));
+    assert_eq!(
+        (pwd("sub"), pwd("/tmp"), pwd(".")),
+        ("/src/sub\n".into(), "/tmp\n".into(), "/src\n".into())
+    );
+    let missing = error(
+        &mut session(folder.path()),
+        "process.exec",
+        &json!({ "command": "pwd", "cwd": "nowhere" }),
+    );
+    assert!(missing.contains("process.exec: sh: "), "{missing}");
+}
+
+#[test]
+fn the_environment_is_replaced_or_merged_and_variables_are_removed() {
+    let folder = scratch();
+    let inner = |params: &str| format!("A=1 B=2 ask process.exec '{params}'");
+    let mut session = session(folder.path());
+    let mut seen = |params: &str| {
+        let printed = shell(&mut session, &inner(params))["stdout"].as_str().unwrap().to_owned();
+        let answer: Value = serde_json::from_str(&printed).unwrap();
+        let printed = answer["ok"]["stdout"].as_str().unwrap().to_owned();
+        let variables = printed.lines().filter_map(|line| line.split_once("]="));
+        let mut variables: Vec<String> = variables
+            .map(|(_, text)| text.to_owned())
+            .filter(|text| text.starts_with(['A', 'B', 'C']))
+            .collect();
+        variables.sort();
+        variables.join(" ")
+    };
+    assert_eq!(seen(r#"{"argv":["env"]}"#), "A=1 B=2");
+    assert_eq!(seen(r#"{"argv":["env"],"env":{"C":"3","A":"x"}}"#), "A=x B=2 C=3");
+    assert_eq!(seen(r#"{"argv":["env"],"env":{"C":"3"},"env_remove":["B"]}"#), "A=1 C=3");
+    assert_eq!(seen(r#"{"argv":["env"],"env":{"C":"3"},"env_mode":"replace"}"#), "C=3");
+}
+
+#[test]
+fn input_is_fed_and_need_not_be_read() {
+    let folder = scratch();
+    let long = "line\n".repeat(100_000);
+    let count = json!({ "argv": ["wc", "-l"], "stdin": long });
+    assert_eq!(stdout(folder.path(), &count), "100000\n");
+    let unread = json!({ "command": "exit 0", "stdin": long });
+    assert_eq!(stdout(folder.path(), &unread), "");
+    let back = exec(&mut session(folder.path()), &json!({ "argv": ["cat"], "stdin": long }));
+    assert_eq!(back["stdout"], long, "both ways at once");
+    assert_eq!(stdout(folder.path(), &json!({ "argv": ["cat"] })), "", "none is its end");
+}
+
+#[test]
+fn a_command_that_takes_too_long_is_ended_with_all_that_it_started() {
+    let folder = scratch();
+    let mut session = session(folder.path());
+    let command = "echo begun; (sleep 100; echo late > late) & sleep 50; echo over";
+    let result = exec(&mut session, &json!({ "command": command, "timeout_ms": 1500 }));
+    assert_eq!((&result["status"], &result["timed_out"]), (&json!("timed_out"), &json!(true)));
+    assert_eq!((&result["stdout"], &result["duration_ms"]), (&json!("begun\n"), &json!(1500)));
+    assert_eq!((&result["signal"], &result["exit_code"]), (&json!("SIGKILL"), &json!(null)));
+    assert!(session.overlay().unwrap().read("/src/late").is_err());
+    // One that closes its streams and goes on does not get away either.
+    let result =
+        exec(&mut session, &json!({ "command": "exec >&- 2>&-; sleep 50", "timeout_ms": 100 }));
+    assert_eq!((&result["status"], &result["duration_ms"]), (&json!("timed_out"), &json!(100)));
+    let result = exec(&mut session, &json!({ "argv": ["sleeper", "100"], "timeout_ms": 100 }));
+    assert_eq!(result["duration_ms"], 100);
+}
+
+#[test]
+fn what_a_command_leaves_running_ends_with_it() {
+    let folder = scratch();
+    let mut session = session(folder.path());
+    let result = shell(&mut session, "(sleep 100; echo late > late) >/dev/null 2>&1 & echo over");
+    assert_eq!((&result["stdout"], &result["duration_ms"]), (&json!("over\n"), &json!(0)));
+    assert!(session.overlay().unwrap().read("/src/late").is_err());
+}
+
+#[test]
+fn output_beyond_the_limit_is_cut_off_and_said_so() {
+    let folder = scratch();
+    let limits = belljar::Limits { host_call_bytes_max: 64 << 10, ..Default::default() };
+    let mut session = bench(folder.path()).limits(limits).build().activate().unwrap();
+    let result = exec(&mut session, &json!({ "argv": ["spew", "4"] }));
+    assert_eq!((&result["truncated"], &result["exit_code"]), (&json!(true), &json!(0)));
+    let kept = result["stdout"].as_str().unwrap().len();
+    assert!((4 << 10..=16 << 10).contains(&kept), "{kept}");
+    assert!(result.to_string().len() < 64 << 10);
+    let bytes = exec(&mut session, &json!({ "command": "yes '\u{1}' | head -c 16000" }));
+    assert_eq!(bytes["truncated"], true, "six bytes for each");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_an_error_and_one_that_fails_is_none() {
+    let folder = scratch();
+    let mut session = session(folder.path());
+    let missing = error(&mut session, "process.exec", &json!({ "argv": ["nothing"] }));
+    assert!(missing.contains("process.exec: nothing: "), "{missing}");
+    assert_eq!(shell(&mut session, "nothing")["exit_code"], 127);
+    let trapped = exec(&mut session, &json!({ "argv": ["trap"] }));
+    assert_eq!((&trapped["signal"], &trapped["exit_status"]), (&json!("SIGABRT"), &json!(134)));
+}
+
+#[test]
+fn bad_parameters_are_named() {
+    let folder = scratch();
+    let mut session = session(folder.path());
+    for (params, problem) in [
+        (json!({}), "expected `argv`, or `command`"),
+        (json!({ "argv": [] }), "begins with the name of a program"),
+        (json!({ "argv": ["a"], "command": "b" }), "exclude each other"),
+        (json!({ "mode": "argv", "command": "b" }), "mode `argv` needs `argv`"),
+        (json!({ "mode": "shell", "argv": ["b"] }), "mode `shell` needs `command`"),
+        (json!({ "mode": "fork" }), "unknown variant `fork`, expected `argv` or `shell`"),
+        (json!({ "argv": ["a"], "cmd": 1 }), "unknown field `cmd`, expected one of `mode`, `argv`"),
+        (json!({ "argv": ["a", 1] }), "invalid type"),
+        (json!({ "argv": ["a\u{0}"] }), "NUL"),
+        (json!({ "argv": ["a"], "env": { "A=B": "" } }), "cannot be the name of a variable"),
+        (json!({ "argv": ["a"], "timeout_ms": 0 }), "at least 1"),
+        (json!({ "argv": ["a"], "timeout_ms": -1 }), "invalid value"),
+        (json!({ "argv": ["a"], "sandbox_profile": "none" }), "unknown variant `none`"),
+        (json!({ "argv": ["a"], "sandbox_profile": "unrestricted" }), "sandbox profile `wasi`"),
+        (json!({ "command": "a", "shell": "bash" }), "there is no shell \"bash\": there is sh"),
+    ] {
+        let error = error(&mut session, "process.exec", &params);
+        assert!(error.contains(problem), "{params}: {error}");
+    }
+}
+
+#[test]
+fn shells_are_listed_and_one_is_the_default() {
+    let folder = scratch();
+    let mut session = session(folder.path());
+    let mut ask = |name: &str, params: Value| session.host_call(name, &params);
+    let shells = ask("process.list_shells", json!({})).unwrap();
+    assert_eq!(shells, json!([{ "id": "sh", "hermetic": true, "is_default": true }]));
+    assert_eq!(ask("process.get_default_shell", json!({})).unwrap(), "sh");
+    assert_eq!(ask("process.set_default_shell", json!({ "id": "sh" })).unwrap(), "sh");
+    let invocation = ask("process.shell_invocation", json!({ "command": "ls; pwd" })).unwrap();
+    assert_eq!(invocation, json!({ "shell": "sh", "argv": ["sh", "-c", "ls; pwd"] }));
+    let other = ask("process.set_default_shell", json!({ "id": "rm" })).unwrap_err().to_string();
+    assert!(other.contains("there is no shell \"rm\""), "{other}");
+}
+
+#[test]
+fn a_shell_of_a_toolchain_is_one_among_others() {
+    let (folder, tools) = (scratch(), tempfile::tempdir().unwrap());
+    // Whatever it does, it is called bash.
+    std::fs::copy(crate::support::guest("env"), tools.path().join("bash.wasm")).unwrap();
+    let bench = bench(folder.path()).wasi_toolchain(tools.path()).build();
+    let mut session = bench.activate().unwrap();
+    let shells = session.host_call("process.list_shells", &json!({})).unwrap();
+    assert_eq!(shells[1], json!({ "id": "bash", "hermetic": true, "is_default": false }));
+    session.host_call("process.set_default_shell", &json!({ "id": "bash" })).unwrap();
+    let result = shell(&mut session, "a text");
+    assert!(result["stdout"].as_str().unwrap().contains("argv[2]=a text"), "{result}");
+}
+
+#[test]
+fn a_session_without_modules_has_the_built_in_ones() {
+    let folder = scratch();
+    let bench = belljar::Testbench::builder().fs_overlay(folder.path()).build();
+    let mut session = bench.activate().unwrap();
+    assert_eq!(shell(&mut session, "sort -r note.txt | head -n 1")["stdout"], "two\n");
+    assert!(session.finalize().unwrap().fs_diff.is_empty());
+}
+
+#[test]
+fn what_commands_change_is_the_sessions() {
+    let folder = scratch();
+    let mut session = session(folder.path());
+    shell(&mut session, "echo three >> note.txt");
+    assert_eq!(shell(&mut session, "wc -l < note.txt")["stdout"], "3\n");
+    let changes = session.finalize().unwrap().fs_diff;
+    assert_eq!(changes[0].path.as_str(), "note.txt");
+    assert_eq!(std::fs::read_to_string(folder.path().join("note.txt")).unwrap(), "one\ntwo\n");
+}
+
+#[test]
+fn a_child_that_makes_a_call_is_not_seen_by_who_waits_for_any() {
+    let folder = scratch();
+    let mut session = session(folder.path());
+    // The shell waits for all of its children, and none of them is a call.
+    let result = shell(&mut session, "ask workspace.cwd & ask runtime.task & wait; echo done");
+    assert_eq!(result["stdout"], "{\"ok\":\"/src\"}\n{\"ok\":null}\ndone\n");
+}
+
+#[test]
+fn a_call_that_is_ended_says_so() {
+    let folder = scratch();
+    let limits = belljar::Limits {
+        virtual_timeout: Some(std::time::Duration::from_secs(1)),
+        ..Default::default()
+    };
+    let mut short = bench(folder.path()).limits(limits).build().activate().unwrap();
+    let ended = error(&mut short, "process.exec", &json!({ "argv": ["sleeper", "5000"] }));
+    assert_eq!(ended, "process.exec was ended: virtual_timeout");
+
+    // A guest may end any process of its machine, also one that it does not see: 1, 2 and 3 run
+    // the script, 4 sleeps, 5 is `ask`, and 6 makes its call.
+    let mut session = session(folder.path());
+    let call = r#"ask process.exec '{"argv":["sleeper","5000"]}'"#;
+    let result = shell(&mut session, &format!("{call} & sleep 1; kill -9 6; wait; echo on"));
+    let stdout = result["stdout"].as_str().unwrap();
+    assert!(stdout.contains("\"kind\":\"ended\"") && stdout.contains("by SIGKILL"), "{result}");
+    assert!(stdout.ends_with("on\n") && result["duration_ms"] == 1000, "{result}");
+}

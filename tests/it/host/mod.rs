@@ -1,0 +1,45 @@
+//! What programs may ask of their host: in sessions, from guests, on tapes, and what the command policy
+//! stops.
+
+mod calls;
+mod exec;
+mod policy;
+mod taped;
+
+use std::path::Path;
+
+use belljar::host::CommandPolicy;
+use belljar::testbench::{Testbench, TestbenchBuilder, TestbenchSession};
+use serde_json::{Value, json};
+
+use crate::support::{engine, package};
+
+/// A session on a paused clock, over `folder`, with the example programs.
+fn bench(folder: &Path) -> TestbenchBuilder {
+    Testbench::builder()
+        .paused_clock_at_ms(0)
+        .fs_overlay(folder)
+        .wasi_toolchain(package().join("guest-examples"))
+        .engine(engine())
+}
+
+fn session(folder: &Path) -> TestbenchSession {
+    bench(folder).build().activate().unwrap()
+}
+
+fn exec(session: &mut TestbenchSession, params: &Value) -> Value {
+    session.host_call("process.exec", params).unwrap()
+}
+
+/// What a shell makes of `command`.
+fn shell(session: &mut TestbenchSession, command: &str) -> Value {
+    exec(session, &json!({ "command": command }))
+}
+
+fn error(session: &mut TestbenchSession, name: &str, params: &Value) -> String {
+    session.host_call(name, params).unwrap_err().to_string()
+}
+
+fn policy(text: &str) -> CommandPolicy {
+    CommandPolicy::from_json("policy.json", text).unwrap()
+}

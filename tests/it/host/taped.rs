@@ -1,0 +1,158 @@
+//! Calls on tapes, and answered from them: without bridge, mocks, answers and policy.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use belljar::base::digest::Digest;
+use belljar::host::{BridgeAnswer, HostBridge, HostMock, ScriptedAnswers};
+use belljar::tape::{Tape, TapeError};
+use belljar::testbench::{ReplayError, Replayed, TestbenchSession, replay};
+use belljar::{Limits, Program};
+use serde_json::{Value, json};
+
+use super::{bench, policy, shell};
+use crate::support::{engine, guest};
+
+struct Memory;
+
+impl HostBridge for Memory {
+    fn dispatch(&self, capability: &str, operation: &str, _: &Value) -> BridgeAnswer {
+        match (capability, operation) {
+            ("memory", "embed") => BridgeAnswer::Value(json!([0.5, 1])),
+            _ => BridgeAnswer::NotMine,
+        }
+    }
+}
+
+fn again(tape: &Path) -> Result<Replayed, ReplayError> {
+    replay(tape, &Limits::default(), |name: &str, _: Option<Digest>| {
+        let built_in = belljar::Toolchains::default().resolve(name).ok();
+        let module = built_in.map(|resolved| resolved.module().map_err(|e| e.to_string()));
+        match module {
+            Some(module) if !guest(name).is_file() => {
+                Program::new(engine(), &module?).map_err(|error| error.to_string())
+            }
+            _ => Program::load(engine(), guest(name)).map_err(|error| error.to_string()),
+        }
+    })
+}
+
+/// Records what `act` does in a session with a policy, answers, mocks and a bridge; replays it.
+fn both(act: impl FnOnce(&mut TestbenchSession)) -> (Vec<belljar::tape::Record>, Replayed) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("kept"), "kept\n").unwrap();
+    std::fs::write(folder.path().join("page"), "{{ name }}").unwrap();
+    let tape = folder.path().join("t.tape");
+    let rules = r#"{
+        "version": 1, "deny": ["rm *"], "approve": ["touch"],
+        "pre": [{"match": "env", "set": {"env": {"CI": "1"}}}],
+        "post": [{"match": "cat", "set": {"stdout": "[withheld]"}}]
+    }"#;
+    let bench = bench(folder.path())
+        .host_policy(policy(rules))
+        .host_answers(ScriptedAnswers::new(["yes", "no", "maybe"]))
+        .host_bridge(Arc::new(Memory))
+        .host_task("the task")
+        .emit_tape(&tape);
+    let mut session = bench.build().activate().unwrap();
+    session.host_mock("db", "query", HostMock::result(json!([1])));
+    session.host_mock("db", "drop", HostMock::error("never"));
+    act(&mut session);
+    session.finalize().unwrap();
+    let replayed = again(&tape).unwrap();
+    (Tape::load(&tape).unwrap().records, replayed)
+}
+
+#[test]
+fn what_guests_asked_is_answered_again_from_the_tape() {
+    let asked = [
+        ("db.query", "{\"a\":1}"),
+        ("db.drop", ""),
+        ("memory.embed", "{\"text\":\"x\"}"),
+        ("interaction.ask", "{\"question\":\"sure?\"}"),
+        ("runtime.task", ""),
+        ("host.capabilities", ""),
+        ("tool.list", ""),
+        ("nothing.here", ""),
+        ("process.exec", "not json"),
+        ("process.exec", "{\"argv\":[\"nothing\"]}"),
+        ("template.render", "{\"path\":\"page\",\"vars\":{\"name\":\"x\"}}"),
+        ("template.render", "{\"path\":\"none\"}"),
+        ("process.exec", "{\"argv\":[\"rm\",\"kept\"]}"),
+        ("process.exec", "{\"argv\":[\"sleeper\",\"100\"],\"timeout_ms\":10}"),
+        ("process.exec", "{\"argv\":[\"env\"]}"),
+        ("process.exec", "{\"argv\":[\"cat\",\"kept\"]}"),
+        ("process.exec", "{\"argv\":[\"touch\",\"made\"]}"),
+        ("process.exec", "{\"argv\":[\"ask\",\"-h\",\"db\",\"process.exec\",\"no\"]}"),
+        ("process.exec", "{\"argv\":[\"ask\",\"process.exec\",\"{\\\"argv\\\":[\\\"rm\\\"]}\"]}"),
+    ];
+    let mut printed = Vec::new();
+    let (records, replayed) = both(|session| {
+        // A bridge would be asked before what is built in, and cannot be watched.
+        for (name, params) in asked {
+            let mut command = session.command("ask");
+            command.arg(name);
+            if !params.is_empty() {
+                command.arg(params);
+            }
+            printed.push(command.output().unwrap().stdout);
+        }
+    });
+    assert_eq!(replayed.records, records.len() as u64);
+    let again: Vec<Vec<u8>> = replayed.outputs.iter().map(|out| out.stdout.clone()).collect();
+    for ((first, second), (name, _)) in printed.iter().zip(&again).zip(asked) {
+        assert_eq!(String::from_utf8_lossy(first), String::from_utf8_lossy(second), "{name}");
+    }
+    let text = |index: usize| String::from_utf8_lossy(&printed[index]).into_owned();
+    assert!(text(0).contains("[1]") && text(3).contains("yes") && text(4).contains("the task"));
+    assert!(text(12).contains("blocked") && text(14).contains("CI=1"), "{}", text(14));
+    assert!(
+        text(15).contains("[withheld]") && text(17).contains("db yes\\nprocess.exec yes\\nno no")
+    );
+}
+
+#[test]
+fn what_host_code_asked_is_answered_again_too() {
+    let (records, replayed) = both(|session| {
+        session.clear_host_bridge();
+        assert_eq!(session.host_call("db.query", &json!({})).unwrap(), json!([1]));
+        let result = shell(session, "echo made > made; x=rm; $x kept");
+        assert_eq!(result["status"], "blocked");
+        assert_eq!(shell(session, "wc -c < made")["stdout"], "5\n");
+        assert_eq!(shell(session, "touch a; touch b")["status"], "completed");
+        assert_eq!(shell(session, "touch c")["status"], "blocked", "the answer is no");
+        session.host_call("interaction.ask", &json!({ "question": "?" })).unwrap();
+    });
+    assert_eq!(replayed.records, records.len() as u64);
+}
+
+#[test]
+fn a_tape_whose_answer_is_another_is_another_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let tape = folder.path().join("t.tape");
+    let mut session = bench(folder.path()).emit_tape(&tape).build().activate().unwrap();
+    session.host_mock("db", "query", HostMock::result("first"));
+    let output = session.command("ask").arg("db.query").output().unwrap();
+    assert_eq!(output.stdout, b"{\"ok\":\"first\"}\n");
+    session.finalize().unwrap();
+    let text = std::fs::read_to_string(&tape).unwrap();
+    // Only in the record of the call: what the guest prints of it is then something else.
+    let changed: String = text
+        .lines()
+        .map(|line| {
+            let line = if line.contains("host_call") {
+                line.replace("first", "other")
+            } else {
+                line.into()
+            };
+            line + "\n"
+        })
+        .collect();
+    std::fs::write(&tape, changed).unwrap();
+    match again(&tape).err() {
+        Some(ReplayError::Tape(TapeError::Desync(desync))) => {
+            assert!(desync.to_string().contains("stream_write"), "{desync}");
+        }
+        other => panic!("{:?}", other.map(|error| error.to_string())),
+    }
+}
