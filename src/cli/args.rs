@@ -12,6 +12,7 @@ use super::annotate::{AnnotateArgs, AnnotationsArgs};
 use super::exit::Usage;
 use super::fidelity::FidelityArgs;
 use super::hints;
+use super::host::HostArgs;
 use super::patch::{ApplyArgs, DiffArgs};
 use super::record::RecordArgs;
 use super::replay::ReplayArgs;
@@ -66,6 +67,8 @@ pub enum Subcommand {
     Annotate(Box<AnnotateArgs>),
     /// Check or print what is said of a tape
     Annotations(AnnotationsArgs),
+    /// Say what programs may ask of their host, or ask it yourself
+    Host(HostArgs),
     /// List the programs that can be run by name
     Programs(ProgramsArgs),
     /// Look into or empty the cache of compiled code
@@ -232,6 +235,23 @@ pub struct RunArgs {
     /// Bytes that the program may print
     #[arg(long, value_name = "SIZE", default_value = "unlimited", value_parser = size, help_heading = "Limits")]
     pub max_output: u64,
+
+    /// Bytes that may be passed to a call of the host, or come back from it
+    #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = size, help_heading = "Limits")]
+    pub max_host_call: u64,
+
+    /// Which commands programs may start: a command policy
+    #[arg(long, value_name = "FILE", help_heading = "Host")]
+    pub host_policy: Option<PathBuf>,
+
+    /// What questions are answered, one after the other: a list of texts [default: ask on the
+    /// terminal]
+    #[arg(long, value_name = "FILE", help_heading = "Host")]
+    pub host_answers: Option<PathBuf>,
+
+    /// What the program is to do: the answer of `runtime.task`
+    #[arg(long, value_name = "TEXT", help_heading = "Host")]
+    pub host_task: Option<String>,
 
     /// Write the changes to the disk: always, or only if the program exits with 0
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always", help_heading = "Afterwards")]

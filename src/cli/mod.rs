@@ -26,6 +26,7 @@ mod doctor;
 mod exit;
 mod fidelity;
 mod hints;
+mod host;
 mod mounts;
 mod overtime;
 mod patch;
@@ -69,6 +70,7 @@ pub fn main() -> ExitCode {
         Subcommand::Apply(args) => patch::apply(&args),
         Subcommand::Annotate(args) => annotate::annotate(&args),
         Subcommand::Annotations(args) => annotate::run(&args),
+        Subcommand::Host(args) => host::run(&args),
         Subcommand::Programs(args) => programs::run(&args),
         Subcommand::Cache(args) => cache::run(&args),
         Subcommand::Doctor(args) => Ok(doctor::run(&args)),

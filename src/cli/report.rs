@@ -62,6 +62,8 @@ pub struct Report {
     pub fuel_used: Option<u64>,
     /// Bytes that it changed or created.
     pub upper_bytes: u64,
+    /// What it said that it has come to, by `runtime.set_result`.
+    pub host_result: Option<serde_json::Value>,
     /// The files that it changed.
     pub changes: Vec<Change>,
     /// Changed files that other tools may run or obey, by their path in the namespace.
@@ -197,6 +199,7 @@ pub fn option_of(limit: Limit) -> &'static str {
         Limit::Processes => "--max-processes",
         Limit::Output => "--max-output",
         Limit::Upper => "--max-upper",
+        Limit::HostCall => "--max-host-call",
         _ => "the library's limits",
     }
 }

@@ -21,7 +21,7 @@ use super::record::{RecordArgs, Recording};
 use super::report::{Report, Status, count, ms, option_of, printable};
 use super::sink::{self, Once, Opened, Stdout};
 use super::values::{Sink, StdinFrom};
-use super::{changes, exit, hints, setup};
+use super::{changes, exit, hints, host, setup};
 
 /// Backtraces are shown as far as this many lines.
 const BACKTRACE_LINES_MAX: usize = 16;
@@ -41,7 +41,7 @@ pub fn run(args: &RunArgs, record: Option<&RecordArgs>) -> Result<u8> {
 }
 
 /// Refuses paths that a program of an earlier run may have led astray.
-fn check_paths(args: &RunArgs, record: Option<&RecordArgs>) -> Result<()> {
+pub fn check_paths(args: &RunArgs, record: Option<&RecordArgs>) -> Result<()> {
     let folders = Folders::of(args);
     for (option, sink) in [("--json", &args.json), ("--diff", &args.diff), ("--trace", &args.trace)]
     {
@@ -102,7 +102,8 @@ fn perform(
     };
     let recorder = recording.as_ref().map(Recording::recorder);
     let engine = Engine::new(setup::engine_config(args)?)?;
-    let (mut machine, preopens) = setup::machine(args, &engine, recorder)?;
+    let host = host::of_args(args)?;
+    let (mut machine, preopens) = setup::machine(args, &engine, recorder, &host)?;
     machine.set_trace(trace);
     let stdio = stdio(args, stdout)?;
 
@@ -147,6 +148,7 @@ fn perform(
     report.ended(&status);
     report.virtual_time_ms = u64::try_from(machine.elapsed().as_millis()).unwrap_or(u64::MAX);
     report.upper_bytes = machine.vfs().upper_bytes();
+    report.host_result = host.result();
     complain(args, &machine, name, &status);
 
     let changes_started = ambient::instant_now();
@@ -168,7 +170,7 @@ fn perform(
 }
 
 /// The guest's path of `--cwd`: a relative one begins at the worktree.
-fn absolute(cwd: &str) -> String {
+pub fn absolute(cwd: &str) -> String {
     if cwd.starts_with('/') { cwd.to_owned() } else { format!("{}/{cwd}", belljar::WORKTREE) }
 }
 
@@ -217,7 +219,7 @@ fn stdio(args: &RunArgs, stdout: &Stdout) -> Result<Stdio> {
     })
 }
 
-fn trace(args: &RunArgs) -> Result<Option<Box<dyn Write + Send>>> {
+pub fn trace(args: &RunArgs) -> Result<Option<Box<dyn Write + Send>>> {
     Ok(match &args.trace {
         None => None,
         Some(Sink::Stream) => Some(Box::new(io::stderr())),

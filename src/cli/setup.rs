@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use belljar::base::{ambient, disk};
+use belljar::host::SessionHost;
 use belljar::process::ShellImage;
 use belljar::tape::Recorder;
 use belljar::{
@@ -78,6 +79,7 @@ pub fn machine(
     args: &RunArgs,
     engine: &Engine,
     recorder: Option<Recorder>,
+    host: &SessionHost,
 ) -> Result<(Machine, Option<Vec<Preopen>>)> {
     let programs = ToolchainPrograms::new(engine, toolchains(&args.toolchain)?)
         .unknown_imports(unknown_imports(args))
@@ -86,7 +88,8 @@ pub fn machine(
         .limits(limits(args))
         .seed(args.seed)
         .clock(clock(args)?)
-        .programs(Arc::new(programs));
+        .programs(Arc::new(programs))
+        .host(Arc::new(host.clone()));
     if args.mtimes == MtimesArg::Host {
         builder = builder.mtimes(Mtimes::Host);
     }
@@ -105,6 +108,7 @@ fn limits(args: &RunArgs) -> Limits {
         open_files_max: args.max_files,
         processes_max: args.max_processes,
         output_bytes_max: args.max_output,
+        host_call_bytes_max: args.max_host_call,
         vfs: VfsLimits { upper_bytes_max: args.max_upper, ..VfsLimits::default() },
         ..Limits::default()
     }

@@ -218,6 +218,15 @@ fn options(run: &RunArgs, stdin: &OsString) -> Result<Vec<OsString>> {
     if let Some(cwd) = &run.cwd {
         add("--cwd", cwd.into());
     }
+    for (name, path) in [("--host-policy", &run.host_policy), ("--host-answers", &run.host_answers)]
+    {
+        if let Some(path) = path {
+            add(name, path.into());
+        }
+    }
+    if let Some(task) = &run.host_task {
+        add("--host-task", task.into());
+    }
     add("--stdin", stdin.clone());
     if let Some(start_ns) = run.start_at {
         let start = jiff::Timestamp::from_nanosecond(start_ns.into()).context("--start-at")?;
@@ -238,6 +247,7 @@ fn options(run: &RunArgs, stdin: &OsString) -> Result<Vec<OsString>> {
         ("--max-processes", run.max_processes.into()),
         ("--max-upper", run.max_upper),
         ("--max-output", run.max_output),
+        ("--max-host-call", run.max_host_call),
     ] {
         add(name, value.to_string().into());
     }

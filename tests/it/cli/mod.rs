@@ -1,5 +1,6 @@
 //! The command line: options, messages and exit codes.
 
+mod host;
 mod messages;
 mod report;
 mod tape;

@@ -1,0 +1,248 @@
+//! `belljar host`, and the host of all runs.
+
+use std::io::{BufRead, IsTerminal, Read, Write};
+
+use anyhow::{Context, Result};
+use belljar::base::disk;
+use belljar::host::{CommandPolicy, HostError, Question, ScriptedAnswers, SessionHost};
+use belljar::{Engine, Outcome};
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use serde_json::{Value, json};
+
+use super::args::RunArgs;
+use super::exit::Usage;
+use super::report::{Report, printable};
+use super::sink::{self, Opened, Stdout};
+use super::values::{Sink, StdinFrom};
+use super::{changes, run, setup};
+
+/// Exit code of a call that failed.
+const CALL_FAILED: u8 = 1;
+
+/// Bytes of parameters that are read.
+const PARAMS_BYTES_MAX: u64 = 1 << 30;
+
+#[derive(Args, Debug)]
+pub struct HostArgs {
+    #[command(subcommand)]
+    pub action: HostAction,
+}
+
+#[derive(clap::Subcommand, Debug)]
+pub enum HostAction {
+    /// List what programs may ask of their host
+    Manifest {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Ask the host, as a program would, and print the answer
+    Call(Box<CallArgs>),
+}
+
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "belljar host call [OPTIONS] CAPABILITY.OPERATION",
+    after_help = "Examples:
+  belljar host call workspace.cwd
+  belljar host call process.exec --params '{\"argv\": [\"wc\", \"README.md\"]}'
+  belljar host call template.render --params @params.json --worktree templates
+  belljar host call process.exec --host-policy policy.json --params -
+
+The other options are those of `belljar run`. Exit codes: 0 for an answer, 1 for a call that failed,
+126 for a command that the policy blocked, 2 for a command line that makes no sense."
+)]
+pub struct CallArgs {
+    /// What is passed: JSON, a file after @, or - for standard input
+    #[arg(long, value_name = "JSON|@FILE|-", help_heading = "Call", allow_hyphen_values = true)]
+    pub params: Option<String>,
+
+    #[command(flatten)]
+    pub run: CallRunArgs,
+}
+
+/// The options of a run, which stand before or after the one word that is no option.
+#[derive(Debug)]
+pub struct CallRunArgs(RunArgs);
+
+/// Options of a run that a call has no use for.
+const NOT_FOR_CALLS: [&str; 6] =
+    ["argv0", "stdin", "unknown_imports", "on_missing", "profile", "no_cache"];
+
+impl CallRunArgs {
+    fn change(command: Command) -> Command {
+        let command = command.mut_arg("command", |word| {
+            let name = "CAPABILITY.OPERATION";
+            let word = word.trailing_var_arg(false).allow_hyphen_values(false);
+            word.num_args(1).value_names([name]).help("What to ask for").long_help(None::<&str>)
+        });
+        NOT_FOR_CALLS.iter().fold(command, |command, id| command.mut_arg(*id, |arg| arg.hide(true)))
+    }
+}
+
+impl FromArgMatches for CallRunArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        RunArgs::from_arg_matches(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+impl Args for CallRunArgs {
+    fn augment_args(command: Command) -> Command {
+        Self::change(RunArgs::augment_args(command))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::change(RunArgs::augment_args_for_update(command))
+    }
+}
+
+pub fn run(args: &HostArgs) -> Result<u8> {
+    match &args.action {
+        HostAction::Manifest { json } => manifest(*json),
+        HostAction::Call(args) => call(args),
+    }
+}
+
+/// The host that `args` ask for.
+///
+/// # Errors
+/// [`Usage`] if a file cannot be used.
+pub fn of_args(args: &RunArgs) -> Result<SessionHost> {
+    let mut host = SessionHost::builder();
+    if let Some(path) = &args.host_policy {
+        let policy = CommandPolicy::read(path);
+        host = host.policy(policy.map_err(|error| Usage::of("--host-policy", error))?);
+    }
+    if let Some(path) = &args.host_answers {
+        let answers = ScriptedAnswers::read(path);
+        host = host.answers(answers.map_err(|error| Usage::of("--host-answers", error))?);
+    } else if std::io::stdin().is_terminal() && setup::stderr_is_terminal() {
+        host = host.answers(ask_on_terminal);
+    }
+    if let Some(task) = &args.host_task {
+        host = host.task(task.as_str());
+    }
+    Ok(host.build())
+}
+
+/// Asks whoever sits at the terminal.
+fn ask_on_terminal(question: &Question) -> Result<String, String> {
+    let choices = match &question.choices {
+        choices if choices.is_empty() => String::new(),
+        choices => format!(" [{}]", choices.join("/")),
+    };
+    let default = question.default.as_ref().map(|text| format!(" (default: {text})"));
+    let text = format!("{}{choices}{}", question.question, default.unwrap_or_default());
+    let mut stderr = std::io::stderr();
+    // Who cannot be asked will not answer.
+    let _ = write!(stderr, "belljar: {} ", printable(&text)).and_then(|()| stderr.flush());
+    let mut answer = String::new();
+    match std::io::stdin().lock().read_line(&mut answer) {
+        Ok(0) => Err(format!("nobody answers {:?}", question.question)),
+        Ok(_) => Ok(answer.trim_end_matches(['\r', '\n']).to_owned()),
+        Err(error) => Err(format!("cannot read the answer to {:?}: {error}", question.question)),
+    }
+}
+
+fn manifest(json: bool) -> Result<u8> {
+    let manifest = SessionHost::default().capabilities();
+    if json {
+        say!("{}", serde_json::to_string(&manifest)?);
+        return Ok(0);
+    }
+    let operations = manifest.iter().flat_map(|(capability, entry)| {
+        let name = move |operation: &String| format!("{capability}.{operation}");
+        entry.operations.iter().map(move |(op, what)| (name(op), what.description.clone()))
+    });
+    for (name, description) in operations {
+        say!("{name:28} {description}");
+    }
+    Ok(0)
+}
+
+fn call(call: &CallArgs) -> Result<u8> {
+    let args = &call.run.0;
+    refuse_unused(args)?;
+    run::check_paths(args, None)?;
+    let name = args.program()?.to_string_lossy().into_owned();
+    let stdout = Stdout::default();
+    let open = |option, sink: &Sink| Opened::new(option, sink, &stdout);
+    let json_to = args.json.as_ref().map(|sink| open("--json", sink)).transpose()?;
+    let diff_to = args.diff.as_ref().map(|sink| open("--diff", sink)).transpose()?;
+    let params = params(call)?;
+    let host = of_args(args)?;
+    let engine = Engine::new(setup::engine_config(args)?)?;
+    let (mut machine, preopens) = setup::machine(args, &engine, None, &host)?;
+    machine.set_trace(run::trace(args)?);
+    let environment = setup::environment(args)?;
+    let result = host.call_as(&mut machine, &name, &params, |command| {
+        for (key, value) in environment {
+            command.env(setup::guest_bytes(&key), setup::guest_bytes(&value));
+        }
+        if let Some(preopens) = preopens {
+            command.preopens(preopens);
+        }
+        if let Some(cwd) = &args.cwd {
+            command.current_dir(run::absolute(cwd));
+        }
+    });
+    machine.set_trace(None);
+    let code = match &result {
+        Err(_) => CALL_FAILED,
+        Ok(value) if name == "process.exec" && value["status"] == "blocked" => {
+            super::exit::NOT_RUNNABLE
+        }
+        Ok(_) => 0,
+    };
+    match (json_to, &result) {
+        (Some(to), result) => to.print(&format!("{}\n", answer(result)))?,
+        (None, Ok(Value::String(text))) => {
+            let end = if text.ends_with('\n') { "" } else { "\n" };
+            sink::print(format!("{text}{end}").as_bytes());
+        }
+        (None, Ok(value)) => say!("{}", serde_json::to_string_pretty(value)?),
+        (None, Err(error)) => note!("belljar: {}", printable(&error.to_string())),
+    }
+    let outcome = Outcome::Exited(code.into());
+    changes::settle(args, &mut machine, &outcome, diff_to, &mut Report::default())?;
+    Ok(code)
+}
+
+fn refuse_unused(args: &RunArgs) -> Result<()> {
+    let options =
+        [("--argv0", args.argv0.is_some()), ("--stdin", !matches!(args.stdin, StdinFrom::Inherit))];
+    match options.into_iter().find(|(_, is_given)| *is_given) {
+        None => Ok(()),
+        Some((option, _)) => {
+            Err(Usage(format!("{option} is not for calls; see `belljar host call --help`")).into())
+        }
+    }
+}
+
+fn answer(result: &Result<Value, HostError>) -> Value {
+    match result {
+        Ok(value) => json!({ "ok": value }),
+        Err(error) => json!({ "error": { "kind": error.kind(), "message": error.to_string() } }),
+    }
+}
+
+/// What is passed.
+fn params(call: &CallArgs) -> Result<Value> {
+    let Some(given) = &call.params else { return Ok(json!({})) };
+    let text = if given == "-" {
+        let mut text = Vec::new();
+        let mut stdin = std::io::stdin().lock().take(PARAMS_BYTES_MAX);
+        stdin.read_to_end(&mut text).context("cannot read standard input")?;
+        text
+    } else if let Some(path) = given.strip_prefix('@') {
+        disk::read(path.as_ref()).map_err(|error| Usage::of("--params", error))?
+    } else {
+        given.clone().into_bytes()
+    };
+    let value = belljar::host::parse_json(&text);
+    value.map_err(|error| Usage(format!("--params is no JSON: {error}")).into())
+}
