@@ -64,11 +64,11 @@ stack_of() { # SOURCE
     esac
 }
 
-# Programs that start others. The library comes before the program, and so before the C library, some
+# Programs that start others, or ask the host. The library comes before the program, and so before the C library, some
 # of whose functions it replaces.
 library_for() { # SOURCE -> arguments for the compiler
     case $1 in
-        guest-examples/procs.c | guest-examples/cc-driver.c | guest-examples/minimake.c | guest-examples/spawnbench.c | toolchains/box/*)
+        guest-examples/ask.c | guest-examples/procs.c | guest-examples/cc-driver.c | guest-examples/minimake.c | guest-examples/spawnbench.c | toolchains/box/*)
             echo -Iguest-examples/libbelljar/include -Iguest-examples/include guest-examples/libbelljar/libbelljar.c
             ;;
     esac

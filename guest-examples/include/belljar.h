@@ -1,4 +1,5 @@
-/* The import module `belljar`, version 1: processes, pipes and descriptors, which WASI preview 1 lacks.
+/* The import module `belljar`, version 1: processes, pipes and descriptors, which WASI preview 1 lacks,
+ * and calls of the host.
  *
  * docs/guest-abi.md has the rules. This header is the interface itself, for those who write a C library or a port of
  * their own; programs that want POSIX take libbelljar instead, which is written against it.
@@ -158,6 +159,27 @@ int32_t belljar_fd_cloexec_get(uint32_t fd, uint32_t *flag);
 /* Sets that: 0 or BELLJAR_FD_CLOEXEC. EBADF. EINVAL: another number. */
 BELLJAR_IMPORT(fd_cloexec_set)
 int32_t belljar_fd_cloexec_set(uint32_t fd, uint32_t flag);
+
+/* --- the host ---------------------------------------------------------------------------------------------------- */
+
+/* Whether the host can be asked for `name`, a capability (`process`) or an operation (`process.exec`): 0 or 1.
+ * ENOSYS: there is no host to ask. */
+BELLJAR_IMPORT(host_has)
+int32_t belljar_host_has(const char *name, uint32_t name_len, uint32_t *has);
+
+/* Asks the host for the operation `name` and waits for the answer. `params` is a JSON object in UTF-8, or nothing; the
+ * answer is one, too: {"ok": …} or {"error": {"kind": …, "message": …}}. Of the answer, as much is written to `buf` as
+ * there is room for, and how long all of it is to `size`; belljar_host_reply has the rest.
+ * ENOSYS: there is no host to ask. E2BIG: params is longer than the limit (8 MiB unless told otherwise).
+ * ENAMETOOLONG: name has more than 256 bytes. EAGAIN: the limit of processes. */
+BELLJAR_IMPORT(host_call)
+int32_t belljar_host_call(const char *name, uint32_t name_len, const char *params, uint32_t params_len, char *buf,
+                          uint32_t buf_len, uint32_t *size);
+
+/* Writes the last answer of belljar_host_call from `offset` on, as far as there is room, and to `size` how much that
+ * is: 0 at its end. The next call forgets it. */
+BELLJAR_IMPORT(host_reply)
+int32_t belljar_host_reply(uint32_t offset, char *buf, uint32_t buf_len, uint32_t *size);
 
 /* --- the module -------------------------------------------------------------------------------------------------- */
 

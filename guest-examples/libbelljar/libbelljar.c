@@ -13,3 +13,4 @@
 #include "process.c"
 #include "spawn.c"
 #include "commands.c"
+#include "host.c"
