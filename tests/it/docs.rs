@@ -22,6 +22,7 @@ const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("docs/tape-format.md", None),
     ("docs/annotations.md", None),
     ("docs/guest-abi.md", None),
+    ("docs/host.md", None),
     ("docs/avr.md", Some("avr")),
     ("toolchains/README.md", None),
     ("guest-examples/README.md", None),
