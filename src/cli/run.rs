@@ -102,7 +102,7 @@ fn perform(
     };
     let recorder = recording.as_ref().map(Recording::recorder);
     let engine = Engine::new(setup::engine_config(args)?)?;
-    let (mut machine, preopens) = setup::machine(args, &engine, recorder)?;
+    let (mut machine, preopens) = setup::machine(args, recorder)?;
     machine.set_trace(trace);
     let stdio = stdio(args, stdout)?;
 

@@ -10,8 +10,8 @@ use belljar::base::{ambient, disk};
 use belljar::process::ShellImage;
 use belljar::tape::Recorder;
 use belljar::{
-    ClockConfig, Engine, EngineConfig, Limits, Machine, Mtimes, Preopen, Resolved,
-    ToolchainPrograms, Toolchains, UnknownImports, VfsLimits,
+    ClockConfig, EngineConfig, Limits, Machine, Mtimes, Preopen, Resolved, ToolchainPrograms,
+    Toolchains, UnknownImports, VfsLimits,
 };
 use etcetera::BaseStrategy;
 
@@ -70,16 +70,20 @@ pub fn program(program: &OsStr, dirs: &[PathBuf]) -> Result<Resolved> {
 /// How to make the engine for one run.
 pub fn engine_config(args: &RunArgs) -> Result<EngineConfig> {
     let cache_dir = if args.no_cache { None } else { Some(cache_dir()?) };
-    Ok(EngineConfig { pooling: false, fuel: args.fuel.is_some(), cache_dir })
+    Ok(EngineConfig { pool_slots: 0, fuel: args.fuel.is_some(), cache_dir })
 }
+
+/// Processes beside the first that are started in no time. To make more ready would take longer than
+/// most trees take to run.
+const POOL_SLOTS: u32 = 100;
 
 /// The machine, and the preopens where they are not the whole namespace.
 pub fn machine(
     args: &RunArgs,
-    engine: &Engine,
     recorder: Option<Recorder>,
 ) -> Result<(Machine, Option<Vec<Preopen>>)> {
-    let programs = ToolchainPrograms::new(engine, toolchains(&args.toolchain)?)
+    let engine = EngineConfig { pool_slots: POOL_SLOTS, ..engine_config(args)? };
+    let programs = ToolchainPrograms::with_engine_config(engine, toolchains(&args.toolchain)?)
         .unknown_imports(unknown_imports(args))
         .with("sh", ShellImage::maker());
     let mut builder = Machine::builder()

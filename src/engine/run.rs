@@ -1,6 +1,8 @@
 //! A program as a process.
 
-use wasmtime::{Store, UpdateDeadline, WasmBacktrace};
+use wasmtime::{
+    Instance, InstancePre, PoolConcurrencyLimitError, Store, UpdateDeadline, WasmBacktrace,
+};
 
 use super::program::{Program, UnknownImportCalled};
 use crate::abi::Process;
@@ -34,7 +36,34 @@ async fn process(program: Program, mut guest: Guest) -> Ended {
     if let Err(stop) = guest.begin() {
         return Ended { guest, outcome: Ok(stop.into()) };
     }
-    let engine = program.pre.module().engine();
+    let full = match run_as(&program.pre, &program, guest).await {
+        Ok(ended) => return ended,
+        Err(full) => full,
+    };
+    let PoolFull { guest, message } = match program.beyond_pool() {
+        Err(message) => PoolFull { message: message.to_owned(), ..full },
+        Ok(pre) => match run_as(pre, &program, full.guest).await {
+            Ok(ended) => return ended,
+            Err(full) => full,
+        },
+    };
+    let program = program.name().to_owned();
+    Ended { guest, outcome: Err(RunError::Instantiate { program, message }) }
+}
+
+/// The pool has no room for a process, which has not begun.
+struct PoolFull {
+    guest: Guest,
+    message: String,
+}
+
+/// Runs `pre`, which is `program`, as `guest`.
+async fn run_as(
+    pre: &InstancePre<Process>,
+    program: &Program,
+    guest: Guest,
+) -> Result<Ended, PoolFull> {
+    let engine = pre.module().engine();
     let deadline = guest.machine().deadline;
     let mut store = Store::new(engine, Process::new(guest));
     store.limiter(|process| process);
@@ -59,11 +88,20 @@ async fn process(program: Program, mut guest: Guest) -> Ended {
         let left = *machine.fuel_left.get_or_insert(fuel);
         store.set_fuel(left).expect("the engine counts fuel");
     }
-    let outcome = start(&program, &mut store).await;
+    let instance = pre.instantiate_async(&mut store).await;
+    let full = instance.as_ref().err().filter(|error| error.is::<PoolConcurrencyLimitError>());
+    let full = full.map(|error| format!("{error:#}"));
+    let outcome = match instance {
+        Ok(instance) => start(program, &mut store, instance).await,
+        Err(error) => instantiation_error(program, &store, &error),
+    };
     let fuel_left = program.engine.config().fuel.then(|| store.get_fuel().unwrap_or(0));
     let mut process = store.into_data();
     process.free_memory();
     let mut guest = process.guest;
+    if let Some(message) = full {
+        return Err(PoolFull { guest, message });
+    }
     let machine = guest.machine_mut();
     if fuel_left.is_some() {
         machine.fuel_left = fuel_left;
@@ -71,14 +109,14 @@ async fn process(program: Program, mut guest: Guest) -> Ended {
     if outcome.as_ref().is_ok_and(|outcome| *outcome == Outcome::Limit(Limit::Fuel)) {
         machine.note_limit(Limit::Fuel);
     }
-    Ended { guest, outcome }
+    Ok(Ended { guest, outcome })
 }
 
-async fn start(program: &Program, store: &mut Store<Process>) -> Result<Outcome, RunError> {
-    let instance = match program.pre.instantiate_async(&mut *store).await {
-        Ok(instance) => instance,
-        Err(error) => return instantiation_error(program, store, &error),
-    };
+async fn start(
+    program: &Program,
+    store: &mut Store<Process>,
+    instance: Instance,
+) -> Result<Outcome, RunError> {
     let name = || program.name().to_owned();
     let start = instance
         .get_func(&mut *store, "_start")

@@ -22,7 +22,7 @@ use crate::kernel::vfs::Mount;
 /// ```
 /// use belljar::{Command, Engine, EngineConfig, Machine, Module, Program};
 ///
-/// let engine = Engine::new(EngineConfig { pooling: false, ..EngineConfig::default() })?;
+/// let engine = Engine::new(EngineConfig { pool_slots: 0, ..EngineConfig::default() })?;
 /// let module = Module::from_bytes("exit", br#"(module
 ///     (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
 ///     (memory (export "memory") 1)

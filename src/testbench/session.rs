@@ -305,7 +305,7 @@ impl TestbenchSession {
 fn programs(testbench: &Testbench, dir: &Path) -> Result<Arc<ToolchainPrograms>, TestbenchError> {
     let toolchains = Toolchains::new(vec![dir.to_owned()])?;
     // Making a pool costs more than the few runs of one session gain from it.
-    let config = EngineConfig { pooling: false, ..EngineConfig::default() };
+    let config = EngineConfig { pool_slots: 0, ..EngineConfig::default() };
     let engine = testbench.engine.clone().map_or_else(|| Engine::new(config), Ok)?;
     let programs = ToolchainPrograms::new(&engine, toolchains);
     Ok(Arc::new(programs.with("sh", ShellImage::maker())))

@@ -15,7 +15,7 @@ use belljar::{
 fn machine() -> MachineBuilder {
     static PROGRAMS: OnceLock<Arc<ToolchainPrograms>> = OnceLock::new();
     let programs = PROGRAMS.get_or_init(|| {
-        let config = EngineConfig { pooling: false, ..EngineConfig::default() };
+        let config = EngineConfig { pool_slots: 0, ..EngineConfig::default() };
         let engine = belljar::Engine::new(config).unwrap();
         let programs = ToolchainPrograms::new(&engine, Toolchains::default());
         Arc::new(programs.with("sh", ShellImage::maker()))
