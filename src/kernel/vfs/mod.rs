@@ -22,6 +22,7 @@ mod links;
 mod listing;
 mod mount;
 mod node;
+mod nodes;
 mod open;
 mod overlay;
 mod patch;
