@@ -8,6 +8,7 @@ mod address;
 pub mod clock;
 pub mod egress;
 pub mod fd;
+pub mod fork;
 pub mod guest;
 mod host_stdin;
 pub mod limits;
