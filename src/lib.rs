@@ -37,6 +37,7 @@ pub mod engine;
 pub mod kernel;
 pub mod llm;
 pub mod process;
+pub mod sandbox;
 pub mod store;
 pub mod tape;
 pub mod testbench;

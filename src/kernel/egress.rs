@@ -10,6 +10,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use url::{Host, Url, form_urlencoded};
 
 use super::address::{self, Network};
@@ -183,7 +184,8 @@ enum Target {
 ///
 /// Parsed from text such as `example.com`, `*.example.com:443`, `10.0.0.0/8`, `[::1]:8080`; names
 /// are read as those of URLs are.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct EgressRule {
     target: Target,
     port: Option<u16>,
@@ -303,6 +305,20 @@ impl FromStr for EgressRule {
     }
 }
 
+impl TryFrom<String> for EgressRule {
+    type Error = EgressRuleError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<EgressRule> for String {
+    fn from(rule: EgressRule) -> Self {
+        rule.to_string()
+    }
+}
+
 impl fmt::Display for EgressRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.target {
@@ -332,7 +348,8 @@ fn bracketed(host: &str) -> String {
 /// assert!(policy.check("http", "https://api.example.com.evil.test/").is_err());
 /// # Ok::<(), belljar::kernel::egress::EgressRuleError>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct EgressPolicy {
     allows_by_default: bool,
     allow: Vec<EgressRule>,

@@ -10,6 +10,7 @@ use super::process::Processes;
 use super::random::Random;
 use super::stdio::Stdio;
 use super::vfs::{RestoreError, SavedOverlay};
+use crate::base::digest::Digest;
 use crate::store::{Cas, StoreError};
 
 /// A machine cannot be forked or saved.
@@ -33,6 +34,13 @@ pub struct SavedMachine {
     seed: u64,
     /// Random bytes taken.
     random_position: u64,
+}
+
+impl SavedMachine {
+    /// The digests of the contents that are in the store.
+    pub fn contents(&self) -> Vec<Digest> {
+        self.files.contents()
+    }
 }
 
 impl Machine {

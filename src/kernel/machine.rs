@@ -175,6 +175,13 @@ impl Machine {
         }
     }
 
+    /// Forgets which limits were met, and lets the next run write as much as the first.
+    pub(crate) fn renew_budgets(&mut self) {
+        self.output_left = self.limits.output_bytes_max;
+        self.limits_hit.clear();
+        self.vfs.forget_limit_hit();
+    }
+
     /// Writes a line for every call of a guest, with its arguments and its answer, to `sink`, up to
     /// [`Limits::trace_bytes_max`].
     pub fn set_trace(&mut self, sink: Option<Box<dyn Write + Send>>) {

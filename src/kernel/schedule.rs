@@ -52,6 +52,14 @@ pub struct Finished<M = Machine> {
     pub fuel_used: Option<u64>,
 }
 
+impl Finished<()> {
+    /// What is left of a run that did not begin.
+    pub(crate) fn not_started(stdio: Stdio, error: RunError) -> Self {
+        let (outcome, casualties, fuel_used) = (Err(error), Vec::new(), None);
+        Self { machine: (), stdio, outcome, casualties, fuel_used }
+    }
+}
+
 /// Runs `image` in `machine`, and all processes that it starts, until it ends. Blocks the calling
 /// thread.
 pub fn run(image: Box<dyn Image>, mut machine: Machine, startup: Startup) -> Finished {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::named;
 use super::shell::ShellImage;
 use crate::base::digest::Digest;
 use crate::engine::{Finished, Outcome, Program, RunError};
@@ -35,11 +36,9 @@ use crate::kernel::vfs::Mount;
 /// ```
 #[derive(Clone)]
 pub struct Command {
-    image: MakeImage,
+    image: CommandImage,
     /// The name that it is called by, if no other is given.
     name: Vec<u8>,
-    /// The digest of its module, if it is one.
-    digest: Option<Digest>,
     argv0: Option<Vec<u8>>,
     args: Vec<Vec<u8>>,
     env: Vec<(Vec<u8>, Vec<u8>)>,
@@ -53,7 +52,7 @@ impl Command {
     pub fn new(program: &Program) -> Self {
         let (name, digest) = (program.default_argv0(), Some(program.digest()));
         let program = program.clone();
-        Self::of(Arc::new(move || Box::new(program.clone())), name, digest)
+        Self::of(CommandImage::Made(Arc::new(move || Box::new(program.clone())), digest), name)
     }
 
     /// A process of the shell that runs the POSIX script `text`: `sh -c TEXT`. Its arguments are `$0`,
@@ -78,14 +77,34 @@ impl Command {
 
     /// A process of the shell, which does what its arguments say.
     pub fn sh() -> Self {
-        Self::of(ShellImage::maker(), "sh", None)
+        Self::of(CommandImage::Made(ShellImage::maker(), None), "sh")
     }
 
-    fn of(image: MakeImage, name: impl Into<Vec<u8>>, digest: Option<Digest>) -> Self {
+    /// A process of the program that the machine finds by this name, as it does for processes that
+    /// start others: in [`crate::MachineBuilder::programs`] first, then in the folders of the
+    /// variable `PATH`. A name that holds a slash is the path of a module or script in the namespace.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use belljar::{Command, Engine, EngineConfig, Machine, ToolchainPrograms, Toolchains};
+    ///
+    /// let engine = EngineConfig { pool_slots: 0, ..EngineConfig::default() };
+    /// let programs = ToolchainPrograms::with_engine_config(engine, Toolchains::default());
+    /// let mut machine = Machine::builder().programs(Arc::new(programs)).build()?;
+    /// let output = Command::named("basename").arg("/a/b.c").output(&mut machine)?;
+    /// assert_eq!(output.stdout, b"b.c\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn named(program: impl Into<String>) -> Self {
+        let program = program.into();
+        let name = program.clone();
+        Self::of(CommandImage::Named(program), name)
+    }
+
+    fn of(image: CommandImage, name: impl Into<Vec<u8>>) -> Self {
         Self {
             image,
             name: name.into(),
-            digest,
             argv0: None,
             args: Vec::new(),
             env: Vec::new(),
@@ -210,13 +229,29 @@ impl Command {
             Some(preopens) => preopens.clone(),
             None => namespace_preopens(machine, self.current_dir.as_deref()),
         };
-        let startup = Startup { args, environ, stdio, preopens, module_hash: self.digest };
+        let (image, module_hash) = match &self.image {
+            CommandImage::Made(make, digest) => (make(), *digest),
+            CommandImage::Named(program) => match named::find(machine, program) {
+                Ok(found) => (found.image, found.digest),
+                Err(error) => return Finished::not_started(stdio, error),
+            },
+        };
+        let startup = Startup { args, environ, stdio, preopens, module_hash };
         let taken = std::mem::replace(machine, Machine::vacant());
-        let finished = schedule::run((self.image)(), taken, startup);
+        let finished = schedule::run(image, taken, startup);
         let Finished { machine: back, stdio, outcome, casualties, fuel_used } = finished;
         *machine = back;
         Finished { machine: (), stdio, outcome, casualties, fuel_used }
     }
+}
+
+/// What runs.
+#[derive(Clone)]
+enum CommandImage {
+    /// What this makes, and the digest of its module, if it is one.
+    Made(MakeImage, Option<Digest>),
+    /// What the machine finds.
+    Named(String),
 }
 
 /// The whole namespace: its root, and the current directory, which comes last because C libraries

@@ -4,6 +4,7 @@ mod child;
 mod command;
 mod in_machine;
 mod machine_tape;
+mod named;
 mod native;
 mod playback;
 mod process_tape;

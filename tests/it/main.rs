@@ -20,6 +20,7 @@ mod process_tape;
 mod processes;
 mod replay;
 mod replay_faults;
+mod sandbox;
 mod sandbox_profiles;
 mod sessions;
 mod shell;

@@ -15,6 +15,7 @@ const RANKS: &[(&str, u32)] = &[
     ("abi", 4),
     ("engine", 5),
     ("process", 6),
+    ("sandbox", 7),
     ("toolchain", 6),
     ("llm", 6),
     ("testbench", 8),

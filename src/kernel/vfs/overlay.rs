@@ -176,6 +176,10 @@ impl Overlay {
         self.limit_hit
     }
 
+    pub(crate) fn forget_limit_hit(&mut self) {
+        self.limit_hit = None;
+    }
+
     /// The type of a node.
     pub fn file_type(&self, id: NodeId) -> FileType {
         self.node(id).body.file_type()

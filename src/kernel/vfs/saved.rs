@@ -15,6 +15,7 @@ use super::nodes::Nodes;
 use super::overlay::{NODE_BYTES, Overlay, node_bytes};
 use super::path::{NAME_MAX, VPath};
 use super::saved_content::SavedContent;
+use crate::base::digest::Digest;
 use crate::store::{Cas, StoreError};
 
 /// What [`Overlay::save`] answers. Its numbers are checked when it is restored.
@@ -122,6 +123,17 @@ fn is_false(value: &bool) -> bool {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_zero(value: &u8) -> bool {
     *value == 0
+}
+
+impl SavedOverlay {
+    /// The digests of the contents that are in the store.
+    pub fn contents(&self) -> Vec<Digest> {
+        let file = |node: &SavedNode| match &node.body {
+            SavedBody::File(content) => content.stored().collect(),
+            _ => Vec::new(),
+        };
+        self.nodes.iter().flat_map(file).collect()
+    }
 }
 
 impl Overlay {

@@ -33,6 +33,16 @@ enum SavedChunk {
     Inline(String),
 }
 
+impl SavedContent {
+    /// The digests of what is in the store.
+    pub fn stored(&self) -> impl Iterator<Item = Digest> {
+        self.chunks.iter().filter_map(|chunk| match chunk {
+            SavedChunk::Stored(digest) => Some(*digest),
+            SavedChunk::Hole | SavedChunk::Below | SavedChunk::Inline(_) => None,
+        })
+    }
+}
+
 impl Content {
     /// The content as data. What is long goes to `cas`, as far as it is not there.
     ///
