@@ -65,7 +65,7 @@ impl Sandbox {
             MachineError::Mount { path, errno } => {
                 SandboxError::invalid("mounts", format_args!("cannot mount at {path}: {errno}"))
             }
-            error => SandboxError::invalid("mounts", error),
+            error @ MachineError::Layers { .. } => SandboxError::invalid("mounts", error),
         })?;
         Ok(Self { machine, spec })
     }

@@ -46,6 +46,9 @@ pub enum SnapshotError {
     /// It could not be written.
     #[error("cannot keep the snapshot")]
     Write(#[source] StoreError),
+    /// It cannot be told in JSON: the path of a folder of the host may be no text.
+    #[error("cannot write the snapshot down: {0}")]
+    Text(String),
     /// Its text is none.
     #[error("snapshot {id} cannot be understood: {message}")]
     Format {
@@ -136,7 +139,8 @@ impl SnapshotStore {
             metadata: spec.metadata.clone(),
             machine,
         };
-        let text = serde_json::to_vec(&saved).expect("every field can be told in JSON");
+        let text =
+            serde_json::to_vec(&saved).map_err(|error| SnapshotError::Text(error.to_string()))?;
         let id = Digest::of(&text);
         if !self.cas.contains(id) {
             self.cas.put(id, &mut read_slice(&text)).map_err(SnapshotError::Write)?;

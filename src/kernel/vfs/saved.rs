@@ -148,7 +148,8 @@ impl Overlay {
         let mut number_of = |id: NodeId, order: &mut Vec<NodeId>| {
             *numbers.entry(id).or_insert_with(|| {
                 order.push(id);
-                u32::try_from(order.len() - 1).expect("there are fewer nodes than numbers")
+                // As many nodes as there are have numbers of this size already.
+                (order.len() - 1) as u32
             })
         };
         number_of(self.root(), &mut order);
@@ -214,8 +215,7 @@ impl Overlay {
             for SavedEntry(_, _, kind) in &dir.entries {
                 let SavedKind::Node(child) = kind else { continue };
                 let child = *child as usize;
-                let named = names.get_mut(child).ok_or(DAMAGED_NUMBER)?;
-                *named += 1;
+                *names.get_mut(child).ok_or(DAMAGED_NUMBER)? += 1;
                 let is_dir = matches!(saved.nodes[child].body, SavedBody::Dir(_));
                 if is_dir && parents[child].replace(id_of(index)).is_some() {
                     return Err(RestoreError::Damaged("a directory stands in two places"));
@@ -258,11 +258,9 @@ impl Overlay {
         if self.mounts.len() == saved.len() && self.mounts.iter().zip(saved).all(is_same) {
             return Ok(());
         }
-        let list =
-            |mounts: Vec<&str>| mounts.iter().map(|at| format!("/{at} ")).collect::<String>();
-        let had = list(saved.iter().map(|mount| mount.at.as_str()).collect());
-        let has = list(self.mounts.iter().map(|mount| mount.at.as_str()).collect());
-        Err(RestoreError::Mounts(format!("it had {had}where this has {}", has.trim_end())))
+        let had: Vec<String> = saved.iter().map(|mount| format!("/{}", mount.at)).collect();
+        let has: Vec<String> = self.mounts.iter().map(super::Mount::path).collect();
+        Err(RestoreError::Mounts(format!("{} where now {} are", had.join(" "), has.join(" "))))
     }
 
     fn origin(&self, saved: &SavedOrigin) -> Result<Origin, RestoreError> {
