@@ -34,6 +34,8 @@
 pub mod abi;
 pub mod base;
 pub mod engine;
+#[cfg(feature = "http")]
+pub mod http;
 pub mod kernel;
 pub mod llm;
 pub mod process;

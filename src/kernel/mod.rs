@@ -7,6 +7,7 @@
 mod address;
 pub mod clock;
 pub mod egress;
+mod egress_rule;
 pub mod fd;
 pub mod fork;
 pub mod guest;

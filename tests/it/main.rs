@@ -10,6 +10,7 @@ mod determinism;
 mod docs;
 mod egress;
 mod hostile;
+mod http;
 mod library;
 mod llm;
 mod llm_http;

@@ -14,6 +14,7 @@ const RANKS: &[(&str, u32)] = &[
     ("kernel", 3),
     ("abi", 4),
     ("engine", 5),
+    ("http", 5),
     ("process", 6),
     ("sandbox", 7),
     ("toolchain", 6),
