@@ -5,6 +5,7 @@
 //! memory but the buffers that they are handed.
 
 mod buffers;
+mod device;
 mod fd;
 mod fd_io;
 mod path;
@@ -274,7 +275,10 @@ impl Guest {
         self.tape_close(&description);
         let machine = &mut *self.machine;
         match description {
-            Description::Stdin | Description::Stdout | Description::Stderr | Description::Null => {}
+            Description::Stdin
+            | Description::Stdout
+            | Description::Stderr
+            | Description::Device(_) => {}
             Description::File(file) => machine.vfs.close(file.node),
             Description::Dir(dir) => machine.vfs.close(dir.base.dir),
             Description::PipeReader(OpenPipe { pipe, .. }) => {
