@@ -14,6 +14,10 @@ const HOST_STACK_BYTES: usize = 1 << 20;
 /// Processes that can live at once in the pool.
 const POOL_SLOTS: u32 = 1000;
 
+/// Processes that can live at once without one. Each takes several mappings of the host's address
+/// space, of which Linux allows 65530; when they are used up, the host's own allocations fail.
+const MODULES_MAX: u32 = 4000;
+
 /// Memory of a finished process that is cleared in place instead of given back to the system: what
 /// a small program touches. The next one finds it mapped.
 const KEEP_RESIDENT_BYTES: usize = 256 << 10;
@@ -38,6 +42,11 @@ impl Default for EngineConfig {
 }
 
 impl EngineConfig {
+    /// Modules that can live at once.
+    pub(super) fn modules_max(&self) -> u32 {
+        if self.pooling { POOL_SLOTS } else { MODULES_MAX }
+    }
+
     pub(super) fn to_wasmtime(&self, pooling: bool) -> Config {
         let mut config = Config::new();
         // Everything deterministic that wasmtime has. Threads are not, and not compiled in.

@@ -25,6 +25,10 @@ impl Image for Program {
         true
     }
 
+    fn live_max(&self) -> Option<u32> {
+        Some(self.engine.config().modules_max())
+    }
+
     fn start(self: Box<Self>, guest: Guest) -> Running {
         Box::pin(process(*self, guest))
     }
