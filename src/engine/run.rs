@@ -65,9 +65,7 @@ async fn process(program: Program, mut guest: Guest) -> Ended {
     }
     let outcome = start(&program, &mut store).await;
     let fuel_left = program.engine.config().fuel.then(|| store.get_fuel().unwrap_or(0));
-    let mut process = store.into_data();
-    process.free_memory();
-    let mut guest = process.guest;
+    let mut guest = store.into_data().guest;
     let machine = guest.machine_mut();
     if fuel_left.is_some() {
         machine.fuel_left = fuel_left;
