@@ -20,6 +20,9 @@ use super::exit::Usage;
 use super::mounts;
 use super::values::split_once;
 
+/// The name of the shell.
+pub const SHELL: &str = "sh";
+
 /// The folder for compiled code: `BELLJAR_CACHE_DIR`, or the platform's.
 pub fn cache_dir() -> Result<PathBuf> {
     if let Some(dir) = ambient::setting("BELLJAR_CACHE_DIR") {
@@ -81,7 +84,7 @@ pub fn machine(
 ) -> Result<(Machine, Option<Vec<Preopen>>)> {
     let programs = ToolchainPrograms::new(engine, toolchains(&args.toolchain)?)
         .unknown_imports(unknown_imports(args))
-        .with("sh", ShellImage::maker());
+        .with(SHELL, ShellImage::maker());
     let mut builder = Machine::builder()
         .limits(limits(args))
         .seed(args.seed)
