@@ -18,7 +18,7 @@ use super::overtime::Overtime;
 use super::planted::Folders;
 use super::progress::Progress;
 use super::record::{RecordArgs, Recording};
-use super::report::{Report, Status, count, ms, option_of, printable};
+use super::report::{Report, Status, count, ms, printable, raised_with};
 use super::sink::{self, Once, Opened, Stdout};
 use super::values::{Sink, StdinFrom};
 use super::{changes, exit, hints, setup};
@@ -89,7 +89,7 @@ fn perform(
             let module = resolved.module();
             Some(module.map_err(|error| hints::module_not_found(error, named.as_ref()))?)
         }
-        Err(error) if named == "sh" && is_not_found(&error) => None,
+        Err(error) if named == setup::SHELL && is_not_found(&error) => None,
         Err(error) if may_be_native(args, &error) => {
             drop(loading);
             if recording.is_some() {
@@ -120,7 +120,7 @@ fn perform(
     if let (Some(recording), Some(module)) = (&recording, &module) {
         recording.embed(module)?;
     }
-    let name = module.as_ref().map_or("sh", Module::name);
+    let name = module.as_ref().map_or(setup::SHELL, Module::name);
     report.timings.load_ms = ms(ambient::elapsed_since(started));
     command.args(args.program_args().iter().map(|arg| setup::guest_bytes(arg)));
     if let Some(name) = &args.argv0 {
@@ -255,7 +255,7 @@ fn complain(args: &RunArgs, machine: &Machine, name: &str, status: &ExitStatus) 
     match outcome {
         Outcome::Exited(_) | Outcome::Tape => {}
         Outcome::Limit(limit) => {
-            note!("belljar: {name} was ended: {limit} (raise it with {})", option_of(*limit));
+            note!("belljar: {name} was ended: {limit}{}", raised_with(*limit));
         }
         Outcome::Signalled(signal) => note!("belljar: {name} was ended by {signal}"),
         Outcome::Deadlock(waits) => {
@@ -274,8 +274,7 @@ fn complain(args: &RunArgs, machine: &Machine, name: &str, status: &ExitStatus) 
     }
     for limit in machine.limits_hit() {
         if *outcome != Outcome::Limit(limit) {
-            let option = option_of(limit);
-            note!("belljar: note: {name} ran into the {limit} (raise it with {option})");
+            note!("belljar: note: {name} ran into the {limit}{}", raised_with(limit));
         }
     }
     if args.clock == ClockArg::Real {

@@ -20,6 +20,9 @@ use super::exit::Usage;
 use super::mounts;
 use super::values::split_once;
 
+/// The name of the shell.
+pub const SHELL: &str = "sh";
+
 /// The folder for compiled code: `BELLJAR_CACHE_DIR`, or the platform's.
 pub fn cache_dir() -> Result<PathBuf> {
     if let Some(dir) = ambient::setting("BELLJAR_CACHE_DIR") {
@@ -85,7 +88,7 @@ pub fn machine(
     let engine = EngineConfig { pool_slots: POOL_SLOTS, ..engine_config(args)? };
     let programs = ToolchainPrograms::with_engine_config(engine, toolchains(&args.toolchain)?)
         .unknown_imports(unknown_imports(args))
-        .with("sh", ShellImage::maker());
+        .with(SHELL, ShellImage::maker());
     let mut builder = Machine::builder()
         .limits(limits(args))
         .seed(args.seed)

@@ -4,6 +4,7 @@ use wasmtime::{
     Instance, InstancePre, PoolConcurrencyLimitError, Store, UpdateDeadline, WasmBacktrace,
 };
 
+use super::config::MODULES_MAX;
 use super::program::{Program, UnknownImportCalled};
 use crate::abi::Process;
 use crate::base::ambient;
@@ -25,6 +26,10 @@ impl Image for Program {
 
     fn is_module(&self) -> bool {
         true
+    }
+
+    fn live_max(&self) -> Option<u32> {
+        Some(MODULES_MAX)
     }
 
     fn start(self: Box<Self>, guest: Guest) -> Running {
@@ -96,9 +101,7 @@ async fn run_as(
         Err(error) => instantiation_error(program, &store, &error),
     };
     let fuel_left = program.engine.config().fuel.then(|| store.get_fuel().unwrap_or(0));
-    let mut process = store.into_data();
-    process.free_memory();
-    let mut guest = process.guest;
+    let mut guest = store.into_data().guest;
     if let Some(message) = full {
         return Err(PoolFull { guest, message });
     }

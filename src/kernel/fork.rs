@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::clock::ClockId;
 use super::fd::Descriptions;
 use super::machine::Machine;
+use super::memory::Memory;
 use super::pipe::Pipes;
 use super::process::Processes;
 use super::random::Random;
@@ -64,7 +65,7 @@ impl Machine {
             clock: self.clock.fork().ok_or(ForkError::Clock)?,
             random: self.random.clone(),
             limits: self.limits,
-            memory_bytes: 0,
+            memory: Memory::new(self.limits.memory_bytes_max),
             fuel_left: None,
             output_left: self.output_left,
             deadline: None,

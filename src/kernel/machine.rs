@@ -11,6 +11,7 @@ use super::clock::{Clock, ClockId, DEFAULT_START_NS, HostClock, TapedClock, Virt
 use super::fd::Descriptions;
 use super::limits::{Limit, Limits};
 use super::machine_config::{MachineConfig, MountConfig};
+use super::memory::Memory;
 use super::pipe::Pipes;
 use super::process::Processes;
 use super::programs::Programs;
@@ -78,8 +79,8 @@ pub struct Machine {
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) random: Random,
     pub(crate) limits: Limits,
-    /// Bytes of memories and tables that processes have.
-    pub(crate) memory_bytes: u64,
+    /// What processes have taken.
+    pub(crate) memory: Memory,
     /// Fuel that is left, if it is counted.
     pub(crate) fuel_left: Option<u64>,
     /// Output bytes that may still be written.
@@ -111,7 +112,7 @@ impl Machine {
             processes: Processes::default(),
             stdio: Stdio::default(),
             programs: None,
-            memory_bytes: 0,
+            memory: Memory::new(0),
             fuel_left: None,
             clock: Box::new(VirtualClock::starting_at(0)),
             random: Random::seeded(0),
@@ -160,6 +161,9 @@ impl Machine {
     /// The limits that guests ran into, each once, in the order in which they did.
     pub fn limits_hit(&self) -> Vec<Limit> {
         let mut hit = self.limits_hit.clone();
+        if self.memory.has_refused() && !hit.contains(&Limit::Memory) {
+            hit.push(Limit::Memory);
+        }
         match self.vfs.limit_hit() {
             Some("upper_bytes_max") => hit.push(Limit::Upper),
             Some(_) => hit.push(Limit::FileSize),
@@ -178,6 +182,7 @@ impl Machine {
     /// Forgets which limits were met, and lets the next run write as much as the first.
     pub(crate) fn renew_budgets(&mut self) {
         self.output_left = self.limits.output_bytes_max;
+        self.memory = Memory::new(self.limits.memory_bytes_max);
         self.limits_hit.clear();
         self.vfs.forget_limit_hit();
     }
@@ -221,7 +226,7 @@ impl Machine {
         let end = |timeout| ambient::instant_now().checked_add(timeout);
         self.deadline = self.limits.timeout.and_then(end);
         self.processes = Processes::default();
-        (self.memory_bytes, self.fuel_left) = (0, None);
+        self.fuel_left = None;
     }
 }
 
@@ -428,7 +433,7 @@ impl MachineBuilder {
             processes: Processes::default(),
             stdio: Stdio::default(),
             programs: self.programs,
-            memory_bytes: 0,
+            memory: Memory::new(self.limits.memory_bytes_max),
             fuel_left: None,
             clock,
             random: Random::seeded(self.seed),

@@ -15,6 +15,7 @@ mod host_stdin;
 pub mod limits;
 pub mod machine;
 pub mod machine_config;
+pub mod memory;
 pub mod outcome;
 pub mod pipe;
 pub mod process;

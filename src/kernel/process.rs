@@ -179,6 +179,10 @@ const CASUALTIES_MAX: usize = 100;
 #[derive(Default)]
 pub struct Processes {
     entries: BTreeMap<Pid, Entry>,
+    /// Who is whose child, so that thousands of processes do not cost their square.
+    children: BTreeSet<(Pid, Pid)>,
+    /// Modules that have not ended.
+    pub(super) modules: u32,
     last: u32,
     ready: VecDeque<Pid>,
     timers: BTreeSet<(u64, u64, Pid)>,
@@ -205,14 +209,26 @@ impl Processes {
             pid,
             Entry { parent, name, state, killed: None, timer: None, timed_out: false },
         );
+        self.children.insert((parent, pid));
         self.ready.push_back(pid);
         pid
     }
 
     /// Takes back [`Processes::add`], before `pid` had a turn.
     pub(super) fn forget(&mut self, pid: Pid) {
-        self.entries.remove(&pid);
+        self.remove(pid);
         self.ready.retain(|ready| *ready != pid);
+    }
+
+    fn remove(&mut self, pid: Pid) {
+        if let Some(entry) = self.entries.remove(&pid) {
+            self.children.remove(&(entry.parent, pid));
+        }
+    }
+
+    fn children(&self, parent: Pid) -> impl Iterator<Item = Pid> {
+        let all = self.children.range((parent, Pid(0))..=(parent, Pid(u32::MAX)));
+        all.map(|(_, child)| *child)
     }
 
     fn entry(&mut self, pid: Pid) -> &mut Entry {
@@ -338,18 +354,19 @@ impl Processes {
 
     /// Notes that `pid` has ended: its children are orphans, and its parent may know.
     pub(super) fn end(&mut self, pid: Pid, outcome: &Outcome) {
-        let orphans: Vec<Pid> =
-            self.entries.iter().filter(|(_, e)| e.parent == pid).map(|(pid, _)| *pid).collect();
+        let orphans: Vec<Pid> = self.children(pid).collect();
         for orphan in orphans {
+            self.children.remove(&(pid, orphan));
+            self.children.insert((Pid::MACHINE, orphan));
             let entry = self.entry(orphan);
             entry.parent = Pid::MACHINE;
             if matches!(entry.state, State::Zombie(_)) {
-                self.entries.remove(&orphan);
+                self.remove(orphan);
             }
         }
         let parent = self.entry(pid).parent;
         if parent == Pid::MACHINE {
-            self.entries.remove(&pid);
+            self.remove(pid);
         } else {
             self.entry(pid).state = State::Zombie(WaitStatus::of(outcome));
             let waits_for_it = |wait: &Wait| match wait {
@@ -383,22 +400,21 @@ impl Processes {
         parent: Pid,
         which: Option<Pid>,
     ) -> Result<Option<(Pid, WaitStatus)>, Errno> {
-        let mut has_child = false;
-        let mut found = None;
-        for (pid, entry) in &self.entries {
-            if entry.parent != parent || which.is_some_and(|which| which != *pid) {
-                continue;
-            }
-            has_child = true;
-            if let State::Zombie(status) = entry.state {
-                found = Some((*pid, status));
-                break;
-            }
+        let ended = |pid| match self.entries.get(&pid).map(|entry| &entry.state) {
+            Some(State::Zombie(status)) => Some((pid, *status)),
+            _ => None,
+        };
+        let (has_child, found) = match which {
+            Some(which) => (self.children.contains(&(parent, which)), ended(which)),
+            None => (self.children(parent).next().is_some(), self.children(parent).find_map(ended)),
+        };
+        if !has_child {
+            return Err(Errno::Child);
         }
         if let Some((pid, _)) = found {
-            self.entries.remove(&pid);
+            self.remove(pid);
         }
-        if has_child { Ok(found) } else { Err(Errno::Child) }
+        Ok(found)
     }
 
     /// Who waits for what, a line each.

@@ -26,6 +26,11 @@ pub trait Image: Send {
     /// it. Otherwise they are free, and it looks paths up from [`super::guest::AT_FDCWD`].
     fn is_module(&self) -> bool;
 
+    /// How many modules can live at once in a machine that runs this one; `None` for any number.
+    fn live_max(&self) -> Option<u32> {
+        None
+    }
+
     /// Begins it as `guest`, which has no turn yet: [`Guest::begin`] waits for that.
     fn start(self: Box<Self>, guest: Guest) -> Running;
 }

@@ -5,6 +5,7 @@
 //! memory but the buffers that they are handed.
 
 mod buffers;
+mod device;
 mod fd;
 mod fd_io;
 mod path;
@@ -34,7 +35,7 @@ pub use fd::{FdStat, FileStat, ReadDir, rights};
 pub use fd_io::Whence;
 pub use path::OFlags;
 pub use poll::{Event, EventKind, Subscription, SubscriptionKind};
-pub use process::{FdAction, SpawnError, SpawnRequest};
+pub use process::{ARG_BYTES_MAX, FdAction, SpawnError, SpawnRequest};
 use tape::Origin;
 
 /// Instead of a directory's descriptor: the current directory (POSIX `AT_FDCWD`). Only for programs
@@ -72,6 +73,7 @@ impl From<Errno> for Fault {
 pub struct Guest {
     machine: Turn,
     pid: Pid,
+    is_module: bool,
     fds: FdTable,
     args: Vec<Vec<u8>>,
     environ: Vec<Vec<u8>>,
@@ -170,14 +172,15 @@ impl Guest {
         let pid = machine.processes.add(Pid::MACHINE, &name);
         machine.stdio = stdio;
         let machine = Turn::with(Box::new(machine));
-        let mut guest = Self::new(machine, pid, args, environ, preopens);
         let is_module = image.is_module();
+        let mut guest = Self::new(machine, pid, is_module, args, environ, preopens);
+        guest.machine.processes.modules += u32::from(is_module);
         guest.tape_spawn(Origin { program: None, path: None, module_hash, is_module });
         guest.mount_names = named_mounts(guest.machine.vfs.mounts());
         for stream in [Description::Stdin, Description::Stdout, Description::Stderr] {
             guest.push(stream);
         }
-        if let Err((preopen, errno)) = guest.open_preopens(is_module) {
+        if let Err((preopen, errno)) = guest.open_preopens() {
             guest.close_all();
             let machine = guest.machine.into_machine();
             return Err(Box::new(BadPreopen { machine, preopen, errno }));
@@ -188,6 +191,7 @@ impl Guest {
     fn new(
         machine: Turn,
         pid: Pid,
+        is_module: bool,
         args: Vec<Vec<u8>>,
         environ: Vec<Vec<u8>>,
         preopens: Vec<Preopen>,
@@ -195,6 +199,7 @@ impl Guest {
         Self {
             machine,
             pid,
+            is_module,
             fds: FdTable::default(),
             args,
             environ,
@@ -212,11 +217,11 @@ impl Guest {
 
     /// Gives the directories that the process starts with numbers, or, if it is no module, makes
     /// the last its current one.
-    fn open_preopens(&mut self, is_module: bool) -> Result<(), (Preopen, Errno)> {
+    fn open_preopens(&mut self) -> Result<(), (Preopen, Errno)> {
         let preopens = std::mem::take(&mut self.preopens);
         let opened = preopens.iter().zip(FIRST_PREOPEN..).try_for_each(|(preopen, fd)| {
             let dir = self.open_preopen(preopen).map_err(|errno| (preopen.clone(), errno))?;
-            if is_module {
+            if self.is_module {
                 let description = self.machine.descriptions.insert(Description::Dir(dir));
                 self.fds.put(fd, Descriptor { description, close_on_exec: false });
             } else if let Some(before) = self.current_dir.replace(dir) {
@@ -274,7 +279,10 @@ impl Guest {
         self.tape_close(&description);
         let machine = &mut *self.machine;
         match description {
-            Description::Stdin | Description::Stdout | Description::Stderr | Description::Null => {}
+            Description::Stdin
+            | Description::Stdout
+            | Description::Stderr
+            | Description::Device(_) => {}
             Description::File(file) => machine.vfs.close(file.node),
             Description::Dir(dir) => machine.vfs.close(dir.base.dir),
             Description::PipeReader(OpenPipe { pipe, .. }) => {

@@ -237,7 +237,7 @@ impl Guest {
                 let len = self.machine.vfs.len(file.node).unwrap_or(0);
                 event.nbytes = len.saturating_sub(file.offset);
             }
-            Ok(Description::File(_) | Description::Null) => {}
+            Ok(Description::File(_) | Description::Device(_)) => {}
             _ => event.error = Some(Errno::Badf),
         }
         event

@@ -15,6 +15,9 @@ use crate::tape::Recorder;
 /// Bytes of a module in the namespace. Its whole content is read.
 const MODULE_BYTES_MAX: u64 = 1 << 30;
 
+/// Bytes of the arguments and the environment of a process, with their closing NULs (POSIX `ARG_MAX`).
+pub const ARG_BYTES_MAX: usize = 8 << 20;
+
 /// Interpreters of interpreters.
 const SCRIPT_DEPTH_MAX: u32 = 4;
 
@@ -74,7 +77,7 @@ impl Guest {
     ///
     /// # Errors
     /// `ENOENT` if there is no such program, `ENOEXEC` if it cannot run, `EACCES` if it is no file,
-    /// `EAGAIN` at the limit of processes, `ENOTDIR` and the like for the current directory,
+    /// `EAGAIN` at the limit of processes or modules, `E2BIG` beyond [`ARG_BYTES_MAX`], `ENOTDIR` and the like for the current directory,
     /// `EBADF` for a descriptor that is not open, `ENOSYS` if the machine has no programs to start.
     pub fn proc_spawn(&mut self, mut request: SpawnRequest) -> Result<Pid, SpawnError> {
         let program = request.program.clone();
@@ -123,6 +126,15 @@ impl Guest {
             self.machine.note_limit(Limit::Processes);
             return Err(Errno::Again);
         }
+        let modules_max = found.image.live_max().unwrap_or(u32::MAX);
+        if found.image.is_module() && self.machine.processes.modules >= modules_max {
+            self.machine.note_limit(Limit::Modules);
+            return Err(Errno::Again);
+        }
+        let bytes = request.args.iter().chain(&request.environ).map(|text| text.len() + 1);
+        if bytes.sum::<usize>() > ARG_BYTES_MAX {
+            return Err(Errno::Toobig);
+        }
         let mut preopens = self.preopens.clone();
         if let Some(dir) = &request.current_dir {
             let dir = self.absolute_dir(dir)?;
@@ -132,13 +144,13 @@ impl Guest {
         let SpawnRequest { program, args, environ, inherit, actions, .. } = request;
         let Found { image, digest: module_hash, path } = found;
         let pid = self.machine.processes.add(self.pid, &program);
-        let mut child = Self::new(self.machine.later(), pid, args, environ, preopens);
+        let is_module = image.is_module();
+        let mut child = Self::new(self.machine.later(), pid, is_module, args, environ, preopens);
         child.ignores_sigpipe = self.ignores_sigpipe;
         child.mount_names.clone_from(&self.mount_names);
         // The child's calls need its parent's turn for as long as it has none of its own.
         self.machine.lend(&mut child.machine);
-        let is_module = image.is_module();
-        let done = child.set_up(is_module, &self.fds, inherit, &actions);
+        let done = child.set_up(&self.fds, inherit, &actions);
         match done {
             Ok(()) => {
                 child.tape_spawn(Origin { program: Some(program), path, module_hash, is_module });
@@ -148,6 +160,7 @@ impl Guest {
         self.machine.take_back(&mut child.machine);
         match done {
             Ok(()) => {
+                self.machine.processes.modules += u32::from(is_module);
                 self.machine.processes.newborn.push(Newborn { pid, guest: child, image });
                 Ok(pid)
             }
@@ -160,13 +173,12 @@ impl Guest {
 
     fn set_up(
         &mut self,
-        is_module: bool,
         parents: &FdTable,
         inherit: bool,
         actions: &[FdAction],
     ) -> Result<(), Errno> {
         let own = FIRST_PREOPEN..FIRST_PREOPEN + self.preopens.len() as u32;
-        let preopened = if is_module { own.clone() } else { 0..0 };
+        let preopened = if self.is_module { own.clone() } else { 0..0 };
         let inherited: Vec<(u32, Descriptor)> = parents.iter().collect();
         for (fd, descriptor) in inherited {
             // The parent's own directories are not passed on: the child has its own.
@@ -197,7 +209,7 @@ impl Guest {
                 }
             }
         }
-        self.open_preopens(is_module).map_err(|(_, errno)| errno)
+        self.open_preopens().map_err(|(_, errno)| errno)
     }
 
     /// Gives `descriptor`, which is open somewhere, the number `fd` as well.

@@ -92,6 +92,7 @@ impl Guest {
             all if all.ends_all() => machine.processes.end_all(outcome.clone()),
             _ => {}
         }
+        machine.processes.modules -= u32::from(self.is_module);
         machine.processes.end(pid, &outcome);
         self.machine.end();
         error

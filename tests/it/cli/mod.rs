@@ -2,6 +2,7 @@
 
 mod messages;
 mod report;
+mod sh;
 mod tape;
 mod tape_faults;
 mod verify;

@@ -1,7 +1,9 @@
 //! The shell: snippets with their output and status, which `dash` confirms where it is installed.
 
+mod memory;
 mod process;
 mod snippets;
+mod trees;
 
 use std::sync::{Arc, OnceLock};
 
