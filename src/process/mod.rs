@@ -2,6 +2,7 @@
 
 mod child;
 mod command;
+mod host_process;
 mod in_machine;
 mod machine_tape;
 mod native;
