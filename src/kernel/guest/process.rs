@@ -9,6 +9,7 @@ use crate::kernel::limits::{Limit, Stop};
 use crate::kernel::machine::is_over;
 use crate::kernel::process::{Newborn, Pid, Signal, Wait, WaitStatus};
 use crate::kernel::programs::{Found, NotRunnable};
+use crate::kernel::schedule::Mode;
 use crate::kernel::vfs::{FileType, Follow};
 use crate::tape::Recorder;
 
@@ -114,6 +115,13 @@ impl Guest {
         programs.is_some_and(|programs| !matches!(programs.named(name), Ok(None)))
     }
 
+    /// Whether something stands for the program called `name` that nobody has, be it one that
+    /// cannot run.
+    pub fn has_substitute(&self, name: &str) -> bool {
+        let programs = self.machine.programs.as_ref();
+        programs.is_some_and(|programs| !matches!(programs.missing(name), Ok(None)))
+    }
+
     /// Starts `found` as a child, whatever program `request` names.
     ///
     /// # Errors
@@ -137,11 +145,11 @@ impl Guest {
         child.mount_names.clone_from(&self.mount_names);
         // The child's calls need its parent's turn for as long as it has none of its own.
         self.machine.lend(&mut child.machine);
-        let is_module = image.is_module();
-        let done = child.set_up(is_module, &self.fds, inherit, &actions);
+        let mode = image.mode();
+        let done = child.set_up(mode == Mode::Module, &self.fds, inherit, &actions);
         match done {
             Ok(()) => {
-                child.tape_spawn(Origin { program: Some(program), path, module_hash, is_module });
+                child.tape_spawn(Origin { program: Some(program), path, module_hash, mode });
             }
             Err(_) => child.close_all(),
         }
@@ -260,6 +268,13 @@ impl Guest {
             }
             let found = programs.module(&path, bytes).map_err(cannot_run)?;
             return Ok(Found { path: Some(self.absolute(&path)), ..found });
+        }
+        // Wherever an interpreter is installed, its script is in the namespace alone.
+        if is_searched
+            && depth == 0
+            && let Some(found) = programs.missing(&name).map_err(cannot_run)?
+        {
+            return Ok(found);
         }
         Err((Errno::Noent, format!("no program is called {name}")))
     }

@@ -12,7 +12,7 @@ use crate::kernel::fd::FdFlags;
 use crate::kernel::guest::{AT_FDCWD, Guest, OFlags, rights};
 use crate::kernel::limits::Stop;
 use crate::kernel::programs::{Found, MakeImage};
-use crate::kernel::schedule::{Ended, Image, Running};
+use crate::kernel::schedule::{Ended, Image, Mode, Running};
 use crate::kernel::vfs::Follow;
 
 /// The shell, to be run as a process: `sh [-aCefnuvx] [-o OPTION] -c TEXT [NAME [ARG]...]`,
@@ -71,8 +71,8 @@ impl Image for ShellImage {
         "sh"
     }
 
-    fn is_module(&self) -> bool {
-        false
+    fn mode(&self) -> Mode {
+        Mode::BuiltIn
     }
 
     fn start(self: Box<Self>, guest: Guest) -> Running {
