@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use super::host_image::{HostImage, TapedChildren};
+use super::native_children::NativeChildren;
 use super::shell::ShellImage;
 use crate::base::digest::Digest;
 use crate::engine::{Finished, Outcome, Program, RunError};
@@ -79,6 +81,23 @@ impl Command {
     /// A process of the shell, which does what its arguments say.
     pub fn sh() -> Self {
         Self::of(ShellImage::maker(), "sh", None)
+    }
+
+    /// A process that stands for the program `name` of the host, which runs as `children` says.
+    pub fn native(children: &Arc<NativeChildren>, name: &str) -> Self {
+        let (children, program) = (Arc::clone(children), name.to_owned());
+        Self::of(Arc::new(move || Box::new(children.image(&program))), name, None)
+    }
+
+    /// A process that stands for the program `name` of the host, as a tape has it.
+    pub(crate) fn taped_native(
+        children: &Arc<TapedChildren>,
+        name: &str,
+        profile: Option<String>,
+    ) -> Self {
+        let (children, program) = (Arc::clone(children), name.to_owned());
+        let image = move || HostImage::taped(&program, profile.clone(), Arc::clone(&children));
+        Self::of(Arc::new(move || Box::new(image())), name, None)
     }
 
     fn of(image: MakeImage, name: impl Into<Vec<u8>>, digest: Option<Digest>) -> Self {
