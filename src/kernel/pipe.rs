@@ -198,6 +198,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_given_back_is_read_first_and_may_fill_a_pipe() {
+        let mut pipes = Pipes::default();
+        let id = pipes.create();
+        pipes.write(id, &vec![2; PIPE_BYTES]).unwrap();
+        pipes.wait(id, End::Reader, Pid(4));
+        assert_eq!(pipes.give_back(id, &[0, 1]), [Pid(4)]);
+        assert_eq!((pipes.writable(id), pipes.write(id, &[3])), ((0, false), Ok(None)));
+        let mut buf = [9; 3];
+        assert_eq!(pipes.read(id, &mut buf), Some((3, vec![])));
+        assert_eq!(buf, [0, 1, 2]);
+    }
+
+    #[test]
     fn closed_ends_are_end_of_file_and_broken_pipe() {
         let mut pipes = Pipes::default();
         let id = pipes.create();
