@@ -26,6 +26,7 @@ mod doctor;
 mod exit;
 mod fidelity;
 mod hints;
+mod host_programs;
 mod mounts;
 mod overtime;
 mod patch;

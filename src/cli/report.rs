@@ -56,6 +56,8 @@ pub struct Report {
     pub unknown_imports: Vec<String>,
     /// Whether its compiled code came from the cache.
     pub cache_hit: bool,
+    /// Programs of the host that processes were.
+    pub host_programs: Vec<String>,
     /// The virtual time that passed.
     pub virtual_time_ms: u64,
     /// Fuel that it used, where that is counted.

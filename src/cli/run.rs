@@ -7,13 +7,14 @@ use anyhow::Result;
 use belljar::base::ambient;
 use belljar::engine::CacheUse;
 use belljar::kernel::process::Casualty;
-use belljar::process::{NativeCommand, SandboxProfile};
+use belljar::process::{NativeChildren, NativeCommand, NativeError, ProfileError, SandboxProfile};
 use belljar::{
     Command, Engine, ExitStatus, Input, Limit, Machine, Module, Outcome, OutputStream, Program,
     ResolveError, Stdio, Trap,
 };
 
-use super::args::{self, ClockArg, OnMissing, RunArgs};
+use super::args::{self, ClockArg, RunArgs};
+use super::host_programs::HostPrograms;
 use super::overtime::Overtime;
 use super::planted::Folders;
 use super::progress::Progress;
@@ -84,30 +85,36 @@ fn perform(
     let trace = trace(args)?;
     let recording = record.map(Recording::begin).transpose()?;
     let loading = Overtime::watch(args.timeout, &report.program, "not loaded in time", report_to);
+    let children = setup::native_children(args)?;
+    let mut native = None;
     let module = match setup::program(named, &args.toolchain) {
         Ok(resolved) => {
             let module = resolved.module();
             Some(module.map_err(|error| hints::module_not_found(error, named.as_ref()))?)
         }
         Err(error) if named == setup::SHELL && is_not_found(&error) => None,
-        Err(error) if may_be_native(args, &error) => {
-            drop(loading);
-            if recording.is_some() {
-                let message = "a program of the host cannot be recorded: nothing says what it does";
-                return Err(error.context(exit::Usage(message.to_owned())));
+        Err(error)
+            if let Some(children) = &children
+                && is_not_found(&error) =>
+        {
+            if recording.is_none() {
+                drop(loading);
+                return run_native(args, report);
             }
-            return run_native(args, report);
+            expect_native(args.profile, children, &report.program)?;
+            native = Some(Command::native(children, &report.program));
+            None
         }
         Err(error) => return Err(hints::program_not_found(error, args, &report.program)),
     };
     let recorder = recording.as_ref().map(Recording::recorder);
     let engine = Engine::new(setup::engine_config(args)?)?;
-    let (mut machine, preopens) = setup::machine(args, recorder)?;
+    let (mut machine, preopens) = setup::machine(args, recorder, children.as_ref())?;
     machine.set_trace(trace);
     let stdio = stdio(args, stdout)?;
 
     let mut command = match &module {
-        None => Command::sh(),
+        None => native.unwrap_or_else(Command::sh),
         Some(module) => {
             let (program, cache_hit) = load(args, &engine, module)?;
             report.program = program.name().into();
@@ -120,7 +127,8 @@ fn perform(
     if let (Some(recording), Some(module)) = (&recording, &module) {
         recording.embed(module)?;
     }
-    let name = module.as_ref().map_or(setup::SHELL, Module::name);
+    let name = module.as_ref().map_or_else(|| report.program.clone(), |it| it.name().to_owned());
+    let name = name.as_str();
     report.timings.load_ms = ms(ambient::elapsed_since(started));
     command.args(args.program_args().iter().map(|arg| setup::guest_bytes(arg)));
     if let Some(name) = &args.argv0 {
@@ -148,6 +156,7 @@ fn perform(
     report.virtual_time_ms = u64::try_from(machine.elapsed().as_millis()).unwrap_or(u64::MAX);
     report.upper_bytes = machine.vfs().upper_bytes();
     complain(args, &machine, name, &status);
+    report.host_programs = mention_host(args, children.as_deref(), &status);
 
     let changes_started = ambient::instant_now();
     if let Some(recording) = recording {
@@ -172,24 +181,38 @@ fn absolute(cwd: &str) -> String {
     if cwd.starts_with('/') { cwd.to_owned() } else { format!("{}/{cwd}", belljar::WORKTREE) }
 }
 
-fn may_be_native(args: &RunArgs, error: &anyhow::Error) -> bool {
-    args.on_missing == OnMissing::Native && is_not_found(error)
-}
-
 fn is_not_found(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref::<ResolveError>(), Some(ResolveError::NotFound { .. }))
 }
 
+/// Expects the host to have `program`, and to run it.
+fn expect_native(profile: SandboxProfile, children: &NativeChildren, program: &str) -> Result<()> {
+    if !children.has(program) {
+        return Err(NativeError::NotFound { program: program.to_owned() }.into());
+    }
+    if profile == SandboxProfile::Wasi {
+        return Err(NativeError::Profile(ProfileError::Wasi).into());
+    }
+    Ok(())
+}
+
+/// What protects the host from its programs, in words.
+fn protection(profile: SandboxProfile) -> String {
+    match profile {
+        SandboxProfile::Unrestricted => "without protection".to_owned(),
+        profile => format!("in the sandbox profile `{profile}`"),
+    }
+}
+
+/// Runs the host's program on the streams of this process, its terminal among them, outside of any
+/// machine.
 fn run_native(args: &RunArgs, report: &mut Report) -> Result<u8> {
     // One that is refused does not run.
     if !args.quiet && args.profile != SandboxProfile::Wasi {
-        let protection = match args.profile {
-            SandboxProfile::Unrestricted => "without protection".to_owned(),
-            profile => format!("in the sandbox profile `{profile}`"),
-        };
         note!(
-            "belljar: running the host's {:?} {protection}: what it does is real, and no limit holds",
-            report.program
+            "belljar: running the host's {:?} {}: what it does is real, and no limit holds",
+            report.program,
+            protection(args.profile)
         );
     }
     let code = NativeCommand {
@@ -201,6 +224,7 @@ fn run_native(args: &RunArgs, report: &mut Report) -> Result<u8> {
     }
     .status()?;
     (report.status, report.guest_exit_code) = (Status::Native, u32::try_from(code).ok());
+    report.host_programs.push(report.program.clone());
     Ok(u8::try_from(code).unwrap_or(u8::MAX))
 }
 
@@ -280,6 +304,22 @@ fn complain(args: &RunArgs, machine: &Machine, name: &str, status: &ExitStatus) 
     if args.clock == ClockArg::Real {
         note!("belljar: note: with --clock real the run cannot be repeated exactly");
     }
+}
+
+/// Says which programs of the host ran, or that they might have; answers their names.
+fn mention_host(
+    args: &RunArgs,
+    children: Option<&NativeChildren>,
+    status: &ExitStatus,
+) -> Vec<String> {
+    let ran = HostPrograms::from(children.map(NativeChildren::started).unwrap_or_default());
+    if !args.quiet && !ran.is_empty() {
+        note!("belljar: note: {ran}, {}", protection(args.profile));
+    }
+    if !args.quiet && *status.outcome() == Outcome::Exited(exit::NOT_FOUND.into()) {
+        hints::on_missing(args);
+    }
+    ran.names
 }
 
 fn complain_of_trap(name: &str, trap: &Trap) {

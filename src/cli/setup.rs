@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use belljar::base::{ambient, disk};
-use belljar::process::ShellImage;
+use belljar::kernel::programs::Programs;
+use belljar::process::{NativeChildren, NativeError, NativePrograms, ShellImage};
 use belljar::tape::Recorder;
 use belljar::{
     ClockConfig, EngineConfig, Limits, Machine, Mtimes, Preopen, Resolved, ToolchainPrograms,
@@ -15,7 +16,7 @@ use belljar::{
 };
 use etcetera::BaseStrategy;
 
-use super::args::{ClockArg, MtimesArg, RunArgs, UnknownImportsArg};
+use super::args::{ClockArg, MtimesArg, NativeTime, OnMissing, RunArgs, UnknownImportsArg};
 use super::exit::Usage;
 use super::mounts;
 use super::values::split_once;
@@ -80,20 +81,38 @@ pub fn engine_config(args: &RunArgs) -> Result<EngineConfig> {
 /// most trees take to run.
 const POOL_SLOTS: u32 = 100;
 
+/// How programs of the host run as processes, if they may.
+pub fn native_children(args: &RunArgs) -> Result<Option<Arc<NativeChildren>>> {
+    if args.on_missing == OnMissing::Deny {
+        return Ok(None);
+    }
+    let worktree = args.worktree.clone().unwrap_or_default().host;
+    let children = NativeChildren::new(worktree)
+        .sandbox_profile(args.profile)
+        .map_err(NativeError::Profile)?
+        .charge_time(args.native_time == NativeTime::Charged);
+    Ok(Some(Arc::new(children)))
+}
+
 /// The machine, and the preopens where they are not the whole namespace.
 pub fn machine(
     args: &RunArgs,
     recorder: Option<Recorder>,
+    children: Option<&Arc<NativeChildren>>,
 ) -> Result<(Machine, Option<Vec<Preopen>>)> {
     let engine = EngineConfig { pool_slots: POOL_SLOTS, ..engine_config(args)? };
     let programs = ToolchainPrograms::with_engine_config(engine, toolchains(&args.toolchain)?)
         .unknown_imports(unknown_imports(args))
         .with(SHELL, ShellImage::maker());
+    let mut programs: Arc<dyn Programs> = Arc::new(programs);
+    if let Some(children) = children {
+        programs = Arc::new(NativePrograms::new(programs, Arc::clone(children)));
+    }
     let mut builder = Machine::builder()
         .limits(limits(args))
         .seed(args.seed)
         .clock(clock(args)?)
-        .programs(Arc::new(programs));
+        .programs(programs);
     if args.mtimes == MtimesArg::Host {
         builder = builder.mtimes(Mtimes::Host);
     }

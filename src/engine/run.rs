@@ -12,7 +12,7 @@ use crate::kernel::guest::{Guest, Startup};
 use crate::kernel::limits::{Limit, Stop};
 use crate::kernel::machine::Machine;
 use crate::kernel::outcome::{Outcome, RunError, Trap};
-use crate::kernel::schedule::{self, Ended, Finished, Image, Running};
+use crate::kernel::schedule::{self, Ended, Finished, Image, Mode, Running};
 
 /// Runs `program` in `machine`, and what it starts, until it ends. Blocks the calling thread.
 pub fn run(program: &Program, machine: Machine, startup: Startup) -> Finished {
@@ -24,8 +24,8 @@ impl Image for Program {
         Program::name(self)
     }
 
-    fn is_module(&self) -> bool {
-        true
+    fn mode(&self) -> Mode {
+        Mode::Module
     }
 
     fn live_max(&self) -> Option<u32> {

@@ -43,15 +43,12 @@ impl<R: Read> Scrubbed<R> {
         };
         let mut at = 0;
         while at < end {
-            match secret_at(&self.secrets, &self.held[at..]) {
-                Some(len) => {
-                    self.clean.extend_from_slice(REDACTED);
-                    at += len;
-                }
-                None => {
-                    self.clean.push(self.held[at]);
-                    at += 1;
-                }
+            if let Some(len) = secret_at(&self.secrets, &self.held[at..]) {
+                self.clean.extend_from_slice(REDACTED);
+                at += len;
+            } else {
+                self.clean.push(self.held[at]);
+                at += 1;
             }
         }
         self.held.drain(..at);
@@ -84,15 +81,12 @@ pub fn without_secrets(text: &str, secrets: &[Vec<u8>]) -> String {
     let mut clean = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
-        match secret_at(secrets, rest) {
-            Some(len) => {
-                clean.extend_from_slice(REDACTED);
-                rest = &rest[len..];
-            }
-            None => {
-                clean.push(*first);
-                rest = after;
-            }
+        if let Some(len) = secret_at(secrets, rest) {
+            clean.extend_from_slice(REDACTED);
+            rest = &rest[len..];
+        } else {
+            clean.push(*first);
+            rest = after;
         }
     }
     // Whole texts were taken out of a text, so that nothing is lost.

@@ -1,7 +1,10 @@
 //! Machines that go on from where another one stands: forks, and those that were saved.
 
+use std::collections::VecDeque;
+
 use serde::{Deserialize, Serialize};
 
+use super::bell::HostBell;
 use super::clock::ClockId;
 use super::fd::Descriptions;
 use super::machine::Machine;
@@ -65,6 +68,8 @@ impl Machine {
             clock: self.clock.fork().ok_or(ForkError::Clock)?,
             random: self.random.clone(),
             limits: self.limits,
+            bell: HostBell::default(),
+            stdin_given_back: VecDeque::new(),
             memory: Memory::new(self.limits.memory_bytes_max),
             fuel_left: None,
             output_left: self.output_left,

@@ -1,5 +1,6 @@
 //! What one process tree shares: files, clock, chance, limits.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::bell::HostBell;
 use super::clock::{Clock, ClockId, DEFAULT_START_NS, HostClock, TapedClock, VirtualClock};
 use super::fd::Descriptions;
 use super::limits::{Limit, Limits};
@@ -79,6 +81,10 @@ pub struct Machine {
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) random: Random,
     pub(crate) limits: Limits,
+    /// Rings for processes that wait for the host.
+    pub(crate) bell: HostBell,
+    /// Bytes of standard input that were taken and given back, to be read again.
+    pub(crate) stdin_given_back: VecDeque<u8>,
     /// What processes have taken.
     pub(crate) memory: Memory,
     /// Fuel that is left, if it is counted.
@@ -112,6 +118,8 @@ impl Machine {
             processes: Processes::default(),
             stdio: Stdio::default(),
             programs: None,
+            bell: HostBell::default(),
+            stdin_given_back: VecDeque::new(),
             memory: Memory::new(0),
             fuel_left: None,
             clock: Box::new(VirtualClock::starting_at(0)),
@@ -226,6 +234,8 @@ impl Machine {
         let end = |timeout| ambient::instant_now().checked_add(timeout);
         self.deadline = self.limits.timeout.and_then(end);
         self.processes = Processes::default();
+        self.bell = self.bell.for_next_run();
+        self.stdin_given_back = VecDeque::new();
         self.fuel_left = None;
     }
 }
@@ -258,6 +268,7 @@ pub struct MachineBuilder {
     shared_clock: Option<Box<dyn Clock>>,
     recorded_as: Option<MachineConfig>,
     programs: Option<Arc<dyn Programs>>,
+    bell: HostBell,
 }
 
 impl Default for MachineBuilder {
@@ -274,6 +285,7 @@ impl Default for MachineBuilder {
             shared_clock: None,
             recorded_as: None,
             programs: None,
+            bell: HostBell::default(),
         }
     }
 }
@@ -329,6 +341,12 @@ impl MachineBuilder {
     /// What processes can start. Default: nothing.
     pub fn programs(mut self, programs: Arc<dyn Programs>) -> Self {
         self.programs = Some(programs);
+        self
+    }
+
+    /// Instead of a bell that the host rings: one that has rung as it did when a tape was recorded.
+    pub fn taped_bell(mut self, bell: HostBell) -> Self {
+        self.bell = bell;
         self
     }
 
@@ -433,6 +451,8 @@ impl MachineBuilder {
             processes: Processes::default(),
             stdio: Stdio::default(),
             programs: self.programs,
+            bell: self.bell,
+            stdin_given_back: VecDeque::new(),
             memory: Memory::new(self.limits.memory_bytes_max),
             fuel_left: None,
             clock,

@@ -5,13 +5,14 @@
 //! knows wasm. All that a guest can observe is owned by its machine: nothing is global.
 
 mod address;
+pub mod bell;
 pub mod clock;
 pub mod egress;
 mod egress_rule;
 pub mod fd;
 pub mod fork;
 pub mod guest;
-mod host_stdin;
+pub mod host_stdin;
 pub mod limits;
 pub mod machine;
 pub mod machine_config;

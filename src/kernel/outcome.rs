@@ -106,6 +106,14 @@ pub enum RunError {
         /// The limit.
         limit_bytes: u64,
     },
+    /// It is the host's, and cannot be run, or not go on.
+    #[error("cannot run the host's {program}: {message}")]
+    Host {
+        /// The program.
+        program: String,
+        /// Why not.
+        message: String,
+    },
     /// It cannot be instantiated.
     #[error("cannot start {program}: {message}")]
     Instantiate {

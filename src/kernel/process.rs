@@ -132,6 +132,8 @@ pub enum Wait {
     Child(Option<Pid>),
     /// A time alone.
     Time,
+    /// What the host does, or bytes in this pipe.
+    Host(Option<PipeId>),
 }
 
 #[derive(Debug)]
@@ -152,6 +154,8 @@ struct Entry {
     timer: Option<(u64, u64)>,
     /// Whether it last waited until its time had come.
     timed_out: bool,
+    /// Whether the bell has rung for it since it last waited.
+    rung: bool,
 }
 
 /// A process that has been made and not begun.
@@ -187,6 +191,8 @@ pub struct Processes {
     ready: VecDeque<Pid>,
     timers: BTreeSet<(u64, u64, Pid)>,
     timers_set: u64,
+    /// How many wait for what the host does.
+    waiting_for_host: u32,
     pub(super) newborn: Vec<Newborn>,
     /// What has ended them all, or is about to.
     pub(super) ended: Option<Outcome>,
@@ -207,7 +213,7 @@ impl Processes {
         let (name, state) = (name.into(), State::Ready);
         self.entries.insert(
             pid,
-            Entry { parent, name, state, killed: None, timer: None, timed_out: false },
+            Entry { parent, name, state, killed: None, timer: None, timed_out: false, rung: false },
         );
         self.children.insert((parent, pid));
         self.ready.push_back(pid);
@@ -265,17 +271,17 @@ impl Processes {
         if wait == Wait::Turn {
             self.ready.push_back(pid);
         }
+        self.waiting_for_host += u32::from(matches!(wait, Wait::Host(_)));
         let entry = self.entry(pid);
-        (entry.timer, entry.timed_out) = (timer, false);
+        (entry.timer, entry.timed_out, entry.rung) = (timer, false, false);
         entry.state = if wait == Wait::Turn { State::Ready } else { State::Waiting(wait) };
     }
 
     /// Lets `pid` run again, if it waits.
     pub fn wake(&mut self, pid: Pid) {
         let Some(entry) = self.entries.get_mut(&pid) else { return };
-        if !matches!(entry.state, State::Waiting(_)) {
-            return;
-        }
+        let State::Waiting(wait) = &entry.state else { return };
+        self.waiting_for_host -= u32::from(matches!(wait, Wait::Host(_)));
         entry.state = State::Ready;
         if let Some((due, set)) = entry.timer.take() {
             self.timers.remove(&(due, set, pid));
@@ -315,6 +321,28 @@ impl Processes {
     /// Whether `pid` has waited until its time had come, and not for something that came before.
     pub fn timed_out(&self, pid: Pid) -> bool {
         self.entries.get(&pid).is_some_and(|entry| entry.timed_out)
+    }
+
+    /// Whether `pid` waits for what the host does.
+    pub(super) fn waits_for_host(&self, pid: Pid) -> bool {
+        let state = self.entries.get(&pid).map(|entry| &entry.state);
+        matches!(state, Some(State::Waiting(Wait::Host(_))))
+    }
+
+    /// Whether anybody waits for what the host does.
+    pub(super) fn any_waits_for_host(&self) -> bool {
+        self.waiting_for_host > 0
+    }
+
+    /// Lets `pid` run again, for which the bell has rung.
+    pub(super) fn wake_rung(&mut self, pid: Pid) {
+        self.wake(pid);
+        self.entry(pid).rung = true;
+    }
+
+    /// Whether the bell has rung for `pid` since it last waited.
+    pub fn was_rung(&self, pid: Pid) -> bool {
+        self.entries.get(&pid).is_some_and(|entry| entry.rung)
     }
 
     /// Whether any process has not ended.
@@ -437,6 +465,7 @@ impl Processes {
                         pipes.iter().map(|(pipe, _)| pipe.number().to_string()).collect();
                     write!(text, "polls pipe {}", numbers.join(", "))
                 }
+                Wait::Host(_) => write!(text, "waits for the host, which has nothing more for it"),
                 Wait::Child(Some(child)) => write!(text, "waits for process {child} to end"),
                 Wait::Child(None) => write!(text, "waits for a child to end"),
             };

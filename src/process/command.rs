@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use super::host_image::{HostImage, TapedChildren};
 use super::named;
+use super::native_children::NativeChildren;
 use super::shell::ShellImage;
 use crate::base::digest::Digest;
 use crate::engine::{Finished, Outcome, Program, RunError};
@@ -99,6 +101,25 @@ impl Command {
         let program = program.into();
         let name = program.clone();
         Self::of(CommandImage::Named(program), name)
+    }
+
+    /// A process that stands for the program `name` of the host, which runs as `children` says.
+    pub fn native(children: &Arc<NativeChildren>, name: &str) -> Self {
+        let (children, program) = (Arc::clone(children), name.to_owned());
+        let make: MakeImage = Arc::new(move || Box::new(children.image(&program)));
+        Self::of(CommandImage::Made(make, None), name)
+    }
+
+    /// A process that stands for the program `name` of the host, as a tape has it.
+    pub(crate) fn taped_native(
+        children: &Arc<TapedChildren>,
+        name: &str,
+        profile: Option<String>,
+    ) -> Self {
+        let (children, program) = (Arc::clone(children), name.to_owned());
+        let image = move || HostImage::taped(&program, profile.clone(), Arc::clone(&children));
+        let make: MakeImage = Arc::new(move || Box::new(image()));
+        Self::of(CommandImage::Made(make, None), name)
     }
 
     fn of(image: CommandImage, name: impl Into<Vec<u8>>) -> Self {

@@ -6,7 +6,7 @@ use crate::kernel::machine::Machine;
 use crate::kernel::outcome::RunError;
 use crate::kernel::process::WaitStatus;
 use crate::kernel::programs::Found;
-use crate::kernel::schedule::{Ended, Image, Running};
+use crate::kernel::schedule::{Ended, Image, Mode, Running};
 
 /// What `program` is as the first process of a run: itself, if a toolchain has it, and otherwise a
 /// process that looks for it in the namespace, starts it and ends as it does.
@@ -36,8 +36,8 @@ impl Image for Named {
         &self.0
     }
 
-    fn is_module(&self) -> bool {
-        false
+    fn mode(&self) -> Mode {
+        Mode::BuiltIn
     }
 
     fn start(self: Box<Self>, guest: Guest) -> Running {

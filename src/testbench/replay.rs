@@ -13,14 +13,16 @@ use crate::kernel::guest::{Preopen, Reach};
 use crate::kernel::limits::Limits;
 use crate::kernel::machine::{Machine, MachineBuilder, MachineError};
 use crate::kernel::machine_config::{MachineConfig, MountConfig};
+use crate::kernel::process::Pid;
 use crate::kernel::programs::{Found, NotRunnable, Programs};
 use crate::kernel::stdio::{Input, Output as Stream, Stdio};
 use crate::kernel::taped_stdio::{TapedInput, TapedOutput};
 use crate::kernel::vfs::{DiffError, TapedTree, TapedTreeError};
-use crate::process::{Command, Output, ShellImage};
+use crate::process::{Command, HostImage, Output, ShellImage, TapedChildren};
 use crate::store::{Cas, StoreError};
 use crate::tape::{
-    Kind, Player, Preopened, Record, Recorder, Redaction, TapeError, TapeReader, Withheld, cas_dir,
+    Kind, NativeEvent, Player, Preopened, Record, Recorder, Redaction, TapeError, TapeReader,
+    Withheld, cas_dir,
 };
 use crate::toolchain::{ToolchainPrograms, Toolchains};
 
@@ -30,6 +32,9 @@ const PATH_BYTES_MAX: usize = 4096;
 
 /// What a tape says of a process that is no module: that is the shell.
 const BUILT_IN: &str = "builtin";
+
+/// What it says of one that stands for a program of the host.
+const NATIVE: &str = "native";
 
 /// A run could not be repeated, or did something else than its tape says.
 #[derive(Debug, thiserror::Error)]
@@ -88,7 +93,7 @@ pub struct Replayed {
 /// What a tape says of one process.
 pub(super) struct Spawn {
     program: String,
-    is_shell: bool,
+    runs: Runs,
     args: Vec<String>,
     env: Vec<String>,
     preopens: Vec<Preopen>,
@@ -96,6 +101,14 @@ pub(super) struct Spawn {
     stdin: Input,
     stdout: TapedOutput,
     stderr: TapedOutput,
+}
+
+/// What a process runs on.
+enum Runs {
+    Module,
+    Shell,
+    /// The host, confined by this profile.
+    Native(Option<String>),
 }
 
 impl Spawn {
@@ -141,6 +154,10 @@ pub(super) struct Script {
     children: HashMap<String, Digest>,
     /// Whether a process started the shell, which is no module.
     has_shell: bool,
+    /// The programs of the host that processes started, and the profile of each; what the host did
+    /// for all of them.
+    natives: HashMap<String, Option<String>>,
+    native_events: Vec<(Pid, NativeEvent)>,
     clock_values_ns: Vec<u64>,
     tree: TapedTree,
 }
@@ -154,6 +171,8 @@ impl Script {
             spawns: Vec::new(),
             children: HashMap::new(),
             has_shell: false,
+            natives: HashMap::new(),
+            native_events: Vec::new(),
             clock_values_ns: Vec::new(),
             tree: TapedTree::new(cas.clone()),
         };
@@ -181,9 +200,13 @@ impl Script {
                 } => {
                     script.children.insert(program, digest);
                 }
-                Kind::ProcessSpawn { parent: Some(_), mode, .. } => {
+                Kind::ProcessSpawn { parent: Some(_), program, profile, mode, .. } => {
                     script.has_shell |= mode == BUILT_IN;
+                    if mode == NATIVE {
+                        script.natives.insert(program, profile);
+                    }
                 }
+                Kind::Native { pid, event } => script.native_events.push((Pid(pid), event)),
                 Kind::ProcessSpawn {
                     program,
                     args,
@@ -193,6 +216,7 @@ impl Script {
                     stdin,
                     stdin_bytes,
                     mode,
+                    profile,
                     ..
                 } => {
                     let stdin = match (stdin.as_str(), stdin_bytes) {
@@ -205,10 +229,14 @@ impl Script {
                     let preopens = preopens.into_iter().map(preopen).collect::<Result<_, _>>();
                     let preopens = preopens.map_err(|message: String| incomplete(path, message))?;
                     let (stdout, stderr) = (TapedOutput::default(), TapedOutput::default());
-                    let is_shell = mode == BUILT_IN;
+                    let runs = match mode.as_str() {
+                        BUILT_IN => Runs::Shell,
+                        NATIVE => Runs::Native(profile),
+                        _ => Runs::Module,
+                    };
                     let spawn = Spawn {
                         program,
-                        is_shell,
+                        runs,
                         args,
                         env,
                         preopens,
@@ -275,23 +303,35 @@ pub fn replay(
 ) -> Result<Replayed, ReplayError> {
     let mut script = Script::read(path)?;
     let (children, has_shell) = (std::mem::take(&mut script.children), script.has_shell);
+    let natives = std::mem::take(&mut script.natives);
+    let events = std::mem::take(&mut script.native_events);
+    let is_beside = events.is_empty();
+    let taped = Arc::new(TapedChildren::new(events, Cas::new(cas_dir(path))));
     let (builder, spawns) = script.into_builder(path, bounds)?;
     if spawns.is_empty() {
         return Err(incomplete(path, "no record is of a process"));
+    }
+    if is_beside && spawns.iter().any(|spawn| matches!(spawn.runs, Runs::Native(_))) {
+        let message = "a program of the host ran beside its machine, which a process tape repeats";
+        return Err(incomplete(path, message));
     }
     let mut load = |name: &str, digest| {
         let failed = |message| ReplayError::Program { program: name.to_owned(), message };
         load(name, digest).map_err(failed)
     };
-    let mut programs = TapedPrograms { has_shell, ..TapedPrograms::default() };
+    let (by_name, modules) = (HashMap::new(), None);
+    let mut programs =
+        TapedPrograms { by_name, has_shell, natives, taped: Arc::clone(&taped), modules };
     for (name, digest) in children {
         let program = load(&name, Some(digest))?;
         programs.by_name.insert(name, program);
     }
     let mut firsts = Vec::new();
     for spawn in spawns {
-        let program =
-            if spawn.is_shell { None } else { Some(load(&spawn.program, spawn.module_hash)?) };
+        let program = match spawn.runs {
+            Runs::Module => Some(load(&spawn.program, spawn.module_hash)?),
+            Runs::Shell | Runs::Native(_) => None,
+        };
         firsts.push((program, spawn));
     }
     let firsts_loaded = firsts.iter().filter_map(|(program, _)| program.as_ref());
@@ -299,10 +339,11 @@ pub fn replay(
     programs.modules =
         any.map(|program| ToolchainPrograms::new(program.engine(), Toolchains::default()));
     let recorder = Recorder::new(Player::new(TapeReader::open(path)?), Redaction::default());
-    let mut machine = builder.tape(recorder.clone()).programs(Arc::new(programs)).build()?;
+    let builder = builder.tape(recorder.clone()).programs(Arc::new(programs));
+    let mut machine = builder.taped_bell(taped.bell()).build()?;
     let mut outputs = Vec::new();
     for (program, spawn) in firsts {
-        let output = run(&mut machine, program.as_ref(), spawn)?;
+        let output = run(&mut machine, program.as_ref(), spawn, &taped)?;
         let is_in_step = *output.status.outcome() != Outcome::Tape;
         outputs.push(output);
         if !is_in_step {
@@ -332,10 +373,11 @@ fn with_withheld(path: &Path, mut error: TapeError) -> TapeError {
 }
 
 /// What processes find that start others: what they found when the tape was recorded.
-#[derive(Default)]
 struct TapedPrograms {
     by_name: HashMap<String, Program>,
     has_shell: bool,
+    natives: HashMap<String, Option<String>>,
+    taped: Arc<TapedChildren>,
     /// Those of the namespace, compiled once each.
     modules: Option<ToolchainPrograms>,
 }
@@ -351,11 +393,26 @@ impl Programs for TapedPrograms {
         let modules = self.modules.as_ref().ok_or_else(|| NotRunnable("no engine".to_owned()))?;
         modules.module(path, bytes)
     }
+
+    fn missing(&self, name: &str) -> Result<Option<Found>, NotRunnable> {
+        let native = |profile: &Option<String>| {
+            HostImage::taped(name, profile.clone(), Arc::clone(&self.taped)).found()
+        };
+        Ok(self.natives.get(name).map(native))
+    }
 }
 
-/// `program`, or the shell.
-fn run(machine: &mut Machine, program: Option<&Program>, spawn: Spawn) -> Result<Output, RunError> {
-    let mut command = program.map_or_else(Command::sh, Command::new);
+/// Runs `spawn`, which is of `program` if it is of a module.
+fn run(
+    machine: &mut Machine,
+    program: Option<&Program>,
+    spawn: Spawn,
+    taped: &Arc<TapedChildren>,
+) -> Result<Output, RunError> {
+    let mut command = match spawn.runs {
+        Runs::Native(profile) => Command::taped_native(taped, &spawn.program, profile),
+        Runs::Module | Runs::Shell => program.map_or_else(Command::sh, Command::new),
+    };
     command.argv0(&spawn.program).args(&spawn.args).preopens(spawn.preopens);
     for variable in &spawn.env {
         let (key, value) = variable.split_once('=').unwrap_or((variable, ""));

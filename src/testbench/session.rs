@@ -16,11 +16,12 @@ use crate::engine::{Engine, EngineConfig, EngineError, Module, Program};
 use crate::kernel::clock::{Clock, ClockId};
 use crate::kernel::egress::{Allowed, EgressBlocked, EgressPolicy, EgressRuleError};
 use crate::kernel::machine::{Machine, MachineError};
+use crate::kernel::programs::Programs;
 use crate::kernel::vfs::{ApplyError, DiffEntry, DiffError, HostDir, Overlay};
 use crate::llm::{FixtureError, LlmProvider};
 use crate::process::{
-    FindError, ProcessTape, ShellImage, SubprocessError, SubprocessOutput, SubprocessRequest,
-    Subprocesses, TapeEntry,
+    FindError, NativeChildren, NativePrograms, OnMissing, ProcessTape, ShellImage, SubprocessError,
+    SubprocessOutput, SubprocessRequest, Subprocesses, TapeEntry,
 };
 use crate::tape::{ClockLeak, FileTape, Header, Recorder, Redaction, TapeError};
 use crate::toolchain::{ResolveError, Resolved, ToolchainPrograms, Toolchains};
@@ -161,7 +162,7 @@ impl TestbenchSession {
             .seed(testbench.seed)
             .shared_clock(Box::new(clock.clone()));
         if let Some(programs) = programs {
-            builder = builder.programs(programs);
+            builder = builder.programs(with_native(testbench, programs, worktree)?);
         }
         let mut tape = None;
         if let TapeConfig::Emit { path, argv, script_path } = &testbench.tape {
@@ -309,6 +310,25 @@ fn programs(testbench: &Testbench, dir: &Path) -> Result<Arc<ToolchainPrograms>,
     let engine = testbench.engine.clone().map_or_else(|| Engine::new(config), Ok)?;
     let programs = ToolchainPrograms::new(&engine, toolchains);
     Ok(Arc::new(programs.with("sh", ShellImage::maker())))
+}
+
+/// `programs`, and where they have none of a name the host's, if that is asked for.
+fn with_native(
+    testbench: &Testbench,
+    programs: Arc<ToolchainPrograms>,
+    worktree: &Path,
+) -> Result<Arc<dyn Programs>, TestbenchError> {
+    if testbench.on_missing == OnMissing::Deny {
+        return Ok(programs);
+    }
+    let mut children = NativeChildren::new(worktree)
+        .sandbox_profile(testbench.sandbox_profile)
+        .map_err(SubprocessError::Profile)?
+        .charge_time(testbench.charge_native_time);
+    if let Some(roots) = &testbench.sandbox_roots {
+        children = children.sandbox_roots(roots);
+    }
+    Ok(Arc::new(NativePrograms::new(programs, Arc::new(children))))
 }
 
 /// Finds the modules of a toolchain's folder; what is built in is none of it.

@@ -15,6 +15,7 @@ mod library;
 mod llm;
 mod llm_http;
 mod modules;
+mod native_children;
 mod overlay_differential;
 mod overlay_model;
 mod process_tape;

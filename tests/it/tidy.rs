@@ -93,7 +93,7 @@ fn libraries_stay_where_they_belong() {
         ("cap_std", &["src/kernel/vfs/host.rs"]),
         ("wasmtime::", &["src/engine/", "src/abi/"]),
         ("anyhow", &["src/cli/"]),
-        ("ureq", &["src/llm/http.rs"]),
+        ("ureq", &["src/http/", "src/llm/http.rs"]),
         ("println!", &["src/cli/"]),
         ("unsafe {", &["src/engine/code_cache.rs", "src/process/profile/linux.rs"]),
     ];

@@ -8,6 +8,7 @@ mod buffers;
 mod device;
 mod fd;
 mod fd_io;
+mod host;
 mod path;
 mod poll;
 mod process;
@@ -23,7 +24,7 @@ use super::limits::{Limit, Stop};
 use super::machine::{Machine, WORKTREE, is_over};
 use super::pipe::End;
 use super::process::Pid;
-use super::schedule::Image;
+use super::schedule::{Image, Mode};
 use super::stdio::Stdio;
 use super::turn::Turn;
 use super::vfs::{Base, Mount, NodeId};
@@ -33,6 +34,7 @@ use crate::base::errno::Errno;
 pub use buffers::{Buffers, Range, Ranges};
 pub use fd::{FdStat, FileStat, ReadDir, rights};
 pub use fd_io::Whence;
+pub use host::InputState;
 pub use path::OFlags;
 pub use poll::{Event, EventKind, Subscription, SubscriptionKind};
 pub use process::{ARG_BYTES_MAX, FdAction, SpawnError, SpawnRequest};
@@ -172,10 +174,11 @@ impl Guest {
         let pid = machine.processes.add(Pid::MACHINE, &name);
         machine.stdio = stdio;
         let machine = Turn::with(Box::new(machine));
-        let is_module = image.is_module();
+        let mode = image.mode();
+        let is_module = mode == Mode::Module;
         let mut guest = Self::new(machine, pid, is_module, args, environ, preopens);
         guest.machine.processes.modules += u32::from(is_module);
-        guest.tape_spawn(Origin { program: None, path: None, module_hash, is_module });
+        guest.tape_spawn(Origin { program: None, path: None, module_hash, mode });
         guest.mount_names = named_mounts(guest.machine.vfs.mounts());
         for stream in [Description::Stdin, Description::Stdout, Description::Stderr] {
             guest.push(stream);
@@ -432,7 +435,7 @@ impl Guest {
     ///
     /// # Errors
     /// [`Stop::Limit`] when a timeout comes first; the clock then stands at that timeout.
-    fn pass_time(&mut self, t: u64) -> Result<(), Fault> {
+    pub fn pass_time(&mut self, t: u64) -> Result<(), Fault> {
         self.tape_sleep(t);
         self.machine.sleep_until(t).map_err(|limit| self.stop_at(limit))
     }
@@ -493,8 +496,8 @@ mod tests {
             "nothing"
         }
 
-        fn is_module(&self) -> bool {
-            true
+        fn mode(&self) -> Mode {
+            Mode::Module
         }
 
         fn start(self: Box<Self>, _: Guest) -> Running {

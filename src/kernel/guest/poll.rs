@@ -181,7 +181,9 @@ impl Guest {
         let pipes = &self.machine.pipes;
         match (self.description(fd), kind) {
             (Ok(Description::Stdin), EventKind::FdRead)
-                if !self.machine.clock.is_virtual() && self.machine.stdio.stdin.may_block() =>
+                if self.machine.stdin_given_back.is_empty()
+                    && !self.machine.clock.is_virtual()
+                    && self.machine.stdio.stdin.may_block() =>
             {
                 Some(Unready::Stdin)
             }

@@ -9,6 +9,7 @@ use crate::kernel::limits::{Limit, Stop};
 use crate::kernel::machine::is_over;
 use crate::kernel::process::{Newborn, Pid, Signal, Wait, WaitStatus};
 use crate::kernel::programs::{Found, NotRunnable};
+use crate::kernel::schedule::Mode;
 use crate::kernel::vfs::{FileType, Follow};
 use crate::tape::Recorder;
 
@@ -117,6 +118,13 @@ impl Guest {
         programs.is_some_and(|programs| !matches!(programs.named(name), Ok(None)))
     }
 
+    /// Whether something stands for the program called `name` that nobody has, be it one that
+    /// cannot run.
+    pub fn has_substitute(&self, name: &str) -> bool {
+        let programs = self.machine.programs.as_ref();
+        programs.is_some_and(|programs| !matches!(programs.missing(name), Ok(None)))
+    }
+
     /// Starts `found` as a child, whatever program `request` names.
     ///
     /// # Errors
@@ -127,7 +135,7 @@ impl Guest {
             return Err(Errno::Again);
         }
         let modules_max = found.image.live_max().unwrap_or(u32::MAX);
-        if found.image.is_module() && self.machine.processes.modules >= modules_max {
+        if found.image.mode() == Mode::Module && self.machine.processes.modules >= modules_max {
             self.machine.note_limit(Limit::Modules);
             return Err(Errno::Again);
         }
@@ -144,7 +152,8 @@ impl Guest {
         let SpawnRequest { program, args, environ, inherit, actions, .. } = request;
         let Found { image, digest: module_hash, path } = found;
         let pid = self.machine.processes.add(self.pid, &program);
-        let is_module = image.is_module();
+        let mode = image.mode();
+        let is_module = mode == Mode::Module;
         let mut child = Self::new(self.machine.later(), pid, is_module, args, environ, preopens);
         child.ignores_sigpipe = self.ignores_sigpipe;
         child.mount_names.clone_from(&self.mount_names);
@@ -153,7 +162,7 @@ impl Guest {
         let done = child.set_up(&self.fds, inherit, &actions);
         match done {
             Ok(()) => {
-                child.tape_spawn(Origin { program: Some(program), path, module_hash, is_module });
+                child.tape_spawn(Origin { program: Some(program), path, module_hash, mode });
             }
             Err(_) => child.close_all(),
         }
@@ -272,6 +281,13 @@ impl Guest {
             }
             let found = programs.module(&path, bytes).map_err(cannot_run)?;
             return Ok(Found { path: Some(self.absolute(&path)), ..found });
+        }
+        // Wherever an interpreter is installed, its script is in the namespace alone.
+        if is_searched
+            && depth == 0
+            && let Some(found) = programs.missing(&name).map_err(cannot_run)?
+        {
+            return Ok(found);
         }
         Err((Errno::Noent, format!("no program is called {name}")))
     }

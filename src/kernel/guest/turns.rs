@@ -47,6 +47,11 @@ impl Guest {
                     machine.pipes.wait(*pipe, *end, self.pid);
                 }
             }
+            Wait::Host(pipe) => {
+                if let Some(pipe) = pipe {
+                    machine.pipes.wait(*pipe, End::Reader, self.pid);
+                }
+            }
             Wait::Turn | Wait::Child(_) | Wait::Time => {}
         }
         machine.processes.wait(self.pid, wait, until);

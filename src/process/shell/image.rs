@@ -13,7 +13,7 @@ use crate::kernel::fd::FdFlags;
 use crate::kernel::guest::{Guest, OFlags, rights};
 use crate::kernel::limits::Stop;
 use crate::kernel::programs::{Found, MakeImage};
-use crate::kernel::schedule::{Ended, Image, Running};
+use crate::kernel::schedule::{Ended, Image, Mode, Running};
 
 /// The shell, to be run as a process: `sh [-aCefnuvx] [-o OPTION] -c TEXT [NAME [ARG]...]`,
 /// `sh [OPTION]... FILE [ARG]...`, or `sh [OPTION]...`, which reads its script from standard input.
@@ -71,8 +71,8 @@ impl Image for ShellImage {
         "sh"
     }
 
-    fn is_module(&self) -> bool {
-        false
+    fn mode(&self) -> Mode {
+        Mode::BuiltIn
     }
 
     fn start(self: Box<Self>, guest: Guest) -> Running {

@@ -190,14 +190,16 @@ impl Shell {
             if self.guest.has_program(text) {
                 return Some(text.to_owned());
             }
-            let path = self.state.variables.get(b"PATH").cloned()?;
-            let dirs = path.split(|byte| *byte == b':');
+            let path = self.state.variables.get(b"PATH").cloned();
+            let dirs = path.iter().flat_map(|path| path.split(|byte| *byte == b':'));
             let mut candidates = dirs.flat_map(|dir| {
                 let path = [dir, b"/".as_slice(), name].concat();
                 [path.clone(), [path.as_slice(), b".wasm"].concat()]
             });
-            let path = candidates.find(|path| self.is_file(path))?;
-            return String::from_utf8(path).ok();
+            return match candidates.find(|path| self.is_file(path)) {
+                Some(path) => String::from_utf8(path).ok(),
+                None => self.guest.has_substitute(text).then(|| text.to_owned()),
+            };
         }
         self.is_file(name).then(|| text.to_owned())
     }
