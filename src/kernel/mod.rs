@@ -8,7 +8,6 @@ mod address;
 pub mod bell;
 pub mod clock;
 pub mod egress;
-mod egress_rule;
 pub mod fd;
 pub mod fork;
 pub mod guest;

@@ -6,16 +6,18 @@
 //! those addresses and no other; and [`EgressPolicy::check_redirect`] before it follows a redirect.
 //! The rules are described in `docs/egress.md`.
 
+mod rule;
+
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use url::{Host, Url, form_urlencoded};
 
 use super::address;
-pub use super::egress_rule::{EgressRule, EgressRuleError};
-use super::egress_rule::{bracketed, understood};
 use crate::base::ambient;
 use crate::tape::{Kind, Recorder};
+pub use rule::{EgressRule, EgressRuleError};
+use rule::{bracketed, understood};
 
 /// Longest URL that is looked at, in bytes.
 pub const URL_BYTES_MAX: usize = 8 << 10;

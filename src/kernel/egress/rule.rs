@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use url::Host;
 
-use super::address::Network;
+use crate::kernel::address::Network;
 
 /// Longest host name of the domain name system, in bytes.
 const HOST_BYTES_MAX: usize = 253;
