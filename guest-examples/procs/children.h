@@ -125,6 +125,26 @@ static int child_deeper(char **args) {
     return error != 0 && error != EAGAIN;
 }
 
+// Runs itself by way of a shell, as many times within each other as it is told.
+static int child_system(char **args) {
+    long depth = atol(args[0]);
+    char command[64];
+    if (depth == 0) return puts("the deepest") < 0;
+    snprintf(command, sizeof command, "procs child-system %ld", depth - 1);
+    int status = system(command);
+    if (status < 0) return errno == EAGAIN ? 75 : 1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// Reads a byte of a file, which it opens by this name, and writes it to another.
+static int child_copy_byte(char **args) {
+    int from = open(args[0], O_RDONLY), to = open(args[1], O_WRONLY);
+    char byte;
+    struct stat stat_;
+    if (from < 0 || to < 0 || stat(args[0], &stat_)) return 1;
+    return read(from, &byte, 1) != 1 || write(to, &byte, 1) != 1;
+}
+
 static int child_exec(char **args) {
     if (strcmp(args[0], "nowhere") == 0) {
         execlp("no-such-program", "no-such-program", NULL);
@@ -157,6 +177,7 @@ static const struct {
     int args;
 } children[] = {
     {"child-args", child_args, 0},   {"child-bomb", child_bomb, 0},
+    {"child-copy-byte", child_copy_byte, 2},
     {"child-cwd", child_cwd, 1},     {"child-deeper", child_deeper, 0},
     {"child-env", child_env, 0},     {"child-exec", child_exec, 1},
     {"child-exit", child_exit, 1},   {"child-fds", child_fds, 0},
@@ -164,6 +185,7 @@ static const struct {
     {"child-lines", child_lines, 1}, {"child-orphan", child_orphan, 0},
     {"child-pour", child_pour, 1},   {"child-read", child_read, 0},
     {"child-sh", child_sh, 3},       {"child-sleep", child_sleep, 1},
+    {"child-system", child_system, 1},
     {"child-trap", child_trap, 0},   {"child-upper", child_upper, 0},
     {"child-write", child_write, 2},
 };

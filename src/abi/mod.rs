@@ -13,6 +13,7 @@ use wasmtime::{Caller, Memory, ResourceLimiter};
 use crate::base::errno::Errno;
 use crate::kernel::guest::{Fault, Guest};
 use crate::kernel::limits::Limit;
+use crate::kernel::memory::Charge;
 use memory::GuestMemory;
 
 /// What an entry of a table takes.
@@ -24,31 +25,23 @@ pub struct Process {
     pub guest: Guest,
     /// Its export `memory`, once it was looked up.
     memory: Option<Memory>,
-    memory_bytes: u64,
+    charge: Charge,
 }
 
 impl Process {
-    /// A process that has not started.
+    /// A process that has not started, and whose turn it is.
     pub fn new(guest: Guest) -> Self {
-        Self { guest, memory: None, memory_bytes: 0 }
+        let charge = guest.machine().memory.charge();
+        Self { guest, memory: None, charge }
     }
 
     /// Counts `bytes` more against the limit of memory; answers whether it allows them.
     fn take_memory(&mut self, bytes: u64) -> bool {
-        let machine = self.guest.machine_mut();
-        let total = machine.memory_bytes.saturating_add(bytes);
-        if total > machine.limits.memory_bytes_max {
-            machine.note_limit(Limit::Memory);
-            return false;
+        let has_grown = self.charge.grow(bytes).is_ok();
+        if !has_grown {
+            self.guest.machine_mut().note_limit(Limit::Memory);
         }
-        machine.memory_bytes = total;
-        self.memory_bytes += bytes;
-        true
-    }
-
-    /// Gives the memory back, when the process has ended.
-    pub fn free_memory(&mut self) {
-        self.guest.machine_mut().memory_bytes -= std::mem::take(&mut self.memory_bytes);
+        has_grown
     }
 }
 

@@ -101,6 +101,16 @@ pub fn symlink_metadata(path: &Path) -> Result<Metadata, DiskError> {
     std::fs::symlink_metadata(path).map_err(DiskError::new("examine", path))
 }
 
+/// Whether `path` names a file that somebody may execute, as far as the system tells that.
+pub fn is_executable(path: &Path) -> bool {
+    let Ok(metadata) = std::fs::metadata(path) else { return false };
+    #[cfg(unix)]
+    let may_execute = std::os::unix::fs::MetadataExt::mode(&metadata) & 0o111 != 0;
+    #[cfg(not(unix))]
+    let may_execute = true;
+    metadata.is_file() && may_execute
+}
+
 /// The names in a folder, sorted.
 pub fn list(path: &Path) -> Result<Vec<PathBuf>, DiskError> {
     let entries = std::fs::read_dir(path).map_err(DiskError::new("list", path))?;

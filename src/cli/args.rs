@@ -157,9 +157,14 @@ pub struct RunArgs {
     #[arg(long, value_name = "WHAT", default_value = "trap", help_heading = "Program")]
     pub unknown_imports: UnknownImportsArg,
 
-    /// What to do if no toolchain has the program: refuse, or run the host's program of that name
+    /// What to do if no toolchain has a program, this one or one that it starts: refuse, or run the
+    /// host's program of that name
     #[arg(long, value_name = "WHAT", default_value = "deny", help_heading = "Program")]
     pub on_missing: OnMissing,
+
+    /// Whether the clock stands still while programs of the host run, or shows their time
+    #[arg(long, value_name = "HOW", default_value = "free", help_heading = "Program")]
+    pub native_time: NativeTime,
 
     /// What the host's program may do: unrestricted, worktree, os_hardened or wasi (not run)
     #[arg(long, value_name = "PROFILE", default_value_t, help_heading = "Program")]
@@ -348,6 +353,14 @@ pub enum OnMissing {
     Deny,
     /// Run the host's program of that name
     Native,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum NativeTime {
+    /// No time passes on a paused clock
+    Free,
+    /// When one has ended, its real time has passed since it began
+    Charged,
 }
 
 #[derive(Args, Debug)]

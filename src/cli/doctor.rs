@@ -85,7 +85,7 @@ fn to_json(check: &Check) -> serde_json::Value {
 }
 
 fn check_engine() -> Result<String> {
-    let engine = Engine::new(EngineConfig { pooling: false, ..EngineConfig::default() })?;
+    let engine = Engine::new(EngineConfig { pool_slots: 0, ..EngineConfig::default() })?;
     let text = br#"(module (memory (export "memory") 1) (func (export "_start")))"#;
     let program = Program::new(&engine, &Module::from_bytes("check", text.to_vec())?)?;
     let output = Command::new(&program).output(&mut Machine::builder().build()?)?;
@@ -101,7 +101,7 @@ fn check_pool() -> Result<String> {
 fn check_cache() -> Result<String> {
     let dir = cache_dir()?;
     let config =
-        EngineConfig { pooling: false, cache_dir: Some(dir.clone()), ..EngineConfig::default() };
+        EngineConfig { pool_slots: 0, cache_dir: Some(dir.clone()), ..EngineConfig::default() };
     let engine = Engine::new(config)?;
     let module = Toolchains::default().resolve("cat")?.module()?;
     let unknown = belljar::UnknownImports::Deny;

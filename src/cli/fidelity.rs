@@ -7,6 +7,8 @@ use belljar::tape::{CompareError, FidelityMode, compare};
 use clap::Args;
 
 use super::exit::{self, Usage};
+use super::host_programs::HostPrograms;
+use super::report::printable;
 use super::tape;
 
 #[derive(Args, Debug)]
@@ -49,6 +51,12 @@ pub fn run(args: &FidelityArgs) -> Result<u8> {
         say!("{}", serde_json::to_string(&report)?);
     } else {
         say!("{}", report.render().trim_end());
+        for tape in [&args.recorded, &args.replay] {
+            let ran = HostPrograms::on(tape).map_err(Usage::because)?;
+            if !ran.is_empty() {
+                say!("{}: {ran}", printable(&tape.to_string_lossy()));
+            }
+        }
     }
     Ok(if report.is_faithful() { 0 } else { exit::DIFFERENT })
 }

@@ -8,7 +8,7 @@ use belljar::toolchain::similar;
 use belljar::{ProgramError, ResolveError, Resolved, RunError};
 use clap::{Args, CommandFactory};
 
-use super::args::{Cli, RunArgs};
+use super::args::{Cli, OnMissing, RunArgs};
 use super::exit::{Hinted, Usage};
 use super::report::printable;
 use super::setup;
@@ -105,6 +105,16 @@ pub fn not_started(error: RunError, args: &RunArgs) -> anyhow::Error {
         _ => return error.into(),
     };
     Hinted { error: error.into(), hint: hint.to_owned() }.into()
+}
+
+/// Says how a program that was not found could be.
+pub fn on_missing(args: &RunArgs) {
+    if args.on_missing == OnMissing::Deny {
+        note!(
+            "belljar: note: if a program was not found: --toolchain names a folder of modules, and \
+             --on-missing native lets the host's programs run"
+        );
+    }
 }
 
 /// What to say of a word that stands where a command should.

@@ -3,13 +3,13 @@
 use std::io::{BufRead, IsTerminal, Read, Write};
 
 use anyhow::{Context, Result};
+use belljar::Outcome;
 use belljar::base::disk;
 use belljar::host::{CommandPolicy, HostError, Question, ScriptedAnswers, SessionHost};
-use belljar::{Engine, Outcome};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use serde_json::{Value, json};
 
-use super::args::RunArgs;
+use super::args::{OnMissing, RunArgs};
 use super::exit::Usage;
 use super::report::{Report, printable};
 use super::sink::{self, Opened, Stdout};
@@ -66,8 +66,7 @@ pub struct CallArgs {
 pub struct CallRunArgs(RunArgs);
 
 /// Options of a run that a call has no use for.
-const NOT_FOR_CALLS: [&str; 6] =
-    ["argv0", "stdin", "unknown_imports", "on_missing", "profile", "no_cache"];
+const NOT_FOR_CALLS: [&str; 2] = ["argv0", "stdin"];
 
 impl CallRunArgs {
     fn change(command: Command) -> Command {
@@ -113,6 +112,9 @@ pub fn run(args: &HostArgs) -> Result<u8> {
 /// [`Usage`] if a file cannot be used.
 pub fn of_args(args: &RunArgs) -> Result<SessionHost> {
     let mut host = SessionHost::builder();
+    if args.on_missing == OnMissing::Native {
+        host = host.sandbox_profile(args.profile);
+    }
     if let Some(path) = &args.host_policy {
         let policy = CommandPolicy::read(path);
         host = host.policy(policy.map_err(|error| Usage::of("--host-policy", error))?);
@@ -175,8 +177,8 @@ fn call(call: &CallArgs) -> Result<u8> {
     let diff_to = args.diff.as_ref().map(|sink| open("--diff", sink)).transpose()?;
     let params = params(call)?;
     let host = of_args(args)?;
-    let engine = Engine::new(setup::engine_config(args)?)?;
-    let (mut machine, preopens) = setup::machine(args, &engine, None, &host)?;
+    let children = setup::native_children(args)?;
+    let (mut machine, preopens) = setup::machine(args, None, children.as_ref(), &host)?;
     machine.set_trace(run::trace(args)?);
     let environment = setup::environment(args)?;
     let result = host.call_as(&mut machine, &name, &params, |command| {

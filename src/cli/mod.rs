@@ -27,6 +27,7 @@ mod exit;
 mod fidelity;
 mod hints;
 mod host;
+mod host_programs;
 mod mounts;
 mod overtime;
 mod patch;

@@ -5,7 +5,7 @@ use belljar::Resolved;
 use serde_json::json;
 
 use super::args::ProgramsArgs;
-use super::setup::toolchains;
+use super::setup::{SHELL, toolchains};
 
 pub fn run(args: &ProgramsArgs) -> Result<u8> {
     let toolchains = toolchains(&args.toolchain)?;
@@ -16,6 +16,11 @@ pub fn run(args: &ProgramsArgs) -> Result<u8> {
             Resolved::BuiltIn { .. } => "built in".to_owned(),
         };
         programs.push((name, place));
+    }
+    // It is no module, and a toolchain's comes before it.
+    if !programs.iter().any(|(name, _)| name == SHELL) {
+        programs.push((SHELL.to_owned(), "built in".to_owned()));
+        programs.sort();
     }
     if args.json {
         let list: Vec<_> =

@@ -8,13 +8,14 @@ use anyhow::{Context, Result};
 use belljar::base::digest::Digest;
 use belljar::base::disk;
 use belljar::store::{Cas, StoreError};
-use belljar::tape::{AnnotationFile, Desync, Kind, TapeError, cas_dir};
+use belljar::tape::{AnnotationFile, Desync, Kind, NativeEvent, TapeError, cas_dir};
 use belljar::testbench::{ReplayError, replay};
 use belljar::{Engine, EngineConfig, Limit, Limits, Module, Program, UnknownImports};
 use clap::Args;
 use serde_json::json;
 
 use super::exit;
+use super::host_programs::HostPrograms;
 use super::report::{count, printable};
 use super::values::{duration, size};
 use super::{annotate, setup, sink, tape};
@@ -68,7 +69,7 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
     let header = tape::open(&args.tape)?.header().clone();
     let annotations = annotate::find(&args.tape)?;
     let cache_dir = setup::cache_dir().ok();
-    let engine = Engine::new(EngineConfig { pooling: false, fuel: false, cache_dir })?;
+    let engine = Engine::new(EngineConfig { pool_slots: 0, fuel: false, cache_dir })?;
     let named = header.argv.first().map(PathBuf::from);
     let load = |name: &str, digest: Option<Digest>| {
         let module = find(args, named.as_deref(), name, digest).map_err(|e| format!("{e:#}"))?;
@@ -82,6 +83,7 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
     };
     match replay(&args.tape, &bounds, load) {
         Ok(replayed) => {
+            let ran = HostPrograms::on(&args.tape)?;
             let code = replayed.outputs.last().map_or(0, |o| exit::of_outcome(o.status.outcome()));
             if args.json {
                 let said: Vec<_> =
@@ -90,7 +92,7 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
                     "{}",
                     json!({
                         "equal": true, "records": replayed.records, "exit_code": code,
-                        "annotations": said,
+                        "annotations": said, "host_programs": ran.names,
                     })
                 );
                 return Ok(code);
@@ -104,6 +106,9 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
                 let records =
                     count(usize::try_from(replayed.records).unwrap_or(usize::MAX), "record");
                 note!("belljar: the run is the same, in {records}");
+                if !ran.is_empty() {
+                    note!("belljar: note: {ran}; what they did is what the tape says");
+                }
             }
             Ok(code)
         }
@@ -156,7 +161,10 @@ fn lost(cas: &Cas, desync: &Desync) -> Option<StoreError> {
         }
         Kind::DirList { entries: told, .. }
         | Kind::LinkRead { target: told, .. }
-        | Kind::StreamRead { bytes: told, .. } => told.bytes(cas).err(),
+        | Kind::StreamRead { bytes: told, .. }
+        | Kind::Native { event: NativeEvent::Output { bytes: told, .. }, .. } => {
+            told.bytes(cas).err()
+        }
         _ => None,
     }
 }

@@ -56,6 +56,8 @@ pub struct Report {
     pub unknown_imports: Vec<String>,
     /// Whether its compiled code came from the cache.
     pub cache_hit: bool,
+    /// Programs of the host that processes were.
+    pub host_programs: Vec<String>,
     /// The virtual time that passed.
     pub virtual_time_ms: u64,
     /// Fuel that it used, where that is counted.
@@ -188,9 +190,9 @@ pub fn ms(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1_000_000.0).round() / 1000.0
 }
 
-/// The option that raises a limit.
-pub fn option_of(limit: Limit) -> &'static str {
-    match limit {
+/// What a message about a limit adds: how to raise it, if that is possible.
+pub fn raised_with(limit: Limit) -> String {
+    let option = match limit {
         Limit::Memory => "--max-memory",
         Limit::Fuel => "--fuel",
         Limit::Timeout => "--timeout",
@@ -200,8 +202,11 @@ pub fn option_of(limit: Limit) -> &'static str {
         Limit::Output => "--max-output",
         Limit::Upper => "--max-upper",
         Limit::HostCall => "--max-host-call",
+        // It is the host's.
+        Limit::Modules => return String::new(),
         _ => "the library's limits",
-    }
+    };
+    format!(" (raise it with {option})")
 }
 
 /// `text` with control characters escaped: a guest that names files must not write on the terminal,

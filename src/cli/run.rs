@@ -7,18 +7,19 @@ use anyhow::Result;
 use belljar::base::ambient;
 use belljar::engine::CacheUse;
 use belljar::kernel::process::Casualty;
-use belljar::process::{NativeCommand, SandboxProfile};
+use belljar::process::{NativeChildren, NativeCommand, NativeError, ProfileError, SandboxProfile};
 use belljar::{
     Command, Engine, ExitStatus, Input, Limit, Machine, Module, Outcome, OutputStream, Program,
     ResolveError, Stdio, Trap,
 };
 
-use super::args::{self, ClockArg, OnMissing, RunArgs};
+use super::args::{self, ClockArg, RunArgs};
+use super::host_programs::HostPrograms;
 use super::overtime::Overtime;
 use super::planted::Folders;
 use super::progress::Progress;
 use super::record::{RecordArgs, Recording};
-use super::report::{Report, Status, count, ms, option_of, printable};
+use super::report::{Report, Status, count, ms, printable, raised_with};
 use super::sink::{self, Once, Opened, Stdout};
 use super::values::{Sink, StdinFrom};
 use super::{changes, exit, hints, host, setup};
@@ -84,31 +85,37 @@ fn perform(
     let trace = trace(args)?;
     let recording = record.map(Recording::begin).transpose()?;
     let loading = Overtime::watch(args.timeout, &report.program, "not loaded in time", report_to);
+    let children = setup::native_children(args)?;
+    let mut native = None;
     let module = match setup::program(named, &args.toolchain) {
         Ok(resolved) => {
             let module = resolved.module();
             Some(module.map_err(|error| hints::module_not_found(error, named.as_ref()))?)
         }
-        Err(error) if named == "sh" && is_not_found(&error) => None,
-        Err(error) if may_be_native(args, &error) => {
-            drop(loading);
-            if recording.is_some() {
-                let message = "a program of the host cannot be recorded: nothing says what it does";
-                return Err(error.context(exit::Usage(message.to_owned())));
+        Err(error) if named == setup::SHELL && is_not_found(&error) => None,
+        Err(error)
+            if let Some(children) = &children
+                && is_not_found(&error) =>
+        {
+            if recording.is_none() {
+                drop(loading);
+                return run_native(args, report);
             }
-            return run_native(args, report);
+            expect_native(args.profile, children, &report.program)?;
+            native = Some(Command::native(children, &report.program));
+            None
         }
         Err(error) => return Err(hints::program_not_found(error, args, &report.program)),
     };
     let recorder = recording.as_ref().map(Recording::recorder);
     let engine = Engine::new(setup::engine_config(args)?)?;
     let host = host::of_args(args)?;
-    let (mut machine, preopens) = setup::machine(args, &engine, recorder, &host)?;
+    let (mut machine, preopens) = setup::machine(args, recorder, children.as_ref(), &host)?;
     machine.set_trace(trace);
     let stdio = stdio(args, stdout)?;
 
     let mut command = match &module {
-        None => Command::sh(),
+        None => native.unwrap_or_else(Command::sh),
         Some(module) => {
             let (program, cache_hit) = load(args, &engine, module)?;
             report.program = program.name().into();
@@ -121,7 +128,8 @@ fn perform(
     if let (Some(recording), Some(module)) = (&recording, &module) {
         recording.embed(module)?;
     }
-    let name = module.as_ref().map_or("sh", Module::name);
+    let name = module.as_ref().map_or_else(|| report.program.clone(), |it| it.name().to_owned());
+    let name = name.as_str();
     report.timings.load_ms = ms(ambient::elapsed_since(started));
     command.args(args.program_args().iter().map(|arg| setup::guest_bytes(arg)));
     if let Some(name) = &args.argv0 {
@@ -150,6 +158,7 @@ fn perform(
     report.upper_bytes = machine.vfs().upper_bytes();
     report.host_result = host.result();
     complain(args, &machine, name, &status);
+    report.host_programs = mention_host(args, children.as_deref(), &status);
 
     let changes_started = ambient::instant_now();
     if let Some(recording) = recording {
@@ -174,24 +183,38 @@ pub fn absolute(cwd: &str) -> String {
     if cwd.starts_with('/') { cwd.to_owned() } else { format!("{}/{cwd}", belljar::WORKTREE) }
 }
 
-fn may_be_native(args: &RunArgs, error: &anyhow::Error) -> bool {
-    args.on_missing == OnMissing::Native && is_not_found(error)
-}
-
 fn is_not_found(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref::<ResolveError>(), Some(ResolveError::NotFound { .. }))
 }
 
+/// Expects the host to have `program`, and to run it.
+fn expect_native(profile: SandboxProfile, children: &NativeChildren, program: &str) -> Result<()> {
+    if !children.has(program) {
+        return Err(NativeError::NotFound { program: program.to_owned() }.into());
+    }
+    if profile == SandboxProfile::Wasi {
+        return Err(NativeError::Profile(ProfileError::Wasi).into());
+    }
+    Ok(())
+}
+
+/// What protects the host from its programs, in words.
+fn protection(profile: SandboxProfile) -> String {
+    match profile {
+        SandboxProfile::Unrestricted => "without protection".to_owned(),
+        profile => format!("in the sandbox profile `{profile}`"),
+    }
+}
+
+/// Runs the host's program on the streams of this process, its terminal among them, outside of any
+/// machine.
 fn run_native(args: &RunArgs, report: &mut Report) -> Result<u8> {
     // One that is refused does not run.
     if !args.quiet && args.profile != SandboxProfile::Wasi {
-        let protection = match args.profile {
-            SandboxProfile::Unrestricted => "without protection".to_owned(),
-            profile => format!("in the sandbox profile `{profile}`"),
-        };
         note!(
-            "belljar: running the host's {:?} {protection}: what it does is real, and no limit holds",
-            report.program
+            "belljar: running the host's {:?} {}: what it does is real, and no limit holds",
+            report.program,
+            protection(args.profile)
         );
     }
     let code = NativeCommand {
@@ -203,6 +226,7 @@ fn run_native(args: &RunArgs, report: &mut Report) -> Result<u8> {
     }
     .status()?;
     (report.status, report.guest_exit_code) = (Status::Native, u32::try_from(code).ok());
+    report.host_programs.push(report.program.clone());
     Ok(u8::try_from(code).unwrap_or(u8::MAX))
 }
 
@@ -257,7 +281,7 @@ fn complain(args: &RunArgs, machine: &Machine, name: &str, status: &ExitStatus) 
     match outcome {
         Outcome::Exited(_) | Outcome::Tape => {}
         Outcome::Limit(limit) => {
-            note!("belljar: {name} was ended: {limit} (raise it with {})", option_of(*limit));
+            note!("belljar: {name} was ended: {limit}{}", raised_with(*limit));
         }
         Outcome::Signalled(signal) => note!("belljar: {name} was ended by {signal}"),
         Outcome::Deadlock(waits) => {
@@ -276,13 +300,28 @@ fn complain(args: &RunArgs, machine: &Machine, name: &str, status: &ExitStatus) 
     }
     for limit in machine.limits_hit() {
         if *outcome != Outcome::Limit(limit) {
-            let option = option_of(limit);
-            note!("belljar: note: {name} ran into the {limit} (raise it with {option})");
+            note!("belljar: note: {name} ran into the {limit}{}", raised_with(limit));
         }
     }
     if args.clock == ClockArg::Real {
         note!("belljar: note: with --clock real the run cannot be repeated exactly");
     }
+}
+
+/// Says which programs of the host ran, or that they might have; answers their names.
+fn mention_host(
+    args: &RunArgs,
+    children: Option<&NativeChildren>,
+    status: &ExitStatus,
+) -> Vec<String> {
+    let ran = HostPrograms::from(children.map(NativeChildren::started).unwrap_or_default());
+    if !args.quiet && !ran.is_empty() {
+        note!("belljar: note: {ran}, {}", protection(args.profile));
+    }
+    if !args.quiet && *status.outcome() == Outcome::Exited(exit::NOT_FOUND.into()) {
+        hints::on_missing(args);
+    }
+    ran.names
 }
 
 fn complain_of_trap(name: &str, trap: &Trap) {

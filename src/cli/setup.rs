@@ -8,18 +8,22 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use belljar::base::{ambient, disk};
 use belljar::host::SessionHost;
-use belljar::process::ShellImage;
+use belljar::kernel::programs::Programs;
+use belljar::process::{NativeChildren, NativeError, NativePrograms, ShellImage};
 use belljar::tape::Recorder;
 use belljar::{
-    ClockConfig, Engine, EngineConfig, Limits, Machine, Mtimes, Preopen, Resolved,
-    ToolchainPrograms, Toolchains, UnknownImports, VfsLimits,
+    ClockConfig, EngineConfig, Limits, Machine, Mtimes, Preopen, Resolved, ToolchainPrograms,
+    Toolchains, UnknownImports, VfsLimits,
 };
 use etcetera::BaseStrategy;
 
-use super::args::{ClockArg, MtimesArg, RunArgs, UnknownImportsArg};
+use super::args::{ClockArg, MtimesArg, NativeTime, OnMissing, RunArgs, UnknownImportsArg};
 use super::exit::Usage;
 use super::mounts;
 use super::values::split_once;
+
+/// The name of the shell.
+pub const SHELL: &str = "sh";
 
 /// The folder for compiled code: `BELLJAR_CACHE_DIR`, or the platform's.
 pub fn cache_dir() -> Result<PathBuf> {
@@ -71,24 +75,46 @@ pub fn program(program: &OsStr, dirs: &[PathBuf]) -> Result<Resolved> {
 /// How to make the engine for one run.
 pub fn engine_config(args: &RunArgs) -> Result<EngineConfig> {
     let cache_dir = if args.no_cache { None } else { Some(cache_dir()?) };
-    Ok(EngineConfig { pooling: false, fuel: args.fuel.is_some(), cache_dir })
+    Ok(EngineConfig { pool_slots: 0, fuel: args.fuel.is_some(), cache_dir })
+}
+
+/// Processes beside the first that are started in no time. To make more ready would take longer than
+/// most trees take to run.
+const POOL_SLOTS: u32 = 100;
+
+/// How programs of the host run as processes, if they may.
+pub fn native_children(args: &RunArgs) -> Result<Option<Arc<NativeChildren>>> {
+    if args.on_missing == OnMissing::Deny {
+        return Ok(None);
+    }
+    let worktree = args.worktree.clone().unwrap_or_default().host;
+    let children = NativeChildren::new(worktree)
+        .sandbox_profile(args.profile)
+        .map_err(NativeError::Profile)?
+        .charge_time(args.native_time == NativeTime::Charged);
+    Ok(Some(Arc::new(children)))
 }
 
 /// The machine, and the preopens where they are not the whole namespace.
 pub fn machine(
     args: &RunArgs,
-    engine: &Engine,
     recorder: Option<Recorder>,
+    children: Option<&Arc<NativeChildren>>,
     host: &SessionHost,
 ) -> Result<(Machine, Option<Vec<Preopen>>)> {
-    let programs = ToolchainPrograms::new(engine, toolchains(&args.toolchain)?)
+    let engine = EngineConfig { pool_slots: POOL_SLOTS, ..engine_config(args)? };
+    let programs = ToolchainPrograms::with_engine_config(engine, toolchains(&args.toolchain)?)
         .unknown_imports(unknown_imports(args))
-        .with("sh", ShellImage::maker());
+        .with(SHELL, ShellImage::maker());
+    let mut programs: Arc<dyn Programs> = Arc::new(programs);
+    if let Some(children) = children {
+        programs = Arc::new(NativePrograms::new(programs, Arc::clone(children)));
+    }
     let mut builder = Machine::builder()
         .limits(limits(args))
         .seed(args.seed)
         .clock(clock(args)?)
-        .programs(Arc::new(programs))
+        .programs(programs)
         .host(Arc::new(host.clone()));
     if args.mtimes == MtimesArg::Host {
         builder = builder.mtimes(Mtimes::Host);

@@ -1,21 +1,34 @@
 //! `belljar sh`.
 
+use std::ffi::OsStr;
+
 use anyhow::Result;
 use clap::Args;
 
 use super::args::RunArgs;
-use super::run;
+use super::{hints, run, setup};
+
+const EXAMPLES: &str = "Examples:
+  belljar sh -c 'wc -l < README.md'           run a command
+  belljar sh --apply build.sh release         run a script of this folder, and keep what it makes
+  belljar sh -eu build.sh                     stop at the first failure, and at a variable not set
+  belljar sh --toolchain DIR -c 'cc1 main.c'  with the programs of a folder
+
+The long options are those of `belljar run`; they come first, then those of the shell (-e, -u, -x,
+-o pipefail, ...), then the script. Exit codes: the script's own, and those of `belljar run`.";
 
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "belljar sh [OPTIONS] -c TEXT [NAME [ARG]...]\n       belljar sh [OPTIONS] FILE [ARG]...",
-    after_help = "Examples:
-  belljar sh -c 'wc -l < README.md'           run a command
-  belljar sh --apply build.sh release         run a script of this folder, and keep what it makes
-  belljar sh --toolchain DIR -c 'cc1 main.c'  with the programs of a folder
-
-All options are those of `belljar run`; the shell's own (-e, -u, -x, ...) come after `--`, as in
-`belljar sh -- -eu build.sh`. Exit codes: the script's own, and those of `belljar run`."
+    override_usage = "belljar sh [OPTIONS] [-aCefnuvx] [-o OPTION] -c TEXT [NAME [ARG]...]
+       belljar sh [OPTIONS] [-aCefnuvx] [-o OPTION] FILE [ARG]...",
+    mut_arg("command", |arg| arg
+        .value_names(["SCRIPT", "ARGS"])
+        .help("-c and the text of a script, or the file that has it, after the shell's own options; \
+               and arguments for it: everything from here on is the script's")),
+    // The shell has an option of this name.
+    mut_arg("env", |arg| arg.short(None)),
+    after_help = EXAMPLES,
+    after_long_help = EXAMPLES
 )]
 pub struct ShArgs {
     #[command(flatten)]
@@ -24,6 +37,10 @@ pub struct ShArgs {
 
 /// Runs the shell, which is a program among others.
 pub fn run(mut args: ShArgs) -> Result<u8> {
-    args.run.command.insert(0, "sh".into());
+    let first = args.run.command.first().and_then(|arg| arg.to_str());
+    if let Some(option) = first.filter(|arg| arg.starts_with("--")) {
+        return Err(hints::no_such_option(option).into());
+    }
+    args.run.command.insert(0, OsStr::new(setup::SHELL).to_owned());
     run::run(&args.run, None)
 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::annotate;
 use super::exit::Usage;
+use super::host_programs::HostPrograms;
 use super::report::{count, printable};
 
 /// Longest text of one field that `show` prints, in characters.
@@ -147,9 +148,11 @@ fn stat(tape: &Path, json: bool) -> Result<u8> {
     let header = reader.header().clone();
     let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
     let mut last_ms = 0;
+    let mut ran = HostPrograms::default();
     for record in reader.by_ref() {
         let record = record.map_err(Usage::because)?;
         last_ms = record.monotonic_ms;
+        ran.note(&record.kind);
         *kinds.entry(record.kind.name().to_owned()).or_default() += 1;
     }
     let records: u64 = kinds.values().sum();
@@ -160,7 +163,7 @@ fn stat(tape: &Path, json: bool) -> Result<u8> {
             json!({
                 "version": header.version, "belljar_version": header.belljar_version,
                 "argv": header.argv, "records": records, "kinds": kinds,
-                "virtual_time_ms": last_ms, "cut_off": cut_off,
+                "virtual_time_ms": last_ms, "cut_off": cut_off, "host_programs": ran.names,
             })
         );
         return Ok(0);
@@ -170,6 +173,9 @@ fn stat(tape: &Path, json: bool) -> Result<u8> {
     say!("command  {}", printable(&header.argv.join(" ")));
     say!("time     {last_ms} ms on its own clock");
     say!("records  {records}{}", if cut_off { ", the last line is cut off" } else { "" });
+    if !ran.is_empty() {
+        say!("{ran}");
+    }
     for (kind, number) in &kinds {
         say!("{number:>9}  {}", printable(kind));
     }

@@ -16,6 +16,7 @@ use serde_json::json;
 use super::args::RunArgs;
 use super::cause::cause;
 use super::exit::{DIFFERENT, FAILED, NotRun, Usage};
+use super::host_programs::HostPrograms;
 use super::progress::Progress;
 use super::repetition::{Repetition, Seen, on_a_busy_machine, varied};
 use super::report::printable;
@@ -88,20 +89,27 @@ pub fn run(args: &VerifyArgs) -> Result<u8> {
         let report = compare(first.as_path(), tape.as_path(), FidelityMode::ByteIdentical)?;
         records = report.recorded_records;
         if !report.is_faithful() {
+            let (mut ran, on_tape) = (HostPrograms::on(&first)?, HostPrograms::on(&tape)?);
+            if ran.is_empty() {
+                ran = on_tape;
+            }
             let timed_out = is_timed_out(&first)? || is_timed_out(&tape)?;
-            return different(args, report_to, number, report, timed_out);
+            return different(args, report_to, number, report, timed_out, &ran);
         }
         disk::remove_file(&tape)?;
         disk::remove_dir_all(&home)?;
     }
-    let varied = varied(run);
+    let (varied, ran) = (varied(run), HostPrograms::on(&first)?);
     if let Some(report_to) = report_to {
-        let report =
-            json!({ "equal": true, "runs": args.runs, "records": records, "varied": varied });
+        let report = json!({ "equal": true, "runs": args.runs, "records": records, "varied": varied,
+                "host_programs": ran.names });
         report_to.print(&format!("{report}\n"))?;
     } else {
         say!("{} runs are the same, in {records} records each", args.runs);
         say!("varied: {}", varied.join(", "));
+        if !ran.is_empty() {
+            say!("{ran}");
+        }
     }
     Ok(0)
 }
@@ -128,8 +136,15 @@ fn different(
     number: u32,
     mut report: FidelityReport,
     timed_out: bool,
+    ran: &HostPrograms,
 ) -> Result<u8> {
-    let cause = report.divergences.first().map_or("", |first| cause(first, timed_out));
+    let cause = match report.divergences.first() {
+        _ if !ran.is_empty() => {
+            format!("{ran}, and nobody can repeat them: use modules (--toolchain)")
+        }
+        Some(first) => cause(first, timed_out).to_owned(),
+        None => String::new(),
+    };
     if let Some(report_to) = report_to {
         let report = json!({
             "equal": false, "runs": number + 1, "cause": cause, "varied": varied(&args.run),
@@ -255,6 +270,9 @@ fn options(run: &RunArgs, stdin: &OsString) -> Result<Vec<OsString>> {
         ("--clock", value_name(&run.clock)),
         ("--mtimes", value_name(&run.mtimes)),
         ("--unknown-imports", value_name(&run.unknown_imports)),
+        ("--on-missing", value_name(&run.on_missing)),
+        ("--native-time", value_name(&run.native_time)),
+        ("--profile", run.profile.name().to_owned()),
     ] {
         add(name, value.into());
     }

@@ -175,6 +175,16 @@ fn is_private(_path: &Path) -> Result<bool, DiskError> {
     Ok(true)
 }
 
+/// The code of `module` for another engine, which takes the same code.
+pub(super) fn copy(
+    module: &wasmtime::Module,
+    engine: &wasmtime::Engine,
+) -> wasmtime::Result<wasmtime::Module> {
+    let code = module.serialize()?;
+    // SAFETY: the code generator has made it, and it was not out of our hands since.
+    unsafe { wasmtime::Module::deserialize(engine, code) }
+}
+
 fn load_verified(
     engine: &wasmtime::Engine,
     path: &Path,

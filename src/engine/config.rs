@@ -11,8 +11,10 @@ pub const STACK_BYTES: usize = 8 << 20;
 /// What the host's own functions need on the same stack.
 const HOST_STACK_BYTES: usize = 1 << 20;
 
-/// Processes that can live at once in the pool.
-const POOL_SLOTS: u32 = 1000;
+/// Modules that can live at once in a machine. Beyond the pool each takes several mappings of the
+/// host's address space, of which Linux allows 65530; when they are used up, the host's own
+/// allocations fail.
+pub(super) const MODULES_MAX: u32 = 4000;
 
 /// Memory of a finished process that is cleared in place instead of given back to the system: what
 /// a small program touches. The next one finds it mapped.
@@ -21,9 +23,10 @@ const KEEP_RESIDENT_BYTES: usize = 256 << 10;
 /// How to make an [`crate::engine::Engine`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EngineConfig {
-    /// Keep a pool of memories and stacks, so that starting a program costs microseconds. Making
-    /// the pool costs milliseconds. Default: yes.
-    pub pooling: bool,
+    /// Keep memories and stacks ready for so many processes, so that starting one costs
+    /// microseconds. Those beyond get theirs from the system. To make a pool takes time: about two
+    /// milliseconds for 1000. 0 makes none. Default: 1000.
+    pub pool_slots: u32,
     /// Compile programs so that they count what they execute, for [`crate::Limits::fuel`]. They run
     /// slower. Default: no.
     pub fuel: bool,
@@ -33,12 +36,12 @@ pub struct EngineConfig {
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { pooling: true, fuel: false, cache_dir: None }
+        Self { pool_slots: 1000, fuel: false, cache_dir: None }
     }
 }
 
 impl EngineConfig {
-    pub(super) fn to_wasmtime(&self, pooling: bool) -> Config {
+    pub(super) fn to_wasmtime(&self, pool_slots: u32) -> Config {
         let mut config = Config::new();
         // Everything deterministic that wasmtime has. Threads are not, and not compiled in.
         config
@@ -67,14 +70,14 @@ impl EngineConfig {
             // Traps name functions without either of these, and code loads faster.
             .native_unwind_info(cfg!(windows))
             .generate_address_map(false);
-        if pooling {
+        if pool_slots > 0 {
             let mut pool = PoolingAllocationConfig::default();
-            pool.total_core_instances(POOL_SLOTS)
-                .total_memories(POOL_SLOTS)
-                .total_tables(POOL_SLOTS)
-                .total_stacks(POOL_SLOTS)
+            pool.total_core_instances(pool_slots)
+                .total_memories(pool_slots)
+                .total_tables(pool_slots)
+                .total_stacks(pool_slots)
                 .table_elements(100_000)
-                .max_unused_warm_slots(POOL_SLOTS)
+                .max_unused_warm_slots(pool_slots)
                 .linear_memory_keep_resident(KEEP_RESIDENT_BYTES)
                 .table_keep_resident(KEEP_RESIDENT_BYTES);
             config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));

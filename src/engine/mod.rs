@@ -33,7 +33,7 @@ pub struct Engine(Arc<Inner>);
 struct Inner {
     config: EngineConfig,
     main: Backend,
-    /// For modules that do not fit into the pool's slots.
+    /// For modules that do not fit into the pool's slots, and processes beyond them.
     on_demand: OnceLock<Backend>,
     cache: Option<CodeCache>,
     watchdog: Watchdog,
@@ -46,9 +46,9 @@ struct Backend {
 }
 
 impl Backend {
-    fn new(config: &EngineConfig, pooling: bool) -> Result<Self, EngineError> {
+    fn new(config: &EngineConfig, pool_slots: u32) -> Result<Self, EngineError> {
         let fail = |error: wasmtime::Error| EngineError(format!("{error:#}"));
-        let engine = wasmtime::Engine::new(&config.to_wasmtime(pooling)).map_err(fail)?;
+        let engine = wasmtime::Engine::new(&config.to_wasmtime(pool_slots)).map_err(fail)?;
         let mut linker = Linker::new(&engine);
         preview1::add_to_linker(&mut linker).map_err(fail)?;
         belljar::add_to_linker(&mut linker).map_err(fail)?;
@@ -62,7 +62,7 @@ impl Engine {
     /// # Errors
     /// If the machine lacks something that the code generator needs, or address space for the pool.
     pub fn new(config: EngineConfig) -> Result<Self, EngineError> {
-        let main = Backend::new(&config, config.pooling)?;
+        let main = Backend::new(&config, config.pool_slots)?;
         let cache = config.cache_dir.as_deref().map(CodeCache::new);
         let watchdog = Watchdog::default();
         let inner = Inner { config, main, on_demand: OnceLock::new(), cache, watchdog };
@@ -83,7 +83,7 @@ impl Engine {
         if let Some(backend) = self.0.on_demand.get() {
             return Ok(backend);
         }
-        let backend = Backend::new(&self.0.config, false)?;
+        let backend = Backend::new(&self.0.config, 0)?;
         Ok(self.0.on_demand.get_or_init(|| backend))
     }
 }

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use wasmtime::{Caller, ExternType, InstancePre, Linker, UnknownImportError, Val};
 
-use super::{Backend, CacheError, Engine, EngineError};
+use super::{Backend, CacheError, Engine, EngineError, code_cache};
 use crate::abi::Process;
 use crate::base::digest::{Digest, DigestHasher};
 use crate::base::disk::{self, DiskError};
@@ -228,6 +229,8 @@ pub enum CacheUse {
 pub struct Program {
     pub(super) engine: Engine,
     pub(super) pre: InstancePre<Process>,
+    /// The same beyond the pool, once that was full.
+    beyond_pool: Arc<OnceLock<Result<InstancePre<Process>, String>>>,
     name: String,
     digest: Digest,
     unknown_imports: Vec<String>,
@@ -276,11 +279,18 @@ impl Program {
     ) -> Result<Option<Self>, ProgramError> {
         let Some(cache) = engine.cache() else { return Ok(None) };
         let main = &engine.0.main;
+        let key = key(&main.engine, module);
         // A cache that cannot be read is reported when something is to be stored in it.
-        let Ok(Some(code)) = cache.load(&main.engine, key(&main.engine, module)) else {
+        let load = |backend: &Backend| cache.load(&backend.engine, key).ok().flatten();
+        if let Some(code) = load(main) {
+            return Self::new_linked(engine, main, &code, module, unknown).map(Some);
+        }
+        if engine.config().pool_slots == 0 {
             return Ok(None);
-        };
-        Self::link(engine, main, &code, module, unknown).map(Some)
+        }
+        let backend = engine.on_demand()?;
+        let code = load(backend);
+        code.map(|code| Self::new_linked(engine, backend, &code, module, unknown)).transpose()
     }
 
     /// Compiles `module`, and stores its code in the cache if there is one.
@@ -301,7 +311,7 @@ impl Program {
         let fits_pool = wasmtime::Module::new(&main.engine, &bytes);
         let (backend, code) = match fits_pool {
             Ok(code) => (main, code),
-            Err(error) if engine.config().pooling => {
+            Err(error) if engine.config().pool_slots > 0 => {
                 let backend = engine.on_demand()?;
                 // If it is the module and not the pool, this says the same.
                 let code = wasmtime::Module::new(&backend.engine, &bytes);
@@ -319,16 +329,42 @@ impl Program {
                 }
             }
         };
-        Ok((Self::link(engine, backend, &code, module, unknown)?, cache_use))
+        Ok((Self::new_linked(engine, backend, &code, module, unknown)?, cache_use))
     }
 
-    fn link(
+    fn new_linked(
         engine: &Engine,
         backend: &Backend,
         code: &wasmtime::Module,
         module: &Module,
         unknown: UnknownImports,
     ) -> Result<Self, ProgramError> {
+        let (pre, unknown_imports) = Self::link(backend, code, &module.name, unknown)?;
+        let (engine, name, digest) = (engine.clone(), module.name.clone(), module.digest);
+        let beyond_pool = Arc::default();
+        Ok(Self { engine, pre, beyond_pool, name, digest, unknown_imports })
+    }
+
+    /// The program as it runs when the pool is full; or why it does not.
+    pub(super) fn beyond_pool(&self) -> Result<&InstancePre<Process>, &str> {
+        let pre = self.beyond_pool.get_or_init(|| {
+            let backend = self.engine.on_demand().map_err(|error| error.to_string())?;
+            let code = code_cache::copy(self.pre.module(), &backend.engine)
+                .map_err(|error| format!("{error:#}"))?;
+            // What is denied was refused when it was first linked.
+            let linked = Self::link(backend, &code, &self.name, UnknownImports::Trap);
+            linked.map(|(pre, _)| pre).map_err(|error| error.to_string())
+        });
+        pre.as_ref().map_err(String::as_str)
+    }
+
+    /// `code` with its imports, and those of them that nobody defines.
+    fn link(
+        backend: &Backend,
+        code: &wasmtime::Module,
+        name: &str,
+        unknown: UnknownImports,
+    ) -> Result<(InstancePre<Process>, Vec<String>), ProgramError> {
         let mut with_stubs: Option<Linker<Process>> = None;
         let mut unknown_imports = Vec::new();
         let pre = loop {
@@ -338,11 +374,11 @@ impl Program {
                 Err(error) => error,
             };
             let Some(import) = error.downcast_ref::<UnknownImportError>() else {
-                let (name, message) = (module.name.clone(), format!("{error:#}"));
-                return Err(ProgramError::Mismatch { name, message });
+                let message = format!("{error:#}");
+                return Err(ProgramError::Mismatch { name: name.to_owned(), message });
             };
             if unknown_imports.len() == UNKNOWN_IMPORTS_MAX {
-                return Err(ProgramError::TooManyUnknownImports { name: module.name.clone() });
+                return Err(ProgramError::TooManyUnknownImports { name: name.to_owned() });
             }
             let spelled = format!("{}.{}", import.module(), import.name());
             let kind = match import.ty() {
@@ -365,10 +401,9 @@ impl Program {
                 ExternType::Tag(_) => "tag",
             };
             let import = format!("the {kind} {spelled}");
-            return Err(ProgramError::Import { name: module.name.clone(), import });
+            return Err(ProgramError::Import { name: name.to_owned(), import });
         };
-        let (engine, name, digest) = (engine.clone(), module.name.clone(), module.digest);
-        Ok(Self { engine, pre, name, digest, unknown_imports })
+        Ok((pre, unknown_imports))
     }
 
     /// The engine that it was compiled for.

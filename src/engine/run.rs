@@ -1,7 +1,10 @@
 //! A program as a process.
 
-use wasmtime::{Store, UpdateDeadline, WasmBacktrace};
+use wasmtime::{
+    Instance, InstancePre, PoolConcurrencyLimitError, Store, UpdateDeadline, WasmBacktrace,
+};
 
+use super::config::MODULES_MAX;
 use super::program::{Program, UnknownImportCalled};
 use crate::abi::Process;
 use crate::base::ambient;
@@ -9,7 +12,7 @@ use crate::kernel::guest::{Guest, Startup};
 use crate::kernel::limits::{Limit, Stop};
 use crate::kernel::machine::Machine;
 use crate::kernel::outcome::{Outcome, RunError, Trap};
-use crate::kernel::schedule::{self, Ended, Finished, Image, Running};
+use crate::kernel::schedule::{self, Ended, Finished, Image, Mode, Running};
 
 /// Runs `program` in `machine`, and what it starts, until it ends. Blocks the calling thread.
 pub fn run(program: &Program, machine: Machine, startup: Startup) -> Finished {
@@ -21,8 +24,12 @@ impl Image for Program {
         Program::name(self)
     }
 
-    fn is_module(&self) -> bool {
-        true
+    fn mode(&self) -> Mode {
+        Mode::Module
+    }
+
+    fn live_max(&self) -> Option<u32> {
+        Some(MODULES_MAX)
     }
 
     fn start(self: Box<Self>, guest: Guest) -> Running {
@@ -34,7 +41,34 @@ async fn process(program: Program, mut guest: Guest) -> Ended {
     if let Err(stop) = guest.begin() {
         return Ended { guest, outcome: Ok(stop.into()) };
     }
-    let engine = program.pre.module().engine();
+    let full = match run_as(&program.pre, &program, guest).await {
+        Ok(ended) => return ended,
+        Err(full) => full,
+    };
+    let PoolFull { guest, message } = match program.beyond_pool() {
+        Err(message) => PoolFull { message: message.to_owned(), ..full },
+        Ok(pre) => match run_as(pre, &program, full.guest).await {
+            Ok(ended) => return ended,
+            Err(full) => full,
+        },
+    };
+    let program = program.name().to_owned();
+    Ended { guest, outcome: Err(RunError::Instantiate { program, message }) }
+}
+
+/// The pool has no room for a process, which has not begun.
+struct PoolFull {
+    guest: Guest,
+    message: String,
+}
+
+/// Runs `pre`, which is `program`, as `guest`.
+async fn run_as(
+    pre: &InstancePre<Process>,
+    program: &Program,
+    guest: Guest,
+) -> Result<Ended, PoolFull> {
+    let engine = pre.module().engine();
     let deadline = guest.machine().deadline;
     let mut store = Store::new(engine, Process::new(guest));
     store.limiter(|process| process);
@@ -59,11 +93,18 @@ async fn process(program: Program, mut guest: Guest) -> Ended {
         let left = *machine.fuel_left.get_or_insert(fuel);
         store.set_fuel(left).expect("the engine counts fuel");
     }
-    let outcome = start(&program, &mut store).await;
+    let instance = pre.instantiate_async(&mut store).await;
+    let full = instance.as_ref().err().filter(|error| error.is::<PoolConcurrencyLimitError>());
+    let full = full.map(|error| format!("{error:#}"));
+    let outcome = match instance {
+        Ok(instance) => start(program, &mut store, instance).await,
+        Err(error) => instantiation_error(program, &store, &error),
+    };
     let fuel_left = program.engine.config().fuel.then(|| store.get_fuel().unwrap_or(0));
-    let mut process = store.into_data();
-    process.free_memory();
-    let mut guest = process.guest;
+    let mut guest = store.into_data().guest;
+    if let Some(message) = full {
+        return Err(PoolFull { guest, message });
+    }
     let machine = guest.machine_mut();
     if fuel_left.is_some() {
         machine.fuel_left = fuel_left;
@@ -71,14 +112,14 @@ async fn process(program: Program, mut guest: Guest) -> Ended {
     if outcome.as_ref().is_ok_and(|outcome| *outcome == Outcome::Limit(Limit::Fuel)) {
         machine.note_limit(Limit::Fuel);
     }
-    Ended { guest, outcome }
+    Ok(Ended { guest, outcome })
 }
 
-async fn start(program: &Program, store: &mut Store<Process>) -> Result<Outcome, RunError> {
-    let instance = match program.pre.instantiate_async(&mut *store).await {
-        Ok(instance) => instance,
-        Err(error) => return instantiation_error(program, store, &error),
-    };
+async fn start(
+    program: &Program,
+    store: &mut Store<Process>,
+    instance: Instance,
+) -> Result<Outcome, RunError> {
     let name = || program.name().to_owned();
     let start = instance
         .get_func(&mut *store, "_start")

@@ -21,7 +21,7 @@ use crate::kernel::guest::{Guest, HostRecord};
 use crate::kernel::host::{HostCall, HostReply};
 use crate::kernel::limits::Stop;
 use crate::kernel::machine::WORKTREE;
-use crate::kernel::schedule::{Ended, Image, Running};
+use crate::kernel::schedule::{Ended, Image, Mode, Running};
 
 /// The process that makes a call.
 pub(super) struct CallImage {
@@ -38,12 +38,8 @@ impl Image for CallImage {
         &self.call.name
     }
 
-    fn is_module(&self) -> bool {
-        false
-    }
-
-    fn mode(&self) -> &'static str {
-        "host"
+    fn mode(&self) -> Mode {
+        Mode::Host
     }
 
     fn start(self: Box<Self>, guest: Guest) -> Running {
@@ -60,9 +56,20 @@ const BY_HOST: &str = "host";
 /// Something that does the same whenever it is done.
 const BY_BUILTIN: &str = "builtin";
 
-/// Operations that ask somebody outside of the machine.
-const ASK_OUTSIDE: [&str; 5] =
-    ["host.capabilities", "interaction.ask", "runtime.task", "tool.call", "tool.list"];
+/// Operations that ask somebody outside of the machine, or say what there is outside.
+const ASK_OUTSIDE: [&str; 8] = [
+    "host.capabilities",
+    "interaction.ask",
+    "process.list_shells",
+    SET_SHELL,
+    "process.shell_invocation",
+    "runtime.task",
+    "tool.call",
+    "tool.list",
+];
+
+/// The operation that changes which shell is asked for later.
+const SET_SHELL: &str = "process.set_default_shell";
 
 /// An answer, and how it came about.
 struct Answered {
@@ -194,6 +201,11 @@ impl Caller {
                     io::now(&mut self.guest, ClockId::Realtime).await?;
                 }
             }
+            if name == SET_SHELL
+                && let Ok(Value::String(id)) = parse_answer(name, &taped.answer)
+            {
+                self.host.state().shell = Some(id);
+            }
             let outcome = Ok(Value::Null);
             return Ok(Answered { taped: Some(taped), ..Answered::by(BY_HOST, outcome) });
         }
@@ -230,7 +242,8 @@ impl Caller {
 
     async fn answer_exec(&mut self, params: Value) -> Result<Answered, Stop> {
         let number = self.next_command();
-        let failed = |error| Ok(Answered::by(BY_BUILTIN, Err(error)));
+        // What cannot be run depends on what there is outside of the machine, too.
+        let failed = |error| Ok(Answered::by(BY_HOST, Err(error)));
         let exec = match self.exec(&params) {
             Ok(exec) => exec,
             Err(error) => return failed(error),
@@ -332,7 +345,7 @@ impl Caller {
             }
             "process.list_shells" => host.list_shells(guest, name, params)?,
             "process.get_default_shell" => host.get_default_shell(name, params)?,
-            "process.set_default_shell" => host.set_default_shell(guest, name, params)?,
+            SET_SHELL => host.set_default_shell(guest, name, params)?,
             "process.shell_invocation" => host.shell_invocation(guest, name, params)?,
             "template.render" => {
                 let max = guest.machine().limits().host_call_bytes_max;

@@ -98,6 +98,13 @@ impl Caller {
     /// [`HostError`]: they ask for none, or for a shell that there is not.
     pub(super) fn exec(&mut self, params: &Value) -> Result<Exec, HostError> {
         let params: Params = json::take(EXEC, params)?;
+        // Before anything can fail: a replay, which knows no shells but those that ran, looks as well.
+        let dir = match &params.cwd {
+            None => self.guest.current_dir().to_owned(),
+            Some(dir) if dir.starts_with('/') => dir.clone(),
+            Some(dir) => format!("{}/{dir}", self.project_root()),
+        };
+        let dir = self.guest.real_dir(&dir);
         let bad = |problem: &str| Err(HostError::params(EXEC, problem));
         let argv = match (params.mode, &params.argv, &params.command) {
             (None | Some(Mode::Argv), Some(argv), None) if params.shell.is_none() => argv.clone(),
@@ -126,16 +133,11 @@ impl Caller {
         }
         if let Some(asked) = params.sandbox_profile
             && asked != self.host.profile()
+            && !self.host.is_taped()
         {
             let profile = self.host.profile();
             return bad(&format!("this session runs commands in the sandbox profile `{profile}`"));
         }
-        let dir = match &params.cwd {
-            None => self.guest.current_dir().to_owned(),
-            Some(dir) if dir.starts_with('/') => dir.clone(),
-            Some(dir) => format!("{}/{dir}", self.project_root()),
-        };
-        let dir = self.guest.real_dir(&dir);
         let is_hermetic =
             argv[0].contains('/') || shells::is_hermetic(&self.guest, &argv[0]) != Some(false);
         let commands = Commands::of_words(argv.iter().map(String::as_bytes));

@@ -301,6 +301,11 @@ impl SessionHost {
         answers::ask(name, self.0.answers.as_deref(), question)
     }
 
+    /// Whether answers are played back: who answered them knew what there was.
+    pub(super) fn is_taped(&self) -> bool {
+        self.state().taped.is_some()
+    }
+
     /// What the tape says of the call `name` that `pid` makes; `None` if nothing is played back.
     pub(super) fn taped(&self, pid: Pid, name: &str) -> Option<Result<TapedCall, HostError>> {
         Some(self.state().taped.as_mut()?.next(pid, name))
@@ -361,6 +366,9 @@ impl SessionHost {
         let verdict = policy.judge(&commands);
         if let Some(blocked) = verdict.blocked {
             return Err(blocked);
+        }
+        if let Some(unsure) = verdict.unsure.filter(|_| !start.is_watched) {
+            return Err(unsure);
         }
         let running = self.state().running.get(&start.group).map(|one| one.approved.clone());
         let approved = running.unwrap_or_default();

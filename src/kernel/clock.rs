@@ -62,6 +62,12 @@ pub trait Clock: Send {
 
     /// Whether time passes only by [`Clock::sleep_until`].
     fn is_virtual(&self) -> bool;
+
+    /// A clock that shows what this one does, and goes on by itself; `None` if others use this one
+    /// as well, or it plays readings back.
+    fn fork(&self) -> Option<Box<dyn Clock>> {
+        None
+    }
 }
 
 /// A clock that plays back what the host's clock showed when a tape was recorded.
@@ -144,6 +150,10 @@ impl Clock for VirtualClock {
     fn is_virtual(&self) -> bool {
         true
     }
+
+    fn fork(&self) -> Option<Box<dyn Clock>> {
+        Some(Box::new(self.clone()))
+    }
 }
 
 /// The host's clock. What a guest does with it cannot be repeated.
@@ -185,6 +195,10 @@ impl Clock for HostClock {
 
     fn is_virtual(&self) -> bool {
         false
+    }
+
+    fn fork(&self) -> Option<Box<dyn Clock>> {
+        Some(Box::new(self.clone()))
     }
 }
 

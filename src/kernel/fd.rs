@@ -19,12 +19,23 @@ pub enum Description {
     File(OpenFile),
     /// A directory.
     Dir(OpenDir),
-    /// What `/dev/null` is: empty, and whatever is written to it is gone.
-    Null,
+    /// A file of `/dev`. Whatever is written to it is gone.
+    Device(Device),
     /// The end of a pipe that is read.
     PipeReader(OpenPipe),
     /// The end of a pipe that is written.
     PipeWriter(OpenPipe),
+}
+
+/// What is read from a file of `/dev`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Device {
+    /// `/dev/null`: nothing.
+    Null,
+    /// `/dev/zero`: zeros without end.
+    Zero,
+    /// `/dev/random`, `/dev/urandom`: the machine's random bytes.
+    Random,
 }
 
 /// An end of a pipe.

@@ -45,6 +45,8 @@ pub struct Start<'a> {
     pub args: &'a [Vec<u8>],
     /// Where it would begin.
     pub current_dir: &'a str,
+    /// Whether what it starts in turn can be seen: it is no program of the host.
+    pub is_watched: bool,
 }
 
 /// Where the answer of a call is put: JSON, `{"ok": …}` or `{"error": {"kind": …, "message": …}}`.

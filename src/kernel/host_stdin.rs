@@ -36,3 +36,41 @@ pub fn read(buf: &mut [u8]) -> io::Result<usize> {
 pub fn wait(_timeout_ns: Option<u64>) -> bool {
     true
 }
+
+/// Looks out for standard input on a thread of its own. Dropped, it looks no more.
+#[derive(Debug)]
+pub struct Watch {
+    #[cfg(unix)]
+    _until_closed: Option<io::PipeWriter>,
+}
+
+impl Watch {
+    /// Calls `then` once standard input can be read; at once, if nobody can look out for that, as a
+    /// read waits, too.
+    #[cfg(unix)]
+    pub(super) fn begin(then: impl FnOnce() + Send + 'static) -> Self {
+        use rustix::event::{PollFd, PollFlags, poll};
+
+        let Ok((closed, until_closed)) = io::pipe() else {
+            then();
+            return Self { _until_closed: None };
+        };
+        std::thread::spawn(move || {
+            let stdin = io::stdin();
+            let mut fds = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&closed, PollFlags::IN)];
+            // Where waiting is not possible, reading finds out.
+            let _ = poll(&mut fds, None);
+            if fds[1].revents().is_empty() {
+                then();
+            }
+        });
+        Self { _until_closed: Some(until_closed) }
+    }
+
+    /// Calls `then` at once: nobody can look out for standard input, and a read waits, too.
+    #[cfg(not(unix))]
+    pub(super) fn begin(then: impl FnOnce() + Send + 'static) -> Self {
+        then();
+        Self {}
+    }
+}

@@ -13,8 +13,8 @@ use super::vfs::VfsLimits;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
-    /// Memories and tables of all processes together, in bytes; a table has 8 an entry. Beyond:
-    /// `memory.grow` answers −1.
+    /// Memories and tables of all processes together, in bytes, where a table has 8 an entry, and what
+    /// shells remember. Beyond: `memory.grow` answers −1, and a shell ends with a message.
     pub memory_bytes_max: u64,
     /// Instructions that all processes may execute, roughly; `None` for any number. Beyond: ended.
     /// Needs an engine that counts fuel.
@@ -109,6 +109,8 @@ pub enum Limit {
     OpenFiles,
     /// [`Limits::processes_max`]
     Processes,
+    /// Modules that live at once: [`super::schedule::Image::live_max`]
+    Modules,
     /// [`Limits::pipes_max`]
     Pipes,
     /// [`Limits::output_bytes_max`]
@@ -133,6 +135,7 @@ impl Limit {
             Self::VirtualTimeout => "virtual_timeout",
             Self::OpenFiles => "open_files",
             Self::Processes => "processes",
+            Self::Modules => "modules",
             Self::Pipes => "pipes",
             Self::Output => "output",
             Self::Trace => "trace",
@@ -152,6 +155,7 @@ impl fmt::Display for Limit {
             Self::VirtualTimeout => "virtual timeout",
             Self::OpenFiles => "limit of open files",
             Self::Processes => "limit of processes",
+            Self::Modules => "limit of modules that live at once",
             Self::Pipes => "limit of pipes",
             Self::Output => "output limit",
             Self::Trace => "trace limit",

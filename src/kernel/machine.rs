@@ -1,5 +1,6 @@
 //! What one process tree shares: files, clock, chance, limits.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
@@ -7,11 +8,13 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::bell::HostBell;
 use super::clock::{Clock, ClockId, DEFAULT_START_NS, HostClock, TapedClock, VirtualClock};
 use super::fd::Descriptions;
 use super::host::Host;
 use super::limits::{Limit, Limits};
 use super::machine_config::{MachineConfig, MountConfig};
+use super::memory::Memory;
 use super::pipe::Pipes;
 use super::process::Processes;
 use super::programs::Programs;
@@ -81,8 +84,12 @@ pub struct Machine {
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) random: Random,
     pub(crate) limits: Limits,
-    /// Bytes of memories and tables that processes have.
-    pub(crate) memory_bytes: u64,
+    /// Rings for processes that wait for the host.
+    pub(crate) bell: HostBell,
+    /// Bytes of standard input that were taken and given back, to be read again.
+    pub(crate) stdin_given_back: VecDeque<u8>,
+    /// What processes have taken.
+    pub(crate) memory: Memory,
     /// Fuel that is left, if it is counted.
     pub(crate) fuel_left: Option<u64>,
     /// Output bytes that may still be written.
@@ -115,7 +122,9 @@ impl Machine {
             stdio: Stdio::default(),
             programs: None,
             host: None,
-            memory_bytes: 0,
+            bell: HostBell::default(),
+            stdin_given_back: VecDeque::new(),
+            memory: Memory::new(0),
             fuel_left: None,
             clock: Box::new(VirtualClock::starting_at(0)),
             random: Random::seeded(0),
@@ -164,6 +173,9 @@ impl Machine {
     /// The limits that guests ran into, each once, in the order in which they did.
     pub fn limits_hit(&self) -> Vec<Limit> {
         let mut hit = self.limits_hit.clone();
+        if self.memory.has_refused() && !hit.contains(&Limit::Memory) {
+            hit.push(Limit::Memory);
+        }
         match self.vfs.limit_hit() {
             Some("upper_bytes_max") => hit.push(Limit::Upper),
             Some(_) => hit.push(Limit::FileSize),
@@ -177,6 +189,14 @@ impl Machine {
         if !self.limits_hit.contains(&limit) {
             self.limits_hit.push(limit);
         }
+    }
+
+    /// Forgets which limits were met, and lets the next run write as much as the first.
+    pub(crate) fn renew_budgets(&mut self) {
+        self.output_left = self.limits.output_bytes_max;
+        self.memory = Memory::new(self.limits.memory_bytes_max);
+        self.limits_hit.clear();
+        self.vfs.forget_limit_hit();
     }
 
     /// Writes a line for every call of a guest, with its arguments and its answer, to `sink`, up to
@@ -218,7 +238,9 @@ impl Machine {
         let end = |timeout| ambient::instant_now().checked_add(timeout);
         self.deadline = self.limits.timeout.and_then(end);
         self.processes = Processes::default();
-        (self.memory_bytes, self.fuel_left) = (0, None);
+        self.bell = self.bell.for_next_run();
+        self.stdin_given_back = VecDeque::new();
+        self.fuel_left = None;
     }
 }
 
@@ -251,6 +273,7 @@ pub struct MachineBuilder {
     recorded_as: Option<MachineConfig>,
     programs: Option<Arc<dyn Programs>>,
     host: Option<Arc<dyn Host>>,
+    bell: HostBell,
 }
 
 impl Default for MachineBuilder {
@@ -268,6 +291,7 @@ impl Default for MachineBuilder {
             recorded_as: None,
             programs: None,
             host: None,
+            bell: HostBell::default(),
         }
     }
 }
@@ -330,6 +354,12 @@ impl MachineBuilder {
     /// is for one machine.
     pub fn host(mut self, host: Arc<dyn Host>) -> Self {
         self.host = Some(host);
+        self
+    }
+
+    /// Instead of a bell that the host rings: one that has rung as it did when a tape was recorded.
+    pub fn taped_bell(mut self, bell: HostBell) -> Self {
+        self.bell = bell;
         self
     }
 
@@ -436,7 +466,9 @@ impl MachineBuilder {
             stdio: Stdio::default(),
             programs: self.programs,
             host: self.host,
-            memory_bytes: 0,
+            bell: self.bell,
+            stdin_given_back: VecDeque::new(),
+            memory: Memory::new(self.limits.memory_bytes_max),
             fuel_left: None,
             clock,
             random: Random::seeded(self.seed),

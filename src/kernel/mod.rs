@@ -5,21 +5,25 @@
 //! knows wasm. All that a guest can observe is owned by its machine: nothing is global.
 
 mod address;
+pub mod bell;
 pub mod clock;
 pub mod egress;
 pub mod fd;
+pub mod fork;
 pub mod guest;
 pub mod host;
-mod host_stdin;
+pub mod host_stdin;
 pub mod limits;
 pub mod machine;
 pub mod machine_config;
+pub mod memory;
 pub mod outcome;
 pub mod pipe;
 pub mod process;
 pub mod programs;
 pub mod random;
 pub mod schedule;
+mod signal;
 pub mod stdio;
 pub mod taped_stdio;
 mod turn;

@@ -1,5 +1,6 @@
 //! How processes end.
 
+use super::guest::SpawnError;
 use super::limits::{Limit, Stop};
 use super::process::Signal;
 use crate::base::errno::Errno;
@@ -94,6 +95,9 @@ pub enum RunError {
         /// Why not.
         errno: Errno,
     },
+    /// The machine has no such program, or cannot run it.
+    #[error("{0}")]
+    Spawn(SpawnError),
     /// It needs more memory at the start than the limit allows.
     #[error("{program} needs more memory than its limit of {limit_bytes} bytes to start")]
     Memory {
@@ -101,6 +105,14 @@ pub enum RunError {
         program: String,
         /// The limit.
         limit_bytes: u64,
+    },
+    /// It is the host's, and cannot be run, or not go on.
+    #[error("cannot run the host's {program}: {message}")]
+    Host {
+        /// The program.
+        program: String,
+        /// Why not.
+        message: String,
     },
     /// It cannot be instantiated.
     #[error("cannot start {program}: {message}")]

@@ -97,13 +97,23 @@ impl Pipes {
         if pipe.readers.is_closed {
             return Err(Errno::Pipe);
         }
-        let room = PIPE_BYTES - pipe.bytes.len();
+        let room = pipe.room();
         if room == 0 {
             return Ok(None);
         }
         let count = bytes.len().min(room);
         pipe.bytes.extend(&bytes[..count]);
         Ok(Some((count, std::mem::take(&mut pipe.readers.waiting))))
+    }
+
+    /// Puts `bytes` back that were read last, beyond what a pipe holds if need be; answers who waits
+    /// to read.
+    pub fn give_back(&mut self, id: PipeId, bytes: &[u8]) -> Vec<Pid> {
+        let pipe = self.pipe(id);
+        for byte in bytes.iter().rev() {
+            pipe.bytes.push_front(*byte);
+        }
+        std::mem::take(&mut pipe.readers.waiting)
     }
 
     /// Bytes that can be read at once, and whether there will be no more.
@@ -114,7 +124,7 @@ impl Pipes {
 
     /// Bytes that can be written at once, and whether nobody will read them.
     pub fn writable(&self, id: PipeId) -> (u64, bool) {
-        let room = |pipe: &Pipe| ((PIPE_BYTES - pipe.bytes.len()) as u64, pipe.readers.is_closed);
+        let room = |pipe: &Pipe| (pipe.room() as u64, pipe.readers.is_closed);
         self.open.get(&id.0).map_or((0, true), room)
     }
 
@@ -146,6 +156,10 @@ impl Pipes {
 }
 
 impl Pipe {
+    fn room(&self) -> usize {
+        PIPE_BYTES.saturating_sub(self.bytes.len())
+    }
+
     fn side(&mut self, end: End) -> &mut Side {
         match end {
             End::Reader => &mut self.readers,
@@ -181,6 +195,19 @@ mod tests {
         assert_eq!(pipes.writable(id), (10, false));
         assert_eq!(pipes.write(id, &[2; 11]), Ok(Some((10, vec![]))));
         assert_eq!(pipes.write(id, &[2; 1]), Ok(None));
+    }
+
+    #[test]
+    fn what_is_given_back_is_read_first_and_may_fill_a_pipe() {
+        let mut pipes = Pipes::default();
+        let id = pipes.create();
+        pipes.write(id, &vec![2; PIPE_BYTES]).unwrap();
+        pipes.wait(id, End::Reader, Pid(4));
+        assert_eq!(pipes.give_back(id, &[0, 1]), [Pid(4)]);
+        assert_eq!((pipes.writable(id), pipes.write(id, &[3])), ((0, false), Ok(None)));
+        let mut buf = [9; 3];
+        assert_eq!(pipes.read(id, &mut buf), Some((3, vec![])));
+        assert_eq!(buf, [0, 1, 2]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::guest::Guest;
 use super::outcome::{Outcome, Trap};
 use super::pipe::{End, PipeId};
 use super::schedule::Image;
+pub use super::signal::Signal;
 use crate::base::errno::Errno;
 
 /// The number of a process: 1 for the first of a run, then counting on.
@@ -26,64 +27,6 @@ impl Pid {
 impl fmt::Display for Pid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-/// A signal, by its number on Linux. A process cannot handle one: it ends, or nothing happens.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Signal(u8);
-
-impl Signal {
-    /// `SIGABRT`: how a process ends that trapped.
-    pub const ABRT: Self = Self(6);
-    /// `SIGKILL`
-    pub const KILL: Self = Self(9);
-    /// `SIGPIPE`
-    pub const PIPE: Self = Self(13);
-    /// `SIGTERM`
-    pub const TERM: Self = Self(15);
-    const NAMES: [&str; 31] = [
-        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
-        "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
-        "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
-    ];
-
-    /// The signal with this number, 1 to 31.
-    pub fn from_number(number: u32) -> Option<Self> {
-        u8::try_from(number).ok().filter(|number| (1..=31).contains(number)).map(Self)
-    }
-
-    /// The signal with this name, with or without `SIG`.
-    pub fn from_name(name: &str) -> Option<Self> {
-        let name = name.strip_prefix("SIG").unwrap_or(name);
-        let index = Self::NAMES.iter().position(|known| *known == name)?;
-        Self::from_number(index as u32 + 1)
-    }
-
-    /// Its number.
-    pub fn number(self) -> u8 {
-        self.0
-    }
-
-    /// Its name without `SIG`.
-    pub fn name(self) -> &'static str {
-        Self::NAMES[usize::from(self.0) - 1]
-    }
-
-    /// Whether a process that does not handle it runs on.
-    fn is_ignored(self) -> bool {
-        matches!(self.name(), "CHLD" | "CONT" | "URG" | "WINCH")
-    }
-
-    /// Whether a process that does not handle it is stopped, which there is not.
-    fn stops(self) -> bool {
-        matches!(self.name(), "STOP" | "TSTP" | "TTIN" | "TTOU")
-    }
-}
-
-impl fmt::Display for Signal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SIG{}", self.name())
     }
 }
 
@@ -132,6 +75,8 @@ pub enum Wait {
     Child(Option<Pid>),
     /// A time alone.
     Time,
+    /// What the host does, or bytes in this pipe.
+    Host(Option<PipeId>),
 }
 
 #[derive(Debug)]
@@ -156,6 +101,8 @@ struct Entry {
     timer: Option<(u64, u64)>,
     /// Whether it last waited until its time had come.
     timed_out: bool,
+    /// Whether the bell has rung for it since it last waited.
+    rung: bool,
 }
 
 /// A process that has been made and not begun.
@@ -183,10 +130,16 @@ const CASUALTIES_MAX: usize = 100;
 #[derive(Default)]
 pub struct Processes {
     entries: BTreeMap<Pid, Entry>,
+    /// Who is whose child, so that thousands of processes do not cost their square.
+    children: BTreeSet<(Pid, Pid)>,
+    /// Modules that have not ended.
+    pub(super) modules: u32,
     last: u32,
     ready: VecDeque<Pid>,
     timers: BTreeSet<(u64, u64, Pid)>,
     timers_set: u64,
+    /// How many wait for what the host does.
+    waiting_for_host: u32,
     pub(super) newborn: Vec<Newborn>,
     /// What has ended them all, or is about to.
     pub(super) ended: Option<Outcome>,
@@ -214,8 +167,10 @@ impl Processes {
             killed: None,
             timer: None,
             timed_out: false,
+            rung: false,
         };
         self.entries.insert(pid, entry);
+        self.children.insert((parent, pid));
         self.ready.push_back(pid);
         pid
     }
@@ -248,8 +203,19 @@ impl Processes {
 
     /// Takes back [`Processes::add`], before `pid` had a turn.
     pub(super) fn forget(&mut self, pid: Pid) {
-        self.entries.remove(&pid);
+        self.remove(pid);
         self.ready.retain(|ready| *ready != pid);
+    }
+
+    fn remove(&mut self, pid: Pid) {
+        if let Some(entry) = self.entries.remove(&pid) {
+            self.children.remove(&(entry.parent, pid));
+        }
+    }
+
+    fn children(&self, parent: Pid) -> impl Iterator<Item = Pid> {
+        let all = self.children.range((parent, Pid(0))..=(parent, Pid(u32::MAX)));
+        all.map(|(_, child)| *child)
     }
 
     fn entry(&mut self, pid: Pid) -> &mut Entry {
@@ -286,17 +252,17 @@ impl Processes {
         if wait == Wait::Turn {
             self.ready.push_back(pid);
         }
+        self.waiting_for_host += u32::from(matches!(wait, Wait::Host(_)));
         let entry = self.entry(pid);
-        (entry.timer, entry.timed_out) = (timer, false);
+        (entry.timer, entry.timed_out, entry.rung) = (timer, false, false);
         entry.state = if wait == Wait::Turn { State::Ready } else { State::Waiting(wait) };
     }
 
     /// Lets `pid` run again, if it waits.
     pub fn wake(&mut self, pid: Pid) {
         let Some(entry) = self.entries.get_mut(&pid) else { return };
-        if !matches!(entry.state, State::Waiting(_)) {
-            return;
-        }
+        let State::Waiting(wait) = &entry.state else { return };
+        self.waiting_for_host -= u32::from(matches!(wait, Wait::Host(_)));
         entry.state = State::Ready;
         if let Some((due, set)) = entry.timer.take() {
             self.timers.remove(&(due, set, pid));
@@ -338,6 +304,28 @@ impl Processes {
         self.entries.get(&pid).is_some_and(|entry| entry.timed_out)
     }
 
+    /// Whether `pid` waits for what the host does.
+    pub(super) fn waits_for_host(&self, pid: Pid) -> bool {
+        let state = self.entries.get(&pid).map(|entry| &entry.state);
+        matches!(state, Some(State::Waiting(Wait::Host(_))))
+    }
+
+    /// Whether anybody waits for what the host does.
+    pub(super) fn any_waits_for_host(&self) -> bool {
+        self.waiting_for_host > 0
+    }
+
+    /// Lets `pid` run again, for which the bell has rung.
+    pub(super) fn wake_rung(&mut self, pid: Pid) {
+        self.wake(pid);
+        self.entry(pid).rung = true;
+    }
+
+    /// Whether the bell has rung for `pid` since it last waited.
+    pub fn was_rung(&self, pid: Pid) -> bool {
+        self.entries.get(&pid).is_some_and(|entry| entry.rung)
+    }
+
     /// Whether any process has not ended.
     pub(super) fn any_alive(&self) -> bool {
         self.entries.values().any(|entry| !matches!(entry.state, State::Zombie(_)))
@@ -375,18 +363,19 @@ impl Processes {
 
     /// Notes that `pid` has ended: its children are orphans, and its parent may know.
     pub(super) fn end(&mut self, pid: Pid, outcome: &Outcome) {
-        let orphans: Vec<Pid> =
-            self.entries.iter().filter(|(_, e)| e.parent == pid).map(|(pid, _)| *pid).collect();
+        let orphans: Vec<Pid> = self.children(pid).collect();
         for orphan in orphans {
+            self.children.remove(&(pid, orphan));
+            self.children.insert((Pid::MACHINE, orphan));
             let entry = self.entry(orphan);
             entry.parent = Pid::MACHINE;
             if matches!(entry.state, State::Zombie(_)) {
-                self.entries.remove(&orphan);
+                self.remove(orphan);
             }
         }
         let parent = self.entry(pid).parent;
         if parent == Pid::MACHINE {
-            self.entries.remove(&pid);
+            self.remove(pid);
         } else {
             self.entry(pid).state = State::Zombie(WaitStatus::of(outcome));
             let hidden = self.entry(pid).hidden;
@@ -422,23 +411,25 @@ impl Processes {
         parent: Pid,
         which: Option<Pid>,
     ) -> Result<Option<(Pid, WaitStatus)>, Errno> {
-        let mut has_child = false;
-        let mut found = None;
-        for (pid, entry) in &self.entries {
-            let is_other = which.is_some_and(|which| which != *pid);
-            if entry.parent != parent || entry.hidden || is_other {
-                continue;
+        let ended = |pid| match self.entries.get(&pid).map(|entry| &entry.state) {
+            Some(State::Zombie(status)) => Some((pid, *status)),
+            _ => None,
+        };
+        let is_seen = |pid: &Pid| self.entries.get(pid).is_some_and(|entry| !entry.hidden);
+        let seen = || self.children(parent).filter(is_seen);
+        let (has_child, found) = match which {
+            Some(which) => {
+                (self.children.contains(&(parent, which)) && is_seen(&which), ended(which))
             }
-            has_child = true;
-            if let State::Zombie(status) = entry.state {
-                found = Some((*pid, status));
-                break;
-            }
+            None => (seen().next().is_some(), seen().find_map(ended)),
+        };
+        if !has_child {
+            return Err(Errno::Child);
         }
         if let Some((pid, _)) = found {
-            self.entries.remove(&pid);
+            self.remove(pid);
         }
-        if has_child { Ok(found) } else { Err(Errno::Child) }
+        Ok(found)
     }
 
     /// Whether `pid` has ended and nobody has waited for it.
@@ -450,7 +441,7 @@ impl Processes {
     pub(super) fn reap_hidden(&mut self, parent: Pid, pid: Pid) -> Option<WaitStatus> {
         let entry = self.entries.get(&pid).filter(|entry| entry.parent == parent)?;
         let State::Zombie(status) = entry.state else { return None };
-        self.entries.remove(&pid);
+        self.remove(pid);
         Some(status)
     }
 
@@ -474,6 +465,7 @@ impl Processes {
                         pipes.iter().map(|(pipe, _)| pipe.number().to_string()).collect();
                     write!(text, "polls pipe {}", numbers.join(", "))
                 }
+                Wait::Host(_) => write!(text, "waits for the host, which has nothing more for it"),
                 Wait::Child(Some(child)) => write!(text, "waits for process {child} to end"),
                 Wait::Child(None) => write!(text, "waits for a child to end"),
             };

@@ -18,6 +18,16 @@ pub trait Programs: Send + Sync {
     /// # Errors
     /// [`NotRunnable`] if it is no module, or one that cannot run.
     fn module(&self, path: &str, bytes: Vec<u8>) -> Result<Found, NotRunnable>;
+
+    /// What stands for the program called `name`, which neither a toolchain nor a folder of `PATH`
+    /// has. Default: nothing.
+    ///
+    /// # Errors
+    /// [`NotRunnable`] if there is something that must not run.
+    fn missing(&self, name: &str) -> Result<Option<Found>, NotRunnable> {
+        let _ = name;
+        Ok(None)
+    }
 }
 
 /// Makes something that can be run as a process, once for each.

@@ -4,31 +4,62 @@
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use super::clock::ClockId;
 use super::guest::{BadPreopen, Guest, Startup};
 use super::limits::Limit;
-use super::machine::Machine;
+use super::machine::{Machine, is_over};
 use super::outcome::{Outcome, RunError};
 use super::process::{Casualty, Newborn, Pid};
 use super::stdio::Stdio;
 use super::turn::Turnstile;
+use crate::base::ambient;
 
 /// A process that is going on. It is polled when it is its turn, and pending while it waits.
 pub type Running = Pin<Box<dyn Future<Output = Ended>>>;
+
+/// What a process runs on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// A module. Its descriptors from 3 on are the directories that it starts with, as preview1 has
+    /// it.
+    Module,
+    /// The machine itself. Its descriptors from 3 on are free, and it looks paths up from
+    /// [`super::guest::AT_FDCWD`].
+    BuiltIn,
+    /// Whoever answers calls of the host. As [`Mode::BuiltIn`] otherwise.
+    Host,
+    /// The host, which nobody can repeat. As [`Mode::BuiltIn`] otherwise.
+    Native {
+        /// The sandbox profile that confines it, if one does.
+        profile: Option<String>,
+    },
+}
+
+impl Mode {
+    /// Its name on tapes.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Module => "wasi",
+            Self::BuiltIn => "builtin",
+            Self::Host => "host",
+            Self::Native { .. } => "native",
+        }
+    }
+}
 
 /// What can be run as a process.
 pub trait Image: Send {
     /// Its name, for messages.
     fn name(&self) -> &str;
 
-    /// Whether its descriptors from 3 on are the directories that it starts with, as preview1 has
-    /// it. Otherwise they are free, and it looks paths up from [`super::guest::AT_FDCWD`].
-    fn is_module(&self) -> bool;
+    /// What it runs on.
+    fn mode(&self) -> Mode;
 
-    /// What a tape calls it: `wasi`, `builtin`, `host`.
-    fn mode(&self) -> &'static str {
-        if self.is_module() { "wasi" } else { "builtin" }
+    /// How many modules can live at once in a machine that runs this one; `None` for any number.
+    fn live_max(&self) -> Option<u32> {
+        None
     }
 
     /// Begins it as `guest`, which has no turn yet: [`Guest::begin`] waits for that.
@@ -55,6 +86,14 @@ pub struct Finished<M = Machine> {
     pub casualties: Vec<Casualty>,
     /// Fuel that was used, if the engine counts it.
     pub fuel_used: Option<u64>,
+}
+
+impl Finished<()> {
+    /// What is left of a run that did not begin.
+    pub(crate) fn not_started(stdio: Stdio, error: RunError) -> Self {
+        let (outcome, casualties, fuel_used) = (Err(error), Vec::new(), None);
+        Self { machine: (), stdio, outcome, casualties, fuel_used }
+    }
 }
 
 /// Runs `image` in `machine`, and all processes that it starts, until it ends. Blocks the calling
@@ -115,8 +154,9 @@ fn finish(mut machine: Machine, not_started: Option<RunError>) -> Finished {
 }
 
 impl Machine {
-    /// Whose turn is next; `None` once all have ended. When everybody waits, the clock moves to the
-    /// earliest time that somebody waits for.
+    /// Whose turn is next; `None` once all have ended. When everybody waits, the host is waited for
+    /// if it has something to do; otherwise the clock moves to the earliest time that somebody waits
+    /// for.
     fn next_turn(&mut self) -> Option<Pid> {
         loop {
             if let Some(pid) = self.processes.next_ready() {
@@ -125,7 +165,23 @@ impl Machine {
             if !self.processes.any_alive() {
                 return None;
             }
-            let Some(due) = self.processes.next_due() else {
+            let due = self.processes.next_due();
+            if self.processes.any_waits_for_host() {
+                let until = self.host_is_waited_for_until(due);
+                match self.bell.listen(|pid| self.processes.waits_for_host(pid), until) {
+                    Some(pid) => {
+                        self.processes.wake_rung(pid);
+                        continue;
+                    }
+                    None if is_over(self.deadline) => {
+                        self.end_at(Limit::Timeout);
+                        continue;
+                    }
+                    // The time that somebody waits for has come, or a tape has no more.
+                    None => {}
+                }
+            }
+            let Some(due) = due else {
                 let waits = self.processes.describe_waits();
                 self.processes.end_all(Outcome::Deadlock(waits));
                 continue;
@@ -135,6 +191,16 @@ impl Machine {
                 Err(limit) => self.end_at(limit),
             }
         }
+    }
+
+    /// Until when the host is waited for, while somebody else waits for `due` on the machine's clock.
+    /// A virtual clock stands still meanwhile.
+    fn host_is_waited_for_until(&mut self, due: Option<u64>) -> Option<Instant> {
+        let due = due.filter(|_| !self.clock.is_virtual()).and_then(|due| {
+            let left_ns = due.saturating_sub(self.clock.now(ClockId::Monotonic));
+            ambient::instant_now().checked_add(Duration::from_nanos(left_ns))
+        });
+        due.into_iter().chain(self.deadline).min()
     }
 
     /// Ends all processes at `limit`.

@@ -12,14 +12,14 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use ureq::Agent;
 use ureq::config::Config;
-use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
-use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
+use ureq::unversioned::transport::DefaultConnector;
 
 use super::provider::{
     FailureKind, LlmDelta, LlmError, LlmFailure, LlmProvider, LlmRequest, LlmResponse, OnDelta,
 };
 use super::secrets;
 use super::sse::Events;
+use crate::http::CheckedResolver;
 use crate::kernel::egress::{Allowed, EgressBlocked, EgressPolicy};
 use crate::tape::Recorder;
 
@@ -130,7 +130,7 @@ impl HttpProvider {
             .timeout_global(Some(self.timeout))
             .build();
         // An agent for each call: no connection outlives the check of its addresses.
-        let resolver = CheckedResolver { policy: self.policy.clone(), allowed: allowed.clone() };
+        let resolver = CheckedResolver::new(self.policy.clone(), allowed.clone());
         let agent = Agent::with_parts(config, DefaultConnector::default(), resolver);
         let mut call = agent
             .post(allowed.url())
@@ -291,28 +291,6 @@ fn message_in(body: &[u8]) -> String {
     match told {
         Some(Value::String(text)) => text.clone(),
         _ => String::from_utf8_lossy(body).into_owned(),
-    }
-}
-
-/// Resolves names as the host does, and lets no address through that the policy blocks.
-#[derive(Debug)]
-struct CheckedResolver {
-    policy: EgressPolicy,
-    allowed: Allowed,
-}
-
-impl Resolver for CheckedResolver {
-    fn resolve(
-        &self,
-        uri: &ureq::http::Uri,
-        config: &Config,
-        timeout: NextTimeout,
-    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        let addresses = DefaultResolver::default().resolve(uri, config, timeout)?;
-        self.policy
-            .check_addresses(&self.allowed, addresses.iter().map(std::net::SocketAddr::ip))
-            .map_err(|blocked| ureq::Error::Other(Box::new(blocked)))?;
-        Ok(addresses)
     }
 }
 

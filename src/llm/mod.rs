@@ -7,19 +7,19 @@
 
 mod fake;
 mod fixture;
-#[cfg(feature = "llm-http")]
+#[cfg(feature = "http")]
 mod http;
 mod provider;
 mod record;
 mod replay;
 mod secrets;
-#[cfg(feature = "llm-http")]
+#[cfg(feature = "http")]
 mod sse;
 mod taped;
 
 pub use fake::{FakeLlmProvider, FakeStep};
 pub use fixture::{FIXTURE_BYTES_MAX, FixtureError};
-#[cfg(feature = "llm-http")]
+#[cfg(feature = "http")]
 pub use http::{HttpProvider, RESPONSE_BYTES_MAX, TIMEOUT};
 pub use provider::{
     FailureKind, LlmDelta, LlmError, LlmFailure, LlmProvider, LlmRequest, LlmResponse, Message,

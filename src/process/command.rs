@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use super::host_image::{HostImage, TapedChildren};
+use super::named;
+use super::native_children::NativeChildren;
 use super::shell::ShellImage;
 use crate::base::digest::Digest;
 use crate::engine::{Finished, Outcome, Program, RunError};
@@ -22,7 +25,7 @@ use crate::kernel::vfs::Mount;
 /// ```
 /// use belljar::{Command, Engine, EngineConfig, Machine, Module, Program};
 ///
-/// let engine = Engine::new(EngineConfig { pooling: false, ..EngineConfig::default() })?;
+/// let engine = Engine::new(EngineConfig { pool_slots: 0, ..EngineConfig::default() })?;
 /// let module = Module::from_bytes("exit", br#"(module
 ///     (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
 ///     (memory (export "memory") 1)
@@ -35,11 +38,9 @@ use crate::kernel::vfs::Mount;
 /// ```
 #[derive(Clone)]
 pub struct Command {
-    image: MakeImage,
+    image: CommandImage,
     /// The name that it is called by, if no other is given.
     name: Vec<u8>,
-    /// The digest of its module, if it is one.
-    digest: Option<Digest>,
     argv0: Option<Vec<u8>>,
     args: Vec<Vec<u8>>,
     env: Vec<(Vec<u8>, Vec<u8>)>,
@@ -53,7 +54,7 @@ impl Command {
     pub fn new(program: &Program) -> Self {
         let (name, digest) = (program.default_argv0(), Some(program.digest()));
         let program = program.clone();
-        Self::of(Arc::new(move || Box::new(program.clone())), name, digest)
+        Self::of(CommandImage::Made(Arc::new(move || Box::new(program.clone())), digest), name)
     }
 
     /// A process of the shell that runs the POSIX script `text`: `sh -c TEXT`. Its arguments are `$0`,
@@ -78,19 +79,58 @@ impl Command {
 
     /// A process of the shell, which does what its arguments say.
     pub fn sh() -> Self {
-        Self::of(ShellImage::maker(), "sh", None)
+        Self::of(CommandImage::Made(ShellImage::maker(), None), "sh")
     }
 
-    /// A process that is no module.
+    /// A process of the program that the machine finds by this name, as it does for processes that
+    /// start others: in [`crate::MachineBuilder::programs`] first, then in the folders of the
+    /// variable `PATH`. A name that holds a slash is the path of a module or script in the namespace.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use belljar::{Command, Engine, EngineConfig, Machine, ToolchainPrograms, Toolchains};
+    ///
+    /// let engine = EngineConfig { pool_slots: 0, ..EngineConfig::default() };
+    /// let programs = ToolchainPrograms::with_engine_config(engine, Toolchains::default());
+    /// let mut machine = Machine::builder().programs(Arc::new(programs)).build()?;
+    /// let output = Command::named("basename").arg("/a/b.c").output(&mut machine)?;
+    /// assert_eq!(output.stdout, b"b.c\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn named(program: impl Into<String>) -> Self {
+        let program = program.into();
+        let name = program.clone();
+        Self::of(CommandImage::Named(program), name)
+    }
+
+    /// A process that stands for the program `name` of the host, which runs as `children` says.
+    pub fn native(children: &Arc<NativeChildren>, name: &str) -> Self {
+        let (children, program) = (Arc::clone(children), name.to_owned());
+        let make: MakeImage = Arc::new(move || Box::new(children.image(&program)));
+        Self::of(CommandImage::Made(make, None), name)
+    }
+
+    /// A process that stands for the program `name` of the host, as a tape has it.
+    pub(crate) fn taped_native(
+        children: &Arc<TapedChildren>,
+        name: &str,
+        profile: Option<String>,
+    ) -> Self {
+        let (children, program) = (Arc::clone(children), name.to_owned());
+        let image = move || HostImage::taped(&program, profile.clone(), Arc::clone(&children));
+        let make: MakeImage = Arc::new(move || Box::new(image()));
+        Self::of(CommandImage::Made(make, None), name)
+    }
+
+    /// A process of what `image` makes, which is no module.
     pub(crate) fn of_image(image: MakeImage, name: impl Into<Vec<u8>>) -> Self {
-        Self::of(image, name, None)
+        Self::of(CommandImage::Made(image, None), name)
     }
 
-    fn of(image: MakeImage, name: impl Into<Vec<u8>>, digest: Option<Digest>) -> Self {
+    fn of(image: CommandImage, name: impl Into<Vec<u8>>) -> Self {
         Self {
             image,
             name: name.into(),
-            digest,
             argv0: None,
             args: Vec::new(),
             env: Vec::new(),
@@ -215,13 +255,29 @@ impl Command {
             Some(preopens) => preopens.clone(),
             None => namespace_preopens(machine, self.current_dir.as_deref()),
         };
-        let startup = Startup { args, environ, stdio, preopens, module_hash: self.digest };
+        let (image, module_hash) = match &self.image {
+            CommandImage::Made(make, digest) => (make(), *digest),
+            CommandImage::Named(program) => match named::find(machine, program) {
+                Ok(found) => (found.image, found.digest),
+                Err(error) => return Finished::not_started(stdio, error),
+            },
+        };
+        let startup = Startup { args, environ, stdio, preopens, module_hash };
         let taken = std::mem::replace(machine, Machine::vacant());
-        let finished = schedule::run((self.image)(), taken, startup);
+        let finished = schedule::run(image, taken, startup);
         let Finished { machine: back, stdio, outcome, casualties, fuel_used } = finished;
         *machine = back;
         Finished { machine: (), stdio, outcome, casualties, fuel_used }
     }
+}
+
+/// What runs.
+#[derive(Clone)]
+enum CommandImage {
+    /// What this makes, and the digest of its module, if it is one.
+    Made(MakeImage, Option<Digest>),
+    /// What the machine finds.
+    Named(String),
 }
 
 /// The whole namespace: its root, and the current directory, which comes last because C libraries

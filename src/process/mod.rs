@@ -2,9 +2,14 @@
 
 mod child;
 mod command;
+mod host_child;
+mod host_image;
+mod host_process;
 mod in_machine;
 mod machine_tape;
+mod named;
 mod native;
+mod native_children;
 mod playback;
 mod process_tape;
 mod profile;
@@ -19,7 +24,9 @@ mod taped_failure;
 
 pub use child::SubprocessChild;
 pub use command::{Command, ExitStatus, Output};
+pub use host_image::{HostImage, TapedChildren};
 pub use native::{NativeCommand, NativeError};
+pub use native_children::{NativeChildren, NativePrograms};
 pub use playback::{Difference, Mismatch};
 pub use process_tape::{PROCESS_TAPE_BYTES_MAX, ProcessTape, TapeEntry};
 pub use profile::{ProfileError, SandboxProfile};

@@ -4,13 +4,14 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use super::host_process::{HostProcess, status_of};
 use super::profile::Confinement;
-use super::streams::{ChildInput, Collected, Streams, Written, lock};
+use super::streams::{ChildInput, Collected, Streams, Written};
 use super::{
     ProfileError, SandboxProfile, SubprocessInput, SubprocessRequest, SubprocessStatus,
     SubprocessStdio,
@@ -107,14 +108,7 @@ pub(super) struct NativeChild(Arc<Running>);
 /// What its threads share: one for each stream, and one that looks at the time.
 struct Running {
     streams: Arc<Streams>,
-    leader: Mutex<Leader>,
-    id: u32,
-}
-
-/// The process that was started. Until it is reaped, its number and its group's are its own.
-struct Leader {
-    child: Child,
-    is_reaped: bool,
+    process: HostProcess,
 }
 
 impl NativeChild {
@@ -136,8 +130,7 @@ impl NativeChild {
         let is_open = [stdout.is_some(), stderr.is_some()];
         let running = Arc::new(Running {
             streams: Streams::new(is_open, request.output_bytes_max),
-            id: child.id(),
-            leader: Mutex::new(Leader { child, is_reaped: false }),
+            process: HostProcess::new(child),
         });
         // From here on, whatever fails ends the program.
         let native = Self(Arc::clone(&running));
@@ -172,7 +165,7 @@ impl NativeChild {
 
     /// The number that the host knows it by.
     pub(super) fn id(&self) -> u32 {
-        self.0.id
+        self.0.process.id()
     }
 
     /// Ends it and its group, if it has not ended. Whoever has left the group and kept its streams
@@ -181,7 +174,7 @@ impl NativeChild {
     /// # Errors
     /// As the host answers.
     pub(super) fn kill(&self) -> io::Result<()> {
-        lock(&self.0.leader).kill(self.0.id)?;
+        self.0.process.kill()?;
         let streams = Arc::clone(&self.0.streams);
         thread::Builder::new().spawn(move || streams.cut_off_after(GRACE)).map(drop)
     }
@@ -194,9 +187,7 @@ impl NativeChild {
         if self.0.streams.is_open() {
             return Ok(false);
         }
-        let mut leader = lock(&self.0.leader);
-        leader.is_reaped |= leader.child.try_wait()?.is_some();
-        Ok(leader.is_reaped)
+        self.0.process.has_ended()
     }
 
     /// Waits until it has ended, and until nobody whom it has left behind can write.
@@ -205,7 +196,7 @@ impl NativeChild {
     /// As the host answers.
     pub(super) fn wait(&self) -> io::Result<(SubprocessStatus, Collected)> {
         self.0.streams.wait_closed();
-        let status = status_of(self.0.reap()?);
+        let status = self.0.process.reap()?;
         self.0.streams.end();
         let collected = self.0.streams.collect();
         Ok((status, collected))
@@ -214,11 +205,7 @@ impl NativeChild {
 
 impl Drop for NativeChild {
     fn drop(&mut self) {
-        // One that has ended is left alone; one that cannot be ended is nobody's to wait for.
-        let killed = lock(&self.0.leader).kill(self.0.id);
-        if killed.is_ok() {
-            let _ = self.0.reap();
-        }
+        self.0.process.end();
         self.0.streams.end();
     }
 }
@@ -231,7 +218,7 @@ impl Running {
                 Ok(0) => break,
                 Ok(count) if self.streams.push(which, &buffer[..count]) => {}
                 Ok(_) => {
-                    if let Err(error) = lock(&self.leader).kill(self.id) {
+                    if let Err(error) = self.process.kill() {
                         self.streams.fail(error);
                     }
                     self.streams.cut_off_after(Duration::ZERO);
@@ -258,85 +245,17 @@ impl Running {
         if self.streams.ends_within(timeout) {
             return;
         }
-        let mut leader = lock(&self.leader);
-        if leader.is_reaped {
-            return;
+        // Whoever sees the program end then knows why.
+        match self.process.kill_after(|| self.streams.time_out()) {
+            Ok(false) => return,
+            Ok(true) => {}
+            Err(error) => self.streams.fail(error),
         }
-        // First, so that whoever sees the program end knows why.
-        self.streams.time_out();
-        if let Err(error) = leader.kill(self.id) {
-            self.streams.fail(error);
-        }
-        drop(leader);
         self.streams.cut_off_after(GRACE);
     }
-
-    /// Waits for the process without the lock, so that it can be ended meanwhile.
-    fn reap(&self) -> io::Result<ExitStatus> {
-        // Once reaped, its number may be that of another process.
-        let is_reaped = lock(&self.leader).is_reaped;
-        if !is_reaped {
-            self.wait_for_exit()?;
-        }
-        let mut leader = lock(&self.leader);
-        let status = leader.child.wait()?;
-        leader.is_reaped = true;
-        Ok(status)
-    }
-
-    #[cfg(unix)]
-    fn wait_for_exit(&self) -> io::Result<()> {
-        use rustix::process::{WaitId, WaitIdOptions, waitid};
-
-        let Some(id) = pid(self.id) else { return Ok(()) };
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        loop {
-            match waitid(WaitId::Pid(id), options) {
-                Err(rustix::io::Errno::INTR) => {}
-                Ok(_) => return Ok(()),
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
-    #[cfg(not(unix))]
-    fn wait_for_exit(&self) -> io::Result<()> {
-        const LOOK_EVERY: Duration = Duration::from_millis(5);
-        while lock(&self.leader).child.try_wait()?.is_none() {
-            crate::base::ambient::sleep(LOOK_EVERY);
-        }
-        Ok(())
-    }
 }
 
-impl Leader {
-    #[cfg(unix)]
-    fn kill(&mut self, id: u32) -> io::Result<()> {
-        use rustix::io::Errno;
-        use rustix::process::{Signal, kill_process_group};
-
-        let Some(group) = pid(id).filter(|_| !self.is_reaped) else { return Ok(()) };
-        let of_group = kill_process_group(group, Signal::KILL);
-        // It may have gone over to another group.
-        self.child.kill()?;
-        match of_group {
-            Err(Errno::SRCH) => Ok(()),
-            of_group => Ok(of_group?),
-        }
-    }
-
-    #[cfg(not(unix))]
-    fn kill(&mut self, _: u32) -> io::Result<()> {
-        self.child.kill()
-    }
-}
-
-#[cfg(unix)]
-fn pid(id: u32) -> Option<rustix::process::Pid> {
-    rustix::process::Pid::from_raw(id.cast_signed())
-}
-
-fn prepared(
+pub(super) fn prepared(
     request: &SubprocessRequest,
     current_dir: Option<&Path>,
     confinement: Option<&Confinement>,
@@ -370,18 +289,4 @@ fn prepared(
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     Ok(command)
-}
-
-#[cfg(unix)]
-fn status_of(status: ExitStatus) -> SubprocessStatus {
-    use std::os::unix::process::ExitStatusExt;
-    match status.code() {
-        Some(code) => SubprocessStatus::Exited(code),
-        None => SubprocessStatus::Signalled(status.signal().unwrap_or(0)),
-    }
-}
-
-#[cfg(not(unix))]
-fn status_of(status: ExitStatus) -> SubprocessStatus {
-    SubprocessStatus::Exited(status.code().unwrap_or(1))
 }

@@ -6,6 +6,7 @@ mod fidelity;
 mod file;
 mod header;
 mod leaks;
+mod native;
 mod payload;
 mod player;
 mod record;
@@ -23,6 +24,7 @@ pub use fidelity::{
 pub use file::{FileTape, Tape, TapeReader, cas_dir};
 pub use header::{Header, Version};
 pub use leaks::{ClockLeak, ClockLeakKind, ClockLeaks};
+pub use native::NativeEvent;
 pub use payload::{INLINE_BYTES_MAX, Payload};
 pub use player::{Desync, Player, Withheld};
 pub use record::{Found, Kind, Phase, Preopened, Record};

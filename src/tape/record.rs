@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::native::NativeEvent;
 use super::payload::Payload;
 use super::redact::REDACTED;
 use crate::base::digest::Digest;
@@ -46,6 +47,7 @@ impl Record {
                 | Kind::LinkRead { .. }
                 | Kind::FileRead { .. }
                 | Kind::StreamRead { .. }
+                | Kind::Native { event: NativeEvent::Output { .. }, .. }
                 | Kind::ProcessSpawn { .. }
                 | Kind::LlmCall { .. }
                 | Kind::HostCall { .. }
@@ -219,7 +221,7 @@ pub enum Kind {
         args: Vec<String>,
         /// Its environment, `NAME=value`.
         env: Vec<String>,
-        /// `wasi`, or `native`: such a run is not hermetic.
+        /// `wasi`, `builtin`, or `native`: such a run is not hermetic.
         mode: String,
         /// The sandbox profile of a native one that is confined.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -249,6 +251,14 @@ pub enum Kind {
         exit_code: Option<u32>,
         /// How long it took on the session's clock.
         duration_ms: u64,
+    },
+    /// Something passed between a process and the program of the host that it stands for.
+    Native {
+        /// The process.
+        pid: u32,
+        /// What.
+        #[serde(flatten)]
+        event: NativeEvent,
     },
     /// A process was told of the end of a child.
     ProcessWait {
@@ -398,6 +408,7 @@ impl Kind {
             Self::StreamError { .. } => "stream_error",
             Self::ProcessSpawn { .. } => "process_spawn",
             Self::ProcessExit { .. } => "process_exit",
+            Self::Native { .. } => "native",
             Self::ProcessWait { .. } => "process_wait",
             Self::Pipe { .. } => "pipe",
             Self::Change { .. } => "change",
@@ -449,6 +460,7 @@ impl Kind {
             "stream_error",
             "process_spawn",
             "process_exit",
+            "native",
             "process_wait",
             "pipe",
             "change",

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::header::Header;
+use super::native::NativeEvent;
 use super::record::{Kind, Preopened};
 use super::redact::Redaction;
 
@@ -54,6 +55,7 @@ impl Kind {
             Self::HostCall { capability, operation, .. } => {
                 [capability, operation].into_iter().for_each(text);
             }
+            Self::Native { event: NativeEvent::Failed { message }, .. } => text(message),
             Self::Unknown { fields, .. } => {
                 fields.values_mut().for_each(|value| withhold_in_value(value, rules));
             }
@@ -65,6 +67,7 @@ impl Kind {
             | Self::StreamPoll { .. }
             | Self::StreamError { .. }
             | Self::ProcessExit { .. }
+            | Self::Native { .. }
             | Self::ProcessWait { .. }
             | Self::Pipe { .. } => {}
         }

@@ -46,8 +46,12 @@ pub struct Testbench {
     pub network: NetworkConfig,
     /// The record of the session.
     pub tape: TapeConfig,
-    /// What to do about a program that a toolchain lacks. Default: run the host's.
+    /// What to do about a program that a toolchain lacks, be it one that a module starts. Default:
+    /// run the host's.
     pub on_missing: OnMissing,
+    /// Whether a paused clock shows the real time of programs of the host that modules start.
+    /// Default: it stands still.
+    pub charge_native_time: bool,
     /// What programs of the host may do.
     pub sandbox_profile: SandboxProfile,
     /// Where confined ones may write; `None` for the worktree.
@@ -80,6 +84,7 @@ impl Default for Testbench {
             network: NetworkConfig::default(),
             tape: TapeConfig::default(),
             on_missing: OnMissing::default(),
+            charge_native_time: false,
             sandbox_profile: SandboxProfile::default(),
             sandbox_roots: None,
             limits: Limits::default(),
@@ -169,9 +174,15 @@ impl TestbenchBuilder {
         self
     }
 
-    /// What to do about a program that the toolchain lacks.
+    /// What to do about a program that the toolchain lacks, be it one that a module starts.
     pub fn on_missing(mut self, on_missing: OnMissing) -> Self {
         self.0.on_missing = on_missing;
+        self
+    }
+
+    /// Whether a paused clock shows the real time of programs of the host that modules start.
+    pub fn charge_native_time(mut self, charge: bool) -> Self {
+        self.0.charge_native_time = charge;
         self
     }
 

@@ -5,12 +5,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::session::{TestbenchError, TestbenchSession};
-use crate::engine::{Engine, EngineConfig};
 use crate::host::{
     HostBridge, HostError, HostMock, HostTool, Manifest, MockCall, NoMockScope, SessionHost,
 };
-use crate::process::ShellImage;
-use crate::toolchain::{ToolchainPrograms, Toolchains};
 
 impl TestbenchSession {
     /// Everything that can be asked for: what is built in, what the bridge says that it answers, and
@@ -26,17 +23,12 @@ impl TestbenchSession {
 
     /// Asks the host for `name`, such as `process.exec`, as a guest of the session would. The call goes
     /// on the tape. Commands are programs of the toolchain, or built in, and work on the session's
-    /// files.
+    /// files; what both lack is the host's, where [`OnMissing::Native`](crate::process::OnMissing)
+    /// says so and subprocesses are neither recorded nor replayed.
     ///
     /// # Errors
     /// [`TestbenchError::Host`]. A command that fails, or is blocked, is none.
     pub fn host_call(&mut self, name: &str, params: &Value) -> Result<Value, TestbenchError> {
-        if self.machine.programs.is_none() {
-            // Sessions that run no modules have none until somebody asks.
-            let engine = Engine::new(EngineConfig { pooling: false, ..EngineConfig::default() })?;
-            let programs = ToolchainPrograms::new(&engine, Toolchains::default());
-            self.machine.programs = Some(Arc::new(programs.with("sh", ShellImage::maker())));
-        }
         let called = self.host.call(&mut self.machine, name, params);
         self.settle()?;
         Ok(called?)

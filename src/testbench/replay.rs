@@ -19,10 +19,11 @@ use crate::kernel::programs::{Found, NotRunnable, Programs};
 use crate::kernel::stdio::{Input, Output as Stream, Stdio};
 use crate::kernel::taped_stdio::{TapedInput, TapedOutput};
 use crate::kernel::vfs::{DiffError, TapedTree, TapedTreeError};
-use crate::process::{Command, Output, ShellImage};
+use crate::process::{Command, HostImage, Output, ShellImage, TapedChildren};
 use crate::store::{Cas, StoreError};
 use crate::tape::{
-    Kind, Player, Preopened, Record, Recorder, Redaction, TapeError, TapeReader, Withheld, cas_dir,
+    Kind, NativeEvent, Player, Preopened, Record, Recorder, Redaction, TapeError, TapeReader,
+    Withheld, cas_dir,
 };
 use crate::toolchain::{ToolchainPrograms, Toolchains};
 
@@ -33,16 +34,11 @@ const PATH_BYTES_MAX: usize = 4096;
 /// What a tape says of a process that is no module: that is the shell.
 const BUILT_IN: &str = "builtin";
 
-/// What a tape says of a process that makes a call of the host.
-const HOST: &str = "host";
+/// What it says of one that stands for a program of the host.
+const NATIVE: &str = "native";
 
-/// What a process runs.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ProcessKind {
-    Module,
-    Shell,
-    HostCall,
-}
+/// What it says of one that makes a call of the host.
+const HOST: &str = "host";
 
 /// A run could not be repeated, or did something else than its tape says.
 #[derive(Debug, thiserror::Error)]
@@ -101,7 +97,7 @@ pub struct Replayed {
 /// What a tape says of one process.
 pub(super) struct Spawn {
     program: String,
-    kind: ProcessKind,
+    runs: Runs,
     /// What is passed to a call of the host.
     params: Vec<u8>,
     args: Vec<String>,
@@ -111,6 +107,16 @@ pub(super) struct Spawn {
     stdin: Input,
     stdout: TapedOutput,
     stderr: TapedOutput,
+}
+
+/// What a process runs on.
+enum Runs {
+    Module,
+    Shell,
+    /// Whoever answers calls of the host.
+    HostCall,
+    /// The host, confined by this profile.
+    Native(Option<String>),
 }
 
 impl Spawn {
@@ -157,6 +163,10 @@ pub(super) struct Script {
     /// Whether a process started the shell, which is no module.
     has_shell: bool,
     host_calls: TapedCalls,
+    /// The programs of the host that processes started, and the profile of each; what the host did
+    /// for all of them.
+    natives: HashMap<String, Option<String>>,
+    native_events: Vec<(Pid, NativeEvent)>,
     clock_values_ns: Vec<u64>,
     tree: TapedTree,
 }
@@ -171,6 +181,8 @@ impl Script {
             children: HashMap::new(),
             has_shell: false,
             host_calls: TapedCalls::default(),
+            natives: HashMap::new(),
+            native_events: Vec::new(),
             clock_values_ns: Vec::new(),
             tree: TapedTree::new(cas.clone()),
         };
@@ -198,9 +210,13 @@ impl Script {
                 } => {
                     script.children.insert(program, digest);
                 }
-                Kind::ProcessSpawn { parent: Some(_), mode, .. } => {
+                Kind::ProcessSpawn { parent: Some(_), program, profile, mode, .. } => {
                     script.has_shell |= mode == BUILT_IN;
+                    if mode == NATIVE {
+                        script.natives.insert(program, profile);
+                    }
                 }
+                Kind::Native { pid, event } => script.native_events.push((Pid(pid), event)),
                 Kind::ProcessSpawn {
                     program,
                     args,
@@ -210,6 +226,7 @@ impl Script {
                     stdin,
                     stdin_bytes,
                     mode,
+                    profile,
                     ..
                 } => {
                     let stdin = match (stdin.as_str(), stdin_bytes) {
@@ -222,14 +239,15 @@ impl Script {
                     let preopens = preopens.into_iter().map(preopen).collect::<Result<_, _>>();
                     let preopens = preopens.map_err(|message: String| incomplete(path, message))?;
                     let (stdout, stderr) = (TapedOutput::default(), TapedOutput::default());
-                    let kind = match mode.as_str() {
-                        BUILT_IN => ProcessKind::Shell,
-                        HOST => ProcessKind::HostCall,
-                        _ => ProcessKind::Module,
+                    let runs = match mode.as_str() {
+                        BUILT_IN => Runs::Shell,
+                        HOST => Runs::HostCall,
+                        NATIVE => Runs::Native(profile),
+                        _ => Runs::Module,
                     };
                     let spawn = Spawn {
                         program,
-                        kind,
+                        runs,
                         params: Vec::new(),
                         args,
                         env,
@@ -279,7 +297,7 @@ impl Script {
             amended,
         };
         if let Some(spawn) = self.spawns.last_mut()
-            && spawn.kind == ProcessKind::HostCall
+            && matches!(spawn.runs, Runs::HostCall)
             && pid == Pid::FIRST.0
         {
             spawn.params.clone_from(&taped.params);
@@ -337,24 +355,34 @@ pub fn replay(
     let has_host = script.config.as_ref().is_some_and(|config| config.host);
     let calls = std::mem::take(&mut script.host_calls);
     let host = SessionHost::builder().taped(calls).build();
+    let natives = std::mem::take(&mut script.natives);
+    let events = std::mem::take(&mut script.native_events);
+    let is_beside = events.is_empty();
+    let taped = Arc::new(TapedChildren::new(events, Cas::new(cas_dir(path))));
     let (builder, spawns) = script.into_builder(path, bounds)?;
     if spawns.is_empty() {
         return Err(incomplete(path, "no record is of a process"));
+    }
+    if is_beside && spawns.iter().any(|spawn| matches!(spawn.runs, Runs::Native(_))) {
+        let message = "a program of the host ran beside its machine, which a process tape repeats";
+        return Err(incomplete(path, message));
     }
     let mut load = |name: &str, digest| {
         let failed = |message| ReplayError::Program { program: name.to_owned(), message };
         load(name, digest).map_err(failed)
     };
-    let mut programs = TapedPrograms { has_shell, ..TapedPrograms::default() };
+    let (by_name, modules) = (HashMap::new(), None);
+    let mut programs =
+        TapedPrograms { by_name, has_shell, natives, taped: Arc::clone(&taped), modules };
     for (name, digest) in children {
         let program = load(&name, Some(digest))?;
         programs.by_name.insert(name, program);
     }
     let mut firsts = Vec::new();
     for spawn in spawns {
-        let program = match spawn.kind {
-            ProcessKind::Module => Some(load(&spawn.program, spawn.module_hash)?),
-            ProcessKind::Shell | ProcessKind::HostCall => None,
+        let program = match spawn.runs {
+            Runs::Module => Some(load(&spawn.program, spawn.module_hash)?),
+            Runs::Shell | Runs::HostCall | Runs::Native(_) => None,
         };
         firsts.push((program, spawn));
     }
@@ -367,10 +395,10 @@ pub fn replay(
     if has_host {
         builder = builder.host(Arc::new(host.clone()));
     }
-    let mut machine = builder.build()?;
+    let mut machine = builder.taped_bell(taped.bell()).build()?;
     let mut outputs = Vec::new();
     for (program, spawn) in firsts {
-        let output = run(&mut machine, &host, program.as_ref(), spawn)?;
+        let output = run(&mut machine, &host, program.as_ref(), spawn, &taped)?;
         let is_in_step = *output.status.outcome() != Outcome::Tape;
         outputs.push(output);
         if !is_in_step {
@@ -400,10 +428,11 @@ fn with_withheld(path: &Path, mut error: TapeError) -> TapeError {
 }
 
 /// What processes find that start others: what they found when the tape was recorded.
-#[derive(Default)]
 struct TapedPrograms {
     by_name: HashMap<String, Program>,
     has_shell: bool,
+    natives: HashMap<String, Option<String>>,
+    taped: Arc<TapedChildren>,
     /// Those of the namespace, compiled once each.
     modules: Option<ToolchainPrograms>,
 }
@@ -419,19 +448,27 @@ impl Programs for TapedPrograms {
         let modules = self.modules.as_ref().ok_or_else(|| NotRunnable("no engine".to_owned()))?;
         modules.module(path, bytes)
     }
+
+    fn missing(&self, name: &str) -> Result<Option<Found>, NotRunnable> {
+        let native = |profile: &Option<String>| {
+            HostImage::taped(name, profile.clone(), Arc::clone(&self.taped)).found()
+        };
+        Ok(self.natives.get(name).map(native))
+    }
 }
 
-/// `program`, or the shell, or a call of the host.
+/// Runs `spawn`, which is of `program` if it is of a module.
 fn run(
     machine: &mut Machine,
     host: &SessionHost,
     program: Option<&Program>,
     spawn: Spawn,
+    taped: &Arc<TapedChildren>,
 ) -> Result<Output, RunError> {
-    let mut command = match (program, spawn.kind) {
-        (Some(program), _) => Command::new(program),
-        (None, ProcessKind::HostCall) => host.taped_command(&spawn.program, &spawn.params),
-        (None, _) => Command::sh(),
+    let mut command = match spawn.runs {
+        Runs::Native(profile) => Command::taped_native(taped, &spawn.program, profile),
+        Runs::HostCall => host.taped_command(&spawn.program, &spawn.params),
+        Runs::Module | Runs::Shell => program.map_or_else(Command::sh, Command::new),
     };
     command.argv0(&spawn.program).args(&spawn.args).preopens(spawn.preopens);
     for variable in &spawn.env {

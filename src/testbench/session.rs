@@ -17,11 +17,12 @@ use crate::host::{HostError, Question, SessionHost};
 use crate::kernel::clock::{Clock, ClockId};
 use crate::kernel::egress::{Allowed, EgressBlocked, EgressPolicy, EgressRuleError};
 use crate::kernel::machine::{Machine, MachineError};
+use crate::kernel::programs::Programs;
 use crate::kernel::vfs::{ApplyError, DiffEntry, DiffError, HostDir, Overlay};
 use crate::llm::{FixtureError, LlmProvider};
 use crate::process::{
-    FindError, ProcessTape, ShellImage, SubprocessError, SubprocessOutput, SubprocessRequest,
-    Subprocesses, TapeEntry,
+    FindError, NativeChildren, NativePrograms, OnMissing, ProcessTape, SandboxProfile, ShellImage,
+    SubprocessError, SubprocessOutput, SubprocessRequest, Subprocesses, TapeEntry,
 };
 use crate::tape::{ClockLeak, FileTape, Header, Recorder, Redaction, TapeError};
 use crate::toolchain::{ResolveError, Resolved, ToolchainPrograms, Toolchains};
@@ -159,7 +160,15 @@ impl TestbenchSession {
                 allow.iter().cloned().fold(EgressPolicy::default(), EgressPolicy::allow)
             }
         };
+        // What is on a process tape must not be run beside it.
+        let is_taped = matches!(
+            testbench.subprocess,
+            SubprocessConfig::Record { .. } | SubprocessConfig::Replay { .. }
+        );
+        let runs_native = testbench.on_missing == OnMissing::Native && !is_taped;
+        let profile = if runs_native { testbench.sandbox_profile } else { SandboxProfile::Wasi };
         let mut host = SessionHost::builder()
+            .sandbox_profile(profile)
             .policy(testbench.host_policy.clone())
             .task(testbench.host_task.clone());
         if let Some(answers) = testbench.host_answers.clone() {
@@ -176,9 +185,12 @@ impl TestbenchSession {
             .seed(testbench.seed)
             .shared_clock(Box::new(clock.clone()))
             .host(Arc::new(host.clone()));
-        if let Some(programs) = programs {
-            builder = builder.programs(programs);
-        }
+        let programs = programs.unwrap_or_else(|| built_in(testbench));
+        builder = builder.programs(if runs_native {
+            with_native(testbench, programs, worktree)?
+        } else {
+            programs
+        });
         let mut tape = None;
         if let TapeConfig::Emit { path, argv, script_path } = &testbench.tape {
             let started_ns = clock.now(ClockId::Realtime);
@@ -329,10 +341,37 @@ impl TestbenchSession {
 fn programs(testbench: &Testbench, dir: &Path) -> Result<Arc<ToolchainPrograms>, TestbenchError> {
     let toolchains = Toolchains::new(vec![dir.to_owned()])?;
     // Making a pool costs more than the few runs of one session gain from it.
-    let config = EngineConfig { pooling: false, ..EngineConfig::default() };
+    let config = EngineConfig { pool_slots: 0, ..EngineConfig::default() };
     let engine = testbench.engine.clone().map_or_else(|| Engine::new(config), Ok)?;
     let programs = ToolchainPrograms::new(&engine, toolchains);
     Ok(Arc::new(programs.with("sh", ShellImage::maker())))
+}
+
+/// What commands can start in a session without a toolchain.
+fn built_in(testbench: &Testbench) -> Arc<ToolchainPrograms> {
+    let programs = if let Some(engine) = &testbench.engine {
+        ToolchainPrograms::new(engine, Toolchains::default())
+    } else {
+        let config = EngineConfig { pool_slots: 0, ..EngineConfig::default() };
+        ToolchainPrograms::with_engine_config(config, Toolchains::default())
+    };
+    Arc::new(programs.with("sh", ShellImage::maker()))
+}
+
+/// `programs`, and where they have none of a name the host's.
+fn with_native(
+    testbench: &Testbench,
+    programs: Arc<ToolchainPrograms>,
+    worktree: &Path,
+) -> Result<Arc<dyn Programs>, TestbenchError> {
+    let mut children = NativeChildren::new(worktree)
+        .sandbox_profile(testbench.sandbox_profile)
+        .map_err(SubprocessError::Profile)?
+        .charge_time(testbench.charge_native_time);
+    if let Some(roots) = &testbench.sandbox_roots {
+        children = children.sandbox_roots(roots);
+    }
+    Ok(Arc::new(NativePrograms::new(programs, Arc::new(children))))
 }
 
 /// Finds the modules of a toolchain's folder; what is built in is none of it.

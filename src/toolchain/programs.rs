@@ -1,11 +1,13 @@
 //! The programs that processes of a machine can start.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::registry::{ResolveError, Toolchains};
 use crate::base::digest::Digest;
-use crate::engine::{Engine, Module, Program, ProgramError, UnknownImports};
+use crate::engine::{
+    Engine, EngineConfig, EngineError, Module, Program, ProgramError, UnknownImports,
+};
 use crate::kernel::programs::{Found, MakeImage, NotRunnable, Programs};
 
 /// The programs of toolchains, and modules of a machine's namespace, compiled when they are first
@@ -15,14 +17,15 @@ use crate::kernel::programs::{Found, MakeImage, NotRunnable, Programs};
 /// use std::sync::Arc;
 /// use belljar::{Engine, EngineConfig, Machine, ToolchainPrograms, Toolchains};
 ///
-/// let engine = Engine::new(EngineConfig { pooling: false, ..EngineConfig::default() })?;
+/// let engine = Engine::new(EngineConfig { pool_slots: 0, ..EngineConfig::default() })?;
 /// let programs = ToolchainPrograms::new(&engine, Toolchains::default())
 ///     .with("sh", belljar::process::ShellImage::maker());
 /// let machine = Machine::builder().programs(Arc::new(programs)).build()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct ToolchainPrograms {
-    engine: Engine,
+    engine_config: EngineConfig,
+    engine: OnceLock<Engine>,
     toolchains: Toolchains,
     unknown_imports: UnknownImports,
     /// What is no module, by its name.
@@ -35,7 +38,16 @@ impl ToolchainPrograms {
     /// The programs of `toolchains`.
     pub fn new(engine: &Engine, toolchains: Toolchains) -> Self {
         Self {
-            engine: engine.clone(),
+            engine: OnceLock::from(engine.clone()),
+            ..Self::with_engine_config(engine.config().clone(), toolchains)
+        }
+    }
+
+    /// The programs of `toolchains`, on an engine that is made once one of them is to run.
+    pub fn with_engine_config(engine_config: EngineConfig, toolchains: Toolchains) -> Self {
+        Self {
+            engine_config,
+            engine: OnceLock::new(),
             toolchains,
             unknown_imports: UnknownImports::Trap,
             images: HashMap::new(),
@@ -68,9 +80,17 @@ impl ToolchainPrograms {
         if let Some(program) = known.get(&module.digest()) {
             return Ok(program.clone());
         }
-        let program = Program::with_unknown(&self.engine, module, self.unknown_imports)?;
+        let program = Program::with_unknown(self.engine()?, module, self.unknown_imports)?;
         known.insert(module.digest(), program.clone());
         Ok(program)
+    }
+
+    fn engine(&self) -> Result<&Engine, EngineError> {
+        if let Some(engine) = self.engine.get() {
+            return Ok(engine);
+        }
+        let engine = Engine::new(self.engine_config.clone())?;
+        Ok(self.engine.get_or_init(|| engine))
     }
 
     fn image(&self, name: &str) -> Option<Found> {

@@ -10,7 +10,7 @@ use crate::support::{belljar, guest, stderr, stdout};
 
 fn engine(dir: &Path) -> Engine {
     let cache_dir = Some(dir.to_owned());
-    Engine::new(EngineConfig { pooling: false, cache_dir, ..EngineConfig::default() }).unwrap()
+    Engine::new(EngineConfig { pool_slots: 0, cache_dir, ..EngineConfig::default() }).unwrap()
 }
 
 fn module() -> Module {
@@ -52,7 +52,7 @@ fn other_settings_have_other_code() {
     let dir = tempfile::tempdir().unwrap();
     compile(&engine(dir.path()));
     let cache_dir = Some(dir.path().to_owned());
-    let fuel = Engine::new(EngineConfig { pooling: false, fuel: true, cache_dir }).unwrap();
+    let fuel = Engine::new(EngineConfig { pool_slots: 0, fuel: true, cache_dir }).unwrap();
     assert!(cached(&fuel).is_none());
 }
 

@@ -106,7 +106,7 @@ fn timeouts_of_machines_on_one_engine_are_their_own() {
 
 #[test]
 fn fuel_needs_an_engine_that_counts_it() {
-    let config = EngineConfig { pooling: false, fuel: true, cache_dir: None };
+    let config = EngineConfig { pool_slots: 0, fuel: true, cache_dir: None };
     let metered = Engine::new(config).unwrap();
     let hello = Program::load(&metered, guest("hello")).unwrap();
     let limits = Limits { fuel: Some(1_000_000), ..Limits::default() };

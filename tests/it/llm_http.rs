@@ -1,5 +1,5 @@
 //! Chat endpoints over HTTP, from servers of this process that behave and misbehave.
-#![cfg(feature = "llm-http")]
+#![cfg(feature = "http")]
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

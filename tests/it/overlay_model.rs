@@ -2,13 +2,19 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::LazyLock;
 
 use belljar::kernel::vfs::Metadata;
+use belljar::store::Cas;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
+use tempfile::TempDir;
 
 use crate::support::files::{Answer, Files, MemoryLayer, Outcome, OverlayFiles, Tree};
 use crate::support::model::Model;
 use crate::support::plans::{Hunt, NOW, Op, Plan, Tally, plant};
+
+/// What is saved, by all tests of this file.
+static STORE: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().unwrap());
 
 /// More than that many forks would only make plans slow.
 const WORLDS_MAX: usize = 4;
@@ -77,16 +83,29 @@ impl World {
         Err(format!("{op:?}\n  expected {expected:?}\n  got      {got:?}"))
     }
 
-    fn end(&mut self) -> Result<(), String> {
-        let expected = self.model.dump();
-        let mut got = self.overlay.dump();
-        self.pairs.rename_tree(&mut got, &expected);
+    /// Compares what there is in the end, also after it was saved and restored over `fresh` layers.
+    fn end(&mut self, mut fresh: OverlayFiles) -> Result<(), String> {
+        let cas = Cas::new(STORE.path());
+        let mut fork = self.overlay.clone();
+        fork.hand_over_to(&mut fresh, &cas).map_err(|error| error.to_string())?;
+        let mut expected = self.model.dump();
+        let got = self.overlay.dump();
+        self.compare(got, &expected)?;
+        // What was open is not part of it.
+        expected.retain(|path, _| !path.starts_with('#'));
+        self.compare(fresh.dump(), &expected).map_err(|error| format!("restored, {error}"))?;
+        fresh.empty();
+        self.overlay.empty();
+        Ok(())
+    }
+
+    fn compare(&mut self, mut got: Tree, expected: &Tree) -> Result<(), String> {
+        self.pairs.rename_tree(&mut got, expected);
         let all = expected.keys().chain(got.keys());
         if let Some(path) = all.into_iter().find(|path| expected.get(*path) != got.get(*path)) {
             let (expected, got) = (expected.get(path), got.get(path));
             return Err(format!("in the end, {path:?}\n  expected {expected:?}\n  got {got:?}"));
         }
-        self.overlay.empty();
         Ok(())
     }
 }
@@ -94,9 +113,10 @@ impl World {
 fn run(plan: &Plan) -> Result<Tally, String> {
     let layers: Vec<_> = plan.layers.iter().map(|sown| plant(sown, plan.folds)).collect();
     let model = Model::new(&layers, plan.own_times);
-    let layers = layers.into_iter().map(|tree| MemoryLayer { tree, folds: plan.folds });
-    let overlay = OverlayFiles::over(layers.collect(), plan.own_times, plan.caches);
-    let mut worlds = vec![World { overlay, model, pairs: Pairs::default() }];
+    let layer = |tree: &_| MemoryLayer { tree: Clone::clone(tree), folds: plan.folds };
+    let over =
+        || OverlayFiles::over(layers.iter().map(layer).collect(), plan.own_times, plan.caches);
+    let mut worlds = vec![World { overlay: over(), model, pairs: Pairs::default() }];
     let mut tally = Tally::default();
     for (at, step) in plan.steps.iter().enumerate() {
         let index = step.world % worlds.len();
@@ -109,7 +129,7 @@ fn run(plan: &Plan) -> Result<Tally, String> {
         tally.count(&step.op, answer.err().map_or("ok", |errno| errno.name()));
     }
     for (index, world) in worlds.iter_mut().enumerate() {
-        world.end().map_err(|error| format!("world {index}: {error}"))?;
+        world.end(over()).map_err(|error| format!("world {index}: {error}"))?;
     }
     Ok(tally)
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belljar::tape::{Kind, MemoryTape, Recorder, Redaction};
 use belljar::{
-    Command, Limit, Limits, Machine, Outcome, Output, Program, Source, ToolchainPrograms,
-    Toolchains,
+    Command, Engine, EngineConfig, Limit, Limits, Machine, Outcome, Output, Program, Source,
+    ToolchainPrograms, Toolchains,
 };
 
 use crate::support::{belljar, engine, guest, package, stderr, stdout};
@@ -81,6 +81,22 @@ fn processes_pipes_and_descriptors_are_those_of_posix() {
     let mut listed: Vec<&str> = listed.filter(|test| *test != "deadlock").collect();
     listed.sort_unstable();
     assert_eq!(listed, TESTS);
+}
+
+#[test]
+fn processes_beyond_the_pool_run_all_the_same() {
+    let config = EngineConfig { pool_slots: 3, ..EngineConfig::default() };
+    let engine = Engine::new(config).unwrap();
+    let toolchains = Toolchains::new(vec![package().join("guest-examples")]).unwrap();
+    let programs = Arc::new(ToolchainPrograms::new(&engine, toolchains));
+    let program = Program::load(&engine, guest("procs")).unwrap();
+    let limits = Limits { processes_max: 20, ..Limits::default() };
+    for test in ["fork-bomb", "pipes", "zombies"] {
+        let mut machine =
+            Machine::builder().limits(limits).programs(programs.clone()).build().unwrap();
+        let output = Command::new(&program).arg(test).output(&mut machine).unwrap();
+        assert_eq!(text(&output.stdout), format!("ok {test}\n"), "{}", text(&output.stderr));
+    }
 }
 
 #[test]

@@ -408,7 +408,8 @@ fn durations_on_a_tape_are_of_one_process() {
     assert_eq!(replay(&tape, &Limits::default(), load).unwrap().records, records.len() as u64);
 }
 
-/// Those of failures and of waiting for the host are made in `replay_faults.rs` and `cli/tape_faults.rs`.
+/// `native` is made in `native_children.rs`. Those of failures and of waiting for the host are made in
+/// `replay_faults.rs` and `cli/tape_faults.rs`.
 #[test]
 fn every_kind_of_record_is_made_by_something_real() {
     let folder = worktree();
@@ -452,7 +453,7 @@ fn every_kind_of_record_is_made_by_something_real() {
     belljar::Command::new(&cat).arg("-").output_from(&mut machine, stdin).unwrap();
     records.extend(memory.records());
 
-    let of_faults = ["file_error", "stream_error", "stream_poll"];
+    let elsewhere = ["file_error", "native", "stream_error", "stream_poll"];
     let found: BTreeSet<&str> = records.iter().map(|record| record.kind.name()).collect();
     let text = std::fs::read_to_string(crate::support::package().join("docs/tape-format.md"));
     let text = text.unwrap();
@@ -460,7 +461,7 @@ fn every_kind_of_record_is_made_by_something_real() {
     let documented: BTreeSet<&str> = section
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
-        .filter(|kind| !of_faults.contains(kind) && (cfg!(unix) || *kind != "link_read"))
+        .filter(|kind| !elsewhere.contains(kind) && (cfg!(unix) || *kind != "link_read"))
         .collect();
     assert_eq!(found, documented);
 }

@@ -45,18 +45,23 @@ fn the_format_shows_every_kind_as_it_is() {
         kinds.insert(record.kind.name().to_owned(), record.kind);
     }
     let text = std::fs::read_to_string(package().join("docs/tape-format.md")).unwrap();
-    let (_, changes) = text.split_once("\n### Changes\n").expect("they have a table of their own");
+    let (_, tables) = text.split_once("\n### Programs of the host\n").expect("they have a table");
+    let (native, changes) = tables.split_once("\n### Changes\n").expect("changes have one, too");
     let (changes, _) = changes.split_once("\n**Integers.**").expect("which ends");
     for (name, kind) in &kinds {
         let row = text.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
         let row = row.unwrap_or_else(|| panic!("no row for {name}"));
-        let rows = if name == "change" { format!("{row}{changes}") } else { row.to_owned() };
+        let rows = match name.as_str() {
+            "change" => format!("{row}{changes}"),
+            "native" => format!("{row}{native}"),
+            _ => row.to_owned(),
+        };
         for field in kind.fields().keys() {
             assert!(rows.contains(&format!("`{field}`")), "{name} has {field}");
         }
     }
     let rows = text.lines().filter(|line| line.starts_with("| `")).count();
-    assert!(kinds.len() == 25 && rows > kinds.len(), "{} kinds", kinds.len());
+    assert!(kinds.len() == 26 && rows > kinds.len(), "{} kinds", kinds.len());
 }
 
 #[test]
@@ -121,7 +126,7 @@ fn the_reader_in_python_reads_a_tape() {
     std::fs::write(&path, &whole[..whole.len() - 10]).unwrap();
     let cut = read();
     assert!(cut.status.success() && stderr(&cut).contains("line 5 is cut off"), "{}", stderr(&cut));
-    std::fs::write(&path, whole.replace("\"1.1\"", "\"2.0\"")).unwrap();
+    std::fs::write(&path, whole.replace("\"1.2\"", "\"2.0\"")).unwrap();
     assert!(!read().status.success());
     std::fs::write(&path, whole.replace("\"seq\":1", "\"seq\":x")).unwrap();
     assert!(stderr(&read()).contains("line 3 is no record"));

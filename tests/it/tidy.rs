@@ -14,7 +14,9 @@ const RANKS: &[(&str, u32)] = &[
     ("kernel", 3),
     ("abi", 4),
     ("engine", 5),
+    ("http", 5),
     ("process", 6),
+    ("sandbox", 7),
     ("toolchain", 6),
     ("llm", 6),
     ("host", 7),
@@ -92,7 +94,7 @@ fn libraries_stay_where_they_belong() {
         ("cap_std", &["src/kernel/vfs/host.rs"]),
         ("wasmtime::", &["src/engine/", "src/abi/"]),
         ("anyhow", &["src/cli/"]),
-        ("ureq", &["src/llm/http.rs"]),
+        ("ureq", &["src/http/", "src/llm/http.rs"]),
         ("println!", &["src/cli/"]),
         ("unsafe {", &["src/engine/code_cache.rs", "src/process/profile/linux.rs"]),
     ];

@@ -5,7 +5,7 @@ use wasmtime::{Caller, Result};
 use crate::abi::memory::{GuestMemory, Place};
 use crate::abi::{Answering, Process, call, call_waiting, known_bits, trace};
 use crate::base::errno::Errno;
-use crate::kernel::guest::{Fault, FdAction, SpawnRequest};
+use crate::kernel::guest::{ARG_BYTES_MAX, Fault, FdAction, SpawnRequest};
 use crate::kernel::process::{Pid, Signal, WaitStatus};
 
 /// Bytes of `struct belljar_spawn`.
@@ -16,9 +16,6 @@ const ACTION_BYTES: usize = 12;
 
 /// Arguments, variables and changes of one process, each.
 const LIST_MAX: u32 = 1 << 16;
-
-/// Bytes of all arguments and variables of one process (POSIX `ARG_MAX`).
-const ARG_BYTES_MAX: usize = 8 << 20;
 
 /// Bytes of a path.
 const PATH_BYTES_MAX: usize = 4096;

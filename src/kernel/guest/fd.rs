@@ -59,14 +59,14 @@ impl FileStat {
     }
 
     fn stream() -> Self {
-        Self::device(FileType::Unknown)
+        Self::nameless(FileType::Unknown)
     }
 
-    pub(super) fn null() -> Self {
-        Self::device(FileType::CharacterDevice)
+    pub(super) fn device() -> Self {
+        Self::nameless(FileType::CharacterDevice)
     }
 
-    fn device(file_type: FileType) -> Self {
+    fn nameless(file_type: FileType) -> Self {
         let metadata = Metadata { ino: 0, file_type, nlink: 0, size: 0, times: Times::all(0) };
         Self { dev: 0, metadata }
     }
@@ -138,7 +138,7 @@ impl Guest {
             Description::Stdout | Description::Stderr => {
                 stat(FileType::Unknown, none, rights::FD_WRITE, rights::FD_WRITE)
             }
-            Description::Null => {
+            Description::Device(_) => {
                 let both = rights::FD_READ | rights::FD_WRITE;
                 stat(FileType::CharacterDevice, none, both, both)
             }
@@ -203,8 +203,8 @@ impl Guest {
     /// # Errors
     /// `EBADF` if `fd` is not open.
     pub fn fd_filestat_get(&mut self, fd: u32) -> Result<FileStat, Errno> {
-        if matches!(self.description(fd)?, Description::Null) {
-            return Ok(FileStat::null());
+        if matches!(self.description(fd)?, Description::Device(_)) {
+            return Ok(FileStat::device());
         }
         Ok(match node_of(self.description(fd)?) {
             Some(node) => FileStat::of(self.machine.vfs.metadata_of(node)),

@@ -21,12 +21,13 @@ impl Guest {
     ///
     /// # Errors
     /// `EBADF` unless `fd` is a stream or file opened for reading; as the host answers.
-    /// [`Fault::Stop`] when the run's timeout comes before the host's standard input does;
+    /// [`Fault::Stop`] when the run's timeout comes before the host's standard input, or so many
+    /// random bytes, do;
     /// [`Fault::Wait`] for a pipe without bytes.
     pub fn fd_read(&mut self, fd: u32, bufs: &mut Buffers<'_>) -> Result<u64, Fault> {
         match self.description(fd)? {
             Description::Stdin => self.read_stdin(bufs),
-            Description::Null => Ok(0),
+            Description::Device(device) => self.read_device(*device, bufs),
             Description::PipeReader(end) => self.read_pipe(*end, bufs),
             Description::File(OpenFile { read: true, node, offset, .. }) => {
                 let (node, start) = (*node, *offset);
@@ -62,7 +63,7 @@ impl Guest {
     pub fn fd_write(&mut self, fd: u32, bufs: &Buffers<'_>) -> Result<u64, Fault> {
         match self.description(fd)? {
             Description::Stdout => self.write_stream(false, bufs),
-            Description::Null => Ok(bufs.total()),
+            Description::Device(_) => Ok(bufs.total()),
             Description::Stderr => self.write_stream(true, bufs),
             Description::PipeWriter(end) => self.write_pipe(*end, bufs),
             Description::File(file) if file.write => {

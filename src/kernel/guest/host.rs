@@ -1,245 +1,123 @@
-//! Calls on the host, and what such a call needs of the kernel.
+//! What a process needs that stands for a program of the host: to wait for the host, and to know
+//! what it can read and write without waiting.
 
-use std::sync::Arc;
+use super::{Fault, Guest};
+use crate::kernel::bell::HostBell;
+use crate::kernel::clock::ClockId;
+use crate::kernel::fd::{Description, OpenFile, OpenPipe};
+use crate::kernel::host_stdin::Watch;
+use crate::kernel::process::Wait;
+use crate::kernel::stdio::Input;
 
-use super::{Fault, Guest, SpawnRequest};
-use crate::base::errno::Errno;
-use crate::kernel::host::{HostCall, HostReply, Start};
-use crate::kernel::limits::Limit;
-use crate::kernel::process::{Pid, Signal, Wait, WaitStatus};
-use crate::kernel::programs::Found;
-use crate::kernel::vfs::{FileType, Follow};
-use crate::tape::Kind;
-
-use super::Reach;
-
-/// A call of the host that is being made: by a process that the caller does not see.
-pub(super) struct Asked {
-    pid: Pid,
-    reply: HostReply,
-}
-
-/// What a tape says of a call of the host.
-pub struct HostRecord<'a> {
-    /// The operation: `CAPABILITY.OPERATION`.
-    pub name: &'a str,
-    /// What was passed.
-    pub params: &'a [u8],
-    /// What it was done with, if a hook of the policy changed that.
-    pub done_as: Option<&'a [u8]>,
-    /// The answer.
-    pub answer: &'a str,
-    /// Who answered: `policy`, `mock`, `bridge`, `host`, `builtin`.
-    pub answered_by: &'a str,
-    /// Whether a hook of the policy changed the answer.
-    pub amended: bool,
+/// What there is to read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InputState {
+    /// Something, or the end.
+    Ready,
+    /// Nothing until a pipe has something.
+    Pipe,
+    /// Whatever the host has, which may take its time.
+    Host,
 }
 
 impl Guest {
-    /// Whether the host could be asked for `name`: a capability, or `CAPABILITY.OPERATION`.
-    ///
-    /// # Errors
-    /// `ENOSYS` if the machine has no host to ask.
-    pub fn host_has(&mut self, name: &str) -> Result<bool, Errno> {
-        let host = self.machine.host.clone().ok_or(Errno::Nosys)?;
-        let has = host.has(self.pid, name);
-        let params = serde_json::json!({ "name": name }).to_string();
-        self.tape_host_call(&HostRecord {
-            name: "host.has",
-            params: params.as_bytes(),
-            done_as: None,
-            answer: &serde_json::json!({ "ok": has }).to_string(),
-            answered_by: "host",
-            amended: false,
-        });
-        Ok(has)
+    /// What rings for the process.
+    pub fn bell(&self) -> HostBell {
+        self.machine.bell.clone()
     }
 
-    /// Asks the host for `name`, passing the JSON `params`; answers how long the answer is, which
-    /// [`Guest::host_reply`] has until the next call.
-    ///
-    /// A failure of the host is an answer as well: `{"error": …}`.
+    /// Has the process wait until the bell rings for it, or, if `reads` is the end of a pipe, until
+    /// that can be read. To be followed by [`Guest::pause`].
     ///
     /// # Errors
-    /// `ENOSYS` if the machine has no host to ask; `E2BIG` for more than
-    /// [`Limits::host_call_bytes_max`](crate::Limits::host_call_bytes_max); `EAGAIN` at the limit of
-    /// processes. [`Fault::Wait`].
-    pub fn host_call(&mut self, name: &str, params: &[u8]) -> Result<usize, Fault> {
-        let Some(asked) = self.progress.take().and_then(|progress| progress.asked) else {
-            return Err(self.ask(name, params)?);
+    /// [`Fault::Wait`], always; [`Fault::Stop`] if the process was ended.
+    pub fn wait_for_host(&mut self, reads: Option<u32>) -> Fault {
+        let pipe = match reads.map(|fd| self.description(fd)) {
+            Some(Ok(Description::PipeReader(OpenPipe { pipe, .. }))) => Some(*pipe),
+            _ => None,
         };
-        match self.machine.processes.reap_hidden(self.pid, asked.pid) {
-            Some(status) => {
-                self.host_reply = asked.reply.take().unwrap_or_else(|| ended(status)).into_bytes();
-                Ok(self.host_reply.len())
+        self.wait(Wait::Host(pipe), None)
+    }
+
+    /// Whether it was the bell that ended the last wait.
+    pub fn was_rung(&self) -> bool {
+        self.machine.processes.was_rung(self.pid)
+    }
+
+    /// What there is to read from `fd`; `None` if it is nothing to read from.
+    pub fn input_state(&self, fd: u32) -> Option<InputState> {
+        match self.description(fd).ok()? {
+            Description::Stdin => Some(
+                if self.machine.stdin_given_back.is_empty() && self.machine.stdio.stdin.is_stream()
+                {
+                    InputState::Host
+                } else {
+                    InputState::Ready
+                },
+            ),
+            Description::PipeReader(OpenPipe { pipe, .. }) => {
+                let is_empty = self.machine.pipes.readable(*pipe) == (0, false);
+                Some(if is_empty { InputState::Pipe } else { InputState::Ready })
             }
-            None => Err(self.wait_for_host(asked)),
+            Description::File(OpenFile { read: true, .. }) => Some(InputState::Ready),
+            _ => None,
         }
     }
 
-    fn ask(&mut self, name: &str, params: &[u8]) -> Result<Fault, Errno> {
-        let host = self.machine.host.clone().ok_or(Errno::Nosys)?;
-        self.host_reply = Vec::new();
-        if params.len() as u64 > self.machine.limits.host_call_bytes_max {
-            self.machine.note_limit(Limit::HostCall);
-            return Err(Errno::Toobig);
+    /// Whether what is written to `fd` reaches anybody.
+    pub fn is_output(&self, fd: u32) -> bool {
+        match self.description(fd) {
+            Ok(Description::Stdout | Description::Stderr | Description::PipeWriter(_)) => true,
+            Ok(Description::File(file)) => file.write,
+            _ => false,
         }
-        let depth = self.host_depth;
-        let call = HostCall { name: name.to_owned(), params: Arc::from(params), depth };
-        let (image, reply) = host.call(call);
-        let request = SpawnRequest {
-            program: name.to_owned(),
-            args: vec![name.as_bytes().to_vec()],
-            environ: self.environ.clone(),
-            ..SpawnRequest::default()
+    }
+
+    /// Whether `one` and `other` lead to the same place, which somebody reads.
+    pub fn is_same_output(&self, one: u32, other: u32) -> bool {
+        let place = |fd| match self.description(fd).ok()? {
+            Description::PipeWriter(end) => Some((Some(end.pipe), None)),
+            _ => Some((None, Some(self.fds.get(fd).ok()?.description))),
         };
-        self.host_depth += 1;
-        let spawned = self.spawn(Found { image, digest: None, path: None }, request);
-        self.host_depth = depth;
-        let pid = spawned?;
-        self.machine.processes.hide(pid);
-        Ok(self.wait_for_host(Asked { pid, reply }))
+        self.is_output(one) && self.is_output(other) && place(one) == place(other)
     }
 
-    fn wait_for_host(&mut self, asked: Asked) -> Fault {
-        let pid = asked.pid;
-        self.progress.get_or_insert_default().asked = Some(asked);
-        self.wait(Wait::Child(Some(pid)), None)
-    }
-
-    /// The answer of the last [`Guest::host_call`].
-    pub fn host_reply(&self) -> &[u8] {
-        &self.host_reply
-    }
-
-    /// Ends the call of the host that the process has not waited for.
-    pub(super) fn give_up_host_call(&mut self) {
-        if let Some(asked) = self.progress.take().and_then(|progress| progress.asked) {
-            // It is there: nobody else waits for it.
-            let _ = self.machine.processes.kill(asked.pid, Some(Signal::KILL));
+    /// Has `then` called once the run's standard input can be read, as long as what is answered is
+    /// kept. Where nobody can tell, that is at once: a read waits instead.
+    pub fn watch_stdin(&self, then: impl FnOnce() + Send + 'static) -> Option<Watch> {
+        match self.machine.stdio.stdin {
+            // A tape says itself when.
+            Input::Taped(_) => None,
+            Input::Host => Some(Watch::begin(then)),
+            Input::Empty | Input::Bytes(_) | Input::Reader(_) => {
+                then();
+                None
+            }
         }
     }
 
-    /// Asks the host whether a program may be started.
-    ///
-    /// # Errors
-    /// Why not. All that was started for the same command is then ended.
-    pub(super) fn check_start(&mut self, request: &SpawnRequest) -> Result<(), String> {
-        let Some(host) = self.machine.host.clone() else { return Ok(()) };
-        let current_dir = self.real_dir(request.current_dir.as_deref().unwrap_or("."));
-        let (group, number) = (self.machine.processes.group(self.pid), self.starts);
-        self.starts = number.wrapping_add(1);
-        let SpawnRequest { program, args, .. } = request;
-        let start =
-            Start { pid: self.pid, group, number, program, args, current_dir: &current_dir };
-        let Err(why) = host.may_start(&start) else { return Ok(()) };
-        let argv: Vec<_> = args.iter().map(|arg| String::from_utf8_lossy(arg)).collect();
-        let params = serde_json::json!({
-            "number": number, "program": program, "argv": argv, "cwd": current_dir,
-        });
-        self.tape_host_call(&HostRecord {
-            name: "process.start",
-            params: params.to_string().as_bytes(),
-            done_as: None,
-            answer: &serde_json::json!({ "error": { "kind": "blocked", "message": why } })
-                .to_string(),
-            answered_by: "policy",
-            amended: false,
-        });
-        if group != Pid::FIRST {
-            self.machine.processes.kill_group(group);
+    /// Gives back `bytes`, the last that were read from `fd`, for whoever reads next.
+    pub fn give_back(&mut self, fd: u32, bytes: &[u8]) {
+        let machine = &mut *self.machine;
+        let Ok(descriptor) = self.fds.get(fd) else { return };
+        match machine.descriptions.get_mut(descriptor.description) {
+            Description::Stdin => {
+                for byte in bytes.iter().rev() {
+                    machine.stdin_given_back.push_front(*byte);
+                }
+            }
+            Description::PipeReader(OpenPipe { pipe, .. }) => {
+                let readers = machine.pipes.give_back(*pipe, bytes);
+                machine.processes.wake_all(readers);
+            }
+            Description::File(file) => file.offset = file.offset.saturating_sub(bytes.len() as u64),
+            _ => {}
         }
-        Err(why)
     }
 
-    /// The absolute path of the directory `path`, links followed; as it says, if that is none.
-    pub fn real_dir(&mut self, path: &str) -> String {
-        let path = self.absolute(path);
-        let vfs = &mut self.machine.vfs;
-        let Ok(dir) = vfs.open_dir(&path) else { return path };
-        let real = vfs.dir_path(dir);
-        vfs.close(dir);
-        real.unwrap_or(path)
+    /// What the monotonic clock shows, in nanoseconds, if it is a virtual one. Nobody is told.
+    pub fn virtual_now_ns(&mut self) -> Option<u64> {
+        let clock = &mut self.machine.clock;
+        clock.is_virtual().then(|| clock.now(ClockId::Monotonic))
     }
-
-    /// Makes `child`, which has not begun, the first of a group of its own (POSIX `setpgid`).
-    pub fn proc_lead_group(&mut self, child: Pid) {
-        self.machine.processes.lead_group(child);
-    }
-
-    /// Ends all processes of `group` (POSIX `killpg`).
-    pub fn proc_kill_group(&mut self, group: Pid) {
-        self.machine.processes.kill_group(group);
-    }
-
-    /// Whether `child` has ended and has not been waited for.
-    pub fn has_ended(&self, child: Pid) -> bool {
-        self.machine.processes.has_ended(child)
-    }
-
-    /// As [`Guest::proc_wait`] for `child`, until the monotonic clock shows `until` at most.
-    ///
-    /// # Errors
-    /// `ECHILD`; `ETIMEDOUT` if the time comes first. [`Fault::Wait`].
-    pub fn proc_wait_until(&mut self, child: Pid, until: Option<u64>) -> Result<WaitStatus, Fault> {
-        let waited = self.progress.take().is_some_and(|progress| progress.yielded);
-        if let Some((pid, status)) = self.machine.processes.reap(self.pid, Some(child))? {
-            self.tape_wait(pid, status);
-            return Ok(status);
-        }
-        if waited && self.machine.processes.timed_out(self.pid) {
-            return Err(Errno::Timedout.into());
-        }
-        self.progress.get_or_insert_default().yielded = true;
-        Err(self.wait(Wait::Child(Some(child)), until))
-    }
-
-    /// The content of the file `path`, from the current directory on.
-    ///
-    /// # Errors
-    /// `EACCES` if it is no file, `EFBIG` if it has more than `bytes_max` bytes, `ENOENT`, also
-    /// where the process is confined to directories, and as files answer.
-    pub fn read_file(&mut self, path: &str, bytes_max: u64) -> Result<Vec<u8>, Errno> {
-        let path = self.absolute(path);
-        let base = self.machine.vfs.host_base();
-        if self.preopens.iter().any(|preopen| preopen.reach == Reach::Confined) {
-            // Where it may not look it must not run what is there.
-            return Err(Errno::Noent);
-        }
-        let vfs = &mut self.machine.vfs;
-        let relative = if path == "/" { "." } else { &path[1..] };
-        let metadata = vfs.stat(base, relative, Follow::Yes)?;
-        if metadata.file_type != FileType::RegularFile {
-            return Err(Errno::Acces);
-        }
-        if metadata.size > bytes_max {
-            return Err(Errno::Fbig);
-        }
-        vfs.read(&path)
-    }
-
-    /// Records a call of the host that is answered.
-    pub fn tape_host_call(&self, record: &HostRecord<'_>) {
-        let Some(tape) = &self.machine.tape else { return };
-        let (capability, operation) = record.name.split_once('.').unwrap_or((record.name, ""));
-        tape.push(Kind::HostCall {
-            pid: Some(self.pid.0),
-            capability: capability.to_owned(),
-            operation: operation.to_owned(),
-            params: tape.payload(record.params),
-            done_as: record.done_as.map(|params| tape.payload(params)),
-            result: tape.payload(record.answer.as_bytes()),
-            answered_by: Some(record.answered_by.to_owned()),
-            amended: record.amended,
-        });
-    }
-}
-
-fn ended(status: WaitStatus) -> String {
-    let how = match status {
-        WaitStatus::Exited(code) => format!("ended with code {code}"),
-        WaitStatus::Signalled(signal) => format!("was ended by {signal}"),
-    };
-    let message = format!("the call {how} before it was answered");
-    serde_json::json!({ "error": { "kind": "ended", "message": message } }).to_string()
 }

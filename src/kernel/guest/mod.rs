@@ -4,7 +4,9 @@
 //! limited, denied or traced is decided here. Methods take decoded arguments and touch no guest
 //! memory but the buffers that they are handed.
 
+mod ask;
 mod buffers;
+mod device;
 mod fd;
 mod fd_io;
 mod host;
@@ -23,20 +25,21 @@ use super::limits::{Limit, Stop};
 use super::machine::{Machine, WORKTREE, is_over};
 use super::pipe::End;
 use super::process::Pid;
-use super::schedule::Image;
+use super::schedule::{Image, Mode};
 use super::stdio::Stdio;
 use super::turn::Turn;
 use super::vfs::{Base, Mount, NodeId};
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
 
+pub use ask::HostRecord;
 pub use buffers::{Buffers, Range, Ranges};
 pub use fd::{FdStat, FileStat, ReadDir, rights};
 pub use fd_io::Whence;
-pub use host::HostRecord;
+pub use host::InputState;
 pub use path::OFlags;
 pub use poll::{Event, EventKind, Subscription, SubscriptionKind};
-pub use process::{FdAction, SpawnError, SpawnRequest};
+pub use process::{ARG_BYTES_MAX, FdAction, SpawnError, SpawnRequest};
 use tape::Origin;
 
 /// Instead of a directory's descriptor: the current directory (POSIX `AT_FDCWD`). Only for programs
@@ -74,6 +77,7 @@ impl From<Errno> for Fault {
 pub struct Guest {
     machine: Turn,
     pid: Pid,
+    is_module: bool,
     fds: FdTable,
     args: Vec<Vec<u8>>,
     environ: Vec<Vec<u8>>,
@@ -112,7 +116,7 @@ struct Progress {
     /// Whether it has given others their turn.
     yielded: bool,
     /// What it has asked the host for.
-    asked: Option<host::Asked>,
+    asked: Option<ask::Asked>,
 }
 
 /// A directory that a process starts with.
@@ -180,14 +184,16 @@ impl Guest {
         let pid = machine.processes.add(Pid::MACHINE, &name);
         machine.stdio = stdio;
         let machine = Turn::with(Box::new(machine));
-        let mut guest = Self::new(machine, pid, args, environ, preopens);
-        let is_module = image.is_module();
-        guest.tape_spawn(Origin { program: None, path: None, module_hash, mode: image.mode() });
+        let mode = image.mode();
+        let is_module = mode == Mode::Module;
+        let mut guest = Self::new(machine, pid, is_module, args, environ, preopens);
+        guest.machine.processes.modules += u32::from(is_module);
+        guest.tape_spawn(Origin { program: None, path: None, module_hash, mode });
         guest.mount_names = named_mounts(guest.machine.vfs.mounts());
         for stream in [Description::Stdin, Description::Stdout, Description::Stderr] {
             guest.push(stream);
         }
-        if let Err((preopen, errno)) = guest.open_preopens(is_module) {
+        if let Err((preopen, errno)) = guest.open_preopens() {
             guest.close_all();
             let machine = guest.machine.into_machine();
             return Err(Box::new(BadPreopen { machine, preopen, errno }));
@@ -198,6 +204,7 @@ impl Guest {
     fn new(
         machine: Turn,
         pid: Pid,
+        is_module: bool,
         args: Vec<Vec<u8>>,
         environ: Vec<Vec<u8>>,
         preopens: Vec<Preopen>,
@@ -205,6 +212,7 @@ impl Guest {
         Self {
             machine,
             pid,
+            is_module,
             fds: FdTable::default(),
             args,
             environ,
@@ -225,11 +233,11 @@ impl Guest {
 
     /// Gives the directories that the process starts with numbers, or, if it is no module, makes
     /// the last its current one.
-    fn open_preopens(&mut self, is_module: bool) -> Result<(), (Preopen, Errno)> {
+    fn open_preopens(&mut self) -> Result<(), (Preopen, Errno)> {
         let preopens = std::mem::take(&mut self.preopens);
         let opened = preopens.iter().zip(FIRST_PREOPEN..).try_for_each(|(preopen, fd)| {
             let dir = self.open_preopen(preopen).map_err(|errno| (preopen.clone(), errno))?;
-            if is_module {
+            if self.is_module {
                 let description = self.machine.descriptions.insert(Description::Dir(dir));
                 self.fds.put(fd, Descriptor { description, close_on_exec: false });
             } else if let Some(before) = self.current_dir.replace(dir) {
@@ -287,7 +295,10 @@ impl Guest {
         self.tape_close(&description);
         let machine = &mut *self.machine;
         match description {
-            Description::Stdin | Description::Stdout | Description::Stderr | Description::Null => {}
+            Description::Stdin
+            | Description::Stdout
+            | Description::Stderr
+            | Description::Device(_) => {}
             Description::File(file) => machine.vfs.close(file.node),
             Description::Dir(dir) => machine.vfs.close(dir.base.dir),
             Description::PipeReader(OpenPipe { pipe, .. }) => {
@@ -437,7 +448,7 @@ impl Guest {
     ///
     /// # Errors
     /// [`Stop::Limit`] when a timeout comes first; the clock then stands at that timeout.
-    fn pass_time(&mut self, t: u64) -> Result<(), Fault> {
+    pub fn pass_time(&mut self, t: u64) -> Result<(), Fault> {
         self.tape_sleep(t);
         self.machine.sleep_until(t).map_err(|limit| self.stop_at(limit))
     }
@@ -498,8 +509,8 @@ mod tests {
             "nothing"
         }
 
-        fn is_module(&self) -> bool {
-            true
+        fn mode(&self) -> Mode {
+            Mode::Module
         }
 
         fn start(self: Box<Self>, _: Guest) -> Running {

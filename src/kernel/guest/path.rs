@@ -94,7 +94,7 @@ impl Guest {
         path: &str,
     ) -> Result<FileStat, Errno> {
         match self.in_dir(fd, path, |vfs, base, path| vfs.stat(base, path, follow)) {
-            Err(Errno::Noent) if self.is_null(fd, path) => Ok(FileStat::null()),
+            Err(Errno::Noent) => self.stat_special(fd, path),
             stat => stat.map(FileStat::of),
         }
     }
@@ -164,7 +164,7 @@ impl Guest {
         };
         let opened = self.in_dir(fd, path, |vfs, base, path| vfs.open(base, path, open, now));
         let node = match opened {
-            Err(Errno::Noent) if self.is_null(fd, path) => return Ok(self.push(Description::Null)),
+            Err(Errno::Noent) if !oflags.directory => return self.open_special(fd, path),
             opened => opened?,
         };
         let taped_path = self.taped_path(fd, path);
@@ -186,17 +186,6 @@ impl Guest {
             Description::File(OpenFile { node, offset: 0, flags, read, write, taped })
         };
         Ok(self.push(description))
-    }
-
-    /// Whether `path` from `fd` is `/dev/null`, which is there unless the namespace has something
-    /// else of that name.
-    fn is_null(&self, fd: u32, path: &str) -> bool {
-        let Ok(dir) = self.open_dir(fd) else { return false };
-        let is_at_root = match fd {
-            AT_FDCWD => path.starts_with('/'),
-            _ => dir.or_root || dir.base.dir == self.machine.vfs.root(),
-        };
-        !dir.confines && is_at_root && path.trim_start_matches('/') == "dev/null"
     }
 
     /// `path_readlink`: the text of a link.

@@ -203,7 +203,9 @@ impl Guest {
         let pipes = &self.machine.pipes;
         match (self.description(fd), kind) {
             (Ok(Description::Stdin), EventKind::FdRead)
-                if !self.machine.clock.is_virtual() && self.machine.stdio.stdin.may_block() =>
+                if self.machine.stdin_given_back.is_empty()
+                    && !self.machine.clock.is_virtual()
+                    && self.machine.stdio.stdin.may_block() =>
             {
                 Some(Unready::Stdin)
             }
@@ -259,7 +261,7 @@ impl Guest {
                 let len = self.machine.vfs.len(file.node).unwrap_or(0);
                 event.nbytes = len.saturating_sub(file.offset);
             }
-            Ok(Description::File(_) | Description::Null) => {}
+            Ok(Description::File(_) | Description::Device(_)) => {}
             _ => event.error = Some(Errno::Badf),
         }
         event

@@ -9,10 +9,14 @@ use crate::kernel::limits::{Limit, Stop};
 use crate::kernel::machine::is_over;
 use crate::kernel::process::{Newborn, Pid, Signal, Wait, WaitStatus};
 use crate::kernel::programs::{Found, NotRunnable};
+use crate::kernel::schedule::Mode;
 use crate::tape::Recorder;
 
 /// Bytes of a module in the namespace. Its whole content is read.
 const MODULE_BYTES_MAX: u64 = 1 << 30;
+
+/// Bytes of the arguments and the environment of a process, with their closing NULs (POSIX `ARG_MAX`).
+pub const ARG_BYTES_MAX: usize = 8 << 20;
 
 /// Interpreters of interpreters.
 const SCRIPT_DEPTH_MAX: u32 = 4;
@@ -73,9 +77,9 @@ impl Guest {
     ///
     /// # Errors
     /// `ENOENT` if there is no such program, `ENOEXEC` if it cannot run, `EACCES` if it is no file,
-    /// `EAGAIN` at the limit of processes, `ENOTDIR` and the like for the current directory,
-    /// `EBADF` for a descriptor that is not open, `ENOSYS` if the machine has no programs to start,
-    /// `EPERM` if the host does not let it be started.
+    /// `EAGAIN` at the limit of processes or modules, `E2BIG` beyond [`ARG_BYTES_MAX`], `ENOTDIR` and
+    /// the like for the current directory, `EBADF` for a descriptor that is not open, `ENOSYS` if the
+    /// machine has no programs to start, `EPERM` if the host does not let it be started.
     pub fn proc_spawn(&mut self, request: SpawnRequest) -> Result<Pid, SpawnError> {
         self.start(request, true)
     }
@@ -106,12 +110,13 @@ impl Guest {
         if !asks {
             return self.find(request, 0);
         }
-        self.check_start(request).map_err(blocked)?;
+        self.check_start(request, true).map_err(blocked)?;
         let program = request.program.clone();
         let found = self.find(request, 0)?;
-        if request.program != program {
-            // It is a script: what runs is its interpreter.
-            self.check_start(request).map_err(blocked)?;
+        let is_watched = !matches!(found.image.mode(), Mode::Native { .. });
+        // Of a script it is the interpreter that runs.
+        if request.program != program || !is_watched {
+            self.check_start(request, is_watched).map_err(blocked)?;
         }
         Ok(found)
     }
@@ -146,10 +151,22 @@ impl Guest {
         programs.is_some_and(|programs| !matches!(programs.named(name), Ok(None)))
     }
 
-    /// Whether the program called `name` is a module; `None` if no toolchain has one that can run.
-    pub fn program_is_module(&self, name: &str) -> Option<bool> {
-        let found = self.machine.programs.as_ref()?.named(name).ok()??;
-        Some(found.image.is_module())
+    /// Whether something stands for the program called `name` that nobody has, be it one that
+    /// cannot run.
+    pub fn has_substitute(&self, name: &str) -> bool {
+        let programs = self.machine.programs.as_ref();
+        programs.is_some_and(|programs| !matches!(programs.missing(name), Ok(None)))
+    }
+
+    /// Whether the program called `name` runs on the machine, and not on the host; `None` if there is
+    /// none that can run.
+    pub fn is_hermetic(&self, name: &str) -> Option<bool> {
+        let programs = self.machine.programs.as_ref()?;
+        let found = match programs.named(name).ok()? {
+            Some(found) => found,
+            None => programs.missing(name).ok()??,
+        };
+        Some(!matches!(found.image.mode(), Mode::Native { .. }))
     }
 
     /// Starts `found` as a child, whatever program `request` names.
@@ -161,6 +178,15 @@ impl Guest {
             self.machine.note_limit(Limit::Processes);
             return Err(Errno::Again);
         }
+        let modules_max = found.image.live_max().unwrap_or(u32::MAX);
+        if found.image.mode() == Mode::Module && self.machine.processes.modules >= modules_max {
+            self.machine.note_limit(Limit::Modules);
+            return Err(Errno::Again);
+        }
+        let bytes = request.args.iter().chain(&request.environ).map(|text| text.len() + 1);
+        if bytes.sum::<usize>() > ARG_BYTES_MAX {
+            return Err(Errno::Toobig);
+        }
         let mut preopens = self.preopens.clone();
         if let Some(dir) = &request.current_dir {
             let dir = self.absolute_dir(dir)?;
@@ -170,15 +196,15 @@ impl Guest {
         let SpawnRequest { program, args, environ, inherit, actions, .. } = request;
         let Found { image, digest: module_hash, path } = found;
         let pid = self.machine.processes.add(self.pid, &program);
-        let mut child = Self::new(self.machine.later(), pid, args, environ, preopens);
+        let mode = image.mode();
+        let is_module = mode == Mode::Module;
+        let mut child = Self::new(self.machine.later(), pid, is_module, args, environ, preopens);
         child.ignores_sigpipe = self.ignores_sigpipe;
         child.host_depth = self.host_depth;
         child.mount_names.clone_from(&self.mount_names);
         // The child's calls need its parent's turn for as long as it has none of its own.
         self.machine.lend(&mut child.machine);
-        let is_module = image.is_module();
-        let mode = image.mode();
-        let done = child.set_up(is_module, &self.fds, inherit, &actions);
+        let done = child.set_up(&self.fds, inherit, &actions);
         match done {
             Ok(()) => {
                 child.tape_spawn(Origin { program: Some(program), path, module_hash, mode });
@@ -188,6 +214,7 @@ impl Guest {
         self.machine.take_back(&mut child.machine);
         match done {
             Ok(()) => {
+                self.machine.processes.modules += u32::from(is_module);
                 self.machine.processes.newborn.push(Newborn { pid, guest: child, image });
                 Ok(pid)
             }
@@ -200,13 +227,12 @@ impl Guest {
 
     fn set_up(
         &mut self,
-        is_module: bool,
         parents: &FdTable,
         inherit: bool,
         actions: &[FdAction],
     ) -> Result<(), Errno> {
         let own = FIRST_PREOPEN..FIRST_PREOPEN + self.preopens.len() as u32;
-        let preopened = if is_module { own.clone() } else { 0..0 };
+        let preopened = if self.is_module { own.clone() } else { 0..0 };
         let inherited: Vec<(u32, Descriptor)> = parents.iter().collect();
         for (fd, descriptor) in inherited {
             // The parent's own directories are not passed on: the child has its own.
@@ -237,7 +263,7 @@ impl Guest {
                 }
             }
         }
-        self.open_preopens(is_module).map_err(|(_, errno)| errno)
+        self.open_preopens().map_err(|(_, errno)| errno)
     }
 
     /// Gives `descriptor`, which is open somewhere, the number `fd` as well.
@@ -300,6 +326,13 @@ impl Guest {
             }
             let found = programs.module(&path, bytes).map_err(cannot_run)?;
             return Ok(Found { path: Some(self.absolute(&path)), ..found });
+        }
+        // Wherever an interpreter is installed, its script is in the namespace alone.
+        if is_searched
+            && depth == 0
+            && let Some(found) = programs.missing(&name).map_err(cannot_run)?
+        {
+            return Ok(found);
         }
         Err((Errno::Noent, format!("no program is called {name}")))
     }

@@ -1,5 +1,7 @@
 //! Standard streams and pipes: what does not come from the file system.
 
+use std::io::Read;
+
 use super::{Buffers, Fault, Guest};
 use crate::base::errno::Errno;
 use crate::kernel::fd::{Description, OpenPipe};
@@ -14,6 +16,11 @@ impl Guest {
         let Some(first) = (0..bufs.count()).find(|i| !bufs.get(*i).is_empty()) else {
             return Ok(0);
         };
+        let given_back = &mut self.machine.stdin_given_back;
+        if !given_back.is_empty() {
+            // It is on the tape since it was read first. Reading what is in memory cannot fail.
+            return Ok(given_back.read(bufs.get_mut(first)).unwrap_or(0) as u64);
+        }
         if matches!(self.machine.stdio.stdin, Input::Host) && self.machine.deadline.is_some() {
             self.wait_for_stdin(None)?;
         }

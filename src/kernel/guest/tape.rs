@@ -11,8 +11,11 @@ use crate::kernel::machine::{Machine, is_over};
 use crate::kernel::outcome::Outcome;
 use crate::kernel::pipe::PipeId;
 use crate::kernel::process::{Pid, WaitStatus};
+use crate::kernel::schedule::Mode;
 use crate::kernel::stdio::Input;
-use crate::tape::{Kind, Payload, Phase, Preopened, Recorder, TapeError, TapedContent};
+use crate::tape::{
+    Kind, NativeEvent, Payload, Phase, Preopened, Recorder, TapeError, TapedContent,
+};
 
 /// What a process is made of, for the tape.
 pub(super) struct Origin {
@@ -22,8 +25,8 @@ pub(super) struct Origin {
     pub path: Option<String>,
     /// The digest of its module.
     pub module_hash: Option<Digest>,
-    /// What it is: see [`Image::mode`](crate::kernel::schedule::Image::mode).
-    pub mode: &'static str,
+    /// What it runs on.
+    pub mode: Mode,
 }
 
 impl Guest {
@@ -209,6 +212,12 @@ impl Guest {
         tape.push(Kind::Pipe { pid: self.pid.0, pipe: pipe.number(), reader, writer });
     }
 
+    /// Records what passes between the process and the program of the host that it stands for.
+    pub fn tape_native(&self, event: impl FnOnce(&Recorder) -> NativeEvent) {
+        let Some(tape) = &self.machine.tape else { return };
+        tape.push(Kind::Native { pid: self.pid.0, event: event(tape) });
+    }
+
     fn spawn_record(&self, tape: &Recorder, origin: Origin) -> Option<Kind> {
         let text = |bytes: &Vec<u8>| Some(std::str::from_utf8(bytes).ok()?.to_owned());
         let mut args = self.args.iter();
@@ -235,8 +244,11 @@ impl Guest {
             path: origin.path,
             args: args.map(text).collect::<Option<_>>()?,
             env: self.environ.iter().map(text).collect::<Option<_>>()?,
-            mode: origin.mode.to_owned(),
-            profile: None,
+            mode: origin.mode.name().to_owned(),
+            profile: match origin.mode {
+                Mode::Native { profile } => profile,
+                Mode::Module | Mode::BuiltIn | Mode::Host => None,
+            },
             preopens: self.preopens.iter().map(preopened).collect(),
             stdin: stdin.to_owned(),
             stdin_bytes,

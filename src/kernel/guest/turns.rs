@@ -47,6 +47,11 @@ impl Guest {
                     machine.pipes.wait(*pipe, *end, self.pid);
                 }
             }
+            Wait::Host(pipe) => {
+                if let Some(pipe) = pipe {
+                    machine.pipes.wait(*pipe, End::Reader, self.pid);
+                }
+            }
             Wait::Turn | Wait::Child(_) | Wait::Time => {}
         }
         machine.processes.wait(self.pid, wait, until);
@@ -93,6 +98,7 @@ impl Guest {
             all if all.ends_all() => machine.processes.end_all(outcome.clone()),
             _ => {}
         }
+        machine.processes.modules -= u32::from(self.is_module);
         machine.processes.end(pid, &outcome);
         self.machine.end();
         error

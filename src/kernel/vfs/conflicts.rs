@@ -65,11 +65,11 @@ impl Overlay {
         };
         let is_target = |origin: &&Origin| targets.iter().any(|t| t.layer == origin.layer);
         let mut seen: HashMap<(u16, &VPath), u64> = HashMap::new();
-        let origins = self.nodes.iter().filter_map(|node| node.origin.as_deref());
+        let origins = self.nodes.iter().filter_map(|(_, node)| node.origin.as_deref());
         for origin in origins.chain(&self.seen).filter(is_target) {
             seen.insert((origin.layer, &origin.path), origin.stamp);
         }
-        let changed = self.nodes.iter().filter(|node| {
+        let changed = self.nodes.iter().map(|(_, node)| node).filter(|node| {
             let is_written = matches!(&node.body, Body::File(file) if file.content.is_dirty());
             let was_read = node.origin.as_ref().is_some_and(|origin| origin.was_read);
             was_read || is_written || node.times_set

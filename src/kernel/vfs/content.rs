@@ -42,6 +42,16 @@ enum Chunk {
     Memory(Arc<Buffer>),
 }
 
+/// What a content holds in one chunk, for whoever keeps it.
+pub enum Piece<B> {
+    /// Zeros.
+    Hole,
+    /// What the file below has there.
+    Below,
+    /// These bytes, then zeros.
+    Bytes(B),
+}
+
 /// The memory of one chunk. Bytes past its length are zeros of the file.
 enum Buffer {
     Heap(Vec<u8>),
@@ -190,6 +200,47 @@ impl Content {
             self.chunks.resize(index + 1, Chunk::Hole);
         }
         Ok(&mut self.chunks[index])
+    }
+
+    /// Bytes of the file below that are still part of this one.
+    pub fn below_len(&self) -> u64 {
+        self.below_len
+    }
+
+    /// The chunks, as far as they are listed.
+    pub fn pieces(&self) -> impl Iterator<Item = Piece<&[u8]>> {
+        self.chunks.iter().map(|chunk| match chunk {
+            Chunk::Hole => Piece::Hole,
+            Chunk::Below => Piece::Below,
+            Chunk::Memory(buffer) => Piece::Bytes(buffer.bytes()),
+        })
+    }
+
+    /// A content that was written to, of `pieces` no longer than a chunk.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn from_pieces(
+        len: u64,
+        below_len: u64,
+        pieces: Vec<Piece<Vec<u8>>>,
+    ) -> Result<Self, Errno> {
+        let mut chunks = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            chunks.push(match piece {
+                Piece::Hole => Chunk::Hole,
+                Piece::Below => Chunk::Below,
+                Piece::Bytes(bytes) if bytes.len() <= HEAP_MAX => {
+                    Chunk::Memory(Arc::new(Buffer::Heap(bytes)))
+                }
+                Piece::Bytes(bytes) => {
+                    let mut pages = map_chunk()?;
+                    pages[..bytes.len()].copy_from_slice(&bytes);
+                    Chunk::Memory(Arc::new(Buffer::Mapped { pages, len: bytes.len() }))
+                }
+            });
+        }
+        Ok(Self { len, below_len, chunks, dirty: true })
     }
 
     /// Length in bytes.

@@ -543,14 +543,13 @@ fn check(place: Place, lower: &Tree, upper: &Tree, rounds: &[Vec<Op>]) {
 /// What counts against limits is what is there.
 pub(super) fn check_counts(overlay: &Overlay) {
     let (mut upper, mut cache) = (0, 0);
-    for (index, node) in overlay.nodes.iter().enumerate() {
-        let id = NodeId(index as u32);
+    for (id, node) in overlay.nodes.iter() {
         if let Body::Dir(dir) = &node.body {
             upper += dir.entries.iter().map(|(name, entry)| entry.name_bytes(name)).sum::<u64>();
         }
         // A mount that was refused leaves a node of a mount that is not there.
         let is_refused = usize::from(node.mount.0) >= overlay.mounts.len();
-        if is_refused || overlay.free.contains(&id.0) || overlay.is_mount_point(id) {
+        if is_refused || (node.nlink, node.opens) == (0, 0) || overlay.is_mount_point(id) {
             continue;
         }
         upper += if node.origin.is_none() { overlay::node_bytes(&node.body) } else { 0 };

@@ -1,5 +1,7 @@
 //! Directories: POSIX `mkdirat`, `unlinkat(AT_REMOVEDIR)`.
 
+use std::sync::Arc;
+
 use super::node::{Body, Dir, NodeId};
 use super::overlay::Overlay;
 use super::resolve::{Base, Follow, without_slashes};
@@ -21,7 +23,7 @@ impl Overlay {
         self.expect_linked(target.dir)?;
         let mount = self.node(target.dir).mount;
         let body = Dir { complete: true, ..Dir::default() };
-        let id = self.create(mount, Body::Dir(Box::new(body)), &target.name, now)?;
+        let id = self.create(mount, Body::Dir(Arc::new(body)), &target.name, now)?;
         self.attach(target.dir, &target.name, id, now);
         Ok(id)
     }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::host::HostFile;
 use super::path::VPath;
 use crate::base::errno::Errno;
@@ -45,7 +47,8 @@ pub trait Layer: Send + Sync {
 }
 
 /// The type of a directory entry, numbered as preview1's `filetype`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum FileType {
     /// Of a type that has no other name here.

@@ -135,7 +135,7 @@ impl Overlay {
             // Before there is a node of a mount that is refused.
             self.find_place(&at, now)?;
             let ino = self.fresh_ino();
-            let body = Body::Dir(Box::new(dir));
+            let body = Body::Dir(Arc::new(dir));
             let root = self.insert(Node {
                 ino,
                 nlink: 1,
@@ -178,7 +178,7 @@ impl Overlay {
         let node = self.node_mut(root);
         node.mount = id;
         node.times = Times::all(time);
-        node.body = Body::Dir(Box::new(dir));
+        node.body = Body::Dir(Arc::new(dir));
         Ok(root)
     }
 
@@ -223,7 +223,7 @@ impl Overlay {
     fn make_scaffold(&mut self, dir: NodeId, name: &str, now: u64) -> Result<NodeId, Errno> {
         let body = Dir { complete: true, scaffold: true, ..Dir::default() };
         let mount = self.node(dir).mount;
-        let id = self.create(mount, Body::Dir(Box::new(body)), name, now)?;
+        let id = self.create(mount, Body::Dir(Arc::new(body)), name, now)?;
         let times = self.node(dir).times;
         self.attach(dir, name, id, now);
         self.node_mut(dir).times = times;

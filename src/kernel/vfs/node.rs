@@ -84,7 +84,7 @@ impl Origin {
 #[derive(Clone)]
 pub(super) enum Body {
     File(File),
-    Dir(Box<Dir>),
+    Dir(Arc<Dir>),
     Symlink(Box<str>),
     /// Neither of these: shown, never opened.
     Special(FileType),

@@ -17,6 +17,7 @@ use super::layer::{FileType, Layer, Stat};
 use super::listing::{Listed, OldListing};
 use super::mount::Mount;
 use super::node::{Body, Dir, Entry, EntryKind, File, MountId, Node, NodeId, Origin, Times};
+use super::nodes::Nodes;
 use super::path::VPath;
 use crate::base::errno::Errno;
 use crate::tape::Recorder;
@@ -83,8 +84,7 @@ impl Default for VfsLimits {
 /// original is open in both, and each closes its own.
 #[derive(Clone)]
 pub struct Overlay {
-    pub(super) nodes: Vec<Node>,
-    pub(super) free: Vec<u32>,
+    pub(super) nodes: Nodes,
     pub(super) layers: Vec<Arc<dyn Layer>>,
     pub(super) mounts: Vec<Mount>,
     pub(super) next_ino: u64,
@@ -122,8 +122,7 @@ impl Overlay {
     /// A namespace that holds an empty root directory, all of whose times are `now`.
     pub fn new(limits: VfsLimits, now: u64) -> Self {
         let mut overlay = Self {
-            nodes: Vec::new(),
-            free: Vec::new(),
+            nodes: Nodes::default(),
             layers: Vec::new(),
             mounts: Vec::new(),
             next_ino: 1,
@@ -144,7 +143,7 @@ impl Overlay {
             times: Times::all(now),
             times_set: false,
             origin: None,
-            body: Body::Dir(Box::new(Dir { complete: true, ..Dir::default() })),
+            body: Body::Dir(Arc::new(Dir { complete: true, ..Dir::default() })),
         });
         overlay.next_ino = 2;
         overlay.dir_mut(root).parent = Some(root);
@@ -177,17 +176,21 @@ impl Overlay {
         self.limit_hit
     }
 
+    pub(crate) fn forget_limit_hit(&mut self) {
+        self.limit_hit = None;
+    }
+
     /// The type of a node.
     pub fn file_type(&self, id: NodeId) -> FileType {
         self.node(id).body.file_type()
     }
 
     pub(super) fn node(&self, id: NodeId) -> &Node {
-        &self.nodes[id.0 as usize]
+        &self.nodes[id]
     }
 
     pub(super) fn node_mut(&mut self, id: NodeId) -> &mut Node {
-        &mut self.nodes[id.0 as usize]
+        &mut self.nodes[id]
     }
 
     /// The directory `id`, which is known to be one.
@@ -200,7 +203,7 @@ impl Overlay {
 
     pub(super) fn dir_mut(&mut self, id: NodeId) -> &mut Dir {
         match &mut self.node_mut(id).body {
-            Body::Dir(dir) => dir,
+            Body::Dir(dir) => Arc::make_mut(dir),
             _ => unreachable!("callers check that the node is a directory"),
         }
     }
@@ -230,13 +233,7 @@ impl Overlay {
     }
 
     pub(super) fn insert(&mut self, node: Node) -> NodeId {
-        if let Some(index) = self.free.pop() {
-            self.nodes[index as usize] = node;
-            return NodeId(index);
-        }
-        let index = u32::try_from(self.nodes.len()).expect("the limit on bytes bounds the nodes");
-        self.nodes.push(node);
-        NodeId(index)
+        self.nodes.insert(node)
     }
 
     /// # Errors
@@ -306,7 +303,7 @@ impl Overlay {
             self.upper_bytes = self.upper_bytes.saturating_sub(file.content.charged());
             self.forget_cached(&file.content);
         }
-        self.free.push(id.0);
+        self.nodes.free(id);
     }
 
     pub(super) fn forget_cached(&mut self, content: &Content) {
@@ -352,7 +349,7 @@ impl Overlay {
         let body = match found.stat.file_type {
             FileType::Directory => {
                 let below = found.dirs();
-                Body::Dir(Box::new(Dir { parent: Some(dir), below, ..Dir::default() }))
+                Body::Dir(Arc::new(Dir { parent: Some(dir), below, ..Dir::default() }))
             }
             // The list of its chunks alone could take more memory than there is.
             FileType::RegularFile if found.stat.size > FILE_BELOW_BYTES_MAX => {
@@ -494,7 +491,7 @@ impl Overlay {
         let this = self.dir_mut(dir);
         this.count += u32::from(this.complete);
         if let Body::Dir(child) = &mut self.node_mut(id).body {
-            child.parent = Some(dir);
+            Arc::make_mut(child).parent = Some(dir);
         }
         self.touch(dir, now);
     }

@@ -90,8 +90,7 @@ impl Overlay {
         layer: u16,
         placed: &HashSet<NodeId>,
     ) -> Result<(), (VPath, Errno)> {
-        for index in 0..self.nodes.len() {
-            let id = NodeId(u32::try_from(index).expect("ids of nodes are 32 bits"));
+        for id in self.nodes.ids() {
             let node = self.node(id);
             let comes_from_here = node.origin.as_ref().is_some_and(|o| o.layer == layer);
             let is_used = node.opens > 0 || node.mount != mount;
@@ -104,7 +103,7 @@ impl Overlay {
 
     /// Makes `id` independent of the layer that it came from.
     fn sever(&mut self, id: NodeId) -> Result<(), (VPath, Errno)> {
-        let node = &mut self.nodes[id.0 as usize];
+        let node = &mut self.nodes[id];
         let Some(origin) = &node.origin else { return Ok(()) };
         let failed = |errno| (origin.path.clone(), errno);
         if let Body::File(file) = &mut node.body {
@@ -162,7 +161,7 @@ impl Overlay {
 
     /// Makes `path` of `layer` the origin of `id`, unless it is not there.
     fn relocate(&mut self, id: NodeId, layer: u16, disk: &dyn Layer, path: &VPath) -> bool {
-        let node = &mut self.nodes[id.0 as usize];
+        let node = &mut self.nodes[id];
         let had_times = std::mem::take(&mut node.times_set);
         let is_here = node.origin.as_ref().is_some_and(|o| o.layer == layer && o.path == *path);
         let is_written = matches!(&node.body, Body::File(file) if file.content.is_dirty());
@@ -186,6 +185,7 @@ impl Overlay {
                 }
             }
             Body::Dir(dir) => {
+                let dir = Arc::make_mut(dir);
                 dir.below = vec![(layer, path.clone())];
                 dir.scaffold = false;
             }
@@ -220,11 +220,16 @@ impl Overlay {
                 renewed.insert((*layer, path.clone()), stat.stamp);
             }
         }
-        let origins = self.nodes.iter_mut().filter_map(|node| node.origin.as_deref_mut());
-        for origin in origins.chain(&mut self.seen) {
-            if let Some(stamp) = renewed.get(&(origin.layer, origin.path.clone())) {
-                origin.stamp = *stamp;
+        let stamp_of = |origin: &Origin| renewed.get(&(origin.layer, origin.path.clone())).copied();
+        for id in self.nodes.ids() {
+            // A look does not copy what clones share.
+            let Some(stamp) = self.node(id).origin.as_deref().and_then(stamp_of) else { continue };
+            if let Some(origin) = &mut self.node_mut(id).origin {
+                origin.stamp = stamp;
             }
+        }
+        for origin in &mut self.seen {
+            origin.stamp = stamp_of(origin).unwrap_or(origin.stamp);
         }
     }
 

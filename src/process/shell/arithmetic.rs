@@ -25,19 +25,25 @@ pub fn evaluate(text: &[u8], names: &mut dyn Names) -> Result<i64, String> {
     if reader.rest.is_empty() { Ok(value) } else { Err(reader.malformed()) }
 }
 
-/// The number that `text` is, in C's notation: `0x` is base 16, `0` base 8.
+/// The number that `text` is, in C's notation: `0x` is base 16, `0` base 8. As of `strtoimax`, what
+/// is too large is the largest.
 pub fn number(text: &[u8]) -> Option<i64> {
+    Some(wide_number(text)?.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+}
+
+/// As [`number`], up to what 64 bits without a sign hold, as of `strtoumax`.
+pub fn wide_number(text: &[u8]) -> Option<i128> {
     let text = text.trim_ascii();
     let (negative, digits) = match text.split_first()? {
         (b'-', rest) => (true, rest),
         (b'+', rest) => (false, rest),
         _ => (false, text),
     };
-    let magnitude = unsigned(digits)?;
-    Some(if negative { magnitude.wrapping_neg() } else { magnitude })
+    let magnitude = i128::from(unsigned(digits)?);
+    Some(if negative { -magnitude } else { magnitude })
 }
 
-fn unsigned(digits: &[u8]) -> Option<i64> {
+fn unsigned(digits: &[u8]) -> Option<u64> {
     let (radix, digits) = match digits {
         [b'0', b'x' | b'X', rest @ ..] => (16, rest),
         [b'0', rest @ ..] if !rest.is_empty() => (8, rest),
@@ -46,10 +52,9 @@ fn unsigned(digits: &[u8]) -> Option<i64> {
     if digits.is_empty() {
         return None;
     }
-    digits.iter().try_fold(0_i64, |value, byte| {
+    digits.iter().try_fold(0_u64, |value, byte| {
         let digit = (*byte as char).to_digit(radix)?;
-        // As `strtoimax`: what is too large is the largest.
-        Some(value.saturating_mul(i64::from(radix)).saturating_add(i64::from(digit)))
+        Some(value.saturating_mul(radix.into()).saturating_add(digit.into()))
     })
 }
 
@@ -257,7 +262,7 @@ impl Reader<'_, '_> {
             return self.variable(&name);
         }
         let len = self.rest.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
-        let value = unsigned(&self.rest[..len]).ok_or_else(|| self.malformed())?;
+        let value = number(&self.rest[..len]).ok_or_else(|| self.malformed())?;
         self.rest = &self.rest[len..];
         self.skip_blanks();
         Ok(value)

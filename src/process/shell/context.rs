@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::state::{State, Traps, Variable};
-use crate::base::errno::Errno;
-use crate::kernel::guest::{Buffers, Fault, Guest, Range};
+use crate::kernel::guest::Guest;
 use crate::kernel::limits::Stop;
 use crate::kernel::process::Pid;
 
@@ -77,63 +76,6 @@ impl Shell {
         }
     }
 
-    /// Makes a call that may have to wait.
-    pub async fn call<T>(
-        &mut self,
-        name: &'static str,
-        mut call: impl FnMut(&mut Guest) -> Result<T, Fault>,
-    ) -> Run<Result<T, Errno>> {
-        self.guest.begin_call(name);
-        loop {
-            match call(&mut self.guest) {
-                Ok(answer) => return Ok(Ok(answer)),
-                Err(Fault::Errno(errno)) => return Ok(Err(errno)),
-                Err(Fault::Stop(stop)) => return Err(Leave::Stop(stop)),
-                Err(Fault::Wait) => self.guest.pause().await?,
-            }
-        }
-    }
-
-    /// Writes all of `bytes` to `fd`.
-    pub async fn write(&mut self, fd: u32, bytes: &mut [u8]) -> Run<Result<(), Errno>> {
-        let mut done = 0;
-        while done < bytes.len() {
-            let range = Range { start: done, len: bytes.len() - done };
-            let count = self.call("fd_write", |guest| {
-                guest.fd_write(fd, &Buffers::new(bytes, [range].into_iter().collect()))
-            });
-            match count.await? {
-                Ok(0) => return Ok(Err(Errno::Io)),
-                Ok(count) => done += count as usize,
-                Err(errno) => return Ok(Err(errno)),
-            }
-        }
-        Ok(Ok(()))
-    }
-
-    /// Reads some bytes of `fd`; none at its end.
-    pub async fn read(&mut self, fd: u32, bytes: &mut [u8]) -> Run<Result<usize, Errno>> {
-        let range = Range { start: 0, len: bytes.len() };
-        let count = self.call("fd_read", |guest| {
-            guest.fd_read(fd, &mut Buffers::new(bytes, [range].into_iter().collect()))
-        });
-        Ok(count.await?.map(|count| count as usize))
-    }
-
-    /// Reads `fd` to its end, and at most `max` bytes.
-    pub async fn read_to_end(&mut self, fd: u32, max: usize) -> Run<Result<Vec<u8>, Errno>> {
-        let mut all = Vec::new();
-        let mut piece = vec![0; 16 << 10];
-        loop {
-            match self.read(fd, &mut piece).await? {
-                Ok(0) => return Ok(Ok(all)),
-                Ok(count) if all.len() + count > max => return Ok(Err(Errno::Fbig)),
-                Ok(count) => all.extend_from_slice(&piece[..count]),
-                Err(errno) => return Ok(Err(errno)),
-            }
-        }
-    }
-
     /// Says `text` on standard error, after the shell's name and the line.
     pub async fn say(&mut self, text: &str) -> Run {
         let name = String::from_utf8_lossy(&self.state.name);
@@ -156,14 +98,14 @@ impl Shell {
         self.guest.spend(COMMAND_FUEL)?;
         if self.commands >= TURN_COMMANDS {
             self.commands = 0;
-            self.call("sched_yield", Guest::sched_yield).await?.unwrap_or_default();
+            self.sched_yield().await?;
         }
         Ok(())
     }
 
     /// Waits for the child `pid`, and answers its status.
     pub async fn wait_for(&mut self, pid: Pid) -> Run<u8> {
-        let ended = self.call("proc_wait", |guest| guest.proc_wait(Some(pid), true)).await?;
+        let ended = self.proc_wait(Some(pid), true).await?;
         Ok(match ended {
             Ok(Some((_, status))) => status.code(),
             Ok(None) | Err(_) => 127,
@@ -173,18 +115,12 @@ impl Shell {
     /// Notes which background children have ended, so that they do not count as processes.
     pub async fn reap(&mut self) -> Run {
         while !self.feeders.is_empty() || self.jobs.values().any(Option::is_none) {
-            let ended = self.call("proc_wait", |guest| guest.proc_wait(None, false)).await?;
+            let ended = self.proc_wait(None, false).await?;
             let Ok(Some((pid, status))) = ended else { break };
             if !self.feeders.remove(&pid) {
                 self.jobs.insert(pid, Some(status.code()));
             }
         }
         Ok(())
-    }
-
-    /// Closes a descriptor that the shell has opened for itself.
-    pub fn close(&mut self, fd: u32) {
-        // It is open: the shell has just opened it, and nobody else has its numbers.
-        let _ = self.guest.fd_close(fd);
     }
 }

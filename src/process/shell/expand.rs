@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::arithmetic::{self, Names};
 use super::context::{Run, Shell};
-use super::fields::{Field, Fields, TooLong, WORD_BYTES_MAX};
+use super::fields::{Field, Fields, WORD_BYTES_MAX, WordError};
 use super::image::Part;
+use super::memory::{Held, Words};
 use super::state::Variables;
 use super::tree::{List, Operator, Parameter, Piece, Word};
 use crate::kernel::guest::FdAction;
@@ -17,7 +18,7 @@ enum Value {
     Unset,
     Text(Arc<[u8]>),
     /// `$@` and `$*`.
-    All(Arc<[Vec<u8>]>),
+    All(Vec<Vec<u8>>),
 }
 
 impl Value {
@@ -40,17 +41,18 @@ impl Shell {
     }
 
     /// The fields that `words` become, with patterns replaced by the files that match.
-    pub async fn fields(&mut self, words: &[Word]) -> Run<Vec<Vec<u8>>> {
-        let mut all = Vec::with_capacity(words.len());
+    pub async fn fields(&mut self, words: &[Word]) -> Run<Words> {
+        let mut all = Words::none(self.memory());
         let separators = self.separators();
         for word in words {
             if let [Piece::Text(text) | Piece::Quoted(text)] = word.0.as_slice()
                 && !text.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
             {
-                all.push(text.to_vec());
+                let added = all.add(text.to_vec());
+                self.check_memory(added).await?;
                 continue;
             }
-            let mut fields = Fields::new(Some(&separators));
+            let mut fields = Fields::new(Some(&separators), self.memory());
             self.expand(&word.0, &mut fields, false).await?;
             fields.end_open();
             for field in fields.done {
@@ -60,18 +62,16 @@ impl Shell {
         Ok(all)
     }
 
-    async fn add_matches(&mut self, field: Field, all: &mut Vec<Vec<u8>>) -> Run {
-        if !field.has_pattern || self.state.options.noglob {
-            all.push(field.text);
-            return Ok(());
+    async fn add_matches(&mut self, field: Field, all: &mut Words) -> Run {
+        let mut matches = Vec::new();
+        if field.has_pattern && !self.state.options.noglob {
+            matches = self.matches(&field).await?;
         }
-        let matches = self.matches(&field).await?;
         if matches.is_empty() {
-            all.push(field.text);
-        } else {
-            all.extend(matches);
+            matches.push(field.text);
         }
-        Ok(())
+        let added = matches.into_iter().try_for_each(|text| all.add(text));
+        self.check_memory(added).await
     }
 
     /// What `word` becomes where nothing is split and nothing matches.
@@ -85,7 +85,7 @@ impl Shell {
 
     /// As [`Shell::text`], with what it takes to match it.
     pub async fn field(&mut self, pieces: &[Piece]) -> Run<Field> {
-        let mut fields = Fields::new(None);
+        let mut fields = Fields::new(None, self.memory());
         self.expand(pieces, &mut fields, false).await?;
         Ok(fields.into_one())
     }
@@ -123,17 +123,16 @@ impl Shell {
                     if *quoted { out.push_quoted(value) } else { out.push_expanded(value) }
                 }
             };
-            self.check_length(done).await?;
+            self.check_word(done).await?;
         }
         Ok(())
     }
 
-    async fn check_length(&mut self, done: Result<(), TooLong>) -> Run {
-        if done == Err(TooLong) {
-            let max = WORD_BYTES_MAX >> 20;
-            return self.fail(&format!("a word is longer than {max} MiB")).await;
+    async fn check_word(&mut self, done: Result<(), WordError>) -> Run {
+        match done {
+            Ok(()) => Ok(()),
+            Err(error) => self.fail(&error.to_string()).await,
         }
-        Ok(())
     }
 
     fn expand_boxed<'a>(
@@ -173,7 +172,7 @@ impl Shell {
             Parameter::Variable(name) if **name == *b"LINENO" => number(self.state.line.into()),
             Parameter::Variable(name) => match self.state.variables.get(name) {
                 Some(value) => Value::Text(value.clone()),
-                None if **name == *b"PPID" => number(self.guest.proc_parent().0.into()),
+                None if **name == *b"PPID" => number(self.state.parent.0.into()),
                 None => Value::Unset,
             },
             Parameter::Positional(index) => match self.state.parameters.get(index - 1) {
@@ -181,7 +180,7 @@ impl Shell {
                 None => Value::Unset,
             },
             Parameter::Name => Value::Text(self.state.name.clone()),
-            Parameter::All | Parameter::Joined => Value::All(self.state.parameters.clone()),
+            Parameter::All | Parameter::Joined => Value::All(self.state.parameters.to_vec()),
             Parameter::Count => number(self.state.parameters.len() as u64),
             Parameter::Status => number(self.state.status.into()),
             Parameter::Options => Value::Text(self.state.options.letters().into()),
@@ -207,7 +206,7 @@ impl Shell {
         parameter: &Parameter,
         quoted: bool,
         out: &mut Fields<'_>,
-    ) -> Result<(), TooLong> {
+    ) -> Result<(), WordError> {
         match value {
             Value::Unset if quoted => out.push_quoted(b""),
             Value::Unset => Ok(()),
@@ -223,7 +222,7 @@ impl Shell {
         joined: bool,
         quoted: bool,
         out: &mut Fields<'_>,
-    ) -> Result<(), TooLong> {
+    ) -> Result<(), WordError> {
         let separators = self.separators();
         let separator = if joined { &separators[..separators.len().min(1)] } else { b" " };
         if quoted && joined && all.is_empty() {
@@ -267,7 +266,7 @@ impl Shell {
         let word = match operator {
             Operator::Value => {
                 let done = self.add(&value, parameter, quoted, out);
-                return self.check_length(done).await;
+                return self.check_word(done).await;
             }
             Operator::Length => return self.add_length(&value, parameter, quoted, out).await,
             Operator::Trim { suffix, longest, pattern } => {
@@ -282,13 +281,13 @@ impl Shell {
                     Value::All(all) => Value::All(all.iter().map(|text| trimmed(text)).collect()),
                 };
                 let done = self.add(&value, parameter, quoted, out);
-                return self.check_length(done).await;
+                return self.check_word(done).await;
             }
             Operator::Default { or_empty, word } if value.is_unset(*or_empty) => Some(word),
             Operator::Assign { or_empty, word } if value.is_unset(*or_empty) => {
                 let value = self.assign(parameter, word).await?;
                 let done = self.add(&value, parameter, quoted, out);
-                return self.check_length(done).await;
+                return self.check_word(done).await;
             }
             Operator::Require { or_empty, word } if value.is_unset(*or_empty) => {
                 let text = self.text(word).await?;
@@ -302,7 +301,7 @@ impl Shell {
             Operator::Instead { or_empty, word } if !value.is_unset(*or_empty) => Some(word),
             Operator::Instead { .. } => {
                 let done = self.add(&Value::Unset, parameter, quoted, out);
-                return self.check_length(done).await;
+                return self.check_word(done).await;
             }
             Operator::Default { .. } | Operator::Assign { .. } | Operator::Require { .. } => None,
         };
@@ -313,7 +312,7 @@ impl Shell {
                 if quoted && word.0.is_empty() { out.push_quoted(b"") } else { Ok(()) }
             }
         };
-        self.check_length(done).await
+        self.check_word(done).await
     }
 
     async fn add_length(
@@ -333,7 +332,7 @@ impl Shell {
         };
         let value = Value::Text(len.to_string().into_bytes().into());
         let done = self.add(&value, parameter, quoted, out);
-        self.check_length(done).await
+        self.check_word(done).await
     }
 
     async fn assign(&mut self, parameter: &Parameter, word: &Word) -> Run<Value> {
@@ -347,11 +346,12 @@ impl Shell {
 
     /// Sets a variable.
     pub async fn set(&mut self, name: &[u8], value: impl Into<Arc<[u8]>>) -> Run {
-        if let Err(message) = self.state.variables.set(name, value) {
-            return self.fail(&message).await;
+        if let Err(error) = self.state.variables.set(name, value) {
+            return self.fail(&error.to_string()).await;
         }
         if self.state.options.allexport {
-            self.state.variables.export(name);
+            let exported = self.state.variables.export(name);
+            self.check_memory(exported).await?;
         }
         if name == b"OPTIND" {
             self.state.getopts_at = 0;
@@ -360,12 +360,12 @@ impl Shell {
     }
 
     /// What `script` prints, without the newlines at its end.
-    async fn substitute(&mut self, script: &Arc<List>) -> Run<Vec<u8>> {
+    async fn substitute(&mut self, script: &Arc<List>) -> Run<Held<Vec<u8>>> {
         if script.is_empty() {
             self.substituted = Some(0);
-            return Ok(Vec::new());
+            return Ok(Held::none(self.memory()));
         }
-        let (reader, writer) = match self.guest.pipe(true) {
+        let (reader, writer) = match self.pipe() {
             Ok(ends) => ends,
             Err(errno) => {
                 return self.fail(&format!("Pipe call failed: {}", errno.meaning())).await;
@@ -406,7 +406,8 @@ impl Names for ShellNames<'_> {
     }
 
     fn set(&mut self, name: &[u8], value: i64) -> Result<(), String> {
-        self.0.set(name, value.to_string().into_bytes())
+        let set = self.0.set(name, value.to_string().into_bytes());
+        set.map_err(|error| error.to_string())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Field splitting: from the results of expansions to fields, as POSIX 2.6.5 has it.
 
 use super::pattern::Pattern;
+use crate::kernel::memory::{Charge, Memory, OutOfMemory};
 
 /// Bytes that the expansion of a word may have. Beyond: an error.
 pub const WORD_BYTES_MAX: usize = 64 << 20;
@@ -49,9 +50,16 @@ impl Field {
     }
 }
 
-/// The expansion of a word is too long.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TooLong;
+/// A word cannot be expanded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum WordError {
+    /// It is too long.
+    #[error("a word is longer than {} MiB", WORD_BYTES_MAX >> 20)]
+    TooLong,
+    /// There is no memory for it.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
+}
 
 /// The fields of words, as they come into being.
 #[derive(Debug)]
@@ -67,11 +75,12 @@ pub struct Fields<'i> {
     /// Bytes that split; `None` where nothing is split.
     separators: Option<&'i [u8]>,
     bytes: usize,
+    charge: Charge,
 }
 
 impl<'i> Fields<'i> {
-    /// None yet. Results of expansions are split at `separators`, if there are any.
-    pub fn new(separators: Option<&'i [u8]>) -> Self {
+    /// None yet, whose memory is taken from `memory`. Results of expansions are split at `separators`, if there are any.
+    pub fn new(separators: Option<&'i [u8]>, memory: &Memory) -> Self {
         Self {
             done: Vec::new(),
             current: Field::default(),
@@ -79,6 +88,7 @@ impl<'i> Fields<'i> {
             after_blank: false,
             separators,
             bytes: 0,
+            charge: memory.charge(),
         }
     }
 
@@ -87,13 +97,16 @@ impl<'i> Fields<'i> {
         self.separators.is_some()
     }
 
-    fn account(&mut self, text: &[u8]) -> Result<(), TooLong> {
+    fn account(&mut self, text: &[u8]) -> Result<(), WordError> {
         self.bytes += text.len();
-        if self.bytes > WORD_BYTES_MAX { Err(TooLong) } else { Ok(()) }
+        if self.bytes > WORD_BYTES_MAX {
+            return Err(WordError::TooLong);
+        }
+        Ok(self.charge.grow(text.len() as u64)?)
     }
 
     /// Adds text that stands for itself, and be it empty.
-    pub fn push_quoted(&mut self, text: &[u8]) -> Result<(), TooLong> {
+    pub fn push_quoted(&mut self, text: &[u8]) -> Result<(), WordError> {
         self.account(text)?;
         self.current.push_quoted(text);
         (self.is_open, self.after_blank) = (true, false);
@@ -101,7 +114,7 @@ impl<'i> Fields<'i> {
     }
 
     /// Adds text of the script itself, which is not split.
-    pub fn push_literal(&mut self, text: &[u8]) -> Result<(), TooLong> {
+    pub fn push_literal(&mut self, text: &[u8]) -> Result<(), WordError> {
         self.account(text)?;
         self.current.push(text);
         (self.is_open, self.after_blank) = (true, false);
@@ -109,7 +122,7 @@ impl<'i> Fields<'i> {
     }
 
     /// Adds the result of an expansion.
-    pub fn push_expanded(&mut self, text: &[u8]) -> Result<(), TooLong> {
+    pub fn push_expanded(&mut self, text: &[u8]) -> Result<(), WordError> {
         self.account(text)?;
         let Some(separators) = self.separators else {
             self.current.push(text);
@@ -172,7 +185,7 @@ mod tests {
     use super::*;
 
     fn split(separators: &str, text: &str) -> Vec<String> {
-        let mut fields = Fields::new(Some(separators.as_bytes()));
+        let mut fields = Fields::new(Some(separators.as_bytes()), &Memory::new(1000));
         fields.push_expanded(text.as_bytes()).unwrap();
         fields.end_open();
         fields.done.iter().map(|f| String::from_utf8_lossy(&f.text).into_owned()).collect()
@@ -190,7 +203,7 @@ mod tests {
 
     #[test]
     fn quoted_text_is_a_field_however_empty() {
-        let mut fields = Fields::new(Some(b" "));
+        let mut fields = Fields::new(Some(b" "), &Memory::new(1000));
         fields.push_expanded(b"a ").unwrap();
         fields.push_quoted(b"").unwrap();
         fields.push_expanded(b" b").unwrap();

@@ -3,7 +3,7 @@
 use super::context::{Run, Shell};
 use super::fields::Field;
 use crate::kernel::fd::FdFlags;
-use crate::kernel::guest::{AT_FDCWD, OFlags, rights};
+use crate::kernel::guest::{OFlags, rights};
 use crate::kernel::vfs::Follow;
 
 impl Shell {
@@ -52,9 +52,7 @@ impl Shell {
     }
 
     fn exists(&mut self, path: &[u8]) -> bool {
-        let Ok(path) = std::str::from_utf8(path) else { return false };
-        self.guest.begin_call("path_filestat_get");
-        self.guest.path_filestat_get(AT_FDCWD, Follow::No, path).is_ok()
+        self.path_filestat_get(path, Follow::No).is_ok()
     }
 
     /// The names in the directory `path`, or in the current one if it is empty, with `.` and `..`.
@@ -62,21 +60,10 @@ impl Shell {
         let Ok(path) = std::str::from_utf8(path) else { return Vec::new() };
         let path = if path.is_empty() { "." } else { path };
         let oflags = OFlags { directory: true, ..OFlags::default() };
-        self.guest.begin_call("path_open");
-        let opened = self.guest.path_open(
-            AT_FDCWD,
-            Follow::Yes,
-            path,
-            oflags,
-            rights::FD_READDIR,
-            FdFlags::default(),
-        );
+        let opened = self.path_open(path, oflags, rights::FD_READDIR, FdFlags::default());
         let Ok(fd) = opened else { return Vec::new() };
-        self.guest.begin_call("fd_readdir");
         let mut names = vec![".".to_owned(), "..".to_owned()];
-        if let Ok(listing) = self.guest.fd_readdir(fd, 0) {
-            names.extend(listing.entries_from(0).map(|(_, entry)| entry.name.to_string()));
-        }
+        names.extend(self.fd_readdir(fd).unwrap_or_default());
         self.close(fd);
         names
     }

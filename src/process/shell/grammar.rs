@@ -1,6 +1,7 @@
 //! From tokens to a tree: the grammar is `brush-parser`'s, and what it finds is put into the form
 //! in which it is run. Whatever POSIX has not is refused here, before anything runs.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use brush_parser::ast;
@@ -12,6 +13,7 @@ use super::tree::{
     Access, Chain, Command, Item, Kind, List, Pipeline, Redirect, Simple, Target, Word, is_name,
 };
 use super::words::assigned_value;
+use crate::kernel::memory::Charge;
 
 /// Stack for the parser, whose depth the lexer bounds, in bytes. Of what is not used nothing is
 /// taken.
@@ -20,20 +22,24 @@ const PARSER_STACK_BYTES: usize = 32 << 20;
 /// Bytes of a script. Beyond: refused.
 pub const SCRIPT_BYTES_MAX: usize = 16 << 20;
 
-/// The commands of `source`, whose first line is `line`.
+/// The commands of `source`, whose first line is `line`, and `memory`, to which what they take has
+/// been added.
 ///
 /// # Errors
 /// [`SyntaxError`].
-pub fn parse(source: &[u8], line: u32) -> Result<List, SyntaxError> {
+pub fn parse(source: &[u8], line: u32, mut memory: Charge) -> Result<(List, Charge), SyntaxError> {
     if source.len() > SCRIPT_BYTES_MAX {
         let what = format!("the script is longer than {} MiB", SCRIPT_BYTES_MAX >> 20);
         return Err(SyntaxError::Malformed { line, what });
     }
-    stacker::maybe_grow(PARSER_STACK_BYTES, PARSER_STACK_BYTES + (1 << 20), || {
-        let mut lexer = Lexer::new(source, line, 0);
+    memory.grow(source.len() as u64).map_err(|error| SyntaxError::Memory { line, error })?;
+    let memory = RefCell::new(memory);
+    let list = stacker::maybe_grow(PARSER_STACK_BYTES, PARSER_STACK_BYTES + (1 << 20), || {
+        let mut lexer = Lexer::new(source, line, &memory);
         let tokens = lexer.script(false)?;
         build(&tokens, lexer.line)
-    })
+    })?;
+    Ok((list, memory.into_inner()))
 }
 
 /// The commands that `tokens` stand for; the last is in line `last_line`.
@@ -337,6 +343,11 @@ fn expands_braces(text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::memory::Memory;
+
+    fn parse(source: &[u8], line: u32) -> Result<List, SyntaxError> {
+        Ok(super::parse(source, line, Memory::new(u64::MAX).charge())?.0)
+    }
 
     fn refusal(source: &str) -> String {
         parse(source.as_bytes(), 1).map(|_| ()).unwrap_err().to_string()

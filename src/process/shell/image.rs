@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use super::context::{Leave, Run, Shell};
-use super::grammar::{self, SCRIPT_BYTES_MAX};
+use super::grammar::SCRIPT_BYTES_MAX;
 use super::lexer::SyntaxError;
+use super::memory::Held;
 use super::run::Deep;
 use super::state::{Options, State};
 use super::tree::{Chain, Command, List};
 use crate::kernel::fd::FdFlags;
-use crate::kernel::guest::{AT_FDCWD, Guest, OFlags, rights};
+use crate::kernel::guest::{Guest, OFlags, rights};
 use crate::kernel::limits::Stop;
 use crate::kernel::programs::{Found, MakeImage};
-use crate::kernel::schedule::{Ended, Image, Running};
-use crate::kernel::vfs::Follow;
+use crate::kernel::schedule::{Ended, Image, Mode, Running};
 
 /// The shell, to be run as a process: `sh [-aCefnuvx] [-o OPTION] -c TEXT [NAME [ARG]...]`,
 /// `sh [OPTION]... FILE [ARG]...`, or `sh [OPTION]...`, which reads its script from standard input.
@@ -35,7 +35,7 @@ pub enum Part {
     /// A command in the background.
     Chain(Arc<Chain>),
     /// Nothing: it writes these bytes.
-    Document(Vec<u8>),
+    Document(Held<Vec<u8>>),
 }
 
 impl ShellImage {
@@ -71,8 +71,8 @@ impl Image for ShellImage {
         "sh"
     }
 
-    fn is_module(&self) -> bool {
-        false
+    fn mode(&self) -> Mode {
+        Mode::BuiltIn
     }
 
     fn start(self: Box<Self>, guest: Guest) -> Running {
@@ -88,7 +88,7 @@ async fn process(start: Start, mut guest: Guest) -> Ended {
         Start::Part(state, part) => (*state, Some(part)),
         Start::Arguments => {
             let name = guest.args().first().map_or(b"sh".as_slice(), Vec::as_slice);
-            (State::new(name, guest.pid(), guest.environ()), None)
+            (State::new(name, &guest), None)
         }
     };
     let mut shell = Shell::new(guest, state);
@@ -124,12 +124,15 @@ impl Shell {
 
     /// Runs the commands in `text`, as `eval` does.
     pub async fn run_text(&mut self, text: &[u8]) -> Run {
-        match grammar::parse(text, 1) {
-            Ok(list) => {
+        match self.parse(text) {
+            Ok((list, memory)) => {
                 if list.is_empty() {
                     self.state.status = 0;
                 }
-                self.list(&list).await
+                let before = std::mem::replace(&mut self.state.script, Arc::new(memory));
+                let done = self.list(&list).await;
+                self.state.script = before;
+                done
             }
             Err(error) => self.refuse_script(&error).await,
         }
@@ -190,7 +193,10 @@ impl Shell {
                 self.state.name = name.as_slice().into();
                 rest = after;
             }
-            text.clone()
+            let mut held = Held::none(self.memory());
+            let added = held.extend(text);
+            self.check_memory(added).await?;
+            held
         } else if let Some((path, after)) = rest.split_first()
             && !options.stdin
         {
@@ -209,16 +215,18 @@ impl Shell {
                 Err(errno) => return self.fail(&format!("standard input: {errno}")).await,
             }
         };
-        self.state.parameters = rest.into();
+        self.set_parameters(rest).await?;
         if options.verbose {
             // Whoever closed standard error does not want to know.
             self.write(2, &mut text.clone()).await?.unwrap_or_default();
         }
-        match grammar::parse(&text, 1) {
-            Ok(_) if options.noexec => Ok(()),
-            Ok(list) => self.list(&list).await,
-            Err(error) => self.refuse_script(&error).await,
+        if options.noexec {
+            return match self.parse(&text) {
+                Ok(_) => Ok(()),
+                Err(error) => self.refuse_script(&error).await,
+            };
         }
+        self.run_text(&text).await
     }
 
     async fn bad_option(&mut self, option: &[u8]) -> Run {
@@ -232,12 +240,10 @@ impl Shell {
     }
 
     /// The script in the file `path`; or why it cannot be read.
-    pub async fn read_script(&mut self, path: &[u8]) -> Run<Result<Vec<u8>, String>> {
+    pub async fn read_script(&mut self, path: &[u8]) -> Run<Result<Held<Vec<u8>>, String>> {
         let Ok(path) = std::str::from_utf8(path) else { return Ok(Err("no such name".into())) };
-        self.guest.begin_call("path_open");
         let (oflags, flags) = (OFlags::default(), FdFlags::default());
-        let opened =
-            self.guest.path_open(AT_FDCWD, Follow::Yes, path, oflags, rights::FD_READ, flags);
+        let opened = self.path_open(path, oflags, rights::FD_READ, flags);
         let fd = match opened {
             Ok(fd) => fd,
             Err(errno) => return Ok(Err(errno.meaning().to_owned())),

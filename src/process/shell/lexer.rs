@@ -3,6 +3,7 @@
 //!
 //! Text is bytes. Nesting is bounded here, so that whatever reads the tokens may recurse.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -10,9 +11,13 @@ use brush_parser::{SourcePosition, SourceSpan, Token};
 
 use super::grammar;
 use super::tree::{Piece, Word, is_name};
+use crate::kernel::memory::{Charge, OutOfMemory};
 
 /// Constructs within constructs. Beyond: refused.
 const DEPTH_MAX: usize = 200;
+
+/// What a token takes until the script has been run, in its tokens, for the parser and in the tree.
+const TOKEN_BYTES: u64 = 1000;
 
 /// A script that is no script, or uses what there is not.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -24,6 +29,14 @@ pub enum SyntaxError {
         line: u32,
         /// What is wrong.
         what: String,
+    },
+    /// There is no memory for it.
+    #[error("{line}: {error}")]
+    Memory {
+        /// The line, from 1.
+        line: u32,
+        /// What there is.
+        error: OutOfMemory,
     },
     /// What other shells have and POSIX has not.
     #[error("line {line}: {name} is not supported; POSIX has no such thing")]
@@ -50,6 +63,8 @@ pub struct Lexer<'s> {
     pub(super) at: usize,
     pub(super) line: u32,
     pub(super) depth: usize,
+    /// What the script takes.
+    memory: &'s RefCell<Charge>,
 }
 
 /// A construct that has begun and not ended.
@@ -100,9 +115,19 @@ const REFUSED: [(&str, &str); 8] = [
 ];
 
 impl<'s> Lexer<'s> {
-    /// A lexer of `source`, whose first line is `line`, within `depth` constructs.
-    pub fn new(source: &'s [u8], line: u32, depth: usize) -> Self {
-        Self { source, at: 0, line, depth }
+    /// A lexer of `source`, whose first line is `line`. What comes of it is charged to `memory`.
+    pub fn new(source: &'s [u8], line: u32, memory: &'s RefCell<Charge>) -> Self {
+        Self { source, at: 0, line, depth: 0, memory }
+    }
+
+    /// A lexer of `source`, which is part of what this one reads.
+    pub(super) fn within<'i>(&'i self, source: &'i [u8], line: u32) -> Lexer<'i> {
+        Lexer { source, at: 0, line, depth: self.depth + 1, memory: self.memory }
+    }
+
+    pub(super) fn take_memory(&self, bytes: u64) -> Result<(), SyntaxError> {
+        let taken = self.memory.borrow_mut().grow(bytes);
+        taken.map_err(|error| SyntaxError::Memory { line: self.line, error })
     }
 
     /// The tokens up to the end; or, if `is_nested`, up to the `)` that closes what was opened
@@ -125,6 +150,7 @@ impl<'s> Lexer<'s> {
             self.check_depth(0)?;
             self.skip_blanks();
             let Some(byte) = self.peek() else { break };
+            self.take_memory(TOKEN_BYTES)?;
             if byte == b'\n' {
                 self.newline(&mut scan)?;
             } else if byte == b')' {
@@ -323,7 +349,7 @@ impl<'s> Lexer<'s> {
             let word = if document.is_quoted {
                 Word(vec![Piece::Quoted(body.into())])
             } else {
-                Lexer::new(&body, line, self.depth + 1).document()?
+                self.within(&body, line).document()?
             };
             scan.tokens.words.insert(document.key, word);
         }

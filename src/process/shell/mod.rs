@@ -9,6 +9,7 @@
 
 mod arithmetic;
 mod builtins;
+mod calls;
 mod context;
 mod expand;
 mod fields;
@@ -16,6 +17,7 @@ mod glob;
 mod grammar;
 mod image;
 mod lexer;
+mod memory;
 mod outline;
 mod pattern;
 mod redirect;

@@ -6,6 +6,7 @@ use super::tree::{
     Chain, Command, Item, Kind, Operator, Parameter, Piece, Pipeline, Redirect, Simple, Target,
     Word,
 };
+use crate::kernel::memory::Memory;
 
 /// A word of a command, as far as it is known before the command runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,12 +52,16 @@ impl From<SyntaxError> for OutlineError {
 /// # Errors
 /// The shell would refuse the script, and run nothing of it.
 pub fn outline(script: &[u8]) -> Result<Vec<Vec<OutlineWord>>, OutlineError> {
-    let list = grammar::parse(script, 1)?;
+    let memory = Memory::new(OUTLINE_BYTES_MAX);
+    let (list, _charge) = grammar::parse(script, 1, memory.charge())?;
     let mut outline = Outline::default();
     // The lexer has bounded how deep it is.
     stacker::maybe_grow(OUTLINE_STACK_BYTES, OUTLINE_STACK_BYTES, || outline.list(&list));
     Ok(outline.commands)
 }
+
+/// Memory that the parts of a script may take, in bytes. Beyond: refused.
+const OUTLINE_BYTES_MAX: u64 = 256 << 20;
 
 /// Stack for scripts that are as deep as they may be.
 const OUTLINE_STACK_BYTES: usize = 4 << 20;

@@ -2,10 +2,11 @@
 
 use super::context::{Run, Shell};
 use super::image::Part;
+use super::memory::Held;
 use super::tree::{Access, Redirect, Target};
 use crate::base::errno::Errno;
 use crate::kernel::fd::FdFlags;
-use crate::kernel::guest::{AT_FDCWD, FdAction, OFlags, rights};
+use crate::kernel::guest::{FdAction, OFlags, rights};
 use crate::kernel::pipe::PIPE_BYTES;
 use crate::kernel::vfs::{FileType, Follow};
 
@@ -31,7 +32,7 @@ impl Shell {
         for redirect in redirects {
             let fd = redirect.fd;
             if !saved.iter().any(|(known, _)| *known == fd) {
-                let copy = match self.guest.fd_dup(fd, OWN_FD_MIN, true) {
+                let copy = match self.fd_dup(fd, OWN_FD_MIN) {
                     Ok(copy) => Some(copy),
                     Err(Errno::Badf) => None,
                     Err(errno) => {
@@ -66,15 +67,14 @@ impl Shell {
     fn place(&mut self, opened: Opened, fd: u32) -> Result<(), String> {
         match opened {
             Opened::Closed => {
-                // It need not be open.
-                let _ = self.guest.fd_close(fd);
+                self.close(fd);
                 Ok(())
             }
             Opened::As(from) if from == fd => {
                 self.guest.fd_set_close_on_exec(fd, false).map_err(|errno| errno.to_string())
             }
             Opened::As(from) => {
-                let placed = self.guest.fd_dup2(from, fd);
+                let placed = self.fd_dup2(from, fd);
                 self.close(from);
                 placed.map_err(|errno| format!("{fd}: {}", errno.meaning()))
             }
@@ -87,7 +87,7 @@ impl Shell {
             match copy {
                 Some(copy) => {
                     // Both numbers are in use, or have been.
-                    let _ = self.guest.fd_dup2(copy, fd);
+                    let _ = self.fd_dup2(copy, fd);
                     self.close(copy);
                 }
                 None => self.close(fd),
@@ -123,7 +123,7 @@ impl Shell {
                 if self.guest.fd_close_on_exec(from) == Ok(true) {
                     return Ok(Err(format!("{text}: {}", Errno::Badf.meaning())));
                 }
-                let copy = self.guest.fd_dup(from, OWN_FD_MIN, true);
+                let copy = self.fd_dup(from, OWN_FD_MIN);
                 Ok(copy.map(Opened::As).map_err(|errno| format!("{text}: {}", errno.meaning())))
             }
             Target::Document(word) => {
@@ -150,8 +150,7 @@ impl Shell {
             return Err(refused(Errno::Noent));
         }
         if access == Access::Write && self.state.options.noclobber {
-            self.guest.begin_call("path_filestat_get");
-            let known = self.guest.path_filestat_get(AT_FDCWD, Follow::Yes, path);
+            let known = self.path_filestat_get(path.as_bytes(), Follow::Yes);
             if known.is_ok_and(|stat| stat.metadata.file_type == FileType::RegularFile) {
                 return Err(refused(Errno::Exist));
             }
@@ -165,8 +164,7 @@ impl Shell {
             _ => rights::FD_WRITE,
         };
         let flags = if access == Access::Append { FdFlags::APPEND } else { FdFlags::default() };
-        self.guest.begin_call("path_open");
-        self.guest.path_open(AT_FDCWD, Follow::Yes, path, oflags, rights, flags).map_err(refused)
+        self.path_open(path, oflags, rights, flags).map_err(refused)
     }
 
     /// A descriptor from which nothing can be read.
@@ -178,7 +176,7 @@ impl Shell {
     }
 
     async fn document(&mut self, mut text: Vec<u8>) -> Run<Result<Opened, String>> {
-        let (reader, writer) = match self.guest.pipe(true) {
+        let (reader, writer) = match self.pipe() {
             Ok(ends) => ends,
             Err(errno) => return Ok(Err(format!("Pipe call failed: {}", errno.meaning()))),
         };
@@ -187,8 +185,11 @@ impl Shell {
             written.map_err(|errno| errno.to_string())
         } else {
             self.reap().await?;
+            let mut held = Held::none(self.memory());
+            let added = held.extend(&text);
+            self.check_memory(added).await?;
             let to_pipe = [FdAction::Inherit { from: writer, to: 1 }];
-            let pid = self.start_part(Part::Document(text), &to_pipe).await?;
+            let pid = self.start_part(Part::Document(held), &to_pipe).await?;
             self.feeders.insert(pid);
             Ok(())
         };

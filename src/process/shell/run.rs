@@ -6,6 +6,8 @@ use std::task::{Context, Poll};
 
 use super::context::{Leave, Run, Shell};
 use super::image::Part;
+use super::memory::Words;
+use super::state::Function;
 use super::tree::{Chain, Command, Item, Kind, List, Pipeline, Word};
 use crate::kernel::guest::FdAction;
 use crate::kernel::process::Pid;
@@ -112,7 +114,7 @@ impl Shell {
     async fn start_parts(&mut self, parts: &[Arc<Command>], pids: &mut Vec<Pid>) -> Run {
         let mut input = None;
         for (index, part) in parts.iter().enumerate() {
-            let pipe = match (index + 1 < parts.len()).then(|| self.guest.pipe(true)).transpose() {
+            let pipe = match (index + 1 < parts.len()).then(|| self.pipe()).transpose() {
                 Ok(pipe) => pipe,
                 Err(errno) => {
                     return self.fail(&format!("Pipe call failed: {}", errno.meaning())).await;
@@ -216,18 +218,21 @@ impl Shell {
                 done
             }
             Kind::For { name, words, body } => {
-                let values = match words {
-                    Some(words) => self.fields(words).await?,
-                    None => self.state.parameters.to_vec(),
+                let values = if let Some(words) = words {
+                    self.fields(words).await?
+                } else {
+                    let words = Words::of(&self.state.parameters, self.memory());
+                    self.check_memory(words).await?
                 };
                 self.state.loops += 1;
-                let done = self.each(name, values, body).await;
+                let done = self.each(name, &values, body).await;
                 self.state.loops -= 1;
                 done
             }
             Kind::Case { subject, arms } => self.case(subject, arms).await,
             Kind::Function { name, body } => {
-                self.state.functions.insert(name.clone(), body.clone());
+                let function = Function { body: body.clone(), script: self.state.script.clone() };
+                self.state.functions.insert(name.clone(), function);
                 self.state.status = 0;
                 Ok(())
             }
@@ -255,11 +260,11 @@ impl Shell {
         Ok(())
     }
 
-    async fn each(&mut self, name: &[u8], values: Vec<Vec<u8>>, body: &List) -> Run {
+    async fn each(&mut self, name: &[u8], values: &[Vec<u8>], body: &List) -> Run {
         self.state.status = 0;
         for value in values {
             self.tick().await?;
-            self.set(name, value).await?;
+            self.set(name, value.as_slice()).await?;
             match after_body(self.list(body).await)? {
                 Next::Again => {}
                 Next::End => break,

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use super::builtins::{self, Builtin};
 use super::context::{Before, Leave, Run, Shell};
 use super::image::{Part, ShellImage};
+use super::memory::Words;
+use super::redirect::Saved;
 use super::run::Deep;
+use super::state::Function;
 use super::tree::{Command, Kind, Simple, Word};
 use crate::base::errno::Errno;
 use crate::kernel::guest::{FdAction, SpawnRequest};
@@ -15,12 +18,18 @@ use crate::kernel::process::Pid;
 /// Functions, `eval` and `.` within each other. Beyond: an error.
 const DEPTH_MAX: u32 = 1000;
 
+/// Where standard error led before the redirections of a command.
+fn trace_fd(saved: &Saved) -> u32 {
+    let redirected = saved.iter().find(|(fd, _)| *fd == 2);
+    redirected.map_or(2, |(_, copy)| copy.unwrap_or(2))
+}
+
 /// What a name stands for.
 pub enum Meaning {
     /// A builtin.
     Builtin(Builtin),
     /// A function.
-    Function(Arc<Command>),
+    Function(Function),
     /// A program, if there is one.
     Program,
 }
@@ -51,24 +60,27 @@ impl Shell {
             return if is_special { Err(Leave::Error) } else { self.check_errexit() };
         };
         let keeps_redirects = matches!(&meaning, Some(Meaning::Builtin(Builtin::Exec)));
+        let trace_fd = trace_fd(&saved);
         let done = match meaning {
-            None => self.assign_all(&simple.assignments, None, &words).await.map(|()| {
+            None => self.assign_all(&simple.assignments, None, &words, trace_fd).await.map(|()| {
                 self.state.status = self.substituted.unwrap_or(0);
             }),
             Some(meaning) if is_special => {
-                match self.assign_all(&simple.assignments, None, &words).await {
+                match self.assign_all(&simple.assignments, None, &words, trace_fd).await {
                     Ok(()) => self.run_meaning(meaning, &words).await,
                     Err(leave) => Err(leave),
                 }
             }
-            Some(meaning) if simple.assignments.is_empty() => match self.trace(&[], &words).await {
-                Ok(()) => self.run_meaning(meaning, &words).await,
-                Err(leave) => Err(leave),
-            },
+            Some(meaning) if simple.assignments.is_empty() => {
+                match self.trace(&[], &words, trace_fd).await {
+                    Ok(()) => self.run_meaning(meaning, &words).await,
+                    Err(leave) => Err(leave),
+                }
+            }
             Some(meaning) => {
                 let mut before = Before::new();
                 let assigned =
-                    self.assign_all(&simple.assignments, Some(&mut before), &words).await;
+                    self.assign_all(&simple.assignments, Some(&mut before), &words, trace_fd).await;
                 let done = match assigned {
                     Ok(()) => self.run_meaning(meaning, &words).await,
                     Err(leave) => Err(leave),
@@ -95,6 +107,7 @@ impl Shell {
         assignments: &[(Box<[u8]>, Word)],
         mut before: Option<&mut Before>,
         words: &[Vec<u8>],
+        trace_fd: u32,
     ) -> Run {
         let mut traced = Vec::new();
         for (name, word) in assignments {
@@ -108,14 +121,15 @@ impl Shell {
             }
             self.set(name, value).await?;
             if is_temporary {
-                self.state.variables.export(name);
+                let exported = self.state.variables.export(name);
+                self.check_memory(exported).await?;
             }
         }
-        self.trace(&traced, words).await
+        self.trace(&traced, words, trace_fd).await
     }
 
-    /// Shows a command that is about to run, if `set -x` is on.
-    async fn trace(&mut self, assignments: &[Vec<u8>], words: &[Vec<u8>]) -> Run {
+    /// Shows a command that is about to run on `fd`, if `set -x` is on.
+    async fn trace(&mut self, assignments: &[Vec<u8>], words: &[Vec<u8>], fd: u32) -> Run {
         if !self.state.options.xtrace {
             return Ok(());
         }
@@ -124,7 +138,7 @@ impl Shell {
         line.extend(all.join(&b' '));
         line.push(b'\n');
         // Whoever closed standard error does not want to know.
-        self.write(2, &mut line).await?.unwrap_or_default();
+        self.write(fd, &mut line).await?.unwrap_or_default();
         Ok(())
     }
 
@@ -144,7 +158,7 @@ impl Shell {
                 Ok(())
             }
             Meaning::Function(function) => {
-                Deep::new(self.call_function(&function, &words[1..])).await
+                Deep::new(self.call_function(function, &words[1..])).await
             }
             Meaning::Program => {
                 self.state.status = match self.start_program(words, &[]).await? {
@@ -170,16 +184,20 @@ impl Shell {
         Ok(())
     }
 
-    async fn call_function(&mut self, function: &Command, args: &[Vec<u8>]) -> Run {
+    async fn call_function(&mut self, function: Function, args: &[Vec<u8>]) -> Run {
+        let args = Words::of(args, self.memory());
+        let args = self.check_memory(args).await?;
         self.descend().await?;
-        let before = std::mem::replace(&mut self.state.parameters, args.into());
+        let before = std::mem::replace(&mut self.state.parameters, Arc::new(args));
+        let script = std::mem::replace(&mut self.state.script, function.script);
         let loops = std::mem::take(&mut self.state.loops);
         self.locals.push(Vec::new());
-        let done = self.command(function).await;
+        let done = self.command(&function.body).await;
         for (name, before) in self.locals.pop().unwrap_or_default().into_iter().rev() {
             self.state.variables.restore(&name, before);
         }
         self.state.parameters = before;
+        self.state.script = script;
         self.state.loops = loops;
         self.state.depth -= 1;
         match done {
@@ -234,14 +252,13 @@ impl Shell {
             inherit: true,
             actions: actions.to_vec(),
         };
-        Ok(self.guest.spawn(ShellImage::new().found(), request).ok())
+        Ok(self.spawn_shell(ShellImage::new().found(), request).ok())
     }
 
     fn spawn(&mut self, words: &[Vec<u8>], actions: &[FdAction]) -> Result<Pid, (Errno, String)> {
         let Ok(program) = std::str::from_utf8(&words[0]) else {
             return Err((Errno::Noent, Errno::Noent.to_string()));
         };
-        self.guest.begin_call("proc_spawn");
         let request = SpawnRequest {
             program: program.to_owned(),
             args: words.to_vec(),
@@ -250,7 +267,7 @@ impl Shell {
             inherit: true,
             actions: actions.to_vec(),
         };
-        self.guest.proc_spawn(request).map_err(|error| (error.errno, error.reason))
+        self.proc_spawn(request).map_err(|error| (error.errno, error.reason))
     }
 
     /// Starts `part` of a pipeline, if it is a program and its words can be expanded here. `None` if
@@ -273,7 +290,6 @@ impl Shell {
 
     /// Starts a subshell that runs `part`.
     pub async fn start_part(&mut self, part: Part, actions: &[FdAction]) -> Run<Pid> {
-        self.guest.begin_call("proc_spawn");
         let mut state = self.state.clone();
         if matches!(part, Part::Substitution(_)) {
             state.is_tested = false;
@@ -285,7 +301,7 @@ impl Shell {
             actions: actions.to_vec(),
             ..SpawnRequest::default()
         };
-        match self.guest.spawn(ShellImage::part(state, part).found(), request) {
+        match self.spawn_shell(ShellImage::part(state, part).found(), request) {
             Ok(pid) => Ok(pid),
             Err(Errno::Again) => self.fail("Cannot fork").await,
             Err(errno) => self.fail(&format!("Cannot fork: {}", errno.meaning())).await,

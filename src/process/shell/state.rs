@@ -3,34 +3,60 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::memory::{ENTRY_BYTES, Held, Words};
 use super::tree::{Command, is_name};
+use crate::kernel::guest::Guest;
+use crate::kernel::memory::{Charge, Memory, OutOfMemory};
 use crate::kernel::process::Pid;
 
-/// Bytes of all variables of a shell together. Beyond: an error.
-const VARIABLES_BYTES_MAX: usize = 128 << 20;
-
 /// A variable.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Variable {
     /// Its value, if it is set.
-    pub value: Option<Arc<[u8]>>,
+    pub value: Option<Value>,
     /// Whether programs get it.
     pub exported: bool,
     /// Whether it stays as it is.
     pub read_only: bool,
+    /// For the entry itself. As all charges here, it is shared by whoever shares what it is for.
+    _charge: Arc<Charge>,
+}
+
+/// What a variable is set to.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// Its bytes.
+    pub text: Arc<[u8]>,
+    _charge: Arc<Charge>,
 }
 
 /// The variables of a shell.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Variables {
     by_name: BTreeMap<Box<[u8]>, Variable>,
-    bytes: usize,
+    memory: Memory,
+}
+
+/// A variable cannot be changed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum VariableError {
+    /// It is read-only.
+    #[error("{0}: is read only")]
+    ReadOnly(String),
+    /// There is no memory for it.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
 }
 
 impl Variables {
+    /// None, whose memory is taken from `memory`.
+    pub fn new(memory: &Memory) -> Self {
+        Self { by_name: BTreeMap::new(), memory: memory.clone() }
+    }
+
     /// The value of `name`, if it is set.
     pub fn get(&self, name: &[u8]) -> Option<&Arc<[u8]>> {
-        self.by_name.get(name)?.value.as_ref()
+        self.by_name.get(name)?.value.as_ref().map(|value| &value.text)
     }
 
     /// The variable `name`, as it is.
@@ -43,71 +69,75 @@ impl Variables {
         self.by_name.iter().map(|(name, variable)| (&**name, variable))
     }
 
-    fn check(&self, name: &[u8]) -> Result<(), String> {
+    fn check(&self, name: &[u8]) -> Result<(), VariableError> {
         if self.by_name.get(name).is_some_and(|variable| variable.read_only) {
-            return Err(format!("{}: is read only", String::from_utf8_lossy(name)));
+            return Err(VariableError::ReadOnly(String::from_utf8_lossy(name).into_owned()));
         }
         Ok(())
+    }
+
+    fn charge(&self, bytes: usize) -> Result<Arc<Charge>, OutOfMemory> {
+        let mut charge = self.memory.charge();
+        charge.grow(bytes as u64 + ENTRY_BYTES)?;
+        Ok(Arc::new(charge))
     }
 
     /// Sets `name`.
     ///
     /// # Errors
-    /// It is read-only, or the variables take too much memory.
-    pub fn set(&mut self, name: &[u8], value: impl Into<Arc<[u8]>>) -> Result<(), String> {
+    /// [`VariableError`].
+    pub fn set(&mut self, name: &[u8], value: impl Into<Arc<[u8]>>) -> Result<(), VariableError> {
         self.check(name)?;
-        let value = value.into();
-        let before = self.get(name).map_or(0, |before| before.len());
-        let bytes = self.bytes - before + value.len();
-        if bytes > VARIABLES_BYTES_MAX {
-            let max = VARIABLES_BYTES_MAX >> 20;
-            return Err(format!("the variables take more than {max} MiB"));
-        }
-        self.bytes = bytes;
-        self.entry(name).value = Some(value);
+        let text = value.into();
+        let charge = self.charge(text.len())?;
+        self.entry(name)?.value = Some(Value { text, _charge: charge });
         Ok(())
     }
 
-    fn entry(&mut self, name: &[u8]) -> &mut Variable {
+    fn entry(&mut self, name: &[u8]) -> Result<&mut Variable, OutOfMemory> {
         if !self.by_name.contains_key(name) {
-            self.by_name.insert(name.into(), Variable::default());
+            let charge = self.charge(name.len())?;
+            let variable =
+                Variable { value: None, exported: false, read_only: false, _charge: charge };
+            self.by_name.insert(name.into(), variable);
         }
-        self.by_name.get_mut(name).expect("it has been added")
+        Ok(self.by_name.get_mut(name).expect("it has been added"))
     }
 
     /// Removes `name`.
     ///
     /// # Errors
-    /// It is read-only.
-    pub fn unset(&mut self, name: &[u8]) -> Result<(), String> {
+    /// [`VariableError::ReadOnly`].
+    pub fn unset(&mut self, name: &[u8]) -> Result<(), VariableError> {
         self.check(name)?;
-        if let Some(Variable { value: Some(value), .. }) = self.by_name.remove(name) {
-            self.bytes -= value.len();
-        }
+        self.by_name.remove(name);
         Ok(())
     }
 
     /// Has programs get `name`, set or not.
-    pub fn export(&mut self, name: &[u8]) {
-        self.entry(name).exported = true;
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn export(&mut self, name: &[u8]) -> Result<(), OutOfMemory> {
+        self.entry(name)?.exported = true;
+        Ok(())
     }
 
     /// Keeps `name` from being changed.
-    pub fn protect(&mut self, name: &[u8]) {
-        self.entry(name).read_only = true;
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn protect(&mut self, name: &[u8]) -> Result<(), OutOfMemory> {
+        self.entry(name)?.read_only = true;
+        Ok(())
     }
 
     /// Puts `name` back to what [`Variables::variable`] said of it.
     pub fn restore(&mut self, name: &[u8], before: Option<Variable>) {
-        let value_bytes =
-            |variable: &Variable| variable.value.as_ref().map_or(0, |value| value.len());
-        if let Some(now) = self.by_name.remove(name) {
-            self.bytes -= value_bytes(&now);
-        }
-        if let Some(before) = before {
-            self.bytes += value_bytes(&before);
-            self.by_name.insert(name.into(), before);
-        }
+        match before {
+            Some(before) => self.by_name.insert(name.into(), before),
+            None => self.by_name.remove(name),
+        };
     }
 
     /// `NAME=value` of those that programs get.
@@ -115,7 +145,7 @@ impl Variables {
         let exported = self.iter().filter(|(_, variable)| variable.exported);
         exported
             .filter_map(|(name, variable)| {
-                variable.value.as_ref().map(|value| [name, b"=", value].concat())
+                variable.value.as_ref().map(|value| [name, b"=", &value.text].concat())
             })
             .collect()
     }
@@ -206,23 +236,36 @@ impl Options {
     }
 }
 
+/// A function.
+#[derive(Clone)]
+pub struct Function {
+    /// What a call runs.
+    pub body: Arc<Command>,
+    /// The memory of the script that it is part of.
+    pub script: Arc<Charge>,
+}
+
 /// What a subshell begins with.
 #[derive(Clone)]
 pub struct State {
     /// The variables.
     pub variables: Variables,
     /// The functions.
-    pub functions: BTreeMap<Box<[u8]>, Arc<Command>>,
+    pub functions: BTreeMap<Box<[u8]>, Function>,
+    /// The memory of the script that is being run.
+    pub script: Arc<Charge>,
     /// The options.
     pub options: Options,
     /// `$0`
     pub name: Arc<[u8]>,
     /// `$1` and on.
-    pub parameters: Arc<[Vec<u8>]>,
+    pub parameters: Arc<Words>,
     /// `$?`
     pub status: u8,
     /// `$$`
     pub pid: Pid,
+    /// `PPID`: in subshells that of the shell.
+    pub parent: Pid,
     /// `$!`
     pub background: Option<Pid>,
     /// Whether a failure is looked at, so that `set -e` does not end the shell.
@@ -239,14 +282,15 @@ pub struct State {
 
 impl State {
     /// That of a shell that begins.
-    pub fn new(name: &[u8], pid: Pid, environ: &[Vec<u8>]) -> Self {
-        let mut variables = Variables::default();
-        for variable in environ {
+    pub fn new(name: &[u8], guest: &Guest) -> Self {
+        let memory = &guest.machine().memory;
+        let mut variables = Variables::new(memory);
+        for variable in guest.environ() {
             let Some(at) = variable.iter().position(|byte| *byte == b'=') else { continue };
             let (name, value) = (&variable[..at], &variable[at + 1..]);
             // What does not fit is not there.
             if is_name(name) && variables.set(name, value).is_ok() {
-                variables.export(name);
+                let _ = variables.export(name);
             }
         }
         for (name, value) in [("IFS", " \t\n"), ("OPTIND", "1"), ("PS4", "+ ")] {
@@ -256,11 +300,13 @@ impl State {
         Self {
             variables,
             functions: BTreeMap::new(),
+            script: Arc::new(memory.charge()),
             options: Options::default(),
             name: name.into(),
-            parameters: Arc::new([]),
+            parameters: Arc::new(Words::none(memory)),
             status: 0,
-            pid,
+            pid: guest.pid(),
+            parent: guest.proc_parent(),
             background: None,
             is_tested: false,
             getopts_at: 0,
@@ -272,4 +318,4 @@ impl State {
 }
 
 /// What is run when a shell ends: the text of `trap … EXIT`.
-pub type Traps = BTreeMap<&'static str, Vec<u8>>;
+pub type Traps = BTreeMap<&'static str, Held<Vec<u8>>>;

@@ -4,6 +4,9 @@ use super::grammar;
 use super::lexer::{Lexer, SyntaxError};
 use super::tree::{Operator, Parameter, Piece, Word, is_name};
 
+/// What a piece takes besides its text.
+const PIECE_BYTES: u64 = 200;
+
 /// What surrounds a piece of text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Within {
@@ -33,6 +36,8 @@ struct Pieces {
     list: Vec<Piece>,
     text: Vec<u8>,
     is_quoted: bool,
+    /// How many of the list are charged.
+    charged: usize,
 }
 
 impl Pieces {
@@ -88,6 +93,10 @@ impl Lexer<'_> {
         let quoted = within.is_quoted();
         let mut parens = 0;
         while let Some(byte) = self.peek() {
+            if out.charged < out.list.len() {
+                self.take_memory(PIECE_BYTES * (out.list.len() - out.charged) as u64)?;
+                out.charged = out.list.len();
+            }
             match (within, byte) {
                 (
                     Within::Nothing,
@@ -223,7 +232,7 @@ impl Lexer<'_> {
             }
         }
         self.check_depth(1)?;
-        let mut inner = Lexer::new(&text, line, self.depth + 1);
+        let mut inner = self.within(&text, line);
         let tokens = inner.script(false)?;
         let script = grammar::build(&tokens, inner.line)?.into();
         out.add(Piece::Substitution { script, quoted: within.is_quoted() });

@@ -84,7 +84,7 @@ fn every_end_has_a_report() {
             error.contains(words) && error.is_empty() == words.is_empty(),
             "{args:?}: {report}"
         );
-        assert_eq!(report.as_object().unwrap().len(), 18, "{report}");
+        assert_eq!(report.as_object().unwrap().len(), 19, "{report}");
     }
 }
 
@@ -153,6 +153,12 @@ fn a_program_of_the_host_is_reported_as_one() {
     assert_eq!(report["status"], "native");
     assert_eq!(report["exit_code"], output.status.code().unwrap());
     assert_ne!(report["exit_code"], 0);
+    assert_eq!(report["host_programs"], serde_json::json!(["sed"]));
+    let script = ["sh", "-c", "sed q note.txt; sed q note.txt"];
+    run(folder.path(), &[&options[..], &script].concat());
+    let report = read(&folder.path().join("r.json"));
+    assert_eq!((&report["status"], report["exit_code"].as_i64()), (&"exited".into(), Some(0)));
+    assert_eq!(report["host_programs"], serde_json::json!(["sed"]));
 }
 
 /// What is printed after a program that did not end its line stands on a line of its own.

@@ -346,12 +346,12 @@ fn a_real_compilation_is_repeated_from_its_tape_alone() {
 }
 
 #[test]
-fn a_program_of_the_host_is_not_recorded_in_silence() {
+fn a_program_that_the_host_has_not_is_not_recorded() {
     let folder = scratch();
     let args = ["record", "--tape", "t", "--on-missing", "native", "--", "no-such-module"];
     let output = call(folder.path(), &args);
-    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-    assert!(stderr(&output).contains("cannot be recorded"), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(127), "{}", stderr(&output));
+    assert!(stderr(&output).contains("the host has no program"), "{}", stderr(&output));
     assert!(!folder.path().join("t").exists());
 }
 

@@ -260,3 +260,61 @@ fn a_call_that_is_ended_says_so() {
     assert!(stdout.contains("\"kind\":\"ended\"") && stdout.contains("by SIGKILL"), "{result}");
     assert!(stdout.ends_with("on\n") && result["duration_ms"] == 1000, "{result}");
 }
+
+#[cfg(unix)]
+mod native {
+    use belljar::host::CommandPolicy;
+    use belljar::process::{OnMissing, SandboxProfile};
+    use belljar::testbench::TestbenchBuilder;
+
+    use super::*;
+
+    fn with_host(folder: &Path) -> TestbenchBuilder {
+        bench(folder).on_missing(OnMissing::Native)
+    }
+
+    #[test]
+    fn a_shell_of_the_host_runs_where_the_profile_lets_it() {
+        let folder = scratch();
+        let bash = json!({ "command": "[[ a < b ]] && echo $((2**10))", "shell": "bash" });
+        let mut host = with_host(folder.path()).build().activate().unwrap();
+        let shells = host.host_call("process.list_shells", &json!({})).unwrap();
+        let is_bash = |shell: &&Value| shell["id"] == "bash";
+        let found = shells.as_array().unwrap().iter().find(is_bash).unwrap();
+        assert_eq!((&found["hermetic"], &found["is_default"]), (&json!(false), &json!(false)));
+        assert_eq!(exec(&mut host, &bash)["stdout"], "1024\n");
+        let profile =
+            json!({ "argv": ["bash", "-c", "exit 3"], "sandbox_profile": "unrestricted" });
+        assert_eq!(exec(&mut host, &profile)["exit_code"], 3);
+        // The default shell is belljar's own all the same.
+        assert_eq!(exec(&mut host, &json!({ "command": "[[ a ]]" }))["exit_code"], 2);
+
+        let refused = with_host(folder.path()).sandbox_profile(SandboxProfile::Wasi);
+        let mut refused = refused.build().activate().unwrap();
+        let why = error(&mut refused, "process.exec", &bash);
+        assert!(why.contains("there is no shell \"bash\": there is sh"), "{why}");
+    }
+
+    #[test]
+    fn a_program_of_the_host_is_ended_by_the_policy_before_it_begins() {
+        let folder = scratch();
+        let policy = CommandPolicy::new().deny("rm").unwrap();
+        let bench = with_host(folder.path()).host_policy(policy);
+        let mut session = bench.build().activate().unwrap();
+        for command in ["rm note.txt", "x=rm; $x note.txt", "[[ a ]] && rm note.txt", "eval \"$x\""]
+        {
+            let params = json!({ "command": command, "shell": "bash" });
+            assert_eq!(exec(&mut session, &params)["status"], "blocked", "{command}");
+            let params = json!({ "argv": ["bash", "-c", command] });
+            assert_eq!(exec(&mut session, &params)["status"], "blocked", "{command}");
+        }
+        let echo = json!({ "argv": ["bash", "-c", "echo kept"] });
+        assert_eq!(exec(&mut session, &echo)["stdout"], "kept\n");
+        // Also where the shell that can be watched would start it.
+        let nested = shell(&mut session, "x='rm note.txt'; bash -c \"$x\"");
+        assert_eq!(nested["status"], "blocked", "{nested}");
+        let nested = shell(&mut session, "bash -c 'eval \"$(cat note.txt)\"'");
+        assert_eq!(nested["status"], "blocked", "{nested}");
+        assert!(folder.path().join("note.txt").is_file());
+    }
+}

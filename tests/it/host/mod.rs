@@ -9,17 +9,19 @@ mod taped;
 use std::path::Path;
 
 use belljar::host::CommandPolicy;
+use belljar::process::OnMissing;
 use belljar::testbench::{Testbench, TestbenchBuilder, TestbenchSession};
 use serde_json::{Value, json};
 
 use crate::support::{engine, package};
 
-/// A session on a paused clock, over `folder`, with the example programs.
+/// A session on a paused clock, over `folder`, with the example programs and none of the host.
 fn bench(folder: &Path) -> TestbenchBuilder {
     Testbench::builder()
         .paused_clock_at_ms(0)
         .fs_overlay(folder)
         .wasi_toolchain(package().join("guest-examples"))
+        .on_missing(OnMissing::Deny)
         .engine(engine())
 }
 

@@ -126,6 +126,40 @@ fn what_host_code_asked_is_answered_again_too() {
     assert_eq!(replayed.records, records.len() as u64);
 }
 
+#[cfg(unix)]
+#[test]
+fn what_the_host_ran_is_repeated_without_it() {
+    use belljar::process::OnMissing;
+
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("sub")).unwrap();
+    let tape = folder.path().join("t.tape");
+    let rules = policy(r#"{"version": 1, "deny": ["rm"], "workspace_roots": ["/src"]}"#);
+    let bench = bench(folder.path()).on_missing(OnMissing::Native).host_policy(rules);
+    let mut session = bench.emit_tape(&tape).build().activate().unwrap();
+    let mut ask = |name: &str, params: Value| session.host_call(name, &params).unwrap();
+    let shells = ask("process.list_shells", json!({}));
+    assert!(shells.as_array().unwrap().len() > 1, "{shells}");
+    ask("process.set_default_shell", json!({ "id": "bash" }));
+    let result =
+        ask("process.exec", json!({ "command": "echo ${BASH_VERSION:+yes}", "stdin": "x" }));
+    assert_eq!(result["stdout"], "yes\n");
+    for command in ["x=rm; $x a", "rm a"] {
+        let blocked = ask("process.exec", json!({ "command": command, "cwd": "sub" }));
+        assert_eq!(blocked["status"], "blocked");
+    }
+    let blocked = ask("process.exec", json!({ "command": "ls", "cwd": "/tmp" }));
+    assert_eq!(blocked["blocked_by"]["rule"], "workspace_roots");
+    assert!(
+        session.host_call("process.exec", &json!({ "command": "ls", "shell": "none" })).is_err()
+    );
+    let result = shell(&mut session, "echo $((2**10))");
+    assert_eq!(result["stdout"], "1024\n", "it is still the default");
+    session.finalize().unwrap();
+    let records = Tape::load(&tape).unwrap().records.len() as u64;
+    assert_eq!(again(&tape).unwrap().records, records);
+}
+
 #[test]
 fn a_tape_whose_answer_is_another_is_another_run() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,9 @@
 //! The shell: snippets with their output and status, which `dash` confirms where it is installed.
 
+mod memory;
 mod process;
 mod snippets;
+mod trees;
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +17,7 @@ use belljar::{
 fn machine() -> MachineBuilder {
     static PROGRAMS: OnceLock<Arc<ToolchainPrograms>> = OnceLock::new();
     let programs = PROGRAMS.get_or_init(|| {
-        let config = EngineConfig { pooling: false, ..EngineConfig::default() };
+        let config = EngineConfig { pool_slots: 0, ..EngineConfig::default() };
         let engine = belljar::Engine::new(config).unwrap();
         let programs = ToolchainPrograms::new(&engine, Toolchains::default());
         Arc::new(programs.with("sh", ShellImage::maker()))

@@ -34,7 +34,7 @@ fn snippets() -> Vec<Snippet> {
 #[test]
 fn snippets_do_what_is_written_down() {
     let all = snippets();
-    assert!(all.len() >= 300, "{}", all.len());
+    assert!(all.len() >= 800, "{}", all.len());
     let mut wrong = Vec::new();
     for Snippet { script, stdout, status, .. } in all {
         let output = super::run(script);

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use belljar::base::errno::Errno;
 use belljar::kernel::vfs::{
     Base, Blob, DirEntry, FileType, Follow, Layer, Metadata, Mtimes, NodeId, OpenFlags, Overlay,
-    Source, Stat, VPath, VfsLimits,
+    RestoreError, Source, Stat, VPath, VfsLimits,
 };
+use belljar::store::Cas;
 
 use super::plans::{NOW, Op, Place, SLOTS, Sown, What, pattern};
 
@@ -234,14 +235,30 @@ impl OverlayFiles {
         }
     }
 
+    /// Closes everything, and makes `fresh`, which has the same layers, what this is: by way of a
+    /// text.
+    pub fn hand_over_to(&mut self, fresh: &mut Self, cas: &Cas) -> Result<(), RestoreError> {
+        self.close_all();
+        let saved = serde_json::to_string(&self.overlay.save(cas)?).expect("it is JSON");
+        fresh.overlay.restore(&serde_json::from_str(&saved).expect("it is JSON"), cas)?;
+        // A mapping that holds little becomes a small buffer.
+        let (before, after) = (self.overlay.upper_bytes(), fresh.overlay.upper_bytes());
+        assert!(after <= before, "{after} bytes of the upper layer where {before} were");
+        Ok(())
+    }
+
+    fn close_all(&mut self) {
+        for slot in std::mem::take(&mut self.slots).into_iter().flatten() {
+            self.overlay.close(slot.node);
+        }
+    }
+
     /// Closes and removes everything.
     ///
     /// # Panics
     /// If bytes of the upper layer are still accounted for then.
     pub fn empty(&mut self) {
-        for slot in std::mem::take(&mut self.slots).into_iter().flatten() {
-            self.overlay.close(slot.node);
-        }
+        self.close_all();
         for (path, (meta, _)) in self.dump().iter().rev() {
             let base = self.overlay.host_base();
             match meta.file_type {

@@ -1,11 +1,11 @@
 //! Builtins that decide what is run next.
 
-use crate::kernel::guest::AT_FDCWD;
 use crate::kernel::process::Signal;
 use crate::kernel::vfs::{FileType, Follow};
 use crate::process::shell::arithmetic;
 use crate::process::shell::builtins;
 use crate::process::shell::context::{Leave, Run, Shell};
+use crate::process::shell::memory::Held;
 use crate::process::shell::run::Deep;
 use crate::process::shell::simple::Meaning;
 
@@ -98,9 +98,7 @@ impl Shell {
     }
 
     pub(super) fn is_file(&mut self, path: &[u8]) -> bool {
-        let Ok(path) = std::str::from_utf8(path) else { return false };
-        self.guest.begin_call("path_filestat_get");
-        let stat = self.guest.path_filestat_get(AT_FDCWD, Follow::Yes, path);
+        let stat = self.path_filestat_get(path, Follow::Yes);
         stat.is_ok_and(|stat| stat.metadata.file_type == FileType::RegularFile)
     }
 
@@ -192,14 +190,16 @@ impl Shell {
             if self.guest.has_program(text) {
                 return Some(text.to_owned());
             }
-            let path = self.state.variables.get(b"PATH").cloned()?;
-            let dirs = path.split(|byte| *byte == b':');
+            let path = self.state.variables.get(b"PATH").cloned();
+            let dirs = path.iter().flat_map(|path| path.split(|byte| *byte == b':'));
             let mut candidates = dirs.flat_map(|dir| {
                 let path = [dir, b"/".as_slice(), name].concat();
                 [path.clone(), [path.as_slice(), b".wasm"].concat()]
             });
-            let path = candidates.find(|path| self.is_file(path))?;
-            return String::from_utf8(path).ok();
+            return match candidates.find(|path| self.is_file(path)) {
+                Some(path) => String::from_utf8(path).ok(),
+                None => self.guest.has_substitute(text).then(|| text.to_owned()),
+            };
         }
         self.is_file(name).then(|| text.to_owned())
     }
@@ -235,9 +235,16 @@ impl Shell {
                 return Ok(1);
             };
             match &action {
-                Some(action) => self.traps.insert(name, action.clone()),
-                None => self.traps.remove(name),
-            };
+                Some(action) => {
+                    let mut held = Held::none(self.memory());
+                    let added = held.extend(action);
+                    self.check_memory(added).await?;
+                    self.traps.insert(name, held);
+                }
+                None => {
+                    self.traps.remove(name);
+                }
+            }
         }
         Ok(0)
     }

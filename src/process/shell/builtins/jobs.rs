@@ -1,9 +1,8 @@
 //! Builtins on processes.
 
 use crate::base::errno::Errno;
-use crate::kernel::guest::Fault;
 use crate::kernel::process::{Pid, Signal};
-use crate::process::shell::context::{Leave, Run, Shell};
+use crate::process::shell::context::{Run, Shell};
 
 impl Shell {
     pub(super) async fn wait(&mut self, args: &[Vec<u8>]) -> Run<u8> {
@@ -11,9 +10,12 @@ impl Shell {
             let running: Vec<Pid> =
                 self.jobs.iter().filter(|(_, s)| s.is_none()).map(|(pid, _)| *pid).collect();
             for pid in running {
-                self.wait_for(pid).await?;
+                let status = self.wait_for(pid).await?;
+                self.jobs.insert(pid, Some(status));
             }
-            self.jobs.clear();
+            // Of the others nobody asks any more: scripts that start thousands wait like this.
+            let last = self.state.background;
+            self.jobs.retain(|pid, _| Some(*pid) == last);
             return Ok(0);
         }
         let mut status = 0;
@@ -62,11 +64,7 @@ impl Shell {
         for pid in pids {
             let number = std::str::from_utf8(pid).ok().and_then(|pid| pid.parse().ok());
             let Some(pid) = number.map(Pid) else { return self.illegal_number(pid).await };
-            let errno = match self.guest.proc_kill(pid, signal) {
-                Ok(()) | Err(Fault::Wait) => continue,
-                Err(Fault::Stop(stop)) => return Err(Leave::Stop(stop)),
-                Err(Fault::Errno(errno)) => errno,
-            };
+            let Err(errno) = self.proc_kill(pid, signal).await? else { continue };
             // A child that has ended and is remembered is not there any more.
             let why = if errno == Errno::Srch { "No such process" } else { errno.meaning() };
             self.say(&format!("kill: {why}")).await?;

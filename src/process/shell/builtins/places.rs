@@ -1,8 +1,7 @@
 //! `cd`, `pwd`, `umask`.
 
 use crate::base::errno::Errno;
-use crate::kernel::guest::Fault;
-use crate::process::shell::context::{Leave, Run, Shell};
+use crate::process::shell::context::{Run, Shell};
 
 impl Shell {
     pub(super) async fn cd(&mut self, args: &[Vec<u8>]) -> Run<u8> {
@@ -21,27 +20,24 @@ impl Shell {
             return self.fail(&format!("cd: {name} not set")).await;
         }
         let before = self.guest.current_dir().as_bytes().to_vec();
-        let fault = match std::str::from_utf8(&dir) {
+        let changed = match std::str::from_utf8(&dir) {
             Ok(dir) => {
                 let dir = if dir.is_empty() { "." } else { dir };
-                self.guest.begin_call("proc_chdir");
-                self.guest.proc_chdir(dir).map_err(Fault::from)
+                self.proc_chdir(dir)
             }
-            Err(_) => Err(Errno::Ilseq.into()),
+            Err(_) => Err(Errno::Ilseq),
         };
-        match fault {
-            Ok(()) => {}
-            Err(Fault::Stop(stop)) => return Err(Leave::Stop(stop)),
-            Err(_) => {
-                let dir = String::from_utf8_lossy(&dir);
-                return self.fail(&format!("cd: can't cd to {dir}")).await;
-            }
+        if let Err(errno) = changed {
+            let (dir, why) = (String::from_utf8_lossy(&dir), errno.meaning());
+            return self.fail(&format!("cd: can't cd to {dir}: {why}")).await;
         }
         let after = self.guest.current_dir().as_bytes().to_vec();
         self.set(b"OLDPWD", before).await?;
         self.set(b"PWD", after.clone()).await?;
-        self.state.variables.export(b"OLDPWD");
-        self.state.variables.export(b"PWD");
+        for name in [b"OLDPWD".as_slice(), b"PWD"] {
+            let exported = self.state.variables.export(name);
+            self.check_memory(exported).await?;
+        }
         if is_shown {
             return self.print(&[after.as_slice(), b"\n"].concat()).await;
         }

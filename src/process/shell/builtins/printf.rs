@@ -127,12 +127,15 @@ impl Printer<'_> {
                 conversion.text(text.get(..1).unwrap_or(&[0]), &mut self.out);
             }
             b'd' | b'i' => {
-                let value = self.integer();
+                let value = self.integer().clamp(i64::MIN.into(), i64::MAX.into());
                 let digits = value.unsigned_abs().to_string();
                 conversion.number(&digits, value < 0, true, "", &mut self.out);
             }
             b'u' | b'o' | b'x' | b'X' => {
-                let value = self.integer().cast_unsigned();
+                let value = self.integer();
+                // What is negative counts from the other end.
+                let from_end = || value.max(i64::MIN.into()) as i64;
+                let value = u64::try_from(value).unwrap_or_else(|_| from_end().cast_unsigned());
                 let (digits, prefix) = match kind {
                     b'o' => (format!("{value:o}"), "0"),
                     b'x' => (format!("{value:x}"), "0x"),
@@ -155,7 +158,7 @@ impl Printer<'_> {
     fn width(&mut self, rest: &mut &[u8]) -> Option<i64> {
         if let Some(after) = rest.strip_prefix(b"*") {
             *rest = after;
-            return Some(self.integer());
+            return Some(self.integer().clamp(i64::MIN.into(), i64::MAX.into()) as i64);
         }
         let len = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let (digits, after) = rest.split_at(len);
@@ -169,19 +172,19 @@ impl Printer<'_> {
     }
 
     /// The value of the next argument: a number, or a byte after a quote.
-    fn integer(&mut self) -> i64 {
+    fn integer(&mut self) -> i128 {
         let Some(text) = self.next() else { return 0 };
         if let [b'\'' | b'"', byte, ..] = text.as_slice() {
-            return i64::from(*byte);
+            return i128::from(*byte);
         }
-        if let Some(value) = arithmetic::number(&text) {
+        if let Some(value) = arithmetic::wide_number(&text) {
             return value;
         }
         let shown = String::from_utf8_lossy(&text).into_owned();
         // What begins as a number counts as far as it is one.
         let is_part = |byte: &&u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'+');
         let len = text.trim_ascii_start().iter().take_while(is_part).count();
-        let value = arithmetic::number(&text.trim_ascii_start()[..len]);
+        let value = arithmetic::wide_number(&text.trim_ascii_start()[..len]);
         self.errors.push(match value {
             Some(_) => format!("{shown}: not completely converted"),
             None => format!("{shown}: expected numeric value"),

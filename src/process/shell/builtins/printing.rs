@@ -5,6 +5,7 @@ use crate::process::shell::context::{Run, Shell};
 impl Shell {
     /// Prints `text`; answers the status.
     pub(super) async fn print(&mut self, text: &[u8]) -> Run<u8> {
+        let _memory = self.take_memory(text.len()).await?;
         let mut text = text.to_vec();
         match self.write(1, &mut text).await? {
             Ok(()) => Ok(0),

@@ -56,6 +56,7 @@ impl Shell {
         let mut line = Line::default();
         let mut escaped = false;
         let mut byte = [0];
+        let mut memory = self.memory().charge();
         loop {
             match self.read(0, &mut byte).await? {
                 Ok(1) => {}
@@ -71,6 +72,8 @@ impl Shell {
                 b'\\' if !is_raw && !escaped => escaped = true,
                 0 => {}
                 byte => {
+                    let taken = memory.grow(size_of_val(&(byte, escaped)) as u64);
+                    self.check_memory(taken).await?;
                     line.bytes.push((byte, escaped));
                     escaped = false;
                 }

@@ -1,6 +1,6 @@
 //! `test` and `[`.
 
-use crate::kernel::guest::{AT_FDCWD, FileStat};
+use crate::kernel::guest::FileStat;
 use crate::kernel::vfs::{FileType, Follow};
 use crate::process::shell::context::{Run, Shell};
 
@@ -81,7 +81,7 @@ impl<'a> Reader<'a, '_> {
     fn or(&mut self) -> Tested {
         let mut holds = self.and()?;
         while self.take("-o") {
-            holds |= self.and()?;
+            holds |= !self.args.is_empty() && self.and()?;
         }
         Ok(holds)
     }
@@ -89,7 +89,7 @@ impl<'a> Reader<'a, '_> {
     fn and(&mut self) -> Tested {
         let mut holds = self.not()?;
         while self.take("-a") {
-            holds &= self.not()?;
+            holds &= !self.args.is_empty() && self.not()?;
         }
         Ok(holds)
     }
@@ -136,9 +136,10 @@ impl<'a> Reader<'a, '_> {
     }
 
     fn stat(&mut self, path: &[u8], follow: Follow) -> Option<FileStat> {
-        let path = std::str::from_utf8(path).ok().filter(|path| !path.is_empty())?;
-        self.shell.guest.begin_call("path_filestat_get");
-        self.shell.guest.path_filestat_get(AT_FDCWD, follow, path).ok()
+        if path.is_empty() {
+            return None;
+        }
+        self.shell.path_filestat_get(path, follow).ok()
     }
 
     fn unary(&mut self, letter: u8, operand: &[u8]) -> Tested {

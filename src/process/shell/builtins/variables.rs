@@ -1,7 +1,11 @@
 //! Builtins on variables, options and parameters.
 
+use std::sync::Arc;
+
+use crate::kernel::memory::OutOfMemory;
 use crate::process::shell::arithmetic;
 use crate::process::shell::context::{Run, Shell};
+use crate::process::shell::memory::Words;
 use crate::process::shell::state::{Variable, Variables};
 use crate::process::shell::tree::is_name;
 
@@ -54,7 +58,7 @@ impl Shell {
         builtin: &str,
         args: &[Vec<u8>],
         is_marked: fn(&Variable) -> bool,
-        mark: fn(&mut Variables, &[u8]),
+        mark: fn(&mut Variables, &[u8]) -> Result<(), OutOfMemory>,
     ) -> Run<u8> {
         if lists(args) {
             return self.print_variables(format!("{builtin} ").as_bytes(), is_marked).await;
@@ -65,7 +69,8 @@ impl Shell {
             if let Some(value) = value {
                 self.set(name, value).await?;
             }
-            mark(&mut self.state.variables, name);
+            let marked = mark(&mut self.state.variables, name);
+            self.check_memory(marked).await?;
         }
         Ok(0)
     }
@@ -81,7 +86,7 @@ impl Shell {
             lines.extend_from_slice(name);
             if let Some(value) = &variable.value {
                 lines.push(b'=');
-                lines.extend(quoted(value));
+                lines.extend(quoted(&value.text));
             }
             lines.push(b'\n');
         }
@@ -99,8 +104,8 @@ impl Shell {
                 }
                 name => {
                     self.check_name("unset", name).await?;
-                    if let Err(message) = self.state.variables.unset(name) {
-                        return self.fail(&format!("unset: {message}")).await;
+                    if let Err(error) = self.state.variables.unset(name) {
+                        return self.fail(&format!("unset: {error}")).await;
                     }
                 }
             }
@@ -136,10 +141,10 @@ impl Shell {
                 None => return self.illegal_number(arg).await,
             },
         };
-        match self.state.parameters.get(count..) {
-            Some(rest) => self.state.parameters = rest.into(),
-            None => return self.fail("shift: can't shift that many").await,
-        }
+        let Some(rest) = self.state.parameters.get(count..).map(<[Vec<u8>]>::to_vec) else {
+            return self.fail("shift: can't shift that many").await;
+        };
+        self.set_parameters(&rest).await?;
         Ok(0)
     }
 
@@ -150,7 +155,7 @@ impl Shell {
         let mut rest = args;
         while let Some((arg, after)) = rest.split_first() {
             if arg == b"--" {
-                self.state.parameters = after.into();
+                self.set_parameters(after).await?;
                 return Ok(0);
             }
             if arg == b"-" {
@@ -185,9 +190,16 @@ impl Shell {
             }
         }
         if !rest.is_empty() {
-            self.state.parameters = rest.into();
+            self.set_parameters(rest).await?;
         }
         Ok(0)
+    }
+
+    /// Sets `$1` and on.
+    pub async fn set_parameters(&mut self, words: &[Vec<u8>]) -> Run {
+        let words = Words::of(words, self.memory());
+        self.state.parameters = Arc::new(self.check_memory(words).await?);
+        Ok(())
     }
 
     async fn print_options(&mut self, is_table: bool) -> Run<u8> {

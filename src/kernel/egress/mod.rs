@@ -6,51 +6,21 @@
 //! those addresses and no other; and [`EgressPolicy::check_redirect`] before it follows a redirect.
 //! The rules are described in `docs/egress.md`.
 
-use std::fmt;
-use std::net::IpAddr;
-use std::str::FromStr;
+mod rule;
 
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
 use url::{Host, Url, form_urlencoded};
 
-use super::address::{self, Network};
+use super::address;
 use crate::base::ambient;
 use crate::tape::{Kind, Recorder};
+pub use rule::{EgressRule, EgressRuleError};
+use rule::{bracketed, understood};
 
 /// Longest URL that is looked at, in bytes.
 pub const URL_BYTES_MAX: usize = 8 << 10;
-
-/// Longest host name of the domain name system, in bytes.
-const HOST_BYTES_MAX: usize = 253;
-
-/// A rule, or a setting that holds rules, makes no sense.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum EgressRuleError {
-    /// A rule.
-    #[error(
-        "{rule:?} is no egress rule: {problem}; write a host, `*.suffix`, an IP address or \
-         `address/bits`, each with `:port` if it is for one port"
-    )]
-    Rule {
-        /// The rule as given.
-        rule: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// A variable that lists rules.
-    #[error("{variable} holds a bad rule")]
-    Variable {
-        /// Its name.
-        variable: &'static str,
-        /// The rule.
-        source: Box<EgressRuleError>,
-    },
-    /// A variable that says what happens without a rule.
-    #[error("BELLJAR_EGRESS_DEFAULT is {value:?}: set it to `deny` or `allow`")]
-    Default {
-        /// What it says.
-        value: String,
-    },
-}
 
 /// Something asked to leave, and may not.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -168,107 +138,6 @@ fn redacted(url: &str, tape: &Recorder) -> String {
     shown
 }
 
-/// What a rule is for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Target {
-    /// This name and no other.
-    Host(String),
-    /// Every name below this one, without it.
-    Below(String),
-    /// These addresses.
-    Network(Network),
-}
-
-/// A host, names below one, or addresses; on one port or on all.
-///
-/// Parsed from text such as `example.com`, `*.example.com:443`, `10.0.0.0/8`, `[::1]:8080`; names
-/// are read as those of URLs are.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct EgressRule {
-    target: Target,
-    port: Option<u16>,
-}
-
-impl EgressRule {
-    fn is_for_name(&self, name: &str, port: u16) -> bool {
-        let is_for_host = match &self.target {
-            Target::Host(host) => host == name,
-            Target::Below(suffix) => {
-                name.strip_suffix(suffix.as_str()).is_some_and(|rest| rest.ends_with('.'))
-            }
-            Target::Network(_) => false,
-        };
-        is_for_host && self.is_for_port(port)
-    }
-
-    fn is_for_address(&self, address: IpAddr, port: u16) -> bool {
-        matches!(&self.target, Target::Network(network) if network.contains(address))
-            && self.is_for_port(port)
-    }
-
-    fn is_for_port(&self, port: u16) -> bool {
-        self.port.is_none_or(|own| own == port)
-    }
-
-    fn parse(text: &str) -> Result<Self, String> {
-        if text.contains("://") {
-            return Err("it is a URL".to_owned());
-        }
-        let (host, port) = split_port(text)?;
-        let port = port.map(|port| match port.parse() {
-            Ok(0) | Err(_) => Err(format!("the port {port:?} is not one of 1 to 65535")),
-            Ok(port) => Ok(port),
-        });
-        let target = if host.contains('/') {
-            Target::Network(Network::parse(host)?)
-        } else if host.contains(':') {
-            let address = host.parse().map_err(|_| format!("{host:?} is no IPv6 address"))?;
-            Target::Network(Network::of(IpAddr::V6(address)))
-        } else if let Some(suffix) = host.strip_prefix("*.") {
-            match understood(suffix)? {
-                Host::Domain(suffix) => Target::Below(suffix),
-                _ => return Err("there are no names below an address".to_owned()),
-            }
-        } else {
-            match understood(host)? {
-                Host::Domain(name) => Target::Host(name),
-                Host::Ipv4(address) => Target::Network(Network::of(address.into())),
-                Host::Ipv6(address) => Target::Network(Network::of(address.into())),
-            }
-        };
-        Ok(Self { target, port: port.transpose()? })
-    }
-}
-
-/// The host and the port of a rule.
-fn split_port(text: &str) -> Result<(&str, Option<&str>), String> {
-    if let Some(rest) = text.strip_prefix('[') {
-        let (host, rest) = rest.split_once(']').ok_or("the `]` is missing")?;
-        if !host.contains(':') {
-            return Err("only IPv6 addresses stand in brackets".to_owned());
-        }
-        return match rest.strip_prefix(':') {
-            Some(port) => Ok((host, Some(port))),
-            None if rest.is_empty() => Ok((host, None)),
-            None => Err(format!("{rest:?} follows the `]`")),
-        };
-    }
-    match text.split_once(':') {
-        Some((host, port)) if !port.contains(':') => Ok((host, Some(port))),
-        _ => Ok((text, None)),
-    }
-}
-
-/// A host as URLs are understood: names in lower-case ASCII without the dot at the end, and every
-/// way to write an IPv4 address.
-fn understood(host: &str) -> Result<Host, String> {
-    let host = Host::parse(host).map_err(|error| format!("{host:?} is no host: {error}"))?;
-    match host {
-        Host::Domain(name) => name_in_rules(&name).map(|name| Host::Domain(name.to_owned())),
-        address => Ok(address),
-    }
-}
-
 /// Where `url` leads, which from then on it says as it was understood.
 fn place_of(url: &mut Url) -> Result<(Host, u16), String> {
     if !matches!(url.scheme(), "http" | "https") {
@@ -278,48 +147,6 @@ fn place_of(url: &mut Url) -> Result<(Host, u16), String> {
     url.set_host(Some(&host.to_string())).map_err(|error| error.to_string())?;
     let port = url.port_or_known_default().ok_or("it has no port")?;
     Ok((host, port))
-}
-
-/// The name `name` without the dot at its end.
-fn name_in_rules(name: &str) -> Result<&str, String> {
-    let name = name.strip_suffix('.').unwrap_or(name);
-    if name.contains('*') {
-        return Err("a `*` stands only at the front, before a dot".to_owned());
-    }
-    if name.len() > HOST_BYTES_MAX || name.split('.').any(str::is_empty) {
-        return Err(format!(
-            "{name:?} is no host name: it has an empty part, or more than {HOST_BYTES_MAX} bytes"
-        ));
-    }
-    Ok(name)
-}
-
-impl FromStr for EgressRule {
-    type Err = EgressRuleError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::parse(text.trim())
-            .map_err(|problem| EgressRuleError::Rule { rule: text.to_owned(), problem })
-    }
-}
-
-impl fmt::Display for EgressRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.target {
-            Target::Host(name) => f.write_str(name)?,
-            Target::Below(suffix) => write!(f, "*.{suffix}")?,
-            Target::Network(network) if self.port.is_some() => {
-                f.write_str(&bracketed(&network.to_string()))?;
-            }
-            Target::Network(network) => write!(f, "{network}")?,
-        }
-        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
-    }
-}
-
-/// `host` as it stands before a port.
-fn bracketed(host: &str) -> String {
-    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }
 
 /// Who may be reached. By default nobody.
@@ -332,7 +159,8 @@ fn bracketed(host: &str) -> String {
 /// assert!(policy.check("http", "https://api.example.com.evil.test/").is_err());
 /// # Ok::<(), belljar::kernel::egress::EgressRuleError>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct EgressPolicy {
     allows_by_default: bool,
     allow: Vec<EgressRule>,

@@ -1,0 +1,107 @@
+//! What every process finds under `/dev`, whatever the namespace has otherwise: devices, and the
+//! process's own descriptors.
+
+use super::{AT_FDCWD, Buffers, Fault, FileStat, Guest};
+use crate::base::errno::Errno;
+use crate::kernel::fd::{Description, Device};
+
+/// What a path under `/dev` stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Special {
+    Device(Device),
+    /// A descriptor of the process that looks it up.
+    Descriptor(u32),
+}
+
+impl Special {
+    /// That at `path`, without its first slash.
+    fn at(path: &str) -> Option<Self> {
+        Some(match path.strip_prefix("dev/")? {
+            "null" => Self::Device(Device::Null),
+            "zero" => Self::Device(Device::Zero),
+            "random" | "urandom" => Self::Device(Device::Random),
+            "stdin" => Self::Descriptor(0),
+            "stdout" => Self::Descriptor(1),
+            "stderr" => Self::Descriptor(2),
+            name => {
+                let digits = name.strip_prefix("fd/")?;
+                let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+                Self::Descriptor(digits.parse().ok().filter(|_| is_number)?)
+            }
+        })
+    }
+}
+
+impl Guest {
+    fn special(&self, fd: u32, path: &str) -> Option<Special> {
+        let dir = self.open_dir(fd).ok()?;
+        let is_at_root = match fd {
+            AT_FDCWD => path.starts_with('/'),
+            _ => dir.or_root || dir.base.dir == self.machine.vfs.root(),
+        };
+        if dir.confines || !is_at_root {
+            return None;
+        }
+        Special::at(path.trim_start_matches('/'))
+    }
+
+    /// Opens what `path` from `fd` stands for where the namespace has nothing. A descriptor is
+    /// copied: the copy shares its offset.
+    ///
+    /// # Errors
+    /// `ENOENT` if it stands for nothing; `EMFILE` at the limit of open files.
+    pub(super) fn open_special(&mut self, fd: u32, path: &str) -> Result<u32, Errno> {
+        match self.special(fd, path).ok_or(Errno::Noent)? {
+            Special::Device(device) => Ok(self.push(Description::Device(device))),
+            Special::Descriptor(open) => match self.fd_dup(open, 0, false) {
+                Err(Errno::Badf) => Err(Errno::Noent),
+                copied => copied,
+            },
+        }
+    }
+
+    /// What is known of `path` from `fd` where the namespace has nothing.
+    ///
+    /// # Errors
+    /// `ENOENT` if it stands for nothing.
+    pub(super) fn stat_special(&mut self, fd: u32, path: &str) -> Result<FileStat, Errno> {
+        match self.special(fd, path).ok_or(Errno::Noent)? {
+            Special::Device(_) => Ok(FileStat::device()),
+            Special::Descriptor(open) => self.fd_filestat_get(open).map_err(|_| Errno::Noent),
+        }
+    }
+
+    /// Reads from `device`, which fills every buffer or none.
+    pub(super) fn read_device(
+        &mut self,
+        device: Device,
+        bufs: &mut Buffers<'_>,
+    ) -> Result<u64, Fault> {
+        if device == Device::Null {
+            return Ok(0);
+        }
+        for index in 0..bufs.count() {
+            match device {
+                Device::Random => self.random_get(bufs.get_mut(index))?,
+                Device::Zero | Device::Null => bufs.get_mut(index).fill(0),
+            }
+        }
+        Ok(bufs.total())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_under_dev_are_those_of_linux() {
+        assert_eq!(Special::at("dev/null"), Some(Special::Device(Device::Null)));
+        assert_eq!(Special::at("dev/stderr"), Some(Special::Descriptor(2)));
+        assert_eq!(Special::at("dev/fd/17"), Some(Special::Descriptor(17)));
+        for path in ["dev", "dev/", "dev/fd", "dev/fd/", "dev/fd/+1", "dev/fd/99999999999", "null"]
+        {
+            assert_eq!(Special::at(path), None, "{path}");
+        }
+    }
+}

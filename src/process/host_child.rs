@@ -1,0 +1,296 @@
+//! A program of the host that stands behind a process of a machine: what it writes comes piece by
+//! piece, and no faster than it is taken.
+
+use std::collections::VecDeque;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::process::Command;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use super::SubprocessStatus;
+use super::host_process::HostProcess;
+use super::streams::lock;
+use crate::base::ambient;
+
+/// Bytes that are taken from a program at once: as many as a pipe holds.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Bytes that are written at once to a program, in one piece or not at all: what it has not read is
+/// then known to the byte.
+const SLICE_BYTES: usize = 4 << 10;
+
+/// Something that the host has done.
+pub(super) enum HostEvent {
+    /// The bytes that were given last are taken.
+    Taken,
+    /// The run's standard input can be read.
+    Readable,
+    /// The program wrote to its standard output (1) or standard error (2).
+    Output { fd: u32, bytes: Vec<u8> },
+    /// It ended, and so did all that it wrote.
+    Ended(HostEnd),
+    /// Nobody knows what came of it.
+    Failed(String),
+}
+
+/// How a program of the host ended.
+pub(super) struct HostEnd {
+    /// Its exit code, if it exited.
+    pub(super) exit_code: Option<u32>,
+    /// The number of the signal that ended it, if one did.
+    pub(super) signal: Option<u32>,
+    /// The real time that it took.
+    pub(super) duration_ns: u64,
+    /// How many of the bytes that it was given it has not read.
+    pub(super) unread_bytes: u64,
+}
+
+/// How the streams of a program are connected, besides what its command says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Connected {
+    /// It reads what it is given.
+    pub(super) has_input: bool,
+    /// Its standard error leads where its standard output does, in one order.
+    pub(super) is_merged: bool,
+}
+
+/// A program that runs. Dropped, it is ended, with its group.
+pub(super) struct HostChild(Arc<Shared>);
+
+struct Shared {
+    process: HostProcess,
+    /// Called after each event.
+    ring: Box<dyn Fn() + Send + Sync>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    events: VecDeque<HostEvent>,
+    /// Which of its outputs are open, and of which a piece is among the events.
+    open: [bool; 2],
+    pending: [bool; 2],
+    /// What it is to read, until that is taken.
+    given: Option<Vec<u8>>,
+    input: InputIs,
+    is_reaped: bool,
+    /// Nobody takes events any more.
+    is_dropped: bool,
+}
+
+/// How it stands with what a program reads.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum InputIs {
+    /// More may be given.
+    #[default]
+    Open,
+    /// What is given is all.
+    Complete,
+    /// Nobody is left to read it.
+    Unread,
+}
+
+impl HostChild {
+    /// Starts `command`, which leads a group of its own; `ring` is called after each event.
+    ///
+    /// # Errors
+    /// As the host answers: the program, or a thread beside it, cannot be started.
+    pub(super) fn spawn(
+        mut command: Command,
+        connected: Connected,
+        ring: impl Fn() + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let input = if connected.has_input { Some(io::pipe()?) } else { None };
+        if let Some((unread, _)) = &input {
+            command.stdin(unread.try_clone()?);
+        }
+        let merged = if connected.is_merged { Some(io::pipe()?) } else { None };
+        if let Some((_, pipe)) = &merged {
+            command.stdout(pipe.try_clone()?).stderr(pipe.try_clone()?);
+        }
+        let merged = merged.map(|(pipe, _)| pipe);
+        let started = ambient::instant_now();
+        let mut child = command.spawn()?;
+        // With it go the ends of pipes that the program has.
+        drop(command);
+        let outputs: [Option<Box<dyn Read + Send>>; 2] = [
+            merged.map(boxed).or_else(|| child.stdout.take().map(boxed)),
+            child.stderr.take().map(boxed),
+        ];
+        let open = [outputs[0].is_some(), outputs[1].is_some()];
+        let shared = Arc::new(Shared {
+            process: HostProcess::new(child),
+            ring: Box::new(ring),
+            state: Mutex::new(State { open, ..State::default() }),
+            changed: Condvar::new(),
+        });
+        match shared.accompany(started, input, outputs) {
+            Ok(()) => Ok(Self(shared)),
+            Err(error) => {
+                shared.process.end();
+                shared.change(|state| (state.is_dropped, state.input) = (true, InputIs::Unread));
+                Err(error)
+            }
+        }
+    }
+
+    /// The next event, if there is one.
+    pub(super) fn next(&self) -> Option<HostEvent> {
+        self.0.change(|state| {
+            let mut event = state.events.pop_front();
+            match &mut event {
+                Some(HostEvent::Output { fd, .. }) => state.pending[*fd as usize - 1] = false,
+                Some(HostEvent::Ended(end)) => {
+                    // Given when nobody was left to take it.
+                    end.unread_bytes += state.given.take().map_or(0, |bytes| bytes.len() as u64);
+                }
+                _ => {}
+            }
+            event
+        })
+    }
+
+    /// Gives it `bytes` to read. [`HostEvent::Taken`] says that it can be given more.
+    pub(super) fn give(&self, bytes: Vec<u8>) {
+        self.0.change(|state| state.given = Some(bytes));
+    }
+
+    /// It gets no more to read.
+    pub(super) fn close_input(&self) {
+        self.0.change(|state| state.input = InputIs::Complete);
+    }
+
+    /// What says that the run's standard input can be read.
+    pub(super) fn on_readable(&self) -> impl FnOnce() + Send + use<> {
+        let shared = Arc::clone(&self.0);
+        move || shared.push(HostEvent::Readable)
+    }
+}
+
+impl Drop for HostChild {
+    fn drop(&mut self) {
+        self.0.change(|state| state.is_dropped = true);
+        // One that has ended is left alone; one that cannot be ended is nobody's to wait for.
+        if self.0.process.kill().is_ok() {
+            drop(self.0.wait_while(|state| !state.is_reaped));
+        }
+    }
+}
+
+fn boxed(pipe: impl Read + Send + 'static) -> Box<dyn Read + Send> {
+    Box::new(pipe)
+}
+
+impl Shared {
+    /// Starts the threads beside the program.
+    fn accompany(
+        self: &Arc<Self>,
+        started: Instant,
+        input: Option<(PipeReader, PipeWriter)>,
+        outputs: [Option<Box<dyn Read + Send>>; 2],
+    ) -> io::Result<()> {
+        for (output, pipe) in outputs.into_iter().enumerate() {
+            if let Some(pipe) = pipe {
+                self.beside(move |shared| shared.drain(output, pipe))?;
+            }
+        }
+        let input = match input {
+            Some((unread, pipe)) => Some((unread, self.beside(|shared| shared.feed(pipe))?)),
+            None => None,
+        };
+        self.beside(move |shared| shared.attend(started, input)).map(drop)
+    }
+
+    fn beside<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> io::Result<JoinHandle<T>> {
+        let shared = Arc::clone(self);
+        thread::Builder::new().spawn(move || work(&shared))
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let changed = change(&mut lock(&self.state));
+        self.changed.notify_all();
+        changed
+    }
+
+    fn wait_while(&self, waits: impl FnMut(&mut State) -> bool) -> MutexGuard<'_, State> {
+        let waited = self.changed.wait_while(lock(&self.state), waits);
+        waited.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, event: HostEvent) {
+        self.change(|state| state.events.push_back(event));
+        (self.ring)();
+    }
+
+    /// Hands on what comes from an output. Each piece waits until the one before it was taken, and
+    /// so, in the end, does the program.
+    fn drain(&self, output: usize, mut pipe: impl Read) {
+        let mut buffer = vec![0; PIECE_BYTES];
+        loop {
+            let count = match pipe.read(&mut buffer) {
+                Ok(count) if count > 0 => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                // Nothing else can go wrong with a pipe.
+                Ok(_) | Err(_) => break,
+            };
+            let mut state = self.wait_while(|state| state.pending[output] && !state.is_dropped);
+            if state.is_dropped {
+                break;
+            }
+            state.pending[output] = true;
+            drop(state);
+            let (fd, bytes) = (output as u32 + 1, buffer[..count].to_vec());
+            self.push(HostEvent::Output { fd, bytes });
+        }
+        self.change(|state| state.open[output] = false);
+    }
+
+    /// Hands the program what it is given; answers how much of the last was not written.
+    fn feed(&self, mut pipe: PipeWriter) -> u64 {
+        loop {
+            let waits = |state: &mut State| state.given.is_none() && state.input == InputIs::Open;
+            let mut state = self.wait_while(waits);
+            let given = if state.input == InputIs::Unread { None } else { state.given.take() };
+            let Some(bytes) = given else { return 0 };
+            drop(state);
+            let mut written = 0;
+            for slice in bytes.chunks(SLICE_BYTES) {
+                if pipe.write_all(slice).is_err() {
+                    break;
+                }
+                written += slice.len();
+            }
+            if written < bytes.len() {
+                return (bytes.len() - written) as u64;
+            }
+            self.push(HostEvent::Taken);
+        }
+    }
+
+    /// Waits for the end of the program, and of all that it wrote.
+    fn attend(&self, started: Instant, input: Option<(PipeReader, JoinHandle<u64>)>) {
+        let status = self.process.reap();
+        self.change(|state| state.is_reaped = true);
+        drop(self.wait_while(|state| state.open.contains(&true) && !state.is_dropped));
+        let duration_ns = u64::try_from(ambient::elapsed_since(started).as_nanos());
+        let mut unread_bytes = 0;
+        if let Some((mut unread, feeder)) = input {
+            self.change(|state| state.input = InputIs::Unread);
+            // Whoever feeds can then write all that there is, and closes the other end.
+            unread_bytes = io::copy(&mut unread, &mut io::sink()).unwrap_or(0);
+            unread_bytes += feeder.join().unwrap_or(0);
+        }
+        let (exit_code, signal) = match status {
+            Ok(SubprocessStatus::Signalled(signal)) => (None, Some(signal.cast_unsigned())),
+            Ok(status) => (Some(status.code().unwrap_or(1).cast_unsigned()), None),
+            Err(error) => return self.push(HostEvent::Failed(error.to_string())),
+        };
+        let duration_ns = duration_ns.unwrap_or(u64::MAX);
+        self.push(HostEvent::Ended(HostEnd { exit_code, signal, duration_ns, unread_bytes }));
+    }
+}

@@ -1,0 +1,382 @@
+//! A program of the host as a process of a machine.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use super::host_child::{Connected, HostChild, HostEnd, HostEvent};
+use super::native_children::NativeChildren;
+use super::streams::lock;
+use crate::base::digest::Digest;
+use crate::base::errno::Errno;
+use crate::kernel::bell::HostBell;
+use crate::kernel::guest::{Buffers, Fault, Guest, InputState, Range};
+use crate::kernel::host_stdin::Watch;
+use crate::kernel::limits::Stop;
+use crate::kernel::outcome::{Outcome, RunError};
+use crate::kernel::process::{Pid, Signal};
+use crate::kernel::programs::Found;
+use crate::kernel::schedule::{Ended, Image, Mode, Running};
+use crate::store::Cas;
+use crate::tape::NativeEvent;
+
+/// Bytes that a program is given at once: as many as a pipe holds.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Bytes given last that are kept, as the program may not read them: those on their way, and those in
+/// its pipe.
+const UNREAD_BYTES_MAX: usize = 2 * PIECE_BYTES;
+
+/// A program of the host, to be run as a process: what comes on the process's standard input it
+/// reads, and what it writes the process writes. Or what a tape says of one.
+pub struct HostImage {
+    program: String,
+    profile: Option<String>,
+    runs: Runs,
+}
+
+enum Runs {
+    Live(Arc<NativeChildren>),
+    Taped(Arc<TapedChildren>),
+}
+
+impl HostImage {
+    pub(super) fn live(
+        program: &str,
+        profile: Option<String>,
+        children: Arc<NativeChildren>,
+    ) -> Self {
+        Self { program: program.to_owned(), profile, runs: Runs::Live(children) }
+    }
+
+    /// The program as `children` say that it was, confined by `profile`.
+    pub fn taped(program: &str, profile: Option<String>, children: Arc<TapedChildren>) -> Self {
+        Self { program: program.to_owned(), profile, runs: Runs::Taped(children) }
+    }
+
+    /// It as a process finds it that starts it.
+    pub fn found(self) -> Found {
+        Found { image: Box::new(self), digest: None, path: None }
+    }
+}
+
+impl Image for HostImage {
+    fn name(&self) -> &str {
+        &self.program
+    }
+
+    fn mode(&self) -> Mode {
+        Mode::Native { profile: self.profile.clone() }
+    }
+
+    fn start(self: Box<Self>, guest: Guest) -> Running {
+        Box::pin(process(*self, guest))
+    }
+}
+
+/// What a tape says that the host did for the processes of a machine.
+pub struct TapedChildren {
+    events: Mutex<VecDeque<(Pid, NativeEvent)>>,
+    contents: Cas,
+}
+
+impl TapedChildren {
+    /// These events, of these processes, in the order of the tape whose contents are `contents`.
+    pub fn new(events: Vec<(Pid, NativeEvent)>, contents: Cas) -> Self {
+        Self { events: Mutex::new(events.into()), contents }
+    }
+
+    /// The bell that rang for them.
+    pub fn bell(&self) -> HostBell {
+        let events = lock(&self.events);
+        HostBell::taped(events.iter().filter(|(_, event)| event.is_of_host()).map(|(pid, _)| *pid))
+    }
+
+    /// What the host did next, if it did that for `pid` and `is_it`.
+    fn next_if(&self, pid: Pid, is_it: impl Fn(&NativeEvent) -> bool) -> Option<NativeEvent> {
+        let mut events = lock(&self.events);
+        while events.pop_front_if(|(_, event)| matches!(event, NativeEvent::Input { .. })).is_some()
+        {
+        }
+        events.pop_front_if(|(of, event)| *of == pid && is_it(event)).map(|(_, event)| event)
+    }
+
+    fn next(&self, pid: Pid) -> Option<(HostEvent, bool)> {
+        let mut is_charged = false;
+        let event = match self.next_if(pid, |_| true)? {
+            NativeEvent::Failed { message } => HostEvent::Failed(message),
+            NativeEvent::Taken => HostEvent::Taken,
+            NativeEvent::Readable => HostEvent::Readable,
+            NativeEvent::Output { fd, bytes } => {
+                // What is withheld the run cannot have: it leaves its tape here.
+                let bytes = bytes.bytes(&self.contents).unwrap_or_default();
+                HostEvent::Output { fd, bytes }
+            }
+            NativeEvent::Ended { exit_code, signal, duration_ns, charged, unread_bytes } => {
+                is_charged = charged;
+                HostEvent::Ended(HostEnd { exit_code, signal, duration_ns, unread_bytes })
+            }
+            NativeEvent::Input { .. } => return None,
+        };
+        Some((event, is_charged))
+    }
+}
+
+/// What a process has of its program.
+enum Child {
+    Live { child: HostChild, charges_time: bool },
+    Taped(Arc<TapedChildren>),
+}
+
+impl Child {
+    /// Starts the program of `image` for `guest`.
+    ///
+    /// # Errors
+    /// Why it cannot be started.
+    fn start(image: &HostImage, guest: &Guest, connected: Connected) -> Result<Self, String> {
+        match &image.runs {
+            Runs::Live(children) => {
+                let command = children.command(&image.program, guest)?;
+                let (bell, pid) = (guest.bell(), guest.pid());
+                let child = HostChild::spawn(command, connected, move || bell.ring(pid));
+                let child = child.map_err(|error| error.to_string())?;
+                Ok(Self::Live { child, charges_time: children.charges_time() })
+            }
+            Runs::Taped(children) => {
+                let is_failure = |event: &NativeEvent| matches!(event, NativeEvent::Failed { .. });
+                match children.next_if(guest.pid(), is_failure) {
+                    Some(NativeEvent::Failed { message }) => Err(message),
+                    _ => Ok(Self::Taped(Arc::clone(children))),
+                }
+            }
+        }
+    }
+
+    /// What the host did next, and whether the clock shows the time that it took.
+    fn next(&self, pid: Pid) -> Option<(HostEvent, bool)> {
+        match self {
+            Self::Live { child, charges_time } => Some((child.next()?, *charges_time)),
+            Self::Taped(children) => children.next(pid),
+        }
+    }
+
+    fn give(&self, bytes: Vec<u8>) {
+        match self {
+            Self::Live { child, .. } if bytes.is_empty() => child.close_input(),
+            Self::Live { child, .. } => child.give(bytes),
+            Self::Taped(_) => {}
+        }
+    }
+
+    fn watch_stdin(&self, guest: &Guest) -> Option<Watch> {
+        match self {
+            Self::Live { child, .. } => guest.watch_stdin(child.on_readable()),
+            Self::Taped(_) => None,
+        }
+    }
+}
+
+/// A process that stands for a program of the host.
+struct Bridge {
+    guest: Guest,
+    child: Child,
+    /// When it began, if the clock is virtual.
+    started_ns: Option<u64>,
+    /// Whether the program can be given more to read.
+    wants_input: bool,
+    stdin: Stdin,
+    /// The end of what it was given.
+    given: VecDeque<u8>,
+}
+
+/// What is known of the run's standard input, if the program reads that.
+enum Stdin {
+    Unknown,
+    /// Something looks out for it.
+    Watched {
+        _watch: Option<Watch>,
+    },
+    Readable,
+}
+
+/// Why a program does not go on.
+enum Leave {
+    Stop(Stop),
+    Error(String),
+}
+
+impl From<Stop> for Leave {
+    fn from(stop: Stop) -> Self {
+        Self::Stop(stop)
+    }
+}
+
+async fn process(image: HostImage, mut guest: Guest) -> Ended {
+    if let Err(stop) = guest.begin() {
+        return Ended { guest, outcome: Ok(stop.into()) };
+    }
+    let started_ns = guest.virtual_now_ns();
+    let has_input = guest.input_state(0).is_some();
+    let connected = Connected { has_input, is_merged: guest.is_same_output(1, 2) };
+    let failed = |message| RunError::Host { program: image.program.clone(), message };
+    let child = match Child::start(&image, &guest, connected) {
+        Ok(child) => child,
+        Err(message) => {
+            guest.tape_native(|_| NativeEvent::Failed { message: message.clone() });
+            return Ended { guest, outcome: Err(failed(message)) };
+        }
+    };
+    let (stdin, given) = (Stdin::Unknown, VecDeque::new());
+    let mut bridge = Bridge { guest, child, started_ns, wants_input: has_input, stdin, given };
+    let outcome = match bridge.live().await {
+        Ok(outcome) => Ok(outcome),
+        Err(Leave::Stop(stop)) => Ok(stop.into()),
+        Err(Leave::Error(message)) => Err(failed(message)),
+    };
+    Ended { guest: bridge.guest, outcome }
+}
+
+impl Bridge {
+    async fn live(&mut self) -> Result<Outcome, Leave> {
+        loop {
+            let pipe = self.feed().await?;
+            if let Err(Fault::Stop(stop)) = self.guest.check_tape() {
+                return Err(stop.into());
+            }
+            if let Fault::Stop(stop) = self.guest.wait_for_host(pipe) {
+                return Err(stop.into());
+            }
+            self.guest.pause().await?;
+            if !self.guest.was_rung() {
+                continue;
+            }
+            let Some((event, is_charged)) = self.child.next(self.guest.pid()) else { continue };
+            match event {
+                HostEvent::Taken => {
+                    self.guest.tape_native(|_| NativeEvent::Taken);
+                    self.wants_input = true;
+                }
+                HostEvent::Readable => {
+                    self.guest.tape_native(|_| NativeEvent::Readable);
+                    self.stdin = Stdin::Readable;
+                }
+                HostEvent::Output { fd, bytes } => self.write(fd, bytes).await?,
+                HostEvent::Ended(end) => return self.end(&end, is_charged),
+                HostEvent::Failed(message) => {
+                    self.guest.tape_native(|_| NativeEvent::Failed { message: message.clone() });
+                    return Err(Leave::Error(message));
+                }
+            }
+        }
+    }
+
+    /// Gives the program what there is to read, if it can be given more. Answers the end of a pipe
+    /// that must have something first.
+    async fn feed(&mut self) -> Result<Option<u32>, Leave> {
+        if !self.wants_input {
+            return Ok(None);
+        }
+        match self.guest.input_state(0) {
+            Some(InputState::Pipe) => return Ok(Some(0)),
+            Some(InputState::Host) => match self.stdin {
+                Stdin::Readable => self.stdin = Stdin::Unknown,
+                Stdin::Watched { .. } => return Ok(None),
+                Stdin::Unknown => {
+                    self.stdin = Stdin::Watched { _watch: self.child.watch_stdin(&self.guest) };
+                    return Ok(None);
+                }
+            },
+            _ => {}
+        }
+        self.wants_input = false;
+        let mut bytes = vec![0; PIECE_BYTES];
+        let range = Range { start: 0, len: bytes.len() };
+        let count = call(&mut self.guest, "fd_read", |guest| {
+            guest.fd_read(0, &mut Buffers::new(&mut bytes, [range].into_iter().collect()))
+        });
+        match count.await? {
+            Ok(count) => bytes.truncate(count as usize),
+            Err(errno) => {
+                return Err(Leave::Error(format!("its input cannot be read: {errno}")));
+            }
+        }
+        let (content_hash, len_bytes) = (Digest::of(&bytes), bytes.len() as u64);
+        self.guest.tape_native(|_| NativeEvent::Input { content_hash, len_bytes });
+        self.given.extend(&bytes);
+        self.given.drain(..self.given.len().saturating_sub(UNREAD_BYTES_MAX));
+        self.child.give(bytes);
+        Ok(None)
+    }
+
+    /// Writes what the program has written.
+    async fn write(&mut self, fd: u32, mut bytes: Vec<u8>) -> Result<(), Leave> {
+        let pid = self.guest.pid().0;
+        self.guest.tape_native(|tape| NativeEvent::Output {
+            fd,
+            bytes: tape.stream_payload(pid, fd, &bytes),
+        });
+        let mut done = 0;
+        while done < bytes.len() {
+            let range = Range { start: done, len: bytes.len() - done };
+            let count = call(&mut self.guest, "fd_write", |guest| {
+                guest.fd_write(fd, &Buffers::new(&mut bytes, [range].into_iter().collect()))
+            });
+            match count.await? {
+                Ok(count) if count > 0 => done += count as usize,
+                // Its next write would have told it, and would have ended it.
+                Err(Errno::Pipe) => return Err(Stop::Signalled(Signal::PIPE).into()),
+                Ok(_) => return Err(Leave::Error("its output is not taken".to_owned())),
+                Err(errno) => {
+                    return Err(Leave::Error(format!("its output cannot be written: {errno}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, end: &HostEnd, is_charged: bool) -> Result<Outcome, Leave> {
+        let HostEnd { exit_code, signal, duration_ns, unread_bytes } = *end;
+        let started_ns = self.started_ns.filter(|_| is_charged);
+        let charged = started_ns.is_some();
+        self.guest.tape_native(|_| NativeEvent::Ended {
+            exit_code,
+            signal,
+            duration_ns,
+            charged,
+            unread_bytes,
+        });
+        let unread = usize::try_from(unread_bytes).unwrap_or(usize::MAX).min(self.given.len());
+        let mut unread = self.given.split_off(self.given.len() - unread);
+        self.guest.give_back(0, unread.make_contiguous());
+        if let Some(started_ns) = started_ns
+            && let Err(Fault::Stop(stop)) =
+                self.guest.pass_time(started_ns.saturating_add(duration_ns))
+        {
+            return Err(stop.into());
+        }
+        Ok(match (exit_code, signal) {
+            (Some(code), _) => Outcome::Exited(code),
+            (None, signal) => match signal.and_then(Signal::from_number) {
+                Some(signal) => Outcome::Signalled(signal),
+                // One of those that only the host has, as a shell shows it.
+                None => Outcome::Exited(128 + signal.unwrap_or(0)),
+            },
+        })
+    }
+}
+
+/// Makes a call that may have to wait.
+async fn call<T>(
+    guest: &mut Guest,
+    name: &'static str,
+    mut call: impl FnMut(&mut Guest) -> Result<T, Fault>,
+) -> Result<Result<T, Errno>, Stop> {
+    guest.begin_call(name);
+    loop {
+        match call(guest) {
+            Ok(answer) => return Ok(Ok(answer)),
+            Err(Fault::Errno(errno)) => return Ok(Err(errno)),
+            Err(Fault::Stop(stop)) => return Err(stop),
+            Err(Fault::Wait) => guest.pause().await?,
+        }
+    }
+}

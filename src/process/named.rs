@@ -1,0 +1,84 @@
+//! A program by its name, as the machine finds it for processes that start others.
+
+use crate::kernel::guest::{Fault, Guest, SpawnError, SpawnRequest};
+use crate::kernel::limits::Stop;
+use crate::kernel::machine::Machine;
+use crate::kernel::outcome::RunError;
+use crate::kernel::process::WaitStatus;
+use crate::kernel::programs::Found;
+use crate::kernel::schedule::{Ended, Image, Mode, Running};
+
+/// What `program` is as the first process of a run: itself, if a toolchain has it, and otherwise a
+/// process that looks for it in the namespace, starts it and ends as it does.
+///
+/// # Errors
+/// [`RunError::Spawn`] if a toolchain has something of that name that cannot run.
+pub(super) fn find(machine: &Machine, program: &str) -> Result<Found, RunError> {
+    let named = machine.programs.as_ref().map(|programs| programs.named(program));
+    match named.transpose() {
+        Ok(Some(Some(found))) => Ok(found),
+        Ok(_) => {
+            let image = Box::new(Named(program.to_owned()));
+            Ok(Found { image, digest: None, path: None })
+        }
+        Err(why) => Err(RunError::Spawn(SpawnError {
+            program: program.to_owned(),
+            errno: crate::base::errno::Errno::Noexec,
+            reason: why.to_string(),
+        })),
+    }
+}
+
+struct Named(String);
+
+impl Image for Named {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    fn mode(&self) -> Mode {
+        Mode::BuiltIn
+    }
+
+    fn start(self: Box<Self>, guest: Guest) -> Running {
+        Box::pin(process(self.0, guest))
+    }
+}
+
+async fn process(program: String, mut guest: Guest) -> Ended {
+    let outcome = match run(program, &mut guest).await {
+        Ok(WaitStatus::Exited(code)) => Ok(Stop::Exit(code).into()),
+        Ok(WaitStatus::Signalled(signal)) => Ok(Stop::Signalled(signal).into()),
+        Err(End::Stopped(stop)) => Ok(stop.into()),
+        Err(End::NotStarted(error)) => Err(RunError::Spawn(error)),
+    };
+    Ended { guest, outcome }
+}
+
+enum End {
+    Stopped(Stop),
+    NotStarted(SpawnError),
+}
+
+async fn run(program: String, guest: &mut Guest) -> Result<WaitStatus, End> {
+    guest.begin().map_err(End::Stopped)?;
+    guest.begin_call("proc_spawn");
+    let request = SpawnRequest {
+        program,
+        args: guest.args().to_vec(),
+        environ: guest.environ().to_vec(),
+        inherit: true,
+        ..SpawnRequest::default()
+    };
+    let child = guest.proc_spawn(request).map_err(End::NotStarted)?;
+    guest.begin_call("proc_wait");
+    loop {
+        match guest.proc_wait(Some(child), true) {
+            Ok(Some((_, status))) => return Ok(status),
+            Err(Fault::Stop(stop)) => return Err(End::Stopped(stop)),
+            Ok(None) | Err(Fault::Wait | Fault::Errno(_)) => {
+                guest.pause().await.map_err(End::Stopped)?;
+            }
+        }
+    }
+}

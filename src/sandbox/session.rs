@@ -1,0 +1,320 @@
+//! A session of our own kind: a machine, and what it is started with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::backend::{
+    ExecRequest, ExecResult, FilesystemAccess, MEMORY_DIR, MEMORY_DIR_VARIABLE, MountSource,
+    OUTPUTS_DIR, OUTPUTS_DIR_VARIABLE, SandboxError, SandboxMount, SandboxSpec, check_env,
+};
+use crate::kernel::clock::DEFAULT_START_NS;
+use crate::kernel::egress::EgressPolicy;
+use crate::kernel::limits::{Limit, Limits};
+use crate::kernel::machine::{ClockConfig, Machine, MachineBuilder, MachineError};
+use crate::kernel::outcome::{Outcome, RunError};
+use crate::kernel::process::Casualty;
+use crate::kernel::programs::Programs;
+use crate::kernel::stdio::{Input, Output, Stdio};
+use crate::kernel::vfs::{DiffEntry, DiffError, HostDir, Mtimes, Overlay, Source, VPath};
+use crate::process::Command;
+
+/// A sandbox: files, a clock, chance and rules of its own, in which programs run one after the
+/// other, until it is dropped.
+///
+/// ```
+/// use std::sync::Arc;
+/// use belljar::sandbox::{ExecRequest, Sandbox, SandboxSpec};
+/// use belljar::{EngineConfig, ToolchainPrograms, Toolchains};
+///
+/// let programs = ToolchainPrograms::with_engine_config(EngineConfig::default(), Toolchains::default())
+///     .with("sh", belljar::process::ShellImage::maker());
+/// let mut sandbox = Sandbox::provision(Arc::new(programs), SandboxSpec::default())?;
+/// sandbox.exec(&ExecRequest::shell("echo one > /tmp/note"))?;
+///
+/// let mut fork = sandbox.fork()?;
+/// fork.exec(&ExecRequest::shell("echo two >> /tmp/note"))?;
+/// assert_eq!(fork.exec(&ExecRequest::new("cat", ["/tmp/note"]))?.stdout, b"one\ntwo\n");
+/// assert_eq!(sandbox.exec(&ExecRequest::new("cat", ["/tmp/note"]))?.stdout, b"one\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Sandbox {
+    machine: Machine,
+    pub(super) spec: SandboxSpec,
+}
+
+impl Sandbox {
+    /// A session as `spec` says, whose programs are `programs`. The id is not used.
+    ///
+    /// # Errors
+    /// [`SandboxError`]: `InvalidRequest` for a mount or a variable; `Io` for a folder of the host.
+    pub fn provision(
+        programs: Arc<dyn Programs>,
+        mut spec: SandboxSpec,
+    ) -> Result<Self, SandboxError> {
+        check_env(&spec.env)?;
+        spec.mounts = effective_mounts(spec.mounts)?;
+        let mut builder = Machine::builder()
+            .clock(spec.clock)
+            .seed(spec.seed)
+            .limits(spec.limits)
+            .programs(programs);
+        for mount in &spec.mounts {
+            builder = with_mount(builder, mount)?;
+        }
+        let machine = builder.build().map_err(|error| match error {
+            MachineError::Mount { path, errno } => {
+                SandboxError::invalid("mounts", format_args!("cannot mount at {path}: {errno}"))
+            }
+            error @ MachineError::Layers { .. } => SandboxError::invalid("mounts", error),
+        })?;
+        Ok(Self { machine, spec })
+    }
+
+    /// A session that goes on from here by itself. It shares what it has with this one until one of
+    /// the two changes it: however much there is, that takes microseconds.
+    ///
+    /// # Errors
+    /// None as long as sandboxes are not recorded.
+    pub fn fork(&self) -> Result<Self, SandboxError> {
+        let machine = self.machine.fork();
+        let machine = machine.map_err(|error| SandboxError::Unsupported {
+            backend: super::WASI.to_owned(),
+            operation: format!("a fork: {error}"),
+        })?;
+        Ok(Self { machine, spec: self.spec.clone() })
+    }
+
+    /// What is mounted, in the order of mounting.
+    pub fn mounts(&self) -> &[SandboxMount] {
+        &self.spec.mounts
+    }
+
+    /// Whom it may reach.
+    pub fn network_policy(&self) -> &EgressPolicy {
+        &self.spec.network_policy
+    }
+
+    /// Sets whom it may reach from now on.
+    pub fn apply_network_policy(&mut self, policy: EgressPolicy) {
+        self.spec.network_policy = policy;
+    }
+
+    /// Mounts one more tree.
+    ///
+    /// # Errors
+    /// [`SandboxError`]: `Lifecycle` if something is mounted at the target; `InvalidRequest`; `Io`.
+    pub fn attach_filesystem(&mut self, mount: SandboxMount) -> Result<(), SandboxError> {
+        let target = target_of(&mount)?;
+        let mount = SandboxMount { target, ..mount };
+        let is_taken = self.machine.vfs().mounts().iter().any(|known| known.path() == mount.target);
+        if is_taken {
+            let id = &self.spec.session_id;
+            let message = format_args!("something is mounted at {} already", mount.target);
+            return Err(SandboxError::lifecycle(id, message));
+        }
+        let source = source_of(&mount)?;
+        let now = self.machine.now_ns();
+        let read_only = mount.access == FilesystemAccess::ReadOnly;
+        let mtimes = Mtimes::Fixed(match self.spec.clock {
+            ClockConfig::Paused { start_ns } => start_ns,
+            ClockConfig::Host => DEFAULT_START_NS,
+        });
+        let mounted = self.machine.vfs_mut().mount(&mount.target, source, read_only, mtimes, now);
+        mounted.map_err(|errno| {
+            SandboxError::invalid(
+                "mounts",
+                format_args!("cannot mount at {}: {errno}", mount.target),
+            )
+        })?;
+        self.spec.mounts.push(mount);
+        Ok(())
+    }
+
+    /// Runs a program to its end and collects what it writes. One that fails is no error.
+    ///
+    /// # Errors
+    /// [`SandboxError`]: `InvalidRequest`; `Exec` if it cannot be started.
+    pub fn exec(&mut self, request: &ExecRequest) -> Result<ExecResult, SandboxError> {
+        let capture = || Output::Capture(Vec::new());
+        self.exec_streaming(request, capture(), capture())
+    }
+
+    /// As [`Sandbox::exec`], with what it writes going to these as it comes. What they capture is in
+    /// the result.
+    ///
+    /// # Errors
+    /// As [`Sandbox::exec`].
+    pub fn exec_streaming(
+        &mut self,
+        request: &ExecRequest,
+        stdout: Output,
+        stderr: Output,
+    ) -> Result<ExecResult, SandboxError> {
+        let command = self.command(request)?;
+        let stdin = Input::Bytes(std::io::Cursor::new(request.stdin.clone()));
+        let own = self.limit_time(request.timeout);
+        self.machine.renew_budgets();
+        let output = command.output_on(&mut self.machine, Stdio { stdin, stdout, stderr });
+        self.machine.limits = own;
+        let output = output.map_err(|error| {
+            let message = match &error {
+                RunError::Spawn(error) => error.reason.clone(),
+                error => error.to_string(),
+            };
+            SandboxError::Exec { command: request.command.clone(), message }
+        })?;
+        let outcome = output.status.outcome();
+        Ok(ExecResult {
+            stdout: output.stdout,
+            stderr: output.stderr,
+            exit_code: exit_code_of(outcome),
+            timed_out: is_of_time(outcome),
+            message: message_of(outcome, output.status.casualties()),
+        })
+    }
+
+    fn command(&mut self, request: &ExecRequest) -> Result<Command, SandboxError> {
+        check_env(&request.env)?;
+        let is_text = |text: &String| !text.contains('\0');
+        if request.command.is_empty() || !is_text(&request.command) {
+            return Err(SandboxError::invalid("command", "it is empty or holds NUL"));
+        }
+        if !request.args.iter().all(is_text) {
+            return Err(SandboxError::invalid("args", "one of them holds NUL"));
+        }
+        let mut command = Command::named(&request.command);
+        command.args(&request.args);
+        let own = [(MEMORY_DIR_VARIABLE, MEMORY_DIR), (OUTPUTS_DIR_VARIABLE, OUTPUTS_DIR)];
+        for (key, value) in own {
+            command.env(key, value);
+        }
+        for (key, value) in self.spec.env.iter().chain(&request.env) {
+            command.env(key, value);
+        }
+        let cwd = request.cwd.as_deref().unwrap_or("/");
+        let cwd = VPath::parse(cwd).ok().map(|path| path.absolute("/"));
+        let cwd = cwd.filter(|path| {
+            let vfs = self.machine.vfs_mut();
+            vfs.open_dir(path).map(|node| vfs.close(node)).is_ok()
+        });
+        let Some(cwd) = cwd else {
+            let cwd = request.cwd.as_deref().unwrap_or("/");
+            return Err(SandboxError::invalid("cwd", format_args!("{cwd} is no directory here")));
+        };
+        command.current_dir(cwd);
+        Ok(command)
+    }
+
+    /// Lets the next run take no longer than `timeout`, on either clock; answers the limits that
+    /// held before.
+    fn limit_time(&mut self, timeout: Option<Duration>) -> Limits {
+        let own = self.machine.limits;
+        if let Some(timeout) = timeout {
+            let virtual_end = self.machine.elapsed().saturating_add(timeout);
+            let limits = &mut self.machine.limits;
+            limits.timeout = own.timeout.into_iter().chain([timeout]).min();
+            limits.virtual_timeout = own.virtual_timeout.into_iter().chain([virtual_end]).min();
+        }
+        own
+    }
+
+    /// The files, to look into or to change between execs.
+    pub fn files(&mut self) -> &mut Overlay {
+        self.machine.vfs_mut()
+    }
+
+    /// What has changed in all mounts since the session began.
+    ///
+    /// # Errors
+    /// As [`Overlay::diff`].
+    pub fn diff(&mut self) -> Result<Vec<DiffEntry>, DiffError> {
+        self.machine.vfs_mut().diff()
+    }
+
+    /// The machine, to look at.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    pub(super) fn machine_mut(&mut self) -> &mut Machine {
+        &mut self.machine
+    }
+}
+
+/// `mounts` with the two that there always are; of several with one target the last.
+fn effective_mounts(mounts: Vec<SandboxMount>) -> Result<Vec<SandboxMount>, SandboxError> {
+    let memory = |target: &str| SandboxMount {
+        target: target.to_owned(),
+        source: MountSource::Memory,
+        access: FilesystemAccess::ReadWrite,
+    };
+    let all = [memory("/tmp"), memory(MEMORY_DIR), memory(OUTPUTS_DIR)].into_iter().chain(mounts);
+    let mut effective: Vec<SandboxMount> = Vec::new();
+    for mount in all {
+        let target = target_of(&mount)?;
+        effective.retain(|known| known.target != target);
+        effective.push(SandboxMount { target, ..mount });
+    }
+    Ok(effective)
+}
+
+fn target_of(mount: &SandboxMount) -> Result<String, SandboxError> {
+    let path = VPath::parse(&mount.target).ok().filter(|_| mount.target.starts_with('/'));
+    path.map(|path| path.absolute("/")).ok_or_else(|| {
+        let target = &mount.target;
+        SandboxError::invalid("mounts", format_args!("{target:?} is no absolute path"))
+    })
+}
+
+fn source_of(mount: &SandboxMount) -> Result<Source, SandboxError> {
+    Ok(match &mount.source {
+        MountSource::Memory => Source::Memory,
+        MountSource::Host(path) => {
+            let dir = HostDir::open(path).map_err(|source| SandboxError::Io {
+                what: format!("cannot open the folder {} to mount it", path.display()),
+                source,
+            })?;
+            Source::Host(Arc::new(dir))
+        }
+    })
+}
+
+fn with_mount(
+    builder: MachineBuilder,
+    mount: &SandboxMount,
+) -> Result<MachineBuilder, SandboxError> {
+    let source = source_of(mount)?;
+    Ok(match mount.access {
+        FilesystemAccess::ReadOnly => builder.mount_read_only(&mount.target, source),
+        FilesystemAccess::ReadWrite => builder.mount(&mount.target, source),
+    })
+}
+
+fn exit_code_of(outcome: &Outcome) -> i32 {
+    match outcome {
+        Outcome::Exited(code) => code.cast_signed(),
+        Outcome::Signalled(signal) => 128 + i32::from(signal.number()),
+        outcome if is_of_time(outcome) => 124,
+        Outcome::Limit(_) | Outcome::Trapped(_) => 134,
+        Outcome::Deadlock(_) | Outcome::Tape => 125,
+    }
+}
+
+fn is_of_time(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Limit(Limit::Timeout | Limit::VirtualTimeout | Limit::Fuel))
+}
+
+fn message_of(outcome: &Outcome, casualties: &[Casualty]) -> Option<String> {
+    let trapped = || {
+        let Casualty { pid, name, trap } = casualties.first()?;
+        Some(format!("process {} ({name}) trapped: {}", pid.0, trap.message))
+    };
+    match outcome {
+        Outcome::Exited(_) => trapped(),
+        Outcome::Trapped(trap) => Some(trap.message.clone()),
+        Outcome::Deadlock(waits) => Some(waits.clone()),
+        Outcome::Limit(limit) => Some(format!("it reached the limit {}", limit.name())),
+        Outcome::Signalled(signal) => Some(format!("signal {} ended it", signal.number())),
+        Outcome::Tape => None,
+    }
+}

@@ -1,0 +1,210 @@
+//! Snapshots in a folder: sessions as data, to be resumed in another process.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::backend::{SandboxError, SandboxMount, SandboxSpec};
+use super::session::Sandbox;
+use crate::base::digest::Digest;
+use crate::kernel::egress::EgressPolicy;
+use crate::kernel::fork::SavedMachine;
+use crate::kernel::limits::Limits;
+use crate::kernel::machine::ClockConfig;
+use crate::kernel::programs::Programs;
+use crate::kernel::vfs::RestoreError;
+use crate::store::{Cas, StoreError, read_slice};
+
+/// The version of the format: a reader takes every minor version of its own major one.
+const VERSION: [u32; 2] = [1, 0];
+
+/// Longest snapshot that is read, its contents aside.
+const SNAPSHOT_BYTES_MAX: u64 = 1 << 30;
+
+/// A folder of snapshots: a content-addressed store of what their files hold and of what they are.
+///
+/// The id of a snapshot is the digest of its text, which names the digests of all that it is made
+/// of. So whoever trusts an id can trust what is resumed by it, wherever the folder comes from.
+#[derive(Clone, Debug)]
+pub struct SnapshotStore {
+    cas: Cas,
+}
+
+/// A snapshot cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// Its text or its contents are not there, or are others.
+    #[error("snapshot {id}")]
+    Store {
+        /// The snapshot.
+        id: String,
+        /// What is wrong.
+        source: StoreError,
+    },
+    /// It could not be written.
+    #[error("cannot keep the snapshot")]
+    Write(#[source] StoreError),
+    /// It cannot be told in JSON: the path of a folder of the host may be no text.
+    #[error("cannot write the snapshot down: {0}")]
+    Text(String),
+    /// Its text is none.
+    #[error("snapshot {id} cannot be understood: {message}")]
+    Format {
+        /// The snapshot.
+        id: String,
+        /// What is wrong, and where.
+        message: String,
+    },
+    /// It was written by a later belljar.
+    #[error(
+        "snapshot {id} has version {major}.{minor}, and this belljar reads version 1: update it"
+    )]
+    Version {
+        /// The snapshot.
+        id: String,
+        /// Its major version.
+        major: u32,
+        /// Its minor version.
+        minor: u32,
+    },
+    /// What it was made from is not here, or not as it was.
+    #[error("cannot resume snapshot {id}")]
+    Provision {
+        /// The snapshot.
+        id: String,
+        /// What is missing.
+        source: Box<SandboxError>,
+    },
+    /// It cannot have been a session.
+    #[error("cannot resume snapshot {id}")]
+    Restore {
+        /// The snapshot.
+        id: String,
+        /// What is wrong with it.
+        source: RestoreError,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct Head {
+    format: String,
+    version: [u32; 2],
+}
+
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    #[serde(flatten)]
+    head: Head,
+    session_id: String,
+    mounts: Vec<SandboxMount>,
+    network_policy: EgressPolicy,
+    limits: Limits,
+    clock: ClockConfig,
+    env: BTreeMap<String, String>,
+    metadata: BTreeMap<String, String>,
+    machine: SavedMachine,
+}
+
+const FORMAT: &str = "belljar-snapshot";
+
+impl SnapshotStore {
+    /// The store in the folder `dir`, which is created with the first snapshot.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self { cas: Cas::new(dir) }
+    }
+
+    /// Its folder.
+    pub fn dir(&self) -> &Path {
+        self.cas.dir()
+    }
+
+    /// Keeps what `sandbox` is now; answers the snapshot's id. What is there already is not written
+    /// again. Nothing of a folder of the host is kept but what programs changed.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Write`].
+    pub fn save(&self, sandbox: &mut Sandbox) -> Result<Digest, SnapshotError> {
+        let machine = sandbox.machine_mut().save(&self.cas).map_err(SnapshotError::Write)?;
+        let spec = &sandbox.spec;
+        let saved = Saved {
+            head: Head { format: FORMAT.to_owned(), version: VERSION },
+            session_id: spec.session_id.clone(),
+            mounts: spec.mounts.clone(),
+            network_policy: spec.network_policy.clone(),
+            limits: spec.limits,
+            clock: spec.clock,
+            env: spec.env.clone(),
+            metadata: spec.metadata.clone(),
+            machine,
+        };
+        let text =
+            serde_json::to_vec(&saved).map_err(|error| SnapshotError::Text(error.to_string()))?;
+        let id = Digest::of(&text);
+        if !self.cas.contains(id) {
+            self.cas.put(id, &mut read_slice(&text)).map_err(SnapshotError::Write)?;
+        }
+        Ok(id)
+    }
+
+    /// A session that goes on from the snapshot `id`, whose programs are `programs`. Folders of the
+    /// host are looked up anew.
+    ///
+    /// # Errors
+    /// [`SnapshotError`]; nothing is trusted before its digest was checked.
+    pub fn resume(
+        &self,
+        id: Digest,
+        programs: Arc<dyn Programs>,
+    ) -> Result<Sandbox, SnapshotError> {
+        let saved = self.read(id)?;
+        let spec = SandboxSpec {
+            session_id: saved.session_id,
+            mounts: saved.mounts,
+            network_policy: saved.network_policy,
+            limits: saved.limits,
+            clock: saved.clock,
+            seed: 0,
+            env: saved.env,
+            metadata: saved.metadata,
+        };
+        let mut sandbox = Sandbox::provision(programs, spec).map_err(|error| {
+            SnapshotError::Provision { id: id.to_string(), source: Box::new(error) }
+        })?;
+        let restored = sandbox.machine_mut().restore(&saved.machine, &self.cas);
+        restored.map_err(|source| SnapshotError::Restore { id: id.to_string(), source })?;
+        Ok(sandbox)
+    }
+
+    fn read(&self, id: Digest) -> Result<Saved, SnapshotError> {
+        let text = self.cas.get(id, SNAPSHOT_BYTES_MAX);
+        let text = text.map_err(|source| SnapshotError::Store { id: id.to_string(), source })?;
+        let format_error = |message: String| SnapshotError::Format { id: id.to_string(), message };
+        let head: Head =
+            serde_json::from_slice(&text).map_err(|error| format_error(error.to_string()))?;
+        if head.format != FORMAT {
+            return Err(format_error("it is no snapshot".to_owned()));
+        }
+        let [major, minor] = head.version;
+        if major != VERSION[0] {
+            return Err(SnapshotError::Version { id: id.to_string(), major, minor });
+        }
+        serde_json::from_slice(&text).map_err(|error| format_error(error.to_string()))
+    }
+
+    /// The digests of all that the snapshot `id` is made of, itself included.
+    ///
+    /// # Errors
+    /// As [`SnapshotStore::resume`].
+    pub fn parts_of(&self, id: Digest) -> Result<Vec<Digest>, SnapshotError> {
+        let mut parts = self.read(id)?.machine.contents();
+        parts.push(id);
+        Ok(parts)
+    }
+
+    /// The store.
+    pub fn cas(&self) -> &Cas {
+        &self.cas
+    }
+}

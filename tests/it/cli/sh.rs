@@ -1,0 +1,114 @@
+//! `belljar sh`: whose option is which, and what is said about the shell elsewhere.
+
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::Value;
+
+use super::scratch;
+use crate::support::{belljar, stderr, stdout};
+
+fn sh(folder: &Path, args: &[&str]) -> Output {
+    belljar(folder).arg("sh").args(args).output().unwrap()
+}
+
+/// `-e` is the shell's, and not short for `--env`.
+#[test]
+fn options_of_the_shell_need_no_dashes_before_them() {
+    let folder = scratch();
+    let dir = folder.path();
+    std::fs::write(dir.join("script"), "echo \"$-\" \"$1\"; false; echo on").unwrap();
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["script", "a"], 0, " a\non\n"),
+        (&["-e", "script", "a"], 1, "e a\n"),
+        (&["-eu", "script", "a"], 1, "eu a\n"),
+        (&["-x", "+x", "-f", "script", "a"], 0, "f a\non\n"),
+        (&["--quiet", "--env", "X=1", "-euo", "pipefail", "script", "a"], 1, "eu a\n"),
+        (&["--", "-e", "script", "a"], 1, "e a\n"),
+        (&["-ec", "echo $0 $1; false; echo on", "name", "b"], 1, "name b\n"),
+        (&["-n", "script"], 0, ""),
+    ];
+    for (args, code, printed) in cases {
+        let output = sh(dir, args);
+        assert_eq!(stdout(&output), *printed, "{args:?}: {}", stderr(&output));
+        assert_eq!(output.status.code(), Some(*code), "{args:?}");
+    }
+}
+
+#[test]
+fn what_the_shell_cannot_run_is_told() {
+    let folder = scratch();
+    std::fs::write(folder.path().join("broken"), "echo begun\nif true\n").unwrap();
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["-c"], 2, "sh: 1: -c requires an argument"),
+        (&["-n", "broken"], 2, "broken: 3: Syntax error: end of file unexpected"),
+        (&["gone"], 2, "gone: 1: cannot open gone: No such file or directory"),
+        (&["--aply", "script"], 2, "there is no option --aply; did you mean --apply?"),
+        (&["-k", "script"], 2, "Illegal option -k"),
+        (&["-c", "cd gone"], 2, "cd: can't cd to gone: No such file or directory"),
+        (&["-c", "cd note.txt"], 2, "cd: can't cd to note.txt: Not a directory"),
+        (&["-c", ": >gone/x"], 2, "cannot create gone/x: Directory nonexistent"),
+        (&["-c", ": <gone"], 2, "cannot open gone: No such file"),
+        (&["-c", ": >/src"], 2, "cannot create /src: Is a directory"),
+        (&["--max-memory", "8MiB", "-c", "x=$(yes)"], 2, "raise it with --max-memory"),
+    ];
+    for (args, code, message) in cases {
+        let output = sh(folder.path(), args);
+        assert!(stderr(&output).contains(message), "{args:?}: {}", stderr(&output));
+        assert_eq!(output.status.code(), Some(*code), "{args:?}");
+        assert_eq!(stdout(&output), "", "{args:?}");
+    }
+}
+
+#[test]
+fn help_for_the_shell_speaks_of_scripts() {
+    let help = stdout(&sh(&std::env::temp_dir(), &["--help"]));
+    for text in
+        ["<SCRIPT> [ARGS]...", "the text of a script", "belljar sh -eu build.sh", "      --env"]
+    {
+        assert!(help.contains(text), "no {text:?} in: {help}");
+    }
+    assert!(!help.contains("PROGRAM"), "{help}");
+}
+
+#[test]
+fn the_shell_is_a_program_among_others() {
+    let folder = scratch();
+    let listed = belljar(folder.path()).args(["programs", "--json"]).output().unwrap();
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let names = |listed: &Value| -> Vec<String> {
+        let programs = listed.as_array().unwrap().iter();
+        programs.map(|program| program["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let found = names(&listed);
+    assert!(found.is_sorted() && found.contains(&"sh".to_owned()), "{found:?}");
+    // A toolchain's comes first, and there is only one.
+    std::fs::copy(crate::support::guest("hello"), folder.path().join("sh.wasm")).unwrap();
+    let programs = ["programs", "--json", "--toolchain", "."];
+    let listed = belljar(folder.path()).args(programs).output().unwrap();
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert_eq!(names(&listed), found);
+    let shell = listed.as_array().unwrap().iter().find(|program| program["name"] == "sh");
+    assert!(shell.unwrap()["from"].as_str().unwrap().ends_with("sh.wasm"), "{listed}");
+}
+
+#[test]
+fn a_trace_shows_the_calls_of_a_shell() {
+    let folder = scratch();
+    let output =
+        sh(folder.path(), &["--trace=t.log", "-c", "cat <note.txt | { read x; cd gone; }"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    let trace = std::fs::read_to_string(folder.path().join("t.log")).unwrap();
+    for line in [
+        "==> pipe(flags=1)\n<== errno=success\n",
+        "==> proc_spawn(program=\"sh\", argc=1)\n<== pid=2, errno=success\n",
+        "[2] ==> path_open(\"note.txt\", rights=0x2)\n[2] <== fd=3, errno=success\n",
+        "[2] ==> proc_spawn(program=\"cat\", argc=1)\n",
+        "[3] ==> fd_read(fd=0, len=1)\n",
+        "[3] <== count=1, errno=success\n",
+        "[3] ==> proc_chdir(path=\"gone\")\n[3] <== errno=noent\n",
+        "==> proc_wait(pid=3, flags=0)\n",
+    ] {
+        assert!(trace.contains(line), "no {line:?} in: {trace}");
+    }
+}

@@ -1,0 +1,294 @@
+//! Requests of the host's side, to servers of this process that behave and misbehave.
+#![cfg(feature = "http")]
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use belljar::http::{
+    Credential, Credentials, HttpClient, HttpError, HttpLimits, HttpRequest, HttpResponse,
+};
+use belljar::kernel::egress::EgressPolicy;
+use belljar::tape::{MemoryTape, Recorder, Redaction};
+
+const SECRET: &str = "correct-horse-battery";
+
+/// A server that answers one request for each of `answers`, each on a connection of its own.
+pub struct Server {
+    pub port: u16,
+    requests: Receiver<String>,
+}
+
+type Answer = Box<dyn FnOnce(&mut TcpStream, u16) + Send>;
+
+impl Server {
+    pub fn start(answers: Vec<Answer>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (sender, requests) = channel();
+        std::thread::spawn(move || {
+            for answer in answers {
+                let (mut connection, _) = listener.accept().unwrap();
+                let _ = sender.send(request_of(&mut connection));
+                answer(&mut connection, port);
+            }
+        });
+        Self { port, requests }
+    }
+
+    /// Says these, in which `PORT` stands for its port.
+    pub fn saying(texts: &[&str]) -> Self {
+        let answer = |text: &&str| -> Answer {
+            let text = (*text).to_owned();
+            Box::new(move |connection, port| {
+                // A client that has heard enough goes away.
+                let _ = connection.write_all(text.replace("PORT", &port.to_string()).as_bytes());
+            })
+        };
+        Self::start(texts.iter().map(answer).collect())
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    pub fn policy(&self) -> EgressPolicy {
+        EgressPolicy::default().allow(format!("127.0.0.1:{}", self.port).parse().unwrap())
+    }
+
+    fn get(&self, path: &str) -> Result<HttpResponse, HttpError> {
+        client(self.policy()).send(&HttpRequest::get(self.url(path)))
+    }
+
+    /// The next request, in lower case but for its first line and its body.
+    fn request(&self) -> String {
+        self.requests.recv_timeout(Duration::from_secs(20)).unwrap()
+    }
+}
+
+fn client(policy: EgressPolicy) -> HttpClient {
+    let timeout = Duration::from_secs(20);
+    HttpClient::new(policy).limits(HttpLimits { timeout, ..HttpLimits::default() })
+}
+
+fn request_of(connection: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    loop {
+        let mut piece = [0; 4096];
+        let count = connection.read(&mut piece).unwrap_or(0);
+        bytes.extend_from_slice(&piece[..count]);
+        let text = String::from_utf8_lossy(&bytes);
+        if count == 0 {
+            return text.into_owned();
+        }
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let length = head.to_lowercase().lines().find_map(|line| {
+            line.strip_prefix("content-length:").map(|value| value.trim().parse::<usize>().unwrap())
+        });
+        if body.len() >= length.unwrap_or(0) {
+            return text.into_owned();
+        }
+    }
+}
+
+const HELLO: &str = "HTTP/1.1 200 OK\r\nx-one: 1\r\ncontent-length: 5\r\n\r\nhello";
+
+fn body(response: Result<HttpResponse, HttpError>) -> Result<String, HttpError> {
+    Ok(String::from_utf8(response?.body.read_to_end()?).unwrap())
+}
+
+#[test]
+fn a_request_is_sent_as_it_is_and_its_answer_comes_back() {
+    let server =
+        Server::saying(&["HTTP/1.1 404 Not Found\r\nX-A: b\r\ncontent-length: 2\r\n\r\nno"]);
+    let request = HttpRequest {
+        method: "PATCH".into(),
+        url: server.url("/a?b=c#fragment"),
+        headers: vec![("x-mine".into(), "yes".into())],
+        body: b"body".to_vec(),
+    };
+    let mut response = client(server.policy()).send(&request).unwrap();
+    assert_eq!((response.status, response.url.clone()), (404, server.url("/a?b=c")));
+    assert!(response.headers.contains(&("x-a".into(), "b".into())));
+    assert_eq!(response.body.read_to_end().unwrap(), b"no");
+    let sent = server.request();
+    assert!(sent.starts_with("PATCH /a?b=c HTTP/1.1\r\n"), "{sent}");
+    assert!(sent.contains("x-mine: yes\r\n") && sent.ends_with("\r\n\r\nbody"), "{sent}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anybody_is_asked() {
+    let client = client(EgressPolicy::allow_by_default());
+    let refused = |request: HttpRequest| match client.send(&request) {
+        Err(HttpError::Request(message)) => message,
+        other => panic!("{other:?}"),
+    };
+    let get = || HttpRequest::get("http://192.0.2.1/");
+    let with = |name: &str| HttpRequest { headers: vec![(name.into(), "x".into())], ..get() };
+    assert!(refused(with("Content-Length")).contains("content-length"));
+    assert!(refused(with("Host")).contains("host"));
+    assert!(refused(with("a b")).contains("a b"));
+    assert!(refused(HttpRequest { method: "CONNECT".into(), ..get() }).contains("CONNECT"));
+    assert!(refused(HttpRequest { method: "GET /".into(), ..get() }).contains("no method"));
+    let headers = vec![("x".to_owned(), "a\r\nhost: evil".to_owned())];
+    assert!(refused(HttpRequest { headers, ..get() }).contains("cannot be sent"));
+}
+
+#[test]
+fn redirects_are_checked_like_requests() {
+    let to = |place: &str| {
+        format!("HTTP/1.1 302 Found\r\nlocation: {place}\r\ncontent-length: 0\r\n\r\n")
+    };
+    let server = Server::saying(&[&to("/next"), HELLO]);
+    assert_eq!(body(server.get("/")).unwrap(), "hello");
+    assert!(server.request().starts_with("GET / ") && server.request().starts_with("GET /next "));
+
+    for elsewhere in
+        ["http://192.0.2.1/", "http://127.0.0.1:1/", "http://localhost:PORT/", "ftp://x/"]
+    {
+        let server = Server::saying(&[&to(elsewhere)]);
+        let blocked = server.get("/").unwrap_err();
+        assert!(matches!(blocked, HttpError::Blocked(_)), "{elsewhere}: {blocked}");
+    }
+    let round = to("/again");
+    let server = Server::saying(&[round.as_str(); 12]);
+    let error = server.get("/").unwrap_err();
+    assert!(matches!(error, HttpError::Redirects { redirects_max: 10, .. }), "{error}");
+}
+
+#[test]
+fn a_redirect_changes_the_request_as_it_should() {
+    let to =
+        |status: u16| format!("HTTP/1.1 {status} X\r\nlocation: /b\r\ncontent-length: 0\r\n\r\n");
+    for (status, method) in [(303, "GET"), (302, "GET"), (307, "POST"), (308, "POST")] {
+        let server = Server::saying(&[&to(status), HELLO]);
+        let request = HttpRequest {
+            method: "POST".into(),
+            body: b"data".to_vec(),
+            ..HttpRequest::get(server.url("/a"))
+        };
+        client(server.policy()).send(&request).unwrap();
+        server.request();
+        let second = server.request();
+        assert!(second.starts_with(&format!("{method} /b ")), "{status}: {second}");
+        assert_eq!(second.ends_with("data"), method == "POST", "{status}");
+    }
+}
+
+#[test]
+fn what_is_for_one_origin_does_not_follow_a_redirect_to_another() {
+    let other = Server::saying(&[HELLO]);
+    let location =
+        format!("HTTP/1.1 307 X\r\nlocation: {}\r\ncontent-length: 0\r\n\r\n", other.url("/"));
+    let first = Server::saying(&[&location]);
+    let policy = first.policy().allow(format!("127.0.0.1:{}", other.port).parse().unwrap());
+    let mut credentials = Credentials::default();
+    let host = format!("127.0.0.1:{}", first.port).parse().unwrap();
+    credentials.push(Credential::new("first", host, "X-Key", SECRET).unwrap());
+    let request = HttpRequest {
+        headers: vec![("cookie".into(), "a=b".into()), ("x-kept".into(), "c".into())],
+        ..HttpRequest::get(first.url("/"))
+    };
+    client(policy).credentials(credentials).send(&request).unwrap();
+    let (sent, redirected) = (first.request(), other.request());
+    assert!(sent.contains(&format!("x-key: {SECRET}")) && sent.contains("cookie: a=b"), "{sent}");
+    assert!(!redirected.contains(SECRET) && !redirected.contains("cookie"), "{redirected}");
+    assert!(redirected.contains("x-kept: c"));
+}
+
+#[test]
+fn whoever_asks_never_sees_a_credential() {
+    let echo = format!(
+        "HTTP/1.1 200 OK\r\nx-echo: {SECRET}\r\nset-cookie: {SECRET}\r\ncontent-length: {}\r\n\r\n<{SECRET}>",
+        SECRET.len() + 2
+    );
+    let server = Server::saying(&[&echo, HELLO]);
+    let host: belljar::kernel::egress::EgressRule = "127.0.0.1".parse().unwrap();
+    let mut credentials = Credentials::default();
+    let bearer = format!("Bearer {SECRET}");
+    credentials.push(Credential::new("token", host.clone(), "Authorization", bearer).unwrap());
+    let tape = MemoryTape::default();
+    let recorder = Recorder::new(tape.clone(), Redaction::default());
+    let client = client(server.policy()).credentials(credentials).tape(Some(recorder));
+    assert!(!format!("{:?}", Credential::new("t", host.clone(), "a", SECRET)).contains(SECRET));
+    let mut response = client.send(&HttpRequest::get(server.url("/"))).unwrap();
+    let text = String::from_utf8(response.body.read_to_end().unwrap()).unwrap();
+    assert_eq!(text, "<[redacted]>");
+    assert!(!format!("{:?}{:?}", response.headers, tape.records()).contains(SECRET));
+    assert!(server.request().contains(&format!("authorization: Bearer {SECRET}")));
+    // What the host adds is not for the asker to set.
+    let own = HttpRequest {
+        headers: vec![("Authorization".into(), "mine".into())],
+        ..HttpRequest::get(server.url("/"))
+    };
+    assert!(matches!(client.send(&own), Err(HttpError::Request(_))));
+    assert!(Credential::new("short", host, "a", "abc").is_err());
+}
+
+/// Credentials that leave this machine are encrypted on the way.
+#[test]
+fn credentials_do_not_go_out_in_the_open() {
+    let host = "localhost".parse().unwrap();
+    let mut credentials = Credentials::default();
+    credentials.push(Credential::new("t", host, "x-key", SECRET).unwrap());
+    let server = Server::saying(&[HELLO]);
+    let policy = server.policy().allow("localhost".parse().unwrap());
+    let policy = policy.allow("127.0.0.0/8".parse().unwrap()).allow("::1".parse().unwrap());
+    let url = format!("http://localhost:{}/", server.port);
+    client(policy).credentials(credentials).send(&HttpRequest::get(url)).unwrap();
+    assert!(!server.request().contains(SECRET));
+}
+
+#[test]
+fn a_name_that_resolves_to_this_machine_needs_a_rule_for_that() {
+    let server = Server::saying(&[HELLO]);
+    let policy = EgressPolicy::default().allow("localhost".parse().unwrap());
+    let url = format!("http://localhost:{}/", server.port);
+    let blocked = client(policy).send(&HttpRequest::get(url)).unwrap_err();
+    assert!(matches!(blocked, HttpError::Blocked(_)), "{blocked}");
+}
+
+#[test]
+fn a_stall_ends_at_the_timeout() {
+    let stall = |text: &'static str| -> Server {
+        let answer: Answer = Box::new(move |connection, _| {
+            let _ = connection.write_all(text.as_bytes());
+            std::thread::sleep(Duration::from_secs(30));
+        });
+        Server::start(vec![answer])
+    };
+    for text in ["", "HTTP/1.1 200", "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhal"] {
+        let server = stall(text);
+        let limits = HttpLimits { timeout: Duration::from_millis(300), ..HttpLimits::default() };
+        let client = HttpClient::new(server.policy()).limits(limits);
+        let error = body(client.send(&HttpRequest::get(server.url("/")))).unwrap_err();
+        assert!(matches!(error, HttpError::Timeout { timeout_ms: 300, .. }), "{text:?}: {error:?}");
+    }
+}
+
+#[test]
+fn lies_about_length_are_found() {
+    let short = "HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\nhello";
+    let error = body(Server::saying(&[short]).get("/")).unwrap_err();
+    assert!(matches!(error, HttpError::Connection { .. }), "{error:?}");
+    let long = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhello";
+    assert_eq!(body(Server::saying(&[long]).get("/")).unwrap(), "he");
+    let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n";
+    assert!(body(Server::saying(&[chunked]).get("/")).is_err());
+    let server = Server::saying(&["nonsense\r\n\r\n"]);
+    assert!(matches!(server.get("/").unwrap_err(), HttpError::BadAnswer { .. }));
+}
+
+#[test]
+fn a_limit_ends_what_is_too_long() {
+    let limits =
+        HttpLimits { response_bytes_max: 4, request_bytes_max: 4, ..HttpLimits::default() };
+    let server = Server::saying(&[HELLO]);
+    let client = HttpClient::new(server.policy()).limits(limits);
+    let error = body(client.send(&HttpRequest::get(server.url("/")))).unwrap_err();
+    assert!(matches!(error, HttpError::TooLong { bytes_max: 4, .. }), "{error:?}");
+    let request = HttpRequest { body: b"hello".to_vec(), ..HttpRequest::get(server.url("/")) };
+    let error = client.send(&request).unwrap_err();
+    assert!(matches!(error, HttpError::TooLong { bytes_max: 4, .. }), "{error:?}");
+}

@@ -1,0 +1,392 @@
+//! Programs of the host among the processes of a machine.
+#![cfg(unix)]
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use belljar::process::{NativeChildren, NativePrograms, OnMissing, SandboxProfile};
+use belljar::tape::{Kind, MemoryTape, NativeEvent, Recorder, Redaction};
+use belljar::{
+    ClockConfig, HostDir, Limit, Limits, Machine, MachineBuilder, Outcome, ToolchainPrograms,
+    Toolchains,
+};
+
+use crate::support::benches::hermetic;
+use crate::support::{belljar, engine, skipped, stderr, stdout};
+
+/// A worktree, and a folder of programs that are no modules: `host-NAME` is the host's `NAME`.
+struct Place {
+    worktree: tempfile::TempDir,
+    scratch: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let (worktree, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(worktree.path().join("note.txt"), "one\ntwo\nthree\n").unwrap();
+        let bin = scratch.path().join("bin");
+        std::fs::create_dir(&bin).unwrap();
+        for name in ["cat", "head", "sh", "sleep", "sort", "true"] {
+            let path = bin.join(format!("host-{name}"));
+            std::fs::write(&path, format!("#!/bin/sh\nexec {name} \"$@\"\n")).unwrap();
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        Self { worktree, scratch }
+    }
+
+    fn tape(&self) -> PathBuf {
+        self.scratch.path().join("run.tape")
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut dirs = vec![self.scratch.path().join("bin")];
+        dirs.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap()));
+        let mut command = belljar(self.worktree.path());
+        command.args(args).env("PATH", std::env::join_paths(dirs).unwrap());
+        command
+    }
+
+    fn call(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    /// A script that may start programs of the host, with these options.
+    fn sh(&self, options: &[&str], script: &str) -> Output {
+        self.call(&[&["sh", "--on-missing", "native"], options, &["-c", script]].concat())
+    }
+
+    fn printed(&self, script: &str) -> String {
+        let output = self.sh(&["--quiet"], script);
+        assert_eq!(stderr(&output), "", "{script}");
+        stdout(&output)
+    }
+
+    /// What a recorded run of `words` printed, which its replay, where there is no program of the host,
+    /// prints as well.
+    fn replayed(&self, options: &[&str], words: &[&str], stdin: Stdio) -> (Output, String) {
+        let tape = self.tape().display().to_string();
+        let record = ["record", "--quiet", "--on-missing", "native", "--tape", &tape];
+        let mut record = self.command(&[&record, options, &["--"], words].concat());
+        let recorded = record.stdin(stdin).output().unwrap();
+        std::fs::remove_file(self.worktree.path().join("note.txt")).unwrap();
+        let replayed = self.command(&["replay", &tape]).env("PATH", "").output().unwrap();
+        assert!(stderr(&replayed).contains("the run is the same"), "{}", stderr(&replayed));
+        assert_eq!(replayed.status.code(), recorded.status.code());
+        assert_eq!(stdout(&replayed), stdout(&recorded));
+        (recorded, stderr(&replayed))
+    }
+}
+
+#[test]
+fn bytes_go_through_a_program_of_the_host_between_modules() {
+    let place = Place::new();
+    assert_eq!(place.printed("seq 800000 | host-cat | wc -c"), "5488895\n");
+    assert_eq!(place.printed("seq 800000 | host-sort -rn | head -n 1"), "800000\n");
+    assert_eq!(place.printed("cat note.txt | host-cat | host-cat | sort"), "one\nthree\ntwo\n");
+    assert_eq!(place.printed("host-cat < note.txt > made; wc -l made; host-true"), "3 made\n");
+    assert!(!place.worktree.path().join("made").exists());
+}
+
+#[test]
+fn an_endless_writer_ends_with_the_program_that_reads_it() {
+    let place = Place::new();
+    assert_eq!(place.printed("yes | host-head -n 1; echo $?"), "y\n0\n");
+    assert_eq!(place.printed("host-sh -c 'exec yes' | head -n 2"), "y\ny\n");
+}
+
+#[test]
+fn codes_and_signals_of_the_host_are_the_processs() {
+    let place = Place::new();
+    assert_eq!(place.printed("host-sh -c 'exit 7'; echo $?"), "7\n");
+    assert_eq!(place.printed("host-sh -c 'kill -9 $$'; echo $?"), "137\n");
+    assert_eq!(place.printed("host-sleep 1000 & kill $!; wait $!; echo $?"), "143\n");
+    let output = place.sh(&["--quiet"], "host-sh -c 'echo out; echo err >&2; exit 4'");
+    assert_eq!((stdout(&output), stderr(&output)), ("out\n".into(), "err\n".into()));
+    assert_eq!(output.status.code(), Some(4));
+}
+
+#[test]
+fn both_streams_in_one_pipe_keep_their_order() {
+    let place = Place::new();
+    let script = "host-sh -c 'echo 1; echo 2 >&2; echo 3; echo 4 >&2' 2>&1 | cat";
+    assert_eq!(place.printed(script), "1\n2\n3\n4\n");
+}
+
+/// A program that reads nothing took everything from whoever shared its input.
+#[test]
+fn what_a_program_has_not_read_others_read() {
+    let place = Place::new();
+    let said = "one\ntwo\nthree\n";
+    let loops = "while read -r line; do host-sh -c \"echo $line\"; done";
+    assert_eq!(place.printed(&format!("{loops} < note.txt")), said);
+    assert_eq!(place.printed(&format!("cat note.txt | {loops}")), said);
+    let script = "host-sh -c 'read -r x; echo \"got $x\"'; cat";
+    let child = place
+        .command(&["sh", "--quiet", "--on-missing", "native", "-c", script])
+        .stdin(std::fs::File::open(place.worktree.path().join("note.txt")).unwrap())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(stdout(&output), "got one\ntwo\nthree\n");
+    assert_eq!(place.printed("{ host-cat; echo end; } < note.txt | wc -l"), "4\n");
+}
+
+/// Nobody types anything: the program ends, and does not wait for its input.
+#[test]
+fn a_program_that_does_not_read_is_not_held_up_by_standard_input() {
+    let place = Place::new();
+    let mut command = place.command(&["sh", "--quiet", "--on-missing", "native", "-c"]);
+    command.arg("host-sh -c 'echo done'").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let open = child.stdin.take();
+    let output = child.wait_with_output().unwrap();
+    drop(open);
+    assert_eq!(stdout(&output), "done\n");
+}
+
+#[test]
+fn a_timeout_leaves_no_program_of_the_host_behind() {
+    let place = Place::new();
+    let pids = place.worktree.path().join("pids");
+    let script = "host-sh -c 'echo $$ > pids; sleep 1000 & echo $! >> pids; wait' | host-cat";
+    let output = place.sh(&["--timeout", "1s"], script);
+    assert_eq!(output.status.code(), Some(124), "{}", stderr(&output));
+    let pids = std::fs::read_to_string(pids).unwrap();
+    assert_eq!(pids.lines().count(), 2);
+    for pid in pids.lines() {
+        let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
+        // Whoever is killed with its group may be a zombie until somebody else has reaped it.
+        let is_there = || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            rustix::process::test_kill_process(pid).is_ok() && !stat.contains(") Z ")
+        };
+        while is_there() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+#[test]
+fn the_clock_does_not_jump_while_a_program_of_the_host_runs() {
+    let place = Place::new();
+    let script = "sleep 3600 & host-sleep 0.2; date +%s; wait; date +%s";
+    assert_eq!(place.printed(script), "946684800\n946688400\n");
+}
+
+#[test]
+fn the_time_of_a_program_is_charged_if_that_is_asked_for() {
+    let place = Place::new();
+    let script = "host-sleep 0.2 & host-sleep 1 & wait; test $(date +%s) -ge 946684801; echo $?";
+    let (output, _) =
+        place.replayed(&["--native-time", "charged"], &["sh", "-c", script], Stdio::null());
+    assert_eq!(stdout(&output), "0\n");
+}
+
+#[test]
+fn what_is_not_found_says_how_it_could_be() {
+    let place = Place::new();
+    let output = place.call(&["sh", "-c", "host-cat note.txt"]);
+    assert_eq!(output.status.code(), Some(127));
+    let message = stderr(&output);
+    assert!(message.contains("host-cat: not found"), "{message}");
+    assert!(message.contains("--on-missing native"), "{message}");
+    let quiet = place.call(&["sh", "--quiet", "-c", "host-cat note.txt"]);
+    assert_eq!(stderr(&quiet), "sh: 1: host-cat: not found\n");
+}
+
+#[test]
+fn a_shell_knows_what_the_host_has() {
+    let place = Place::new();
+    let script = "command -v host-cat; command -v no-such-program; echo $?; type host-cat";
+    assert_eq!(place.printed(script), "host-cat\n127\nhost-cat is host-cat\n");
+    let output = place.call(&["sh", "-c", "command -v host-cat"]);
+    assert_eq!(output.status.code(), Some(127));
+}
+
+/// A path is the namespace's, and so is the interpreter of a script that lies there.
+#[test]
+fn a_program_with_a_slash_is_never_the_hosts() {
+    let place = Place::new();
+    std::fs::write(place.worktree.path().join("script"), "#!/bin/host-sh\necho no\n").unwrap();
+    for program in ["/bin/sed", "../../bin/sed", "./script"] {
+        let output = place.sh(&[], program);
+        assert_eq!(output.status.code(), Some(127), "{program}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_program_runs_in_the_folder_of_the_disk() {
+    let place = Place::new();
+    std::fs::create_dir(place.worktree.path().join("sub")).unwrap();
+    std::os::unix::fs::symlink("../..", place.worktree.path().join("sub/out")).unwrap();
+    let script = "cd sub; X=1 host-sh -c 'echo $X$PWD'; host-sh -c 'echo there > made'; cat made";
+    let printed = place.printed(script);
+    assert!(printed.starts_with("1/") && printed.ends_with("/sub\nthere\n"), "{printed}");
+    for (dir, why) in [
+        ("/tmp", "/tmp is not in the worktree"),
+        ("new", "the disk has no folder /src/new"),
+        ("sub/out", "the disk has no folder /src/sub/out"),
+    ] {
+        let output = place.sh(&["--quiet"], &format!("mkdir new; cd {dir}; host-true; echo $?"));
+        assert_eq!(stdout(&output), "126\n");
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_profile_holds_for_every_program_of_a_tree() {
+    let place = Place::new();
+    let outside = place.scratch.path().join("outside");
+    let script = format!("host-sh -c 'echo x > inside; echo y > {}'", outside.display());
+    if SandboxProfile::Worktree.check().is_ok() {
+        let output = place.sh(&["--profile", "worktree"], &script);
+        assert_ne!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(!outside.exists());
+        assert!(place.worktree.path().join("inside").exists());
+    } else {
+        skipped("a_profile_holds_for_every_program_of_a_tree", "this kernel has no Landlock");
+    }
+    let output = place.sh(&["--profile", "wasi"], "host-true");
+    assert_eq!(output.status.code(), Some(126));
+    assert!(stderr(&output).contains("host-true: the sandbox profile `wasi` runs no program"));
+}
+
+#[test]
+fn a_tree_with_programs_of_the_host_is_replayed_without_them() {
+    let place = Place::new();
+    let script = "seq 100000 | host-cat | host-sort -n | wc -c
+        host-sh -c 'echo err >&2; exit 3'; echo $?
+        host-sleep 0.1 & host-sh -c 'kill -9 $$'; echo $?; wait
+        while read -r line; do host-sh -c \"echo $line\"; done < note.txt
+        cd /tmp; host-true; echo $?";
+    let (output, said) = place.replayed(&[], &["sh", "-c", script], Stdio::null());
+    assert_eq!(stdout(&output), "588895\n3\n137\none\ntwo\nthree\n126\n");
+    let ran = "not hermetic: 9 programs of the host ran: host-cat, host-sort, host-sh, host-sleep";
+    assert!(said.contains(ran), "{said}");
+    let tape = place.tape().display().to_string();
+    assert!(stdout(&place.call(&["tape", "stat", &tape])).contains(ran));
+    assert!(stdout(&place.call(&["fidelity", &tape, &tape])).contains(ran));
+}
+
+#[test]
+fn a_program_of_the_host_alone_is_replayed_with_its_input() {
+    let place = Place::new();
+    let stdin = std::fs::File::open(place.worktree.path().join("note.txt")).unwrap();
+    let (output, _) = place.replayed(&[], &["host-cat"], stdin.into());
+    assert_eq!(stdout(&output), "one\ntwo\nthree\n");
+    let place = Place::new();
+    let (output, _) = place.replayed(&[], &["host-sh", "-c", "kill -15 $$"], Stdio::null());
+    assert_eq!(output.status.code(), Some(143));
+}
+
+/// What the guests hand to a program is compared: a replay must not pass for one with other input.
+#[test]
+fn a_replay_that_hands_a_program_something_else_leaves_its_tape() {
+    let place = Place::new();
+    place.replayed(&[], &["sh", "-c", "echo in | host-cat"], Stdio::null());
+    let tape = std::fs::read_to_string(place.tape()).unwrap();
+    assert!(tape.contains("echo in | host-cat"));
+    std::fs::write(place.tape(), tape.replace("echo in |", "echo on |")).unwrap();
+    let output = place.call(&["replay", &place.tape().display().to_string()]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let message = stderr(&output);
+    assert!(message.contains("the tape has native, the run has native"), "{message}");
+    assert!(message.contains("content_hash"), "{message}");
+}
+
+#[test]
+fn verify_names_programs_of_the_host() {
+    let place = Place::new();
+    let args = ["verify", "-n", "2", "--on-missing", "native", "--", "sh", "-c", "host-true"];
+    let output = place.call(&args);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let said = stdout(&output);
+    assert!(said.contains("not hermetic: 1 program of the host ran: host-true"), "{said}");
+}
+
+/// No built-in program stands for `awk`.
+const ENDLESS: &str = "awk 'BEGIN { system(\"exec sleep 1000\") }'";
+
+fn programs(worktree: &Path) -> (Arc<NativeChildren>, MachineBuilder) {
+    let children = Arc::new(NativeChildren::new(worktree));
+    let programs = ToolchainPrograms::new(engine(), Toolchains::default());
+    let programs = NativePrograms::new(Arc::new(programs), Arc::clone(&children));
+    let builder = Machine::builder().worktree(HostDir::open(worktree).unwrap());
+    (children, builder.programs(Arc::new(programs)))
+}
+
+#[test]
+fn a_machine_of_the_library_starts_programs_of_the_host() {
+    let place = Place::new();
+    let (children, builder) = programs(place.worktree.path());
+    let tape = MemoryTape::default();
+    let recorder = Recorder::new(tape.clone(), Redaction::default());
+    let mut machine = builder.tape(recorder).build().unwrap();
+    let script = "printf 'b\\na\\n' | sed s/a/A/ | sort; sed q note.txt";
+    let output = belljar::Command::shell(script).output(&mut machine).unwrap();
+    assert_eq!(output.stdout, b"A\nb\none\n");
+    assert_eq!(children.started(), ["sed", "sed"]);
+    let records = tape.records();
+    let spawns = records.iter().filter_map(|record| match &record.kind {
+        Kind::ProcessSpawn { program, mode, parent, .. } if program == "sed" => {
+            Some((mode.as_str(), *parent))
+        }
+        _ => None,
+    });
+    assert_eq!(spawns.collect::<Vec<_>>(), [("native", Some(1)); 2]);
+    let given = records.iter().filter_map(|record| match &record.kind {
+        Kind::Native { event: NativeEvent::Input { len_bytes, .. }, .. } => Some(*len_bytes),
+        _ => None,
+    });
+    assert_eq!(given.sum::<u64>(), 4);
+}
+
+/// A module that nobody has asked for programs of the host finds none.
+#[test]
+fn a_machine_has_no_programs_of_the_host_unless_told() {
+    let place = Place::new();
+    let worktree = HostDir::open(place.worktree.path()).unwrap();
+    let programs = Arc::new(ToolchainPrograms::new(engine(), Toolchains::default()));
+    let mut machine = Machine::builder().worktree(worktree).programs(programs).build().unwrap();
+    let output = belljar::Command::shell("sed q note.txt").output(&mut machine).unwrap();
+    assert_eq!(output.status.code(), Some(127));
+}
+
+/// On a virtual clock the one that sleeps would sleep until the program has ended, which is never.
+#[test]
+fn on_the_clock_of_the_host_others_wake_beside_a_program() {
+    let place = Place::new();
+    let (_, builder) = programs(place.worktree.path());
+    let mut machine = builder.clock(ClockConfig::Host).build().unwrap();
+    let script = format!("{ENDLESS} & sleep 0.1; kill $!; wait $!; echo $?");
+    let output = belljar::Command::shell(script).output(&mut machine).unwrap();
+    assert_eq!(output.stdout, b"143\n");
+}
+
+#[test]
+fn a_tree_that_waits_for_the_host_ends_at_its_timeout() {
+    let place = Place::new();
+    let (_, builder) = programs(place.worktree.path());
+    let limits = Limits { timeout: Some(Duration::from_millis(200)), ..Limits::default() };
+    let mut machine = builder.limits(limits).build().unwrap();
+    let output = belljar::Command::shell(ENDLESS).output(&mut machine).unwrap();
+    assert_eq!(*output.status.outcome(), Outcome::Limit(Limit::Timeout));
+}
+
+#[test]
+fn modules_of_a_session_start_programs_of_the_host_as_it_says() {
+    let place = Place::new();
+    std::fs::write(place.worktree.path().join("Makefile"), "all:\n\tsed q note.txt\n").unwrap();
+    for (on_missing, is_found) in [(OnMissing::Deny, false), (OnMissing::Native, true)] {
+        let bench = hermetic(place.worktree.path()).on_missing(on_missing).build();
+        let mut session = bench.activate().unwrap();
+        let output = session.command("minimake").output().unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(printed.contains("one"), is_found, "{printed}");
+        assert_eq!(output.status.success(), is_found);
+    }
+}

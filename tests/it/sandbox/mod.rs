@@ -1,0 +1,167 @@
+//! Sandboxes: what they answer, how they are forked, how they end.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use belljar::process::ShellImage;
+use belljar::sandbox::{
+    ExecRequest, ExecResult, FilesystemAccess, MountSource, Sandbox, SandboxBackend, SandboxError,
+    SandboxMount, SandboxSpec, SnapshotStore, WasiBackend,
+};
+use belljar::{ToolchainPrograms, Toolchains};
+
+use crate::support::engine;
+
+static PROGRAMS: LazyLock<Arc<ToolchainPrograms>> = LazyLock::new(|| {
+    let programs = ToolchainPrograms::new(engine(), Toolchains::default());
+    Arc::new(programs.with("sh", ShellImage::maker()))
+});
+
+fn sandbox(spec: SandboxSpec) -> Sandbox {
+    Sandbox::provision(PROGRAMS.clone(), spec).unwrap()
+}
+
+fn backend() -> WasiBackend {
+    WasiBackend::new(PROGRAMS.clone())
+}
+
+fn sh(sandbox: &mut Sandbox, script: &str) -> String {
+    let result = sandbox.exec(&ExecRequest::shell(script)).unwrap();
+    assert_eq!(result.exit_code, 0, "{script}: {}", String::from_utf8_lossy(&result.stderr));
+    String::from_utf8(result.stdout).unwrap()
+}
+
+#[test]
+fn files_clock_and_chance_live_as_long_as_the_session() {
+    let mut sandbox = sandbox(SandboxSpec::default());
+    assert_eq!(sh(&mut sandbox, "echo kept > /mnt/memory/note; sleep 5; date +%s"), "946684805\n");
+    assert_eq!(sh(&mut sandbox, "cat $BELLJAR_MEMORY_DIR/note; date +%s"), "kept\n946684805\n");
+    assert_eq!(sh(&mut sandbox, "cd $BELLJAR_OUTPUTS_DIR && pwd"), "/mnt/session/outputs\n");
+}
+
+#[test]
+fn a_fork_and_its_origin_go_on_by_themselves() {
+    let mut origin = sandbox(SandboxSpec::default());
+    sh(&mut origin, "mkdir /tmp/d; echo one > /tmp/d/a; ln /tmp/d/a /tmp/b; sleep 1");
+    let mut fork = origin.fork().unwrap();
+    sh(&mut fork, "echo two >> /tmp/b; rm -r /tmp/d; sleep 10");
+    sh(&mut origin, "echo three > /tmp/c");
+    assert_eq!(sh(&mut fork, "cat /tmp/b; ls /tmp; date +%s"), "one\ntwo\nb\n946684811\n");
+    assert_eq!(sh(&mut origin, "cat /tmp/b; ls /tmp; date +%s"), "one\nb\nc\nd\n946684801\n");
+}
+
+#[test]
+fn a_snapshot_goes_on_in_a_folder() {
+    let (folder, host) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(host.path().join("kept"), "host\n").unwrap();
+    let mount = SandboxMount {
+        target: "/work".into(),
+        source: MountSource::Host(host.path().into()),
+        access: FilesystemAccess::ReadWrite,
+    };
+    let mut origin = sandbox(SandboxSpec { mounts: vec![mount], ..SandboxSpec::default() });
+    sh(&mut origin, "cat /work/kept > /work/copy; rm /work/kept; seq 100000 > /work/long; sleep 3");
+    let store = SnapshotStore::new(folder.path());
+    let id = store.save(&mut origin).unwrap();
+    assert_eq!(store.save(&mut origin).unwrap(), id, "the same state has the same id");
+    sh(&mut origin, "echo later > /work/copy");
+    for _ in 0..2 {
+        let mut resumed = store.resume(id, PROGRAMS.clone()).unwrap();
+        let shown = sh(&mut resumed, "ls /work; cat /work/copy; tail -n 1 /work/long; date +%s");
+        assert_eq!(shown, "copy\nlong\nhost\n100000\n946684803\n");
+    }
+    let parts = store.parts_of(id).unwrap();
+    assert!(parts.len() >= 2, "the long file stands by itself");
+    for part in parts {
+        let path = store.cas().path_of(part);
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, [&bytes[..], b"x"].concat()).unwrap();
+        assert!(store.resume(id, PROGRAMS.clone()).is_err(), "{}", path.display());
+        std::fs::write(&path, bytes).unwrap();
+    }
+    store.resume(id, PROGRAMS.clone()).unwrap();
+}
+
+#[test]
+fn an_exec_tells_how_it_ended() {
+    let mut sandbox = sandbox(SandboxSpec::default());
+    let mut exec = |request: ExecRequest| sandbox.exec(&request);
+    let run = |result: Result<ExecResult, _>| {
+        let result = result.unwrap();
+        (result.exit_code, result.timed_out)
+    };
+    assert_eq!(run(exec(ExecRequest::shell("exit 3"))), (3, false));
+    assert_eq!(run(exec(ExecRequest::shell("kill -9 $$"))), (137, false));
+    let timeout = Some(Duration::from_secs(5));
+    let slow = ExecRequest { timeout, ..ExecRequest::new("sleep", ["60"]) };
+    assert_eq!(run(exec(slow)), (124, true));
+    let quick = ExecRequest { timeout, ..ExecRequest::new("sleep", ["4"]) };
+    assert_eq!(run(exec(quick)), (0, false), "time that has passed before does not count");
+    let error = exec(ExecRequest::new("nothing-of-that-name", [""; 0])).unwrap_err();
+    assert!(matches!(error, SandboxError::Exec { .. }), "{error}");
+    let nowhere = ExecRequest { cwd: Some("/nowhere".into()), ..ExecRequest::shell(":") };
+    assert!(matches!(exec(nowhere), Err(SandboxError::InvalidRequest { .. })));
+}
+
+#[tokio::test]
+async fn ids_are_given_once() {
+    let backend = backend();
+    let spec = |id: &str| SandboxSpec { session_id: id.into(), ..SandboxSpec::default() };
+    let made = backend.provision(spec("")).await.unwrap();
+    let chosen = backend.provision(spec("mine")).await.unwrap();
+    assert_eq!((made.id.as_str(), chosen.id.as_str()), ("session-1", "mine"));
+    for id in ["session-1", "mine"] {
+        let lifecycle = |error: &SandboxError| matches!(error, SandboxError::Lifecycle { .. });
+        assert!(lifecycle(&backend.provision(spec(id)).await.unwrap_err()), "{id} is there");
+        backend.terminate(id).await.unwrap();
+        assert!(lifecycle(&backend.terminate(id).await.unwrap_err()), "{id} was terminated");
+        assert!(lifecycle(&backend.exec(id, ExecRequest::shell(":")).await.unwrap_err()));
+        assert!(lifecycle(&backend.snapshot(id).await.unwrap_err()));
+        assert!(lifecycle(&backend.provision(spec(id)).await.unwrap_err()), "{id} was given");
+    }
+    let unknown = backend.exec("session-2", ExecRequest::shell(":")).await.unwrap_err();
+    assert!(matches!(unknown, SandboxError::SessionNotFound { .. }));
+    assert_eq!(backend.session_ids(), [""; 0]);
+}
+
+#[tokio::test]
+async fn execs_of_a_session_run_in_the_order_in_which_they_were_asked_for() {
+    let backend = backend();
+    let id = backend.provision(SandboxSpec::default()).await.unwrap().id;
+    let run = |number: usize| {
+        backend.exec(&id, ExecRequest::shell(format!("sleep 1; echo {number} >> /tmp/order")))
+    };
+    let (mut a, mut b, mut c) = (run(1), run(2), run(3));
+    // Whoever is polled first comes first.
+    let poll = |future: &mut belljar::sandbox::SandboxFuture<'_, ExecResult>| {
+        let waker = std::task::Waker::noop();
+        let polled = future.as_mut().poll(&mut std::task::Context::from_waker(waker));
+        assert!(polled.is_pending());
+    };
+    poll(&mut b);
+    poll(&mut c);
+    poll(&mut a);
+    let (a, b, c) = tokio::join!(a, b, c);
+    for result in [a, b, c] {
+        assert_eq!(result.unwrap().exit_code, 0);
+    }
+    let order = backend.with_session(&id, |sandbox| sandbox.files().read("/tmp/order")).await;
+    assert_eq!(order.unwrap().unwrap(), b"2\n3\n1\n");
+}
+
+#[tokio::test]
+async fn a_snapshot_is_resumed_any_number_of_times() {
+    let backend = backend();
+    let origin = backend.provision(SandboxSpec::default()).await.unwrap().id;
+    backend.exec(&origin, ExecRequest::shell("echo 0 > /tmp/n")).await.unwrap();
+    let snapshot = backend.snapshot(&origin).await.unwrap();
+    backend.terminate(&origin).await.unwrap();
+    for attempt in 1..4 {
+        let fork = backend.resume(&snapshot).await.unwrap().id;
+        let script = format!("cat /tmp/n; echo {attempt} > /tmp/n; cat /tmp/n");
+        let result = backend.exec(&fork, ExecRequest::shell(script)).await.unwrap();
+        assert_eq!(String::from_utf8(result.stdout).unwrap(), format!("0\n{attempt}\n"));
+    }
+    backend.drop_snapshot(&snapshot).unwrap();
+    assert!(backend.resume(&snapshot).await.is_err());
+}
