@@ -23,6 +23,7 @@ use super::values::{
     size,
 };
 use super::verify::VerifyArgs;
+use belljar::kernel::egress::EgressRule;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -257,6 +258,20 @@ pub struct RunArgs {
     /// What the program is to do: the answer of `runtime.task`
     #[arg(long, value_name = "TEXT", help_heading = "Host")]
     pub host_task: Option<String>,
+
+    /// Whom programs may reach by `net.http`: a host, *.suffix, address or network, perhaps with a
+    /// port [default: what BELLJAR_EGRESS_ALLOW and its like say, else nobody]
+    #[arg(long, value_name = "RULE", help_heading = "Host")]
+    pub allow_net: Vec<EgressRule>,
+
+    /// Whom they may not reach, whatever else is allowed
+    #[arg(long, value_name = "RULE", help_heading = "Host")]
+    pub deny_net: Vec<EgressRule>,
+
+    /// A header that is added for a host and that programs never see, such as
+    /// 'api.example.com=Authorization: Bearer $TOKEN'
+    #[arg(long, value_name = "HOST=HEADER: $VARIABLE", help_heading = "Host")]
+    pub credential: Vec<String>,
 
     /// Write the changes to the disk: always, or only if the program exits with 0
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always", help_heading = "Afterwards")]

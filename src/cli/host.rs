@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 use super::args::{OnMissing, RunArgs};
 use super::exit::Usage;
+#[cfg(feature = "http")]
+use super::net;
 use super::report::{Report, printable};
 use super::sink::{self, Opened, Stdout};
 use super::values::{Sink, StdinFrom};
@@ -127,6 +129,15 @@ pub fn of_args(args: &RunArgs) -> Result<SessionHost> {
     }
     if let Some(task) = &args.host_task {
         host = host.task(task.as_str());
+    }
+    #[cfg(feature = "http")]
+    {
+        host = host.http(net::client(args)?);
+    }
+    #[cfg(not(feature = "http"))]
+    if !(args.allow_net.is_empty() && args.credential.is_empty()) {
+        let why = "--allow-net, --credential: this belljar was built without the feature `http`";
+        return Err(Usage(why.to_owned()).into());
     }
     Ok(host.build())
 }

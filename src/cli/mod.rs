@@ -29,6 +29,8 @@ mod hints;
 mod host;
 mod host_programs;
 mod mounts;
+#[cfg(feature = "http")]
+mod net;
 mod overtime;
 mod patch;
 mod planted;

@@ -11,6 +11,8 @@ use super::exec::{EXEC, Exec, Judged};
 use super::exec_result;
 use super::io::{self, Done, Halt};
 use super::json;
+#[cfg(feature = "http")]
+use super::net::Asked;
 use super::policy::Blocked;
 use super::session::{CallReply, SessionHost};
 use super::shells::no_params;
@@ -57,9 +59,12 @@ const BY_HOST: &str = "host";
 const BY_BUILTIN: &str = "builtin";
 
 /// Operations that ask somebody outside of the machine, or say what there is outside.
-const ASK_OUTSIDE: [&str; 8] = [
+const ASK_OUTSIDE: [&str; 11] = [
     "host.capabilities",
     "interaction.ask",
+    "net.close",
+    "net.http",
+    "net.read",
     "process.list_shells",
     SET_SHELL,
     "process.shell_invocation",
@@ -187,6 +192,9 @@ impl Caller {
 
     /// As the tape says, but for what has effects in the machine: that is done again.
     async fn answer_again(&mut self, name: &str, taped: TapedCall) -> Result<Answered, Stop> {
+        for decision in &taped.egress {
+            self.guest.tape_again(decision);
+        }
         let mut params = parse(name, &taped.params);
         let number = if name == EXEC && params.is_ok() { self.next_command() } else { 0 };
         if let Some(done_as) = &taped.done_as {
@@ -356,6 +364,23 @@ impl Caller {
                 };
                 template::render(name, params, max, read)?
             }
+            #[cfg(feature = "http")]
+            "net.http" => {
+                let machine = guest.machine();
+                let (tape, time_left) = (machine.tape.clone(), machine.time_left());
+                let asked = Asked::parse(name, params)?;
+                host.net().http(
+                    name,
+                    &asked,
+                    tape,
+                    time_left,
+                    machine.limits().host_call_bytes_max,
+                )?
+            }
+            #[cfg(feature = "http")]
+            "net.read" => host.net().read(name, params)?,
+            #[cfg(feature = "http")]
+            "net.close" => host.net().close(name, params)?,
             "interaction.ask" => {
                 let question = answers::question(name, params)?;
                 json!({ "answer": host.ask(name, &question)? })

@@ -34,6 +34,8 @@ const CAPABILITIES: &[(&str, &str)] = &[
     ("host", "What can be asked for"),
     ("interaction", "Asking whoever uses the program"),
     ("memory", "What the embedder knows by heart"),
+    #[cfg(feature = "http")]
+    ("net", "Requests over the network, as far as the egress policy lets them"),
     ("process", "Commands and shells"),
     ("runtime", "What the program is run for"),
     ("template", "Templates"),
@@ -46,6 +48,12 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("host.capabilities", "Lists what can be asked for"),
     ("interaction.ask", "Asks a question and waits for its answer"),
     (BRIDGE_ONLY, "Turns texts into vectors; the bridge does it"),
+    #[cfg(feature = "http")]
+    ("net.close", "Closes an answer that is streamed"),
+    #[cfg(feature = "http")]
+    ("net.http", "Makes a request over HTTP"),
+    #[cfg(feature = "http")]
+    ("net.read", "Reads on in an answer that is streamed"),
     ("process.exec", "Runs a command to its end"),
     ("process.get_default_shell", "Says which shell runs commands that name none"),
     ("process.list_shells", "Lists the shells that there are"),

@@ -35,6 +35,12 @@ pub enum HostError {
         /// What the bridge says.
         message: String,
     },
+    /// The egress policy blocks it: see [`crate::kernel::egress::EgressBlocked`].
+    #[error("{message}")]
+    EgressBlocked {
+        /// What may not reach whom, and why.
+        message: String,
+    },
     /// The operation could not be done.
     #[error("{name}: {message}")]
     Failed {
@@ -72,6 +78,7 @@ impl HostError {
             Self::Params { .. } => "params",
             Self::Mock { .. } => "mock",
             Self::Bridge { .. } => "bridge",
+            Self::EgressBlocked { .. } => "egress_blocked",
             Self::Failed { .. } => "failed",
             Self::TooLong { .. } => "too_long",
             Self::Ended { .. } | Self::Run(_) => "ended",
@@ -103,6 +110,7 @@ pub(super) fn parse_answer(name: &str, json: &str) -> Result<Value, HostError> {
     Err(match answer["error"]["kind"].as_str() {
         Some("unsupported") => HostError::Unsupported { name },
         Some("mock") => HostError::Mock { message: own },
+        Some("egress_blocked") => HostError::EgressBlocked { message: own },
         Some("params") => HostError::Params { name, problem: own },
         Some("bridge") => HostError::Bridge { name, message: own },
         Some("ended") => HostError::Ended { message: own },

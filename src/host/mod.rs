@@ -11,6 +11,8 @@ mod exec_result;
 mod io;
 mod json;
 mod mock;
+#[cfg(feature = "http")]
+mod net;
 mod pattern;
 mod policy;
 mod policy_file;

@@ -11,10 +11,14 @@ use super::call::CallImage;
 use super::capability::{self, Manifest};
 use super::error::HostError;
 use super::mock::{HostMock, MockCall, Mocks, NoMockScope};
+#[cfg(feature = "http")]
+use super::net::Net;
 use super::pattern::Commands;
 use super::policy::{Blocked, CommandPolicy};
 use super::taped::{TapedCall, TapedCalls};
 use crate::engine::Outcome;
+#[cfg(feature = "http")]
+use crate::http::HttpClient;
 use crate::kernel::host::{Host, HostCall, HostReply, Start};
 use crate::kernel::machine::Machine;
 use crate::kernel::process::Pid;
@@ -49,6 +53,9 @@ struct Shared {
     answers: Option<Box<dyn Answers>>,
     task: Value,
     state: Mutex<State>,
+    /// Locked for as long as a request takes: processes of a machine take turns anyway.
+    #[cfg(feature = "http")]
+    net: Mutex<Net>,
 }
 
 impl Default for Shared {
@@ -59,6 +66,8 @@ impl Default for Shared {
             answers: None,
             task: Value::Null,
             state: Mutex::default(),
+            #[cfg(feature = "http")]
+            net: Mutex::default(),
         }
     }
 }
@@ -122,6 +131,14 @@ impl SessionHostBuilder {
         self
     }
 
+    /// Who makes requests for programs: under which policy, with which credentials, within which
+    /// limits. Default: one that may reach nobody.
+    #[cfg(feature = "http")]
+    pub fn http(mut self, client: HttpClient) -> Self {
+        self.0.net.get_mut().unwrap_or_else(PoisonError::into_inner).client = client;
+        self
+    }
+
     /// Answers from a tape: who answered then is not asked.
     pub fn taped(mut self, calls: TapedCalls) -> Self {
         self.0.state.get_mut().unwrap_or_else(PoisonError::into_inner).taped = Some(calls);
@@ -143,6 +160,17 @@ impl SessionHost {
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         // It is whole between statements, whoever panicked.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(feature = "http")]
+    pub(super) fn net(&self) -> MutexGuard<'_, Net> {
+        self.0.net.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets who makes requests for programs from now on.
+    #[cfg(feature = "http")]
+    pub fn set_http(&self, client: HttpClient) {
+        self.net().client = client;
     }
 
     pub(super) fn policy(&self) -> &CommandPolicy {

@@ -4,9 +4,10 @@ use std::collections::{HashMap, VecDeque};
 
 use super::error::HostError;
 use crate::kernel::process::Pid;
+use crate::tape::Kind;
 
 /// A call, as a tape has it.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct TapedCall {
     /// The operation: `CAPABILITY.OPERATION`.
     pub name: String,
@@ -20,6 +21,8 @@ pub struct TapedCall {
     pub answered_by: String,
     /// Whether a hook changed the answer.
     pub amended: bool,
+    /// What the egress policy decided meanwhile.
+    pub egress: Vec<Kind>,
 }
 
 /// The calls of a tape, in their order, by the process that a record names.

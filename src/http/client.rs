@@ -179,6 +179,11 @@ impl HttpClient {
         self
     }
 
+    /// The bounds that hold.
+    pub fn bounds(&self) -> HttpLimits {
+        self.limits
+    }
+
     /// Records what the policy decides on `tape`.
     #[must_use]
     pub fn tape(mut self, tape: Option<Recorder>) -> Self {

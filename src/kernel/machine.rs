@@ -221,6 +221,11 @@ impl Machine {
         self.note_limit(Limit::Trace);
     }
 
+    /// Real time that the run has left, if it is bounded.
+    pub fn time_left(&self) -> Option<Duration> {
+        self.time_left_ns().map(Duration::from_nanos)
+    }
+
     /// Real time that the run has left, in nanoseconds, if it is bounded.
     pub(super) fn time_left_ns(&self) -> Option<u64> {
         let left = self.deadline?.saturating_duration_since(ambient::instant_now());

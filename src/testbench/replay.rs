@@ -169,6 +169,8 @@ pub(super) struct Script {
     native_events: Vec<(Pid, NativeEvent)>,
     clock_values_ns: Vec<u64>,
     tree: TapedTree,
+    /// What the egress policy has decided for the call of the host that is next.
+    egress: Vec<Kind>,
 }
 
 impl Script {
@@ -181,6 +183,7 @@ impl Script {
             children: HashMap::new(),
             has_shell: false,
             host_calls: TapedCalls::default(),
+            egress: Vec::new(),
             natives: HashMap::new(),
             native_events: Vec::new(),
             clock_values_ns: Vec::new(),
@@ -260,6 +263,9 @@ impl Script {
                     script.spawns.push(spawn);
                 }
                 call @ Kind::HostCall { .. } => script.learn_host_call(call, &cas)?,
+                decision @ Kind::Egress { .. } if is_for_a_guest(&decision) => {
+                    script.egress.push(decision);
+                }
                 kind => {
                     if let Some(spawn) = script.spawns.last_mut() {
                         spawn.learn(&kind).map_err(|message| incomplete(path, message))?;
@@ -295,6 +301,7 @@ impl Script {
             answer: String::from_utf8_lossy(&result.bytes(cas)?).into_owned(),
             answered_by: answered_by.unwrap_or_default(),
             amended,
+            egress: std::mem::take(&mut self.egress),
         };
         if let Some(spawn) = self.spawns.last_mut()
             && matches!(spawn.runs, Runs::HostCall)
@@ -477,4 +484,9 @@ fn run(
     }
     let (stdout, stderr) = (Stream::Taped(spawn.stdout), Stream::Taped(spawn.stderr));
     command.output_on(machine, Stdio { stdin: spawn.stdin, stdout, stderr })
+}
+
+/// Whether `decision` was for a request that the host's side made for a guest.
+fn is_for_a_guest(decision: &Kind) -> bool {
+    matches!(decision, Kind::Egress { surface, .. } if surface == "http")
 }

@@ -14,6 +14,8 @@ use super::config::{ClockConfig, FilesystemConfig, NetworkConfig, SubprocessConf
 use super::llm::{LlmAxis, SessionLlm};
 use crate::engine::{Engine, EngineConfig, EngineError, Module, Program};
 use crate::host::{HostError, Question, SessionHost};
+#[cfg(feature = "http")]
+use crate::http::HttpClient;
 use crate::kernel::clock::{Clock, ClockId};
 use crate::kernel::egress::{Allowed, EgressBlocked, EgressPolicy, EgressRuleError};
 use crate::kernel::machine::{Machine, MachineError};
@@ -173,6 +175,10 @@ impl TestbenchSession {
             .task(testbench.host_task.clone());
         if let Some(answers) = testbench.host_answers.clone() {
             host = host.answers(move |question: &Question| answers.answer(question));
+        }
+        #[cfg(feature = "http")]
+        {
+            host = host.http(HttpClient::new(egress.clone()));
         }
         let host = host.build();
         if let Some(bridge) = &testbench.host_bridge {

@@ -20,7 +20,7 @@ pub struct Server {
     requests: Receiver<String>,
 }
 
-type Answer = Box<dyn FnOnce(&mut TcpStream, u16) + Send>;
+pub type Answer = Box<dyn FnOnce(&mut TcpStream, u16) + Send>;
 
 impl Server {
     pub fn start(answers: Vec<Answer>) -> Self {
@@ -62,7 +62,7 @@ impl Server {
     }
 
     /// The next request, in lower case but for its first line and its body.
-    fn request(&self) -> String {
+    pub fn request(&self) -> String {
         self.requests.recv_timeout(Duration::from_secs(20)).unwrap()
     }
 }

@@ -223,6 +223,13 @@ impl Guest {
         vfs.read(&path)
     }
 
+    /// Records anew what a tape has that is played back.
+    pub fn tape_again(&self, kind: &Kind) {
+        if let Some(tape) = &self.machine.tape {
+            tape.push(kind.clone());
+        }
+    }
+
     /// Records a call of the host that is answered.
     pub fn tape_host_call(&self, record: &HostRecord<'_>) {
         let Some(tape) = &self.machine.tape else { return };

@@ -3,6 +3,8 @@
 
 mod calls;
 mod exec;
+#[cfg(feature = "http")]
+mod net;
 mod policy;
 mod taped;
 

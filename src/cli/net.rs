@@ -1,0 +1,60 @@
+//! Whom programs may reach through their host, and with which credentials.
+
+use anyhow::Result;
+use belljar::base::ambient;
+use belljar::http::{Credential, Credentials, HttpClient};
+use belljar::kernel::egress::{EgressPolicy, EgressRule};
+
+use super::args::RunArgs;
+use super::exit::Usage;
+
+/// Who makes requests for programs.
+///
+/// # Errors
+/// [`Usage`] for a rule or a credential that makes no sense.
+pub fn client(args: &RunArgs) -> Result<HttpClient> {
+    let policy = if args.allow_net.is_empty() && args.deny_net.is_empty() {
+        let of_environment = EgressPolicy::from_environment();
+        of_environment.map_err(Usage::because)?.unwrap_or_default()
+    } else {
+        let allowed =
+            args.allow_net.iter().cloned().fold(EgressPolicy::default(), EgressPolicy::allow);
+        args.deny_net.iter().cloned().fold(allowed, EgressPolicy::deny)
+    };
+    let mut credentials = Credentials::default();
+    for given in &args.credential {
+        credentials.push(credential(given)?);
+    }
+    Ok(HttpClient::new(policy).credentials(credentials))
+}
+
+/// The credential that `given` describes: `HOST=HEADER: VALUE`, in which `$NAME` is a variable.
+fn credential(given: &str) -> Result<Credential> {
+    let parts = given.split_once('=').and_then(|(host, rest)| Some((host, rest.split_once(':')?)));
+    let Some((host, (header, template))) = parts else {
+        return Err(usage("it has to be HOST=HEADER: $VARIABLE"));
+    };
+    let host: EgressRule = host.trim().parse().map_err(|error| usage(&format!("{error}")))?;
+    let value = filled(template.trim())?;
+    let name = format!("{}: {}", header.trim(), template.trim());
+    let credential = Credential::new(name, host, header.trim(), value);
+    credential.map_err(|error| Usage::of("--credential", error).into())
+}
+
+/// `template` with the variables of the environment that it names.
+fn filled(template: &str) -> Result<String> {
+    let Some((front, rest)) = template.split_once('$') else {
+        return Err(usage("a secret does not stand on a command line: name a variable, as $TOKEN"));
+    };
+    let is_name = |byte: char| byte.is_ascii_alphanumeric() || byte == '_';
+    let (name, rest) = rest.split_at(rest.find(|byte| !is_name(byte)).unwrap_or(rest.len()));
+    let value = ambient::setting(name).and_then(|value| value.into_string().ok());
+    match value {
+        Some(value) => Ok(format!("{front}{value}{rest}")),
+        None => Err(usage(&format!("the variable {name:?} is not set, or no text"))),
+    }
+}
+
+fn usage(problem: &str) -> anyhow::Error {
+    Usage(format!("--credential: {problem}")).into()
+}

@@ -1,0 +1,202 @@
+//! `net.http`, and the rest of an answer that is streamed: what the host's side requests for guests.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::error::HostError;
+use super::json;
+use crate::http::{HttpBody, HttpClient, HttpError, HttpRequest};
+use crate::tape::Recorder;
+
+/// Answers that can be open at once.
+const OPEN_MAX: usize = 16;
+
+/// Bytes that `net.read` answers, unless told otherwise, and at most.
+const READ_BYTES: usize = 64 << 10;
+const READ_BYTES_MAX: usize = 1 << 20;
+
+/// Who is asked for guests, and what of their answers is still to come.
+#[derive(Default)]
+pub(super) struct Net {
+    pub client: HttpClient,
+    open: BTreeMap<u64, HttpBody>,
+    /// Answers that were streamed so far.
+    opened: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RequestParams {
+    url: String,
+    method: Option<String>,
+    #[serde(default)]
+    headers: Headers,
+    body: Option<String>,
+    body_base64: Option<String>,
+    timeout_ms: Option<u64>,
+    #[serde(default)]
+    stream: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Headers {
+    Pairs(Vec<(String, String)>),
+    Object(BTreeMap<String, String>),
+}
+
+impl Default for Headers {
+    fn default() -> Self {
+        Self::Pairs(Vec::new())
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReadParams {
+    handle: u64,
+    max_bytes: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CloseParams {
+    handle: u64,
+}
+
+/// A request, and how its answer is to come.
+pub(super) struct Asked {
+    request: HttpRequest,
+    timeout: Option<Duration>,
+    stream: bool,
+}
+
+impl Asked {
+    /// What `params` of the operation `name` ask for.
+    ///
+    /// # Errors
+    /// [`HostError::Params`].
+    pub fn parse(name: &str, params: &Value) -> Result<Self, HostError> {
+        let params: RequestParams = json::take(name, params)?;
+        let body = match (params.body, params.body_base64) {
+            (Some(_), Some(_)) => {
+                return Err(HostError::params(name, "`body` and `body_base64` are both there"));
+            }
+            (Some(text), None) => text.into_bytes(),
+            (None, Some(text)) => BASE64.decode(text).map_err(|error| {
+                HostError::params(name, format!("`body_base64` is no base64: {error}"))
+            })?,
+            (None, None) => Vec::new(),
+        };
+        let headers = match params.headers {
+            Headers::Pairs(pairs) => pairs,
+            Headers::Object(object) => object.into_iter().collect(),
+        };
+        let method = params.method.unwrap_or_else(|| "GET".to_owned());
+        let request = HttpRequest { method, url: params.url, headers, body };
+        let timeout = params.timeout_ms.map(Duration::from_millis);
+        Ok(Self { request, timeout, stream: params.stream })
+    }
+}
+
+impl Net {
+    /// Makes a request; what it answers is at most `bytes_max` long, and comes within `time_left`.
+    ///
+    /// # Errors
+    /// [`HostError`]: `Params`, `EgressBlocked`, `Failed`, `TooLong`.
+    pub fn http(
+        &mut self,
+        name: &str,
+        asked: &Asked,
+        tape: Option<Recorder>,
+        time_left: Option<Duration>,
+        bytes_max: u64,
+    ) -> Result<Value, HostError> {
+        let fail = |error| failed(name, error);
+        let mut limits = self.client.bounds();
+        let timeouts = [asked.timeout, time_left].into_iter().flatten();
+        limits.timeout = timeouts.fold(limits.timeout, Duration::min);
+        let client = self.client.clone().limits(limits).tape(tape);
+        if asked.stream && self.open.len() == OPEN_MAX {
+            let message = format!("{OPEN_MAX} answers are open: close one of them (net.close)");
+            return Err(HostError::failed(name, message));
+        }
+        let mut response = client.send(&asked.request).map_err(fail)?;
+        let mut answer = json!({
+            "url": response.url, "status": response.status, "headers": response.headers,
+        });
+        if asked.stream {
+            self.opened += 1;
+            self.open.insert(self.opened, response.body);
+            answer["handle"] = self.opened.into();
+            return Ok(answer);
+        }
+        let (mut whole, mut piece) = (Vec::new(), vec![0; READ_BYTES]);
+        loop {
+            let count = response.body.read(&mut piece).map_err(fail)?;
+            if count == 0 {
+                break;
+            }
+            whole.extend_from_slice(&piece[..count]);
+            if whole.len() as u64 > bytes_max {
+                let what = "the answer, which could be streamed instead (\"stream\": true),";
+                let (name, what) = (name.to_owned(), what.to_owned());
+                return Err(HostError::TooLong { name, what, limit_bytes: bytes_max });
+            }
+        }
+        put_body(&mut answer, whole);
+        Ok(answer)
+    }
+
+    /// Reads on in an answer that is streamed. At its end it is closed.
+    ///
+    /// # Errors
+    /// [`HostError`]: `Params`, `Failed`.
+    pub fn read(&mut self, name: &str, params: &Value) -> Result<Value, HostError> {
+        let ReadParams { handle, max_bytes } = json::take(name, params)?;
+        let body = self.open.get_mut(&handle).ok_or_else(|| not_open(name, handle))?;
+        let mut bytes = vec![0; max_bytes.unwrap_or(READ_BYTES).clamp(1, READ_BYTES_MAX)];
+        let read = body.read(&mut bytes);
+        if !matches!(read, Ok(1..)) {
+            self.open.remove(&handle);
+        }
+        bytes.truncate(read.map_err(|error| failed(name, error))?);
+        let mut answer = json!({ "end": bytes.is_empty() });
+        put_body(&mut answer, bytes);
+        Ok(answer)
+    }
+
+    /// Closes an answer that is streamed, before its end.
+    ///
+    /// # Errors
+    /// [`HostError`]: `Params`, `Failed`.
+    pub fn close(&mut self, name: &str, params: &Value) -> Result<Value, HostError> {
+        let CloseParams { handle } = json::take(name, params)?;
+        self.open.remove(&handle).map(|_| Value::Null).ok_or_else(|| not_open(name, handle))
+    }
+}
+
+/// Text, or what is none in base64.
+fn put_body(answer: &mut Value, bytes: Vec<u8>) {
+    match String::from_utf8(bytes) {
+        Ok(text) => answer["body"] = text.into(),
+        Err(error) => answer["body_base64"] = BASE64.encode(error.as_bytes()).into(),
+    }
+}
+
+fn not_open(name: &str, handle: u64) -> HostError {
+    HostError::failed(name, format!("there is no open answer {handle}: it has ended or was closed"))
+}
+
+fn failed(name: &str, error: HttpError) -> HostError {
+    match error {
+        HttpError::Blocked(blocked) => HostError::EgressBlocked { message: blocked.to_string() },
+        HttpError::Request(problem) => HostError::params(name, problem),
+        error => HostError::failed(name, error.to_string()),
+    }
+}

@@ -1,0 +1,172 @@
+//! `net.http`: requests that the host makes for programs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belljar::Machine;
+use belljar::host::{HostError, SessionHost};
+use belljar::http::{HttpClient, HttpLimits};
+use belljar::kernel::egress::EgressPolicy;
+use belljar::tape::{Kind, MemoryTape, Recorder, Redaction};
+use serde_json::{Value, json};
+
+use crate::http::Server;
+use crate::support::{belljar, package, stderr, stdout};
+
+const HELLO: &str = "HTTP/1.1 200 OK\r\nx-one: 1\r\ncontent-length: 5\r\n\r\nhello";
+
+fn ask(policy: EgressPolicy, name: &str, params: &Value) -> Result<Value, HostError> {
+    let host = SessionHost::builder().http(HttpClient::new(policy)).build();
+    let mut machine = Machine::builder().host(Arc::new(host.clone())).build().unwrap();
+    host.call(&mut machine, name, params)
+}
+
+#[test]
+fn a_request_is_made_for_a_program() {
+    let server = Server::saying(&[HELLO]);
+    let params = json!({
+        "url": server.url("/a"), "method": "POST", "headers": {"x-mine": "yes"}, "body": "data",
+    });
+    let answer = ask(server.policy(), "net.http", &params).unwrap();
+    assert_eq!((&answer["status"], &answer["body"]), (&json!(200), &json!("hello")));
+    assert_eq!(answer["headers"][0], json!(["x-one", "1"]));
+    let sent = server.request();
+    assert!(sent.starts_with("POST /a ") && sent.contains("x-mine: yes") && sent.ends_with("data"));
+}
+
+#[test]
+fn bytes_that_are_no_text_go_as_base64_both_ways() {
+    let server = Server::start(vec![Box::new(|connection, _| {
+        use std::io::Write;
+        let _ = connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n\xff\x00");
+    })]);
+    let params = json!({ "url": server.url("/"), "method": "PUT", "body_base64": "aGk=" });
+    let answer = ask(server.policy(), "net.http", &params).unwrap();
+    assert_eq!((&answer["body_base64"], &answer["body"]), (&json!("/wA="), &Value::Null));
+    assert!(server.request().ends_with("\r\n\r\nhi"));
+}
+
+#[test]
+fn nobody_is_asked_whom_the_policy_blocks_and_that_is_on_the_tape() {
+    let server = Server::saying(&[HELLO]);
+    let (tape, host) = (MemoryTape::default(), SessionHost::default());
+    let recorder = Recorder::new(tape.clone(), Redaction::default());
+    let machine = Machine::builder().host(Arc::new(host.clone())).tape(recorder);
+    let mut machine = machine.build().unwrap();
+    let blocked = host.call(&mut machine, "net.http", &json!({ "url": server.url("/") }));
+    assert!(matches!(blocked, Err(HostError::EgressBlocked { .. })), "{blocked:?}");
+    let is_denial = |kind: &Kind| matches!(kind, Kind::Egress { allowed: false, .. });
+    assert!(tape.records().iter().any(|record| is_denial(&record.kind)));
+}
+
+#[test]
+fn a_long_answer_is_read_piece_by_piece() {
+    let long = "x".repeat(200_000);
+    let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{long}", long.len());
+    let server = Server::saying(&[&answer]);
+    let host = SessionHost::builder().http(HttpClient::new(server.policy())).build();
+    let mut machine = Machine::builder().host(Arc::new(host.clone())).build().unwrap();
+    let mut ask = |name: &str, params: Value| host.call(&mut machine, name, &params);
+    let head = ask("net.http", json!({ "url": server.url("/"), "stream": true })).unwrap();
+    assert_eq!(
+        (&head["status"], &head["handle"], &head["body"]),
+        (&json!(200), &json!(1), &Value::Null)
+    );
+    let mut whole = String::new();
+    loop {
+        let piece = ask("net.read", json!({ "handle": 1, "max_bytes": 50_000 })).unwrap();
+        whole.push_str(piece["body"].as_str().unwrap());
+        if piece["end"] == json!(true) {
+            break;
+        }
+    }
+    assert!(whole == long);
+    let ended = ask("net.close", json!({ "handle": 1 })).unwrap_err();
+    assert!(ended.to_string().contains("no open answer 1"), "{ended}");
+}
+
+#[test]
+fn limits_and_mistakes_have_their_names() {
+    let server = Server::saying(&[HELLO]);
+    let limits = HttpLimits { response_bytes_max: 3, ..HttpLimits::default() };
+    let host = SessionHost::builder().http(HttpClient::new(server.policy()).limits(limits)).build();
+    let mut machine = Machine::builder().host(Arc::new(host.clone())).build().unwrap();
+    let too_long = host.call(&mut machine, "net.http", &json!({ "url": server.url("/") }));
+    assert!(too_long.unwrap_err().to_string().contains("3 bytes"));
+    for (params, expected) in [
+        (json!({}), "url"),
+        (json!({ "url": "http://a/", "verb": "GET" }), "verb"),
+        (json!({ "url": "http://a/", "body": "", "body_base64": "" }), "body_base64"),
+        (json!({ "url": "http://a/", "body_base64": "*" }), "base64"),
+        (json!({ "url": "http://a/", "method": "G ET" }), "method"),
+        (json!({ "url": "http://a/", "headers": { "host": "b" } }), "host"),
+    ] {
+        let error = ask(EgressPolicy::allow_by_default(), "net.http", &params).unwrap_err();
+        assert!(matches!(error, HostError::Params { .. }), "{params}: {error:?}");
+        assert!(error.to_string().contains(expected), "{params}: {error}");
+    }
+    let stalled = Server::start(vec![Box::new(|_, _| std::thread::sleep(Duration::from_secs(20)))]);
+    let params = json!({ "url": stalled.url("/"), "timeout_ms": 200 });
+    let error = ask(stalled.policy(), "net.http", &params).unwrap_err();
+    assert!(error.to_string().contains("200 ms"), "{error}");
+}
+
+#[test]
+fn a_program_asks_with_a_credential_that_it_never_sees_and_is_repeated_without_the_server() {
+    const SECRET: &str = "correct-horse-battery";
+    let folder = tempfile::tempdir().unwrap();
+    let echo = format!("HTTP/1.1 200 OK\r\ncontent-length: 23\r\n\r\n<{SECRET}>");
+    let server = Server::saying(&[&echo]);
+    let address = format!("127.0.0.1:{}", server.port);
+    let tape = folder.path().join("run.tape");
+    let params = json!({ "url": server.url("/") }).to_string();
+    let credential = format!("{address}=Authorization: Bearer $MY_TOKEN");
+    let guests = package().join("guest-examples");
+    let mut record = belljar(folder.path());
+    record.env("MY_TOKEN", SECRET).arg("record").arg("--tape").arg(&tape);
+    record.args(["--allow-net", &address, "--credential", &credential, "--toolchain"]).arg(&guests);
+    let recorded = record.args(["ask", "net.http", &params]).output().unwrap();
+    assert!(recorded.status.success(), "{}", stderr(&recorded));
+    assert!(stdout(&recorded).contains("<[redacted]>"), "{}", stdout(&recorded));
+    assert!(server.request().contains(&format!("authorization: Bearer {SECRET}")));
+    drop(server);
+    let replayed = belljar(folder.path())
+        .args(["replay", "--toolchain"])
+        .arg(&guests)
+        .arg(&tape)
+        .output()
+        .unwrap();
+    assert!(replayed.status.success(), "{}", stderr(&replayed));
+    assert_eq!(stdout(&replayed), stdout(&recorded));
+    let mut files = vec![tape.clone()];
+    let contents = folder.path().join("run.tape.cas");
+    files
+        .extend(std::fs::read_dir(contents).into_iter().flatten().map(|file| file.unwrap().path()));
+    for file in files {
+        let bytes = std::fs::read(&file).unwrap();
+        assert!(!String::from_utf8_lossy(&bytes).contains(SECRET), "{}", file.display());
+    }
+}
+
+#[test]
+fn programs_reach_nobody_unless_told_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::saying(&[HELLO]);
+    let params = json!({ "url": server.url("/") }).to_string();
+    let guests = package().join("guest-examples");
+    let run = |options: &[&str]| {
+        let mut command = belljar(folder.path());
+        command.arg("run").args(options).arg("--toolchain").arg(&guests);
+        command.args(["ask", "net.http", &params]).output().unwrap()
+    };
+    let blocked = run(&[]);
+    assert_eq!(blocked.status.code(), Some(1));
+    assert!(stdout(&blocked).contains("egress_blocked"), "{}", stdout(&blocked));
+    for bad in
+        ["x", "127.0.0.1=X-Key", "127.0.0.1=X-Key: literal-secret", "127.0.0.1=X: $NOT_SET_AT_ALL"]
+    {
+        let refused = run(&["--credential", bad]);
+        assert_eq!(refused.status.code(), Some(2), "{bad}");
+        assert!(stderr(&refused).contains("--credential"), "{}", stderr(&refused));
+    }
+}
