@@ -1,6 +1,9 @@
 //! Rank 7: sandboxes, sessions that live, are forked and are resumed.
 
 mod backend;
+mod copy;
+mod home;
+mod home_error;
 mod session;
 mod snapshot;
 mod wasi;
@@ -10,6 +13,9 @@ pub use backend::{
     OUTPUTS_DIR, OUTPUTS_DIR_VARIABLE, SandboxBackend, SandboxCapabilities, SandboxError,
     SandboxFuture, SandboxMount, SandboxSession, SandboxSpec, SessionState, check_session_id,
 };
+pub use copy::{Copied, CopyError, Listed};
+pub use home::{HeldSession, HomeEntry, HomeKind, MakePrograms, SandboxHome};
+pub use home_error::HomeError;
 pub use session::Sandbox;
 pub use snapshot::{SnapshotError, SnapshotStore};
 pub use wasi::WasiBackend;

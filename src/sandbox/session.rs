@@ -7,6 +7,7 @@ use super::backend::{
     ExecRequest, ExecResult, FilesystemAccess, MEMORY_DIR, MEMORY_DIR_VARIABLE, MountSource,
     OUTPUTS_DIR, OUTPUTS_DIR_VARIABLE, SandboxError, SandboxMount, SandboxSpec, check_env,
 };
+use crate::base::errno::Errno;
 use crate::kernel::clock::DEFAULT_START_NS;
 use crate::kernel::egress::EgressPolicy;
 use crate::kernel::limits::{Limit, Limits};
@@ -136,32 +137,31 @@ impl Sandbox {
     /// [`SandboxError`]: `InvalidRequest`; `Exec` if it cannot be started.
     pub fn exec(&mut self, request: &ExecRequest) -> Result<ExecResult, SandboxError> {
         let capture = || Output::Capture(Vec::new());
-        self.exec_streaming(request, capture(), capture())
+        let stdin = Input::Bytes(std::io::Cursor::new(request.stdin.clone()));
+        self.exec_on(request, Stdio { stdin, stdout: capture(), stderr: capture() })
     }
 
-    /// As [`Sandbox::exec`], with what it writes going to these as it comes. What they capture is in
+    /// As [`Sandbox::exec`], on these streams, [`ExecRequest::stdin`] aside. What they capture is in
     /// the result.
     ///
     /// # Errors
     /// As [`Sandbox::exec`].
-    pub fn exec_streaming(
+    pub fn exec_on(
         &mut self,
         request: &ExecRequest,
-        stdout: Output,
-        stderr: Output,
+        stdio: Stdio,
     ) -> Result<ExecResult, SandboxError> {
         let command = self.command(request)?;
-        let stdin = Input::Bytes(std::io::Cursor::new(request.stdin.clone()));
         let own = self.limit_time(request.timeout);
         self.machine.renew_budgets();
-        let output = command.output_on(&mut self.machine, Stdio { stdin, stdout, stderr });
+        let output = command.output_on(&mut self.machine, stdio);
         self.machine.limits = own;
         let output = output.map_err(|error| {
-            let message = match &error {
-                RunError::Spawn(error) => error.reason.clone(),
-                error => error.to_string(),
+            let (message, is_found) = match &error {
+                RunError::Spawn(error) => (error.reason.clone(), error.errno != Errno::Noent),
+                error => (error.to_string(), true),
             };
-            SandboxError::Exec { command: request.command.clone(), message }
+            SandboxError::Exec { command: request.command.clone(), message, is_found }
         })?;
         let outcome = output.status.outcome();
         Ok(ExecResult {
@@ -205,16 +205,17 @@ impl Sandbox {
         Ok(command)
     }
 
-    /// Lets the next run take no longer than `timeout`, on either clock; answers the limits that
-    /// held before.
+    /// Lets the next run take no longer than `timeout`, on either clock, and than the session's own
+    /// limits say; answers these.
     fn limit_time(&mut self, timeout: Option<Duration>) -> Limits {
         let own = self.machine.limits;
-        if let Some(timeout) = timeout {
-            let virtual_end = self.machine.elapsed().saturating_add(timeout);
-            let limits = &mut self.machine.limits;
-            limits.timeout = own.timeout.into_iter().chain([timeout]).min();
-            limits.virtual_timeout = own.virtual_timeout.into_iter().chain([virtual_end]).min();
-        }
+        let elapsed = self.machine.elapsed();
+        let shorter = |own: Option<Duration>| own.into_iter().chain(timeout).min();
+        let limits = &mut self.machine.limits;
+        limits.timeout = shorter(own.timeout);
+        // A machine counts from its start, which is the session's.
+        limits.virtual_timeout =
+            shorter(own.virtual_timeout).map(|timeout| elapsed.saturating_add(timeout));
         own
     }
 

@@ -16,7 +16,7 @@ use super::snapshot::{SnapshotError, SnapshotStore};
 use crate::base::digest::Digest;
 use crate::kernel::egress::EgressPolicy;
 use crate::kernel::programs::Programs;
-use crate::kernel::stdio::Output;
+use crate::kernel::stdio::{Input, Output, Stdio};
 
 /// Sessions in memory. Their programs run on tokio's threads for what blocks; a session in which
 /// nothing runs is some memory and nothing else.
@@ -157,8 +157,9 @@ impl WasiBackend {
     ) -> Result<ExecResult, SandboxError> {
         let mut guard = self.session(session_id).await?;
         let id = session_id.to_owned();
+        let stdin = Input::Bytes(std::io::Cursor::new(request.stdin.clone()));
         let run = move || match guard.as_mut() {
-            Some(sandbox) => sandbox.exec_streaming(&request, stdout, stderr),
+            Some(sandbox) => sandbox.exec_on(&request, Stdio { stdin, stdout, stderr }),
             None => Err(terminated(&id)),
         };
         match tokio::task::spawn_blocking(run).await {

@@ -1,5 +1,8 @@
 //! Sandboxes: what they answer, how they are forked, how they end.
 
+mod copies;
+mod home;
+
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
