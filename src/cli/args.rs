@@ -15,6 +15,7 @@ use super::hints;
 use super::patch::{ApplyArgs, DiffArgs};
 use super::record::RecordArgs;
 use super::replay::ReplayArgs;
+use super::sandbox::SandboxArgs;
 use super::sh::ShArgs;
 use super::tape::TapeArgs;
 use super::values::{
@@ -66,6 +67,8 @@ pub enum Subcommand {
     Annotate(Box<AnnotateArgs>),
     /// Check or print what is said of a tape
     Annotations(AnnotationsArgs),
+    /// Run programs in sessions that live on: made, forked, kept, resumed
+    Sandbox(SandboxArgs),
     /// List the programs that can be run by name
     Programs(ProgramsArgs),
     /// Look into or empty the cache of compiled code
@@ -166,6 +169,47 @@ pub struct RunArgs {
     #[arg(long, help_heading = "Program")]
     pub no_cache: bool,
 
+    #[command(flatten)]
+    pub mounts: MountArgs,
+
+    /// Where relative paths begin, in the guest's namespace [default: /src]
+    #[arg(long, value_name = "DIR", conflicts_with = "no_worktree", value_parser = OsStringValueParser::new().try_map(guest_path), help_heading = "Files")]
+    pub cwd: Option<String>,
+
+    #[command(flatten)]
+    pub time: TimeArgs,
+
+    /// The times that files show: all the start time, or the host's
+    #[arg(long, value_name = "WHICH", default_value = "fixed", help_heading = "Time and chance")]
+    pub mtimes: MtimesArg,
+
+    #[command(flatten)]
+    pub limits: LimitArgs,
+
+    /// Write the changes to the disk: always, or only if the program exits with 0
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always", help_heading = "Afterwards")]
+    pub apply: Option<ApplyArg>,
+
+    /// Print the changes as a diff that `git apply` takes, or write it to a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "Afterwards")]
+    pub diff: Option<Sink>,
+
+    /// Report in JSON how it went: as a last line on standard output, or to a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "Reports")]
+    pub json: Option<Sink>,
+
+    /// Log every call of the program to standard error, or to a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "Reports")]
+    pub trace: Option<Sink>,
+
+    /// Say nothing but errors
+    #[arg(short, long, help_heading = "Reports")]
+    pub quiet: bool,
+}
+
+/// The folders that a program sees.
+#[derive(Args, Clone, Debug)]
+pub struct MountArgs {
     /// The folder that the program works on, mounted at /src, copy-on-write unless `ro` [default:
     /// this folder]
     #[arg(long, value_name = "DIR[::ro]", conflicts_with = "no_worktree", help_heading = "Files")]
@@ -179,11 +223,11 @@ pub struct RunArgs {
     /// program finds it under the name HOST, as with `wasmtime run --dir HOST`
     #[arg(long, value_name = "HOST[::GUEST][::ro]", value_parser = OsStringValueParser::new().try_map(dir_mount), help_heading = "Files")]
     pub dir: Vec<DirMount>,
+}
 
-    /// Where relative paths begin, in the guest's namespace [default: /src]
-    #[arg(long, value_name = "DIR", conflicts_with = "no_worktree", value_parser = OsStringValueParser::new().try_map(guest_path), help_heading = "Files")]
-    pub cwd: Option<String>,
-
+/// What a program learns of time and chance.
+#[derive(Args, Clone, Debug)]
+pub struct TimeArgs {
     /// The program's clock: standing still until somebody sleeps, or the host's
     #[arg(long, value_name = "WHICH", default_value = "paused", help_heading = "Time and chance")]
     pub clock: ClockArg,
@@ -196,11 +240,11 @@ pub struct RunArgs {
     /// The seed of the program's random numbers
     #[arg(long, value_name = "N", default_value = "0", value_parser = seed, help_heading = "Time and chance")]
     pub seed: u64,
+}
 
-    /// The times that files show: all the start time, or the host's
-    #[arg(long, value_name = "WHICH", default_value = "fixed", help_heading = "Time and chance")]
-    pub mtimes: MtimesArg,
-
+/// What a program may use up.
+#[derive(Args, Clone, Debug)]
+pub struct LimitArgs {
     /// End the program after this much real time
     #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Limits")]
     pub timeout: Option<std::time::Duration>,
@@ -232,26 +276,6 @@ pub struct RunArgs {
     /// Bytes that the program may print
     #[arg(long, value_name = "SIZE", default_value = "unlimited", value_parser = size, help_heading = "Limits")]
     pub max_output: u64,
-
-    /// Write the changes to the disk: always, or only if the program exits with 0
-    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always", help_heading = "Afterwards")]
-    pub apply: Option<ApplyArg>,
-
-    /// Print the changes as a diff that `git apply` takes, or write it to a file
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "Afterwards")]
-    pub diff: Option<Sink>,
-
-    /// Report in JSON how it went: as a last line on standard output, or to a file
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "Reports")]
-    pub json: Option<Sink>,
-
-    /// Log every call of the program to standard error, or to a file
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "Reports")]
-    pub trace: Option<Sink>,
-
-    /// Say nothing but errors
-    #[arg(short, long, help_heading = "Reports")]
-    pub quiet: bool,
 }
 
 impl RunArgs {

@@ -37,6 +37,7 @@ mod repetition;
 mod replay;
 mod report;
 mod run;
+mod sandbox;
 mod setup;
 mod sh;
 mod sink;
@@ -69,6 +70,7 @@ pub fn main() -> ExitCode {
         Subcommand::Apply(args) => patch::apply(&args),
         Subcommand::Annotate(args) => annotate::annotate(&args),
         Subcommand::Annotations(args) => annotate::run(&args),
+        Subcommand::Sandbox(args) => sandbox::run(&args),
         Subcommand::Programs(args) => programs::run(&args),
         Subcommand::Cache(args) => cache::run(&args),
         Subcommand::Doctor(args) => Ok(doctor::run(&args)),

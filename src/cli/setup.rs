@@ -10,15 +10,15 @@ use belljar::base::{ambient, disk};
 use belljar::process::ShellImage;
 use belljar::tape::Recorder;
 use belljar::{
-    ClockConfig, EngineConfig, Limits, Machine, Mtimes, Preopen, Resolved, ToolchainPrograms,
-    Toolchains, UnknownImports, VfsLimits,
+    ClockConfig, EngineConfig, Input, Limits, Machine, Mtimes, Preopen, Resolved,
+    ToolchainPrograms, Toolchains, UnknownImports, VfsLimits,
 };
 use etcetera::BaseStrategy;
 
-use super::args::{ClockArg, MtimesArg, RunArgs, UnknownImportsArg};
+use super::args::{ClockArg, LimitArgs, MtimesArg, RunArgs, TimeArgs, UnknownImportsArg};
 use super::exit::Usage;
 use super::mounts;
-use super::values::split_once;
+use super::values::{StdinFrom, split_once};
 
 /// The folder for compiled code: `BELLJAR_CACHE_DIR`, or the platform's.
 pub fn cache_dir() -> Result<PathBuf> {
@@ -30,8 +30,23 @@ pub fn cache_dir() -> Result<PathBuf> {
     Ok(base.cache_dir().join("belljar"))
 }
 
-/// The folders named with `--toolchain`, then those of `BELLJAR_TOOLCHAIN`.
+/// The folder for sandboxes: `BELLJAR_HOME`, or the platform's.
+pub fn home_dir() -> Result<PathBuf> {
+    if let Some(dir) = ambient::setting("BELLJAR_HOME") {
+        return Ok(dir.into());
+    }
+    let base = etcetera::choose_base_strategy()
+        .context("cannot find the home folder for sandboxes; set BELLJAR_HOME")?;
+    Ok(base.data_dir().join("belljar"))
+}
+
+/// The toolchains of [`toolchain_dirs`].
 pub fn toolchains(dirs: &[PathBuf]) -> Result<Toolchains> {
+    Ok(Toolchains::new(toolchain_dirs(dirs)?)?)
+}
+
+/// The folders named with `--toolchain`, then those of `BELLJAR_TOOLCHAIN`.
+pub fn toolchain_dirs(dirs: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut dirs = dirs.to_vec();
     Toolchains::new(dirs.clone()).context("--toolchain")?;
     if let Some(list) = ambient::setting("BELLJAR_TOOLCHAIN") {
@@ -40,7 +55,7 @@ pub fn toolchains(dirs: &[PathBuf]) -> Result<Toolchains> {
         Toolchains::new(listed.clone()).context("the variable BELLJAR_TOOLCHAIN")?;
         dirs.extend(listed);
     }
-    Ok(Toolchains::new(dirs)?)
+    Ok(dirs)
 }
 
 /// Whether PROGRAM is the path of a module rather than the name of a program.
@@ -70,12 +85,12 @@ pub fn program(program: &OsStr, dirs: &[PathBuf]) -> Result<Resolved> {
 /// How to make the engine for one run.
 pub fn engine_config(args: &RunArgs) -> Result<EngineConfig> {
     let cache_dir = if args.no_cache { None } else { Some(cache_dir()?) };
-    Ok(EngineConfig { pool_slots: 0, fuel: args.fuel.is_some(), cache_dir })
+    Ok(EngineConfig { pool_slots: 0, fuel: args.limits.fuel.is_some(), cache_dir })
 }
 
 /// Processes beside the first that are started in no time. To make more ready would take longer than
 /// most trees take to run.
-const POOL_SLOTS: u32 = 100;
+pub const POOL_SLOTS: u32 = 100;
 
 /// The machine, and the preopens where they are not the whole namespace.
 pub fn machine(
@@ -87,9 +102,9 @@ pub fn machine(
         .unknown_imports(unknown_imports(args))
         .with("sh", ShellImage::maker());
     let mut builder = Machine::builder()
-        .limits(limits(args))
-        .seed(args.seed)
-        .clock(clock(args)?)
+        .limits(limits(&args.limits))
+        .seed(args.time.seed)
+        .clock(clock(&args.time)?)
         .programs(Arc::new(programs));
     if args.mtimes == MtimesArg::Host {
         builder = builder.mtimes(Mtimes::Host);
@@ -97,10 +112,11 @@ pub fn machine(
     if let Some(recorder) = recorder {
         builder = builder.tape(recorder);
     }
-    mounts::mount(builder, args)
+    mounts::mount(builder, &args.mounts)
 }
 
-fn limits(args: &RunArgs) -> Limits {
+/// The bounds of a run.
+pub fn limits(args: &LimitArgs) -> Limits {
     Limits {
         memory_bytes_max: args.max_memory,
         fuel: args.fuel,
@@ -123,7 +139,7 @@ pub fn unknown_imports(args: &RunArgs) -> UnknownImports {
 }
 
 /// What the clock is.
-pub fn clock(args: &RunArgs) -> Result<ClockConfig> {
+pub fn clock(args: &TimeArgs) -> Result<ClockConfig> {
     match (args.clock, args.start_at) {
         (ClockArg::Paused, Some(start_ns)) => Ok(ClockConfig::Paused { start_ns }),
         (ClockArg::Paused, None) => Ok(ClockConfig::default()),
@@ -137,9 +153,9 @@ pub fn clock(args: &RunArgs) -> Result<ClockConfig> {
 
 /// The variables of `--env`, with those that are passed through looked up. One that is not set here
 /// is not set there either.
-pub fn environment(args: &RunArgs) -> Result<Vec<(OsString, OsString)>> {
+pub fn environment(given: &[OsString]) -> Result<Vec<(OsString, OsString)>> {
     let mut variables = Vec::new();
-    for given in &args.env {
+    for given in given {
         let (key, value) = match split_once(given, "=") {
             Some((key, value)) => (key, Some(value)),
             None => (given.clone(), given.to_str().and_then(ambient::env_var)),
@@ -152,8 +168,16 @@ pub fn environment(args: &RunArgs) -> Result<Vec<(OsString, OsString)>> {
     Ok(variables)
 }
 
-/// The file of `--stdin`.
-pub fn open_stdin(path: &Path) -> Result<Box<dyn Read + Send>> {
+/// What `--stdin` names.
+pub fn stdin(from: &StdinFrom) -> Result<Input> {
+    Ok(match from {
+        StdinFrom::Inherit => Input::Host,
+        StdinFrom::Null => Input::Empty,
+        StdinFrom::File(path) => Input::Reader(open_stdin(path)?),
+    })
+}
+
+fn open_stdin(path: &Path) -> Result<Box<dyn Read + Send>> {
     if disk::metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
         return Err(Usage(format!("--stdin: {} is a directory", path.display())).into());
     }

@@ -199,14 +199,14 @@ fn options(run: &RunArgs, stdin: &OsString) -> Result<Vec<OsString>> {
     if let Some(name) = &run.argv0 {
         add("--argv0", name.clone());
     }
-    if let Some(Worktree { host, read_only }) = &run.worktree {
+    if let Some(Worktree { host, read_only }) = &run.mounts.worktree {
         let mut value = host.clone().into_os_string();
         if *read_only {
             value.push("::ro");
         }
         add("--worktree", value);
     }
-    for mount in &run.dir {
+    for mount in &run.mounts.dir {
         let mut value = mount.host.clone().into_os_string();
         value.push("::");
         value.push(&mount.guest);
@@ -219,36 +219,38 @@ fn options(run: &RunArgs, stdin: &OsString) -> Result<Vec<OsString>> {
         add("--cwd", cwd.into());
     }
     add("--stdin", stdin.clone());
-    if let Some(start_ns) = run.start_at {
+    if let Some(start_ns) = run.time.start_at {
         let start = jiff::Timestamp::from_nanosecond(start_ns.into()).context("--start-at")?;
         add("--start-at", start.to_string().into());
     }
-    for (name, value) in [("--timeout", run.timeout), ("--virtual-timeout", run.virtual_timeout)] {
+    for (name, value) in
+        [("--timeout", run.limits.timeout), ("--virtual-timeout", run.limits.virtual_timeout)]
+    {
         if let Some(value) = value {
             add(name, format!("{}ns", value.as_nanos()).into());
         }
     }
-    if let Some(fuel) = run.fuel {
+    if let Some(fuel) = run.limits.fuel {
         add("--fuel", fuel.to_string().into());
     }
     for (name, value) in [
-        ("--seed", run.seed),
-        ("--max-memory", run.max_memory),
-        ("--max-files", run.max_files.into()),
-        ("--max-processes", run.max_processes.into()),
-        ("--max-upper", run.max_upper),
-        ("--max-output", run.max_output),
+        ("--seed", run.time.seed),
+        ("--max-memory", run.limits.max_memory),
+        ("--max-files", run.limits.max_files.into()),
+        ("--max-processes", run.limits.max_processes.into()),
+        ("--max-upper", run.limits.max_upper),
+        ("--max-output", run.limits.max_output),
     ] {
         add(name, value.to_string().into());
     }
     for (name, value) in [
-        ("--clock", value_name(&run.clock)),
+        ("--clock", value_name(&run.time.clock)),
         ("--mtimes", value_name(&run.mtimes)),
         ("--unknown-imports", value_name(&run.unknown_imports)),
     ] {
         add(name, value.into());
     }
-    if run.no_worktree {
+    if run.mounts.no_worktree {
         options.push("--no-worktree".into());
     }
     if run.no_cache {

@@ -2,6 +2,7 @@
 
 mod messages;
 mod report;
+mod sandbox;
 mod tape;
 mod tape_faults;
 mod verify;

@@ -2,6 +2,7 @@
 
 mod copies;
 mod home;
+mod kills;
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
