@@ -4,6 +4,8 @@ mod backend;
 mod copy;
 mod home;
 mod home_error;
+mod local;
+mod registry;
 mod session;
 mod snapshot;
 mod wasi;
@@ -16,9 +18,13 @@ pub use backend::{
 pub use copy::{Copied, CopyError, Listed};
 pub use home::{HeldSession, HomeEntry, HomeKind, MakePrograms, SandboxHome};
 pub use home_error::HomeError;
+pub use local::LocalBackend;
 pub use session::Sandbox;
 pub use snapshot::{SnapshotError, SnapshotStore};
 pub use wasi::WasiBackend;
 
 /// The name of the backend whose programs are modules.
 pub const WASI: &str = "wasi";
+
+/// The name of the backend whose programs are those of the host.
+pub const LOCAL: &str = "local";

@@ -53,7 +53,7 @@ impl Sandbox {
         mut spec: SandboxSpec,
     ) -> Result<Self, SandboxError> {
         check_env(&spec.env)?;
-        spec.mounts = effective_mounts(spec.mounts)?;
+        spec.mounts = effective_mounts(&["/tmp", MEMORY_DIR, OUTPUTS_DIR], spec.mounts)?;
         let mut builder = Machine::builder()
             .clock(spec.clock)
             .seed(spec.seed)
@@ -242,24 +242,41 @@ impl Sandbox {
     }
 }
 
-/// `mounts` with the two that there always are; of several with one target the last.
-fn effective_mounts(mounts: Vec<SandboxMount>) -> Result<Vec<SandboxMount>, SandboxError> {
-    let memory = |target: &str| SandboxMount {
-        target: target.to_owned(),
-        source: MountSource::Memory,
-        access: FilesystemAccess::ReadWrite,
-    };
-    let all = [memory("/tmp"), memory(MEMORY_DIR), memory(OUTPUTS_DIR)].into_iter().chain(mounts);
+/// `mounts` and those in memory that there `always` are, where nothing hides them; of several with
+/// one target the last.
+pub(super) fn effective_mounts(
+    always: &[&str],
+    mounts: Vec<SandboxMount>,
+) -> Result<Vec<SandboxMount>, SandboxError> {
     let mut effective: Vec<SandboxMount> = Vec::new();
-    for mount in all {
+    for mount in mounts {
         let target = target_of(&mount)?;
         effective.retain(|known| known.target != target);
         effective.push(SandboxMount { target, ..mount });
     }
+    for target in always.iter().rev() {
+        let hides = |known: &SandboxMount| is_beneath(target, &known.target);
+        let last = effective.iter().rposition(hides);
+        if last.is_some_and(|last| effective[last].target == *target) {
+            continue;
+        }
+        let mount = SandboxMount {
+            target: (*target).to_owned(),
+            source: MountSource::Memory,
+            access: FilesystemAccess::ReadWrite,
+        };
+        effective.insert(last.map_or(0, |last| last + 1), mount);
+    }
     Ok(effective)
 }
 
-fn target_of(mount: &SandboxMount) -> Result<String, SandboxError> {
+/// Whether the absolute path `path` is `dir` or lies in it.
+pub(super) fn is_beneath(path: &str, dir: &str) -> bool {
+    let dir = dir.trim_end_matches('/');
+    path.strip_prefix(dir).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+pub(super) fn target_of(mount: &SandboxMount) -> Result<String, SandboxError> {
     let path = VPath::parse(&mount.target).ok().filter(|_| mount.target.starts_with('/'));
     path.map(|path| path.absolute("/")).ok_or_else(|| {
         let target = &mount.target;

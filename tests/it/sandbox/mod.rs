@@ -3,6 +3,8 @@
 mod copies;
 mod home;
 mod kills;
+mod lifecycle;
+mod local;
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
