@@ -5,6 +5,10 @@ use std::path::Path;
 
 use crate::base::disk::{self, DiskError};
 
+/// How the names of files begin that are not whole yet. One that is there while nobody writes was
+/// left by a process that was killed.
+pub const TEMPORARY_PREFIX: &str = ".belljar-";
+
 /// Writes `parts`, one after the other, to `path`: into a temporary file beside it, synced, then
 /// renamed over it. Readers see the old file or the new one; a crash leaves at most a temporary.
 ///
@@ -18,7 +22,7 @@ pub fn write(path: &Path, parts: &[&[u8]]) -> Result<(), DiskError> {
     let fail = |operation| DiskError::new(operation, path);
     disk::expect_replaceable(path)?;
     let mut file = tempfile::Builder::new()
-        .prefix(".belljar-")
+        .prefix(TEMPORARY_PREFIX)
         .tempfile_in(folder)
         .map_err(fail("create a temporary file for"))?;
     for part in parts {

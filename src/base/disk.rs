@@ -52,6 +52,15 @@ pub fn create_new_private(path: &Path) -> Result<File, DiskError> {
     options.open(path).map_err(DiskError::new("create", path))
 }
 
+/// A file to lock, made if it is not there. Nobody else can open one that is new.
+pub fn open_lock(path: &Path) -> Result<File, DiskError> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map_err(DiskError::new("open", path))
+}
+
 /// Whether `file` is what stands at `path`, as far as the system can tell.
 pub fn is_at(file: &File, path: &Path) -> bool {
     #[cfg(unix)]

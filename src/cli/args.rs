@@ -16,6 +16,7 @@ use super::host::HostArgs;
 use super::patch::{ApplyArgs, DiffArgs};
 use super::record::RecordArgs;
 use super::replay::ReplayArgs;
+use super::sandbox::SandboxArgs;
 use super::sh::ShArgs;
 use super::tape::TapeArgs;
 use super::values::{
@@ -70,6 +71,8 @@ pub enum Subcommand {
     Annotations(AnnotationsArgs),
     /// Say what programs may ask of their host, or ask it yourself
     Host(HostArgs),
+    /// Run programs in sessions that live on: made, forked, kept, resumed
+    Sandbox(SandboxArgs),
     /// List the programs that can be run by name
     Programs(ProgramsArgs),
     /// Look into or empty the cache of compiled code
@@ -175,76 +178,22 @@ pub struct RunArgs {
     #[arg(long, help_heading = "Program")]
     pub no_cache: bool,
 
-    /// The folder that the program works on, mounted at /src, copy-on-write unless `ro` [default:
-    /// this folder]
-    #[arg(long, value_name = "DIR[::ro]", conflicts_with = "no_worktree", help_heading = "Files")]
-    pub worktree: Option<Worktree>,
-
-    /// Mount no worktree: the program sees exactly the --dir folders, from descriptor 3 on
-    #[arg(long, help_heading = "Files")]
-    pub no_worktree: bool,
-
-    /// Mount a further folder, copy-on-write unless `ro`; may be repeated. Without GUEST the
-    /// program finds it under the name HOST, as with `wasmtime run --dir HOST`
-    #[arg(long, value_name = "HOST[::GUEST][::ro]", value_parser = OsStringValueParser::new().try_map(dir_mount), help_heading = "Files")]
-    pub dir: Vec<DirMount>,
+    #[command(flatten)]
+    pub mounts: MountArgs,
 
     /// Where relative paths begin, in the guest's namespace [default: /src]
     #[arg(long, value_name = "DIR", conflicts_with = "no_worktree", value_parser = OsStringValueParser::new().try_map(guest_path), help_heading = "Files")]
     pub cwd: Option<String>,
 
-    /// The program's clock: standing still until somebody sleeps, or the host's
-    #[arg(long, value_name = "WHICH", default_value = "paused", help_heading = "Time and chance")]
-    pub clock: ClockArg,
-
-    /// Where a paused clock stands: milliseconds since 1970, @SECONDS since then, or RFC 3339
-    /// [default: 2000-01-01T00:00:00Z]
-    #[arg(long, value_name = "WHEN", value_parser = instant, help_heading = "Time and chance")]
-    pub start_at: Option<u64>,
-
-    /// The seed of the program's random numbers
-    #[arg(long, value_name = "N", default_value = "0", value_parser = seed, help_heading = "Time and chance")]
-    pub seed: u64,
+    #[command(flatten)]
+    pub time: TimeArgs,
 
     /// The times that files show: all the start time, or the host's
     #[arg(long, value_name = "WHICH", default_value = "fixed", help_heading = "Time and chance")]
     pub mtimes: MtimesArg,
 
-    /// End the program after this much real time
-    #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Limits")]
-    pub timeout: Option<std::time::Duration>,
-
-    /// End the program after this much time on its own clock
-    #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Limits")]
-    pub virtual_timeout: Option<std::time::Duration>,
-
-    /// End the program after this many instructions, roughly
-    #[arg(long, value_name = "N", value_parser = number, help_heading = "Limits")]
-    pub fuel: Option<u64>,
-
-    /// Memory that the program may use
-    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size, help_heading = "Limits")]
-    pub max_memory: u64,
-
-    /// Descriptors that the program may have open at once, its streams and folders among them
-    #[arg(long, value_name = "N", default_value_t = 1024, help_heading = "Limits")]
-    pub max_files: u32,
-
-    /// Processes that may live at once
-    #[arg(long, value_name = "N", default_value_t = 500, help_heading = "Limits")]
-    pub max_processes: u32,
-
-    /// Bytes that the program may change or create
-    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size, help_heading = "Limits")]
-    pub max_upper: u64,
-
-    /// Bytes that the program may print
-    #[arg(long, value_name = "SIZE", default_value = "unlimited", value_parser = size, help_heading = "Limits")]
-    pub max_output: u64,
-
-    /// Bytes that may be passed to a call of the host, or come back from it
-    #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = size, help_heading = "Limits")]
-    pub max_host_call: u64,
+    #[command(flatten)]
+    pub limits: LimitArgs,
 
     /// Which commands programs may start: a command policy
     #[arg(long, value_name = "FILE", help_heading = "Host")]
@@ -292,6 +241,81 @@ pub struct RunArgs {
     /// Say nothing but errors
     #[arg(short, long, help_heading = "Reports")]
     pub quiet: bool,
+}
+
+/// The folders that a program sees.
+#[derive(Args, Clone, Debug)]
+pub struct MountArgs {
+    /// The folder that the program works on, mounted at /src, copy-on-write unless `ro` [default:
+    /// this folder]
+    #[arg(long, value_name = "DIR[::ro]", conflicts_with = "no_worktree", help_heading = "Files")]
+    pub worktree: Option<Worktree>,
+
+    /// Mount no worktree: the program sees exactly the --dir folders, from descriptor 3 on
+    #[arg(long, help_heading = "Files")]
+    pub no_worktree: bool,
+
+    /// Mount a further folder, copy-on-write unless `ro`; may be repeated. Without GUEST the
+    /// program finds it under the name HOST, as with `wasmtime run --dir HOST`
+    #[arg(long, value_name = "HOST[::GUEST][::ro]", value_parser = OsStringValueParser::new().try_map(dir_mount), help_heading = "Files")]
+    pub dir: Vec<DirMount>,
+}
+
+/// What a program learns of time and chance.
+#[derive(Args, Clone, Debug)]
+pub struct TimeArgs {
+    /// The program's clock: standing still until somebody sleeps, or the host's
+    #[arg(long, value_name = "WHICH", default_value = "paused", help_heading = "Time and chance")]
+    pub clock: ClockArg,
+
+    /// Where a paused clock stands: milliseconds since 1970, @SECONDS since then, or RFC 3339
+    /// [default: 2000-01-01T00:00:00Z]
+    #[arg(long, value_name = "WHEN", value_parser = instant, help_heading = "Time and chance")]
+    pub start_at: Option<u64>,
+
+    /// The seed of the program's random numbers
+    #[arg(long, value_name = "N", default_value = "0", value_parser = seed, help_heading = "Time and chance")]
+    pub seed: u64,
+}
+
+/// What a program may use up.
+#[derive(Args, Clone, Debug)]
+pub struct LimitArgs {
+    /// End the program after this much real time
+    #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Limits")]
+    pub timeout: Option<std::time::Duration>,
+
+    /// End the program after this much time on its own clock
+    #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Limits")]
+    pub virtual_timeout: Option<std::time::Duration>,
+
+    /// End the program after this many instructions, roughly
+    #[arg(long, value_name = "N", value_parser = number, help_heading = "Limits")]
+    pub fuel: Option<u64>,
+
+    /// Memory that the program may use
+    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size, help_heading = "Limits")]
+    pub max_memory: u64,
+
+    /// Descriptors that the program may have open at once, its streams and folders among them
+    #[arg(long, value_name = "N", default_value_t = 1024, help_heading = "Limits")]
+    pub max_files: u32,
+
+    /// Processes that may live at once
+    #[arg(long, value_name = "N", default_value_t = 500, help_heading = "Limits")]
+    pub max_processes: u32,
+
+    /// Bytes that the program may change or create
+    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size, help_heading = "Limits")]
+    pub max_upper: u64,
+
+    /// Bytes that the program may print
+    #[arg(long, value_name = "SIZE", default_value = "unlimited", value_parser = size, help_heading = "Limits")]
+    pub max_output: u64,
+
+    /// Bytes that may be passed to a call of the host, or come back from it
+    #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = size, help_heading = "Limits")]
+    pub max_host_call: u64,
 }
 
 impl RunArgs {

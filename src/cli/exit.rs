@@ -1,7 +1,9 @@
 //! The one map from what happened to exit codes.
 
 use super::report::printable;
+use belljar::kernel::egress::EgressRuleError;
 use belljar::process::NativeError;
+use belljar::sandbox::{CopyError, HomeError, SandboxError};
 use belljar::{Limit, Outcome, ProgramError, ResolveError, RunError};
 
 /// The command line makes no sense, or names a file or folder that cannot be used.
@@ -106,6 +108,33 @@ fn code_of(error: &anyhow::Error) -> u8 {
             ProgramError::Engine(_) => FAILED,
             _ => NOT_RUNNABLE,
         };
+    }
+    if let Some(error) = error.downcast_ref::<SandboxError>() {
+        return match error {
+            SandboxError::Exec { is_found: true, .. } => NOT_RUNNABLE,
+            SandboxError::Exec { is_found: false, .. } => NOT_FOUND,
+            SandboxError::InvalidRequest { .. } | SandboxError::Io { .. } => USAGE,
+            _ => FAILED,
+        };
+    }
+    if let Some(error) = error.downcast_ref::<HomeError>() {
+        return match error {
+            HomeError::NotFound { .. }
+            | HomeError::IsSnapshot { .. }
+            | HomeError::Ambiguous { .. }
+            | HomeError::Id { .. }
+            | HomeError::Exists { .. } => USAGE,
+            _ => FAILED,
+        };
+    }
+    if let Some(error) = error.downcast_ref::<CopyError>() {
+        return match error {
+            CopyError::Path { .. } | CopyError::Host { .. } => USAGE,
+            CopyError::Apply(_) => FAILED,
+        };
+    }
+    if error.is::<EgressRuleError>() {
+        return USAGE;
     }
     match error.downcast_ref::<RunError>() {
         Some(RunError::Preopen { .. }) => USAGE,

@@ -191,7 +191,7 @@ fn call(call: &CallArgs) -> Result<u8> {
     let children = setup::native_children(args)?;
     let (mut machine, preopens) = setup::machine(args, None, children.as_ref(), &host)?;
     machine.set_trace(run::trace(args)?);
-    let environment = setup::environment(args)?;
+    let environment = setup::environment(&args.env)?;
     let result = host.call_as(&mut machine, &name, &params, |command| {
         for (key, value) in environment {
             command.env(setup::guest_bytes(&key), setup::guest_bytes(&value));

@@ -41,6 +41,7 @@ mod repetition;
 mod replay;
 mod report;
 mod run;
+mod sandbox;
 mod setup;
 mod sh;
 mod sink;
@@ -74,6 +75,7 @@ pub fn main() -> ExitCode {
         Subcommand::Annotate(args) => annotate::annotate(&args),
         Subcommand::Annotations(args) => annotate::run(&args),
         Subcommand::Host(args) => host::run(&args),
+        Subcommand::Sandbox(args) => sandbox::run(&args),
         Subcommand::Programs(args) => programs::run(&args),
         Subcommand::Cache(args) => cache::run(&args),
         Subcommand::Doctor(args) => Ok(doctor::run(&args)),

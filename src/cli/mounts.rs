@@ -8,9 +8,9 @@ use anyhow::Result;
 use belljar::base::disk;
 use belljar::{HostDir, Machine, MachineBuilder, MachineError, Preopen, Reach, Source, WORKTREE};
 
-use super::args::RunArgs;
+use super::args::MountArgs;
 use super::exit::Usage;
-use super::setup::cache_dir;
+use super::setup::{cache_dir, home_dir};
 use super::values::{DirMount, Worktree};
 
 /// A mount point that is taken, and the words for who has it.
@@ -23,7 +23,7 @@ struct Taken {
 /// namespace.
 pub fn mount(
     mut builder: MachineBuilder,
-    args: &RunArgs,
+    args: &MountArgs,
 ) -> Result<(Machine, Option<Vec<Preopen>>)> {
     let mut taken: Vec<Taken> = Vec::new();
     let mut preopens = Vec::new();
@@ -38,7 +38,7 @@ pub fn mount(
         } else {
             builder.mount(WORKTREE, source)
         };
-        builder = hide_cache(builder, &host, WORKTREE)?;
+        builder = hide(builder, &host, WORKTREE)?;
         taken.push(Taken { at: WORKTREE.to_owned(), by: "the worktree".to_owned() });
     }
     for mount in &args.dir {
@@ -60,7 +60,7 @@ pub fn mount(
         } else {
             builder.mount(&at, source)
         };
-        builder = hide_cache(builder, &mount.host, &at)?;
+        builder = hide(builder, &mount.host, &at)?;
         let (path, name) = (at.clone(), mount.guest.clone());
         preopens.push(Preopen { path, name, reach: Reach::Confined });
         taken.push(Taken { at, by: format!("--dir {}", mount.given) });
@@ -118,23 +118,33 @@ pub fn mount_point(guest: &str, no_worktree: bool) -> Result<String, String> {
     Ok(format!("/{}", names.join("/")))
 }
 
-/// Hides the cache of compiled code where it lies in the mounted folder `host`: whoever can write
-/// there decides what runs.
-fn hide_cache(builder: MachineBuilder, host: &Path, at: &str) -> Result<MachineBuilder> {
-    let (Ok(cache), Ok(host)) = (disk::canonical(&cache_dir()?), disk::canonical(host)) else {
-        return Ok(builder);
-    };
-    if host.starts_with(&cache) {
-        let message = format!(
-            "{} is where belljar keeps compiled code: it cannot be mounted",
-            host.display()
-        );
-        return Err(Usage(message).into());
+/// Covers what is belljar's own in the folder `host`, mounted at `at`.
+fn hide(builder: MachineBuilder, host: &Path, at: &str) -> Result<MachineBuilder> {
+    let cover = |builder: MachineBuilder, at| builder.mount_read_only(at, Source::Memory);
+    Ok(hidden(host, at)?.into_iter().fold(builder, cover))
+}
+
+/// Where the cache of compiled code and the home of sandboxes stand if the folder `host` is mounted at
+/// `at`, as far as they lie in it: whoever can write there decides what runs.
+///
+/// # Errors
+/// [`Usage`] if `host` lies in one of them.
+pub fn hidden(host: &Path, at: &str) -> Result<Vec<String>> {
+    let Ok(host) = disk::canonical(host) else { return Ok(Vec::new()) };
+    let mut hidden = Vec::new();
+    for (own, what) in [(cache_dir()?, "compiled code"), (home_dir()?, "sandboxes")] {
+        let Ok(own) = disk::canonical(&own) else { continue };
+        if host.starts_with(&own) {
+            let host = host.display();
+            let message = format!("{host} is where belljar keeps {what}: it cannot be mounted");
+            return Err(Usage(message).into());
+        }
+        if let Ok(inside) = own.strip_prefix(&host) {
+            let inside: Vec<_> = inside.iter().map(OsStr::to_string_lossy).collect();
+            hidden.push(format!("{}/{}", at.trim_end_matches('/'), inside.join("/")));
+        }
     }
-    let Ok(inside) = cache.strip_prefix(&host) else { return Ok(builder) };
-    let inside: Vec<_> = inside.iter().map(OsStr::to_string_lossy).collect();
-    let at = format!("{}/{}", at.trim_end_matches('/'), inside.join("/"));
-    Ok(builder.mount_read_only(at, Source::Memory))
+    Ok(hidden)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::Result;
 use belljar::base::disk;
 
-use super::args::RunArgs;
+use super::args::MountArgs;
 use super::exit::Usage;
 
 /// The folders that programs can change.
@@ -16,7 +16,7 @@ pub struct Folders(Vec<PathBuf>);
 
 impl Folders {
     /// Those of a run.
-    pub fn of(args: &RunArgs) -> Self {
+    pub fn of(args: &MountArgs) -> Self {
         let worktree = (!args.no_worktree).then(|| args.worktree.clone().unwrap_or_default().host);
         Self(worktree.into_iter().chain(args.dir.iter().map(|mount| mount.host.clone())).collect())
     }

@@ -72,7 +72,7 @@ impl Recording {
     /// # Errors
     /// [`Usage`] if it cannot be written.
     pub fn begin(args: &RecordArgs) -> Result<Self> {
-        let start_ns = match setup::clock(&args.run)? {
+        let start_ns = match setup::clock(&args.run.time)? {
             ClockConfig::Paused { start_ns } => start_ns,
             ClockConfig::Host => ambient::wall_now_ns(),
         };
@@ -87,7 +87,7 @@ impl Recording {
         }
         let tape = FileTape::create(&path, &header, args.max_tape)
             .map_err(|error| Usage::of("--tape", error))?;
-        if Folders::of(&args.run).hold(&path) && !args.run.quiet {
+        if Folders::of(&args.run.mounts).hold(&path) && !args.run.quiet {
             note!(
                 "belljar: note: the program can see the tape; better write it outside its folders"
             );

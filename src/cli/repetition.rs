@@ -109,15 +109,15 @@ impl Repetition {
         };
         let mut moves = Vec::new();
         let mut visible = Vec::new();
-        if !run.no_worktree {
-            let Worktree { host, read_only } = run.worktree.clone().unwrap_or_default();
+        if !run.mounts.no_worktree {
+            let Worktree { host, read_only } = run.mounts.worktree.clone().unwrap_or_default();
             let to = copy(&host, WORKTREE, "tree")?;
             moves.push((disk::canonical(&host)?, to.clone()));
             visible.push(WORKTREE.to_owned());
-            again.worktree = Some(Worktree { host: to, read_only });
+            again.mounts.worktree = Some(Worktree { host: to, read_only });
         }
-        for (index, mount) in again.dir.iter_mut().enumerate() {
-            let at = mount_point(&mount.guest, run.no_worktree).map_err(Usage)?;
+        for (index, mount) in again.mounts.dir.iter_mut().enumerate() {
+            let at = mount_point(&mount.guest, run.mounts.no_worktree).map_err(Usage)?;
             let to = copy(&mount.host, &at, &format!("dir {index}"))?;
             moves.push((disk::canonical(&mount.host)?, to.clone()));
             visible.push(at);
@@ -187,7 +187,7 @@ fn user(number: u32) -> String {
 /// What is another in the repetitions of `run`, for people.
 pub fn varied(run: &RunArgs) -> Vec<&'static str> {
     let mut varied = Vec::new();
-    if !run.no_worktree || !run.dir.is_empty() {
+    if !run.mounts.no_worktree || !run.mounts.dir.is_empty() {
         varied.extend(["folder", "file times", "file order"]);
     }
     varied.extend(["environment", "user name", "language", "time zone", "host load", "start time"]);

@@ -9,7 +9,7 @@ use belljar::engine::CacheUse;
 use belljar::kernel::process::Casualty;
 use belljar::process::{NativeChildren, NativeCommand, NativeError, ProfileError, SandboxProfile};
 use belljar::{
-    Command, Engine, ExitStatus, Input, Limit, Machine, Module, Outcome, OutputStream, Program,
+    Command, Engine, ExitStatus, Limit, Machine, Module, Outcome, OutputStream, Program,
     ResolveError, Stdio, Trap,
 };
 
@@ -21,7 +21,7 @@ use super::progress::Progress;
 use super::record::{RecordArgs, Recording};
 use super::report::{Report, Status, count, ms, printable, raised_with};
 use super::sink::{self, Once, Opened, Stdout};
-use super::values::{Sink, StdinFrom};
+use super::values::Sink;
 use super::{changes, exit, hints, host, setup};
 
 /// Backtraces are shown as far as this many lines.
@@ -43,7 +43,7 @@ pub fn run(args: &RunArgs, record: Option<&RecordArgs>) -> Result<u8> {
 
 /// Refuses paths that a program of an earlier run may have led astray.
 pub fn check_paths(args: &RunArgs, record: Option<&RecordArgs>) -> Result<()> {
-    let folders = Folders::of(args);
+    let folders = Folders::of(&args.mounts);
     for (option, sink) in [("--json", &args.json), ("--diff", &args.diff), ("--trace", &args.trace)]
     {
         if let Some(Sink::File(path)) = sink {
@@ -51,7 +51,7 @@ pub fn check_paths(args: &RunArgs, record: Option<&RecordArgs>) -> Result<()> {
         }
     }
     // Where nothing is written, a link of the user's own is as good as a folder.
-    for mount in args.dir.iter().filter(|mount| !mount.read_only) {
+    for mount in args.mounts.dir.iter().filter(|mount| !mount.read_only) {
         folders.check("--dir", &mount.host)?;
     }
     match record {
@@ -84,7 +84,8 @@ fn perform(
     let diff_to = args.diff.as_ref().map(open).transpose()?;
     let trace = trace(args)?;
     let recording = record.map(Recording::begin).transpose()?;
-    let loading = Overtime::watch(args.timeout, &report.program, "not loaded in time", report_to);
+    let loading =
+        Overtime::watch(args.limits.timeout, &report.program, "not loaded in time", report_to);
     let children = setup::native_children(args)?;
     let mut native = None;
     let module = match setup::program(named, &args.toolchain) {
@@ -135,7 +136,7 @@ fn perform(
     if let Some(name) = &args.argv0 {
         command.argv0(setup::guest_bytes(name));
     }
-    for (key, value) in setup::environment(args)? {
+    for (key, value) in setup::environment(&args.env)? {
         command.env(setup::guest_bytes(&key), setup::guest_bytes(&value));
     }
     if let Some(preopens) = preopens {
@@ -146,7 +147,7 @@ fn perform(
     }
 
     let run_started = ambient::instant_now();
-    let running = Overtime::watch(args.timeout, name, "ended", report_to);
+    let running = Overtime::watch(args.limits.timeout, name, "ended", report_to);
     let status = command.status(&mut machine, stdio);
     drop(running);
     report.limits_hit = machine.limits_hit().into_iter().map(Limit::name).collect();
@@ -162,7 +163,7 @@ fn perform(
 
     let changes_started = ambient::instant_now();
     if let Some(recording) = recording {
-        let writing = Overtime::watch(args.timeout, name, "not recorded in time", report_to);
+        let writing = Overtime::watch(args.limits.timeout, name, "not recorded in time", report_to);
         recording.finish(&mut machine)?;
         drop(writing);
     }
@@ -220,8 +221,8 @@ fn run_native(args: &RunArgs, report: &mut Report) -> Result<u8> {
     let code = NativeCommand {
         program: report.program.clone(),
         args: args.program_args().to_vec(),
-        env: setup::environment(args)?,
-        current_dir: args.worktree.clone().unwrap_or_default().host,
+        env: setup::environment(&args.env)?,
+        current_dir: args.mounts.worktree.clone().unwrap_or_default().host,
         profile: args.profile,
     }
     .status()?;
@@ -231,13 +232,8 @@ fn run_native(args: &RunArgs, report: &mut Report) -> Result<u8> {
 }
 
 fn stdio(args: &RunArgs, stdout: &Stdout) -> Result<Stdio> {
-    let stdin = match &args.stdin {
-        StdinFrom::Inherit => Input::Host,
-        StdinFrom::Null => Input::Empty,
-        StdinFrom::File(path) => Input::Reader(setup::open_stdin(path)?),
-    };
     Ok(Stdio {
-        stdin,
+        stdin: setup::stdin(&args.stdin)?,
         stdout: OutputStream::Writer(Box::new(stdout.clone())),
         stderr: OutputStream::Writer(Box::new(io::stderr())),
     })
@@ -303,7 +299,7 @@ fn complain(args: &RunArgs, machine: &Machine, name: &str, status: &ExitStatus) 
             note!("belljar: note: {name} ran into the {limit}{}", raised_with(limit));
         }
     }
-    if args.clock == ClockArg::Real {
+    if args.time.clock == ClockArg::Real {
         note!("belljar: note: with --clock real the run cannot be repeated exactly");
     }
 }

@@ -12,15 +12,17 @@ use belljar::kernel::programs::Programs;
 use belljar::process::{NativeChildren, NativeError, NativePrograms, ShellImage};
 use belljar::tape::Recorder;
 use belljar::{
-    ClockConfig, EngineConfig, Limits, Machine, Mtimes, Preopen, Resolved, ToolchainPrograms,
-    Toolchains, UnknownImports, VfsLimits,
+    ClockConfig, EngineConfig, Input, Limits, Machine, Mtimes, Preopen, Resolved,
+    ToolchainPrograms, Toolchains, UnknownImports, VfsLimits,
 };
 use etcetera::BaseStrategy;
 
-use super::args::{ClockArg, MtimesArg, NativeTime, OnMissing, RunArgs, UnknownImportsArg};
+use super::args::{
+    ClockArg, LimitArgs, MtimesArg, NativeTime, OnMissing, RunArgs, TimeArgs, UnknownImportsArg,
+};
 use super::exit::Usage;
 use super::mounts;
-use super::values::split_once;
+use super::values::{StdinFrom, split_once};
 
 /// The name of the shell.
 pub const SHELL: &str = "sh";
@@ -35,8 +37,23 @@ pub fn cache_dir() -> Result<PathBuf> {
     Ok(base.cache_dir().join("belljar"))
 }
 
-/// The folders named with `--toolchain`, then those of `BELLJAR_TOOLCHAIN`.
+/// The folder for sandboxes: `BELLJAR_HOME`, or the platform's.
+pub fn home_dir() -> Result<PathBuf> {
+    if let Some(dir) = ambient::setting("BELLJAR_HOME") {
+        return Ok(dir.into());
+    }
+    let base = etcetera::choose_base_strategy()
+        .context("cannot find the home folder for sandboxes; set BELLJAR_HOME")?;
+    Ok(base.data_dir().join("belljar"))
+}
+
+/// The toolchains of [`toolchain_dirs`].
 pub fn toolchains(dirs: &[PathBuf]) -> Result<Toolchains> {
+    Ok(Toolchains::new(toolchain_dirs(dirs)?)?)
+}
+
+/// The folders named with `--toolchain`, then those of `BELLJAR_TOOLCHAIN`.
+pub fn toolchain_dirs(dirs: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut dirs = dirs.to_vec();
     Toolchains::new(dirs.clone()).context("--toolchain")?;
     if let Some(list) = ambient::setting("BELLJAR_TOOLCHAIN") {
@@ -45,7 +62,7 @@ pub fn toolchains(dirs: &[PathBuf]) -> Result<Toolchains> {
         Toolchains::new(listed.clone()).context("the variable BELLJAR_TOOLCHAIN")?;
         dirs.extend(listed);
     }
-    Ok(Toolchains::new(dirs)?)
+    Ok(dirs)
 }
 
 /// Whether PROGRAM is the path of a module rather than the name of a program.
@@ -75,19 +92,19 @@ pub fn program(program: &OsStr, dirs: &[PathBuf]) -> Result<Resolved> {
 /// How to make the engine for one run.
 pub fn engine_config(args: &RunArgs) -> Result<EngineConfig> {
     let cache_dir = if args.no_cache { None } else { Some(cache_dir()?) };
-    Ok(EngineConfig { pool_slots: 0, fuel: args.fuel.is_some(), cache_dir })
+    Ok(EngineConfig { pool_slots: 0, fuel: args.limits.fuel.is_some(), cache_dir })
 }
 
 /// Processes beside the first that are started in no time. To make more ready would take longer than
 /// most trees take to run.
-const POOL_SLOTS: u32 = 100;
+pub const POOL_SLOTS: u32 = 100;
 
 /// How programs of the host run as processes, if they may.
 pub fn native_children(args: &RunArgs) -> Result<Option<Arc<NativeChildren>>> {
     if args.on_missing == OnMissing::Deny {
         return Ok(None);
     }
-    let worktree = args.worktree.clone().unwrap_or_default().host;
+    let worktree = args.mounts.worktree.clone().unwrap_or_default().host;
     let children = NativeChildren::new(worktree)
         .sandbox_profile(args.profile)
         .map_err(NativeError::Profile)?
@@ -111,9 +128,9 @@ pub fn machine(
         programs = Arc::new(NativePrograms::new(programs, Arc::clone(children)));
     }
     let mut builder = Machine::builder()
-        .limits(limits(args))
-        .seed(args.seed)
-        .clock(clock(args)?)
+        .limits(limits(&args.limits))
+        .seed(args.time.seed)
+        .clock(clock(&args.time)?)
         .programs(programs)
         .host(Arc::new(host.clone()));
     if args.mtimes == MtimesArg::Host {
@@ -122,10 +139,11 @@ pub fn machine(
     if let Some(recorder) = recorder {
         builder = builder.tape(recorder);
     }
-    mounts::mount(builder, args)
+    mounts::mount(builder, &args.mounts)
 }
 
-fn limits(args: &RunArgs) -> Limits {
+/// The bounds of a run.
+pub fn limits(args: &LimitArgs) -> Limits {
     Limits {
         memory_bytes_max: args.max_memory,
         fuel: args.fuel,
@@ -149,7 +167,7 @@ pub fn unknown_imports(args: &RunArgs) -> UnknownImports {
 }
 
 /// What the clock is.
-pub fn clock(args: &RunArgs) -> Result<ClockConfig> {
+pub fn clock(args: &TimeArgs) -> Result<ClockConfig> {
     match (args.clock, args.start_at) {
         (ClockArg::Paused, Some(start_ns)) => Ok(ClockConfig::Paused { start_ns }),
         (ClockArg::Paused, None) => Ok(ClockConfig::default()),
@@ -163,9 +181,9 @@ pub fn clock(args: &RunArgs) -> Result<ClockConfig> {
 
 /// The variables of `--env`, with those that are passed through looked up. One that is not set here
 /// is not set there either.
-pub fn environment(args: &RunArgs) -> Result<Vec<(OsString, OsString)>> {
+pub fn environment(given: &[OsString]) -> Result<Vec<(OsString, OsString)>> {
     let mut variables = Vec::new();
-    for given in &args.env {
+    for given in given {
         let (key, value) = match split_once(given, "=") {
             Some((key, value)) => (key, Some(value)),
             None => (given.clone(), given.to_str().and_then(ambient::env_var)),
@@ -178,8 +196,16 @@ pub fn environment(args: &RunArgs) -> Result<Vec<(OsString, OsString)>> {
     Ok(variables)
 }
 
-/// The file of `--stdin`.
-pub fn open_stdin(path: &Path) -> Result<Box<dyn Read + Send>> {
+/// What `--stdin` names.
+pub fn stdin(from: &StdinFrom) -> Result<Input> {
+    Ok(match from {
+        StdinFrom::Inherit => Input::Host,
+        StdinFrom::Null => Input::Empty,
+        StdinFrom::File(path) => Input::Reader(open_stdin(path)?),
+    })
+}
+
+fn open_stdin(path: &Path) -> Result<Box<dyn Read + Send>> {
     if disk::metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
         return Err(Usage(format!("--stdin: {} is a directory", path.display())).into());
     }

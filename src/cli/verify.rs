@@ -214,14 +214,14 @@ fn options(run: &RunArgs, stdin: &OsString) -> Result<Vec<OsString>> {
     if let Some(name) = &run.argv0 {
         add("--argv0", name.clone());
     }
-    if let Some(Worktree { host, read_only }) = &run.worktree {
+    if let Some(Worktree { host, read_only }) = &run.mounts.worktree {
         let mut value = host.clone().into_os_string();
         if *read_only {
             value.push("::ro");
         }
         add("--worktree", value);
     }
-    for mount in &run.dir {
+    for mount in &run.mounts.dir {
         let mut value = mount.host.clone().into_os_string();
         value.push("::");
         value.push(&mount.guest);
@@ -242,32 +242,42 @@ fn options(run: &RunArgs, stdin: &OsString) -> Result<Vec<OsString>> {
     if let Some(task) = &run.host_task {
         add("--host-task", task.into());
     }
+    for (name, rules) in [("--allow-net", &run.allow_net), ("--deny-net", &run.deny_net)] {
+        for rule in rules {
+            add(name, rule.to_string().into());
+        }
+    }
+    for credential in &run.credential {
+        add("--credential", credential.into());
+    }
     add("--stdin", stdin.clone());
-    if let Some(start_ns) = run.start_at {
+    if let Some(start_ns) = run.time.start_at {
         let start = jiff::Timestamp::from_nanosecond(start_ns.into()).context("--start-at")?;
         add("--start-at", start.to_string().into());
     }
-    for (name, value) in [("--timeout", run.timeout), ("--virtual-timeout", run.virtual_timeout)] {
+    for (name, value) in
+        [("--timeout", run.limits.timeout), ("--virtual-timeout", run.limits.virtual_timeout)]
+    {
         if let Some(value) = value {
             add(name, format!("{}ns", value.as_nanos()).into());
         }
     }
-    if let Some(fuel) = run.fuel {
+    if let Some(fuel) = run.limits.fuel {
         add("--fuel", fuel.to_string().into());
     }
     for (name, value) in [
-        ("--seed", run.seed),
-        ("--max-memory", run.max_memory),
-        ("--max-files", run.max_files.into()),
-        ("--max-processes", run.max_processes.into()),
-        ("--max-upper", run.max_upper),
-        ("--max-output", run.max_output),
-        ("--max-host-call", run.max_host_call),
+        ("--seed", run.time.seed),
+        ("--max-memory", run.limits.max_memory),
+        ("--max-files", run.limits.max_files.into()),
+        ("--max-processes", run.limits.max_processes.into()),
+        ("--max-upper", run.limits.max_upper),
+        ("--max-output", run.limits.max_output),
+        ("--max-host-call", run.limits.max_host_call),
     ] {
         add(name, value.to_string().into());
     }
     for (name, value) in [
-        ("--clock", value_name(&run.clock)),
+        ("--clock", value_name(&run.time.clock)),
         ("--mtimes", value_name(&run.mtimes)),
         ("--unknown-imports", value_name(&run.unknown_imports)),
         ("--on-missing", value_name(&run.on_missing)),
@@ -276,7 +286,7 @@ fn options(run: &RunArgs, stdin: &OsString) -> Result<Vec<OsString>> {
     ] {
         add(name, value.into());
     }
-    if run.no_worktree {
+    if run.mounts.no_worktree {
         options.push("--no-worktree".into());
     }
     if run.no_cache {

@@ -69,7 +69,8 @@ impl NativeCommand {
     /// # Errors
     /// [`NativeError`].
     pub fn status(&self) -> Result<i32, NativeError> {
-        let confinement = Confinement::new(self.profile, std::slice::from_ref(&self.current_dir))?;
+        let root = std::slice::from_ref(&self.current_dir);
+        let confinement = Confinement::new(self.profile, root, &[])?;
         let path = std::env::var_os("PATH").unwrap_or_default();
         let status =
             command(self.program.as_ref(), confinement.as_ref()).and_then(|mut command| {

@@ -129,7 +129,7 @@ impl NativeChildren {
         if confinement.is_none() {
             let worktree = std::slice::from_ref(&self.worktree);
             let roots = self.roots.as_deref().unwrap_or(worktree);
-            *confinement = Confinement::new(self.profile, roots)?.map(Arc::new);
+            *confinement = Confinement::new(self.profile, roots, &[])?.map(Arc::new);
         }
         Ok(confinement.clone())
     }

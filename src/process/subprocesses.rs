@@ -106,6 +106,8 @@ pub struct Subprocesses {
     profile: SandboxProfile,
     /// Where confined programs may write, if that is not the root.
     roots: Option<Vec<PathBuf>>,
+    /// What hardened ones may read besides.
+    read_only_roots: Vec<PathBuf>,
     /// What they are started in, once one was.
     confinement: Option<Confinement>,
     redaction: Redaction,
@@ -149,6 +151,7 @@ impl Subprocesses {
             on_missing: OnMissing::default(),
             profile: SandboxProfile::default(),
             roots: None,
+            read_only_roots: Vec::new(),
             confinement: None,
             redaction: Redaction::default(),
             calls: 0,
@@ -187,6 +190,17 @@ impl Subprocesses {
     #[must_use]
     pub fn sandbox_roots<P: Into<PathBuf>>(mut self, roots: impl IntoIterator<Item = P>) -> Self {
         self.roots = Some(roots.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Folders that confined programs of the host may read besides, where the profile does not let them
+    /// read everything. One that lies in a root can be written to all the same.
+    #[must_use]
+    pub fn sandbox_read_only_roots<P: Into<PathBuf>>(
+        mut self,
+        roots: impl IntoIterator<Item = P>,
+    ) -> Self {
+        self.read_only_roots = roots.into_iter().map(Into::into).collect();
         self
     }
 
@@ -332,8 +346,8 @@ impl Subprocesses {
         let is_replay = matches!(self.mode, Mode::Replay(_));
         if !is_replay && self.confinement.is_none() && self.profile != SandboxProfile::Wasi {
             let root = std::slice::from_ref(&self.root);
-            self.confinement =
-                Confinement::new(self.profile, self.roots.as_deref().unwrap_or(root))?;
+            let roots = self.roots.as_deref().unwrap_or(root);
+            self.confinement = Confinement::new(self.profile, roots, &self.read_only_roots)?;
         }
         call.started_ns = machine_tape::begin(number, request, self.profile, machine)?;
         if let Mode::Record(recording) = &mut self.mode {

@@ -286,6 +286,8 @@ pub enum SandboxError {
         command: String,
         /// Why not.
         message: String,
+        /// Whether there is one of that name.
+        is_found: bool,
     },
     /// The host refuses.
     #[error("{what}")]

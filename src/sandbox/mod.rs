@@ -1,6 +1,11 @@
 //! Rank 7: sandboxes, sessions that live, are forked and are resumed.
 
 mod backend;
+mod copy;
+mod home;
+mod home_error;
+mod local;
+mod registry;
 mod session;
 mod snapshot;
 mod wasi;
@@ -10,9 +15,16 @@ pub use backend::{
     OUTPUTS_DIR, OUTPUTS_DIR_VARIABLE, SandboxBackend, SandboxCapabilities, SandboxError,
     SandboxFuture, SandboxMount, SandboxSession, SandboxSpec, SessionState, check_session_id,
 };
+pub use copy::{Copied, CopyError, Listed};
+pub use home::{HeldSession, HomeEntry, HomeKind, MakePrograms, SandboxHome};
+pub use home_error::HomeError;
+pub use local::LocalBackend;
 pub use session::Sandbox;
 pub use snapshot::{SnapshotError, SnapshotStore};
 pub use wasi::WasiBackend;
 
 /// The name of the backend whose programs are modules.
 pub const WASI: &str = "wasi";
+
+/// The name of the backend whose programs are those of the host.
+pub const LOCAL: &str = "local";

@@ -7,6 +7,7 @@ use super::backend::{
     ExecRequest, ExecResult, FilesystemAccess, MEMORY_DIR, MEMORY_DIR_VARIABLE, MountSource,
     OUTPUTS_DIR, OUTPUTS_DIR_VARIABLE, SandboxError, SandboxMount, SandboxSpec, check_env,
 };
+use crate::base::errno::Errno;
 use crate::kernel::clock::DEFAULT_START_NS;
 use crate::kernel::egress::EgressPolicy;
 use crate::kernel::limits::{Limit, Limits};
@@ -52,7 +53,7 @@ impl Sandbox {
         mut spec: SandboxSpec,
     ) -> Result<Self, SandboxError> {
         check_env(&spec.env)?;
-        spec.mounts = effective_mounts(spec.mounts)?;
+        spec.mounts = effective_mounts(&["/tmp", MEMORY_DIR, OUTPUTS_DIR], spec.mounts)?;
         let mut builder = Machine::builder()
             .clock(spec.clock)
             .seed(spec.seed)
@@ -136,32 +137,31 @@ impl Sandbox {
     /// [`SandboxError`]: `InvalidRequest`; `Exec` if it cannot be started.
     pub fn exec(&mut self, request: &ExecRequest) -> Result<ExecResult, SandboxError> {
         let capture = || Output::Capture(Vec::new());
-        self.exec_streaming(request, capture(), capture())
+        let stdin = Input::Bytes(std::io::Cursor::new(request.stdin.clone()));
+        self.exec_on(request, Stdio { stdin, stdout: capture(), stderr: capture() })
     }
 
-    /// As [`Sandbox::exec`], with what it writes going to these as it comes. What they capture is in
+    /// As [`Sandbox::exec`], on these streams, [`ExecRequest::stdin`] aside. What they capture is in
     /// the result.
     ///
     /// # Errors
     /// As [`Sandbox::exec`].
-    pub fn exec_streaming(
+    pub fn exec_on(
         &mut self,
         request: &ExecRequest,
-        stdout: Output,
-        stderr: Output,
+        stdio: Stdio,
     ) -> Result<ExecResult, SandboxError> {
         let command = self.command(request)?;
-        let stdin = Input::Bytes(std::io::Cursor::new(request.stdin.clone()));
         let own = self.limit_time(request.timeout);
         self.machine.renew_budgets();
-        let output = command.output_on(&mut self.machine, Stdio { stdin, stdout, stderr });
+        let output = command.output_on(&mut self.machine, stdio);
         self.machine.limits = own;
         let output = output.map_err(|error| {
-            let message = match &error {
-                RunError::Spawn(error) => error.reason.clone(),
-                error => error.to_string(),
+            let (message, is_found) = match &error {
+                RunError::Spawn(error) => (error.reason.clone(), error.errno != Errno::Noent),
+                error => (error.to_string(), true),
             };
-            SandboxError::Exec { command: request.command.clone(), message }
+            SandboxError::Exec { command: request.command.clone(), message, is_found }
         })?;
         let outcome = output.status.outcome();
         Ok(ExecResult {
@@ -205,16 +205,17 @@ impl Sandbox {
         Ok(command)
     }
 
-    /// Lets the next run take no longer than `timeout`, on either clock; answers the limits that
-    /// held before.
+    /// Lets the next run take no longer than `timeout`, on either clock, and than the session's own
+    /// limits say; answers these.
     fn limit_time(&mut self, timeout: Option<Duration>) -> Limits {
         let own = self.machine.limits;
-        if let Some(timeout) = timeout {
-            let virtual_end = self.machine.elapsed().saturating_add(timeout);
-            let limits = &mut self.machine.limits;
-            limits.timeout = own.timeout.into_iter().chain([timeout]).min();
-            limits.virtual_timeout = own.virtual_timeout.into_iter().chain([virtual_end]).min();
-        }
+        let elapsed = self.machine.elapsed();
+        let shorter = |own: Option<Duration>| own.into_iter().chain(timeout).min();
+        let limits = &mut self.machine.limits;
+        limits.timeout = shorter(own.timeout);
+        // A machine counts from its start, which is the session's.
+        limits.virtual_timeout =
+            shorter(own.virtual_timeout).map(|timeout| elapsed.saturating_add(timeout));
         own
     }
 
@@ -241,24 +242,41 @@ impl Sandbox {
     }
 }
 
-/// `mounts` with the two that there always are; of several with one target the last.
-fn effective_mounts(mounts: Vec<SandboxMount>) -> Result<Vec<SandboxMount>, SandboxError> {
-    let memory = |target: &str| SandboxMount {
-        target: target.to_owned(),
-        source: MountSource::Memory,
-        access: FilesystemAccess::ReadWrite,
-    };
-    let all = [memory("/tmp"), memory(MEMORY_DIR), memory(OUTPUTS_DIR)].into_iter().chain(mounts);
+/// `mounts` and those in memory that there `always` are, where nothing hides them; of several with
+/// one target the last.
+pub(super) fn effective_mounts(
+    always: &[&str],
+    mounts: Vec<SandboxMount>,
+) -> Result<Vec<SandboxMount>, SandboxError> {
     let mut effective: Vec<SandboxMount> = Vec::new();
-    for mount in all {
+    for mount in mounts {
         let target = target_of(&mount)?;
         effective.retain(|known| known.target != target);
         effective.push(SandboxMount { target, ..mount });
     }
+    for target in always.iter().rev() {
+        let hides = |known: &SandboxMount| is_beneath(target, &known.target);
+        let last = effective.iter().rposition(hides);
+        if last.is_some_and(|last| effective[last].target == *target) {
+            continue;
+        }
+        let mount = SandboxMount {
+            target: (*target).to_owned(),
+            source: MountSource::Memory,
+            access: FilesystemAccess::ReadWrite,
+        };
+        effective.insert(last.map_or(0, |last| last + 1), mount);
+    }
     Ok(effective)
 }
 
-fn target_of(mount: &SandboxMount) -> Result<String, SandboxError> {
+/// Whether the absolute path `path` is `dir` or lies in it.
+pub(super) fn is_beneath(path: &str, dir: &str) -> bool {
+    let dir = dir.trim_end_matches('/');
+    path.strip_prefix(dir).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+pub(super) fn target_of(mount: &SandboxMount) -> Result<String, SandboxError> {
     let path = VPath::parse(&mount.target).ok().filter(|_| mount.target.starts_with('/'));
     path.map(|path| path.absolute("/")).ok_or_else(|| {
         let target = &mount.target;

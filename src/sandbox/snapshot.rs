@@ -158,6 +158,18 @@ impl SnapshotStore {
         id: Digest,
         programs: Arc<dyn Programs>,
     ) -> Result<Sandbox, SnapshotError> {
+        self.resume_with(id, |_| Ok(programs))
+    }
+
+    /// As [`SnapshotStore::resume`], with programs that depend on what the session is.
+    ///
+    /// # Errors
+    /// As [`SnapshotStore::resume`]; `Provision` if there are no programs.
+    pub fn resume_with(
+        &self,
+        id: Digest,
+        programs: impl FnOnce(&SandboxSpec) -> Result<Arc<dyn Programs>, SandboxError>,
+    ) -> Result<Sandbox, SnapshotError> {
         let saved = self.read(id)?;
         let spec = SandboxSpec {
             session_id: saved.session_id,
@@ -169,8 +181,10 @@ impl SnapshotStore {
             env: saved.env,
             metadata: saved.metadata,
         };
-        let mut sandbox = Sandbox::provision(programs, spec).map_err(|error| {
-            SnapshotError::Provision { id: id.to_string(), source: Box::new(error) }
+        let sandbox = programs(&spec).and_then(|programs| Sandbox::provision(programs, spec));
+        let mut sandbox = sandbox.map_err(|error| SnapshotError::Provision {
+            id: id.to_string(),
+            source: Box::new(error),
         })?;
         let restored = sandbox.machine_mut().restore(&saved.machine, &self.cas);
         restored.map_err(|source| SnapshotError::Restore { id: id.to_string(), source })?;
@@ -191,6 +205,14 @@ impl SnapshotStore {
             return Err(SnapshotError::Version { id: id.to_string(), major, minor });
         }
         serde_json::from_slice(&text).map_err(|error| format_error(error.to_string()))
+    }
+
+    /// The id of the session that the snapshot `id` was made of.
+    ///
+    /// # Errors
+    /// As [`SnapshotStore::resume`].
+    pub fn session_id(&self, id: Digest) -> Result<String, SnapshotError> {
+        Ok(self.read(id)?.session_id)
     }
 
     /// The digests of all that the snapshot `id` is made of, itself included.

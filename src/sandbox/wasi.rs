@@ -4,19 +4,18 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::OwnedMutexGuard;
-
 use super::WASI;
 use super::backend::{
     ExecRequest, ExecResult, SandboxBackend, SandboxCapabilities, SandboxError, SandboxFuture,
     SandboxMount, SandboxSession, SandboxSpec, SessionState, check_session_id,
 };
+use super::registry::Registry;
 use super::session::Sandbox;
 use super::snapshot::{SnapshotError, SnapshotStore};
 use crate::base::digest::Digest;
 use crate::kernel::egress::EgressPolicy;
 use crate::kernel::programs::Programs;
-use crate::kernel::stdio::Output;
+use crate::kernel::stdio::{Input, Output, Stdio};
 
 /// Sessions in memory. Their programs run on tokio's threads for what blocks; a session in which
 /// nothing runs is some memory and nothing else.
@@ -40,106 +39,41 @@ use crate::kernel::stdio::Output;
 /// ```
 pub struct WasiBackend {
     programs: Arc<dyn Programs>,
-    state: Mutex<State>,
+    sessions: Registry<Sandbox>,
+    snapshots: Mutex<Snapshots>,
 }
 
 /// Locked for no longer than a lookup takes.
 #[derive(Default)]
-struct State {
-    /// Sessions by their ids; `None` for those that were terminated and whose id was chosen. Ids
-    /// that were made are known to have been by their number.
-    sessions: HashMap<String, Option<Slot>>,
-    snapshots: HashMap<String, Arc<Mutex<Sandbox>>>,
-    sessions_made: u64,
-    snapshots_made: u64,
-}
-
-/// A session. The lock is fair: whoever asks first has it first. `None` once it is terminated.
-type Slot = Arc<tokio::sync::Mutex<Option<Sandbox>>>;
-
-impl State {
-    /// The name that the `number`th session gets if nobody chose one.
-    fn made_id(number: u64) -> String {
-        format!("session-{number}")
-    }
-
-    fn was_made(&self, id: &str) -> bool {
-        let number = id.strip_prefix("session-").and_then(|number| number.parse::<u64>().ok());
-        number.is_some_and(|number| {
-            (1..=self.sessions_made).contains(&number) && Self::made_id(number) == id
-        })
-    }
-
-    fn fresh_id(&mut self) -> String {
-        loop {
-            self.sessions_made += 1;
-            let id = Self::made_id(self.sessions_made);
-            // Somebody may have chosen it.
-            if !self.sessions.contains_key(&id) {
-                return id;
-            }
-        }
-    }
+struct Snapshots {
+    by_id: HashMap<String, Arc<Mutex<Sandbox>>>,
+    made: u64,
 }
 
 impl WasiBackend {
     /// A backend whose sessions can run `programs`.
     pub fn new(programs: Arc<dyn Programs>) -> Self {
-        Self { programs, state: Mutex::default() }
+        Self { programs, sessions: Registry::default(), snapshots: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn snapshots(&self) -> MutexGuard<'_, Snapshots> {
         // It is whole between two statements, whatever panicked.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.snapshots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The ids of all sessions that are there, sorted.
     pub fn session_ids(&self) -> Vec<String> {
-        let state = self.state();
-        let live = state.sessions.iter().filter(|(_, slot)| slot.is_some());
-        let mut ids: Vec<String> = live.map(|(id, _)| id.clone()).collect();
-        ids.sort_unstable();
-        ids
-    }
-
-    fn slot(&self, id: &str) -> Result<Slot, SandboxError> {
-        let state = self.state();
-        match state.sessions.get(id) {
-            Some(Some(slot)) => Ok(slot.clone()),
-            Some(None) => Err(terminated(id)),
-            None if state.was_made(id) => Err(terminated(id)),
-            None => Err(SandboxError::not_found(id)),
-        }
-    }
-
-    /// The session `id`, once nothing runs in it and nobody else who asked before waits for it.
-    async fn session(&self, id: &str) -> Result<OwnedMutexGuard<Option<Sandbox>>, SandboxError> {
-        Ok(self.slot(id)?.lock_owned().await)
+        self.sessions.ids()
     }
 
     /// Makes `sandbox` a session; chooses its id if it has none.
     fn admit(&self, mut sandbox: Sandbox) -> Result<SandboxSession, SandboxError> {
-        let mut state = self.state();
-        if sandbox.spec.session_id.is_empty() {
-            sandbox.spec.session_id = state.fresh_id();
-        } else {
-            let id = &sandbox.spec.session_id;
-            check_session_id(id)?;
-            let message = match state.sessions.get(id) {
-                Some(Some(_)) => Some("there is a session of this id"),
-                Some(None) => Some("there was a session of this id, and ids are given once"),
-                None if state.was_made(id) => {
-                    Some("there was a session of this id, and ids are given once")
-                }
-                None => None,
-            };
-            if let Some(message) = message {
-                return Err(SandboxError::lifecycle(id, message));
-            }
-        }
-        let session = described(&sandbox);
-        let slot = Arc::new(tokio::sync::Mutex::new(Some(sandbox)));
-        state.sessions.insert(session.id.clone(), Some(slot));
+        let chosen = std::mem::take(&mut sandbox.spec.session_id);
+        let mut session = described(&sandbox);
+        session.id = self.sessions.admit(&chosen, |id| {
+            id.clone_into(&mut sandbox.spec.session_id);
+            sandbox
+        })?;
         Ok(session)
     }
 
@@ -155,19 +89,10 @@ impl WasiBackend {
         stdout: Output,
         stderr: Output,
     ) -> Result<ExecResult, SandboxError> {
-        let mut guard = self.session(session_id).await?;
-        let id = session_id.to_owned();
-        let run = move || match guard.as_mut() {
-            Some(sandbox) => sandbox.exec_streaming(&request, stdout, stderr),
-            None => Err(terminated(&id)),
-        };
-        match tokio::task::spawn_blocking(run).await {
-            Ok(result) => result,
-            Err(error) => Err(SandboxError::Io {
-                what: format!("the run in session {session_id} did not end"),
-                source: error.into(),
-            }),
-        }
+        let stdin = Input::Bytes(std::io::Cursor::new(request.stdin.clone()));
+        let run =
+            move |sandbox: &mut Sandbox| sandbox.exec_on(&request, Stdio { stdin, stdout, stderr });
+        self.sessions.with_blocking(session_id, run).await
     }
 
     /// Lets `act` look into a session, or change it, once nothing runs in it.
@@ -179,19 +104,18 @@ impl WasiBackend {
         session_id: &str,
         act: impl FnOnce(&mut Sandbox) -> T,
     ) -> Result<T, SandboxError> {
-        let mut guard = self.session(session_id).await?;
-        guard.as_mut().map(act).ok_or_else(|| terminated(session_id))
+        self.sessions.with(session_id, act).await
     }
 
     fn snapshot_of(&self, id: &str) -> Result<Arc<Mutex<Sandbox>>, SandboxError> {
-        self.state().snapshots.get(id).cloned().ok_or_else(|| SandboxError::not_found(id))
+        self.snapshots().by_id.get(id).cloned().ok_or_else(|| SandboxError::not_found(id))
     }
 
     fn keep(&self, sandbox: Sandbox) -> String {
-        let mut state = self.state();
-        state.snapshots_made += 1;
-        let id = format!("snapshot-{}", state.snapshots_made);
-        state.snapshots.insert(id.clone(), Arc::new(Mutex::new(sandbox)));
+        let mut snapshots = self.snapshots();
+        snapshots.made += 1;
+        let id = format!("snapshot-{}", snapshots.made);
+        snapshots.by_id.insert(id.clone(), Arc::new(Mutex::new(sandbox)));
         id
     }
 
@@ -200,7 +124,7 @@ impl WasiBackend {
     /// # Errors
     /// [`SandboxError::SessionNotFound`].
     pub fn drop_snapshot(&self, snapshot_id: &str) -> Result<(), SandboxError> {
-        let dropped = self.state().snapshots.remove(snapshot_id);
+        let dropped = self.snapshots().by_id.remove(snapshot_id);
         dropped.map(drop).ok_or_else(|| SandboxError::not_found(snapshot_id))
     }
 
@@ -223,10 +147,6 @@ impl WasiBackend {
         let sandbox = SnapshotStore::new(dir).resume(digest, self.programs.clone());
         Ok(self.keep(sandbox.map_err(of_store)?))
     }
-}
-
-fn terminated(id: &str) -> SandboxError {
-    SandboxError::lifecycle(id, "it was terminated")
 }
 
 fn of_store(error: SnapshotError) -> SandboxError {
@@ -312,16 +232,7 @@ impl SandboxBackend for WasiBackend {
 
     fn terminate<'a>(&'a self, session_id: &'a str) -> SandboxFuture<'a, ()> {
         Box::pin(async move {
-            let mut guard = self.session(session_id).await?;
-            let ended = guard.take().ok_or_else(|| terminated(session_id))?;
-            let mut state = self.state();
-            if state.was_made(session_id) {
-                state.sessions.remove(session_id);
-            } else {
-                state.sessions.insert(session_id.to_owned(), None);
-            }
-            drop(state);
-            drop(ended);
+            drop(self.sessions.terminate(session_id).await?);
             Ok(())
         })
     }

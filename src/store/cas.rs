@@ -1,10 +1,12 @@
 //! A folder of files named by their content.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::hash::Hasher;
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
+use crate::base::atomic_file::TEMPORARY_PREFIX;
 use crate::base::digest::{Digest, DigestHasher};
 use crate::base::disk::{self, DiskError};
 
@@ -54,6 +56,15 @@ pub enum StoreError {
     /// The disk refuses.
     #[error(transparent)]
     Disk(#[from] DiskError),
+}
+
+/// What [`Cas::retain`] removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Removed {
+    /// How many contents.
+    pub contents: usize,
+    /// Their bytes, and those of what was never whole.
+    pub bytes: u64,
 }
 
 /// Bytes of a content that are in memory at a time.
@@ -108,12 +119,8 @@ impl Cas {
     /// [`StoreError::Disk`] if the folder cannot be read. A folder that is not there is empty.
     pub fn digests(&self) -> Result<Vec<Digest>, StoreError> {
         self.expect_folder()?;
-        let files = match disk::list(&self.dir) {
-            Err(error) if error.source.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            files => files?,
-        };
         let digest = |path: &PathBuf| Digest::from_hex(path.file_name()?.to_str()?);
-        Ok(files.iter().filter_map(digest).collect())
+        Ok(self.files()?.iter().filter_map(digest).collect())
     }
 
     /// Keeps the content with `digest`, which `read` brings: at an offset, piece by piece, until it
@@ -129,7 +136,7 @@ impl Cas {
         self.expect_folder()?;
         let path = self.path_of(digest);
         disk::create_private_dir_all(&self.dir)?;
-        let file = tempfile::Builder::new().prefix(".belljar-").tempfile_in(&self.dir);
+        let file = tempfile::Builder::new().prefix(TEMPORARY_PREFIX).tempfile_in(&self.dir);
         let mut file = file.map_err(DiskError::new("create a temporary file for", &path))?;
         let mut hasher = DigestHasher::default();
         let mut piece = vec![0; PIECE_BYTES];
@@ -179,6 +186,38 @@ impl Cas {
         Ok(file)
     }
 
+    /// Removes all contents but those in `keep`, and what was left by processes that were killed
+    /// while they wrote. Nobody may write meanwhile.
+    ///
+    /// # Errors
+    /// [`StoreError::Disk`]; what was removed before is gone.
+    pub fn retain(&self, keep: &HashSet<Digest>) -> Result<Removed, StoreError> {
+        let mut removed = Removed::default();
+        self.expect_folder()?;
+        for path in self.files()? {
+            let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+            let digest = Digest::from_hex(name);
+            let is_garbage = match digest {
+                Some(digest) => !keep.contains(&digest),
+                None => name.starts_with(TEMPORARY_PREFIX),
+            };
+            if is_garbage {
+                removed.bytes += disk::symlink_metadata(&path)?.len();
+                removed.contents += usize::from(digest.is_some());
+                disk::remove_file(&path)?;
+            }
+        }
+        Ok(removed)
+    }
+
+    /// What is in the folder, which may not be there.
+    fn files(&self) -> Result<Vec<PathBuf>, StoreError> {
+        match disk::list(&self.dir) {
+            Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            files => Ok(files?),
+        }
+    }
+
     fn find(&self, digest: Digest, len_bytes_max: u64) -> Result<PathBuf, StoreError> {
         let path = self.path_of(digest);
         self.expect_folder()?;
@@ -224,5 +263,22 @@ mod tests {
         std::fs::write(cas.path_of(digest), b"CONTENT").unwrap();
         assert!(matches!(cas.get(digest, 7), Err(StoreError::Damaged { .. })));
         assert!(matches!(cas.open(digest, 7), Err(StoreError::Damaged { .. })));
+    }
+
+    #[test]
+    fn what_nobody_wants_goes_and_what_is_not_the_stores_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let cas = Cas::new(folder.path().join("contents"));
+        assert_eq!(cas.retain(&HashSet::new()).unwrap(), Removed::default());
+        for bytes in [&b"kept"[..], b"garbage"] {
+            cas.put(Digest::of(bytes), &mut read_slice(bytes)).unwrap();
+        }
+        let other = |name: &str| drop(disk::create(&cas.dir().join(name)).unwrap());
+        other(".belljar-Xf3");
+        other("note.txt");
+        let removed = cas.retain(&HashSet::from([Digest::of(b"kept")])).unwrap();
+        assert_eq!(removed, Removed { contents: 1, bytes: 7 });
+        assert_eq!(cas.digests().unwrap(), [Digest::of(b"kept")]);
+        assert_eq!(disk::list(cas.dir()).unwrap().len(), 2);
     }
 }

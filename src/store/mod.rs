@@ -2,4 +2,4 @@
 
 mod cas;
 
-pub use cas::{Cas, StoreError, read_slice};
+pub use cas::{Cas, Removed, StoreError, read_slice};

@@ -130,6 +130,7 @@ fn every_command_does_what_it_says() {
                 .current_dir(&folder)
                 .env("PATH", &path)
                 .env("BELLJAR_CACHE_DIR", support::cache_dir())
+                .env("BELLJAR_HOME", scratch.path().join("home"))
                 .env_remove("BELLJAR_TOOLCHAIN")
                 .stdin(std::process::Stdio::null())
                 .output()

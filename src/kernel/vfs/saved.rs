@@ -208,6 +208,9 @@ impl Overlay {
     pub fn restore(&mut self, saved: &SavedOverlay, cas: &Cas) -> Result<(), RestoreError> {
         let mut restored = Self { nodes: Nodes::default(), ..self.clone() };
         restored.check_mounts(&saved.mounts)?;
+        if saved.next_ino > INO_MAX {
+            return Err(RestoreError::Damaged("more nodes were made than anybody can make"));
+        }
         let (mut parents, mut names) =
             (vec![None; saved.nodes.len()], vec![0_u32; saved.nodes.len()]);
         for (index, node) in saved.nodes.iter().enumerate() {
@@ -362,6 +365,9 @@ impl Overlay {
         self.charge(bytes).map_err(|_| RestoreError::Damaged("it is larger than the limit"))
     }
 }
+
+/// Nodes that can have been made before: at one a nanosecond, as many can be made after.
+const INO_MAX: u64 = 1 << 62;
 
 const DAMAGED_NUMBER: RestoreError = RestoreError::Damaged("a number is out of range");
 

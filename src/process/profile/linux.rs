@@ -158,7 +158,11 @@ pub(super) struct Sandbox {
 }
 
 impl Sandbox {
-    pub(super) fn new(profile: SandboxProfile, writable: &[PathBuf]) -> Result<Self, ProfileError> {
+    pub(super) fn new(
+        profile: SandboxProfile,
+        writable: &[PathBuf],
+        readable: &[PathBuf],
+    ) -> Result<Self, ProfileError> {
         let refused = |source| ProfileError::Rules { profile, source };
         let open = |path: &PathBuf| {
             PathFd::new(path).map_err(|error| {
@@ -167,7 +171,8 @@ impl Sandbox {
             })
         };
         let roots = writable.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        let ruleset = ruleset(profile, roots).map_err(|error| refused(error.into()))?;
+        let readable = readable.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let ruleset = ruleset(profile, roots, readable).map_err(|error| refused(error.into()))?;
         let filters = match profile {
             SandboxProfile::OsHardened => filters().map_err(|error| refused(error.into()))?.into(),
             _ => Arc::default(),
@@ -224,7 +229,11 @@ fn close_on_exec() -> io::Result<()> {
     }
 }
 
-fn ruleset(profile: SandboxProfile, roots: Vec<PathFd>) -> Result<RulesetCreated, RulesetError> {
+fn ruleset(
+    profile: SandboxProfile,
+    roots: Vec<PathFd>,
+    readable: Vec<PathFd>,
+) -> Result<RulesetCreated, RulesetError> {
     let abi = abi(profile);
     let is_hardened = profile == SandboxProfile::OsHardened;
     let handled = if is_hardened { AccessFs::from_all(abi) } else { AccessFs::from_write(abi) };
@@ -245,7 +254,10 @@ fn ruleset(profile: SandboxProfile, roots: Vec<PathFd>) -> Result<RulesetCreated
         )?
         .add_rules(path_beneath_rules(DEVICES, of_devices))?;
     if is_hardened {
-        ruleset = ruleset.add_rules(path_beneath_rules(SYSTEM, in_system))?;
+        let rule = |folder| Ok::<_, RulesetError>(PathBeneath::new(folder, in_system));
+        ruleset = ruleset
+            .add_rules(path_beneath_rules(SYSTEM, in_system))?
+            .add_rules(readable.into_iter().map(rule))?;
     }
     Ok(ruleset)
 }

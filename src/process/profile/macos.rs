@@ -39,10 +39,14 @@ pub(super) struct Sandbox {
 }
 
 impl Sandbox {
-    pub(super) fn new(profile: SandboxProfile, writable: &[PathBuf]) -> Result<Self, ProfileError> {
+    pub(super) fn new(
+        profile: SandboxProfile,
+        writable: &[PathBuf],
+        readable: &[PathBuf],
+    ) -> Result<Self, ProfileError> {
         let mut parameters = Vec::new();
-        let mut roots = String::new();
-        for (number, path) in writable.iter().enumerate() {
+        let (mut roots, mut read_only) = (String::new(), String::new());
+        for (number, path) in writable.iter().chain(readable).enumerate() {
             // Rules are about the paths that remain when links are followed.
             let real = disk::metadata(path)
                 .and_then(|_| disk::canonical(path))
@@ -50,9 +54,10 @@ impl Sandbox {
             let mut parameter = OsString::from(format!("ROOT{number}="));
             parameter.push(real);
             parameters.push(parameter);
-            roots += " (subpath (param \"ROOT";
-            roots += &number.to_string();
-            roots += "\"))";
+            let list = if number < writable.len() { &mut roots } else { &mut read_only };
+            *list += " (subpath (param \"ROOT";
+            *list += &number.to_string();
+            *list += "\"))";
         }
         let literals = DEVICES.map(|device| format!(" (literal {device:?})")).concat();
         let mut rules = "(version 1)(allow default)(deny file-write*)".to_owned();
@@ -62,7 +67,7 @@ impl Sandbox {
             rules.push_str("(allow signal (target same-sandbox))");
             rules.push_str("(allow process-info* (target same-sandbox))");
             rules.push_str("(deny file-read-data)(allow file-read-data (literal \"/\"))");
-            rules += &["(allow file-read*", &system, &literals, &roots, ")"].concat();
+            rules += &["(allow file-read*", &system, &literals, &roots, &read_only, ")"].concat();
         }
         rules += &["(allow file-write*", &literals, &roots, ")"].concat();
         Ok(Self { rules, parameters })

@@ -140,14 +140,16 @@ pub(super) struct Confinement {
 }
 
 impl Confinement {
-    /// The profile, with these roots; `None` if it confines nothing. The roots are the folders that
-    /// have these names now: a program that puts a link in the place of one gains nothing.
+    /// The profile, with these roots, and these folders to read where not everything can be read;
+    /// `None` if it confines nothing. They are the folders that have these names now: a program that
+    /// puts a link in the place of one gains nothing.
     ///
     /// # Errors
     /// [`ProfileError`].
     pub(super) fn new(
         profile: SandboxProfile,
         roots: &[PathBuf],
+        readable: &[PathBuf],
     ) -> Result<Option<Self>, ProfileError> {
         match profile {
             SandboxProfile::Unrestricted => return Ok(None),
@@ -161,7 +163,7 @@ impl Confinement {
         };
         let mut writable: Vec<PathBuf> = roots.iter().map(here).collect();
         writable.push(temp.path().to_owned());
-        Ok(Some(Self { sandbox: system::Sandbox::new(profile, &writable)?, temp }))
+        Ok(Some(Self { sandbox: system::Sandbox::new(profile, &writable, readable)?, temp }))
     }
 
     /// What to start for `program`, itself or a program that confines it, and the arguments that
@@ -202,6 +204,9 @@ mod tests {
 
     #[test]
     fn a_program_of_the_host_is_none_of_wasi() {
-        assert!(matches!(Confinement::new(SandboxProfile::Wasi, &[]), Err(ProfileError::Wasi)));
+        assert!(matches!(
+            Confinement::new(SandboxProfile::Wasi, &[], &[]),
+            Err(ProfileError::Wasi)
+        ));
     }
 }

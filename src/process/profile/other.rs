@@ -17,7 +17,11 @@ pub(super) fn check(_: SandboxProfile) -> Result<(), String> {
 pub(super) struct Sandbox(Infallible);
 
 impl Sandbox {
-    pub(super) fn new(profile: SandboxProfile, _: &[PathBuf]) -> Result<Self, ProfileError> {
+    pub(super) fn new(
+        profile: SandboxProfile,
+        _: &[PathBuf],
+        _: &[PathBuf],
+    ) -> Result<Self, ProfileError> {
         let missing = check(profile).err().unwrap_or_default();
         Err(ProfileError::Unavailable { profile, missing })
     }

@@ -3,6 +3,7 @@
 mod host;
 mod messages;
 mod report;
+mod sandbox;
 mod sh;
 mod tape;
 mod tape_faults;

@@ -1,5 +1,13 @@
 //! Sandboxes: what they answer, how they are forked, how they end.
 
+mod copies;
+mod forks;
+mod home;
+mod kills;
+mod lifecycle;
+mod local;
+mod model;
+
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 

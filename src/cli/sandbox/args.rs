@@ -1,0 +1,257 @@
+//! What the command line of `belljar sandbox` looks like.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use belljar::kernel::egress::EgressRule;
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::cli::args::{LimitArgs, MountArgs, TimeArgs};
+use crate::cli::values::{StdinFrom, duration};
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  belljar sandbox create --id box               a session over a copy of this folder
+  belljar sandbox exec box -- sh -c 'ls > out'  run a program in it
+  belljar sandbox diff box                      show what it has changed
+  belljar sandbox snapshot box                  keep what it is now; prints an id
+  belljar sandbox fork SNAPSHOT                 a new session that goes on from there
+  belljar sandbox cp box:/src/out .             copy a file out of it
+  belljar sandbox rm box && belljar sandbox gc  remove it, and what nobody needs then
+
+Environment: BELLJAR_HOME is where sessions are kept.
+
+`belljar help sandbox COMMAND` says more.")]
+pub struct SandboxArgs {
+    #[command(subcommand)]
+    pub action: SandboxAction,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum SandboxAction {
+    /// Make a session, and print its id
+    Create(Box<CreateArgs>),
+    /// Run a program in a session
+    Exec(ExecArgs),
+    /// Copy a file or a tree into a session, or out of it
+    Cp(CpArgs),
+    /// List a directory of a session or a snapshot
+    Ls(LsArgs),
+    /// Print what a session or a snapshot has changed, as a diff that `git apply` takes
+    Diff(DiffArgs),
+    /// Keep what a session is now, and print the snapshot's id
+    Snapshot(SnapshotArgs),
+    /// Make a session that goes on from a snapshot, under a new id, and print that
+    Fork(ForkArgs),
+    /// Make the session of a snapshot go on from there, under the id that it had
+    Resume(ForkArgs),
+    /// Remove sessions and snapshots
+    Rm(RmArgs),
+    /// Remove contents that no session and no snapshot is made of
+    Gc(GcArgs),
+    /// List sessions and snapshots
+    List(ListArgs),
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  belljar sandbox create                        over a copy of this folder, at /src
+  belljar sandbox create --id box --no-worktree with nothing but /tmp and /mnt
+  belljar sandbox create --dir lib::/lib::ro --toolchain tools --env LANG=C --timeout 10s
+
+All options are kept: folders by their absolute paths, limits for each program that runs. What
+programs change is the session's; the disk stays as it is.")]
+pub struct CreateArgs {
+    /// The session's id: letters, digits, `-`, `_` and `.` [default: a new one]
+    #[arg(long, value_name = "ID")]
+    pub id: Option<String>,
+
+    /// A folder in which NAME.wasm is the program NAME; may be repeated
+    #[arg(long, value_name = "DIR", help_heading = "Programs")]
+    pub toolchain: Vec<PathBuf>,
+
+    /// Set a variable (K=V), or pass one through (K); programs see no others
+    #[arg(short, long, value_name = "K[=V]", help_heading = "Programs")]
+    pub env: Vec<OsString>,
+
+    #[command(flatten)]
+    pub mounts: MountArgs,
+
+    #[command(flatten)]
+    pub time: TimeArgs,
+
+    #[command(flatten)]
+    pub limits: LimitArgs,
+
+    /// Whom code that acts for the session may reach if no rule says so [default: what
+    /// BELLJAR_EGRESS_* say, or nobody]
+    #[arg(long, value_name = "WHOM", help_heading = "Network")]
+    pub egress_default: Option<EgressDefault>,
+
+    /// Whom it may reach, such as example.com, *.example.com:443, 10.0.0.0/8; may be repeated
+    #[arg(long, value_name = "RULE", help_heading = "Network")]
+    pub egress_allow: Vec<EgressRule>,
+
+    /// Whom it may not reach; may be repeated
+    #[arg(long, value_name = "RULE", help_heading = "Network")]
+    pub egress_deny: Vec<EgressRule>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum EgressDefault {
+    /// Nobody
+    Deny,
+    /// Everybody on the public internet
+    Allow,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  belljar sandbox exec box -- wc -l README.md
+  belljar sandbox exec box -- sh -c 'sort in > out'
+  belljar sandbox exec --timeout 5s --json box -- ./tool.wasm
+
+Programs run one after the other: whoever comes second waits. A program that was killed together
+with belljar has never run, as far as the session goes.
+
+Exit codes are those of `belljar run`; 2 also if there is no such session.")]
+pub struct ExecArgs {
+    /// The session
+    #[arg(value_name = "ID")]
+    pub id: String,
+
+    /// A program's name, or, with a slash, its path in the session, and arguments for it
+    #[arg(
+        value_names = ["PROGRAM", "ARGS"], required = true, num_args = 1..,
+        trailing_var_arg = true, allow_hyphen_values = true
+    )]
+    pub command: Vec<OsString>,
+
+    /// Where relative paths begin [default: /src if there is a worktree, else /]
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<String>,
+
+    /// Set a variable (K=V), or pass one through (K), besides those of the session
+    #[arg(short, long, value_name = "K[=V]")]
+    pub env: Vec<OsString>,
+
+    /// Where standard input comes from: inherit, null, or a file
+    #[arg(long, value_name = "FROM", default_value = "inherit")]
+    pub stdin: StdinFrom,
+
+    /// End the program after this much time, on its own clock or on the host's
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub timeout: Option<Duration>,
+
+    /// Report in JSON how it went: as a last line on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  belljar sandbox cp box:/src/out .             a file or a tree, into this folder
+  belljar sandbox cp notes.txt box:/tmp/n.txt   ... and the other way round
+
+One side is ID:/PATH; write ./ before a path of the host that looks like one. What is copied into
+a directory goes there under its name; directories are merged, all else is replaced. Symbolic links
+are copied as they are, and none is followed. On the host all is written, or nothing.")]
+pub struct CpArgs {
+    /// What to copy
+    #[arg(value_name = "FROM")]
+    pub from: OsString,
+
+    /// Where to
+    #[arg(value_name = "TO")]
+    pub to: OsString,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct LsArgs {
+    /// The session or snapshot
+    pub id: String,
+
+    /// The directory, or a file [default: /src if there is a worktree, else /]
+    pub path: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  belljar sandbox diff box | git apply          keep in this folder what was changed there")]
+pub struct DiffArgs {
+    /// The session or snapshot
+    pub id: String,
+
+    /// Print JSON: what changed, without contents
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct SnapshotArgs {
+    /// The session
+    pub id: String,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "`fork` and `resume` do the same under different ids: the session of a fork has a new one, so \
+that
+there can be any number of them; one that is resumed has the id of the session that the snapshot
+was made of, which must be free. With --id both use that. Eight digits of a snapshot's id are enough."
+)]
+pub struct ForkArgs {
+    /// The snapshot, or a session that is to be gone on from as it is now
+    #[arg(value_name = "SNAPSHOT")]
+    pub from: String,
+
+    /// The id of the new session
+    #[arg(long, value_name = "ID")]
+    pub id: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct RmArgs {
+    /// Sessions and snapshots
+    #[arg(value_name = "ID", required = true)]
+    pub ids: Vec<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct GcArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct ListArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,119 @@
+//! `belljar sandbox create`.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use belljar::WORKTREE;
+use belljar::base::disk;
+use belljar::kernel::egress::EgressPolicy;
+use belljar::sandbox::{FilesystemAccess, MountSource, Sandbox, SandboxMount, SandboxSpec};
+
+use super::args::{CreateArgs, EgressDefault};
+use super::{TOOLCHAIN, home, say_id};
+use crate::cli::args::MountArgs;
+use crate::cli::exit::Usage;
+use crate::cli::mounts::{hidden, mount_point};
+use crate::cli::setup;
+
+pub fn run(args: &CreateArgs) -> Result<u8> {
+    let home = home()?;
+    let toolchain: Vec<PathBuf> = setup::toolchain_dirs(&args.toolchain)?
+        .iter()
+        .map(|dir| Ok(disk::canonical(dir)?))
+        .collect::<Result<_>>()?;
+    let toolchain = serde_json::to_string(&toolchain).context("--toolchain")?;
+    let spec = SandboxSpec {
+        session_id: String::new(),
+        mounts: mounts(&args.mounts)?,
+        network_policy: network_policy(args)?,
+        limits: setup::limits(&args.limits),
+        clock: setup::clock(&args.time)?,
+        seed: args.time.seed,
+        env: environment(&args.env)?,
+        metadata: BTreeMap::from([(TOOLCHAIN.to_owned(), toolchain)]),
+    };
+    let programs = home.programs(&spec)?;
+    let mut sandbox = Sandbox::provision(programs, spec)?;
+    say_id(&home.create(args.id.as_deref(), &mut sandbox)?, args.json);
+    Ok(0)
+}
+
+/// The variables of `--env`, which a session keeps as text.
+pub fn environment(given: &[OsString]) -> Result<BTreeMap<String, String>> {
+    let text = |text: OsString| {
+        text.into_string()
+            .map_err(|text| Usage(format!("--env {}: it is not UTF-8", text.display())))
+    };
+    let mut variables = BTreeMap::new();
+    for (key, value) in setup::environment(given)? {
+        variables.insert(text(key)?, text(value)?);
+    }
+    Ok(variables)
+}
+
+fn network_policy(args: &CreateArgs) -> Result<EgressPolicy> {
+    let is_silent = args.egress_default.is_none()
+        && args.egress_allow.is_empty()
+        && args.egress_deny.is_empty();
+    if is_silent {
+        return Ok(EgressPolicy::from_environment()?.unwrap_or_default());
+    }
+    let policy = match args.egress_default {
+        Some(EgressDefault::Allow) => EgressPolicy::allow_by_default(),
+        Some(EgressDefault::Deny) | None => EgressPolicy::default(),
+    };
+    let policy = args.egress_allow.iter().cloned().fold(policy, EgressPolicy::allow);
+    Ok(args.egress_deny.iter().cloned().fold(policy, EgressPolicy::deny))
+}
+
+fn mounts(args: &MountArgs) -> Result<Vec<SandboxMount>> {
+    let mut mounts = Vec::new();
+    if !args.no_worktree {
+        let worktree = args.worktree.clone().unwrap_or_default();
+        mount(&mut mounts, "--worktree", &worktree.host, WORKTREE, worktree.read_only)?;
+    }
+    for dir in &args.dir {
+        let option = format!("--dir {}", dir.given);
+        let at = mount_point(&dir.guest, args.no_worktree)
+            .map_err(|why| Usage(format!("{option}: {why}")))?;
+        if mounts.iter().any(|mount| mount.target == at) {
+            let why = format!("something is at {at} already; choose another GUEST");
+            return Err(Usage(format!("{option}: {why}")).into());
+        }
+        mount(&mut mounts, &option, &dir.host, &at, dir.read_only)?;
+    }
+    Ok(mounts)
+}
+
+/// Adds the folder `host` at `target`, without what is belljar's own there.
+fn mount(
+    mounts: &mut Vec<SandboxMount>,
+    option: &str,
+    host: &Path,
+    target: &str,
+    read_only: bool,
+) -> Result<()> {
+    let host = disk::canonical(host).map_err(|error| Usage::of(option, error))?;
+    if !disk::metadata(&host).is_ok_and(|metadata| metadata.is_dir()) {
+        return Err(Usage(format!("{option}: {} is no folder", host.display())).into());
+    }
+    if host.to_str().is_none() {
+        let why = "a session remembers folders as text, and its path is not UTF-8; rename it";
+        return Err(Usage(format!("{option}: {}: {why}", host.display())).into());
+    }
+    let access = if read_only { FilesystemAccess::ReadOnly } else { FilesystemAccess::ReadWrite };
+    let hidden = hidden(&host, target)?;
+    mounts.push(SandboxMount {
+        target: target.to_owned(),
+        source: MountSource::Host(host),
+        access,
+    });
+    mounts.extend(hidden.into_iter().map(|target| SandboxMount {
+        target,
+        source: MountSource::Memory,
+        access: FilesystemAccess::ReadOnly,
+    }));
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! `belljar sandbox exec`.
+
+use std::ffi::OsString;
+use std::io;
+
+use anyhow::{Context, Result};
+use belljar::sandbox::{ExecRequest, SandboxError};
+use belljar::{OutputStream, Stdio};
+use serde_json::json;
+
+use super::args::ExecArgs;
+use super::create::environment;
+use super::show::start_dir;
+use super::{home, waiting};
+use crate::cli::exit::{Hinted, Usage};
+use crate::cli::report::printable;
+use crate::cli::setup;
+use crate::cli::sink::{Opened, Stdout};
+use crate::cli::values::Sink;
+
+pub fn run(args: &ExecArgs) -> Result<u8> {
+    let mut words = args.command.iter().map(text).collect::<Result<Vec<_>>>()?.into_iter();
+    let mut request = ExecRequest {
+        command: words.next().unwrap_or_default(),
+        args: words.collect(),
+        env: environment(&args.env)?,
+        timeout: args.timeout,
+        ..ExecRequest::default()
+    };
+    let stdout = Stdout::default();
+    let stdio = Stdio {
+        stdin: setup::stdin(&args.stdin)?,
+        stdout: OutputStream::Writer(Box::new(stdout.clone())),
+        stderr: OutputStream::Writer(Box::new(io::stderr())),
+    };
+    let home = home()?;
+    let mut held = home.hold(&args.id, || waiting(&args.id))?;
+    let mut sandbox = held.resume()?;
+    let start = start_dir(&sandbox);
+    request.cwd = Some(match args.cwd.as_deref() {
+        None => start.to_owned(),
+        Some(cwd) if cwd.starts_with('/') => cwd.to_owned(),
+        Some(cwd) => format!("{start}/{cwd}"),
+    });
+    let result = sandbox.exec_on(&request, stdio).map_err(hinted)?;
+    if let Some(message) = &result.message {
+        let name = printable(&request.command);
+        for line in message.lines() {
+            note!("belljar: {name} was ended: {}", printable(line));
+        }
+    }
+    held.save(&mut sandbox).with_context(|| {
+        format!("the program has run, but session {} is as it was before", args.id)
+    })?;
+    if args.json {
+        let report = json!({
+            "id": args.id,
+            "exit_code": result.exit_code,
+            "timed_out": result.timed_out,
+            "message": result.message,
+        });
+        Opened::new("--json", &Sink::Stream, &stdout)?.print(&format!("{report}\n"))?;
+    }
+    Ok(u8::try_from(result.exit_code).unwrap_or(u8::MAX))
+}
+
+/// Adds to `error`, if it is a program that was not found, where programs come from.
+fn hinted(error: SandboxError) -> anyhow::Error {
+    let hint = match error {
+        SandboxError::Exec { is_found: false, .. } => {
+            "`belljar programs` lists what there is; `belljar sandbox create --toolchain` adds folders"
+        }
+        _ => return error.into(),
+    };
+    Hinted { error: error.into(), hint: hint.to_owned() }.into()
+}
+
+fn text(word: &OsString) -> Result<String> {
+    let is_no_text = || Usage(format!("{} is not UTF-8, as a session wants it", word.display()));
+    Ok(word.to_str().ok_or_else(is_no_text)?.to_owned())
+}

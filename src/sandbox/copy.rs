@@ -1,0 +1,314 @@
+//! Files and trees from the host to a session, and back.
+//!
+//! Both sides are namespaces: the host's folder is mounted in one of its own. So a copy is the same
+//! in both directions, no link leads out of either side, and what goes to the host is written by
+//! [`Overlay::apply`], all or nothing.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::session::Sandbox;
+use crate::base::disk;
+use crate::base::errno::Errno;
+use crate::kernel::vfs::{
+    ApplyError, FileType, Follow, HostDir, Mtimes, OpenFlags, Overlay, Source, VPath, VfsLimits,
+};
+
+/// Bytes of a file that are in memory twice at a time.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Where the host's folder is mounted. Not the root, so that it can be told from what is above it.
+const HOST: &str = "host";
+
+/// What was copied.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Copied {
+    /// Files.
+    pub files: usize,
+    /// Directories that were made.
+    pub directories: usize,
+    /// Symbolic links, which are copied as they are.
+    pub links: usize,
+    /// Paths below the source of what is neither file nor directory nor link, and was left out.
+    pub left_out: Vec<String>,
+}
+
+/// A line of [`Sandbox::list`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub file_type: FileType,
+    /// The length of a file or of a link's text in bytes; 0 for a directory.
+    pub size: u64,
+}
+
+/// Something could not be copied, or listed.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// A path of the session, or beneath the host's.
+    #[error("cannot {operation} {path}: {errno}")]
+    Path {
+        /// What was tried, as a verb.
+        operation: &'static str,
+        /// The path.
+        path: String,
+        /// Why not.
+        errno: Errno,
+    },
+    /// A path of the host that cannot be used.
+    #[error("cannot copy from {0} or to it: {message}", path.display())]
+    Host {
+        /// The path.
+        path: PathBuf,
+        /// What is wrong with it, and what would be right.
+        message: String,
+    },
+    /// What was copied cannot be written to the host.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+}
+
+/// A file or a tree of one side. The path has no slash in front.
+struct Place<'v> {
+    vfs: &'v mut Overlay,
+    path: String,
+    now_ns: u64,
+    /// The folder that is mounted at [`HOST`], if this is the host's side.
+    host: Option<&'v Path>,
+}
+
+impl Sandbox {
+    /// The entries of the directory `path`, sorted by name; of what is no directory, itself.
+    ///
+    /// # Errors
+    /// [`CopyError::Path`].
+    pub fn list(&mut self, path: &str) -> Result<Vec<Listed>, CopyError> {
+        let mut place = Place::of_session(self, path)?;
+        let listed = place.list();
+        listed.map_err(place.failed("list", &place.path))
+    }
+
+    /// Copies the file or tree `from` of the session to `to` on the host: into it, if that is a
+    /// directory, else as it. What stands there is replaced, but directories are merged, and no
+    /// symbolic link is followed below `from` and `to`. All is written, or nothing.
+    ///
+    /// # Errors
+    /// [`CopyError`].
+    pub fn copy_out(&mut self, from: &str, to: &Path) -> Result<Copied, CopyError> {
+        let (dir, name) = match disk::symlink_metadata(to) {
+            Ok(metadata) if metadata.is_dir() => (to.to_owned(), String::new()),
+            // What was copied before may have put it there.
+            Ok(metadata) if metadata.is_symlink() => {
+                let message = "it is a symbolic link; name what it leads to".to_owned();
+                return Err(CopyError::Host { path: to.to_owned(), message });
+            }
+            _ => split(to)?,
+        };
+        let mut vfs = mounted(&dir, false)?;
+        let mut source = Place::of_session(self, from)?;
+        let mut target = Place::of_host(&mut vfs, &dir, &name);
+        if name.is_empty() {
+            target.enter(&source.path);
+        }
+        let copied = copy(&mut source, &mut target)?;
+        vfs.apply()?;
+        Ok(copied)
+    }
+
+    /// Copies the file or tree `from` of the host to `to` in the session: into it, if that is a
+    /// directory, else as it. What stands there is replaced, but directories are merged, and no
+    /// symbolic link is followed below `from` and `to`.
+    ///
+    /// # Errors
+    /// [`CopyError`]; a part may be copied then.
+    pub fn copy_in(&mut self, from: &Path, to: &str) -> Result<Copied, CopyError> {
+        let (dir, name) = split(from)?;
+        let mut vfs = mounted(&dir, true)?;
+        let mut source = Place::of_host(&mut vfs, &dir, &name);
+        let mut target = Place::of_session(self, to)?;
+        let found = target.vfs.stat(target.vfs.host_base(), or_dot(&target.path), Follow::Yes);
+        if found.is_ok_and(|found| found.file_type == FileType::Directory) {
+            target.enter(&name);
+        }
+        copy(&mut source, &mut target)
+    }
+}
+
+/// The folder that holds `path`, and its name there; that is empty for the root of the host.
+fn split(path: &Path) -> Result<(PathBuf, String), CopyError> {
+    let fail = |message: String| CopyError::Host { path: path.to_owned(), message };
+    let named = match path.file_name() {
+        Some(_) => path.to_owned(),
+        None => disk::canonical(path).map_err(|error| fail(error.source.to_string()))?,
+    };
+    let Some(name) = named.file_name() else { return Ok((named, String::new())) };
+    let name = name.to_str().ok_or_else(|| fail("its name is not UTF-8; rename it".to_owned()))?;
+    let parent = named.parent().filter(|parent| !parent.as_os_str().is_empty());
+    Ok((parent.unwrap_or(Path::new(".")).to_owned(), name.to_owned()))
+}
+
+fn mounted(dir: &Path, read_only: bool) -> Result<Overlay, CopyError> {
+    let fail = |message: String| CopyError::Host { path: dir.to_owned(), message };
+    let host = HostDir::open(dir).map_err(|error| fail(error.to_string()))?;
+    let mut vfs = Overlay::new(VfsLimits::default(), 0);
+    let source = Source::Host(Arc::new(host));
+    let mounted = vfs.mount(&format!("/{HOST}"), source, read_only, Mtimes::Host, 0);
+    mounted.map_err(|errno| fail(errno.to_string()))?;
+    Ok(vfs)
+}
+
+impl<'v> Place<'v> {
+    fn of_session(sandbox: &'v mut Sandbox, path: &str) -> Result<Self, CopyError> {
+        let now_ns = sandbox.machine_mut().now_ns();
+        let parsed = VPath::parse(path).map(|parsed| parsed.as_str().to_owned());
+        let fail = |errno| CopyError::Path { operation: "find", path: path.to_owned(), errno };
+        Ok(Self { path: parsed.map_err(fail)?, vfs: sandbox.files(), now_ns, host: None })
+    }
+
+    fn of_host(vfs: &'v mut Overlay, dir: &'v Path, name: &str) -> Self {
+        let path = if name.is_empty() { HOST.to_owned() } else { format!("{HOST}/{name}") };
+        Self { vfs, path, now_ns: 0, host: Some(dir) }
+    }
+
+    fn failed(&self, operation: &'static str, path: &str) -> impl FnOnce(Errno) -> CopyError {
+        let path = match self.host {
+            Some(dir) => format!("{}{}", dir.display(), &path[HOST.len()..]),
+            None => format!("/{path}"),
+        };
+        move |errno| CopyError::Path { operation, path, errno }
+    }
+
+    /// Goes to the entry that has the last name of `path`, if that has any.
+    fn enter(&mut self, path: &str) {
+        if let Some(name) = path.rsplit('/').next().filter(|name| !name.is_empty()) {
+            self.path = join(&self.path, name);
+        }
+    }
+
+    fn kind(&mut self, path: &str) -> Result<Option<FileType>, Errno> {
+        match self.vfs.stat(self.vfs.host_base(), or_dot(path), Follow::No) {
+            Ok(found) => Ok(Some(found.file_type)),
+            Err(Errno::Noent) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn list(&mut self) -> Result<Vec<Listed>, Errno> {
+        let itself = self.line(&self.path.clone())?;
+        if itself.file_type != FileType::Directory {
+            return Ok(vec![itself]);
+        }
+        let names = self.names(&self.path.clone())?;
+        names.iter().map(|name| self.line(&join(&self.path, name))).collect()
+    }
+
+    fn line(&mut self, path: &str) -> Result<Listed, Errno> {
+        let found = self.vfs.stat(self.vfs.host_base(), or_dot(path), Follow::No)?;
+        let name = path.rsplit('/').next().unwrap_or_default().to_owned();
+        Ok(Listed { name, file_type: found.file_type, size: found.size })
+    }
+
+    fn names(&mut self, path: &str) -> Result<Vec<Arc<str>>, Errno> {
+        let flags = OpenFlags { directory: true, ..OpenFlags::default() };
+        let dir = self.vfs.open(self.vfs.host_base(), or_dot(path), flags, self.now_ns)?;
+        let listing = self.vfs.list(dir);
+        self.vfs.close(dir);
+        Ok(listing?.iter().map(|entry| entry.name.clone()).collect())
+    }
+
+    /// Makes room for what is no directory.
+    fn clear(&mut self, path: &str) -> Result<(), Errno> {
+        match self.kind(path)? {
+            None => Ok(()),
+            Some(_) => self.vfs.unlink(self.vfs.host_base(), path, self.now_ns),
+        }
+    }
+
+    /// Answers whether the directory is new.
+    fn make_dir(&mut self, path: &str) -> Result<bool, Errno> {
+        match self.kind(path)? {
+            Some(FileType::Directory) => Ok(false),
+            Some(_) => Err(Errno::Notdir),
+            None => {
+                self.vfs.create_dir(self.vfs.host_base(), path, self.now_ns)?;
+                Ok(true)
+            }
+        }
+    }
+}
+
+fn or_dot(path: &str) -> &str {
+    if path.is_empty() { "." } else { path }
+}
+
+fn join(dir: &str, name: &str) -> String {
+    if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") }
+}
+
+fn copy(source: &mut Place<'_>, target: &mut Place<'_>) -> Result<Copied, CopyError> {
+    let mut copied = Copied::default();
+    // Paths below both, the next one last.
+    let mut left = vec![String::new()];
+    while let Some(below) = left.pop() {
+        let at = |place: &str| if below.is_empty() { place.into() } else { join(place, &below) };
+        let (from, to): (String, String) = (at(&source.path), at(&target.path));
+        let kind = source.kind(&from).and_then(|kind| kind.ok_or(Errno::Noent));
+        match kind.map_err(source.failed("copy", &from))? {
+            FileType::Directory => {
+                let is_new =
+                    target.make_dir(&to).map_err(target.failed("make the directory", &to))?;
+                copied.directories += usize::from(is_new);
+                let names = source.names(&from).map_err(source.failed("list", &from))?;
+                left.extend(names.iter().rev().map(|name| join(&below, name)));
+            }
+            FileType::RegularFile => {
+                target.clear(&to).map_err(target.failed("replace", &to))?;
+                copy_file(source, &from, target, &to)?;
+                copied.files += 1;
+            }
+            FileType::SymbolicLink => {
+                let text = source.vfs.read_link(source.vfs.host_base(), &from).map(str::to_owned);
+                let text = text.map_err(source.failed("read the link", &from))?;
+                target.clear(&to).map_err(target.failed("replace", &to))?;
+                let made = target.vfs.symlink(&text, target.vfs.host_base(), &to, target.now_ns);
+                made.map_err(target.failed("make the link", &to))?;
+                copied.links += 1;
+            }
+            _ => copied.left_out.push(below),
+        }
+    }
+    Ok(copied)
+}
+
+fn copy_file(
+    source: &mut Place<'_>,
+    from: &str,
+    target: &mut Place<'_>,
+    to: &str,
+) -> Result<(), CopyError> {
+    let new = OpenFlags { create: true, exclusive: true, write: true, ..OpenFlags::default() };
+    let write = target.vfs.open(target.vfs.host_base(), to, new, target.now_ns);
+    let write = write.map_err(target.failed("create", to))?;
+    let read = source.vfs.open(source.vfs.host_base(), from, OpenFlags::default(), 0);
+    let copied = read.map_err(source.failed("open", from)).and_then(|read| {
+        let mut piece = vec![0; PIECE_BYTES];
+        let mut offset = 0;
+        let copied = loop {
+            let count = match source.vfs.read_at(read, offset, &mut piece) {
+                Ok(0) => break Ok(()),
+                Ok(count) => count,
+                Err(errno) => break Err(source.failed("read", from)(errno)),
+            };
+            if let Err(errno) = target.vfs.write_at(write, offset, &piece[..count], target.now_ns) {
+                break Err(target.failed("write", to)(errno));
+            }
+            offset += count as u64;
+        };
+        source.vfs.close(read);
+        copied
+    });
+    target.vfs.close(write);
+    copied
+}

@@ -1,0 +1,478 @@
+//! Sandboxes that outlive the process: a folder of sessions and snapshots.
+//!
+//! A session is a small file that says which snapshot it stands at; what it did last is a new
+//! snapshot, and then a new file in place of the old one. So whoever is killed leaves the session as
+//! it was, or as it is, and garbage.
+//!
+//! Who locks what: whoever runs something in a session has its lock, for as long as that takes.
+//! Whoever makes contents and names them has the lock of the home together with others like him;
+//! whoever removes what nobody names has it alone. Locks are the system's, and end with the process.
+
+use std::collections::HashSet;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::backend::{SandboxError, SandboxSpec, check_session_id};
+use super::home_error::HomeError;
+use super::session::Sandbox;
+use super::snapshot::SnapshotStore;
+use crate::base::atomic_file::{self, TEMPORARY_PREFIX};
+use crate::base::digest::Digest;
+use crate::base::disk::{self, DiskError};
+use crate::kernel::programs::Programs;
+use crate::store::Removed;
+
+const FORMAT: &str = "belljar-session";
+
+/// The version of the format: a reader takes every minor version of its own major one.
+const VERSION: [u32; 2] = [1, 0];
+
+/// Digits of a snapshot's id that are enough to name it, if no other begins with them.
+const SNAPSHOT_DIGITS_MIN: usize = 8;
+
+/// Random characters of an id that nobody chose.
+const RANDOM_ID_CHARS: usize = 8;
+
+/// Finds the programs of a session, by what it was made as.
+pub type MakePrograms =
+    Box<dyn Fn(&SandboxSpec) -> Result<Arc<dyn Programs>, SandboxError> + Send + Sync>;
+
+/// A folder of sessions and snapshots, which any number of processes use at once.
+///
+/// ```
+/// use std::sync::Arc;
+/// use belljar::sandbox::{ExecRequest, Sandbox, SandboxHome, SandboxSpec};
+/// use belljar::{EngineConfig, ToolchainPrograms, Toolchains};
+///
+/// let programs = ToolchainPrograms::with_engine_config(EngineConfig::default(), Toolchains::default())
+///     .with("sh", belljar::process::ShellImage::maker());
+/// let programs = Arc::new(programs);
+/// let folder = tempfile::tempdir()?;
+/// let of_all = programs.clone();
+/// let home = SandboxHome::open(folder.path(), Box::new(move |_| Ok(of_all.clone())))?;
+///
+/// let mut sandbox = Sandbox::provision(programs, SandboxSpec::default())?;
+/// let id = home.create(None, &mut sandbox)?;
+///
+/// let mut held = home.hold(&id, || ())?;
+/// let mut sandbox = held.resume()?;
+/// sandbox.exec(&ExecRequest::shell("echo kept > /tmp/note"))?;
+/// held.save(&mut sandbox)?;
+/// drop(held);
+///
+/// let snapshot = home.snapshot(&id)?.to_string();
+/// let fork = home.fork(&snapshot, None)?;
+/// assert_eq!(home.resume(&fork)?.files().read("/tmp/note").unwrap(), b"kept\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct SandboxHome {
+    dir: PathBuf,
+    store: SnapshotStore,
+    programs: MakePrograms,
+}
+
+/// What a file of a session holds.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    format: String,
+    version: [u32; 2],
+    /// The snapshot at which it stands.
+    state: Digest,
+}
+
+/// What a name leads to.
+enum Named {
+    Session(String),
+    Snapshot(Digest),
+}
+
+/// A line of [`SandboxHome::list`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct HomeEntry {
+    /// By which it is named.
+    pub id: String,
+    /// What it is.
+    pub kind: HomeKind,
+    /// The snapshot at which it stands; `None` if its file cannot be understood.
+    pub state: Option<Digest>,
+}
+
+/// What an id of a [`SandboxHome`] names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HomeKind {
+    /// Something that programs run in.
+    Session,
+    /// What a session was once.
+    Snapshot,
+}
+
+impl SandboxHome {
+    /// The home in the folder `dir`, which is made if need be, and which nobody else can look into
+    /// then. `programs` is asked for the programs of each session that is resumed.
+    ///
+    /// # Errors
+    /// [`HomeError::Disk`].
+    pub fn open(dir: impl Into<PathBuf>, programs: MakePrograms) -> Result<Self, HomeError> {
+        let dir = dir.into();
+        for folder in [dir.clone(), dir.join("sessions"), dir.join("snapshots")] {
+            disk::create_private_dir_all(&folder)?;
+        }
+        let store = SnapshotStore::new(dir.join("contents"));
+        Ok(Self { dir, store, programs })
+    }
+
+    /// Its folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The programs of a session that is made as `spec` says.
+    ///
+    /// # Errors
+    /// As whoever opened the home has it.
+    pub fn programs(&self, spec: &SandboxSpec) -> Result<Arc<dyn Programs>, SandboxError> {
+        (self.programs)(spec)
+    }
+
+    /// Keeps `sandbox` as a session of this id, or of a new one; answers that.
+    ///
+    /// # Errors
+    /// [`HomeError`]: `Id`; `Exists` if there is a session of that id; `Snapshot`; `Disk`.
+    pub fn create(&self, id: Option<&str>, sandbox: &mut Sandbox) -> Result<String, HomeError> {
+        let _home = self.share()?;
+        let (id, _lock) = self.claim(id)?;
+        sandbox.spec.session_id.clone_from(&id);
+        let state = self.store.save(sandbox)?;
+        self.write_record(&id, state)?;
+        Ok(id)
+    }
+
+    /// Makes a session that goes on from a snapshot, or from what another session is now; answers
+    /// its id. However much there is, that takes a file of a hundred bytes.
+    ///
+    /// # Errors
+    /// [`HomeError`]: `NotFound`; `Id`; `Exists` if there is a session of the id; `Disk`.
+    pub fn fork(&self, from: &str, id: Option<&str>) -> Result<String, HomeError> {
+        let _home = self.share()?;
+        let state = self.state_of(from)?;
+        let (id, _lock) = self.claim(id)?;
+        self.write_record(&id, state)?;
+        Ok(id)
+    }
+
+    /// Keeps what a session is now, without waiting for what runs in it; answers the snapshot's id.
+    ///
+    /// # Errors
+    /// [`HomeError`]: `NotFound`; `Disk`.
+    pub fn snapshot(&self, session: &str) -> Result<Digest, HomeError> {
+        let _home = self.share()?;
+        let state = self.state_of(session)?;
+        atomic_file::write(&self.snapshot_path(state), &[])?;
+        Ok(state)
+    }
+
+    /// The id of the session that a snapshot was made of.
+    ///
+    /// # Errors
+    /// [`HomeError`]: `NotFound`; `Snapshot`; `Disk`.
+    pub fn origin_of(&self, snapshot: &str) -> Result<String, HomeError> {
+        let _home = self.share()?;
+        Ok(self.store.session_id(self.state_of(snapshot)?)?)
+    }
+
+    /// What a session or a snapshot is now, to look at: nothing that is done to it is kept.
+    ///
+    /// # Errors
+    /// [`HomeError`]: `NotFound`; `Snapshot`; `Disk`.
+    pub fn resume(&self, id: &str) -> Result<Sandbox, HomeError> {
+        let _home = self.share()?;
+        self.resume_state(self.state_of(id)?)
+    }
+
+    fn resume_state(&self, state: Digest) -> Result<Sandbox, HomeError> {
+        Ok(self.store.resume_with(state, |spec| (self.programs)(spec))?)
+    }
+
+    /// Takes a session, to run something in it. Others who want it wait until this is dropped; so
+    /// does this, and calls `wait` for something to hold on to meanwhile.
+    ///
+    /// # Errors
+    /// [`HomeError`]: `NotFound`; `Record`; `Disk`.
+    pub fn hold<W>(&self, id: &str, wait: impl Fn() -> W) -> Result<HeldSession<'_>, HomeError> {
+        self.check_is_session(id)?;
+        let path = self.lock_path(id);
+        let lock = loop {
+            let file = disk::open_lock(&path)?;
+            if try_lock(&file, &path)? {
+                let _waiting = wait();
+                file.lock().map_err(DiskError::new("lock", &path))?;
+            }
+            // Whoever had the session may have removed it, and its lock with it.
+            if disk::is_at(&file, &path) {
+                break file;
+            }
+            self.check_is_session(id)?;
+        };
+        if let Err(error) = self.check_is_session(id) {
+            disk::remove_file(&path)?;
+            return Err(error);
+        }
+        let state = self.read_record(id)?;
+        Ok(HeldSession { home: self, id: id.to_owned(), state, _lock: lock })
+    }
+
+    /// Removes a session, once nothing runs in it, or a snapshot. What was forked from it stays.
+    ///
+    /// # Errors
+    /// [`HomeError`]: `NotFound`; `Disk`.
+    pub fn remove<W>(&self, id: &str, wait: impl Fn() -> W) -> Result<(), HomeError> {
+        match self.named(id)? {
+            Named::Snapshot(digest) => disk::remove_file(&self.snapshot_path(digest))?,
+            Named::Session(id) => {
+                let held = match self.hold(&id, wait) {
+                    // One that cannot be understood can be removed all the same.
+                    Err(HomeError::Record { .. } | HomeError::Version { .. }) => None,
+                    held => Some(held?),
+                };
+                disk::remove_file(&self.record_path(&id))?;
+                disk::remove_file(&self.lock_path(&id))?;
+                drop(held);
+            }
+        }
+        Ok(())
+    }
+
+    /// All sessions, then all snapshots, sorted by id.
+    ///
+    /// # Errors
+    /// [`HomeError::Disk`].
+    pub fn list(&self) -> Result<Vec<HomeEntry>, HomeError> {
+        let session = |id: String| HomeEntry {
+            state: self.read_record(&id).ok(),
+            kind: HomeKind::Session,
+            id,
+        };
+        let snapshot = |digest: Digest| HomeEntry {
+            id: digest.to_string(),
+            kind: HomeKind::Snapshot,
+            state: Some(digest),
+        };
+        let sessions = self.session_ids()?.into_iter().map(session);
+        let snapshots = self.snapshots()?.into_iter().map(snapshot);
+        Ok(sessions.chain(snapshots).collect())
+    }
+
+    /// Removes what neither a session nor a snapshot is made of, once nobody writes.
+    ///
+    /// # Errors
+    /// [`HomeError`]; nothing is removed unless all that is there can be understood.
+    pub fn collect_garbage(&self) -> Result<Removed, HomeError> {
+        let lock = self.open_lock()?;
+        lock.lock().map_err(DiskError::new("lock", &self.dir))?;
+        let mut states = self.snapshots()?;
+        for id in self.session_ids()? {
+            states.push(self.read_record(&id)?);
+        }
+        let mut keep = HashSet::new();
+        for state in states {
+            if !keep.contains(&state) {
+                keep.extend(self.store.parts_of(state)?);
+            }
+        }
+        let removed = self.store.cas().retain(&keep)?;
+        self.sweep()?;
+        Ok(removed)
+    }
+
+    /// Removes what processes have left that were killed: files that are not whole, and locks of
+    /// sessions that never came to be.
+    fn sweep(&self) -> Result<(), HomeError> {
+        for folder in ["sessions", "snapshots"] {
+            for path in disk::list(&self.dir.join(folder))? {
+                let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+                let is_of_nobody =
+                    name.strip_suffix(".lock").is_some_and(|id| !self.is_session(id));
+                if name.starts_with(TEMPORARY_PREFIX) || is_of_nobody {
+                    disk::remove_file(&path)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps what nobody names from being removed, until it is named.
+    fn share(&self) -> Result<File, HomeError> {
+        let lock = self.open_lock()?;
+        lock.lock_shared().map_err(DiskError::new("lock", &self.dir))?;
+        Ok(lock)
+    }
+
+    fn open_lock(&self) -> Result<File, HomeError> {
+        Ok(disk::open_lock(&self.dir.join("lock"))?)
+    }
+
+    /// Takes the id of a session that is yet to be. Whoever does shares the home.
+    fn claim(&self, id: Option<&str>) -> Result<(String, File), HomeError> {
+        let Some(id) = id else { return self.claim_any() };
+        if check_session_id(id).is_err() || Digest::from_hex(id).is_some() {
+            return Err(HomeError::Id { id: id.to_owned() });
+        }
+        let exists = || HomeError::Exists { id: id.to_owned() };
+        let path = self.lock_path(id);
+        let lock = disk::open_lock(&path)?;
+        // Whoever has it has the session, makes it, or removes it at this moment.
+        let is_taken = try_lock(&lock, &path)? || !disk::is_at(&lock, &path);
+        if is_taken || self.is_session(id) {
+            return Err(exists());
+        }
+        Ok((id.to_owned(), lock))
+    }
+
+    fn claim_any(&self) -> Result<(String, File), HomeError> {
+        let folder = self.dir.join("sessions");
+        let create = |source| DiskError::new("create a session in", &folder)(source);
+        // A file of a name that no other has is what this makes.
+        let made = tempfile::Builder::new()
+            .prefix("session-")
+            .suffix(".lock")
+            .rand_bytes(RANDOM_ID_CHARS)
+            .tempfile_in(&folder)
+            .map_err(create)?;
+        let (lock, path) = made.keep().map_err(|error| create(error.error))?;
+        try_lock(&lock, &path)?;
+        let id = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Ok((id, lock))
+    }
+
+    fn named(&self, name: &str) -> Result<Named, HomeError> {
+        if check_session_id(name).is_ok() && self.is_session(name) {
+            return Ok(Named::Session(name.to_owned()));
+        }
+        let not_found = || HomeError::NotFound { id: name.to_owned(), dir: self.dir.clone() };
+        if name.len() < SNAPSHOT_DIGITS_MIN {
+            return Err(not_found());
+        }
+        let mut found = self.snapshots()?;
+        found.retain(|digest| digest.to_string().starts_with(name));
+        match found[..] {
+            [digest] => Ok(Named::Snapshot(digest)),
+            [] => Err(not_found()),
+            _ => Err(HomeError::Ambiguous { id: name.to_owned() }),
+        }
+    }
+
+    fn state_of(&self, name: &str) -> Result<Digest, HomeError> {
+        match self.named(name)? {
+            Named::Session(id) => self.read_record(&id),
+            Named::Snapshot(digest) => Ok(digest),
+        }
+    }
+
+    fn is_session(&self, id: &str) -> bool {
+        disk::symlink_metadata(&self.record_path(id)).is_ok_and(|metadata| metadata.is_file())
+    }
+
+    fn check_is_session(&self, id: &str) -> Result<(), HomeError> {
+        if check_session_id(id).is_ok() && self.is_session(id) {
+            return Ok(());
+        }
+        match self.named(id) {
+            Ok(Named::Snapshot(_)) => Err(HomeError::IsSnapshot { id: id.to_owned() }),
+            _ => Err(HomeError::NotFound { id: id.to_owned(), dir: self.dir.clone() }),
+        }
+    }
+
+    fn session_ids(&self) -> Result<Vec<String>, HomeError> {
+        let id = |path: PathBuf| {
+            Some(path.file_name()?.to_str()?.strip_suffix(".json")?.to_owned())
+                .filter(|id| check_session_id(id).is_ok())
+        };
+        Ok(disk::list(&self.dir.join("sessions"))?.into_iter().filter_map(id).collect())
+    }
+
+    fn snapshots(&self) -> Result<Vec<Digest>, HomeError> {
+        let digest = |path: PathBuf| Digest::from_hex(path.file_name()?.to_str()?);
+        Ok(disk::list(&self.dir.join("snapshots"))?.into_iter().filter_map(digest).collect())
+    }
+
+    fn record_path(&self, id: &str) -> PathBuf {
+        self.dir.join("sessions").join(format!("{id}.json"))
+    }
+
+    fn lock_path(&self, id: &str) -> PathBuf {
+        self.dir.join("sessions").join(format!("{id}.lock"))
+    }
+
+    fn snapshot_path(&self, snapshot: Digest) -> PathBuf {
+        self.dir.join("snapshots").join(snapshot.to_string())
+    }
+
+    fn read_record(&self, id: &str) -> Result<Digest, HomeError> {
+        let path = self.record_path(id);
+        let record: Result<Record, _> = serde_json::from_slice(&disk::read(&path)?);
+        match record {
+            Ok(Record { version: [major, minor], .. }) if major != VERSION[0] => {
+                Err(HomeError::Version { id: id.to_owned(), major, minor })
+            }
+            Ok(record) if record.format == FORMAT => Ok(record.state),
+            Ok(_) => Err(HomeError::Record { path, message: "it is no session's".to_owned() }),
+            Err(error) => Err(HomeError::Record { path, message: error.to_string() }),
+        }
+    }
+
+    fn write_record(&self, id: &str, state: Digest) -> Result<(), HomeError> {
+        let path = self.record_path(id);
+        let record = Record { format: FORMAT.to_owned(), version: VERSION, state };
+        let text = serde_json::to_string(&record).map_err(|error| HomeError::Record {
+            path: path.clone(),
+            message: error.to_string(),
+        })?;
+        Ok(atomic_file::write(&path, &[text.as_bytes(), b"\n"])?)
+    }
+}
+
+/// A session that others wait for.
+pub struct HeldSession<'h> {
+    home: &'h SandboxHome,
+    id: String,
+    state: Digest,
+    _lock: File,
+}
+
+impl HeldSession<'_> {
+    /// What it is now.
+    ///
+    /// # Errors
+    /// [`HomeError::Snapshot`].
+    pub fn resume(&self) -> Result<Sandbox, HomeError> {
+        self.home.resume_state(self.state)
+    }
+
+    /// Makes it what `sandbox` is. Whatever happens meanwhile, it is what it was, or what it is to be.
+    ///
+    /// # Errors
+    /// [`HomeError`]: `Snapshot`; `Disk`. The session is what it was then.
+    pub fn save(&mut self, sandbox: &mut Sandbox) -> Result<(), HomeError> {
+        let _home = self.home.share()?;
+        sandbox.spec.session_id.clone_from(&self.id);
+        let state = self.home.store.save(sandbox)?;
+        if state != self.state {
+            self.home.write_record(&self.id, state)?;
+            self.state = state;
+        }
+        Ok(())
+    }
+}
+
+/// Locks `file`; answers whether somebody else has it instead.
+fn try_lock(file: &File, path: &Path) -> Result<bool, DiskError> {
+    match file.try_lock() {
+        Ok(()) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(DiskError::new("lock", path)(error)),
+    }
+}

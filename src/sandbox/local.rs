@@ -1,0 +1,424 @@
+//! The backend whose programs are those of the host, confined by what the system offers.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::LOCAL;
+use super::backend::{
+    ExecRequest, ExecResult, FilesystemAccess, MEMORY_DIR, MEMORY_DIR_VARIABLE, MountSource,
+    OUTPUTS_DIR, OUTPUTS_DIR_VARIABLE, SandboxBackend, SandboxCapabilities, SandboxError,
+    SandboxFuture, SandboxMount, SandboxSession, SandboxSpec, SessionState, check_env,
+    check_session_id,
+};
+use super::registry::Registry;
+use super::session::{effective_mounts, is_beneath, target_of};
+use crate::base::{ambient, disk};
+use crate::kernel::egress::EgressPolicy;
+use crate::kernel::limits::Limits;
+use crate::kernel::machine::Machine;
+use crate::kernel::vfs::VPath;
+use crate::process::{
+    SandboxProfile, SubprocessConfig, SubprocessError, SubprocessRequest, SubprocessStatus,
+    Subprocesses,
+};
+
+/// Sessions whose programs are those of the host: they see the host's paths, its clock, and what
+/// their profile lets them see. `docs/profiles.md` says what each profile stops.
+///
+/// A session that may reach nobody is held by [`SandboxProfile::OsHardened`]; one that may reach
+/// [`LocalBackend::everybody`], by [`SandboxProfile::Worktree`], which also reads everywhere. Any
+/// other policy is refused. What programs change in a folder that is mounted for writing is changed
+/// on the disk. Mounts in memory, [`MEMORY_DIR`] and [`OUTPUTS_DIR`] are folders of the session's
+/// own, which are removed with it, and which `BELLJAR_MEMORY_DIR` and `BELLJAR_OUTPUTS_DIR` name.
+///
+/// A target is a name for [`ExecRequest::cwd`] and nothing that programs see. Of limits, the timeout
+/// and the output's bytes hold; others than the default ones are refused. The clock is the host's,
+/// and so is chance.
+#[derive(Default)]
+pub struct LocalBackend {
+    sessions: Registry<Local>,
+}
+
+struct Local {
+    id: String,
+    mounts: Vec<Mounted>,
+    policy: EgressPolicy,
+    limits: Limits,
+    env: Vec<(String, String)>,
+    subprocesses: Subprocesses,
+    /// Calls are counted and timed in one, and it is nothing else to them.
+    machine: Machine,
+    folder: tempfile::TempDir,
+}
+
+/// A mount, and where it is on the host.
+#[derive(Clone)]
+struct Mounted {
+    mount: SandboxMount,
+    host: PathBuf,
+}
+
+impl LocalBackend {
+    /// A backend without sessions.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The policy of a session whose programs may reach whomever this process may.
+    /// [`EgressPolicy::allow_by_default`] is another one: it keeps them from addresses of this
+    /// machine and its networks, which no profile can.
+    ///
+    /// # Panics
+    /// Never: its rules are well-formed.
+    pub fn everybody() -> EgressPolicy {
+        let network = |text: &str| text.parse().expect("a network of all addresses is one");
+        EgressPolicy::allow_by_default().allow(network("0.0.0.0/0")).allow(network("::/0"))
+    }
+
+    /// The ids of all sessions that are there, sorted.
+    pub fn session_ids(&self) -> Vec<String> {
+        self.sessions.ids()
+    }
+}
+
+fn unsupported(operation: impl Into<String>) -> SandboxError {
+    SandboxError::Unsupported { backend: LOCAL.to_owned(), operation: operation.into() }
+}
+
+fn profile_of(policy: &EgressPolicy) -> Result<SandboxProfile, SandboxError> {
+    if *policy == EgressPolicy::default() {
+        Ok(SandboxProfile::OsHardened)
+    } else if *policy == LocalBackend::everybody() {
+        Ok(SandboxProfile::Worktree)
+    } else {
+        Err(unsupported(
+            "a network policy that tells hosts apart: use nobody (EgressPolicy::default), everybody \
+             (LocalBackend::everybody), or the backend wasi",
+        ))
+    }
+}
+
+fn check_limits(limits: &Limits) -> Result<(), SandboxError> {
+    let default = Limits::default();
+    let others =
+        Limits { timeout: default.timeout, output_bytes_max: default.output_bytes_max, ..*limits };
+    if others == default {
+        return Ok(());
+    }
+    Err(unsupported("limits other than timeout and output_bytes_max: leave these as they are"))
+}
+
+impl Local {
+    fn provision(spec: SandboxSpec) -> Result<Self, SandboxError> {
+        check_env(&spec.env)?;
+        check_limits(&spec.limits)?;
+        let folder = tempfile::Builder::new().prefix("belljar-").tempdir();
+        let folder = folder.map_err(|source| SandboxError::Io {
+            what: "cannot make a folder for the session".to_owned(),
+            source,
+        })?;
+        let mut mounts = Vec::new();
+        for mount in effective_mounts(&[MEMORY_DIR, OUTPUTS_DIR], spec.mounts)? {
+            // What it hides is not there, under no name.
+            mounts.retain(|known: &Mounted| !is_beneath(&known.mount.target, &mount.target));
+            let mounted = mounted(mount, mounts.len(), folder.path())?;
+            check_apart(&mounted, &mounts, folder.path())?;
+            mounts.push(mounted);
+        }
+        let machine = Machine::builder().tmp(false).build().map_err(|error| SandboxError::Io {
+            what: "cannot make a session".to_owned(),
+            source: std::io::Error::other(error),
+        })?;
+        let subprocesses = confined(&spec.network_policy, &mounts)?;
+        Ok(Self {
+            id: spec.session_id,
+            mounts,
+            policy: spec.network_policy,
+            limits: spec.limits,
+            env: spec.env.into_iter().collect(),
+            subprocesses,
+            machine,
+            folder,
+        })
+    }
+
+    fn attach(&mut self, mount: SandboxMount) -> Result<(), SandboxError> {
+        let target = target_of(&mount)?;
+        if self.mounts.iter().any(|known| is_beneath(&known.mount.target, &target)) {
+            let message = format_args!("something is mounted at {target} already, or beneath it");
+            return Err(SandboxError::lifecycle(&self.id, message));
+        }
+        let mount = SandboxMount { target, ..mount };
+        let mounted = mounted(mount, self.mounts.len(), self.folder.path())?;
+        check_apart(&mounted, &self.mounts, self.folder.path())?;
+        let mut mounts = self.mounts.clone();
+        mounts.push(mounted);
+        self.subprocesses = confined(&self.policy, &mounts)?;
+        self.mounts = mounts;
+        Ok(())
+    }
+
+    fn apply_network_policy(&mut self, policy: EgressPolicy) -> Result<(), SandboxError> {
+        self.subprocesses = confined(&policy, &self.mounts)?;
+        self.policy = policy;
+        Ok(())
+    }
+
+    fn exec(&mut self, request: &ExecRequest) -> Result<ExecResult, SandboxError> {
+        let asked = self.asked(request)?;
+        let exec_error = |error: &SubprocessError, is_found| SandboxError::Exec {
+            command: request.command.clone(),
+            message: chain(error),
+            is_found,
+        };
+        let mut child = match self.subprocesses.spawn(&asked, &mut self.machine) {
+            Ok(child) => child,
+            Err(SubprocessError::CurrentDir { dir, why, .. }) => {
+                let message = format_args!("{}: {why}", dir.display());
+                return Err(SandboxError::invalid("cwd", message));
+            }
+            Err(error) => {
+                let is_found = !matches!(error, SubprocessError::NotFound { .. });
+                return Err(exec_error(&error, is_found));
+            }
+        };
+        let streams = [child.stdout.take(), child.stderr.take()];
+        let status = self.subprocesses.wait(&mut child, &mut self.machine);
+        // Also of a program that was ended for what it wrote.
+        let [stdout, stderr] = streams.map(|stream| {
+            let mut written = Vec::new();
+            // What is read is in memory already.
+            let _ = stream.map(|mut stream| stream.read_to_end(&mut written));
+            written
+        });
+        let timed_out = status.as_ref().is_ok_and(SubprocessStatus::timed_out);
+        let of_limit = |name: &str| Some(format!("it reached the limit {name}"));
+        let (exit_code, message) = match status {
+            Ok(SubprocessStatus::Exited(code)) => (code, None),
+            Ok(SubprocessStatus::Signalled(signal)) => {
+                (128 + signal, Some(format!("signal {signal} ended it")))
+            }
+            Ok(SubprocessStatus::Stopped(_)) => (124, of_limit("timeout")),
+            Err(SubprocessError::OutputLimit { .. }) => (134, of_limit("output")),
+            Err(error) => return Err(exec_error(&error, true)),
+        };
+        Ok(ExecResult { stdout, stderr, exit_code, timed_out, message })
+    }
+
+    fn asked(&self, request: &ExecRequest) -> Result<SubprocessRequest, SandboxError> {
+        check_env(&request.env)?;
+        let is_text = |text: &String| !text.contains('\0');
+        if request.command.is_empty() || !is_text(&request.command) {
+            return Err(SandboxError::invalid("command", "it is empty or holds NUL"));
+        }
+        if !request.args.iter().all(is_text) {
+            return Err(SandboxError::invalid("args", "one of them holds NUL"));
+        }
+        let mut asked = SubprocessRequest::new(&request.command);
+        asked.args(&request.args).env_clear().stdin(request.stdin.clone());
+        if let Some(path) = ambient::env_var("PATH") {
+            asked.env("PATH", path);
+        }
+        for (key, target) in
+            [(MEMORY_DIR_VARIABLE, MEMORY_DIR), (OUTPUTS_DIR_VARIABLE, OUTPUTS_DIR)]
+        {
+            if let Some(dir) = self.host_path(target) {
+                asked.env(key, dir);
+            }
+        }
+        asked.envs(self.env.iter().map(|(key, value)| (key, value))).envs(&request.env);
+        asked.current_dir(self.current_dir(request.cwd.as_deref())?);
+        asked.output_bytes_max(self.limits.output_bytes_max);
+        let timeout: Option<Duration> =
+            self.limits.timeout.into_iter().chain(request.timeout).min();
+        if let Some(timeout) = timeout {
+            asked.timeout(timeout);
+        }
+        Ok(asked)
+    }
+
+    /// Where a program starts: in the first folder that was asked for, unless it is told.
+    fn current_dir(&self, cwd: Option<&str>) -> Result<PathBuf, SandboxError> {
+        let Some(cwd) = cwd else {
+            let is_own = |mounted: &&Mounted| {
+                [MEMORY_DIR, OUTPUTS_DIR].contains(&mounted.mount.target.as_str())
+            };
+            let first = self.mounts.iter().find(|mounted| !is_own(mounted));
+            return Ok(first.map_or_else(
+                || self.host_path(OUTPUTS_DIR).unwrap_or_else(|| self.folder.path().to_owned()),
+                |mounted| mounted.host.clone(),
+            ));
+        };
+        let path = VPath::parse(cwd).ok().map(|path| path.absolute("/"));
+        path.and_then(|path| self.host_path(&path)).ok_or_else(|| {
+            let targets: Vec<&str> =
+                self.mounts.iter().map(|mounted| &*mounted.mount.target).collect();
+            let message = format_args!("{cwd} is in no mount; there are {}", targets.join(", "));
+            SandboxError::invalid("cwd", message)
+        })
+    }
+
+    /// Where `path` is on the host: in the last mount that it is in.
+    fn host_path(&self, path: &str) -> Option<PathBuf> {
+        let is_in = |mounted: &&Mounted| is_beneath(path, &mounted.mount.target);
+        let Mounted { mount, host } = self.mounts.iter().rev().find(is_in)?;
+        let below = path[mount.target.len()..].trim_start_matches('/');
+        Some(if below.is_empty() { host.clone() } else { host.join(below) })
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", chain(source)),
+        None => error.to_string(),
+    }
+}
+
+/// Finds the folder of `mount`, or makes the `number`th in `folder`.
+fn mounted(mount: SandboxMount, number: usize, folder: &Path) -> Result<Mounted, SandboxError> {
+    let fail = |error: disk::DiskError| SandboxError::Io {
+        what: format!("cannot mount {}: {error}", mount.target),
+        source: error.source,
+    };
+    let host = match &mount.source {
+        MountSource::Host(path) => {
+            let path = disk::canonical(path).map_err(fail)?;
+            if !disk::metadata(&path).map_err(fail)?.is_dir() {
+                let message = format_args!("{} is no folder", path.display());
+                return Err(SandboxError::invalid("mounts", message));
+            }
+            path
+        }
+        MountSource::Memory => {
+            let path = disk::canonical(folder).map_err(fail)?.join(number.to_string());
+            disk::create_private_dir_all(&path).map_err(fail)?;
+            path
+        }
+    };
+    Ok(Mounted { mount, host })
+}
+
+/// Refuses a folder that lies in another one, or the other way round, if programs may write to one
+/// of the two: they could change what is read-only, or put a link in the place of a folder that is to
+/// be opened again.
+fn check_apart(new: &Mounted, mounts: &[Mounted], own: &Path) -> Result<(), SandboxError> {
+    let is_read_only = |mounted: &Mounted| mounted.mount.access == FilesystemAccess::ReadOnly;
+    let overlap = |a: &Path, b: &Path| a.starts_with(b) || b.starts_with(a);
+    let of_host = new.mount.source != MountSource::Memory;
+    let other = mounts
+        .iter()
+        .find(|known| {
+            overlap(&known.host, &new.host) && !(is_read_only(known) && is_read_only(new))
+        })
+        .map(|known| known.host.as_path())
+        .or_else(|| {
+            Some(own).filter(|own| of_host && !is_read_only(new) && overlap(own, &new.host))
+        });
+    match other {
+        None => Ok(()),
+        Some(other) => Err(unsupported(format!(
+            "{} beside {}, of which one lies in the other: mount both read-only, or only the outer one",
+            new.host.display(),
+            other.display()
+        ))),
+    }
+}
+
+/// What starts programs that may reach whom `policy` says, in `mounts`.
+fn confined(policy: &EgressPolicy, mounts: &[Mounted]) -> Result<Subprocesses, SandboxError> {
+    let profile = profile_of(policy)?;
+    let with = |access| {
+        let is_one = move |mounted: &&Mounted| mounted.mount.access == access;
+        mounts.iter().filter(is_one).map(|mounted| &mounted.host)
+    };
+    let subprocesses = Subprocesses::open(SubprocessConfig::Real, |_, _| Ok(None));
+    let confined = subprocesses.and_then(|subprocesses| subprocesses.sandbox_profile(profile));
+    let confined = confined.map_err(|error| unsupported(chain(&error)))?;
+    Ok(confined
+        .sandbox_roots(with(FilesystemAccess::ReadWrite))
+        .sandbox_read_only_roots(with(FilesystemAccess::ReadOnly)))
+}
+
+impl SandboxBackend for LocalBackend {
+    fn name(&self) -> &'static str {
+        LOCAL
+    }
+
+    fn capabilities(&self) -> SandboxCapabilities {
+        SandboxCapabilities {
+            local_process_sandbox: true,
+            network_policy: false,
+            snapshot: false,
+            resume: false,
+            // What a program leaves running goes on.
+            suspend_on_idle: false,
+        }
+    }
+
+    fn provision(&self, spec: SandboxSpec) -> SandboxFuture<'_, SandboxSession> {
+        Box::pin(async move {
+            if !spec.session_id.is_empty() {
+                check_session_id(&spec.session_id)?;
+            }
+            let (chosen, metadata) = (spec.session_id.clone(), spec.metadata.clone());
+            let mut local = Local::provision(spec)?;
+            let mounts = local.mounts.iter().map(|mounted| mounted.mount.clone()).collect();
+            let id = self.sessions.admit(&chosen, |id| {
+                id.clone_into(&mut local.id);
+                local
+            })?;
+            let (backend, state) = (LOCAL.to_owned(), SessionState::Ready);
+            Ok(SandboxSession { id, backend, state, mounts, metadata })
+        })
+    }
+
+    fn attach_filesystem<'a>(
+        &'a self,
+        session_id: &'a str,
+        mount: SandboxMount,
+    ) -> SandboxFuture<'a, ()> {
+        Box::pin(async move { self.sessions.with(session_id, |local| local.attach(mount)).await? })
+    }
+
+    fn apply_network_policy<'a>(
+        &'a self,
+        session_id: &'a str,
+        policy: EgressPolicy,
+    ) -> SandboxFuture<'a, ()> {
+        Box::pin(async move {
+            self.sessions.with(session_id, |local| local.apply_network_policy(policy)).await?
+        })
+    }
+
+    fn exec<'a>(
+        &'a self,
+        session_id: &'a str,
+        request: ExecRequest,
+    ) -> SandboxFuture<'a, ExecResult> {
+        Box::pin(self.sessions.with_blocking(session_id, move |local| local.exec(&request)))
+    }
+
+    fn snapshot<'a>(&'a self, session_id: &'a str) -> SandboxFuture<'a, String> {
+        Box::pin(async move {
+            self.sessions.with(session_id, |_| ()).await?;
+            Err(unsupported("snapshots: use the backend wasi"))
+        })
+    }
+
+    fn resume<'a>(&'a self, _: &'a str) -> SandboxFuture<'a, SandboxSession> {
+        Box::pin(async { Err(unsupported("snapshots: use the backend wasi")) })
+    }
+
+    fn terminate<'a>(&'a self, session_id: &'a str) -> SandboxFuture<'a, ()> {
+        Box::pin(async move {
+            let Local { subprocesses, folder, .. } = self.sessions.terminate(session_id).await?;
+            drop(subprocesses);
+            let path = folder.path().to_owned();
+            folder.close().map_err(|source| SandboxError::Io {
+                what: format!("cannot remove {}, what session {session_id} wrote", path.display()),
+                source,
+            })
+        })
+    }
+}

@@ -1,0 +1,223 @@
+//! `belljar sandbox`: what it prints, and with which codes it ends.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use super::scratch;
+use crate::support::{belljar, stderr, stdout};
+
+fn sandbox(folder: &Path) -> Command {
+    let mut command = belljar(folder);
+    command.arg("sandbox").env("BELLJAR_HOME", folder.join(".home"));
+    command
+}
+
+fn call(folder: &Path, args: &[&str]) -> Output {
+    sandbox(folder).args(args).output().unwrap()
+}
+
+/// What a command prints that succeeds.
+fn done(folder: &Path, args: &[&str]) -> String {
+    let output = call(folder, args);
+    assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+    stdout(&output)
+}
+
+fn json(folder: &Path, args: &[&str]) -> Value {
+    serde_json::from_str(done(folder, args).lines().last().unwrap()).unwrap()
+}
+
+#[test]
+fn a_session_lives_from_command_to_command() {
+    let folder = scratch();
+    let at = folder.path();
+    assert_eq!(done(at, &["create", "--id", "box", "--env", "WHO=me"]), "box\n");
+    let script = "echo more >> note.txt; echo $WHO; pwd; sleep 60; exit 3";
+    let output = call(at, &["exec", "box", "--", "sh", "-c", script]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(3), "me\n/src\n".to_owned()));
+    assert_eq!(done(at, &["exec", "box", "date", "+%s"]), "946684860\n");
+    let diff = done(at, &["diff", "box"]);
+    assert!(
+        diff.contains("--- a/note.txt\n+++ b/note.txt\n") && diff.contains("\n+more\n"),
+        "{diff}"
+    );
+    assert_eq!(done(at, &["ls", "box"]), ".home/\nnote.txt\n");
+    assert_eq!(done(at, &["exec", "box", "ls", ".home"]), "", "what is in the home is hidden");
+    assert_eq!(std::fs::read_to_string(at.join("note.txt")).unwrap(), "one\ntwo\n");
+
+    let snapshot = done(at, &["snapshot", "box"]).trim().to_owned();
+    done(at, &["exec", "box", "rm", "note.txt"]);
+    let fork = done(at, &["fork", &snapshot[..12]]).trim().to_owned();
+    assert_eq!(done(at, &["exec", &fork, "cat", "note.txt"]), "one\ntwo\nmore\n");
+    let taken = call(at, &["resume", &snapshot]);
+    assert_eq!(taken.status.code(), Some(2));
+    assert!(stderr(&taken).contains("`belljar sandbox rm box`"), "{}", stderr(&taken));
+    done(at, &["rm", "box"]);
+    assert_eq!(done(at, &["resume", &snapshot]), "box\n");
+    assert_eq!(done(at, &["exec", "box", "wc", "-l", "note.txt"]), "3 note.txt\n");
+    assert_eq!(done(at, &["resume", &snapshot, "--id", "other"]), "other\n");
+    done(at, &["rm", "box", "other", &fork, &snapshot]);
+    assert_eq!(done(at, &["list"]), "");
+    assert!(done(at, &["gc"]).starts_with("removed "));
+}
+
+#[test]
+fn every_command_of_sandboxes_speaks_json() {
+    let folder = scratch();
+    let at = folder.path();
+    assert_eq!(json(at, &["create", "--id", "box", "--json"])["id"], "box");
+    let script = "mkdir sub; printf text > sub/new; ln -s new sub/link";
+    let report = json(at, &["exec", "--json", "box", "sh", "-c", script]);
+    assert_eq!((&report["id"], &report["exit_code"]), (&"box".into(), &0.into()));
+    let report =
+        sandbox(at).args(["exec", "--json", "--timeout", "2s", "box", "sleep", "9"]).output();
+    let report = report.unwrap();
+    assert_eq!(report.status.code(), Some(124));
+    assert_eq!(serde_json::from_str::<Value>(&stdout(&report)).unwrap()["timed_out"], true);
+    let listed = json(at, &["ls", "box", "/src/sub", "--json"]);
+    assert_eq!(listed[1], serde_json::json!({ "name": "new", "type": "file", "size": 4 }));
+    assert_eq!(listed[0]["type"], "symlink");
+    let changes = json(at, &["diff", "box", "--json"]);
+    assert_eq!(changes["changes"][0]["path"], "sub");
+    let copied = json(at, &["cp", "box:/src/sub", "out", "--json"]);
+    assert_eq!((&copied["files"], &copied["links"]), (&1.into(), &1.into()));
+    assert_eq!(std::fs::read(at.join("out/new")).unwrap(), b"text");
+    assert_eq!(json(at, &["cp", "--json", "note.txt", "box:/tmp"])["files"], 1);
+    assert_eq!(done(at, &["exec", "box", "cat", "/tmp/note.txt"]), "one\ntwo\n");
+    let snapshot = json(at, &["snapshot", "box", "--json"])["id"].as_str().unwrap().to_owned();
+    assert!(json(at, &["fork", &snapshot, "--json"])["id"].is_string());
+    assert_eq!(json(at, &["resume", &snapshot, "--id", "two", "--json"])["id"], "two");
+    let listed = json(at, &["list", "--json"]);
+    let kinds: Vec<_> = listed.as_array().unwrap().iter().map(|entry| &entry["kind"]).collect();
+    assert_eq!(kinds, ["session", "session", "session", "snapshot"]);
+    assert_eq!(json(at, &["rm", "two", "--json"])["removed"][0], "two");
+    assert_eq!(json(at, &["gc", "--json"])["contents"], 4);
+}
+
+#[test]
+fn what_a_session_was_made_with_is_kept() {
+    let folder = scratch();
+    let at = folder.path();
+    std::fs::create_dir_all(at.join("lib")).unwrap();
+    std::fs::write(at.join("lib/part"), "a part\n").unwrap();
+    std::fs::create_dir_all(at.join("tools")).unwrap();
+    std::fs::copy(crate::support::guest("clock"), at.join("tools/clock.wasm")).unwrap();
+    let create = [
+        "create",
+        "--id",
+        "box",
+        "--dir",
+        "lib::/lib::ro",
+        "--toolchain",
+        "tools",
+        "--start-at",
+        "@1000000000",
+        "--seed",
+        "7",
+        "--virtual-timeout",
+        "5s",
+        "--max-upper",
+        "1MiB",
+        "--egress-allow",
+        "example.com:443",
+    ];
+    done(at, &create);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let from_there = |args: &[&str]| {
+        let home = at.join(".home");
+        sandbox(elsewhere.path()).env("BELLJAR_HOME", home).args(args).output().unwrap()
+    };
+    let output = from_there(&["exec", "box", "clock"]);
+    assert!(stdout(&output).starts_with("realtime 1000000000.0"), "{}", stderr(&output));
+    assert_eq!(stdout(&from_there(&["exec", "box", "cat", "/lib/part"])), "a part\n");
+    let output = from_there(&["exec", "box", "sh", "-c", "echo x > /lib/part"]);
+    assert!(!output.status.success());
+    assert_eq!(from_there(&["exec", "box", "sleep", "9"]).status.code(), Some(124));
+    let output = from_there(&["exec", "box", "sh", "-c", "seq 200000 > big"]);
+    assert!(!output.status.success(), "the limit holds: {}", stdout(&output));
+    assert_eq!(from_there(&["exec", "box", "sleep", "4"]).status.code(), Some(0));
+    std::fs::remove_dir_all(at.join("lib")).unwrap();
+    let gone = from_there(&["exec", "box", "true"]);
+    assert!(stderr(&gone).contains("lib") && gone.status.code() == Some(125), "{}", stderr(&gone));
+}
+
+#[test]
+fn errors_of_sandboxes_name_the_next_step() {
+    let folder = scratch();
+    let at = folder.path();
+    done(at, &["create", "--id", "box"]);
+    let says = |args: &[&str], code: i32, words: &str| {
+        let output = call(at, args);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(words), "{args:?}: {}", stderr(&output));
+    };
+    says(&["exec", "nothing", "true"], 2, "`belljar sandbox list`");
+    says(&["exec", "box", "nothing"], 127, "`belljar programs`");
+    says(&["exec", "box", "./note.txt"], 126, "note.txt");
+    says(&["exec", "box", "--cwd", "/nowhere", "true"], 2, "/nowhere");
+    says(&["exec", "box", "--env", "1=2", "true"], 2, "digit");
+    says(&["create", "--id", "box"], 2, "`belljar sandbox rm box`");
+    says(&["create", "--id", "../x"], 2, "letters, digits");
+    says(&["create", "--worktree", "nowhere"], 2, "nowhere");
+    says(&["create", "--dir", ".::/src"], 2, "choose another GUEST");
+    says(&["create", "--worktree", ".home/sessions"], 2, "cannot be mounted");
+    says(&["create", "--toolchain", "nowhere"], 2, "nowhere");
+    says(&["create", "--egress-allow", "http://x"], 2, "URL");
+    says(&["cp", "note.txt", "other.txt"], 2, "ID:/PATH");
+    says(&["cp", "box:/a", "box:/b"], 2, "copy there first");
+    says(&["cp", "box:/src/nothing", "."], 2, "src/nothing");
+    says(&["fork", "0123456789"], 2, "`belljar sandbox list`");
+    says(&["rm", "box", "gone"], 2, "gone");
+    says(&["ls", "box"], 2, "`belljar sandbox create`");
+}
+
+#[test]
+fn a_program_of_a_session_reads_standard_input() {
+    let folder = scratch();
+    let at = folder.path();
+    done(at, &["create", "--id", "box", "--no-worktree"]);
+    let mut child = sandbox(at)
+        .args(["exec", "box", "wc", "-c"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"five!").unwrap();
+    assert_eq!(stdout(&child.wait_with_output().unwrap()), "5\n");
+    let file = sandbox(at).args(["exec", "--stdin", "note.txt", "box", "wc", "-l"]).output();
+    assert_eq!(stdout(&file.unwrap()), "2\n");
+}
+
+/// Somebody who waits for a long time must know what for.
+#[test]
+fn whoever_waits_for_a_session_is_told() {
+    let folder = scratch();
+    let at = folder.path();
+    done(at, &["create", "--id", "box"]);
+    let mut first = sandbox(at)
+        .args(["exec", "box", "sh", "-c", "read line; echo $line > first"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lock = at.join(".home/sessions/box.lock");
+    let is_free = || std::fs::File::open(&lock).unwrap().try_lock().is_ok();
+    while is_free() {
+        std::thread::yield_now();
+    }
+    let mut second = sandbox(at)
+        .args(["exec", "box", "cat", "first"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut says = String::new();
+    let mut stderr = std::io::BufReader::new(second.stderr.take().unwrap());
+    std::io::BufRead::read_line(&mut stderr, &mut says).unwrap();
+    assert_eq!(says, "belljar: waiting for what runs in box…\n");
+    std::io::Write::write_all(&mut first.stdin.take().unwrap(), b"came first\n").unwrap();
+    assert!(first.wait().unwrap().success());
+    assert_eq!(stdout(&second.wait_with_output().unwrap()), "came first\n");
+}

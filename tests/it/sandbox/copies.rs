@@ -1,0 +1,138 @@
+//! Files and trees from the host to a session, and back.
+
+use std::fs;
+
+use belljar::sandbox::{Copied, CopyError, Sandbox, SandboxSpec};
+
+use super::{sandbox, sh};
+use crate::support::tree;
+
+fn new() -> Sandbox {
+    sandbox(SandboxSpec::default())
+}
+
+#[test]
+fn a_tree_goes_in_and_comes_out_as_it_was() {
+    let host = tempfile::tempdir().unwrap();
+    let from = host.path().join("from");
+    fs::create_dir_all(from.join("dir/empty")).unwrap();
+    fs::write(from.join("dir/text"), "text\n").unwrap();
+    fs::write(from.join("long"), vec![7; 3 << 20]).unwrap();
+    fs::write(from.join("none"), "").unwrap();
+    let mut sandbox = new();
+    let copied = sandbox.copy_in(&from, "/tmp").unwrap();
+    assert_eq!(copied, Copied { files: 3, directories: 3, ..Copied::default() });
+    assert_eq!(sh(&mut sandbox, "cd /tmp/from; ls; cat dir/text"), "dir\nlong\nnone\ntext\n");
+    sandbox.copy_in(&from, "/tmp/other").unwrap();
+    sandbox.copy_in(&from.join("none"), "/tmp/other/dir/text").unwrap();
+    assert_eq!(sh(&mut sandbox, "cd /tmp/other; ls dir; wc -c < dir/text"), "empty\ntext\n0\n");
+
+    let to = host.path().join("to");
+    sandbox.copy_out("/tmp/from", &to).unwrap();
+    assert_eq!(tree(&to), tree(&from));
+    sandbox.copy_out("/tmp/from/", &to).unwrap();
+    assert_eq!(tree(&to.join("from")), tree(&from), "into a directory that is there");
+    sandbox.copy_out("/tmp/from/dir/text", &host.path().join("renamed")).unwrap();
+    assert_eq!(fs::read(host.path().join("renamed")).unwrap(), b"text\n");
+    let all = host.path().join("all");
+    fs::create_dir(&all).unwrap();
+    sandbox.copy_out("/", &all).unwrap();
+    assert_eq!(tree(&all.join("tmp/from")), tree(&from));
+}
+
+#[test]
+fn directories_are_merged_and_all_else_is_replaced() {
+    let host = tempfile::tempdir().unwrap();
+    let to = host.path().join("d");
+    fs::create_dir(&to).unwrap();
+    fs::write(to.join("mine"), "mine").unwrap();
+    fs::write(to.join("both"), "mine").unwrap();
+    let mut sandbox = new();
+    sh(&mut sandbox, "mkdir /tmp/d; echo new > /tmp/d/both; echo new > /tmp/d/new");
+    sandbox.copy_out("/tmp/d", host.path()).unwrap();
+    assert_eq!(fs::read(to.join("mine")).unwrap(), b"mine");
+    assert_eq!(fs::read(to.join("both")).unwrap(), b"new\n");
+
+    sh(&mut sandbox, "rm /tmp/d/both; mkdir /tmp/d/both; echo later > /tmp/d/a");
+    let before = tree(&to);
+    let error = sandbox.copy_out("/tmp/d", host.path()).unwrap_err();
+    assert!(error.to_string().contains("d/both"), "{error}");
+    assert_eq!(tree(&to), before, "all or nothing");
+    sh(&mut sandbox, "echo file > /tmp/mine");
+    fs::create_dir(to.join("deep")).unwrap();
+    sh(&mut sandbox, "mkdir /tmp/e; echo x > /tmp/e/deep");
+    assert!(sandbox.copy_out("/tmp/e/deep", &to).is_err(), "a directory gives way to no file");
+}
+
+#[test]
+fn what_is_not_there_is_named() {
+    let host = tempfile::tempdir().unwrap();
+    let mut sandbox = new();
+    let names = |error: CopyError, name: &str| {
+        assert!(error.to_string().contains(name), "{error}");
+    };
+    names(sandbox.copy_out("/tmp/nothing", host.path()).unwrap_err(), "tmp/nothing");
+    names(sandbox.copy_out("/../x", host.path()).unwrap_err(), "/../x");
+    names(sandbox.copy_in(&host.path().join("nothing"), "/tmp").unwrap_err(), "nothing");
+    sh(&mut sandbox, "echo x > /tmp/x");
+    names(sandbox.copy_out("/tmp/x", &host.path().join("no/folder")).unwrap_err(), "no");
+    fs::write(host.path().join("y"), "y").unwrap();
+    names(sandbox.copy_in(&host.path().join("y"), "/tmp/no/folder").unwrap_err(), "tmp/no/folder");
+    names(sandbox.list("/tmp/nothing").unwrap_err(), "/tmp/nothing");
+}
+
+/// A link is a way to another place for whoever follows it: out of the session, to files of the
+/// host; on the host, to files of others.
+#[cfg(unix)]
+#[test]
+fn no_link_is_followed_on_either_side() {
+    use std::os::unix::fs::symlink;
+    let (host, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let secret = outside.path().join("secret");
+    fs::write(&secret, "hunter2").unwrap();
+    let untouched = || {
+        assert_eq!(fs::read(&secret).unwrap(), b"hunter2");
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+    };
+    let from = host.path().join("from");
+    fs::create_dir(&from).unwrap();
+    symlink(&secret, from.join("file")).unwrap();
+    symlink(outside.path(), from.join("dir")).unwrap();
+    let mut sandbox = new();
+    let copied = sandbox.copy_in(&from, "/tmp").unwrap();
+    assert_eq!((copied.files, copied.links), (0, 2), "links are copied as links");
+    sandbox.copy_in(&from.join("file"), "/tmp/alone").unwrap();
+    let result = sandbox.exec(&belljar::sandbox::ExecRequest::new("cat", ["/tmp/alone"])).unwrap();
+    assert_ne!(result.exit_code, 0, "it leads nowhere here");
+
+    // Where the host has a link, the session has a file, or a directory with one.
+    let to = host.path().join("to");
+    fs::create_dir_all(&to).unwrap();
+    symlink(&secret, to.join("file")).unwrap();
+    symlink(outside.path(), to.join("dir")).unwrap();
+    sh(&mut sandbox, "mkdir /tmp/to /tmp/to2; echo evil > /tmp/to/file");
+    sandbox.copy_out("/tmp/to", host.path()).unwrap();
+    assert_eq!(fs::read(to.join("file")).unwrap(), b"evil\n", "the link gives way");
+    untouched();
+    sh(&mut sandbox, "mkdir /tmp/to/dir; echo evil > /tmp/to/dir/planted");
+    assert!(sandbox.copy_out("/tmp/to", host.path()).is_err());
+    untouched();
+    symlink(&secret, host.path().join("last")).unwrap();
+    for link in ["last", "to/dir"] {
+        let error = sandbox.copy_out("/tmp/to/file", &host.path().join(link)).unwrap_err();
+        assert!(error.to_string().contains("symbolic link"), "{error}");
+    }
+    untouched();
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_is_left_out_and_told() {
+    let host = tempfile::tempdir().unwrap();
+    let from = host.path().join("from");
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join("file"), "").unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(from.join("socket")).unwrap();
+    let copied = new().copy_in(&from, "/tmp").unwrap();
+    assert_eq!((copied.files, copied.left_out), (1, vec!["socket".to_owned()]));
+}

@@ -1,0 +1,256 @@
+//! Sandboxes that outlive the process: what is kept, who waits for whom, what goes.
+
+use std::path::Path;
+use std::sync::Barrier;
+use std::time::Duration;
+
+use belljar::sandbox::{
+    ExecRequest, HomeError, HomeKind, Sandbox, SandboxHome, SandboxSpec, SnapshotError,
+};
+use belljar::store::Removed;
+
+use super::{PROGRAMS, sandbox, sh};
+
+pub fn open(dir: &Path) -> SandboxHome {
+    SandboxHome::open(dir, Box::new(|_| Ok(PROGRAMS.clone()))).unwrap()
+}
+
+fn create(home: &SandboxHome, id: &str) {
+    assert_eq!(home.create(Some(id), &mut sandbox(SandboxSpec::default())).unwrap(), id);
+}
+
+/// What `script` prints in the session `id`, which keeps what it does.
+fn run(home: &SandboxHome, id: &str, script: &str) -> String {
+    let mut held = home.hold(id, || ()).unwrap();
+    let mut sandbox = held.resume().unwrap();
+    let printed = sh(&mut sandbox, script);
+    held.save(&mut sandbox).unwrap();
+    printed
+}
+
+#[test]
+fn a_session_is_there_for_whoever_opens_the_home_next() {
+    let folder = tempfile::tempdir().unwrap();
+    create(&open(folder.path()), "box");
+    run(&open(folder.path()), "box", "echo kept > /tmp/note; sleep 3");
+    assert_eq!(run(&open(folder.path()), "box", "cat /tmp/note; date +%s"), "kept\n946684803\n");
+    let made = open(folder.path()).create(None, &mut sandbox(SandboxSpec::default())).unwrap();
+    assert!(made.starts_with("session-"), "{made}");
+    let entries = open(folder.path()).list().unwrap();
+    assert_eq!(entries.iter().map(|entry| &*entry.id).collect::<Vec<_>>(), ["box", &*made]);
+}
+
+#[test]
+fn a_fork_has_a_new_id_and_a_resumed_session_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = open(folder.path());
+    create(&home, "box");
+    run(&home, "box", "echo one > /tmp/note");
+    let snapshot = home.snapshot("box").unwrap().to_string();
+    run(&home, "box", "echo two > /tmp/note");
+    assert_eq!(home.origin_of(&snapshot).unwrap(), "box");
+    let fork = home.fork(&snapshot[..8], None).unwrap();
+    assert_eq!(run(&home, &fork, "cat /tmp/note; echo fork > /tmp/note"), "one\n");
+    let copy = home.fork("box", Some("copy")).unwrap();
+    assert_eq!(run(&home, &copy, "cat /tmp/note"), "two\n");
+    assert_eq!(run(&home, "box", "cat /tmp/note"), "two\n");
+    assert_eq!(home.resume(&snapshot).unwrap().files().read("/tmp/note").unwrap(), b"one\n");
+
+    assert!(matches!(home.fork(&snapshot, Some("box")), Err(HomeError::Exists { .. })));
+    assert!(matches!(home.fork(&snapshot, Some("../box")), Err(HomeError::Id { .. })));
+    assert!(matches!(home.fork(&snapshot, Some(&snapshot)), Err(HomeError::Id { .. })));
+    assert!(matches!(home.fork(&snapshot[..7], None), Err(HomeError::NotFound { .. })));
+    assert!(matches!(home.hold(&snapshot, || ()), Err(HomeError::IsSnapshot { .. })));
+    for gone in ["nothing", "../sessions/box", ""] {
+        assert!(matches!(home.hold(gone, || ()), Err(HomeError::NotFound { .. })), "{gone}");
+        assert!(matches!(home.snapshot(gone), Err(HomeError::NotFound { .. })), "{gone}");
+        assert!(matches!(home.remove(gone, || ()), Err(HomeError::NotFound { .. })), "{gone}");
+    }
+}
+
+/// Whoever reads, runs and saves without waiting loses what the other one did.
+#[test]
+fn whoever_comes_second_waits() {
+    const THREADS: usize = 4;
+    const TIMES: usize = 5;
+    let folder = tempfile::tempdir().unwrap();
+    create(&open(folder.path()), "box");
+    let start = Barrier::new(THREADS);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let home = open(folder.path());
+                start.wait();
+                for _ in 0..TIMES {
+                    run(&home, "box", "echo line >> /tmp/lines");
+                }
+            });
+        }
+    });
+    let home = open(folder.path());
+    assert_eq!(run(&home, "box", "wc -l < /tmp/lines").trim(), (THREADS * TIMES).to_string());
+
+    let held = home.hold("box", || ()).unwrap();
+    let (waits, waiting) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let removed = scope.spawn(|| open(folder.path()).remove("box", || waits.send(()).unwrap()));
+        waiting.recv().unwrap();
+        assert!(home.resume("box").is_ok(), "whoever looks does not wait");
+        assert!(home.snapshot("box").is_ok());
+        drop(held);
+        removed.join().unwrap().unwrap();
+    });
+    assert!(matches!(home.hold("box", || ()), Err(HomeError::NotFound { .. })));
+}
+
+#[test]
+fn a_session_that_is_removed_while_somebody_waits_is_not_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = open(folder.path());
+    create(&home, "box");
+    let (waits, waiting) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let held = home.hold("box", || ()).unwrap();
+        let second = scope.spawn(|| {
+            open(folder.path()).hold("box", || waits.send(()).unwrap()).map(|_| ()).unwrap_err()
+        });
+        waiting.recv().unwrap();
+        // As `remove` does, which has the lock itself.
+        std::fs::remove_file(folder.path().join("sessions/box.json")).unwrap();
+        std::fs::remove_file(folder.path().join("sessions/box.lock")).unwrap();
+        drop(held);
+        assert!(matches!(second.join().unwrap(), HomeError::NotFound { .. }));
+    });
+    assert_eq!(std::fs::read_dir(folder.path().join("sessions")).unwrap().count(), 0);
+    create(&home, "box");
+    run(&home, "box", ":");
+}
+
+#[test]
+fn what_nobody_names_goes_and_all_else_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = open(folder.path());
+    create(&home, "box");
+    run(&home, "box", "seq 100000 > /tmp/kept");
+    let snapshot = home.snapshot("box").unwrap().to_string();
+    run(&home, "box", "rm /tmp/kept; seq 90000 > /tmp/garbage");
+    run(&home, "box", "rm /tmp/garbage; seq 80000 > /tmp/new");
+    let leftover = |path: &str| std::fs::write(folder.path().join(path), "left").unwrap();
+    leftover("contents/.belljar-x");
+    leftover("sessions/.belljar-x");
+    leftover("snapshots/.belljar-x");
+    leftover("sessions/never-made.lock");
+    let removed = home.collect_garbage().unwrap();
+    // The first state, the one in between with its file, and four bytes of what was never whole.
+    assert_eq!(removed.contents, 3);
+    assert_eq!(home.collect_garbage().unwrap(), Removed::default());
+    let names = |path: &str| {
+        let mut names: Vec<String> = std::fs::read_dir(folder.path().join(path))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names("sessions"), ["box.json", "box.lock"]);
+    assert_eq!(names("snapshots"), [snapshot.as_str()]);
+    assert_eq!(run(&home, "box", "ls /tmp; tail -n 1 /tmp/new"), "new\n80000\n");
+    let fork = home.fork(&snapshot, None).unwrap();
+    assert_eq!(run(&home, &fork, "tail -n 1 /tmp/kept"), "100000\n");
+    for id in ["box", &fork, &snapshot] {
+        home.remove(id, || ()).unwrap();
+    }
+    home.collect_garbage().unwrap();
+    assert_eq!(names("contents"), [""; 0]);
+}
+
+/// A file that cannot be understood could name anything.
+#[test]
+fn nothing_is_removed_while_something_is_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = open(folder.path());
+    create(&home, "box");
+    create(&home, "good");
+    run(&home, "box", "seq 1000 > /tmp/kept");
+    let path = folder.path().join("sessions/box.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let damages = [
+        String::new(),
+        text[..text.len() / 2].to_owned(),
+        text.replace("belljar-session", "another"),
+        text.replace("[1,0]", "[2,0]"),
+        text.replace("state", "stat"),
+    ];
+    let contents = || std::fs::read_dir(folder.path().join("contents")).unwrap().count();
+    let before = contents();
+    for damaged in damages {
+        assert_ne!(damaged, text);
+        std::fs::write(&path, &damaged).unwrap();
+        let refused = home.collect_garbage().unwrap_err();
+        assert!(matches!(refused, HomeError::Record { .. } | HomeError::Version { .. }));
+        let refused = home.hold("box", || ()).map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains("box"), "{damaged:?}: {refused}");
+        let listed = home.list().unwrap();
+        assert_eq!(
+            (&*listed[0].id, listed[0].kind, listed[0].state),
+            ("box", HomeKind::Session, None)
+        );
+        assert_eq!(contents(), before);
+        run(&home, "good", ":");
+    }
+    std::fs::write(&path, text.replace("[1,0]", "[1,9]").replace('}', r#","new":1}"#)).unwrap();
+    assert_eq!(run(&home, "box", "tail -n 1 /tmp/kept"), "1000\n", "a later minor version");
+    std::fs::write(&path, "").unwrap();
+    home.remove("box", || ()).unwrap();
+    assert_ne!(home.collect_garbage().unwrap(), Removed::default());
+}
+
+#[test]
+fn a_state_that_is_missing_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = open(folder.path());
+    create(&home, "box");
+    let state = home.list().unwrap()[0].state.unwrap();
+    std::fs::remove_file(folder.path().join("contents").join(state.to_string())).unwrap();
+    let error = home.resume("box").map(|_| ()).unwrap_err();
+    assert!(matches!(error, HomeError::Snapshot(SnapshotError::Store { .. })), "{error}");
+    assert!(error.to_string().contains(&state.to_string()));
+}
+
+#[cfg(unix)]
+#[test]
+fn the_home_is_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("home");
+    let home = open(&dir);
+    create(&home, "box");
+    home.snapshot("box").unwrap();
+    let mut left = vec![dir];
+    while let Some(path) = left.pop() {
+        let metadata = std::fs::metadata(&path).unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o077, 0, "{}", path.display());
+        if metadata.is_dir() {
+            left.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+}
+
+/// A session's limit of virtual time counted from its beginning, so that it came to a standstill.
+#[test]
+fn limits_of_time_are_those_of_each_exec() {
+    let mut spec = SandboxSpec::default();
+    spec.limits.virtual_timeout = Some(Duration::from_secs(5));
+    let mut sandbox = sandbox(spec);
+    let mut sleep = |seconds: &str, timeout| {
+        let request = ExecRequest { timeout, ..ExecRequest::new("sleep", [seconds]) };
+        Sandbox::exec(&mut sandbox, &request).unwrap().timed_out
+    };
+    for _ in 0..3 {
+        assert!(!sleep("4", None));
+    }
+    assert!(sleep("6", None));
+    assert!(sleep("6", Some(Duration::from_secs(10))));
+    assert!(sleep("3", Some(Duration::from_secs(2))));
+    assert!(!sleep("4", None));
+}

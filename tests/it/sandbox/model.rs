@@ -1,0 +1,261 @@
+//! Many sessions at once, each compared with a model: maps for its files, a number for its clock.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use belljar::sandbox::{
+    ExecRequest, FilesystemAccess, MountSource, SandboxBackend, SandboxError, SandboxMount,
+    SandboxSpec, WasiBackend,
+};
+
+use super::backend;
+use crate::support::plans::Chance;
+
+const THREADS: usize = 8;
+
+/// Operations of all sessions together, unless `BELLJAR_TEST_SANDBOX_OPS` says otherwise; a minute's
+/// worth, on a thousand sessions, is about 100,000. One session for every hundred, and ten at least.
+const OPS: usize = 4_000;
+
+/// Commands of one script.
+const COMMANDS_MAX: usize = 6;
+
+const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+const START_S: u64 = 946_684_800;
+
+/// What a session should be. Names of one file have the same number.
+#[derive(Clone, Default, Debug)]
+struct Model {
+    names: BTreeMap<String, u64>,
+    contents: BTreeMap<u64, Vec<u8>>,
+    made: u64,
+    slept_s: u64,
+    /// Mounts that were attached.
+    attached: usize,
+}
+
+impl Model {
+    /// A script of random commands, carried out here.
+    fn script(&mut self, chance: &mut Chance) -> String {
+        let mut script = "set -e; cd /tmp\n".to_owned();
+        for _ in 0..=chance.below(COMMANDS_MAX) {
+            let (a, b) = (NAMES[chance.below(6)].to_owned(), NAMES[chance.below(6)].to_owned());
+            let (of_a, of_b) = (self.names.get(&a).copied(), self.names.get(&b).copied());
+            let line = format!("{}\n", chance.below(1_000_000));
+            match (chance.below(7), of_a) {
+                (0, Some(file)) => {
+                    let _ = write!(script, "echo {line} > {a}; ");
+                    self.contents.insert(file, line.into_bytes());
+                }
+                (0 | 1, None) => {
+                    let _ = write!(script, "echo {line} > {a}; ");
+                    self.made += 1;
+                    self.names.insert(a, self.made);
+                    self.contents.insert(self.made, line.into_bytes());
+                }
+                (1 | 2, Some(file)) => {
+                    let _ = write!(script, "echo {line} >> {a}; ");
+                    self.contents.get_mut(&file).unwrap().extend(line.into_bytes());
+                }
+                (3, Some(_)) => {
+                    let _ = write!(script, "rm {a}; ");
+                    self.names.remove(&a);
+                }
+                // To give a file the name that it has is nothing, or an error.
+                (4, Some(file)) if of_b != Some(file) => {
+                    let _ = write!(script, "mv {a} {b}; ");
+                    self.names.remove(&a);
+                    self.names.insert(b, file);
+                }
+                (5, Some(file)) if of_b.is_none() => {
+                    let _ = write!(script, "ln {a} {b}; ");
+                    self.names.insert(b, file);
+                }
+                (6, _) => {
+                    let seconds = chance.below(100) as u64;
+                    let _ = write!(script, "sleep {seconds}; ");
+                    self.slept_s += seconds;
+                }
+                _ => {}
+            }
+        }
+        // The newline of a line that is echoed would end the command.
+        script.replace("\n ", " ") + "date +%s"
+    }
+
+    fn files(&self) -> BTreeMap<String, Vec<u8>> {
+        self.names.iter().map(|(name, file)| (name.clone(), self.contents[file].clone())).collect()
+    }
+}
+
+/// Sessions and snapshots of one task, and what they should be.
+struct Task {
+    backend: Arc<WasiBackend>,
+    chance: Chance,
+    sessions: Vec<(String, Model)>,
+    snapshots: Vec<(String, Model)>,
+}
+
+impl Task {
+    async fn run(mut self, sessions_max: usize, ops: usize) {
+        for _ in 0..ops {
+            self.step(sessions_max).await;
+        }
+        for (id, model) in std::mem::take(&mut self.sessions) {
+            self.check(&id, &model).await;
+            self.backend.terminate(&id).await.unwrap();
+        }
+        for (id, _) in &self.snapshots {
+            self.backend.drop_snapshot(id).unwrap();
+        }
+    }
+
+    async fn step(&mut self, sessions_max: usize) {
+        if self.sessions.is_empty() {
+            let id = self.backend.provision(SandboxSpec::default()).await.unwrap().id;
+            return self.sessions.push((id, Model::default()));
+        }
+        let at = self.chance.below(self.sessions.len());
+        let is_full = self.sessions.len() >= sessions_max;
+        match self.chance.below(20) {
+            0 if !is_full => {
+                let id = self.backend.provision(SandboxSpec::default()).await.unwrap().id;
+                self.sessions.push((id, Model::default()));
+            }
+            1..=2 => {
+                let (id, model) = &self.sessions[at];
+                let snapshot = self.backend.snapshot(id).await.unwrap();
+                self.snapshots.push((snapshot, model.clone()));
+                if self.snapshots.len() > sessions_max {
+                    let first = self.snapshots.remove(0).0;
+                    self.backend.drop_snapshot(&first).unwrap();
+                }
+            }
+            3..=5 if !is_full && !self.snapshots.is_empty() => {
+                let at = self.chance.below(self.snapshots.len());
+                let (snapshot, model) = &self.snapshots[at];
+                let id = self.backend.resume(snapshot).await.unwrap().id;
+                self.sessions.push((id, model.clone()));
+            }
+            6 => self.attach(at).await,
+            7..=8 => {
+                let (id, model) = self.sessions.swap_remove(at);
+                self.check(&id, &model).await;
+                self.backend.terminate(&id).await.unwrap();
+                let again = self.backend.terminate(&id).await;
+                assert!(matches!(again, Err(SandboxError::Lifecycle { .. })), "{again:?}");
+            }
+            _ => self.exec(at).await,
+        }
+    }
+
+    async fn attach(&mut self, at: usize) {
+        let (id, model) = &mut self.sessions[at];
+        let mount = |number: usize| SandboxMount {
+            target: format!("/mnt/more{number}"),
+            source: MountSource::Memory,
+            access: FilesystemAccess::ReadWrite,
+        };
+        self.backend.attach_filesystem(id, mount(model.attached)).await.unwrap();
+        let again = self.backend.attach_filesystem(id, mount(model.attached)).await;
+        assert!(matches!(again, Err(SandboxError::Lifecycle { .. })), "{again:?}");
+        model.attached += 1;
+    }
+
+    async fn exec(&mut self, at: usize) {
+        let (id, model) = &mut self.sessions[at];
+        let script = model.script(&mut self.chance);
+        let result = self.backend.exec(id, ExecRequest::shell(&script)).await.unwrap();
+        let printed = String::from_utf8_lossy(&result.stdout);
+        assert_eq!(result.exit_code, 0, "{id}: {script}: {result:?}");
+        assert_eq!(printed, format!("{}\n", START_S + model.slept_s), "{id}: {script}");
+    }
+
+    async fn check(&self, id: &str, model: &Model) {
+        let found = self.backend.with_session(id, |sandbox| {
+            let names = sandbox.list("/tmp").unwrap();
+            let mut read = |name: &str| sandbox.files().read(&format!("/tmp/{name}")).unwrap();
+            let files: BTreeMap<_, _> =
+                names.iter().map(|entry| (entry.name.clone(), read(&entry.name))).collect();
+            let mounts = sandbox.list("/mnt").unwrap();
+            (files, mounts.iter().filter(|entry| entry.name.starts_with("more")).count())
+        });
+        assert_eq!(found.await.unwrap(), (model.files(), model.attached), "{id}");
+    }
+}
+
+#[test]
+fn sessions_on_many_threads_are_what_they_should_be_and_leave_nothing() {
+    let ops: usize =
+        std::env::var("BELLJAR_TEST_SANDBOX_OPS").map_or(OPS, |text| text.parse().unwrap());
+    let sessions_max = (ops / 100).max(10).div_ceil(THREADS);
+    // Whatever is made once is made before anything is counted.
+    super::sh(
+        &mut super::sandbox(SandboxSpec::default()),
+        "echo x > /tmp/a; mv /tmp/a /tmp/b; date",
+    );
+    let backend = Arc::new(backend());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).build();
+    runtime.unwrap().block_on(async {
+        let task = |number: usize| Task {
+            backend: backend.clone(),
+            chance: Chance::new(number as u64),
+            sessions: Vec::new(),
+            snapshots: Vec::new(),
+        };
+        let tasks: Vec<_> = (0..THREADS)
+            .map(|number| tokio::spawn(task(number).run(sessions_max, ops / THREADS)))
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+    assert_eq!(backend.session_ids(), [""; 0]);
+}
+
+/// In a process of its own: other tests open files, and start threads, while this one counts.
+#[cfg(target_os = "linux")]
+#[test]
+fn sessions_leave_neither_descriptors_nor_threads() {
+    const ALONE: &str = "BELLJAR_TEST_ALONE";
+    const TEST: &str = "sandbox::model::sessions_leave_neither_descriptors_nor_threads";
+    if std::env::var_os(ALONE).is_none() {
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = again.args(["--exact", TEST]).env(ALONE, "1").output().unwrap();
+        let printed = crate::support::stdout(&output);
+        assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
+        return;
+    }
+    let count = |what: &str| std::fs::read_dir(format!("/proc/self/{what}")).unwrap().count();
+    let host = tempfile::tempdir().unwrap();
+    let round = || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build();
+        runtime.unwrap().block_on(async {
+            let backend = backend();
+            for _ in 0..20 {
+                let mounts = vec![SandboxMount {
+                    target: "/work".into(),
+                    source: MountSource::Host(host.path().into()),
+                    access: FilesystemAccess::ReadWrite,
+                }];
+                let spec = SandboxSpec { mounts, ..SandboxSpec::default() };
+                let id = backend.provision(spec).await.unwrap().id;
+                let script = ExecRequest::shell("seq 1000 | sort > /work/list; cat /work/list");
+                assert_eq!(backend.exec(&id, script).await.unwrap().exit_code, 0);
+                let snapshot = backend.snapshot(&id).await.unwrap();
+                let fork = backend.resume(&snapshot).await.unwrap().id;
+                backend.terminate(&id).await.unwrap();
+                backend.terminate(&fork).await.unwrap();
+                backend.drop_snapshot(&snapshot).unwrap();
+            }
+        });
+    };
+    round();
+    let before = (count("fd"), count("task"));
+    for _ in 0..3 {
+        round();
+    }
+    assert_eq!((count("fd"), count("task")), before);
+}
