@@ -22,6 +22,7 @@ use super::clock::{ClockId, SPIN_FREE_READS, SPIN_TICK_NS};
 use super::fd::{Description, Descriptor, FdTable, OpenDir, OpenPipe};
 use super::limits::{Limit, Stop};
 use super::machine::{Machine, WORKTREE, is_over};
+use super::memory::Charge;
 use super::pipe::End;
 use super::process::Pid;
 use super::schedule::{Image, Mode};
@@ -85,6 +86,8 @@ pub struct Guest {
     current_dir: Option<OpenDir>,
     /// Whether a write that nobody can read answers `EPIPE` instead of ending it.
     ignores_sigpipe: bool,
+    /// The memory of its arguments and its environment, which whoever started it has chosen.
+    args_charge: Option<Charge>,
     /// What a call that has to wait has done already.
     progress: Option<Progress>,
     /// When it started, on the tape's clock.
@@ -209,6 +212,7 @@ impl Guest {
             preopens,
             current_dir: None,
             ignores_sigpipe: false,
+            args_charge: None,
             progress: None,
             started_ms: 0,
             clock_reads: 0,
