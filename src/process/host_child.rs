@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use super::SubprocessStatus;
 use super::host_process::HostProcess;
+use super::native::end_with_this_thread;
 use super::streams::lock;
 use crate::base::ambient;
 
@@ -111,6 +112,8 @@ impl HostChild {
             command.stdout(pipe.try_clone()?).stderr(pipe.try_clone()?);
         }
         let merged = merged.map(|(pipe, _)| pipe);
+        // The thread that runs a machine does so until all of its processes have ended.
+        end_with_this_thread(&mut command);
         let started = ambient::instant_now();
         let mut child = command.spawn()?;
         // With it go the ends of pipes that the program has.

@@ -353,14 +353,17 @@ impl Bridge {
         {
             return Err(stop.into());
         }
-        Ok(match (exit_code, signal) {
-            (Some(code), _) => Outcome::Exited(code),
-            (None, signal) => match signal.and_then(Signal::from_number) {
-                Some(signal) => Outcome::Signalled(signal),
-                // One of those that only the host has, as a shell shows it.
-                None => Outcome::Exited(128 + signal.unwrap_or(0)),
-            },
-        })
+        Ok(outcome_of(exit_code, signal))
+    }
+}
+
+/// How a process ends whose program ended so.
+fn outcome_of(exit_code: Option<u32>, signal: Option<u32>) -> Outcome {
+    match (exit_code, signal.and_then(Signal::from_number)) {
+        (Some(code), _) => Outcome::Exited(code),
+        (None, Some(signal)) => Outcome::Signalled(signal),
+        // One of those that only the host has, as a shell shows it; a tape may say anything.
+        (None, None) => Outcome::Exited(128_u32.saturating_add(signal.unwrap_or(0))),
     }
 }
 
@@ -378,5 +381,17 @@ async fn call<T>(
             Err(Fault::Stop(stop)) => return Err(stop),
             Err(Fault::Wait) => guest.pause().await?,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_no_system_has_is_a_code() {
+        assert_eq!(outcome_of(None, Some(64)), Outcome::Exited(192));
+        assert_eq!(outcome_of(None, Some(u32::MAX)), Outcome::Exited(u32::MAX));
+        assert_eq!(outcome_of(None, Some(9)), Outcome::Signalled(Signal::KILL));
     }
 }

@@ -78,7 +78,9 @@ impl NativeCommand {
                 if let Some(confinement) = &confinement {
                     command.envs(confinement.variables());
                 }
-                command.envs(self.env.iter().cloned()).current_dir(&self.current_dir).status()
+                command.envs(self.env.iter().cloned()).current_dir(&self.current_dir);
+                end_with_this_thread(&mut command);
+                command.status()
             });
         let program = self.program.clone();
         match status {
@@ -253,6 +255,27 @@ impl Running {
             Err(error) => self.streams.fail(error),
         }
         self.streams.cut_off_after(GRACE);
+    }
+}
+
+/// Has what `command` starts end when the calling thread does, and with it this process, however that
+/// ends. Of what it has started itself nobody knows. Only Linux has that.
+#[cfg_attr(not(target_os = "linux"), expect(unused_variables))]
+#[allow(unsafe_code, reason = "what runs between fork and exec cannot be checked")]
+pub(super) fn end_with_this_thread(command: &mut Command) {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
+        use std::os::unix::process::CommandExt;
+
+        let parent = getpid();
+        let enter = move || {
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            // It may have ended before that.
+            if getppid() == Some(parent) { Ok(()) } else { Err(rustix::io::Errno::SRCH.into()) }
+        };
+        // SAFETY: `enter` makes system calls, and takes no lock and no memory.
+        unsafe { command.pre_exec(enter) };
     }
 }
 

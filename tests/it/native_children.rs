@@ -97,6 +97,32 @@ fn an_endless_writer_ends_with_the_program_that_reads_it() {
     assert_eq!(place.printed("host-sh -c 'exec yes' | head -n 2"), "y\ny\n");
 }
 
+/// It leads a group of its own, to which Ctrl-C does not go.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_program_ends_with_a_belljar_that_is_killed() {
+    use std::io::Read;
+
+    let place = Place::new();
+    let args = ["sh", "--on-missing", "native", "-c", "host-sh -c 'echo begun; exec sleep 1000'"];
+    let mut belljar = place.command(&args).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdout = belljar.stdout.take().unwrap();
+    let mut begun = [0; 6];
+    stdout.read_exact(&mut begun).unwrap();
+    let children = || {
+        let path = format!("/proc/{0}/task/{0}/children", belljar.id());
+        std::fs::read_to_string(path).unwrap().split_whitespace().map(str::to_owned).collect()
+    };
+    let children: Vec<String> = children();
+    assert_eq!((&begun, children.len()), (b"begun\n", 1));
+    belljar.kill().unwrap();
+    belljar.wait().unwrap();
+    let command = format!("/proc/{}/cmdline", children[0]);
+    while std::fs::read(&command).is_ok_and(|line| line.starts_with(b"sleep\0")) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn codes_and_signals_of_the_host_are_the_processs() {
     let place = Place::new();

@@ -23,6 +23,7 @@ use super::clock::{ClockId, SPIN_FREE_READS, SPIN_TICK_NS};
 use super::fd::{Description, Descriptor, FdTable, OpenDir, OpenPipe};
 use super::limits::{Limit, Stop};
 use super::machine::{Machine, WORKTREE, is_over};
+use super::memory::Charge;
 use super::pipe::End;
 use super::process::Pid;
 use super::schedule::{Image, Mode};
@@ -87,6 +88,8 @@ pub struct Guest {
     current_dir: Option<OpenDir>,
     /// Whether a write that nobody can read answers `EPIPE` instead of ending it.
     ignores_sigpipe: bool,
+    /// The memory of its arguments and its environment, which whoever started it has chosen.
+    args_charge: Option<Charge>,
     /// What a call that has to wait has done already.
     progress: Option<Progress>,
     /// The answer of the last call of the host.
@@ -219,6 +222,7 @@ impl Guest {
             preopens,
             current_dir: None,
             ignores_sigpipe: false,
+            args_charge: None,
             progress: None,
             host_reply: Vec::new(),
             host_depth: 0,

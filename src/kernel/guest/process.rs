@@ -18,6 +18,10 @@ const MODULE_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of the arguments and the environment of a process, with their closing NULs (POSIX `ARG_MAX`).
 pub const ARG_BYTES_MAX: usize = 8 << 20;
 
+/// Where others install programs. A path there stands for the program of a toolchain where the
+/// namespace has no such file.
+const PROGRAM_DIRS: [&str; 3] = ["/bin", "/usr/bin", "/usr/local/bin"];
+
 /// Interpreters of interpreters.
 const SCRIPT_DEPTH_MAX: u32 = 4;
 
@@ -77,9 +81,10 @@ impl Guest {
     ///
     /// # Errors
     /// `ENOENT` if there is no such program, `ENOEXEC` if it cannot run, `EACCES` if it is no file,
-    /// `EAGAIN` at the limit of processes or modules, `E2BIG` beyond [`ARG_BYTES_MAX`], `ENOTDIR` and
-    /// the like for the current directory, `EBADF` for a descriptor that is not open, `ENOSYS` if the
-    /// machine has no programs to start, `EPERM` if the host does not let it be started.
+    /// `EAGAIN` at the limit of processes or modules, `E2BIG` beyond [`ARG_BYTES_MAX`], `ENOMEM` at
+    /// the limit of memory, `ENOTDIR` and the like for the current directory, `EBADF` for a
+    /// descriptor that is not open, `ENOSYS` if the machine has no programs to start, `EPERM` if the
+    /// host does not let it be started.
     pub fn proc_spawn(&mut self, request: SpawnRequest) -> Result<Pid, SpawnError> {
         self.start(request, true)
     }
@@ -184,8 +189,14 @@ impl Guest {
             return Err(Errno::Again);
         }
         let bytes = request.args.iter().chain(&request.environ).map(|text| text.len() + 1);
-        if bytes.sum::<usize>() > ARG_BYTES_MAX {
+        let bytes = bytes.sum::<usize>();
+        if bytes > ARG_BYTES_MAX {
             return Err(Errno::Toobig);
+        }
+        let mut args_charge = self.machine.memory.charge();
+        if args_charge.grow(bytes as u64).is_err() {
+            self.machine.note_limit(Limit::Memory);
+            return Err(Errno::Nomem);
         }
         let mut preopens = self.preopens.clone();
         if let Some(dir) = &request.current_dir {
@@ -199,6 +210,7 @@ impl Guest {
         let mode = image.mode();
         let is_module = mode == Mode::Module;
         let mut child = Self::new(self.machine.later(), pid, is_module, args, environ, preopens);
+        child.args_charge = Some(args_charge);
         child.ignores_sigpipe = self.ignores_sigpipe;
         child.host_depth = self.host_depth;
         child.mount_names.clone_from(&self.mount_names);
@@ -308,6 +320,14 @@ impl Guest {
             let bytes = match self.read_file(&path, MODULE_BYTES_MAX) {
                 Ok(bytes) => bytes,
                 Err(_) if is_searched => continue,
+                Err(Errno::Noent)
+                    if let Some((dir, name)) = path.rsplit_once('/')
+                        && PROGRAM_DIRS.contains(&dir)
+                        && !name.is_empty()
+                        && let Some(found) = programs.named(name).map_err(cannot_run)? =>
+                {
+                    return Ok(found);
+                }
                 Err(errno) => return Err(fail(errno)),
             };
             if let Some(line) = bytes.strip_prefix(b"#!") {

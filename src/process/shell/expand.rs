@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use super::arithmetic::{self, Names};
 use super::context::{Run, Shell};
-use super::fields::{Field, Fields, WORD_BYTES_MAX, WordError};
+use super::fields::{Field, Fields, Separators, WORD_BYTES_MAX, WordError};
 use super::image::Part;
 use super::memory::{Held, Words};
 use super::state::Variables;
 use super::tree::{List, Operator, Parameter, Piece, Word};
 use crate::kernel::guest::FdAction;
+use crate::kernel::limits::Stop;
 
 /// The value of a parameter.
 enum Value {
@@ -43,7 +44,7 @@ impl Shell {
     /// The fields that `words` become, with patterns replaced by the files that match.
     pub async fn fields(&mut self, words: &[Word]) -> Run<Words> {
         let mut all = Words::none(self.memory());
-        let separators = self.separators();
+        let separators = Separators::new(&self.separators());
         for word in words {
             if let [Piece::Text(text) | Piece::Quoted(text)] = word.0.as_slice()
                 && !text.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
@@ -52,9 +53,10 @@ impl Shell {
                 self.check_memory(added).await?;
                 continue;
             }
-            let mut fields = Fields::new(Some(&separators), self.memory());
+            let mut fields = Fields::new(Some(separators.clone()), self.memory());
             self.expand(&word.0, &mut fields, false).await?;
-            fields.end_open();
+            let done = fields.end_open();
+            self.check_word(done).await?;
             for field in fields.done {
                 self.add_matches(field, &mut all).await?;
             }
@@ -63,14 +65,11 @@ impl Shell {
     }
 
     async fn add_matches(&mut self, field: Field, all: &mut Words) -> Run {
-        let mut matches = Vec::new();
+        let mut matches = Words::none(self.memory());
         if field.has_pattern && !self.state.options.noglob {
             matches = self.matches(&field).await?;
         }
-        if matches.is_empty() {
-            matches.push(field.text);
-        }
-        let added = matches.into_iter().try_for_each(|text| all.add(text));
+        let added = if matches.is_empty() { all.add(field.text) } else { all.append(matches) };
         self.check_memory(added).await
     }
 
@@ -91,7 +90,7 @@ impl Shell {
     }
 
     /// Adds what `pieces` become. Their text is split if they are `nested` in an expansion.
-    async fn expand(&mut self, pieces: &[Piece], out: &mut Fields<'_>, nested: bool) -> Run {
+    async fn expand(&mut self, pieces: &[Piece], out: &mut Fields, nested: bool) -> Run {
         for piece in pieces {
             let done = match piece {
                 Piece::Text(text) if nested => out.push_expanded(text),
@@ -135,11 +134,7 @@ impl Shell {
         }
     }
 
-    fn expand_boxed<'a>(
-        &'a mut self,
-        pieces: &'a [Piece],
-        out: &'a mut Fields<'_>,
-    ) -> Waiting<'a, ()> {
+    fn expand_boxed<'a>(&'a mut self, pieces: &'a [Piece], out: &'a mut Fields) -> Waiting<'a, ()> {
         Box::pin(async move { self.expand(pieces, out, true).await })
     }
 
@@ -152,7 +147,7 @@ impl Shell {
         parameter: &'a Parameter,
         operator: &'a Operator,
         quoted: bool,
-        out: &'a mut Fields<'_>,
+        out: &'a mut Fields,
     ) -> Waiting<'a, ()> {
         Box::pin(self.operate(parameter, operator, quoted, out))
     }
@@ -205,7 +200,7 @@ impl Shell {
         value: &Value,
         parameter: &Parameter,
         quoted: bool,
-        out: &mut Fields<'_>,
+        out: &mut Fields,
     ) -> Result<(), WordError> {
         match value {
             Value::Unset if quoted => out.push_quoted(b""),
@@ -221,7 +216,7 @@ impl Shell {
         all: &[Vec<u8>],
         joined: bool,
         quoted: bool,
-        out: &mut Fields<'_>,
+        out: &mut Fields,
     ) -> Result<(), WordError> {
         let separators = self.separators();
         let separator = if joined { &separators[..separators.len().min(1)] } else { b" " };
@@ -238,13 +233,13 @@ impl Shell {
                 }
                 (true, false) => {
                     if !is_first {
-                        out.end_open();
+                        out.end_open()?;
                     }
                     out.push_quoted(text)?;
                 }
                 (false, _) => {
                     if !is_first && out.splits() {
-                        out.end_open();
+                        out.end_open()?;
                     } else if !is_first {
                         out.push_expanded(separator)?;
                     }
@@ -260,7 +255,7 @@ impl Shell {
         parameter: &Parameter,
         operator: &Operator,
         quoted: bool,
-        out: &mut Fields<'_>,
+        out: &mut Fields,
     ) -> Run {
         let value = self.value(parameter);
         let word = match operator {
@@ -273,13 +268,22 @@ impl Shell {
                 if value.is_unset(false) {
                     self.check_set(parameter).await?;
                 }
-                let pattern = self.field(&pattern.0).await?.pattern();
-                let trimmed = |text: &[u8]| text[pattern.trim(text, *suffix, *longest)].to_vec();
-                let value = match value {
-                    Value::Unset => Value::Unset,
-                    Value::Text(text) => Value::Text(trimmed(&text).into()),
-                    Value::All(all) => Value::All(all.iter().map(|text| trimmed(text)).collect()),
-                };
+                let pattern = self.field(&pattern.0).await?;
+                let pattern = self.pattern(&pattern, 0..pattern.text.len()).await?;
+                let value = self.stepwise(|steps| {
+                    let mut trimmed = |text: &[u8]| {
+                        let left = pattern.trim(text, *suffix, *longest, steps)?;
+                        Ok(text[left].to_vec())
+                    };
+                    Ok(match value {
+                        Value::Unset => Value::Unset,
+                        Value::Text(text) => Value::Text(trimmed(&text)?.into()),
+                        Value::All(all) => {
+                            let all = all.iter().map(|text| trimmed(text));
+                            Value::All(all.collect::<Result<_, Stop>>()?)
+                        }
+                    })
+                })?;
                 let done = self.add(&value, parameter, quoted, out);
                 return self.check_word(done).await;
             }
@@ -320,7 +324,7 @@ impl Shell {
         value: &Value,
         parameter: &Parameter,
         quoted: bool,
-        out: &mut Fields<'_>,
+        out: &mut Fields,
     ) -> Run {
         if value.is_unset(false) {
             self.check_set(parameter).await?;

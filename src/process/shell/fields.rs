@@ -1,6 +1,10 @@
 //! Field splitting: from the results of expansions to fields, as POSIX 2.6.5 has it.
 
-use super::pattern::Pattern;
+use std::ops::Range;
+
+use super::memory::ENTRY_BYTES;
+use super::pattern::{Pattern, Steps};
+use crate::kernel::limits::Stop;
 use crate::kernel::memory::{Charge, Memory, OutOfMemory};
 
 /// Bytes that the expansion of a word may have. Beyond: an error.
@@ -37,16 +41,34 @@ impl Field {
         self.text.extend_from_slice(text);
     }
 
-    /// What it matches.
-    pub fn pattern(&self) -> Pattern {
-        Pattern::new(&self.text, &self.quoted)
+    /// What the part of it at these positions matches.
+    ///
+    /// # Errors
+    /// Those of `steps`.
+    pub fn pattern(&self, range: Range<usize>, steps: &mut Steps<'_>) -> Result<Pattern, Stop> {
+        let within = self.quoted.iter().filter(|at| range.contains(at));
+        let quoted: Vec<usize> = within.map(|at| at - range.start).collect();
+        Pattern::new(&self.text[range], &quoted, steps)
+    }
+}
+
+/// Bytes that separate fields. A script may name millions of them.
+#[derive(Clone, Debug)]
+pub struct Separators([bool; 256]);
+
+impl Separators {
+    /// Those that are in `bytes`.
+    pub fn new(bytes: &[u8]) -> Self {
+        let mut set = [false; 256];
+        for byte in bytes {
+            set[usize::from(*byte)] = true;
+        }
+        Self(set)
     }
 
-    /// What the part of it at these positions matches.
-    pub fn pattern_of(&self, start: usize, end: usize) -> Pattern {
-        let within = self.quoted.iter().filter(|at| (start..end).contains(at));
-        let quoted: Vec<usize> = within.map(|at| at - start).collect();
-        Pattern::new(&self.text[start..end], &quoted)
+    /// Whether `byte` is one.
+    pub fn contains(&self, byte: u8) -> bool {
+        self.0[usize::from(byte)]
     }
 }
 
@@ -63,7 +85,7 @@ pub enum WordError {
 
 /// The fields of words, as they come into being.
 #[derive(Debug)]
-pub struct Fields<'i> {
+pub struct Fields {
     /// Those that are whole.
     pub done: Vec<Field>,
     current: Field,
@@ -73,14 +95,14 @@ pub struct Fields<'i> {
     /// belongs to it then.
     after_blank: bool,
     /// Bytes that split; `None` where nothing is split.
-    separators: Option<&'i [u8]>,
+    separators: Option<Separators>,
     bytes: usize,
     charge: Charge,
 }
 
-impl<'i> Fields<'i> {
+impl Fields {
     /// None yet, whose memory is taken from `memory`. Results of expansions are split at `separators`, if there are any.
-    pub fn new(separators: Option<&'i [u8]>, memory: &Memory) -> Self {
+    pub fn new(separators: Option<Separators>, memory: &Memory) -> Self {
         Self {
             done: Vec::new(),
             current: Field::default(),
@@ -108,6 +130,8 @@ impl<'i> Fields<'i> {
     /// Adds text that stands for itself, and be it empty.
     pub fn push_quoted(&mut self, text: &[u8]) -> Result<(), WordError> {
         self.account(text)?;
+        let special = text.iter().filter(|byte| is_special(**byte)).count();
+        self.charge.grow((special * size_of::<usize>()) as u64)?;
         self.current.push_quoted(text);
         (self.is_open, self.after_blank) = (true, false);
         Ok(())
@@ -124,14 +148,14 @@ impl<'i> Fields<'i> {
     /// Adds the result of an expansion.
     pub fn push_expanded(&mut self, text: &[u8]) -> Result<(), WordError> {
         self.account(text)?;
-        let Some(separators) = self.separators else {
+        let Some(separators) = self.separators.clone() else {
             self.current.push(text);
             self.is_open |= !text.is_empty();
             return Ok(());
         };
         let mut rest = text;
         while !rest.is_empty() {
-            let len = rest.iter().position(|byte| separators.contains(byte));
+            let len = rest.iter().position(|byte| separators.contains(*byte));
             let (plain, after) = rest.split_at(len.unwrap_or(rest.len()));
             if !plain.is_empty() {
                 self.current.push(plain);
@@ -142,41 +166,39 @@ impl<'i> Fields<'i> {
             rest = after;
             if matches!(separator, b' ' | b'\t' | b'\n') {
                 if self.is_open {
-                    self.end();
+                    self.end()?;
                     self.after_blank = true;
                 }
             } else if !std::mem::take(&mut self.after_blank) {
-                self.bytes += 1;
-                self.end();
+                self.end()?;
             }
         }
         Ok(())
     }
 
     /// Ends a field, empty as it may be.
-    fn end(&mut self) {
+    fn end(&mut self) -> Result<(), OutOfMemory> {
+        self.charge.grow(ENTRY_BYTES)?;
         self.done.push(std::mem::take(&mut self.current));
         (self.is_open, self.after_blank) = (false, false);
+        Ok(())
     }
 
     /// Ends a field, if one has begun.
-    pub fn end_open(&mut self) {
+    ///
+    /// # Errors
+    /// [`WordError::Memory`].
+    pub fn end_open(&mut self) -> Result<(), WordError> {
         if self.is_open {
-            self.end();
+            self.end()?;
         }
         self.after_blank = false;
+        Ok(())
     }
 
-    /// All of it as one field.
-    pub fn into_one(mut self) -> Field {
-        self.end_open();
-        let mut fields = self.done.into_iter();
-        let mut one = fields.next().unwrap_or_default();
-        for field in fields {
-            one.push_quoted(b" ");
-            one.push_quoted(&field.text);
-        }
-        one
+    /// The only field, where nothing is split.
+    pub fn into_one(self) -> Field {
+        self.current
     }
 }
 
@@ -185,9 +207,10 @@ mod tests {
     use super::*;
 
     fn split(separators: &str, text: &str) -> Vec<String> {
-        let mut fields = Fields::new(Some(separators.as_bytes()), &Memory::new(1000));
+        let mut fields =
+            Fields::new(Some(Separators::new(separators.as_bytes())), &Memory::new(1000));
         fields.push_expanded(text.as_bytes()).unwrap();
-        fields.end_open();
+        fields.end_open().unwrap();
         fields.done.iter().map(|f| String::from_utf8_lossy(&f.text).into_owned()).collect()
     }
 
@@ -202,12 +225,19 @@ mod tests {
     }
 
     #[test]
+    fn empty_fields_take_memory() {
+        let mut fields = Fields::new(Some(Separators::new(b":")), &Memory::new(1000));
+        let full = WordError::Memory(OutOfMemory { max_bytes: 1000 });
+        assert_eq!(fields.push_expanded(&[b':'; 100]), Err(full));
+    }
+
+    #[test]
     fn quoted_text_is_a_field_however_empty() {
-        let mut fields = Fields::new(Some(b" "), &Memory::new(1000));
+        let mut fields = Fields::new(Some(Separators::new(b" ")), &Memory::new(1000));
         fields.push_expanded(b"a ").unwrap();
         fields.push_quoted(b"").unwrap();
         fields.push_expanded(b" b").unwrap();
-        fields.end_open();
+        fields.end_open().unwrap();
         let texts: Vec<&[u8]> = fields.done.iter().map(|field| &field.text[..]).collect();
         assert_eq!(texts, [b"a" as &[u8], b"", b"b"]);
     }

@@ -2,50 +2,47 @@
 
 use super::context::{Run, Shell};
 use super::fields::Field;
+use super::memory::Words;
 use crate::kernel::fd::FdFlags;
 use crate::kernel::guest::{OFlags, rights};
 use crate::kernel::vfs::Follow;
 
 impl Shell {
     /// The paths that match `field`, sorted bytewise; none if there are none.
-    pub async fn matches(&mut self, field: &Field) -> Run<Vec<Vec<u8>>> {
-        let mut found: Vec<Vec<u8>> = vec![Vec::new()];
+    pub async fn matches(&mut self, field: &Field) -> Run<Words> {
+        let found = Words::of(&[Vec::new()], self.memory());
+        let mut found = self.check_memory(found).await?;
         let mut start = 0;
         while start < field.text.len() && !found.is_empty() {
             let slashes = field.text[start..].iter().take_while(|byte| **byte == b'/').count();
-            for path in &mut found {
-                path.extend(std::iter::repeat_n(b'/', slashes));
-            }
-            start += slashes;
-            let len = field.text[start..].iter().position(|byte| *byte == b'/');
+            let (slashes, rest) = field.text[start..].split_at(slashes);
+            start += slashes.len();
+            let len = rest.iter().position(|byte| *byte == b'/');
             let end = len.map_or(field.text.len(), |len| start + len);
-            if start == end {
-                break;
-            }
-            let pattern = field.pattern_of(start, end);
-            let mut longer = Vec::new();
-            for path in found {
+            let pattern = self.pattern(field, start..end).await?;
+            let mut longer = Words::none(self.memory());
+            for path in found.iter() {
                 self.tick().await?;
+                let dir = [path.as_slice(), slashes].concat();
                 if let Some(name) = pattern.literal() {
-                    let path = [path.as_slice(), &name].concat();
+                    let path = [dir, name].concat();
                     if len.is_some() || self.exists(&path) {
-                        longer.push(path);
+                        let added = longer.add(path);
+                        self.check_memory(added).await?;
                     }
                     continue;
                 }
-                for name in self.names_in(&path) {
+                for name in self.names_in(&dir) {
                     let is_shown = !name.starts_with('.') || pattern.begins_with_dot();
-                    if is_shown && pattern.matches(name.as_bytes()) {
-                        longer.push([path.as_slice(), name.as_bytes()].concat());
+                    let name = name.as_bytes();
+                    if is_shown && self.stepwise(|steps| pattern.matches(name, steps))? {
+                        let added = longer.add([&dir, name].concat());
+                        self.check_memory(added).await?;
                     }
                 }
             }
             found = longer;
             start = end;
-        }
-        // What leads on must be there, and a slash at the end is that of a directory.
-        if field.text.last() == Some(&b'/') {
-            found.retain(|path| self.exists(path));
         }
         found.sort();
         Ok(found)

@@ -65,7 +65,7 @@ fn malformed(tokens: &Tokens, error: &ParseError, last_line: u32) -> SyntaxError
         let what = "end of file unexpected".to_owned();
         return SyntaxError::Malformed { line: last_line, what };
     };
-    let at = tokens.list.iter().find(|token| token.location().start.index == position.index);
+    let at = tokens.list.iter().rfind(|token| token.location().start.index == position.index);
     let what = match at.map(brush_parser::Token::to_str) {
         Some("\n") => "newline unexpected".to_owned(),
         Some("''") | None => "word unexpected".to_owned(),
@@ -403,6 +403,17 @@ mod tests {
         }
         assert!(refusal(&"case x in x) ".repeat(100_000)).contains("constructs"));
         assert!(refusal(&"case x in a) ;; }) ".repeat(100_000)).contains("constructs"));
+    }
+
+    /// The innermost would be read 65536 times, or, where there is an error, any number of times.
+    #[test]
+    fn case_in_case_takes_no_exponential_time() {
+        for end in ["; esac ", ";; esac ", "& esac "] {
+            let source = format!("{}:{}", "case x in x) ".repeat(16), format!(" {end}").repeat(16));
+            assert!(parse(source.as_bytes(), 1).is_ok(), "{end}");
+        }
+        let malformed = format!("{}: )", "case x in x) ".repeat(40));
+        assert!(refusal(&malformed).contains("`case` constructs"));
     }
 
     #[test]

@@ -19,6 +19,10 @@ const DEPTH_MAX: usize = 200;
 /// What a token takes until the script has been run, in its tokens, for the parser and in the tree.
 const TOKEN_BYTES: u64 = 1000;
 
+/// Steps of the parser for what stands within `case`. Where a `case` has an error, it is read twice,
+/// and one within it four times.
+const CASE_STEPS_MAX: u64 = 1 << 22;
+
 /// A script that is no script, or uses what there is not.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SyntaxError {
@@ -90,6 +94,8 @@ struct Scan {
     for_words: u8,
     after_redirect: bool,
     documents: Vec<Document>,
+    /// What the parser may take for all that stands within `case`.
+    case_steps: u64,
 }
 
 /// A here-document whose body has not come yet.
@@ -143,11 +149,13 @@ impl<'s> Lexer<'s> {
             for_words: 0,
             after_redirect: false,
             documents: Vec::new(),
+            case_steps: 0,
         };
         let depth = self.depth;
         loop {
             self.depth = depth + scan.opens.len();
             self.check_depth(0)?;
+            self.check_cases(&mut scan)?;
             self.skip_blanks();
             let Some(byte) = self.peek() else { break };
             self.take_memory(TOKEN_BYTES)?;
@@ -192,6 +200,18 @@ impl<'s> Lexer<'s> {
     pub(super) fn check_depth(&self, more: usize) -> Result<(), SyntaxError> {
         if self.depth + more > DEPTH_MAX {
             return Err(self.malformed(&format!("more than {DEPTH_MAX} constructs in each other")));
+        }
+        Ok(())
+    }
+
+    fn check_cases(&self, scan: &mut Scan) -> Result<(), SyntaxError> {
+        let is_case = |open: &&Open| matches!(open, Open::CasePattern | Open::CaseBody);
+        let cases = scan.opens.iter().filter(is_case).count() as u32;
+        if cases > 0 {
+            scan.case_steps += 1_u64.checked_shl(cases).unwrap_or(CASE_STEPS_MAX);
+        }
+        if scan.case_steps > CASE_STEPS_MAX {
+            return Err(self.malformed("too much in `case` constructs in each other"));
         }
         Ok(())
     }
@@ -447,7 +467,14 @@ impl<'s> Lexer<'s> {
             b"fi" => self.close(scan, Open::If),
             b"done" => self.close(scan, Open::Loop),
             b"}" => self.close(scan, Open::Brace),
-            b"esac" => self.close(scan, Open::CaseBody),
+            b"esac" => {
+                if top == Some(Open::CaseBody) {
+                    // Without it the parser would read the list before it twice.
+                    let end = Token::Operator(";;".to_owned(), scan.last_span());
+                    scan.tokens.list.insert(scan.tokens.list.len() - 1, end);
+                }
+                self.close(scan, Open::CaseBody);
+            }
             // Another assignment or the command's name may follow.
             _ => scan.at_command = shown.ends_with(b"="),
         }
@@ -480,6 +507,11 @@ impl<'s> Lexer<'s> {
 }
 
 impl Scan {
+    /// Where the word stands that was added last.
+    fn last_span(&self) -> SourceSpan {
+        self.tokens.list.last().map_or_else(SourceSpan::default, |token| token.location().clone())
+    }
+
     fn push(&mut self, word: Word, shown: &[u8], span: SourceSpan) {
         let text = String::from_utf8_lossy(shown).into_owned();
         self.tokens.words.insert(span.start.index, word);

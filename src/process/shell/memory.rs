@@ -1,10 +1,13 @@
 //! What a shell remembers counts as memory, as that of a module does.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 
-use super::context::{Run, Shell};
+use super::context::{Leave, Run, Shell};
+use super::fields::Field;
 use super::lexer::SyntaxError;
+use super::pattern::{PART_BYTES, Pattern, Steps};
 use super::{grammar, tree::List};
+use crate::kernel::limits::Stop;
 use crate::kernel::memory::{Charge, Memory, OutOfMemory};
 
 /// What an element of a list, or a variable, takes besides its bytes.
@@ -63,6 +66,14 @@ impl Words {
         self.value.push(word);
         Ok(())
     }
+
+    /// Adds those of `others`.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn append(&mut self, others: Self) -> Result<(), OutOfMemory> {
+        others.value.into_iter().try_for_each(|word| self.add(word))
+    }
 }
 
 impl Held<Vec<u8>> {
@@ -96,6 +107,19 @@ impl Shell {
         let mut charge = self.memory().charge();
         let taken = charge.grow(bytes as u64).map(|()| charge);
         self.check_memory(taken).await
+    }
+
+    /// What the part of `field` at these positions matches.
+    pub async fn pattern(&mut self, field: &Field, range: Range<usize>) -> Run<Held<Pattern>> {
+        let charge = self.take_memory(range.len() * PART_BYTES).await?;
+        let value = self.stepwise(|steps| field.pattern(range, steps))?;
+        Ok(Held { value, charge })
+    }
+
+    /// What `work` answers, whose steps count as instructions.
+    pub fn stepwise<T>(&mut self, work: impl FnOnce(&mut Steps<'_>) -> Result<T, Stop>) -> Run<T> {
+        let mut spend = |steps| self.guest.spend(steps);
+        work(&mut Steps::new(&mut spend)).map_err(Leave::Stop)
     }
 
     /// The commands of `source`, and the memory that they take.

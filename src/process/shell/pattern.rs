@@ -2,6 +2,37 @@
 
 use std::ops::Range;
 
+use crate::kernel::limits::Stop;
+
+/// What a byte of a pattern may take, in bytes, with the room that lists keep for more.
+pub const PART_BYTES: usize = 2 * size_of::<Part>();
+
+/// Steps that are accounted for at once.
+const STEPS: u64 = 1 << 16;
+
+/// The work of matching, which takes time that may grow with the square of what a script has made. It
+/// is accounted for as it is done, so that it can be ended.
+pub struct Steps<'s> {
+    taken: u64,
+    spend: &'s mut dyn FnMut(u64) -> Result<(), Stop>,
+}
+
+impl<'s> Steps<'s> {
+    /// None yet; `spend` is told of them now and then.
+    pub fn new(spend: &'s mut dyn FnMut(u64) -> Result<(), Stop>) -> Self {
+        Self { taken: 0, spend }
+    }
+
+    /// Takes `count` steps.
+    ///
+    /// # Errors
+    /// What `spend` answers.
+    fn take(&mut self, count: usize) -> Result<(), Stop> {
+        self.taken += count as u64;
+        if self.taken < STEPS { Ok(()) } else { (self.spend)(std::mem::take(&mut self.taken)) }
+    }
+}
+
 /// A pattern.
 #[derive(Clone, Debug)]
 pub struct Pattern(Vec<Part>);
@@ -24,7 +55,10 @@ enum Element {
 impl Pattern {
     /// The pattern `text`, in which the bytes at the positions of `quoted`, in order, stand for
     /// themselves, and a backslash makes the next one do so.
-    pub fn new(text: &[u8], quoted: &[usize]) -> Self {
+    ///
+    /// # Errors
+    /// Those of `steps`.
+    pub fn new(text: &[u8], quoted: &[usize], steps: &mut Steps<'_>) -> Result<Self, Stop> {
         let mut parts = Vec::new();
         let mut at = 0;
         let is_quoted = |at: usize| quoted.binary_search(&at).is_ok();
@@ -34,23 +68,29 @@ impl Pattern {
                 b'*' => (Part::Many, 1),
                 b'?' => (Part::Any, 1),
                 b'\\' if at + 1 < text.len() => (Part::Byte(text[at + 1]), 2),
-                b'[' => match set(text, at, &is_quoted) {
-                    Some((part, end)) => (part, end - at),
-                    None => (Part::Byte(b'['), 1),
-                },
+                b'[' => {
+                    let set = set(text, at, &is_quoted);
+                    // For the end of none it was looked everywhere.
+                    steps.take(set.as_ref().map_or(text.len(), |(_, end)| *end) - at)?;
+                    set.map_or((Part::Byte(b'['), 1), |(part, end)| (part, end - at))
+                }
                 byte => (Part::Byte(*byte), 1),
             };
             parts.push(part);
             at += len;
         }
-        Self(parts)
+        Ok(Self(parts))
     }
 
     /// Whether it matches all of `text`.
-    pub fn matches(&self, text: &[u8]) -> bool {
+    ///
+    /// # Errors
+    /// Those of `steps`.
+    pub fn matches(&self, text: &[u8], steps: &mut Steps<'_>) -> Result<bool, Stop> {
         let (mut part, mut at) = (0, 0);
         let mut retry = None;
         loop {
+            steps.take(1)?;
             match self.0.get(part) {
                 Some(Part::Many) => {
                     retry = Some((part, at));
@@ -62,12 +102,12 @@ impl Pattern {
                     at += 1;
                     continue;
                 }
-                None if at == text.len() => return true,
+                None if at == text.len() => return Ok(true),
                 _ => {}
             }
             // The last `*` takes one byte more; those before it need not.
             let Some((star, from)) = retry.filter(|(_, from)| *from < text.len()) else {
-                return false;
+                return Ok(false);
             };
             retry = Some((star, from + 1));
             (part, at) = (star + 1, from + 1);
@@ -76,18 +116,27 @@ impl Pattern {
 
     /// What of `text` is left when the shortest, or the longest, piece that it matches is cut off the
     /// beginning, or the end.
-    pub fn trim(&self, text: &[u8], suffix: bool, longest: bool) -> Range<usize> {
+    ///
+    /// # Errors
+    /// Those of `steps`.
+    pub fn trim(
+        &self,
+        text: &[u8],
+        suffix: bool,
+        longest: bool,
+        steps: &mut Steps<'_>,
+    ) -> Result<Range<usize>, Stop> {
         let lens: &mut dyn Iterator<Item = usize> =
             if longest { &mut (0..=text.len()).rev() } else { &mut (0..=text.len()) };
         for len in lens {
-            if suffix && self.matches(&text[text.len() - len..]) {
-                return 0..text.len() - len;
+            if suffix && self.matches(&text[text.len() - len..], steps)? {
+                return Ok(0..text.len() - len);
             }
-            if !suffix && self.matches(&text[..len]) {
-                return len..text.len();
+            if !suffix && self.matches(&text[..len], steps)? {
+                return Ok(len..text.len());
             }
         }
-        0..text.len()
+        Ok(0..text.len())
     }
 
     /// Whether it can only match what begins with a dot.
@@ -183,8 +232,15 @@ fn class(name: &[u8]) -> Option<fn(&u8) -> bool> {
 mod tests {
     use super::*;
 
+    fn quoted_matches(pattern: &str, quoted: &[usize], text: &str) -> bool {
+        let mut spend = |_| Ok(());
+        let steps = &mut Steps::new(&mut spend);
+        let pattern = Pattern::new(pattern.as_bytes(), quoted, steps).unwrap();
+        pattern.matches(text.as_bytes(), steps).unwrap()
+    }
+
     fn matches(pattern: &str, text: &str) -> bool {
-        Pattern::new(pattern.as_bytes(), &[]).matches(text.as_bytes())
+        quoted_matches(pattern, &[], text)
     }
 
     #[test]
@@ -207,7 +263,7 @@ mod tests {
         for (pattern, text) in [("a", "b"), ("a*b", "ac"), ("[!a]", "a"), ("?", ""), ("\\*", "a")] {
             assert!(!matches(pattern, text), "{pattern} {text}");
         }
-        assert!(!Pattern::new(b"*", &[0]).matches(b"a"), "it is quoted");
+        assert!(!quoted_matches("*", &[0], "a"), "it is quoted");
     }
 
     /// If every `*` tried every place, this would not end.
@@ -216,11 +272,27 @@ mod tests {
         assert!(!matches(&"*a".repeat(50), &"ab".repeat(200)));
     }
 
+    /// Each of these would take hours.
+    #[test]
+    fn work_that_grows_with_the_square_can_be_ended() {
+        let mut spend = |_| Err(Stop::Exit(9));
+        let steps = &mut Steps::new(&mut spend);
+        let open = vec![b'['; 1 << 20];
+        assert_eq!(Pattern::new(&open, &[], steps).err(), Some(Stop::Exit(9)));
+        let text = vec![b'a'; 1 << 20];
+        let pattern = Pattern::new(b"*a*b", &[], steps).unwrap();
+        assert_eq!(pattern.trim(&text, true, true, steps), Err(Stop::Exit(9)));
+        assert_eq!(pattern.matches(&text, steps), Err(Stop::Exit(9)));
+    }
+
     #[test]
     fn trimming_cuts_the_shortest_or_the_longest_piece() {
         let trimmed = |pattern: &str, suffix, longest| {
             let text = b"a.b.c";
-            let left = Pattern::new(pattern.as_bytes(), &[]).trim(text, suffix, longest);
+            let mut spend = |_| Ok(());
+            let steps = &mut Steps::new(&mut spend);
+            let pattern = Pattern::new(pattern.as_bytes(), &[], steps).unwrap();
+            let left = pattern.trim(text, suffix, longest, steps).unwrap();
             String::from_utf8_lossy(&text[left]).into_owned()
         };
         assert_eq!(trimmed("*.", false, false), "b.c");

@@ -35,6 +35,9 @@ impl<T> Future for Deep<'_, T> {
     }
 }
 
+/// Stack that a compound command takes until it ends, in bytes.
+const COMMAND_STACK_BYTES: usize = 5 << 10;
+
 /// What a loop does after its body.
 enum Next {
     Again,
@@ -175,6 +178,7 @@ impl Shell {
             return self.simple(command, simple).await;
         }
         self.state.line = command.line;
+        let _stack = self.take_memory(COMMAND_STACK_BYTES).await?;
         Deep::new(self.redirected(command)).await
     }
 
@@ -277,7 +281,9 @@ impl Shell {
         let subject = self.text(subject).await?;
         for (patterns, list) in arms {
             for pattern in patterns {
-                if self.field(&pattern.0).await?.pattern().matches(&subject) {
+                let pattern = self.field(&pattern.0).await?;
+                let pattern = self.pattern(&pattern, 0..pattern.text.len()).await?;
+                if self.stepwise(|steps| pattern.matches(&subject, steps))? {
                     if list.is_empty() {
                         self.state.status = 0;
                     }

@@ -33,6 +33,10 @@ fn whatever_a_shell_remembers_meets_the_limit_of_memory() {
         "while :; do printf %s \"$x\"; done | read y",
         "f() { cat; }; f <<E | sleep 1\n$x$x$x$x$x$x$x$x\nE\n",
         "echo \"$x$x$x$x\" | sleep 1",
+        "IFS=e; set -- $x$x$x; IFS=0123456789abcdef; set -- $x",
+        "case a in $x) ;; esac",
+        "f() { { { { { { { { f; }; }; }; }; }; }; }; }; f",
+        "cd /tmp; mkdir 0 1 2 3 4 5 6 7 8 9; echo */../*/../*/../*/../*/../*/../*/../*",
         "eval \"$(i=0; while [ $i -lt 9000 ]; do i=$((i+1)); echo :; done)\"",
     ] {
         let (stdout, stderr, status, limits) = run(&format!("{megabyte}{script}\necho no"));
@@ -65,6 +69,16 @@ fn what_is_forgotten_can_be_remembered_again() {
                   $x\nE\nset --; done; echo ${#x} ${#z} $i";
     let (stdout, stderr, ..) = run(script);
     assert_eq!((stdout.as_str(), stderr.as_str()), ("524288 524288 100\n", ""));
+}
+
+#[test]
+fn arguments_of_processes_take_memory() {
+    let script = "x=0123456789abcdef; while [ ${#x} -lt 500000 ]; do x=$x$x; done; \
+                  for i in 1 2 3 4 5 6 7 8 9; do sleep 1 $x & done; wait; wc -c \"$x\" </dev/null";
+    let (_, stderr, _, limits) = run(script);
+    let said = "sleep: Not enough space (nomem)";
+    assert!(stderr.contains(said) || stderr.contains("out of memory"), "{stderr}");
+    assert_eq!(limits, [Limit::Memory]);
 }
 
 #[test]

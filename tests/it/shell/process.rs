@@ -64,6 +64,12 @@ fn absolute_paths_begin_at_the_root() {
 }
 
 #[test]
+fn paths_of_installed_programs_lead_to_toolchains() {
+    let script = "echo a >/tmp/x; /bin/cat /tmp/x; /usr/local/bin/wc -l </tmp/x; /opt/cat; echo $?";
+    assert_eq!(printed(script), "a\n1\n127\n");
+}
+
+#[test]
 fn a_long_here_document_does_not_wait_for_itself() {
     let body = "0123456789\n".repeat(10_000);
     assert_eq!(printed(&format!("wc -c <<E\n{body}E\n")), "110000\n");
@@ -76,6 +82,29 @@ fn a_loop_ends_at_the_timeout() {
         let output = run_within(script, limits);
         assert_eq!(*output.status.outcome(), Outcome::Limit(Limit::Timeout), "{script}");
     }
+}
+
+/// One command may have work for hours.
+#[test]
+fn a_command_ends_at_the_timeout() {
+    let limits = Limits { timeout: Some(Duration::from_millis(300)), ..Limits::default() };
+    let repeated = |text| format!("x='{text}'; while [ ${{#x}} -lt 1000000 ]; do x=$x$x; done; ");
+    for script in [
+        "read x </dev/zero".to_owned(),
+        format!("{}printf \"$x\" >/dev/null", repeated("%1048576d")),
+        format!("{}case a in $x) ;; esac", repeated("[")),
+        format!("{}: ${{x%%*a*b}}", repeated("a")),
+    ] {
+        let output = run_within(&script, limits);
+        assert_eq!(*output.status.outcome(), Outcome::Limit(Limit::Timeout), "{script}");
+    }
+}
+
+#[test]
+fn a_million_separators_are_looked_up_at_once() {
+    let script = "x=a; while [ ${#x} -lt 1000000 ]; do x=$x$x; done; IFS=${x}b; \
+                  set -- $x; echo $#; echo \"$x\" | { read y z; echo \"${#y}${#z}\"; }";
+    assert_eq!(printed(script), "1048576\n01048575\n");
 }
 
 #[test]

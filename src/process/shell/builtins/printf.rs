@@ -40,16 +40,24 @@ impl Shell {
         let mut status = 0;
         loop {
             let left = printer.args.len();
-            if let Err(message) = printer.format(format) {
-                self.print(&printer.out).await?;
-                return self.fail(&format!("printf: {message}")).await;
+            let mut rest = format.as_slice();
+            while !rest.is_empty() && !printer.is_cut {
+                match printer.piece(rest) {
+                    Ok(after) => rest = after,
+                    Err(message) => {
+                        self.print(&printer.out).await?;
+                        return self.fail(&format!("printf: {message}")).await;
+                    }
+                }
+                self.guest.spend(1)?;
+                // A few bytes of a format may ask for megabytes, any number of times.
+                if printer.out.len() > WIDTH_MAX {
+                    status = self.print(&printer.out).await?.max(status);
+                    printer.out.clear();
+                }
             }
             if printer.is_cut || printer.args.is_empty() || printer.args.len() == left {
                 break;
-            }
-            if printer.out.len() > WIDTH_MAX {
-                status = self.print(&printer.out).await?.max(status);
-                printer.out.clear();
             }
             self.tick().await?;
         }
@@ -68,21 +76,17 @@ impl Printer<'_> {
         Some(first.clone())
     }
 
-    /// Prints `format` once.
-    fn format(&mut self, format: &[u8]) -> Result<(), String> {
-        let mut rest = format;
-        while !rest.is_empty() && !self.is_cut {
-            let len = rest.iter().position(|byte| *byte == b'%').unwrap_or(rest.len());
-            unescape(&rest[..len], false, &mut self.out);
-            rest = &rest[len..];
-            if rest.starts_with(b"%%") {
-                self.out.push(b'%');
-                rest = &rest[2..];
-            } else if !rest.is_empty() {
-                rest = self.conversion(&rest[1..])?;
-            }
+    /// Prints the text at the beginning of `format`, and what the conversion after it says; answers
+    /// what follows.
+    fn piece<'t>(&mut self, format: &'t [u8]) -> Result<&'t [u8], String> {
+        let len = format.iter().position(|byte| *byte == b'%').unwrap_or(format.len());
+        let (text, rest) = format.split_at(len);
+        unescape(text, false, &mut self.out);
+        if let Some(rest) = rest.strip_prefix(b"%%") {
+            self.out.push(b'%');
+            return Ok(rest);
         }
-        Ok(())
+        if rest.is_empty() { Ok(rest) } else { self.conversion(&rest[1..]) }
     }
 
     /// Prints what the conversion at the beginning of `text` says; answers what follows it.
@@ -324,7 +328,10 @@ mod tests {
         let args: Vec<Vec<u8>> = args.iter().map(|arg| arg.as_bytes().to_vec()).collect();
         let (out, errors) = (Vec::new(), Vec::new());
         let mut printer = Printer { args: &args, out, errors, is_cut: false };
-        printer.format(format.as_bytes()).unwrap();
+        let mut rest = format.as_bytes();
+        while !rest.is_empty() {
+            rest = printer.piece(rest).unwrap();
+        }
         String::from_utf8(printer.out).unwrap()
     }
 

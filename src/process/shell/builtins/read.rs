@@ -1,6 +1,7 @@
 //! `read`.
 
 use crate::process::shell::context::{Run, Shell};
+use crate::process::shell::fields::Separators;
 use crate::process::shell::tree::is_name;
 
 /// Longest line, in bytes.
@@ -42,8 +43,8 @@ impl Shell {
         }
         let line = self.read_line(is_raw).await?;
         let separators = self.state.variables.get(b"IFS").cloned();
-        let separators = separators.as_deref().unwrap_or(b" \t\n");
-        let values = split(&line.bytes, separators, names.len());
+        let separators = Separators::new(separators.as_deref().unwrap_or(b" \t\n"));
+        let values = split(&line.bytes, &separators, names.len());
         let none = Vec::new();
         for (index, name) in names.iter().enumerate() {
             self.set(name, values.get(index).unwrap_or(&none).clone()).await?;
@@ -58,6 +59,8 @@ impl Shell {
         let mut byte = [0];
         let mut memory = self.memory().charge();
         loop {
+            // What it reads may have no end and no newline.
+            self.guest.spend(1)?;
             match self.read(0, &mut byte).await? {
                 Ok(1) => {}
                 Ok(_) => return Ok(line),
@@ -86,8 +89,8 @@ impl Shell {
 }
 
 /// The first `count - 1` fields of a line, and the rest of it.
-fn split(line: &[(u8, bool)], separators: &[u8], count: usize) -> Vec<Vec<u8>> {
-    let is_separator = |(byte, escaped): &(u8, bool)| !escaped && separators.contains(byte);
+fn split(line: &[(u8, bool)], separators: &Separators, count: usize) -> Vec<Vec<u8>> {
+    let is_separator = |(byte, escaped): &(u8, bool)| !escaped && separators.contains(*byte);
     let is_blank = |at: &(u8, bool)| is_separator(at) && matches!(at.0, b' ' | b'\t' | b'\n');
     let skip = |mut rest: usize| {
         while line.get(rest).is_some_and(is_blank) {
@@ -146,7 +149,7 @@ mod tests {
 
     fn fields(line: &str, separators: &str, count: usize) -> Vec<String> {
         let line: Vec<(u8, bool)> = line.bytes().map(|byte| (byte, false)).collect();
-        let values = split(&line, separators.as_bytes(), count);
+        let values = split(&line, &Separators::new(separators.as_bytes()), count);
         values.into_iter().map(|value| String::from_utf8(value).unwrap()).collect()
     }
 
