@@ -1,4 +1,5 @@
 //! Rank 7: sandboxes, sessions that live, are forked and are resumed.
+#![doc = include_str!("../../docs/sandbox.md")]
 
 mod backend;
 mod copy;

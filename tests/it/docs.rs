@@ -18,6 +18,7 @@ const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("README.md", None),
     ("docs/cli.md", None),
     ("docs/shell.md", None),
+    ("docs/sandbox.md", None),
     ("docs/determinism.md", None),
     ("docs/tape-format.md", None),
     ("docs/annotations.md", None),

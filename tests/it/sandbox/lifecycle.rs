@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use belljar::kernel::egress::EgressPolicy;
 use belljar::sandbox::{
     ExecRequest, FilesystemAccess, LocalBackend, MountSource, SandboxBackend, SandboxError,
-    SandboxMount, SandboxSpec,
+    SandboxMount, SandboxSpec, SessionState,
 };
 
 use super::{backend, sandbox, sh};
@@ -30,6 +30,61 @@ fn backends() -> Vec<(Box<dyn SandboxBackend>, SandboxSpec)> {
         }
     }
     backends
+}
+
+#[tokio::test]
+async fn backends_say_what_they_can_do() {
+    for (backend, spec) in backends() {
+        let can = backend.capabilities();
+        let is_local = backend.name() == "local";
+        assert_eq!((can.local_process_sandbox, can.network_policy), (is_local, !is_local));
+        assert_eq!(
+            (can.snapshot, can.resume, can.suspend_on_idle),
+            (!is_local, !is_local, !is_local)
+        );
+        let metadata = BTreeMap::from([("task".to_owned(), "7".to_owned())]);
+        let mounts = vec![memory("/work/")];
+        let spec = SandboxSpec { metadata: metadata.clone(), mounts, ..spec };
+        let session = backend.provision(spec).await.unwrap();
+        assert_eq!(
+            (session.backend.as_str(), session.state),
+            (backend.name(), SessionState::Ready)
+        );
+        assert_eq!((session.metadata, session.id.as_str()), (metadata, "session-1"));
+        assert_eq!(session.mounts.last(), Some(&memory("/work")));
+    }
+}
+
+#[tokio::test]
+async fn a_policy_can_be_changed() {
+    let backend = backend();
+    let id = backend.provision(SandboxSpec::default()).await.unwrap().id;
+    let policy = EgressPolicy::default().allow("example.com".parse().unwrap());
+    backend.apply_network_policy(&id, policy.clone()).await.unwrap();
+    let fork = backend.resume(&backend.snapshot(&id).await.unwrap()).await.unwrap().id;
+    backend.apply_network_policy(&id, EgressPolicy::default()).await.unwrap();
+    for (id, expected) in [(id, EgressPolicy::default()), (fork, policy)] {
+        let is = backend.with_session(&id, |sandbox| sandbox.network_policy().clone()).await;
+        assert_eq!(is.unwrap(), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_goes_from_one_backend_to_another() {
+    let (one, two, folder) = (backend(), backend(), tempfile::tempdir().unwrap());
+    let id = one.provision(SandboxSpec::default()).await.unwrap().id;
+    one.exec(&id, ExecRequest::shell("echo kept > /tmp/note")).await.unwrap();
+    let snapshot = one.snapshot(&id).await.unwrap();
+    let digest = one.export_snapshot(&snapshot, folder.path()).unwrap();
+    let imported = two.import_snapshot(folder.path(), digest).unwrap();
+    let resumed = two.resume(&imported).await.unwrap().id;
+    let shown = two.exec(&resumed, ExecRequest::new("cat", ["/tmp/note"])).await.unwrap();
+    assert_eq!(shown.stdout, b"kept\n");
+    std::fs::remove_file(folder.path().join(digest.to_string())).unwrap();
+    let error = two.import_snapshot(folder.path(), digest).unwrap_err();
+    assert!(matches!(error, SandboxError::Io { .. }), "{error}");
+    let error = one.export_snapshot("snapshot-9", folder.path()).unwrap_err();
+    assert!(matches!(error, SandboxError::SessionNotFound { .. }), "{error}");
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ mod lifecycle;
 mod local;
 mod model;
 
+use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use belljar::sandbox::{
     ExecRequest, ExecResult, FilesystemAccess, MountSource, Sandbox, SandboxBackend, SandboxError,
     SandboxMount, SandboxSpec, SnapshotStore, WasiBackend,
 };
-use belljar::{ToolchainPrograms, Toolchains};
+use belljar::{OutputStream, ToolchainPrograms, Toolchains};
 
 use crate::support::engine;
 
@@ -132,6 +133,26 @@ async fn ids_are_given_once() {
     assert_eq!(backend.session_ids(), [""; 0]);
 }
 
+/// Takes what a program writes once it is told to.
+struct Gate(std::sync::mpsc::Receiver<()>);
+
+impl std::io::Write for Gate {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.recv().map_err(std::io::Error::other)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Polls a future that has to wait.
+fn begin(future: Pin<&mut (impl Future + ?Sized)>) {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(future.poll(&mut context).is_pending());
+}
+
 #[tokio::test]
 async fn execs_of_a_session_run_in_the_order_in_which_they_were_asked_for() {
     let backend = backend();
@@ -139,22 +160,40 @@ async fn execs_of_a_session_run_in_the_order_in_which_they_were_asked_for() {
     let run = |number: usize| {
         backend.exec(&id, ExecRequest::shell(format!("sleep 1; echo {number} >> /tmp/order")))
     };
+    let (open, gate) = std::sync::mpsc::channel();
+    let gate = OutputStream::Writer(Box::new(Gate(gate)));
+    let hello = ExecRequest::shell("echo hello");
+    let mut first = Box::pin(backend.exec_streaming(&id, hello, gate, OutputStream::Discard));
+    begin(first.as_mut());
     let (mut a, mut b, mut c) = (run(1), run(2), run(3));
     // Whoever is polled first comes first.
-    let poll = |future: &mut belljar::sandbox::SandboxFuture<'_, ExecResult>| {
-        let waker = std::task::Waker::noop();
-        let polled = future.as_mut().poll(&mut std::task::Context::from_waker(waker));
-        assert!(polled.is_pending());
-    };
-    poll(&mut b);
-    poll(&mut c);
-    poll(&mut a);
-    let (a, b, c) = tokio::join!(a, b, c);
-    for result in [a, b, c] {
+    for future in [&mut b, &mut c, &mut a] {
+        begin(future.as_mut());
+    }
+    open.send(()).unwrap();
+    let (first, a, b, c) = tokio::join!(first, a, b, c);
+    for result in [first, a, b, c] {
         assert_eq!(result.unwrap().exit_code, 0);
     }
     let order = backend.with_session(&id, |sandbox| sandbox.files().read("/tmp/order")).await;
     assert_eq!(order.unwrap().unwrap(), b"2\n3\n1\n");
+}
+
+#[tokio::test]
+async fn an_exec_that_has_begun_runs_to_its_end() {
+    let backend = backend();
+    let id = backend.provision(SandboxSpec::default()).await.unwrap().id;
+    let (open, gate) = std::sync::mpsc::channel();
+    let gate = OutputStream::Writer(Box::new(Gate(gate)));
+    let slow = ExecRequest::shell("echo hello; sleep 9; echo 1 >> /tmp/n");
+    let mut first = Box::pin(backend.exec_streaming(&id, slow, gate, OutputStream::Discard));
+    let mut second = backend.exec(&id, ExecRequest::shell("echo 2 >> /tmp/n"));
+    begin(first.as_mut());
+    begin(second.as_mut());
+    drop((first, second));
+    open.send(()).unwrap();
+    let after = backend.exec(&id, ExecRequest::shell("cat /tmp/n; date +%s")).await;
+    assert_eq!(after.unwrap().stdout, b"1\n946684809\n");
 }
 
 #[tokio::test]

@@ -14,8 +14,8 @@ use crate::support::plans::Chance;
 
 const THREADS: usize = 8;
 
-/// Operations of all sessions together, unless `BELLJAR_TEST_SANDBOX_OPS` says otherwise; a minute's
-/// worth, on a thousand sessions, is about 100,000. One session for every hundred, and ten at least.
+/// Operations of all sessions together, unless `BELLJAR_TEST_SANDBOX_OPS` says otherwise. There is a
+/// session for every hundred, and ten at least: 100,000 are a thousand sessions, and half a minute.
 const OPS: usize = 4_000;
 
 /// Commands of one script.
