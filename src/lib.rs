@@ -29,7 +29,7 @@
 //!
 //! The folders of `src/` are ranks. A file uses only lower ones:
 //! [`base`] < [`store`] < [`tape`] < [`kernel`] < [`abi`] < [`engine`] < [`process`], [`toolchain`],
-//! [`llm`] < [`host`], [`sandbox`] < [`testbench`].
+//! [`llm`] < [`host`] < [`testbench`], [`sandbox`].
 
 pub mod abi;
 pub mod base;

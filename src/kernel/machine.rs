@@ -138,6 +138,11 @@ impl Machine {
         }
     }
 
+    /// Sets whom processes may ask by name from now on. A host is for one machine.
+    pub fn set_host(&mut self, host: Arc<dyn Host>) {
+        self.host = Some(host);
+    }
+
     /// The namespace.
     pub fn vfs(&self) -> &Overlay {
         &self.vfs

@@ -3,11 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::backend::{
     ExecRequest, ExecResult, FilesystemAccess, MEMORY_DIR, MEMORY_DIR_VARIABLE, MountSource,
     OUTPUTS_DIR, OUTPUTS_DIR_VARIABLE, SandboxError, SandboxMount, SandboxSpec, check_env,
 };
 use crate::base::errno::Errno;
+use crate::host::{HostError, SessionHost};
+#[cfg(feature = "http")]
+use crate::http::HttpClient;
 use crate::kernel::clock::DEFAULT_START_NS;
 use crate::kernel::egress::EgressPolicy;
 use crate::kernel::limits::{Limit, Limits};
@@ -40,6 +45,7 @@ use crate::process::Command;
 /// ```
 pub struct Sandbox {
     machine: Machine,
+    host: SessionHost,
     pub(super) spec: SandboxSpec,
 }
 
@@ -59,6 +65,8 @@ impl Sandbox {
             .seed(spec.seed)
             .limits(spec.limits)
             .programs(programs);
+        let host = host_under(&spec.network_policy);
+        builder = builder.host(Arc::new(host.clone()));
         for mount in &spec.mounts {
             builder = with_mount(builder, mount)?;
         }
@@ -68,7 +76,7 @@ impl Sandbox {
             }
             error @ MachineError::Layers { .. } => SandboxError::invalid("mounts", error),
         })?;
-        Ok(Self { machine, spec })
+        Ok(Self { machine, host, spec })
     }
 
     /// A session that goes on from here by itself. It shares what it has with this one until one of
@@ -78,11 +86,27 @@ impl Sandbox {
     /// None as long as sandboxes are not recorded.
     pub fn fork(&self) -> Result<Self, SandboxError> {
         let machine = self.machine.fork();
-        let machine = machine.map_err(|error| SandboxError::Unsupported {
+        let mut machine = machine.map_err(|error| SandboxError::Unsupported {
             backend: super::WASI.to_owned(),
             operation: format!("a fork: {error}"),
         })?;
-        Ok(Self { machine, spec: self.spec.clone() })
+        let host = host_under(&self.spec.network_policy);
+        machine.set_host(Arc::new(host.clone()));
+        Ok(Self { machine, host, spec: self.spec.clone() })
+    }
+
+    /// Whom its programs can ask by name: for mocks, and for a bridge. A fork has one of its own,
+    /// with neither.
+    pub fn host(&self) -> &SessionHost {
+        &self.host
+    }
+
+    /// Asks the host for `name`, such as `net.http`, as a program of the session would.
+    ///
+    /// # Errors
+    /// [`HostError`].
+    pub fn host_call(&mut self, name: &str, params: &Value) -> Result<Value, HostError> {
+        self.host.call(&mut self.machine, name, params)
     }
 
     /// What is mounted, in the order of mounting.
@@ -97,6 +121,8 @@ impl Sandbox {
 
     /// Sets whom it may reach from now on.
     pub fn apply_network_policy(&mut self, policy: EgressPolicy) {
+        #[cfg(feature = "http")]
+        self.host.set_http(HttpClient::new(policy.clone()));
         self.spec.network_policy = policy;
     }
 
@@ -282,6 +308,16 @@ pub(super) fn target_of(mount: &SandboxMount) -> Result<String, SandboxError> {
         let target = &mount.target;
         SandboxError::invalid("mounts", format_args!("{target:?} is no absolute path"))
     })
+}
+
+/// A host that makes requests for programs, as far as `policy` lets it.
+fn host_under(policy: &EgressPolicy) -> SessionHost {
+    let host = SessionHost::default();
+    #[cfg(feature = "http")]
+    host.set_http(HttpClient::new(policy.clone()));
+    #[cfg(not(feature = "http"))]
+    let _ = policy;
+    host
 }
 
 fn source_of(mount: &SandboxMount) -> Result<Source, SandboxError> {

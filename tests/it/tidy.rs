@@ -16,7 +16,7 @@ const RANKS: &[(&str, u32)] = &[
     ("engine", 5),
     ("http", 5),
     ("process", 6),
-    ("sandbox", 7),
+    ("sandbox", 8),
     ("toolchain", 6),
     ("llm", 6),
     ("host", 7),

@@ -212,3 +212,26 @@ async fn a_snapshot_is_resumed_any_number_of_times() {
     backend.drop_snapshot(&snapshot).unwrap();
     assert!(backend.resume(&snapshot).await.is_err());
 }
+
+/// Each session has rules of its own, which can change while it lives; forks take them along.
+#[cfg(feature = "http")]
+#[test]
+fn a_session_reaches_whom_its_own_policy_allows() {
+    use belljar::host::HostError;
+    use belljar::kernel::egress::EgressPolicy;
+    use serde_json::json;
+
+    const HELLO: &str = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
+    let server = crate::http::Server::saying(&[HELLO, HELLO]);
+    let params = json!({ "url": server.url("/") });
+    let ask = |sandbox: &mut Sandbox| sandbox.host_call("net.http", &params);
+    let mut closed = sandbox(SandboxSpec::default());
+    assert!(matches!(ask(&mut closed), Err(HostError::EgressBlocked { .. })));
+    let network_policy = server.policy();
+    let mut open = sandbox(SandboxSpec { network_policy, ..SandboxSpec::default() });
+    assert_eq!(ask(&mut open).unwrap()["body"], "hello");
+    let mut fork = open.fork().unwrap();
+    open.apply_network_policy(EgressPolicy::default());
+    assert!(matches!(ask(&mut open), Err(HostError::EgressBlocked { .. })));
+    assert_eq!(ask(&mut fork).unwrap()["body"], "hello");
+}
