@@ -48,6 +48,7 @@ struct Shared {
     profile: SandboxProfile,
     answers: Option<Box<dyn Answers>>,
     task: Value,
+    checks_taped_starts: bool,
     state: Mutex<State>,
 }
 
@@ -58,6 +59,7 @@ impl Default for Shared {
             profile: SandboxProfile::Wasi,
             answers: None,
             task: Value::Null,
+            checks_taped_starts: false,
             state: Mutex::default(),
         }
     }
@@ -122,9 +124,11 @@ impl SessionHostBuilder {
         self
     }
 
-    /// Answers from a tape: who answered then is not asked.
-    pub fn taped(mut self, calls: TapedCalls) -> Self {
+    /// Answers from a tape: who answered then is not asked. `checks_starts` says whether a policy was
+    /// asked at each start of a program.
+    pub fn taped(mut self, calls: TapedCalls, checks_starts: bool) -> Self {
         self.0.state.get_mut().unwrap_or_else(PoisonError::into_inner).taped = Some(calls);
+        self.0.checks_taped_starts = checks_starts;
         self
     }
 
@@ -411,6 +415,10 @@ impl Host for SessionHost {
         let reply = HostReply::default();
         let image = CallImage { host: self.clone(), call, reply: reply.clone(), result: None };
         (Box::new(image), reply)
+    }
+
+    fn checks_starts(&self) -> bool {
+        self.0.checks_taped_starts || self.policy().checks_starts()
     }
 
     fn may_start(&self, start: &Start<'_>) -> Result<(), String> {

@@ -191,7 +191,7 @@ fn host_text(bytes: &[u8]) -> OsString {
 /// use belljar::process::{NativeChildren, NativePrograms, ShellImage};
 /// use belljar::{Command, Engine, EngineConfig, HostDir, Machine, ToolchainPrograms, Toolchains};
 ///
-/// let engine = Engine::new(EngineConfig { pooling: false, ..EngineConfig::default() })?;
+/// let engine = Engine::new(EngineConfig { pool_slots: 0, ..EngineConfig::default() })?;
 /// let programs = ToolchainPrograms::new(&engine, Toolchains::default());
 /// let children = Arc::new(NativeChildren::new("."));
 /// let programs = NativePrograms::new(Arc::new(programs), Arc::clone(&children));

@@ -23,6 +23,7 @@ use super::clock::{ClockId, SPIN_FREE_READS, SPIN_TICK_NS};
 use super::fd::{Description, Descriptor, FdTable, OpenDir, OpenPipe};
 use super::limits::{Limit, Stop};
 use super::machine::{Machine, WORKTREE, is_over};
+use super::memory::Charge;
 use super::pipe::End;
 use super::process::Pid;
 use super::schedule::{Image, Mode};
@@ -89,8 +90,8 @@ pub struct Guest {
     ignores_sigpipe: bool,
     /// What a call that has to wait has done already.
     progress: Option<Progress>,
-    /// The answer of the last call of the host.
-    host_reply: Vec<u8>,
+    /// The answer of the last call of the host, and the memory that it takes.
+    host_reply: Option<(String, Charge)>,
     /// Calls of the host that the process runs within.
     host_depth: u32,
     /// Programs that it has tried to start, where the host is asked.
@@ -220,7 +221,7 @@ impl Guest {
             current_dir: None,
             ignores_sigpipe: false,
             progress: None,
-            host_reply: Vec::new(),
+            host_reply: None,
             host_depth: 0,
             starts: 0,
             started_ms: 0,
