@@ -171,7 +171,7 @@ int32_t belljar_host_has(const char *name, uint32_t name_len, uint32_t *has);
  * answer is one, too: {"ok": …} or {"error": {"kind": …, "message": …}}. Of the answer, as much is written to `buf` as
  * there is room for, and how long all of it is to `size`; belljar_host_reply has the rest.
  * ENOSYS: there is no host to ask. E2BIG: params is longer than the limit (8 MiB unless told otherwise).
- * ENAMETOOLONG: name has more than 256 bytes. EAGAIN: the limit of processes. */
+ * ENAMETOOLONG: name has more than 256 bytes. EAGAIN: the limit of processes. ENOMEM: no memory for the answer. */
 BELLJAR_IMPORT(host_call)
 int32_t belljar_host_call(const char *name, uint32_t name_len, const char *params, uint32_t params_len, char *buf,
                           uint32_t buf_len, uint32_t *size);

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use super::answers;
 use super::bridge::BridgeAnswer;
-use super::capability::BRIDGE_ONLY;
 use super::error::{HostError, answer, parse_answer};
 use super::exec::{EXEC, Exec, Judged};
 use super::exec_result;
@@ -417,10 +416,6 @@ impl Caller {
                 })?;
                 let called = bridge.call_tool(&tool, &args);
                 called.map_err(|message| HostError::bridge(name, message))?
-            }
-            BRIDGE_ONLY if host.bridge().is_none() => {
-                let why = "unsupported without a bridge that answers it";
-                return Err(HostError::failed(name, why).into());
             }
             _ => return Err(HostError::Unsupported { name: name.to_owned() }.into()),
         })

@@ -69,7 +69,7 @@ const OPERATIONS: &[(&str, &str)] = &[
 ];
 
 /// The operation that there is with a bridge only.
-pub(super) const BRIDGE_ONLY: &str = "memory.embed";
+const BRIDGE_ONLY: &str = "memory.embed";
 
 /// Puts a manifest together: of what is built in, with `bridged` and `mocked` operations.
 pub(super) fn manifest<'a>(

@@ -1,6 +1,8 @@
 //! Patterns of commands, and whether a command is one of them, as far as its words are known.
 
 use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use crate::process::{OutlineWord, outline};
 
@@ -77,12 +79,22 @@ impl CommandPattern {
             Some(WordPattern::One(items)) => items.contains(&Item::Byte(b'/')),
             _ => false,
         };
-        let mut command: Vec<Option<Vec<Item>>> = command.iter().map(items).collect();
-        if let Some(Some(first)) = command.first_mut()
-            && !takes_path
-        {
+        let mut first = command.first().and_then(items);
+        if let (Some(first), false) = (&mut first, takes_path) {
             *first = base_name(first);
         }
+        if let (Some(WordPattern::One(pattern)), Some(first)) = (self.words.first(), &first)
+            && matches_word(pattern, first) == Match::No
+        {
+            return Match::No;
+        }
+        let is_one_by_one = !self.words.contains(&WordPattern::AnyWords)
+            && command.iter().take(self.words.len()).all(|word| *word != OutlineWord::Many);
+        // What comes after the words that are compared may be long.
+        let compared = if is_one_by_one { self.words.len() } else { command.len() };
+        let rest = command.iter().take(compared).skip(1).map(items);
+        let command: Vec<Option<Vec<Item>>> =
+            command.first().map(|_| first).into_iter().chain(rest).collect();
         // Row by row, what the rest of the pattern makes of the rest of the command.
         let mut rows = vec![Match::Yes; command.len() + 1];
         for pattern in self.words.iter().rev() {
@@ -266,13 +278,34 @@ const WRAPPED_MAX: usize = 64;
 /// A command, and all commands that its words hold: scripts after `sh -c`, what `env`, `xargs` and
 /// the like would run, words of `eval`.
 #[derive(Clone, Default)]
-pub struct Commands(Vec<Vec<OutlineWord>>);
+pub struct Commands(Vec<Words>);
+
+/// A command, or what follows some of its words.
+#[derive(Clone)]
+struct Words {
+    all: Arc<[OutlineWord]>,
+    from: usize,
+}
+
+impl Deref for Words {
+    type Target = [OutlineWord];
+
+    fn deref(&self) -> &[OutlineWord] {
+        &self.all[self.from..]
+    }
+}
+
+impl From<Vec<OutlineWord>> for Words {
+    fn from(words: Vec<OutlineWord>) -> Self {
+        Self { all: words.into(), from: 0 }
+    }
+}
 
 impl Commands {
     /// Those of a program and its arguments.
     pub fn of_words<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut all = Self::default();
-        all.add(words.into_iter().map(OutlineWord::known).collect(), 0);
+        all.add(words.into_iter().map(OutlineWord::known).collect::<Vec<_>>().into(), 0);
         all
     }
 
@@ -288,17 +321,21 @@ impl Commands {
 
     fn add_script(&mut self, script: &[u8], depth: usize) {
         match outline(script) {
-            Ok(commands) => commands.into_iter().for_each(|command| self.add(command, depth)),
+            Ok(commands) => {
+                for command in commands {
+                    self.add(command.into(), depth);
+                }
+            }
             Err(_) => self.add_unknown(),
         }
     }
 
     /// A command of which nothing is known.
     fn add_unknown(&mut self) {
-        self.0.push(vec![OutlineWord::Many]);
+        self.0.push(vec![OutlineWord::Many].into());
     }
 
-    fn add(&mut self, words: Vec<OutlineWord>, depth: usize) {
+    fn add(&mut self, words: Words, depth: usize) {
         if depth > DEPTH_MAX || self.0.len() >= COMMANDS_MAX {
             return self.add_unknown();
         }
@@ -325,8 +362,10 @@ impl Commands {
                 if args.len() > WRAPPED_MAX {
                     self.add_unknown();
                 }
-                let ends = 0..args.len().min(WRAPPED_MAX);
-                ends.for_each(|at| self.add_wrapped(&args[at..], within));
+                for at in 1..words.len().min(1 + WRAPPED_MAX) {
+                    let from = words.from + at;
+                    self.add_wrapped(Words { all: words.all.clone(), from }, within);
+                }
             }
             _ => {}
         }
@@ -334,15 +373,15 @@ impl Commands {
     }
 
     /// Adds `words`, which a program may run: options and assignments it does not.
-    fn add_wrapped(&mut self, words: &[OutlineWord], depth: usize) {
+    fn add_wrapped(&mut self, words: Words, depth: usize) {
         let is_other = |text: &[u8]| text.starts_with(b"-") || text.contains(&b'=');
         match words[0].text() {
             // `env -S 'rm x'`, `watch 'rm x'`.
             Some(text) if text.iter().any(u8::is_ascii_whitespace) => self.add_script(text, depth),
             Some(text) if is_other(text) => {}
             // What follows is looked at by itself, and need not be unwrapped twice.
-            Some(text) if WRAPPERS.contains(&&*name_of(text)) => self.0.push(words.to_vec()),
-            _ => self.add(words.to_vec(), depth),
+            Some(text) if WRAPPERS.contains(&&*name_of(text)) => self.0.push(words),
+            _ => self.add(words, depth),
         }
     }
 }
@@ -492,6 +531,10 @@ mod tests {
         let long = "a".repeat(1 << 20);
         let pattern = CommandPattern::new("echo a*a*a*b").unwrap();
         assert_eq!(Commands::of_words([b"echo", long.as_bytes()]).best(&pattern), Match::No);
+        let long = vec![long.as_bytes(); 8];
+        let wrapped = std::iter::once(b"env".as_slice()).chain(long);
+        let pattern = CommandPattern::new("rm").unwrap();
+        assert_eq!(Commands::of_words(wrapped).best(&pattern), Match::No);
     }
 
     #[test]

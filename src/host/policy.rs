@@ -216,6 +216,11 @@ impl CommandPolicy {
         !self.deny.is_empty() || !self.approve.is_empty()
     }
 
+    /// Whether it has to be asked when a program starts.
+    pub(super) fn checks_starts(&self) -> bool {
+        self.has_rules() || !self.workspace_roots.is_empty()
+    }
+
     /// What the patterns say of `commands`.
     pub(super) fn judge(&self, commands: &Commands) -> Verdict {
         let mut verdict = Verdict::default();

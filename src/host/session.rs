@@ -52,6 +52,7 @@ struct Shared {
     profile: SandboxProfile,
     answers: Option<Box<dyn Answers>>,
     task: Value,
+    checks_taped_starts: bool,
     state: Mutex<State>,
     /// Locked for as long as a request takes: processes of a machine take turns anyway.
     #[cfg(feature = "http")]
@@ -65,6 +66,7 @@ impl Default for Shared {
             profile: SandboxProfile::Wasi,
             answers: None,
             task: Value::Null,
+            checks_taped_starts: false,
             state: Mutex::default(),
             #[cfg(feature = "http")]
             net: Mutex::default(),
@@ -139,9 +141,11 @@ impl SessionHostBuilder {
         self
     }
 
-    /// Answers from a tape: who answered then is not asked.
-    pub fn taped(mut self, calls: TapedCalls) -> Self {
+    /// Answers from a tape: who answered then is not asked. `checks_starts` says whether a policy was
+    /// asked at each start of a program.
+    pub fn taped(mut self, calls: TapedCalls, checks_starts: bool) -> Self {
         self.0.state.get_mut().unwrap_or_else(PoisonError::into_inner).taped = Some(calls);
+        self.0.checks_taped_starts = checks_starts;
         self
     }
 
@@ -439,6 +443,10 @@ impl Host for SessionHost {
         let reply = HostReply::default();
         let image = CallImage { host: self.clone(), call, reply: reply.clone(), result: None };
         (Box::new(image), reply)
+    }
+
+    fn checks_starts(&self) -> bool {
+        self.0.checks_taped_starts || self.policy().checks_starts()
     }
 
     fn may_start(&self, start: &Start<'_>) -> Result<(), String> {

@@ -13,6 +13,9 @@ pub trait Host: Send + Sync {
     /// What makes `call`: a process of its own, which puts the answer into the reply.
     fn call(&self, call: HostCall) -> (Box<dyn Image>, HostReply);
 
+    /// Whether [`Host::may_start`] has to be asked.
+    fn checks_starts(&self) -> bool;
+
     /// Whether a process may start a program.
     ///
     /// # Errors

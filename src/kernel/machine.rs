@@ -13,7 +13,7 @@ use super::clock::{Clock, ClockId, DEFAULT_START_NS, HostClock, TapedClock, Virt
 use super::fd::Descriptions;
 use super::host::Host;
 use super::limits::{Limit, Limits};
-use super::machine_config::{MachineConfig, MountConfig};
+use super::machine_config::{HostConfig, MachineConfig, MountConfig};
 use super::memory::Memory;
 use super::pipe::Pipes;
 use super::process::Processes;
@@ -410,7 +410,7 @@ impl MachineBuilder {
             seed: self.seed,
             limits: self.limits,
             tmp: self.tmp,
-            host: self.host.is_some(),
+            host: self.host.as_ref().map(|host| HostConfig { checks_starts: host.checks_starts() }),
             mounts: self.mounts.iter().map(mount).collect(),
         }
     }

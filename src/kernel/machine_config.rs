@@ -23,11 +23,18 @@ pub struct MachineConfig {
     pub limits: Limits,
     /// Whether there is a `/tmp` in memory.
     pub tmp: bool,
-    /// Whether processes could ask a host by name.
-    #[serde(default)]
-    pub host: bool,
+    /// Whom processes could ask by name, if anybody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostConfig>,
     /// The mounts, in the order of mounting.
     pub mounts: Vec<MountConfig>,
+}
+
+/// What a machine's host is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HostConfig {
+    /// Whether it was asked at each start of a program.
+    pub checks_starts: bool,
 }
 
 /// A line of the mount table.

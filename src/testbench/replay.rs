@@ -359,9 +359,10 @@ pub fn replay(
 ) -> Result<Replayed, ReplayError> {
     let mut script = Script::read(path)?;
     let (children, has_shell) = (std::mem::take(&mut script.children), script.has_shell);
-    let has_host = script.config.as_ref().is_some_and(|config| config.host);
+    let host_config = script.config.as_ref().and_then(|config| config.host);
+    let checks_starts = host_config.is_some_and(|host| host.checks_starts);
     let calls = std::mem::take(&mut script.host_calls);
-    let host = SessionHost::builder().taped(calls).build();
+    let host = SessionHost::builder().taped(calls, checks_starts).build();
     let natives = std::mem::take(&mut script.natives);
     let events = std::mem::take(&mut script.native_events);
     let is_beside = events.is_empty();
@@ -399,7 +400,7 @@ pub fn replay(
         any.map(|program| ToolchainPrograms::new(program.engine(), Toolchains::default()));
     let recorder = Recorder::new(Player::new(TapeReader::open(path)?), Redaction::default());
     let mut builder = builder.tape(recorder.clone()).programs(Arc::new(programs));
-    if has_host {
+    if host_config.is_some() {
         builder = builder.host(Arc::new(host.clone()));
     }
     let mut machine = builder.taped_bell(taped.bell()).build()?;

@@ -63,15 +63,21 @@ impl Guest {
     /// # Errors
     /// `ENOSYS` if the machine has no host to ask; `E2BIG` for more than
     /// [`Limits::host_call_bytes_max`](crate::Limits::host_call_bytes_max); `EAGAIN` at the limit of
-    /// processes. [`Fault::Wait`].
+    /// processes; `ENOMEM` if there is no memory for the answer. [`Fault::Wait`].
     pub fn host_call(&mut self, name: &str, params: &[u8]) -> Result<usize, Fault> {
         let Some(asked) = self.progress.take().and_then(|progress| progress.asked) else {
             return Err(self.ask(name, params)?);
         };
         match self.machine.processes.reap_hidden(self.pid, asked.pid) {
             Some(status) => {
-                self.host_reply = asked.reply.take().unwrap_or_else(|| ended(status)).into_bytes();
-                Ok(self.host_reply.len())
+                let reply = asked.reply.take().unwrap_or_else(|| ended(status));
+                let mut charge = self.machine.memory.charge();
+                if charge.grow(reply.len() as u64).is_err() {
+                    self.machine.note_limit(Limit::Memory);
+                    return Err(Errno::Nomem.into());
+                }
+                self.host_reply = Some((reply, charge));
+                Ok(self.host_reply().len())
             }
             None => Err(self.wait_for_answer(asked)),
         }
@@ -79,7 +85,7 @@ impl Guest {
 
     fn ask(&mut self, name: &str, params: &[u8]) -> Result<Fault, Errno> {
         let host = self.machine.host.clone().ok_or(Errno::Nosys)?;
-        self.host_reply = Vec::new();
+        self.host_reply = None;
         if params.len() as u64 > self.machine.limits.host_call_bytes_max {
             self.machine.note_limit(Limit::HostCall);
             return Err(Errno::Toobig);
@@ -109,7 +115,7 @@ impl Guest {
 
     /// The answer of the last [`Guest::host_call`].
     pub fn host_reply(&self) -> &[u8] {
-        &self.host_reply
+        self.host_reply.as_ref().map_or(&[], |(reply, _)| reply.as_bytes())
     }
 
     /// Ends the call of the host that the process has not waited for.
@@ -130,7 +136,9 @@ impl Guest {
         request: &SpawnRequest,
         is_watched: bool,
     ) -> Result<(), String> {
-        let Some(host) = self.machine.host.clone() else { return Ok(()) };
+        let Some(host) = self.machine.host.clone().filter(|host| host.checks_starts()) else {
+            return Ok(());
+        };
         let current_dir = self.real_dir(request.current_dir.as_deref().unwrap_or("."));
         let (group, number) = (self.machine.processes.group(self.pid), self.starts);
         self.starts = number.wrapping_add(1);

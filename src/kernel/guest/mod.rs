@@ -92,8 +92,8 @@ pub struct Guest {
     args_charge: Option<Charge>,
     /// What a call that has to wait has done already.
     progress: Option<Progress>,
-    /// The answer of the last call of the host.
-    host_reply: Vec<u8>,
+    /// The answer of the last call of the host, and the memory that it takes.
+    host_reply: Option<(String, Charge)>,
     /// Calls of the host that the process runs within.
     host_depth: u32,
     /// Programs that it has tried to start, where the host is asked.
@@ -224,7 +224,7 @@ impl Guest {
             ignores_sigpipe: false,
             args_charge: None,
             progress: None,
-            host_reply: Vec::new(),
+            host_reply: None,
             host_depth: 0,
             starts: 0,
             started_ms: 0,
