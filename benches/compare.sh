@@ -167,7 +167,7 @@ compute_row() {
 tree_rows() {
     echo "trees of processes" >&2
     local -a tree=("${belljar_run[@]}" --toolchain "$work/guests" --max-processes 2000 spawnbench)
-    mkdir "$work/guests"
+    mkdir "$work/guests" "$work/scripts"
     cp "$guests/hello.wasm" "$guests/spawnbench.wasm" "$work/guests"
     cd "$work/empty"
     tree_row "start + wait for hello, from a program" µs 2000 0.05 \
@@ -177,19 +177,20 @@ tree_rows() {
     tree_row "pipeline of 8 times cat, 256 MiB" ms 1000 1 \
         "${tree[@]}" pipeline 8 256 -- "$work/spawnbench" pipeline 8 256
     printf '%s\n' 'i=0' 'while [ $i -lt 5000 ]; do' '    i=$((i + 1))' '    x=value$i' \
-        '    echo "$x" >/dev/null' 'done' 'echo $i' >"$work/commands.sh"
+        '    echo "$x" >/dev/null' 'done' 'echo $i' >"$work/scripts/commands.sh"
     printf '%s\n' 'i=0' 'while [ $i -lt 1000 ]; do' '    i=$((i + 1))' \
-        '    basename /a/b/c.$i >/dev/null' 'done' 'echo $i' >"$work/programs.sh"
+        '    basename /a/b/c.$i >/dev/null' 'done' 'echo $i' >"$work/scripts/programs.sh"
     local shell
+    cd "$work/scripts"
     for shell in dash bash; do
         if ! command -v "$shell" >/dev/null; then
             echo "no $shell to compare with" >&2
             continue
         fi
         tree_row "script of 10,000 commands, $shell" ms 1000 1 \
-            "$belljar" sh --quiet "$work/commands.sh" -- "$shell" "$work/commands.sh"
+            "$belljar" sh --quiet commands.sh -- "$shell" commands.sh
         tree_row "script that starts 1,000 programs, $shell" ms 1000 1 \
-            "$belljar" sh --quiet "$work/programs.sh" -- "$shell" "$work/programs.sh"
+            "$belljar" sh --quiet programs.sh -- "$shell" programs.sh
     done
 }
 
