@@ -6,7 +6,7 @@ use crate::base::errno::Errno;
 use crate::kernel::clock::ClockId;
 use crate::kernel::fd::FdFlags;
 use crate::kernel::guest::{
-    Buffers, Event, EventKind, Fault, Guest, Range, SpawnRequest, Subscription, SubscriptionKind,
+    Buffers, Event, EventKind, Guest, Range, SpawnRequest, Subscription, SubscriptionKind,
 };
 use crate::kernel::limits::Stop;
 use crate::kernel::process::{Pid, Signal, WaitStatus};
@@ -41,26 +41,9 @@ impl From<HostError> for Halt {
 /// What making a call answers.
 pub type Done<T> = Result<T, Halt>;
 
-/// Makes a call that may have to wait.
-pub async fn call<T>(
-    guest: &mut Guest,
-    name: &'static str,
-    mut call: impl FnMut(&mut Guest) -> Result<T, Fault>,
-) -> Result<Result<T, Errno>, Stop> {
-    guest.begin_call(name);
-    loop {
-        match call(guest) {
-            Ok(answer) => return Ok(Ok(answer)),
-            Err(Fault::Errno(errno)) => return Ok(Err(errno)),
-            Err(Fault::Stop(stop)) => return Err(stop),
-            Err(Fault::Wait) => guest.pause().await?,
-        }
-    }
-}
-
 /// What the clock `id` shows, in nanoseconds.
 pub async fn now(guest: &mut Guest, id: ClockId) -> Result<u64, Stop> {
-    Ok(call(guest, "clock_time_get", |guest| guest.clock_time_get(id)).await?.unwrap_or(0))
+    Ok(guest.call("clock_time_get", |guest| guest.clock_time_get(id)).await?.unwrap_or(0))
 }
 
 /// What a command wrote.
@@ -248,7 +231,7 @@ impl Piped {
         guest: &mut Guest,
         until: Option<u64>,
     ) -> Result<Result<WaitStatus, Errno>, Stop> {
-        call(guest, "proc_wait", |guest| guest.proc_wait_until(self.pid, until)).await
+        guest.call("proc_wait", |guest| guest.proc_wait_until(self.pid, until)).await
     }
 
     /// What has happened to the streams; none of it if the command has ended, which `is_going_on`
@@ -273,7 +256,7 @@ impl Piped {
             let id = ClockId::Monotonic;
             add(TIMER, SubscriptionKind::Clock { id, timeout, absolute: true });
         }
-        let events = call(guest, "poll_oneoff", |guest| {
+        let events = guest.call("poll_oneoff", |guest| {
             if is_going_on { guest.poll_or_child(&all, self.pid) } else { guest.poll_oneoff(&all) }
         });
         let mut events = events.await?.unwrap_or_default();
@@ -292,7 +275,7 @@ impl Piped {
         let Some(fd) = self.stdin else { return Ok(()) };
         let range = Range { start: 0, len: self.input.len().min(PIECE_BYTES) };
         let input = &mut self.input;
-        let count = call(guest, "fd_write", |guest| {
+        let count = guest.call("fd_write", |guest| {
             guest.fd_write(fd, &Buffers::new(input, [range].into_iter().collect()))
         });
         match count.await? {
@@ -315,7 +298,7 @@ impl Piped {
         let Some(fd) = fd else { return Ok(()) };
         let mut piece = vec![0; PIECE_BYTES];
         let range = Range { start: 0, len: PIECE_BYTES };
-        let count = call(guest, "fd_read", |guest| {
+        let count = guest.call("fd_read", |guest| {
             guest.fd_read(fd, &mut Buffers::new(&mut piece, [range].into_iter().collect()))
         });
         let count = count.await?.unwrap_or(0) as usize;

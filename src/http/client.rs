@@ -4,13 +4,11 @@ use std::fmt;
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
-use ureq::config::Config;
+use ureq::Body;
 use ureq::http::{self, HeaderName, HeaderValue, Method};
-use ureq::unversioned::transport::DefaultConnector;
-use ureq::{Agent, Body};
 
 use super::credentials::Credentials;
-use super::resolver::CheckedResolver;
+use super::resolver::agent;
 use super::scrub::{Scrubbed, without_secrets};
 use crate::base::ambient;
 use crate::kernel::egress::{Allowed, EgressBlocked, EgressPolicy};
@@ -207,14 +205,7 @@ impl HttpClient {
             let Some(to) = location.filter(|_| is_redirect(response.status().as_u16())) else {
                 return Ok(self.answer(&allowed, response));
             };
-            let next = self.policy.check_redirect(&allowed, to);
-            if let Some(tape) = tape {
-                tape.push(match &next {
-                    Ok(allowed) => allowed.record(tape),
-                    Err(blocked) => blocked.record(tape),
-                });
-            }
-            let next = next?;
+            let next = self.policy.check_redirect_on_tape(&allowed, to, tape)?;
             call.follow(response.status().as_u16(), &allowed, &next);
             allowed = next;
         }
@@ -244,17 +235,7 @@ impl HttpClient {
             }
             request = request.header(credential.header(), credential.value());
         }
-        let config = Config::builder()
-            .proxy(None)
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .allow_non_standard_methods(true)
-            .timeout_global(Some(left))
-            .build();
-        // An agent for each request: no connection outlives the check of its addresses.
-        let resolver = CheckedResolver::new(self.policy.clone(), allowed.clone());
-        let agent = Agent::with_parts(config, DefaultConnector::default(), resolver);
+        let agent = agent(&self.policy, allowed, left);
         let bad = |error: http::Error| HttpError::Request(error.to_string());
         let sent = if call.body.is_empty() {
             agent.run(request.body(()).map_err(bad)?)

@@ -13,4 +13,4 @@ pub use client::{
     HttpBody, HttpClient, HttpError, HttpLimits, HttpRequest, HttpResponse, REDIRECTS_MAX,
 };
 pub use credentials::{Credential, CredentialError, Credentials};
-pub use resolver::CheckedResolver;
+pub(crate) use resolver::agent;

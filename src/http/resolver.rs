@@ -1,25 +1,36 @@
-//! Names of hosts, resolved under the egress policy.
+//! Connections under the egress policy: names are resolved under it, and what they resolve to is
+//! connected to.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use ureq::Agent;
 use ureq::config::Config;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
-use ureq::unversioned::transport::NextTimeout;
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
 use crate::kernel::egress::{Allowed, EgressPolicy};
 
-/// Resolves names as the host does, and lets no address through that the policy blocks.
-#[derive(Debug)]
-pub struct CheckedResolver {
-    policy: EgressPolicy,
-    allowed: Allowed,
+/// What makes the request that `policy` allowed, within `timeout`, and no other: no connection
+/// outlives the check of its addresses. It follows no redirects, and an answer of any status is one.
+pub fn agent(policy: &EgressPolicy, allowed: &Allowed, timeout: Duration) -> Agent {
+    let config = Config::builder()
+        .proxy(None)
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .allow_non_standard_methods(true)
+        .timeout_global(Some(timeout))
+        .build();
+    let resolver = CheckedResolver { policy: policy.clone(), allowed: allowed.clone() };
+    Agent::with_parts(config, DefaultConnector::default(), resolver)
 }
 
-impl CheckedResolver {
-    /// For the request that `policy` allowed.
-    pub fn new(policy: EgressPolicy, allowed: Allowed) -> Self {
-        Self { policy, allowed }
-    }
+/// Resolves names as the host does, and lets no address through that the policy blocks.
+#[derive(Debug)]
+struct CheckedResolver {
+    policy: EgressPolicy,
+    allowed: Allowed,
 }
 
 impl Resolver for CheckedResolver {

@@ -10,16 +10,13 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use ureq::Agent;
-use ureq::config::Config;
-use ureq::unversioned::transport::DefaultConnector;
 
 use super::provider::{
     FailureKind, LlmDelta, LlmError, LlmFailure, LlmProvider, LlmRequest, LlmResponse, OnDelta,
 };
 use super::secrets;
 use super::sse::Events;
-use crate::http::CheckedResolver;
+use crate::http;
 use crate::kernel::egress::{Allowed, EgressBlocked, EgressPolicy};
 use crate::tape::Recorder;
 
@@ -122,16 +119,7 @@ impl HttpProvider {
         let allowed = self.check()?;
         let mut body = request.to_json();
         body["stream"] = streams.into();
-        let config = Config::builder()
-            .proxy(None)
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .timeout_global(Some(self.timeout))
-            .build();
-        // An agent for each call: no connection outlives the check of its addresses.
-        let resolver = CheckedResolver::new(self.policy.clone(), allowed.clone());
-        let agent = Agent::with_parts(config, DefaultConnector::default(), resolver);
+        let agent = http::agent(&self.policy, &allowed, self.timeout);
         let mut call = agent
             .post(allowed.url())
             .header("content-type", "application/json")

@@ -290,7 +290,7 @@ impl Bridge {
         self.wants_input = false;
         let mut bytes = vec![0; PIECE_BYTES];
         let range = Range { start: 0, len: bytes.len() };
-        let count = call(&mut self.guest, "fd_read", |guest| {
+        let count = self.guest.call("fd_read", |guest| {
             guest.fd_read(0, &mut Buffers::new(&mut bytes, [range].into_iter().collect()))
         });
         match count.await? {
@@ -317,7 +317,7 @@ impl Bridge {
         let mut done = 0;
         while done < bytes.len() {
             let range = Range { start: done, len: bytes.len() - done };
-            let count = call(&mut self.guest, "fd_write", |guest| {
+            let count = self.guest.call("fd_write", |guest| {
                 guest.fd_write(fd, &Buffers::new(&mut bytes, [range].into_iter().collect()))
             });
             match count.await? {
@@ -364,23 +364,6 @@ fn outcome_of(exit_code: Option<u32>, signal: Option<u32>) -> Outcome {
         (None, Some(signal)) => Outcome::Signalled(signal),
         // One of those that only the host has, as a shell shows it; a tape may say anything.
         (None, None) => Outcome::Exited(128_u32.saturating_add(signal.unwrap_or(0))),
-    }
-}
-
-/// Makes a call that may have to wait.
-async fn call<T>(
-    guest: &mut Guest,
-    name: &'static str,
-    mut call: impl FnMut(&mut Guest) -> Result<T, Fault>,
-) -> Result<Result<T, Errno>, Stop> {
-    guest.begin_call(name);
-    loop {
-        match call(guest) {
-            Ok(answer) => return Ok(Ok(answer)),
-            Err(Fault::Errno(errno)) => return Ok(Err(errno)),
-            Err(Fault::Stop(stop)) => return Err(stop),
-            Err(Fault::Wait) => guest.pause().await?,
-        }
     }
 }
 

@@ -1,10 +1,11 @@
 //! A program by its name, as the machine finds it for processes that start others.
 
-use crate::kernel::guest::{Fault, Guest, SpawnError, SpawnRequest};
+use crate::base::errno::Errno;
+use crate::kernel::guest::{Guest, SpawnError, SpawnRequest};
 use crate::kernel::limits::Stop;
 use crate::kernel::machine::Machine;
 use crate::kernel::outcome::RunError;
-use crate::kernel::process::WaitStatus;
+use crate::kernel::process::{Signal, WaitStatus};
 use crate::kernel::programs::Found;
 use crate::kernel::schedule::{Ended, Image, Mode, Running};
 
@@ -23,7 +24,7 @@ pub(super) fn find(machine: &Machine, program: &str) -> Result<Found, RunError> 
         }
         Err(why) => Err(RunError::Spawn(SpawnError {
             program: program.to_owned(),
-            errno: crate::base::errno::Errno::Noexec,
+            errno: Errno::Noexec,
             reason: why.to_string(),
         })),
     }
@@ -71,14 +72,8 @@ async fn run(program: String, guest: &mut Guest) -> Result<WaitStatus, End> {
         ..SpawnRequest::default()
     };
     let child = guest.proc_spawn(request).map_err(End::NotStarted)?;
-    guest.begin_call("proc_wait");
-    loop {
-        match guest.proc_wait(Some(child), true) {
-            Ok(Some((_, status))) => return Ok(status),
-            Err(Fault::Stop(stop)) => return Err(End::Stopped(stop)),
-            Ok(None) | Err(Fault::Wait | Fault::Errno(_)) => {
-                guest.pause().await.map_err(End::Stopped)?;
-            }
-        }
-    }
+    let waited = guest.call("proc_wait", |guest| guest.proc_wait(Some(child), true)).await;
+    let status = waited.map_err(End::Stopped)?.ok().flatten().map(|(_, status)| status);
+    // Nobody else waits for it.
+    Ok(status.unwrap_or(WaitStatus::Signalled(Signal::KILL)))
 }

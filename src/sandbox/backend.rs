@@ -215,6 +215,20 @@ pub struct ExecRequest {
 }
 
 impl ExecRequest {
+    /// # Errors
+    /// [`SandboxError::InvalidRequest`] for what no program can be given.
+    pub(super) fn check(&self) -> Result<(), SandboxError> {
+        check_env(&self.env)?;
+        let is_text = |text: &String| !text.contains('\0');
+        if self.command.is_empty() || !is_text(&self.command) {
+            return Err(SandboxError::invalid("command", "it is empty or holds NUL"));
+        }
+        if !self.args.iter().all(is_text) {
+            return Err(SandboxError::invalid("args", "one of them holds NUL"));
+        }
+        Ok(())
+    }
+
     /// A run of `command` with `args`.
     pub fn new<S: Into<String>>(
         command: impl Into<String>,

@@ -207,14 +207,7 @@ impl Local {
     }
 
     fn asked(&self, request: &ExecRequest) -> Result<SubprocessRequest, SandboxError> {
-        check_env(&request.env)?;
-        let is_text = |text: &String| !text.contains('\0');
-        if request.command.is_empty() || !is_text(&request.command) {
-            return Err(SandboxError::invalid("command", "it is empty or holds NUL"));
-        }
-        if !request.args.iter().all(is_text) {
-            return Err(SandboxError::invalid("args", "one of them holds NUL"));
-        }
+        request.check()?;
         let mut asked = SubprocessRequest::new(&request.command);
         asked.args(&request.args).env_clear().stdin(request.stdin.clone());
         if let Some(path) = ambient::env_var("PATH") {

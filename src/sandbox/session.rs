@@ -200,14 +200,7 @@ impl Sandbox {
     }
 
     fn command(&mut self, request: &ExecRequest) -> Result<Command, SandboxError> {
-        check_env(&request.env)?;
-        let is_text = |text: &String| !text.contains('\0');
-        if request.command.is_empty() || !is_text(&request.command) {
-            return Err(SandboxError::invalid("command", "it is empty or holds NUL"));
-        }
-        if !request.args.iter().all(is_text) {
-            return Err(SandboxError::invalid("args", "one of them holds NUL"));
-        }
+        request.check()?;
         let mut command = Command::named(&request.command);
         command.args(&request.args);
         let own = [(MEMORY_DIR_VARIABLE, MEMORY_DIR), (OUTPUTS_DIR_VARIABLE, OUTPUTS_DIR)];
@@ -312,12 +305,12 @@ pub(super) fn target_of(mount: &SandboxMount) -> Result<String, SandboxError> {
 
 /// A host that makes requests for programs, as far as `policy` lets it.
 fn host_under(policy: &EgressPolicy) -> SessionHost {
-    let host = SessionHost::default();
+    let host = SessionHost::builder();
     #[cfg(feature = "http")]
-    host.set_http(HttpClient::new(policy.clone()));
+    let host = host.http(HttpClient::new(policy.clone()));
     #[cfg(not(feature = "http"))]
     let _ = policy;
-    host
+    host.build()
 }
 
 fn source_of(mount: &SandboxMount) -> Result<Source, SandboxError> {

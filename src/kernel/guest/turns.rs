@@ -1,6 +1,7 @@
 //! A process from its first turn to its last.
 
 use super::{Fault, Guest, NOT_RUNNABLE};
+use crate::base::errno::Errno;
 use crate::kernel::limits::Stop;
 use crate::kernel::outcome::{Outcome, RunError};
 use crate::kernel::pipe::End;
@@ -24,6 +25,27 @@ impl Guest {
     pub async fn pause(&mut self) -> Result<(), Stop> {
         self.machine.pause().await;
         self.check_killed()
+    }
+
+    /// Makes the call `name`, which may have to wait: `call` is made again whenever it has. The inner
+    /// error is the call's own.
+    ///
+    /// # Errors
+    /// [`Stop`], which ends the process.
+    pub async fn call<T>(
+        &mut self,
+        name: &'static str,
+        mut call: impl FnMut(&mut Self) -> Result<T, Fault>,
+    ) -> Result<Result<T, Errno>, Stop> {
+        self.begin_call(name);
+        loop {
+            match call(self) {
+                Ok(answer) => return Ok(Ok(answer)),
+                Err(Fault::Errno(errno)) => return Ok(Err(errno)),
+                Err(Fault::Stop(stop)) => return Err(stop),
+                Err(Fault::Wait) => self.pause().await?,
+            }
+        }
     }
 
     pub(super) fn check_killed(&self) -> Result<(), Stop> {
