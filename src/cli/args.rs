@@ -195,32 +195,11 @@ pub struct RunArgs {
     #[command(flatten)]
     pub limits: LimitArgs,
 
-    /// Which commands programs may start: a command policy
-    #[arg(long, value_name = "FILE", help_heading = "Host")]
-    pub host_policy: Option<PathBuf>,
+    #[command(flatten)]
+    pub rules: RuleArgs,
 
-    /// What questions are answered, one after the other: a list of texts [default: ask on the
-    /// terminal]
-    #[arg(long, value_name = "FILE", help_heading = "Host")]
-    pub host_answers: Option<PathBuf>,
-
-    /// What the program is to do: the answer of `runtime.task`
-    #[arg(long, value_name = "TEXT", help_heading = "Host")]
-    pub host_task: Option<String>,
-
-    /// Whom programs may reach by `net.http`: a host, *.suffix, address or network, perhaps with a
-    /// port [default: what BELLJAR_EGRESS_ALLOW and its like say, else nobody]
-    #[arg(long, value_name = "RULE", help_heading = "Host")]
-    pub allow_net: Vec<EgressRule>,
-
-    /// Whom they may not reach, whatever else is allowed
-    #[arg(long, value_name = "RULE", help_heading = "Host")]
-    pub deny_net: Vec<EgressRule>,
-
-    /// A header that is added for a host and that programs never see, such as
-    /// 'api.example.com=Authorization: Bearer $TOKEN'
-    #[arg(long, value_name = "HOST=HEADER: $VARIABLE", help_heading = "Host")]
-    pub credential: Vec<String>,
+    #[command(flatten)]
+    pub answers: AnswerArgs,
 
     /// Write the changes to the disk: always, or only if the program exits with 0
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always", help_heading = "Afterwards")]
@@ -259,6 +238,41 @@ pub struct MountArgs {
     /// program finds it under the name HOST, as with `wasmtime run --dir HOST`
     #[arg(long, value_name = "HOST[::GUEST][::ro]", value_parser = OsStringValueParser::new().try_map(dir_mount), help_heading = "Files")]
     pub dir: Vec<DirMount>,
+}
+
+/// What a program may do through its host.
+#[derive(Args, Clone, Debug)]
+pub struct RuleArgs {
+    /// Which commands programs may start: a command policy
+    #[arg(long, value_name = "FILE", help_heading = "Host")]
+    pub host_policy: Option<PathBuf>,
+
+    /// Whom programs may reach by `net.http`: a host, *.suffix, address or network, perhaps with a
+    /// port [default: what BELLJAR_EGRESS_ALLOW and its like say, else nobody]
+    #[arg(long, value_name = "RULE", help_heading = "Host")]
+    pub allow_net: Vec<EgressRule>,
+
+    /// Whom they may not reach, whatever else is allowed
+    #[arg(long, value_name = "RULE", help_heading = "Host")]
+    pub deny_net: Vec<EgressRule>,
+}
+
+/// What a program's host answers.
+#[derive(Args, Clone, Debug)]
+pub struct AnswerArgs {
+    /// What questions are answered, one after the other: a list of texts [default: ask on the
+    /// terminal]
+    #[arg(long, value_name = "FILE", help_heading = "Host")]
+    pub host_answers: Option<PathBuf>,
+
+    /// What the program is to do: the answer of `runtime.task`
+    #[arg(long, value_name = "TEXT", help_heading = "Host")]
+    pub host_task: Option<String>,
+
+    /// A header that is added for a host and that programs never see, such as
+    /// 'api.example.com=Authorization: Bearer $TOKEN'
+    #[arg(long, value_name = "HOST=HEADER: $VARIABLE", help_heading = "Host")]
+    pub credential: Vec<String>,
 }
 
 /// What a program learns of time and chance.

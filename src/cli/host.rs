@@ -1,15 +1,20 @@
 //! `belljar host`, and the host of all runs.
 
 use std::io::{BufRead, IsTerminal, Read, Write};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use belljar::Outcome;
 use belljar::base::disk;
-use belljar::host::{CommandPolicy, HostError, Question, ScriptedAnswers, SessionHost};
+use belljar::host::{
+    Answers, CommandPolicy, HostError, Question, ScriptedAnswers, SessionHost, SessionHostBuilder,
+};
+#[cfg(feature = "http")]
+use belljar::http::{Credentials, HttpClient};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use serde_json::{Value, json};
 
-use super::args::{OnMissing, RunArgs};
+use super::args::{AnswerArgs, OnMissing, RunArgs};
 use super::exit::Usage;
 #[cfg(feature = "http")]
 use super::net;
@@ -113,33 +118,76 @@ pub fn run(args: &HostArgs) -> Result<u8> {
 /// # Errors
 /// [`Usage`] if a file cannot be used.
 pub fn of_args(args: &RunArgs) -> Result<SessionHost> {
-    let mut host = SessionHost::builder();
+    let policy = match &args.rules.host_policy {
+        None => CommandPolicy::default(),
+        Some(path) => {
+            CommandPolicy::read(path).map_err(|error| Usage::of("--host-policy", error))?
+        }
+    };
+    let mut host = HostSettings::of_args(policy, &args.answers)?.builder();
     if args.on_missing == OnMissing::Native {
         host = host.sandbox_profile(args.profile);
     }
-    if let Some(path) = &args.host_policy {
-        let policy = CommandPolicy::read(path);
-        host = host.policy(policy.map_err(|error| Usage::of("--host-policy", error))?);
-    }
-    if let Some(path) = &args.host_answers {
-        let answers = ScriptedAnswers::read(path);
-        host = host.answers(answers.map_err(|error| Usage::of("--host-answers", error))?);
-    } else if std::io::stdin().is_terminal() && setup::stderr_is_terminal() {
-        host = host.answers(ask_on_terminal);
-    }
-    if let Some(task) = &args.host_task {
-        host = host.task(task.as_str());
-    }
+    let network = setup::network_policy(&args.rules)?;
     #[cfg(feature = "http")]
-    {
-        host = host.http(net::client(args)?);
-    }
+    let host = host.network_policy(network);
     #[cfg(not(feature = "http"))]
-    if !(args.allow_net.is_empty() && args.credential.is_empty()) {
-        let why = "--allow-net, --credential: this belljar was built without the feature `http`";
-        return Err(Usage(why.to_owned()).into());
-    }
+    let _ = network;
     Ok(host.build())
+}
+
+/// What hosts are, of which any number can be made.
+pub struct HostSettings {
+    policy: CommandPolicy,
+    answers: Option<Arc<dyn Answers>>,
+    task: Option<String>,
+    #[cfg(feature = "http")]
+    credentials: Credentials,
+}
+
+impl HostSettings {
+    /// Hosts under `policy` that answer as `args` say.
+    ///
+    /// # Errors
+    /// [`Usage`] for a file, or a credential, that cannot be used.
+    pub fn of_args(policy: CommandPolicy, args: &AnswerArgs) -> Result<Self> {
+        let answers: Option<Arc<dyn Answers>> = match &args.host_answers {
+            Some(path) => {
+                let answers = ScriptedAnswers::read(path);
+                Some(Arc::new(answers.map_err(|error| Usage::of("--host-answers", error))?))
+            }
+            None if std::io::stdin().is_terminal() && setup::stderr_is_terminal() => {
+                Some(Arc::new(ask_on_terminal))
+            }
+            None => None,
+        };
+        #[cfg(not(feature = "http"))]
+        if !args.credential.is_empty() {
+            let why = "--credential: this belljar was built without the feature `http`";
+            return Err(Usage(why.to_owned()).into());
+        }
+        Ok(Self {
+            policy,
+            answers,
+            task: args.host_task.clone(),
+            #[cfg(feature = "http")]
+            credentials: net::credentials(&args.credential)?,
+        })
+    }
+
+    /// One of them, which may reach nobody.
+    pub fn builder(&self) -> SessionHostBuilder {
+        let mut host = SessionHost::builder().policy(self.policy.clone());
+        if let Some(answers) = self.answers.clone() {
+            host = host.answers(move |question: &Question| answers.answer(question));
+        }
+        if let Some(task) = &self.task {
+            host = host.task(task.as_str());
+        }
+        #[cfg(feature = "http")]
+        let host = host.http(HttpClient::default().credentials(self.credentials.clone()));
+        host
+    }
 }
 
 /// Asks whoever sits at the terminal.

@@ -1,31 +1,22 @@
-//! Whom programs may reach through their host, and with which credentials.
+//! With which credentials the host of programs makes requests for them.
 
 use anyhow::Result;
 use belljar::base::ambient;
-use belljar::http::{Credential, Credentials, HttpClient};
-use belljar::kernel::egress::{EgressPolicy, EgressRule};
+use belljar::http::{Credential, Credentials};
+use belljar::kernel::egress::EgressRule;
 
-use super::args::RunArgs;
 use super::exit::Usage;
 
-/// Who makes requests for programs.
+/// What `given` says.
 ///
 /// # Errors
-/// [`Usage`] for a rule or a credential that makes no sense.
-pub fn client(args: &RunArgs) -> Result<HttpClient> {
-    let policy = if args.allow_net.is_empty() && args.deny_net.is_empty() {
-        let of_environment = EgressPolicy::from_environment();
-        of_environment.map_err(Usage::because)?.unwrap_or_default()
-    } else {
-        let allowed =
-            args.allow_net.iter().cloned().fold(EgressPolicy::default(), EgressPolicy::allow);
-        args.deny_net.iter().cloned().fold(allowed, EgressPolicy::deny)
-    };
+/// [`Usage`] for a credential that makes no sense.
+pub fn credentials(given: &[String]) -> Result<Credentials> {
     let mut credentials = Credentials::default();
-    for given in &args.credential {
+    for given in given {
         credentials.push(credential(given)?);
     }
-    Ok(HttpClient::new(policy).credentials(credentials))
+    Ok(credentials)
 }
 
 /// The credential that `given` describes: `HOST=HEADER: VALUE`, in which `$NAME` is a variable.

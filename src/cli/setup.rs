@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use belljar::base::{ambient, disk};
 use belljar::host::SessionHost;
+use belljar::kernel::egress::EgressPolicy;
 use belljar::kernel::programs::Programs;
 use belljar::process::{NativeChildren, NativeError, NativePrograms, ShellImage};
 use belljar::tape::Recorder;
@@ -18,7 +19,8 @@ use belljar::{
 use etcetera::BaseStrategy;
 
 use super::args::{
-    ClockArg, LimitArgs, MtimesArg, NativeTime, OnMissing, RunArgs, TimeArgs, UnknownImportsArg,
+    ClockArg, LimitArgs, MtimesArg, NativeTime, OnMissing, RuleArgs, RunArgs, TimeArgs,
+    UnknownImportsArg,
 };
 use super::exit::Usage;
 use super::mounts;
@@ -140,6 +142,24 @@ pub fn machine(
         builder = builder.tape(recorder);
     }
     mounts::mount(builder, &args.mounts)
+}
+
+/// Whom programs may reach through their host.
+///
+/// # Errors
+/// [`Usage`] for a rule of the environment that makes no sense.
+pub fn network_policy(args: &RuleArgs) -> Result<EgressPolicy> {
+    #[cfg(not(feature = "http"))]
+    if !args.allow_net.is_empty() {
+        let why = "--allow-net: this belljar was built without the feature `http`";
+        return Err(Usage(why.to_owned()).into());
+    }
+    if args.allow_net.is_empty() && args.deny_net.is_empty() {
+        let of_environment = EgressPolicy::from_environment();
+        return Ok(of_environment.map_err(Usage::because)?.unwrap_or_default());
+    }
+    let allowed = args.allow_net.iter().cloned().fold(EgressPolicy::default(), EgressPolicy::allow);
+    Ok(args.deny_net.iter().cloned().fold(allowed, EgressPolicy::deny))
 }
 
 /// The bounds of a run.

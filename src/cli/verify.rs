@@ -233,21 +233,22 @@ fn options(run: &RunArgs, stdin: &OsString) -> Result<Vec<OsString>> {
     if let Some(cwd) = &run.cwd {
         add("--cwd", cwd.into());
     }
-    for (name, path) in [("--host-policy", &run.host_policy), ("--host-answers", &run.host_answers)]
-    {
+    let (rules, answers) = (&run.rules, &run.answers);
+    let files = [("--host-policy", &rules.host_policy), ("--host-answers", &answers.host_answers)];
+    for (name, path) in files {
         if let Some(path) = path {
             add(name, path.into());
         }
     }
-    if let Some(task) = &run.host_task {
+    if let Some(task) = &answers.host_task {
         add("--host-task", task.into());
     }
-    for (name, rules) in [("--allow-net", &run.allow_net), ("--deny-net", &run.deny_net)] {
+    for (name, rules) in [("--allow-net", &rules.allow_net), ("--deny-net", &rules.deny_net)] {
         for rule in rules {
             add(name, rule.to_string().into());
         }
     }
-    for credential in &run.credential {
+    for credential in &answers.credential {
         add("--credential", credential.into());
     }
     add("--stdin", stdin.clone());

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::error::HostError;
 use super::json;
 use crate::http::{HttpBody, HttpClient, HttpError, HttpRequest};
+use crate::kernel::egress::EgressPolicy;
 use crate::tape::Recorder;
 
 /// Answers that can be open at once.
@@ -105,6 +106,11 @@ impl Asked {
 }
 
 impl Net {
+    /// Sets whom requests may reach from now on.
+    pub fn set_policy(&mut self, policy: EgressPolicy) {
+        self.client = std::mem::take(&mut self.client).policy(policy);
+    }
+
     /// Makes a request; what it answers is at most `bytes_max` long, and comes within `time_left`.
     ///
     /// # Errors

@@ -86,15 +86,20 @@ impl CommandPolicy {
     /// # Errors
     /// [`PolicyError`], with the line.
     pub fn read(path: &Path) -> Result<Self, PolicyError> {
+        Self::from_json(&path.display().to_string(), &Self::read_text(path)?)
+    }
+
+    /// The text of the file `path`, for [`CommandPolicy::from_json`].
+    ///
+    /// # Errors
+    /// [`PolicyError`]: it cannot be read, is too long, or is no text.
+    pub fn read_text(path: &Path) -> Result<String, PolicyError> {
         let file = path.display().to_string();
         if disk::metadata(path)?.len() > POLICY_BYTES_MAX {
             return Err(PolicyError::TooLong { file });
         }
-        let text = disk::read(path)?;
-        match String::from_utf8(text) {
-            Ok(text) => Self::from_json(&file, &text),
-            Err(_) => Err(PolicyError::Line { file, line: 1, problem: "it is not UTF-8".into() }),
-        }
+        let no_text = |_| PolicyError::Line { file, line: 1, problem: "it is not UTF-8".into() };
+        String::from_utf8(disk::read(path)?).map_err(no_text)
     }
 
     /// The policy that `text`, from `file`, says.

@@ -19,6 +19,8 @@ use super::taped::{TapedCall, TapedCalls};
 use crate::engine::Outcome;
 #[cfg(feature = "http")]
 use crate::http::HttpClient;
+#[cfg(feature = "http")]
+use crate::kernel::egress::EgressPolicy;
 use crate::kernel::host::{Host, HostCall, HostReply, Start};
 use crate::kernel::machine::Machine;
 use crate::kernel::process::Pid;
@@ -141,6 +143,19 @@ impl SessionHostBuilder {
         self
     }
 
+    /// Whom programs may reach, in place of what the policy of [`SessionHostBuilder::http`] says.
+    #[cfg(feature = "http")]
+    pub fn network_policy(mut self, policy: EgressPolicy) -> Self {
+        self.0.net.get_mut().unwrap_or_else(PoisonError::into_inner).set_policy(policy);
+        self
+    }
+
+    /// Who is asked for calls that no mock answers. Default: nobody.
+    pub fn bridge(mut self, bridge: Arc<dyn HostBridge>) -> Self {
+        self.0.state.get_mut().unwrap_or_else(PoisonError::into_inner).bridge = Some(bridge);
+        self
+    }
+
     /// Answers from a tape: who answered then is not asked. `checks_starts` says whether a policy was
     /// asked at each start of a program.
     pub fn taped(mut self, calls: TapedCalls, checks_starts: bool) -> Self {
@@ -171,10 +186,10 @@ impl SessionHost {
         self.0.net.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets who makes requests for programs from now on.
+    /// Sets whom programs may reach from now on.
     #[cfg(feature = "http")]
-    pub fn set_http(&self, client: HttpClient) {
-        self.net().client = client;
+    pub fn set_network_policy(&self, policy: EgressPolicy) {
+        self.net().set_policy(policy);
     }
 
     pub(super) fn policy(&self) -> &CommandPolicy {

@@ -163,6 +163,13 @@ impl HttpClient {
         Self { policy, ..Self::default() }
     }
 
+    /// Whom it may reach, in place of what was said before.
+    #[must_use]
+    pub fn policy(mut self, policy: EgressPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
     /// What it adds to requests.
     #[must_use]
     pub fn credentials(mut self, credentials: Credentials) -> Self {

@@ -17,11 +17,15 @@ use crate::base::{ambient, disk};
 use crate::kernel::egress::EgressPolicy;
 use crate::kernel::limits::Limits;
 use crate::kernel::machine::Machine;
+use crate::kernel::stdio::Output;
 use crate::kernel::vfs::VPath;
 use crate::process::{
-    SandboxProfile, SubprocessConfig, SubprocessError, SubprocessRequest, SubprocessStatus,
-    Subprocesses,
+    ChildOutput, SandboxProfile, SubprocessConfig, SubprocessError, SubprocessRequest,
+    SubprocessStatus, Subprocesses,
 };
+
+/// How much of what a program writes is passed on at once.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// Sessions whose programs are those of the host: they see the host's paths, its clock, and what
 /// their profile lets them see. `docs/profiles.md` says what each profile stops.
@@ -74,6 +78,22 @@ impl LocalBackend {
     pub fn everybody() -> EgressPolicy {
         let network = |text: &str| text.parse().expect("a network of all addresses is one");
         EgressPolicy::allow_by_default().allow(network("0.0.0.0/0")).allow(network("::/0"))
+    }
+
+    /// As [`SandboxBackend::exec`], with what the program writes going to these as it comes. What
+    /// they capture is in the result.
+    ///
+    /// # Errors
+    /// As [`SandboxBackend::exec`].
+    pub async fn exec_streaming(
+        &self,
+        session_id: &str,
+        request: ExecRequest,
+        stdout: Output,
+        stderr: Output,
+    ) -> Result<ExecResult, SandboxError> {
+        let run = move |local: &mut Local| local.exec(&request, stdout, stderr);
+        self.sessions.with_blocking(session_id, run).await
     }
 
     /// The ids of all sessions that are there, sorted.
@@ -165,7 +185,12 @@ impl Local {
         Ok(())
     }
 
-    fn exec(&mut self, request: &ExecRequest) -> Result<ExecResult, SandboxError> {
+    fn exec(
+        &mut self,
+        request: &ExecRequest,
+        stdout: Output,
+        stderr: Output,
+    ) -> Result<ExecResult, SandboxError> {
         let asked = self.asked(request)?;
         let exec_error = |error: &SubprocessError, is_found| SandboxError::Exec {
             command: request.command.clone(),
@@ -183,15 +208,16 @@ impl Local {
                 return Err(exec_error(&error, is_found));
             }
         };
-        let streams = [child.stdout.take(), child.stderr.take()];
-        let status = self.subprocesses.wait(&mut child, &mut self.machine);
-        // Also of a program that was ended for what it wrote.
-        let [stdout, stderr] = streams.map(|stream| {
-            let mut written = Vec::new();
-            // What is read is in memory already.
-            let _ = stream.map(|mut stream| stream.read_to_end(&mut written));
-            written
+        let (from_stdout, from_stderr) = (child.stdout.take(), child.stderr.take());
+        // Also of a program that is ended for what it writes.
+        let (status, stdout, stderr) = std::thread::scope(|scope| {
+            let stdout = scope.spawn(|| passed_on(from_stdout, stdout));
+            let stderr = scope.spawn(|| passed_on(from_stderr, stderr));
+            let status = self.subprocesses.wait(&mut child, &mut self.machine);
+            (status, stdout.join(), stderr.join())
         });
+        // A writer of the caller's that panics has written nothing that could be captured.
+        let (stdout, stderr) = (stdout.unwrap_or_default(), stderr.unwrap_or_default());
         let timed_out = status.as_ref().is_ok_and(SubprocessStatus::timed_out);
         let of_limit = |name: &str| Some(format!("it reached the limit {name}"));
         let (exit_code, message) = match status {
@@ -259,6 +285,17 @@ impl Local {
         let below = path[mount.target.len()..].trim_start_matches('/');
         Some(if below.is_empty() { host.clone() } else { host.join(below) })
     }
+}
+
+/// Writes to `output` what comes of `stream`, as it comes; answers what is captured. A writer that has
+/// had enough gets no more, and the program goes on.
+fn passed_on(stream: Option<ChildOutput>, mut output: Output) -> Vec<u8> {
+    let (mut piece, mut is_wanted) = (vec![0; PIECE_BYTES], true);
+    let Some(mut stream) = stream else { return output.into_captured() };
+    while let Ok(count @ 1..) = stream.read(&mut piece) {
+        is_wanted = is_wanted && output.write(&piece[..count]).is_ok();
+    }
+    output.into_captured()
 }
 
 fn chain(error: &dyn std::error::Error) -> String {
@@ -389,7 +426,8 @@ impl SandboxBackend for LocalBackend {
         session_id: &'a str,
         request: ExecRequest,
     ) -> SandboxFuture<'a, ExecResult> {
-        Box::pin(self.sessions.with_blocking(session_id, move |local| local.exec(&request)))
+        let capture = || Output::Capture(Vec::new());
+        Box::pin(self.exec_streaming(session_id, request, capture(), capture()))
     }
 
     fn snapshot<'a>(&'a self, session_id: &'a str) -> SandboxFuture<'a, String> {

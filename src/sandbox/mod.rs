@@ -20,7 +20,7 @@ pub use copy::{Copied, CopyError, Listed};
 pub use home::{HeldSession, HomeEntry, HomeKind, MakePrograms, SandboxHome};
 pub use home_error::HomeError;
 pub use local::LocalBackend;
-pub use session::Sandbox;
+pub use session::{MakeHost, Sandbox};
 pub use snapshot::{SnapshotError, SnapshotStore};
 pub use wasi::WasiBackend;
 

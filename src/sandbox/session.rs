@@ -1,5 +1,6 @@
 //! A session of our own kind: a machine, and what it is started with.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,9 +11,7 @@ use super::backend::{
     OUTPUTS_DIR, OUTPUTS_DIR_VARIABLE, SandboxError, SandboxMount, SandboxSpec, check_env,
 };
 use crate::base::errno::Errno;
-use crate::host::{HostError, SessionHost};
-#[cfg(feature = "http")]
-use crate::http::HttpClient;
+use crate::host::{HostError, SessionHost, SessionHostBuilder};
 use crate::kernel::clock::DEFAULT_START_NS;
 use crate::kernel::egress::EgressPolicy;
 use crate::kernel::limits::{Limit, Limits};
@@ -23,6 +22,11 @@ use crate::kernel::programs::Programs;
 use crate::kernel::stdio::{Input, Output, Stdio};
 use crate::kernel::vfs::{DiffEntry, DiffError, HostDir, Mtimes, Overlay, Source, VPath};
 use crate::process::Command;
+
+/// Makes the host of a session that is made as the spec says: its command policy, its bridge, who
+/// answers questions, what credentials are added to requests. Whom programs may reach is what the
+/// spec's network policy says. The id may yet have to be given.
+pub type MakeHost = Arc<dyn Fn(&SandboxSpec) -> SessionHostBuilder + Send + Sync>;
 
 /// A sandbox: files, a clock, chance and rules of its own, in which programs run one after the
 /// other, until it is dropped.
@@ -46,6 +50,7 @@ use crate::process::Command;
 pub struct Sandbox {
     machine: Machine,
     host: SessionHost,
+    make_host: MakeHost,
     pub(super) spec: SandboxSpec,
 }
 
@@ -54,9 +59,19 @@ impl Sandbox {
     ///
     /// # Errors
     /// [`SandboxError`]: `InvalidRequest` for a mount or a variable; `Io` for a folder of the host.
-    pub fn provision(
+    pub fn provision(programs: Arc<dyn Programs>, spec: SandboxSpec) -> Result<Self, SandboxError> {
+        Self::provision_with(programs, spec, Arc::new(|_| SessionHost::builder()))
+    }
+
+    /// As [`Sandbox::provision`], with a host that `make_host` makes, for this session and for each of
+    /// its forks.
+    ///
+    /// # Errors
+    /// As [`Sandbox::provision`].
+    pub fn provision_with(
         programs: Arc<dyn Programs>,
         mut spec: SandboxSpec,
+        make_host: MakeHost,
     ) -> Result<Self, SandboxError> {
         check_env(&spec.env)?;
         spec.mounts = effective_mounts(&["/tmp", MEMORY_DIR, OUTPUTS_DIR], spec.mounts)?;
@@ -65,7 +80,7 @@ impl Sandbox {
             .seed(spec.seed)
             .limits(spec.limits)
             .programs(programs);
-        let host = host_under(&spec.network_policy);
+        let host = host_of(&make_host, &spec);
         builder = builder.host(Arc::new(host.clone()));
         for mount in &spec.mounts {
             builder = with_mount(builder, mount)?;
@@ -76,7 +91,7 @@ impl Sandbox {
             }
             error @ MachineError::Layers { .. } => SandboxError::invalid("mounts", error),
         })?;
-        Ok(Self { machine, host, spec })
+        Ok(Self { machine, host, make_host, spec })
     }
 
     /// A session that goes on from here by itself. It shares what it has with this one until one of
@@ -90,13 +105,21 @@ impl Sandbox {
             backend: super::WASI.to_owned(),
             operation: format!("a fork: {error}"),
         })?;
-        let host = host_under(&self.spec.network_policy);
+        let (spec, make_host) = (self.spec.clone(), self.make_host.clone());
+        let host = host_of(&make_host, &spec);
         machine.set_host(Arc::new(host.clone()));
-        Ok(Self { machine, host, spec: self.spec.clone() })
+        Ok(Self { machine, host, make_host, spec })
     }
 
-    /// Whom its programs can ask by name: for mocks, and for a bridge. A fork has one of its own,
-    /// with neither.
+    /// Gives it a host that `make_host` makes, in place of the one that it has; so have its forks.
+    pub fn set_host(&mut self, make_host: MakeHost) {
+        self.host = host_of(&make_host, &self.spec);
+        self.machine.set_host(Arc::new(self.host.clone()));
+        self.make_host = make_host;
+    }
+
+    /// Whom its programs can ask by name: for mocks, and for another bridge. A fork has one of its
+    /// own, made anew.
     pub fn host(&self) -> &SessionHost {
         &self.host
     }
@@ -114,6 +137,11 @@ impl Sandbox {
         &self.spec.mounts
     }
 
+    /// What whoever made it wants to remember.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.spec.metadata
+    }
+
     /// Whom it may reach.
     pub fn network_policy(&self) -> &EgressPolicy {
         &self.spec.network_policy
@@ -122,7 +150,7 @@ impl Sandbox {
     /// Sets whom it may reach from now on.
     pub fn apply_network_policy(&mut self, policy: EgressPolicy) {
         #[cfg(feature = "http")]
-        self.host.set_http(HttpClient::new(policy.clone()));
+        self.host.set_network_policy(policy.clone());
         self.spec.network_policy = policy;
     }
 
@@ -303,13 +331,11 @@ pub(super) fn target_of(mount: &SandboxMount) -> Result<String, SandboxError> {
     })
 }
 
-/// A host that makes requests for programs, as far as `policy` lets it.
-fn host_under(policy: &EgressPolicy) -> SessionHost {
-    let host = SessionHost::builder();
+/// A host that reaches whom `spec` lets it.
+fn host_of(make_host: &MakeHost, spec: &SandboxSpec) -> SessionHost {
+    let host = make_host(spec);
     #[cfg(feature = "http")]
-    let host = host.http(HttpClient::new(policy.clone()));
-    #[cfg(not(feature = "http"))]
-    let _ = policy;
+    let host = host.network_policy(spec.network_policy.clone());
     host.build()
 }
 

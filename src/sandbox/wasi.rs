@@ -10,9 +10,10 @@ use super::backend::{
     SandboxMount, SandboxSession, SandboxSpec, SessionState, check_session_id,
 };
 use super::registry::Registry;
-use super::session::Sandbox;
+use super::session::{MakeHost, Sandbox};
 use super::snapshot::{SnapshotError, SnapshotStore};
 use crate::base::digest::Digest;
+use crate::host::{SessionHost, SessionHostBuilder};
 use crate::kernel::egress::EgressPolicy;
 use crate::kernel::programs::Programs;
 use crate::kernel::stdio::{Input, Output, Stdio};
@@ -39,6 +40,7 @@ use crate::kernel::stdio::{Input, Output, Stdio};
 /// ```
 pub struct WasiBackend {
     programs: Arc<dyn Programs>,
+    make_host: MakeHost,
     sessions: Registry<Sandbox>,
     snapshots: Mutex<Snapshots>,
 }
@@ -53,7 +55,37 @@ struct Snapshots {
 impl WasiBackend {
     /// A backend whose sessions can run `programs`.
     pub fn new(programs: Arc<dyn Programs>) -> Self {
-        Self { programs, sessions: Registry::default(), snapshots: Mutex::default() }
+        Self {
+            programs,
+            make_host: Arc::new(|_| SessionHost::builder()),
+            sessions: Registry::default(),
+            snapshots: Mutex::default(),
+        }
+    }
+
+    /// What the hosts of its sessions are besides their network policy: `make` is asked for that of
+    /// each session, and of each that is resumed.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use belljar::host::{CommandPolicy, SessionHost};
+    /// use belljar::sandbox::WasiBackend;
+    /// use belljar::{EngineConfig, ToolchainPrograms, Toolchains};
+    ///
+    /// let policy = CommandPolicy::new().deny("rm *")?;
+    /// let engine = EngineConfig::default();
+    /// let programs = ToolchainPrograms::with_engine_config(engine, Toolchains::default());
+    /// let backend = WasiBackend::new(Arc::new(programs))
+    ///     .host(move |_spec| SessionHost::builder().policy(policy.clone()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn host(
+        mut self,
+        make: impl Fn(&SandboxSpec) -> SessionHostBuilder + Send + Sync + 'static,
+    ) -> Self {
+        self.make_host = Arc::new(make);
+        self
     }
 
     fn snapshots(&self) -> MutexGuard<'_, Snapshots> {
@@ -145,7 +177,9 @@ impl WasiBackend {
     /// [`SandboxError::Io`] if it is not there, is damaged, or cannot be resumed here.
     pub fn import_snapshot(&self, dir: &Path, digest: Digest) -> Result<String, SandboxError> {
         let sandbox = SnapshotStore::new(dir).resume(digest, self.programs.clone());
-        Ok(self.keep(sandbox.map_err(of_store)?))
+        let mut sandbox = sandbox.map_err(of_store)?;
+        sandbox.set_host(self.make_host.clone());
+        Ok(self.keep(sandbox))
     }
 }
 
@@ -183,7 +217,8 @@ impl SandboxBackend for WasiBackend {
             if !spec.session_id.is_empty() {
                 check_session_id(&spec.session_id)?;
             }
-            self.admit(Sandbox::provision(self.programs.clone(), spec)?)
+            let (programs, make_host) = (self.programs.clone(), self.make_host.clone());
+            self.admit(Sandbox::provision_with(programs, spec, make_host)?)
         })
     }
 

@@ -4,10 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use belljar::kernel::egress::EgressRule;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
-use crate::cli::args::{LimitArgs, MountArgs, TimeArgs};
+use crate::cli::args::{AnswerArgs, LimitArgs, MountArgs, RuleArgs, TimeArgs};
 use crate::cli::values::{StdinFrom, duration};
 
 #[derive(Args, Debug)]
@@ -59,8 +58,10 @@ pub enum SandboxAction {
   belljar sandbox create                        over a copy of this folder, at /src
   belljar sandbox create --id box --no-worktree with nothing but /tmp and /mnt
   belljar sandbox create --dir lib::/lib::ro --toolchain tools --env LANG=C --timeout 10s
+  belljar sandbox create --host-policy policy.json --allow-net api.example.com
 
-All options are kept: folders by their absolute paths, limits for each program that runs. What
+All options are kept: folders by their absolute paths, limits for each program that runs, the policy
+as it is now. What
 programs change is the session's; the disk stays as it is.")]
 pub struct CreateArgs {
     /// The session's id: letters, digits, `-`, `_` and `.` [default: a new one]
@@ -84,30 +85,12 @@ pub struct CreateArgs {
     #[command(flatten)]
     pub limits: LimitArgs,
 
-    /// Whom code that acts for the session may reach if no rule says so [default: what
-    /// BELLJAR_EGRESS_* say, or nobody]
-    #[arg(long, value_name = "WHOM", help_heading = "Network")]
-    pub egress_default: Option<EgressDefault>,
-
-    /// Whom it may reach, such as example.com, *.example.com:443, 10.0.0.0/8; may be repeated
-    #[arg(long, value_name = "RULE", help_heading = "Network")]
-    pub egress_allow: Vec<EgressRule>,
-
-    /// Whom it may not reach; may be repeated
-    #[arg(long, value_name = "RULE", help_heading = "Network")]
-    pub egress_deny: Vec<EgressRule>,
+    #[command(flatten)]
+    pub rules: RuleArgs,
 
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum EgressDefault {
-    /// Nobody
-    Deny,
-    /// Everybody on the public internet
-    Allow,
 }
 
 #[derive(Args, Debug)]
@@ -147,6 +130,9 @@ pub struct ExecArgs {
     /// End the program after this much time, on its own clock or on the host's
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub timeout: Option<Duration>,
+
+    #[command(flatten)]
+    pub answers: AnswerArgs,
 
     /// Report in JSON how it went: as a last line on standard output
     #[arg(long)]

@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use belljar::WORKTREE;
 use belljar::base::disk;
-use belljar::kernel::egress::EgressPolicy;
 use belljar::sandbox::{FilesystemAccess, MountSource, Sandbox, SandboxMount, SandboxSpec};
 
-use super::args::{CreateArgs, EgressDefault};
-use super::{TOOLCHAIN, home, say_id};
+use super::args::CreateArgs;
+use super::{KeptPolicy, TOOLCHAIN, home, say_id};
 use crate::cli::args::MountArgs;
 use crate::cli::exit::Usage;
 use crate::cli::mounts::{hidden, mount_point};
@@ -24,15 +23,19 @@ pub fn run(args: &CreateArgs) -> Result<u8> {
         .map(|dir| Ok(disk::canonical(dir)?))
         .collect::<Result<_>>()?;
     let toolchain = serde_json::to_string(&toolchain).context("--toolchain")?;
+    let mut metadata = BTreeMap::from([(TOOLCHAIN.to_owned(), toolchain)]);
+    if let Some(path) = &args.rules.host_policy {
+        KeptPolicy::read(path)?.keep(&mut metadata)?;
+    }
     let spec = SandboxSpec {
         session_id: String::new(),
         mounts: mounts(&args.mounts)?,
-        network_policy: network_policy(args)?,
+        network_policy: setup::network_policy(&args.rules)?,
         limits: setup::limits(&args.limits),
         clock: setup::clock(&args.time)?,
         seed: args.time.seed,
         env: environment(&args.env)?,
-        metadata: BTreeMap::from([(TOOLCHAIN.to_owned(), toolchain)]),
+        metadata,
     };
     let programs = home.programs(&spec)?;
     let mut sandbox = Sandbox::provision(programs, spec)?;
@@ -51,21 +54,6 @@ pub fn environment(given: &[OsString]) -> Result<BTreeMap<String, String>> {
         variables.insert(text(key)?, text(value)?);
     }
     Ok(variables)
-}
-
-fn network_policy(args: &CreateArgs) -> Result<EgressPolicy> {
-    let is_silent = args.egress_default.is_none()
-        && args.egress_allow.is_empty()
-        && args.egress_deny.is_empty();
-    if is_silent {
-        return Ok(EgressPolicy::from_environment()?.unwrap_or_default());
-    }
-    let policy = match args.egress_default {
-        Some(EgressDefault::Allow) => EgressPolicy::allow_by_default(),
-        Some(EgressDefault::Deny) | None => EgressPolicy::default(),
-    };
-    let policy = args.egress_allow.iter().cloned().fold(policy, EgressPolicy::allow);
-    Ok(args.egress_deny.iter().cloned().fold(policy, EgressPolicy::deny))
 }
 
 fn mounts(args: &MountArgs) -> Result<Vec<SandboxMount>> {

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use belljar::sandbox::{ExecRequest, SandboxError};
@@ -11,8 +12,9 @@ use serde_json::json;
 use super::args::ExecArgs;
 use super::create::environment;
 use super::show::start_dir;
-use super::{home, waiting};
+use super::{KeptPolicy, home, waiting};
 use crate::cli::exit::{Hinted, Usage};
+use crate::cli::host::HostSettings;
 use crate::cli::report::printable;
 use crate::cli::setup;
 use crate::cli::sink::{Opened, Stdout};
@@ -36,6 +38,9 @@ pub fn run(args: &ExecArgs) -> Result<u8> {
     let home = home()?;
     let mut held = home.hold(&args.id, || waiting(&args.id))?;
     let mut sandbox = held.resume()?;
+    let policy = KeptPolicy::of(sandbox.metadata())?;
+    let settings = HostSettings::of_args(policy, &args.answers)?;
+    sandbox.set_host(Arc::new(move |_| settings.builder()));
     let start = start_dir(&sandbox);
     request.cwd = Some(match args.cwd.as_deref() {
         None => start.to_owned(),
@@ -58,6 +63,7 @@ pub fn run(args: &ExecArgs) -> Result<u8> {
             "exit_code": result.exit_code,
             "timed_out": result.timed_out,
             "message": result.message,
+            "host_result": sandbox.host().result(),
         });
         Opened::new("--json", &Sink::Stream, &stdout)?.print(&format!("{report}\n"))?;
     }

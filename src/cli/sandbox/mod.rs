@@ -6,20 +6,24 @@ mod create;
 mod exec;
 mod show;
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use belljar::host::{CommandPolicy, PolicyError};
 use belljar::kernel::programs::Programs;
 use belljar::process::ShellImage;
 use belljar::sandbox::{SandboxError, SandboxHome, SandboxSpec};
 use belljar::{EngineConfig, ToolchainPrograms, Toolchains};
 use bytesize::ByteSize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 pub use args::SandboxArgs;
 use args::{ForkArgs, GcArgs, RmArgs, SandboxAction, SnapshotArgs};
 
+use super::exit::Usage;
 use super::progress::Progress;
 use super::report::count;
 use super::setup::{self, POOL_SLOTS};
@@ -68,6 +72,42 @@ fn programs(dirs: &str, spec: &SandboxSpec, cache_dir: PathBuf) -> Result<Toolch
     };
     let programs = ToolchainPrograms::with_engine_config(engine, Toolchains::new(dirs)?);
     Ok(programs.with("sh", ShellImage::maker()))
+}
+
+/// The command policy of a session, which it remembers as it was.
+#[derive(Serialize, Deserialize)]
+struct KeptPolicy {
+    file: String,
+    text: String,
+}
+
+impl KeptPolicy {
+    /// Under which name a session remembers it.
+    const NAME: &str = "belljar.host_policy";
+
+    fn read(path: &Path) -> Result<Self> {
+        let text = CommandPolicy::read_text(path);
+        let text = text.map_err(|error| Usage::of("--host-policy", error))?;
+        let kept = Self { file: path.display().to_string(), text };
+        kept.policy().map_err(|error| Usage::of("--host-policy", error))?;
+        Ok(kept)
+    }
+
+    fn policy(&self) -> Result<CommandPolicy, PolicyError> {
+        CommandPolicy::from_json(&self.file, &self.text)
+    }
+
+    fn keep(&self, metadata: &mut BTreeMap<String, String>) -> Result<()> {
+        metadata.insert(Self::NAME.to_owned(), serde_json::to_string(self)?);
+        Ok(())
+    }
+
+    /// The policy of the session with this metadata.
+    fn of(metadata: &BTreeMap<String, String>) -> Result<CommandPolicy> {
+        let Some(kept) = metadata.get(Self::NAME) else { return Ok(CommandPolicy::default()) };
+        let kept: Self = serde_json::from_str(kept).context("the session's command policy")?;
+        kept.policy().context("the session's command policy")
+    }
 }
 
 /// Says that somebody else has the session `id`, until it is dropped.

@@ -120,7 +120,7 @@ fn what_a_session_was_made_with_is_kept() {
         "5s",
         "--max-upper",
         "1MiB",
-        "--egress-allow",
+        "--allow-net",
         "example.com:443",
     ];
     done(at, &create);
@@ -164,7 +164,7 @@ fn errors_of_sandboxes_name_the_next_step() {
     says(&["create", "--dir", ".::/src"], 2, "choose another GUEST");
     says(&["create", "--worktree", ".home/sessions"], 2, "cannot be mounted");
     says(&["create", "--toolchain", "nowhere"], 2, "nowhere");
-    says(&["create", "--egress-allow", "http://x"], 2, "URL");
+    says(&["create", "--allow-net", "http://x"], 2, "URL");
     says(&["cp", "note.txt", "other.txt"], 2, "ID:/PATH");
     says(&["cp", "box:/a", "box:/b"], 2, "copy there first");
     says(&["cp", "box:/src/nothing", "."], 2, "src/nothing");
@@ -220,4 +220,67 @@ fn whoever_waits_for_a_session_is_told() {
     std::io::Write::write_all(&mut first.stdin.take().unwrap(), b"came first\n").unwrap();
     assert!(first.wait().unwrap().success());
     assert_eq!(stdout(&second.wait_with_output().unwrap()), "came first\n");
+}
+
+/// The policy is the session's, wherever it is run from; what is secret is nobody's but a command's.
+#[test]
+fn rules_of_the_host_are_kept_with_a_session() {
+    let folder = scratch();
+    let at = folder.path();
+    let policy = "{\"version\": 1,\n \"deny\": [\"rm *\"], \"approve\": [\"mv\"]}\n";
+    std::fs::write(at.join("policy.json"), policy).unwrap();
+    std::fs::write(at.join("answers.json"), "[\"yes\"]").unwrap();
+    let guests = crate::support::package().join("guest-examples");
+    let guests = guests.to_str().unwrap();
+    done(at, &["create", "--id", "box", "--host-policy", "policy.json", "--toolchain", guests]);
+    std::fs::remove_file(at.join("policy.json")).unwrap();
+    let snapshot = done(at, &["snapshot", "box"]);
+    done(at, &["fork", snapshot.trim(), "--id", "fork"]);
+    for id in ["box", "fork"] {
+        let output = call(at, &["exec", id, "sh", "-c", "x=rm; $x note.txt"]);
+        assert_eq!(output.status.code(), Some(126), "{}", stderr(&output));
+        let says = stderr(&output);
+        assert!(says.contains("deny `rm *` (policy.json, line 2)"), "{says}");
+    }
+    let moves = ["sh", "-c", "mv note.txt moved"];
+    let unasked = call(at, &[&["exec", "box"][..], &moves].concat());
+    assert_eq!(unasked.status.code(), Some(126), "{}", stderr(&unasked));
+    done(at, &[&["exec", "--host-answers", "answers.json", "box"][..], &moves].concat());
+    assert_eq!(done(at, &["exec", "box", "ls", "moved"]), "moved\n");
+
+    let asked = ["exec", "--host-task", "tidy up", "box", "ask", "runtime.task"];
+    assert_eq!(done(at, &asked), "{\"ok\":\"tidy up\"}\n");
+    let set = ["exec", "--json", "box", "ask", "runtime.set_result", "{\"value\": [1]}"];
+    assert_eq!(json(at, &set)["host_result"], serde_json::json!([1]));
+    let bad = call(at, &["create", "--host-policy", "answers.json"]);
+    assert_eq!(bad.status.code(), Some(2));
+    assert!(stderr(&bad).contains("answers.json, line 1"), "{}", stderr(&bad));
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn a_credential_is_given_to_a_command_and_not_kept() {
+    const SECRET: &str = "correct-horse-battery";
+    let folder = scratch();
+    let at = folder.path();
+    let hello = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
+    let server = crate::http::Server::saying(&[hello, hello]);
+    let address = format!("127.0.0.1:{}", server.port);
+    let guests = crate::support::package().join("guest-examples");
+    let guests = guests.to_str().unwrap();
+    done(at, &["create", "--id", "box", "--allow-net", &address, "--toolchain", guests]);
+    let params = serde_json::json!({ "url": server.url("/") }).to_string();
+    let credential = format!("{address}=X-Key: $MY_TOKEN");
+    let with = sandbox(at)
+        .env("MY_TOKEN", SECRET)
+        .args(["exec", "--credential", &credential, "box", "ask", "net.http", &params])
+        .output()
+        .unwrap();
+    assert!(stdout(&with).contains("hello"), "{}", stderr(&with));
+    assert!(server.request().contains(SECRET));
+    assert!(done(at, &["exec", "box", "ask", "net.http", &params]).contains("hello"));
+    assert!(!server.request().contains(SECRET));
+    for (path, bytes) in crate::support::tree(&at.join(".home")) {
+        assert!(!String::from_utf8_lossy(&bytes).contains(SECRET), "{path}");
+    }
 }

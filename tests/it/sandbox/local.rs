@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use belljar::Limits;
 use belljar::kernel::egress::EgressPolicy;
 use belljar::process::SandboxProfile;
 use belljar::sandbox::{
     ExecRequest, ExecResult, FilesystemAccess, LocalBackend, MountSource, SandboxBackend,
     SandboxError, SandboxMount, SandboxSpec,
 };
+use belljar::{Limits, OutputStream};
 
 /// The policies that there are, and the profile that holds each.
 fn policies() -> [(EgressPolicy, SandboxProfile); 2] {
@@ -113,6 +113,28 @@ impl Folders {
 #[expect(clippy::unnecessary_wraps, reason = "it is the field of a request")]
 fn minute() -> Option<Duration> {
     Some(Duration::from_mins(1))
+}
+
+#[tokio::test]
+async fn output_of_a_local_program_comes_as_it_is_written() {
+    for policy in given().await {
+        let folders = Folders::new();
+        let backend = LocalBackend::new();
+        let id = backend.provision(folders.spec(policy)).await.unwrap().id;
+        let script = "echo one; while [ ! -e go ]; do sleep 0.01; done; echo two; echo three >&2";
+        let request = ExecRequest { timeout: minute(), ..ExecRequest::shell(script) };
+        let (stdout, pieces) = super::pieces();
+        let stderr = OutputStream::Capture(Vec::new());
+        let mut exec = Box::pin(backend.exec_streaming(&id, request, stdout, stderr));
+        super::begin(exec.as_mut());
+        assert_eq!(pieces.recv().unwrap(), b"one\n");
+        super::begin(exec.as_mut());
+        fs::write(folders.root.path().join("go"), "").unwrap();
+        assert_eq!(pieces.recv().unwrap(), b"two\n");
+        let result = exec.await.unwrap();
+        assert_eq!((result.stdout, result.stderr), (Vec::new(), b"three\n".to_vec()));
+        backend.terminate(&id).await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 mod copies;
 mod forks;
 mod home;
+mod hosts;
 mod kills;
 mod lifecycle;
 mod local;
@@ -177,6 +178,41 @@ async fn execs_of_a_session_run_in_the_order_in_which_they_were_asked_for() {
     }
     let order = backend.with_session(&id, |sandbox| sandbox.files().read("/tmp/order")).await;
     assert_eq!(order.unwrap().unwrap(), b"2\n3\n1\n");
+}
+
+/// Hands on each piece that is written once somebody takes it.
+struct Pieces(std::sync::mpsc::SyncSender<Vec<u8>>);
+
+impl std::io::Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.send(bytes.to_vec()).map_err(std::io::Error::other)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn pieces() -> (OutputStream, std::sync::mpsc::Receiver<Vec<u8>>) {
+    let (sender, pieces) = std::sync::mpsc::sync_channel(0);
+    (OutputStream::Writer(Box::new(Pieces(sender))), pieces)
+}
+
+#[tokio::test]
+async fn output_comes_as_it_is_written() {
+    let backend = backend();
+    let id = backend.provision(SandboxSpec::default()).await.unwrap().id;
+    let (stdout, pieces) = pieces();
+    let script = ExecRequest::shell("echo one; echo two; echo three >&2");
+    let stderr = OutputStream::Capture(Vec::new());
+    let mut exec = Box::pin(backend.exec_streaming(&id, script, stdout, stderr));
+    begin(exec.as_mut());
+    assert_eq!(pieces.recv().unwrap(), b"one\n");
+    begin(exec.as_mut());
+    assert_eq!(pieces.recv().unwrap(), b"two\n");
+    let result = exec.await.unwrap();
+    assert_eq!((result.stdout, result.stderr), (Vec::new(), b"three\n".to_vec()));
 }
 
 #[tokio::test]

@@ -1,9 +1,12 @@
-//! Many sessions at once, each compared with a model: maps for its files, a number for its clock.
+//! Many sessions at once, each compared with a model: maps for its files, a number for its clock, the
+//! one port that its policy allows.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use belljar::host::HostError;
+use belljar::kernel::egress::EgressPolicy;
 use belljar::sandbox::{
     ExecRequest, FilesystemAccess, MountSource, SandboxBackend, SandboxError, SandboxMount,
     SandboxSpec, WasiBackend,
@@ -23,6 +26,9 @@ const COMMANDS_MAX: usize = 6;
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
+/// Ports of this machine at which nobody listens: 1 to this one.
+const PORTS: usize = 3;
+
 const START_S: u64 = 946_684_800;
 
 /// What a session should be. Names of one file have the same number.
@@ -34,6 +40,8 @@ struct Model {
     slept_s: u64,
     /// Mounts that were attached.
     attached: usize,
+    /// The port of this machine that its programs may connect to.
+    allowed: Option<usize>,
 }
 
 impl Model {
@@ -140,6 +148,7 @@ impl Task {
                 self.sessions.push((id, model.clone()));
             }
             6 => self.attach(at).await,
+            9 => self.allow(at).await,
             7..=8 => {
                 let (id, model) = self.sessions.swap_remove(at);
                 self.check(&id, &model).await;
@@ -164,6 +173,18 @@ impl Task {
         model.attached += 1;
     }
 
+    async fn allow(&mut self, at: usize) {
+        let (id, model) = &mut self.sessions[at];
+        model.allowed = (self.chance.below(3) > 0).then(|| 1 + self.chance.below(PORTS));
+        let policy = match model.allowed {
+            Some(port) => {
+                EgressPolicy::default().allow(format!("127.0.0.1:{port}").parse().unwrap())
+            }
+            None => EgressPolicy::default(),
+        };
+        self.backend.apply_network_policy(id, policy).await.unwrap();
+    }
+
     async fn exec(&mut self, at: usize) {
         let (id, model) = &mut self.sessions[at];
         let script = model.script(&mut self.chance);
@@ -180,12 +201,21 @@ impl Task {
             let files: BTreeMap<_, _> =
                 names.iter().map(|entry| (entry.name.clone(), read(&entry.name))).collect();
             let mounts = sandbox.list("/mnt").unwrap();
-            (files, mounts.iter().filter(|entry| entry.name.starts_with("more")).count())
+            let attached = mounts.iter().filter(|entry| entry.name.starts_with("more")).count();
+            let mut may_connect = |port: &usize| {
+                let url = format!("http://127.0.0.1:{port}/");
+                let refused = sandbox.host_call("net.http", &serde_json::json!({ "url": url }));
+                !matches!(refused.unwrap_err(), HostError::EgressBlocked { .. })
+            };
+            let allowed: Vec<usize> = (1..=PORTS).filter(|port| may_connect(port)).collect();
+            (files, attached, allowed)
         });
-        assert_eq!(found.await.unwrap(), (model.files(), model.attached), "{id}");
+        let expected = (model.files(), model.attached, Vec::from_iter(model.allowed));
+        assert_eq!(found.await.unwrap(), expected, "{id}");
     }
 }
 
+#[cfg(feature = "http")]
 #[test]
 fn sessions_on_many_threads_are_what_they_should_be_and_leave_nothing() {
     let ops: usize =
@@ -215,12 +245,16 @@ fn sessions_on_many_threads_are_what_they_should_be_and_leave_nothing() {
     assert_eq!(backend.session_ids(), [""; 0]);
 }
 
-/// In a process of its own: other tests open files, and start threads, while this one counts.
+/// In a process of its own: other tests open files, start threads and take memory while this one
+/// counts.
 #[cfg(target_os = "linux")]
 #[test]
-fn sessions_leave_neither_descriptors_nor_threads() {
+fn sessions_leave_neither_descriptors_nor_threads_nor_memory() {
     const ALONE: &str = "BELLJAR_TEST_ALONE";
-    const TEST: &str = "sandbox::model::sessions_leave_neither_descriptors_nor_threads";
+    const TEST: &str = "sandbox::model::sessions_leave_neither_descriptors_nor_threads_nor_memory";
+    /// Much less than what is written in a round, times the rounds.
+    const GROWTH_KB_MAX: usize = 16 << 10;
+    const ROUNDS: usize = 5;
     if std::env::var_os(ALONE).is_none() {
         let mut again = std::process::Command::new(std::env::current_exe().unwrap());
         let output = again.args(["--exact", TEST]).env(ALONE, "1").output().unwrap();
@@ -229,6 +263,11 @@ fn sessions_leave_neither_descriptors_nor_threads() {
         return;
     }
     let count = |what: &str| std::fs::read_dir(format!("/proc/self/{what}")).unwrap().count();
+    let resident_kb = || -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    };
     let host = tempfile::tempdir().unwrap();
     let round = || {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build();
@@ -242,7 +281,7 @@ fn sessions_leave_neither_descriptors_nor_threads() {
                 }];
                 let spec = SandboxSpec { mounts, ..SandboxSpec::default() };
                 let id = backend.provision(spec).await.unwrap().id;
-                let script = ExecRequest::shell("seq 1000 | sort > /work/list; cat /work/list");
+                let script = ExecRequest::shell("seq 50000 | sort > /work/list; cat /work/list");
                 assert_eq!(backend.exec(&id, script).await.unwrap().exit_code, 0);
                 let snapshot = backend.snapshot(&id).await.unwrap();
                 let fork = backend.resume(&snapshot).await.unwrap().id;
@@ -252,10 +291,15 @@ fn sessions_leave_neither_descriptors_nor_threads() {
             }
         });
     };
+    // What is kept for the next one is kept now.
+    round();
     round();
     let before = (count("fd"), count("task"));
-    for _ in 0..3 {
+    let memory = resident_kb();
+    for _ in 0..ROUNDS {
         round();
     }
     assert_eq!((count("fd"), count("task")), before);
+    let grown_kb = resident_kb().saturating_sub(memory);
+    assert!(grown_kb < GROWTH_KB_MAX, "{grown_kb} KiB more");
 }

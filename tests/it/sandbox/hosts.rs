@@ -1,0 +1,106 @@
+//! The hosts of sessions: whose rules hold in them, and in their forks.
+
+use std::sync::Arc;
+
+use belljar::host::{BridgeAnswer, CommandPolicy, HostBridge, SessionHost, SessionHostBuilder};
+use belljar::sandbox::{ExecRequest, Sandbox, SandboxBackend, SandboxSpec, SnapshotStore};
+use serde_json::{Value, json};
+
+use super::{PROGRAMS, backend, sandbox};
+
+struct Answering;
+
+impl HostBridge for Answering {
+    fn dispatch(&self, capability: &str, operation: &str, params: &Value) -> BridgeAnswer {
+        match (capability, operation) {
+            ("db", "query") => BridgeAnswer::Value(json!([params["table"]])),
+            _ => BridgeAnswer::NotMine,
+        }
+    }
+}
+
+/// A host under the policy that the session's metadata name.
+fn host(spec: &SandboxSpec) -> SessionHostBuilder {
+    let denied = spec.metadata.get("denied").map_or("nothing", String::as_str);
+    let policy = CommandPolicy::new().deny(denied).unwrap();
+    SessionHost::builder().policy(policy).bridge(Arc::new(Answering)).task("tidy up")
+}
+
+fn denying(denied: &str) -> SandboxSpec {
+    let metadata = [("denied".to_owned(), denied.to_owned())].into();
+    SandboxSpec { metadata, ..SandboxSpec::default() }
+}
+
+/// What `script` says on standard error.
+fn says(sandbox: &mut Sandbox, script: &str) -> String {
+    let result = sandbox.exec(&ExecRequest::shell(script)).unwrap();
+    String::from_utf8(result.stderr).unwrap()
+}
+
+#[tokio::test]
+async fn sessions_of_a_backend_have_the_hosts_that_it_makes() {
+    let folder = tempfile::tempdir().unwrap();
+    let backend = backend().host(host);
+    let one = backend.provision(denying("rm *")).await.unwrap().id;
+    let other = backend.provision(denying("cat")).await.unwrap().id;
+    let snapshot = backend.snapshot(&one).await.unwrap();
+    let fork = backend.resume(&snapshot).await.unwrap().id;
+    let digest = backend.export_snapshot(&snapshot, folder.path()).unwrap();
+    let imported = backend.import_snapshot(folder.path(), digest).unwrap();
+    let imported = backend.resume(&imported).await.unwrap().id;
+    for (id, blocks_rm) in [(one, true), (other, false), (fork, true), (imported, true)] {
+        let found = backend.with_session(&id, |sandbox| {
+            let blocked = says(sandbox, "echo x > /tmp/x; rm /tmp/x");
+            assert_eq!(blocked.contains("deny `rm *`"), blocks_rm, "{id}: {blocked}");
+            let query = sandbox.host_call("db.query", &json!({ "table": "a" })).unwrap();
+            (query, sandbox.host_call("runtime.task", &json!({})).unwrap())
+        });
+        assert_eq!(found.await.unwrap(), (json!(["a"]), json!("tidy up")));
+    }
+}
+
+#[test]
+fn a_host_that_is_set_is_that_of_forks_too() {
+    let mut origin = sandbox(denying("rm *"));
+    assert_eq!(says(&mut origin, "echo x > /tmp/x; rm /tmp/x"), "");
+    origin.set_host(Arc::new(host));
+    let mut fork = origin.fork().unwrap();
+    for sandbox in [&mut origin, &mut fork] {
+        assert!(says(sandbox, "echo x > /tmp/x; rm /tmp/x").contains("deny `rm *`"));
+    }
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn credentials_stay_when_the_network_policy_changes_and_are_in_no_snapshot() {
+    use belljar::http::{Credential, Credentials, HttpClient};
+    use belljar::kernel::egress::EgressPolicy;
+
+    const SECRET: &str = "correct-horse-battery";
+    let echo = format!("HTTP/1.1 200 OK\r\ncontent-length: 23\r\n\r\n<{SECRET}>");
+    let server = crate::http::Server::saying(&[&echo]);
+    let make_host = |_: &SandboxSpec| {
+        let value = format!("Bearer {SECRET}");
+        let host = "127.0.0.1".parse().unwrap();
+        let mut credentials = Credentials::default();
+        credentials.push(Credential::new("token", host, "Authorization", value).unwrap());
+        // Whom this one may reach is not what counts.
+        let client = HttpClient::new(EgressPolicy::allow_by_default());
+        SessionHost::builder().http(client.credentials(credentials))
+    };
+    let spec = SandboxSpec::default();
+    let mut origin = Sandbox::provision_with(PROGRAMS.clone(), spec, Arc::new(make_host)).unwrap();
+    let params = json!({ "url": server.url("/") });
+    let blocked = origin.host_call("net.http", &params);
+    assert!(blocked.is_err(), "the policy of the session counts: {blocked:?}");
+    origin.apply_network_policy(server.policy());
+    let answer = origin.fork().unwrap().host_call("net.http", &params).unwrap();
+    assert_eq!(answer["body"], "<[redacted]>");
+    assert!(server.request().contains(&format!("authorization: Bearer {SECRET}")));
+
+    let folder = tempfile::tempdir().unwrap();
+    SnapshotStore::new(folder.path()).save(&mut origin).unwrap();
+    for (path, bytes) in crate::support::tree(folder.path()) {
+        assert!(!String::from_utf8_lossy(&bytes).contains(SECRET), "{path}");
+    }
+}
