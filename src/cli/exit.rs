@@ -1,10 +1,10 @@
-//! The one map from what happened to exit codes.
+//! The one map from what happened to exit codes; [`Outcome::code`] has its part of it.
 
 use super::report::printable;
 use belljar::kernel::egress::EgressRuleError;
 use belljar::process::NativeError;
 use belljar::sandbox::{CopyError, HomeError, SandboxError};
-use belljar::{Limit, Outcome, ProgramError, ResolveError, RunError};
+use belljar::{Outcome, ProgramError, ResolveError, RunError};
 
 /// The command line makes no sense, or names a file or folder that cannot be used.
 pub const USAGE: u8 = 2;
@@ -18,8 +18,6 @@ pub const FAILED: u8 = 125;
 pub const NOT_RUNNABLE: u8 = 126;
 /// There is no such program.
 pub const NOT_FOUND: u8 = 127;
-/// The guest trapped, or reached a limit that ended it: 128 + `SIGABRT`.
-pub const TRAPPED: u8 = 134;
 
 /// The command line was understood, and cannot be followed.
 #[derive(Debug, thiserror::Error)]
@@ -61,13 +59,7 @@ pub struct NotRun {
 /// The code for how a guest ended. Its own code passes through; one that does not fit into a byte
 /// becomes 255, so that a failure stays one.
 pub fn of_outcome(outcome: &Outcome) -> u8 {
-    match outcome {
-        Outcome::Exited(code) => u8::try_from(*code).unwrap_or(u8::MAX),
-        Outcome::Limit(Limit::Timeout | Limit::VirtualTimeout | Limit::Fuel) => TIMED_OUT,
-        Outcome::Limit(_) | Outcome::Trapped(_) => TRAPPED,
-        Outcome::Signalled(signal) => 128 + signal.number(),
-        Outcome::Tape | Outcome::Deadlock(_) => FAILED,
-    }
+    u8::try_from(outcome.code()).unwrap_or(u8::MAX)
 }
 
 /// The code and the message for an error.

@@ -105,9 +105,7 @@ impl Report {
         self.status = match outcome {
             Outcome::Exited(_) => Status::Exited,
             Outcome::Trapped(_) => Status::Trapped,
-            Outcome::Limit(Limit::Timeout | Limit::VirtualTimeout | Limit::Fuel) => {
-                Status::TimedOut
-            }
+            outcome if outcome.is_of_time() => Status::TimedOut,
             Outcome::Limit(_) => Status::Limit,
             Outcome::Signalled(_) => Status::Signalled,
             Outcome::Deadlock(_) => Status::Deadlock,

@@ -265,7 +265,7 @@ impl HttpClient {
             reader: Scrubbed::new(Box::new(reader), secrets),
             left: self.limits.response_bytes_max,
             bytes_max: self.limits.response_bytes_max,
-            place: place(allowed),
+            place: allowed.place(),
             timeout_ms: self.limits.timeout.as_millis(),
         };
         HttpResponse { url: self.clean(allowed.url()), status, headers, body }
@@ -276,7 +276,7 @@ impl HttpClient {
     }
 
     fn timed_out(&self, allowed: &Allowed) -> HttpError {
-        HttpError::Timeout { place: place(allowed), timeout_ms: self.limits.timeout.as_millis() }
+        HttpError::Timeout { place: allowed.place(), timeout_ms: self.limits.timeout.as_millis() }
     }
 
     fn failed(&self, allowed: &Allowed, error: ureq::Error) -> HttpError {
@@ -296,18 +296,14 @@ impl HttpClient {
             ureq::Error::Timeout(_) => self.timed_out(allowed),
             error @ (ureq::Error::Protocol(_) | ureq::Error::Http(_)) => {
                 let message = self.clean(&error.to_string());
-                HttpError::BadAnswer { place: place(allowed), message }
+                HttpError::BadAnswer { place: allowed.place(), message }
             }
             error => {
                 let message = self.clean(&error.to_string());
-                HttpError::Connection { place: place(allowed), message }
+                HttpError::Connection { place: allowed.place(), message }
             }
         }
     }
-}
-
-fn place(allowed: &Allowed) -> String {
-    format!("{} port {}", allowed.host(), allowed.port())
 }
 
 fn is_redirect(status: u16) -> bool {

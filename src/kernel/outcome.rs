@@ -41,6 +41,24 @@ impl Outcome {
         matches!(self, Self::Limit(_) | Self::Deadlock(_) | Self::Tape)
     }
 
+    /// Whether its time was over: real, virtual, or counted in instructions.
+    pub fn is_of_time(&self) -> bool {
+        matches!(self, Self::Limit(Limit::Timeout | Limit::VirtualTimeout | Limit::Fuel))
+    }
+
+    /// The code that stands for it where there are only codes: its own if it exited; 124 if its time
+    /// was over; 128 and the signal's number; 134, as of `SIGABRT`, if it trapped or reached another
+    /// limit; 125 if all waited for each other, or the tape failed.
+    pub fn code(&self) -> u32 {
+        match self {
+            Self::Exited(code) => *code,
+            Self::Signalled(signal) => 128 + u32::from(signal.number()),
+            outcome if outcome.is_of_time() => 124,
+            Self::Limit(_) | Self::Trapped(_) => 134,
+            Self::Deadlock(_) | Self::Tape => 125,
+        }
+    }
+
     /// The exit code, if it exited.
     pub fn exit_code(&self) -> Option<u32> {
         match self {

@@ -144,7 +144,7 @@ impl HttpProvider {
             let _ = response.into_body().into_reader().take(ERROR_BYTES_MAX).read_to_end(&mut body);
             format!("answers {status}: {}", self.shown(&body))
         };
-        let message = format!("{} {message}", place(&allowed));
+        let message = format!("{} {message}", allowed.place());
         let failure = self.failure(FailureKind::Status, message);
         Err(LlmFailure { status: Some(status), ..failure }.into())
     }
@@ -166,7 +166,7 @@ impl HttpProvider {
             ureq::Error::Protocol(_) | ureq::Error::Http(_) => FailureKind::BadAnswer,
             _ => FailureKind::Connection,
         };
-        self.failure(kind, format!("{}: {error}", place(allowed))).into()
+        self.failure(kind, format!("{}: {error}", allowed.place())).into()
     }
 
     fn read_failed(&self, error: &io::Error) -> LlmError {
@@ -266,10 +266,6 @@ impl LlmProvider for HttpProvider {
         }
         Ok(whole)
     }
-}
-
-fn place(allowed: &Allowed) -> String {
-    format!("{} port {}", allowed.host(), allowed.port())
 }
 
 /// What an endpoint says about an error: its message, or whatever it sends.

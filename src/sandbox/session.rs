@@ -14,7 +14,7 @@ use crate::base::errno::Errno;
 use crate::host::{HostError, SessionHost, SessionHostBuilder};
 use crate::kernel::clock::DEFAULT_START_NS;
 use crate::kernel::egress::EgressPolicy;
-use crate::kernel::limits::{Limit, Limits};
+use crate::kernel::limits::Limits;
 use crate::kernel::machine::{ClockConfig, Machine, MachineBuilder, MachineError};
 use crate::kernel::outcome::{Outcome, RunError};
 use crate::kernel::process::Casualty;
@@ -221,8 +221,8 @@ impl Sandbox {
         Ok(ExecResult {
             stdout: output.stdout,
             stderr: output.stderr,
-            exit_code: exit_code_of(outcome),
-            timed_out: is_of_time(outcome),
+            exit_code: outcome.code().cast_signed(),
+            timed_out: outcome.is_of_time(),
             message: message_of(outcome, output.status.casualties()),
         })
     }
@@ -361,20 +361,6 @@ fn with_mount(
         FilesystemAccess::ReadOnly => builder.mount_read_only(&mount.target, source),
         FilesystemAccess::ReadWrite => builder.mount(&mount.target, source),
     })
-}
-
-fn exit_code_of(outcome: &Outcome) -> i32 {
-    match outcome {
-        Outcome::Exited(code) => code.cast_signed(),
-        Outcome::Signalled(signal) => 128 + i32::from(signal.number()),
-        outcome if is_of_time(outcome) => 124,
-        Outcome::Limit(_) | Outcome::Trapped(_) => 134,
-        Outcome::Deadlock(_) | Outcome::Tape => 125,
-    }
-}
-
-fn is_of_time(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Limit(Limit::Timeout | Limit::VirtualTimeout | Limit::Fuel))
 }
 
 fn message_of(outcome: &Outcome, casualties: &[Casualty]) -> Option<String> {

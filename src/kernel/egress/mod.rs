@@ -80,6 +80,11 @@ impl Allowed {
         self.port
     }
 
+    /// The host and the port, for messages.
+    pub fn place(&self) -> String {
+        format!("{} port {}", self.host, self.port)
+    }
+
     /// Which rule decided.
     pub fn reason(&self) -> &str {
         &self.reason
