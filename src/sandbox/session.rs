@@ -10,7 +10,7 @@ use super::backend::{
     OUTPUTS_DIR, OUTPUTS_DIR_VARIABLE, SandboxError, SandboxMount, SandboxSpec, check_env,
 };
 use crate::base::errno::Errno;
-use crate::host::{HostError, SessionHost};
+use crate::host::{HostError, SessionHost, SessionHostBuilder};
 #[cfg(feature = "http")]
 use crate::http::HttpClient;
 use crate::kernel::clock::DEFAULT_START_NS;
@@ -65,7 +65,7 @@ impl Sandbox {
             .seed(spec.seed)
             .limits(spec.limits)
             .programs(programs);
-        let host = host_under(&spec.network_policy);
+        let host = under(SessionHost::builder(), &spec.network_policy);
         builder = builder.host(Arc::new(host.clone()));
         for mount in &spec.mounts {
             builder = with_mount(builder, mount)?;
@@ -90,9 +90,18 @@ impl Sandbox {
             backend: super::WASI.to_owned(),
             operation: format!("a fork: {error}"),
         })?;
-        let host = host_under(&self.spec.network_policy);
+        let host = under(SessionHost::builder(), &self.spec.network_policy);
         machine.set_host(Arc::new(host.clone()));
         Ok(Self { machine, host, spec: self.spec.clone() })
+    }
+
+    /// Sets whom its programs can ask by name from now on, such as one with a command policy, with
+    /// answers to questions or with a task. Mocks and the bridge of the one before are not taken over.
+    /// It makes requests under the session's network policy. A fork has one of its own, and needs this
+    /// again.
+    pub fn set_host(&mut self, host: SessionHostBuilder) {
+        self.host = under(host, &self.spec.network_policy);
+        self.machine.set_host(Arc::new(self.host.clone()));
     }
 
     /// Whom its programs can ask by name: for mocks, and for a bridge. A fork has one of its own,
@@ -303,9 +312,8 @@ pub(super) fn target_of(mount: &SandboxMount) -> Result<String, SandboxError> {
     })
 }
 
-/// A host that makes requests for programs, as far as `policy` lets it.
-fn host_under(policy: &EgressPolicy) -> SessionHost {
-    let host = SessionHost::builder();
+/// `host`, which makes requests for programs as far as `policy` lets it.
+fn under(host: SessionHostBuilder, policy: &EgressPolicy) -> SessionHost {
     #[cfg(feature = "http")]
     let host = host.http(HttpClient::new(policy.clone()));
     #[cfg(not(feature = "http"))]

@@ -12,12 +12,14 @@ use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use belljar::host::{CommandPolicy, SessionHost};
 use belljar::process::ShellImage;
 use belljar::sandbox::{
     ExecRequest, ExecResult, FilesystemAccess, MountSource, Sandbox, SandboxBackend, SandboxError,
     SandboxMount, SandboxSpec, SnapshotStore, WasiBackend,
 };
 use belljar::{OutputStream, ToolchainPrograms, Toolchains};
+use serde_json::json;
 
 use crate::support::engine;
 
@@ -46,6 +48,34 @@ fn files_clock_and_chance_live_as_long_as_the_session() {
     assert_eq!(sh(&mut sandbox, "echo kept > /mnt/memory/note; sleep 5; date +%s"), "946684805\n");
     assert_eq!(sh(&mut sandbox, "cat $BELLJAR_MEMORY_DIR/note; date +%s"), "kept\n946684805\n");
     assert_eq!(sh(&mut sandbox, "cd $BELLJAR_OUTPUTS_DIR && pwd"), "/mnt/session/outputs\n");
+}
+
+/// There was no way to give a sandbox a command policy.
+#[test]
+fn a_command_policy_can_be_set_and_is_not_a_forks() {
+    let mut sandbox = sandbox(SandboxSpec::default());
+    let policy = CommandPolicy::new().deny("rm *").unwrap();
+    sandbox.set_host(SessionHost::builder().policy(policy).task("tidy up"));
+    let remove = ExecRequest::shell("x=rm; echo kept > /tmp/a; $x /tmp/a; cat /tmp/a");
+    let result = sandbox.exec(&remove).unwrap();
+    assert_eq!(result.stdout, b"kept\n", "{result:?}");
+    assert!(String::from_utf8_lossy(&result.stderr).contains("deny `rm *`"), "{result:?}");
+    let asked = sandbox.host_call("process.exec", &json!({ "argv": ["rm", "/tmp/a"] })).unwrap();
+    assert_eq!(asked["status"], "blocked");
+    assert_eq!(sandbox.host_call("runtime.task", &json!({})).unwrap(), "tidy up");
+    let request = json!({ "url": "http://example.com" });
+    assert!(sandbox.host_call("net.http", &request).is_err(), "it is under the session's policy");
+    let mut fork = sandbox.fork().unwrap();
+    assert_eq!(fork.exec(&remove).unwrap().stdout, b"");
+}
+
+/// It was a list of numbers.
+#[test]
+fn a_result_shows_what_was_written_as_text() {
+    let mut sandbox = sandbox(SandboxSpec::default());
+    let result = sandbox.exec(&ExecRequest::shell("echo out; echo err >&2")).unwrap();
+    let shown = format!("{result:?}");
+    assert!(shown.contains(r#"stdout: "out\n", stderr: "err\n", exit_code: 0"#), "{shown}");
 }
 
 #[test]
