@@ -121,7 +121,10 @@ fn check_toolchains() -> Result<String> {
 
 fn check_egress() -> Result<String> {
     Ok(match EgressPolicy::from_environment()? {
-        None => "BELLJAR_EGRESS_* are not set: sessions reach the public internet",
+        None => {
+            "BELLJAR_EGRESS_* are not set: testbench sessions reach the public internet, programs of \
+             this command nobody"
+        }
         Some(_) => "BELLJAR_EGRESS_* say what sessions without rules of their own reach",
     }
     .to_owned())

@@ -117,6 +117,24 @@ pub fn on_missing(args: &RunArgs) {
     }
 }
 
+/// What to say of a word that stands where a command of the command `parent` should.
+pub fn no_such_subcommand(parent: &str, word: &str) -> Option<String> {
+    let command = Cli::command();
+    let command = command.find_subcommand(parent)?;
+    let names: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_owned()).collect();
+    let meant = match (parent, word) {
+        ("sandbox", "apply") => {
+            "; to change this folder as the session changed it: belljar sandbox diff ID | git apply"
+                .to_owned()
+        }
+        ("sandbox", "ps") => "; did you mean list?".to_owned(),
+        ("sandbox", "run") => "; did you mean exec?".to_owned(),
+        _ => did_you_mean(word, &names, ""),
+    };
+    let (word, names) = (printable(word), names.join(", "));
+    Some(format!("there is no command {parent} {word}{meant} (commands: {names}, help)"))
+}
+
 /// What to say of a word that stands where a command should.
 pub fn no_such_command(word: &str) -> String {
     let shown = printable(word);

@@ -11,6 +11,7 @@ use belljar::host::{
 };
 #[cfg(feature = "http")]
 use belljar::http::{Credentials, HttpClient};
+use belljar::toolchain::similar;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use serde_json::{Value, json};
 
@@ -30,6 +31,14 @@ const CALL_FAILED: u8 = 1;
 const PARAMS_BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  belljar host manifest                         what can be asked for
+  belljar host call workspace.cwd               ask for something
+  belljar host call process.exec --params '{\"command\": \"ls | wc -l\"}'
+
+A field that an operation does not take is refused with the names of those that it takes.
+
+`belljar help host call` says more.")]
 pub struct HostArgs {
     #[command(subcommand)]
     pub action: HostAction,
@@ -47,18 +56,18 @@ pub enum HostAction {
     Call(Box<CallArgs>),
 }
 
-#[derive(Args, Debug)]
-#[command(
-    override_usage = "belljar host call [OPTIONS] CAPABILITY.OPERATION",
-    after_help = "Examples:
+const CALL_HELP: &str = "Examples:
   belljar host call workspace.cwd
   belljar host call process.exec --params '{\"argv\": [\"wc\", \"README.md\"]}'
   belljar host call template.render --params @params.json --worktree templates
   belljar host call process.exec --host-policy policy.json --params -
 
-The other options are those of `belljar run`. Exit codes: 0 for an answer, 1 for a call that failed,
-126 for a command that the policy blocked, 2 for a command line that makes no sense."
-)]
+The other options are those of `belljar run`. Exit codes: 0 for an answer, also one about a command
+that failed, 1 for a call that failed, 126 for a command that the policy blocked, 2 for a command
+line that makes no sense.";
+
+#[derive(Args, Debug)]
+#[command(override_usage = "belljar host call [OPTIONS] CAPABILITY.OPERATION")]
 pub struct CallArgs {
     /// What is passed: JSON, a file after @, or - for standard input
     #[arg(long, value_name = "JSON|@FILE|-", help_heading = "Call", allow_hyphen_values = true)]
@@ -82,6 +91,8 @@ impl CallRunArgs {
             let word = word.trailing_var_arg(false).allow_hyphen_values(false);
             word.num_args(1).value_names([name]).help("What to ask for").long_help(None::<&str>)
         });
+        // Those of a run have its own help.
+        let command = command.after_help(CALL_HELP).after_long_help(CALL_HELP);
         NOT_FOR_CALLS.iter().fold(command, |command, id| command.mut_arg(*id, |arg| arg.hide(true)))
     }
 }
@@ -266,14 +277,46 @@ fn call(call: &CallArgs) -> Result<u8> {
             sink::print(format!("{text}{end}").as_bytes());
         }
         (None, Ok(value)) => say!("{}", serde_json::to_string_pretty(value)?),
-        (None, Err(error)) => note!("belljar: {}", printable(&error.to_string())),
+        (None, Err(error)) => {
+            let hint = hint(error, &name, args, &host);
+            let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+            note!("belljar: {}{hint}", printable(&error.to_string()));
+        }
     }
     let outcome = Outcome::Exited(code.into());
     changes::settle(args, &mut machine, &outcome, diff_to, &mut Report::default())?;
     Ok(code)
 }
 
+/// What may help a call that failed.
+fn hint(error: &HostError, name: &str, args: &RunArgs, host: &SessionHost) -> Option<String> {
+    match error {
+        HostError::Unsupported { .. } => {
+            let known = host.capabilities().into_iter().flat_map(|(capability, entry)| {
+                entry.operations.into_keys().map(move |op| format!("{capability}.{op}"))
+            });
+            let meant = match similar(name, &known.collect::<Vec<_>>()) {
+                similar if similar.is_empty() => String::new(),
+                similar => format!("did you mean {}? ", similar.join(", ")),
+            };
+            Some(format!("{meant}`belljar host manifest` lists what there is"))
+        }
+        HostError::EgressBlocked { .. } => Some("--allow-net adds a rule".to_owned()),
+        HostError::Failed { .. }
+            if name == "interaction.ask" && args.answers.host_answers.is_none() =>
+        {
+            Some("--host-answers names a file of answers; a terminal is asked otherwise".to_owned())
+        }
+        _ => None,
+    }
+}
+
 fn refuse_unused(args: &RunArgs) -> Result<()> {
+    if let [_, more, ..] = args.command.as_slice() {
+        let more = printable(&more.to_string_lossy());
+        let why = format!("{more} is one word too many: what is passed comes after --params");
+        return Err(Usage(why).into());
+    }
     let options =
         [("--argv0", args.argv0.is_some()), ("--stdin", !matches!(args.stdin, StdinFrom::Inherit))];
     match options.into_iter().find(|(_, is_given)| *is_given) {

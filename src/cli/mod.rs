@@ -60,7 +60,7 @@ use args::{Cli, Subcommand};
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return ExitCode::from(misunderstood(&error)),
+        Err(error) => return ExitCode::from(misunderstood(error)),
     };
     let done = match cli.command {
         Subcommand::Run(args) => run::run(&args, None),
@@ -105,12 +105,24 @@ fn unless_lost(code: u8) -> u8 {
 
 /// Says what is wrong with the command line. Help that is asked for comes this way, too: it goes to
 /// standard output and is a success.
-fn misunderstood(error: &clap::Error) -> u8 {
+fn misunderstood(mut error: clap::Error) -> u8 {
     if !error.use_stderr() {
         let _ = error.print();
         return 0;
     }
     let word = std::env::args_os().nth(1).unwrap_or_default().to_string_lossy().into_owned();
+    // Clap's idea to pass an unknown option as a value: to a program, say, which is never meant.
+    error.remove(ContextKind::Suggested);
+    let unknown = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(named)) if *named != word => {
+            hints::no_such_subcommand(&word, named)
+        }
+        _ => None,
+    };
+    if let Some(message) = unknown {
+        note!("belljar: {message}");
+        return exit::USAGE;
+    }
     match error.get(ContextKind::InvalidSubcommand) {
         // Its own tip is any command that looks similar, and no program.
         Some(ContextValue::String(named)) if *named == word => {

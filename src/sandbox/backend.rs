@@ -244,8 +244,8 @@ impl ExecRequest {
     }
 }
 
-/// What came of a program.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// What came of a program. `{:?}` shows what it wrote as text.
+#[derive(Clone, PartialEq, Eq)]
 pub struct ExecResult {
     /// What it wrote to standard output.
     pub stdout: Vec<u8>,
@@ -258,6 +258,19 @@ pub struct ExecResult {
     pub timed_out: bool,
     /// How it ended, in words, unless it exited.
     pub message: Option<String>,
+}
+
+impl fmt::Debug for ExecResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { stdout, stderr, exit_code, timed_out, message } = self;
+        f.debug_struct("ExecResult")
+            .field("stdout", &String::from_utf8_lossy(stdout))
+            .field("stderr", &String::from_utf8_lossy(stderr))
+            .field("exit_code", exit_code)
+            .field("timed_out", timed_out)
+            .field("message", message)
+            .finish()
+    }
 }
 
 /// What went wrong with a sandbox.

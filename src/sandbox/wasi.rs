@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde_json::Value;
+
 use super::WASI;
 use super::backend::{
     ExecRequest, ExecResult, SandboxBackend, SandboxCapabilities, SandboxError, SandboxFuture,
@@ -13,7 +15,7 @@ use super::registry::Registry;
 use super::session::{MakeHost, Sandbox};
 use super::snapshot::{SnapshotError, SnapshotStore};
 use crate::base::digest::Digest;
-use crate::host::{SessionHost, SessionHostBuilder};
+use crate::host::{HostError, SessionHost, SessionHostBuilder};
 use crate::kernel::egress::EgressPolicy;
 use crate::kernel::programs::Programs;
 use crate::kernel::stdio::{Input, Output, Stdio};
@@ -127,7 +129,24 @@ impl WasiBackend {
         self.sessions.with_blocking(session_id, run).await
     }
 
-    /// Lets `act` look into a session, or change it, once nothing runs in it.
+    /// Asks the host of a session for `name`, such as `process.exec`, as a program of it would, once
+    /// nothing runs in it.
+    ///
+    /// # Errors
+    /// [`SandboxError::SessionNotFound`]; `Lifecycle` if the session was terminated. The inner error
+    /// is the call's own.
+    pub async fn host_call(
+        &self,
+        session_id: &str,
+        name: impl Into<String>,
+        params: Value,
+    ) -> Result<Result<Value, HostError>, SandboxError> {
+        let name = name.into();
+        let call = move |sandbox: &mut Sandbox| Ok(sandbox.host_call(&name, &params));
+        self.sessions.with_blocking(session_id, call).await
+    }
+
+    /// Lets `act` look into a session, or change it, once nothing runs in it. It runs on the thread that polls this.
     ///
     /// # Errors
     /// [`SandboxError::SessionNotFound`]; `Lifecycle` if the session was terminated.

@@ -98,6 +98,10 @@ pub struct CreateArgs {
   belljar sandbox exec box -- wc -l README.md
   belljar sandbox exec box -- sh -c 'sort in > out'
   belljar sandbox exec --timeout 5s --json box -- ./tool.wasm
+  belljar sandbox exec -e MODE=fast --cwd /tmp box -- sh -c 'echo $MODE > out'
+  belljar sandbox exec box -- wc -l < list.txt  standard input is belljar's own
+
+Options come before PROGRAM; what follows it is the program's own.
 
 Programs run one after the other: whoever comes second waits. A program that was killed together
 with belljar has never run, as far as the session goes.
@@ -144,7 +148,8 @@ pub struct ExecArgs {
   belljar sandbox cp box:/src/out .             a file or a tree, into this folder
   belljar sandbox cp notes.txt box:/tmp/n.txt   ... and the other way round
 
-One side is ID:/PATH; write ./ before a path of the host that looks like one. What is copied into
+One side is ID:/PATH, or ID:PATH, which begins at /src if there is a worktree; write ./ before a path
+of the host that looks like one. What is copied into
 a directory goes there under its name; directories are merged, all else is replaced. Symbolic links
 are copied as they are, and none is followed. On the host all is written, or nothing.")]
 pub struct CpArgs {
@@ -162,11 +167,17 @@ pub struct CpArgs {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  belljar sandbox ls box                        the worktree
+  belljar sandbox ls box sub                    a folder of it
+  belljar sandbox ls box /tmp
+  belljar sandbox exec box -- ls -la sub        ... with sizes and times")]
 pub struct LsArgs {
     /// The session or snapshot
     pub id: String,
 
-    /// The directory, or a file [default: /src if there is a worktree, else /]
+    /// The directory, or a file. Relative paths begin at /src if there is a worktree, else at /
+    /// [default: that]
     pub path: Option<String>,
 
     /// Print JSON
@@ -176,7 +187,9 @@ pub struct LsArgs {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
-  belljar sandbox diff box | git apply          keep in this folder what was changed there")]
+  belljar sandbox diff box | git apply          keep in this folder what was changed there
+
+Of a session with several folders of the host, `belljar sandbox cp` keeps what is in one of them.")]
 pub struct DiffArgs {
     /// The session or snapshot
     pub id: String,

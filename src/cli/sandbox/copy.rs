@@ -8,23 +8,30 @@ use belljar::sandbox::{Copied, check_session_id};
 use serde_json::json;
 
 use super::args::CpArgs;
+use super::show::absolute;
 use super::{home, waiting};
 use crate::cli::exit::Usage;
 use crate::cli::report::printable;
 
 pub fn run(args: &CpArgs) -> Result<u8> {
     let copied = match (in_session(&args.from), in_session(&args.to)) {
-        (Some((id, path)), None) => home()?.resume(id)?.copy_out(path, Path::new(&args.to))?,
+        (Some((id, path)), None) => {
+            let mut sandbox = home()?.resume(id)?;
+            let path = absolute(&sandbox, path);
+            sandbox.copy_out(&path, Path::new(&args.to))?
+        }
         (None, Some((id, path))) => {
             let home = home()?;
             let mut held = home.hold(id, || waiting(id))?;
             let mut sandbox = held.resume()?;
-            let copied = sandbox.copy_in(Path::new(&args.from), path)?;
+            let path = absolute(&sandbox, path);
+            let copied = sandbox.copy_in(Path::new(&args.from), &path)?;
             held.save(&mut sandbox)?;
             copied
         }
         (Some(_), Some(_)) => {
-            let message = "cp copies from the host or to it; copy there first, and then on";
+            let message = "cp copies from the host or to it; copy there first, and then on, or write ./ \
+                           before a path of the host that has a colon";
             return Err(Usage(message.to_owned()).into());
         }
         (None, None) => {
@@ -45,9 +52,9 @@ pub fn run(args: &CpArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// The session and the path of `ID:/PATH`. A letter by itself is a drive where there are drives.
+/// The session and the path of `ID:PATH`. A letter by itself is a drive where there are drives.
 fn in_session(text: &OsStr) -> Option<(&str, &str)> {
     let (id, path) = text.to_str()?.split_once(':')?;
     let is_drive = cfg!(windows) && id.len() == 1;
-    (path.starts_with('/') && !is_drive && check_session_id(id).is_ok()).then_some((id, path))
+    (!is_drive && check_session_id(id).is_ok()).then_some((id, path))
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::args::ExecArgs;
 use super::create::environment;
-use super::show::start_dir;
+use super::show::{absolute, start_dir};
 use super::{KeptPolicy, home, waiting};
 use crate::cli::exit::{Hinted, Usage};
 use crate::cli::host::HostSettings;
@@ -41,17 +41,20 @@ pub fn run(args: &ExecArgs) -> Result<u8> {
     let policy = KeptPolicy::of(sandbox.metadata())?;
     let settings = HostSettings::of_args(policy, &args.answers)?;
     sandbox.set_host(Arc::new(move |_| settings.builder()));
-    let start = start_dir(&sandbox);
     request.cwd = Some(match args.cwd.as_deref() {
-        None => start.to_owned(),
-        Some(cwd) if cwd.starts_with('/') => cwd.to_owned(),
-        Some(cwd) => format!("{start}/{cwd}"),
+        None => start_dir(&sandbox).to_owned(),
+        Some(cwd) => absolute(&sandbox, cwd),
     });
-    let result = sandbox.exec_on(&request, stdio).map_err(hinted)?;
+    let result = sandbox.exec_on(&request, stdio).map_err(|error| hinted(error, args))?;
     if let Some(message) = &result.message {
         let name = printable(&request.command);
+        let hint = match args.timeout {
+            _ if !result.timed_out => "",
+            Some(_) => " (raise it with --timeout; the session's own limits hold as well)",
+            None => " (one of the session's own limits, from `belljar sandbox create`)",
+        };
         for line in message.lines() {
-            note!("belljar: {name} was ended: {}", printable(line));
+            note!("belljar: {name} was ended: {}{hint}", printable(line));
         }
     }
     held.save(&mut sandbox).with_context(|| {
@@ -71,14 +74,19 @@ pub fn run(args: &ExecArgs) -> Result<u8> {
 }
 
 /// Adds to `error`, if it is a program that was not found, where programs come from.
-fn hinted(error: SandboxError) -> anyhow::Error {
-    let hint = match error {
+fn hinted(error: SandboxError, args: &ExecArgs) -> anyhow::Error {
+    let hint = match &error {
+        SandboxError::Exec { is_found: false, command, .. } if command.contains('/') => {
+            format!("`belljar sandbox ls {}` lists what is there", args.id)
+        }
         SandboxError::Exec { is_found: false, .. } => {
-            "`belljar programs` lists what there is; `belljar sandbox create --toolchain` adds folders"
+            "`belljar programs` lists what there is; `belljar \
+            sandbox create --toolchain` adds folders"
+                .to_owned()
         }
         _ => return error.into(),
     };
-    Hinted { error: error.into(), hint: hint.to_owned() }.into()
+    Hinted { error: error.into(), hint }.into()
 }
 
 fn text(word: &OsString) -> Result<String> {

@@ -23,7 +23,7 @@ use serde_json::json;
 pub use args::SandboxArgs;
 use args::{ForkArgs, GcArgs, RmArgs, SandboxAction, SnapshotArgs};
 
-use super::exit::Usage;
+use super::exit::{Usage, describe};
 use super::progress::Progress;
 use super::report::count;
 use super::setup::{self, POOL_SLOTS};
@@ -143,13 +143,21 @@ fn resume(args: &ForkArgs) -> Result<u8> {
 
 fn rm(args: &RmArgs) -> Result<u8> {
     let home = home()?;
+    let (mut removed, mut failed) = (Vec::new(), None);
     for id in &args.ids {
-        home.remove(id, || waiting(id))?;
+        match home.remove(id, || waiting(id)) {
+            Ok(()) => removed.push(id),
+            Err(error) => {
+                if let Some(earlier) = failed.replace(error.into()) {
+                    note!("belljar: {}", describe(&earlier).1);
+                }
+            }
+        }
     }
     if args.json {
-        say!("{}", json!({ "removed": args.ids }));
+        say!("{}", json!({ "removed": removed }));
     }
-    Ok(0)
+    failed.map_or(Ok(0), Err)
 }
 
 fn gc(args: &GcArgs) -> Result<u8> {

@@ -18,6 +18,14 @@ pub fn start_dir(sandbox: &Sandbox) -> &'static str {
     if has_worktree { WORKTREE } else { "/" }
 }
 
+/// The path `path` of a session, from its root.
+pub fn absolute(sandbox: &Sandbox, path: &str) -> String {
+    match start_dir(sandbox) {
+        _ if path.starts_with('/') => path.to_owned(),
+        start => format!("{}/{path}", start.trim_end_matches('/')),
+    }
+}
+
 pub fn list(args: &ListArgs) -> Result<u8> {
     let entries = home()?.list()?;
     if args.json {
@@ -37,8 +45,8 @@ pub fn list(args: &ListArgs) -> Result<u8> {
 
 pub fn ls(args: &LsArgs) -> Result<u8> {
     let mut sandbox = home()?.resume(&args.id)?;
-    let path = args.path.as_deref().unwrap_or(start_dir(&sandbox));
-    let entries = sandbox.list(path)?;
+    let path = absolute(&sandbox, args.path.as_deref().unwrap_or_default());
+    let entries = sandbox.list(&path)?;
     if args.json {
         let line = |entry: &Listed| json!({ "name": entry.name, "type": type_name(entry.file_type), "size": entry.size });
         say!("{}", json!(entries.iter().map(line).collect::<Vec<_>>()));

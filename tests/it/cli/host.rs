@@ -71,6 +71,8 @@ fn parameters_come_from_the_command_line_a_file_or_standard_input() {
         (&["--params", "{\"a\":1,\"a\":2}"], "is there twice"),
         (&["--params", "@none"], "--params: cannot"),
         (&["--argv0", "x"], "--argv0 is not for calls"),
+        // It was ignored.
+        (&["{}"], "what is passed comes after --params"),
         (&["--host-policy", "none"], "--host-policy: cannot"),
         (&["--host-answers", "p.json"], "expected a list of texts"),
     ] {
@@ -81,11 +83,37 @@ fn parameters_come_from_the_command_line_a_file_or_standard_input() {
 }
 
 #[test]
+fn a_call_that_fails_names_the_next_step() {
+    let folder = scratch();
+    for (operation, params, expected) in [
+        ("process.exce", "{}", "(did you mean process.exec?"),
+        ("interaction.ask", r#"{"question": "well?"}"#, "(--host-answers"),
+        ("net.http", r#"{"url": "http://example.com"}"#, "(--allow-net adds a rule)"),
+    ] {
+        let output = host(folder.path(), &["call", operation, "--params", params]);
+        assert_eq!(output.status.code(), Some(1), "{operation}");
+        assert!(stderr(&output).contains(expected), "{operation}: {}", stderr(&output));
+    }
+}
+
+/// The examples of `belljar run` stood there.
+#[test]
+fn the_help_of_calls_has_examples_of_calls() {
+    let folder = scratch();
+    for option in ["-h", "--help"] {
+        let help = stdout(&host(folder.path(), &["call", option]));
+        assert!(help.contains("belljar host call process.exec --params"), "{help}");
+        assert!(!help.contains("belljar run wc"), "{help}");
+    }
+}
+
+#[test]
 fn a_call_that_fails_and_one_that_is_blocked_have_codes_of_their_own() {
     let folder = scratch();
     let output = host(folder.path(), &["call", "x.y"]);
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(stderr(&output), "belljar: unsupported operation x.y\n");
+    let said = "belljar: unsupported operation x.y (`belljar host manifest` lists what there is)\n";
+    assert_eq!(stderr(&output), said);
     let output = host(folder.path(), &["call", "x.y", "--json"]);
     let error =
         json!({ "error": { "kind": "unsupported", "message": "unsupported operation x.y" } });

@@ -169,8 +169,58 @@ fn errors_of_sandboxes_name_the_next_step() {
     says(&["cp", "box:/a", "box:/b"], 2, "copy there first");
     says(&["cp", "box:/src/nothing", "."], 2, "src/nothing");
     says(&["fork", "0123456789"], 2, "`belljar sandbox list`");
+    says(&["exec", "box", "./nothing.wasm"], 127, "`belljar sandbox ls box`");
+    says(&["exec", "--timeout", "1s", "box", "sleep", "9"], 124, "(raise it with --timeout");
+    says(&["cp", "a:b", "box:/b"], 2, "write ./ before");
+    says(&["apply", "box"], 2, "belljar sandbox diff ID | git apply");
+    says(&["sanpshot", "box"], 2, "did you mean snapshot? (commands: create, exec, ");
     says(&["rm", "box", "gone"], 2, "gone");
     says(&["ls", "box"], 2, "`belljar sandbox create`");
+}
+
+/// They began at the root, while `exec`, and `ls` without a path, began in the worktree.
+#[test]
+fn relative_paths_of_a_session_begin_in_its_worktree() {
+    let folder = scratch();
+    let at = folder.path();
+    done(at, &["create", "--id", "box"]);
+    done(at, &["exec", "box", "sh", "-c", "mkdir sub; echo x > sub/made"]);
+    assert_eq!(done(at, &["ls", "box", "sub"]), "made\n");
+    done(at, &["cp", "box:sub/made", "copy.txt"]);
+    assert_eq!(std::fs::read_to_string(at.join("copy.txt")).unwrap(), "x\n");
+    done(at, &["cp", "copy.txt", "box:sub"]);
+    assert_eq!(done(at, &["exec", "--cwd", "sub", "box", "ls"]), "copy.txt\nmade\n");
+    done(at, &["create", "--id", "bare", "--no-worktree"]);
+    done(at, &["cp", "copy.txt", "bare:tmp/there"]);
+    assert_eq!(done(at, &["ls", "bare", "tmp"]), "there\n");
+    std::fs::write(at.join("a:b"), "a colon").unwrap();
+    done(at, &["cp", "./a:b", "box:c"]);
+    assert_eq!(done(at, &["exec", "box", "cat", "c"]), "a colon");
+}
+
+/// The first one that was not there kept those after it from being removed.
+#[test]
+fn a_session_that_is_not_there_keeps_no_other_from_being_removed() {
+    let folder = scratch();
+    let at = folder.path();
+    done(at, &["create", "--id", "box"]);
+    done(at, &["create", "--id", "other"]);
+    let output = call(at, &["rm", "--json", "gone", "box", "lost", "other"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(stdout(&output), "{\"removed\":[\"box\",\"other\"]}\n");
+    let said = stderr(&output);
+    assert!(said.contains("\"gone\"") && said.contains("\"lost\""), "{said}");
+    assert_eq!(done(at, &["list"]), "");
+}
+
+/// It was told to stand after `--`, where it would have been an argument of a program.
+#[test]
+fn an_unknown_option_is_not_said_to_be_a_value() {
+    let folder = scratch();
+    let output = call(folder.path(), &["exec", "-w", "/tmp", "box", "ls"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("'-w'"), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("as a value"), "{}", stderr(&output));
 }
 
 #[test]

@@ -49,13 +49,13 @@ async fn sessions_of_a_backend_have_the_hosts_that_it_makes() {
     let imported = backend.import_snapshot(folder.path(), digest).unwrap();
     let imported = backend.resume(&imported).await.unwrap().id;
     for (id, blocks_rm) in [(one, true), (other, false), (fork, true), (imported, true)] {
-        let found = backend.with_session(&id, |sandbox| {
-            let blocked = says(sandbox, "echo x > /tmp/x; rm /tmp/x");
-            assert_eq!(blocked.contains("deny `rm *`"), blocks_rm, "{id}: {blocked}");
-            let query = sandbox.host_call("db.query", &json!({ "table": "a" })).unwrap();
-            (query, sandbox.host_call("runtime.task", &json!({})).unwrap())
-        });
-        assert_eq!(found.await.unwrap(), (json!(["a"]), json!("tidy up")));
+        let script = ExecRequest::shell("echo x > /tmp/x; rm /tmp/x");
+        let blocked = String::from_utf8(backend.exec(&id, script).await.unwrap().stderr).unwrap();
+        assert_eq!(blocked.contains("deny `rm *`"), blocks_rm, "{id}: {blocked}");
+        let query = backend.host_call(&id, "db.query", json!({ "table": "a" })).await.unwrap();
+        assert_eq!(query.unwrap(), json!(["a"]));
+        let task = backend.host_call(&id, "runtime.task", json!({})).await.unwrap();
+        assert_eq!(task.unwrap(), "tidy up");
     }
 }
 
@@ -68,6 +68,17 @@ fn a_host_that_is_set_is_that_of_forks_too() {
     for sandbox in [&mut origin, &mut fork] {
         assert!(says(sandbox, "echo x > /tmp/x; rm /tmp/x").contains("deny `rm *`"));
     }
+}
+
+/// There was no way to give a sandbox a command policy.
+#[test]
+fn a_command_policy_holds_for_programs_and_for_calls() {
+    let mut sandbox = sandbox(denying("rm *"));
+    sandbox.set_host(Arc::new(host));
+    let remove = ExecRequest::shell("x=rm; echo kept > /tmp/a; $x /tmp/a; cat /tmp/a");
+    assert_eq!(sandbox.exec(&remove).unwrap().stdout, b"kept\n");
+    let asked = sandbox.host_call("process.exec", &json!({ "argv": ["rm", "/tmp/a"] })).unwrap();
+    assert_eq!(asked["status"], "blocked");
 }
 
 #[cfg(feature = "http")]

@@ -49,6 +49,15 @@ fn files_clock_and_chance_live_as_long_as_the_session() {
     assert_eq!(sh(&mut sandbox, "cd $BELLJAR_OUTPUTS_DIR && pwd"), "/mnt/session/outputs\n");
 }
 
+/// It was a list of numbers.
+#[test]
+fn a_result_shows_what_was_written_as_text() {
+    let mut sandbox = sandbox(SandboxSpec::default());
+    let result = sandbox.exec(&ExecRequest::shell("echo out; echo err >&2")).unwrap();
+    let shown = format!("{result:?}");
+    assert!(shown.contains(r#"stdout: "out\n", stderr: "err\n", exit_code: 0"#), "{shown}");
+}
+
 #[test]
 fn a_fork_and_its_origin_go_on_by_themselves() {
     let mut origin = sandbox(SandboxSpec::default());
