@@ -143,7 +143,7 @@ impl Errno {
 
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.meaning(), self.name())
+        write!(f, "{} (E{})", self.meaning(), self.name().to_ascii_uppercase())
     }
 }
 
@@ -160,5 +160,10 @@ mod tests {
         assert_eq!(Errno::Perm.code(), 63);
         assert_eq!(Errno::Notcapable.code(), 76);
         assert_eq!(Errno::Toobig.name(), "2big");
+    }
+
+    #[test]
+    fn messages_have_the_names_of_posix() {
+        assert!(Errno::Toobig.to_string().ends_with(" (E2BIG)"), "{}", Errno::Toobig);
     }
 }

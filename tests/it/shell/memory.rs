@@ -88,6 +88,6 @@ fn arguments_have_the_length_that_others_have() {
     let mut machine = machine().build().unwrap();
     let output = Command::shell(script).output(&mut machine).unwrap();
     assert_eq!(output.stdout, b"126\n126\n");
-    let said = "sh: 1: wc: Argument list too long (2big)\n".repeat(2);
+    let said = "sh: 1: wc: Argument list too long (E2BIG)\n".repeat(2);
     assert_eq!(String::from_utf8_lossy(&output.stderr), said);
 }
