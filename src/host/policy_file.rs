@@ -87,10 +87,9 @@ impl CommandPolicy {
     /// [`PolicyError`], with the line.
     pub fn read(path: &Path) -> Result<Self, PolicyError> {
         let file = path.display().to_string();
-        if disk::metadata(path)?.len() > POLICY_BYTES_MAX {
+        let Some(text) = disk::read_at_most(path, POLICY_BYTES_MAX)? else {
             return Err(PolicyError::TooLong { file });
-        }
-        let text = disk::read(path)?;
+        };
         match String::from_utf8(text) {
             Ok(text) => Self::from_json(&file, &text),
             Err(_) => Err(PolicyError::Line { file, line: 1, problem: "it is not UTF-8".into() }),
