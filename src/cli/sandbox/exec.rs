@@ -13,9 +13,10 @@ use super::create::environment;
 use super::show::start_dir;
 use super::{home, waiting};
 use crate::cli::exit::{Hinted, Usage};
+use crate::cli::overtime::Overtime;
 use crate::cli::report::printable;
 use crate::cli::setup;
-use crate::cli::sink::{Opened, Stdout};
+use crate::cli::sink::{Once, Opened, Stdout};
 use crate::cli::values::Sink;
 
 pub fn run(args: &ExecArgs) -> Result<u8> {
@@ -42,7 +43,13 @@ pub fn run(args: &ExecArgs) -> Result<u8> {
         Some(cwd) if cwd.starts_with('/') => cwd.to_owned(),
         Some(cwd) => format!("{start}/{cwd}"),
     });
-    let result = sandbox.exec_on(&request, stdio).map_err(hinted)?;
+    // Whoever waits for the session must not wait for somebody who does not read.
+    let timeout = [sandbox.limits().timeout, args.timeout].into_iter().flatten().min();
+    let what = "ended, and its session is as it was before";
+    let running = Overtime::watch(timeout, &request.command, what, &Once::new(None));
+    let result = sandbox.exec_on(&request, stdio).map_err(hinted);
+    drop(running);
+    let result = result?;
     if let Some(message) = &result.message {
         let name = printable(&request.command);
         for line in message.lines() {
