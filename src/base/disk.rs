@@ -5,7 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "this file is the door to the host's files by path")]
 
 use std::fs::{File, FileTimes, Metadata};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -33,6 +33,14 @@ pub fn read(path: &Path) -> Result<Vec<u8>, DiskError> {
     std::fs::read(path).map_err(DiskError::new("read", path))
 }
 
+/// The content of a file; `None` if it has more than `bytes_max` bytes, whatever it says that it has.
+pub fn read_at_most(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>, DiskError> {
+    let mut bytes = Vec::new();
+    let read = open(path)?.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes);
+    read.map_err(DiskError::new("read", path))?;
+    Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= bytes_max))
+}
+
 /// A file opened for reading.
 pub fn open(path: &Path) -> Result<File, DiskError> {
     File::open(path).map_err(DiskError::new("open", path))
@@ -52,12 +60,16 @@ pub fn create_new_private(path: &Path) -> Result<File, DiskError> {
     options.open(path).map_err(DiskError::new("create", path))
 }
 
-/// A file to lock, made if it is not there. Nobody else can open one that is new.
+/// A file to lock, made if it is not there. Nobody else can open one that is new. A link in its place
+/// is not followed.
 pub fn open_lock(path: &Path) -> Result<File, DiskError> {
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+    }
     options.open(path).map_err(DiskError::new("open", path))
 }
 

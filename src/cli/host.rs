@@ -19,8 +19,9 @@ use super::args::{AnswerArgs, OnMissing, RunArgs};
 use super::exit::Usage;
 #[cfg(feature = "http")]
 use super::net;
+use super::overtime::Overtime;
 use super::report::{Report, printable};
-use super::sink::{self, Opened, Stdout};
+use super::sink::{self, Once, Opened, Stdout};
 use super::values::{Sink, StdinFrom};
 use super::{changes, run, setup};
 
@@ -251,6 +252,7 @@ fn call(call: &CallArgs) -> Result<u8> {
     let (mut machine, preopens) = setup::machine(args, None, children.as_ref(), &host)?;
     machine.set_trace(run::trace(args)?);
     let environment = setup::environment(&args.env)?;
+    let calling = Overtime::watch(args.limits.timeout, &name, "ended", &Once::new(None));
     let result = host.call_as(&mut machine, &name, &params, |command| {
         for (key, value) in environment {
             command.env(setup::guest_bytes(&key), setup::guest_bytes(&value));
@@ -262,6 +264,7 @@ fn call(call: &CallArgs) -> Result<u8> {
             command.current_dir(run::absolute(cwd));
         }
     });
+    drop(calling);
     machine.set_trace(None);
     let code = match &result {
         Err(_) => CALL_FAILED,

@@ -26,14 +26,16 @@ fn credential(given: &str) -> Result<Credential> {
         return Err(usage("it has to be HOST=HEADER: $VARIABLE"));
     };
     let host: EgressRule = host.trim().parse().map_err(|error| usage(&format!("{error}")))?;
-    let value = filled(template.trim())?;
+    let (value, secret) = filled(template.trim())?;
     let name = format!("{}: {}", header.trim(), template.trim());
     let credential = Credential::new(name, host, header.trim(), value);
+    // Whatever stands beside it in the header is no secret, and a server need not say that.
+    let credential = credential.and_then(|credential| credential.hiding(secret));
     credential.map_err(|error| Usage::of("--credential", error).into())
 }
 
-/// `template` with the variables of the environment that it names.
-fn filled(template: &str) -> Result<String> {
+/// `template` with the variable of the environment that it names, and what that holds.
+fn filled(template: &str) -> Result<(String, String)> {
     let Some((front, rest)) = template.split_once('$') else {
         return Err(usage("a secret does not stand on a command line: name a variable, as $TOKEN"));
     };
@@ -41,7 +43,7 @@ fn filled(template: &str) -> Result<String> {
     let (name, rest) = rest.split_at(rest.find(|byte| !is_name(byte)).unwrap_or(rest.len()));
     let value = ambient::setting(name).and_then(|value| value.into_string().ok());
     match value {
-        Some(value) => Ok(format!("{front}{value}{rest}")),
+        Some(value) => Ok((format!("{front}{value}{rest}"), value)),
         None => Err(usage(&format!("the variable {name:?} is not set, or no text"))),
     }
 }

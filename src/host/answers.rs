@@ -85,10 +85,9 @@ impl ScriptedAnswers {
     /// [`AnswersError`], with the line.
     pub fn read(path: &Path) -> Result<Self, AnswersError> {
         let file = path.display().to_string();
-        if disk::metadata(path)?.len() > ANSWERS_BYTES_MAX {
+        let Some(text) = disk::read_at_most(path, ANSWERS_BYTES_MAX)? else {
             return Err(AnswersError::TooLong { file });
-        }
-        let text = disk::read(path)?;
+        };
         let answers: Result<Vec<String>, _> = serde_json::from_slice(&text);
         let answers = answers.map_err(|error| {
             let (line, problem) = (error.line().max(1), error.to_string());

@@ -20,6 +20,8 @@ mod session;
 mod shells;
 mod taped;
 mod template;
+mod template_tags;
+mod template_values;
 
 pub use answers::{Answers, AnswersError, Question, ScriptedAnswers};
 pub use bridge::{BridgeAnswer, HostBridge, HostTool};

@@ -341,6 +341,8 @@ impl Commands {
         }
         let name = words.first().and_then(OutlineWord::text).map(name_of);
         let args = words.get(1..).unwrap_or_default();
+        let is_end = |word: &OutlineWord| word.text() == Some(b"--");
+        let after_end = if args.first().is_some_and(is_end) { &args[1..] } else { args };
         let within = depth + 1;
         match name.as_deref() {
             Some(name) if SHELLS.contains(&name) => match script_of_shell(args) {
@@ -348,16 +350,22 @@ impl Commands {
                 Script::Unknown => self.add_unknown(),
                 Script::Text(text) => self.add_script(text, within),
             },
-            Some(b"eval") => match args.iter().map(OutlineWord::text).collect::<Option<Vec<_>>>() {
-                Some(texts) => self.add_script(&texts.join(&b' '), within),
-                None => self.add_unknown(),
-            },
-            Some(b"trap") => match args.first().map(OutlineWord::text) {
+            Some(b"eval") => {
+                match after_end.iter().map(OutlineWord::text).collect::<Option<Vec<_>>>() {
+                    Some(texts) => self.add_script(&texts.join(&b' '), within),
+                    None => self.add_unknown(),
+                }
+            }
+            Some(b"trap") => match after_end.first().map(OutlineWord::text) {
                 Some(Some(text)) => self.add_script(text, within),
                 Some(None) => self.add_unknown(),
                 None => {}
             },
-            Some(b"." | b"source") => self.add_unknown(),
+            // What a shell is told by these to run, or to call by another name, is not looked at.
+            Some(
+                b"." | b"alias" | b"bind" | b"compgen" | b"complete" | b"enable" | b"fc" | b"hash"
+                | b"mapfile" | b"readarray" | b"source",
+            ) => self.add_unknown(),
             Some(name) if WRAPPERS.contains(&name) => {
                 if args.len() > WRAPPED_MAX {
                     self.add_unknown();
@@ -376,6 +384,10 @@ impl Commands {
     fn add_wrapped(&mut self, words: Words, depth: usize) {
         let is_other = |text: &[u8]| text.starts_with(b"-") || text.contains(&b'=');
         match words[0].text() {
+            // `env '-Srm x'`, `env --split-string='rm x'`.
+            Some(text) if let Some(script) = script_in_option(text) => {
+                self.add_script(script, depth);
+            }
             // `env -S 'rm x'`, `watch 'rm x'`.
             Some(text) if text.iter().any(u8::is_ascii_whitespace) => self.add_script(text, depth),
             Some(text) if is_other(text) => {}
@@ -389,6 +401,17 @@ impl Commands {
 fn name_of(path: &[u8]) -> Vec<u8> {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     name.strip_suffix(b".wasm").filter(|stem| !stem.is_empty()).unwrap_or(name).to_vec()
+}
+
+/// What stands in an option that holds a command.
+fn script_in_option(text: &[u8]) -> Option<&[u8]> {
+    let long = text.strip_prefix(b"--split-string=");
+    let short = || {
+        let at = text.iter().position(|byte| *byte == b'S')?;
+        let is_short = text[0] == b'-' && text[1..at].iter().all(u8::is_ascii_lowercase);
+        Some(&text[at + 1..]).filter(|script| is_short && !script.is_empty())
+    };
+    long.or_else(short)
 }
 
 enum Script<'a> {
@@ -417,8 +440,12 @@ fn script_of_shell(args: &[OutlineWord]) -> Script<'_> {
         }
         is_long |= text.starts_with(b"--");
         takes_text |= !text.starts_with(b"--") && text.contains(&b'c');
-        if text.ends_with(b"o") || text.ends_with(b"O") {
-            rest.next();
+        match text.iter().position(|byte| b"oO".contains(byte)) {
+            _ if text.starts_with(b"--") => {}
+            None => {}
+            Some(at) if at + 1 == text.len() => drop(rest.next()),
+            // To one shell the rest of it is the name of an option, to another one more options.
+            Some(_) => return Script::Unknown,
         }
     }
     Script::None
@@ -471,6 +498,10 @@ mod tests {
         assert_eq!(of("rm", ". ./script"), Match::Maybe);
         assert_eq!(of("rm", "bash --rcfile x -c 'rm x'"), Match::Maybe);
         assert_eq!(of("rm", "if"), Match::Maybe, "no script at all");
+        assert_eq!(of("rm", "bash -oc errexit 'rm x'"), Match::Maybe);
+        assert_eq!(of("rm", "zsh -oerrexit -c 'rm x'"), Match::Maybe);
+        assert_eq!(of("rm", "bash -c 'alias x=rm'"), Match::Maybe);
+        assert_eq!(of("rm", "bash -c 'hash -p /bin/rm x; x y'"), Match::Maybe);
         assert_eq!(of("rm *", "\"$@\""), Match::Maybe);
     }
 
@@ -505,6 +536,11 @@ mod tests {
             "env -i A=1 B=2 rm x",
             "env -S 'rm x'",
             "env -S 'rm\tx'",
+            "env '-Srm x'",
+            "env -iSrm",
+            "env --split-string='rm x'",
+            "eval -- rm x",
+            "trap -- 'rm x' EXIT",
             "env sh -c 'rm x'",
             "nice -n 5 timeout 3 rm x",
             "nohup env command rm x",

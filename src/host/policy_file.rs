@@ -95,11 +95,11 @@ impl CommandPolicy {
     /// [`PolicyError`]: it cannot be read, is too long, or is no text.
     pub fn read_text(path: &Path) -> Result<String, PolicyError> {
         let file = path.display().to_string();
-        if disk::metadata(path)?.len() > POLICY_BYTES_MAX {
+        let Some(text) = disk::read_at_most(path, POLICY_BYTES_MAX)? else {
             return Err(PolicyError::TooLong { file });
-        }
+        };
         let no_text = |_| PolicyError::Line { file, line: 1, problem: "it is not UTF-8".into() };
-        String::from_utf8(disk::read(path)?).map_err(no_text)
+        String::from_utf8(text).map_err(no_text)
     }
 
     /// The policy that `text`, from `file`, says.

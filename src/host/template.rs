@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use minijinja::machinery::{Token, tokenize};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Value as TemplateValue;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
@@ -16,6 +15,8 @@ use serde_json::{Map, Value};
 
 use super::error::HostError;
 use super::json;
+use super::template_tags::check;
+use super::template_values::{self, Work};
 
 /// Bytes of one template.
 pub(super) const TEMPLATE_BYTES_MAX: u64 = 1 << 20;
@@ -29,44 +30,8 @@ const FUEL: u64 = 1_000_000;
 /// Columns that `indent` indents by.
 const INDENT_MAX: usize = 1000;
 
-/// Operators that join texts, in one tag.
-const JOINS_MAX: usize = 16;
-
 /// Stack for a rendering: includes and blocks are rendered within each other.
 const STACK_BYTES: usize = 16 << 20;
-
-/// What may begin a tag. Everything that keeps a text for later is left out.
-const STATEMENTS: [&str; 10] =
-    ["block", "elif", "else", "endblock", "endfor", "endif", "extends", "for", "if", "include"];
-
-/// Filters whose results are not much larger than what they get; the last two are our own.
-const FILTERS: [&str; 25] = [
-    "abs",
-    "bool",
-    "capitalize",
-    "count",
-    "d",
-    "default",
-    "dictsort",
-    "first",
-    "float",
-    "int",
-    "items",
-    "last",
-    "length",
-    "lower",
-    "max",
-    "min",
-    "reverse",
-    "round",
-    "sort",
-    "string",
-    "title",
-    "trim",
-    "upper",
-    "join",
-    "indent",
-];
 
 /// What `template.render` takes.
 #[derive(Deserialize)]
@@ -96,14 +61,15 @@ pub(super) fn render(
     let first = match (path, text) {
         (Some(path), None) => path,
         (None, Some(text)) => {
-            check(name, "text", &text)?;
-            known.insert("text".to_owned(), Some(text));
+            let text_bytes = check(name, "text", &text)?;
+            known.insert("text".to_owned(), Some((text, text_bytes)));
             "text".to_owned()
         }
         _ => return Err(HostError::params(name, "expected either `path` or `text`")),
     };
-    let vars = TemplateValue::deserialize(Value::Object(vars))
-        .map_err(|error| HostError::params(name, error.to_string()))?;
+    let vars = Value::Object(vars);
+    let (work, text_bytes) = (Work::default(), template_values::longest_text(&vars));
+    let vars = work.counted(vars);
     // A template is read when it turns out that it is needed, and all is rendered anew then.
     let mut missing = (!known.contains_key(&first)).then(|| first.clone());
     loop {
@@ -117,8 +83,8 @@ pub(super) fn render(
                 Ok(bytes) => {
                     let text = String::from_utf8(bytes)
                         .map_err(|_| HostError::failed(name, format!("{path}: it is not UTF-8")))?;
-                    check(name, &path, &text)?;
-                    known.insert(path, Some(text));
+                    let text_bytes = check(name, &path, &text)?;
+                    known.insert(path, Some((text, text_bytes)));
                 }
                 Err(why) => {
                     unread = Some(HostError::failed(name, format!("{path}: {why}")));
@@ -127,9 +93,25 @@ pub(super) fn render(
             }
         }
         let wanted = Arc::new(Mutex::new(None));
+        let text_bytes = known.values().flatten().map(|known| known.1).fold(text_bytes, usize::max);
+        let fuel = template_values::fuel_for(text_bytes, FUEL);
         let rendered = stacker::grow(STACK_BYTES, || {
-            render_known(&first, &vars, known.clone(), wanted.clone(), output_bytes_max)
+            let mut environment = environment(&work, fuel, output_bytes_max)?;
+            let (known, wanted) = (known.clone(), wanted.clone());
+            environment.set_loader(move |path: &str| {
+                let found = known.get(path);
+                if found.is_none() {
+                    *wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(path.to_owned());
+                }
+                Ok(found.cloned().flatten().map(|(text, _)| text))
+            });
+            let mut output = Bounded { bytes: Vec::new(), bytes_max: output_bytes_max };
+            environment.get_template(&first)?.render_captured_to(vars.clone(), &mut output)?;
+            Ok(output.into_text())
         });
+        if work.is_over() {
+            return Err(HostError::failed(name, TOO_MUCH));
+        }
         missing = wanted.lock().unwrap_or_else(PoisonError::into_inner).take();
         if missing.is_none() {
             // Nobody minds what is not there if it is included with `ignore missing`.
@@ -139,24 +121,37 @@ pub(super) fn render(
     }
 }
 
-/// Templates by their names; `None` for what cannot be read.
-type Known = HashMap<String, Option<String>>;
+/// Templates by their names, with the bytes of the longest text in a tag of each; `None` for what
+/// cannot be read.
+type Known = HashMap<String, Option<(String, usize)>>;
 
-fn render_known(
-    first: &str,
-    vars: &TemplateValue,
-    known: Known,
-    wanted: Arc<Mutex<Option<String>>>,
+/// What is said of a rendering that is ended.
+const TOO_MUCH: &str = "it takes more work than a template may";
+
+fn environment(
+    work: &Work,
+    fuel: u64,
     output_bytes_max: u64,
-) -> Result<String, Error> {
+) -> Result<Environment<'static>, Error> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     let syntax = SyntaxConfig::builder().keep_trailing_newline(true).build()?;
     environment.set_syntax(syntax);
-    environment.set_fuel(Some(FUEL));
+    environment.set_fuel(Some(fuel));
     environment.remove_global("debug");
+    environment.remove_global("dict");
     environment.remove_global("namespace");
+    let work = work.clone();
+    environment.add_function("range", move |start, stop, step| work.range(start, stop, step));
+    environment.add_test("divisibleby", |number: i128, by: i128| {
+        by != 0 && number.checked_rem(by).unwrap_or(0) == 0
+    });
+    environment.add_filter("string", move |value: TemplateValue| {
+        let mut text = Bounded { bytes: Vec::new(), bytes_max: output_bytes_max };
+        write!(text, "{value}").map_err(|error| too_long(&error))?;
+        Ok::<_, Error>(text.into_text())
+    });
     environment.add_filter("join", move |items: TemplateValue, between: Option<String>| {
         let between = between.unwrap_or_default();
         let mut joined = Bounded { bytes: Vec::new(), bytes_max: output_bytes_max };
@@ -176,16 +171,7 @@ fn render_known(
         }
         Ok::<_, Error>(indented.into_text())
     });
-    environment.set_loader(move |path: &str| {
-        let found = known.get(path);
-        if found.is_none() {
-            *wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(path.to_owned());
-        }
-        Ok(found.cloned().flatten())
-    });
-    let mut output = Bounded { bytes: Vec::new(), bytes_max: output_bytes_max };
-    environment.get_template(first)?.render_captured_to(vars.clone(), &mut output)?;
-    Ok(output.into_text())
+    Ok(environment)
 }
 
 fn too_long(error: &io::Error) -> Error {
@@ -232,50 +218,13 @@ fn describe(name: &str, error: &Error) -> HostError {
         _ => String::new(),
     };
     let what = match error.kind() {
-        ErrorKind::OutOfFuel => "it takes more work than a template may".to_owned(),
+        ErrorKind::OutOfFuel => TOO_MUCH.to_owned(),
         kind => {
             error.detail().map_or_else(|| kind.to_string(), |detail| format!("{kind}: {detail}"))
         }
     };
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
     HostError::failed(name, format!("{place}{what}{}", cause.unwrap_or_default()))
-}
-
-/// # Errors
-/// The template holds what could make a value much larger.
-fn check(name: &str, path: &str, text: &str) -> Result<(), HostError> {
-    let mut joins = 0;
-    let mut before = None;
-    for token in tokenize(text, false, SyntaxConfig::default()) {
-        // What is no template at all is told of when it is rendered.
-        let Ok((token, span)) = token else { return Ok(()) };
-        let refuse = |what: &str| {
-            let line = span.start_line;
-            let message = format!("{path}, line {line}: {what} is not there in templates");
-            Err(HostError::failed(name, message))
-        };
-        match (&before, &token) {
-            (_, Token::BlockStart | Token::VariableStart) => joins = 0,
-            (Some(Token::BlockStart), Token::Ident(word)) if !STATEMENTS.contains(word) => {
-                return refuse(&format!("`{word}`"));
-            }
-            (Some(Token::Pipe), Token::Ident(word)) if !FILTERS.contains(word) => {
-                return refuse(&format!("the filter `{word}`"));
-            }
-            // What these answer is what a part of the template prints.
-            (_, Token::Ident(word @ ("recursive" | "self" | "super"))) => {
-                return refuse(&format!("`{word}`"));
-            }
-            (_, Token::Mul | Token::Pow) => return refuse("multiplication"),
-            (_, Token::Tilde | Token::Plus) if joins == JOINS_MAX => {
-                return refuse("a tag that joins so much");
-            }
-            (_, Token::Tilde | Token::Plus) => joins += 1,
-            _ => {}
-        }
-        before = Some(token);
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -341,7 +290,7 @@ mod tests {
             ("{{ 'x' * 100000000 }}", "multiplication is not there"),
             ("{{ s|replace('x', s) }}", "the filter `replace` is not there"),
             (
-                "{{ [s, s]|join(s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s) }}",
+                "{{ list|join(s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s) }}",
                 "joins so much",
             ),
             (
@@ -359,6 +308,76 @@ mod tests {
             let error = text(template).unwrap_err();
             assert!(error.contains(why), "{template}: {error}");
         }
+        for (template, why) in [
+            ("{{ ''[::-1] }}", "a slice is not there"),
+            ("{% for x in [s, s] %}{% endfor %}", "a name in a list"),
+            ("{% for x in s, s %}{% endfor %}", "a list without brackets"),
+            ("{% for x in (s, s) %}{% endfor %}", "a list without brackets"),
+            ("{% for x in {'a': s}|items %}{% endfor %}", "a name in a list"),
+            ("{% for x in [s]|string ~ '' %}{% endfor %}", "in a list"),
+            ("{{ [[s] ~ ''] ~ '' }}", "a list in a tag that joins"),
+            ("{{ dict(a=s) }}", "unknown function"),
+        ] {
+            let error = text(template).unwrap_err();
+            assert!(error.contains(why), "{template}: {error}");
+        }
+        assert_eq!(
+            text("{{ 1 is divisibleby(0) }}{{ 4 is divisibleby(2) }}"),
+            Ok(json!("FalseTrue"))
+        );
+        let shown = "{% for k, v in {'a': 1}|items %}{{ k }}{{ v }}{% endfor %}{{ [list[0], s|length] }}\
+                     {% for x in ['p', 2] %}{{ x }}{% endfor %}{% for x in range(5, 0, -2) %}{{ x }}{% endfor %}";
+        assert_eq!(text(shown), Ok(json!("a1[1, 1000]p2531")));
+    }
+
+    /// What stands within each other ended the whole program, whose stack is not without end.
+    #[test]
+    fn nothing_is_as_deep_as_a_template_is_long() {
+        let repeated = [
+            ("[1]", "|reverse"),
+            ("1", "|string"),
+            ("", "-"),
+            ("", "not "),
+            ("1", " and 1"),
+            ("1", " - 1"),
+            ("1", " if 1 else 2"),
+            ("x", ".a"),
+            ("x", "[0]"),
+            ("x", "()"),
+        ];
+        for (first, again) in repeated {
+            let error = text(&format!("{{{{ {first}{}1 }}}}", again.repeat(100_000))).unwrap_err();
+            assert!(error.contains("words is not there"), "{again}: {error}");
+        }
+        let chain = format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 0 %}".repeat(70_000));
+        assert!(text(&chain).unwrap_err().contains("`elif` is not there"));
+        for (first, again) in repeated.iter().skip(3).take(4) {
+            let again = again.repeat(100);
+            assert!(text(&format!("{{{{ {first}{again}1 }}}}")).is_ok() || again.contains("1 -"));
+        }
+    }
+
+    /// An instruction that goes through a long list, or a long text, counted as much as any other.
+    #[test]
+    fn an_instruction_that_goes_through_much_counts_for_much() {
+        let list: Vec<u32> = (0..100_000).collect();
+        let vars = json!({ "list": list, "s": "x".repeat(1 << 20) });
+        for template in [
+            "{% for a in range(100000) %}{{ -1 in list }}{% endfor %}",
+            "{% for a in range(100000) %}{{ list|max }}{% endfor %}",
+            "{% for a in range(100000) %}{{ list == list }}{% endfor %}",
+            "{% for a in range(100000) %}{{ range(100000)|join|length }}{% endfor %}",
+            "{% for a in range(100000) %}{% if 'y' in s %}{% endif %}{% endfor %}",
+        ] {
+            let error = rendered(&json!({ "text": template, "vars": vars })).unwrap_err();
+            assert!(error.contains("more work than"), "{template}: {error}");
+        }
+        let all = json!({ "text": "{% for x in list %}{{ x - x }}{% endfor %}", "vars": { "list": list } });
+        assert_eq!(rendered(&all), Ok(json!("0".repeat(100_000))));
+    }
+
+    #[test]
+    fn brackets_may_stand_within_each_other_as_far_as_a_tag_goes() {
         let deep = format!("{{{{ {}1{} }}}}", "(".repeat(100_000), ")".repeat(100_000));
         assert!(text(&deep).is_err());
     }

@@ -12,7 +12,7 @@ use super::resolver::agent;
 use super::scrub::{Scrubbed, without_secrets};
 use crate::base::ambient;
 use crate::kernel::egress::{Allowed, EgressBlocked, EgressPolicy};
-use crate::tape::Recorder;
+use crate::tape::{Kind, Recorder};
 
 /// Redirects that are followed.
 pub const REDIRECTS_MAX: u32 = 10;
@@ -203,8 +203,7 @@ impl HttpClient {
     /// [`HttpError`].
     pub fn send(&self, request: &HttpRequest) -> Result<HttpResponse, HttpError> {
         let mut call = Call::new(request, self.limits)?;
-        let tape = self.tape.as_ref();
-        let mut allowed = self.policy.check_on_tape("http", &request.url, tape)?;
+        let mut allowed = self.decided(self.policy.check("http", &request.url))?;
         for _ in 0..=self.limits.redirects_max {
             let response = self.send_once(&call, &allowed)?;
             let location = response.headers().get("location").map(HeaderValue::as_bytes);
@@ -212,12 +211,42 @@ impl HttpClient {
             let Some(to) = location.filter(|_| is_redirect(response.status().as_u16())) else {
                 return Ok(self.answer(&allowed, response));
             };
-            let next = self.policy.check_redirect_on_tape(&allowed, to, tape)?;
+            let next = self.decided(self.policy.check_redirect(&allowed, to))?;
             call.follow(response.status().as_u16(), &allowed, &next);
             allowed = next;
         }
         let redirects_max = self.limits.redirects_max;
         Err(HttpError::Redirects { redirects_max, url: self.clean(allowed.url()) })
+    }
+
+    fn decided(&self, checked: Result<Allowed, EgressBlocked>) -> Result<Allowed, HttpError> {
+        let allowed = checked.map_err(|blocked| self.blocked(blocked))?;
+        self.record(|tape| allowed.record(tape));
+        Ok(allowed)
+    }
+
+    /// What is blocked, as it may be told: where a redirect leads a server says, which may put a secret
+    /// into that.
+    fn blocked(&self, blocked: EgressBlocked) -> HttpError {
+        let blocked = EgressBlocked {
+            url: self.clean(&blocked.url),
+            host: self.clean(&blocked.host),
+            reason: self.clean(&blocked.reason),
+            ..blocked
+        };
+        self.record(|tape| blocked.record(tape));
+        blocked.into()
+    }
+
+    fn record(&self, decision: impl FnOnce(&Recorder) -> Kind) {
+        let Some(tape) = &self.tape else { return };
+        let mut decision = decision(tape);
+        if let Kind::Egress { url, host, reason, .. } = &mut decision {
+            for text in [url, host, reason] {
+                *text = self.clean(text);
+            }
+        }
+        tape.push(decision);
     }
 
     fn send_once(&self, call: &Call, allowed: &Allowed) -> Result<http::Response<Body>, HttpError> {
@@ -229,11 +258,13 @@ impl HttpClient {
         for (name, value) in &call.headers {
             request = request.header(name, value);
         }
+        let mut added = Vec::new();
         for credential in self.credentials.of(allowed) {
-            let is_set = request
-                .headers_ref()
-                .is_some_and(|headers| headers.contains_key(credential.header()));
-            if is_set {
+            if added.contains(&credential.header()) {
+                continue;
+            }
+            added.push(credential.header());
+            if call.headers.iter().any(|(name, _)| name == credential.header()) {
                 return Err(HttpError::Request(format!(
                     "the header {} is added by the host (credential {}): leave it out",
                     credential.header(),
@@ -256,7 +287,7 @@ impl HttpClient {
         let secrets = self.credentials.secrets();
         let header = |(name, value): (&HeaderName, &HeaderValue)| {
             let value = String::from_utf8_lossy(value.as_bytes());
-            (name.as_str().to_owned(), without_secrets(&value, &secrets))
+            (without_secrets(name.as_str(), &secrets), without_secrets(&value, &secrets))
         };
         let headers = response.headers().iter().map(header).collect();
         let status = response.status().as_u16();
@@ -265,7 +296,7 @@ impl HttpClient {
             reader: Scrubbed::new(Box::new(reader), secrets),
             left: self.limits.response_bytes_max,
             bytes_max: self.limits.response_bytes_max,
-            place: allowed.place(),
+            place: self.place(allowed),
             timeout_ms: self.limits.timeout.as_millis(),
         };
         HttpResponse { url: self.clean(allowed.url()), status, headers, body }
@@ -275,19 +306,21 @@ impl HttpClient {
         without_secrets(text, &self.credentials.secrets())
     }
 
+    fn place(&self, allowed: &Allowed) -> String {
+        self.clean(&allowed.place())
+    }
+
     fn timed_out(&self, allowed: &Allowed) -> HttpError {
-        HttpError::Timeout { place: allowed.place(), timeout_ms: self.limits.timeout.as_millis() }
+        HttpError::Timeout {
+            place: self.place(allowed),
+            timeout_ms: self.limits.timeout.as_millis(),
+        }
     }
 
     fn failed(&self, allowed: &Allowed, error: ureq::Error) -> HttpError {
         let error = match error {
             ureq::Error::Other(other) => match other.downcast::<EgressBlocked>() {
-                Ok(blocked) => {
-                    if let Some(tape) = &self.tape {
-                        tape.push(blocked.record(tape));
-                    }
-                    return (*blocked).into();
-                }
+                Ok(blocked) => return self.blocked(*blocked),
                 Err(other) => ureq::Error::Other(other),
             },
             error => error,
@@ -296,11 +329,11 @@ impl HttpClient {
             ureq::Error::Timeout(_) => self.timed_out(allowed),
             error @ (ureq::Error::Protocol(_) | ureq::Error::Http(_)) => {
                 let message = self.clean(&error.to_string());
-                HttpError::BadAnswer { place: allowed.place(), message }
+                HttpError::BadAnswer { place: self.place(allowed), message }
             }
             error => {
                 let message = self.clean(&error.to_string());
-                HttpError::Connection { place: allowed.place(), message }
+                HttpError::Connection { place: self.place(allowed), message }
             }
         }
     }

@@ -17,6 +17,8 @@ pub struct Credential {
     host: EgressRule,
     header: String,
     value: String,
+    /// What is taken out of answers besides the secret in the value.
+    hidden: Vec<String>,
 }
 
 /// A credential makes no sense.
@@ -51,7 +53,8 @@ impl Credential {
         value: impl Into<String>,
     ) -> Result<Self, CredentialError> {
         let (name, header, value) = (name.into(), header.into(), value.into());
-        let credential = Self { name, host, header: header.to_ascii_lowercase(), value };
+        let credential =
+            Self { name, host, header: header.to_ascii_lowercase(), value, hidden: Vec::new() };
         let problem = if ureq::http::HeaderName::try_from(&credential.header).is_err() {
             Some(format!("{header:?} is no header"))
         } else if ureq::http::HeaderValue::try_from(&credential.value).is_err() {
@@ -69,6 +72,22 @@ impl Credential {
         }
     }
 
+    /// Takes `secret` out of what comes back as well: a part of the value, which a server may say
+    /// without the rest.
+    ///
+    /// # Errors
+    /// [`CredentialError`] if it is too short to be found again, or longer than a value may be.
+    pub fn hiding(mut self, secret: impl Into<String>) -> Result<Self, CredentialError> {
+        let secret = secret.into();
+        if !(SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&secret.len()) {
+            let bytes = format!("{SECRET_BYTES_MIN} to {SECRET_BYTES_MAX}");
+            let problem = format!("a secret in it has {} bytes, and not {bytes}", secret.len());
+            return Err(CredentialError { name: self.name, problem });
+        }
+        self.hidden.push(secret);
+        Ok(self)
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
@@ -81,6 +100,10 @@ impl Credential {
 
     pub(super) fn value(&self) -> &str {
         &self.value
+    }
+
+    fn secrets(&self) -> impl Iterator<Item = &str> {
+        self.hidden.iter().map(String::as_str).chain([self.secret()])
     }
 
     fn secret(&self) -> &str {
@@ -110,11 +133,18 @@ impl Credentials {
         self.0.iter().filter(is_for)
     }
 
-    /// All secrets, the longest first, so that one which holds another one is found first.
+    /// All secrets, also in lower case, as names of headers and hosts are shown; the longest first, so
+    /// that one which holds another one is found first.
     pub(super) fn secrets(&self) -> Vec<Vec<u8>> {
-        let mut secrets: Vec<Vec<u8>> =
-            self.0.iter().map(|credential| credential.secret().as_bytes().to_vec()).collect();
-        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        let mut secrets: Vec<Vec<u8>> = self
+            .0
+            .iter()
+            .flat_map(Credential::secrets)
+            .flat_map(|secret| [secret.to_owned(), secret.to_ascii_lowercase()])
+            .map(String::into_bytes)
+            .collect();
+        secrets.sort_by(|one, other| other.len().cmp(&one.len()).then(one.cmp(other)));
+        secrets.dedup();
         secrets
     }
 }

@@ -30,6 +30,9 @@ const FORMAT: &str = "belljar-session";
 /// The version of the format: a reader takes every minor version of its own major one.
 const VERSION: [u32; 2] = [1, 0];
 
+/// Bytes of a file of a session.
+const RECORD_BYTES_MAX: u64 = 64 << 10;
+
 /// Digits of a snapshot's id that are enough to name it, if no other begins with them.
 const SNAPSHOT_DIGITS_MIN: usize = 8;
 
@@ -413,7 +416,15 @@ impl SandboxHome {
 
     fn read_record(&self, id: &str) -> Result<Digest, HomeError> {
         let path = self.record_path(id);
-        let record: Result<Record, _> = serde_json::from_slice(&disk::read(&path)?);
+        let damaged =
+            |message: &str| HomeError::Record { path: path.clone(), message: message.into() };
+        // What is no file may have no end.
+        if !disk::symlink_metadata(&path)?.is_file() {
+            return Err(damaged("it is no file"));
+        }
+        let text = disk::read_at_most(&path, RECORD_BYTES_MAX)?;
+        let text = text.ok_or_else(|| damaged("it is too long"))?;
+        let record: Result<Record, _> = serde_json::from_slice(&text);
         match record {
             Ok(Record { version: [major, minor], .. }) if major != VERSION[0] => {
                 Err(HomeError::Version { id: id.to_owned(), major, minor })

@@ -226,6 +226,74 @@ fn whoever_asks_never_sees_a_credential() {
     assert!(Credential::new("short", host, "a", "abc").is_err());
 }
 
+/// A server that is sent a secret may say it where nobody looked for it: in the name of a header, and
+/// in the host, the scheme or the path that it redirects to, which are told and recorded in lower case.
+#[test]
+fn secrets_are_taken_out_of_names_and_of_where_a_redirect_leads() {
+    let secret = "Correct-Horse-Battery";
+    let to = |location: &str| {
+        format!("HTTP/1.1 302 X\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n")
+    };
+    let name = format!("HTTP/1.1 200 OK\r\nx-{secret}: 1\r\ncontent-length: 0\r\n\r\n");
+    let places = [
+        format!("http://{secret}.test/"),
+        format!("{secret}://a/"),
+        format!("/{secret}"),
+        format!("http://{secret}.localhost:PORT/"),
+    ];
+    for answer in places.iter().map(|place| to(place)).chain([name]) {
+        let server = Server::saying(&[answer.as_str(); 12]);
+        let host = "127.0.0.1".parse().unwrap();
+        let mut credentials = Credentials::default();
+        credentials.push(Credential::new("t", host, "x-key", secret).unwrap());
+        let tape = MemoryTape::default();
+        let recorder = Recorder::new(tape.clone(), Redaction::default());
+        let policy = server.policy().allow("*.localhost".parse().unwrap());
+        let client = client(policy).credentials(credentials).tape(Some(recorder));
+        let told = match client.send(&HttpRequest::get(server.url("/"))) {
+            Ok(response) => format!("{response:?}{:?}", response.headers),
+            Err(error) => error.to_string(),
+        };
+        assert!(server.request().contains(secret));
+        let seen = format!("{told}{:?}", tape.records()).to_lowercase();
+        assert!(!seen.contains(&secret.to_lowercase()), "{seen}");
+        assert!(seen.contains("[redacted]"), "{seen}");
+    }
+}
+
+/// What stood after the first space of a value was taken for the secret, whatever that was.
+#[test]
+fn a_part_of_a_value_is_taken_out_as_well() {
+    let echo = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{SECRET}", SECRET.len());
+    let server = Server::saying(&[&echo]);
+    let value = format!("id={SECRET}; theme=very-dark");
+    let host = "127.0.0.1".parse().unwrap();
+    let credential = Credential::new("t", host, "cookie", value).unwrap();
+    assert!(credential.clone().hiding("short").is_err());
+    let mut credentials = Credentials::default();
+    credentials.push(credential.hiding(SECRET).unwrap());
+    let client = client(server.policy()).credentials(credentials);
+    let mut response = client.send(&HttpRequest::get(server.url("/"))).unwrap();
+    assert_eq!(response.body.read_to_end().unwrap(), b"[redacted]");
+}
+
+/// The second one was taken for a header that the asker had set.
+#[test]
+fn of_two_credentials_for_one_header_the_first_counts() {
+    let server = Server::saying(&[HELLO]);
+    let mut credentials = Credentials::default();
+    for (rule, value) in [("127.0.0.1", SECRET), ("127.0.0.0/8", "another-secret")] {
+        let rule = rule.parse().unwrap();
+        credentials.push(Credential::new("t", rule, "x-key", value).unwrap());
+    }
+    client(server.policy())
+        .credentials(credentials)
+        .send(&HttpRequest::get(server.url("/")))
+        .unwrap();
+    let request = server.request();
+    assert!(request.contains(SECRET) && !request.contains("another-secret"), "{request}");
+}
+
 /// Credentials that leave this machine are encrypted on the way.
 #[test]
 fn credentials_do_not_go_out_in_the_open() {

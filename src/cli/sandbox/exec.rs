@@ -15,9 +15,10 @@ use super::show::{absolute, start_dir};
 use super::{KeptPolicy, home, waiting};
 use crate::cli::exit::{Hinted, Usage};
 use crate::cli::host::HostSettings;
+use crate::cli::overtime::Overtime;
 use crate::cli::report::printable;
 use crate::cli::setup;
-use crate::cli::sink::{Opened, Stdout};
+use crate::cli::sink::{Once, Opened, Stdout};
 use crate::cli::values::Sink;
 
 pub fn run(args: &ExecArgs) -> Result<u8> {
@@ -45,7 +46,13 @@ pub fn run(args: &ExecArgs) -> Result<u8> {
         None => start_dir(&sandbox).to_owned(),
         Some(cwd) => absolute(&sandbox, cwd),
     });
-    let result = sandbox.exec_on(&request, stdio).map_err(|error| hinted(error, args))?;
+    // Whoever waits for the session must not wait for somebody who does not read.
+    let timeout = [sandbox.limits().timeout, args.timeout].into_iter().flatten().min();
+    let what = "ended, and its session is as it was before";
+    let running = Overtime::watch(timeout, &request.command, what, &Once::new(None));
+    let result = sandbox.exec_on(&request, stdio).map_err(|error| hinted(error, args));
+    drop(running);
+    let result = result?;
     if let Some(message) = &result.message {
         let name = printable(&request.command);
         let hint = match args.timeout {

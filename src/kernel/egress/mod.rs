@@ -106,19 +106,6 @@ impl Allowed {
     }
 }
 
-fn on_tape(
-    checked: Result<Allowed, EgressBlocked>,
-    tape: Option<&Recorder>,
-) -> Result<Allowed, EgressBlocked> {
-    if let Some(tape) = tape {
-        tape.push(match &checked {
-            Ok(allowed) => allowed.record(tape),
-            Err(blocked) => blocked.record(tape),
-        });
-    }
-    checked
-}
-
 fn record(
     tape: &Recorder,
     surface: &str,
@@ -287,20 +274,14 @@ impl EgressPolicy {
         url: &str,
         tape: Option<&Recorder>,
     ) -> Result<Allowed, EgressBlocked> {
-        on_tape(self.check(surface, url), tape)
-    }
-
-    /// As [`EgressPolicy::check_redirect`]; the decision goes on `tape`, if there is one.
-    ///
-    /// # Errors
-    /// [`EgressBlocked`].
-    pub fn check_redirect_on_tape(
-        &self,
-        from: &Allowed,
-        location: &str,
-        tape: Option<&Recorder>,
-    ) -> Result<Allowed, EgressBlocked> {
-        on_tape(self.check_redirect(from, location), tape)
+        let checked = self.check(surface, url);
+        if let Some(tape) = tape {
+            tape.push(match &checked {
+                Ok(allowed) => allowed.record(tape),
+                Err(blocked) => blocked.record(tape),
+            });
+        }
+        checked
     }
 
     /// Whether the request that `from` allowed may be made again at `location`, to which its answer

@@ -113,11 +113,11 @@ impl Guest {
     ) -> Result<Found, (Errno, String)> {
         let blocked = |reason| (Errno::Perm, reason);
         if !asks {
-            return self.find(request, 0);
+            return self.find(request, 0, false);
         }
         self.check_start(request, true).map_err(blocked)?;
         let program = request.program.clone();
-        let found = self.find(request, 0)?;
+        let found = self.find(request, 0, true)?;
         let is_watched = !matches!(found.image.mode(), Mode::Native { .. });
         // Of a script it is the interpreter that runs.
         if request.program != program || !is_watched {
@@ -291,8 +291,14 @@ impl Guest {
         Ok(())
     }
 
-    /// What `request` asks for; a script's interpreter, to which it then gives the script.
-    fn find(&mut self, request: &mut SpawnRequest, depth: u32) -> Result<Found, (Errno, String)> {
+    /// What `request` asks for; a script's interpreter, to which it then gives the script. `asks`
+    /// whether the host is asked of an interpreter that is a script itself.
+    fn find(
+        &mut self,
+        request: &mut SpawnRequest,
+        depth: u32,
+        asks: bool,
+    ) -> Result<Found, (Errno, String)> {
         let fail = |errno: Errno| (errno, errno.to_string());
         let Some(programs) = self.machine.programs.clone() else {
             return Err((Errno::Nosys, "this machine has no programs to start".to_owned()));
@@ -334,6 +340,9 @@ impl Guest {
                 if depth == SCRIPT_DEPTH_MAX {
                     return Err(fail(Errno::Loop));
                 }
+                if asks && depth > 0 {
+                    self.check_start(request, true).map_err(|reason| (Errno::Perm, reason))?;
+                }
                 let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
                 let (interpreter, argument) = interpreter(line).ok_or(fail(Errno::Noexec))?;
                 let rest = request.args.split_off(request.args.len().min(1));
@@ -342,7 +351,7 @@ impl Guest {
                 request.args.push(path.into_bytes());
                 request.args.extend(rest);
                 request.program = interpreter;
-                return self.find(request, depth + 1);
+                return self.find(request, depth + 1, asks);
             }
             let found = programs.module(&path, bytes).map_err(cannot_run)?;
             return Ok(Found { path: Some(self.absolute(&path)), ..found });

@@ -334,3 +334,34 @@ fn a_credential_is_given_to_a_command_and_not_kept() {
         assert!(!String::from_utf8_lossy(&bytes).contains(SECRET), "{path}");
     }
 }
+
+/// A write to a pipe that nobody reads held a session, and whoever waited for it, without end.
+#[test]
+fn an_exec_whose_output_nobody_reads_ends_at_its_timeout() {
+    let folder = scratch();
+    let at = folder.path();
+    done(at, &["create", "--id", "box", "--no-worktree"]);
+    let mut child = sandbox(at)
+        .args(["exec", "--timeout", "1s", "box", "yes"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Open, and not read.
+    let unread = child.stdout.take();
+    let since = std::time::Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if since.elapsed().as_secs() > 60 {
+            child.kill().unwrap();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    drop(unread);
+    assert_eq!(status.code(), Some(124));
+    let said = stderr(&child.wait_with_output().unwrap());
+    assert!(said.contains("its session is as it was before"), "{said}");
+    assert_eq!(done(at, &["exec", "box", "echo", "free"]), "free\n");
+}

@@ -236,6 +236,29 @@ fn a_name_that_a_program_is_called_by_hides_nothing() {
     assert!(is_kept(&mut session));
 }
 
+/// Of scripts that interpret scripts the first and the last program were looked at, and none between.
+#[test]
+fn an_interpreter_that_is_a_script_itself_is_looked_at() {
+    let folder = scratch();
+    for (name, text) in
+        [("denied", "#!/bin/sh\necho ran\n"), ("one", "#!denied\n"), ("two", "#!one\n")]
+    {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let deny = r#"{"version": 1, "deny": ["denied"]}"#;
+    let mut session = under(&folder, policy(deny));
+    for command in ["export PATH=/src; ./one", "export PATH=/src; one", "export PATH=/src; two"] {
+        let result = shell(&mut session, command);
+        assert_eq!(
+            (&result["status"], &result["stdout"]),
+            (&json!("blocked"), &json!("")),
+            "{command}"
+        );
+    }
+    let mut session = under(&folder, CommandPolicy::new());
+    assert_eq!(shell(&mut session, "export PATH=/src; two")["stdout"], "ran\n");
+}
+
 #[test]
 fn what_wants_to_be_asked_for_is_asked_for_once() {
     let folder = scratch();

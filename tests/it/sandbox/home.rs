@@ -237,6 +237,29 @@ fn the_home_is_private() {
 }
 
 /// A session's limit of virtual time counted from its beginning, so that it came to a standstill.
+/// Whoever listed a home waited without end for what stood in the place of a session's file, or read all
+/// of it; a link in the place of a lock was followed, and a file made where it led.
+#[cfg(unix)]
+#[test]
+fn what_stands_in_the_place_of_a_file_of_a_home_is_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = open(folder.path());
+    create(&home, "box");
+    let sessions = folder.path().join("sessions");
+    let made = std::process::Command::new("mkfifo").arg(sessions.join("pipe.json")).status();
+    assert!(made.unwrap().success());
+    let long = std::fs::File::create(sessions.join("long.json")).unwrap();
+    long.set_len(1 << 40).unwrap();
+    let entries = home.list().unwrap();
+    let shown: Vec<_> = entries.iter().map(|entry| (&*entry.id, entry.state.is_some())).collect();
+    assert_eq!(shown, [("box", true), ("long", false), ("pipe", false)]);
+    home.remove("long", || ()).unwrap();
+    std::fs::remove_file(sessions.join("box.lock")).unwrap();
+    std::os::unix::fs::symlink("../elsewhere", sessions.join("box.lock")).unwrap();
+    assert!(matches!(home.hold("box", || ()), Err(HomeError::Disk(_))));
+    assert!(!folder.path().join("elsewhere").exists());
+}
+
 #[test]
 fn limits_of_time_are_those_of_each_exec() {
     let mut spec = SandboxSpec::default();
