@@ -3,6 +3,7 @@
 mod copies;
 mod forks;
 mod home;
+mod hostile;
 mod kills;
 mod lifecycle;
 mod local;
