@@ -12,7 +12,7 @@ use super::resolver::agent;
 use super::scrub::{Scrubbed, without_secrets};
 use crate::base::ambient;
 use crate::kernel::egress::{Allowed, EgressBlocked, EgressPolicy};
-use crate::tape::Recorder;
+use crate::tape::{Kind, Recorder};
 
 /// Redirects that are followed.
 pub const REDIRECTS_MAX: u32 = 10;
@@ -196,8 +196,7 @@ impl HttpClient {
     /// [`HttpError`].
     pub fn send(&self, request: &HttpRequest) -> Result<HttpResponse, HttpError> {
         let mut call = Call::new(request, self.limits)?;
-        let tape = self.tape.as_ref();
-        let mut allowed = self.policy.check_on_tape("http", &request.url, tape)?;
+        let mut allowed = self.decided(self.policy.check("http", &request.url))?;
         for _ in 0..=self.limits.redirects_max {
             let response = self.send_once(&call, &allowed)?;
             let location = response.headers().get("location").map(HeaderValue::as_bytes);
@@ -205,7 +204,7 @@ impl HttpClient {
             let Some(to) = location.filter(|_| is_redirect(response.status().as_u16())) else {
                 return Ok(self.answer(&allowed, response));
             };
-            let next = self.policy.check_redirect_on_tape(&allowed, to, tape)?;
+            let next = self.decided(self.policy.check_redirect(&allowed, to))?;
             call.follow(response.status().as_u16(), &allowed, &next);
             allowed = next;
         }
@@ -258,10 +257,44 @@ impl HttpClient {
             reader: Scrubbed::new(Box::new(reader), secrets),
             left: self.limits.response_bytes_max,
             bytes_max: self.limits.response_bytes_max,
-            place: place(allowed),
+            place: self.place(allowed),
             timeout_ms: self.limits.timeout.as_millis(),
         };
         HttpResponse { url: self.clean(allowed.url()), status, headers, body }
+    }
+
+    /// What the policy has decided, which goes on the tape.
+    fn decided(&self, checked: Result<Allowed, EgressBlocked>) -> Result<Allowed, HttpError> {
+        let allowed = checked.map_err(|blocked| self.blocked(&blocked))?;
+        self.note(|tape| allowed.record(tape));
+        Ok(allowed)
+    }
+
+    fn blocked(&self, blocked: &EgressBlocked) -> HttpError {
+        self.note(|tape| blocked.record(tape));
+        HttpError::Blocked(EgressBlocked {
+            surface: blocked.surface.clone(),
+            url: self.clean(&blocked.url),
+            host: self.clean(&blocked.host),
+            port: blocked.port,
+            reason: self.clean(&blocked.reason),
+        })
+    }
+
+    /// Puts a decision on the tape. Where an answer redirects to may hold what its server was sent.
+    fn note(&self, decision: impl FnOnce(&Recorder) -> Kind) {
+        let Some(tape) = &self.tape else { return };
+        let mut kind = decision(tape);
+        if let Kind::Egress { url, host, reason, .. } = &mut kind {
+            for text in [url, host, reason] {
+                *text = self.clean(text);
+            }
+        }
+        tape.push(kind);
+    }
+
+    fn place(&self, allowed: &Allowed) -> String {
+        format!("{} port {}", self.clean(allowed.host()), allowed.port())
     }
 
     fn clean(&self, text: &str) -> String {
@@ -269,18 +302,16 @@ impl HttpClient {
     }
 
     fn timed_out(&self, allowed: &Allowed) -> HttpError {
-        HttpError::Timeout { place: place(allowed), timeout_ms: self.limits.timeout.as_millis() }
+        HttpError::Timeout {
+            place: self.place(allowed),
+            timeout_ms: self.limits.timeout.as_millis(),
+        }
     }
 
     fn failed(&self, allowed: &Allowed, error: ureq::Error) -> HttpError {
         let error = match error {
             ureq::Error::Other(other) => match other.downcast::<EgressBlocked>() {
-                Ok(blocked) => {
-                    if let Some(tape) = &self.tape {
-                        tape.push(blocked.record(tape));
-                    }
-                    return (*blocked).into();
-                }
+                Ok(blocked) => return self.blocked(&blocked),
                 Err(other) => ureq::Error::Other(other),
             },
             error => error,
@@ -289,18 +320,14 @@ impl HttpClient {
             ureq::Error::Timeout(_) => self.timed_out(allowed),
             error @ (ureq::Error::Protocol(_) | ureq::Error::Http(_)) => {
                 let message = self.clean(&error.to_string());
-                HttpError::BadAnswer { place: place(allowed), message }
+                HttpError::BadAnswer { place: self.place(allowed), message }
             }
             error => {
                 let message = self.clean(&error.to_string());
-                HttpError::Connection { place: place(allowed), message }
+                HttpError::Connection { place: self.place(allowed), message }
             }
         }
     }
-}
-
-fn place(allowed: &Allowed) -> String {
-    format!("{} port {}", allowed.host(), allowed.port())
 }
 
 fn is_redirect(status: u16) -> bool {

@@ -285,19 +285,6 @@ impl EgressPolicy {
         on_tape(self.check(surface, url), tape)
     }
 
-    /// As [`EgressPolicy::check_redirect`]; the decision goes on `tape`, if there is one.
-    ///
-    /// # Errors
-    /// [`EgressBlocked`].
-    pub fn check_redirect_on_tape(
-        &self,
-        from: &Allowed,
-        location: &str,
-        tape: Option<&Recorder>,
-    ) -> Result<Allowed, EgressBlocked> {
-        on_tape(self.check_redirect(from, location), tape)
-    }
-
     /// Whether the request that `from` allowed may be made again at `location`, to which its answer
     /// redirects. How many redirects are too many is for the caller to say.
     ///
