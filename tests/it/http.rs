@@ -294,6 +294,37 @@ fn of_two_credentials_for_one_header_the_first_counts() {
     assert!(request.contains(SECRET) && !request.contains("another-secret"), "{request}");
 }
 
+/// A server redirected to what it had been sent, and the tape and the error had it.
+#[test]
+fn where_an_answer_leads_to_does_not_tell_a_credential() {
+    let to = |place: &str| {
+        format!("HTTP/1.1 302 Found\r\nlocation: {place}\r\ncontent-length: 0\r\n\r\n")
+    };
+    let told = |answers: &[&str]| {
+        let server = Server::saying(answers);
+        let mut credentials = Credentials::default();
+        let host = "127.0.0.1".parse().unwrap();
+        credentials.push(Credential::new("key", host, "x-key", SECRET).unwrap());
+        let tape = MemoryTape::default();
+        let recorder = Recorder::new(tape.clone(), Redaction::default());
+        let client = client(server.policy()).credentials(credentials).tape(Some(recorder));
+        let answer = client.send(&HttpRequest::get(server.url("/")));
+        assert!(server.request().contains(SECRET), "it was sent");
+        let told = format!("{answer:?} {:?}", tape.records());
+        assert!(told.contains("[redacted]") && !told.contains(SECRET), "{told}");
+        answer.map(|_| ())
+    };
+    let path = to(&format!("/{SECRET}?of={SECRET}"));
+    told(&[&path, HELLO]).unwrap();
+    let error = told(&[path.as_str(); 12]).unwrap_err();
+    assert!(matches!(error, HttpError::Redirects { .. }), "{error}");
+    let error = told(&[&to(&format!("http://{SECRET}.example.com/{SECRET}"))]).unwrap_err();
+    assert!(matches!(error, HttpError::Blocked(_)), "{error}");
+    let cut_off = format!("HTTP/1.1 302 {SECRET}\r\nlocation");
+    let error = told(&[&path, &cut_off]).unwrap_err();
+    assert!(!error.to_string().contains(SECRET), "{error}");
+}
+
 /// Credentials that leave this machine are encrypted on the way.
 #[test]
 fn credentials_do_not_go_out_in_the_open() {

@@ -21,6 +21,7 @@ mod overlay_differential;
 mod overlay_model;
 mod process_tape;
 mod processes;
+mod profile_escapes;
 mod replay;
 mod replay_faults;
 mod sandbox;

@@ -188,3 +188,20 @@ fn a_run_of_several_processes_is_repeated_from_its_tape() {
         assert_eq!(stdout(&replayed), stdout(&recorded));
     }
 }
+
+/// The numbers of processes are the machine's own.
+#[cfg(unix)]
+#[test]
+fn the_number_of_a_process_of_the_host_is_nobodys_in_a_machine() {
+    let mut stranger = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let programs = ToolchainPrograms::new(engine(), Toolchains::default());
+    let programs = programs.with("sh", belljar::process::ShellImage::maker());
+    let mut machine = Machine::builder().programs(Arc::new(programs)).build().unwrap();
+    let script = format!("kill -9 {0} || kill -s 0 {0}", stranger.id());
+    let output = Command::shell(script).output(&mut machine).unwrap();
+    let is_alive = stranger.try_wait().unwrap().is_none();
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    assert!(is_alive, "{output:?}");
+    assert!(!output.status.success(), "{output:?}");
+}

@@ -8,20 +8,23 @@ use crate::support::package;
 
 const SECTION: &str = "## Where everything is";
 
+/// The protections, what was switched off of each, and the tests that then failed.
+const SHOWN_TO_FAIL: (&str, &str, usize) = ("docs/security.md", "## Shown to fail", 75);
+
 /// Each document, and the rows that its table has at least: a section that is not found must not
 /// pass.
 const DOCUMENTS: [(&str, usize); 3] =
     [("docs/testbench.md", 80), ("docs/host.md", 40), ("docs/sandbox.md", 30)];
 
-/// The cells of each row of the section's tables, but for their heads.
-fn rows(document: &str) -> Vec<[String; 3]> {
-    let section = document.split(SECTION).nth(1).expect("the section is there");
+/// The cells of each row of the tables of `section`, but for their heads.
+fn rows(document: &str, section: &str) -> Vec<[String; 3]> {
+    let section = document.split(section).nth(1).expect("the section is there");
     let section = section.split("\n## ").next().unwrap_or_default();
     let rows = section.lines().filter(|line| line.starts_with("| "));
     let cells =
         rows.map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect::<Vec<_>>());
     cells
-        .filter(|cells| cells[0] != "name or rule")
+        .filter(|cells| !["name or rule", "protection"].contains(&cells[0]))
         .map(|cells| {
             let cells: [&str; 3] = cells.try_into().expect("three cells in each row");
             cells.map(str::to_owned)
@@ -97,7 +100,7 @@ fn what_the_tables_name_exists() {
     let mut wrong = Vec::new();
     for (document, rows_min) in DOCUMENTS {
         let text = std::fs::read_to_string(package().join(document)).unwrap();
-        let rows = rows(&text);
+        let rows = rows(&text, SECTION);
         for [name, place, test] in &rows {
             let name = format!("{document}: {name}");
             let (places, named) = (backticked(place), backticked(test));
@@ -113,6 +116,20 @@ fn what_the_tables_name_exists() {
         assert!(rows.len() >= rows_min, "the table of {document} has only {} rows", rows.len());
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn tests_that_were_shown_to_fail_are_there() {
+    let (document, section, rows_min) = SHOWN_TO_FAIL;
+    let tests = tests();
+    let rows = rows(&std::fs::read_to_string(package().join(document)).unwrap(), section);
+    for [protection, _, named] in &rows {
+        let named = backticked(named);
+        assert!(!named.is_empty(), "{document}: {protection}: no test");
+        let gone = named.iter().find(|test| tests.iter().all(|known| known != **test));
+        assert_eq!(gone, None, "{document}: {protection}");
+    }
+    assert!(rows.len() >= rows_min, "the table of {document} has only {} rows", rows.len());
 }
 
 #[test]

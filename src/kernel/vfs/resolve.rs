@@ -219,3 +219,25 @@ fn next_component<'a>(rest: &mut Rest<'a>) -> (Cow<'a, str>, bool, bool) {
     };
     (name, is_last, is_last && next > end)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::VfsLimits;
+    use super::*;
+
+    #[test]
+    fn a_directory_that_was_moved_out_of_its_root_leads_no_further() {
+        let mut overlay = Overlay::new(VfsLimits::default(), 1);
+        let top = overlay.host_base();
+        for dir in ["given", "given/inner", "other"] {
+            overlay.create_dir(top, dir, 1).unwrap();
+        }
+        let root = overlay.open_dir("/given").unwrap();
+        let base = Base { dir: overlay.open_dir("/given/inner").unwrap(), root };
+        assert!(overlay.reaches(base, "../inner", false), "it is within its root");
+        overlay.rename((top, "given/inner"), (top, "inner"), 2).unwrap();
+        for out in ["..", "../other", "../given"] {
+            assert!(!overlay.reaches(base, out, false), "{out}");
+        }
+    }
+}

@@ -170,3 +170,26 @@ fn programs_reach_nobody_unless_told_otherwise() {
         assert!(stderr(&refused).contains("--credential"), "{}", stderr(&refused));
     }
 }
+
+/// A proxy would be told every request, and would resolve names as it likes.
+#[test]
+fn a_proxy_of_the_environment_is_not_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::saying(&[HELLO]);
+    let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = format!("http://127.0.0.1:{}", proxy.local_addr().unwrap().port());
+    let guests = package().join("guest-examples");
+    let mut command = belljar(folder.path());
+    for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]
+    {
+        command.env(name, &at);
+    }
+    command.env_remove("no_proxy").env_remove("NO_PROXY");
+    command.args(["run", "--allow-net", "127.0.0.1", "--toolchain"]).arg(&guests);
+    let params = json!({ "url": server.url("/"), "timeout_ms": 5000 }).to_string();
+    let output = command.args(["ask", "net.http", &params]).output().unwrap();
+    assert!(stdout(&output).contains("hello"), "{}", stdout(&output));
+    assert!(server.request().starts_with("GET / "));
+    proxy.set_nonblocking(true).unwrap();
+    assert!(proxy.accept().is_err(), "the proxy was asked");
+}

@@ -211,6 +211,17 @@ fn a_blocked_command_reaches_neither_mock_nor_bridge() {
     assert_eq!(shell(&mut session, "echo x"), "reached");
 }
 
+/// A hook that made a denied command of another would be a way around the policy.
+#[test]
+fn what_a_hook_makes_of_a_command_is_checked_before_anybody_is_asked() {
+    let folder = scratch();
+    let changing = policy(DENY_RM).pre(|_| PreHook::Change(json!({ "argv": ["rm", "kept"] })));
+    let mut session = under(&folder, changing);
+    session.host_mock("process", "exec", HostMock::result(json!("mocked")));
+    assert_eq!(shell(&mut session, "echo x")["status"], "blocked");
+    assert_eq!(session.host_mock_calls(), []);
+}
+
 #[test]
 fn a_program_that_a_guest_starts_itself_is_looked_at_too() {
     let folder = scratch();

@@ -242,6 +242,33 @@ fn snapshots_that_were_tampered_with_are_refused_or_work() {
     assert!(refused > cases / 4 && resumed > cases / 20, "{refused} refused, {resumed} resumed");
 }
 
+/// Every part of a snapshot is what its digest says, as far as the id can be trusted.
+#[test]
+fn a_part_of_a_snapshot_that_is_another_is_not_used() {
+    let (host, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = SnapshotStore::new(folder.path());
+    let id = store.save(&mut of_every_kind(host.path())).unwrap();
+    let parts = store.parts_of(id).unwrap();
+    assert!(parts.len() > 1 && store.resume(id, PROGRAMS.clone()).is_ok());
+    for part in parts {
+        let path = store.cas().path_of(part);
+        let good = std::fs::read(&path).unwrap();
+        // Both are understood, and mean something else.
+        let text = String::from_utf8(good.clone()).unwrap();
+        let bad = text.replacen("499", "999", 1).replacen("below", "belov", 1);
+        assert!(bad != text, "{part}");
+        std::fs::write(&path, bad).unwrap();
+        let refused = store.resume(id, PROGRAMS.clone()).map(|_| ()).unwrap_err();
+        let mut source: Option<&dyn std::error::Error> = Some(&refused);
+        let is_damage = |error: &dyn std::error::Error| error.to_string().contains("is damaged");
+        while source.is_some_and(|error| !is_damage(error)) {
+            source = source.and_then(std::error::Error::source);
+        }
+        assert!(source.is_some(), "{part}: {refused}");
+        std::fs::write(&path, good).unwrap();
+    }
+}
+
 /// The next node that was made had a number that there is not.
 #[test]
 fn a_snapshot_after_which_nothing_can_be_made_is_refused() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use belljar::sandbox::{
     ExecRequest, HomeError, HomeKind, Sandbox, SandboxHome, SandboxSpec, SnapshotError,
+    SnapshotStore,
 };
 use belljar::store::Removed;
 
@@ -94,7 +95,7 @@ fn whoever_comes_second_waits() {
     let (waits, waiting) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let removed = scope.spawn(|| open(folder.path()).remove("box", || waits.send(()).unwrap()));
-        waiting.recv().unwrap();
+        waiting.recv_timeout(Duration::from_mins(1)).unwrap();
         assert!(home.resume("box").is_ok(), "whoever looks does not wait");
         assert!(home.snapshot("box").is_ok());
         drop(held);
@@ -114,7 +115,7 @@ fn a_session_that_is_removed_while_somebody_waits_is_not_found() {
         let second = scope.spawn(|| {
             open(folder.path()).hold("box", || waits.send(()).unwrap()).map(|_| ()).unwrap_err()
         });
-        waiting.recv().unwrap();
+        waiting.recv_timeout(Duration::from_mins(1)).unwrap();
         // As `remove` does, which has the lock itself.
         std::fs::remove_file(folder.path().join("sessions/box.json")).unwrap();
         std::fs::remove_file(folder.path().join("sessions/box.lock")).unwrap();
@@ -162,6 +163,51 @@ fn what_nobody_names_goes_and_all_else_stays() {
     }
     home.collect_garbage().unwrap();
     assert_eq!(names("contents"), [""; 0]);
+}
+
+/// Between what is stored and what names it, nobody names it.
+#[test]
+fn garbage_is_not_collected_while_somebody_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = open(folder.path());
+    let writing = std::fs::File::open(folder.path().join("lock")).or_else(|_| {
+        home.collect_garbage().unwrap();
+        std::fs::File::open(folder.path().join("lock"))
+    });
+    let writing = writing.unwrap();
+    writing.lock_shared().unwrap();
+    let store = SnapshotStore::new(folder.path().join("contents"));
+    let unnamed = store.save(&mut sandbox(SandboxSpec::default())).unwrap();
+    std::thread::scope(|scope| {
+        let collected = scope.spawn(|| open(folder.path()).collect_garbage().unwrap());
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(store.cas().contains(unnamed), "it was to be named next");
+        assert!(!collected.is_finished());
+        writing.unlock().unwrap();
+        assert_eq!(collected.join().unwrap().contents, 1);
+    });
+    // The other way round, nobody writes while garbage is collected.
+    writing.lock().unwrap();
+    std::thread::scope(|scope| {
+        let created = scope.spawn(|| create(&open(folder.path()), "box"));
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!created.is_finished());
+        assert!(!folder.path().join("contents").read_dir().unwrap().any(|_| true));
+        writing.unlock().unwrap();
+        created.join().unwrap();
+    });
+}
+
+#[test]
+fn an_id_that_somebody_is_taking_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = open(folder.path());
+    let lock = std::fs::File::create(folder.path().join("sessions/box.lock")).unwrap();
+    lock.lock().unwrap();
+    let refused = home.create(Some("box"), &mut sandbox(SandboxSpec::default()));
+    assert!(matches!(refused, Err(HomeError::Exists { .. })), "{refused:?}");
+    lock.unlock().unwrap();
+    create(&home, "box");
 }
 
 /// A file that cannot be understood could name anything.

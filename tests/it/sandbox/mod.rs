@@ -3,6 +3,7 @@
 mod copies;
 mod forks;
 mod home;
+mod hostile;
 mod hosts;
 mod kills;
 mod lifecycle;
