@@ -301,10 +301,17 @@ fn copy_file(
                 Ok(count) => count,
                 Err(errno) => break Err(source.failed("read", from)(errno)),
             };
-            if let Err(errno) = target.vfs.write_at(write, offset, &piece[..count], target.now_ns) {
+            let (bytes, end) = (&piece[..count], offset + count as u64);
+            // What holds nothing stays a hole: a file may be much longer than what is in it.
+            let written = if bytes.iter().all(|byte| *byte == 0) {
+                target.vfs.set_len(write, end, target.now_ns)
+            } else {
+                target.vfs.write_at(write, offset, bytes, target.now_ns).map(drop)
+            };
+            if let Err(errno) = written {
                 break Err(target.failed("write", to)(errno));
             }
-            offset += count as u64;
+            offset = end;
         };
         source.vfs.close(read);
         copied

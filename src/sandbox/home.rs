@@ -376,7 +376,7 @@ impl SandboxHome {
     }
 
     fn is_session(&self, id: &str) -> bool {
-        disk::symlink_metadata(&self.record_path(id)).is_ok_and(|metadata| metadata.is_file())
+        disk::symlink_metadata(&self.record_path(id)).is_ok_and(|metadata| !metadata.is_dir())
     }
 
     fn check_is_session(&self, id: &str) -> Result<(), HomeError> {

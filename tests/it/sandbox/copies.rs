@@ -136,3 +136,31 @@ fn what_is_no_file_is_left_out_and_told() {
     let copied = new().copy_in(&from, "/tmp").unwrap();
     assert_eq!((copied.files, copied.left_out), (1, vec!["socket".to_owned()]));
 }
+
+/// It was filled with zeros, in memory and on the disk.
+#[cfg(unix)]
+#[test]
+fn what_is_empty_in_a_file_stays_empty() {
+    use belljar::kernel::vfs::OpenFlags;
+
+    const LEN: u64 = 64 << 20;
+    let host = tempfile::tempdir().unwrap();
+    let mut sandbox = new();
+    let files = sandbox.files();
+    let new = OpenFlags { create: true, write: true, ..OpenFlags::default() };
+    let file = files.open(files.host_base(), "tmp/long", new, 0).unwrap();
+    files.set_len(file, LEN, 0).unwrap();
+    files.write_at(file, LEN - 5, b"end\n", 0).unwrap();
+    files.close(file);
+    let to = host.path().join("long");
+    sandbox.copy_out("/tmp/long", &to).unwrap();
+    let written = fs::metadata(&to).unwrap();
+    assert_eq!(written.len(), LEN);
+    let blocks = std::os::unix::fs::MetadataExt::blocks(&written);
+    assert!(blocks * 512 < LEN / 16, "{blocks} blocks");
+    sandbox.copy_in(&to, "/tmp/again").unwrap();
+    let again = sandbox.files().read("/tmp/again").unwrap();
+    let (zeros, end) = again.split_at(again.len() - 5);
+    assert_eq!((again.len() as u64, end), (LEN, &b"end\n\0"[..]));
+    assert!(zeros.iter().all(|byte| *byte == 0));
+}

@@ -282,7 +282,6 @@ fn the_home_is_private() {
     }
 }
 
-/// A session's limit of virtual time counted from its beginning, so that it came to a standstill.
 /// Whoever listed a home waited without end for what stood in the place of a session's file, or read all
 /// of it; a link in the place of a lock was followed, and a file made where it led.
 #[cfg(unix)]
@@ -299,13 +298,18 @@ fn what_stands_in_the_place_of_a_file_of_a_home_is_not_used() {
     let entries = home.list().unwrap();
     let shown: Vec<_> = entries.iter().map(|entry| (&*entry.id, entry.state.is_some())).collect();
     assert_eq!(shown, [("box", true), ("long", false), ("pipe", false)]);
-    home.remove("long", || ()).unwrap();
+    std::os::unix::fs::symlink("long.json", sessions.join("link.json")).unwrap();
+    for bad in ["link", "long", "pipe"] {
+        home.remove(bad, || ()).unwrap();
+        assert!(std::fs::symlink_metadata(sessions.join(format!("{bad}.json"))).is_err());
+    }
     std::fs::remove_file(sessions.join("box.lock")).unwrap();
     std::os::unix::fs::symlink("../elsewhere", sessions.join("box.lock")).unwrap();
     assert!(matches!(home.hold("box", || ()), Err(HomeError::Disk(_))));
     assert!(!folder.path().join("elsewhere").exists());
 }
 
+/// A session's limit of virtual time counted from its beginning, so that it came to a standstill.
 #[test]
 fn limits_of_time_are_those_of_each_exec() {
     let mut spec = SandboxSpec::default();
