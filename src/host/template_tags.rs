@@ -100,7 +100,7 @@ enum Open {
 }
 
 impl Open {
-    fn is_value(&self) -> bool {
+    fn is_value(self) -> bool {
         matches!(self, Self::List | Self::Fields)
     }
 }
@@ -149,7 +149,7 @@ impl Tag {
             (_, Token::Ident(word)) => {
                 let is_constant =
                     matches!(*word, "true" | "false" | "none" | "True" | "False" | "None");
-                let is_kept = self.is_looped && self.open.iter().any(Open::is_value);
+                let is_kept = self.is_looped && self.open.iter().any(|open| open.is_value());
                 (is_kept && !is_constant).then_some("a name in a list of `for`")
             }
             (_, Token::Mul | Token::Pow) => Some("multiplication"),
@@ -179,9 +179,15 @@ impl Tag {
     fn open(&mut self, before: Option<&Token<'_>>, token: &Token<'_>) {
         let follows_operand = match before {
             Some(Token::Ident(word)) => !OPERATORS.contains(word) && *word != "or",
-            Some(Token::Str(_) | Token::String(_)) => true,
-            Some(Token::BracketClose | Token::ParenClose | Token::BraceClose) => true,
-            _ => false,
+            Some(before) => matches!(
+                before,
+                Token::Str(_)
+                    | Token::String(_)
+                    | Token::BracketClose
+                    | Token::ParenClose
+                    | Token::BraceClose
+            ),
+            None => false,
         };
         let open = match (token, follows_operand) {
             (Token::ParenOpen, true) => Open::Call,

@@ -55,21 +55,21 @@ impl Work {
         }
     }
 
-    /// The numbers from `start` on, up to `stop`.
+    /// The numbers from `start` on, up to `end`, and each as far from the one before as `step` says.
     ///
     /// # Errors
     /// There are too many.
     pub fn range(
         &self,
         start: i64,
-        stop: Option<i64>,
+        end: Option<i64>,
         step: Option<i64>,
     ) -> Result<Vec<i64>, Error> {
         let bad = |problem: &'static str| Error::new(ErrorKind::InvalidOperation, problem);
-        let (start, stop) = stop.map_or((0, start), |stop| (start, stop));
+        let (start, end) = end.map_or((0, start), |end| (start, end));
         let step = step.unwrap_or(1);
-        let distance = if step > 0 { stop.abs_diff(start) } else { start.abs_diff(stop) };
-        let is_empty = if step > 0 { start >= stop } else { start <= stop };
+        let distance = start.abs_diff(end);
+        let is_empty = if step > 0 { start >= end } else { start <= end };
         let length = match step {
             0 => return Err(bad("cannot create range with step of 0")),
             _ if is_empty => 0,

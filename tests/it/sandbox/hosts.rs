@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use belljar::host::{BridgeAnswer, CommandPolicy, HostBridge, SessionHost, SessionHostBuilder};
-use belljar::sandbox::{ExecRequest, Sandbox, SandboxBackend, SandboxSpec, SnapshotStore};
+use belljar::sandbox::{ExecRequest, Sandbox, SandboxBackend, SandboxSpec};
 use serde_json::{Value, json};
 
-use super::{PROGRAMS, backend, sandbox};
+use super::{backend, sandbox};
 
 struct Answering;
 
@@ -86,6 +86,9 @@ fn a_command_policy_holds_for_programs_and_for_calls() {
 fn credentials_stay_when_the_network_policy_changes_and_are_in_no_snapshot() {
     use belljar::http::{Credential, Credentials, HttpClient};
     use belljar::kernel::egress::EgressPolicy;
+    use belljar::sandbox::SnapshotStore;
+
+    use super::PROGRAMS;
 
     const SECRET: &str = "correct-horse-battery";
     let echo = format!("HTTP/1.1 200 OK\r\ncontent-length: 23\r\n\r\n<{SECRET}>");
