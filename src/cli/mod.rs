@@ -49,16 +49,17 @@ mod tape;
 mod values;
 mod verify;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{CommandFactory, Parser};
+use clap::{Args, CommandFactory, Parser};
 
 use args::{Cli, Subcommand};
 
 /// Parses the command line, does what it says, and answers the exit code.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(misunderstood(error)),
     };
@@ -94,6 +95,24 @@ pub fn main() -> ExitCode {
             ExitCode::from(code)
         }
     }
+}
+
+/// Reads the command line. To describe all commands takes about as long as to run a small program:
+/// `run` and `sh` are described alone first, unless that does not understand the words.
+fn parse(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let words: Vec<OsString> = words.collect();
+    let alone = match words.get(1).and_then(|word| word.to_str()) {
+        Some("run") => parse_alone(&words[1..]).map(|args| Subcommand::Run(Box::new(args))),
+        Some("sh") => parse_alone(&words[1..]).map(|args| Subcommand::Sh(Box::new(args))),
+        _ => None,
+    };
+    alone.map_or_else(|| Cli::try_parse_from(words), |command| Ok(Cli { command }))
+}
+
+/// The arguments of one command, if all is well with them.
+fn parse_alone<A: Args>(words: &[OsString]) -> Option<A> {
+    let command = A::augment_args(clap::Command::new("belljar"));
+    A::from_arg_matches(&command.try_get_matches_from(words).ok()?).ok()
 }
 
 /// The exit code `code`, unless something that was to be printed is lost.
@@ -138,4 +157,37 @@ fn misunderstood(mut error: clap::Error) -> u8 {
         }
     }
     exit::USAGE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_is_described_alone_understands_the_same() {
+        for line in [
+            "run wc -l --json a",
+            "run --quiet --seed 7 --dir a::/b::ro --allow-net a.test wc --quiet",
+            "run --json=r.json -e A=b --timeout 1s -- wc",
+            "run",
+            "run --help",
+            "run --version wc",
+            "run --no-such wc",
+            "run --seed x wc",
+            "r wc",
+            "sh -c ls a b",
+            "sh -eu script.sh --quiet",
+            "sh --quiet --no-such",
+            "sh --help",
+            "replay x",
+            "",
+        ] {
+            let words = || ["belljar"].into_iter().chain(line.split_whitespace());
+            let [fast, whole] = [parse(words().map(Into::into)), Cli::try_parse_from(words())]
+                .map(|parsed| parsed.map_err(|error| error.to_string()));
+            assert_eq!(format!("{fast:?}"), format!("{whole:?}"), "{line}");
+        }
+        assert!(parse_alone::<args::RunArgs>(&["run", "wc"].map(Into::into)).is_some());
+        assert!(parse_alone::<sh::ShArgs>(&["sh", "-c", "ls"].map(Into::into)).is_some());
+    }
 }
