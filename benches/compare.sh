@@ -108,13 +108,37 @@ spawn_row() {
     CRITERION_HOME=$out cargo bench --quiet --bench spawn -- --noplot \
         'one_machine|fresh_machine|native/one' >"$work/spawn.log" 2>&1 ||
         die "the bench failed: $(tail -n 5 "$work/spawn.log")"
-    local native name label
-    native=$(criterion_us "$out/spawn_native/one")
+    local name label
+    native_start_us=$(criterion_us "$out/spawn_native/one")
     for name in hello_110k hello; do
         for label in one_machine fresh_machine; do
-            rows+=("spawn in process: $name, ${label/_/ }|µs|$(criterion_us "$out/spawn_$name/$label")|-|$native|-|native|0.0333|lower")
+            rows+=("spawn in process: $name, ${label/_/ }|µs|$(criterion_us "$out/spawn_$name/$label")|-|$native_start_us|-|native|0.0333|lower")
         done
     done
+}
+
+# Sessions, next to the start of a native process, which `spawn_row` measured.
+sandbox_rows() {
+    echo "sandboxes" >&2
+    local out=$work/criterion bytes
+    CRITERION_HOME=$out cargo bench --quiet --bench sandbox -- --noplot >"$work/sandbox.log" 2>&1 ||
+        die "the bench failed: $(tail -n 5 "$work/sandbox.log")"
+    us() { criterion_us "$out/sandbox/$1"; }
+    rows+=("sandbox: provision|µs|$(us provision)|-|-|-|1|1000|lower"
+        "sandbox: exec hello|µs|$(us exec_hello)|-|$native_start_us|-|native|0.1|lower"
+        "sandbox: provision + exec hello + terminate|µs|$(us provision_exec_terminate)|-|$native_start_us|-|native|0.1|lower"
+        "sandbox: fork, 10,000 changed files|µs|$(us fork_10000_files)|-|-|-|1|1000|lower"
+        "sandbox: first write of such a fork|µs|$(us first_write_of_a_fork)|-|-|-|-|-|lower"
+        "sandbox: the same as a snapshot in a folder|µs|$(us snapshot_10000_files)|-|-|-|-|-|lower"
+        "sandbox: resumed from there|µs|$(us resume_10000_files)|-|-|-|-|-|lower"
+        "sandbox: 10,000 made and dropped|ms|$(us made_and_dropped_10000 | in_thousands)|-|-|-|-|-|lower"
+        "sandbox: hello in each of 1,000|ms|$(us exec_in_each_of_1000 | in_thousands)|-|-|-|-|-|lower")
+    bytes=$(sed -n 's/^memory of a session: \([0-9]*\) bytes new.*/\1/p' "$work/sandbox.log")
+    [ -z "$bytes" ] || rows+=("sandbox: memory of one of 1,000|bytes|$bytes|-|-|-|-|-|lower")
+}
+
+in_thousands() {
+    awk '{ printf "%.2f", $1 / 1000 }'
 }
 
 criterion_us() { # FOLDER -> the median in microseconds
@@ -257,6 +281,7 @@ call_row() { # WHAT OP N UNIT FACTOR BETTER
 }
 
 spawn_row
+sandbox_rows
 process_rows
 call_row "create + write 1 KiB + close" create 10000 µs 0.1 lower
 call_row "open + read 1 KiB + close" open_read 20000 µs 0.2 lower
