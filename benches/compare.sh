@@ -66,7 +66,7 @@ mkdir "$work/disk" "$work/empty" "$work/tree"
 # A copy: benches are linked like any build, which puts another binary in its place.
 belljar=$work/belljar
 cp "$built" "$belljar"
-cargo bench --quiet --no-run --bench spawn
+cargo bench --quiet --no-run --bench spawn --bench sandbox
 if [ -d /dev/shm ] && [ -w /dev/shm ]; then
     memory=$(mktemp -d /dev/shm/compare.XXXXXX)
 fi
