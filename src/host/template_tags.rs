@@ -23,8 +23,8 @@ const STATEMENTS: [&str; 10] =
     ["block", "elif", "else", "endblock", "endfor", "endif", "extends", "for", "if", "include"];
 
 /// Words after which an operand comes.
-const OPERATORS: [&str; 10] =
-    ["and", "elif", "else", "extends", "for", "if", "in", "include", "is", "not"];
+const OPERATORS: [&str; 11] =
+    ["and", "elif", "else", "extends", "for", "if", "in", "include", "is", "not", "or"];
 
 /// Filters whose results are not much larger than what they get; the last three are our own.
 const FILTERS: [&str; 25] = [
@@ -178,7 +178,7 @@ impl Tag {
 
     fn open(&mut self, before: Option<&Token<'_>>, token: &Token<'_>) {
         let follows_operand = match before {
-            Some(Token::Ident(word)) => !OPERATORS.contains(word) && *word != "or",
+            Some(Token::Ident(word)) => !OPERATORS.contains(word),
             Some(before) => matches!(
                 before,
                 Token::Str(_)

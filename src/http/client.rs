@@ -221,7 +221,15 @@ impl HttpClient {
 
     fn decided(&self, checked: Result<Allowed, EgressBlocked>) -> Result<Allowed, HttpError> {
         let allowed = checked.map_err(|blocked| self.blocked(blocked))?;
-        self.record(|tape| allowed.record(tape));
+        if let Some(tape) = &self.tape {
+            let mut decision = allowed.record(tape);
+            if let Kind::Egress { url, host, reason, .. } = &mut decision {
+                for text in [url, host, reason] {
+                    *text = self.clean(text);
+                }
+            }
+            tape.push(decision);
+        }
         Ok(allowed)
     }
 
@@ -234,19 +242,10 @@ impl HttpClient {
             reason: self.clean(&blocked.reason),
             ..blocked
         };
-        self.record(|tape| blocked.record(tape));
-        blocked.into()
-    }
-
-    fn record(&self, decision: impl FnOnce(&Recorder) -> Kind) {
-        let Some(tape) = &self.tape else { return };
-        let mut decision = decision(tape);
-        if let Kind::Egress { url, host, reason, .. } = &mut decision {
-            for text in [url, host, reason] {
-                *text = self.clean(text);
-            }
+        if let Some(tape) = &self.tape {
+            tape.push(blocked.record(tape));
         }
-        tape.push(decision);
+        blocked.into()
     }
 
     fn send_once(&self, call: &Call, allowed: &Allowed) -> Result<http::Response<Body>, HttpError> {

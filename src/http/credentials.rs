@@ -17,8 +17,8 @@ pub struct Credential {
     host: EgressRule,
     header: String,
     value: String,
-    /// What is taken out of answers besides the secret in the value.
-    hidden: Vec<String>,
+    /// What is taken out of answers, at least what is secret in the value.
+    secrets: Vec<String>,
 }
 
 /// A credential makes no sense.
@@ -53,13 +53,15 @@ impl Credential {
         value: impl Into<String>,
     ) -> Result<Self, CredentialError> {
         let (name, header, value) = (name.into(), header.into(), value.into());
-        let credential =
-            Self { name, host, header: header.to_ascii_lowercase(), value, hidden: Vec::new() };
+        let secret = value.split_once(' ').map_or(value.as_str(), |(_, secret)| secret).to_owned();
+        let is_short = secret.len() < SECRET_BYTES_MIN;
+        let (lowercase, secrets) = (header.to_ascii_lowercase(), vec![secret]);
+        let credential = Self { name, host, header: lowercase, value, secrets };
         let problem = if ureq::http::HeaderName::try_from(&credential.header).is_err() {
             Some(format!("{header:?} is no header"))
         } else if ureq::http::HeaderValue::try_from(&credential.value).is_err() {
             Some("its value cannot stand in a header".to_owned())
-        } else if credential.secret().len() < SECRET_BYTES_MIN {
+        } else if is_short {
             Some(format!("its secret has less than {SECRET_BYTES_MIN} bytes"))
         } else if credential.value.len() > SECRET_BYTES_MAX {
             Some(format!("its value has more than {SECRET_BYTES_MAX} bytes"))
@@ -84,7 +86,7 @@ impl Credential {
             let problem = format!("a secret in it has {} bytes, and not {bytes}", secret.len());
             return Err(CredentialError { name: self.name, problem });
         }
-        self.hidden.push(secret);
+        self.secrets.push(secret);
         Ok(self)
     }
 
@@ -100,14 +102,6 @@ impl Credential {
 
     pub(super) fn value(&self) -> &str {
         &self.value
-    }
-
-    fn secrets(&self) -> impl Iterator<Item = &str> {
-        self.hidden.iter().map(String::as_str).chain([self.secret()])
-    }
-
-    fn secret(&self) -> &str {
-        self.value.split_once(' ').map_or(self.value.as_str(), |(_, secret)| secret)
     }
 }
 
@@ -139,8 +133,8 @@ impl Credentials {
         let mut secrets: Vec<Vec<u8>> = self
             .0
             .iter()
-            .flat_map(Credential::secrets)
-            .flat_map(|secret| [secret.to_owned(), secret.to_ascii_lowercase()])
+            .flat_map(|credential| &credential.secrets)
+            .flat_map(|secret| [secret.clone(), secret.to_ascii_lowercase()])
             .map(String::into_bytes)
             .collect();
         secrets.sort_by(|one, other| other.len().cmp(&one.len()).then(one.cmp(other)));

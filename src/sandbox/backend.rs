@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::kernel::egress::EgressPolicy;
 use crate::kernel::limits::Limits;
 use crate::kernel::machine::ClockConfig;
+use crate::kernel::stdio::Output;
 
 /// The directory that outlives a session's tasks. There always is one.
 pub const MEMORY_DIR: &str = "/mnt/memory";
@@ -78,6 +79,22 @@ pub trait SandboxBackend: Send + Sync {
         &'a self,
         session_id: &'a str,
         request: ExecRequest,
+    ) -> SandboxFuture<'a, ExecResult> {
+        let capture = || Output::Capture(Vec::new());
+        self.exec_streaming(session_id, request, capture(), capture())
+    }
+
+    /// As [`SandboxBackend::exec`], with what the program writes going to these as it comes. What
+    /// they capture is in the result.
+    ///
+    /// # Errors
+    /// As [`SandboxBackend::exec`].
+    fn exec_streaming<'a>(
+        &'a self,
+        session_id: &'a str,
+        request: ExecRequest,
+        stdout: Output,
+        stderr: Output,
     ) -> SandboxFuture<'a, ExecResult>;
 
     /// Keeps what a session is now; answers the snapshot's id.

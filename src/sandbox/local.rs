@@ -80,22 +80,6 @@ impl LocalBackend {
         EgressPolicy::allow_by_default().allow(network("0.0.0.0/0")).allow(network("::/0"))
     }
 
-    /// As [`SandboxBackend::exec`], with what the program writes going to these as it comes. What
-    /// they capture is in the result.
-    ///
-    /// # Errors
-    /// As [`SandboxBackend::exec`].
-    pub async fn exec_streaming(
-        &self,
-        session_id: &str,
-        request: ExecRequest,
-        stdout: Output,
-        stderr: Output,
-    ) -> Result<ExecResult, SandboxError> {
-        let run = move |local: &mut Local| local.exec(&request, stdout, stderr);
-        self.sessions.with_blocking(session_id, run).await
-    }
-
     /// The ids of all sessions that are there, sorted.
     pub fn session_ids(&self) -> Vec<String> {
         self.sessions.ids()
@@ -421,13 +405,15 @@ impl SandboxBackend for LocalBackend {
         })
     }
 
-    fn exec<'a>(
+    fn exec_streaming<'a>(
         &'a self,
         session_id: &'a str,
         request: ExecRequest,
+        stdout: Output,
+        stderr: Output,
     ) -> SandboxFuture<'a, ExecResult> {
-        let capture = || Output::Capture(Vec::new());
-        Box::pin(self.exec_streaming(session_id, request, capture(), capture()))
+        let run = move |local: &mut Local| local.exec(&request, stdout, stderr);
+        Box::pin(self.sessions.with_blocking(session_id, run))
     }
 
     fn snapshot<'a>(&'a self, session_id: &'a str) -> SandboxFuture<'a, String> {

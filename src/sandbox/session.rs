@@ -266,11 +266,6 @@ impl Sandbox {
         own
     }
 
-    /// What each exec may use.
-    pub fn limits(&self) -> Limits {
-        self.spec.limits
-    }
-
     /// The files, to look into or to change between execs.
     pub fn files(&mut self) -> &mut Overlay {
         self.machine.vfs_mut()

@@ -111,24 +111,6 @@ impl WasiBackend {
         Ok(session)
     }
 
-    /// As [`SandboxBackend::exec`], with what the program writes going to these as it comes. What
-    /// they capture is in the result.
-    ///
-    /// # Errors
-    /// As [`SandboxBackend::exec`].
-    pub async fn exec_streaming(
-        &self,
-        session_id: &str,
-        request: ExecRequest,
-        stdout: Output,
-        stderr: Output,
-    ) -> Result<ExecResult, SandboxError> {
-        let stdin = Input::Bytes(std::io::Cursor::new(request.stdin.clone()));
-        let run =
-            move |sandbox: &mut Sandbox| sandbox.exec_on(&request, Stdio { stdin, stdout, stderr });
-        self.sessions.with_blocking(session_id, run).await
-    }
-
     /// Asks the host of a session for `name`, such as `process.exec`, as a program of it would, once
     /// nothing runs in it.
     ///
@@ -146,7 +128,8 @@ impl WasiBackend {
         self.sessions.with_blocking(session_id, call).await
     }
 
-    /// Lets `act` look into a session, or change it, once nothing runs in it. It runs on the thread that polls this.
+    /// Lets `act` look into a session, or change it, once nothing runs in it. It runs on the thread
+    /// that polls this.
     ///
     /// # Errors
     /// [`SandboxError::SessionNotFound`]; `Lifecycle` if the session was terminated.
@@ -259,13 +242,17 @@ impl SandboxBackend for WasiBackend {
         Box::pin(self.with_session(session_id, |sandbox| sandbox.apply_network_policy(policy)))
     }
 
-    fn exec<'a>(
+    fn exec_streaming<'a>(
         &'a self,
         session_id: &'a str,
         request: ExecRequest,
+        stdout: Output,
+        stderr: Output,
     ) -> SandboxFuture<'a, ExecResult> {
-        let capture = || Output::Capture(Vec::new());
-        Box::pin(self.exec_streaming(session_id, request, capture(), capture()))
+        let stdin = Input::Bytes(std::io::Cursor::new(request.stdin.clone()));
+        let run =
+            move |sandbox: &mut Sandbox| sandbox.exec_on(&request, Stdio { stdin, stdout, stderr });
+        Box::pin(self.sessions.with_blocking(session_id, run))
     }
 
     fn snapshot<'a>(&'a self, session_id: &'a str) -> SandboxFuture<'a, String> {

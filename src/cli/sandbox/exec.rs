@@ -47,7 +47,7 @@ pub fn run(args: &ExecArgs) -> Result<u8> {
         Some(cwd) => absolute(&sandbox, cwd),
     });
     // Whoever waits for the session must not wait for somebody who does not read.
-    let timeout = [sandbox.limits().timeout, args.timeout].into_iter().flatten().min();
+    let timeout = [sandbox.machine().limits().timeout, args.timeout].into_iter().flatten().min();
     let what = "ended, and its session is as it was before";
     let running = Overtime::watch(timeout, &request.command, what, &Once::new(None));
     let result = sandbox.exec_on(&request, stdio).map_err(|error| hinted(error, args));
@@ -87,8 +87,7 @@ fn hinted(error: SandboxError, args: &ExecArgs) -> anyhow::Error {
             format!("`belljar sandbox ls {}` lists what is there", args.id)
         }
         SandboxError::Exec { is_found: false, .. } => {
-            "`belljar programs` lists what there is; `belljar \
-            sandbox create --toolchain` adds folders"
+            "`belljar programs` lists what there is; `belljar sandbox create --toolchain` adds folders"
                 .to_owned()
         }
         _ => return error.into(),
