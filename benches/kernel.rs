@@ -177,7 +177,7 @@ fn listings(criterion: &mut Criterion) {
             for _ in 0..iters {
                 let mut overlay = mounted(host.path());
                 let start = Instant::now();
-                let dir = overlay.open_dir("/src").expect("it is mounted");
+                let dir = overlay.open_dir("/worktree").expect("it is mounted");
                 black_box(sum(&mut overlay, dir));
                 spent += start.elapsed();
             }
@@ -249,7 +249,7 @@ fn mounted(dir: &Path) -> Overlay {
     let mut overlay = Overlay::new(VfsLimits::default(), NOW);
     let host = HostDir::open(dir).expect("the folder is there");
     let source = Source::Host(Arc::new(host));
-    overlay.mount("/src", source, false, Mtimes::Fixed(NOW), NOW).expect("it can be mounted");
+    overlay.mount("/worktree", source, false, Mtimes::Fixed(NOW), NOW).expect("it can be mounted");
     overlay
 }
 
@@ -272,7 +272,7 @@ fn mounts(criterion: &mut Criterion) {
     group.bench_function(BenchmarkId::new("and_stat_one", TREE_FILES), |b| {
         b.iter(|| {
             let mut overlay = mounted(tree.path());
-            overlay.metadata("/src/f00000050/f00000500").expect("it is there")
+            overlay.metadata("/worktree/f00000050/f00000500").expect("it is there")
         });
     });
     group.finish();

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Rebuilds every committed .wasm, byte for byte, from the C and WAT sources in guest-examples/,
-# toolchains/demo/ and toolchains/box/.
+# toolchains/demo/, toolchains/box/ and tests/guests/.
 #
 #   build.sh            rebuild in place
 #   build.sh --check    rebuild aside, name each committed file that differs, exit 1 if any does
@@ -15,7 +15,7 @@ wasmtime_version=48.0.0 # package `wasmtime`: only its WAT assembler is used
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
 tools=$root/target/guest-tools
-folders=(guest-examples toolchains/demo toolchains/box)
+folders=(guest-examples toolchains/demo toolchains/box tests/guests)
 
 die() {
     echo "build.sh: $*" >&2
@@ -60,6 +60,7 @@ stack_of() { # SOURCE
         guest-examples/minimake.c) echo 1048576 ;;
         # As deep as a path of 4096 bytes leads.
         toolchains/box/box.c) echo 2097152 ;;
+        tests/guests/*) echo 131072 ;;
         *) echo 65536 ;;
     esac
 }
@@ -68,7 +69,7 @@ stack_of() { # SOURCE
 # of whose functions it replaces.
 library_for() { # SOURCE -> arguments for the compiler
     case $1 in
-        guest-examples/ask.c | guest-examples/procs.c | guest-examples/cc-driver.c | guest-examples/minimake.c | guest-examples/spawnbench.c | toolchains/box/*)
+        guest-examples/ask.c | guest-examples/procs.c | guest-examples/cc-driver.c | guest-examples/minimake.c | guest-examples/spawnbench.c | tests/guests/*_with_libbelljar.c | toolchains/box/*)
             echo -Iguest-examples/libbelljar/include -Iguest-examples/include guest-examples/libbelljar/libbelljar.c
             ;;
     esac

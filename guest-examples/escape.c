@@ -82,7 +82,7 @@ static int relative(void) { return climb(AT_FDCWD, ""); }
 static int absolute(void) { return get(to("/")); }
 static int absolute_slashes(void) { return get(to("//.//")); }
 static int absolute_up(void) { return climb(AT_FDCWD, "/"); }
-static int below_src(void) { return climb(AT_FDCWD, "/src/"); }
+static int below_src(void) { return climb(AT_FDCWD, "/worktree/"); }
 static int below_dot(void) { return climb(AT_FDCWD, "./"); }
 static int below_dir(void) { return climb(AT_FDCWD, "escape.d/"); }
 static int below_missing(void) { return climb(AT_FDCWD, "escape.none/../"); }

@@ -60,8 +60,12 @@ int open(const char *path, int flags, ...) {
     return closed_on_exec(__wasilibc_open_nomode(path, flags), flags);
 }
 
+// wasi-libc has it, and declares another.
+int __wasilibc_nocwd_openat_nomode(int dir, const char *path, int flags);
+
 int openat(int dir, const char *path, int flags, ...) {
-    return closed_on_exec(__wasilibc_openat_nomode(dir, path, flags), flags);
+    if (dir == AT_FDCWD || *path == '/') return open(path, flags);
+    return closed_on_exec(__wasilibc_nocwd_openat_nomode(dir, path, flags), flags);
 }
 
 static int access_of(const __wasi_fdstat_t *stat) {

@@ -41,6 +41,28 @@ static const char *look_up_current_dir(void) {
     return NULL;
 }
 
+// wasi-libc has one buffer for both paths of `link`, so that the second would overwrite the first. Each path gets the
+// next of these instead, which stays as it is while the call is made.
+enum { RELATIVE_PATHS = 4 };
+
+static struct {
+    char *text;
+    size_t size;
+} relative_paths[RELATIVE_PATHS];
+
+// A buffer of at least `size` bytes, or NULL.
+static char *next_relative_path(size_t size) {
+    static unsigned next;
+    unsigned at = next++ % RELATIVE_PATHS;
+    if (size > relative_paths[at].size) {
+        char *grown = realloc(relative_paths[at].text, size);
+        if (!grown) return NULL;
+        relative_paths[at].text = grown;
+        relative_paths[at].size = size;
+    }
+    return relative_paths[at].text;
+}
+
 // wasi-libc asks this for the directory that it is to look `path` up from, and what remains of `path` then.
 int __wasilibc_find_relpath_alloc(const char *path, const char **prefix, char **rest, size_t *rest_size,
                                   int can_realloc) {
@@ -68,14 +90,13 @@ int __wasilibc_find_relpath_alloc(const char *path, const char **prefix, char **
     if (*relative == '\0') relative = ".";
     size_t from_len = strlen(from), len = strlen(relative);
     size_t size = from_len + (from_len > 0) + len + 1;
-    if (size > *rest_size) {
-        char *grown = can_realloc ? realloc(*rest, size) : NULL;
-        if (!grown) {
-            errno = can_realloc ? ENOMEM : ERANGE;
-            return -1;
-        }
-        *rest = grown;
-        *rest_size = size;
+    if (can_realloc) {
+        *rest = next_relative_path(size);
+        *rest_size = *rest ? size : 0;
+    }
+    if (!*rest || size > *rest_size) {
+        errno = can_realloc ? ENOMEM : ERANGE;
+        return -1;
     }
     char *to = *rest;
     memcpy(to, from, from_len);

@@ -181,7 +181,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub mounts: MountArgs,
 
-    /// Where relative paths begin, in the guest's namespace [default: /src]
+    /// Where relative paths begin, in the guest's namespace [default: /worktree]
     #[arg(long, value_name = "DIR", conflicts_with = "no_worktree", value_parser = OsStringValueParser::new().try_map(guest_path), help_heading = "Files")]
     pub cwd: Option<String>,
 
@@ -225,7 +225,7 @@ pub struct RunArgs {
 /// The folders that a program sees.
 #[derive(Args, Clone, Debug)]
 pub struct MountArgs {
-    /// The folder that the program works on, mounted at /src, copy-on-write unless `ro` [default:
+    /// The folder that the program works on, mounted at /worktree, copy-on-write unless `ro` [default:
     /// this folder]
     #[arg(long, value_name = "DIR[::ro]", conflicts_with = "no_worktree", help_heading = "Files")]
     pub worktree: Option<Worktree>,

@@ -25,7 +25,7 @@ pub fn cause(divergence: &Divergence, timed_out: bool) -> &'static str {
         }
         "process_spawn" if has("args") => {
             "an argument holds the path of a folder of the host: give it as the program sees it, \
-             relative or below /src, or where --dir mounts it"
+             relative or below /worktree, or where --dir mounts it"
         }
         // From here on the time at which a run was ended explains whatever is missing.
         _ if timed_out => {
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_listing_in_another_order_is_named() {
         let list = |text: &str| Kind::DirList {
-            path: "/src".into(),
+            path: "/worktree".into(),
             entries: Payload::Inline { text: text.into() },
         };
         let cause = between(list("f \"a\"\nf \"b\"\n"), list("f \"b\"\nf \"a\"\n"));

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use belljar::kernel::vfs::{
     DiffEntry, DiffKind, MountId, Times, VPath, is_in_unified_diff, render_unified_diff,
 };
-use belljar::{Machine, Outcome, Overlay, WORKTREE};
+use belljar::{Machine, Outcome, Overlay};
 
 use super::args::{ApplyArg, RunArgs};
 use super::progress::Progress;
@@ -157,8 +157,8 @@ pub fn render_diff(vfs: &Overlay, entries: &[DiffEntry]) -> Result<String> {
     let is_alone = entries.iter().all(|entry| entry.mount == entries[0].mount);
     let mut text = String::new();
     for of_mount in entries.chunk_by(|a, b| a.mount == b.mount) {
-        let path = mount_path(vfs, of_mount[0].mount);
-        let prefix = if is_alone || path == WORKTREE { "" } else { &path };
+        let (mount, path) = (of_mount[0].mount, mount_path(vfs, of_mount[0].mount));
+        let prefix = if is_alone || vfs.worktree() == Some(mount) { "" } else { &path };
         let prefix = VPath::parse(prefix).expect("a mount point is a path");
         text.push_str(&render_unified_diff(of_mount, &prefix).context("--diff")?);
     }

@@ -66,9 +66,15 @@ pub fn mount(
         taken.push(Taken { at, by: format!("--dir {}", mount.given) });
     }
     let machine = builder.build().map_err(|error| {
-        let (MachineError::Mount { path, .. } | MachineError::Layers { path }) = &error;
+        let (MachineError::Mount { path, .. }
+        | MachineError::Layers { path }
+        | MachineError::Ambiguous { path, .. }) = &error;
+        let next_step = match &error {
+            MachineError::Ambiguous { .. } => "",
+            _ => "; choose another GUEST",
+        };
         match taken.iter().find(|taken| taken.at == *path) {
-            Some(Taken { by, .. }) => Usage(format!("{by}: {error}; choose another GUEST")),
+            Some(Taken { by, .. }) => Usage(format!("{by}: {error}{next_step}")),
             None => Usage(error.to_string()),
         }
     })?;
@@ -155,9 +161,9 @@ mod tests {
     fn a_mount_point_is_where_its_name_leads() {
         let at = |guest: &str| mount_point(guest, false);
         assert_eq!(at("/a//b/."), Ok("/a/b".to_owned()));
-        assert_eq!(at("a/"), Ok("/src/a".to_owned()));
-        assert_eq!(at("."), Ok("/src".to_owned()));
-        assert_eq!(at("a/../b"), Ok("/src/b".to_owned()));
+        assert_eq!(at("a/"), Ok("/worktree/a".to_owned()));
+        assert_eq!(at("."), Ok("/worktree".to_owned()));
+        assert_eq!(at("a/../b"), Ok("/worktree/b".to_owned()));
         assert_eq!(at("../lib"), Ok("/lib".to_owned()));
         for guest in ["/../a", "../../a", "a/../../../b"] {
             assert!(at(guest).is_err(), "{guest}");

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use belljar::Machine;
-use belljar::testbench::{TapedChangesError, changed_machine, make_taped_changes};
+use belljar::testbench::{TapedChangesError, changed_machine, make_taped_changes, taped_worktree};
+use belljar::{Machine, WORKTREE};
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
@@ -62,7 +62,10 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
 /// Makes the changes of a recorded run on the disk.
 pub fn apply(args: &ApplyArgs) -> Result<u8> {
     let open = |path: &Path| mounts::open(path).map_err(Usage);
-    let mut builder = Machine::builder().mount(belljar::WORKTREE, open(&args.worktree)?);
+    let nothing_written = || classify("nothing is written to the disk");
+    let worktree = taped_worktree(&args.tape).map_err(nothing_written())?;
+    let worktree = worktree.unwrap_or_else(|| WORKTREE.to_owned());
+    let mut builder = Machine::builder().mount(worktree, open(&args.worktree)?);
     for mount in &args.dir {
         if !mount.guest.starts_with('/') {
             let message = format!(
@@ -74,8 +77,8 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
         builder = builder.mount(&mount.guest, open(&mount.host)?);
     }
     let mut machine = builder.build().map_err(|error| Usage(error.to_string()))?;
-    let count_changed = make_taped_changes(&args.tape, machine.vfs_mut())
-        .map_err(classify("nothing is written to the disk"))?;
+    let count_changed =
+        make_taped_changes(&args.tape, machine.vfs_mut()).map_err(nothing_written())?;
     let vfs = machine.vfs_mut();
     let entries = vfs.diff().context("nothing is written to the disk")?;
     changes::warn_of_sensitive(&changes::changes_of(vfs, &entries), args.quiet);

@@ -14,6 +14,7 @@
 //! place, code before key, so that any number of processes can share a cache.
 #![allow(unsafe_code, reason = "loading compiled code cannot be checked")]
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::base::atomic_file;
@@ -71,16 +72,11 @@ impl CodeCache {
         self.root.join("code").join(format!("{digest}.cwasm"))
     }
 
-    /// The code for `key`, loaded into `engine`; `None` if there is none, or it is damaged, in
-    /// which case it is removed.
+    /// The code for `key`; `None` if there is none, or it is damaged, in which case it is removed.
     ///
     /// # Errors
     /// [`CacheError::NotPrivate`].
-    pub(super) fn load(
-        &self,
-        engine: &wasmtime::Engine,
-        key: Digest,
-    ) -> Result<Option<wasmtime::Module>, CacheError> {
+    pub(super) fn find(&self, key: Digest) -> Result<Option<VerifiedCode>, CacheError> {
         let key_path = self.key_path(key);
         let Ok(text) = disk::read(&key_path) else { return Ok(None) };
         self.check_private()?;
@@ -90,8 +86,8 @@ impl CodeCache {
             return Ok(None);
         };
         let code_path = self.code_path(digest);
-        if let Some(module) = load_verified(engine, &code_path, digest) {
-            return Ok(Some(module));
+        if let Some(code) = VerifiedCode::open(&code_path, digest) {
+            return Ok(Some(code));
         }
         disk::remove_file(&key_path)?;
         disk::remove_file(&code_path)?;
@@ -185,17 +181,22 @@ pub(super) fn copy(
     unsafe { wasmtime::Module::deserialize(engine, code) }
 }
 
-fn load_verified(
-    engine: &wasmtime::Engine,
-    path: &Path,
-    digest: Digest,
-) -> Option<wasmtime::Module> {
-    let file = disk::open(path).ok()?;
-    // Read, not mapped: a fault a page would cost more than the copy.
-    if Digest::of_reader(&file).ok()?.0 != digest {
-        return None;
+/// Compiled code in the cache that has the digest under which it was stored.
+pub(super) struct VerifiedCode(File);
+
+impl VerifiedCode {
+    fn open(path: &Path, digest: Digest) -> Option<Self> {
+        let file = disk::open(path).ok()?;
+        // Read, not mapped: a fault a page would cost more than the copy.
+        (Digest::of_reader(&file).ok()?.0 == digest).then_some(Self(file))
     }
-    // SAFETY: these bytes, through this very file handle, have the digest under which this user
-    // stored what the code generator made.
-    unsafe { wasmtime::Module::deserialize_open_file(engine, file) }.ok()
+
+    /// The module, for `engine`; `None` if that does not take it, as a pool that has no room for so
+    /// large a module.
+    pub fn load(&self, engine: &wasmtime::Engine) -> Option<wasmtime::Module> {
+        let file = self.0.try_clone().ok()?;
+        // SAFETY: these bytes, through this very file handle, have the digest under which this user
+        // stored what the code generator made.
+        unsafe { wasmtime::Module::deserialize_open_file(engine, file) }.ok()
+    }
 }

@@ -43,7 +43,8 @@ impl Default for EngineConfig {
 impl EngineConfig {
     pub(super) fn to_wasmtime(&self, pool_slots: u32) -> Config {
         let mut config = Config::new();
-        // Everything deterministic that wasmtime has. Threads are not, and not compiled in.
+        // Everything deterministic that wasmtime has. Atomic instructions are, on a memory that is
+        // not shared.
         config
             .wasm_simd(true)
             .wasm_relaxed_simd(true)
@@ -60,6 +61,8 @@ impl EngineConfig {
             .wasm_extended_const(true)
             .wasm_wide_arithmetic(true)
             .wasm_custom_page_sizes(true)
+            .wasm_threads(true)
+            .shared_memory(false)
             .cranelift_nan_canonicalization(true);
         config
             .cranelift_opt_level(OptLevel::Speed)

@@ -2,6 +2,7 @@
 
 mod code_cache;
 mod config;
+mod inspect;
 mod program;
 mod run;
 mod watchdog;

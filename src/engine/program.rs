@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use wasmtime::{Caller, ExternType, InstancePre, Linker, UnknownImportError, Val};
 
-use super::{Backend, CacheError, Engine, EngineError, code_cache};
+use super::{Backend, CacheError, Engine, EngineError, code_cache, inspect};
 use crate::abi::Process;
 use crate::base::digest::{Digest, DigestHasher};
 use crate::base::disk::{self, DiskError};
@@ -77,6 +77,15 @@ pub enum ProgramError {
         name: String,
         /// Module, name and kind of the import.
         import: String,
+    },
+    /// It has a shared memory, which only threads need.
+    #[error(
+        "{name} has a shared memory, and belljar runs no threads; build it without threads \
+         (for a target that is not wasm32-wasip1-threads)"
+    )]
+    SharedMemory {
+        /// The module.
+        name: String,
     },
     /// It imports more than anybody would miss.
     #[error("{name} imports more than {UNKNOWN_IMPORTS_MAX} functions that nobody defines")]
@@ -281,22 +290,22 @@ impl Program {
         let main = &engine.0.main;
         let key = key(&main.engine, module);
         // A cache that cannot be read is reported when something is to be stored in it.
-        let load = |backend: &Backend| cache.load(&backend.engine, key).ok().flatten();
-        if let Some(code) = load(main) {
+        let Ok(Some(code)) = cache.find(key) else { return Ok(None) };
+        if let Some(code) = code.load(&main.engine) {
             return Self::new_linked(engine, main, &code, module, unknown).map(Some);
         }
         if engine.config().pool_slots == 0 {
             return Ok(None);
         }
         let backend = engine.on_demand()?;
-        let code = load(backend);
+        let code = code.load(&backend.engine);
         code.map(|code| Self::new_linked(engine, backend, &code, module, unknown)).transpose()
     }
 
     /// Compiles `module`, and stores its code in the cache if there is one.
     ///
     /// # Errors
-    /// [`ProgramError`]: `Invalid`, `Import`.
+    /// [`ProgramError`]: `Invalid`, `Import`, `SharedMemory`.
     pub fn compile(
         engine: &Engine,
         module: &Module,
@@ -308,6 +317,9 @@ impl Program {
         };
         let main = &engine.0.main;
         let bytes = module.bytes()?;
+        if inspect::has_shared_memory(&bytes) {
+            return Err(ProgramError::SharedMemory { name: module.name.clone() });
+        }
         let fits_pool = wasmtime::Module::new(&main.engine, &bytes);
         let (backend, code) = match fits_pool {
             Ok(code) => (main, code),

@@ -21,7 +21,6 @@ use crate::kernel::clock::ClockId;
 use crate::kernel::guest::{Guest, HostRecord};
 use crate::kernel::host::{HostCall, HostReply};
 use crate::kernel::limits::Stop;
-use crate::kernel::machine::WORKTREE;
 use crate::kernel::schedule::{Ended, Image, Mode, Running};
 
 /// The process that makes a call.
@@ -169,9 +168,8 @@ impl Caller {
     }
 
     /// Where the project is.
-    pub(super) fn project_root(&self) -> &'static str {
-        let mounts = self.guest.machine().vfs().mounts();
-        if mounts.iter().any(|mount| mount.path() == WORKTREE) { WORKTREE } else { "/" }
+    pub(super) fn project_root(&self) -> &str {
+        self.guest.machine().worktree().unwrap_or("/")
     }
 
     async fn answer(&mut self, call: &HostCall) -> Result<Answered, Stop> {

@@ -22,7 +22,7 @@ const DEPTH_MAX: u32 = 8;
 /// let policy = CommandPolicy::new()
 ///     .deny("rm *")?
 ///     .approve("git push")?
-///     .workspace_root("/src")
+///     .workspace_root("/worktree")
 ///     .pre(|params| match params["timeout_ms"].as_u64() {
 ///         None => PreHook::Deny("a command needs a timeout".into()),
 ///         Some(_) => PreHook::Proceed,

@@ -236,7 +236,7 @@ mod tests {
                 "rm *",
                 {"match": "git push * --force", "reason": "history is shared"}
             ],
-            "workspace_roots": ["/src"]
+            "workspace_roots": ["/worktree"]
         }"#;
         let policy = CommandPolicy::from_json("p.json", text).unwrap();
         let words = ["git", "push", "origin", "--force"].map(str::as_bytes);

@@ -157,16 +157,32 @@ pub struct TapedFile {
     pub written: bool,
 }
 
+/// Where lookups from a directory that a process starts with may lead. A directory that is opened
+/// through one reaches as far: [`Reach::Confined`] or else [`Reach::Namespace`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// Only beneath it, and only beneath each directory that is opened through it.
+    Confined,
+    /// Through the whole namespace.
+    Namespace,
+    /// Through the whole namespace, and a path that leads through a name which the root has and the
+    /// directory has not starts at the root.
+    ///
+    /// For the current directory: C libraries strip the slash off an absolute path and look it up
+    /// from the same descriptor as a relative one, so that nothing tells `/tmp/x` from `tmp/x`.
+    CurrentDir,
+    /// As [`Reach::CurrentDir`] was on tapes before version 1.3, for replays of these: whatever is not
+    /// found from the directory is looked up, and made, from the root.
+    NamespaceOrRoot,
+}
+
 /// An open directory.
 #[derive(Clone, Debug)]
 pub struct OpenDir {
     /// The directory, and what lookups from it may not leave.
     pub base: Base,
-    /// Whether directories opened through it confine lookups to themselves, as separately granted
-    /// directories do.
-    pub confines: bool,
-    /// Whether what is not found from it is looked up from the root.
-    pub or_root: bool,
+    /// Where lookups from it may lead.
+    pub reach: Reach,
     /// Its name in the list of preopened directories.
     pub preopen: Option<Box<str>>,
     /// Its absolute path, if its machine has a tape.

@@ -20,13 +20,17 @@ use super::process::Processes;
 use super::programs::Programs;
 use super::random::Random;
 use super::stdio::Stdio;
-use super::vfs::{HostDir, MountId, Mtimes, Overlay, Source};
+use super::vfs::{HostDir, MountId, Mtimes, Overlay, Source, VPath};
 use crate::base::ambient;
 use crate::base::errno::Errno;
 use crate::tape::{Kind, Recorder};
 
-/// Where a worktree is mounted.
-pub const WORKTREE: &str = "/src";
+/// Where a worktree is mounted: a name that folders do not have, so that no relative path of a program
+/// is taken for it.
+pub const WORKTREE: &str = "/worktree";
+
+/// Where a worktree was mounted on tapes before version 1.3.
+pub(crate) const WORKTREE_BEFORE_1_3: &str = "/src";
 
 /// A machine could not be put together.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +42,20 @@ pub enum MachineError {
         path: String,
         /// Why; see [`Overlay::mount`].
         errno: Errno,
+    },
+    /// A mount that begins with a name which the worktree has: programs cannot tell `lib/x` from
+    /// `/lib/x`.
+    #[error(
+        "cannot mount at {path}: the worktree has {name:?} of its own, and programs cannot tell \
+         {name}/x from /{name}/x; {free} is free"
+    )]
+    Ambiguous {
+        /// The mount point.
+        path: String,
+        /// The name.
+        name: String,
+        /// A mount point like it that the worktree does not have.
+        free: String,
     },
     /// A mount of several layers, whose answers a tape could not tell apart.
     #[error("cannot record the mount at {path:?}: it has more than one layer")]
@@ -102,6 +120,8 @@ pub struct Machine {
     pub(crate) trace_left: u64,
     /// Where what crosses the boundary is recorded.
     pub(crate) tape: Option<Recorder>,
+    /// Where its worktree is mounted, if it has one.
+    pub(crate) worktree: Option<&'static str>,
 }
 
 impl Machine {
@@ -135,7 +155,14 @@ impl Machine {
             trace: None,
             trace_left: 0,
             tape: None,
+            worktree: None,
         }
+    }
+
+    /// Where its worktree is mounted, if it has one: at [`WORKTREE`], or, where a tape is replayed that
+    /// was recorded before version 1.3 of the format, at `/src`.
+    pub fn worktree(&self) -> Option<&str> {
+        self.worktree
     }
 
     /// Sets whom processes may ask by name from now on. A host is for one machine.
@@ -411,14 +438,51 @@ impl MachineBuilder {
             limits: self.limits,
             tmp: self.tmp,
             host: self.host.as_ref().map(|host| HostConfig { checks_starts: host.checks_starts() }),
+            worktree: self.worktree_path().map(str::to_owned),
             mounts: self.mounts.iter().map(mount).collect(),
         }
+    }
+
+    /// Where the worktree is, if there is one.
+    fn worktree_path(&self) -> Option<&'static str> {
+        let has = |at: &str| self.mounts.iter().any(|(path, ..)| path.trim_end_matches('/') == at);
+        let at = match &self.recorded_as {
+            Some(MachineConfig { worktree: None, .. }) => WORKTREE_BEFORE_1_3,
+            _ => WORKTREE,
+        };
+        has(at).then_some(at)
+    }
+
+    /// Makes sure that no mount begins with a name that the worktree has.
+    fn check_names(&self) -> Result<(), MachineError> {
+        let Some(WORKTREE) = self.worktree_path() else { return Ok(()) };
+        let is_worktree =
+            |(path, ..): &&(String, Source, bool)| path.trim_end_matches('/') == WORKTREE;
+        let Some((_, worktree, _)) = self.mounts.iter().find(is_worktree) else { return Ok(()) };
+        let has = |name: &str| {
+            let path = VPath::parse(name).ok();
+            path.is_some_and(|path| worktree.layers().iter().any(|layer| layer.stat(&path).is_ok()))
+        };
+        // Directories in memory give way.
+        let in_memory = |source: &Source| matches!(source, Source::Memory);
+        for (path, ..) in self.mounts.iter().filter(|(_, source, _)| !in_memory(source)) {
+            let Some(name) = path.split('/').find(|name| !name.is_empty()) else { continue };
+            if name != &WORKTREE[1..] && has(name) {
+                let names = (2..).map(|number| format!("{name}{number}"));
+                let free = names.into_iter().find(|name| !has(name)).unwrap_or_default();
+                let free = path.replacen(name, &free, 1);
+                let (path, name) = (path.clone(), name.to_owned());
+                return Err(MachineError::Ambiguous { path, name, free });
+            }
+        }
+        Ok(())
     }
 
     /// The machine.
     ///
     /// # Errors
     /// [`MachineError::Mount`]: see [`Overlay::mount`]. [`MachineError::Layers`] if it has a tape.
+    /// [`MachineError::Ambiguous`].
     pub fn build(mut self) -> Result<Machine, MachineError> {
         if let Some(shared) = &mut self.shared_clock {
             let start_ns = shared.now(ClockId::Realtime);
@@ -440,6 +504,7 @@ impl MachineBuilder {
         }
         let now = clock.now(ClockId::Realtime);
         let mtimes = self.mtimes.unwrap_or(Mtimes::Fixed(fixed_ns));
+        self.check_names()?;
         let mut vfs = Overlay::new(self.limits.vfs, now);
         if let Some(tape) = &self.tape {
             let is_merged = |source: &Source| matches!(source, Source::Layers(l) if l.len() > 1);
@@ -453,6 +518,7 @@ impl MachineBuilder {
             tape.push(Kind::Machine { config: config.unwrap_or_default() });
             vfs.set_tape(tape.clone());
         }
+        let worktree = self.worktree_path();
         let mut mount = |path: String, source, read_only| -> Result<MountId, MachineError> {
             vfs.mount(&path, source, read_only, mtimes, now)
                 .map_err(|errno| MachineError::Mount { path, errno })
@@ -467,6 +533,13 @@ impl MachineBuilder {
         }
         for (path, source, read_only) in rest {
             mount(path, source, read_only)?;
+        }
+        if let Some(at) = worktree {
+            vfs.set_worktree(at)
+                .map_err(|errno| MachineError::Mount { path: at.to_owned(), errno })?;
+        }
+        if worktree == Some(WORKTREE) {
+            vfs.show_root_in_worktree();
         }
         Ok(Machine {
             vfs,
@@ -489,6 +562,7 @@ impl MachineBuilder {
             trace: None,
             trace_left: 0,
             tape: self.tape,
+            worktree,
         })
     }
 }

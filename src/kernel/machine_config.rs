@@ -26,6 +26,10 @@ pub struct MachineConfig {
     /// Whom processes could ask by name, if anybody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostConfig>,
+    /// Where the worktree is mounted, if there is one. Absent on tapes before version 1.3, which had it
+    /// at `/src` and looked up paths in another way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<String>,
     /// The mounts, in the order of mounting.
     pub mounts: Vec<MountConfig>,
 }

@@ -9,17 +9,16 @@ use super::shell::ShellImage;
 use crate::base::digest::Digest;
 use crate::engine::{Finished, Outcome, Program, RunError};
 use crate::kernel::guest::{Preopen, Reach, Startup};
-use crate::kernel::machine::{Machine, WORKTREE};
+use crate::kernel::machine::Machine;
 use crate::kernel::process::Casualty;
 use crate::kernel::programs::MakeImage;
 use crate::kernel::schedule;
 use crate::kernel::stdio::{Input, Output as Stream, Stdio};
-use crate::kernel::vfs::Mount;
 
 /// A program to run in a [`Machine`], with its arguments, environment and streams.
 ///
 /// It starts with no environment but what it is given, with standard input empty, and with the
-/// whole namespace of the machine open; relative paths begin at `/src` if something is mounted
+/// whole namespace of the machine open; relative paths begin at `/worktree` if something is mounted
 /// there, else at `/`.
 ///
 /// ```
@@ -283,13 +282,12 @@ enum CommandImage {
 /// The whole namespace: its root, and the current directory, which comes last because C libraries
 /// take the two for the same prefix and use the last.
 fn namespace_preopens(machine: &Machine, current_dir: Option<&str>) -> Vec<Preopen> {
-    let is_worktree = |mount: &Mount| mount.path() == WORKTREE;
-    let default = if machine.vfs().mounts().iter().any(is_worktree) { WORKTREE } else { "/" };
+    let default = machine.worktree().unwrap_or("/");
     let preopen =
         |path: &str, name: &str, reach| Preopen { path: path.into(), name: name.into(), reach };
     vec![
         preopen("/", "/", Reach::Namespace),
-        preopen(current_dir.unwrap_or(default), ".", Reach::NamespaceOrRoot),
+        preopen(current_dir.unwrap_or(default), ".", Reach::CurrentDir),
     ]
 }
 

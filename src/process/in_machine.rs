@@ -80,12 +80,12 @@ mod tests {
     fn folders_of_the_host_are_found_in_the_machine() {
         let root = Path::new("/home/me/project");
         let guest = |dir: &str| guest_dir(root, Path::new(dir)).unwrap();
-        assert_eq!(guest("/home/me/project"), "/src");
-        assert_eq!(guest("/home/me/project/a/b"), "/src/a/b");
-        assert_eq!(guest("a/./b"), "/src/a/b");
-        assert_eq!(guest("../x"), "/src/../x");
+        assert_eq!(guest("/home/me/project"), "/worktree");
+        assert_eq!(guest("/home/me/project/a/b"), "/worktree/a/b");
+        assert_eq!(guest("a/./b"), "/worktree/a/b");
+        assert_eq!(guest("../x"), "/worktree/../x");
         assert_eq!(guest("/tmp"), "/tmp");
         assert_eq!(guest("/"), "/");
-        assert_eq!(guest_dir(Path::new(""), Path::new("a")).unwrap(), "/src/a");
+        assert_eq!(guest_dir(Path::new(""), Path::new("a")).unwrap(), "/worktree/a");
     }
 }

@@ -140,12 +140,13 @@ impl NativeChildren {
         let mounts: Vec<String> = guest.machine().vfs().mounts().iter().map(Mount::path).collect();
         let within = |at: &str| below(current, at).is_some();
         let mount = mounts.iter().filter(|at| within(at)).max_by_key(|at| at.len());
+        let worktree = guest.machine().worktree().unwrap_or(WORKTREE);
         let Some(below) =
-            below(current, WORKTREE).filter(|_| mount.is_some_and(|at| at == WORKTREE))
+            below(current, worktree).filter(|_| mount.is_some_and(|at| at == worktree))
         else {
             return Err(format!(
                 "it runs on the disk, and {current} is not in the worktree; start it in a folder \
-                 of {WORKTREE}"
+                 of {worktree}"
             ));
         };
         // Without a name it is the folder where this process is.
@@ -241,10 +242,10 @@ mod tests {
 
     #[test]
     fn a_folder_is_below_itself_and_not_below_its_namesake() {
-        assert_eq!(below("/src", "/src"), Some(""));
-        assert_eq!(below("/src/a/b", "/src"), Some("a/b"));
-        assert_eq!(below("/src2", "/src"), None);
-        assert_eq!(below("/src", "/"), Some("src"));
+        assert_eq!(below("/worktree", "/worktree"), Some(""));
+        assert_eq!(below("/worktree/a/b", "/worktree"), Some("a/b"));
+        assert_eq!(below("/worktree2", "/worktree"), None);
+        assert_eq!(below("/worktree", "/"), Some("worktree"));
     }
 
     #[test]

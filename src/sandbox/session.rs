@@ -89,7 +89,9 @@ impl Sandbox {
             MachineError::Mount { path, errno } => {
                 SandboxError::invalid("mounts", format_args!("cannot mount at {path}: {errno}"))
             }
-            error @ MachineError::Layers { .. } => SandboxError::invalid("mounts", error),
+            error @ (MachineError::Layers { .. } | MachineError::Ambiguous { .. }) => {
+                SandboxError::invalid("mounts", error)
+            }
         })?;
         Ok(Self { machine, host, make_host, spec })
     }

@@ -543,15 +543,15 @@ mod tests {
     #[test]
     fn records_read_as_they_are_written() {
         let record = round_trip(
-            r#"{"seq":3,"phase":"run","virtual_time_ms":-1,"monotonic_ms":2,"kind":"file_stat","path":"/src/a","errno":"noent"}"#,
+            r#"{"seq":3,"phase":"run","virtual_time_ms":-1,"monotonic_ms":2,"kind":"file_stat","path":"/worktree/a","errno":"noent"}"#,
         );
         let found = Found::Errno { errno: "noent".into() };
-        assert_eq!(record.kind, Kind::FileStat { path: "/src/a".into(), found });
+        assert_eq!(record.kind, Kind::FileStat { path: "/worktree/a".into(), found });
         round_trip(
             r#"{"seq":0,"phase":"setup","virtual_time_ms":0,"monotonic_ms":0,"kind":"file_stat","path":"/","file_type":"dir","len_bytes":0,"mtime_ns":946684800000000000,"executable":false}"#,
         );
         round_trip(
-            r#"{"seq":9,"phase":"finalize","virtual_time_ms":0,"monotonic_ms":0,"kind":"change","path":"/src/a","change":"renamed","from":"/src/b"}"#,
+            r#"{"seq":9,"phase":"finalize","virtual_time_ms":0,"monotonic_ms":0,"kind":"change","path":"/worktree/a","change":"renamed","from":"/worktree/b"}"#,
         );
     }
 

@@ -23,5 +23,7 @@ pub use config::{
 pub use llm::SessionLlm;
 pub use replay::{ReplayError, Replayed, replay};
 pub use session::{EmittedTape, TestbenchError, TestbenchFinalize, TestbenchSession};
-pub use taped_changes::{TapedChangesError, TapedConflict, changed_machine, make_taped_changes};
+pub use taped_changes::{
+    TapedChangesError, TapedConflict, changed_machine, make_taped_changes, taped_worktree,
+};
 pub use timers::{Elapsed, Interval, Sleep};

@@ -248,7 +248,7 @@ impl TestbenchSession {
         self.subprocesses.process_tape()
     }
 
-    /// The files that modules work on, if that is an overlay; the worktree stands at `/src`.
+    /// The files that modules work on, if that is an overlay; the worktree stands at `/worktree`.
     pub fn overlay(&mut self) -> Option<&mut Overlay> {
         match self.filesystem {
             FilesystemConfig::Real => None,

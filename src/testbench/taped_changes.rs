@@ -441,6 +441,16 @@ pub fn make_taped_changes(path: &Path, vfs: &mut Overlay) -> Result<usize, Taped
     Ok(paths.len())
 }
 
+/// Where the worktree of the machine on the tape at `path` was mounted, if it had one.
+///
+/// # Errors
+/// [`TapedChangesError::Replay`] if there is no such tape, or it cannot be read.
+pub fn taped_worktree(path: &Path) -> Result<Option<String>, TapedChangesError> {
+    let (builder, _) = Script::read(path)?.at_the_end().into_builder(path, &Limits::default())?;
+    let machine = builder.build().map_err(ReplayError::from)?;
+    Ok(machine.worktree().map(str::to_owned))
+}
+
 /// The machine of the tape at `path` as the run left it, put together from the tape alone: nothing
 /// runs.
 ///

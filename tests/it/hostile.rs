@@ -69,10 +69,10 @@ fn a_tree_that_changes_during_the_run_does_not_lead_outside() {
     std::fs::create_dir_all(inside.join("sub")).unwrap();
     std::fs::write(inside.join("sub/secret"), "harmless").unwrap();
     let mut machine = Machine::builder().worktree(HostDir::open(&inside).unwrap()).build().unwrap();
-    assert!(machine.vfs_mut().metadata("/src/sub").is_ok());
+    assert!(machine.vfs_mut().metadata("/worktree/sub").is_ok());
     std::fs::rename(inside.join("sub"), inside.join("moved")).unwrap();
     std::os::unix::fs::symlink(outside.path(), inside.join("sub")).unwrap();
-    assert!(machine.vfs_mut().read("/src/sub/secret").is_err());
+    assert!(machine.vfs_mut().read("/worktree/sub/secret").is_err());
 }
 
 #[test]

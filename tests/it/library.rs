@@ -136,7 +136,7 @@ fn modules_that_do_not_fit_the_pool_run_all_the_same() {
 }
 
 #[test]
-fn deterministic_proposals_are_on_and_threads_are_off() {
+fn deterministic_proposals_are_on_and_shared_memories_are_off() {
     let run = |text: &str| {
         let module = belljar::Module::from_bytes("proposal", text.as_bytes().to_vec()).unwrap();
         let program = Program::new(engine(), &module).map_err(|error| error.to_string())?;
@@ -159,12 +159,20 @@ fn deterministic_proposals_are_on_and_threads_are_off() {
             (drop (struct.get $s 0 (struct.new $s (i32.const 1))))))"#,
         r#"(module (memory 1) (memory 1) (func (export "_start")
             (drop (i32.load 1 (i32.const 0)))))"#,
+        r#"(module (memory 1) (func (export "_start")
+            (drop (i32.atomic.rmw.add (i32.const 0) (i32.const 1)))
+            (drop (memory.atomic.notify (i32.const 0) (i32.const 1))) (atomic.fence)))"#,
     ];
     for text in on {
         assert_eq!(run(text), Ok(()), "{text}");
     }
-    let threads = r#"(module (memory 1 1 shared) (func (export "_start")))"#;
-    assert!(run(threads).is_err());
+    let waits = r#"(module (memory 1) (func (export "_start")
+        (drop (memory.atomic.wait32 (i32.const 0) (i32.const 0) (i64.const -1)))))"#;
+    let error = run(waits).unwrap_err();
+    assert!(error.contains("atomic wait on non-shared memory"), "{error}");
+    let shared = r#"(module (memory 1 1 shared) (func (export "_start")))"#;
+    let error = run(shared).unwrap_err();
+    assert!(error.contains("proposal has a shared memory"), "{error}");
 }
 
 /// Which NaN an operation makes differs between processors, unless it is canonical.

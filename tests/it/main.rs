@@ -22,6 +22,7 @@ mod overlay_model;
 mod process_tape;
 mod processes;
 mod profile_escapes;
+mod relative_paths;
 mod replay;
 mod replay_faults;
 mod sandbox;

@@ -254,8 +254,8 @@ fn a_program_runs_in_the_folder_of_the_disk() {
     assert!(printed.starts_with("1/") && printed.ends_with("/sub\nthere\n"), "{printed}");
     for (dir, why) in [
         ("/tmp", "/tmp is not in the worktree"),
-        ("new", "the disk has no folder /src/new"),
-        ("sub/out", "the disk has no folder /src/sub/out"),
+        ("new", "the disk has no folder /worktree/new"),
+        ("sub/out", "the disk has no folder /worktree/sub/out"),
     ] {
         let output = place.sh(&["--quiet"], &format!("mkdir new; cd {dir}; host-true; echo $?"));
         assert_eq!(stdout(&output), "126\n");

@@ -27,8 +27,6 @@ enum Difference {
     AboveRemoved,
     LongInRemoved,
     CreateDirectory,
-    CreateBeforeSlash,
-    RenameOfDots,
     RenameOfLong,
     ListOfRemoved,
     OpenOfSpecial,
@@ -48,8 +46,6 @@ const TABLE: &[(Difference, &str)] = &[
     (D::AboveRemoved, "ENOENT for `..` of a removed directory, which POSIX removes with it"),
     (D::LongInRemoved, "ENAMETOOLONG in a removed directory, as anywhere; Linux: ENOENT"),
     (D::CreateDirectory, "EINVAL for O_CREAT|O_DIRECTORY, as Linux 6.4; before, it made a file"),
-    (D::CreateBeforeSlash, "O_CREAT of `x/` looks at x first, as POSIX; Linux: EISDIR at once"),
-    (D::RenameOfDots, "EINVAL to rename `.` or `..`, as POSIX; Linux: EBUSY"),
     (D::RenameOfLong, "ENAMETOOLONG comes first; Linux looks up both directories before a name"),
     (D::ListOfRemoved, "a removed directory lists as empty, as POSIX; Linux: ENOENT"),
     (D::OpenOfSpecial, "EACCES to open a FIFO of the host: it would tie the guest to the host"),
@@ -155,13 +151,11 @@ fn lead(linux: &LinuxFiles, place: &Place, last: Last) -> Result<Led, Spared> {
     if here.starts_with(&root) { Ok(led) } else { Err(Some((D::LinkOutside, Errno::Noent))) }
 }
 
-/// What Linux answers, unless it is not asked. Answers too whether the path of an open came to end
-/// in a slash.
-fn ask(linux: &mut LinuxFiles, op: &Op) -> Result<(Outcome, bool), Spared> {
+/// What Linux answers, unless it is not asked.
+fn ask(linux: &mut LinuxFiles, op: &Op) -> Result<Outcome, Spared> {
     if op.bases().any(|slot| linux.path_of(Some(slot)) == Err(Errno::Badf)) {
-        return Ok((Err(Errno::Badf), false));
+        return Ok(Err(Errno::Badf));
     }
-    let mut led = Led::default();
     match op {
         Op::Open { flags, .. } if flags.create && flags.directory => {
             return Err(Some((D::CreateDirectory, Errno::Inval)));
@@ -169,7 +163,7 @@ fn ask(linux: &mut LinuxFiles, op: &Op) -> Result<(Outcome, bool), Spared> {
         Op::Open { at, flags, .. } => {
             let exclusive = flags.create && flags.exclusive;
             let follow = if flags.follow && !exclusive { Follow::Yes } else { Follow::No };
-            led = lead(linux, at, follow.into())?;
+            let led = lead(linux, at, follow.into())?;
             if led.special && !exclusive && !flags.directory && !led.slash {
                 return Err(Some((D::OpenOfSpecial, Errno::Acces)));
             }
@@ -193,7 +187,7 @@ fn ask(linux: &mut LinuxFiles, op: &Op) -> Result<(Outcome, bool), Spared> {
                 let dot = Place { slot: None, root: None, path: ".".into() };
                 return match linux.apply(&Op::Rename { from: from.clone(), to: dot }, NOW) {
                     Err(Errno::Busy) => Err(spared),
-                    outcome => Ok((outcome, false)),
+                    outcome => Ok(outcome),
                 };
             }
         }
@@ -201,32 +195,24 @@ fn ask(linux: &mut LinuxFiles, op: &Op) -> Result<(Outcome, bool), Spared> {
             lead(linux, from, (*follow).into())?;
             if let Err(spared) = lead(linux, to, Last::Kept) {
                 return match linux.apply(&Op::Stat { at: from.clone(), follow: *follow }, NOW) {
-                    Err(errno) => Ok((Err(errno), false)),
+                    Err(errno) => Ok(Err(errno)),
                     Ok(_) => Err(spared),
                 };
             }
         }
         _ => {}
     }
-    Ok((linux.apply(op, NOW), led.slash))
+    Ok(linux.apply(op, NOW))
 }
 
-/// The difference that explains two answers. `slash` says that the path of an open came to end in
-/// one.
-fn explain(op: &Op, linux: &Outcome, ours: &Outcome, slash: bool) -> Option<Difference> {
-    use Errno::{Busy, Exist, Inval, Isdir, Loop, Nametoolong, Noent, Notdir};
+/// The difference that explains two answers.
+fn explain(op: &Op, linux: &Outcome, ours: &Outcome) -> Option<Difference> {
+    use Errno::{Nametoolong, Noent};
     let last = |place: &Place| {
         place.path.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned()
     };
-    let is_dots = |place: &Place| matches!(&*last(place), "." | "..");
     let is_long = |place: &Place| last(place).len() > NAME_MAX;
     match (op, linux, ours) {
-        (Op::Open { flags, .. }, Err(Isdir), Err(Exist | Loop | Nametoolong | Noent | Notdir)) => {
-            (flags.create && slash).then_some(D::CreateBeforeSlash)
-        }
-        (Op::Rename { from, to }, Err(Busy), Err(Inval)) => {
-            (is_dots(from) || is_dots(to)).then_some(D::RenameOfDots)
-        }
         (Op::Rename { from, to }, Err(_), Err(Nametoolong)) => {
             (is_long(from) || is_long(to)).then_some(D::RenameOfLong)
         }
@@ -288,16 +274,15 @@ fn check(plan: &Plan) -> Result<Tally, String> {
     let mut overlay = OverlayFiles::new(Source::Host(Arc::new(below)), true, limits);
     let mut tally = Tally::default();
     for (at, Step { op, .. }) in plan.steps.iter().enumerate() {
-        let (mut expected, difference, slash) = match ask(&mut linux, op) {
-            Ok((outcome, slash)) => (outcome, None, slash),
-            Err(Some((difference, errno))) => (Err(errno), Some(difference), false),
+        let (mut expected, difference) = match ask(&mut linux, op) {
+            Ok(outcome) => (outcome, None),
+            Err(Some((difference, errno))) => (Err(errno), Some(difference)),
             Err(None) => continue,
         };
         let mut ours = overlay.apply(op, NOW + at as u64);
         strip(&mut expected);
         strip(&mut ours);
-        let difference =
-            if expected == ours { difference } else { explain(op, &expected, &ours, slash) };
+        let difference = if expected == ours { difference } else { explain(op, &expected, &ours) };
         if expected != ours && difference.is_none() {
             return Err(format!("step {at}: {op:?}\n  Linux {expected:?}\n  ours  {ours:?}"));
         }

@@ -51,7 +51,7 @@ fn programs() -> Arc<ToolchainPrograms> {
 
 fn machine(limits: Limits, tape: Option<Recorder>) -> Machine {
     let mut builder =
-        Machine::builder().mount("/src", Source::Memory).limits(limits).programs(programs());
+        Machine::builder().mount("/worktree", Source::Memory).limits(limits).programs(programs());
     if let Some(tape) = tape {
         builder = builder.tape(tape);
     }

@@ -80,7 +80,7 @@ fn a_run_is_repeated_without_its_tree() {
     forget_tree(scratch.path());
     let mut again = replayed(&path);
     assert_eq!(again.outputs, [output]);
-    assert_eq!(again.machine.vfs_mut().read("/src/note.txt").unwrap(), b"three two three\n");
+    assert_eq!(again.machine.vfs_mut().read("/worktree/note.txt").unwrap(), b"three two three\n");
     let tape = Tape::load(&path).unwrap();
     assert_eq!(again.records, tape.records.len() as u64);
     let kinds: Vec<&str> = tape.records.iter().map(|record| record.kind.name()).collect();
@@ -240,7 +240,7 @@ fn a_faulty_layer_shows_in_the_comparison_by_name() {
         let recorder = Recorder::new(tape.clone(), Redaction::default());
         let layer: Arc<dyn Layer> = Arc::new(Unsorted { backwards });
         let mut machine = Machine::builder()
-            .mount("/src", Source::Layers(vec![layer]))
+            .mount("/worktree", Source::Layers(vec![layer]))
             .tape(recorder.clone())
             .build()
             .unwrap();

@@ -118,7 +118,7 @@ fn record(
     let tape = scratch.join("run.tape");
     let file = FileTape::create(&tape, &Header::new(0), 1 << 30).unwrap();
     let recorder = Recorder::new(file, Redaction::default());
-    let builder = Machine::builder().mount("/src", source).tape(recorder.clone());
+    let builder = Machine::builder().mount("/worktree", source).tape(recorder.clone());
     let mut machine = builder.build().unwrap();
     let (out, err) = (Taken::default(), Taken::default());
     let stream = |taken: &Taken, fails| {
@@ -246,7 +246,8 @@ fn a_file_that_changes_during_a_recorded_run_is_read_as_it_was() {
     let path = scratch.path().join("run.tape");
     let tape = FileTape::create(&path, &Header::new(0), 1 << 30).unwrap();
     let recorder = Recorder::new(tape, Redaction::default());
-    let builder = Machine::builder().mount("/src", tree(scratch.path())).tape(recorder.clone());
+    let builder =
+        Machine::builder().mount("/worktree", tree(scratch.path())).tape(recorder.clone());
     let mut machine = builder.build().unwrap();
     let taken = Taken::default();
     let meddling = Meddling { file, bytes: vec![b'!'; before.len()], taken: taken.clone() };

@@ -207,13 +207,16 @@ fn a_file_that_changes_while_it_is_recorded_is_named() {
             buf[..count].copy_from_slice(&rest[..count]);
             Ok::<_, std::io::Error>(count)
         };
-        let content = recorder.content_from("/src/log", read).unwrap();
+        let content = recorder.content_from("/worktree/log", read).unwrap();
         assert_eq!(content.content_hash, Digest::of(first));
         recorder.finish()
     };
     for changed in [&b"other"[..], b"sho"] {
         let error = record(b"short", changed).unwrap_err();
-        assert!(matches!(&error, TapeError::Changed { path } if path == "/src/log"), "{error}");
+        assert!(
+            matches!(&error, TapeError::Changed { path } if path == "/worktree/log"),
+            "{error}"
+        );
     }
     record(b"short", b"short, and grown").unwrap();
     let kept = cas_dir(&path).join(Digest::of(b"short").to_string());
@@ -296,10 +299,10 @@ fn what_is_damaged_is_named_by_its_line() {
     std::fs::write(&path, vec![b'x'; (16 << 20) + 2]).unwrap();
     assert!(line_error(&path).1.contains("longer than"));
 
-    std::fs::write(&path, whole.replacen("\"1.2\"", "\"2.0\"", 1)).unwrap();
+    std::fs::write(&path, whole.replacen("\"1.3\"", "\"2.0\"", 1)).unwrap();
     assert!(matches!(Tape::load(&path).map(|_| ()), Err(TapeError::Version { .. })));
 
-    std::fs::write(&path, whole.replacen("\"1.2\"", "\"1.9\"", 1)).unwrap();
+    std::fs::write(&path, whole.replacen("\"1.3\"", "\"1.9\"", 1)).unwrap();
     assert_eq!(Tape::load(&path).unwrap().records.len(), 3);
 }
 

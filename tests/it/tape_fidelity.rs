@@ -35,12 +35,12 @@ fn common(n: u64) -> Kind {
     match n % 5 {
         0 => Kind::ClockSleep { duration_ns: n / 5 % 3 },
         1 => Kind::FileWrite {
-            path: format!("/src/{}", n / 5 % 4),
+            path: format!("/worktree/{}", n / 5 % 4),
             content_hash: Digest::of(b"x"),
             len_bytes: 1,
             withheld_by: None,
         },
-        2 => Kind::FileDelete { path: "/src/a".into(), content_hash: None, len_bytes: None },
+        2 => Kind::FileDelete { path: "/worktree/a".into(), content_hash: None, len_bytes: None },
         3 => Kind::Random { content_hash: Digest::of(&[(n / 5 % 7) as u8]), len_bytes: 1 },
         _ => write(&(n / 5 % 3).to_string()),
     }

@@ -34,7 +34,7 @@ fn write(path: &Path, records: u64, odd: Option<u64>) {
                 bytes: recorder.payload(format!("line {number} of what it prints\n").as_bytes()),
             },
             _ => Kind::FileDelete {
-                path: format!("/src/folder/file {number}"),
+                path: format!("/worktree/folder/file {number}"),
                 content_hash: None,
                 len_bytes: None,
             },

@@ -50,7 +50,7 @@ fn item() -> impl Strategy<Value = Item> {
 
 /// A path in one of the two folders that are mounted.
 fn path() -> impl Strategy<Value = String> {
-    let folder = prop_oneof![5 => Just("src"), 1 => Just("lib")];
+    let folder = prop_oneof![5 => Just("worktree"), 1 => Just("lib")];
     (folder, select(PATHS)).prop_map(|(folder, path)| format!("{folder}/{path}"))
 }
 
@@ -70,7 +70,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 /// Makes `items` beneath `top`, as far as one can stand beside the other.
 fn plant(top: &Path, items: &[(String, Item)]) {
-    for folder in ["src", "lib"] {
+    for folder in ["worktree", "lib"] {
         fs::create_dir_all(top.join(folder)).unwrap();
     }
     for (path, item) in items {
@@ -100,7 +100,7 @@ fn plant(top: &Path, items: &[(String, Item)]) {
 fn machine(top: &Path, recorder: Option<&Recorder>) -> Machine {
     let open = |folder: &str| HostDir::open(&top.join(folder)).unwrap();
     let lib = Source::Host(std::sync::Arc::new(open("lib")));
-    let mut builder = Machine::builder().worktree(open("src")).mount("/lib", lib);
+    let mut builder = Machine::builder().worktree(open("worktree")).mount("/lib", lib);
     if let Some(recorder) = recorder {
         builder = builder.tape(recorder.clone());
     }
@@ -237,91 +237,129 @@ const PRIVATE: Item = Item::File("two", 0o600);
 #[test]
 fn what_was_moved_keeps_its_permissions() {
     let items = items(&[
-        ("src/a", PROGRAM),
-        ("src/b", PRIVATE),
-        ("src/d", Item::Dir(0o700)),
-        ("src/d/e", Item::Dir(0o755)),
-        ("src/d/e/a", PROGRAM),
+        ("worktree/a", PROGRAM),
+        ("worktree/b", PRIVATE),
+        ("worktree/d", Item::Dir(0o700)),
+        ("worktree/d/e", Item::Dir(0o755)),
+        ("worktree/d/e/a", PROGRAM),
     ]);
-    check(&items, &[rename("src/a", "src/x"), rename("src/b", "lib/b"), write("lib/b", "three")]);
-    check(&items, &[rename("src/a", "src/x"), rename("src/b", "src/a"), rename("src/x", "src/b")]);
-    check(&items, &[rename("src/d", "src/e"), write("src/e/e/a", "three")]);
-    check(&items, &[rename("src/d/e", "src/e"), rename("src/d", "src/e/d")]);
+    check(
+        &items,
+        &[
+            rename("worktree/a", "worktree/x"),
+            rename("worktree/b", "lib/b"),
+            write("lib/b", "three"),
+        ],
+    );
+    check(
+        &items,
+        &[
+            rename("worktree/a", "worktree/x"),
+            rename("worktree/b", "worktree/a"),
+            rename("worktree/x", "worktree/b"),
+        ],
+    );
+    check(&items, &[rename("worktree/d", "worktree/e"), write("worktree/e/e/a", "three")]);
+    check(&items, &[rename("worktree/d/e", "worktree/e"), rename("worktree/d", "worktree/e/d")]);
 }
 
 /// Something equal in the old place of what was moved is no change, and not on the tape.
 #[test]
 fn what_was_moved_may_leave_something_equal() {
     let items = items(&[
-        ("src/a", PROGRAM),
-        ("src/d", Item::Dir(0o700)),
-        ("src/d/a", PRIVATE),
-        ("src/d/b", Item::Link("a")),
+        ("worktree/a", PROGRAM),
+        ("worktree/d", Item::Dir(0o700)),
+        ("worktree/d/a", PRIVATE),
+        ("worktree/d/b", Item::Link("a")),
     ]);
-    let make_dir = Op::MakeDir("src/d".to_owned());
-    check(&items, &[rename("src/a", "src/x"), write("src/a", "one\n")]);
-    let mut ops = vec![rename("src/d", "src/e"), make_dir, write("src/d/a", "two")];
+    let make_dir = Op::MakeDir("worktree/d".to_owned());
+    check(&items, &[rename("worktree/a", "worktree/x"), write("worktree/a", "one\n")]);
+    let mut ops = vec![rename("worktree/d", "worktree/e"), make_dir, write("worktree/d/a", "two")];
     check(&items, &ops);
-    ops.push(Op::Symlink("src/d/b".to_owned(), "a"));
+    ops.push(Op::Symlink("worktree/d/b".to_owned(), "a"));
     check(&items, &ops);
-    ops.push(unlink("src/e/a"));
+    ops.push(unlink("worktree/e/a"));
     check(&items, &ops);
 }
 
 /// Something of another type in the place of what was there was once taken for a conflict.
 #[test]
 fn another_type_takes_the_place_of_what_was_there() {
-    let items = items(&[("src/a", PROGRAM), ("src/d/a", PRIVATE), ("src/l", Item::Link("d"))]);
-    check(&items, &[unlink("src/a"), Op::Symlink("src/a".to_owned(), "gone")]);
-    check(&items, &[unlink("src/a"), Op::MakeDir("src/a".to_owned()), write("src/a/x", "two")]);
-    let remove_dir = Op::RemoveDir("src/d".to_owned());
-    check(&items, &[unlink("src/d/a"), remove_dir, rename("src/a", "src/d")]);
-    let make_dir = Op::MakeDir("src/l".to_owned());
-    check(&items, &[unlink("src/l"), make_dir, write("src/l/a", "three")]);
+    let items = items(&[
+        ("worktree/a", PROGRAM),
+        ("worktree/d/a", PRIVATE),
+        ("worktree/l", Item::Link("d")),
+    ]);
+    check(&items, &[unlink("worktree/a"), Op::Symlink("worktree/a".to_owned(), "gone")]);
+    check(
+        &items,
+        &[unlink("worktree/a"), Op::MakeDir("worktree/a".to_owned()), write("worktree/a/x", "two")],
+    );
+    let remove_dir = Op::RemoveDir("worktree/d".to_owned());
+    check(&items, &[unlink("worktree/d/a"), remove_dir, rename("worktree/a", "worktree/d")]);
+    let make_dir = Op::MakeDir("worktree/l".to_owned());
+    check(&items, &[unlink("worktree/l"), make_dir, write("worktree/l/a", "three")]);
 }
 
 #[test]
 fn names_of_one_file_are_made_as_such() {
-    let items = items(&[("src/a", PROGRAM), ("src/b", PRIVATE), ("src/x", PRIVATE)]);
-    check(&items, &[link("src/a", "src/c"), write("src/a", "two"), link("src/a", "src/0")]);
-    check(&items, &[link("src/a", "src/c"), unlink("src/a"), link("src/c", "src/d")]);
-    check(&items, &[link("src/a", "src/c"), write("src/a", "one\n")]);
-    let ops = [unlink("src/b"), write("src/b", "new"), link("src/b", "src/c")];
+    let items = items(&[("worktree/a", PROGRAM), ("worktree/b", PRIVATE), ("worktree/x", PRIVATE)]);
+    check(
+        &items,
+        &[
+            link("worktree/a", "worktree/c"),
+            write("worktree/a", "two"),
+            link("worktree/a", "worktree/0"),
+        ],
+    );
+    check(
+        &items,
+        &[link("worktree/a", "worktree/c"), unlink("worktree/a"), link("worktree/c", "worktree/d")],
+    );
+    check(&items, &[link("worktree/a", "worktree/c"), write("worktree/a", "one\n")]);
+    let ops = [unlink("worktree/b"), write("worktree/b", "new"), link("worktree/b", "worktree/c")];
     check(&items, &ops);
-    check(&items, &[&ops[..], &[unlink("src/x"), link("src/b", "src/x")]].concat());
+    check(&items, &[&ops[..], &[unlink("worktree/x"), link("worktree/b", "worktree/x")]].concat());
 }
 
 #[test]
 fn times_that_were_set_are_made() {
-    let items = items(&[("src/a", PROGRAM), ("src/d/a", PRIVATE)]);
+    let items = items(&[("worktree/a", PROGRAM), ("worktree/d/a", PRIVATE)]);
     let touch = |path: &str| Op::Touch(path.to_owned(), 5);
-    check(&items, &[touch("src/a")]);
-    check(&items, &[rename("src/a", "src/b"), write("src/b", "two"), touch("src/b")]);
-    check(&items, &[write("src/d/x", ""), touch("src/d"), touch("src/d/x")]);
+    check(&items, &[touch("worktree/a")]);
+    check(
+        &items,
+        &[rename("worktree/a", "worktree/b"), write("worktree/b", "two"), touch("worktree/b")],
+    );
+    check(&items, &[write("worktree/d/x", ""), touch("worktree/d"), touch("worktree/d/x")]);
 }
 
 /// The tape knows what the run found: anything else is named, and nothing is made.
 #[test]
 fn what_is_not_what_the_run_found_is_a_conflict() {
-    let planted =
-        [("src/a", PROGRAM), ("src/b", PRIVATE), ("src/d/a", PRIVATE), ("src/l", Item::Link("a"))];
+    let planted = [
+        ("worktree/a", PROGRAM),
+        ("worktree/b", PRIVATE),
+        ("worktree/d/a", PRIVATE),
+        ("worktree/l", Item::Link("a")),
+    ];
     let folder = tempfile::tempdir().unwrap();
     let tape = folder.path().join("tape");
     let run_in = folder.path().join("run");
     plant(&run_in, &items(&planted));
     let ops = [
-        write("src/a", "three"),
-        rename("src/b", "src/c"),
-        write("src/new", "new"),
-        unlink("src/d/a"),
-        Op::RemoveDir("src/d".to_owned()),
-        unlink("src/l"),
+        write("worktree/a", "three"),
+        rename("worktree/b", "worktree/c"),
+        write("worktree/new", "new"),
+        unlink("worktree/d/a"),
+        Op::RemoveDir("worktree/d".to_owned()),
+        unlink("worktree/l"),
     ];
     record(&run_in, &tape, &ops);
     let found = |does: &dyn Fn(&Path)| {
         let folder = tempfile::tempdir().unwrap();
         plant(folder.path(), &items(&planted));
-        does(&folder.path().join("src"));
+        does(&folder.path().join("worktree"));
         let before = on_disk(folder.path());
         let mut machine = machine(folder.path(), None);
         let Err(TapedChangesError::Conflicts(conflicts)) =
@@ -341,33 +379,33 @@ fn what_is_not_what_the_run_found_is_a_conflict() {
         let _ = fs::remove_file(&path);
         fs::write(path, "theirs").unwrap();
     };
-    assert_eq!(found(&|src| theirs(src.join("d/late"))), ["/src/d: it holds something else"]);
-    assert_eq!(found(&|src| theirs(src.join("new"))), ["/src/new: something is there"]);
-    assert_eq!(found(&|src| theirs(src.join("l"))), ["/src/l: something else is there"]);
+    assert_eq!(found(&|src| theirs(src.join("d/late"))), ["/worktree/d: it holds something else"]);
+    assert_eq!(found(&|src| theirs(src.join("new"))), ["/worktree/new: something is there"]);
+    assert_eq!(found(&|src| theirs(src.join("l"))), ["/worktree/l: something else is there"]);
     let both = |src: &Path| {
         theirs(src.join("a"));
         mode(&src.join("a"), 0o755);
         theirs(src.join("d/a"));
     };
-    let expected = ["/src/a: it has another content", "/src/d/a: it has another content"];
+    let expected = ["/worktree/a: it has another content", "/worktree/d/a: it has another content"];
     assert_eq!(found(&both), expected);
     let gone = |src: &Path| fs::remove_file(src.join("b")).unwrap();
-    assert_eq!(found(&gone), ["/src/b: nothing is there"]);
+    assert_eq!(found(&gone), ["/worktree/b: nothing is there"]);
     let executable = "its permission to be executed is another";
     let chmod = |src: &Path| mode(&src.join("a"), 0o644);
-    assert_eq!(found(&chmod), [format!("/src/a: {executable}")]);
+    assert_eq!(found(&chmod), [format!("/worktree/a: {executable}")]);
     let led = |src: &Path| {
         fs::remove_file(src.join("l")).unwrap();
         symlink("elsewhere", src.join("l")).unwrap();
     };
-    assert_eq!(found(&led), ["/src/l: it leads somewhere else"]);
+    assert_eq!(found(&led), ["/worktree/l: it leads somewhere else"]);
     let done = |src: &Path| fs::write(src.join("a"), "three").unwrap();
-    assert_eq!(found(&done), ["/src/a: it is already what the run made of it"]);
+    assert_eq!(found(&done), ["/worktree/a: it is already what the run made of it"]);
     let outside = |src: &Path| {
         fs::rename(src.join("a"), src.join("../outside")).unwrap();
         symlink("../outside", src.join("a")).unwrap();
     };
-    assert_eq!(found(&outside), ["/src/a: something else is there"]);
+    assert_eq!(found(&outside), ["/worktree/a: something else is there"]);
 }
 
 proptest! {

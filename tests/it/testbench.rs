@@ -20,7 +20,7 @@ fn a_hermetic_session_changes_nothing_and_knows_what_it_would() {
     assert!(output.status.success(), "{output:?}");
     let output = session.command("cat").arg("note.txt").output().unwrap();
     assert_eq!(output.stdout, b"above\n");
-    assert_eq!(session.overlay().unwrap().read("/src/note.txt").unwrap(), b"above\n");
+    assert_eq!(session.overlay().unwrap().read("/worktree/note.txt").unwrap(), b"above\n");
     let finalized = session.finalize().unwrap();
     assert_eq!(finalized.fs_diff.len(), 1);
     assert_eq!(finalized.fs_diff[0].path.as_str(), "note.txt");

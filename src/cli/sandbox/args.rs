@@ -16,7 +16,7 @@ use crate::cli::values::{StdinFrom, duration};
   belljar sandbox diff box                      show what it has changed
   belljar sandbox snapshot box                  keep what it is now; prints an id
   belljar sandbox fork SNAPSHOT                 a new session that goes on from there
-  belljar sandbox cp box:/src/out .             copy a file out of it
+  belljar sandbox cp box:out .                  copy a file out of it
   belljar sandbox rm box && belljar sandbox gc  remove it, and what nobody needs then
 
 Environment: BELLJAR_HOME is where sessions are kept.
@@ -55,7 +55,7 @@ pub enum SandboxAction {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  belljar sandbox create                        over a copy of this folder, at /src
+  belljar sandbox create                        over a copy of this folder, at /worktree
   belljar sandbox create --id box --no-worktree with nothing but /tmp and /mnt
   belljar sandbox create --dir lib::/lib::ro --toolchain tools --env LANG=C --timeout 10s
   belljar sandbox create --host-policy policy.json --allow-net api.example.com
@@ -119,7 +119,7 @@ pub struct ExecArgs {
     )]
     pub command: Vec<OsString>,
 
-    /// Where relative paths begin [default: /src if there is a worktree, else /]
+    /// Where relative paths begin [default: /worktree if there is a worktree, else /]
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<String>,
 
@@ -145,10 +145,10 @@ pub struct ExecArgs {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  belljar sandbox cp box:/src/out .             a file or a tree, into this folder
+  belljar sandbox cp box:out .                  a file or a tree, into this folder
   belljar sandbox cp notes.txt box:/tmp/n.txt   ... and the other way round
 
-One side is ID:/PATH, or ID:PATH, which begins at /src if there is a worktree; write ./ before a path
+One side is ID:/PATH, or ID:PATH, which begins at /worktree if there is a worktree; write ./ before a path
 of the host that looks like one. What is copied into
 a directory goes there under its name; directories are merged, all else is replaced. Symbolic links
 are copied as they are, and none is followed. On the host all is written, or nothing.")]
@@ -176,7 +176,7 @@ pub struct LsArgs {
     /// The session or snapshot
     pub id: String,
 
-    /// The directory, or a file. Relative paths begin at /src if there is a worktree, else at /
+    /// The directory, or a file. Relative paths begin at /worktree if there is a worktree, else at /
     /// [default: that]
     pub path: Option<String>,
 

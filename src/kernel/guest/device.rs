@@ -1,7 +1,8 @@
 //! What every process finds under `/dev`, whatever the namespace has otherwise: devices, and the
 //! process's own descriptors.
 
-use super::{AT_FDCWD, Buffers, Fault, FileStat, Guest};
+use super::lookup::from_first_name;
+use super::{Buffers, Fault, FileStat, Guest};
 use crate::base::errno::Errno;
 use crate::kernel::fd::{Description, Device};
 
@@ -33,25 +34,20 @@ impl Special {
 }
 
 impl Guest {
-    fn special(&self, fd: u32, path: &str) -> Option<Special> {
-        let dir = self.open_dir(fd).ok()?;
-        let is_at_root = match fd {
-            AT_FDCWD => path.starts_with('/'),
-            _ => dir.or_root || dir.base.dir == self.machine.vfs.root(),
-        };
-        if dir.confines || !is_at_root {
-            return None;
-        }
-        Special::at(path.trim_start_matches('/'))
+    fn special(&mut self, fd: u32, path: &str) -> Option<Special> {
+        let special = Special::at(from_first_name(path))?;
+        self.may_be_device(fd, path).then_some(special)
     }
 
     /// Opens what `path` from `fd` stands for where the namespace has nothing. A descriptor is
     /// copied: the copy shares its offset.
     ///
     /// # Errors
-    /// `ENOENT` if it stands for nothing; `EMFILE` at the limit of open files.
-    pub(super) fn open_special(&mut self, fd: u32, path: &str) -> Result<u32, Errno> {
+    /// `ENOENT` if it stands for nothing; `EEXIST` if the caller `makes` it; `EMFILE` at the limit of
+    /// open files.
+    pub(super) fn open_special(&mut self, fd: u32, path: &str, makes: bool) -> Result<u32, Errno> {
         match self.special(fd, path).ok_or(Errno::Noent)? {
+            _ if makes => Err(Errno::Exist),
             Special::Device(device) => Ok(self.push(Description::Device(device))),
             Special::Descriptor(open) => match self.fd_dup(open, 0, false) {
                 Err(Errno::Badf) => Err(Errno::Noent),

@@ -150,8 +150,8 @@ impl Guest {
                     | rights::FD_FILESTAT_SET_SIZE
                     | rights::PATH_FILESTAT_SET_SIZE
                     | rights::FD_WRITE;
-                let base = rights::ALL & !absent;
-                stat(FileType::Directory, none, base, base)
+                // Files that are opened through it may do everything.
+                stat(FileType::Directory, none, rights::ALL & !absent, rights::ALL)
             }
             Description::File(file) => {
                 let mut base = rights::ALL;

@@ -20,8 +20,8 @@ impl Guest {
     /// `fd_read`: fills the buffers one after the other; answers the count, 0 at the end.
     ///
     /// # Errors
-    /// `EBADF` unless `fd` is a stream or file opened for reading; as the host answers.
-    /// [`Fault::Stop`] when the run's timeout comes before the host's standard input, or so many
+    /// `EBADF` unless `fd` is a stream or file opened for reading; `EISDIR` for a directory; as the
+    /// host answers. [`Fault::Stop`] when the run's timeout comes before the host's standard input, or so many
     /// random bytes, do;
     /// [`Fault::Wait`] for a pipe without bytes.
     pub fn fd_read(&mut self, fd: u32, bufs: &mut Buffers<'_>) -> Result<u64, Fault> {
@@ -35,6 +35,7 @@ impl Guest {
                 self.open_file(fd)?.offset = start.saturating_add(count);
                 Ok(count)
             }
+            Description::Dir(_) => Err(Errno::Isdir.into()),
             _ => Err(Errno::Badf.into()),
         }
     }
@@ -42,14 +43,15 @@ impl Guest {
     /// `fd_pread`: as [`Guest::fd_read`], at `offset`, and the offset of `fd` stays.
     ///
     /// # Errors
-    /// `EBADF` unless `fd` is a file opened for reading; `ESPIPE` for a stream.
+    /// `EBADF` unless `fd` is a file opened for reading; `EISDIR` for a directory; `ESPIPE` for a stream.
     pub fn fd_pread(&mut self, fd: u32, offset: u64, bufs: &mut Buffers<'_>) -> Result<u64, Errno> {
         match self.description(fd)? {
             Description::File(OpenFile { read: true, node, .. }) => {
                 let node = *node;
                 self.read_node(node, offset, bufs)
             }
-            Description::File(_) | Description::Dir(_) => Err(Errno::Badf),
+            Description::Dir(_) => Err(Errno::Isdir),
+            Description::File(_) => Err(Errno::Badf),
             _ => Err(Errno::Spipe),
         }
     }

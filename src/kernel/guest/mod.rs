@@ -10,6 +10,7 @@ mod device;
 mod fd;
 mod fd_io;
 mod host;
+mod lookup;
 mod path;
 mod poll;
 mod process;
@@ -20,16 +21,17 @@ mod turns;
 use std::fmt;
 
 use super::clock::{ClockId, SPIN_FREE_READS, SPIN_TICK_NS};
+pub use super::fd::Reach;
 use super::fd::{Description, Descriptor, FdTable, OpenDir, OpenPipe};
 use super::limits::{Limit, Stop};
-use super::machine::{Machine, WORKTREE, is_over};
+use super::machine::{Machine, is_over};
 use super::memory::Charge;
 use super::pipe::End;
 use super::process::Pid;
 use super::schedule::{Image, Mode};
 use super::stdio::Stdio;
 use super::turn::Turn;
-use super::vfs::{Base, Mount, NodeId};
+use super::vfs::{Base, NodeId};
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
 
@@ -105,8 +107,6 @@ pub struct Guest {
     /// The call that is being made, for the trace.
     call: &'static str,
     call_is_traced: bool,
-    /// What [`Reach::NamespaceOrRoot`] looks up from the root first.
-    mount_names: Vec<Box<str>>,
 }
 
 /// How far a call has come that is made again after a wait.
@@ -131,20 +131,6 @@ pub struct Preopen {
     pub name: String,
     /// Where lookups from it may lead.
     pub reach: Reach,
-}
-
-/// Where lookups from a preopened directory may lead.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reach {
-    /// Only beneath it, and only beneath each directory that is opened through it.
-    Confined,
-    /// Through the whole namespace.
-    Namespace,
-    /// Through the whole namespace, and what is not found from it is looked up from the root.
-    ///
-    /// For the current directory: C libraries strip the slash off an absolute path and look it up
-    /// from the same descriptor as a relative one, so that nothing tells `/tmp/x` from `tmp/x`.
-    NamespaceOrRoot,
 }
 
 /// A directory that a process was to start with cannot be opened.
@@ -192,7 +178,6 @@ impl Guest {
         let mut guest = Self::new(machine, pid, is_module, args, environ, preopens);
         guest.machine.processes.modules += u32::from(is_module);
         guest.tape_spawn(Origin { program: None, path: None, module_hash, mode });
-        guest.mount_names = named_mounts(guest.machine.vfs.mounts());
         for stream in [Description::Stdin, Description::Stdout, Description::Stderr] {
             guest.push(stream);
         }
@@ -231,7 +216,6 @@ impl Guest {
             clock_reads: 0,
             call: "",
             call_is_traced: false,
-            mount_names: Vec::new(),
         }
     }
 
@@ -256,12 +240,10 @@ impl Guest {
     fn open_preopen(&mut self, preopen: &Preopen) -> Result<OpenDir, Errno> {
         let vfs = &mut self.machine.vfs;
         let node = vfs.open_dir(&preopen.path)?;
-        let confines = preopen.reach == Reach::Confined;
-        let root = if confines { node } else { vfs.root() };
+        let root = if preopen.reach == Reach::Confined { node } else { vfs.root() };
         Ok(OpenDir {
             base: Base { dir: node, root },
-            confines,
-            or_root: preopen.reach == Reach::NamespaceOrRoot,
+            reach: preopen.reach,
             preopen: Some(preopen.name.as_str().into()),
             taped_path: self.machine.tape.is_some().then(|| preopen.path.as_str().into()),
             listing: None,
@@ -478,15 +460,6 @@ impl Guest {
         }
         Ok(())
     }
-}
-
-/// The mount points, without their first slash, of all mounts but those that are there anyway: the
-/// root, the worktree and `/tmp`.
-fn named_mounts(mounts: &[Mount]) -> Vec<Box<str>> {
-    let usual = ["", "tmp", &WORKTREE[1..]];
-    let points: Vec<String> = mounts.iter().map(Mount::path).collect();
-    let points = points.iter().map(|at| at.trim_start_matches('/'));
-    points.filter(|at| !usual.contains(at)).map(Into::into).collect()
 }
 
 /// The node that a description keeps open.

@@ -1,10 +1,10 @@
 //! Calls on paths. A path is relative to the directory that a descriptor stands for, and lookups
 //! stay beneath the root that came with it.
 
-use super::{AT_FDCWD, FileStat, Guest, rights};
+use super::{FileStat, Guest, rights};
 use crate::base::errno::Errno;
-use crate::kernel::fd::{Description, FdFlags, OpenDir, OpenFile, TapedFile};
-use crate::kernel::vfs::{Base, FileType, Follow, OpenFlags, Overlay, SetTime};
+use crate::kernel::fd::{Description, FdFlags, OpenDir, OpenFile, Reach, TapedFile};
+use crate::kernel::vfs::{Base, FileType, Follow, OpenFlags, SetTime};
 
 /// `oflags` of preview1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -21,59 +21,6 @@ pub struct OFlags {
 }
 
 impl Guest {
-    /// Does `call` from the directory `fd`, or from the root for an absolute path, which only
-    /// [`AT_FDCWD`] takes; from the root as well, if it finds nothing and `fd` falls back
-    /// to that.
-    fn in_dir<T>(
-        &mut self,
-        fd: u32,
-        path: &str,
-        mut call: impl FnMut(&mut Overlay, Base, &str) -> Result<T, Errno>,
-    ) -> Result<T, Errno> {
-        if fd == AT_FDCWD {
-            let current = self.open_dir(fd)?.base;
-            let vfs = &mut self.machine.vfs;
-            return match path.strip_prefix('/').map(|rest| rest.trim_start_matches('/')) {
-                None => call(vfs, current, path),
-                Some("") => call(vfs, vfs.host_base(), "."),
-                Some(path) => call(vfs, vfs.host_base(), path),
-            };
-        }
-        let &OpenDir { base, or_root, .. } = self.open_dir(fd)?;
-        let base =
-            if or_root && self.names_mount(path) { self.machine.vfs.host_base() } else { base };
-        let vfs = &mut self.machine.vfs;
-        match call(vfs, base, path) {
-            Err(missing @ (Errno::Noent | Errno::Notdir)) if or_root => {
-                let root = vfs.host_base();
-                call(vfs, root, path)
-                    .map_err(|errno| if errno == Errno::Noent { missing } else { errno })
-            }
-            done => done,
-        }
-    }
-
-    /// Where to look `path` up from: the directory `fd`; or the root, if `fd` falls back to that
-    /// and only from there `path` names something, or something that could be made.
-    fn base(&mut self, fd: u32, path: &str, makes: bool) -> Result<Base, Errno> {
-        let &OpenDir { base, or_root, .. } = self.open_dir(fd)?;
-        let mounted = or_root && self.names_mount(path);
-        let vfs = &mut self.machine.vfs;
-        let root = vfs.host_base();
-        if or_root && (mounted || !vfs.reaches(base, path, makes) && vfs.reaches(root, path, makes))
-        {
-            return Ok(root);
-        }
-        Ok(base)
-    }
-
-    /// Whether `path` leads into a mount that was asked for by name. Such a mount comes before what
-    /// the current directory has under that path: it may be read-only.
-    fn names_mount(&self, path: &str) -> bool {
-        let is_within = |rest: &str| rest.is_empty() || rest.starts_with('/');
-        self.mount_names.iter().any(|mount| path.strip_prefix(&**mount).is_some_and(is_within))
-    }
-
     /// `path_create_directory`.
     ///
     /// # Errors
@@ -149,11 +96,14 @@ impl Guest {
         rights_base: u64,
         flags: FdFlags,
     ) -> Result<u32, Errno> {
-        let &OpenDir { base, confines, .. } = self.open_dir(fd)?;
+        let &OpenDir { base, reach, .. } = self.open_dir(fd)?;
         self.check_open_files()?;
         let now = self.now();
         let read = rights_base & rights::FD_READ != 0;
-        let write = rights_base & rights::FD_WRITE != 0;
+        // Who makes or cuts a file without reading it is going to write it, also where a library has
+        // left the right out, as wasi-libc does with rights that a directory does not pass on.
+        let changes = oflags.creat || oflags.trunc;
+        let write = rights_base & rights::FD_WRITE != 0 || changes && !read;
         let open = OpenFlags {
             create: oflags.creat,
             exclusive: oflags.excl,
@@ -164,18 +114,20 @@ impl Guest {
         };
         let opened = self.in_dir(fd, path, |vfs, base, path| vfs.open(base, path, open, now));
         let node = match opened {
-            Err(Errno::Noent) if !oflags.directory => return self.open_special(fd, path),
+            Err(Errno::Noent) if !oflags.directory => {
+                return self.open_special(fd, path, oflags.creat && oflags.excl);
+            }
             opened => opened?,
         };
         let taped_path = self.taped_path(fd, path);
         let description = if self.machine.vfs.file_type(node) == FileType::Directory {
-            let root = if confines { node } else { base.root };
-            let base = Base { dir: node, root };
-            let or_root = false;
+            let (root, reach) = match reach {
+                Reach::Confined => (node, Reach::Confined),
+                _ => (base.root, Reach::Namespace),
+            };
             Description::Dir(OpenDir {
-                base,
-                confines,
-                or_root,
+                base: Base { dir: node, root },
+                reach,
                 preopen: None,
                 taped_path,
                 listing: None,
@@ -214,9 +166,10 @@ impl Guest {
     pub fn path_rename(&mut self, from: (u32, &str), to: (u32, &str)) -> Result<(), Errno> {
         let from_base = self.base(from.0, from.1, false)?;
         let to_base = self.base(to.0, to.1, true)?;
+        let taped = (self.taped_path(from.0, from.1), self.taped_path(to.0, to.1));
         let now = self.now();
         self.machine.vfs.rename((from_base, from.1), (to_base, to.1), now)?;
-        self.tape_rename(self.taped_path(from.0, from.1), self.taped_path(to.0, to.1));
+        self.tape_rename(taped.0, taped.1);
         Ok(())
     }
 
@@ -226,7 +179,7 @@ impl Guest {
     /// `EBADF`, `ENOTDIR` unless `fd` is a directory; `EPERM` for an absolute text in a directory
     /// that confines lookups to itself; [`crate::kernel::vfs::Overlay::symlink`].
     pub fn path_symlink(&mut self, text: &str, fd: u32, path: &str) -> Result<(), Errno> {
-        if self.open_dir(fd)?.confines && text.starts_with('/') {
+        if self.open_dir(fd)?.reach == Reach::Confined && text.starts_with('/') {
             return Err(Errno::Perm);
         }
         let now = self.now();
@@ -238,9 +191,10 @@ impl Guest {
     /// # Errors
     /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::unlink`].
     pub fn path_unlink_file(&mut self, fd: u32, path: &str) -> Result<(), Errno> {
+        let taped = self.taped_path(fd, path);
         let now = self.now();
         self.in_dir(fd, path, |vfs, base, path| vfs.unlink(base, path, now))?;
-        self.tape_unlink(self.taped_path(fd, path));
+        self.tape_unlink(taped);
         Ok(())
     }
 }

@@ -213,7 +213,6 @@ impl Guest {
         child.args_charge = Some(args_charge);
         child.ignores_sigpipe = self.ignores_sigpipe;
         child.host_depth = self.host_depth;
-        child.mount_names.clone_from(&self.mount_names);
         // The child's calls need its parent's turn for as long as it has none of its own.
         self.machine.lend(&mut child.machine);
         let done = child.set_up(&self.fds, inherit, &actions);

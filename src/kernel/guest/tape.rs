@@ -131,10 +131,11 @@ impl Guest {
 
     /// The absolute path that `path`, looked up from the directory `fd`, stands for on the tape;
     /// `None` if there is no tape. Symbolic links are not resolved.
-    pub(super) fn taped_path(&self, fd: u32, path: &str) -> Option<Box<str>> {
+    pub(super) fn taped_path(&mut self, fd: u32, path: &str) -> Option<Box<str>> {
         self.machine.tape.as_ref()?;
+        let is_absolute = path.starts_with('/') || self.starts_at_root(fd, path);
         let from = match self.open_dir(fd) {
-            Ok(dir) if !path.starts_with('/') => dir.taped_path.as_deref(),
+            Ok(dir) if !is_absolute => dir.taped_path.as_deref(),
             _ => None,
         };
         Some(absolute(from.unwrap_or("/"), path).into())
@@ -263,13 +264,14 @@ impl Reach {
         match self {
             Self::Confined => "confined",
             Self::Namespace => "namespace",
+            Self::CurrentDir => "current_dir",
             Self::NamespaceOrRoot => "namespace_or_root",
         }
     }
 
     /// The one with this name.
     pub fn from_name(name: &str) -> Option<Self> {
-        let all = [Self::Confined, Self::Namespace, Self::NamespaceOrRoot];
+        let all = [Self::Confined, Self::Namespace, Self::CurrentDir, Self::NamespaceOrRoot];
         all.into_iter().find(|reach| reach.name() == name)
     }
 }

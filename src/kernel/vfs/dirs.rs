@@ -21,6 +21,7 @@ impl Overlay {
         }
         self.expect_writable(target.dir)?;
         self.expect_linked(target.dir)?;
+        self.expect_path(target.dir, &target.name)?;
         let mount = self.node(target.dir).mount;
         let body = Dir { complete: true, ..Dir::default() };
         let id = self.create(mount, Body::Dir(Arc::new(body)), &target.name, now)?;
@@ -43,7 +44,7 @@ impl Overlay {
             let dots = trimmed.ends_with("..");
             return Err(if dots { Errno::Notempty } else { Errno::Inval });
         }
-        if self.is_mount_point(id) {
+        if self.is_fixed(id) {
             return Err(Errno::Busy);
         }
         self.expect_writable(target.dir)?;

@@ -33,6 +33,7 @@ impl Overlay {
         }
         self.expect_writable(target.dir)?;
         self.expect_linked(target.dir)?;
+        self.expect_path(target.dir, &target.name)?;
         if matches!(self.node(id).body, Body::Dir(_)) {
             return Err(Errno::Perm);
         }
@@ -71,6 +72,7 @@ impl Overlay {
         }
         self.expect_writable(target.dir)?;
         self.expect_linked(target.dir)?;
+        self.expect_path(target.dir, &target.name)?;
         let mount = self.node(target.dir).mount;
         let id = self.create(mount, Body::Symlink(text.into()), &target.name, now)?;
         self.attach(target.dir, &target.name, id, now);
@@ -96,11 +98,14 @@ impl Overlay {
     ///
     /// # Errors
     /// `EISDIR` for a directory; `ENOTDIR` if a slash ends the path and it is none; `EROFS`;
-    /// `ENOENT`; and as [`Base`].
+    /// `EBUSY` for mount points; `ENOENT`; and as [`Base`].
     pub fn unlink(&mut self, base: Base, path: &str, now: u64) -> Result<(), Errno> {
         let trimmed = without_slashes(path);
         let target = self.resolve(base, trimmed, Follow::No)?;
         let id = target.node.ok_or(Errno::Noent)?;
+        if !target.name.is_empty() && self.is_fixed(id) {
+            return Err(Errno::Busy);
+        }
         if matches!(self.node(id).body, Body::Dir(_)) {
             return Err(Errno::Isdir);
         }

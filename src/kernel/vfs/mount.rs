@@ -6,11 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use super::host::HostDir;
 use super::layer::{FileType, Layer, Stat};
-use super::node::{Body, Dir, MountId, Node, NodeId, Times};
+use super::node::{Body, Dir, EntryKind, MountId, Node, NodeId, Times};
 use super::overlay::Overlay;
 use super::path::VPath;
 use super::recording::RecordingLayer;
 use crate::base::errno::Errno;
+
+/// The directory of the root that does not show where relative paths begin: programs make their own.
+const TMP: &str = "tmp";
 
 /// Times that files of a layer show until they are changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -31,6 +34,17 @@ pub enum Source {
     Host(Arc<HostDir>),
     /// Read-only trees, the uppermost first.
     Layers(Vec<Arc<dyn Layer>>),
+}
+
+impl Source {
+    /// The trees below, the uppermost first.
+    pub fn layers(&self) -> Vec<Arc<dyn Layer>> {
+        match self {
+            Self::Memory => Vec::new(),
+            Self::Host(dir) => vec![dir.clone()],
+            Self::Layers(layers) => layers.clone(),
+        }
+    }
 }
 
 /// One line of the mount table.
@@ -98,11 +112,8 @@ impl Overlay {
             return Err(Errno::Inval);
         }
         let at = VPath::parse(at)?;
-        let (layers, host): (Vec<Arc<dyn Layer>>, _) = match source {
-            Source::Memory => (Vec::new(), None),
-            Source::Host(dir) => (vec![dir.clone()], Some(dir)),
-            Source::Layers(layers) => (layers, None),
-        };
+        let layers = source.layers();
+        let host = if let Source::Host(dir) = source { Some(dir) } else { None };
         let layers: Vec<Arc<dyn Layer>> = match &self.tape {
             None => layers,
             Some(tape) => {
@@ -152,6 +163,77 @@ impl Overlay {
         self.layers.extend(layers);
         self.mounts.push(Mount { root, at, read_only, mtimes, host, is_layered });
         Ok(id)
+    }
+
+    /// Makes the mount at `at` the worktree, from which changes have their short names.
+    ///
+    /// # Errors
+    /// `ENOENT` if nothing is mounted at `at`.
+    pub fn set_worktree(&mut self, at: &str) -> Result<(), Errno> {
+        let at = VPath::parse(at)?;
+        let index = self.mounts.iter().rposition(|mount| mount.at == at).ok_or(Errno::Noent)?;
+        self.worktree = Some(MountId(index as u16));
+        Ok(())
+    }
+
+    /// The worktree, if there is one.
+    pub fn worktree(&self) -> Option<MountId> {
+        self.worktree
+    }
+
+    /// Lets the root show through the worktree.
+    ///
+    /// Programs cannot tell `/lib` from `lib` (see [`crate::Reach::CurrentDir`]): so where a tree is
+    /// mounted at `/lib`, the worktree has the name `lib` as well, unless the tree below has something
+    /// of that name. It cannot be removed or renamed there, and is not listed. `/tmp` and directories
+    /// in memory give way to what programs make. And nothing can be made in the root, unless something
+    /// is mounted there: nobody would look there for it.
+    pub fn show_root_in_worktree(&mut self) {
+        self.root_shows = true;
+        if self.node(self.root()).mount == MountId(0) {
+            self.mounts[0].read_only = true;
+        }
+    }
+
+    /// What the root has of the name `name`, which the tree below the directory `dir` has not, if the
+    /// root shows through `dir`: see [`Overlay::show_root_in_worktree`].
+    pub(super) fn shown(&self, dir: NodeId, name: &str) -> Option<NodeId> {
+        let shows =
+            |mount: &Mount| mount.is_layered && mount.at.as_str().split('/').next() == Some(name);
+        if self.dir_with_root() != Some(dir) || name == TMP || !self.mounts.iter().any(shows) {
+            return None;
+        }
+        match self.dir(self.root()).entries.get(name)?.kind {
+            EntryKind::Node(id) => Some(id),
+            EntryKind::Below(_) | EntryKind::Absent => None,
+        }
+    }
+
+    /// Whether `path`, from the root, leads through a mount point to something in it.
+    pub(crate) fn leads_into_mount(&self, path: &str) -> bool {
+        let is_name = |name: &&str| !name.is_empty() && *name != ".";
+        self.mounts[1..].iter().any(|mount| {
+            let mut names = path.split('/');
+            let mut at = mount.at.as_str().split('/');
+            at.all(|name| names.by_ref().find(is_name) == Some(name))
+                && names.any(|name| !name.is_empty())
+        })
+    }
+
+    /// Whether a tree is mounted at the root.
+    pub(crate) fn has_tree_at_root(&self) -> bool {
+        self.mounts[self.node(self.root()).mount.index()].is_layered
+    }
+
+    /// The worktree's directory, if the root shows through it.
+    pub(super) fn dir_with_root(&self) -> Option<NodeId> {
+        self.worktree.filter(|_| self.root_shows).map(|mount| self.mount_root(mount))
+    }
+
+    /// Whether `id` is a mount point, or a directory made for one to stand in.
+    pub(super) fn is_fixed(&self, id: NodeId) -> bool {
+        let is_scaffold = matches!(&self.node(id).body, Body::Dir(dir) if dir.scaffold);
+        is_scaffold || self.is_mount_point(id)
     }
 
     /// The mount table, in the order of mounting; the first line is the root.

@@ -110,6 +110,8 @@ pub(super) struct File {
 pub(super) struct Dir {
     /// The directory that holds this one; itself for the root, `None` once it is removed.
     pub parent: Option<NodeId>,
+    /// Length of its name; 0 for mount points.
+    pub name_bytes: u8,
     /// The directories of layers whose entries show through, the uppermost first.
     pub below: Vec<(u16, VPath)>,
     /// In the order in which they came, so that a listing, which is sorted, mostly is already.

@@ -51,7 +51,7 @@ impl Overlay {
         }
         let exclusive = flags.create && flags.exclusive;
         let follow = if flags.follow && !exclusive { Follow::Yes } else { Follow::No };
-        let target = self.resolve(base, path, follow)?;
+        let target = self.resolve_last(base, path, follow, flags.create)?;
         let id = match target.node {
             Some(_) if exclusive => return Err(Errno::Exist),
             Some(id) => {
@@ -64,10 +64,10 @@ impl Overlay {
                 id
             }
             None if !flags.create => return Err(Errno::Noent),
-            None if target.wants_dir => return Err(Errno::Isdir),
             None => {
                 self.expect_writable(target.dir)?;
                 self.expect_linked(target.dir)?;
+                self.expect_path(target.dir, &target.name)?;
                 let mount = self.node(target.dir).mount;
                 let body = Body::File(File::default());
                 let id = self.create(mount, body, &target.name, now)?;

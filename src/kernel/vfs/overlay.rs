@@ -18,7 +18,7 @@ use super::listing::{Listed, OldListing};
 use super::mount::Mount;
 use super::node::{Body, Dir, Entry, EntryKind, File, MountId, Node, NodeId, Origin, Times};
 use super::nodes::Nodes;
-use super::path::VPath;
+use super::path::{PATH_BYTES_MAX, VPath, check_name};
 use crate::base::errno::Errno;
 use crate::tape::Recorder;
 
@@ -42,7 +42,8 @@ pub struct VfsLimits {
     pub upper_bytes_max: u64,
     /// Length of one file, holes included. Beyond: `EFBIG`.
     pub file_bytes_max: u64,
-    /// Length of a path that a guest passes. Beyond: `ENAMETOOLONG`.
+    /// Length of a path that a guest passes, of the text of a symbolic link, and of the path of what
+    /// is made, from its mount point. Beyond: `ENAMETOOLONG`.
     pub path_bytes_max: usize,
     /// Bytes of unchanged files that are kept in memory once they were read.
     pub cache_bytes_max: u64,
@@ -71,7 +72,7 @@ impl Default for VfsLimits {
         Self {
             upper_bytes_max: 4 << 30,
             file_bytes_max: 16 << 30,
-            path_bytes_max: 4096,
+            path_bytes_max: PATH_BYTES_MAX,
             cache_bytes_max: 512 << 20,
             change_path_bytes_max: 1 << 30,
         }
@@ -87,11 +88,17 @@ pub struct Overlay {
     pub(super) nodes: Nodes,
     pub(super) layers: Vec<Arc<dyn Layer>>,
     pub(super) mounts: Vec<Mount>,
+    /// Where relative paths begin.
+    pub(super) worktree: Option<MountId>,
+    /// Whether the root shows through the worktree: see [`Overlay::show_root_in_worktree`].
+    pub(super) root_shows: bool,
     pub(super) next_ino: u64,
     pub(super) limits: VfsLimits,
     pub(super) upper_bytes: u64,
     pub(super) cache_bytes: u64,
     pub(super) limit_hit: Option<&'static str>,
+    /// No path of what was made here is longer, from its mount point.
+    pub(super) longest_path_bytes: usize,
     pub(super) below_files: BelowFiles,
     pub(super) tape: Option<Recorder>,
     pub(super) old_listings: Vec<OldListing>,
@@ -125,11 +132,14 @@ impl Overlay {
             nodes: Nodes::default(),
             layers: Vec::new(),
             mounts: Vec::new(),
+            worktree: None,
+            root_shows: false,
             next_ino: 1,
             limits,
             upper_bytes: 0,
             cache_bytes: 0,
             limit_hit: None,
+            longest_path_bytes: 0,
             below_files: BelowFiles::default(),
             tape: None,
             old_listings: Vec::new(),
@@ -333,6 +343,15 @@ impl Overlay {
         self.materialise(dir, name)
     }
 
+    /// Whether the directory `dir` has an entry `name`, or shows one of the root.
+    ///
+    /// # Errors
+    /// As the layers below answer.
+    pub(crate) fn has_entry(&mut self, dir: NodeId, name: &str) -> Result<bool, Errno> {
+        let own = self.child(dir, check_name(name)?)?;
+        Ok(own.or_else(|| self.shown(dir, name)).is_some())
+    }
+
     /// Makes the node of an entry below, or notes that there is none.
     fn materialise(&mut self, dir: NodeId, name: &str) -> Result<Option<NodeId>, Errno> {
         let Some(found) = self.find_below(&self.dir(dir).below, name)? else {
@@ -349,7 +368,8 @@ impl Overlay {
         let body = match found.stat.file_type {
             FileType::Directory => {
                 let below = found.dirs();
-                Body::Dir(Arc::new(Dir { parent: Some(dir), below, ..Dir::default() }))
+                let name_bytes = name_len(name);
+                Body::Dir(Arc::new(Dir { parent: Some(dir), name_bytes, below, ..Dir::default() }))
             }
             // The list of its chunks alone could take more memory than there is.
             FileType::RegularFile if found.stat.size > FILE_BELOW_BYTES_MAX => {
@@ -477,6 +497,7 @@ impl Overlay {
         let (ino, file_type) = (self.node(id).ino, self.file_type(id));
         let this = self.dir_mut(dir);
         let kind = EntryKind::Node(id);
+        let name_bytes = name_len(name);
         let (name, made) = if let Some((_, name, seen)) = this.entries.get_full_mut(name) {
             seen.kind = kind;
             (name.clone(), seen.name_bytes(name))
@@ -491,7 +512,9 @@ impl Overlay {
         let this = self.dir_mut(dir);
         this.count += u32::from(this.complete);
         if let Body::Dir(child) = &mut self.node_mut(id).body {
-            Arc::make_mut(child).parent = Some(dir);
+            let child = Arc::make_mut(child);
+            child.parent = Some(dir);
+            child.name_bytes = name_bytes;
         }
         self.touch(dir, now);
     }
@@ -532,6 +555,11 @@ impl Overlay {
         self.complete(dir)?;
         Ok(self.dir(dir).count == 0)
     }
+}
+
+/// The length of a name of an entry, which has been checked.
+fn name_len(name: &str) -> u8 {
+    u8::try_from(name.len()).unwrap_or(u8::MAX)
 }
 
 /// What a node made here costs against the limit of the upper layer, its names and the content of a

@@ -8,6 +8,9 @@ use crate::base::errno::Errno;
 /// Longest name of one directory entry, in bytes (POSIX `NAME_MAX`).
 pub const NAME_MAX: usize = 255;
 
+/// Longest path in bytes: POSIX `PATH_MAX`, which counts the closing NUL.
+pub const PATH_BYTES_MAX: usize = 4095;
+
 /// Symbolic links followed in one lookup before it fails with `ELOOP` (POSIX `SYMLOOP_MAX`).
 pub const SYMLOOP_MAX: u32 = 40;
 

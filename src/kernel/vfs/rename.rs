@@ -14,10 +14,11 @@ impl Overlay {
     /// - `ENOTDIR` to put a directory over a file, or if a slash ends a path of a file;
     /// - `EISDIR` to put a file over a directory;
     /// - `ENOTEMPTY` to put a directory over one that is not empty;
-    /// - `EINVAL` to put a directory beneath itself, and for `.` and `..`;
-    /// - `EBUSY` for the root, mount points, and directories above them: a mount stays where it is
+    /// - `EINVAL` to put a directory beneath itself;
+    /// - `EBUSY` for `.` and `..` as Linux has it, for the root, mount points, and directories above them: a mount stays where it is
     ///   said to be; `EXDEV` for a directory, or a file with several names, to another mount;
-    ///   `EROFS`; `ENOSPC` if the new name is longer than there is room for;
+    ///   `EROFS`; `ENOSPC` if the new name is longer than there is room for; `ENAMETOOLONG` if a path
+    ///   of what lies beneath would become too long;
     /// - and as [`Base`].
     pub fn rename(&mut self, from: (Base, &str), to: (Base, &str), now: u64) -> Result<(), Errno> {
         let from_path = without_slashes(from.1);
@@ -25,7 +26,7 @@ impl Overlay {
         let source = self.resolve(from.0, from_path, Follow::No)?;
         let target = self.resolve(to.0, to_path, Follow::No)?;
         if source.name.is_empty() || target.name.is_empty() {
-            return Err(self.rename_of_dots(source.node, target.node));
+            return Err(Errno::Busy);
         }
         let id = source.node.ok_or(Errno::Noent)?;
         self.expect_linked(target.dir)?;
@@ -34,11 +35,11 @@ impl Overlay {
         if slash && !is_dir {
             return Err(Errno::Notdir);
         }
-        self.expect_writable(source.dir)?;
-        self.expect_writable(target.dir)?;
-        if self.is_mount_point(id) || target.node.is_some_and(|node| self.is_mount_point(node)) {
+        if self.is_fixed(id) || target.node.is_some_and(|node| self.is_fixed(node)) {
             return Err(Errno::Busy);
         }
+        self.expect_writable(source.dir)?;
+        self.expect_writable(target.dir)?;
         if target.node == Some(id) {
             return Ok(());
         }
@@ -52,6 +53,10 @@ impl Overlay {
         }
         if is_dir && self.mounts.iter().any(|mount| self.is_beneath(mount.root, id)) {
             return Err(Errno::Busy);
+        }
+        self.expect_path(target.dir, &target.name)?;
+        if is_dir {
+            self.expect_paths_beneath(id, (target.dir, &target.name))?;
         }
         let freed = self.name_bytes(source.dir, &source.name);
         self.expect_room((target.name.len() as u64).saturating_sub(freed))?;
@@ -81,11 +86,6 @@ impl Overlay {
         node.mount = mount;
         node.times.ctim = now;
         Ok(())
-    }
-
-    fn rename_of_dots(&self, from: Option<NodeId>, to: Option<NodeId>) -> Errno {
-        let root = Some(self.root());
-        if from == root || to == root { Errno::Busy } else { Errno::Inval }
     }
 
     /// Whether `dir` is `top` or lies beneath it.

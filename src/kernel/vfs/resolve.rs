@@ -74,6 +74,18 @@ impl Overlay {
         path: &'a str,
         follow: Follow,
     ) -> Result<Resolved<'a>, Errno> {
+        self.resolve_last(base, path, follow, false)
+    }
+
+    /// As [`Overlay::resolve`]; if the call `creates` a file, a slash after the last name is
+    /// `EISDIR`, whatever stands there, as on Linux.
+    pub(super) fn resolve_last<'a>(
+        &mut self,
+        base: Base,
+        path: &'a str,
+        follow: Follow,
+        creates: bool,
+    ) -> Result<Resolved<'a>, Errno> {
         if path.is_empty() {
             return Err(Errno::Noent);
         }
@@ -92,6 +104,8 @@ impl Overlay {
         let mut outside = false;
         // Whoever came from the top, by an absolute link, finds the top above it, as on Linux.
         let mut from_top = false;
+        // A directory of the root that was entered through the worktree, which then lies above it.
+        let mut entered: Option<NodeId> = None;
         loop {
             let (name, is_last, wants_dir) = next_component(&mut rest);
             let finish = |dir, name, node| match node {
@@ -114,7 +128,10 @@ impl Overlay {
                     if dir == base.root && !(from_top && dir == self.root()) {
                         return Err(if links == 0 { Errno::Perm } else { Errno::Noent });
                     }
-                    dir = self.dir(dir).parent.ok_or(Errno::Noent)?;
+                    dir = match self.dir_with_root().filter(|_| entered == Some(dir)) {
+                        Some(worktree) => worktree,
+                        None => self.dir(dir).parent.ok_or(Errno::Noent)?,
+                    };
                     if is_last {
                         return finish(dir, Cow::Borrowed(""), Some(dir));
                     }
@@ -123,7 +140,15 @@ impl Overlay {
                 _ => {}
             }
             check_name(&name)?;
-            let Some(node) = self.child(dir, &name).map_err(seen)? else {
+            if creates && wants_dir {
+                return Err(seen(Errno::Isdir));
+            }
+            let mut found = self.child(dir, &name).map_err(seen)?;
+            if found.is_none() && base.root == self.root() {
+                found = self.shown(dir, &name);
+                entered = found.or(entered);
+            }
+            let Some(node) = found else {
                 if is_last {
                     return finish(dir, name, None);
                 }

@@ -213,12 +213,14 @@ impl Overlay {
         }
         let (mut parents, mut names) =
             (vec![None; saved.nodes.len()], vec![0_u32; saved.nodes.len()]);
+        let mut name_bytes = vec![0; saved.nodes.len()];
         for (index, node) in saved.nodes.iter().enumerate() {
             let SavedBody::Dir(dir) = &node.body else { continue };
-            for SavedEntry(_, _, kind) in &dir.entries {
+            for SavedEntry(name, _, kind) in &dir.entries {
                 let SavedKind::Node(child) = kind else { continue };
                 let child = *child as usize;
                 *names.get_mut(child).ok_or(DAMAGED_NUMBER)? += 1;
+                name_bytes[child] = u8::try_from(name.len()).unwrap_or(u8::MAX);
                 let is_dir = matches!(saved.nodes[child].body, SavedBody::Dir(_));
                 if is_dir && parents[child].replace(id_of(index)).is_some() {
                     return Err(RestoreError::Damaged("a directory stands in two places"));
@@ -240,7 +242,10 @@ impl Overlay {
         restored.upper_bytes = 0;
         for (index, node) in saved.nodes.iter().enumerate() {
             let parent = if index == 0 { Some(id_of(0)) } else { parents[index] };
-            let node = restored.restored_node(node, parent, names[index], cas)?;
+            let mut node = restored.restored_node(node, parent, names[index], cas)?;
+            if let Body::Dir(dir) = &mut node.body {
+                Arc::make_mut(dir).name_bytes = name_bytes[index];
+            }
             let node = restored.insert(node);
             restored.charge_restored(node, saved.mounts.iter().any(|m| m.root == node.0))?;
         }
@@ -250,6 +255,8 @@ impl Overlay {
         restored.next_ino = saved.next_ino;
         restored.seen = saved.seen.iter().map(|o| restored.origin(o)).collect::<Result<_, _>>()?;
         restored.cache_bytes = 0;
+        // Nobody has looked yet.
+        restored.longest_path_bytes = self.limits.path_bytes_max;
         *self = restored;
         Ok(())
     }

@@ -137,7 +137,7 @@ fn fdstat_tells_type_flags_and_rights() {
         (0, 0, write, write),
         (0, 0, write, write),
         (DIRECTORY_TYPE, 0, rights::PREOPEN, rights::PREOPEN_INHERITING),
-        (DIRECTORY_TYPE, 0, all & !absent, all & !absent),
+        (DIRECTORY_TYPE, 0, all & !absent, all),
         (FILE_TYPE, 0, all & !write, all & !write),
         (FILE_TYPE, 0, all & !(read | readdir), all & !(read | readdir)),
         (FILE_TYPE, 0, all, all),

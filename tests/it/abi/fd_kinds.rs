@@ -1,6 +1,6 @@
 //! What every call on a descriptor answers for every kind of descriptor.
 
-use belljar::base::errno::Errno::{self, Badf, Inval, Notdir, Notsock, Notsup, Spipe};
+use belljar::base::errno::Errno::{self, Badf, Inval, Isdir, Notdir, Notsock, Notsup, Spipe};
 
 use super::fd::world;
 use super::flags::*;
@@ -27,6 +27,7 @@ type Answer = Option<Errno>;
 const OK: Answer = None;
 const BADF: Answer = Some(Badf);
 const INVAL: Answer = Some(Inval);
+const ISDIR: Answer = Some(Isdir);
 const NOTDIR: Answer = Some(Notdir);
 const SPIPE: Answer = Some(Spipe);
 
@@ -49,14 +50,14 @@ const fn but(mut answers: [Answer; KINDS], index: usize, answer: Answer) -> [Ans
 
 const FILES: [Answer; KINDS] = kinds(BADF, BADF, [OK; 4]);
 const WRITABLE: [Answer; KINDS] = kinds(BADF, BADF, [BADF, OK, OK, BADF]);
-const READABLE: [Answer; KINDS] = kinds(BADF, BADF, [OK, BADF, OK, BADF]);
+const READABLE: [Answer; KINDS] = kinds(BADF, ISDIR, [OK, BADF, OK, BADF]);
 const NO_STREAMS: [Answer; KINDS] = kinds(BADF, OK, [OK; 4]);
 const SEEKABLE: [Answer; KINDS] = kinds(SPIPE, BADF, [OK; 4]);
 const DIRS: [Answer; KINDS] = kinds(BADF, OK, [NOTDIR; 4]);
 const PREOPENED: [Answer; KINDS] = but(kinds(BADF, BADF, [BADF; 4]), 3, OK);
 const READS: [Answer; KINDS] = but(READABLE, 0, OK);
 const WRITES: [Answer; KINDS] = but(but(WRITABLE, 1, OK), 2, OK);
-const PREADS: [Answer; KINDS] = kinds(SPIPE, BADF, [OK, BADF, OK, BADF]);
+const PREADS: [Answer; KINDS] = kinds(SPIPE, ISDIR, [OK, BADF, OK, BADF]);
 const PWRITES: [Answer; KINDS] = kinds(SPIPE, BADF, [BADF, OK, OK, BADF]);
 const SIZES: [Answer; KINDS] = kinds(BADF, BADF, [INVAL, OK, OK, INVAL]);
 

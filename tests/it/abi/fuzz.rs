@@ -225,7 +225,7 @@ fn world(seed: u64) -> World {
     let machine = builder()
         .mount("/w/mnt", below())
         .mount_read_only("/w/ro", below())
-        .mount("/src", Source::Memory)
+        .mount("/worktree", Source::Memory)
         .limits(limits);
     let mut world =
         if seed.is_multiple_of(3) { World::namespace(machine) } else { World::confined(machine) };

@@ -144,9 +144,11 @@ fn a_path_may_be_as_long_as_the_limit() {
     let mut world = world();
     let mut s = Script::new();
     let (stat, name) = (s.room(64), "n".repeat(255));
-    s.path_filestat_get(DIR, 0, &("./".repeat(2047) + "f/"), stat).fails(Notdir);
-    s.path_filestat_get(DIR, 0, &("./".repeat(2047) + ".f"), stat).fails(Noent);
+    s.path_filestat_get(DIR, 0, &("./".repeat(2046) + "/f/"), stat).fails(Notdir);
+    s.path_filestat_get(DIR, 0, &("./".repeat(2046) + "/.f"), stat).fails(Noent);
     s.path_filestat_get(DIR, 0, &("./".repeat(2047) + "f"), stat).ok();
+    // Linux takes 4095 bytes as well: its `PATH_MAX` counts the closing NUL.
+    s.path_filestat_get(DIR, 0, &("./".repeat(2047) + "/f"), stat).fails(Nametoolong);
     s.path_create_directory(DIR, &name).ok();
     s.path_create_directory(DIR, &(name.clone() + "/////")).fails(Exist);
     s.path_remove_directory(DIR, &name).ok();
@@ -235,7 +237,7 @@ fn removing_names() {
     let cases = [
         ("d", Isdir),
         ("d/", Isdir),
-        ("mnt", Isdir),
+        ("mnt", Busy),
         (".", Isdir),
         ("d/..", Isdir),
         ("f/", Notdir),
@@ -308,7 +310,7 @@ fn a_hard_link_is_another_name() {
 fn links_hold_any_text() {
     let mut world = world();
     let mut s = Script::new();
-    let (long, longer) = ("x".repeat(4096), "x".repeat(4097));
+    let (long, longer) = ("x".repeat(4095), "x".repeat(4096));
     let cases: &[(&str, &str, Errno)] = &[
         ("t", "f", Exist),
         ("t", "d", Exist),

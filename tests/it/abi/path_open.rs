@@ -29,7 +29,7 @@ fn what_can_be_opened_how() {
         ("f", NO, DIRECTORY, READ, Some(Notdir)),
         ("f", NO, CREAT | DIRECTORY, READ, Some(Inval)),
         ("f/", NO, 0, READ, Some(Notdir)),
-        ("f/", NO, CREAT, READ, Some(Notdir)),
+        ("f/", NO, CREAT, READ, Some(Isdir)),
         ("missing", NO, 0, READ, Some(Noent)),
         ("missing", NO, TRUNC, WRITE, Some(Noent)),
         ("missing", NO, EXCL, READ, Some(Noent)),

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use belljar::base::errno::Errno::{self, Busy, Exist, Inval, Isdir, Noent, Notdir, Notempty, Perm};
+use belljar::base::errno::Errno::{
+    self, Busy, Exist, Inval, Isdir, Noent, Notdir, Notempty, Perm, Rofs,
+};
 use belljar::{HostDir, Machine, Preopen, Reach, Source};
 
 use super::flags::*;
@@ -125,8 +127,8 @@ fn a_confined_directory_cannot_be_moved_by_its_name_outside() {
     let stat = s.room(64);
     for path in ["top/a", "root/w/a"] {
         s.path_filestat_get(3, 0, path, stat).ok();
-        s.path_rename(3, path, 4, "stolen").fails(Inval);
-        s.path_rename(4, ".", 3, path).fails(Inval);
+        s.path_rename(3, path, 4, "stolen").fails(Busy);
+        s.path_rename(4, ".", 3, path).fails(Busy);
         s.path_remove_directory(3, path).fails(Inval);
     }
     world.run(&s);
@@ -175,10 +177,10 @@ fn the_host_around_a_mount_cannot_be_reached() {
     assert_eq!(std::fs::read_to_string(outside.path().join("secret")).unwrap(), "secret");
 }
 
-/// The whole namespace, the current directory being `/src`.
+/// The whole namespace, the current directory being `/worktree`.
 fn namespace() -> World {
-    let mut world = World::namespace(builder().mount("/src", Source::Memory));
-    for path in ["/src/f", "/w/f", "/tmp/t", "/src/both", "/both"] {
+    let mut world = World::namespace(builder().mount("/worktree", Source::Memory));
+    for path in ["/worktree/f", "/w/f", "/tmp/t", "/worktree/both"] {
         file(&mut world.machine, path);
     }
     world
@@ -186,9 +188,12 @@ fn namespace() -> World {
 
 #[test]
 fn a_program_starts_with_the_root_and_the_current_directory() {
-    for (mounted, current_dir, expected) in
-        [(true, None, "/src"), (false, None, "/"), (true, Some("/w"), "/w"), (true, Some("/"), "/")]
-    {
+    for (mounted, current_dir, expected) in [
+        (true, None, "/worktree"),
+        (false, None, "/"),
+        (true, Some("/w"), "/w"),
+        (true, Some("/"), "/"),
+    ] {
         let mut world = if mounted { namespace() } else { World::namespace(builder()) };
         world.current_dir = current_dir.map(str::to_owned);
         let mut s = Script::new();
@@ -196,11 +201,14 @@ fn a_program_starts_with_the_root_and_the_current_directory() {
         s.fd_prestat_dir_name(DIR, names[0]).ok();
         s.fd_prestat_dir_name(CWD, names[1]).ok();
         s.fd_prestat_dir_name(CWD + 1, names[1]).fails(Errno::Badf);
-        s.path_open(CWD, 0, "made", CREAT, WRITE, 0, 0, fd).ok();
+        // Nothing is made in the root beside a worktree.
+        let answer = (mounted && expected == "/").then_some(Rofs);
+        s.path_open(CWD, 0, "made", CREAT, WRITE, 0, 0, fd).answers(answer);
         let run = world.run(&s);
         assert_eq!(names.map(|name| run.bytes(name)[0]), [b'/', b'.']);
         let made = format!("{}/made", expected.trim_end_matches('/'));
-        assert!(world.machine.vfs_mut().metadata(&made).is_ok(), "{made}");
+        let is_made = world.machine.vfs_mut().metadata(&made).is_ok();
+        assert_eq!(is_made, answer.is_none(), "{made}");
     }
 }
 
@@ -211,14 +219,14 @@ fn dots_lead_through_the_namespace_and_not_above_it() {
     let (fd, stat) = (s.u32(), s.room(64));
     let cases = [
         (DIR, "w/../w/f", None),
-        (DIR, "w/../src/../tmp/t", None),
+        (DIR, "w/../worktree/../tmp/t", None),
         (DIR, "w/..", None),
         (DIR, "..", Some(Perm)),
         (DIR, "../w/f", Some(Perm)),
         (DIR, "w/../../w/f", Some(Perm)),
         (DIR, "/w/f", Some(Perm)),
         (CWD, "../w/f", None),
-        (CWD, "../src/f", None),
+        (CWD, "../worktree/f", None),
         (CWD, "..", None),
         (CWD, "../..", Some(Perm)),
         (CWD, "../../etc/passwd", Some(Perm)),
@@ -241,16 +249,16 @@ fn the_root_and_mount_points_stay_where_they_are() {
     for (dir, path) in [(DIR, "."), (DIR, "w/.."), (CWD, ".."), (DIR, "w"), (CWD, "../w/")] {
         s.path_rename(dir, path, DIR, "moved").fails(Busy);
     }
-    s.path_rename(DIR, "src", DIR, "w").fails(Busy);
+    s.path_rename(DIR, "worktree", DIR, "w").fails(Busy);
     s.path_rename(CWD, "f", DIR, ".").fails(Busy);
-    s.path_rename(CWD, ".", DIR, "moved").fails(Inval);
+    s.path_rename(CWD, ".", DIR, "moved").fails(Busy);
     for (dir, path, errno) in
         [(DIR, ".", Inval), (DIR, "w/..", Notempty), (DIR, "w", Busy), (CWD, "../tmp/", Busy)]
     {
         s.path_remove_directory(dir, path).fails(errno);
     }
     for (dir, path) in [(DIR, "."), (DIR, "w"), (CWD, ".."), (CWD, "../tmp/")] {
-        s.path_unlink_file(dir, path).fails(Isdir);
+        s.path_unlink_file(dir, path).fails(if path == "." || path == ".." { Isdir } else { Busy });
     }
     world.run(&s);
     assert_eq!(world.tree(), before);
@@ -258,34 +266,65 @@ fn the_root_and_mount_points_stay_where_they_are() {
 
 /// C libraries strip the slash off an absolute path, so that nothing tells `/tmp/x` from `tmp/x`.
 #[test]
-fn what_is_not_in_the_current_directory_is_looked_up_from_the_root() {
+fn a_path_into_a_mount_starts_at_the_root_if_the_current_directory_has_no_such_name() {
     let mut world = namespace();
     let mut s = Script::new();
     let (n, fd) = (s.u32(), s.u32());
-    let rooms = ["f", "w/f", "tmp/t", "both", "src/f"].map(|path| {
+    let read = |s: &mut Script, path: &str| {
         let buf = s.room(16);
         s.path_open(CWD, 0, path, 0, READ, 0, 0, fd).ok();
         s.fd_read(fd.load(), scatter([buf]), n).ok();
         buf
-    });
-    // From the root itself, and from directories that were opened, it is not.
+    };
+    let paths = ["f", "w/f", "tmp/t", "both", "./tmp//t", "../tmp/t", "tmp/../w/f"];
+    let rooms = paths.map(|path| read(&mut s, path));
+    let (stat, other) = (s.room(64), s.u32());
+    s.path_filestat_get(CWD, 0, "tmp/.", stat).ok();
+    // A name by itself is the current directory's.
+    for path in ["tmp", "tmp/", "./tmp", "w", "w//", "dev"] {
+        s.path_filestat_get(CWD, 0, path, stat).fails(Noent);
+    }
+    // From the root itself, and from directories that were opened, there is nothing to choose.
     s.path_open(DIR, 0, "f", 0, READ, 0, 0, fd).fails(Noent);
     s.path_open(CWD, 0, ".", DIRECTORY, READ, 0, 0, fd).ok();
-    let (stat, other) = (s.room(64), s.u32());
     s.path_filestat_get(fd.load(), 0, "w/f", stat).fails(Noent);
     s.path_open(fd.load(), 0, "../w/f", 0, READ, 0, 0, other).ok();
-    // What is nowhere is told of the current directory.
     for (path, errno) in [("missing", Noent), ("missing/x", Noent), ("f/x", Notdir)] {
         s.path_filestat_get(CWD, 0, path, stat).fails(errno);
     }
     let run = world.run(&s);
-    for (buf, expected) in rooms.iter().zip(["/src/f", "/w/f", "/tmp/t", "/src/both", "/src/f"]) {
+    let expected = ["/worktree/f", "/w/f", "/tmp/t", "/worktree/both", "/tmp/t", "/tmp/t", "/w/f"];
+    for (buf, expected) in rooms.iter().zip(expected) {
         assert_eq!(&run.bytes(*buf)[..expected.len()], expected.as_bytes());
     }
 }
 
 #[test]
-fn every_call_falls_back_to_the_root() {
+fn what_the_current_directory_has_comes_before_a_mount() {
+    let mut world = namespace();
+    world.machine.vfs_mut().write("/worktree/w", b"a file", 0).unwrap();
+    link(&mut world.machine, "/worktree/dev", "nowhere");
+    let mut s = Script::new();
+    let (fd, stat) = (s.u32(), s.room(64));
+    s.path_filestat_get(CWD, 0, "dev/null", stat).fails(Noent);
+    s.path_filestat_get(CWD, 0, "tmp/t", stat).ok();
+    s.path_filestat_get(CWD, 0, "w/f", stat).fails(Notdir);
+    s.path_open(CWD, 0, "w/new", CREAT, WRITE, 0, 0, fd).fails(Notdir);
+    s.path_create_directory(CWD, "tmp").ok();
+    s.path_filestat_get(CWD, 0, "tmp/t", stat).fails(Noent);
+    s.path_open(CWD, 0, "tmp/mine", CREAT, WRITE, 0, 0, fd).ok();
+    s.path_unlink_file(CWD, "tmp/mine").ok();
+    s.path_remove_directory(CWD, "tmp").ok();
+    s.path_unlink_file(CWD, "dev").ok();
+    s.path_filestat_get(CWD, 0, "tmp/t", stat).ok();
+    s.path_filestat_get(CWD, 0, "dev/null", stat).ok();
+    s.path_open(CWD, 0, "dev/null", CREAT | EXCL, WRITE, 0, 0, fd).fails(Exist);
+    s.path_open(CWD, 0, "dev/new", CREAT, WRITE, 0, 0, fd).fails(Noent);
+    world.run(&s);
+}
+
+#[test]
+fn every_call_finds_its_way_into_a_mount() {
     let mut world = namespace();
     link(&mut world.machine, "/tmp/l", "t");
     let mut s = Script::new();
@@ -303,10 +342,8 @@ fn every_call_falls_back_to_the_root() {
     s.path_rename(CWD, "f", CWD, "tmp/f").ok();
     s.path_rename(CWD, "w/f", CWD, "g").ok();
     s.path_unlink_file(CWD, "tmp/l").ok();
-    // What can be made in the current directory is made there, whatever the root holds.
     s.path_create_directory(CWD, "tmp").ok();
-    // But for what was mounted by name.
-    s.path_create_directory(CWD, "w").fails(Exist);
+    s.path_create_directory(CWD, "w").ok();
     s.path_symlink("t", CWD, "both2").ok();
     let run = world.run(&s);
     assert_eq!((run.bytes(buf), run.u32(n)), (&b"t\xa5\xa5\xa5"[..], 1));
@@ -316,12 +353,6 @@ fn every_call_falls_back_to_the_root() {
     assert_eq!(
         names,
         [
-            "/both",
-            "/src/",
-            "/src/both",
-            "/src/both2",
-            "/src/g",
-            "/src/tmp/",
             "/tmp/",
             "/tmp/d/",
             "/tmp/d/hard",
@@ -329,9 +360,96 @@ fn every_call_falls_back_to_the_root() {
             "/tmp/d/t",
             "/tmp/f",
             "/tmp/new",
-            "/w/"
+            "/w/",
+            "/worktree/",
+            "/worktree/both",
+            "/worktree/both2",
+            "/worktree/g",
+            "/worktree/tmp/",
+            "/worktree/w/",
         ]
     );
+}
+
+/// What was written there, no diff would tell and no patch would write.
+#[test]
+fn nothing_is_made_in_the_root_beside_the_worktree() {
+    let mut world = namespace();
+    let before = world.tree();
+    let mut s = Script::new();
+    let fd = s.u32();
+    for (dir, path) in [(DIR, "new"), (CWD, "../new"), (CWD, "../w/../new")] {
+        s.path_create_directory(dir, path).fails(Rofs);
+        s.path_open(dir, FOLLOW, path, CREAT, WRITE, 0, 0, fd).fails(Rofs);
+        s.path_symlink("x", dir, path).fails(Rofs);
+        s.path_rename(CWD, "f", dir, path).fails(Rofs);
+    }
+    // Each of these was once made in the root: there was no `zz` and no `worktree` to hold it.
+    s.path_create_directory(CWD, "zz/gen").fails(Noent);
+    s.path_symlink("zz/q", CWD, "dang").ok();
+    s.path_open(CWD, FOLLOW, "dang", CREAT, WRITE, 0, 0, fd).fails(Noent);
+    s.path_unlink_file(CWD, "dang").ok();
+    world.run(&s);
+    assert_eq!(world.tree(), before);
+}
+
+/// The worktree holds `file` and is mounted beside the tree `/lib/inner`, which holds `one`.
+fn beside_a_tree() -> (World, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    for dir in ["work", "lib"] {
+        std::fs::create_dir(folder.path().join(dir)).unwrap();
+    }
+    std::fs::write(folder.path().join("work/file"), "file").unwrap();
+    std::fs::write(folder.path().join("lib/one"), "one").unwrap();
+    let tree = |name| Source::Host(Arc::new(HostDir::open(&folder.path().join(name)).unwrap()));
+    let builder = Machine::builder().mount("/worktree", tree("work"));
+    (World::namespace(builder.mount("/lib/inner", tree("lib"))), folder)
+}
+
+/// A program cannot tell `/lib` from `lib`, so it must not make or lose either.
+#[test]
+fn a_mounted_tree_has_its_name_in_the_worktree() {
+    let (mut world, _folder) = beside_a_tree();
+    let before = world.tree();
+    let mut s = Script::new();
+    let (fd, cwd, stat) = (s.u32(), s.u32(), s.room(64));
+    s.path_open(CWD, 0, ".", DIRECTORY, READ, 0, 0, cwd).ok();
+    for name in ["lib", "lib/", "./lib", "lib/inner", "worktree", "../worktree/lib"] {
+        for dir in [CWD.into(), cwd.load()] {
+            s.path_filestat_get(dir, 0, name, stat).ok();
+            s.path_create_directory(dir, name).fails(Exist);
+            s.path_symlink("x", dir, name.trim_end_matches('/')).fails(Exist);
+            s.path_remove_directory(dir, name).fails(Busy);
+            s.path_unlink_file(dir, name).fails(Busy);
+            s.path_rename(dir, name, CWD, "stolen").fails(Busy);
+            s.path_rename(CWD, "file", dir, name.trim_end_matches('/')).fails(Busy);
+        }
+    }
+    s.path_open(CWD, FOLLOW, "lib/inner/one", 0, READ, 0, 0, fd).ok();
+    s.path_open(CWD, FOLLOW, "lib/../file", 0, READ, 0, 0, fd).ok();
+    s.path_open(CWD, FOLLOW, "lib/inner/../../file", 0, READ, 0, 0, fd).ok();
+    s.path_open(CWD, FOLLOW, "worktree/lib/inner/one", 0, READ, 0, 0, fd).ok();
+    s.path_open(CWD, 0, "lib/new", CREAT, WRITE, 0, 0, fd).fails(Rofs);
+    world.run(&s);
+    assert_eq!(world.tree(), before);
+}
+
+#[test]
+fn a_mount_whose_name_the_worktree_has_is_refused() {
+    let (_, folder) = beside_a_tree();
+    for name in ["lib", "lib2"] {
+        std::fs::create_dir(folder.path().join("work").join(name)).unwrap();
+    }
+    let tree = |name| Source::Host(Arc::new(HostDir::open(&folder.path().join(name)).unwrap()));
+    let builder = || Machine::builder().mount("/worktree", tree("work"));
+    let error = builder().mount("/lib/inner", tree("lib")).build().err().unwrap().to_string();
+    let expected = "cannot mount at /lib/inner: the worktree has \"lib\" of its own, and programs \
+                    cannot tell lib/x from /lib/x; /lib3/inner is free";
+    assert_eq!(error, expected);
+    for at in ["/libs", "/worktree/lib", "/"] {
+        assert!(builder().mount(at, tree("lib")).build().is_ok(), "{at}");
+    }
+    assert!(builder().mount("/lib", Source::Memory).build().is_ok());
 }
 
 /// With the whole namespace an absolute link is as good as any.
@@ -344,10 +462,10 @@ fn absolute_links_start_at_the_root_of_the_namespace() {
     s.path_symlink("/", CWD, "top").ok();
     s.path_symlink("/../../w/f", CWD, "above").ok();
     s.path_open(CWD, FOLLOW, "l", 0, READ, 0, 0, fd).ok();
-    s.path_open(DIR, FOLLOW, "src/top/src/top/w/f", 0, READ, 0, 0, fd).ok();
+    s.path_open(DIR, FOLLOW, "worktree/top/worktree/top/w/f", 0, READ, 0, 0, fd).ok();
     // Above the root is the root, as on Linux; but a path without a link does not lead there.
     s.path_open(CWD, FOLLOW, "above", 0, READ, 0, 0, fd).ok();
-    s.path_open(DIR, FOLLOW, "src/above", 0, READ, 0, 0, fd).ok();
+    s.path_open(DIR, FOLLOW, "worktree/above", 0, READ, 0, 0, fd).ok();
     s.path_open(CWD, FOLLOW, "top/../w/f", 0, READ, 0, 0, fd).ok();
     s.path_open(CWD, FOLLOW, "../../w/f", 0, READ, 0, 0, fd).fails(Perm);
     world.run(&s);

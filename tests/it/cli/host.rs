@@ -38,7 +38,7 @@ fn the_manifest_is_for_people_and_for_machines() {
 fn a_call_prints_its_answer() {
     let folder = scratch();
     let output = host(folder.path(), &["call", "workspace.cwd"]);
-    assert_eq!((stdout(&output).as_str(), output.status.code()), ("/src\n", Some(0)));
+    assert_eq!((stdout(&output).as_str(), output.status.code()), ("/worktree\n", Some(0)));
     let params = r#"{"command": "wc -l < note.txt; echo more >> note.txt"}"#;
     let output = host(folder.path(), &["call", "process.exec", "--params", params, "--json"]);
     assert_eq!(answer(&output)["ok"]["stdout"], "2\n");

@@ -33,13 +33,21 @@ fn bad_input_says_what_where_and_what_to_do() {
         (&["--worktree", "note.txt", "wc"], 2, &["--worktree", "note.txt", "directory"]),
         (&["--dir", "gone::/x", "wc"], 2, &["--dir gone::/x", "No such file"]),
         (&["--dir", "note.txt::/x", "wc"], 2, &["--dir note.txt::/x", "Not a directory"]),
-        (&["--dir", ".::/src", "wc"], 2, &["--dir .::/src", "worktree", "--no-worktree", "GUEST"]),
+        (
+            &["--dir", ".::/worktree", "wc"],
+            2,
+            &["--dir .::/worktree", "worktree", "--no-worktree", "GUEST"],
+        ),
         (
             &["--dir", ".::/x", "--dir", ".::/x/", "wc"],
             2,
             &["--dir .::/x/", "--dir .::/x", "GUEST"],
         ),
-        (&["--dir", ".::/src/note.txt", "wc"], 2, &["--dir .::/src/note.txt", "Not a directory"]),
+        (
+            &["--dir", ".::/worktree/note.txt", "wc"],
+            2,
+            &["--dir .::/worktree/note.txt", "Not a directory"],
+        ),
         (&["--dir", ".:/x", "wc"], 2, &["did you mean --dir .::/x?"]),
         (&["--dir", ".:/x:ro", "wc"], 2, &["did you mean --dir .::/x::ro?"]),
         (&["--dir", ".::../../x", "wc"], 2, &["--dir .::../../x", "root", "HOST::GUEST"]),

@@ -110,11 +110,11 @@ fn relative_and_absolute_paths_reach_the_same_files() {
     let mount = format!("{}::/lib::ro", lib.path().display());
     let paths = [
         "note.txt",
-        "/src/note.txt",
+        "/worktree/note.txt",
         "src/main",
         "/lib/part",
         "/lib/../lib/part",
-        "../src/note.txt",
+        "../worktree/note.txt",
     ];
     let output = run(folder.path(), &[&["--dir", &mount, "cat"][..], &paths].concat());
     assert!(output.status.success(), "{}", stderr(&output));
@@ -140,20 +140,26 @@ fn options_after_the_program_are_its_own() {
     assert_eq!(std::fs::read_to_string(folder.path().join("note.txt")).unwrap(), "one\ntwo\n");
 }
 
-/// A mount that was asked for by name comes before a folder of that name in the worktree.
+/// Programs cannot tell `lib/f` from `/lib/f`: with both, one of them would be hidden.
 #[test]
-fn a_read_only_mount_is_not_hidden_by_the_worktree() {
+fn a_folder_is_not_mounted_under_a_name_that_the_worktree_has() {
     let folder = scratch();
     std::fs::create_dir(folder.path().join("lib")).unwrap();
     std::fs::write(folder.path().join("lib/f"), "as it was").unwrap();
     let module = guest_arg("overwrite");
-    for path in ["/lib/f", "lib/f", "/lib/new"] {
+    let args = ["--dir", "lib::/lib::ro", &module, "write:/lib/f:changed"];
+    let output = run(folder.path(), &args);
+    assert_eq!(output.status.code(), Some(2));
+    let expected = "belljar: --dir lib::/lib::ro: cannot mount at /lib: the worktree has \"lib\" of \
+                    its own, and programs cannot tell lib/x from /lib/x; /lib2 is free\n";
+    assert_eq!(stderr(&output), expected);
+    for path in ["/lib2/f", "lib2/f", "/lib2/new", "lib2/new"] {
         let step = format!("write:{path}:changed");
-        let output = run(folder.path(), &["--apply", "--dir", "lib::/lib::ro", &module, &step]);
+        let output = run(folder.path(), &["--apply", "--dir", "lib::/lib2::ro", &module, &step]);
         assert!(stderr(&output).contains("Read-only file system"), "{path}: {}", stderr(&output));
     }
     assert_eq!(std::fs::read(folder.path().join("lib/f")).unwrap(), b"as it was");
-    assert!(!folder.path().join("lib/new").exists());
+    assert!(!folder.path().join("lib/new").exists() && !folder.path().join("lib2").exists());
 }
 
 #[cfg(unix)]

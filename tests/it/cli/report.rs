@@ -22,7 +22,7 @@ fn the_report_says_how_it_went() {
     assert_eq!(report["applied"], false);
     assert_eq!(report["changes"][0]["path"], "note.txt");
     assert_eq!(report["changes"][0]["kind"], "modified");
-    assert_eq!(report["changes"][0]["mount"], "/src");
+    assert_eq!(report["changes"][0]["mount"], "/worktree");
     assert_eq!(report["virtual_time_ms"], 0);
     assert!(report["timings"]["run_ms"].as_f64().unwrap() > 0.0);
 

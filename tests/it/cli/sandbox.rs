@@ -36,7 +36,7 @@ fn a_session_lives_from_command_to_command() {
     assert_eq!(done(at, &["create", "--id", "box", "--env", "WHO=me"]), "box\n");
     let script = "echo more >> note.txt; echo $WHO; pwd; sleep 60; exit 3";
     let output = call(at, &["exec", "box", "--", "sh", "-c", script]);
-    assert_eq!((output.status.code(), stdout(&output)), (Some(3), "me\n/src\n".to_owned()));
+    assert_eq!((output.status.code(), stdout(&output)), (Some(3), "me\n/worktree\n".to_owned()));
     assert_eq!(done(at, &["exec", "box", "date", "+%s"]), "946684860\n");
     let diff = done(at, &["diff", "box"]);
     assert!(
@@ -76,12 +76,12 @@ fn every_command_of_sandboxes_speaks_json() {
     let report = report.unwrap();
     assert_eq!(report.status.code(), Some(124));
     assert_eq!(serde_json::from_str::<Value>(&stdout(&report)).unwrap()["timed_out"], true);
-    let listed = json(at, &["ls", "box", "/src/sub", "--json"]);
+    let listed = json(at, &["ls", "box", "/worktree/sub", "--json"]);
     assert_eq!(listed[1], serde_json::json!({ "name": "new", "type": "file", "size": 4 }));
     assert_eq!(listed[0]["type"], "symlink");
     let changes = json(at, &["diff", "box", "--json"]);
     assert_eq!(changes["changes"][0]["path"], "sub");
-    let copied = json(at, &["cp", "box:/src/sub", "out", "--json"]);
+    let copied = json(at, &["cp", "box:/worktree/sub", "out", "--json"]);
     assert_eq!((&copied["files"], &copied["links"]), (&1.into(), &1.into()));
     assert_eq!(std::fs::read(at.join("out/new")).unwrap(), b"text");
     assert_eq!(json(at, &["cp", "--json", "note.txt", "box:/tmp"])["files"], 1);
@@ -109,7 +109,7 @@ fn what_a_session_was_made_with_is_kept() {
         "--id",
         "box",
         "--dir",
-        "lib::/lib::ro",
+        "lib::/part::ro",
         "--toolchain",
         "tools",
         "--start-at",
@@ -131,8 +131,8 @@ fn what_a_session_was_made_with_is_kept() {
     };
     let output = from_there(&["exec", "box", "clock"]);
     assert!(stdout(&output).starts_with("realtime 1000000000.0"), "{}", stderr(&output));
-    assert_eq!(stdout(&from_there(&["exec", "box", "cat", "/lib/part"])), "a part\n");
-    let output = from_there(&["exec", "box", "sh", "-c", "echo x > /lib/part"]);
+    assert_eq!(stdout(&from_there(&["exec", "box", "cat", "/part/part"])), "a part\n");
+    let output = from_there(&["exec", "box", "sh", "-c", "echo x > /part/part"]);
     assert!(!output.status.success());
     assert_eq!(from_there(&["exec", "box", "sleep", "9"]).status.code(), Some(124));
     let output = from_there(&["exec", "box", "sh", "-c", "seq 200000 > big"]);
@@ -161,13 +161,13 @@ fn errors_of_sandboxes_name_the_next_step() {
     says(&["create", "--id", "box"], 2, "`belljar sandbox rm box`");
     says(&["create", "--id", "../x"], 2, "letters, digits");
     says(&["create", "--worktree", "nowhere"], 2, "nowhere");
-    says(&["create", "--dir", ".::/src"], 2, "choose another GUEST");
+    says(&["create", "--dir", ".::/worktree"], 2, "choose another GUEST");
     says(&["create", "--worktree", ".home/sessions"], 2, "cannot be mounted");
     says(&["create", "--toolchain", "nowhere"], 2, "nowhere");
     says(&["create", "--allow-net", "http://x"], 2, "URL");
     says(&["cp", "note.txt", "other.txt"], 2, "ID:/PATH");
     says(&["cp", "box:/a", "box:/b"], 2, "copy there first");
-    says(&["cp", "box:/src/nothing", "."], 2, "src/nothing");
+    says(&["cp", "box:/worktree/nothing", "."], 2, "worktree/nothing");
     says(&["fork", "0123456789"], 2, "`belljar sandbox list`");
     says(&["exec", "box", "./nothing.wasm"], 127, "`belljar sandbox ls box`");
     says(&["exec", "--timeout", "1s", "box", "sleep", "9"], 124, "(raise it with --timeout");

@@ -49,7 +49,7 @@ fn what_the_shell_cannot_run_is_told() {
         (&["-c", "cd note.txt"], 2, "cd: can't cd to note.txt: Not a directory"),
         (&["-c", ": >gone/x"], 2, "cannot create gone/x: Directory nonexistent"),
         (&["-c", ": <gone"], 2, "cannot open gone: No such file"),
-        (&["-c", ": >/src"], 2, "cannot create /src: Is a directory"),
+        (&["-c", ": >/worktree"], 2, "cannot create /worktree: Is a directory"),
         (&["--max-memory", "8MiB", "-c", "x=$(yes)"], 2, "raise it with --max-memory"),
     ];
     for (args, code, message) in cases {

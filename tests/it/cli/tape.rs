@@ -150,7 +150,7 @@ fn tapes_can_be_looked_into() {
     let dir = folder.path();
     let shown = succeed(dir, &["tape", "show", "--kind", "file_read", "run.tape"]);
     assert_eq!(shown.lines().count(), 1, "{shown}");
-    assert!(shown.contains("path=/src/note.txt"), "{shown}");
+    assert!(shown.contains("path=/worktree/note.txt"), "{shown}");
     let line = succeed(dir, &["tape", "grep", "--json", "replacement", "run.tape"]);
     let record: Value = serde_json::from_str(&line).unwrap();
     assert_eq!(record["kind"], "stream_write");
@@ -269,7 +269,7 @@ fn times_that_were_set_are_on_the_tape() {
     let output = call(folder.path(), &args);
     assert!(output.status.success(), "{}", stderr(&output));
     let shown = succeed(folder.path(), &["tape", "show", "--kind", "change", "t"]);
-    assert!(shown.contains("change=times mtime_ns=5000000000 path=/src/note.txt"), "{shown}");
+    assert!(shown.contains("change=times mtime_ns=5000000000 path=/worktree/note.txt"), "{shown}");
 }
 
 /// Times were once on the tape of a run and not among what its replay does.
@@ -342,7 +342,7 @@ fn a_real_compilation_is_repeated_from_its_tape_alone() {
     std::fs::remove_dir_all(dir.join("tree")).unwrap();
     succeed(dir, &["replay", "-q", "--toolchain", &toolchain, "t"]);
     let read = succeed(dir, &["tape", "show", "--kind", "file_read", "t"]);
-    assert!(read.contains("/inc/gcc/stdint.h") && read.contains("/src/main.c"), "{read}");
+    assert!(read.contains("/inc/gcc/stdint.h") && read.contains("/worktree/main.c"), "{read}");
 }
 
 #[test]
@@ -506,7 +506,11 @@ fn changes_are_shown_and_made_from_a_tape() {
     let before = crate::support::tree(&edited);
     let output = call(dir, &["apply", "t", "--worktree", "edited"]);
     assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
-    assert!(stderr(&output).contains("/src/note.txt is not what it was"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("/worktree/note.txt is not what it was"),
+        "{}",
+        stderr(&output)
+    );
     assert_eq!(crate::support::tree(&edited), before);
 
     std::fs::remove_dir_all(&tree).unwrap();

@@ -70,7 +70,10 @@ fn what_depends_on_more_is_found_and_its_cause_named() {
         (&["--env", "NOT_SET_ANYWHERE", &env], ["a variable is the host's", "--env NAME=VALUE"]),
         (&["--env", &define, &env], ["a variable is the host's", "--env NAME=VALUE"]),
         (&["wc", &note], ["path of a folder of the host", "--dir"]),
-        (&["--dir", ".::/w", &env, &format!("-I{here}")], ["path of a folder of the host", "/src"]),
+        (
+            &["--dir", ".::/w", &env, &format!("-I{here}")],
+            ["path of a folder of the host", "/worktree"],
+        ),
         (&["--mtimes", "host", &walk, "."], ["times of files on the disk", "--mtimes host"]),
         (&["--mtimes", "host", "wc", "note.txt"], ["times of files on the disk", "--mtimes host"]),
         // What is printed until then depends on how fast the machine is, and how busy.

@@ -51,7 +51,7 @@ fn mocks_come_before_the_bridge_and_that_before_what_is_built_in() {
     let folder = tempfile::tempdir().unwrap();
     let mut session = session(folder.path());
     let mut cwd = || session.host_call("workspace.cwd", &json!({})).unwrap();
-    assert_eq!(cwd(), "/src");
+    assert_eq!(cwd(), "/worktree");
     let bridge = Arc::new(Bridge::default());
     session.set_host_bridge(bridge.clone());
     let mut cwd = || session.host_call("workspace.cwd", &json!({})).unwrap();
@@ -155,7 +155,7 @@ fn a_program_is_told_its_task_and_sets_its_result() {
     assert_eq!(session.host().result(), None);
     session.host_call("runtime.set_result", &json!({ "value": [1] })).unwrap();
     assert_eq!(session.host().result(), Some(json!([1])));
-    assert_eq!(session.host_call("workspace.project_root", &json!({})).unwrap(), "/src");
+    assert_eq!(session.host_call("workspace.project_root", &json!({})).unwrap(), "/worktree");
     let extra = error(&mut session, "workspace.cwd", &json!({ "x": 1 }));
     assert!(extra.contains("unknown field `x`"), "{extra}");
 }

@@ -58,7 +58,7 @@ fn a_relative_directory_begins_at_the_root_of_the_project() {
     let pwd = |cwd: &str| stdout(folder.path(), &json!({ "command": "pwd", "cwd": cwd }));
     assert_eq!(
         (pwd("sub"), pwd("/tmp"), pwd(".")),
-        ("/src/sub\n".into(), "/tmp\n".into(), "/src\n".into())
+        ("/worktree/sub\n".into(), "/tmp\n".into(), "/worktree\n".into())
     );
     let missing = error(
         &mut session(folder.path()),
@@ -113,7 +113,7 @@ fn a_command_that_takes_too_long_is_ended_with_all_that_it_started() {
     assert_eq!((&result["status"], &result["timed_out"]), (&json!("timed_out"), &json!(true)));
     assert_eq!((&result["stdout"], &result["duration_ms"]), (&json!("begun\n"), &json!(1500)));
     assert_eq!((&result["signal"], &result["exit_code"]), (&json!("SIGKILL"), &json!(null)));
-    assert!(session.overlay().unwrap().read("/src/late").is_err());
+    assert!(session.overlay().unwrap().read("/worktree/late").is_err());
     // One that closes its streams and goes on does not get away either.
     let result =
         exec(&mut session, &json!({ "command": "exec >&- 2>&-; sleep 50", "timeout_ms": 100 }));
@@ -128,7 +128,7 @@ fn what_a_command_leaves_running_ends_with_it() {
     let mut session = session(folder.path());
     let result = shell(&mut session, "(sleep 100; echo late > late) >/dev/null 2>&1 & echo over");
     assert_eq!((&result["stdout"], &result["duration_ms"]), (&json!("over\n"), &json!(0)));
-    assert!(session.overlay().unwrap().read("/src/late").is_err());
+    assert!(session.overlay().unwrap().read("/worktree/late").is_err());
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn a_child_that_makes_a_call_is_not_seen_by_who_waits_for_any() {
     let mut session = session(folder.path());
     // The shell waits for all of its children, and none of them is a call.
     let result = shell(&mut session, "ask workspace.cwd & ask runtime.task & wait; echo done");
-    assert_eq!(result["stdout"], "{\"ok\":\"/src\"}\n{\"ok\":null}\ndone\n");
+    assert_eq!(result["stdout"], "{\"ok\":\"/worktree\"}\n{\"ok\":null}\ndone\n");
 }
 
 #[test]

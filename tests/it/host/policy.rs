@@ -30,7 +30,7 @@ fn under(folder: &tempfile::TempDir, policy: CommandPolicy) -> TestbenchSession 
 }
 
 fn is_kept(session: &mut TestbenchSession) -> bool {
-    session.overlay().unwrap().read("/src/kept").is_ok_and(|bytes| bytes == b"kept\n")
+    session.overlay().unwrap().read("/worktree/kept").is_ok_and(|bytes| bytes == b"kept\n")
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_command_is_ended_where_it_wants_to_start_what_is_denied() {
     let result = shell(&mut session, "echo before; x=rm; $x kept; echo after > after; sleep 9");
     assert_eq!((&result["status"], &result["stdout"]), (&json!("blocked"), &json!("before\n")));
     assert_eq!(result["duration_ms"], 0);
-    assert!(session.overlay().unwrap().read("/src/after").is_err());
+    assert!(session.overlay().unwrap().read("/worktree/after").is_err());
     let stderr = result["stderr"].as_str().unwrap();
     assert!(stderr.contains("deny `rm *` (policy.json, line 4): files are kept"), "{stderr}");
     // The next one is another.
@@ -258,7 +258,9 @@ fn an_interpreter_that_is_a_script_itself_is_looked_at() {
     }
     let deny = r#"{"version": 1, "deny": ["denied"]}"#;
     let mut session = under(&folder, policy(deny));
-    for command in ["export PATH=/src; ./one", "export PATH=/src; one", "export PATH=/src; two"] {
+    for command in
+        ["export PATH=/worktree; ./one", "export PATH=/worktree; one", "export PATH=/worktree; two"]
+    {
         let result = shell(&mut session, command);
         assert_eq!(
             (&result["status"], &result["stdout"]),
@@ -267,7 +269,7 @@ fn an_interpreter_that_is_a_script_itself_is_looked_at() {
         );
     }
     let mut session = under(&folder, CommandPolicy::new());
-    assert_eq!(shell(&mut session, "export PATH=/src; two")["stdout"], "ran\n");
+    assert_eq!(shell(&mut session, "export PATH=/worktree; two")["stdout"], "ran\n");
 }
 
 #[test]
@@ -306,11 +308,11 @@ fn what_wants_to_be_asked_for_is_asked_for_once() {
 fn commands_run_in_the_workspace_alone() {
     let folder = scratch();
     std::fs::create_dir(folder.path().join("sub")).unwrap();
-    let roots = r#"{"version": 1, "workspace_roots": ["/src/sub"]}"#;
+    let roots = r#"{"version": 1, "workspace_roots": ["/worktree/sub"]}"#;
     let mut session = under(&folder, policy(roots));
     let mut status = |params: Value| exec(&mut session, &params);
-    assert_eq!(status(json!({ "command": "pwd", "cwd": "sub" }))["stdout"], "/src/sub\n");
-    for cwd in ["/tmp", ".", "/src/subway", "sub/..", "sub/../../tmp"] {
+    assert_eq!(status(json!({ "command": "pwd", "cwd": "sub" }))["stdout"], "/worktree/sub\n");
+    for cwd in ["/tmp", ".", "/worktree/subway", "sub/..", "sub/../../tmp"] {
         let result = status(json!({ "command": "pwd", "cwd": cwd }));
         assert_eq!(result["blocked_by"]["rule"], "workspace_roots", "{cwd}: {result}");
     }
@@ -318,7 +320,7 @@ fn commands_run_in_the_workspace_alone() {
     let linked = "ln -s /tmp link";
     assert_eq!(status(json!({ "command": linked, "cwd": "sub" }))["status"], "completed");
     let result = status(json!({ "command": "pwd", "cwd": "sub/link" }));
-    assert_eq!(result["blocked_by"]["reason"], "/tmp is not within /src/sub");
+    assert_eq!(result["blocked_by"]["reason"], "/tmp is not within /worktree/sub");
     let result = status(json!({ "command": "cd /tmp && ls", "cwd": "sub" }));
     assert_eq!(result["blocked_by"]["rule"], "workspace_roots");
 }

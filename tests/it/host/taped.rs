@@ -134,7 +134,7 @@ fn what_the_host_ran_is_repeated_without_it() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("sub")).unwrap();
     let tape = folder.path().join("t.tape");
-    let rules = policy(r#"{"version": 1, "deny": ["rm"], "workspace_roots": ["/src"]}"#);
+    let rules = policy(r#"{"version": 1, "deny": ["rm"], "workspace_roots": ["/worktree"]}"#);
     let bench = bench(folder.path()).on_missing(OnMissing::Native).host_policy(rules);
     let mut session = bench.emit_tape(&tape).build().activate().unwrap();
     let mut ask = |name: &str, params: Value| session.host_call(name, &params).unwrap();

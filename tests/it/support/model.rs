@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use belljar::base::errno::Errno;
 use belljar::kernel::vfs::{
-    FileType, Follow, Metadata, NAME_MAX, OpenFlags, SYMLOOP_MAX, SetTime, Times,
+    FileType, Follow, Metadata, NAME_MAX, OpenFlags, PATH_BYTES_MAX, SYMLOOP_MAX, SetTime, Times,
 };
 
 use super::files::{Answer, FILE_BYTES_MAX, Files, LAYER_TIME, Outcome, Tree, join, type_of};
@@ -179,7 +179,7 @@ impl Model {
         Metadata { ino: id, file_type, nlink: inode.links, size: size as u64, times: inode.times }
     }
 
-    fn walk(&self, place: &Place, last: Last) -> Result<Spot, Errno> {
+    fn walk(&self, place: &Place, last: Last, creates: bool) -> Result<Spot, Errno> {
         let start = match place.slot {
             Some(slot) => self.slot(slot)?.inode,
             None => self.names[&Vec::new()],
@@ -188,7 +188,7 @@ impl Model {
         if text.is_empty() {
             return Err(Errno::Noent);
         }
-        if text.len() > 4096 {
+        if text.len() > PATH_BYTES_MAX {
             return Err(Errno::Nametoolong);
         }
         if text.starts_with('/') {
@@ -235,6 +235,9 @@ impl Model {
             // On the way from an absolute link to the root nothing is told apart.
             let outside = !here.starts_with(&root);
             let seen = |errno| if outside { Errno::Noent } else { errno };
+            if creates && is_last && slash {
+                return Err(seen(Errno::Isdir));
+            }
             here.push(name);
             if outside && is_last && here == root {
                 dots = Some(".");
@@ -278,7 +281,7 @@ impl Model {
 
     /// The inode that a path leads to.
     fn find(&self, place: &Place, last: Last) -> Result<u64, Errno> {
-        let spot = self.walk(place, last)?;
+        let spot = self.walk(place, last, false)?;
         let id = match (self.id(&spot.path), place.slot) {
             (Some(id), _) => id,
             // `.` of a removed directory.
@@ -290,7 +293,7 @@ impl Model {
 
     /// The path of an entry to make.
     fn vacant(&self, place: &Place) -> Result<Spot, Errno> {
-        let spot = self.walk(place, Last::Kept)?;
+        let spot = self.walk(place, Last::Kept, false)?;
         if spot.dots.is_some() || self.id(&spot.path).is_some() {
             return Err(Errno::Exist);
         }
@@ -319,15 +322,12 @@ impl Model {
         let exclusive = flags.create && flags.exclusive;
         let followed = flags.follow && !exclusive;
         let last = if followed { Last::Followed } else { Last::FollowedBeforeSlash };
-        let spot = self.walk(place, last)?;
+        let spot = self.walk(place, last, flags.create)?;
         let removed = place.slot.filter(|_| spot.dots.is_some());
         let removed = removed.map(|slot| self.slot(slot).map(|slot| slot.inode)).transpose()?;
         let Some(id) = self.id(&spot.path).or(removed) else {
-            return match flags.create {
-                false => Err(Errno::Noent),
-                true if spot.slash => Err(Errno::Isdir),
-                true => self.make(spot.path, Holds::File(Vec::new()), now),
-            };
+            let made = flags.create.then(|| self.make(spot.path, Holds::File(Vec::new()), now));
+            return made.unwrap_or(Err(Errno::Noent));
         };
         if exclusive {
             return Err(Errno::Exist);
@@ -393,11 +393,10 @@ impl Model {
     }
 
     fn rename(&mut self, from: &Place, to: &Place, now: u64) -> Result<(), Errno> {
-        let from = self.walk(from, Last::Kept)?;
-        let to = self.walk(to, Last::Kept)?;
+        let from = self.walk(from, Last::Kept, false)?;
+        let to = self.walk(to, Last::Kept, false)?;
         if from.dots.is_some() || to.dots.is_some() {
-            let is_root = from.path.is_empty() || to.path.is_empty();
-            return Err(if is_root { Errno::Busy } else { Errno::Inval });
+            return Err(Errno::Busy);
         }
         let id = self.id(&from.path).ok_or(Errno::Noent)?;
         let over = self.id(&to.path);
@@ -436,7 +435,7 @@ impl Model {
     }
 
     fn rmdir(&mut self, at: &Place, now: u64) -> Result<(), Errno> {
-        let spot = self.walk(at, Last::Kept)?;
+        let spot = self.walk(at, Last::Kept, false)?;
         match spot.dots {
             Some("..") => return Err(Errno::Notempty),
             Some(_) => return Err(Errno::Inval),
@@ -454,7 +453,7 @@ impl Model {
     }
 
     fn unlink(&mut self, at: &Place, now: u64) -> Result<(), Errno> {
-        let spot = self.walk(at, Last::Kept)?;
+        let spot = self.walk(at, Last::Kept, false)?;
         if spot.dots.is_some() {
             return Err(Errno::Isdir);
         }

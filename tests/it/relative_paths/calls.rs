@@ -1,0 +1,184 @@
+//! The calls that are compared, drawn by chance, and what the folder holds at first.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use crate::support::plans::Chance;
+
+/// Names of entries. Most folders have some of the first; the kernel gives the last a meaning.
+pub const NAMES: [&str; 13] =
+    ["a", "b", "src", "lib", "bin", "etc", "usr", "home", "mnt", "work", "x.c", "tmp", "dev"];
+
+/// Slots of a program for open directories.
+pub const SLOTS: usize = 3;
+
+/// A call on paths, as `tests/guests` read it.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub name: &'static str,
+    pub slot: Option<usize>,
+    pub path: String,
+    /// A second path, the text of a link, or the slot to fill.
+    pub other: String,
+}
+
+impl Call {
+    pub fn line(&self) -> String {
+        self.with(&self.path, &self.other)
+    }
+
+    pub fn with(&self, path: &str, other: &str) -> String {
+        let slot = self.slot.map_or("-".to_owned(), |slot| slot.to_string());
+        format!("{}\t{slot}\t{path}\t{other}\n", self.name)
+    }
+
+    /// Whether `other` is a path from the current directory.
+    pub fn has_two_paths(&self) -> bool {
+        ["rename", "rename_into", "link", "link_into", "hard_link", "copy"].contains(&self.name)
+    }
+
+    /// Whether a link at the end of the path may be followed.
+    pub fn may_follow(&self) -> bool {
+        let stays = [
+            "mkdir",
+            "rmdir",
+            "unlink",
+            "rename",
+            "rename_into",
+            "link",
+            "link_into",
+            "symlink",
+            "lstat",
+            "readlink",
+            "create_dir",
+            "remove_dir",
+            "remove_file",
+            "hard_link",
+            "read_link",
+            "symlink_metadata",
+        ];
+        !stays.contains(&self.name)
+    }
+}
+
+pub fn draw_path(chance: &mut Chance) -> String {
+    let name = |chance: &mut Chance| {
+        // Half of the time one of few, so that calls meet.
+        let names = if chance.below(2) == 0 { &NAMES[..3] } else { &NAMES[..] };
+        names[chance.below(names.len())]
+    };
+    let mut path = String::new();
+    for _ in 0..chance.below(12) / 10 {
+        path.push_str("./");
+    }
+    for index in 0..1 + chance.below(20) / 9 {
+        if index > 0 {
+            path.push_str(["/", "/", "/", "//", "/./"][chance.below(5)]);
+        }
+        path.push_str(if index > 0 && chance.below(8) == 0 { ".." } else { name(chance) });
+    }
+    path.push_str(["", "", "", "", "", "", "", "", "/", "/."][chance.below(10)]);
+    path
+}
+
+/// The text of a link: a relative path, which may lead nowhere.
+pub fn draw_text(chance: &mut Chance) -> String {
+    let above = ["", "", "../"][chance.below(3)];
+    format!("{above}{}", draw_path(chance))
+}
+
+/// Calls of C programs, some more often than others.
+pub const C_CALLS: [&str; 30] = [
+    "mkdir",
+    "mkdir",
+    "mkdir",
+    "rmdir",
+    "unlink",
+    "rename",
+    "rename",
+    "rename_into",
+    "link",
+    "link_into",
+    "symlink",
+    "symlink",
+    "stat",
+    "stat",
+    "lstat",
+    "readlink",
+    "create",
+    "create",
+    "create",
+    "exclusive",
+    "append",
+    "update",
+    "cut",
+    "read",
+    "read_or_create",
+    "read_no_follow",
+    "list",
+    "opendir",
+    "opendir",
+    "opendir",
+];
+
+/// What programs do with Rust's standard library.
+pub const STD_CALLS: [&str; 26] = [
+    "create_dir",
+    "create_dir_all",
+    "create_dir_all",
+    "remove_dir",
+    "remove_dir_all",
+    "remove_file",
+    "rename",
+    "rename",
+    "hard_link",
+    "write",
+    "write",
+    "read",
+    "read_link",
+    "exists",
+    "is_dir",
+    "copy",
+    "append",
+    "create_new",
+    "persist",
+    "persist",
+    "generate",
+    "generate",
+    "generate",
+    "read_dir",
+    "metadata",
+    "symlink_metadata",
+];
+
+pub fn draw_call(chance: &mut Chance, names: &[&'static str], has_slots: bool) -> Call {
+    let name = names[chance.below(names.len())];
+    let slot = (has_slots && chance.below(4) == 0).then(|| chance.below(SLOTS));
+    let other = match name {
+        "symlink" => draw_text(chance),
+        "opendir" => chance.below(SLOTS).to_string(),
+        _ => draw_path(chance),
+    };
+    Call { name, slot, path: draw_path(chance), other }
+}
+
+/// Plants in each of `folders` the same things.
+pub fn plant(chance: &mut Chance, folders: [&Path; 2]) {
+    for _ in 0..chance.below(12) {
+        let (path, text, kind) = (draw_path(chance), draw_text(chance), chance.below(4));
+        let path = path.trim_end_matches(['/', '.']);
+        if path.contains("..") || path.is_empty() {
+            continue;
+        }
+        for folder in folders {
+            let place = folder.join(path);
+            // What does not go, goes in neither.
+            let _ = match kind {
+                0 | 1 => fs::create_dir(place),
+                2 => fs::write(place, path),
+                _ => symlink(&text, place),
+            };
+        }
+    }
+}

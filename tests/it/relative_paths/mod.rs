@@ -1,0 +1,293 @@
+//! Relative paths: a program does in the worktree what the same program does natively in the same
+//! folder, call by call and errno by errno, in every way in which a program gets a worktree.
+//!
+//! The oracle is native Linux, and one rule besides: a C library for WASI does not tell `/tmp/x` from
+//! `tmp/x`, so where the folder has no entry `tmp` of its own, `tmp/…` is the directory `/tmp`.
+//!
+//! `BELLJAR_TEST_PATH_SEQUENCES` says how many sequences of calls are tried in each way; by default few.
+
+#![cfg(target_os = "linux")]
+
+mod calls;
+mod native;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use belljar::base::errno::Errno;
+use belljar::sandbox::{
+    ExecRequest, FilesystemAccess, MountSource, Sandbox, SandboxMount, SandboxSpec,
+};
+use belljar::{
+    HostDir, Machine, Preopen, Program, Reach, Source, ToolchainPrograms, Toolchains, WORKTREE,
+};
+
+use self::calls::{C_CALLS, Call, SLOTS, STD_CALLS, draw_call, plant};
+use self::native::Native;
+use crate::support::plans::Chance;
+use crate::support::{engine, package, tree};
+
+/// Calls of a sequence.
+const CALLS: usize = 60;
+
+/// An answer in which the number of an error is its name.
+fn named(answer: &str, errno_of: impl Fn(i32) -> String) -> String {
+    let number = |(before, number): (&str, &str)| Some((before.to_owned(), number.parse().ok()?));
+    match answer.trim_end().rsplit_once("error ").and_then(number) {
+        Some((before, number)) => before + &errno_of(number),
+        None => answer.trim_end().to_owned(),
+    }
+}
+
+/// What calls on paths answer, by the name that WASI has for it, and Linux's number for it.
+const ERRNOS: [(&str, i32); 22] = [
+    ("perm", 1),
+    ("noent", 2),
+    ("io", 5),
+    ("badf", 9),
+    ("acces", 13),
+    ("busy", 16),
+    ("exist", 17),
+    ("xdev", 18),
+    ("notdir", 20),
+    ("isdir", 21),
+    ("inval", 22),
+    ("mfile", 24),
+    ("fbig", 27),
+    ("nospc", 28),
+    ("spipe", 29),
+    ("rofs", 30),
+    ("mlink", 31),
+    ("nametoolong", 36),
+    ("nosys", 38),
+    ("notempty", 39),
+    ("loop", 40),
+    ("notsup", 95),
+];
+
+fn native_errno(number: i32) -> String {
+    let known = ERRNOS.iter().find(|(_, linux)| *linux == number);
+    known.map_or(format!("Linux's {number}"), |(name, _)| (*name).to_owned())
+}
+
+fn wasi_errno(number: i32) -> String {
+    let is_it = |name: &str| Errno::from_name(name).is_some_and(|e| i32::from(e.code()) == number);
+    let known = ERRNOS.iter().find(|(name, _)| is_it(name));
+    known.map_or(format!("WASI's {number}"), |(name, _)| (*name).to_owned())
+}
+
+/// Whether the kernel means to answer `inside` where Linux answers `native`.
+fn is_meant(call: &Call, native: &str, inside: &str) -> bool {
+    match (native, inside) {
+        // A removed directory is empty, as POSIX has it.
+        ("noent", "ok") => call.name == "list" && call.slot.is_some(),
+        _ => false,
+    }
+}
+
+/// How a program gets a worktree.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Way {
+    Default,
+    NoWorktree,
+    Session,
+}
+
+/// What the program `program` answers to `script` in `folder`, whose changes are then written there.
+fn inside(way: Way, program: &Program, folder: &Path, script: String) -> String {
+    let worktree = HostDir::open(folder).unwrap();
+    let mut machine = match way {
+        Way::Session => return in_session(program.name(), folder, script),
+        Way::Default => Machine::builder().worktree(worktree),
+        Way::NoWorktree => {
+            Machine::builder().tmp(false).mount("/", Source::Host(Arc::new(worktree)))
+        }
+    }
+    .build()
+    .unwrap();
+    let mut command = belljar::Command::new(program);
+    command.stdin(script);
+    if way == Way::NoWorktree {
+        let (path, name) = ("/".to_owned(), ".".to_owned());
+        command.preopens(vec![Preopen { path, name, reach: Reach::Confined }]);
+    }
+    let output = command.output(&mut machine).unwrap();
+    assert!(output.status.success(), "{:?}", output.status);
+    machine.vfs_mut().apply().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn in_session(program: &str, folder: &Path, script: String) -> String {
+    let toolchains = Toolchains::new(vec![package().join("tests/guests")]).unwrap();
+    let programs = Arc::new(ToolchainPrograms::new(engine(), toolchains));
+    let worktree = SandboxMount {
+        target: WORKTREE.to_owned(),
+        source: MountSource::Host(folder.to_owned()),
+        access: FilesystemAccess::ReadWrite,
+    };
+    let spec = SandboxSpec { mounts: vec![worktree], ..SandboxSpec::default() };
+    let mut session = Sandbox::provision(programs, spec).unwrap();
+    let name = Path::new(program).file_stem().unwrap().to_str().unwrap();
+    let mut request = ExecRequest::new(name, [""; 0]);
+    request.stdin = script.into_bytes();
+    request.cwd = Some(WORKTREE.to_owned());
+    let result = session.exec(&request).unwrap();
+    assert_eq!(result.exit_code, 0, "{result:?}");
+    session.files().apply().unwrap();
+    String::from_utf8(result.stdout).unwrap()
+}
+
+/// A program, natively and as a module.
+struct Guest {
+    native: PathBuf,
+    module: Program,
+    calls: &'static [&'static str],
+    has_slots: bool,
+    /// Whether it cannot tell `/tmp/x` from `tmp/x`.
+    rule: bool,
+    /// Whether one call of it is several of the system.
+    is_composed: bool,
+}
+
+fn sequences() -> u64 {
+    let asked = std::env::var("BELLJAR_TEST_PATH_SEQUENCES");
+    asked.map_or(200, |number| number.parse().unwrap())
+}
+
+/// Tries sequences of calls; all that differs is named with the calls that led there.
+fn compare(guest: &Guest, way: Way, seed: u64) {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut native = Native::start(&guest.native);
+    let rule = guest.rule && way != Way::NoWorktree;
+    let mut compared = 0;
+    for number in 0..sequences() {
+        let at = scratch.path().join("at");
+        let [there, here, tmp] = ["native", "inside", "tmp"].map(|name| at.join(name));
+        for folder in [&there, &here, &tmp] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        let mut chance = Chance::new(seed.wrapping_mul(1 << 40).wrapping_add(number));
+        plant(&mut chance, [&there, &here]);
+        native.begin(&there, &tmp);
+        let mut made: Vec<(Call, String)> = Vec::new();
+        let open = |slot: usize| {
+            let (path, other) = (".".to_owned(), slot.to_string());
+            Call { name: "opendir", slot: None, path, other }
+        };
+        let mut calls: Vec<Call> = (0..SLOTS).filter(|_| guest.has_slots).map(open).collect();
+        let drawn = || draw_call(&mut chance, guest.calls, guest.has_slots);
+        calls.extend(std::iter::repeat_with(drawn).take(CALLS));
+        for call in calls {
+            if let Some(answer) = native.call(&call, rule, guest.is_composed) {
+                made.push((call, named(&answer, native_errno)));
+            }
+        }
+        let script: String = made.iter().map(|(call, _)| call.line()).collect();
+        let answers = inside(way, &guest.module, &here, script);
+        let told = |index: usize| {
+            let line = |(call, answer): &(Call, String)| {
+                let call = call.line();
+                format!("{}  => {answer}\n", call.replace(['\t', '\n'], " "))
+            };
+            made[..=index].iter().map(line).collect::<String>()
+        };
+        let mut answers = answers.lines();
+        for (index, (call, expected)) in made.iter().enumerate() {
+            let answer = named(answers.next().unwrap_or("nothing"), wasi_errno);
+            let is_same = answer == *expected || is_meant(call, expected, &answer);
+            assert!(
+                is_same,
+                "{way:?}, sequence {number}: inside {answer}, natively:\n{}",
+                told(index)
+            );
+        }
+        assert_eq!(answers.next(), None);
+        assert_eq!(
+            tree(&here),
+            tree(&there),
+            "{way:?}, sequence {number}:\n{}",
+            told(made.len() - 1)
+        );
+        compared += made.len();
+        fs::remove_dir_all(&at).unwrap();
+    }
+    println!("{way:?}: {compared} calls in {} sequences", sequences());
+    assert!(compared as u64 > sequences() * 30, "most calls are compared");
+}
+
+/// What `command` builds when it is told where to, called `name`. Tests that build the same at the
+/// same time do not get into each other's way.
+fn built(name: &str, command: &mut Command) -> Result<PathBuf, String> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let aside = tempfile::tempdir_in(folder).unwrap();
+    let output = command.arg("-o").arg(aside.path().join(name)).output();
+    let output = output.map_err(|error| format!("{command:?}: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    fs::rename(aside.path().join(name), folder.join(name)).unwrap();
+    Ok(folder.join(name))
+}
+
+fn c_guest(module: &str) -> Guest {
+    let source = package().join("tests/guests/paths.c");
+    let native = built("native_paths", Command::new("cc").arg("-O1").arg(source)).unwrap();
+    let module = package().join("tests/guests").join(module).with_extension("wasm");
+    let module = Program::load(engine(), module).unwrap();
+    Guest { native, module, calls: &C_CALLS, has_slots: true, rule: true, is_composed: false }
+}
+
+/// A Rust program, for the target that it is built for here, and for WASI.
+fn std_guest() -> Option<Guest> {
+    let source = package().join("tests/guests/std_paths.rs");
+    let rustc = || {
+        let mut command = Command::new(std::env::var("RUSTC").unwrap_or("rustc".to_owned()));
+        command.args(["--edition", "2024", "-O", "-C", "strip=symbols"]).arg(&source);
+        command
+    };
+    let module = match built("std_paths.wasm", rustc().args(["--target", "wasm32-wasip1"])) {
+        Ok(module) => module,
+        Err(why) if std::env::var_os("BELLJAR_REQUIRE_WASI_TARGET").is_some() => {
+            panic!("rustc builds nothing for WASI: run `rustup target add wasm32-wasip1`: {why}")
+        }
+        Err(_) => {
+            println!("skipped: run `rustup target add wasm32-wasip1`");
+            return None;
+        }
+    };
+    let native = built("native_std_paths", &mut rustc()).unwrap();
+    let module = Program::load(engine(), module).unwrap();
+    let calls = &STD_CALLS;
+    Some(Guest { native, module, calls, has_slots: false, rule: true, is_composed: true })
+}
+
+#[test]
+fn a_c_program_does_in_the_worktree_what_it_does_natively() {
+    compare(&c_guest("paths"), Way::Default, 1);
+}
+
+#[test]
+fn a_c_program_does_in_a_directory_of_its_own_what_it_does_natively() {
+    compare(&c_guest("paths"), Way::NoWorktree, 2);
+}
+
+#[test]
+fn a_c_program_does_in_a_session_what_it_does_natively() {
+    compare(&c_guest("paths"), Way::Session, 3);
+}
+
+#[test]
+fn a_c_program_with_libbelljar_tells_tmp_from_the_root_s() {
+    let guest = Guest { rule: false, ..c_guest("paths_with_libbelljar") };
+    compare(&guest, Way::Default, 4);
+    compare(&guest, Way::Session, 5);
+}
+
+#[test]
+fn rusts_standard_library_does_in_the_worktree_what_it_does_natively() {
+    let Some(guest) = std_guest() else { return };
+    compare(&guest, Way::Default, 6);
+    compare(&guest, Way::NoWorktree, 7);
+}

@@ -1,0 +1,146 @@
+//! The oracle: a program that runs natively, and the rule for `tmp`.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use super::calls::Call;
+
+/// A program that runs natively, one call at a time.
+pub struct Native {
+    child: Child,
+    answers: BufReader<ChildStdout>,
+    /// The folder where it is.
+    folder: PathBuf,
+    /// What stands for `/tmp`.
+    tmp: PathBuf,
+}
+
+/// What a path leads to.
+#[derive(PartialEq)]
+pub enum Leads {
+    /// To something in the folder, or in what stands for `/tmp`.
+    Within,
+    /// Out of it on the way, where the two sides have other things.
+    Out,
+}
+
+impl Native {
+    pub fn start(program: &Path) -> Self {
+        let mut child =
+            Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let answers = BufReader::new(child.stdout.take().unwrap());
+        Self { child, answers, folder: PathBuf::new(), tmp: PathBuf::new() }
+    }
+
+    fn tell(&mut self, line: &str) -> String {
+        self.child.stdin.as_mut().unwrap().write_all(line.as_bytes()).unwrap();
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).unwrap();
+        answer.trim_end().to_owned()
+    }
+
+    pub fn begin(&mut self, folder: &Path, tmp: &Path) {
+        (self.folder, self.tmp) = (folder.canonicalize().unwrap(), tmp.canonicalize().unwrap());
+        assert_eq!(self.tell(&format!("begin\t-\t{}\n", self.folder.display())).trim(), "ok");
+    }
+
+    /// The folder of the slot `slot`; `None` if there is none, or none any more.
+    fn folder_of(&mut self, slot: usize) -> Option<PathBuf> {
+        let answer = self.tell(&format!("descriptor\t-\t{slot}\n"));
+        let fd = answer.strip_prefix("ok ").unwrap();
+        fs::read_link(format!("/proc/{}/fd/{fd}", self.child.id())).ok()
+    }
+
+    /// What `path` from the current directory means: the rule for `tmp`.
+    fn meant(&self, path: &str, rule: bool) -> String {
+        let bare = path.trim_start_matches("./");
+        if let Some(rest) = bare.strip_prefix("tmp/")
+            && rule
+            && !rest.trim_matches('/').is_empty()
+            && fs::symlink_metadata(self.folder.join("tmp")).is_err()
+        {
+            return format!("{}/{rest}", self.tmp.display());
+        }
+        path.to_owned()
+    }
+
+    /// Where `path` leads, from the folder `from`.
+    fn leads(&self, from: &Path, path: &str, follows: bool) -> Leads {
+        let mut here = from.to_owned();
+        let components = |text: &str| text.split('/').rev().map(str::to_owned).collect::<Vec<_>>();
+        let mut todo = components(path);
+        if path.starts_with('/') {
+            here = PathBuf::from("/");
+        }
+        let mut links = 0;
+        while let Some(name) = todo.pop() {
+            match name.as_str() {
+                "" | "." => continue,
+                ".." if here == self.folder || here == self.tmp => return Leads::Out,
+                ".." => {
+                    here.pop();
+                    continue;
+                }
+                name => here.push(name),
+            }
+            let Ok(found) = fs::symlink_metadata(&here) else { return Leads::Within };
+            let is_last = todo.iter().all(String::is_empty) && todo.is_empty();
+            if found.is_symlink() && (!is_last || follows) {
+                links += 1;
+                if links > 40 {
+                    return Leads::Within;
+                }
+                let text = fs::read_link(&here).unwrap();
+                here.pop();
+                todo.extend(components(text.to_str().unwrap()));
+            } else if !found.is_dir() {
+                return Leads::Within;
+            }
+        }
+        Leads::Within
+    }
+
+    /// The answer to `call`; `None` if it is none to compare. A call that `is_composed` of several
+    /// has paths of its own, for which nobody here could apply the rule.
+    pub fn call(&mut self, call: &Call, rule: bool, is_composed: bool) -> Option<String> {
+        let from = match call.slot {
+            Some(slot) => self.folder_of(slot),
+            None => Some(self.folder.clone()),
+        };
+        let path =
+            if call.slot.is_none() { self.meant(&call.path, rule) } else { call.path.clone() };
+        let in_tmp = |path: &str| path.starts_with(&*self.tmp.display().to_string());
+        // A slash at the end follows a link, whatever the call.
+        let follows = |path: &str| call.may_follow() || path.ends_with('/');
+        if let Some(from) = &from
+            && self.leads(from, &path, follows(&path)) == Leads::Out
+        {
+            return None;
+        }
+        let mut other = call.other.clone();
+        if call.has_two_paths() {
+            other = self.meant(&call.other, rule);
+            if self.leads(&self.folder, &other, follows(&other)) == Leads::Out {
+                return None;
+            }
+            let from_tmp = from.as_ref().is_some_and(|from| from.starts_with(&self.tmp));
+            if in_tmp(&other) != (in_tmp(&path) || from_tmp) {
+                // From one mount to another: `docs/cli.md` says what that answers.
+                return None;
+            }
+        }
+        if is_composed && (path != call.path || call.has_two_paths() && other != call.other) {
+            return None;
+        }
+        Some(self.tell(&call.with(&path, &other)))
+    }
+}
+
+impl Drop for Native {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
