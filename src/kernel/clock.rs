@@ -8,6 +8,11 @@ use crate::base::ambient;
 /// Unix epoch.
 pub const DEFAULT_START_NS: u64 = 946_684_800_000_000_000;
 
+/// What the monotonic clock shows modules when a machine starts: a day, as on a host that has been up
+/// for so long. Some programs take 0 for a clock that does not work, as Go's runtime does, and some
+/// subtract from it.
+pub const UPTIME_NS: u64 = 86_400_000_000_000;
+
 /// Reads of a paused clock in a row, with no other call between them, that see it stand still. Each
 /// further one moves it by [`SPIN_TICK_NS`], so that a guest which spins until time has passed
 /// comes to its end, the same one every time.
@@ -22,7 +27,7 @@ pub const SPIN_TICK_NS: u64 = 100_000;
 pub enum ClockId {
     /// Time since the Unix epoch.
     Realtime = 0,
-    /// Time since the machine started.
+    /// Time since the machine started; modules see [`UPTIME_NS`] more.
     Monotonic = 1,
     /// Time since the machine started: processes of a machine take turns, and compute in no time.
     ProcessCputime = 2,

@@ -171,8 +171,8 @@ pub enum Reach {
     /// For the current directory: C libraries strip the slash off an absolute path and look it up
     /// from the same descriptor as a relative one, so that nothing tells `/tmp/x` from `tmp/x`.
     CurrentDir,
-    /// As [`Reach::CurrentDir`] was on tapes before version 1.3, for replays of these: whatever is not
-    /// found from the directory is looked up, and made, from the root.
+    /// What [`Reach::CurrentDir`] was in version 0 of the kernel, for replays of its tapes: whatever is
+    /// not found from the directory is looked up, and made, from the root.
     NamespaceOrRoot,
 }
 

@@ -81,6 +81,7 @@ impl Machine {
             trace_left: 0,
             tape: None,
             worktree: self.worktree,
+            kernel_version: self.kernel_version,
         })
     }
 

@@ -13,7 +13,7 @@ use super::clock::{Clock, ClockId, DEFAULT_START_NS, HostClock, TapedClock, Virt
 use super::fd::Descriptions;
 use super::host::Host;
 use super::limits::{Limit, Limits};
-use super::machine_config::{HostConfig, MachineConfig, MountConfig};
+use super::machine_config::{HostConfig, KERNEL_VERSION, MachineConfig, MountConfig};
 use super::memory::Memory;
 use super::pipe::Pipes;
 use super::process::Processes;
@@ -29,8 +29,8 @@ use crate::tape::{Kind, Recorder};
 /// is taken for it.
 pub const WORKTREE: &str = "/worktree";
 
-/// Where a worktree was mounted on tapes before version 1.3.
-pub(crate) const WORKTREE_BEFORE_1_3: &str = "/src";
+/// Where a worktree was mounted by version 0 of the kernel.
+pub(crate) const WORKTREE_OF_VERSION_0: &str = "/src";
 
 /// A machine could not be put together.
 #[derive(Debug, thiserror::Error)]
@@ -122,6 +122,8 @@ pub struct Machine {
     pub(crate) tape: Option<Recorder>,
     /// Where its worktree is mounted, if it has one.
     pub(crate) worktree: Option<&'static str>,
+    /// What it answers: see [`KERNEL_VERSION`].
+    pub(crate) kernel_version: u32,
 }
 
 impl Machine {
@@ -156,11 +158,12 @@ impl Machine {
             trace_left: 0,
             tape: None,
             worktree: None,
+            kernel_version: KERNEL_VERSION,
         }
     }
 
-    /// Where its worktree is mounted, if it has one: at [`WORKTREE`], or, where a tape is replayed that
-    /// was recorded before version 1.3 of the format, at `/src`.
+    /// Where its worktree is mounted, if it has one: at [`WORKTREE`], or, where an old tape is
+    /// replayed, at `/src`.
     pub fn worktree(&self) -> Option<&str> {
         self.worktree
     }
@@ -438,7 +441,7 @@ impl MachineBuilder {
             limits: self.limits,
             tmp: self.tmp,
             host: self.host.as_ref().map(|host| HostConfig { checks_starts: host.checks_starts() }),
-            worktree: self.worktree_path().map(str::to_owned),
+            kernel_version: self.kernel_version(),
             mounts: self.mounts.iter().map(mount).collect(),
         }
     }
@@ -446,11 +449,12 @@ impl MachineBuilder {
     /// Where the worktree is, if there is one.
     fn worktree_path(&self) -> Option<&'static str> {
         let has = |at: &str| self.mounts.iter().any(|(path, ..)| path.trim_end_matches('/') == at);
-        let at = match &self.recorded_as {
-            Some(MachineConfig { worktree: None, .. }) => WORKTREE_BEFORE_1_3,
-            _ => WORKTREE,
-        };
+        let at = if self.kernel_version() == 0 { WORKTREE_OF_VERSION_0 } else { WORKTREE };
         has(at).then_some(at)
+    }
+
+    fn kernel_version(&self) -> u32 {
+        self.recorded_as.as_ref().map_or(KERNEL_VERSION, |config| config.kernel_version)
     }
 
     /// Makes sure that no mount begins with a name that the worktree has.
@@ -518,7 +522,7 @@ impl MachineBuilder {
             tape.push(Kind::Machine { config: config.unwrap_or_default() });
             vfs.set_tape(tape.clone());
         }
-        let worktree = self.worktree_path();
+        let (worktree, kernel_version) = (self.worktree_path(), self.kernel_version());
         let mut mount = |path: String, source, read_only| -> Result<MountId, MachineError> {
             vfs.mount(&path, source, read_only, mtimes, now)
                 .map_err(|errno| MachineError::Mount { path, errno })
@@ -538,7 +542,7 @@ impl MachineBuilder {
             vfs.set_worktree(at)
                 .map_err(|errno| MachineError::Mount { path: at.to_owned(), errno })?;
         }
-        if worktree == Some(WORKTREE) {
+        if kernel_version > 0 && worktree.is_some() {
             vfs.show_root_in_worktree();
         }
         Ok(Machine {
@@ -563,6 +567,7 @@ impl MachineBuilder {
             trace_left: 0,
             tape: self.tape,
             worktree,
+            kernel_version,
         })
     }
 }

@@ -8,6 +8,14 @@ use super::limits::Limits;
 use super::machine::{ClockConfig, Machine, MachineBuilder};
 use super::vfs::{Layer, Mtimes, Source, TapedLayer, TapedTree};
 
+/// The version of what the kernel answers. A replay runs the module again, and so has to answer what
+/// was answered when the tape was recorded, by the version on the tape:
+///
+/// - 0: the worktree is at `/src`, and what is not found from the current directory is looked up, and
+///   made, from the root ([`crate::Reach::NamespaceOrRoot`]); the monotonic clock starts at 0.
+/// - 1: as it is now.
+pub const KERNEL_VERSION: u32 = 1;
+
 /// The configuration of a machine, without what its mounts hold.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MachineConfig {
@@ -26,10 +34,10 @@ pub struct MachineConfig {
     /// Whom processes could ask by name, if anybody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostConfig>,
-    /// Where the worktree is mounted, if there is one. Absent on tapes before version 1.3, which had it
-    /// at `/src` and looked up paths in another way.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub worktree: Option<String>,
+    /// Which kernel it was: [`KERNEL_VERSION`] when the tape was recorded, and 0 on tapes from before
+    /// there was such a number.
+    #[serde(default)]
+    pub kernel_version: u32,
     /// The mounts, in the order of mounting.
     pub mounts: Vec<MountConfig>,
 }

@@ -2,6 +2,7 @@
 
 use belljar::{
     ClockConfig, Command, Engine, EngineConfig, HostDir, Limit, Limits, Machine, Outcome, Program,
+    UnknownImports,
 };
 
 use crate::support::{engine, guest};
@@ -132,7 +133,21 @@ fn modules_that_do_not_fit_the_pool_run_all_the_same() {
     let large = Program::new(engine(), &module).unwrap();
     let mut machine = Machine::builder().build().unwrap();
     assert!(Command::new(&large).output(&mut machine).unwrap().status.success());
-    assert!(Program::new(engine(), &module).is_ok(), "from the cache as well");
+}
+
+/// The pool refuses such code each time that it is loaded, and once removed it from the cache then:
+/// every start compiled it anew.
+#[test]
+fn code_that_does_not_fit_the_pool_stays_in_the_cache() {
+    let text = br#"(module (table 300000 funcref) (func (export "_start")))"#;
+    let module = belljar::Module::from_bytes("large", text.to_vec()).unwrap();
+    Program::new(engine(), &module).unwrap();
+    for _ in 0..3 {
+        let cached = Program::from_cache(engine(), &module, UnknownImports::Trap).unwrap();
+        let mut machine = Machine::builder().build().unwrap();
+        let output = Command::new(&cached.unwrap()).output(&mut machine).unwrap();
+        assert!(output.status.success());
+    }
 }
 
 #[test]

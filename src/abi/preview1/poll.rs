@@ -7,7 +7,7 @@ use crate::abi::memory::{GuestMemory, Place};
 use crate::abi::{Answering, Process, call_waiting, known_bits, trace};
 use crate::base::errno::Errno;
 use crate::kernel::clock::ClockId;
-use crate::kernel::guest::{Event, EventKind, Subscription, SubscriptionKind};
+use crate::kernel::guest::{Event, EventKind, Guest, Subscription, SubscriptionKind};
 
 /// Subscriptions of one call. More than a process can have descriptors for is a mistake, and a
 /// guest must not choose how much the host allocates.
@@ -32,7 +32,7 @@ pub(super) fn poll_oneoff<const UNSTABLE: bool>(
         let events = memory.place(events, u64::from(count) * EVENT_BYTES as u64, 8)?;
         let out = memory.place_u32(out)?;
         let subscriptions = (0..count as usize)
-            .map(|index| subscription(memory, snapshot, list, index * size as usize))
+            .map(|index| subscription(memory, guest, snapshot, list, index * size as usize))
             .collect::<Result<Vec<_>, _>>()?;
         let happened = guest.poll_oneoff(&subscriptions)?;
         for (index, event) in happened.iter().enumerate() {
@@ -45,6 +45,7 @@ pub(super) fn poll_oneoff<const UNSTABLE: bool>(
 
 fn subscription(
     memory: &GuestMemory<'_>,
+    guest: &Guest,
     snapshot: Snapshot,
     list: Place,
     at: usize,
@@ -57,7 +58,10 @@ fn subscription(
             let id = ClockId::from_raw(memory.u32_at(list, clock)).ok_or(Errno::Inval)?;
             let flags = known_bits(memory.u16_at(list, clock + 24).into(), 1)?;
             let timeout = memory.u64_at(list, clock + 8);
-            SubscriptionKind::Clock { id, timeout, absolute: flags == 1 }
+            let absolute = flags == 1;
+            let shown_more = if absolute { guest.uptime_ns(id) } else { 0 };
+            let timeout = timeout.saturating_sub(shown_more);
+            SubscriptionKind::Clock { id, timeout, absolute }
         }
         1 => SubscriptionKind::FdRead(memory.u32_at(list, at + 16)),
         2 => SubscriptionKind::FdWrite(memory.u32_at(list, at + 16)),

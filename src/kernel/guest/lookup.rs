@@ -7,7 +7,7 @@
 use super::{AT_FDCWD, Guest};
 use crate::base::errno::Errno;
 use crate::kernel::fd::{OpenDir, Reach};
-use crate::kernel::machine::WORKTREE_BEFORE_1_3;
+use crate::kernel::machine::WORKTREE_OF_VERSION_0;
 use crate::kernel::vfs::{Base, Mount, NodeId, Overlay};
 
 /// The directory whose names every process finds, if its current directory has none of that name,
@@ -118,8 +118,8 @@ fn first_name_on_the_way(path: &str) -> Option<&str> {
     leads_on.then_some(name)
 }
 
-/// How lookups went before tapes of version 1.3: what is not found from the current directory is
-/// looked up, and made, from the root, and names of mounts come first. Replays of such tapes need it.
+/// How version 0 of the kernel looked things up: what is not found from the current directory is looked
+/// up, and made, from the root, and names of mounts come first. Replays of its tapes need it.
 impl Guest {
     fn in_dir_or_root<T>(
         &mut self,
@@ -151,7 +151,7 @@ impl Guest {
     /// Whether `path` leads into a mount that was asked for by name.
     fn names_mount(&self, path: &str) -> bool {
         let is_within = |rest: &str| rest.is_empty() || rest.starts_with('/');
-        let usual = ["", "tmp", &WORKTREE_BEFORE_1_3[1..]];
+        let usual = ["", "tmp", &WORKTREE_OF_VERSION_0[1..]];
         let points = self.machine.vfs.mounts().iter().map(Mount::path);
         points
             .filter(|at| !usual.contains(&&at[1..]))

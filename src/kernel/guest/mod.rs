@@ -20,7 +20,7 @@ mod turns;
 
 use std::fmt;
 
-use super::clock::{ClockId, SPIN_FREE_READS, SPIN_TICK_NS};
+use super::clock::{ClockId, SPIN_FREE_READS, SPIN_TICK_NS, UPTIME_NS};
 pub use super::fd::Reach;
 use super::fd::{Description, Descriptor, FdTable, OpenDir, OpenPipe};
 use super::limits::{Limit, Stop};
@@ -408,6 +408,12 @@ impl Guest {
         let value_ns = self.read_clock(id);
         self.tape_clock_read(id, value_ns);
         Ok(value_ns)
+    }
+
+    /// What a module sees besides what the clock `id` shows: see [`UPTIME_NS`].
+    pub fn uptime_ns(&self, id: ClockId) -> u64 {
+        let starts_at_0 = id != ClockId::Monotonic || self.machine.kernel_version == 0;
+        if starts_at_0 { 0 } else { UPTIME_NS }
     }
 
     /// `random_get`: fills `buf` with the next bytes of the machine's stream.

@@ -517,3 +517,28 @@ fn changes_are_shown_and_made_from_a_tape() {
     assert_eq!(succeed(dir, &["diff", "t"]), expected);
     assert_eq!(call(dir, &["diff", "gone"]).status.code(), Some(2));
 }
+
+/// A tape of an earlier version of the format, of a run that relied on what the kernel answered then:
+/// `src/x` and `lib/x` were looked up, and made, from the root.
+#[test]
+fn a_tape_of_version_1_2_is_repeated_with_the_lookups_of_then() {
+    let folder = scratch();
+    let dir = folder.path();
+    let fixture = crate::support::package().join("tests/fixtures/tape_1_2");
+    let copied = std::process::Command::new("cp").arg("-R").arg(fixture).arg(dir).status();
+    assert!(copied.unwrap().success());
+    let tape = "tape_1_2/paths.tape";
+    let output = call(dir, &["replay", tape]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(stderr(&output), "belljar: the run is the same, in 34 records\n");
+    assert!(succeed(dir, &["diff", tape]).contains("+++ b/gen/a.txt\n"));
+    for folder in ["work", "lib"] {
+        std::fs::create_dir(dir.join(folder)).unwrap();
+    }
+    std::fs::write(dir.join("lib/one"), "one\n").unwrap();
+    succeed(dir, &["apply", "-q", "--worktree", "work", "--dir", "lib::/lib", tape]);
+    let made = crate::support::tree(&dir.join("work"));
+    let names: Vec<&str> = made.keys().map(String::as_str).collect();
+    assert_eq!(names, ["b", "dang", "gen/", "gen/a.txt", "moved"]);
+    assert_eq!(std::fs::read(dir.join("lib/z")).unwrap(), b"lib/z");
+}
