@@ -15,6 +15,7 @@ use super::hints;
 use super::host::HostArgs;
 use super::patch::{ApplyArgs, DiffArgs};
 use super::record::RecordArgs;
+use super::recover::RecoverArgs;
 use super::replay::ReplayArgs;
 use super::sandbox::SandboxArgs;
 use super::sh::ShArgs;
@@ -65,6 +66,8 @@ pub enum Subcommand {
     Diff(DiffArgs),
     /// Make what a recorded run changed on the disk, from its tape
     Apply(ApplyArgs),
+    /// Finish or take back what a belljar that was killed had begun to write to the disk
+    Recover(RecoverArgs),
     /// Say something of a record of a tape
     Annotate(Box<AnnotateArgs>),
     /// Check or print what is said of a tape

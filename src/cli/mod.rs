@@ -37,6 +37,7 @@ mod planted;
 mod programs;
 mod progress;
 mod record;
+mod recover;
 mod repetition;
 mod replay;
 mod report;
@@ -44,6 +45,7 @@ mod run;
 mod sandbox;
 mod setup;
 mod sh;
+mod signals;
 mod sink;
 mod tape;
 mod values;
@@ -73,6 +75,7 @@ pub fn main() -> ExitCode {
         Subcommand::Verify(args) => verify::run(&args),
         Subcommand::Diff(args) => patch::diff(&args),
         Subcommand::Apply(args) => patch::apply(&args),
+        Subcommand::Recover(args) => recover::run(&args),
         Subcommand::Annotate(args) => annotate::annotate(&args),
         Subcommand::Annotations(args) => annotate::run(&args),
         Subcommand::Host(args) => host::run(&args),
