@@ -131,6 +131,9 @@ where
         }
     }
     deferred.end();
+    if written.is_ok() {
+        exit::note_applied();
+    }
     written
 }
 

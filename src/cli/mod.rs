@@ -122,7 +122,7 @@ fn parse_alone<A: Args>(words: &[OsString]) -> Option<A> {
 fn unless_lost(code: u8) -> u8 {
     let Some(error) = sink::print_error() else { return code };
     note!("belljar: cannot write to standard output: {error}");
-    exit::FAILED
+    exit::of_lost_report()
 }
 
 /// Says what is wrong with the command line. Help that is asked for comes this way, too: it goes to

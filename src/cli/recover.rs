@@ -62,7 +62,16 @@ pub fn run(args: &RecoverArgs) -> Result<u8> {
     let recovered = match (Journals::open_existing(&journals_dir()?)?, folder) {
         (None, _) => Vec::new(),
         (Some(journals), Some(folder)) => journals.recover(&folder, on_changed, &teller)?,
-        (Some(journals), None) => journals.recover_all(on_changed, &teller)?,
+        (Some(journals), None) => {
+            let recovered = journals.recover_all(on_changed, &teller)?;
+            for folder in journals.folders()? {
+                let folder = shown(&folder);
+                note!(
+                    "belljar: note: a journal is about {folder}, which is not there; the journal stays"
+                );
+            }
+            recovered
+        }
     };
     if args.json {
         let recovered: Vec<_> = recovered.iter().map(to_json).collect();

@@ -45,7 +45,7 @@ pub struct Journals {
     dir: Arc<HostDir>,
     /// `dir`, to write to.
     tree: Arc<dyn Tree>,
-    #[cfg(test)]
+    #[cfg(all(test, unix))]
     decorate: Option<super::journal_tests::Through>,
 }
 
@@ -145,13 +145,13 @@ impl Journals {
             path: path.to_owned(),
             tree: dir.clone(),
             dir,
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             decorate: None,
         }
     }
 
     /// Does everything through what `decorate` makes of its folder, and of those that are recovered.
-    #[cfg(test)]
+    #[cfg(all(test, unix))]
     pub(super) fn decorated(mut self, decorate: super::journal_tests::Through) -> Self {
         self.tree = decorate(self.dir.clone());
         self.decorate = Some(decorate);
@@ -160,7 +160,7 @@ impl Journals {
 
     fn through(&self, folder: HostDir) -> Arc<dyn Tree> {
         let folder = Arc::new(folder);
-        #[cfg(test)]
+        #[cfg(all(test, unix))]
         if let Some(decorate) = &self.decorate {
             return decorate(folder);
         }
@@ -193,17 +193,22 @@ impl Journals {
         on_changed: OnChanged,
         witness: &dyn Witness,
     ) -> Result<Vec<Recovered>, JournalError> {
-        let mut folders: Vec<PathBuf> = Vec::new();
-        for found in self.found(false)? {
-            folders.extend(found.roots().iter().map(|root| root.path.clone()));
-        }
         let mut recovered = Vec::new();
-        for folder in folders {
+        for folder in self.folders()? {
             if let Ok(folder) = HostDir::open(&folder) {
                 recovered.extend(self.recover(&folder, on_changed, witness)?);
             }
         }
         Ok(recovered)
+    }
+
+    /// The folders that any journal is about.
+    ///
+    /// # Errors
+    /// [`JournalError::Disk`].
+    pub fn folders(&self) -> Result<Vec<PathBuf>, JournalError> {
+        let found = self.found(false)?;
+        Ok(found.iter().flat_map(Found::roots).map(|root| root.path.clone()).collect())
     }
 
     /// Names of what somebody who writes to the disk has there only for that time.
@@ -378,7 +383,7 @@ impl Journals {
         let mut is_all = true;
         for (index, (root, plan)) in content.roots.iter().zip(plans).enumerate() {
             let Some(folder) = open_root(root, folders) else {
-                is_all = false;
+                is_all &= *plan == Plan::default();
                 continue;
             };
             let tree = self.through(folder);

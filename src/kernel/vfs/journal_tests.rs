@@ -1,6 +1,5 @@
 //! Belljar is killed, or refused something, at every operation of writing to the disk; journals that
 //! make no sense, and files that look like temporaries.
-#![cfg(unix)]
 #![allow(clippy::disallowed_methods, reason = "the tests look at the disk")]
 
 use std::ffi::OsString;

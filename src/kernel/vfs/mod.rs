@@ -47,13 +47,13 @@ mod unified;
 
 #[cfg(test)]
 mod diff_tests;
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod journal_tests;
 #[cfg(test)]
 mod limit_tests;
 #[cfg(test)]
 mod patch_tests;
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod power_tests;
 #[cfg(test)]
 mod race_tests;

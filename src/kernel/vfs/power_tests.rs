@@ -3,7 +3,6 @@
 //! What it does is recorded, and done again on another folder of the same content, up to some
 //! operation. Of what was not synced by then, any part may be missing: names that were given or
 //! taken, and the ends of files.
-#![cfg(unix)]
 #![allow(clippy::disallowed_methods, reason = "the tests look at the disk")]
 
 use std::fs;
