@@ -98,7 +98,7 @@ impl Sandbox {
     /// # Errors
     /// [`CopyError`].
     pub fn copy_out(&mut self, from: &str, to: &Path) -> Result<Copied, CopyError> {
-        self.copy_out_with(from, to, |vfs| vfs.apply())
+        self.copy_out_with(from, to, Overlay::apply)
     }
 
     /// As [`Sandbox::copy_out`], with a journal, as [`Overlay::apply_journaled`] has it.

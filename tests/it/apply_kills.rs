@@ -188,7 +188,8 @@ fn apply_leaves_the_old_tree_or_the_new_one_whatever_ends_it() {
             }
             assert_eq!(bench.journals(), 0, "{when}");
         }
-        told += &format!("SIG{name}: {old} old, {new} new, 0 mixed, {recovered} recovered; ");
+        let line = format!("SIG{name}: {old} old, {new} new, 0 mixed, {recovered} recovered; ");
+        told.push_str(&line);
     }
     let _ = std::io::Write::write_all(
         &mut std::io::stderr(),
@@ -328,7 +329,12 @@ fn a_report_that_is_lost_after_apply_has_a_code_of_its_own() {
     let replace = "replace line word f";
     for (limit, args, option) in [
         ("2", format!("run --quiet --apply --diff=../d.diff {replace}"), "--diff"),
-        ("2", format!("run --quiet --apply --trace=../t.log {replace}"), "--trace"),
+        (
+            "2",
+            "sh --quiet --apply --trace=../t.log -c 'cat f f f f f f f f; echo a word > f'"
+                .to_owned(),
+            "--trace",
+        ),
         ("unlimited", format!("run --quiet --apply --json {replace} > /dev/full"), "--json"),
     ] {
         let args = args.replace("../", &format!("{}/", home.path().display()));

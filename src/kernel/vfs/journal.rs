@@ -158,6 +158,7 @@ impl Journals {
         self
     }
 
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "a test stands in between"))]
     fn through(&self, folder: HostDir) -> Arc<dyn Tree> {
         let folder = Arc::new(folder);
         #[cfg(all(test, unix))]
@@ -277,7 +278,9 @@ impl Journals {
                 }
                 match self.follow(&found, folders, on_changed) {
                     Ok(here) => {
-                        here.iter().for_each(|recovered| witness.recovered(recovered));
+                        for recovered in &here {
+                            witness.recovered(recovered);
+                        }
                         recovered.extend(here);
                     }
                     Err(error) if folder.is_none() => witness.unreadable(&error),

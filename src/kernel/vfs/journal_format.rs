@@ -22,9 +22,9 @@ const MAGIC: &[u8] = b"belljar journal\n";
 /// A reader takes every minor version of its own major one.
 const VERSION: [u16; 2] = [1, 0];
 
-const ROOTS: &[u8; 4] = b"ROOT";
-const PLANS: &[u8; 4] = b"PLAN";
-const STAGED: &[u8; 4] = b"DONE";
+const ROOTS: [u8; 4] = *b"ROOT";
+const PLANS: [u8; 4] = *b"PLAN";
+const STAGED: [u8; 4] = *b"DONE";
 
 /// Bytes of a journal.
 pub(super) const BYTES_MAX: u64 = 1 << 30;
@@ -65,7 +65,7 @@ pub(super) enum Flaw {
 /// The beginning of a journal about `roots`.
 pub(super) fn beginning(roots: &[Root]) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
-    VERSION.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+    bytes.extend(VERSION.iter().flat_map(|number| number.to_le_bytes()));
     let mut out = Out::default();
     out.list(roots, |out, root| {
         out.u64(root.id.0);
@@ -80,8 +80,8 @@ pub(super) fn beginning(roots: &[Root]) -> Vec<u8> {
 pub(super) fn plans_part(plans: &[Plan]) -> Vec<u8> {
     let mut out = Out::default();
     out.list(plans, |out, plan| {
-        out.list(&plan.steps, |out, step| out.step(step));
-        out.list(&plan.attributes, |out, attributes| out.attributes(attributes));
+        out.list(&plan.steps, Out::step);
+        out.list(&plan.attributes, Out::attributes);
     });
     out.part(PLANS)
 }
@@ -131,8 +131,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Content, Flaw> {
 }
 
 /// Takes the part `tag` off `rest`; `None` if it is not there as a whole.
-fn part<'b>(rest: &mut &'b [u8], tag: &[u8; 4]) -> Option<&'b [u8]> {
-    let after = rest.strip_prefix(tag)?;
+fn part<'b>(rest: &mut &'b [u8], tag: [u8; 4]) -> Option<&'b [u8]> {
+    let after = rest.strip_prefix(&tag)?;
     let (len, after) = after.split_first_chunk()?;
     let len = usize::try_from(u64::from_le_bytes(*len)).ok()?;
     let (content, after) = after.split_at_checked(len)?;
@@ -150,7 +150,7 @@ fn part<'b>(rest: &mut &'b [u8], tag: &[u8; 4]) -> Option<&'b [u8]> {
 struct Out(Vec<u8>);
 
 impl Out {
-    fn part(self, tag: &[u8; 4]) -> Vec<u8> {
+    fn part(self, tag: [u8; 4]) -> Vec<u8> {
         let mut bytes = tag.to_vec();
         bytes.extend((self.0.len() as u64).to_le_bytes());
         bytes.extend(self.0);
@@ -182,7 +182,9 @@ impl Out {
 
     fn list<T>(&mut self, items: &[T], mut item: impl FnMut(&mut Self, &T)) {
         self.u32(items.len() as u32);
-        items.iter().for_each(|it| item(self, it));
+        for it in items {
+            item(self, it);
+        }
     }
 
     fn option<T>(&mut self, value: Option<&T>, some: impl FnOnce(&mut Self, &T)) {
@@ -292,6 +294,7 @@ impl<'b> In<'b> {
         Some(items)
     }
 
+    #[expect(clippy::option_option, reason = "whether it can be read, and whether it is there")]
     fn option<T>(&mut self, some: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
         match self.u8()? {
             0 => Some(None),
@@ -340,6 +343,7 @@ impl<'b> In<'b> {
         Some(Attributes { path, times, mode, of })
     }
 
+    #[expect(clippy::option_option, reason = "whether it can be read, and whether it is there")]
     fn identity(&mut self) -> Option<Option<Identity>> {
         self.option(|part| {
             let file_type = match part.u8()? {

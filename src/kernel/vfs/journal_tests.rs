@@ -1,5 +1,6 @@
 //! Belljar is killed, or refused something, at every operation of writing to the disk; journals that
 //! make no sense, and files that look like temporaries.
+#![cfg(unix)]
 #![allow(clippy::disallowed_methods, reason = "the tests look at the disk")]
 
 use std::ffi::OsString;
@@ -40,17 +41,20 @@ pub(super) enum Operation {
     SyncFileSystems,
 }
 
+/// Whether an operation in a directory may happen.
+type May = dyn Fn(&HostDir, Operation) -> io::Result<()> + Send + Sync;
+
 /// Asks before every operation whether it may happen.
 pub(super) struct Asking {
-    pub host: Arc<HostDir>,
-    pub may: Arc<dyn Fn(&HostDir, Operation) -> io::Result<()> + Send + Sync>,
+    host: Arc<HostDir>,
+    may: Arc<May>,
 }
 
 impl Asking {
     pub fn through(
         may: impl Fn(&HostDir, Operation) -> io::Result<()> + Send + Sync + 'static,
     ) -> Through {
-        let may = Arc::new(may);
+        let may: Arc<May> = Arc::new(may);
         Arc::new(move |host| Arc::new(Self { host, may: may.clone() }))
     }
 
@@ -520,7 +524,10 @@ fn one_that_is_alive_is_waited_for() {
     assert!(scene.is_new("written"));
 }
 
-fn some_journal() -> (Vec<Root>, Vec<Plan>, Vec<Vec<Option<Identity>>>) {
+/// The three parts of a journal.
+type Parts = (Vec<Root>, Vec<Plan>, Vec<Vec<Option<Identity>>>);
+
+fn some_journal() -> Parts {
     let path = |text: &str| VPath::parse(text).unwrap();
     let temporary = || path("d").join(&temporary_name());
     let made = Identity { file_type: FileType::RegularFile, inode: 7, size: 8, mtime_ns: 9 };
@@ -541,9 +548,7 @@ fn some_journal() -> (Vec<Root>, Vec<Plan>, Vec<Vec<Option<Identity>>>) {
     (roots, vec![Plan { steps, attributes }], vec![vec![None, None, Some(made), Some(made), None]])
 }
 
-fn bytes_of(
-    (roots, plans, staged): &(Vec<Root>, Vec<Plan>, Vec<Vec<Option<Identity>>>),
-) -> Vec<u8> {
+fn bytes_of((roots, plans, staged): &Parts) -> Vec<u8> {
     [format::beginning(roots), format::plans_part(plans), format::staged_part(staged)].concat()
 }
 

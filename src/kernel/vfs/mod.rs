@@ -47,13 +47,13 @@ mod unified;
 
 #[cfg(test)]
 mod diff_tests;
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod journal_tests;
 #[cfg(test)]
 mod limit_tests;
 #[cfg(test)]
 mod patch_tests;
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod power_tests;
 #[cfg(test)]
 mod race_tests;

@@ -3,6 +3,7 @@
 //! What it does is recorded, and done again on another folder of the same content, up to some
 //! operation. Of what was not synced by then, any part may be missing: names that were given or
 //! taken, and the ends of files.
+#![cfg(unix)]
 #![allow(clippy::disallowed_methods, reason = "the tests look at the disk")]
 
 use std::fs;
@@ -109,6 +110,12 @@ fn survive(dirs: &[VPath], in_journals: bool, later: &[Done]) -> bool {
     })
 }
 
+/// Whether the journal was synced before.
+fn is_later(before: &[Done]) -> bool {
+    let is_sync = |done: &Done| matches!(done.operation, Operation::SyncFile(_));
+    before.iter().any(|done| done.in_journals && is_sync(done))
+}
+
 /// A scene on which `done` has happened, as far as `dice` let it survive.
 fn replay(files: usize, done: &[Done], recorded: &Content, dice: &mut Dice) -> Scene {
     let scene = Scene::new(files);
@@ -150,15 +157,10 @@ fn replay(files: usize, done: &[Done], recorded: &Content, dice: &mut Dice) -> S
                 made.unwrap().write_all(&journal[..len]).unwrap();
                 journal.truncate(len);
             }
-            Operation::SyncFile(_) if *in_journals && !journal.is_empty() => {
+            Operation::SyncFile(_) if *in_journals && is_later(&done[..index]) => {
                 // Its third part was written right before, and names what was made here.
-                if done[..index]
-                    .iter()
-                    .any(|it| matches!(&it.operation, Operation::SyncFile(_)) && it.in_journals)
-                {
-                    let part = format::staged_part(&[staged(&disk, &plans[0].steps)]);
-                    append(&scene, &part);
-                }
+                let part = format::staged_part(&[staged(&disk, &plans[0].steps)]);
+                append(&scene, &part);
             }
             Operation::CreateDir(path) => drop(host.create_dir(path, Access::Shared)),
             Operation::HardLink(from, to) => drop(host.hard_link(from, to)),

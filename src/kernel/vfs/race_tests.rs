@@ -338,9 +338,9 @@ fn a_crash_leaves_no_half_of_a_file() {
         let before = names.map(|name| Layer::stat(&*host, &path(name)).unwrap());
         let mut touched = Touched::default();
         let mut transaction = Transaction::new(host, plan, false, &());
-        for index in 0..names.len().min(steps) {
+        for (index, before) in before.iter().enumerate().take(steps) {
             transaction.stage_file(index, &version, None, None).unwrap();
-            assert!(transaction.keep(index, Some(&before[index]), &mut touched).is_ok());
+            assert!(transaction.keep(index, Some(before), &mut touched).is_ok());
         }
         for (index, before) in before.iter().enumerate().take(steps.saturating_sub(names.len())) {
             assert!(transaction.place(index, Some(before), &mut touched).is_ok());

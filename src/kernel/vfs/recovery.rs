@@ -221,11 +221,9 @@ impl Begun<'_> {
             Step::Place { path, temporary, backup: Some(backup) } => {
                 match (look(backup)?, look(temporary)?, look(path)?) {
                     (None, None, Some(stat)) if is_made(&stat) => Undo::Not(ChangedKind::Lost),
-                    (None, ..) => Undo::Clear,
                     (Some(_), _, None) if is_known => Undo::Restore,
-                    (Some(_), _, None) => Undo::Clear,
                     // Nothing has come to its place.
-                    (Some(_), Some(_), Some(_)) => Undo::Clear,
+                    (None, ..) | (_, _, None) | (_, Some(_), _) => Undo::Clear,
                     (Some(kept), None, Some(stat)) => match is_made(&stat) {
                         true => Undo::Restore,
                         false if is_same_file(&kept, &stat) => Undo::Clear,

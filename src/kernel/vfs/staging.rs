@@ -106,7 +106,7 @@ impl Overlay {
                 }
                 Step::Place { temporary, .. } => {
                     let of = staged_at.get(&id);
-                    if !of.is_some_and(|of| transaction.stage_link(index, of, touched).is_ok()) {
+                    if of.is_none_or(|of| transaction.stage_link(index, of, touched).is_err()) {
                         self.stage_one(target, change, id, index, transaction, touched)?;
                     }
                     staged_at.entry(id).or_insert(temporary);

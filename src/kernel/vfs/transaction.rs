@@ -107,10 +107,10 @@ impl<'w> Transaction<'w> {
     }
 
     fn expect_goes_on(&self, path: &VPath) -> Result<(), StepError> {
-        match self.witness.is_interrupted() {
-            true => Err(StepError::new("write", path)(io::ErrorKind::Interrupted.into())),
-            false => Ok(()),
+        if self.witness.is_interrupted() {
+            return Err(StepError::new("write", path)(io::ErrorKind::Interrupted.into()));
         }
+        Ok(())
     }
 
     /// The step `index`, which makes something: its path, and the temporary.
