@@ -61,6 +61,7 @@ use args::{Cli, Subcommand};
 
 /// Parses the command line, does what it says, and answers the exit code.
 pub fn main() -> ExitCode {
+    signals::let_long_files_be_errors();
     let cli = match parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(misunderstood(error)),

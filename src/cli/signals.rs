@@ -30,8 +30,7 @@ struct Handled {
 pub struct Deferred(&'static Handled);
 
 impl Deferred {
-    /// Begins it. A write beyond the limit of a file's length (`ulimit -f`) is an error from then on, and
-    /// no signal.
+    /// Begins it.
     ///
     /// # Errors
     /// The system lets no signal be handled.
@@ -72,10 +71,15 @@ impl Handled {
             flag::register_conditional_default(*number, Arc::clone(&ends))?;
             flag::register_usize(*number, Arc::clone(&caught), number.unsigned_abs() as usize)?;
         }
-        #[cfg(unix)]
-        flag::register(signals::SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
         Ok(Self { ends, caught })
     }
+}
+
+/// Lets a write beyond the limit of a file's length (`ulimit -f`) be an error, and no signal.
+pub fn let_long_files_be_errors() {
+    // Where that cannot be had, it is a signal.
+    #[cfg(unix)]
+    let _ = flag::register(signals::SIGXFSZ, Arc::new(AtomicBool::new(false)));
 }
 
 /// Whether whoever started belljar had it ignore the signal, as `nohup` does, as far as the system says.

@@ -48,6 +48,8 @@ mod unified;
 #[cfg(test)]
 mod diff_tests;
 #[cfg(test)]
+mod journal_format_tests;
+#[cfg(test)]
 mod journal_tests;
 #[cfg(test)]
 mod limit_tests;
