@@ -15,6 +15,7 @@ use super::hints;
 use super::host::HostArgs;
 use super::patch::{ApplyArgs, DiffArgs};
 use super::record::RecordArgs;
+use super::recover::RecoverArgs;
 use super::replay::ReplayArgs;
 use super::sandbox::SandboxArgs;
 use super::sh::ShArgs;
@@ -65,6 +66,8 @@ pub enum Subcommand {
     Diff(DiffArgs),
     /// Make what a recorded run changed on the disk, from its tape
     Apply(ApplyArgs),
+    /// Finish or take back what a belljar that was killed had begun to write to the disk
+    Recover(RecoverArgs),
     /// Say something of a record of a tape
     Annotate(Box<AnnotateArgs>),
     /// Check or print what is said of a tape
@@ -98,8 +101,8 @@ pub enum Subcommand {
   belljar run --timeout 10s --json=r.json ./tool.wasm
                                               bound the time, report to a file
 
-Exit codes: the program's own; 2 usage, 124 out of time, 125 belljar failed,
-126 not runnable, 127 not found, 134 trapped or ended by a limit.
+Exit codes: the program's own; 2 usage, 123 applied, but a report is lost, 124 out of time,
+125 belljar failed, 126 not runnable, 127 not found, 134 trapped or ended by a limit.
 
 `belljar help run` says more.",
     after_long_help = "Examples:
@@ -123,10 +126,10 @@ Sizes are bytes, or have a unit: K, M, G (or KB, MB, GB) are powers of 1000, KiB
 --trace take a file after `=` only.
 
 Exit codes: the program's own code passes through. Belljar's own are 2 (a command line that makes no
-sense, or names a file or folder that cannot be used), 124 (out of time: --timeout,
---virtual-timeout or --fuel), 125 (belljar itself failed, or --apply found a conflict), 126 (found,
-but not runnable), 127 (no such program) and 134 (the program trapped, or a limit ended it). --json
-says which it was.
+sense, or names a file or folder that cannot be used), 123 (the changes are on the disk, and a report
+of the run could not be written), 124 (out of time: --timeout, --virtual-timeout or --fuel), 125
+(belljar itself failed, or --apply found a conflict), 126 (found, but not runnable), 127 (no such
+program) and 134 (the program trapped, or a limit ended it). --json says which it was.
 
 Environment: BELLJAR_TOOLCHAIN lists further folders of programs, like PATH; BELLJAR_CACHE_DIR is
 where compiled code is kept."

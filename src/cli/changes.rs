@@ -4,14 +4,18 @@ use std::collections::HashSet;
 
 use anyhow::{Context, Result};
 use belljar::kernel::vfs::{
-    DiffEntry, DiffKind, MountId, Times, VPath, is_in_unified_diff, render_unified_diff,
+    DiffEntry, DiffKind, Journals, MountId, Times, VPath, Witness, is_in_unified_diff,
+    render_unified_diff,
 };
 use belljar::{Machine, Outcome, Overlay};
 
 use super::args::{ApplyArg, RunArgs};
 use super::progress::Progress;
+use super::recover::Teller;
 use super::report::{Change, Report, count, printable};
+use super::signals::Deferred;
 use super::sink::Opened;
+use super::{exit, setup};
 
 /// How many changes the summary names.
 const NAMED_MAX: usize = 3;
@@ -59,7 +63,8 @@ pub fn settle(
 fn apply(args: &RunArgs, vfs: &mut Overlay, changes: &[Change]) -> Result<()> {
     let message = format!("writing {} to the disk", count(changes.len(), "change"));
     let _progress = (changes.len() > 100).then(|| Progress::start(message, args.quiet));
-    write(vfs, args.quiet)
+    // A home is needed only where something is written.
+    if changes.is_empty() { Ok(()) } else { write(vfs, args.quiet) }
 }
 
 /// Everything that is not what it was below, times that were set included.
@@ -89,7 +94,8 @@ pub fn warn_of_sensitive(changes: &[Change], quiet: bool) -> Vec<String> {
 
 /// Writes all changes to the disk, and says what of them the host refused.
 pub fn write(vfs: &mut Overlay, quiet: bool) -> Result<()> {
-    let applied = vfs.apply().context("cannot write the changes to the disk")?;
+    let applied = journaled(quiet, |journals, witness| vfs.apply_journaled(journals, witness))
+        .context("cannot write the changes to the disk")?;
     for path in applied.attributes_refused.iter().filter(|_| !quiet) {
         note!("belljar: warning: {path} is written, but its times or permissions are not");
     }
@@ -97,6 +103,38 @@ pub fn write(vfs: &mut Overlay, quiet: bool) -> Result<()> {
         note!("belljar: warning: {path} is left over and could not be removed");
     }
     Ok(())
+}
+
+/// Lets `write` write to the disk. A signal that comes meanwhile ends belljar once everything is
+/// written, or taken back.
+///
+/// # Errors
+/// As `write` answers; what it notes cannot be noted.
+pub fn journaled<T, E>(
+    quiet: bool,
+    write: impl FnOnce(&Journals, &dyn Witness) -> Result<T, E>,
+) -> Result<T>
+where
+    anyhow::Error: From<E>,
+{
+    let journals = setup::journals()?;
+    let deferred = Deferred::begin()?;
+    let teller = Teller::new(quiet, Some(&deferred));
+    let written = write(&journals, &teller).map_err(anyhow::Error::from);
+    if let Some(signal) = deferred.caught() {
+        match &written {
+            Ok(_) => note!("belljar: ended by {signal}, after all changes were written"),
+            Err(error) => {
+                let (_, message) = exit::describe(error);
+                note!("belljar: ended by {signal}: {message}");
+            }
+        }
+    }
+    deferred.end();
+    if written.is_ok() {
+        exit::note_applied();
+    }
+    written
 }
 
 fn why_not_written(args: &RunArgs, outcome: &Outcome) -> &'static str {

@@ -1,5 +1,7 @@
 //! The one map from what happened to exit codes; [`Outcome::code`] has its part of it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::report::printable;
 use belljar::kernel::egress::EgressRuleError;
 use belljar::process::NativeError;
@@ -8,6 +10,8 @@ use belljar::{Outcome, ProgramError, ResolveError, RunError};
 
 /// The command line makes no sense, or names a file or folder that cannot be used.
 pub const USAGE: u8 = 2;
+/// Changes are on the disk, and a report of the run could not be written.
+pub const UNREPORTED: u8 = 123;
 /// The guest ran out of time: real, virtual, or fuel.
 pub const TIMED_OUT: u8 = 124;
 /// Two runs, or two tapes, are not the same.
@@ -34,6 +38,29 @@ impl Usage {
     pub fn because(error: impl Into<anyhow::Error>) -> Self {
         Self(format!("{:#}", error.into()))
     }
+}
+
+/// Whether changes were written to the disk.
+static APPLIED: AtomicBool = AtomicBool::new(false);
+
+/// Notes that changes are on the disk: whatever fails from now on is said with [`UNREPORTED`] if it is
+/// a report.
+pub fn note_applied() {
+    APPLIED.store(true, Ordering::Relaxed);
+}
+
+/// The code for a report that could not be written.
+pub fn of_lost_report() -> u8 {
+    if APPLIED.load(Ordering::Relaxed) { UNREPORTED } else { FAILED }
+}
+
+/// A report could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:#}{hint}", hint = where_changes_are())]
+pub struct Lost(pub anyhow::Error);
+
+fn where_changes_are() -> &'static str {
+    if of_lost_report() == UNREPORTED { "; the changes are on the disk" } else { "" }
 }
 
 /// An error, and what may help.
@@ -72,6 +99,9 @@ pub fn describe(error: &anyhow::Error) -> (u8, String) {
 fn code_of(error: &anyhow::Error) -> u8 {
     if error.is::<Usage>() {
         return USAGE;
+    }
+    if error.is::<Lost>() {
+        return of_lost_report();
     }
     if let Some(Hinted { error, .. }) = error.downcast_ref() {
         return code_of(error);

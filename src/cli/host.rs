@@ -21,7 +21,7 @@ use super::exit::Usage;
 use super::net;
 use super::overtime::Overtime;
 use super::report::{Report, printable};
-use super::sink::{self, Once, Opened, Stdout};
+use super::sink::{self, Failure, Once, Opened, Stdout};
 use super::values::{Sink, StdinFrom};
 use super::{changes, run, setup};
 
@@ -250,7 +250,8 @@ fn call(call: &CallArgs) -> Result<u8> {
     let host = of_args(args)?;
     let children = setup::native_children(args)?;
     let (mut machine, preopens) = setup::machine(args, None, children.as_ref(), &host)?;
-    machine.set_trace(run::trace(args)?);
+    let trace_failure = Failure::default();
+    machine.set_trace(run::trace(args, &trace_failure)?);
     let environment = setup::environment(&args.env)?;
     let calling = Overtime::watch(args.limits.timeout, &name, "ended", &Once::new(None));
     let result = host.call_as(&mut machine, &name, &params, |command| {
@@ -287,7 +288,9 @@ fn call(call: &CallArgs) -> Result<u8> {
         }
     }
     let outcome = Outcome::Exited(code.into());
+    machine.set_trace(None);
     changes::settle(args, &mut machine, &outcome, diff_to, &mut Report::default())?;
+    trace_failure.check("--trace")?;
     Ok(code)
 }
 

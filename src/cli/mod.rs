@@ -37,6 +37,7 @@ mod planted;
 mod programs;
 mod progress;
 mod record;
+mod recover;
 mod repetition;
 mod replay;
 mod report;
@@ -44,6 +45,7 @@ mod run;
 mod sandbox;
 mod setup;
 mod sh;
+mod signals;
 mod sink;
 mod tape;
 mod values;
@@ -59,6 +61,7 @@ use args::{Cli, Subcommand};
 
 /// Parses the command line, does what it says, and answers the exit code.
 pub fn main() -> ExitCode {
+    signals::let_long_files_be_errors();
     let cli = match parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(misunderstood(error)),
@@ -73,6 +76,7 @@ pub fn main() -> ExitCode {
         Subcommand::Verify(args) => verify::run(&args),
         Subcommand::Diff(args) => patch::diff(&args),
         Subcommand::Apply(args) => patch::apply(&args),
+        Subcommand::Recover(args) => recover::run(&args),
         Subcommand::Annotate(args) => annotate::annotate(&args),
         Subcommand::Annotations(args) => annotate::run(&args),
         Subcommand::Host(args) => host::run(&args),
@@ -119,7 +123,7 @@ fn parse_alone<A: Args>(words: &[OsString]) -> Option<A> {
 fn unless_lost(code: u8) -> u8 {
     let Some(error) = sink::print_error() else { return code };
     note!("belljar: cannot write to standard output: {error}");
-    exit::FAILED
+    exit::of_lost_report()
 }
 
 /// Says what is wrong with the command line. Help that is asked for comes this way, too: it goes to

@@ -10,6 +10,7 @@ use belljar::{HostDir, Machine, MachineBuilder, MachineError, Preopen, Reach, So
 
 use super::args::MountArgs;
 use super::exit::Usage;
+use super::recover::before_opening;
 use super::setup::{cache_dir, home_dir};
 use super::values::{DirMount, Worktree};
 
@@ -24,6 +25,7 @@ struct Taken {
 pub fn mount(
     mut builder: MachineBuilder,
     args: &MountArgs,
+    quiet: bool,
 ) -> Result<(Machine, Option<Vec<Preopen>>)> {
     let mut taken: Vec<Taken> = Vec::new();
     let mut preopens = Vec::new();
@@ -31,6 +33,7 @@ pub fn mount(
         builder = builder.tmp(false);
     } else {
         let Worktree { host, read_only } = args.worktree.clone().unwrap_or_default();
+        before_opening(&host, quiet)?;
         let source =
             open(&host).map_err(|why| Usage(format!("--worktree {}: {why}", host.display())))?;
         builder = if read_only {
@@ -43,6 +46,7 @@ pub fn mount(
     }
     for mount in &args.dir {
         let refuse = |why: String| Usage(format!("--dir {}: {why}", mount.given));
+        before_opening(&mount.host, quiet)?;
         let source = open(&mount.host).map_err(|why| refuse(why + &colon_hint(mount)))?;
         let at = mount_point(&mount.guest, args.no_worktree).map_err(refuse)?;
         if let Some(Taken { by, .. }) = taken.iter().find(|taken| taken.at == at) {

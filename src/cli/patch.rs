@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use belljar::testbench::{TapedChangesError, changed_machine, make_taped_changes, taped_worktree};
-use belljar::{Machine, WORKTREE};
+use belljar::{Machine, Source, WORKTREE};
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use super::changes::{self, render_diff};
 use super::exit::Usage;
 use super::mounts;
+use super::recover::before_opening;
 use super::report::count;
 use super::sink;
 use super::values::{DirMount, dir_mount};
@@ -61,7 +62,10 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
 
 /// Makes the changes of a recorded run on the disk.
 pub fn apply(args: &ApplyArgs) -> Result<u8> {
-    let open = |path: &Path| mounts::open(path).map_err(Usage);
+    let open = |path: &Path| -> Result<Source> {
+        before_opening(path, args.quiet)?;
+        Ok(mounts::open(path).map_err(Usage)?)
+    };
     let nothing_written = || classify("nothing is written to the disk");
     let worktree = taped_worktree(&args.tape).map_err(nothing_written())?;
     let worktree = worktree.unwrap_or_else(|| WORKTREE.to_owned());

@@ -19,8 +19,9 @@ use super::overtime::Overtime;
 use super::planted::Folders;
 use super::progress::Progress;
 use super::record::{RecordArgs, Recording};
+use super::recover::before_opening;
 use super::report::{Report, Status, count, ms, printable, raised_with};
-use super::sink::{self, Once, Opened, Stdout};
+use super::sink::{self, Failure, Once, Opened, Stdout, Watched};
 use super::values::Sink;
 use super::{changes, exit, hints, host, setup};
 
@@ -82,7 +83,8 @@ fn perform(
     report.program = named.to_string_lossy().into_owned();
     let open = |sink: &Sink| Opened::new("--diff", sink, stdout);
     let diff_to = args.diff.as_ref().map(open).transpose()?;
-    let trace = trace(args)?;
+    let trace_failure = Failure::default();
+    let trace = trace(args, &trace_failure)?;
     let recording = record.map(Recording::begin).transpose()?;
     let loading =
         Overtime::watch(args.limits.timeout, &report.program, "not loaded in time", report_to);
@@ -176,7 +178,9 @@ fn perform(
     {
         note!("belljar: note: {hint}");
     }
-    settled.map(|()| exit::of_outcome(status.outcome()))
+    settled?;
+    trace_failure.check("--trace")?;
+    Ok(exit::of_outcome(status.outcome()))
 }
 
 /// The guest's path of `--cwd`: a relative one begins at the worktree.
@@ -218,11 +222,13 @@ fn run_native(args: &RunArgs, report: &mut Report) -> Result<u8> {
             protection(args.profile)
         );
     }
+    let current_dir = args.mounts.worktree.clone().unwrap_or_default().host;
+    before_opening(&current_dir, args.quiet)?;
     let code = NativeCommand {
         program: report.program.clone(),
         args: args.program_args().to_vec(),
         env: setup::environment(&args.env)?,
-        current_dir: args.mounts.worktree.clone().unwrap_or_default().host,
+        current_dir,
         profile: args.profile,
     }
     .status()?;
@@ -239,11 +245,15 @@ fn stdio(args: &RunArgs, stdout: &Stdout) -> Result<Stdio> {
     })
 }
 
-pub fn trace(args: &RunArgs) -> Result<Option<Box<dyn Write + Send>>> {
+/// What `--trace` names. If writing to it fails, `failure` knows.
+pub fn trace(args: &RunArgs, failure: &Failure) -> Result<Option<Box<dyn Write + Send>>> {
     Ok(match &args.trace {
         None => None,
         Some(Sink::Stream) => Some(Box::new(io::stderr())),
-        Some(Sink::File(path)) => Some(Box::new(BufWriter::new(sink::create("--trace", path)?))),
+        Some(Sink::File(path)) => {
+            let file = sink::create("--trace", path)?;
+            Some(Box::new(BufWriter::new(Watched::new(file, failure.clone()))))
+        }
     })
 }
 

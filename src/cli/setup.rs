@@ -10,6 +10,7 @@ use belljar::base::{ambient, disk};
 use belljar::host::SessionHost;
 use belljar::kernel::egress::EgressPolicy;
 use belljar::kernel::programs::Programs;
+use belljar::kernel::vfs::Journals;
 use belljar::process::{NativeChildren, NativeError, NativePrograms, ShellImage};
 use belljar::tape::Recorder;
 use belljar::{
@@ -47,6 +48,19 @@ pub fn home_dir() -> Result<PathBuf> {
     let base = etcetera::choose_base_strategy()
         .context("cannot find the home folder for sandboxes; set BELLJAR_HOME")?;
     Ok(base.data_dir().join("belljar"))
+}
+
+/// The folder of journals: what is being written to the disk.
+pub fn journals_dir() -> Result<PathBuf> {
+    Ok(home_dir()?.join("journals"))
+}
+
+/// The journals of this user, to write one.
+pub fn journals() -> Result<Journals> {
+    Journals::open(&journals_dir()?).context(
+        "cannot note what is about to be written to the disk; set BELLJAR_HOME to a folder that you can \
+         write to",
+    )
 }
 
 /// The toolchains of [`toolchain_dirs`].
@@ -141,7 +155,9 @@ pub fn machine(
     if let Some(recorder) = recorder {
         builder = builder.tape(recorder);
     }
-    mounts::mount(builder, &args.mounts)
+    let (machine, preopens) = mounts::mount(builder, &args.mounts, args.quiet)?;
+    machine.vfs().hide_temporaries(&journals_dir()?);
+    Ok((machine, preopens))
 }
 
 /// Whom programs may reach through their host.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use anyhow::{Context, Result};
 use belljar::base::disk;
 
-use super::exit::Usage;
+use super::exit::{Lost, Usage};
 use super::values::Sink;
 
 /// Why something could not be printed: the first such error.
@@ -91,10 +91,10 @@ impl Opened {
     /// Writes the report.
     ///
     /// # Errors
-    /// As the host answers.
+    /// [`Lost`], as the host answers.
     pub fn print(self, text: &str) -> Result<()> {
         let option = self.option;
-        match self.to {
+        let printed = match self.to {
             To::Stdout(mut stdout) => stdout
                 .begin_line()
                 .and_then(|()| stdout.write_all(text.as_bytes()))
@@ -103,6 +103,49 @@ impl Opened {
             To::File(path, mut file) => file
                 .write_all(text.as_bytes())
                 .with_context(|| format!("{option}: cannot write {}", path.display())),
+        };
+        Ok(printed.map_err(Lost)?)
+    }
+}
+
+/// A file that is written to while a program runs: what fails is told in the end.
+pub struct Watched {
+    file: File,
+    failure: Failure,
+}
+
+/// Why a [`Watched`] file is not whole: the first error.
+#[derive(Clone, Default)]
+pub struct Failure(Arc<OnceLock<io::Error>>);
+
+impl Watched {
+    /// Writes to `file`, and tells `failure` of what goes wrong.
+    pub fn new(file: File, failure: Failure) -> Self {
+        Self { file, failure }
+    }
+}
+
+impl Write for Watched {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes).inspect_err(|error| {
+            if error.kind() != io::ErrorKind::Interrupted {
+                let _ = self.failure.0.set(io::Error::new(error.kind(), error.to_string()));
+            }
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Failure {
+    /// # Errors
+    /// [`Lost`] if the file that `option` names is not whole.
+    pub fn check(&self, option: &str) -> Result<()> {
+        match self.0.get() {
+            Some(error) => Err(Lost(anyhow::anyhow!("{option}: cannot write: {error}")).into()),
+            None => Ok(()),
         }
     }
 }

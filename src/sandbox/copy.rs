@@ -11,7 +11,8 @@ use super::session::Sandbox;
 use crate::base::disk;
 use crate::base::errno::Errno;
 use crate::kernel::vfs::{
-    ApplyError, FileType, Follow, HostDir, Mtimes, OpenFlags, Overlay, Source, VPath, VfsLimits,
+    Applied, ApplyError, FileType, Follow, HostDir, Journals, Mtimes, OpenFlags, Overlay, Source,
+    VPath, VfsLimits, Witness,
 };
 
 /// Bytes of a file that are in memory twice at a time.
@@ -97,6 +98,29 @@ impl Sandbox {
     /// # Errors
     /// [`CopyError`].
     pub fn copy_out(&mut self, from: &str, to: &Path) -> Result<Copied, CopyError> {
+        self.copy_out_with(from, to, Overlay::apply)
+    }
+
+    /// As [`Sandbox::copy_out`], with a journal, as [`Overlay::apply_journaled`] has it.
+    ///
+    /// # Errors
+    /// [`CopyError`].
+    pub fn copy_out_journaled(
+        &mut self,
+        from: &str,
+        to: &Path,
+        journals: &Journals,
+        witness: &dyn Witness,
+    ) -> Result<Copied, CopyError> {
+        self.copy_out_with(from, to, |vfs| vfs.apply_journaled(journals, witness))
+    }
+
+    fn copy_out_with(
+        &mut self,
+        from: &str,
+        to: &Path,
+        apply: impl FnOnce(&mut Overlay) -> Result<Applied, ApplyError>,
+    ) -> Result<Copied, CopyError> {
         let (dir, name) = match disk::symlink_metadata(to) {
             Ok(metadata) if metadata.is_dir() => (to.to_owned(), String::new()),
             // What was copied before may have put it there.
@@ -113,7 +137,7 @@ impl Sandbox {
             target.enter(&source.path);
         }
         let copied = copy(&mut source, &mut target)?;
-        vfs.apply()?;
+        apply(&mut vfs)?;
         Ok(copied)
     }
 

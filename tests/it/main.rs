@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails says so")]
 
 mod abi;
+mod apply_kills;
 mod cli;
 mod code_cache;
 mod conformance;

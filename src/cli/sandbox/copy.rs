@@ -1,16 +1,19 @@
 //! `belljar sandbox cp`.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use belljar::base::disk;
 use belljar::sandbox::{Copied, check_session_id};
 use serde_json::json;
 
 use super::args::CpArgs;
 use super::show::absolute;
 use super::{home, waiting};
+use crate::cli::changes::journaled;
 use crate::cli::exit::Usage;
+use crate::cli::recover::before_opening;
 use crate::cli::report::printable;
 
 pub fn run(args: &CpArgs) -> Result<u8> {
@@ -18,14 +21,20 @@ pub fn run(args: &CpArgs) -> Result<u8> {
         (Some((id, path)), None) => {
             let mut sandbox = home()?.resume(id)?;
             let path = absolute(&sandbox, path);
-            sandbox.copy_out(&path, Path::new(&args.to))?
+            let to = Path::new(&args.to);
+            before_opening(&folder_of(to), false)?;
+            journaled(false, |journals, witness| {
+                sandbox.copy_out_journaled(&path, to, journals, witness)
+            })?
         }
         (None, Some((id, path))) => {
             let home = home()?;
             let mut held = home.hold(id, || waiting(id))?;
             let mut sandbox = held.resume()?;
             let path = absolute(&sandbox, path);
-            let copied = sandbox.copy_in(Path::new(&args.from), &path)?;
+            let from = Path::new(&args.from);
+            before_opening(&folder_of(from), false)?;
+            let copied = sandbox.copy_in(from, &path)?;
             held.save(&mut sandbox)?;
             copied
         }
@@ -50,6 +59,15 @@ pub fn run(args: &CpArgs) -> Result<u8> {
         say!("{report}");
     }
     Ok(0)
+}
+
+/// `path`, if it is a folder, or the one that it lies in.
+fn folder_of(path: &Path) -> PathBuf {
+    if disk::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
+        return path.to_owned();
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new(".")).to_owned()
 }
 
 /// The session and the path of `ID:PATH`. A letter by itself is a drive where there are drives.

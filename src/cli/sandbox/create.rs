@@ -10,7 +10,7 @@ use belljar::base::disk;
 use belljar::sandbox::{FilesystemAccess, MountSource, Sandbox, SandboxMount, SandboxSpec};
 
 use super::args::CreateArgs;
-use super::{KeptPolicy, TOOLCHAIN, home, say_id};
+use super::{KeptPolicy, TOOLCHAIN, before_opening_folders, home, say_id};
 use crate::cli::args::MountArgs;
 use crate::cli::exit::Usage;
 use crate::cli::mounts::{hidden, mount_point};
@@ -37,6 +37,7 @@ pub fn run(args: &CreateArgs) -> Result<u8> {
         env: environment(&args.env)?,
         metadata,
     };
+    before_opening_folders(&spec)?;
     let programs = home.programs(&spec)?;
     let mut sandbox = Sandbox::provision(programs, spec)?;
     say_id(&home.create(args.id.as_deref(), &mut sandbox)?, args.json);

@@ -39,6 +39,7 @@ pub fn run(args: &ExecArgs) -> Result<u8> {
     let home = home()?;
     let mut held = home.hold(&args.id, || waiting(&args.id))?;
     let mut sandbox = held.resume()?;
+    sandbox.files().hide_temporaries(&setup::journals_dir()?);
     let policy = KeptPolicy::of(sandbox.metadata())?;
     let settings = HostSettings::of_args(policy, &args.answers)?;
     sandbox.set_host(Arc::new(move |_| settings.builder()));

@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use belljar::host::{CommandPolicy, PolicyError};
 use belljar::kernel::programs::Programs;
 use belljar::process::ShellImage;
-use belljar::sandbox::{SandboxError, SandboxHome, SandboxSpec};
+use belljar::sandbox::{MountSource, SandboxError, SandboxHome, SandboxSpec};
 use belljar::{EngineConfig, ToolchainPrograms, Toolchains};
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,7 @@ use args::{ForkArgs, GcArgs, RmArgs, SandboxAction, SnapshotArgs};
 
 use super::exit::{Usage, describe};
 use super::progress::Progress;
+use super::recover::before_opening;
 use super::report::count;
 use super::setup::{self, POOL_SLOTS};
 
@@ -52,6 +53,10 @@ pub fn run(args: &SandboxArgs) -> Result<u8> {
 fn home() -> Result<SandboxHome> {
     let cache_dir = setup::cache_dir()?;
     let programs = move |spec: &SandboxSpec| {
+        before_opening_folders(spec).map_err(|error| SandboxError::Io {
+            what: "a folder of the session cannot be opened".to_owned(),
+            source: std::io::Error::other(format!("{error:#}")),
+        })?;
         let dirs = spec.metadata.get(TOOLCHAIN).map_or("[]", String::as_str);
         programs(dirs, spec, cache_dir.clone())
             .map(|programs| Arc::new(programs) as Arc<dyn Programs>)
@@ -61,6 +66,16 @@ fn home() -> Result<SandboxHome> {
             })
     };
     Ok(SandboxHome::open(setup::home_dir()?, Box::new(programs))?)
+}
+
+/// Sees to the folders of a session that is about to be made or resumed.
+fn before_opening_folders(spec: &SandboxSpec) -> Result<()> {
+    for mount in &spec.mounts {
+        if let MountSource::Host(path) = &mount.source {
+            before_opening(path, false)?;
+        }
+    }
+    Ok(())
 }
 
 fn programs(dirs: &str, spec: &SandboxSpec, cache_dir: PathBuf) -> Result<ToolchainPrograms> {

@@ -10,6 +10,7 @@ use super::args::{DiffArgs, ListArgs, LsArgs};
 use super::home;
 use crate::cli::changes::{self, render_diff};
 use crate::cli::report::printable;
+use crate::cli::setup::journals_dir;
 use crate::cli::sink;
 
 /// Where relative paths of a session begin.
@@ -45,6 +46,7 @@ pub fn list(args: &ListArgs) -> Result<u8> {
 
 pub fn ls(args: &LsArgs) -> Result<u8> {
     let mut sandbox = home()?.resume(&args.id)?;
+    sandbox.files().hide_temporaries(&journals_dir()?);
     let path = absolute(&sandbox, args.path.as_deref().unwrap_or_default());
     let entries = sandbox.list(&path)?;
     if args.json {
@@ -74,6 +76,7 @@ fn type_name(file_type: FileType) -> &'static str {
 
 pub fn diff(args: &DiffArgs) -> Result<u8> {
     let mut sandbox = home()?.resume(&args.id)?;
+    sandbox.files().hide_temporaries(&journals_dir()?);
     let vfs = sandbox.files();
     let entries = vfs.diff().context("cannot tell what the session changed")?;
     let changes = changes::changes_of(vfs, &entries);

@@ -3,20 +3,24 @@
 //! Every path is resolved beneath the open root by cap-std, component by component, so that
 //! neither a symbolic link nor a host process that rearranges the tree can lead outside.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::{File, FileTimes};
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirBuilder, DirEntry as HostEntry, FileType as HostType};
 use cap_std::fs::{Metadata, OpenOptions, Permissions};
 
+use super::journal::Journals;
 use super::layer::{Blob, DirEntry, FileType, Layer, Stat};
 use super::node::Times;
 use super::path::VPath;
+use super::steps::may_be_temporary;
 use crate::base::disk;
 use crate::base::errno::Errno;
 
@@ -26,6 +30,8 @@ pub struct HostDir {
     /// Where it was found, without links as far as that can be told. Never opened: another
     /// directory may stand there now.
     path: PathBuf,
+    /// The folder of journals whose temporaries are not shown.
+    journals: OnceLock<PathBuf>,
 }
 
 /// A file of the host opened for reading.
@@ -61,6 +67,14 @@ impl Access {
 }
 
 impl HostPermissions {
+    /// These permissions as a number: the mode on Unix, elsewhere whether it is read-only.
+    pub fn mode(&self) -> u32 {
+        #[cfg(unix)]
+        return cap_std::fs::PermissionsExt::mode(&self.0) & 0o7777;
+        #[cfg(not(unix))]
+        return u32::from(self.0.readonly());
+    }
+
     /// Gives `file` these permissions, those to run as another user aside: they were granted to
     /// other bytes.
     pub fn set_on(&self, file: &File) -> io::Result<()> {
@@ -89,7 +103,20 @@ impl HostDir {
     pub fn open(path: &Path) -> io::Result<Self> {
         let dir = Dir::open_ambient_dir(path, ambient_authority())?;
         let path = disk::canonical(path).unwrap_or_else(|_| path.to_owned());
-        Ok(Self { dir, path })
+        Ok(Self { dir, path, journals: OnceLock::new() })
+    }
+
+    /// The same open directory.
+    pub(super) fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { dir: self.dir.try_clone()?, path: self.path.clone(), journals: OnceLock::new() })
+    }
+
+    /// Does not list from now on what a belljar that is writing to the disk has put there for as long
+    /// as that takes, as the [`Journals`] in the folder `journals` tell. Other files of such names are
+    /// listed.
+    pub(super) fn hide_temporaries(&self, journals: &Path) {
+        // Whoever hides them twice means the same.
+        let _ = self.journals.set(journals.to_owned());
     }
 
     /// Where it was found: to tell whether two lie within each other, and for messages.
@@ -113,13 +140,17 @@ impl HostDir {
         self.dir.symlink_metadata(native(path)?).map(|m| HostPermissions(m.permissions()))
     }
 
-    /// Gives the directory `path` `permissions`.
-    pub(super) fn set_dir_permissions(
-        &self,
-        path: &VPath,
-        permissions: &HostPermissions,
-    ) -> io::Result<()> {
-        self.dir.set_permissions(native(path)?, permissions.0.clone())
+    /// Gives the directory `path` the permissions that [`HostPermissions::mode`] has answered.
+    pub(super) fn set_dir_mode(&self, path: &VPath, mode: u32) -> io::Result<()> {
+        #[cfg(unix)]
+        let permissions: Permissions = cap_std::fs::PermissionsExt::from_mode(mode & 0o7777);
+        #[cfg(not(unix))]
+        let permissions = {
+            let mut permissions = self.permissions(path)?.0;
+            permissions.set_readonly(mode != 0);
+            permissions
+        };
+        self.dir.set_permissions(native(path)?, permissions)
     }
 
     /// Sets the times of what stands at `path`; a symbolic link is not followed.
@@ -153,6 +184,77 @@ impl HostDir {
             options.write(true);
             let file = self.dir.open_with(native(path)?, &options)?.into_std();
             set_file_times(&file, times)
+        }
+    }
+
+    /// What tells this directory from all others of this machine, under whatever path: its device and
+    /// inode, or, where there are none, a digest of its path.
+    pub(super) fn id(&self) -> io::Result<(u64, u64)> {
+        #[cfg(unix)]
+        {
+            use cap_std::fs::MetadataExt;
+            let metadata = self.dir.dir_metadata()?;
+            Ok((metadata.dev(), metadata.ino()))
+        }
+        #[cfg(not(unix))]
+        {
+            let digest = blake3::hash(self.path.as_os_str().as_encoded_bytes());
+            let part = |at| {
+                let bytes = digest.as_bytes()[at..at + 8].try_into();
+                u64::from_le_bytes(bytes.expect("a digest has 32 bytes"))
+            };
+            Ok((part(0), part(8)))
+        }
+    }
+
+    /// Opens the file `path` for reading and writing, to lock it; makes it if `create`.
+    pub(super) fn open_to_lock(&self, path: &VPath, create: bool) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(create);
+        #[cfg(unix)]
+        cap_std::fs::OpenOptionsExt::mode(&mut options, Access::Private.file_mode());
+        self.dir.open_with(native(path)?, &options).map(cap_std::fs::File::into_std)
+    }
+
+    /// Makes the names in the directory `path` survive a power cut, where a directory can be synced.
+    pub(super) fn sync_dir(&self, path: &VPath) -> io::Result<()> {
+        #[cfg(unix)]
+        return self.open_dir_to_sync(path)?.sync_all();
+        #[cfg(not(unix))]
+        {
+            let _ = path;
+            Ok(())
+        }
+    }
+
+    #[cfg(unix)]
+    fn open_dir_to_sync(&self, path: &VPath) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        let path = if path.is_root() { Path::new(".") } else { native(path)? };
+        self.dir.open_with(path, &options).map(cap_std::fs::File::into_std)
+    }
+
+    /// Makes all of the file systems that the directories `dirs` lie in survive a power cut; answers
+    /// whether the host can do that.
+    pub(super) fn sync_file_systems(&self, dirs: &[VPath]) -> io::Result<bool> {
+        #[cfg(target_os = "linux")]
+        {
+            use cap_std::fs::MetadataExt;
+            let mut synced = HashSet::new();
+            for path in dirs {
+                let dir = self.open_dir_to_sync(path)?;
+                let device = cap_std::fs::Metadata::from_file(&dir)?.dev();
+                if synced.insert(device) {
+                    rustix::fs::syncfs(&dir)?;
+                }
+            }
+            Ok(true)
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            let _ = dirs;
+            Ok(false)
         }
     }
 
@@ -194,6 +296,24 @@ impl HostDir {
         self.dir.create_dir_with(native(path)?, &builder)
     }
 
+    fn remove_temporaries(&self, dir: &VPath, list: &mut Vec<DirEntry>) {
+        let Some(journals) = self.journals.get() else { return };
+        if !list.iter().any(|entry| may_be_temporary(&entry.name)) {
+            return;
+        }
+        let hidden = match Journals::open_existing(journals) {
+            Ok(Some(journals)) => journals.temporaries(),
+            _ => HashSet::new(),
+        };
+        list.retain(|entry| {
+            // One whose journal is gone by now went before that.
+            !may_be_temporary(&entry.name)
+                || !hidden.contains(&*entry.name)
+                    && native(&dir.join(&entry.name))
+                        .is_ok_and(|path| self.dir.symlink_metadata(path).is_ok())
+        });
+    }
+
     /// Creates the symbolic link `path` with the text `target`, verbatim.
     pub(super) fn symlink(&self, target: &str, path: &VPath) -> io::Result<()> {
         #[cfg(unix)]
@@ -231,6 +351,7 @@ impl Layer for HostDir {
         };
         let mut list =
             entries.map_err(errno)?.filter_map(entry).collect::<Result<Vec<DirEntry>, _>>()?;
+        self.remove_temporaries(path, &mut list);
         list.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(list)
     }

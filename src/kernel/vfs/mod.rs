@@ -4,7 +4,8 @@
 //! - [`Overlay`] is everything else: names, links, contents, times, inode numbers. All changes
 //!   live there, in memory.
 //!
-//! Nothing here writes to the disk but [`Overlay::apply`], when it is asked to.
+//! Nothing here writes to the disk but [`Overlay::apply`] and [`Overlay::apply_journaled`], when they
+//! are asked to, and [`Journals`], which takes back what they began, or finishes it.
 
 mod attr;
 mod below_files;
@@ -16,6 +17,9 @@ mod file_io;
 mod file_version;
 mod git_binary;
 mod host;
+mod journal;
+mod journal_error;
+mod journal_format;
 mod layer;
 mod line_diff;
 mod links;
@@ -29,21 +33,31 @@ mod patch;
 mod path;
 mod path_length;
 mod recording;
+mod recovery;
 mod rename;
 mod resolve;
 mod saved;
 mod saved_content;
 mod settle;
+mod staging;
+mod steps;
 mod taped;
 mod transaction;
+mod tree;
 mod unified;
 
 #[cfg(test)]
 mod diff_tests;
 #[cfg(test)]
+mod journal_format_tests;
+#[cfg(test)]
+mod journal_tests;
+#[cfg(test)]
 mod limit_tests;
 #[cfg(test)]
 mod patch_tests;
+#[cfg(test)]
+mod power_tests;
 #[cfg(test)]
 mod race_tests;
 
@@ -52,6 +66,8 @@ pub use conflicts::{Conflict, ConflictKind};
 pub use diff::{DiffEntry, DiffError, DiffKind};
 pub use file_version::FileVersion;
 pub use host::{HostDir, HostFile};
+pub use journal::{Journals, OnChanged, Recovered, Witness};
+pub use journal_error::JournalError;
 pub use layer::{Blob, DirEntry, FileType, Layer, Stat};
 pub use listing::{Listed, Listing};
 pub use mount::{Mount, Mtimes, Source};
@@ -61,6 +77,7 @@ pub use overlay::{Overlay, VfsLimits};
 pub use patch::{Applied, ApplyError};
 pub use path::{NAME_MAX, PATH_BYTES_MAX, SYMLOOP_MAX, VPath};
 pub use recording::RecordingLayer;
+pub use recovery::{ChangedKind, ChangedSince};
 pub use resolve::{Base, Follow};
 pub use saved::{RestoreError, SavedOverlay};
 pub use taped::{TapedLayer, TapedTree, TapedTreeError};

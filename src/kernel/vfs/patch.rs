@@ -5,22 +5,26 @@
 //! transaction for all mounts (see [`super::transaction`]). In between, and after, all paths go
 //! through the open directory that was mounted: nothing outside it can be reached.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::conflicts::{Conflict, ConflictKind};
+use super::conflicts::Conflict;
 use super::diff::{Change, DiffError};
-use super::host::{Access, HostDir, HostPermissions};
-use super::layer::{FileType, Layer, Stat};
-use super::node::{Body, MountId, NodeId, Origin, Times};
+use super::host::HostDir;
+use super::journal::{Journal, Journals, Witness};
+use super::journal_error::JournalError;
+use super::layer::{FileType, Layer};
+use super::node::{Body, MountId, NodeId};
 use super::overlay::{Found, Overlay};
 use super::path::VPath;
-use super::settle::{Checked, Placed, is_same};
-use super::transaction::{StepError, Transaction};
-use crate::base::errno::Errno;
+use super::settle::Placed;
+use super::staging::replaced;
+use super::steps::Step;
+use super::transaction::{Failure, StepError, Touched, Transaction};
+use super::tree::Tree;
 
 /// What was written to the disk.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -77,6 +81,13 @@ pub enum ApplyError {
         /// What both changed, on the disk.
         path: PathBuf,
     },
+    /// [`Witness::is_interrupted`] said so. Nothing was written, or it was taken back.
+    #[error("interrupted; nothing was written")]
+    Interrupted,
+    /// What is to be written cannot be noted, or somebody else's changes cannot be taken back. Nothing
+    /// was written.
+    #[error("{0}; nothing was written")]
+    Journal(#[from] JournalError),
     /// Something went wrong, and not all that had been written could be taken back.
     #[error("{cause}, except that these could not be put back: {}", list(left))]
     HalfDone {
@@ -105,35 +116,8 @@ pub(super) struct Target {
     pub removed: HashSet<VPath>,
 }
 
-/// What is ready to be put in place.
-struct Staged {
-    transaction: Transaction,
-    placements: Vec<Placement>,
-    /// Directories to be made that are to have the permissions of where they came from.
-    permissions: HashMap<VPath, HostPermissions>,
-}
-
-/// The inodes of files that writing gave or took a name, which changes the stamps of their others.
-type Touched = HashSet<u64>;
-
-struct Placement {
-    temporary: VPath,
-    path: VPath,
-    /// The file or link that it replaces.
-    replaces: Option<Stat>,
-}
-
-/// Why a target was not written.
-enum Failure {
-    Step(StepError),
-    Conflict(VPath, ConflictKind),
-}
-
-impl From<StepError> for Failure {
-    fn from(error: StepError) -> Self {
-        Self::Step(error)
-    }
-}
+/// Makes of a directory of the host what is written through.
+pub(super) type Decorate<'a> = &'a dyn Fn(Arc<HostDir>) -> Arc<dyn Tree>;
 
 impl Overlay {
     /// Writes the changes in mounts of host directories back to these directories, all or nothing.
@@ -144,8 +128,9 @@ impl Overlay {
     /// only its times were set: the other names, which may lie elsewhere, keep theirs. Names of one file become names of one file where the
     /// host allows it; one that is new has the permissions of a new file under all of them. Times
     /// that were set explicitly go to the disk, also where nothing else changed; others are the
-    /// host's. Forks of this overlay see the disk change beneath them. Nothing is synced: after a
-    /// power failure the file system of the host decides.
+    /// host's. Forks of this overlay see the disk change beneath them. Nothing is synced, and nothing is
+    /// noted: what becomes of it if the process is killed, or the power is cut, is up to the host; see
+    /// [`Overlay::apply_journaled`].
     ///
     /// No conflict is made of files that were neither read nor changed, of listings, and of names
     /// that were not found. If there is nothing to write, nothing is checked either.
@@ -153,12 +138,51 @@ impl Overlay {
     /// # Errors
     /// See [`ApplyError`]; but for `HalfDone`, the disk is as it was before.
     pub fn apply(&mut self) -> Result<Applied, ApplyError> {
+        self.apply_through(None, &(), &|host| host)
+    }
+
+    /// As [`Overlay::apply`], all or nothing also if the process is killed or the power is cut: what is
+    /// done is noted in `journals` before, and synced, and [`Journals::recover`] finishes it or takes it
+    /// back. What others have left there to be done about these directories is done first; if others
+    /// write to them at this moment, that is waited for. If `witness` says that this is interrupted,
+    /// everything is taken back, as long as not all of it is done.
+    ///
+    /// # Errors
+    /// See [`ApplyError`]; but for `HalfDone`, the disk is as it was before.
+    pub fn apply_journaled(
+        &mut self,
+        journals: &Journals,
+        witness: &dyn Witness,
+    ) -> Result<Applied, ApplyError> {
+        self.apply_through(Some(journals), witness, &|host| host)
+    }
+
+    /// Does not show, in directories of the host that are mounted, what a belljar that is writing to the
+    /// disk has there for as long as that takes, as the [`Journals`] in the folder `journals` tell.
+    pub fn hide_temporaries(&self, journals: &Path) {
+        let hosts = self.mounts.iter().filter_map(|mount| mount.host.as_ref());
+        hosts.for_each(|host| host.hide_temporaries(journals));
+    }
+
+    pub(super) fn apply_through(
+        &mut self,
+        journals: Option<&Journals>,
+        witness: &dyn Witness,
+        decorate: Decorate<'_>,
+    ) -> Result<Applied, ApplyError> {
         let targets = self.targets()?;
         let has_times = |target: &Target| target.placed.iter().any(|p| self.node(p.id).times_set);
         if targets.iter().all(|target| target.changes.is_empty() && !has_times(target)) {
             return Ok(Applied::default());
         }
         self.expect_apart(&targets)?;
+        let folders: Vec<&HostDir> = targets.iter().map(|target| &*target.host).collect();
+        let journal = journals.map(|journals| journals.begin(&folders, witness)).transpose();
+        let mut journal = journal.map_err(|error| match error {
+            JournalError::Interrupted => ApplyError::Interrupted,
+            error => error.into(),
+        })?;
+        // What others have written while this waited shows in what follows.
         let checked = self.check(&targets)?;
         let placed: HashSet<NodeId> =
             targets.iter().flat_map(|target| &target.placed).map(|placed| placed.id).collect();
@@ -166,32 +190,79 @@ impl Overlay {
             let severed = self.sever_strays(target.mount, target.layer, &placed);
             severed.map_err(|(path, errno)| DiffError::Layer { operation: "read", path, errno })?;
         }
-        let mut staged = Vec::new();
-        let mut touched = HashSet::new();
+        let mut planned = Vec::new();
         for target in &targets {
-            let transaction = Transaction::new(target.host.clone(), target.unstable());
-            let (placements, permissions) = (Vec::new(), HashMap::new());
-            let mut here = Staged { transaction, placements, permissions };
-            let result = self.stage(target, &mut here, &mut touched);
-            staged.push(here);
-            if let Err(error) = result {
-                return Err(self.give_up(target.mount, error.into(), staged, &checked));
-            }
+            let of_mount = |StepError { operation, path, source }| ApplyError::Host {
+                operation,
+                mount: target.mount,
+                path,
+                error: source,
+            };
+            planned.push(self.plan(target).map_err(of_mount)?);
         }
-        let mut applied = Applied::default();
-        for index in 0..targets.len() {
-            let (target, here) = (&targets[index], &mut staged[index]);
-            if let Err(failure) = commit(target, here, &mut touched, &mut applied) {
-                return Err(self.give_up(targets[index].mount, failure, staged, &checked));
-            }
+        let (plans, changes): (Vec<_>, Vec<_>) =
+            planned.into_iter().map(|planned| (planned.plan, planned.changes)).unzip();
+        let durable = journal.is_some();
+        let noted = journal.as_mut().map_or(Ok(()), |journal| journal.prepare(&plans));
+        let transactions = targets.iter().zip(plans).map(|(target, plan)| {
+            Transaction::new(decorate(target.host.clone()), plan, durable, witness)
+        });
+        let mut writing = Writing {
+            targets: &targets,
+            changes: &changes,
+            transactions: transactions.collect(),
+            journal,
+        };
+        let written = noted.map_err(Stop::Journal).and_then(|()| self.write_all(&mut writing));
+        if let Err(stop) = written {
+            let error = give_up(writing, stop, witness);
+            self.renew_stamps(&checked);
+            return Err(error);
         }
-        for (target, staged) in targets.iter().zip(staged) {
-            applied.leftovers.extend(staged.transaction.finish());
-            self.set_attributes(target, &staged.permissions, &mut applied.attributes_refused);
+        let applied = writing.finish();
+        for target in &targets {
             self.settle(target.mount, target.layer, &target.placed);
         }
         self.renew_stamps(&checked);
         Ok(applied)
+    }
+
+    /// Makes everything beside its place, and then gives it its place.
+    fn write_all(&self, writing: &mut Writing<'_, '_>) -> Result<(), Stop> {
+        let mut touched = Touched::default();
+        let Writing { targets, changes, transactions, journal } = writing;
+        let each = |transactions: &mut Vec<_>| 0..transactions.len();
+        for at in each(transactions) {
+            let (target, transaction) = (&targets[at], &mut transactions[at]);
+            let stop = |failure| Stop::Failure(target.mount, failure);
+            let staged = self.stage(target, &changes[at], transaction, &mut touched);
+            staged.map_err(Failure::from).map_err(stop)?;
+            for (index, change) in changes[at].iter().enumerate() {
+                let before = replaced(&target.changes[*change]);
+                transaction.keep(index, before, &mut touched).map_err(stop)?;
+            }
+        }
+        for at in each(transactions) {
+            let synced = transactions[at].sync_staged();
+            synced.map_err(|error| Stop::Failure(targets[at].mount, error.into()))?;
+        }
+        if let Some(journal) = journal {
+            let staged: Vec<_> = transactions.iter().map(|it| it.staged().to_vec()).collect();
+            journal.staged(&staged).map_err(Stop::Journal)?;
+        }
+        for at in each(transactions) {
+            let (target, transaction) = (&targets[at], &mut transactions[at]);
+            for (index, change) in changes[at].iter().enumerate() {
+                let before = replaced(&target.changes[*change]);
+                let placed = transaction.place(index, before, &mut touched);
+                placed.map_err(|failure| Stop::Failure(target.mount, failure))?;
+            }
+        }
+        for at in each(transactions) {
+            let synced = transactions[at].sync();
+            synced.map_err(|error| Stop::Failure(targets[at].mount, error.into()))?;
+        }
+        journal.as_mut().map_or(Ok(()), Journal::commit).map_err(Stop::Journal)
     }
 
     fn targets(&mut self) -> Result<Vec<Target>, DiffError> {
@@ -240,7 +311,7 @@ impl Overlay {
             if !is_timed_file || is_known() {
                 continue;
             }
-            if let Ok(stat) = host.stat(path)
+            if let Ok(stat) = Layer::stat(host, path)
                 && stat.nlink > 1
             {
                 let before = Some(Found { layer, path: path.clone(), stat, rest: Vec::new() });
@@ -281,223 +352,75 @@ impl Overlay {
         }
         Ok(())
     }
+}
 
-    /// Takes everything back, and says why.
-    fn give_up(
-        &mut self,
-        mount: MountId,
-        failure: Failure,
-        staged: Vec<Staged>,
-        checked: &Checked,
-    ) -> ApplyError {
-        let roll_back = |staged: Staged| staged.transaction.roll_back();
-        let left: Vec<VPath> = staged.into_iter().rev().flat_map(roll_back).collect();
-        self.renew_stamps(checked);
-        let cause = match failure {
-            Failure::Conflict(path, what) => {
-                ApplyError::Conflicts(vec![Conflict { mount, path, what }])
-            }
-            Failure::Step(StepError { operation, path, source }) => {
-                ApplyError::Host { operation, mount, path, error: source }
-            }
-        };
-        if left.is_empty() {
-            return cause;
-        }
-        ApplyError::HalfDone { cause: Box::new(cause), left }
-    }
+/// Why writing stopped.
+enum Stop {
+    Failure(MountId, Failure),
+    Journal(JournalError),
+}
 
-    /// The host directory that `origin` lies in.
-    fn host_of(&self, origin: &Origin) -> Option<&HostDir> {
-        self.mounts[usize::from(self.mount_of(origin.layer).0)].host.as_deref()
-    }
+/// What is being written, to all targets.
+struct Writing<'a, 'w> {
+    targets: &'a [Target],
+    /// For each step of each target, the change that it is for.
+    changes: &'a [Vec<usize>],
+    transactions: Vec<Transaction<'w>>,
+    journal: Option<Journal<'w>>,
+}
 
-    fn stage(
-        &self,
-        target: &Target,
-        staged: &mut Staged,
-        touched: &mut Touched,
-    ) -> Result<(), StepError> {
-        let mut staged_at: HashMap<NodeId, VPath> = HashMap::new();
-        for change in &target.changes {
-            let Some(id) = change.after else { continue };
-            let path = &change.path;
-            let permissions = self.permissions(target, change, id)?;
-            if target.created.contains(path) {
-                staged.permissions.extend(permissions.map(|found| (path.clone(), found)));
-                continue;
-            }
-            let transaction = &mut staged.transaction;
-            let again = staged_at.get(&id).and_then(|of| transaction.stage_link(path, of).ok());
-            let temporary = if let Some(temporary) = again {
-                temporary
-            } else {
-                let permissions = permissions.as_ref();
-                self.stage_one(target, change, id, permissions, transaction, touched)?
-            };
-            staged_at.entry(id).or_insert_with(|| temporary.clone());
-            let replaces = change.before.as_ref().map(|found| found.stat);
-            let replaces = replaces.filter(|stat| stat.file_type != FileType::Directory);
-            staged.placements.push(Placement { temporary, path: path.clone(), replaces });
-        }
-        Ok(())
-    }
-
-    /// The permissions that `id` is to have: those it has where it comes from, or else those of the
-    /// file that it replaces.
-    fn permissions(
-        &self,
-        target: &Target,
-        change: &Change,
-        id: NodeId,
-    ) -> Result<Option<HostPermissions>, StepError> {
-        let node = self.node(id);
-        if let Body::Symlink(_) = node.body {
-            return Ok(None);
-        }
-        let is_file = change.before_type() == Some(FileType::RegularFile);
-        let from = match &node.origin {
-            Some(origin) => self.host_of(origin).map(|host| (host, &origin.path)),
-            None => (is_file && node.nlink == 1).then_some((&*target.host, &change.path)),
-        };
-        let Some((host, path)) = from else { return Ok(None) };
-        host.permissions(path).map(Some).map_err(StepError::new("examine", path))
-    }
-
-    fn stage_one(
-        &self,
-        target: &Target,
-        change: &Change,
-        id: NodeId,
-        permissions: Option<&HostPermissions>,
-        transaction: &mut Transaction,
-        touched: &mut Touched,
-    ) -> Result<VPath, StepError> {
-        let node = self.node(id);
-        let path = &change.path;
-        let times = node.times_set.then_some(node.times);
-        if let Body::Symlink(text) = &node.body {
-            return transaction.stage_symlink(path, text, times);
-        }
-        // A file that was only moved or linked: another name for it does, and keeps all that the
-        // host knows of it. If it stays where it is, it does so as long as it is this file: what was
-        // put in its place, though equal to it, is another.
-        let is_written = matches!(&node.body, Body::File(file) if file.content.is_dirty());
-        let leaves = |origin: &Origin| {
-            target.changes.binary_search_by(|change| change.path.cmp(&origin.path)).is_ok()
-        };
-        let is_near = |origin: &&Origin| {
-            let is_same = if leaves(origin) { !is_written } else { self.is_at_home(id) };
-            origin.layer == target.layer && is_same
-        };
-        if let Some(origin) = node.origin.as_deref().filter(is_near)
-            && times.is_none()
-            && let Ok(temporary) = transaction.stage_link(path, &origin.path)
-        {
-            touched.extend(target.host.stat(&origin.path).map(|stat| stat.inode));
-            return Ok(temporary);
-        }
-        match self.file_version(id, change.before.as_ref()) {
-            Some(version) => transaction.stage_file(path, &version, permissions, times),
-            None => Err(StepError::new("copy", path)(io::ErrorKind::Unsupported.into())),
-        }
-    }
-
-    /// Sets what must come last: times and permissions of directories, innermost first, and times
-    /// of what did not change otherwise.
-    fn set_attributes(
-        &self,
-        target: &Target,
-        permissions: &HashMap<VPath, HostPermissions>,
-        refused: &mut Vec<VPath>,
-    ) {
-        let staged: HashSet<&VPath> = target.changes.iter().map(|change| &change.path).collect();
-        let is_dir = |id| matches!(self.node(id).body, Body::Dir(_));
-        let mut todo: BTreeMap<&VPath, (Option<&HostPermissions>, Option<Times>)> = BTreeMap::new();
-        for (path, permissions) in permissions {
-            todo.entry(path).or_default().0 = Some(permissions);
-        }
-        for Placed { id, path, .. } in &target.placed {
-            if self.node(*id).times_set && (is_dir(*id) || !staged.contains(path)) {
-                todo.entry(path).or_default().1 = Some(self.node(*id).times);
+impl Writing<'_, '_> {
+    /// Does what is left once everything has its place.
+    fn finish(self) -> Applied {
+        let mut applied = Applied::default();
+        for transaction in &self.transactions {
+            let finished = transaction.finish();
+            applied.leftovers.extend(finished.leftovers);
+            applied.attributes_refused.extend(finished.refused);
+            for step in transaction.steps() {
+                match step {
+                    Step::Remove { dir_mode: None, .. } => applied.removed += 1,
+                    Step::Remove { dir_mode: Some(_), .. } => applied.dirs_removed += 1,
+                    Step::CreateDir { .. } => applied.dirs_created += 1,
+                    Step::Place { .. } => applied.written += 1,
+                }
             }
         }
-        for (path, (permissions, times)) in todo.into_iter().rev() {
-            let permissions = permissions.map(|p| target.host.set_dir_permissions(path, p));
-            let times = times.map(|times| target.host.set_times(path, times));
-            if permissions.into_iter().chain(times).any(|result| result.is_err()) {
-                refused.push(path.clone());
-            }
+        if let Some(journal) = self.journal {
+            // One that stays is found to have nothing left to do.
+            let _ = journal.remove();
         }
+        applied
     }
+}
+
+/// Takes everything back, and says why.
+fn give_up(writing: Writing<'_, '_>, stop: Stop, witness: &dyn Witness) -> ApplyError {
+    let left: Vec<VPath> =
+        writing.transactions.iter().rev().flat_map(Transaction::roll_back).collect();
+    let cause = match stop {
+        _ if witness.is_interrupted() => ApplyError::Interrupted,
+        Stop::Failure(mount, Failure::Conflict(path, what)) => {
+            ApplyError::Conflicts(vec![Conflict { mount, path, what }])
+        }
+        Stop::Failure(mount, Failure::Step(StepError { operation, path, source })) => {
+            ApplyError::Host { operation, mount, path, error: source }
+        }
+        Stop::Journal(error) => error.into(),
+    };
+    if !left.is_empty() {
+        // The journal stays: who comes next tries again.
+        return ApplyError::HalfDone { cause: Box::new(cause), left };
+    }
+    if let Some(journal) = writing.journal {
+        let _ = journal.remove();
+    }
+    cause
 }
 
 impl Target {
-    fn unstable(&self) -> HashSet<VPath> {
+    /// Directories that are not there both before and after: nothing temporary may stand in them.
+    pub(super) fn unstable(&self) -> HashSet<VPath> {
         self.created.union(&self.removed).cloned().collect()
-    }
-}
-
-/// Puts everything in place.
-fn commit(
-    target: &Target,
-    staged: &mut Staged,
-    touched: &mut Touched,
-    applied: &mut Applied,
-) -> Result<(), Failure> {
-    let transaction = &mut staged.transaction;
-    let is_kept =
-        |change: &&Change| change.after.is_some() && !target.created.contains(&change.path);
-    for change in target.changes.iter().filter(|change| !is_kept(change)) {
-        let Some(before) = change.before.as_ref().map(|found| &found.stat) else { continue };
-        if before.file_type != FileType::Directory {
-            expect(target, &change.path, Some(before), touched)?;
-            transaction.remove(&change.path, false)?;
-            applied.removed += 1;
-        }
-    }
-    for change in target.changes.iter().rev() {
-        if target.removed.contains(&change.path) {
-            transaction.remove(&change.path, true)?;
-            applied.dirs_removed += 1;
-        }
-    }
-    for change in &target.changes {
-        if target.created.contains(&change.path) {
-            let is_private = staged.permissions.contains_key(&change.path);
-            let access = if is_private { Access::Private } else { Access::Shared };
-            transaction.create_dir(&change.path, access)?;
-            applied.dirs_created += 1;
-        }
-    }
-    for Placement { temporary, path, replaces } in &staged.placements {
-        expect(target, path, replaces.as_ref(), touched)?;
-        transaction.place(temporary, path, replaces.is_some())?;
-        applied.written += 1;
-    }
-    Ok(())
-}
-
-/// Makes sure, right before it goes, that `path` is still what was checked.
-fn expect(
-    target: &Target,
-    path: &VPath,
-    expected: Option<&Stat>,
-    touched: &mut Touched,
-) -> Result<(), Failure> {
-    let conflict = |what| Err(Failure::Conflict(path.clone(), what));
-    let is_unchanged = |before: &Stat, now: &Stat| {
-        is_same(before, now) && (before.stamp == now.stamp || touched.contains(&now.inode))
-    };
-    match (target.host.stat(path), expected) {
-        (Ok(now), Some(before)) if is_unchanged(before, &now) => {
-            touched.insert(now.inode);
-            Ok(())
-        }
-        (Err(Errno::Noent), None) => Ok(()),
-        (Ok(_), Some(_)) => conflict(ConflictKind::Changed),
-        (Ok(_), None) => conflict(ConflictKind::Appeared),
-        (Err(Errno::Noent), Some(_)) => conflict(ConflictKind::Vanished),
-        (Err(errno), _) => Err(StepError::new("examine", path)(io::Error::other(errno)).into()),
     }
 }

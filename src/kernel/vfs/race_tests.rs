@@ -2,14 +2,14 @@
 #![cfg(unix)]
 #![allow(clippy::disallowed_methods, reason = "the tests look at the disk")]
 
-use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
 use super::diff_tests::{check_counts, on_disk};
-use super::transaction::Transaction;
+use super::steps::{Plan, Step, temporary_name};
+use super::transaction::{Touched, Transaction};
 use super::*;
 use crate::base::errno::Errno;
 
@@ -329,14 +329,21 @@ fn a_crash_leaves_no_half_of_a_file() {
             fs::write(folder.path().join(name), "old").unwrap();
         }
         let host = Arc::new(HostDir::open(folder.path()).unwrap());
-        let mut transaction = Transaction::new(host, HashSet::new());
-        let mut staged = Vec::new();
-        for name in names.iter().take(steps) {
-            staged.push(transaction.stage_file(&path(name), &version, None, None).unwrap());
+        let step = |name: &str| {
+            let temporary = || VPath::root().join(&temporary_name());
+            Step::Place { path: path(name), temporary: temporary(), backup: Some(temporary()) }
+        };
+        let plan =
+            Plan { steps: names.iter().map(|name| step(name)).collect(), attributes: vec![] };
+        let before = names.map(|name| Layer::stat(&*host, &path(name)).unwrap());
+        let mut touched = Touched::default();
+        let mut transaction = Transaction::new(host, plan, false, &());
+        for (index, before) in before.iter().enumerate().take(steps) {
+            transaction.stage_file(index, &version, None, None).unwrap();
+            assert!(transaction.keep(index, Some(before), &mut touched).is_ok());
         }
-        let places = names.iter().zip(staged).take(steps.saturating_sub(names.len()));
-        for (name, temporary) in places {
-            transaction.place(&temporary, &path(name), true).unwrap();
+        for (index, before) in before.iter().enumerate().take(steps.saturating_sub(names.len())) {
+            assert!(transaction.place(index, Some(before), &mut touched).is_ok());
         }
         // Neither finished nor rolled back.
         std::mem::forget(transaction);

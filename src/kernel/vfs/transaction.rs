@@ -1,19 +1,25 @@
 //! Changes to one directory of the host that are made as a whole or not at all.
 //!
-//! New contents are first written to temporaries beside their places. Then things are renamed;
-//! what stood in the way is kept under another temporary name until all is done, so that
-//! [`Transaction::roll_back`] can put it back. A file that is replaced is there at every moment,
-//! in its old version or the new one. A crash of the host leaves temporaries, never half a file.
+//! New contents are first written to temporaries beside their places, and what they will replace
+//! gets a further name. Then things are renamed. What stood in the way is kept under another name
+//! until all is done, so that [`Transaction::roll_back`] can put it back. A file that is replaced is
+//! there at every moment, in its old version or the new one.
 
-use std::collections::HashSet;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
+use super::conflicts::ConflictKind;
 use super::file_version::FileVersion;
-use super::host::{Access, HostDir, HostPermissions, set_file_times};
+use super::host::{Access, HostPermissions, set_file_times};
+use super::journal::{SYNCED_ONE_BY_ONE_MAX, Witness, dirs_of, sync_dirs};
+use super::layer::Stat;
 use super::node::Times;
 use super::path::VPath;
+use super::recovery::{Begun, Finished};
+use super::settle::is_same;
+use super::steps::{Identity, Plan, Step};
+use super::tree::Tree;
 use crate::base::errno::Errno;
 
 /// What file systems leave out of a file where it is all zeros.
@@ -35,53 +41,117 @@ impl StepError {
     }
 }
 
-/// How to take back a step.
-enum Undo {
-    /// Put what is at `backup` at `path` again.
-    Restore {
-        backup: VPath,
-        path: VPath,
-        is_dir: bool,
-    },
-    RemoveFile(VPath),
-    RemoveDir(VPath),
-    /// What was at this path is lost: the host let nothing be kept of it.
-    Impossible(VPath),
+/// Why a directory was not written to.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Step(StepError),
+    Conflict(VPath, ConflictKind),
+}
+
+impl From<StepError> for Failure {
+    fn from(error: StepError) -> Self {
+        Self::Step(error)
+    }
+}
+
+/// The stamps of files that writing gave or took a name, which changes the stamps of their others.
+#[derive(Default)]
+pub(super) struct Touched(HashMap<u64, u64>);
+
+impl Touched {
+    /// Notes the stamp of what stands at `path` now.
+    pub fn note(&mut self, tree: &dyn Tree, path: &VPath) {
+        if let Ok(stat) = tree.stat(path) {
+            self.0.insert(stat.inode, stat.stamp);
+        }
+    }
+
+    fn allow(&self, before: &Stat, now: &Stat) -> bool {
+        is_same(before, now)
+            && (before.stamp == now.stamp || self.0.get(&now.inode) == Some(&now.stamp))
+    }
 }
 
 /// Changes to one directory of the host. See the module's own text.
-pub(super) struct Transaction {
-    host: Arc<HostDir>,
-    /// Directories that are not there both before and after: nothing temporary may stand in them.
-    unstable: HashSet<VPath>,
-    /// Temporaries with new contents that have not come to their places.
-    staged: HashSet<VPath>,
-    undo: Vec<Undo>,
+pub(super) struct Transaction<'w> {
+    tree: Arc<dyn Tree>,
+    plan: Plan,
+    /// What was made of each step.
+    staged: Vec<Option<Identity>>,
+    /// Steps of which the host lets nothing have a further name: what stands in their place is
+    /// renamed before they come to it.
+    renames: HashSet<usize>,
+    /// Whether all has to survive a power cut.
+    is_durable: bool,
+    syncs_each: bool,
+    witness: &'w dyn Witness,
 }
 
-impl Transaction {
-    pub fn new(host: Arc<HostDir>, unstable: HashSet<VPath>) -> Self {
-        Self { host, unstable, staged: HashSet::new(), undo: Vec::new() }
+impl<'w> Transaction<'w> {
+    pub fn new(tree: Arc<dyn Tree>, plan: Plan, durable: bool, witness: &'w dyn Witness) -> Self {
+        let staged = vec![None; plan.steps.len()];
+        let files = plan.steps.iter().filter(|step| matches!(step, Step::Place { .. })).count();
+        let can_sync_all = cfg!(target_os = "linux");
+        let syncs_each = durable && (files <= SYNCED_ONE_BY_ONE_MAX || !can_sync_all);
+        let renames = HashSet::new();
+        Self { tree, plan, staged, renames, is_durable: durable, syncs_each, witness }
     }
 
-    /// Writes `version` to a temporary beside `path`; answers its name.
+    pub fn steps(&self) -> &[Step] {
+        &self.plan.steps
+    }
+
+    /// What was made of each step.
+    pub fn staged(&self) -> &[Option<Identity>] {
+        &self.staged
+    }
+
+    fn expect_goes_on(&self, path: &VPath) -> Result<(), StepError> {
+        if self.witness.is_interrupted() {
+            return Err(StepError::new("write", path)(io::ErrorKind::Interrupted.into()));
+        }
+        Ok(())
+    }
+
+    /// The step `index`, which makes something: its path, and the temporary.
+    fn made_by(&self, index: usize) -> (VPath, VPath) {
+        match &self.plan.steps[index] {
+            Step::CreateDir { path, temporary } | Step::Place { path, temporary, .. } => {
+                (path.clone(), temporary.clone())
+            }
+            Step::Remove { path, backup, .. } => (path.clone(), backup.clone()),
+        }
+    }
+
+    fn note_staged(&mut self, index: usize) -> Result<(), StepError> {
+        let (path, temporary) = self.made_by(index);
+        let stat = self.tree.stat(&temporary).map_err(io::Error::other);
+        let stat = stat.map_err(StepError::new("examine what was written for", &path))?;
+        self.staged[index] = Some(Identity::of(&stat));
+        Ok(())
+    }
+
+    /// Writes `version` beside the place of the step `index`.
     pub fn stage_file(
         &mut self,
-        path: &VPath,
+        index: usize,
         version: &FileVersion,
         permissions: Option<&HostPermissions>,
         times: Option<Times>,
-    ) -> Result<VPath, StepError> {
-        let temporary = self.temporary_beside(path);
+    ) -> Result<(), StepError> {
+        let (path, temporary) = &self.made_by(index);
+        self.expect_goes_on(path)?;
         let access = match permissions {
             Some(_) => Access::Private,
             None if version.executable => Access::SharedExecutable,
             None => Access::Shared,
         };
-        let created = self.host.create_file(&temporary, access);
+        let created = self.tree.create_file(temporary, access);
         let mut file = created.map_err(StepError::new("create a temporary file for", path))?;
-        self.staged.insert(temporary.clone());
         let written = version.read_pieces(|offset, bytes| {
+            if self.witness.is_interrupted() {
+                return Err(PieceError::Host(io::ErrorKind::Interrupted.into()));
+            }
             let is_zero = |block: &[u8]| block.iter().all(|byte| *byte == 0);
             let mut at = offset;
             // Runs of blocks that hold something: zeros that a guest made for nothing must not
@@ -113,146 +183,205 @@ impl Transaction {
             let set = set_file_times(&file, times);
             set.map_err(StepError::new("set the times of", path))?;
         }
-        Ok(temporary)
+        if self.syncs_each {
+            let synced = self.tree.sync_file(temporary, &file);
+            synced.map_err(StepError::new("sync a temporary file for", path))?;
+        }
+        drop(file);
+        self.note_staged(index)
     }
 
-    /// Makes a temporary beside `path` a further name of the file `of`.
-    pub fn stage_link(&mut self, path: &VPath, of: &VPath) -> Result<VPath, StepError> {
-        let temporary = self.temporary_beside(path);
-        let linked = self.host.hard_link(of, &temporary);
+    /// Makes what the step `index` places a further name of the file `of`.
+    pub fn stage_link(
+        &mut self,
+        index: usize,
+        of: &VPath,
+        touched: &mut Touched,
+    ) -> Result<(), StepError> {
+        let (path, temporary) = &self.made_by(index);
+        self.expect_goes_on(path)?;
+        let linked = self.tree.hard_link(of, temporary);
         linked.map_err(StepError::new("link to", of))?;
-        self.staged.insert(temporary.clone());
-        Ok(temporary)
+        touched.note(&*self.tree, temporary);
+        self.note_staged(index)
     }
 
-    /// Makes a temporary symbolic link beside `path`.
+    /// Makes a symbolic link beside the place of the step `index`.
     pub fn stage_symlink(
         &mut self,
-        path: &VPath,
+        index: usize,
         target: &str,
         times: Option<Times>,
-    ) -> Result<VPath, StepError> {
-        let temporary = self.temporary_beside(path);
-        let made = self.host.symlink(target, &temporary);
+    ) -> Result<(), StepError> {
+        let (path, temporary) = &self.made_by(index);
+        self.expect_goes_on(path)?;
+        let made = self.tree.symlink(target, temporary);
         made.map_err(StepError::new("create a temporary link for", path))?;
-        self.staged.insert(temporary.clone());
         if let Some(times) = times {
-            let set = self.host.set_times(&temporary, times);
+            let set = self.tree.set_times(temporary, times);
             set.map_err(StepError::new("set the times of", path))?;
         }
-        Ok(temporary)
+        self.note_staged(index)
     }
 
-    /// Takes away what stands at `path`; a directory must be empty.
-    pub fn remove(&mut self, path: &VPath, is_dir: bool) -> Result<(), StepError> {
-        let failed = || StepError::new("remove", path);
-        let backup = self.temporary_beside(path);
-        if self.host.rename(path, &backup).is_ok() {
-            self.undo.push(Undo::Restore { backup: backup.clone(), path: path.clone(), is_dir });
-            if is_dir && !self.host.names(&backup).map_err(failed())?.is_empty() {
-                return Err(failed()(io::ErrorKind::DirectoryNotEmpty.into()));
-            }
+    /// Makes a directory beside the place of the step `index`.
+    pub fn stage_dir(&mut self, index: usize, access: Access) -> Result<(), StepError> {
+        let (path, temporary) = &self.made_by(index);
+        self.expect_goes_on(path)?;
+        let made = self.tree.create_dir(temporary, access);
+        made.map_err(StepError::new("create a temporary directory for", path))?;
+        self.note_staged(index)
+    }
+
+    /// Gives what the step `index` will replace, which must be `before`, the further name under which
+    /// it is kept.
+    pub fn keep(
+        &mut self,
+        index: usize,
+        before: Option<&Stat>,
+        touched: &mut Touched,
+    ) -> Result<(), Failure> {
+        let Step::Place { path, backup: Some(backup), .. } = &self.plan.steps[index] else {
+            return Ok(());
+        };
+        self.expect_goes_on(path)?;
+        self.expect(path, before, touched)?;
+        match self.tree.hard_link(path, backup) {
+            Ok(()) => touched.note(&*self.tree, path),
+            Err(_) => drop(self.renames.insert(index)),
+        }
+        Ok(())
+    }
+
+    /// Makes what was staged survive a power cut.
+    pub fn sync_staged(&self) -> Result<(), StepError> {
+        if !self.is_durable {
             return Ok(());
         }
-        if is_dir { self.host.remove_dir(path) } else { self.host.remove_file(path) }
-            .map_err(failed())?;
-        self.undo.push(Undo::Impossible(path.clone()));
-        Ok(())
+        let synced = if self.syncs_each {
+            sync_dirs(&*self.tree, self.dirs_of_kept(|step| matches!(step, Step::Place { .. })))
+        } else {
+            let is_place = |step: &&Step| matches!(step, Step::Place { .. });
+            let places: Vec<Step> = self.plan.steps.iter().filter(is_place).cloned().collect();
+            // The nearest directory above that is there has the temporary.
+            let temporaries = places.iter().flat_map(Step::temporaries);
+            let dirs: HashSet<VPath> =
+                temporaries.filter_map(|path| path.split_last().map(|(dir, _)| dir)).collect();
+            self.tree.sync_file_systems(&dirs.into_iter().collect::<Vec<_>>()).map(drop)
+        };
+        synced.map_err(StepError::new("sync", &VPath::root()))
     }
 
-    /// Creates the directory `path`.
-    pub fn create_dir(&mut self, path: &VPath, access: Access) -> Result<(), StepError> {
-        self.host.create_dir(path, access).map_err(StepError::new("create directory", path))?;
-        self.undo.push(Undo::RemoveDir(path.clone()));
-        Ok(())
+    /// The directories that hold something that is kept of steps of a kind.
+    fn dirs_of_kept(&self, is_of_kind: impl Fn(&Step) -> bool) -> Vec<VPath> {
+        let is_kept =
+            |step: &Step| matches!(step, Step::Place { backup: Some(_), .. } | Step::Remove { .. });
+        let kept = |step: &&Step| is_kept(step) && is_of_kind(step);
+        dirs_of(&self.plan.steps.iter().filter(kept).cloned().collect::<Vec<_>>())
     }
 
-    /// Gives what is staged at `temporary` its name, in place of a file or link if `replaces`.
+    /// Does the step `index`, in the place of what must be `before`.
     pub fn place(
         &mut self,
-        temporary: &VPath,
-        path: &VPath,
-        replaces: bool,
-    ) -> Result<(), StepError> {
-        let mut undo = Undo::RemoveFile(path.clone());
-        if replaces {
-            let backup = self.temporary_beside(path);
-            undo = match self.host.hard_link(path, &backup) {
-                Ok(()) => Undo::Restore { backup, path: path.clone(), is_dir: false },
-                Err(_) => Undo::Impossible(path.clone()),
-            };
-        }
-        match self.host.rename(temporary, path) {
-            Ok(()) => {
-                self.staged.remove(temporary);
-                self.undo.push(undo);
-                Ok(())
-            }
-            Err(error) => {
-                if let Undo::Restore { backup, .. } = undo {
-                    // What failed is told; a second name that stays behind says no more.
-                    let _ = self.host.remove_file(&backup);
+        index: usize,
+        before: Option<&Stat>,
+        touched: &mut Touched,
+    ) -> Result<(), Failure> {
+        let tree = &*self.tree;
+        let step = &self.plan.steps[index];
+        self.expect_goes_on(step.path())?;
+        match step {
+            Step::Remove { path, backup, dir_mode: Some(_) } => {
+                let failed = || StepError::new("remove", path);
+                match tree.rename(path, backup) {
+                    Ok(()) if !tree.names(backup).map_err(failed())?.is_empty() => {
+                        return Err(failed()(io::ErrorKind::DirectoryNotEmpty.into()).into());
+                    }
+                    Ok(()) => {}
+                    // Some file systems rename no directory of theirs.
+                    Err(_) => tree.remove_dir(path).map_err(failed())?,
                 }
-                Err(StepError::new("write", path)(error))
+            }
+            Step::Remove { path, backup, dir_mode: None } => {
+                self.expect(path, before, touched)?;
+                tree.rename(path, backup).map_err(StepError::new("remove", path))?;
+                touched.note(tree, backup);
+            }
+            Step::CreateDir { path, temporary } => {
+                self.expect(path, None, touched)?;
+                tree.rename(temporary, path).map_err(StepError::new("create directory", path))?;
+            }
+            Step::Place { path, temporary, backup } => {
+                self.expect(path, before, touched)?;
+                let failed = || StepError::new("write", path);
+                if let Some(backup) = backup
+                    && self.renames.contains(&index)
+                {
+                    tree.rename(path, backup).map_err(failed())?;
+                }
+                tree.rename(temporary, path).map_err(failed())?;
+                touched.note(tree, path);
+                if let Some(backup) = backup {
+                    touched.note(tree, backup);
+                }
             }
         }
+        Ok(())
+    }
+
+    /// Makes sure, right before it goes, that `path` is still what was checked.
+    fn expect(
+        &self,
+        path: &VPath,
+        expected: Option<&Stat>,
+        touched: &Touched,
+    ) -> Result<(), Failure> {
+        let conflict = |what| Err(Failure::Conflict(path.clone(), what));
+        match (self.tree.stat(path), expected) {
+            (Ok(now), Some(before)) if touched.allow(before, &now) => Ok(()),
+            (Err(Errno::Noent), None) => Ok(()),
+            (Ok(_), Some(_)) => conflict(ConflictKind::Changed),
+            (Ok(_), None) => conflict(ConflictKind::Appeared),
+            (Err(Errno::Noent), Some(_)) => conflict(ConflictKind::Vanished),
+            (Err(errno), _) => Err(StepError::new("examine", path)(io::Error::other(errno)).into()),
+        }
+    }
+
+    /// Makes the names that were given and taken survive a power cut.
+    pub fn sync(&self) -> Result<(), StepError> {
+        if !self.is_durable {
+            return Ok(());
+        }
+        let mut dirs = dirs_of(&self.plan.steps);
+        // What left a directory that is removed has left it there, too.
+        dirs.extend(self.plan.steps.iter().filter_map(|step| match step {
+            Step::Remove { backup, dir_mode: Some(_), .. } => Some(backup.clone()),
+            _ => None,
+        }));
+        let synced = sync_dirs(&*self.tree, dirs);
+        synced.map_err(StepError::new("sync", &VPath::root()))
+    }
+
+    fn begun(&self) -> Begun<'_> {
+        Begun { tree: &*self.tree, plan: &self.plan, staged: &self.staged }
     }
 
     /// Takes everything back. Answers what could not be: paths that are not as they were.
-    pub fn roll_back(self) -> Vec<VPath> {
-        let mut left = Vec::new();
-        for step in self.undo.into_iter().rev() {
-            let (path, undone) = match step {
-                Undo::Restore { backup, path, .. } => {
-                    let undone = self.host.rename(&backup, &path);
-                    (path, undone)
-                }
-                Undo::RemoveFile(path) => {
-                    let undone = self.host.remove_file(&path);
-                    (path, undone)
-                }
-                Undo::RemoveDir(path) => {
-                    let undone = self.host.remove_dir(&path);
-                    (path, undone)
-                }
-                Undo::Impossible(path) => (path, Err(io::ErrorKind::Unsupported.into())),
-            };
-            if undone.is_err() {
-                left.push(path);
-            }
-        }
-        for path in self.staged {
-            match self.host.remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => left.push(path),
-                // Gone, be it by somebody else's hand.
-                _ => {}
-            }
-        }
+    pub fn roll_back(&self) -> Vec<VPath> {
+        let left = self.begun().take_back().left;
+        // What was taken back is told; whether it would survive a power cut is not known then.
+        let _ = self.sync();
         left
     }
 
-    /// Makes everything final. Answers the temporaries that could not be removed.
-    pub fn finish(self) -> Vec<VPath> {
-        let mut left = Vec::new();
-        for step in self.undo {
-            let Undo::Restore { backup, is_dir, .. } = step else { continue };
-            let removed =
-                if is_dir { self.host.remove_dir(&backup) } else { self.host.remove_file(&backup) };
-            if removed.is_err() {
-                left.push(backup);
-            }
+    /// Sets what is set last, and removes what was kept.
+    pub fn finish(&self) -> Finished {
+        let finished = self.begun().finish();
+        if self.is_durable {
+            // After a power cut the journal is there as well, or everything that it names is gone.
+            let _ = sync_dirs(&*self.tree, self.dirs_of_kept(|_| true));
         }
-        left
-    }
-
-    /// A name that nothing has, in the nearest directory above `path` that stays.
-    fn temporary_beside(&self, path: &VPath) -> VPath {
-        let mut dir = path.split_last().map_or_else(VPath::root, |(parent, _)| parent);
-        while let Some((parent, _)) = dir.split_last().filter(|_| self.unstable.contains(&dir)) {
-            dir = parent;
-        }
-        let random = RandomState::new().build_hasher().finish();
-        dir.join(&format!(".belljar-{random:016x}.tmp"))
+        finished
     }
 }
 
@@ -276,10 +405,15 @@ impl From<io::Error> for PieceError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::vfs::Layer;
+    use crate::kernel::vfs::steps::temporary_name;
+    use crate::kernel::vfs::{HostDir, Layer};
 
     fn path(text: &str) -> VPath {
         VPath::parse(text).unwrap()
+    }
+
+    fn temporary() -> VPath {
+        VPath::root().join(&temporary_name())
     }
 
     #[test]
@@ -298,30 +432,51 @@ mod tests {
             names
         };
         let before = names("");
-        let unstable = HashSet::from([path("full")]);
-        let mut transaction = Transaction::new(host.clone(), unstable);
-        let staged = transaction.stage_link(&path("old"), &path("gone")).unwrap();
-        transaction.stage_symlink(&path("never"), "placed", None).unwrap();
-        transaction.remove(&path("gone"), false).unwrap();
-        transaction.create_dir(&path("new"), Access::Shared).unwrap();
-        transaction.place(&staged, &path("old"), true).unwrap();
-        assert_eq!(host.stat(&path("old")).unwrap().size, 4);
-        let error = transaction.remove(&path("full"), true).unwrap_err();
+        let stat = |name: &str| Layer::stat(&*host, &path(name)).unwrap();
+        let [old, gone] = ["old", "gone"].map(stat);
+        let steps = vec![
+            Step::Remove { path: path("gone"), backup: temporary(), dir_mode: None },
+            Step::CreateDir { path: path("new"), temporary: temporary() },
+            Step::Place { path: path("old"), temporary: temporary(), backup: Some(temporary()) },
+            Step::Place { path: path("placed"), temporary: temporary(), backup: None },
+            Step::Remove { path: path("full"), backup: temporary(), dir_mode: Some(0o755) },
+            Step::CreateDir { path: path("old"), temporary: temporary() },
+        ];
+        let plan = Plan { steps, attributes: Vec::new() };
+        let mut touched = Touched::default();
+        let mut transaction = Transaction::new(host.clone(), plan, true, &());
+        transaction.stage_link(2, &path("gone"), &mut touched).unwrap();
+        transaction.stage_symlink(3, "never", None).unwrap();
+        for index in [1, 5] {
+            transaction.stage_dir(index, Access::Shared).unwrap();
+        }
+        transaction.keep(2, Some(&old), &mut touched).unwrap();
+        transaction.sync_staged().unwrap();
+        transaction.place(0, Some(&gone), &mut touched).unwrap();
+        transaction.place(1, None, &mut touched).unwrap();
+        transaction.place(2, Some(&old), &mut touched).unwrap();
+        assert_eq!(Layer::stat(&*host, &path("old")).unwrap().size, 4);
+        let Failure::Step(error) = transaction.place(4, None, &mut touched).unwrap_err() else {
+            panic!()
+        };
         assert_eq!(error.source.kind(), io::ErrorKind::DirectoryNotEmpty);
         assert_eq!((error.operation, error.path), ("remove", path("full")));
-        assert!(transaction.create_dir(&path("old"), Access::Shared).is_err());
+        assert!(transaction.place(5, None, &mut touched).is_err(), "something is there");
         assert_eq!(transaction.roll_back(), []);
         assert_eq!(names(""), before);
         assert_eq!(names("full"), ["kept"]);
-        assert_eq!(host.stat(&path("old")).unwrap().size, 3);
+        assert_eq!(Layer::stat(&*host, &path("old")).unwrap().size, 3);
     }
 
     #[test]
     fn what_cannot_be_put_back_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let host = Arc::new(HostDir::open(folder.path()).unwrap());
-        let mut transaction = Transaction::new(host.clone(), HashSet::new());
-        transaction.create_dir(&path("made"), Access::Shared).unwrap();
+        let steps = vec![Step::CreateDir { path: path("made"), temporary: temporary() }];
+        let plan = Plan { steps, attributes: Vec::new() };
+        let mut transaction = Transaction::new(host.clone(), plan, false, &());
+        transaction.stage_dir(0, Access::Shared).unwrap();
+        transaction.place(0, None, &mut Touched::default()).unwrap();
         host.create_dir(&path("made/theirs"), Access::Shared).unwrap();
         assert_eq!(transaction.roll_back(), [path("made")]);
     }

@@ -38,13 +38,19 @@ pub fn guest(name: &str) -> PathBuf {
     package().join("guest-examples").join(name).with_extension("wasm")
 }
 
-/// The `belljar` binary, to run in `folder`, with the cache of the tests and nothing on standard
-/// input.
+/// Where belljar keeps its journals in tests: not in the home of who runs them.
+pub fn home_dir() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("home")
+}
+
+/// The `belljar` binary, to run in `folder`, with the cache and the home of the tests and nothing on
+/// standard input.
 pub fn belljar(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_belljar"));
     command
         .current_dir(folder)
         .env("BELLJAR_CACHE_DIR", cache_dir())
+        .env("BELLJAR_HOME", home_dir())
         .env_remove("BELLJAR_TOOLCHAIN")
         .stdin(std::process::Stdio::null());
     command

@@ -1,0 +1,159 @@
+//! `belljar recover`, and what every command that opens a folder does first: what a belljar that was
+//! killed had begun to write there is finished, or taken back.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use belljar::HostDir;
+use belljar::kernel::vfs::{JournalError, Journals, OnChanged, Recovered, VPath, Witness};
+use clap::Args;
+use serde_json::json;
+
+use super::exit::{FAILED, Usage};
+use super::report::{count, printable};
+use super::setup::journals_dir;
+use super::signals::Deferred;
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  belljar recover                   see to this folder
+  belljar recover DIR               ... to that one
+  belljar recover --all             ... to every folder that a journal is about
+  belljar recover --skip-changed    leave files that somebody has changed since as they are
+
+Whenever belljar writes to the disk (`run --apply`, `sh --apply`, `apply`, `sandbox cp`) it first
+notes what it is going to do in a journal in BELLJAR_HOME. If it is killed, or the power is cut, the
+folder may hold some new files, some old ones, and temporaries. The next belljar that opens the
+folder, or this command, then makes it what it was before, or, if every file had its place already,
+what it was to be. Nothing but what the journal names is touched.
+
+Exit codes: 0 if there is nothing left to do, also if there never was, 2 if there is no such folder,
+125 if something cannot be recovered: the message says why, and what to do.")]
+pub struct RecoverArgs {
+    /// The folder
+    #[arg(default_value = ".", conflicts_with = "all")]
+    pub dir: PathBuf,
+
+    /// See to every folder that a journal is about
+    #[arg(long)]
+    pub all: bool,
+
+    /// Leave what somebody has changed since as it is, and take the rest back
+    #[arg(long)]
+    pub skip_changed: bool,
+
+    /// Print what was done as one line of JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(args: &RecoverArgs) -> Result<u8> {
+    let folder = match HostDir::open(&args.dir) {
+        _ if args.all => None,
+        Ok(folder) => Some(folder),
+        Err(error) => {
+            let message = format!("cannot open the folder {}: {error}", args.dir.display());
+            return Err(Usage(message).into());
+        }
+    };
+    let on_changed = if args.skip_changed { OnChanged::Skip } else { OnChanged::Refuse };
+    let teller = Teller::new(args.json, None);
+    let recovered = match (Journals::open_existing(&journals_dir()?)?, folder) {
+        (None, _) => Vec::new(),
+        (Some(journals), Some(folder)) => journals.recover(&folder, on_changed, &teller)?,
+        (Some(journals), None) => {
+            let recovered = journals.recover_all(on_changed, &teller)?;
+            for folder in journals.folders()? {
+                let folder = shown(&folder);
+                note!(
+                    "belljar: note: a journal is about {folder}, which is not there; the journal stays"
+                );
+            }
+            recovered
+        }
+    };
+    if args.json {
+        let recovered: Vec<_> = recovered.iter().map(to_json).collect();
+        say!("{}", json!({ "recovered": recovered }));
+    } else if recovered.is_empty() {
+        let place = if args.all { "anywhere".to_owned() } else { args.dir.display().to_string() };
+        say!("nothing to recover in {}", printable(&place));
+    }
+    Ok(if teller.is_unreadable.get() { FAILED } else { 0 })
+}
+
+/// Sees to the folder `path`, which is about to be opened. One that cannot be opened is not seen to.
+pub fn before_opening(path: &Path, quiet: bool) -> Result<()> {
+    let Some(journals) = Journals::open_existing(&journals_dir()?)? else { return Ok(()) };
+    let Ok(folder) = HostDir::open(path) else { return Ok(()) };
+    journals.recover(&folder, OnChanged::Refuse, &Teller::new(quiet, None))?;
+    Ok(())
+}
+
+fn to_json(recovered: &Recovered) -> serde_json::Value {
+    let paths = |paths: &[VPath]| paths.iter().map(|p| p.as_str().to_owned()).collect::<Vec<_>>();
+    json!({
+        "folder": recovered.folder.to_string_lossy(),
+        "outcome": if recovered.is_finished { "finished" } else { "taken_back" },
+        "files": recovered.files,
+        "left": paths(&recovered.left),
+        "kept": paths(&recovered.kept),
+    })
+}
+
+/// Tells the user.
+pub struct Teller<'d> {
+    quiet: bool,
+    deferred: Option<&'d Deferred>,
+    is_unreadable: Cell<bool>,
+}
+
+impl<'d> Teller<'d> {
+    /// Tells nothing but what goes wrong if `quiet`; hears of signals if they are `deferred`.
+    pub fn new(quiet: bool, deferred: Option<&'d Deferred>) -> Self {
+        Self { quiet, deferred, is_unreadable: Cell::new(false) }
+    }
+}
+
+impl Witness for Teller<'_> {
+    fn waiting(&self, folder: &Path) {
+        if !self.quiet {
+            note!("belljar: waiting for another belljar, which is writing to {}", shown(folder));
+        }
+    }
+
+    fn recovered(&self, recovered: &Recovered) {
+        let Recovered { folder, is_finished, files, left, kept } = recovered;
+        let folder = shown(folder);
+        if !self.quiet {
+            let files = count(*files, "file");
+            let outcome = match (is_finished, recovered.files) {
+                (true, _) => format!("finished: all changes are there ({files})"),
+                (false, 0) => "taken back: no file had been changed yet".to_owned(),
+                (false, _) => format!("taken back: the folder is as it was before ({files})"),
+            };
+            note!("belljar: an earlier belljar was ended while it wrote to {folder}; {outcome}");
+        }
+        for path in left {
+            note!("belljar: warning: {} is left as it is", printable(path.as_str()));
+        }
+        for path in kept {
+            note!("belljar: note: what it was before is in {}", printable(path.as_str()));
+        }
+    }
+
+    fn unreadable(&self, error: &JournalError) {
+        self.is_unreadable.set(true);
+        note!("belljar: warning: {}", printable(&error.to_string()));
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.deferred.is_some_and(|deferred| deferred.caught().is_some())
+    }
+}
+
+fn shown(folder: &Path) -> String {
+    let text = folder.display().to_string();
+    if text.is_empty() { "a folder".to_owned() } else { printable(&text) }
+}

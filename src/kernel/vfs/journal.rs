@@ -1,0 +1,597 @@
+//! Journals: what is being written to the disk is noted before it is done, so that whoever comes
+//! after a belljar that was killed can finish it or take it back.
+//!
+//! Journals lie in a folder of their own, which belongs to the user alone. One that is being written
+//! is called `ID.draft`; once it says all that is to be done, and that would survive a power cut, it
+//! is `ID.prepared`, and the first name below the folder may change. From then on everything could
+//! be taken back, until the journal is renamed to `ID.committed`: then everything has its place, and
+//! only what was kept of before is left to be removed. In the end the journal goes.
+//!
+//! Whoever writes has its journal locked, so that one that nobody has locked is of somebody who was
+//! killed. No two write to folders of which one holds the other, or that are the same. Journals are
+//! begun and recovered one at a time: the file `lock` is locked for that long.
+
+use std::collections::HashSet;
+use std::fs::{File, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::host::{Access, HostDir};
+use super::journal_error::{JournalError, failed};
+use super::journal_format::{self as format, BYTES_MAX, Content, Flaw, Root};
+use super::path::VPath;
+use super::recovery::Begun;
+use super::steps::{Identity, Plan, Step, temporary_name};
+use super::tree::Tree;
+use crate::base::ambient;
+use crate::base::disk::{self, DiskError};
+
+/// How long to wait before looking again whether somebody is done.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// Above this many files it takes less time to sync whole file systems.
+pub(super) const SYNCED_ONE_BY_ONE_MAX: usize = 64;
+
+const LOCK: &str = "lock";
+const DRAFT: &str = "draft";
+const PREPARED: &str = "prepared";
+const COMMITTED: &str = "committed";
+
+/// A folder of journals.
+pub struct Journals {
+    path: PathBuf,
+    dir: Arc<HostDir>,
+    /// `dir`, to write to.
+    tree: Arc<dyn Tree>,
+    #[cfg(all(test, unix))]
+    decorate: Option<super::journal_tests::Through>,
+}
+
+/// What is told of journals while something else is done.
+pub trait Witness {
+    /// Another belljar writes to `folder` at this moment. It is waited for.
+    fn waiting(&self, folder: &Path);
+    /// Something was recovered.
+    fn recovered(&self, recovered: &Recovered);
+    /// There is a journal that does not say which folder it is about.
+    fn unreadable(&self, error: &JournalError);
+    /// Whether to stop, and leave everything as it was.
+    fn is_interrupted(&self) -> bool;
+}
+
+/// Nobody.
+impl Witness for () {
+    fn waiting(&self, _folder: &Path) {}
+    fn recovered(&self, _recovered: &Recovered) {}
+    fn unreadable(&self, _error: &JournalError) {}
+    fn is_interrupted(&self) -> bool {
+        false
+    }
+}
+
+/// What became of a journal that a belljar which was killed had left.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Recovered {
+    /// The folder that was written to.
+    pub folder: PathBuf,
+    /// Whether everything had its place: then what was left to do was done. Otherwise it was taken
+    /// back.
+    pub is_finished: bool,
+    /// Files and links that were taken back, or that had been written or removed.
+    pub files: usize,
+    /// Paths below the folder that somebody has changed since, and that were left as they are.
+    pub left: Vec<VPath>,
+    /// Where what they were before is kept, for those of which it is.
+    pub kept: Vec<VPath>,
+}
+
+/// What to do about what somebody has changed since.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnChanged {
+    /// Take nothing back, and say what it is.
+    #[default]
+    Refuse,
+    /// Leave it as it is, and take the rest back.
+    Skip,
+}
+
+/// A journal that somebody has left, or writes.
+struct Found {
+    id: String,
+    state: &'static str,
+    /// Locked as long as it is open, unless somebody else has it.
+    _file: File,
+    is_live: bool,
+    content: Result<Content, Flaw>,
+}
+
+impl Found {
+    fn name(&self) -> VPath {
+        name(&self.id, self.state)
+    }
+
+    fn roots(&self) -> &[Root] {
+        self.content.as_ref().map_or(&[], |content| &content.roots)
+    }
+}
+
+impl Journals {
+    /// The folder `dir`, which is made if need be, and which nobody else can look into then.
+    ///
+    /// # Errors
+    /// [`JournalError::Folder`], [`JournalError::Disk`].
+    pub fn open(dir: &Path) -> Result<Self, JournalError> {
+        disk::create_private_dir_all(dir)?;
+        Ok(Self::of(dir, HostDir::open(dir).map_err(failed("open", dir))?))
+    }
+
+    /// The folder `dir`, if it is there.
+    ///
+    /// # Errors
+    /// [`JournalError::Disk`].
+    pub fn open_existing(dir: &Path) -> Result<Option<Self>, JournalError> {
+        match HostDir::open(dir) {
+            Ok(host) => Ok(Some(Self::of(dir, host))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed("open", dir)(error)),
+        }
+    }
+
+    fn of(path: &Path, dir: HostDir) -> Self {
+        let dir = Arc::new(dir);
+        Self {
+            path: path.to_owned(),
+            tree: dir.clone(),
+            dir,
+            #[cfg(all(test, unix))]
+            decorate: None,
+        }
+    }
+
+    /// Does everything through what `decorate` makes of its folder, and of those that are recovered.
+    #[cfg(all(test, unix))]
+    pub(super) fn decorated(mut self, decorate: super::journal_tests::Through) -> Self {
+        self.tree = decorate(self.dir.clone());
+        self.decorate = Some(decorate);
+        self
+    }
+
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "a test stands in between"))]
+    fn through(&self, folder: HostDir) -> Arc<dyn Tree> {
+        let folder = Arc::new(folder);
+        #[cfg(all(test, unix))]
+        if let Some(decorate) = &self.decorate {
+            return decorate(folder);
+        }
+        folder
+    }
+
+    /// Finishes, or takes back, what belljars that were killed had begun to write to `folder`, to a
+    /// folder in it, or to one that holds it. One that is alive is waited for.
+    ///
+    /// # Errors
+    /// [`JournalError`]; but for `Refused`, nothing was changed then.
+    pub fn recover(
+        &self,
+        folder: &HostDir,
+        on_changed: OnChanged,
+        witness: &dyn Witness,
+    ) -> Result<Vec<Recovered>, JournalError> {
+        if self.names()?.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.settle(&[folder], on_changed, witness).map(|(_, recovered)| recovered)
+    }
+
+    /// As [`Journals::recover`], for all folders that any journal is about and that are there.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn recover_all(
+        &self,
+        on_changed: OnChanged,
+        witness: &dyn Witness,
+    ) -> Result<Vec<Recovered>, JournalError> {
+        let mut recovered = Vec::new();
+        for folder in self.folders()? {
+            if let Ok(folder) = HostDir::open(&folder) {
+                recovered.extend(self.recover(&folder, on_changed, witness)?);
+            }
+        }
+        Ok(recovered)
+    }
+
+    /// The folders that any journal is about.
+    ///
+    /// # Errors
+    /// [`JournalError::Disk`].
+    pub fn folders(&self) -> Result<Vec<PathBuf>, JournalError> {
+        let found = self.found(false)?;
+        Ok(found.iter().flat_map(Found::roots).map(|root| root.path.clone()).collect())
+    }
+
+    /// Names of what somebody who writes to the disk has there only for that time.
+    pub(super) fn temporaries(&self) -> HashSet<String> {
+        let mut names = HashSet::new();
+        // One that cannot be read names nothing; whoever recovers it says so.
+        for found in self.found(false).unwrap_or_default() {
+            let plans = found.content.ok().and_then(|content| content.plans);
+            for path in plans.iter().flatten().flat_map(|p| &p.steps).flat_map(Step::temporaries) {
+                names.extend(path.split_last().map(|(_, name)| name.to_owned()));
+            }
+        }
+        names
+    }
+
+    /// Begins a journal about `folders`, once nobody else writes to them and everything that others
+    /// had begun there is finished or taken back.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub(super) fn begin(
+        &self,
+        folders: &[&HostDir],
+        witness: &dyn Witness,
+    ) -> Result<Journal<'_>, JournalError> {
+        let (_lock, _) = self.settle(folders, OnChanged::Refuse, witness)?;
+        let mut roots = Vec::new();
+        for folder in folders {
+            let id = folder.id().map_err(DiskError::new("examine", folder.path()))?;
+            roots.push(Root { id, path: folder.path().to_owned() });
+        }
+        let id = temporary_name()[9..25].to_owned();
+        let path = name(&id, DRAFT);
+        let create = || {
+            let file = self.tree.create_file(&path, Access::Private)?;
+            file.lock()?;
+            Ok(file)
+        };
+        let file = create().map_err(failed("create", &self.at(&path)))?;
+        let mut journal = Journal { journals: self, id, state: DRAFT, file };
+        journal.write(&format::beginning(&roots))?;
+        Ok(journal)
+    }
+
+    /// Waits until nobody writes to `folders`, and recovers what there is about them. Until the lock is
+    /// dropped nobody can begin.
+    fn settle(
+        &self,
+        folders: &[&HostDir],
+        on_changed: OnChanged,
+        witness: &dyn Witness,
+    ) -> Result<(File, Vec<Recovered>), JournalError> {
+        let mut recovered = Vec::new();
+        let mut is_told = false;
+        loop {
+            let lock = self.lock(witness)?;
+            let mut live = None;
+            for found in self.found(true)? {
+                let folder = related(found.roots(), folders);
+                if found.is_live && (folder.is_some() || found.content.is_err()) {
+                    live = Some(folder.unwrap_or_default());
+                    break;
+                }
+                if folder.is_none() && found.content.is_ok() {
+                    continue;
+                }
+                match self.follow(&found, folders, on_changed) {
+                    Ok(here) => {
+                        for recovered in &here {
+                            witness.recovered(recovered);
+                        }
+                        recovered.extend(here);
+                    }
+                    Err(error) if folder.is_none() => witness.unreadable(&error),
+                    Err(error) => return Err(error),
+                }
+            }
+            let Some(folder) = live else { return Ok((lock, recovered)) };
+            drop(lock);
+            if !std::mem::replace(&mut is_told, true) {
+                witness.waiting(&folder);
+            }
+            wait(witness)?;
+        }
+    }
+
+    fn lock(&self, witness: &dyn Witness) -> Result<File, JournalError> {
+        let path = VPath::root().join(LOCK);
+        let at = self.at(&path);
+        let file = self.dir.open_to_lock(&path, true).map_err(failed("open", &at))?;
+        while !lock(&file).map_err(failed("lock", &at))? {
+            wait(witness)?;
+        }
+        Ok(file)
+    }
+
+    /// The names of all journals, with what these are made of. What is called otherwise is none.
+    fn names(&self) -> Result<Vec<(String, &'static str)>, JournalError> {
+        let names = self.dir.names(&VPath::root()).map_err(failed("list", &self.path))?;
+        let parts = |name: std::ffi::OsString| {
+            let (id, state) = name.to_str()?.split_once('.')?;
+            let known = [DRAFT, PREPARED, COMMITTED].into_iter().find(|known| *known == state)?;
+            Some((id.to_owned(), known))
+        };
+        let mut names: Vec<_> = names.into_iter().filter_map(parts).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// All journals; those that nobody has locked are locked if `locks`.
+    fn found(&self, locks: bool) -> Result<Vec<Found>, JournalError> {
+        'again: loop {
+            let mut all = Vec::new();
+            for (id, state) in self.names()? {
+                let name = name(&id, state);
+                let path = self.at(&name);
+                let mut file = match self.dir.open_to_lock(&name, false) {
+                    Ok(file) => file,
+                    // Whoever writes it is done, or one step further.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue 'again,
+                    Err(error) => return Err(failed("open", &path)(error)),
+                };
+                let is_live = locks && !lock(&file).map_err(failed("lock", &path))?;
+                if locks && !disk::is_at(&file, &path) {
+                    continue 'again;
+                }
+                let mut bytes = Vec::new();
+                let content = match (&mut file).take(BYTES_MAX + 1).read_to_end(&mut bytes) {
+                    Ok(len) if len as u64 > BYTES_MAX => Err(Flaw::Damaged("it is too long")),
+                    Ok(_) => format::parse(&bytes),
+                    // Where others cannot read what is locked.
+                    Err(_) if is_live || !locks => Err(Flaw::Damaged("it cannot be read")),
+                    Err(error) => return Err(failed("read", &path)(error)),
+                };
+                all.push(Found { id, state, _file: file, is_live, content });
+            }
+            return Ok(all);
+        }
+    }
+
+    /// Recovers what `found` is about. Whoever does has the lock.
+    fn follow(
+        &self,
+        found: &Found,
+        folders: &[&HostDir],
+        on_changed: OnChanged,
+    ) -> Result<Vec<Recovered>, JournalError> {
+        let path = self.at(&found.name());
+        if found.state == DRAFT {
+            // Nothing had begun.
+            self.tree.remove_file(&found.name()).map_err(failed("remove", &path))?;
+            return Ok(Vec::new());
+        }
+        let damaged = |why| {
+            let folders = found.roots().iter().map(|root| root.path.clone()).collect();
+            Err(JournalError::Damaged { path: path.clone(), folders, why })
+        };
+        let content = match &found.content {
+            Ok(content) => content,
+            Err(Flaw::Damaged(why)) => return damaged(why),
+            Err(Flaw::Version(major, minor)) => {
+                return Err(JournalError::Version { path, major: *major, minor: *minor });
+            }
+        };
+        if let Some(why) = content.flaw {
+            return damaged(why);
+        }
+        let is_finished = found.state == COMMITTED;
+        let Some(plans) = &content.plans else { return damaged("its second part is not whole") };
+        if is_finished && content.staged.is_none() {
+            return damaged("its third part is not whole");
+        }
+        let mut there = Vec::new();
+        let mut is_all = true;
+        for (index, (root, plan)) in content.roots.iter().zip(plans).enumerate() {
+            let Some(folder) = open_root(root, folders) else {
+                is_all &= *plan == Plan::default();
+                continue;
+            };
+            let tree = self.through(folder);
+            let staged = content.staged.as_ref().map_or(&[][..], |staged| &staged[index]);
+            there.push((root, plan, tree, staged));
+        }
+        if !is_finished {
+            for (root, plan, tree, staged) in &there {
+                let begun = Begun { tree: &**tree, plan, staged };
+                let examine =
+                    |error| JournalError::Folder(DiskError::new("examine", &root.path)(error));
+                if staged.is_empty() && begun.has_moved().map_err(examine)? {
+                    return damaged("its third part is not whole, and files were moved");
+                }
+                let changed = begun.changed_since().map_err(examine)?;
+                if !changed.is_empty() && on_changed == OnChanged::Refuse {
+                    return Err(JournalError::Changed { folder: root.path.clone(), changed });
+                }
+            }
+        }
+        let mut recovered = Vec::new();
+        for (root, plan, tree, staged) in &there {
+            let begun = Begun { tree: &**tree, plan, staged };
+            recovered.push(recover_root(root, &begun, is_finished, on_changed)?);
+        }
+        if is_all {
+            self.tree.remove_file(&found.name()).map_err(failed("remove", &path))?;
+            self.tree.sync_dir(&VPath::root()).map_err(failed("sync", &self.path))?;
+        }
+        Ok(recovered)
+    }
+
+    fn at(&self, name: &VPath) -> PathBuf {
+        self.path.join(name.as_str())
+    }
+}
+
+fn recover_root(
+    root: &Root,
+    begun: &Begun<'_>,
+    is_finished: bool,
+    on_changed: OnChanged,
+) -> Result<Recovered, JournalError> {
+    let folder = root.path.clone();
+    let steps = &begun.plan.steps;
+    let mut recovered =
+        Recovered { folder, is_finished, files: 0, left: Vec::new(), kept: Vec::new() };
+    if is_finished {
+        recovered.files = steps.iter().filter(|step| step.is_of_file()).count();
+        recovered.left = begun.finish().leftovers;
+    } else {
+        let taken = begun.take_back();
+        if !taken.left.is_empty() && on_changed == OnChanged::Refuse {
+            let folder = recovered.folder;
+            return Err(JournalError::Refused { folder, left: taken.left });
+        }
+        let left: HashSet<&VPath> = taken.left.iter().collect();
+        let of_left = steps.iter().filter(|step| left.contains(step.path()));
+        let there = |path: &&VPath| begun.tree.stat(path).is_ok();
+        recovered.kept = of_left.flat_map(Step::temporaries).filter(there).cloned().collect();
+        (recovered.files, recovered.left) = (taken.files, taken.left);
+    }
+    let sync = |error| JournalError::Folder(DiskError::new("sync", &root.path)(error));
+    sync_dirs(begun.tree, dirs_of(steps)).map_err(sync)?;
+    Ok(recovered)
+}
+
+/// A journal that is being written. Dropped, it is left for whoever comes next, unless nothing had
+/// begun.
+pub(super) struct Journal<'j> {
+    journals: &'j Journals,
+    id: String,
+    state: &'static str,
+    /// Locked as long as it is open.
+    file: File,
+}
+
+impl Journal<'_> {
+    /// Notes what is to be done, in the order of the folders. Once this has answered it may be done.
+    pub fn prepare(&mut self, plans: &[Plan]) -> Result<(), JournalError> {
+        self.write(&format::plans_part(plans))?;
+        self.sync()?;
+        self.rename(PREPARED)
+    }
+
+    /// Notes what was made beside its places. Once this has answered it may come to them.
+    pub fn staged(&mut self, staged: &[Vec<Option<Identity>>]) -> Result<(), JournalError> {
+        self.write(&format::staged_part(staged))?;
+        self.sync()
+    }
+
+    /// Notes that everything has its place. From then on nothing is taken back.
+    pub fn commit(&mut self) -> Result<(), JournalError> {
+        let renamed = self.rename(COMMITTED);
+        if renamed.is_err() && self.state == COMMITTED {
+            let back = self.journals.tree.rename(&self.name(), &name(&self.id, PREPARED));
+            if back.is_err() {
+                // Whoever looks finds that it was done, and so it is.
+                return Ok(());
+            }
+            self.state = PREPARED;
+        }
+        renamed
+    }
+
+    /// Removes it: there is nothing left to do.
+    pub fn remove(self) -> Result<(), JournalError> {
+        let tree = &self.journals.tree;
+        let path = self.journals.at(&self.name());
+        tree.remove_file(&self.name()).map_err(failed("remove", &path))?;
+        tree.sync_dir(&VPath::root()).map_err(failed("sync", &self.journals.path))
+    }
+
+    fn name(&self) -> VPath {
+        name(&self.id, self.state)
+    }
+
+    fn write(&mut self, part: &[u8]) -> Result<(), JournalError> {
+        let path = self.journals.at(&self.name());
+        self.file.write_all(part).map_err(failed("write", &path))
+    }
+
+    fn sync(&self) -> Result<(), JournalError> {
+        let synced = self.journals.tree.sync_file(&self.name(), &self.file);
+        synced.map_err(failed("sync", &self.journals.at(&self.name())))
+    }
+
+    fn rename(&mut self, state: &'static str) -> Result<(), JournalError> {
+        let tree = &self.journals.tree;
+        let path = self.journals.at(&self.name());
+        tree.rename(&self.name(), &name(&self.id, state)).map_err(failed("rename", &path))?;
+        self.state = state;
+        tree.sync_dir(&VPath::root()).map_err(failed("sync", &self.journals.path))
+    }
+}
+
+impl Drop for Journal<'_> {
+    fn drop(&mut self) {
+        if self.state == DRAFT {
+            // Whoever comes next removes it, if this cannot.
+            let _ = self.journals.tree.remove_file(&self.name());
+        }
+    }
+}
+
+fn name(id: &str, state: &str) -> VPath {
+    VPath::root().join(&format!("{id}.{state}"))
+}
+
+/// Locks `file`, unless somebody else has; answers whether it is locked.
+fn lock(file: &File) -> io::Result<bool> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+fn wait(witness: &dyn Witness) -> Result<(), JournalError> {
+    if witness.is_interrupted() {
+        return Err(JournalError::Interrupted);
+    }
+    ambient::sleep(PATIENCE);
+    Ok(())
+}
+
+/// The folder of `roots` that is one of `folders`, or lies in one, or holds one.
+fn related(roots: &[Root], folders: &[&HostDir]) -> Option<PathBuf> {
+    let is_of = |root: &Root, folder: &HostDir| {
+        folder.id().is_ok_and(|id| id == root.id)
+            || (folder.path().starts_with(&root.path) || root.path.starts_with(folder.path()))
+                && open_root(root, &[]).is_some()
+    };
+    let found = roots.iter().find(|root| folders.iter().any(|folder| is_of(root, folder)));
+    found.map(|root| root.path.clone())
+}
+
+/// The folder that `root` was, if it is still there: one of `folders`, or what its path leads to.
+fn open_root(root: &Root, folders: &[&HostDir]) -> Option<HostDir> {
+    let is_it = |folder: &HostDir| folder.id().is_ok_and(|id| id == root.id);
+    if let Some(folder) = folders.iter().find(|folder| is_it(folder)) {
+        return folder.try_clone().ok();
+    }
+    HostDir::open(&root.path).ok().filter(is_it)
+}
+
+/// The directories whose names `steps` change.
+pub(super) fn dirs_of(steps: &[Step]) -> Vec<VPath> {
+    let paths = steps.iter().flat_map(|step| step.temporaries().chain([step.path()]));
+    let dirs: HashSet<VPath> =
+        paths.filter_map(|path| path.split_last().map(|(dir, _)| dir)).collect();
+    dirs.into_iter().collect()
+}
+
+/// Makes the names in `dirs` survive a power cut, as far as the directories are there.
+pub(super) fn sync_dirs(tree: &dyn Tree, mut dirs: Vec<VPath>) -> io::Result<()> {
+    let mut there = Vec::new();
+    dirs.sort_unstable();
+    for dir in dirs {
+        if tree.look(&dir)?.is_some() {
+            there.push(dir);
+        }
+    }
+    if there.len() > SYNCED_ONE_BY_ONE_MAX && tree.sync_file_systems(&there)? {
+        return Ok(());
+    }
+    there.iter().try_for_each(|dir| tree.sync_dir(dir))
+}

@@ -1,0 +1,281 @@
+//! What was begun on the disk is taken back, or finished.
+//!
+//! Both look at what is there, step by step, and so begin from wherever somebody stopped: in the
+//! middle of writing, when the host refused something, or in the middle of this.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::io;
+
+use super::host::Access;
+use super::layer::{FileType, Stat};
+use super::path::VPath;
+use super::steps::{Attributes, Identity, Plan, Step};
+use super::tree::Tree;
+
+/// Something that somebody else changed since, so that it cannot be taken back without a loss.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChangedSince {
+    /// Where, relative to the folder.
+    pub path: VPath,
+    /// In what way.
+    pub what: ChangedKind,
+}
+
+/// In what way something was changed since.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ChangedKind {
+    /// It is neither what stood there before nor what was written.
+    Changed,
+    /// A directory that was made holds this name, which was not written.
+    Holds(String),
+    /// What stood there before is not where it was kept.
+    Lost,
+}
+
+impl fmt::Display for ChangedSince {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = &self.path;
+        match &self.what {
+            ChangedKind::Changed => write!(f, "{path} was changed since"),
+            ChangedKind::Holds(name) => write!(f, "{path} holds {name:?}, which is not from there"),
+            ChangedKind::Lost => write!(f, "what {path} was before is gone"),
+        }
+    }
+}
+
+/// What is to be done about a step to take it back.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Undo {
+    /// It was not done: only its temporaries go.
+    Clear,
+    /// What is kept at the backup goes back to its place.
+    Restore,
+    /// The directory is made again.
+    MakeDir(u32),
+    /// What was made is removed.
+    Remove,
+    /// It cannot be done without a loss.
+    Not(ChangedKind),
+}
+
+/// What was taken back.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct TakenBack {
+    /// Files and links that have again what they had.
+    pub files: usize,
+    /// Paths that are not as they were.
+    pub left: Vec<VPath>,
+}
+
+/// What was finished.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Finished {
+    /// Paths that do not have the times or permissions they should have: the host refused.
+    pub refused: Vec<VPath>,
+    /// Temporaries that could not be removed.
+    pub leftovers: Vec<VPath>,
+}
+
+/// A plan that was begun, and where.
+pub(super) struct Begun<'a> {
+    pub tree: &'a dyn Tree,
+    pub plan: &'a Plan,
+    /// What was made of each step; empty if that is not known. Nothing has come to its place then, as
+    /// far as anybody knows.
+    pub staged: &'a [Option<Identity>],
+}
+
+impl Begun<'_> {
+    /// What somebody else has changed since, so that [`Begun::take_back`] would leave it as it is.
+    pub fn changed_since(&self) -> io::Result<Vec<ChangedSince>> {
+        let made: HashSet<&VPath> = self
+            .plan
+            .steps
+            .iter()
+            .filter(|step| !matches!(step, Step::Remove { .. }))
+            .map(Step::path)
+            .collect();
+        let temporaries: HashSet<&VPath> =
+            self.plan.steps.iter().flat_map(Step::temporaries).collect();
+        let mut changed = Vec::new();
+        for (index, step) in self.plan.steps.iter().enumerate() {
+            let path = step.path();
+            match self.undo_of(index)? {
+                // What stands there now is another step's, and is looked at there.
+                Undo::Not(_) if matches!(step, Step::Remove { .. }) && made.contains(path) => {}
+                Undo::Not(what) => changed.push(ChangedSince { path: path.clone(), what }),
+                Undo::Remove if matches!(step, Step::CreateDir { .. }) => {
+                    let mut names: Vec<String> = self
+                        .tree
+                        .names(path)?
+                        .into_iter()
+                        .map(|name| name.to_string_lossy().into_owned())
+                        .filter(|name| {
+                            let within = path.join(name);
+                            !made.contains(&within) && !temporaries.contains(&within)
+                        })
+                        .collect();
+                    names.sort_unstable();
+                    if let Some(name) = names.into_iter().next() {
+                        let what = ChangedKind::Holds(name);
+                        changed.push(ChangedSince { path: path.clone(), what });
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Whether something has left its place.
+    pub fn has_moved(&self) -> io::Result<bool> {
+        for step in &self.plan.steps {
+            if let Step::Remove { backup, .. } = step
+                && self.tree.look(backup)?.is_some()
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes everything back, the last step first. What somebody else has changed since, and what the
+    /// host refuses, is left as it is and named.
+    pub fn take_back(&self) -> TakenBack {
+        let mut taken = TakenBack::default();
+        for (index, step) in self.plan.steps.iter().enumerate().rev() {
+            match self.undo(index) {
+                Ok(undone) => taken.files += usize::from(undone && step.is_of_file()),
+                Err(_) => taken.left.push(step.path().clone()),
+            }
+        }
+        taken
+    }
+
+    /// Answers whether something was to be done about it.
+    fn undo(&self, index: usize) -> io::Result<bool> {
+        let (tree, step) = (self.tree, &self.plan.steps[index]);
+        let undo = self.undo_of(index)?;
+        match (&undo, step) {
+            (Undo::Clear, _) => {}
+            (Undo::Not(_), _) => return Err(io::ErrorKind::AlreadyExists.into()),
+            (
+                Undo::Restore,
+                Step::Remove { path, backup, .. } | Step::Place { path, backup: Some(backup), .. },
+            ) => tree.rename(backup, path)?,
+            (Undo::MakeDir(mode), step) => {
+                tree.create_dir(step.path(), Access::Shared)?;
+                tree.set_dir_mode(step.path(), *mode)?;
+            }
+            (Undo::Remove | Undo::Restore, step) => {
+                tree.remove(step.path())?;
+            }
+        }
+        // The temporary last: as long as it is there, nothing has come to its place.
+        match step {
+            Step::Place { temporary, backup, .. } => {
+                if let Some(backup) = backup {
+                    tree.remove(backup)?;
+                }
+                tree.remove(temporary)?;
+            }
+            Step::CreateDir { temporary, .. } => drop(tree.remove(temporary)?),
+            Step::Remove { .. } => {}
+        }
+        Ok(undo != Undo::Clear)
+    }
+
+    fn undo_of(&self, index: usize) -> io::Result<Undo> {
+        let look = |path: &VPath| self.tree.look(path);
+        let staged = self.staged.get(index).copied().flatten();
+        let is_made = |stat: &Stat| staged.is_some_and(|made| made.is(stat));
+        let is_known = !self.staged.is_empty();
+        Ok(match &self.plan.steps[index] {
+            Step::Remove { path, backup, dir_mode } => {
+                match (look(backup)?, look(path)?, dir_mode) {
+                    (Some(_), None, _) => Undo::Restore,
+                    (Some(_), Some(_), _) => Undo::Not(ChangedKind::Changed),
+                    (None, None, Some(mode)) if is_known => Undo::MakeDir(*mode),
+                    (None, _, _) => Undo::Clear,
+                }
+            }
+            Step::CreateDir { path, temporary } => match (look(temporary)?, look(path)?) {
+                (None, Some(stat)) if is_made(&stat) => Undo::Remove,
+                (None, Some(_)) if !is_known && !self.is_from_before(path)? => {
+                    Undo::Not(ChangedKind::Changed)
+                }
+                _ => Undo::Clear,
+            },
+            Step::Place { path, temporary, backup: None } => {
+                match (look(temporary)?, look(path)?) {
+                    (None, Some(stat)) if is_made(&stat) => Undo::Remove,
+                    (None, Some(_))
+                        if (staged.is_some() || !is_known) && !self.is_from_before(path)? =>
+                    {
+                        Undo::Not(ChangedKind::Changed)
+                    }
+                    _ => Undo::Clear,
+                }
+            }
+            Step::Place { path, temporary, backup: Some(backup) } => {
+                match (look(backup)?, look(temporary)?, look(path)?) {
+                    (None, None, Some(stat)) if is_made(&stat) => Undo::Not(ChangedKind::Lost),
+                    (Some(_), _, None) if is_known => Undo::Restore,
+                    // Nothing has come to its place.
+                    (None, ..) | (_, _, None) | (_, Some(_), _) => Undo::Clear,
+                    (Some(kept), None, Some(stat)) => match is_made(&stat) {
+                        true => Undo::Restore,
+                        false if is_same_file(&kept, &stat) => Undo::Clear,
+                        false => Undo::Not(ChangedKind::Changed),
+                    },
+                }
+            }
+        })
+    }
+
+    /// Whether what stands at `path` is what another step removes, and has not removed.
+    fn is_from_before(&self, path: &VPath) -> io::Result<bool> {
+        for step in &self.plan.steps {
+            if let Step::Remove { path: removed, backup, .. } = step
+                && removed == path
+            {
+                return Ok(self.tree.look(backup)?.is_none());
+            }
+        }
+        Ok(false)
+    }
+
+    /// Finishes what has come to its places: removes what was kept, and sets what is set last.
+    pub fn finish(&self) -> Finished {
+        let tree = self.tree;
+        let mut finished = Finished::default();
+        // First: this gives times to directories.
+        for path in self.plan.steps.iter().flat_map(Step::temporaries) {
+            if tree.remove(path).is_err() {
+                finished.leftovers.push(path.clone());
+            }
+        }
+        for Attributes { path, times, mode, of } in &self.plan.attributes {
+            let is_it = |stat: &Stat| match of {
+                Some(of) => of.is(stat),
+                None => stat.file_type == FileType::Directory,
+            };
+            if !tree.stat(path).is_ok_and(|stat| is_it(&stat)) {
+                finished.refused.push(path.clone());
+                continue;
+            }
+            let mode = mode.map(|mode| tree.set_dir_mode(path, mode));
+            let times = times.map(|times| tree.set_times(path, times));
+            if mode.into_iter().chain(times).any(|result| result.is_err()) {
+                finished.refused.push(path.clone());
+            }
+        }
+        finished
+    }
+}
+
+/// Whether two names lead to one file, as far as the host says.
+fn is_same_file(one: &Stat, other: &Stat) -> bool {
+    one.inode != 0 && one.inode == other.inode
+}
