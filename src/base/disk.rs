@@ -33,6 +33,11 @@ pub fn read(path: &Path) -> Result<Vec<u8>, DiskError> {
     std::fs::read(path).map_err(DiskError::new("read", path))
 }
 
+/// What the symbolic link at `path` leads to.
+pub fn read_link(path: &Path) -> Result<PathBuf, DiskError> {
+    std::fs::read_link(path).map_err(DiskError::new("read link", path))
+}
+
 /// The content of a file; `None` if it has more than `bytes_max` bytes, whatever it says that it has.
 pub fn read_at_most(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>, DiskError> {
     let mut bytes = Vec::new();

@@ -1,5 +1,6 @@
 //! Which programs of the host a run had: it is not hermetic.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
@@ -17,6 +18,8 @@ pub struct HostPrograms {
     pub processes: usize,
     /// The name of each program, once, in the order in which they first ran.
     pub names: Vec<String>,
+    /// The numbers of those of the run that was noted last.
+    pids: BTreeSet<u32>,
 }
 
 impl HostPrograms {
@@ -34,10 +37,16 @@ impl HostPrograms {
 
     /// Takes note of what `kind` says of one.
     pub fn note(&mut self, kind: &Kind) {
-        if let Kind::ProcessSpawn { program, mode, .. } = kind
-            && mode == "native"
-        {
-            self.add(program);
+        let Kind::ProcessSpawn { program, mode, pid, parent, .. } = kind else { return };
+        if parent.is_none() {
+            self.pids.clear();
+        }
+        if mode == "native" {
+            // One that another one starts writes what is written by those whom that left behind.
+            if !parent.is_some_and(|parent| self.pids.contains(&parent)) {
+                self.add(program);
+            }
+            self.pids.insert(*pid);
         }
     }
 

@@ -4,7 +4,8 @@
 //! run. So what the host does comes between turns, as time does: which ring came first is all that
 //! a run has from it, and a replay, whose rings are known, takes the same turns.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -15,16 +16,28 @@ use crate::base::ambient;
 #[derive(Clone, Debug, Default)]
 pub struct HostBell(Arc<Shared>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Shared {
     rings: Mutex<VecDeque<Pid>>,
     rung: Condvar,
+    probes: Mutex<BTreeMap<Pid, Probe>>,
     /// Whether the rings are those of a tape, so that no more will come.
     is_taped: bool,
 }
 
+/// Looks at the host, and answers whether what a process stands for there does nothing before it is
+/// given input.
+pub type Probe = Box<dyn Fn() -> bool + Send + Sync>;
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostBell").field("is_taped", &self.is_taped).finish_non_exhaustive()
+    }
+}
+
 impl HostBell {
-    /// A bell that has been rung for each of `rings`, and will not be rung again.
+    /// A bell that has been rung for each of `rings`, and will not be rung again. One for
+    /// [`Pid::MACHINE`] lets the clock move.
     pub fn taped(rings: impl IntoIterator<Item = Pid>) -> Self {
         let rings = Mutex::new(rings.into_iter().collect());
         Self(Arc::new(Shared { rings, is_taped: true, ..Shared::default() }))
@@ -39,6 +52,30 @@ impl HostBell {
     pub fn ring(&self, pid: Pid) {
         self.rings().push_back(pid);
         self.0.rung.notify_all();
+    }
+
+    /// Whether the rings are those of a tape.
+    pub(super) fn is_taped(&self) -> bool {
+        self.0.is_taped
+    }
+
+    fn probes(&self) -> MutexGuard<'_, BTreeMap<Pid, Probe>> {
+        self.0.probes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has `probe` look at what stands behind `pid`, until [`HostBell::forget`].
+    pub fn attend(&self, pid: Pid, probe: Probe) {
+        self.probes().insert(pid, probe);
+    }
+
+    /// Takes back [`HostBell::attend`].
+    pub fn forget(&self, pid: Pid) {
+        self.probes().remove(&pid);
+    }
+
+    /// Whether nothing happens on the host for `pid` before it is given input. No, if nobody can tell.
+    pub(super) fn is_idle(&self, pid: Pid) -> bool {
+        self.probes().get(&pid).is_some_and(|is_idle| is_idle())
     }
 
     /// The bell for the next run: what was left of this one rings for nobody.

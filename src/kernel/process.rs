@@ -99,6 +99,8 @@ struct Entry {
     /// Set once something has ended it that it has not seen yet.
     killed: Option<Signal>,
     timer: Option<(u64, u64)>,
+    /// Until when its timer lets programs of the host run, counted as [`Processes::host_waited_ns`].
+    patience_ns: u64,
     /// Whether it last waited until its time had come.
     timed_out: bool,
     /// Whether the bell has rung for it since it last waited.
@@ -140,6 +142,8 @@ pub struct Processes {
     timers_set: u64,
     /// How many wait for what the host does.
     waiting_for_host: u32,
+    /// For how much real time nobody could run and the host was waited for.
+    pub(super) host_waited_ns: u64,
     pub(super) newborn: Vec<Newborn>,
     /// What has ended them all, or is about to.
     pub(super) ended: Option<Outcome>,
@@ -166,6 +170,7 @@ impl Processes {
             state: State::Ready,
             killed: None,
             timer: None,
+            patience_ns: 0,
             timed_out: false,
             rung: false,
         };
@@ -240,8 +245,8 @@ impl Processes {
         self.entries.get(&pid)?.killed
     }
 
-    /// Notes that `pid` waits, until the clock shows `until` if that is given.
-    pub fn wait(&mut self, pid: Pid, wait: Wait, until: Option<u64>) {
+    /// Notes that `pid` waits, until the clock shows `until` if that is given. The clock shows `now`.
+    pub fn wait(&mut self, pid: Pid, wait: Wait, until: Option<u64>, now: u64) {
         let timer = until.map(|due| {
             self.timers_set += 1;
             (due, self.timers_set)
@@ -253,8 +258,11 @@ impl Processes {
             self.ready.push_back(pid);
         }
         self.waiting_for_host += u32::from(matches!(wait, Wait::Host(_)));
+        let patience_ns =
+            self.host_waited_ns.saturating_add(until.unwrap_or(0).saturating_sub(now));
         let entry = self.entry(pid);
         (entry.timer, entry.timed_out, entry.rung) = (timer, false, false);
+        entry.patience_ns = patience_ns;
         entry.state = if wait == Wait::Turn { State::Ready } else { State::Waiting(wait) };
     }
 
@@ -287,6 +295,33 @@ impl Processes {
     /// The earliest time that anybody waits for.
     pub(super) fn next_due(&self) -> Option<u64> {
         self.timers.first().map(|(due, ..)| *due)
+    }
+
+    /// Who waits for the earliest time.
+    pub(super) fn first_due(&self) -> Option<Pid> {
+        self.timers.first().map(|(.., pid)| *pid)
+    }
+
+    /// For how much real time the host may be waited for before it has taken as long as somebody waits
+    /// for a time.
+    pub(super) fn patience_left_ns(&self) -> Option<u64> {
+        let patience = |(.., pid): &(u64, u64, Pid)| Some(self.entries.get(pid)?.patience_ns);
+        let first = self.timers.iter().filter_map(patience).min()?;
+        Some(first.saturating_sub(self.host_waited_ns))
+    }
+
+    /// Those who wait for what the host does, if each of them waits for a pipe as well: what the host
+    /// runs for it has taken all that it was given.
+    pub(super) fn hungry(&self) -> Option<Vec<Pid>> {
+        let mut hungry = Vec::new();
+        for (pid, entry) in &self.entries {
+            match &entry.state {
+                State::Waiting(Wait::Host(Some(_))) => hungry.push(*pid),
+                State::Waiting(Wait::Host(None)) => return None,
+                _ => {}
+            }
+        }
+        Some(hungry)
     }
 
     /// Wakes those who wait for a time up to `now`.
@@ -465,7 +500,16 @@ impl Processes {
                         pipes.iter().map(|(pipe, _)| pipe.number().to_string()).collect();
                     write!(text, "polls pipe {}", numbers.join(", "))
                 }
-                Wait::Host(_) => write!(text, "waits for the host, which has nothing more for it"),
+                Wait::Host(None) => {
+                    write!(text, "waits for the host, which has nothing more for it")
+                }
+                Wait::Host(Some(pipe)) => {
+                    let pipe = pipe.number();
+                    write!(
+                        text,
+                        "runs on the host, and waits to read pipe {pipe}, which nobody writes"
+                    )
+                }
                 Wait::Child(Some(child)) => write!(text, "waits for process {child} to end"),
                 Wait::Child(None) => write!(text, "waits for a child to end"),
             };
@@ -490,11 +534,11 @@ mod tests {
     fn turns_are_taken_in_the_order_in_which_processes_became_ready() {
         let (mut all, [first, child, grandchild]) = family();
         assert_eq!(all.next_ready(), Some(first));
-        all.wait(first, Wait::Time, Some(50));
+        all.wait(first, Wait::Time, Some(50), 0);
         assert_eq!(all.next_ready(), Some(child));
-        all.wait(child, Wait::Time, Some(40));
+        all.wait(child, Wait::Time, Some(40), 0);
         assert_eq!(all.next_ready(), Some(grandchild));
-        all.wait(grandchild, Wait::Time, Some(50));
+        all.wait(grandchild, Wait::Time, Some(50), 0);
         assert_eq!((all.next_ready(), all.next_due()), (None, Some(40)));
         all.wake_due(50);
         let turns = [all.next_ready(), all.next_ready(), all.next_ready(), all.next_ready()];

@@ -15,6 +15,7 @@ use super::process::{Casualty, Newborn, Pid};
 use super::stdio::Stdio;
 use super::turn::Turnstile;
 use crate::base::ambient;
+use crate::tape::{Kind, NativeEvent};
 
 /// A process that is going on. It is polled when it is its turn, and pending while it waits.
 pub type Running = Pin<Box<dyn Future<Output = Ended>>>;
@@ -153,6 +154,21 @@ fn finish(mut machine: Machine, not_started: Option<RunError>) -> Finished {
     Finished { machine, stdio, outcome, casualties: processes.casualties, fuel_used }
 }
 
+/// What a wait for the host ended with.
+enum Heard {
+    /// The host has done something for this process.
+    Ring(Pid),
+    /// Time comes before the host: the clock may move.
+    Time,
+    /// The run's timeout.
+    Timeout,
+}
+
+/// After how much real time the host is looked at for the first time, and how much at most passes
+/// between two looks.
+const LOOK_FIRST: Duration = Duration::from_micros(200);
+const LOOK_EVERY_MAX: Duration = Duration::from_millis(20);
+
 impl Machine {
     /// Whose turn is next; `None` once all have ended. When everybody waits, the host is waited for
     /// if it has something to do; otherwise the clock moves to the earliest time that somebody waits
@@ -167,18 +183,16 @@ impl Machine {
             }
             let due = self.processes.next_due();
             if self.processes.any_waits_for_host() {
-                let until = self.host_is_waited_for_until(due);
-                match self.bell.listen(|pid| self.processes.waits_for_host(pid), until) {
-                    Some(pid) => {
+                match self.listen(due) {
+                    Heard::Ring(pid) => {
                         self.processes.wake_rung(pid);
                         continue;
                     }
-                    None if is_over(self.deadline) => {
+                    Heard::Timeout => {
                         self.end_at(Limit::Timeout);
                         continue;
                     }
-                    // The time that somebody waits for has come, or a tape has no more.
-                    None => {}
+                    Heard::Time => {}
                 }
             }
             let Some(due) = due else {
@@ -193,13 +207,59 @@ impl Machine {
         }
     }
 
+    /// Waits for the host, while somebody else waits for `due` on the machine's clock. Time comes
+    /// first, and a tape has that,
+    /// - as soon as all that the host runs for the machine does nothing before it is given input, as
+    ///   far as the host can tell;
+    /// - at the latest when the host was waited for as long as somebody has waited for a time: a clock
+    ///   that is paused stands still meanwhile, but is never behind the real one.
+    fn listen(&mut self, due: Option<u64>) -> Heard {
+        let until = self.host_is_waited_for_until(due);
+        let is_late = |until: Option<Instant>| until.is_some_and(|it| it <= ambient::instant_now());
+        let is_looked_at = !self.bell.is_taped() && (due.is_none() || self.clock.is_virtual());
+        let hungry = self.processes.hungry().filter(|_| is_looked_at);
+        let mut pause = LOOK_FIRST;
+        loop {
+            let look_at = hungry.as_ref().and(ambient::instant_now().checked_add(pause));
+            let waits = |pid| pid == Pid::MACHINE || self.processes.waits_for_host(pid);
+            let begun = ambient::instant_now();
+            let heard = self.bell.listen(waits, until.into_iter().chain(look_at).min());
+            let waited_ns = ambient::elapsed_since(begun).as_nanos();
+            let waited_ns = u64::try_from(waited_ns).unwrap_or(u64::MAX);
+            let host_waited_ns = &mut self.processes.host_waited_ns;
+            *host_waited_ns = host_waited_ns.saturating_add(waited_ns);
+            match heard {
+                Some(Pid::MACHINE) => break,
+                Some(pid) => return Heard::Ring(pid),
+                // The tape has no more: the run leaves it here, or ended here.
+                None if self.bell.is_taped() => return Heard::Time,
+                None if is_over(self.deadline) => return Heard::Timeout,
+                None if is_late(until) => break,
+                None => {
+                    let is_idle =
+                        |hungry: &Vec<Pid>| hungry.iter().all(|pid| self.bell.is_idle(*pid));
+                    if hungry.as_ref().is_some_and(is_idle) {
+                        break;
+                    }
+                    pause = (pause * 2).min(LOOK_EVERY_MAX);
+                }
+            }
+        }
+        if let (Some(tape), Some(pid)) = (&self.tape, self.processes.first_due()) {
+            tape.push(Kind::Native { pid: pid.0, event: NativeEvent::ClockMoved });
+        }
+        Heard::Time
+    }
+
     /// Until when the host is waited for, while somebody else waits for `due` on the machine's clock.
-    /// A virtual clock stands still meanwhile.
     fn host_is_waited_for_until(&mut self, due: Option<u64>) -> Option<Instant> {
-        let due = due.filter(|_| !self.clock.is_virtual()).and_then(|due| {
-            let left_ns = due.saturating_sub(self.clock.now(ClockId::Monotonic));
-            ambient::instant_now().checked_add(Duration::from_nanos(left_ns))
-        });
+        let left_ns = if self.clock.is_virtual() {
+            self.processes.patience_left_ns()
+        } else {
+            due.map(|due| due.saturating_sub(self.clock.now(ClockId::Monotonic)))
+        };
+        let due = left_ns
+            .and_then(|left_ns| ambient::instant_now().checked_add(Duration::from_nanos(left_ns)));
         due.into_iter().chain(self.deadline).min()
     }
 

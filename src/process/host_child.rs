@@ -2,14 +2,16 @@
 //! piece, and no faster than it is taken.
 
 use std::collections::VecDeque;
-use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::io::{self, PipeReader, PipeWriter, Write};
 use std::process::Command;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use super::SubprocessStatus;
+use super::host_pipes::{Gauge, ReadEnd, wait_readable};
 use super::host_process::HostProcess;
+use super::host_waits::waits_to_read;
 use super::native::end_with_this_thread;
 use super::streams::lock;
 use crate::base::ambient;
@@ -29,8 +31,10 @@ pub(super) enum HostEvent {
     Readable,
     /// The program wrote to its standard output (1) or standard error (2).
     Output { fd: u32, bytes: Vec<u8> },
-    /// It ended, and so did all that it wrote.
+    /// It ended, and all that it wrote itself has come.
     Ended(HostEnd),
+    /// Those whom it left behind can write no more.
+    Closed,
     /// Nobody knows what came of it.
     Failed(String),
 }
@@ -45,6 +49,8 @@ pub(super) struct HostEnd {
     pub(super) duration_ns: u64,
     /// How many of the bytes that it was given it has not read.
     pub(super) unread_bytes: u64,
+    /// Whether somebody whom it left behind can still write: [`HostEvent::Closed`] comes later.
+    pub(super) left_open: bool,
 }
 
 /// How the streams of a program are connected, besides what its command says.
@@ -73,6 +79,11 @@ struct State {
     /// Which of its outputs are open, and of which a piece is among the events.
     open: [bool; 2],
     pending: [bool; 2],
+    /// What is in the pipe of each, and how many bytes have come out of it.
+    gauges: [Option<Gauge>; 2],
+    taken_bytes: [u64; 2],
+    /// The number of the pipe that it reads.
+    stdin_inode: Option<u64>,
     /// What it is to read, until that is taken.
     given: Option<Vec<u8>>,
     input: InputIs,
@@ -118,15 +129,18 @@ impl HostChild {
         let mut child = command.spawn()?;
         // With it go the ends of pipes that the program has.
         drop(command);
-        let outputs: [Option<Box<dyn Read + Send>>; 2] = [
+        let outputs: [Option<Box<dyn ReadEnd>>; 2] = [
             merged.map(boxed).or_else(|| child.stdout.take().map(boxed)),
             child.stderr.take().map(boxed),
         ];
         let open = [outputs[0].is_some(), outputs[1].is_some()];
+        let gauges =
+            outputs.each_ref().map(|pipe| pipe.as_ref().and_then(|pipe| Gauge::of(&**pipe)));
+        let stdin_inode = input.as_ref().and_then(|(unread, _)| Gauge::of(unread)?.inode());
         let shared = Arc::new(Shared {
             process: HostProcess::new(child),
             ring: Box::new(ring),
-            state: Mutex::new(State { open, ..State::default() }),
+            state: Mutex::new(State { open, gauges, stdin_inode, ..State::default() }),
             changed: Condvar::new(),
         });
         match shared.accompany(started, input, outputs) {
@@ -165,6 +179,17 @@ impl HostChild {
         self.0.change(|state| state.input = InputIs::Complete);
     }
 
+    /// How many events there are.
+    pub(super) fn events(&self) -> usize {
+        lock(&self.0.state).events.len()
+    }
+
+    /// What says whether it does nothing before it is given input: no, where nobody can tell.
+    pub(super) fn is_idle(&self) -> impl Fn() -> bool + Send + Sync + use<> {
+        let shared = Arc::clone(&self.0);
+        move || shared.is_idle()
+    }
+
     /// What says that the run's standard input can be read.
     pub(super) fn on_readable(&self) -> impl FnOnce() + Send + use<> {
         let shared = Arc::clone(&self.0);
@@ -174,15 +199,21 @@ impl HostChild {
 
 impl Drop for HostChild {
     fn drop(&mut self) {
-        self.0.change(|state| state.is_dropped = true);
-        // One that has ended is left alone; one that cannot be ended is nobody's to wait for.
-        if self.0.process.kill().is_ok() {
+        // Before it is reaped, which follows: its group can be ended as long as it is not. One that
+        // cannot be ended is nobody's to wait for.
+        let killed = self.0.process.kill();
+        self.0.change(|state| {
+            state.is_dropped = true;
+            // Nobody reads what is still written.
+            state.gauges = [None, None];
+        });
+        if killed.is_ok() {
             drop(self.0.wait_while(|state| !state.is_reaped));
         }
     }
 }
 
-fn boxed(pipe: impl Read + Send + 'static) -> Box<dyn Read + Send> {
+fn boxed(pipe: impl ReadEnd + 'static) -> Box<dyn ReadEnd> {
     Box::new(pipe)
 }
 
@@ -192,7 +223,7 @@ impl Shared {
         self: &Arc<Self>,
         started: Instant,
         input: Option<(PipeReader, PipeWriter)>,
-        outputs: [Option<Box<dyn Read + Send>>; 2],
+        outputs: [Option<Box<dyn ReadEnd>>; 2],
     ) -> io::Result<()> {
         for (output, pipe) in outputs.into_iter().enumerate() {
             if let Some(pipe) = pipe {
@@ -230,25 +261,48 @@ impl Shared {
         (self.ring)();
     }
 
+    /// Whether it does nothing before it is given input, and all that it wrote was taken.
+    fn is_idle(&self) -> bool {
+        let idle_at = |state: &State| {
+            let is_empty = |output: usize| {
+                let gauge = state.gauges[output].as_ref();
+                !state.open[output] || gauge.is_some_and(|gauge| gauge.bytes() == Some(0))
+            };
+            let is_fed = state.given.is_none() && state.input == InputIs::Open;
+            (is_fed && state.events.is_empty() && is_empty(0) && is_empty(1))
+                .then_some(state.stdin_inode)
+                .flatten()
+        };
+        let Some(stdin) = idle_at(&lock(&self.state)) else { return false };
+        waits_to_read(self.process.id(), stdin) && idle_at(&lock(&self.state)).is_some()
+    }
+
     /// Hands on what comes from an output. Each piece waits until the one before it was taken, and
     /// so, in the end, does the program.
-    fn drain(&self, output: usize, mut pipe: impl Read) {
+    fn drain(&self, output: usize, mut pipe: impl ReadEnd) {
         let mut buffer = vec![0; PIECE_BYTES];
         loop {
+            drop(self.wait_while(|state| state.pending[output] && !state.is_dropped));
+            // Bytes are in the pipe or among the events, and never on their way, for those who look.
+            wait_readable(&pipe);
+            let locked = cfg!(unix).then(|| lock(&self.state));
             let count = match pipe.read(&mut buffer) {
                 Ok(count) if count > 0 => count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 // Nothing else can go wrong with a pipe.
                 Ok(_) | Err(_) => break,
             };
-            let mut state = self.wait_while(|state| state.pending[output] && !state.is_dropped);
+            let mut state = locked.unwrap_or_else(|| lock(&self.state));
             if state.is_dropped {
                 break;
             }
             state.pending[output] = true;
-            drop(state);
+            state.taken_bytes[output] += count as u64;
             let (fd, bytes) = (output as u32 + 1, buffer[..count].to_vec());
-            self.push(HostEvent::Output { fd, bytes });
+            state.events.push_back(HostEvent::Output { fd, bytes });
+            drop(state);
+            self.changed.notify_all();
+            (self.ring)();
         }
         self.change(|state| state.open[output] = false);
     }
@@ -275,12 +329,16 @@ impl Shared {
         }
     }
 
-    /// Waits for the end of the program, and of all that it wrote.
+    /// Waits for the end of the program and of what it wrote; then, for that of those whom it left
+    /// behind with its outputs.
     fn attend(&self, started: Instant, input: Option<(PipeReader, JoinHandle<u64>)>) {
-        let status = self.process.reap();
-        self.change(|state| state.is_reaped = true);
-        drop(self.wait_while(|state| state.open.contains(&true) && !state.is_dropped));
+        let status = self.process.wait_for_end();
         let duration_ns = u64::try_from(ambient::elapsed_since(started).as_nanos());
+        // Whatever it wrote itself is in its pipes.
+        let written = lock(&self.state).written_bytes();
+        let state = self.wait_while(|state| !state.is_dropped && state.is_owed(written));
+        let left_open = state.open.contains(&true);
+        drop(state);
         let mut unread_bytes = 0;
         if let Some((mut unread, feeder)) = input {
             self.change(|state| state.input = InputIs::Unread);
@@ -288,12 +346,53 @@ impl Shared {
             unread_bytes = io::copy(&mut unread, &mut io::sink()).unwrap_or(0);
             unread_bytes += feeder.join().unwrap_or(0);
         }
+        let status = match status {
+            Ok(Some(status)) => Ok(status),
+            Ok(None) => self.process.reap(),
+            Err(error) => Err(error),
+        };
         let (exit_code, signal) = match status {
             Ok(SubprocessStatus::Signalled(signal)) => (None, Some(signal.cast_unsigned())),
             Ok(status) => (Some(status.code().unwrap_or(1).cast_unsigned()), None),
-            Err(error) => return self.push(HostEvent::Failed(error.to_string())),
+            Err(error) => {
+                self.push(HostEvent::Failed(error.to_string()));
+                return self.reap();
+            }
         };
         let duration_ns = duration_ns.unwrap_or(u64::MAX);
-        self.push(HostEvent::Ended(HostEnd { exit_code, signal, duration_ns, unread_bytes }));
+        let end = HostEnd { exit_code, signal, duration_ns, unread_bytes, left_open };
+        self.push(HostEvent::Ended(end));
+        if left_open {
+            // Until it is reaped, its group can be ended.
+            drop(self.wait_while(|state| state.open.contains(&true) && !state.is_dropped));
+            self.push(HostEvent::Closed);
+        }
+        self.reap();
+    }
+
+    fn reap(&self) {
+        // It has ended, or nobody knows what came of it.
+        let _ = self.process.reap();
+        self.change(|state| state.is_reaped = true);
+    }
+}
+
+impl State {
+    /// How many bytes were written to each output so far; `None` if nobody can tell: all that will be.
+    fn written_bytes(&self) -> [Option<u64>; 2] {
+        [0, 1].map(|output| {
+            let in_pipe = self.gauges[output].as_ref()?.bytes()?;
+            Some(self.taken_bytes[output] + in_pipe)
+        })
+    }
+
+    /// Whether some of the `written` bytes have not come, or an end that nobody holds up.
+    fn is_owed(&self, written: [Option<u64>; 2]) -> bool {
+        (0..2).any(|output| {
+            let is_closing = || self.gauges[output].as_ref().is_none_or(Gauge::is_hung_up);
+            let is_missing =
+                || written[output].is_none_or(|bytes| self.taken_bytes[output] < bytes);
+            self.open[output] && (is_missing() || is_closing())
+        })
     }
 }

@@ -1,6 +1,7 @@
 //! A program of the host as a process of a machine.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::host_child::{Connected, HostChild, HostEnd, HostEvent};
@@ -9,7 +10,7 @@ use super::streams::lock;
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
 use crate::kernel::bell::HostBell;
-use crate::kernel::guest::{Buffers, Fault, Guest, InputState, Range};
+use crate::kernel::guest::{Buffers, Fault, FdAction, Guest, InputState, Range, SpawnRequest};
 use crate::kernel::host_stdin::Watch;
 use crate::kernel::limits::Stop;
 use crate::kernel::outcome::{Outcome, RunError};
@@ -37,6 +38,8 @@ pub struct HostImage {
 enum Runs {
     Live(Arc<NativeChildren>),
     Taped(Arc<TapedChildren>),
+    /// What those write whom a program has left behind.
+    Left(Child),
 }
 
 impl HostImage {
@@ -88,15 +91,20 @@ impl TapedChildren {
     /// The bell that rang for them.
     pub fn bell(&self) -> HostBell {
         let events = lock(&self.events);
-        HostBell::taped(events.iter().filter(|(_, event)| event.is_of_host()).map(|(pid, _)| *pid))
+        let of_host = events.iter().filter(|(_, event)| event.is_of_host());
+        HostBell::taped(of_host.map(|(pid, event)| match event {
+            NativeEvent::ClockMoved => Pid::MACHINE,
+            _ => *pid,
+        }))
     }
 
     /// What the host did next, if it did that for `pid` and `is_it`.
     fn next_if(&self, pid: Pid, is_it: impl Fn(&NativeEvent) -> bool) -> Option<NativeEvent> {
         let mut events = lock(&self.events);
-        while events.pop_front_if(|(_, event)| matches!(event, NativeEvent::Input { .. })).is_some()
-        {
-        }
+        let is_of_machine = |event: &NativeEvent| {
+            matches!(event, NativeEvent::Input { .. } | NativeEvent::ClockMoved)
+        };
+        while events.pop_front_if(|(_, event)| is_of_machine(event)).is_some() {}
         events.pop_front_if(|(of, event)| *of == pid && is_it(event)).map(|(_, event)| event)
     }
 
@@ -111,11 +119,20 @@ impl TapedChildren {
                 let bytes = bytes.bytes(&self.contents).unwrap_or_default();
                 HostEvent::Output { fd, bytes }
             }
-            NativeEvent::Ended { exit_code, signal, duration_ns, charged, unread_bytes } => {
+            NativeEvent::Ended {
+                exit_code,
+                signal,
+                duration_ns,
+                charged,
+                unread_bytes,
+                left_open,
+            } => {
                 is_charged = charged;
-                HostEvent::Ended(HostEnd { exit_code, signal, duration_ns, unread_bytes })
+                let end = HostEnd { exit_code, signal, duration_ns, unread_bytes, left_open };
+                HostEvent::Ended(end)
             }
-            NativeEvent::Input { .. } => return None,
+            NativeEvent::Closed => HostEvent::Closed,
+            NativeEvent::Input { .. } | NativeEvent::ClockMoved => return None,
         };
         Some((event, is_charged))
     }
@@ -123,8 +140,32 @@ impl TapedChildren {
 
 /// What a process has of its program.
 enum Child {
-    Live { child: HostChild, charges_time: bool },
+    Live(LiveChild),
     Taped(Arc<TapedChildren>),
+}
+
+/// A program that runs, and for whom the bell rings.
+struct LiveChild {
+    child: HostChild,
+    charges_time: bool,
+    bell: HostBell,
+    pid: Arc<AtomicU32>,
+}
+
+impl LiveChild {
+    /// Has the bell ring for `pid` from now on, also for what nobody has heard yet.
+    fn ring_for(&self, pid: Pid) {
+        self.pid.store(pid.0, Ordering::SeqCst);
+        for _ in 0..self.child.events() {
+            self.bell.ring(pid);
+        }
+    }
+}
+
+impl Drop for LiveChild {
+    fn drop(&mut self) {
+        self.bell.forget(Pid(self.pid.load(Ordering::SeqCst)));
+    }
 }
 
 impl Child {
@@ -136,11 +177,18 @@ impl Child {
         match &image.runs {
             Runs::Live(children) => {
                 let command = children.command(&image.program, guest)?;
-                let (bell, pid) = (guest.bell(), guest.pid());
-                let child = HostChild::spawn(command, connected, move || bell.ring(pid));
+                let (bell, pid) = (guest.bell(), Arc::new(AtomicU32::new(guest.pid().0)));
+                let ring = {
+                    let (bell, pid) = (bell.clone(), Arc::clone(&pid));
+                    move || bell.ring(Pid(pid.load(Ordering::SeqCst)))
+                };
+                let child = HostChild::spawn(command, connected, ring);
                 let child = child.map_err(|error| error.to_string())?;
-                Ok(Self::Live { child, charges_time: children.charges_time() })
+                bell.attend(guest.pid(), Box::new(child.is_idle()));
+                let charges_time = children.charges_time();
+                Ok(Self::Live(LiveChild { child, charges_time, bell, pid }))
             }
+            Runs::Left(_) => Err("it has ended".to_owned()),
             Runs::Taped(children) => {
                 let is_failure = |event: &NativeEvent| matches!(event, NativeEvent::Failed { .. });
                 match children.next_if(guest.pid(), is_failure) {
@@ -154,31 +202,41 @@ impl Child {
     /// What the host did next, and whether the clock shows the time that it took.
     fn next(&self, pid: Pid) -> Option<(HostEvent, bool)> {
         match self {
-            Self::Live { child, charges_time } => Some((child.next()?, *charges_time)),
+            Self::Live(live) => Some((live.child.next()?, live.charges_time)),
             Self::Taped(children) => children.next(pid),
         }
     }
 
     fn give(&self, bytes: Vec<u8>) {
         match self {
-            Self::Live { child, .. } if bytes.is_empty() => child.close_input(),
-            Self::Live { child, .. } => child.give(bytes),
+            Self::Live(live) if bytes.is_empty() => live.child.close_input(),
+            Self::Live(live) => live.child.give(bytes),
             Self::Taped(_) => {}
         }
     }
 
     fn watch_stdin(&self, guest: &Guest) -> Option<Watch> {
         match self {
-            Self::Live { child, .. } => guest.watch_stdin(child.on_readable()),
+            Self::Live(live) => guest.watch_stdin(live.child.on_readable()),
             Self::Taped(_) => None,
+        }
+    }
+
+    /// From now on it is `guest`'s.
+    fn hand_to(&self, guest: &Guest) {
+        if let Self::Live(live) = self {
+            live.ring_for(guest.pid());
         }
     }
 }
 
-/// A process that stands for a program of the host.
+/// A process that stands for a program of the host, or for those whom one has left behind.
 struct Bridge {
     guest: Guest,
-    child: Child,
+    program: String,
+    profile: Option<String>,
+    /// `None` once it is another's.
+    child: Option<Child>,
     /// When it began, if the clock is virtual.
     started_ns: Option<u64>,
     /// Whether the program can be given more to read.
@@ -215,22 +273,38 @@ async fn process(image: HostImage, mut guest: Guest) -> Ended {
         return Ended { guest, outcome: Ok(stop.into()) };
     }
     let started_ns = guest.virtual_now_ns();
-    let has_input = guest.input_state(0).is_some();
+    let is_left = matches!(image.runs, Runs::Left(_));
+    let has_input = !is_left && guest.input_state(0).is_some();
     let connected = Connected { has_input, is_merged: guest.is_same_output(1, 2) };
-    let failed = |message| RunError::Host { program: image.program.clone(), message };
-    let child = match Child::start(&image, &guest, connected) {
+    let started = match image.runs {
+        Runs::Left(child) => {
+            child.hand_to(&guest);
+            Ok(child)
+        }
+        _ => Child::start(&image, &guest, connected),
+    };
+    let HostImage { program, profile, .. } = image;
+    let child = match started {
         Ok(child) => child,
         Err(message) => {
             guest.tape_native(|_| NativeEvent::Failed { message: message.clone() });
-            return Ended { guest, outcome: Err(failed(message)) };
+            return Ended { guest, outcome: Err(RunError::Host { program, message }) };
         }
     };
-    let (stdin, given) = (Stdin::Unknown, VecDeque::new());
-    let mut bridge = Bridge { guest, child, started_ns, wants_input: has_input, stdin, given };
+    let mut bridge = Bridge {
+        guest,
+        program,
+        profile,
+        child: Some(child),
+        started_ns,
+        wants_input: has_input,
+        stdin: Stdin::Unknown,
+        given: VecDeque::new(),
+    };
     let outcome = match bridge.live().await {
         Ok(outcome) => Ok(outcome),
         Err(Leave::Stop(stop)) => Ok(stop.into()),
-        Err(Leave::Error(message)) => Err(failed(message)),
+        Err(Leave::Error(message)) => Err(RunError::Host { program: bridge.program, message }),
     };
     Ended { guest: bridge.guest, outcome }
 }
@@ -249,7 +323,8 @@ impl Bridge {
             if !self.guest.was_rung() {
                 continue;
             }
-            let Some((event, is_charged)) = self.child.next(self.guest.pid()) else { continue };
+            let next = self.child.as_ref().and_then(|child| child.next(self.guest.pid()));
+            let Some((event, is_charged)) = next else { continue };
             match event {
                 HostEvent::Taken => {
                     self.guest.tape_native(|_| NativeEvent::Taken);
@@ -261,6 +336,10 @@ impl Bridge {
                 }
                 HostEvent::Output { fd, bytes } => self.write(fd, bytes).await?,
                 HostEvent::Ended(end) => return self.end(&end, is_charged),
+                HostEvent::Closed => {
+                    self.guest.tape_native(|_| NativeEvent::Closed);
+                    return Ok(Outcome::Exited(0));
+                }
                 HostEvent::Failed(message) => {
                     self.guest.tape_native(|_| NativeEvent::Failed { message: message.clone() });
                     return Err(Leave::Error(message));
@@ -281,7 +360,8 @@ impl Bridge {
                 Stdin::Readable => self.stdin = Stdin::Unknown,
                 Stdin::Watched { .. } => return Ok(None),
                 Stdin::Unknown => {
-                    self.stdin = Stdin::Watched { _watch: self.child.watch_stdin(&self.guest) };
+                    let watch = self.child.as_ref().and_then(|it| it.watch_stdin(&self.guest));
+                    self.stdin = Stdin::Watched { _watch: watch };
                     return Ok(None);
                 }
             },
@@ -303,7 +383,9 @@ impl Bridge {
         self.guest.tape_native(|_| NativeEvent::Input { content_hash, len_bytes });
         self.given.extend(&bytes);
         self.given.drain(..self.given.len().saturating_sub(UNREAD_BYTES_MAX));
-        self.child.give(bytes);
+        if let Some(child) = &self.child {
+            child.give(bytes);
+        }
         Ok(None)
     }
 
@@ -334,7 +416,7 @@ impl Bridge {
     }
 
     fn end(&mut self, end: &HostEnd, is_charged: bool) -> Result<Outcome, Leave> {
-        let HostEnd { exit_code, signal, duration_ns, unread_bytes } = *end;
+        let HostEnd { exit_code, signal, duration_ns, unread_bytes, left_open } = *end;
         let started_ns = self.started_ns.filter(|_| is_charged);
         let charged = started_ns.is_some();
         self.guest.tape_native(|_| NativeEvent::Ended {
@@ -343,7 +425,11 @@ impl Bridge {
             duration_ns,
             charged,
             unread_bytes,
+            left_open,
         });
+        if left_open && let Some(child) = self.child.take() {
+            self.leave(child);
+        }
         let unread = usize::try_from(unread_bytes).unwrap_or(usize::MAX).min(self.given.len());
         let mut unread = self.given.split_off(self.given.len() - unread);
         self.guest.give_back(0, unread.make_contiguous());
@@ -354,6 +440,24 @@ impl Bridge {
             return Err(stop.into());
         }
         Ok(outcome_of(exit_code, signal))
+    }
+}
+
+impl Bridge {
+    /// Has another process write what those write whom the program left behind. At the limit of
+    /// processes they are ended instead, with its group.
+    fn leave(&mut self, child: Child) {
+        let (program, profile) = (self.program.clone(), self.profile.clone());
+        let request = SpawnRequest {
+            args: vec![program.clone().into_bytes()],
+            program: program.clone(),
+            inherit: true,
+            actions: vec![FdAction::Close(0)],
+            ..SpawnRequest::default()
+        };
+        let image = HostImage { program, profile, runs: Runs::Left(child) };
+        // The limit has been noted.
+        let _ = self.guest.spawn(image.found(), request);
     }
 }
 

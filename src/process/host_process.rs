@@ -75,39 +75,50 @@ impl HostProcess {
     /// # Errors
     /// As the host answers.
     pub(super) fn reap(&self) -> io::Result<SubprocessStatus> {
-        // Once reaped, its number may be that of another process.
-        let is_reaped = lock(&self.leader).is_reaped;
-        if !is_reaped {
-            self.wait_for_exit()?;
-        }
+        self.wait_for_end()?;
         let mut leader = lock(&self.leader);
         let status = leader.child.wait()?;
         leader.is_reaped = true;
         Ok(status_of(status))
     }
 
+    /// Waits until the process has ended, and leaves it to be reaped: so long, its group can be ended.
+    ///
+    /// # Errors
+    /// As the host answers.
     #[cfg(unix)]
-    fn wait_for_exit(&self) -> io::Result<()> {
+    pub(super) fn wait_for_end(&self) -> io::Result<Option<SubprocessStatus>> {
         use rustix::process::{WaitId, WaitIdOptions, waitid};
 
-        let Some(id) = pid(self.id) else { return Ok(()) };
+        // Once reaped, its number may be that of another process.
+        let is_reaped = lock(&self.leader).is_reaped;
+        let Some(id) = pid(self.id).filter(|_| !is_reaped) else { return Ok(None) };
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         loop {
             match waitid(WaitId::Pid(id), options) {
                 Err(rustix::io::Errno::INTR) => {}
-                Ok(_) => return Ok(()),
+                Ok(None) => return Ok(None),
+                Ok(Some(status)) => {
+                    let exited = status.exit_status().map(SubprocessStatus::Exited);
+                    let signal = || status.terminating_signal().map(SubprocessStatus::Signalled);
+                    return Ok(exited.or_else(signal));
+                }
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
+    /// Waits until the process has ended.
+    ///
+    /// # Errors
+    /// As the host answers.
     #[cfg(not(unix))]
-    fn wait_for_exit(&self) -> io::Result<()> {
+    pub(super) fn wait_for_end(&self) -> io::Result<Option<SubprocessStatus>> {
         const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(5);
         while lock(&self.leader).child.try_wait()?.is_none() {
             crate::base::ambient::sleep(LOOK_EVERY);
         }
-        Ok(())
+        Ok(None)
     }
 }
 

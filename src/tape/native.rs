@@ -28,6 +28,8 @@ pub enum NativeEvent {
     Taken,
     /// The run's standard input, which it reads, has something.
     Readable,
+    /// The clock moved to the time that the process waited for, while programs of the host ran.
+    ClockMoved,
     /// It wrote.
     Output {
         /// 1 or 2.
@@ -35,7 +37,7 @@ pub enum NativeEvent {
         /// What.
         bytes: Payload,
     },
-    /// It ended, and all that it wrote has come.
+    /// It ended, and all that it wrote itself has come.
     Ended {
         /// Its exit code, if it exited.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,7 +53,12 @@ pub enum NativeEvent {
         /// The last bytes that it was given and has not read: somebody else may.
         #[serde(default, skip_serializing_if = "is_zero")]
         unread_bytes: u64,
+        /// Whether somebody whom it has left behind can still write.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        left_open: bool,
     },
+    /// Nobody can write any more whom it has left behind.
+    Closed,
 }
 
 impl NativeEvent {

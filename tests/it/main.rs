@@ -18,6 +18,7 @@ mod llm;
 mod llm_http;
 mod modules;
 mod native_children;
+mod native_trees;
 mod overlay_differential;
 mod overlay_model;
 mod process_tape;

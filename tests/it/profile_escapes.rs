@@ -39,6 +39,8 @@ const ATTACKS: &str = r#"
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -70,6 +72,65 @@ static int with_terminal(char **argv) {
     char typed = 0;
     if (read(inner, &typed, 1) == 1) printf("typed %c\n", typed);
     return 0;
+}
+
+/* Makes files and folders with set-user-id and set-group-id bits in each way that there is, from
+   "made-0" on, and says of each what came of it. The low bits alone are set everywhere. */
+static int set_id(void) {
+    static const int bits[] = {04000, 02000, 06000};
+    int number = 0;
+    for (int i = 0; i < 3; i++) {
+        int mode = 0755 | bits[i];
+        struct { unsigned long long flags, mode, resolve; } how = {O_CREAT | O_RDWR, mode, 0};
+        for (int way = 0; way < 18; way++) {
+            char name[32];
+            snprintf(name, sizeof name, "made-%d", number++);
+            long done = -1;
+            int file = -1;
+            errno = 0;
+            if (way < 7) file = open(name, O_CREAT | O_RDWR, 0755);
+            if (way == 0) done = chmod(name, mode);
+            if (way == 1) done = fchmod(file, mode);
+            if (way == 2) done = fchmodat(AT_FDCWD, name, mode, 0);
+            if (way == 3) done = syscall(452, AT_FDCWD, name, mode, 0);
+            if (way == 4) done = syscall(452, file, "", mode, AT_EMPTY_PATH);
+            if (way == 5) {
+                char path[64];
+                snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+                done = chmod(path, mode);
+            }
+            if (way == 6) done = syscall(SYS_fchmodat, AT_FDCWD, name, mode);
+            if (way == 7) done = open(name, O_CREAT | O_RDWR, mode);
+            if (way == 8) done = openat(AT_FDCWD, name, O_CREAT | O_WRONLY | O_EXCL, mode);
+            if (way == 9) done = creat(name, mode);
+            if (way == 10) done = syscall(SYS_openat2, AT_FDCWD, name, &how, sizeof how);
+            if (way == 11) {
+                done = file = open(".", O_TMPFILE | O_RDWR, mode);
+                if (file >= 0) {
+                    char path[64];
+                    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+                    linkat(AT_FDCWD, path, AT_FDCWD, name, AT_SYMLINK_FOLLOW);
+                }
+            }
+            if (way == 12) done = mknod(name, S_IFREG | mode, 0);
+            if (way == 13) done = mknodat(AT_FDCWD, name, S_IFREG | mode, 0);
+            if (way == 14) done = mknod(name, S_IFIFO | mode, 0);
+            if (way == 15) done = mkdir(name, mode);
+            if (way == 16) {
+                mkdir(name, 0755);
+                done = chmod(name, mode);
+            }
+            if (way == 17) {
+                mkdir(name, 0755);
+                done = fchmod(open(name, O_RDONLY | O_DIRECTORY), mode);
+            }
+            printf("%d %d\n", way, done < 0 ? errno : 0);
+        }
+    }
+    int plain = open("plain", O_CREAT | O_RDWR, 0755);
+    /* A mode that makes nothing is none. */
+    int again = syscall(SYS_openat, AT_FDCWD, "plain", O_RDONLY, 06755);
+    return plain < 0 || again < 0 || chmod("plain", 01700) || mkdir("folder", 01755) ? 8 : 0;
 }
 
 int main(int argc, char **argv) {
@@ -104,6 +165,8 @@ int main(int argc, char **argv) {
         strcpy(to.sun_path + 1, argv[2]);
         socklen_t size = offsetof(struct sockaddr_un, sun_path) + 1 + strlen(argv[2]);
         return connect(0, (struct sockaddr *)&to, size) ? errno : 0;
+    } else if (!strcmp(what, "set-id")) {
+        return set_id();
     } else if (!strcmp(what, "type")) {
         return ioctl(0, TIOCSTI, "x") ? errno : 0;
     } else if (!strcmp(what, "foreign")) {
@@ -258,6 +321,38 @@ fn a_confined_program_becomes_nobody_else() {
     }
 }
 
+/// Whoever runs such a file later has the rights of its owner, who may be root.
+#[test]
+fn a_confined_program_makes_no_file_with_set_user_id_or_set_group_id() {
+    let made = |profile| {
+        let attacks = Attacks::build()?;
+        let output = attacks.run(profile, &["set-id"]);
+        assert!(output.status.success(), "{profile}: {output:?}");
+        let mode = |entry: std::io::Result<fs::DirEntry>| {
+            let entry = entry.unwrap();
+            let mode = entry.metadata().unwrap().permissions().mode();
+            (mode & 0o6000 != 0).then(|| (entry.file_name(), mode))
+        };
+        let modes: Vec<_> = fs::read_dir(attacks.0.path()).unwrap().filter_map(mode).collect();
+        Some((modes, String::from_utf8(output.stdout).unwrap()))
+    };
+    let Some((control, _)) = made(SandboxProfile::Unrestricted) else { return };
+    assert!(control.len() >= 30, "without a profile it makes them: {control:?}");
+    for profile in given(&CONFINED) {
+        let (modes, said) = made(profile).unwrap();
+        assert!(modes.is_empty(), "{profile}: {modes:?}\n{said}");
+        let errnos: Vec<(&str, &str)> =
+            said.lines().map(|line| line.split_once(' ').unwrap()).collect();
+        assert_eq!(errnos.len(), 54);
+        for (way, errno) in errnos {
+            let unknown = libc::ENOSYS.to_string();
+            let denied = libc::EPERM.to_string();
+            let expected = if way == "10" { unknown } else { denied };
+            assert_eq!(errno, expected, "{profile}: way {way}");
+        }
+    }
+}
+
 #[test]
 fn a_hardened_program_has_a_network_of_its_own() {
     let may = Command::new("unshare").args(["-n", "true"]).output();
@@ -334,8 +429,12 @@ fn a_profile_that_the_kernel_does_not_give_runs_nothing() {
             assert!(refused(call, profile), "{call}: it runs without the profile {profile}");
         }
     }
-    for call in [libc::SYS_seccomp, libc::SYS_capset] {
-        for profile in given(&[SandboxProfile::OsHardened]) {
+    let of_profile = |profile| match profile {
+        SandboxProfile::OsHardened => vec![libc::SYS_seccomp, libc::SYS_capset],
+        _ => vec![libc::SYS_seccomp],
+    };
+    for profile in given(&CONFINED) {
+        for call in of_profile(profile) {
             assert!(refused(call, profile), "{call}: it runs without the profile {profile}");
         }
     }

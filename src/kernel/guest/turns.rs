@@ -2,6 +2,7 @@
 
 use super::{Fault, Guest, NOT_RUNNABLE};
 use crate::base::errno::Errno;
+use crate::kernel::clock::ClockId;
 use crate::kernel::limits::Stop;
 use crate::kernel::outcome::{Outcome, RunError};
 use crate::kernel::pipe::End;
@@ -76,7 +77,8 @@ impl Guest {
             }
             Wait::Turn | Wait::Child(_) | Wait::Time => {}
         }
-        machine.processes.wait(self.pid, wait, until);
+        let now = if until.is_some() { machine.clock.now(ClockId::Monotonic) } else { 0 };
+        machine.processes.wait(self.pid, wait, until, now);
         Fault::Wait
     }
 

@@ -1,4 +1,4 @@
-//! Linux: Landlock for files, TCP and signals; a seccomp filter for everything else.
+//! Linux: Landlock for files, TCP and signals; seccomp filters for everything else.
 //!
 //! All rules are made before the fork. Between fork and exec the child makes system calls and
 //! nothing else: another thread of this process may have held any lock at the time, also that of the
@@ -143,18 +143,17 @@ pub(super) fn check(profile: SandboxProfile) -> Result<(), String> {
         LandlockStatus::Available { effective_abi, .. } if effective_abi < needed => {
             Err(format!("{wanted}; the kernel has version {}", effective_abi as i32))
         }
-        LandlockStatus::Available { .. } if profile == SandboxProfile::OsHardened => {
-            filters().map(|_| ()).map_err(|error| format!("no system calls can be denied: {error}"))
-        }
-        LandlockStatus::Available { .. } => Ok(()),
+        LandlockStatus::Available { .. } => filters(profile)
+            .map(|_| ())
+            .map_err(|error| format!("no system calls can be denied: {error}")),
     }
 }
 
 /// The rules of a profile, made.
 pub(super) struct Sandbox {
     ruleset: RulesetCreated,
-    /// The filters of a hardened program, none for another.
     filters: Arc<[BpfProgram]>,
+    is_hardened: bool,
 }
 
 impl Sandbox {
@@ -173,11 +172,8 @@ impl Sandbox {
         let roots = writable.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let readable = readable.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let ruleset = ruleset(profile, roots, readable).map_err(|error| refused(error.into()))?;
-        let filters = match profile {
-            SandboxProfile::OsHardened => filters().map_err(|error| refused(error.into()))?.into(),
-            _ => Arc::default(),
-        };
-        Ok(Self { ruleset, filters })
+        let filters = filters(profile).map_err(|error| refused(error.into()))?.into();
+        Ok(Self { ruleset, filters, is_hardened: profile == SandboxProfile::OsHardened })
     }
 
     #[expect(
@@ -191,10 +187,10 @@ impl Sandbox {
 
     pub(super) fn confine(&self, command: &mut Command) -> io::Result<()> {
         let mut ruleset = Some(self.ruleset.try_clone()?);
-        let filters = Arc::clone(&self.filters);
+        let (filters, is_hardened) = (Arc::clone(&self.filters), self.is_hardened);
         let enter = move || {
             close_on_exec()?;
-            if !filters.is_empty() {
+            if is_hardened {
                 // More than is promised: the filter denies sockets, wherever this may be done or not.
                 // SAFETY: the child has one thread, and no network namespace is referred to by a
                 // pointer.
@@ -262,27 +258,111 @@ fn ruleset(
     Ok(ruleset)
 }
 
-/// The filters of a hardened program. Of two answers to a call the stricter one holds.
-fn filters() -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
-    let compile = |rules: BTreeMap<i64, Vec<SeccompRule>>, errno: libc::c_int| {
-        let answer = SeccompAction::Errno(errno.unsigned_abs());
-        let machine = std::env::consts::ARCH.try_into()?;
-        BpfProgram::try_from(SeccompFilter::new(rules, SeccompAction::Allow, answer, machine)?)
-    };
+/// `fchmodat2`, on all architectures that have filters.
+const FCHMODAT2: i64 = 452;
+
+/// Calls that set the mode of a file that is there, and which argument that is.
+const SET_MODE: &[(i64, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (FCHMODAT2, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mkdir, 1),
+    (libc::SYS_mkdirat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    (libc::SYS_mknodat, 2),
+];
+
+/// Calls that have a mode if they make a file, which argument says that they do, and which one is the
+/// mode.
+const OPEN: &[(i64, u8, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1, 2),
+    (libc::SYS_openat, 2, 3),
+];
+
+/// The mode bits that give a program the rights of a file's owner or group. On a folder, the second
+/// is inherited.
+const SET_ID: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
+
+/// Flags that have `open` make a file. The second is the bit of `O_TMPFILE` that is its own.
+const MAKES: [libc::c_int; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// The filters of a profile. Of two answers to a call the stricter one holds.
+fn filters(profile: SandboxProfile) -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
+    let mut unknown = Rules::new();
+    // Their modes and flags are in memory, where a filter cannot look; C libraries and programs do
+    // without these calls if they are not there.
+    unknown.insert(libc::SYS_openat2, Vec::new());
+    if profile == SandboxProfile::Worktree {
+        unknown.insert(libc::SYS_io_uring_setup, Vec::new());
+    }
+    let mut filters = vec![compile(set_id_rules()?, libc::EPERM)?];
+    if profile == SandboxProfile::OsHardened {
+        unknown.insert(libc::SYS_clone3, Vec::new());
+        filters.push(compile(hardened_rules()?, libc::EPERM)?);
+    }
+    let mut unknown = compile(unknown, libc::ENOSYS)?;
+    if cfg!(target_arch = "x86_64") {
+        unknown.splice(0..0, deny_x32());
+    }
+    filters.push(unknown);
+    Ok(filters)
+}
+
+/// Answers `errno` to what `rules` list, and lets all else be.
+fn compile(rules: Rules, errno: libc::c_int) -> Result<BpfProgram, seccompiler::BackendError> {
+    let answer = SeccompAction::Errno(errno.unsigned_abs());
+    let machine = std::env::consts::ARCH.try_into()?;
+    BpfProgram::try_from(SeccompFilter::new(rules, SeccompAction::Allow, answer, machine)?)
+}
+
+/// An argument that is as `operator` says.
+fn condition(
+    index: u8,
+    operator: SeccompCmpOp,
+    value: u32,
+) -> Result<SeccompCondition, seccompiler::BackendError> {
+    SeccompCondition::new(index, SeccompCmpArgLen::Dword, operator, value.into())
+}
+
+/// An argument in which these bits are set.
+fn has(index: u8, bits: u32) -> Result<SeccompCondition, seccompiler::BackendError> {
+    condition(index, SeccompCmpOp::MaskedEq(bits.into()), bits)
+}
+
+/// What gives a file a set-user-id or set-group-id bit.
+fn set_id_rules() -> Result<Rules, seccompiler::BackendError> {
+    let mut rules = Rules::new();
+    for (call, mode) in SET_MODE {
+        let with_bit = SET_ID.map(|bit| SeccompRule::new(vec![has(*mode, bit)?]));
+        rules.insert(*call, with_bit.into_iter().collect::<Result<_, _>>()?);
+    }
+    for (call, flags, mode) in OPEN {
+        let all = MAKES.into_iter().flat_map(|flag| SET_ID.map(|bit| (flag, bit)));
+        let making = all.map(|(flag, bit)| {
+            SeccompRule::new(vec![has(*flags, flag.cast_unsigned())?, has(*mode, bit)?])
+        });
+        rules.insert(*call, making.collect::<Result<_, _>>()?);
+    }
+    Ok(rules)
+}
+
+/// What a hardened program may not do besides.
+fn hardened_rules() -> Result<Rules, seccompiler::BackendError> {
     let argument = |index, operator, value: libc::c_int| {
-        let value = u64::from(value.cast_unsigned());
-        SeccompRule::new(vec![SeccompCondition::new(
-            index,
-            SeccompCmpArgLen::Dword,
-            operator,
-            value,
-        )?])
+        SeccompRule::new(vec![condition(index, operator, value.cast_unsigned())?])
     };
-    let has_flag = |flag: libc::c_int| {
-        argument(0, SeccompCmpOp::MaskedEq(u64::from(flag.cast_unsigned())), flag)
-    };
+    let has_flag = |flag: libc::c_int| SeccompRule::new(vec![has(0, flag.cast_unsigned())?]);
     let is_type = |kind| argument(1, SeccompCmpOp::MaskedEq(0xf), kind);
-    let mut denied: BTreeMap<_, _> = DENIED.iter().map(|call| (*call, Vec::new())).collect();
+    let mut denied: Rules = DENIED.iter().map(|call| (*call, Vec::new())).collect();
     // A pair of sockets is a pipe, unless one of them can send to a name.
     denied.insert(
         libc::SYS_socketpair,
@@ -303,14 +383,7 @@ fn filters() -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
             argument(1, SeccompCmpOp::Eq, libc::TIOCLINUX as libc::c_int)?,
         ],
     );
-    // Its flags are in memory, where a filter cannot look; C libraries do without it if it is not
-    // there.
-    let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-    let mut unknown = compile(unknown, libc::ENOSYS)?;
-    if cfg!(target_arch = "x86_64") {
-        unknown.splice(0..0, deny_x32());
-    }
-    Ok(vec![compile(denied, libc::EPERM)?, unknown])
+    Ok(denied)
 }
 
 /// Answers `ENOSYS` to the second set of numbers that calls have on x86-64, which name the same calls

@@ -69,7 +69,7 @@ impl Sandbox {
             rules.push_str("(deny file-read-data)(allow file-read-data (literal \"/\"))");
             rules += &["(allow file-read*", &system, &literals, &roots, &read_only, ")"].concat();
         }
-        rules += &["(allow file-write*", &literals, &roots, ")"].concat();
+        rules += &["(allow file-write*", &literals, &roots, ")(deny file-write-setugid)"].concat();
         Ok(Self { rules, parameters })
     }
 

@@ -1,0 +1,167 @@
+//! Whether a program of the host does nothing before it is given input, as far as the system can tell.
+//!
+//! Nothing depends on the answer but how long is waited: where nobody can tell, it is no.
+
+/// Whether no thread of the program that leads the process group `leader`, of its group and of those
+/// whom they started goes on before something is written to the pipe `stdin`, which one of them
+/// reads. `false` if that is not known.
+#[cfg(target_os = "linux")]
+pub(super) fn waits_to_read(leader: u32, stdin: u64) -> bool {
+    // Who waited at one look and has not run by the next has waited in between, as have all others.
+    let before = linux::waiting(leader, stdin);
+    before.is_some() && before == linux::waiting(leader, stdin)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn waits_to_read(_leader: u32, _stdin: u64) -> bool {
+    false
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::collections::BTreeSet;
+    use std::path::{Path, PathBuf};
+
+    use crate::base::disk;
+
+    /// What a thread waits for that does not go on by itself.
+    enum Blocked {
+        /// This pipe, to read it.
+        Pipe(PathBuf),
+        /// Another thread or process.
+        Other,
+    }
+
+    /// A thread, and how often it was switched to and from.
+    type Thread = (PathBuf, String);
+
+    /// All threads, if each of them waits for another of them, or for the pipe `stdin`, and one of them
+    /// for that.
+    pub(super) fn waiting(leader: u32, stdin: u64) -> Option<Vec<Thread>> {
+        let stdin = PathBuf::from(format!("pipe:[{stdin}]"));
+        let mut threads = Vec::new();
+        let mut is_read = false;
+        // It is the one most likely to do something, and there are many processes.
+        let leader_itself = PathBuf::from(format!("/proc/{leader}"));
+        waits_for(&leader_itself, &leader_itself)?;
+        for process in processes(leader)? {
+            for thread in disk::list(&process.join("task")).ok()? {
+                if let Blocked::Pipe(pipe) = waits_for(&process, &thread)? {
+                    is_read |= pipe == stdin;
+                }
+                let switches = text(&thread.join("status"))?;
+                let switches = switches.lines().filter(|line| line.contains("ctxt_switches"));
+                threads.push((thread, switches.collect()));
+            }
+        }
+        is_read.then_some(threads)
+    }
+
+    fn text(path: &Path) -> Option<String> {
+        String::from_utf8(disk::read(path).ok()?).ok()
+    }
+
+    /// The processes that have not ended, of the group `leader` and below.
+    fn processes(leader: u32) -> Option<Vec<PathBuf>> {
+        let mut all = Vec::new();
+        for process in disk::list(Path::new("/proc")).ok()? {
+            let id = process.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
+            // Who has ended meanwhile does nothing.
+            let (Some(id), Some(stat)) = (id, text(&process.join("stat"))) else { continue };
+            // The name may hold anything.
+            let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+            let (state, mut numbers) =
+                (fields.next()?, fields.map(|field| field.parse::<u32>().ok()));
+            let (parent, group) = (numbers.next()??, numbers.next()??);
+            all.push((id, parent, group, state != "Z" && state != "X", process));
+        }
+        let mut members: BTreeSet<u32> =
+            all.iter().filter(|(_, _, group, ..)| *group == leader).map(|(id, ..)| *id).collect();
+        loop {
+            let count = members.len();
+            let is_child =
+                |(_, parent, ..): &&(u32, u32, u32, bool, PathBuf)| members.contains(parent);
+            let children: Vec<u32> = all.iter().filter(is_child).map(|(id, ..)| *id).collect();
+            members.extend(children);
+            if members.len() == count {
+                break;
+            }
+        }
+        let is_there =
+            |(id, _, _, lives, _): &(u32, u32, u32, bool, PathBuf)| *lives && members.contains(id);
+        Some(all.into_iter().filter(is_there).map(|(.., path)| path).collect())
+    }
+
+    /// What `thread` waits for; `None` if it may go on by itself.
+    fn waits_for(process: &Path, thread: &Path) -> Option<Blocked> {
+        let call = text(&thread.join("syscall"))?;
+        let mut numbers = call.split_whitespace();
+        // One that runs, or is stopped outside of a call, has no number there.
+        let number: libc::c_long = numbers.next()?.parse().ok()?;
+        let number_of = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
+        let arguments: Vec<u64> = numbers.map_while(number_of).collect();
+        let argument = |at: usize| arguments.get(at).copied();
+        match number {
+            libc::SYS_read | libc::SYS_readv | libc::SYS_splice => {
+                let pipe =
+                    disk::read_link(&process.join("fd").join(argument(0)?.to_string())).ok()?;
+                pipe.to_str()?.starts_with("pipe:").then_some(Blocked::Pipe(pipe))
+            }
+            libc::SYS_wait4 | libc::SYS_waitid => Some(Blocked::Other),
+            // Without a time limit.
+            libc::SYS_futex if argument(3)? == 0 => Some(Blocked::Other),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command, Stdio};
+    use std::time::Duration;
+
+    use super::super::host_pipes::Gauge;
+    use super::*;
+    use crate::base::ambient;
+
+    #[allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "the test runs programs")]
+    fn start(script: &str) -> (Child, std::io::PipeWriter, u64) {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let inode = Gauge::of(&reader).unwrap().inode().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdin(reader).stdout(Stdio::null()).process_group(0);
+        (command.spawn().unwrap(), writer, inode)
+    }
+
+    #[test]
+    fn programs_that_only_read_their_input_wait_for_it() {
+        for script in ["exec cat", "cat; exit 3", "cat | cat | cat", "(cat; exit 1)"] {
+            let (mut child, mut writer, inode) = start(script);
+            while !waits_to_read(child.id(), inode) {
+                ambient::sleep(Duration::from_millis(1));
+            }
+            writer.write_all(b"x").unwrap();
+            drop(writer);
+            child.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_program_that_sleeps_or_computes_does_not_wait_for_its_input() {
+        for script in
+            ["exec sleep 1000", "while :; do :; done", "sleep 1000 | cat", "cat | sleep 1000"]
+        {
+            let (mut child, writer, inode) = start(script);
+            for _ in 0..20 {
+                assert!(!waits_to_read(child.id(), inode), "{script}");
+                ambient::sleep(Duration::from_millis(2));
+            }
+            let group = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
+            rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+            child.wait().unwrap();
+            drop(writer);
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Trees of processes with programs of the host among them: time goes on, and no tree hangs.
+#![cfg(unix)]
+
+use std::path::Path;
+use std::process::{Command as HostCommand, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use belljar::kernel::guest::{FdAction, Guest, SpawnRequest, Startup};
+use belljar::kernel::schedule::{Ended, Image, Mode, Running, run};
+use belljar::process::{NativeChildren, NativePrograms};
+use belljar::{
+    Command, HostDir, Limits, Machine, Outcome, Preopen, Reach, ToolchainPrograms, Toolchains,
+    WORKTREE,
+};
+
+use crate::support::{belljar, engine, skipped, stderr, stdout};
+
+/// How long a tree may take that takes a second at most when it does not hang.
+const WATCHDOG: Duration = Duration::from_mins(2);
+
+fn machine(worktree: &Path) -> Machine {
+    let children = Arc::new(NativeChildren::new(worktree));
+    let programs = ToolchainPrograms::new(engine(), Toolchains::default());
+    let programs = NativePrograms::new(Arc::new(programs), children);
+    let limits = Limits { timeout: Some(WATCHDOG), ..Limits::default() };
+    let builder = Machine::builder().worktree(HostDir::open(worktree).unwrap()).limits(limits);
+    builder.programs(Arc::new(programs)).build().unwrap()
+}
+
+fn has_dash(test: &str) -> bool {
+    let has = HostCommand::new("dash").args(["-c", ":"]).status().is_ok();
+    if !has {
+        assert!(std::env::var_os("BELLJAR_REQUIRE_DASH").is_none(), "dash is not installed");
+        skipped(test, "dash is not installed");
+    }
+    has
+}
+
+/// Records `script`, and replays it where there is no program of the host.
+fn replayed(script: &str) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let tape = folder.path().join("run.tape").display().to_string();
+    let worktree = folder.path().join("worktree");
+    std::fs::create_dir(&worktree).unwrap();
+    let timeout = format!("{}s", WATCHDOG.as_secs());
+    let options = ["record", "--quiet", "--on-missing", "native", "--timeout", &timeout];
+    let recorded = belljar(&worktree)
+        .args(options)
+        .args(["--tape", &tape, "--", "sh", "-c", script])
+        .output()
+        .unwrap();
+    let replayed = belljar(&worktree).args(["replay", &tape]).env("PATH", "").output().unwrap();
+    assert!(stderr(&replayed).contains("the run is the same"), "{script}: {}", stderr(&replayed));
+    assert_eq!(replayed.status.code(), recorded.status.code(), "{script}");
+    assert_eq!(stdout(&replayed), stdout(&recorded), "{script}");
+    recorded
+}
+
+/// The guest waited for time, time for the program, the program for the guest.
+#[test]
+fn a_program_of_the_host_that_waits_for_input_does_not_hold_up_time() {
+    let output = replayed("(sleep 1; echo a) | sed s/a/b/; date +%s");
+    assert_eq!(stdout(&output), "b\n946684801\n", "{}", stderr(&output));
+    let script = "(echo a; sleep 1; echo b) | sed -u s/^/x/ | while read -r line; do
+        echo $line; date +%s
+    done";
+    assert_eq!(stdout(&replayed(script)), "xa\n946684800\nxb\n946684801\n");
+}
+
+/// Where the system tells that a program waits, an hour takes no time.
+#[cfg(target_os = "linux")]
+#[test]
+fn time_jumps_while_a_program_of_the_host_waits_for_input() {
+    let script =
+        "(sleep 3600; echo a) | sed s/a/b/ | (read -r x; sleep 3600; echo $x) | sed p; date +%s";
+    assert_eq!(stdout(&replayed(script)), "b\nb\n946692000\n");
+}
+
+#[test]
+fn a_program_of_the_host_that_never_ends_does_not_hold_up_time() {
+    let endless = "awk 'BEGIN { system(\"exec sleep 1000\") }'";
+    let output = replayed(&format!("{endless} & sleep 0.2; kill $!; wait $!; echo $?; date +%s"));
+    assert_eq!(stdout(&output), "143\n946684800\n");
+    // On the host's clock as well.
+    let folder = tempfile::tempdir().unwrap();
+    let tape = folder.path().join("run.tape").display().to_string();
+    let record = ["record", "--quiet", "--clock", "real", "--on-missing", "native", "--tape"];
+    let script = format!("{endless} & sleep 0.2; kill $!; wait $!; echo $?");
+    let mut record_command = belljar(folder.path());
+    let recorded = record_command.args(record).args([&tape, "--", "sh", "-c", &script]).output();
+    assert_eq!(stdout(&recorded.unwrap()), "143\n");
+    let replayed = belljar(folder.path()).args(["replay", &tape]).env("PATH", "").output().unwrap();
+    assert!(stderr(&replayed).contains("the run is the same"), "{}", stderr(&replayed));
+}
+
+/// As under any shell: what is left behind goes on writing, and the script goes on.
+#[test]
+fn a_program_that_is_left_behind_with_the_streams_does_not_hold_up_the_script() {
+    if !has_dash("a_program_that_is_left_behind_with_the_streams_does_not_hold_up_the_script") {
+        return;
+    }
+    for daemon in ["sleep 1000 &", "(sleep 1000; echo late) &", "exec 2>&1; sleep 1000 & echo now;"]
+    {
+        let printed = if daemon.contains("now") { "now\n" } else { "" };
+        let output = replayed(&format!("dash -c '{daemon} exit 3'; echo $?"));
+        assert_eq!(stdout(&output), format!("{printed}3\n"), "{}", stderr(&output));
+    }
+    if HostCommand::new("setsid").arg("true").status().is_ok() {
+        let output = replayed("dash -c 'setsid sleep 3 & exit 3'; echo $?");
+        assert_eq!(stdout(&output), "3\n");
+    }
+    let later = "dash -c '(sleep 0.3; echo late) & echo now'";
+    for (script, printed) in [
+        (format!("{later}; sleep 1; echo end"), "now\nlate\nend\n"),
+        (format!("{later} | cat; echo end"), "now\nlate\nend\n"),
+        (format!("x=$({later}); echo $x"), "now late\n"),
+        (format!("{later} > made; sleep 1; cat made"), "now\nlate\n"),
+        (format!("{later} | head -n 1"), "now\n"),
+    ] {
+        assert_eq!(stdout(&replayed(&script)), printed, "{script}");
+    }
+    // Everything that it wrote itself has come, however much that is.
+    let script = "dash -c 'sleep 1000 & dd if=/dev/zero bs=65536 count=40 2> /dev/null' > made; wc -c < made";
+    assert_eq!(stdout(&replayed(script)).trim(), "2621440");
+}
+
+/// What is left behind ends with the run, unless it has left the group.
+#[test]
+fn a_program_that_is_left_behind_ends_with_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "awk 'BEGIN { system(\"sleep 1000 & echo $! > pid\") }'; echo end";
+    let output = Command::shell(script).output(&mut machine(folder.path())).unwrap();
+    assert_eq!(output.stdout, b"end\n");
+    let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap();
+    let pid = rustix::process::Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+    let is_there = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        rustix::process::test_kill_process(pid).is_ok() && !stat.contains(") Z ")
+    };
+    while is_there() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Starts `sed` with a pipe to read that it does not write, and waits for its end.
+struct Forgetful;
+
+impl Image for Forgetful {
+    fn name(&self) -> &'static str {
+        "forgetful"
+    }
+
+    fn mode(&self) -> Mode {
+        Mode::BuiltIn
+    }
+
+    fn start(self: Box<Self>, mut guest: Guest) -> Running {
+        Box::pin(async move {
+            guest.begin().unwrap();
+            let (reader, _writer) = guest.pipe(true).unwrap();
+            let child = guest.proc_spawn(SpawnRequest {
+                program: "sed".into(),
+                args: vec!["sed".into(), "p".into()],
+                inherit: true,
+                actions: vec![FdAction::Inherit { from: reader, to: 0 }],
+                ..SpawnRequest::default()
+            });
+            let child = child.unwrap();
+            let waited = guest.call("proc_wait", |guest| guest.proc_wait(Some(child), true)).await;
+            let outcome = match waited {
+                Ok(_) => Outcome::Exited(0),
+                Err(stop) => stop.into(),
+            };
+            Ended { guest, outcome: Ok(outcome) }
+        })
+    }
+}
+
+/// Natively it waits for ever. Other systems than Linux do not tell what a program waits for.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_deadlock_with_a_program_of_the_host_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let preopen =
+        Preopen { path: WORKTREE.to_owned(), name: ".".to_owned(), reach: Reach::NamespaceOrRoot };
+    let startup = Startup { preopens: vec![preopen], ..Startup::default() };
+    let outcome = run(Box::new(Forgetful), machine(folder.path()), startup).outcome.unwrap();
+    let Outcome::Deadlock(waits) = outcome else { panic!("{outcome:?}") };
+    assert!(waits.contains("process 1 () waits for process 2 to end"), "{waits}");
+    assert!(
+        waits.contains("process 2 (sed) runs on the host, and waits to read pipe 0"),
+        "{waits}"
+    );
+}
+
+/// What trees are made of. `dash` and `sed` are programs of the host, all others are not.
+const LEAVES: [&str; 7] = [
+    "(sleep 0.1; echo s)",
+    "echo e",
+    "sed -u s/^/x/",
+    "dash -c :",
+    "dash -c 'sleep 0.4; echo h'",
+    "head -n 1",
+    "cat",
+];
+
+/// Of these are the larger trees.
+const LARGE_LEAVES: usize = 6;
+
+fn trees(size: usize, leaves: &[&str]) -> Vec<String> {
+    if size == 1 {
+        return leaves.iter().map(ToString::to_string).collect();
+    }
+    let mut all = Vec::new();
+    for left in 1..size {
+        for (one, other) in pairs(&trees(left, leaves), &trees(size - left, leaves)) {
+            // Two parentheses together are arithmetic to some.
+            all.push(format!("{{ {one}; {other}; }}"));
+            all.push(format!("{{ {one} | {other}; }}"));
+            all.push(format!("( {one} & {other}; wait )"));
+        }
+    }
+    all
+}
+
+fn pairs(left: &[String], right: &[String]) -> Vec<(String, String)> {
+    let with = |one: &String| {
+        let one = one.clone();
+        right.iter().map(move |other| (one.clone(), other.clone()))
+    };
+    left.iter().flat_map(with).collect()
+}
+
+/// What a tree prints, the lines in the order of the alphabet where processes run side by side, and
+/// its status.
+type Shown = (Vec<String>, Option<i32>);
+
+fn shown(script: &str, stdout: &[u8], code: Option<i32>) -> Shown {
+    let mut lines: Vec<String> =
+        String::from_utf8_lossy(stdout).lines().map(str::to_owned).collect();
+    if script.contains('&') {
+        lines.sort();
+    }
+    (lines, code)
+}
+
+fn ours(script: &str, folder: &Path) -> Shown {
+    let output = Command::shell(script).output(&mut machine(folder)).unwrap();
+    let outcome = output.status.outcome();
+    assert!(matches!(outcome, Outcome::Exited(_)), "{script}: {outcome:?}");
+    shown(script, &output.stdout, output.status.code().map(u32::cast_signed))
+}
+
+fn of_dash(script: &str, folder: &Path) -> Shown {
+    let mut command = HostCommand::new("dash");
+    command.args(["-c", script]).current_dir(folder).stdin(Stdio::null()).stderr(Stdio::null());
+    let output = command.output().unwrap();
+    shown(script, &output.stdout, output.status.code())
+}
+
+/// Some trees of three are tried, or all, if `BELLJAR_TEST_TREES` is `all`: about ten minutes.
+#[test]
+fn no_tree_of_sleeps_pipes_and_programs_of_the_host_hangs() {
+    if !has_dash("no_tree_of_sleeps_pipes_and_programs_of_the_host_hangs") {
+        return;
+    }
+    let every = match std::env::var("BELLJAR_TEST_TREES") {
+        Ok(all) if all == "all" => 1,
+        Ok(every) => every.parse().unwrap(),
+        Err(_) => 41,
+    };
+    let mut scripts = trees(1, &LEAVES);
+    scripts.extend(trees(2, &LEAVES));
+    scripts.extend(trees(3, &LEAVES[..LARGE_LEAVES]).into_iter().step_by(every));
+    let folder = tempfile::tempdir().unwrap();
+    let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while let Some(script) = scripts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    // Where two race on the host, `dash` shows one or the other; so do we.
+                    let tries: Vec<_> = (0..6)
+                        .scan(false, |same, _| {
+                            let pair =
+                                (ours(script, folder.path()), of_dash(script, folder.path()));
+                            (!std::mem::replace(same, pair.0 == pair.1)).then_some(pair)
+                        })
+                        .collect();
+                    let is_same = |(ours, dash): &(Shown, Shown)| ours == dash;
+                    if !tries.last().is_some_and(is_same) {
+                        wrong.lock().unwrap().push(format!("{script}: {tries:?}"));
+                    }
+                }
+            });
+        }
+    });
+    let wrong = wrong.into_inner().unwrap();
+    assert!(wrong.is_empty(), "{} of {}\n{}", wrong.len(), scripts.len(), wrong.join("\n"));
+    println!("{} trees", scripts.len());
+}
