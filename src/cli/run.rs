@@ -138,6 +138,10 @@ fn perform(
     if let Some(name) = &args.argv0 {
         command.argv0(setup::guest_bytes(name));
     }
+    if preopens.is_none() {
+        // Go's runtime knows its current directory by nothing else.
+        command.env("PWD", args.cwd.as_deref().map_or(belljar::WORKTREE.to_owned(), absolute));
+    }
     for (key, value) in setup::environment(&args.env)? {
         command.env(setup::guest_bytes(&key), setup::guest_bytes(&value));
     }

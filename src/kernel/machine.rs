@@ -168,6 +168,11 @@ impl Machine {
         self.worktree
     }
 
+    /// What it answers: see [`KERNEL_VERSION`].
+    pub(crate) fn kernel_version(&self) -> u32 {
+        self.kernel_version
+    }
+
     /// Sets whom processes may ask by name from now on. A host is for one machine.
     pub fn set_host(&mut self, host: Arc<dyn Host>) {
         self.host = Some(host);

@@ -36,7 +36,7 @@ pub struct MachineConfig {
     pub host: Option<HostConfig>,
     /// Which kernel it was: [`KERNEL_VERSION`] when the tape was recorded, and 0 on tapes from before
     /// there was such a number.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_0")]
     pub kernel_version: u32,
     /// The mounts, in the order of mounting.
     pub mounts: Vec<MountConfig>,
@@ -70,6 +70,11 @@ pub enum SourceKind {
     Memory,
     /// A tree below: a directory of the host, or a layer.
     Tree,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_0(version: &u32) -> bool {
+    *version == 0
 }
 
 impl MountConfig {

@@ -5,11 +5,16 @@ use std::sync::{Arc, OnceLock};
 
 use regex::bytes::{Regex, RegexSet};
 
+use super::header::Version;
+
 /// Stands where a secret was.
 pub(super) const REDACTED: &str = "[redacted]";
 
 /// Names of variables whose values are secrets.
-const SECRET_NAMES: &str = r"(?i-u)passw|passphrase|secret|token|credential|cookie|api_?key|private_?key|(^|_)(key|auth|authorization|session_id|pass|pwd|pat)($|_)";
+const SECRET_NAMES: &str = r"(?i-u)passw|passphrase|secret|token|credential|cookie|api_?key|private_?key|(^|_)(key|auth|authorization|session_id|pass|pat)($|_)|_pwd($|_)|^pwd_";
+
+/// As [`SECRET_NAMES`] was before version 1.3, which took `PWD` for a password.
+const SECRET_NAMES_BEFORE_1_3: &str = r"(?i-u)passw|passphrase|secret|token|credential|cookie|api_?key|private_?key|(^|_)(key|auth|authorization|session_id|pass|pwd|pat)($|_)";
 
 /// Text that is a secret wherever it stands, by the name of the rule. ASCII all of it: tables of
 /// Unicode would cost a run more than its records do.
@@ -75,6 +80,17 @@ impl Redaction {
     /// Nothing is a secret.
     pub fn none() -> Self {
         Self { secret_names: None, rules: Vec::new(), any: RegexSet::empty() }
+    }
+
+    /// The built-in rules by which a tape of `version` was recorded, so that a replay withholds what was
+    /// withheld.
+    pub fn of_version(version: Version) -> Self {
+        let mut rules = Self::default();
+        if (version.major, version.minor) < (1, 3) {
+            let names = Regex::new(SECRET_NAMES_BEFORE_1_3);
+            rules.secret_names = Some(names.expect("the built-in rules are tested"));
+        }
+        rules
     }
 
     /// These rules, a name and a regular expression each, beside the one for names of variables.
@@ -190,10 +206,16 @@ mod tests {
         assert_eq!(rules.redact_variable("OPENAI_API_KEY=abc"), "OPENAI_API_KEY=[redacted]");
         assert_eq!(rules.redact_variable("KEYBOARD=us"), "KEYBOARD=us");
         assert_eq!(rules.redact_variable("MONKEY=1"), "MONKEY=1");
-        for name in ["PGPASSWORD", "APIKEY", "GH_PAT", "MYSQL_PWD", "PRIVATEKEY", "DB_PASS"] {
+        for name in
+            ["PGPASSWORD", "APIKEY", "GH_PAT", "MYSQL_PWD", "PWD_DB", "PRIVATEKEY", "DB_PASS"]
+        {
             assert_eq!(rules.redact_variable(&format!("{name}=x")), format!("{name}=[redacted]"));
         }
         assert_eq!(rules.redact_variable("PATH=/bin"), "PATH=/bin");
+        assert_eq!(rules.redact_variable("PWD=/worktree"), "PWD=/worktree");
+        let before = Redaction::of_version(Version { major: 1, minor: 2 });
+        assert_eq!(before.redact_variable("PWD=/src"), "PWD=[redacted]");
+        assert_eq!(before.redact_variable("PATH=/bin"), "PATH=/bin");
         assert_eq!(rules.redact_variable("COMPASS=n"), "COMPASS=n");
         let header = "Authorization: Bearer abcdefghijklmnop1234 end";
         assert_eq!(rules.redact(header), "Authorization: [redacted] end");

@@ -398,7 +398,9 @@ pub fn replay(
     let any = firsts_loaded.chain(programs.by_name.values()).next();
     programs.modules =
         any.map(|program| ToolchainPrograms::new(program.engine(), Toolchains::default()));
-    let recorder = Recorder::new(Player::new(TapeReader::open(path)?), Redaction::default());
+    let reader = TapeReader::open(path)?;
+    let redaction = Redaction::of_version(reader.header().version);
+    let recorder = Recorder::new(Player::new(reader), redaction);
     let mut builder = builder.tape(recorder.clone()).programs(Arc::new(programs));
     if host_config.is_some() {
         builder = builder.host(Arc::new(host.clone()));

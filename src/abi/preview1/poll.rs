@@ -59,8 +59,12 @@ fn subscription(
             let flags = known_bits(memory.u16_at(list, clock + 24).into(), 1)?;
             let timeout = memory.u64_at(list, clock + 8);
             let absolute = flags == 1;
-            let shown_more = if absolute { guest.uptime_ns(id) } else { 0 };
-            let timeout = timeout.saturating_sub(shown_more);
+            // The last time that there is never comes.
+            let timeout = match timeout {
+                u64::MAX => u64::MAX,
+                shown if absolute => shown.saturating_sub(guest.uptime_ns(id)),
+                timeout => timeout,
+            };
             SubscriptionKind::Clock { id, timeout, absolute }
         }
         1 => SubscriptionKind::FdRead(memory.u32_at(list, at + 16)),

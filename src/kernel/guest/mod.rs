@@ -412,7 +412,7 @@ impl Guest {
 
     /// What a module sees besides what the clock `id` shows: see [`UPTIME_NS`].
     pub fn uptime_ns(&self, id: ClockId) -> u64 {
-        let starts_at_0 = id != ClockId::Monotonic || self.machine.kernel_version == 0;
+        let starts_at_0 = id != ClockId::Monotonic || self.machine.kernel_version() == 0;
         if starts_at_0 { 0 } else { UPTIME_NS }
     }
 

@@ -236,7 +236,13 @@ impl Shell {
 
     async fn set_directories(&mut self) -> Run {
         let current = self.guest.current_dir().as_bytes().to_vec();
-        self.set(b"PWD", current).await
+        self.set(b"PWD", current).await?;
+        // As dash does. Version 0 of the kernel did so after a `cd` alone.
+        if self.guest.machine().kernel_version() > 0 {
+            let exported = self.state.variables.export(b"PWD");
+            self.check_memory(exported).await?;
+        }
+        Ok(())
     }
 
     /// The script in the file `path`; or why it cannot be read.

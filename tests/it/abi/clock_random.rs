@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belljar::base::errno::Errno;
-use belljar::kernel::clock::{DEFAULT_START_NS, SPIN_FREE_READS, SPIN_TICK_NS};
+use belljar::kernel::clock::{DEFAULT_START_NS, SPIN_FREE_READS, SPIN_TICK_NS, UPTIME_NS};
 use belljar::{ClockConfig, Limit, Limits, Outcome};
 
 use super::flags::{MONOTONIC, REALTIME};
@@ -24,7 +24,7 @@ fn clocks_stand_still_at_their_start() {
     let worlds = [(World::new(), DEFAULT_START_NS), (World::confined(builder().clock(clock)), 123)];
     for (mut world, start) in worlds {
         let run = world.run(&s);
-        assert_eq!(times.map(|time| run.u64(time)), [start, 0, 0, 0]);
+        assert_eq!(times.map(|time| run.u64(time)), [start, UPTIME_NS, 0, 0]);
         assert_eq!(resolutions.map(|resolution| run.u64(resolution)), [1; 4]);
     }
 }
@@ -53,7 +53,7 @@ fn reads(s: &mut Script, count: u32, id: u32) -> Vec<Slot> {
 
 #[test]
 fn a_guest_that_spins_sees_time_pass() {
-    for (id, start) in [(REALTIME, DEFAULT_START_NS), (MONOTONIC, 0), (2, 0), (3, 0)] {
+    for (id, start) in [(REALTIME, DEFAULT_START_NS), (MONOTONIC, UPTIME_NS), (2, 0), (3, 0)] {
         let mut s = Script::new();
         let times = reads(&mut s, SPIN_FREE_READS + 3, id);
         let run = World::new().run(&s);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belljar::base::errno::Errno::{Badf, Inval};
-use belljar::kernel::clock::DEFAULT_START_NS;
+use belljar::kernel::clock::{DEFAULT_START_NS, UPTIME_NS};
 use belljar::{ClockConfig, Limit, Limits, Outcome};
 
 use super::flags::*;
@@ -29,9 +29,10 @@ pub fn after(timeout: u64) -> Wait {
     Wait::Clock(MONOTONIC, timeout, 0)
 }
 
-/// Until then.
+/// Until then; on the monotonic clock, that long after the start.
 fn at(clock: u32, time: u64) -> Wait {
-    Wait::Clock(clock, time, 1)
+    let start = if clock == MONOTONIC { UPTIME_NS } else { 0 };
+    Wait::Clock(clock, time.saturating_add(start), 1)
 }
 
 /// `subscription`; what pads it is the mask, which nobody may look at.
@@ -123,7 +124,7 @@ fn only_the_earliest_of_several_timeouts_fires() {
     let run = World::new().run(&s);
     assert_eq!(events(&run, first), [clock_event(101)]);
     assert_eq!(events(&run, second), [clock_event(101)]);
-    assert_eq!((run.u64(then), run.u64(later)), (10, 15));
+    assert_eq!((run.u64(then), run.u64(later)), (UPTIME_NS + 10, UPTIME_NS + 15));
 }
 
 #[test]
@@ -164,7 +165,7 @@ fn times_that_have_come_do_not_wait() {
     let then = now(&mut s);
     let run = world.run(&s);
     assert_eq!(events(&run, past), [100, 101, 103, 104].map(clock_event));
-    assert_eq!(run.u64(then), 50);
+    assert_eq!(run.u64(then), UPTIME_NS + 50);
 }
 
 #[test]
@@ -198,7 +199,7 @@ fn a_ready_descriptor_lets_no_time_pass() {
     assert_eq!(seen[0], [(101, 0, 2, 0, false), clock_event(102)]);
     assert_eq!(seen[1], [(101, 0, 1, 3, false)]);
     assert_eq!(seen[2], [(101, Badf.code(), 1, 0, false)]);
-    assert_eq!(run.u64(then), 0);
+    assert_eq!(run.u64(then), UPTIME_NS);
 }
 
 #[test]
@@ -270,7 +271,7 @@ fn one_bad_subscription_spoils_them_all() {
     poll(&mut s, &[]).1.fails(Inval);
     let then = now(&mut s);
     let run = World::new().run(&s);
-    assert_eq!(run.u64(then), 0, "nothing waited");
+    assert_eq!(run.u64(then), UPTIME_NS, "nothing waited");
 }
 
 #[test]

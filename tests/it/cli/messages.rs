@@ -268,7 +268,7 @@ mod bytes {
             .arg(odd("x"))
             .output()
             .unwrap();
-        let expected: &[u8] = b"argv[0]=module\xef\xbf\xbd\nargv[1]=x\xff\nenviron[0]=A=\xff\n";
+        let expected: &[u8] = b"argv[0]=module\xef\xbf\xbd\nargv[1]=x\xff\nenviron[0]=PWD=/worktree\nenviron[1]=A=\xff\n";
         assert_eq!(OsStr::from_bytes(&output.stdout), OsStr::from_bytes(expected));
         assert!(std::fs::read(dir.join(odd("r"))).unwrap().starts_with(b"{\"status\":\"exited\""));
         let output =

@@ -134,7 +134,8 @@ fn options_after_the_program_are_its_own() {
     let output = run(folder.path(), &[&[module.as_str()][..], &arguments].concat());
     let expected: Vec<String> =
         (1..).zip(arguments).map(|(i, arg)| format!("argv[{i}]={arg}\n")).collect();
-    assert_eq!(stdout(&output), format!("argv[0]=env\n{}", expected.concat()));
+    let environ = "environ[0]=PWD=/worktree\n";
+    assert_eq!(stdout(&output), format!("argv[0]=env\n{}{environ}", expected.concat()));
     let output = run(folder.path(), &["replace", "--apply", "one", "1", "note.txt"]);
     assert!(!output.status.success(), "{}", stderr(&output));
     assert_eq!(std::fs::read_to_string(folder.path().join("note.txt")).unwrap(), "one\ntwo\n");
@@ -233,7 +234,8 @@ fn the_environment_is_what_is_given() {
         .output()
         .unwrap();
     let expected = "argv[0]=called\nargv[1]=-x\nargv[2]=--env\nargv[3]=C=3\n\
-                    environ[0]=A=1\nenviron[1]=PASSED=through\nenviron[2]=B=x=y\n";
+                    environ[0]=PWD=/worktree\nenviron[1]=A=1\nenviron[2]=PASSED=through\n\
+                    environ[3]=B=x=y\n";
     assert_eq!(stdout(&output), expected, "{}", stderr(&output));
 }
 
