@@ -121,11 +121,9 @@ impl Shell {
         })
     }
 
-    /// The text of the link `path`.
+    /// The text of the link at `path`, an absolute path.
     pub fn path_readlink(&mut self, path: &str) -> Result<String, Errno> {
-        self.ask("path_readlink", format_args!("{path:?}"), |guest| {
-            guest.path_readlink(AT_FDCWD, path).map(str::to_owned)
-        })
+        self.ask("path_readlink", format_args!("{path:?}"), |guest| guest.read_link(path))
     }
 
     /// The names in the directory `fd`.

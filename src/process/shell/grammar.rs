@@ -10,7 +10,8 @@ use brush_parser::ast;
 use brush_parser::ast::SourceLocation;
 use brush_parser::{ParseError, ParserOptions, SourceSpan, Token};
 
-use super::lexer::{Case, Lexer, SyntaxError, Tokens};
+use super::cases::Case;
+use super::lexer::{Lexer, SyntaxError, Tokens};
 use super::tree::{
     Access, Chain, Command, Item, Kind, List, Pipeline, Redirect, Simple, Target, Word, is_name,
 };
@@ -61,13 +62,11 @@ fn malformed(
     end_line: u32,
 ) -> SyntaxError {
     let ParseError::ParsingNear(position) = error else {
-        return match next {
-            Some(_) => unexpected(next, end_line),
-            None => {
-                let what = "end of file unexpected".to_owned();
-                SyntaxError::Malformed { line: end_line, what }
-            }
-        };
+        if next.is_some() {
+            return unexpected(next, end_line);
+        }
+        let what = "end of file unexpected".to_owned();
+        return SyntaxError::Malformed { line: end_line, what };
     };
     let at = tokens.iter().rfind(|token| token.location().start.index == position.index);
     unexpected(at, position.line as u32)
@@ -98,19 +97,16 @@ impl Builder<'_> {
         let mut at = range.start;
         while at < range.end {
             let Some(token) = self.tokens.list.get(at) else { break };
-            match self.tokens.cases.get(&at) {
+            if let Some(case) = self.tokens.cases.get(&at) {
                 // Instead of a `case`, a group of one command, whose name stands where the `case` does.
-                Some(case) => {
-                    let span = token.location();
-                    let word = |text: &str| Token::Word(text.to_owned(), span.clone());
-                    let end = Token::Operator(";".to_owned(), span.clone());
-                    shown.extend([word("{"), word("''"), end, word("}")]);
-                    at = case.end + 1;
-                }
-                None => {
-                    shown.push(token.clone());
-                    at += 1;
-                }
+                let span = token.location();
+                let word = |text: &str| Token::Word(text.to_owned(), span.clone());
+                let end = Token::Operator(";".to_owned(), span.clone());
+                shown.extend([word("{"), word("''"), end, word("}")]);
+                at = case.end + 1;
+            } else {
+                shown.push(token.clone());
+                at += 1;
             }
         }
         if shown.iter().all(|token| token.to_str() == "\n") {
@@ -509,7 +505,7 @@ mod tests {
             refusal(&malformed),
             "1: Syntax error: end of file unexpected (expecting \"esac\")"
         );
-        let in_the_middle = format!("{} if; {}", "case x in x)\n".repeat(100), "esac ".repeat(100));
+        let in_the_middle = format!("{} fi; {}", "case x in x)\n".repeat(100), "esac ".repeat(100));
         assert_eq!(refusal(&in_the_middle), "101: Syntax error: \";\" unexpected");
         assert!(refusal(&"case x in x) ".repeat(300)).contains("more than 200 constructs"));
     }
@@ -521,8 +517,9 @@ mod tests {
             ("case x; in", "\";\" unexpected (expecting \"in\")"),
             ("case x in a b) ;; esac", "\"b\" unexpected"),
             ("case x in a|) ;; esac", "word unexpected"),
-            ("case x in a) if ;; esac", "\";;\" unexpected"),
-            ("case x in a) :; esac; esac", "\"esac\" unexpected"),
+            ("case x in a) fi ;; esac", "\";;\" unexpected"),
+            ("case x in a) if ;; esac", "end of file unexpected (expecting \"esac\")"),
+            ("case x in a) :; esac; esac", "end of file unexpected"),
             ("case", "word expected after \"case\""),
         ] {
             assert_eq!(refusal(source), format!("1: Syntax error: {what}"), "{source}");
@@ -536,7 +533,7 @@ mod tests {
             "echo $(case a in a) :;; (b) :; esac)",
             "(case x in x) ;; esac | cat)",
             "f() case x in (esac) ;; esac",
-            "case in in in) in; esac > x",
+            "case in in in) :; esac > x",
         ] {
             assert!(parse(source.as_bytes(), 1).is_ok(), "{source}");
         }

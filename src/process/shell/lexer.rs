@@ -5,11 +5,11 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use brush_parser::{SourcePosition, SourceSpan, Token};
 
+use super::cases::{Case, OpenCases};
 use super::grammar;
 use super::tree::{Piece, Word, is_name};
 use crate::kernel::memory::{Charge, OutOfMemory};
@@ -61,30 +61,6 @@ pub struct Tokens {
     pub cases: HashMap<usize, Case>,
 }
 
-/// Where the parts of a `case` are among the tokens.
-pub struct Case {
-    /// Where in the source it begins.
-    pub at: usize,
-    /// Where in the source its subject begins.
-    pub subject: usize,
-    /// Of each arm, the patterns with what separates them, and the commands.
-    pub arms: Vec<(Range<usize>, Range<usize>)>,
-    /// Its `esac`.
-    pub end: usize,
-}
-
-/// A `case` that has not ended.
-struct OpenCase {
-    begin: usize,
-    at: usize,
-    subject: usize,
-    arms: Vec<(Range<usize>, Range<usize>)>,
-    /// Where the part begins that is being read: patterns or commands.
-    part: usize,
-    /// The patterns of the commands that are being read.
-    patterns: Range<usize>,
-}
-
 /// Reads `source` into tokens.
 pub struct Lexer<'s> {
     pub(super) source: &'s [u8],
@@ -119,7 +95,7 @@ struct Scan {
     after_redirect: bool,
     documents: Vec<Document>,
     /// The `case` constructs among `opens`.
-    cases: Vec<OpenCase>,
+    cases: OpenCases,
 }
 
 /// A here-document whose body has not come yet.
@@ -173,7 +149,7 @@ impl<'s> Lexer<'s> {
             for_words: 0,
             after_redirect: false,
             documents: Vec::new(),
-            cases: Vec::new(),
+            cases: OpenCases::default(),
         };
         let depth = self.depth;
         loop {
@@ -190,7 +166,7 @@ impl<'s> Lexer<'s> {
                     scan.opens.pop();
                 } else if top == Some(Open::CasePattern) {
                     scan.replace_top(Open::CaseBody);
-                    scan.end_patterns();
+                    scan.cases.end_patterns(scan.tokens.list.len());
                 } else if top == Some(Open::CaseSubject) {
                     return Err(self.malformed("\")\" unexpected (expecting \"in\")"));
                 } else if top.is_none() && is_nested {
@@ -328,7 +304,7 @@ impl<'s> Lexer<'s> {
             "(" if scan.opens.last() != Some(&Open::CasePattern) => scan.opens.push(Open::Paren),
             ";;" if scan.opens.last() == Some(&Open::CaseBody) => {
                 scan.replace_top(Open::CasePattern);
-                scan.end_arm();
+                scan.cases.end_arm(scan.tokens.list.len() - 1);
             }
             _ if scan.opens.last() == Some(&Open::CaseSubject) => {
                 let what = format!("\"{operator}\" unexpected (expecting \"in\")");
@@ -436,14 +412,16 @@ impl<'s> Lexer<'s> {
         match (top, literal) {
             (Some(Open::CaseSubject), b"in") => {
                 scan.replace_top(Open::CasePattern);
-                scan.begin_part();
+                scan.cases.begin_part(scan.tokens.list.len());
                 scan.at_command = false;
                 return Ok(());
             }
             (Some(Open::CaseSubject), _) => {
                 return Err(self.malformed("word unexpected (expecting \"in\")"));
             }
-            (Some(Open::CasePattern), b"esac") if scan.is_first_of_part() => {
+            (Some(Open::CasePattern), b"esac")
+                if scan.cases.is_first_of_part(&scan.tokens.list) =>
+            {
                 close(scan, Open::CasePattern);
                 scan.end_case();
                 return Ok(());
@@ -494,15 +472,14 @@ impl<'s> Lexer<'s> {
                     return Err(self.malformed("word expected after \"case\""));
                 }
                 scan.push(subject, b"''", self.span(start, line));
-                let (subject, arms, patterns) = (start, Vec::new(), 0..0);
-                scan.cases.push(OpenCase { begin, at, subject, arms, part: 0, patterns });
+                scan.cases.begin(begin, at, start);
             }
             b"fi" => close(scan, Open::If),
             b"done" => close(scan, Open::Loop),
             b"}" => close(scan, Open::Brace),
             b"esac" if top == Some(Open::CaseBody) => {
                 close(scan, Open::CaseBody);
-                scan.end_last_arm();
+                scan.cases.end_arm(scan.tokens.list.len() - 1);
                 scan.end_case();
             }
             // Another assignment or the command's name may follow.
@@ -526,7 +503,8 @@ fn close(scan: &mut Scan, open: Open) {
     if scan.opens.last() == Some(&open) {
         scan.opens.pop();
     }
-    scan.at_command = false;
+    // What ends another construct may follow.
+    scan.at_command = true;
 }
 
 impl Scan {
@@ -535,50 +513,10 @@ impl Scan {
         self.tokens.list.last().map_or(0, |token| token.location().start.index)
     }
 
-    /// The token before this begins a part of the innermost `case`.
-    fn begin_part(&mut self) {
-        if let Some(case) = self.cases.last_mut() {
-            case.part = self.tokens.list.len();
-        }
-    }
-
-    /// Whether nothing but ends of lines comes before the last token in its part of a `case`.
-    fn is_first_of_part(&self) -> bool {
-        let is_newline = |token: &Token| token.to_str() == "\n";
-        let before = self.cases.last().and_then(|case| {
-            self.tokens.list.get(case.part..self.tokens.list.len().saturating_sub(1))
-        });
-        before.is_some_and(|before| before.iter().all(is_newline))
-    }
-
-    /// The `)` that follows ends the patterns of an arm.
-    fn end_patterns(&mut self) {
-        let end = self.tokens.list.len();
-        if let Some(case) = self.cases.last_mut() {
-            case.patterns = case.part..end;
-            case.part = end + 1;
-        }
-    }
-
-    /// The `;;` that was added last ends an arm.
-    fn end_arm(&mut self) {
-        self.end_last_arm();
-        self.begin_part();
-    }
-
-    /// The token that was added last ends the commands of an arm.
-    fn end_last_arm(&mut self) {
-        let end = self.tokens.list.len() - 1;
-        if let Some(case) = self.cases.last_mut() {
-            case.arms.push((case.patterns.clone(), case.part..end));
-        }
-    }
-
-    /// The token that was added last ends the innermost `case`.
+    /// The token that was added last is the `esac` of the innermost `case`.
     fn end_case(&mut self) {
-        if let Some(OpenCase { begin, at, subject, arms, .. }) = self.cases.pop() {
-            let end = self.tokens.list.len() - 1;
-            self.tokens.cases.insert(begin, Case { at, subject, arms, end });
+        if let Some((begin, case)) = self.cases.end(self.tokens.list.len() - 1) {
+            self.tokens.cases.insert(begin, case);
         }
     }
 

@@ -140,7 +140,7 @@ impl Printer<'_> {
                 // What is negative counts from the other end, and what does not fit is the largest.
                 let value = match self.integer_within(-max, max) {
                     value if value == -max => u64::MAX,
-                    value => value as u64,
+                    value => (value as i64).cast_unsigned(),
                 };
                 let (digits, prefix) = match kind {
                     b'o' => (format!("{value:o}"), "0"),
