@@ -24,9 +24,10 @@ const NOT_PASSED_ON: [&[u8]; 3] = [b"PATH", b"PWD", b"OLDPWD"];
 ///
 /// They see the disk, and nothing of what the processes of the machine have changed: a folder that
 /// was made there is none to them, and what they write the machine sees unless it has looked before.
-/// Their streams are those of the machine, piece by piece, whatever they lead to. No virtual time
-/// passes while one runs, unless [`NativeChildren::charge_time`] is set, and the clock does not move
-/// to a time that somebody waits for until it has ended.
+/// Their streams are those of the machine, piece by piece, whatever they lead to. By itself none
+/// takes virtual time, unless [`NativeChildren::charge_time`] is set. While one works a paused clock
+/// moves to a time that somebody waits for once as much real time has passed; it does not wait for
+/// one that only reads what others have not written yet.
 #[derive(Default)]
 pub struct NativeChildren {
     worktree: PathBuf,

@@ -365,6 +365,16 @@ impl Guest {
         Err((Errno::Noent, format!("no program is called {name}")))
     }
 
+    /// The text of the link at `path`, an absolute path.
+    ///
+    /// # Errors
+    /// [`crate::kernel::vfs::Overlay::read_link`].
+    pub fn read_link(&mut self, path: &str) -> Result<String, Errno> {
+        let vfs = &mut self.machine.vfs;
+        let root = vfs.host_base();
+        vfs.read_link(root, path.trim_start_matches('/')).map(str::to_owned)
+    }
+
     /// The current directory, as an absolute path.
     pub fn current_dir(&self) -> &str {
         let current = self.preopens.iter().rev().find(|preopen| preopen.name == ".");

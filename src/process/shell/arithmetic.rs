@@ -39,20 +39,26 @@ pub fn wide_number(text: &[u8]) -> Option<i128> {
         (b'+', rest) => (false, rest),
         _ => (false, text),
     };
-    let magnitude = i128::from(unsigned(digits)?);
+    let (radix, digits) = radix(digits);
+    let magnitude = magnitude(digits, radix)?;
     Some(if negative { -magnitude } else { magnitude })
 }
 
-fn unsigned(digits: &[u8]) -> Option<u64> {
-    let (radix, digits) = match digits {
+/// In which base `digits` are, and those that come after what says so.
+fn radix(digits: &[u8]) -> (u32, &[u8]) {
+    match digits {
         [b'0', b'x' | b'X', rest @ ..] => (16, rest),
         [b'0', rest @ ..] if !rest.is_empty() => (8, rest),
         _ => (10, digits),
-    };
+    }
+}
+
+/// The number that `digits` are, or the largest; `None` if they are none.
+fn magnitude(digits: &[u8], radix: u32) -> Option<i128> {
     if digits.is_empty() {
         return None;
     }
-    digits.iter().try_fold(0_u64, |value, byte| {
+    digits.iter().try_fold(0_i128, |value, byte| {
         let digit = (*byte as char).to_digit(radix)?;
         Some(value.saturating_mul(radix.into()).saturating_add(digit.into()))
     })

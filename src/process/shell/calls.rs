@@ -25,6 +25,7 @@ impl Answer for () {}
 impl Answer for FileStat {}
 impl Answer for (u32, u32) {}
 impl Answer for Vec<String> {}
+impl Answer for String {}
 
 impl Answer for u32 {
     fn shown(&self) -> Option<(&'static str, u64)> {
@@ -118,6 +119,11 @@ impl Shell {
         self.ask("path_filestat_get", format_args!("{path:?}"), |guest| {
             guest.path_filestat_get(AT_FDCWD, follow, path)
         })
+    }
+
+    /// The text of the link at `path`, an absolute path.
+    pub fn path_readlink(&mut self, path: &str) -> Result<String, Errno> {
+        self.ask("path_readlink", format_args!("{path:?}"), |guest| guest.read_link(path))
     }
 
     /// The names in the directory `fd`.

@@ -164,9 +164,9 @@ impl Shell {
     fn value(&self, parameter: &Parameter) -> Value {
         let number = |number: u64| Value::Text(number.to_string().into_bytes().into());
         match parameter {
-            Parameter::Variable(name) if **name == *b"LINENO" => number(self.state.line.into()),
             Parameter::Variable(name) => match self.state.variables.get(name) {
                 Some(value) => Value::Text(value.clone()),
+                None if **name == *b"LINENO" => number(self.state.line.into()),
                 None if **name == *b"PPID" => number(self.state.parent.0.into()),
                 None => Value::Unset,
             },

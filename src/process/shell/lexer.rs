@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use brush_parser::{SourcePosition, SourceSpan, Token};
 
+use super::cases::{Case, OpenCases};
 use super::grammar;
 use super::tree::{Piece, Word, is_name};
 use crate::kernel::memory::{Charge, OutOfMemory};
@@ -18,10 +19,6 @@ const DEPTH_MAX: usize = 200;
 
 /// What a token takes until the script has been run, in its tokens, for the parser and in the tree.
 const TOKEN_BYTES: u64 = 1000;
-
-/// Steps of the parser for what stands within `case`. Where a `case` has an error, it is read twice,
-/// and one within it four times.
-const CASE_STEPS_MAX: u64 = 1 << 22;
 
 /// A script that is no script, or uses what there is not.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -59,6 +56,9 @@ pub struct Tokens {
     pub list: Vec<Token>,
     /// The words, by where they begin.
     pub words: HashMap<usize, Word>,
+    /// The `case` constructs, by the token that each begins with. The parser is not shown them: it
+    /// would read one within another twice, and one within that four times.
+    pub cases: HashMap<usize, Case>,
 }
 
 /// Reads `source` into tokens.
@@ -94,8 +94,8 @@ struct Scan {
     for_words: u8,
     after_redirect: bool,
     documents: Vec<Document>,
-    /// What the parser may take for all that stands within `case`.
-    case_steps: u64,
+    /// The `case` constructs among `opens`.
+    cases: OpenCases,
 }
 
 /// A here-document whose body has not come yet.
@@ -149,13 +149,12 @@ impl<'s> Lexer<'s> {
             for_words: 0,
             after_redirect: false,
             documents: Vec::new(),
-            case_steps: 0,
+            cases: OpenCases::default(),
         };
         let depth = self.depth;
         loop {
             self.depth = depth + scan.opens.len();
             self.check_depth(0)?;
-            self.check_cases(&mut scan)?;
             self.skip_blanks();
             let Some(byte) = self.peek() else { break };
             self.take_memory(TOKEN_BYTES)?;
@@ -167,6 +166,9 @@ impl<'s> Lexer<'s> {
                     scan.opens.pop();
                 } else if top == Some(Open::CasePattern) {
                     scan.replace_top(Open::CaseBody);
+                    scan.cases.end_patterns(scan.tokens.list.len());
+                } else if top == Some(Open::CaseSubject) {
+                    return Err(self.malformed("\")\" unexpected (expecting \"in\")"));
                 } else if top.is_none() && is_nested {
                     self.at += 1;
                     self.depth = depth;
@@ -191,6 +193,9 @@ impl<'s> Lexer<'s> {
     }
 
     fn finish(&self, scan: Scan) -> Result<Tokens, SyntaxError> {
+        if !scan.cases.is_empty() {
+            return Err(self.malformed("end of file unexpected (expecting \"esac\")"));
+        }
         if scan.documents.is_empty() {
             return Ok(scan.tokens);
         }
@@ -200,18 +205,6 @@ impl<'s> Lexer<'s> {
     pub(super) fn check_depth(&self, more: usize) -> Result<(), SyntaxError> {
         if self.depth + more > DEPTH_MAX {
             return Err(self.malformed(&format!("more than {DEPTH_MAX} constructs in each other")));
-        }
-        Ok(())
-    }
-
-    fn check_cases(&self, scan: &mut Scan) -> Result<(), SyntaxError> {
-        let is_case = |open: &&Open| matches!(open, Open::CasePattern | Open::CaseBody);
-        let cases = scan.opens.iter().filter(is_case).count() as u32;
-        if cases > 0 {
-            scan.case_steps += 1_u64.checked_shl(cases).unwrap_or(CASE_STEPS_MAX);
-        }
-        if scan.case_steps > CASE_STEPS_MAX {
-            return Err(self.malformed("too much in `case` constructs in each other"));
         }
         Ok(())
     }
@@ -311,6 +304,11 @@ impl<'s> Lexer<'s> {
             "(" if scan.opens.last() != Some(&Open::CasePattern) => scan.opens.push(Open::Paren),
             ";;" if scan.opens.last() == Some(&Open::CaseBody) => {
                 scan.replace_top(Open::CasePattern);
+                scan.cases.end_arm(scan.tokens.list.len() - 1);
+            }
+            _ if scan.opens.last() == Some(&Open::CaseSubject) => {
+                let what = format!("\"{operator}\" unexpected (expecting \"in\")");
+                return Err(self.malformed(&what));
             }
             _ => {}
         }
@@ -414,11 +412,18 @@ impl<'s> Lexer<'s> {
         match (top, literal) {
             (Some(Open::CaseSubject), b"in") => {
                 scan.replace_top(Open::CasePattern);
+                scan.cases.begin_part(scan.tokens.list.len());
                 scan.at_command = false;
                 return Ok(());
             }
-            (Some(Open::CasePattern), b"esac") => {
-                self.close(scan, Open::CasePattern);
+            (Some(Open::CaseSubject), _) => {
+                return Err(self.malformed("word unexpected (expecting \"in\")"));
+            }
+            (Some(Open::CasePattern), b"esac")
+                if scan.cases.is_first_of_part(&scan.tokens.list) =>
+            {
+                close(scan, Open::CasePattern);
+                scan.end_case();
                 return Ok(());
             }
             (Some(Open::CasePattern), _) => return Ok(()),
@@ -459,41 +464,28 @@ impl<'s> Lexer<'s> {
             }
             b"case" => {
                 scan.opens.push(Open::CaseSubject);
+                let (begin, at) = (scan.tokens.list.len() - 1, scan.last_start());
                 self.skip_blanks();
                 let (start, line) = (self.at, self.line);
                 let subject = self.word()?;
-                scan.push(subject, b"''", self.span(start, line));
-            }
-            b"fi" => self.close(scan, Open::If),
-            b"done" => self.close(scan, Open::Loop),
-            b"}" => self.close(scan, Open::Brace),
-            b"esac" => {
-                if top == Some(Open::CaseBody) {
-                    // Without it the parser would read the list before it twice.
-                    let end = Token::Operator(";;".to_owned(), scan.last_span());
-                    scan.tokens.list.insert(scan.tokens.list.len() - 1, end);
+                if self.at == start {
+                    return Err(self.malformed("word expected after \"case\""));
                 }
-                self.close(scan, Open::CaseBody);
+                scan.push(subject, b"''", self.span(start, line));
+                scan.cases.begin(begin, at, start);
+            }
+            b"fi" => close(scan, Open::If),
+            b"done" => close(scan, Open::Loop),
+            b"}" => close(scan, Open::Brace),
+            b"esac" if top == Some(Open::CaseBody) => {
+                close(scan, Open::CaseBody);
+                scan.cases.end_arm(scan.tokens.list.len() - 1);
+                scan.end_case();
             }
             // Another assignment or the command's name may follow.
             _ => scan.at_command = shown.ends_with(b"="),
         }
         Ok(())
-    }
-
-    fn close(&mut self, scan: &mut Scan, open: Open) {
-        if scan.opens.last() == Some(&open) {
-            scan.opens.pop();
-        }
-        scan.at_command = false;
-        if matches!(open, Open::CasePattern | Open::CaseBody) {
-            self.skip_blanks();
-            if self.peek() == Some(b')') {
-                // The parser would take `esac)` for a pattern.
-                let here = self.span(self.at, self.line);
-                scan.tokens.list.push(Token::Operator(";".to_owned(), here));
-            }
-        }
     }
 
     /// The commands up to the next `)`.
@@ -506,10 +498,26 @@ impl<'s> Lexer<'s> {
     }
 }
 
+/// What is reserved ends `open`, if that is the innermost.
+fn close(scan: &mut Scan, open: Open) {
+    if scan.opens.last() == Some(&open) {
+        scan.opens.pop();
+    }
+    // What ends another construct may follow.
+    scan.at_command = true;
+}
+
 impl Scan {
-    /// Where the word stands that was added last.
-    fn last_span(&self) -> SourceSpan {
-        self.tokens.list.last().map_or_else(SourceSpan::default, |token| token.location().clone())
+    /// Where in the source the token stands that was added last.
+    fn last_start(&self) -> usize {
+        self.tokens.list.last().map_or(0, |token| token.location().start.index)
+    }
+
+    /// The token that was added last is the `esac` of the innermost `case`.
+    fn end_case(&mut self) {
+        if let Some((begin, case)) = self.cases.end(self.tokens.list.len() - 1) {
+            self.tokens.cases.insert(begin, case);
+        }
     }
 
     fn push(&mut self, word: Word, shown: &[u8], span: SourceSpan) {

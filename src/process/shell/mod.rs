@@ -10,6 +10,7 @@
 mod arithmetic;
 mod builtins;
 mod calls;
+mod cases;
 mod context;
 mod expand;
 mod fields;

@@ -86,6 +86,10 @@ impl Shell {
     }
 
     async fn pipeline(&mut self, pipeline: &Pipeline) -> Run {
+        // Of `set -n`: nothing is run after it.
+        if self.state.options.noexec {
+            return Ok(());
+        }
         if !pipeline.negated {
             return self.parts(&pipeline.parts).await;
         }

@@ -59,7 +59,15 @@ impl Shell {
         let Some(saved) = self.redirect(&command.redirects).await? else {
             return if is_special { Err(Leave::Error) } else { self.check_errexit() };
         };
-        let keeps_redirects = matches!(&meaning, Some(Meaning::Builtin(Builtin::Exec)));
+        let keeps_redirects = match &meaning {
+            Some(Meaning::Builtin(Builtin::Exec)) => true,
+            Some(Meaning::Builtin(Builtin::Command)) => {
+                let mut operands =
+                    words[1..].iter().skip_while(|arg| *arg == b"-p" || *arg == b"--");
+                operands.next().is_some_and(|name| name == b"exec")
+            }
+            _ => false,
+        };
         let trace_fd = trace_fd(&saved);
         let done = match meaning {
             None => self.assign_all(&simple.assignments, None, &words, trace_fd).await.map(|()| {

@@ -175,7 +175,12 @@ pub struct Options {
     pub pipefail: bool,
     /// `-s`
     pub stdin: bool,
+    /// Those of [`WITHOUT_EFFECT`], by its order.
+    pub without_effect: [bool; 5],
 }
+
+/// Options that POSIX has and that are about what there is not: jobs, and somebody who types.
+const WITHOUT_EFFECT: [&str; 5] = ["ignoreeof", "monitor", "nolog", "notify", "vi"];
 
 impl Options {
     /// The option with this letter.
@@ -198,6 +203,9 @@ impl Options {
     pub fn by_name(&mut self, name: &[u8]) -> Option<&mut bool> {
         if name == b"pipefail" {
             return Some(&mut self.pipefail);
+        }
+        if let Some(index) = WITHOUT_EFFECT.iter().position(|known| known.as_bytes() == name) {
+            return Some(&mut self.without_effect[index]);
         }
         let (letter, _) = Self::NAMES.iter().find(|(_, known)| known.as_bytes() == name)?;
         self.by_letter(*letter)
@@ -222,6 +230,7 @@ impl Options {
             list.push((name, copy.by_letter(letter).is_some_and(|set| *set)));
         }
         list.push(("pipefail", self.pipefail));
+        list.extend(WITHOUT_EFFECT.into_iter().zip(self.without_effect));
         list
     }
 

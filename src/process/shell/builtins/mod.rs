@@ -120,7 +120,7 @@ impl Shell {
                 }
             },
             Builtin::Cd => self.cd(args).await,
-            Builtin::Pwd => self.pwd().await,
+            Builtin::Pwd => self.pwd(args).await,
             Builtin::Umask => self.umask(args).await,
             Builtin::Echo => self.echo(args).await,
             Builtin::Printf => self.printf(args).await,

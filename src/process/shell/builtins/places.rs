@@ -1,12 +1,34 @@
 //! `cd`, `pwd`, `umask`.
 
 use crate::base::errno::Errno;
+use crate::kernel::vfs::{FileType, Follow};
 use crate::process::shell::context::{Run, Shell};
+
+/// Links that one path may lead through.
+const LINKS_MAX: u32 = 40;
+
+/// Whether `-P` is given, and not `-L` after it; and the operands.
+fn physical_option(args: &[Vec<u8>]) -> (bool, &[Vec<u8>]) {
+    let mut is_physical = false;
+    let mut rest = args;
+    while let Some((arg, after)) = rest.split_first() {
+        match arg.split_first() {
+            Some((b'-', letters))
+                if !letters.is_empty() && letters.iter().all(|letter| b"LP".contains(letter)) =>
+            {
+                is_physical = letters.ends_with(b"P");
+            }
+            Some((b'-', b"-")) => return (is_physical, after),
+            _ => break,
+        }
+        rest = after;
+    }
+    (is_physical, rest)
+}
 
 impl Shell {
     pub(super) async fn cd(&mut self, args: &[Vec<u8>]) -> Run<u8> {
-        let is_option = |arg: &&Vec<u8>| matches!(arg.as_slice(), b"-L" | b"-P" | b"--");
-        let args = &args[args.iter().take_while(is_option).count()..];
+        let (is_physical, args) = physical_option(args);
         let variable = |shell: &Self, name: &[u8]| {
             shell.state.variables.get(name).map(|value| value.to_vec()).unwrap_or_default()
         };
@@ -23,7 +45,8 @@ impl Shell {
         let changed = match std::str::from_utf8(&dir) {
             Ok(dir) => {
                 let dir = if dir.is_empty() { "." } else { dir };
-                self.proc_chdir(dir)
+                let real = if is_physical { self.real_path(dir) } else { Ok(dir.to_owned()) };
+                real.and_then(|real| self.proc_chdir(&real))
             }
             Err(_) => Err(Errno::Ilseq),
         };
@@ -44,9 +67,55 @@ impl Shell {
         Ok(0)
     }
 
-    pub(super) async fn pwd(&mut self) -> Run<u8> {
-        let line = format!("{}\n", self.guest.current_dir());
-        self.print(line.as_bytes()).await
+    pub(super) async fn pwd(&mut self, args: &[Vec<u8>]) -> Run<u8> {
+        let mut dir = self.guest.current_dir().to_owned();
+        if physical_option(args).0 {
+            dir = match self.real_path(".") {
+                Ok(real) => real,
+                Err(errno) => return self.fail(&format!("pwd: {dir}: {}", errno.meaning())).await,
+            };
+        }
+        dir.push('\n');
+        self.print(dir.as_bytes()).await
+    }
+
+    /// `path` as an absolute path without links (POSIX `realpath`), of what is there.
+    ///
+    /// # Errors
+    /// `ELOOP` beyond 40 links; `ENOENT`, `ENOTDIR` and the like.
+    fn real_path(&mut self, path: &str) -> Result<String, Errno> {
+        let parts = |path: &str| path.rsplit('/').map(str::to_owned).collect::<Vec<_>>();
+        let mut rest = parts(path);
+        if !path.starts_with('/') {
+            rest.extend(parts(self.guest.current_dir()));
+        }
+        let (mut real, mut links) = (String::new(), 0);
+        while let Some(part) = rest.pop() {
+            match part.as_str() {
+                "" | "." => continue,
+                ".." => {
+                    real.truncate(real.rfind('/').unwrap_or(0));
+                    continue;
+                }
+                _ => {}
+            }
+            let next = format!("{real}/{part}");
+            let found = self.path_filestat_get(next.as_bytes(), Follow::No)?;
+            if found.metadata.file_type != FileType::SymbolicLink {
+                real = next;
+                continue;
+            }
+            links += 1;
+            if links > LINKS_MAX {
+                return Err(Errno::Loop);
+            }
+            let text = self.path_readlink(&next)?;
+            if text.starts_with('/') {
+                real.clear();
+            }
+            rest.extend(parts(&text));
+        }
+        Ok(if real.is_empty() { "/".to_owned() } else { real })
     }
 
     /// There are no permissions: a mask is taken, and nothing comes of it.

@@ -131,15 +131,17 @@ impl Printer<'_> {
                 conversion.text(text.get(..1).unwrap_or(&[0]), &mut self.out);
             }
             b'd' | b'i' => {
-                let value = self.integer().clamp(i64::MIN.into(), i64::MAX.into());
+                let value = self.integer_within(i64::MIN.into(), i64::MAX.into());
                 let digits = value.unsigned_abs().to_string();
                 conversion.number(&digits, value < 0, true, "", &mut self.out);
             }
             b'u' | b'o' | b'x' | b'X' => {
-                let value = self.integer();
-                // What is negative counts from the other end.
-                let from_end = || value.max(i64::MIN.into()) as i64;
-                let value = u64::try_from(value).unwrap_or_else(|_| from_end().cast_unsigned());
+                let max = i128::from(u64::MAX);
+                // What is negative counts from the other end, and what does not fit is the largest.
+                let value = match self.integer_within(-max, max) {
+                    value if value == -max => u64::MAX,
+                    value => (value as i64).cast_unsigned(),
+                };
                 let (digits, prefix) = match kind {
                     b'o' => (format!("{value:o}"), "0"),
                     b'x' => (format!("{value:x}"), "0x"),
@@ -162,7 +164,7 @@ impl Printer<'_> {
     fn width(&mut self, rest: &mut &[u8]) -> Option<i64> {
         if let Some(after) = rest.strip_prefix(b"*") {
             *rest = after;
-            return Some(self.integer().clamp(i64::MIN.into(), i64::MAX.into()) as i64);
+            return Some(self.integer_within(i64::MIN.into(), i64::MAX.into()) as i64);
         }
         let len = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let (digits, after) = rest.split_at(len);
@@ -175,16 +177,27 @@ impl Printer<'_> {
         Some(digits.iter().fold(0, digit))
     }
 
-    /// The value of the next argument: a number, or a byte after a quote.
-    fn integer(&mut self) -> i128 {
+    /// The value of the next argument, or which of `min` and `max` is nearer, and an error.
+    fn integer_within(&mut self, min: i128, max: i128) -> i128 {
         let Some(text) = self.next() else { return 0 };
-        if let [b'\'' | b'"', byte, ..] = text.as_slice() {
+        let value = self.integer(&text);
+        let nearest = value.clamp(min, max);
+        if nearest != value {
+            let shown = String::from_utf8_lossy(&text);
+            self.errors.push(format!("{shown}: numerical result out of range"));
+        }
+        nearest
+    }
+
+    /// The value of `text`: a number, or a byte after a quote.
+    fn integer(&mut self, text: &[u8]) -> i128 {
+        if let [b'\'' | b'"', byte, ..] = text {
             return i128::from(*byte);
         }
-        if let Some(value) = arithmetic::wide_number(&text) {
+        if let Some(value) = arithmetic::wide_number(text) {
             return value;
         }
-        let shown = String::from_utf8_lossy(&text).into_owned();
+        let shown = String::from_utf8_lossy(text).into_owned();
         // What begins as a number counts as far as it is one.
         let is_part = |byte: &&u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'+');
         let len = text.trim_ascii_start().iter().take_while(is_part).count();

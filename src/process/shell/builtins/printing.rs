@@ -64,19 +64,17 @@ pub(super) fn unescape(text: &[u8], zero_first: bool, out: &mut Vec<u8>) -> bool
             b't' => out.push(b'\t'),
             b'v' => out.push(11),
             b'\\' => out.push(b'\\'),
-            b'0' if zero_first => rest = octal(rest, 0, out),
-            b'0'..=b'7' if !zero_first => rest = octal(rest, u32::from(escape - b'0'), out),
-            b'1'..=b'7' => rest = octal(rest, u32::from(escape - b'0'), out),
+            b'0' if zero_first => rest = octal(rest, 0, 3, out),
+            b'0'..=b'7' => rest = octal(rest, u32::from(escape - b'0'), 2, out),
             other => out.extend([b'\\', *other]),
         }
     }
     true
 }
 
-/// Adds the byte that up to three octal digits are, the value of the first being `value` if it has
-/// been read.
-fn octal<'t>(text: &'t [u8], value: u32, out: &mut Vec<u8>) -> &'t [u8] {
-    let digits_max = if value > 0 { 2 } else { 3 };
+/// Adds the byte that octal digits are: `value`, of those that have been read, and up to `digits_max`
+/// more.
+fn octal<'t>(text: &'t [u8], value: u32, digits_max: usize, out: &mut Vec<u8>) -> &'t [u8] {
     let is_octal = |byte: &&u8| (b'0'..=b'7').contains(*byte);
     let len = text.iter().take(digits_max).take_while(is_octal).count();
     let value = text[..len].iter().fold(value, |value, byte| value * 8 + u32::from(byte - b'0'));
