@@ -9,7 +9,7 @@ use belljar::engine::CacheUse;
 use belljar::kernel::process::Casualty;
 use belljar::process::{NativeChildren, NativeCommand, NativeError, ProfileError, SandboxProfile};
 use belljar::{
-    Command, Engine, ExitStatus, Limit, Machine, Module, Outcome, OutputStream, Program,
+    Command, Engine, ExitStatus, Limit, Machine, Module, Outcome, OutputStream, Preopen, Program,
     ResolveError, Stdio, Trap,
 };
 
@@ -138,19 +138,7 @@ fn perform(
     if let Some(name) = &args.argv0 {
         command.argv0(setup::guest_bytes(name));
     }
-    if preopens.is_none() {
-        // Go's runtime knows its current directory by nothing else.
-        command.env("PWD", args.cwd.as_deref().map_or(belljar::WORKTREE.to_owned(), absolute));
-    }
-    for (key, value) in setup::environment(&args.env)? {
-        command.env(setup::guest_bytes(&key), setup::guest_bytes(&value));
-    }
-    if let Some(preopens) = preopens {
-        command.preopens(preopens);
-    }
-    if let Some(cwd) = &args.cwd {
-        command.current_dir(absolute(cwd));
-    }
+    set_up(&mut command, args, preopens)?;
 
     let run_started = ambient::instant_now();
     let running = Overtime::watch(args.limits.timeout, name, "ended", report_to);
@@ -185,6 +173,24 @@ fn perform(
     settled?;
     trace_failure.check("--trace")?;
     Ok(exit::of_outcome(status.outcome()))
+}
+
+/// Gives `command` its environment, its directories and the current one.
+fn set_up(command: &mut Command, args: &RunArgs, preopens: Option<Vec<Preopen>>) -> Result<()> {
+    if preopens.is_none() {
+        // Go's runtime knows its current directory by nothing else.
+        command.env("PWD", args.cwd.as_deref().map_or(belljar::WORKTREE.to_owned(), absolute));
+    }
+    for (key, value) in setup::environment(&args.env)? {
+        command.env(setup::guest_bytes(&key), setup::guest_bytes(&value));
+    }
+    if let Some(preopens) = preopens {
+        command.preopens(preopens);
+    }
+    if let Some(cwd) = &args.cwd {
+        command.current_dir(absolute(cwd));
+    }
+    Ok(())
 }
 
 /// The guest's path of `--cwd`: a relative one begins at the worktree.

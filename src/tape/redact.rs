@@ -87,8 +87,7 @@ impl Redaction {
     pub fn of_version(version: Version) -> Self {
         let mut rules = Self::default();
         if (version.major, version.minor) < (1, 3) {
-            let names = Regex::new(SECRET_NAMES_BEFORE_1_3);
-            rules.secret_names = Some(names.expect("the built-in rules are tested"));
+            rules.secret_names = Regex::new(SECRET_NAMES_BEFORE_1_3).ok();
         }
         rules
     }

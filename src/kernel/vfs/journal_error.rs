@@ -76,7 +76,7 @@ pub enum JournalError {
         /// What is not as it was.
         left: Vec<VPath>,
     },
-    /// [`Witness::is_interrupted`] said so.
+    /// [`super::Witness::is_interrupted`] said so.
     #[error("interrupted")]
     Interrupted,
 }

@@ -72,7 +72,7 @@ pub fn draw_path(chance: &mut Chance) -> String {
     for _ in 0..chance.below(12) / 10 {
         path.push_str("./");
     }
-    for index in 0..1 + chance.below(20) / 9 {
+    for index in 0..=chance.below(20) / 9 {
         if index > 0 {
             path.push_str(["/", "/", "/", "//", "/./"][chance.below(5)]);
         }
