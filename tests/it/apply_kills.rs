@@ -327,6 +327,11 @@ fn a_report_that_is_lost_after_apply_has_a_code_of_its_own() {
             .unwrap()
     };
     let replace = "replace line word f";
+    // Compiled here, and kept: code that is fresh takes a file in memory, which the limit counts as well.
+    for args in ["run --quiet replace line word f", "sh --quiet -c 'cat f > g'"] {
+        let output = run("unlimited", args);
+        assert!(output.status.success(), "{args}: {}", stderr(&output));
+    }
     for (limit, args, option) in [
         ("2", format!("run --quiet --apply --diff=../d.diff {replace}"), "--diff"),
         (

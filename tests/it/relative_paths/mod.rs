@@ -25,7 +25,7 @@ use belljar::{
 };
 
 use self::calls::{C_CALLS, Call, SLOTS, STD_CALLS, draw_call, plant};
-use self::native::Native;
+use self::native::{Native, Rules};
 use crate::support::plans::Chance;
 use crate::support::{engine, package, tree};
 
@@ -160,7 +160,8 @@ fn sequences() -> u64 {
 fn compare(guest: &Guest, way: Way, seed: u64) {
     let scratch = tempfile::tempdir().unwrap();
     let mut native = Native::start(&guest.native);
-    let rule = guest.rule && way != Way::NoWorktree;
+    let confines = way == Way::NoWorktree;
+    let rules = Rules { rule: guest.rule && !confines, confines, is_composed: guest.is_composed };
     let mut compared = 0;
     for number in 0..sequences() {
         let at = scratch.path().join("at");
@@ -180,7 +181,7 @@ fn compare(guest: &Guest, way: Way, seed: u64) {
         let drawn = || draw_call(&mut chance, guest.calls, guest.has_slots);
         calls.extend(std::iter::repeat_with(drawn).take(CALLS));
         for call in calls {
-            if let Some(answer) = native.call(&call, rule, guest.is_composed) {
+            if let Some(answer) = native.call(&call, rules) {
                 made.push((call, named(&answer, native_errno)));
             }
         }

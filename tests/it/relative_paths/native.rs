@@ -17,6 +17,31 @@ pub struct Native {
     tmp: PathBuf,
 }
 
+/// What holds for the calls of a program.
+#[derive(Clone, Copy)]
+pub struct Rules {
+    /// Whether it cannot tell `/tmp/x` from `tmp/x`.
+    pub rule: bool,
+    /// Whether lookups from a directory that it has opened stay beneath that.
+    pub confines: bool,
+    /// Whether one call of it is several of the system, with paths of their own: nobody here could
+    /// apply the rule to these, nor see them lead out of the folder.
+    pub is_composed: bool,
+}
+
+/// Whether `path` leads above where it begins, once all of it is there.
+fn is_above(path: &str) -> bool {
+    let mut depth = 0;
+    path.split('/').any(|name| {
+        depth += match name {
+            "" | "." => 0,
+            ".." => -1,
+            _ => 1,
+        };
+        depth < 0
+    })
+}
+
 /// What a path leads to.
 #[derive(PartialEq)]
 pub enum Leads {
@@ -66,8 +91,9 @@ impl Native {
         path.to_owned()
     }
 
-    /// Where `path` leads, from the folder `from`.
-    fn leads(&self, from: &Path, path: &str, follows: bool) -> Leads {
+    /// Where `path` leads, from the folder `from`, which is itself what it may not leave if it
+    /// `confines`.
+    fn leads(&self, from: &Path, path: &str, follows: bool, confines: bool) -> Leads {
         let mut here = from.to_owned();
         let components = |text: &str| text.split('/').rev().map(str::to_owned).collect::<Vec<_>>();
         let mut todo = components(path);
@@ -79,6 +105,7 @@ impl Native {
             match name.as_str() {
                 "" | "." => continue,
                 ".." if here == self.folder || here == self.tmp => return Leads::Out,
+                ".." if confines && here == from => return Leads::Out,
                 ".." => {
                     here.pop();
                     continue;
@@ -102,9 +129,12 @@ impl Native {
         Leads::Within
     }
 
-    /// The answer to `call`; `None` if it is none to compare. A call that `is_composed` of several
-    /// has paths of its own, for which nobody here could apply the rule.
-    pub fn call(&mut self, call: &Call, rule: bool, is_composed: bool) -> Option<String> {
+    /// The answer to `call`; `None` if it is none to compare.
+    pub fn call(&mut self, call: &Call, rules: Rules) -> Option<String> {
+        let Rules { rule, confines, is_composed } = rules;
+        if is_composed && (is_above(&call.path) || call.has_two_paths() && is_above(&call.other)) {
+            return None;
+        }
         let from = match call.slot {
             Some(slot) => self.folder_of(slot),
             None => Some(self.folder.clone()),
@@ -115,14 +145,15 @@ impl Native {
         // A slash at the end follows a link, whatever the call.
         let follows = |path: &str| call.may_follow() || path.ends_with('/');
         if let Some(from) = &from
-            && self.leads(from, &path, follows(&path)) == Leads::Out
+            && self.leads(from, &path, follows(&path), confines && call.slot.is_some())
+                == Leads::Out
         {
             return None;
         }
         let mut other = call.other.clone();
         if call.has_two_paths() {
             other = self.meant(&call.other, rule);
-            if self.leads(&self.folder, &other, follows(&other)) == Leads::Out {
+            if self.leads(&self.folder, &other, follows(&other), false) == Leads::Out {
                 return None;
             }
             let from_tmp = from.as_ref().is_some_and(|from| from.starts_with(&self.tmp));
