@@ -255,15 +255,7 @@ fn call(call: &CallArgs) -> Result<u8> {
     let environment = setup::environment(&args.env)?;
     let calling = Overtime::watch(args.limits.timeout, &name, "ended", &Once::new(None));
     let result = host.call_as(&mut machine, &name, &params, |command| {
-        for (key, value) in environment {
-            command.env(setup::guest_bytes(&key), setup::guest_bytes(&value));
-        }
-        if let Some(preopens) = preopens {
-            command.preopens(preopens);
-        }
-        if let Some(cwd) = &args.cwd {
-            command.current_dir(run::absolute(cwd));
-        }
+        run::set_up(command, args, environment, preopens);
     });
     drop(calling);
     machine.set_trace(None);
@@ -288,7 +280,6 @@ fn call(call: &CallArgs) -> Result<u8> {
         }
     }
     let outcome = Outcome::Exited(code.into());
-    machine.set_trace(None);
     changes::settle(args, &mut machine, &outcome, diff_to, &mut Report::default())?;
     trace_failure.check("--trace")?;
     Ok(code)

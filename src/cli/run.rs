@@ -1,5 +1,6 @@
 //! `belljar run`.
 
+use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -138,7 +139,11 @@ fn perform(
     if let Some(name) = &args.argv0 {
         command.argv0(setup::guest_bytes(name));
     }
-    set_up(&mut command, args, preopens)?;
+    if preopens.is_none() {
+        // Go's runtime knows its current directory by nothing else.
+        command.env("PWD", args.cwd.as_deref().map_or(belljar::WORKTREE.to_owned(), absolute));
+    }
+    set_up(&mut command, args, setup::environment(&args.env)?, preopens);
 
     let run_started = ambient::instant_now();
     let running = Overtime::watch(args.limits.timeout, name, "ended", report_to);
@@ -175,13 +180,14 @@ fn perform(
     Ok(exit::of_outcome(status.outcome()))
 }
 
-/// Gives `command` its environment, its directories and the current one.
-fn set_up(command: &mut Command, args: &RunArgs, preopens: Option<Vec<Preopen>>) -> Result<()> {
-    if preopens.is_none() {
-        // Go's runtime knows its current directory by nothing else.
-        command.env("PWD", args.cwd.as_deref().map_or(belljar::WORKTREE.to_owned(), absolute));
-    }
-    for (key, value) in setup::environment(&args.env)? {
+/// Gives `command` the variables of `environment`, its directories and the current one.
+pub fn set_up(
+    command: &mut Command,
+    args: &RunArgs,
+    environment: Vec<(OsString, OsString)>,
+    preopens: Option<Vec<Preopen>>,
+) {
+    for (key, value) in environment {
         command.env(setup::guest_bytes(&key), setup::guest_bytes(&value));
     }
     if let Some(preopens) = preopens {
@@ -190,7 +196,6 @@ fn set_up(command: &mut Command, args: &RunArgs, preopens: Option<Vec<Preopen>>)
     if let Some(cwd) = &args.cwd {
         command.current_dir(absolute(cwd));
     }
-    Ok(())
 }
 
 /// The guest's path of `--cwd`: a relative one begins at the worktree.

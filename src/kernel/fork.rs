@@ -80,7 +80,6 @@ impl Machine {
             trace: None,
             trace_left: 0,
             tape: None,
-            worktree: self.worktree,
             kernel_version: self.kernel_version,
         })
     }

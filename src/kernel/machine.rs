@@ -32,6 +32,11 @@ pub const WORKTREE: &str = "/worktree";
 /// Where a worktree was mounted by version 0 of the kernel.
 pub(crate) const WORKTREE_OF_VERSION_0: &str = "/src";
 
+/// Where the version `kernel_version` of the kernel has a worktree.
+fn worktree_of(kernel_version: u32) -> &'static str {
+    if kernel_version == 0 { WORKTREE_OF_VERSION_0 } else { WORKTREE }
+}
+
 /// A machine could not be put together.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
@@ -120,8 +125,6 @@ pub struct Machine {
     pub(crate) trace_left: u64,
     /// Where what crosses the boundary is recorded.
     pub(crate) tape: Option<Recorder>,
-    /// Where its worktree is mounted, if it has one.
-    pub(crate) worktree: Option<&'static str>,
     /// What it answers: see [`KERNEL_VERSION`].
     pub(crate) kernel_version: u32,
 }
@@ -157,15 +160,14 @@ impl Machine {
             trace: None,
             trace_left: 0,
             tape: None,
-            worktree: None,
             kernel_version: KERNEL_VERSION,
         }
     }
 
     /// Where its worktree is mounted, if it has one: at [`WORKTREE`], or, where an old tape is
     /// replayed, at `/src`.
-    pub fn worktree(&self) -> Option<&str> {
-        self.worktree
+    pub fn worktree(&self) -> Option<&'static str> {
+        self.vfs.worktree().map(|_| worktree_of(self.kernel_version))
     }
 
     /// What it answers: see [`KERNEL_VERSION`].
@@ -454,7 +456,7 @@ impl MachineBuilder {
     /// Where the worktree is, if there is one.
     fn worktree_path(&self) -> Option<&'static str> {
         let has = |at: &str| self.mounts.iter().any(|(path, ..)| path.trim_end_matches('/') == at);
-        let at = if self.kernel_version() == 0 { WORKTREE_OF_VERSION_0 } else { WORKTREE };
+        let at = worktree_of(self.kernel_version());
         has(at).then_some(at)
     }
 
@@ -571,7 +573,6 @@ impl MachineBuilder {
             trace: None,
             trace_left: 0,
             tape: self.tape,
-            worktree,
             kernel_version,
         })
     }

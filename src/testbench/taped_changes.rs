@@ -446,9 +446,7 @@ pub fn make_taped_changes(path: &Path, vfs: &mut Overlay) -> Result<usize, Taped
 /// # Errors
 /// [`TapedChangesError::Replay`] if there is no such tape, or it cannot be read.
 pub fn taped_worktree(path: &Path) -> Result<Option<String>, TapedChangesError> {
-    let (builder, _) = Script::read(path)?.at_the_end().into_builder(path, &Limits::default())?;
-    let machine = builder.build().map_err(ReplayError::from)?;
-    Ok(machine.worktree().map(str::to_owned))
+    Ok(taped_machine(path)?.worktree().map(str::to_owned))
 }
 
 /// The machine of the tape at `path` as the run left it, put together from the tape alone: nothing
@@ -457,8 +455,13 @@ pub fn taped_worktree(path: &Path) -> Result<Option<String>, TapedChangesError> 
 /// # Errors
 /// [`TapedChangesError`].
 pub fn changed_machine(path: &Path) -> Result<Machine, TapedChangesError> {
-    let (builder, _) = Script::read(path)?.at_the_end().into_builder(path, &Limits::default())?;
-    let mut machine = builder.build().map_err(ReplayError::from)?;
+    let mut machine = taped_machine(path)?;
     make_taped_changes(path, machine.vfs_mut())?;
     Ok(machine)
+}
+
+/// The machine of the tape at `path` before the run changed anything, with all that the run saw.
+fn taped_machine(path: &Path) -> Result<Machine, TapedChangesError> {
+    let (builder, _) = Script::read(path)?.at_the_end().into_builder(path, &Limits::default())?;
+    Ok(builder.build().map_err(ReplayError::from)?)
 }
