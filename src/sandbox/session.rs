@@ -76,6 +76,7 @@ impl Sandbox {
         spec.mounts = effective_mounts(&["/tmp", MEMORY_DIR, OUTPUTS_DIR], spec.mounts)?;
         let mut builder = Machine::builder()
             .clock(spec.clock)
+            .mtimes(spec.mtimes)
             .seed(spec.seed)
             .limits(spec.limits)
             .programs(programs);

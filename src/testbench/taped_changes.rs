@@ -432,6 +432,7 @@ fn expect_made(vfs: &mut Overlay, changes: &[Change]) -> Result<(), TapedChanges
 pub fn make_taped_changes(path: &Path, vfs: &mut Overlay) -> Result<usize, TapedChangesError> {
     let mut changes = Vec::new();
     let mut fork = vfs.clone();
+    fork.take_times_as_given();
     for record in TapeReader::open(path)? {
         match record?.kind {
             Kind::Machine { config } => {

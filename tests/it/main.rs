@@ -10,6 +10,7 @@ mod conformance;
 mod determinism;
 mod docs;
 mod egress;
+mod file_times;
 mod host;
 mod hostile;
 mod http;
