@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use super::content::{CHUNK_BYTES, SLOT_BYTES};
+use super::drift::{Drift, DriftKind};
 use super::layer::Blob;
 use super::node::NodeId;
 use super::overlay::Overlay;
+use super::path::VPath;
 use crate::base::errno::Errno;
 
 impl Overlay {
@@ -136,13 +138,27 @@ impl Overlay {
         let node = self.node_mut(id);
         let origin = node.origin.as_mut().ok_or(Errno::Io)?;
         origin.was_read = true;
-        let (layer, path) = (origin.layer, origin.path.clone());
+        let (layer, path, stamp) = (origin.layer, origin.path.clone(), origin.stamp);
         let is_open = node.opens > 0;
         let below = Arc::new(self.layers[usize::from(layer)].open(&path)?);
+        if below.stamp().is_some_and(|found| found != stamp) {
+            // Its length may be another one: what is read would be of two states.
+            self.note_torn(layer, &path);
+            return Err(Errno::Io);
+        }
         if is_open {
             self.below_files.keep(id, below.clone());
         }
         Ok(below)
+    }
+
+    /// Notes that the file `path` of `layer` is not what it was when it was examined.
+    fn note_torn(&mut self, layer: u16, path: &VPath) {
+        let drift =
+            Drift { mount: self.mount_of(layer), path: path.clone(), kind: DriftKind::Changed };
+        if !self.torn.contains(&drift) {
+            self.torn.push(drift);
+        }
     }
 
     /// Makes ready for a write: what it touches is loaded, and of what was read before the first

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::baseline::Baseline;
 use super::host::HostDir;
 use super::layer::{FileType, Layer, Stat};
 use super::node::{Body, Dir, EntryKind, MountId, Node, NodeId, Times};
@@ -32,6 +33,8 @@ pub enum Source {
     Memory,
     /// A directory of the host. Guests see it and change a copy; a patch can write changes back.
     Host(Arc<HostDir>),
+    /// A directory of the host as it was at one time, whatever becomes of it. Otherwise as `Host`.
+    Baseline(Arc<Baseline>),
     /// Read-only trees, the uppermost first.
     Layers(Vec<Arc<dyn Layer>>),
 }
@@ -42,6 +45,7 @@ impl Source {
         match self {
             Self::Memory => Vec::new(),
             Self::Host(dir) => vec![dir.clone()],
+            Self::Baseline(baseline) => vec![baseline.clone()],
             Self::Layers(layers) => layers.clone(),
         }
     }
@@ -58,6 +62,10 @@ pub struct Mount {
     pub(super) mtimes: Mtimes,
     /// What a patch is written to.
     pub(super) host: Option<Arc<HostDir>>,
+    /// The first of its layers.
+    pub(super) layer: u16,
+    /// What the disk is compared with, if that was noted.
+    pub(super) baseline: Option<Arc<Baseline>>,
     /// Whether there is anything below, so that changes mean something.
     pub(super) is_layered: bool,
 }
@@ -70,6 +78,8 @@ impl Mount {
             read_only: false,
             mtimes: Mtimes::Fixed(now),
             host: None,
+            layer: 0,
+            baseline: None,
             is_layered: false,
         }
     }
@@ -113,7 +123,11 @@ impl Overlay {
         }
         let at = VPath::parse(at)?;
         let layers = source.layers();
-        let host = if let Source::Host(dir) = source { Some(dir) } else { None };
+        let (host, baseline) = match source {
+            Source::Host(dir) => (Some(dir), None),
+            Source::Baseline(baseline) => (Some(baseline.disk().clone()), Some(baseline)),
+            Source::Memory | Source::Layers(_) => (None, None),
+        };
         let layers: Vec<Arc<dyn Layer>> = match &self.tape {
             None => layers,
             Some(tape) => {
@@ -161,7 +175,8 @@ impl Overlay {
             root
         };
         self.layers.extend(layers);
-        self.mounts.push(Mount { root, at, read_only, mtimes, host, is_layered });
+        let layer = first;
+        self.mounts.push(Mount { root, at, read_only, mtimes, host, layer, baseline, is_layered });
         Ok(id)
     }
 

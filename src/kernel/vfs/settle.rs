@@ -150,7 +150,7 @@ impl Overlay {
                 entry.shadows = true;
                 self.uncharge(freed);
             }
-            if !is_first && let Ok(stat) = disk.stat(path) {
+            if !is_first && let Ok(stat) = disk.stat_now(path) {
                 self.seen.push(Origin::new(layer, path, &stat));
             }
             if is_first && matches!(self.node(*id).body, Body::Dir(_)) {
@@ -168,7 +168,7 @@ impl Overlay {
         if is_here && !is_written && !had_times {
             return true;
         }
-        let Ok(stat) = disk.stat(path) else { return false };
+        let Ok(stat) = disk.stat_now(path) else { return false };
         if stat.file_type != node.body.file_type() {
             return false;
         }
@@ -214,7 +214,7 @@ impl Overlay {
         let layers = &self.layers;
         let mut renewed: HashMap<(u16, VPath), u64> = HashMap::new();
         for ((layer, path), before) in checked {
-            if let Ok(stat) = layers[usize::from(*layer)].stat(path)
+            if let Ok(stat) = layers[usize::from(*layer)].stat_now(path)
                 && is_same(before, &stat)
             {
                 renewed.insert((*layer, path.clone()), stat.stamp);
@@ -230,6 +230,11 @@ impl Overlay {
         }
         for origin in &mut self.seen {
             origin.stamp = stamp_of(origin).unwrap_or(origin.stamp);
+        }
+        for mount in &self.mounts {
+            let Some(baseline) = &mount.baseline else { continue };
+            let here = renewed.iter().filter(|((layer, _), _)| *layer == mount.layer);
+            baseline.renew_stamps(here.map(|((_, path), stamp)| (path, *stamp)));
         }
     }
 
