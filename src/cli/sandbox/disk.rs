@@ -5,19 +5,16 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
 use belljar::Overlay;
-use belljar::kernel::vfs::{ApplyError, Conflict, Drift, MountId, Taken, VPath};
+use belljar::kernel::vfs::{ApplyError, Conflict, Drift, Taken};
 use belljar::sandbox::Sandbox;
 use serde_json::{Value, json};
 
 use super::args::{ApplyArgs, RefreshArgs};
 use super::{home, waiting};
-use crate::cli::changes::{self, changes_of};
+use crate::cli::changes::{self, changes_of, shown_path, tell_drifts};
 use crate::cli::exit::{DIFFERENT, Hinted};
 use crate::cli::report::{Change, count, printable};
 use crate::cli::setup::journals_dir;
-
-/// How many paths a note names one by one.
-const NAMED_MAX: usize = 10;
 
 pub fn apply(args: &ApplyArgs) -> Result<u8> {
     let home = home()?;
@@ -77,9 +74,8 @@ pub fn refresh(args: &RefreshArgs) -> Result<u8> {
     held.save(&mut sandbox)?;
     let vfs = sandbox.files();
     if args.json {
-        let taken =
-            |it: &Taken| json!({ "path": shown(vfs, it.mount, &it.path), "kind": it.kind.name() });
-        let conflict = |it: &Conflict| json!({ "path": shown(vfs, it.mount, &it.path), "message": it.to_string() });
+        let taken = |it: &Taken| json!({ "path": shown_path(vfs, it.mount, &it.path), "kind": it.kind.name() });
+        let conflict = |it: &Conflict| json!({ "path": shown_path(vfs, it.mount, &it.path), "message": it.to_string() });
         let taken: Vec<Value> = refreshed.taken.iter().map(taken).collect();
         let conflicts: Vec<Value> = refreshed.conflicts.iter().map(conflict).collect();
         let drifts = drifts_json(vfs, &missing);
@@ -89,10 +85,10 @@ pub fn refresh(args: &RefreshArgs) -> Result<u8> {
         );
     } else {
         for it in &refreshed.taken {
-            say!("{} {}", it.kind.name(), printable(&shown(vfs, it.mount, &it.path)));
+            say!("{} {}", it.kind.name(), printable(&shown_path(vfs, it.mount, &it.path)));
         }
         for conflict in &refreshed.conflicts {
-            say!("conflict {}", printable(&shown(vfs, conflict.mount, &conflict.path)));
+            say!("conflict {}", printable(&shown_path(vfs, conflict.mount, &conflict.path)));
         }
     }
     if refreshed.conflicts.is_empty() {
@@ -106,15 +102,6 @@ pub fn refresh(args: &RefreshArgs) -> Result<u8> {
         count(refreshed.conflicts.len(), "path")
     );
     Ok(DIFFERENT)
-}
-
-/// The path `path` of a mount, beneath the worktree, or in the namespace if it is not there.
-fn shown(vfs: &Overlay, mount: MountId, path: &VPath) -> String {
-    match (vfs.mounts()[mount.index()].path().as_str(), path.as_str()) {
-        (belljar::WORKTREE, "") => ".".to_owned(),
-        (belljar::WORKTREE, path) => path.to_owned(),
-        (mount, path) => format!("{}/{path}", mount.trim_end_matches('/')),
-    }
 }
 
 /// All that could not be shown as it was, and what was met just now.
@@ -139,23 +126,14 @@ pub fn tell_met(sandbox: &mut Sandbox, id: &str) -> Value {
 
 fn drifts_json(vfs: &Overlay, drifts: &[Drift]) -> Value {
     let line =
-        |it: &Drift| json!({ "path": shown(vfs, it.mount, &it.path), "kind": it.kind.name() });
+        |it: &Drift| json!({ "path": shown_path(vfs, it.mount, &it.path), "kind": it.kind.name() });
     drifts.iter().map(line).collect()
 }
 
 fn tell(vfs: &Overlay, drifts: &[Drift], id: &str) {
-    for drift in drifts.iter().take(NAMED_MAX) {
-        let path = printable(&shown(vfs, drift.mount, &drift.path));
-        note!("belljar: {path} {} (the session began before that)", drift.kind);
-    }
-    if drifts.len() > NAMED_MAX {
-        note!("belljar: {} more like that", count(drifts.len() - NAMED_MAX, "path"));
-    }
+    tell_drifts(vfs, drifts, "session");
     if !drifts.is_empty() {
-        note!(
-            "belljar: note: session {id} shows folders as they were when it began; \
-             `belljar sandbox refresh {id}` takes in what is there now"
-        );
+        note!("belljar: note: `belljar sandbox refresh {id}` takes in what is on the disk now");
     }
 }
 

@@ -37,6 +37,11 @@ pub enum DriftKind {
 }
 
 impl DriftKind {
+    /// Whether programs met an error that tells nothing of the reason.
+    pub fn is_error(self) -> bool {
+        matches!(self, Self::Changed | Self::Newer | Self::Gone)
+    }
+
     /// The name in reports: `changed`, `newer`, `gone`, `missing`, `listed_late`.
     pub fn name(self) -> &'static str {
         match self {
@@ -50,15 +55,15 @@ impl DriftKind {
 }
 
 impl fmt::Display for DriftKind {
-    /// What a sentence says that begins with the path.
+    /// What follows the path in a sentence, and is followed by whose beginning is meant.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Changed => "has changed on the disk since, and was not read before that",
-            Self::Newer => "is new on the disk, or has changed there since",
-            Self::Gone => "has been removed from the disk since, and was not read before that",
-            Self::Missing => "is not on the disk, and may have been removed there since",
+            Self::Changed => "was changed on the disk before it was read, and after the beginning",
+            Self::Newer => "is new on the disk, or was changed there, since the beginning",
+            Self::Gone => "was removed from the disk before it was read, and after the beginning",
+            Self::Missing => "is not on the disk, and may have been removed since the beginning",
             Self::ListedLate => {
-                "has changed on the disk since: names that were removed there are not listed"
+                "is listed without names that may have been removed on the disk since the beginning"
             }
         })
     }

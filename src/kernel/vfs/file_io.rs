@@ -39,10 +39,14 @@ impl Overlay {
             let chunks = (offset + len) / CHUNK_BYTES as u64 + 1;
             let more = len.saturating_add(CHUNK_BYTES as u64 * 2 + chunks * SLOT_BYTES);
             if self.cache_bytes.saturating_add(more) <= self.limits.cache_bytes_max {
-                self.load(id, &below, offset, len)?;
+                let loaded = self.load(id, &below, offset, len);
+                self.note_if_torn(id, &below, &loaded);
+                loaded?;
             }
         }
-        self.file(id)?.content.read(Some(&below), offset, buf)
+        let read = self.file(id)?.content.read(Some(&below), offset, buf);
+        self.note_if_torn(id, &below, &read);
+        read
     }
 
     /// Writes `bytes` at `offset`; a gap before it reads as zeros.
@@ -135,9 +139,8 @@ impl Overlay {
         if let Some(below) = self.below_files.get(id) {
             return Ok(below);
         }
-        let node = self.node_mut(id);
-        let origin = node.origin.as_mut().ok_or(Errno::Io)?;
-        origin.was_read = true;
+        let node = self.node(id);
+        let origin = node.origin.as_ref().ok_or(Errno::Io)?;
         let (layer, path, stamp) = (origin.layer, origin.path.clone(), origin.stamp);
         let is_open = node.opens > 0;
         let below = Arc::new(self.layers[usize::from(layer)].open(&path)?);
@@ -145,6 +148,10 @@ impl Overlay {
             // Its length may be another one: what is read would be of two states.
             self.note_torn(layer, &path);
             return Err(Errno::Io);
+        }
+        // What cannot be read has told nobody anything.
+        if let Some(origin) = &mut self.node_mut(id).origin {
+            origin.was_read = true;
         }
         if is_open {
             self.below_files.keep(id, below.clone());
@@ -161,13 +168,25 @@ impl Overlay {
         }
     }
 
+    /// Notes that the file `below` of `id` changed while it was read, if `read` failed for that.
+    fn note_if_torn<T>(&mut self, id: NodeId, below: &Blob, read: &Result<T, Errno>) {
+        if let (Err(Errno::Io), Some(_), Some(origin)) =
+            (read, below.stamp(), self.node(id).origin.as_deref())
+        {
+            let (layer, path) = (origin.layer, origin.path.clone());
+            self.note_torn(layer, &path);
+        }
+    }
+
     /// Makes ready for a write: what it touches is loaded, and of what was read before the first
     /// one no more than that is kept.
     fn copy_up(&mut self, id: NodeId, offset: u64, len: u64) -> Result<(), Errno> {
         self.forget_read(id, offset, len)?;
         if self.file(id)?.content.needs_below(offset, len) {
             let below = self.open_below(id)?;
-            self.load(id, &below, offset, len)?;
+            let loaded = self.load(id, &below, offset, len);
+            self.note_if_torn(id, &below, &loaded);
+            loaded?;
         }
         // From now on it counts as written.
         let content = &self.file(id)?.content;

@@ -257,7 +257,7 @@ impl Overlay {
                 let stat = self.layers[usize::from(*layer)].stat(path)?;
                 self.node_mut(root).times = Times::all(self.mounts[index].time_below(&stat));
             }
-            self.seen.retain(|origin| below.iter().all(|(layer, _)| *layer != origin.layer));
+            let layers: Vec<u16> = below.iter().map(|(layer, _)| *layer).collect();
             *self.dir_mut(root) = Dir { parent, below, ..Dir::default() };
             for Placed { id, .. } in placed {
                 if self.file_type(id) == FileType::Directory {
@@ -266,6 +266,8 @@ impl Overlay {
                     self.drop_link(id, now);
                 }
             }
+            // With what those were that went just now.
+            self.seen.retain(|origin| !layers.contains(&origin.layer));
         }
         for index in 1..self.mounts.len() {
             let (at, root) = (self.mounts[index].at.clone(), self.mounts[index].root);

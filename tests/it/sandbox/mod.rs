@@ -7,6 +7,8 @@ mod hostile;
 mod hosts;
 mod kills;
 mod lifecycle;
+mod living;
+mod living_model;
 mod local;
 mod model;
 
