@@ -356,7 +356,8 @@ impl Baseline {
         let mut entries = BTreeMap::new();
         let mut list = List { is_late, ..List::default() };
         for (entry, inode) in found {
-            if entry.file_type == FileType::Directory && inode != 0 {
+            // One that is late says nothing of what was there before.
+            if entry.file_type == FileType::Directory && inode != 0 && !is_late {
                 list.inodes.insert(entry.name.clone(), inode);
             }
             entries.insert(entry.name, entry.file_type);

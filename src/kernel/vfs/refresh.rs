@@ -13,7 +13,7 @@ use super::diff::{Change, DiffError, failed};
 use super::host::HostDir;
 use super::layer::{FileType, Layer, Stat};
 use super::node::{Body, EntryKind, MountId, NodeId, Origin};
-use super::overlay::Overlay;
+use super::overlay::{Overlay, node_bytes};
 use super::path::VPath;
 use crate::base::digest::DigestHasher;
 use crate::base::errno::Errno;
@@ -156,8 +156,8 @@ impl Overlay {
         for placed in self.placed_in(keeping.mount) {
             let node = self.node(placed.id);
             let Some(origin) = &node.origin else { continue };
-            let is_moved = origin.layer != keeping.layer || origin.path != placed.path;
-            if origin.layer == keeping.layer && (is_moved || node.nlink > 1) {
+            let is_kept = keeping.changed.contains(&placed.path) || node.nlink > 1;
+            if origin.layer == keeping.layer && is_kept {
                 keeping.origins.insert(origin.path.clone());
             }
         }
@@ -225,11 +225,8 @@ impl Overlay {
                         .origin
                         .as_ref()
                         .is_some_and(|it| it.layer == keeping.layer && it.path == at);
-                    let is_kept = keeping.keeps(&at)
-                        || node.times_set
-                        || node.opens > 0
-                        || node.nlink > 1
-                        || node.origin.is_some() && !is_home;
+                    let is_kept =
+                        keeping.keeps(&at) || node.times_set || node.opens > 0 || node.nlink > 1;
                     match &node.body {
                         Body::Dir(_) if is_home => {
                             inner.push((name.clone(), id));
@@ -266,11 +263,13 @@ impl Overlay {
         inner
     }
 
-    /// Lets the layer show through the directory `id`, which was made here and stands at `path`.
+    /// Lets the layer show through the directory `id`, which was made here, or moved, and stands at `path`.
     fn take_from_layer(&mut self, id: NodeId, path: &VPath, keeping: &Keeping) {
         let layer = keeping.layer;
         let Ok(stat) = self.layers[usize::from(layer)].stat_now(path) else { return };
-        self.uncharge(super::overlay::node_bytes(&self.node(id).body));
+        if self.node(id).origin.is_none() {
+            self.uncharge(node_bytes(&self.node(id).body));
+        }
         self.dir_mut(id).below = vec![(layer, path.clone())];
         self.node_mut(id).origin = Some(Box::new(Origin::new(layer, path, &stat)));
     }

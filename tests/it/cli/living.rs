@@ -90,9 +90,11 @@ fn diff_and_git_apply_keep_a_line_that_was_added_on_the_disk() {
     assert!(
         merged.contains("line 4\nby the user\n") && merged.ends_with("line 20\nby the session\n")
     );
-    // The two sides have one state by now.
-    let refreshed = bench.done(&["refresh", "box", "--json"]);
-    assert!(refreshed.contains("\"conflicts\":[{"), "it is merged on the disk alone: {refreshed}");
+    // Only the disk has both: the session says so, and gives its own up when it is told to.
+    let output = bench.call(&["refresh", "box"]);
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), "conflict a.txt\n"));
+    bench.done(&["refresh", "--discard", "box"]);
+    assert_eq!(stdout(&bench.sh("cat a.txt")), merged);
 }
 
 /// It was read with the old length and the new bytes.
@@ -159,7 +161,7 @@ fn every_edit_between_two_commands_is_seen_or_told() {
         }
         assert_eq!(
             stdout(&bench.sh("cat read/f; ls read listed")),
-            "old\nread:\nf\n\nlisted:\nf\n",
+            "old\nlisted:\nf\n\nread:\nf\n",
             "{what}"
         );
         for path in ["listed/f", "other/f"] {
