@@ -86,10 +86,11 @@ pub fn shown_path(vfs: &Overlay, mount: MountId, path: &VPath) -> String {
     }
 }
 
-/// Says which of `drifts` could not be shown as it was at the beginning of `what`.
+/// Says which of `drifts` could not be shown as it was when the `what` began.
 pub fn tell_drifts(vfs: &Overlay, drifts: &[Drift], what: &str) {
     for Drift { mount, path, kind } in drifts.iter().take(DRIFTS_MAX) {
-        note!("belljar: {} {kind} of the {what}", printable(&shown_path(vfs, *mount, path)));
+        let path = printable(&shown_path(vfs, *mount, path));
+        note!("belljar: {path} {}", kind.since(&format!("the {what} began")));
     }
     if let Some(more @ 1..) = drifts.len().checked_sub(DRIFTS_MAX) {
         note!("belljar: {} more", count(more, "path"));

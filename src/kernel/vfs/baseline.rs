@@ -30,6 +30,10 @@ const COARSEST: Duration = Duration::from_secs(2);
 /// How far behind a clock may be that is not known to be coarser: a turn of the system's.
 const TURN: Duration = Duration::from_millis(16);
 
+/// Longest file that is kept when it is first opened. Longer ones are read from the disk, as long as they
+/// are as they were: to copy them would take longer than most programs do that read them.
+const KEPT_BYTES_MAX: u64 = 256 << 20;
+
 /// A directory of the host as it was at one time: a [`Layer`]. See the module's own text.
 ///
 /// A fork of an overlay shares what is pinned: both began with the same state.
@@ -504,7 +508,8 @@ impl Layer for Baseline {
             FileType::Directory => return Err(Errno::Isdir),
             _ => return Err(Errno::Acces),
         }
-        let Some(contents) = &self.shared.contents else {
+        let contents = self.shared.contents.as_ref();
+        let Some(contents) = contents.filter(|_| there.stat.size <= KEPT_BYTES_MAX) else {
             return self.open_on_disk(path, &there);
         };
         if let Some((digest, len_bytes)) = there.content {

@@ -1,7 +1,5 @@
 //! What a namespace cannot show as it was, because somebody changed the folder below it.
 
-use std::fmt;
-
 use super::node::MountId;
 use super::overlay::Overlay;
 use super::path::VPath;
@@ -37,6 +35,26 @@ pub enum DriftKind {
 }
 
 impl DriftKind {
+    /// What a sentence says that begins with the path, where `beginning` is when the state began that is
+    /// shown: `the session began`.
+    pub fn since(self, beginning: &str) -> String {
+        match self {
+            Self::Changed => {
+                format!("was changed on the disk after {beginning} and before it was read")
+            }
+            Self::Newer => format!("is new on the disk, or was changed there, since {beginning}"),
+            Self::Gone => {
+                format!("was removed from the disk after {beginning} and before it was read")
+            }
+            Self::Missing => {
+                format!("is not on the disk, and may have been removed since {beginning}")
+            }
+            Self::ListedLate => {
+                format!("may lack names that were removed on the disk since {beginning}")
+            }
+        }
+    }
+
     /// Whether programs met an error that tells nothing of the reason.
     pub fn is_error(self) -> bool {
         matches!(self, Self::Changed | Self::Newer | Self::Gone)
@@ -51,21 +69,6 @@ impl DriftKind {
             Self::Missing => "missing",
             Self::ListedLate => "listed_late",
         }
-    }
-}
-
-impl fmt::Display for DriftKind {
-    /// What follows the path in a sentence, and is followed by whose beginning is meant.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Changed => "was changed on the disk before it was read, and after the beginning",
-            Self::Newer => "is new on the disk, or was changed there, since the beginning",
-            Self::Gone => "was removed from the disk before it was read, and after the beginning",
-            Self::Missing => "is not on the disk, and may have been removed since the beginning",
-            Self::ListedLate => {
-                "is listed without names that may have been removed on the disk since the beginning"
-            }
-        })
     }
 }
 
