@@ -175,6 +175,7 @@ impl Overlay {
         witness: &dyn Witness,
         decorate: Decorate<'_>,
     ) -> Result<Applied, ApplyError> {
+        self.renew_touched();
         let targets = self.targets()?;
         let has_times = |target: &Target| target.placed.iter().any(|p| self.node(p.id).times_set);
         let has_work = |target: &Target| !target.changes.is_empty() || !target.on_disk.is_empty();

@@ -1,6 +1,6 @@
 //! What a baseline is once changes are on the disk.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::baseline::{Baseline, Pin, There, beneath, start};
@@ -23,6 +23,16 @@ impl Baseline {
         for (path, stamp) in renewed {
             if let Some(Pin::There(there)) = pins.by_path.get_mut(path) {
                 there.stat.stamp = stamp;
+            }
+        }
+    }
+
+    /// Takes what was found anew of what is as it was.
+    pub(super) fn renew(&self, renewed: &BTreeMap<VPath, Stat>) {
+        let mut pins = self.pins();
+        for (path, stat) in renewed {
+            if let Some(Pin::There(there)) = pins.by_path.get_mut(path) {
+                there.stat = *stat;
             }
         }
     }

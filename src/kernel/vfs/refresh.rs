@@ -127,7 +127,7 @@ impl Overlay {
             refreshed.taken.extend(taken(&baseline, &keeping));
             let pins = kept_pins(&baseline, &keeping);
             self.prune(&keeping);
-            self.renew_origins(&keeping);
+            self.renew_origins(layer, &keeping.renewed);
             let start_ns = start(&disk, true);
             let contents = baseline.contents().cloned();
             self.set_baseline(index, Baseline::with(disk, start_ns, contents, pins));
@@ -274,10 +274,42 @@ impl Overlay {
         self.node_mut(id).origin = Some(Box::new(Origin::new(layer, path, &stat)));
     }
 
-    fn renew_origins(&mut self, keeping: &Keeping) {
+    /// Takes the stamps of what was touched and is as it was, so that it is no conflict: whoever takes
+    /// changes back that were half written touches what they were about.
+    pub(super) fn renew_touched(&mut self) {
+        for index in 0..self.mounts.len() {
+            let Some(baseline) = self.mounts[index].baseline.clone() else { continue };
+            let known: Vec<(VPath, Stat)> = {
+                let pins = baseline.pins();
+                let known = pins.by_path.iter().filter_map(|(path, pin)| match pin {
+                    Pin::There(there) if there.content.is_some() || there.link.is_some() => {
+                        Some((path.clone(), there.stat))
+                    }
+                    _ => None,
+                });
+                known.collect()
+            };
+            let mut renewed = BTreeMap::new();
+            for (path, before) in known {
+                if let Ok(now) = baseline.disk().stat(&path)
+                    && now.stamp != before.stamp
+                    && is_only_touched(&path, &before, &now, &baseline).unwrap_or(false)
+                {
+                    renewed.insert(path, now);
+                }
+            }
+            baseline.renew(&renewed);
+            self.renew_origins(self.mounts[index].layer, &renewed);
+        }
+    }
+
+    fn renew_origins(&mut self, layer: u16, renewed: &BTreeMap<VPath, Stat>) {
+        if renewed.is_empty() {
+            return;
+        }
         let stamp_of = |origin: &Origin| {
-            let is_here = origin.layer == keeping.layer;
-            keeping.renewed.get(&origin.path).filter(|_| is_here).map(|stat| stat.stamp)
+            let is_here = origin.layer == layer;
+            renewed.get(&origin.path).filter(|_| is_here).map(|stat| stat.stamp)
         };
         for id in self.nodes.ids() {
             let Some(stamp) = self.node(id).origin.as_deref().and_then(stamp_of) else { continue };
@@ -338,7 +370,7 @@ fn compare(
     Ok(what.map(|what| Conflict { mount: change.mount, path, what }))
 }
 
-/// Whether the file `path`, which was `before`, has the bytes that it had, as far as they are kept.
+/// Whether the file or link `path`, which was `before`, is what it was, as far as that is kept.
 fn is_only_touched(
     path: &VPath,
     before: &Stat,
@@ -349,6 +381,9 @@ fn is_only_touched(
         (a.file_type, a.size, a.executable) == (b.file_type, b.size, b.executable)
     };
     let content = match baseline.pin(path)? {
+        Pin::There(There { link: Some(text), .. }) if is_alike(before, now) => {
+            return Ok(baseline.disk().read_link(path).is_ok_and(|now| now == text));
+        }
         Pin::There(There { content: Some((digest, _)), .. }) => digest,
         _ => return Ok(false),
     };
