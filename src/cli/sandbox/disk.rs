@@ -63,7 +63,7 @@ pub fn refresh(args: &RefreshArgs) -> Result<u8> {
     let mut held = home.hold(&args.id, || waiting(&args.id))?;
     let mut sandbox = held.resume()?;
     sandbox.files().hide_temporaries(&journals_dir()?);
-    let missing = sandbox_drifts(&mut sandbox);
+    let drifts = sandbox_drifts(&mut sandbox);
     let refreshed = if args.discard {
         sandbox.discard_and_refresh().context("cannot give up what the session changed")?;
         belljar::kernel::vfs::Refreshed::default()
@@ -78,12 +78,15 @@ pub fn refresh(args: &RefreshArgs) -> Result<u8> {
         let conflict = |it: &Conflict| json!({ "path": shown_path(vfs, it.mount, &it.path), "message": it.to_string() });
         let taken: Vec<Value> = refreshed.taken.iter().map(taken).collect();
         let conflicts: Vec<Value> = refreshed.conflicts.iter().map(conflict).collect();
-        let drifts = drifts_json(vfs, &missing);
+        let drifts = drifts_json(vfs, &drifts);
         say!(
             "{}",
             json!({ "id": args.id, "taken": taken, "conflicts": conflicts, "drifts": drifts })
         );
     } else {
+        // What was an error is taken in. What was not there, and may have been, is told once more.
+        let unsure: Vec<Drift> = drifts.into_iter().filter(|it| !it.kind.is_error()).collect();
+        tell_drifts(vfs, &unsure, "session");
         for it in &refreshed.taken {
             say!("{} {}", it.kind.name(), printable(&shown_path(vfs, it.mount, &it.path)));
         }
@@ -117,10 +120,12 @@ pub fn tell_all(sandbox: &mut Sandbox, id: &str) {
     tell(sandbox.files(), &drifts, id);
 }
 
-/// Says what of folders of the host programs could not see as it was.
+/// Says what of folders of the host programs have met errors at; answers all that they could not see as
+/// it was. Names are looked up in vain all the time: who looks at the session is told of those.
 pub fn tell_met(sandbox: &mut Sandbox, id: &str) -> Value {
     let drifts = sandbox.files().take_drifts();
-    tell(sandbox.files(), &drifts, id);
+    let errors: Vec<Drift> = drifts.iter().filter(|it| it.kind.is_error()).cloned().collect();
+    tell(sandbox.files(), &errors, id);
     drifts_json(sandbox.files(), &drifts)
 }
 

@@ -120,6 +120,7 @@ fn a_folder_that_was_replaced_is_told() {
 }
 
 /// Times are set back by tools; change times are not.
+#[cfg(unix)]
 #[test]
 fn a_time_that_was_set_back_hides_no_change() {
     let folder = folder(&[("f", "one\n")]);

@@ -8,6 +8,7 @@ mod hosts;
 mod kills;
 mod lifecycle;
 mod living;
+#[cfg(unix)]
 mod living_model;
 mod local;
 mod model;
