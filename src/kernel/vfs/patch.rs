@@ -18,12 +18,13 @@ use super::host::HostDir;
 use super::journal::{Journal, Journals, Witness};
 use super::journal_error::JournalError;
 use super::layer::{FileType, Layer};
-use super::node::{Body, MountId, NodeId};
+use super::node::{Body, MountId, NodeId, TimesOf};
 use super::overlay::{Found, Overlay};
 use super::path::VPath;
 use super::settle::Placed;
 use super::staging::replaced;
 use super::steps::Step;
+use super::times::DiskTimes;
 use super::transaction::{Failure, StepError, Touched, Transaction};
 use super::tree::Tree;
 
@@ -115,6 +116,8 @@ pub(super) struct Target {
     pub is_pinned: bool,
     /// Paths of changes that the disk has already, and that are not among `changes`.
     pub on_disk: HashSet<VPath>,
+    /// Which times files are to have on the disk.
+    pub disk_times: Arc<DiskTimes>,
     /// Directories that are to be made.
     pub created: HashSet<VPath>,
     /// Directories that are to be removed.
@@ -177,7 +180,8 @@ impl Overlay {
     ) -> Result<Applied, ApplyError> {
         self.renew_touched();
         let targets = self.targets()?;
-        let has_times = |target: &Target| target.placed.iter().any(|p| self.node(p.id).times_set);
+        let has_times =
+            |target: &Target| target.placed.iter().any(|p| self.node(p.id).carries_times());
         let has_work = |target: &Target| !target.changes.is_empty() || !target.on_disk.is_empty();
         if !targets.iter().any(|target| has_work(target) || has_times(target)) {
             return Ok(Applied::default());
@@ -283,6 +287,7 @@ impl Overlay {
 
     fn targets(&mut self) -> Result<Vec<Target>, DiffError> {
         let mut changes = self.changes()?;
+        let disk_times = Arc::new(self.disk_times());
         let mut targets = Vec::new();
         for (index, mount) in self.mounts.iter().enumerate() {
             let Some(host) = mount.host.clone().filter(|_| !mount.read_only) else { continue };
@@ -312,6 +317,7 @@ impl Overlay {
                 placed,
                 is_pinned,
                 on_disk,
+                disk_times: disk_times.clone(),
                 changes,
             });
         }
@@ -330,7 +336,8 @@ impl Overlay {
         let known = changes.len();
         for Placed { id, path, .. } in placed {
             let node = self.node(*id);
-            let is_timed_file = node.times_set && matches!(node.body, Body::File(_));
+            let is_timed_file =
+                node.times_of == TimesOf::Guest && matches!(node.body, Body::File(_));
             let is_known =
                 || changes[..known].binary_search_by(|change| change.path.cmp(path)).is_ok();
             if !is_timed_file || is_known() {

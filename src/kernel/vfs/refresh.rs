@@ -12,7 +12,7 @@ use super::conflicts::{Conflict, ConflictKind};
 use super::diff::{Change, DiffError, failed};
 use super::host::HostDir;
 use super::layer::{FileType, Layer, Stat};
-use super::node::{Body, EntryKind, MountId, NodeId, Origin};
+use super::node::{Body, EntryKind, MountId, NodeId, Origin, TimesOf};
 use super::overlay::{Overlay, node_bytes};
 use super::path::VPath;
 use crate::base::digest::DigestHasher;
@@ -156,7 +156,15 @@ impl Overlay {
         for placed in self.placed_in(keeping.mount) {
             let node = self.node(placed.id);
             let Some(origin) = &node.origin else { continue };
-            let is_kept = keeping.changed.contains(&placed.path) || node.nlink > 1;
+            let is_dirty = matches!(&node.body, Body::File(file) if file.content.is_dirty());
+            let is_dir = matches!(node.body, Body::Dir(_));
+            // Where the disk has another file by now, a time alone is not worth a conflict.
+            let is_timed = || {
+                let now = self.layers[usize::from(origin.layer)].stat_now(&origin.path);
+                let is_same = now.is_ok_and(|now| now.stamp == origin.stamp);
+                !is_dirty && !is_dir && node.carries_times() && is_same
+            };
+            let is_kept = keeping.changed.contains(&placed.path) || node.nlink > 1 || is_timed();
             if origin.layer == keeping.layer && is_kept {
                 keeping.origins.insert(origin.path.clone());
             }
@@ -185,7 +193,7 @@ impl Overlay {
         for (id, path, place) in dirs.into_iter().rev() {
             let Some((dir, name)) = place else { continue };
             let node = self.node(id);
-            let is_needed = node.times_set
+            let is_needed = node.times_of == TimesOf::Guest
                 || node.opens > 0
                 || self.is_fixed(id)
                 || !self.dir(id).entries.is_empty()
@@ -225,8 +233,7 @@ impl Overlay {
                         .origin
                         .as_ref()
                         .is_some_and(|it| it.layer == keeping.layer && it.path == at);
-                    let is_kept =
-                        keeping.keeps(&at) || node.times_set || node.opens > 0 || node.nlink > 1;
+                    let is_kept = keeping.keeps(&at) || node.opens > 0 || node.nlink > 1;
                     match &node.body {
                         Body::Dir(_) if is_home => {
                             inner.push((name.clone(), id));
