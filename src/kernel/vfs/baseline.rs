@@ -553,7 +553,7 @@ pub(super) fn start(disk: &HostDir, wait: bool) -> u64 {
     }
     // The system's clock, which is ahead of change times by what the disk's clock leaves out.
     let start_ns = ambient::wall_now_ns();
-    let is_coarse = |found: Examined| found.changed_ns % 1_000_000_000 == 0;
+    let is_coarse = |found: Examined| found.changed_ns.is_multiple_of(1_000_000_000);
     let is_coarse = disk.examine(&VPath::root()).is_ok_and(is_coarse);
     if wait {
         ambient::sleep(if is_coarse { COARSEST } else { TURN });

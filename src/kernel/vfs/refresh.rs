@@ -100,9 +100,8 @@ impl Overlay {
     pub fn refresh(&mut self) -> Result<Refreshed, DiffError> {
         let changes = self.changes()?;
         let mut refreshed = Refreshed::default();
-        for index in 0..self.mounts.len() {
+        for (mount, index) in (0..).map(MountId).zip(0..self.mounts.len()) {
             let Some(baseline) = self.mounts[index].baseline.clone() else { continue };
-            let mount = MountId(u16::try_from(index).expect("mount ids are 16 bits"));
             let here: Vec<&Change> = changes.iter().filter(|it| it.mount == mount).collect();
             let layer = self.mounts[index].layer;
             let mut keeping = Keeping {
@@ -485,10 +484,9 @@ fn taken(baseline: &Baseline, keeping: &Keeping) -> Vec<Taken> {
             (Pin::There(there), Some(now)) => {
                 (there.stat.stamp != now.stamp).then_some(TakenKind::Changed)
             }
-            (Pin::There(_), None) => Some(TakenKind::Removed),
+            (Pin::There(_) | Pin::Unknown, None) => Some(TakenKind::Removed),
             (Pin::Absent { .. }, None) => None,
             (Pin::Absent { .. }, Some(_)) => Some(TakenKind::Added),
-            (Pin::Unknown, None) => Some(TakenKind::Removed),
             (Pin::Unknown, Some(_)) => Some(TakenKind::Changed),
         };
         if kind == Some(TakenKind::Removed) {

@@ -293,17 +293,15 @@ impl Overlay {
             let Some(layer) = self.layer_of_baseline(index) else { continue };
             let Some(unbegun) = self.mounts[index].baseline.clone() else { continue };
             let of_mount = |saved: &&SavedBaseline| usize::from(saved.mount) == index;
-            let baseline = match &saved.baselines {
-                Some(baselines) => match baselines.iter().find(of_mount) {
-                    Some(saved) => unbegun.restored(saved)?,
-                    None => return Err(RestoreError::Damaged("a folder has no beginning")),
-                },
-                None => {
-                    let origins = self.nodes.iter().filter_map(|(_, node)| node.origin.as_deref());
-                    let origins = origins.chain(&self.seen);
-                    let here = origins.filter(|origin| usize::from(origin.layer) == layer);
-                    unbegun.of_stamps(here.map(|origin| (origin.path.clone(), origin.stamp)))
-                }
+            let baseline = if let Some(baselines) = &saved.baselines {
+                let saved = baselines.iter().find(of_mount);
+                let saved = saved.ok_or(RestoreError::Damaged("a folder has no beginning"))?;
+                unbegun.restored(saved)?
+            } else {
+                let origins = self.nodes.iter().filter_map(|(_, node)| node.origin.as_deref());
+                let origins = origins.chain(&self.seen);
+                let here = origins.filter(|origin| usize::from(origin.layer) == layer);
+                unbegun.of_stamps(here.map(|origin| (origin.path.clone(), origin.stamp)))
             };
             self.set_baseline(index, baseline);
         }

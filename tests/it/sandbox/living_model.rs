@@ -47,8 +47,8 @@ fn plant(folder: &Path, chance: &mut Chance) -> bool {
             1 => has_links |= std::os::unix::fs::symlink("a", path).is_ok(),
             _ => {
                 let _ = path.parent().map(std::fs::create_dir_all);
-                let lines: String = (0..9).map(|line| format!("line {number} {line}\n")).collect();
-                let _ = std::fs::write(path, lines);
+                let lines = (0..9).map(|line| format!("line {number} {line}\n"));
+                let _ = std::fs::write(path, lines.collect::<Vec<_>>().concat());
             }
         }
     }
