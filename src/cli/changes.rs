@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use anyhow::{Context, Result};
 use belljar::kernel::vfs::{
-    ChangedTimes, DiffEntry, DiffKind, Journals, MountId, VPath, Witness, is_in_unified_diff,
-    render_unified_diff,
+    ChangedTimes, DiffEntry, DiffKind, Drift, Journals, MountId, VPath, Witness,
+    is_in_unified_diff, render_unified_diff,
 };
 use belljar::{Machine, Outcome, Overlay};
 
@@ -19,6 +19,9 @@ use super::{exit, setup};
 
 /// How many changes the summary names.
 const NAMED_MAX: usize = 3;
+
+/// How many paths are named that could not be shown as they were.
+const DRIFTS_MAX: usize = 10;
 
 /// Prints the diff to `diff_to` and writes changes to the disk, as asked; otherwise says what changed
 /// and how to keep it. What is known of it goes into the report, also where something fails.
@@ -72,6 +75,37 @@ pub fn changes_of(vfs: &Overlay, entries: &[DiffEntry]) -> Vec<Change> {
     let mut changes: Vec<_> = entries.iter().map(|entry| describe(vfs, entry)).collect();
     changes.extend(only_times(vfs, entries));
     changes
+}
+
+/// The path `path` of a mount, beneath the worktree, or in the namespace if it is not there.
+pub fn shown_path(vfs: &Overlay, mount: MountId, path: &VPath) -> String {
+    match (mount_path(vfs, mount).as_str(), path.as_str()) {
+        (belljar::WORKTREE, "") => ".".to_owned(),
+        (belljar::WORKTREE, path) => path.to_owned(),
+        (mount, path) => format!("{}/{path}", mount.trim_end_matches('/')),
+    }
+}
+
+/// Says which of `drifts` could not be shown as it was when the `what` began.
+pub fn tell_drifts(vfs: &Overlay, drifts: &[Drift], what: &str) {
+    for Drift { mount, path, kind } in drifts.iter().take(DRIFTS_MAX) {
+        let path = printable(&shown_path(vfs, *mount, path));
+        note!("belljar: {path} {}", kind.since(&format!("the {what} began")));
+    }
+    if let Some(more @ 1..) = drifts.len().checked_sub(DRIFTS_MAX) {
+        note!("belljar: {} more", count(more, "path"));
+    }
+}
+
+/// Says which files a run could not read because they changed on the disk while it went on.
+pub fn tell_torn(vfs: &mut Overlay) {
+    let mut drifts = vfs.take_drifts();
+    // Names are looked up in vain all the time.
+    drifts.retain(|drift| drift.kind.is_error());
+    tell_drifts(vfs, &drifts, "run");
+    if !drifts.is_empty() {
+        note!("belljar: note: the disk must hold still while a program runs; run it again");
+    }
 }
 
 /// The paths of the changes that other tools may run or obey; says so, unless it is to be quiet.

@@ -123,10 +123,6 @@ pub fn no_such_subcommand(parent: &str, word: &str) -> Option<String> {
     let command = command.find_subcommand(parent)?;
     let names: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_owned()).collect();
     let meant = match (parent, word) {
-        ("sandbox", "apply") => {
-            "; to change this folder as the session changed it: belljar sandbox diff ID | git apply"
-                .to_owned()
-        }
         ("sandbox", "ps") => "; did you mean list?".to_owned(),
         ("sandbox", "run") => "; did you mean exec?".to_owned(),
         _ => did_you_mean(word, &names, ""),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use belljar::base::disk;
+use belljar::kernel::vfs::Baseline;
 use belljar::{HostDir, Machine, MachineBuilder, MachineError, Preopen, Reach, Source, WORKTREE};
 
 use super::args::MountArgs;
@@ -21,12 +22,16 @@ struct Taken {
 }
 
 /// The machine of `builder` with the folders mounted, and the preopens where they are not the whole
-/// namespace.
+/// namespace. Unless `others_write`, as programs of the host may that take part in a run, folders are
+/// as they are now for as long as it goes on.
 pub fn mount(
     mut builder: MachineBuilder,
     args: &MountArgs,
+    others_write: bool,
     quiet: bool,
 ) -> Result<(Machine, Option<Vec<Preopen>>)> {
+    let open =
+        |path: &Path| open(path).map(|source| if others_write { source } else { begun(source) });
     let mut taken: Vec<Taken> = Vec::new();
     let mut preopens = Vec::new();
     if args.no_worktree {
@@ -90,6 +95,15 @@ pub fn open(path: &Path) -> Result<Source, String> {
     match HostDir::open(path) {
         Ok(dir) => Ok(Source::Host(Arc::new(dir))),
         Err(error) => Err(format!("cannot open the folder {}: {error}", path.display())),
+    }
+}
+
+/// `source` as it is now.
+fn begun(source: Source) -> Source {
+    match source {
+        // What is changed before it is read is an error: a run has no store to keep it in.
+        Source::Host(dir) => Source::Baseline(Arc::new(Baseline::begin(dir, None, false))),
+        source => source,
     }
 }
 

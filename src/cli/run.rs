@@ -166,7 +166,9 @@ fn perform(
         recording.finish(&mut machine)?;
         drop(writing);
     }
+    changes::tell_torn(machine.vfs_mut());
     let settled = changes::settle(args, &mut machine, status.outcome(), diff_to, report);
+    changes::tell_torn(machine.vfs_mut());
     report.timings.changes_ms = ms(ambient::elapsed_since(changes_started));
     let is_content = status.success() && (report.applied || report.changes.is_empty());
     if !is_content

@@ -153,7 +153,7 @@ pub fn machine(
     if let Some(recorder) = recorder {
         builder = builder.tape(recorder);
     }
-    let (machine, preopens) = mounts::mount(builder, &args.mounts, args.quiet)?;
+    let (machine, preopens) = mounts::mount(builder, &args.mounts, children.is_some(), args.quiet)?;
     machine.vfs().hide_temporaries(&journals_dir()?);
     Ok((machine, preopens))
 }

@@ -62,7 +62,7 @@ impl Machine {
             return Err(ForkError::Recorded);
         }
         Ok(Self {
-            vfs: self.vfs.clone(),
+            vfs: self.vfs.fork(),
             descriptions: Descriptions::default(),
             pipes: Pipes::default(),
             processes: Processes::default(),
@@ -93,6 +93,7 @@ impl Machine {
     /// # Errors
     /// As [`Cas::put`].
     pub fn save(&mut self, cas: &Cas) -> Result<SavedMachine, StoreError> {
+        self.vfs.keep_what_was_replaced();
         Ok(SavedMachine {
             files: self.vfs.save(cas)?,
             elapsed_ns: self.clock.now(ClockId::Monotonic),

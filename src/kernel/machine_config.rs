@@ -85,6 +85,7 @@ impl MountConfig {
         let (kind, exact_names) = match source {
             Source::Memory => (SourceKind::Memory, true),
             Source::Host(dir) => (SourceKind::Tree, dir.names_are_exact()),
+            Source::Baseline(baseline) => (SourceKind::Tree, baseline.names_are_exact()),
             Source::Layers(layers) => {
                 (SourceKind::Tree, layers.iter().all(|layer| layer.names_are_exact()))
             }

@@ -11,8 +11,8 @@ use super::session::Sandbox;
 use crate::base::disk;
 use crate::base::errno::Errno;
 use crate::kernel::vfs::{
-    Applied, ApplyError, FileType, Follow, HostDir, Journals, Mtimes, OpenFlags, Overlay, Source,
-    VPath, VfsLimits, Witness,
+    Applied, ApplyError, FileType, Follow, HostDir, Journals, Listed as Entry, Listing, Mtimes,
+    OpenFlags, Overlay, Source, VPath, VfsLimits, Witness,
 };
 
 /// Bytes of a file that are in memory twice at a time.
@@ -224,8 +224,15 @@ impl<'v> Place<'v> {
         if itself.file_type != FileType::Directory {
             return Ok(vec![itself]);
         }
-        let names = self.names(&self.path.clone())?;
-        names.iter().map(|name| self.line(&join(&self.path, name))).collect()
+        let entries = self.entries(&self.path.clone())?;
+        let line = |entry: &Entry| match self.line(&join(&self.path, &entry.name)) {
+            // A name is known also of what changed on the disk before it was looked at.
+            Err(Errno::Io) => {
+                Ok(Listed { name: entry.name.to_string(), file_type: entry.file_type, size: 0 })
+            }
+            line => line,
+        };
+        entries.iter().map(line).collect()
     }
 
     fn line(&mut self, path: &str) -> Result<Listed, Errno> {
@@ -235,11 +242,15 @@ impl<'v> Place<'v> {
     }
 
     fn names(&mut self, path: &str) -> Result<Vec<Arc<str>>, Errno> {
+        Ok(self.entries(path)?.iter().map(|entry| entry.name.clone()).collect())
+    }
+
+    fn entries(&mut self, path: &str) -> Result<Listing, Errno> {
         let flags = OpenFlags { directory: true, ..OpenFlags::default() };
         let dir = self.vfs.open(self.vfs.host_base(), or_dot(path), flags, self.now_ns)?;
         let listing = self.vfs.list(dir);
         self.vfs.close(dir);
-        Ok(listing?.iter().map(|entry| entry.name.clone()).collect())
+        listing
     }
 
     /// Makes room for what is no directory.

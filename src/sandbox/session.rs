@@ -19,7 +19,10 @@ use crate::kernel::outcome::{Outcome, RunError};
 use crate::kernel::process::Casualty;
 use crate::kernel::programs::Programs;
 use crate::kernel::stdio::{Input, Output, Stdio};
-use crate::kernel::vfs::{DiffEntry, DiffError, HostDir, Overlay, Source, VPath};
+use crate::kernel::vfs::{
+    Applied, ApplyError, Baseline, Contents, DiffEntry, DiffError, Drift, HostDir, Overlay,
+    Refreshed, Source, VPath,
+};
 use crate::process::Command;
 
 /// Makes the host of a session that is made as the spec says: its command policy, its bridge, who
@@ -50,7 +53,18 @@ pub struct Sandbox {
     machine: Machine,
     host: SessionHost,
     make_host: MakeHost,
+    /// What was read of folders of the host.
+    contents: Arc<Contents>,
     pub(super) spec: SandboxSpec,
+}
+
+/// When the state began that a session shows of folders of the host.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beginning {
+    /// Now: it waits until the disk's clock has moved on.
+    Now,
+    /// What is restored says so.
+    Earlier,
 }
 
 impl Sandbox {
@@ -69,8 +83,20 @@ impl Sandbox {
     /// As [`Sandbox::provision`].
     pub fn provision_with(
         programs: Arc<dyn Programs>,
+        spec: SandboxSpec,
+        make_host: MakeHost,
+    ) -> Result<Self, SandboxError> {
+        let contents = Arc::new(Contents::default());
+        Self::provision_from(programs, spec, make_host, &contents, Beginning::Now)
+    }
+
+    /// As [`Sandbox::provision_with`], with what is read of folders of the host in `contents`.
+    pub(super) fn provision_from(
+        programs: Arc<dyn Programs>,
         mut spec: SandboxSpec,
         make_host: MakeHost,
+        contents: &Arc<Contents>,
+        beginning: Beginning,
     ) -> Result<Self, SandboxError> {
         check_env(&spec.env)?;
         spec.mounts = effective_mounts(&["/tmp", MEMORY_DIR, OUTPUTS_DIR], spec.mounts)?;
@@ -83,7 +109,7 @@ impl Sandbox {
         let host = host_of(&make_host, &spec);
         builder = builder.host(Arc::new(host.clone()));
         for mount in &spec.mounts {
-            builder = with_mount(builder, mount)?;
+            builder = with_mount(builder, mount, contents, beginning)?;
         }
         let machine = builder.build().map_err(|error| match error {
             MachineError::Mount { path, errno } => {
@@ -93,7 +119,7 @@ impl Sandbox {
                 SandboxError::invalid("mounts", error)
             }
         })?;
-        Ok(Self { machine, host, make_host, spec })
+        Ok(Self { machine, host, make_host, contents: contents.clone(), spec })
     }
 
     /// A session that goes on from here by itself. It shares what it has with this one until one of
@@ -110,7 +136,7 @@ impl Sandbox {
         let (spec, make_host) = (self.spec.clone(), self.make_host.clone());
         let host = host_of(&make_host, &spec);
         machine.set_host(Arc::new(host.clone()));
-        Ok(Self { machine, host, make_host, spec })
+        Ok(Self { machine, host, make_host, contents: self.contents.clone(), spec })
     }
 
     /// Gives it a host that `make_host` makes, in place of the one that it has; so have its forks.
@@ -169,7 +195,7 @@ impl Sandbox {
             let message = format_args!("something is mounted at {} already", mount.target);
             return Err(SandboxError::lifecycle(id, message));
         }
-        let source = source_of(&mount)?;
+        let source = source_of(&mount, &self.contents, Beginning::Now)?;
         let now = self.machine.now_ns();
         let read_only = mount.access == FilesystemAccess::ReadOnly;
         let mtimes = self.spec.mtimes;
@@ -271,12 +297,49 @@ impl Sandbox {
         self.machine.vfs_mut()
     }
 
-    /// What has changed in all mounts since the session began.
+    /// What its programs have changed in all mounts, compared with what folders of the host held when the
+    /// session began, was refreshed, or wrote to them.
     ///
     /// # Errors
-    /// As [`Overlay::diff`].
+    /// As [`Overlay::diff`]: `EIO` for a file that was changed on the disk before it was read, in which case
+    /// [`Sandbox::drifts`] has it.
     pub fn diff(&mut self) -> Result<Vec<DiffEntry>, DiffError> {
         self.machine.vfs_mut().diff()
+    }
+
+    /// What of the folders of the host could not be shown as it was when the session began, because it was
+    /// changed before it was looked at. Programs have met `EIO` there, or, where nothing stands any more,
+    /// `ENOENT`. [`Sandbox::refresh`] takes in what is there now.
+    pub fn drifts(&self) -> Vec<Drift> {
+        self.machine.vfs().drifts()
+    }
+
+    /// Takes in what the folders of the host hold now. What programs have changed stays, and so does what
+    /// it is compared with; what the disk has changed as well is a conflict.
+    ///
+    /// # Errors
+    /// As [`Overlay::refresh`]; nothing is taken in then.
+    pub fn refresh(&mut self) -> Result<Refreshed, DiffError> {
+        self.machine.vfs_mut().refresh()
+    }
+
+    /// Gives up what programs have changed in folders of the host, and takes in what these hold now.
+    ///
+    /// # Errors
+    /// As [`Overlay::discard_and_refresh`].
+    pub fn discard_and_refresh(&mut self) -> Result<(), Errno> {
+        let now = self.machine.now_ns();
+        self.machine.vfs_mut().discard_and_refresh(now)
+    }
+
+    /// Writes what programs have changed to the folders of the host, all or nothing, unless these were
+    /// changed as well. From then on changes are compared with what was written. With journals, see
+    /// [`Overlay::apply_journaled`], which [`Sandbox::files`] has.
+    ///
+    /// # Errors
+    /// As [`Overlay::apply`].
+    pub fn apply(&mut self) -> Result<Applied, ApplyError> {
+        self.machine.vfs_mut().apply()
     }
 
     /// The machine, to look at.
@@ -339,7 +402,11 @@ fn host_of(make_host: &MakeHost, spec: &SandboxSpec) -> SessionHost {
     host.build()
 }
 
-fn source_of(mount: &SandboxMount) -> Result<Source, SandboxError> {
+fn source_of(
+    mount: &SandboxMount,
+    contents: &Arc<Contents>,
+    beginning: Beginning,
+) -> Result<Source, SandboxError> {
     Ok(match &mount.source {
         MountSource::Memory => Source::Memory,
         MountSource::Host(path) => {
@@ -347,7 +414,11 @@ fn source_of(mount: &SandboxMount) -> Result<Source, SandboxError> {
                 what: format!("cannot open the folder {} to mount it", path.display()),
                 source,
             })?;
-            Source::Host(Arc::new(dir))
+            let (dir, contents) = (Arc::new(dir), Some(contents.clone()));
+            Source::Baseline(Arc::new(match beginning {
+                Beginning::Now => Baseline::begin(dir, contents, true),
+                Beginning::Earlier => Baseline::to_restore(dir, contents),
+            }))
         }
     })
 }
@@ -355,8 +426,10 @@ fn source_of(mount: &SandboxMount) -> Result<Source, SandboxError> {
 fn with_mount(
     builder: MachineBuilder,
     mount: &SandboxMount,
+    contents: &Arc<Contents>,
+    beginning: Beginning,
 ) -> Result<MachineBuilder, SandboxError> {
-    let source = source_of(mount)?;
+    let source = source_of(mount, contents, beginning)?;
     Ok(match mount.access {
         FilesystemAccess::ReadOnly => builder.mount_read_only(&mount.target, source),
         FilesystemAccess::ReadWrite => builder.mount(&mount.target, source),

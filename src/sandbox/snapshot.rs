@@ -7,15 +7,16 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::backend::{SandboxError, SandboxMount, SandboxSpec};
-use super::session::Sandbox;
+use super::session::{Beginning, MakeHost, Sandbox};
 use crate::base::digest::Digest;
+use crate::host::SessionHost;
 use crate::kernel::clock::DEFAULT_START_NS;
 use crate::kernel::egress::EgressPolicy;
 use crate::kernel::fork::SavedMachine;
 use crate::kernel::limits::Limits;
 use crate::kernel::machine::ClockConfig;
 use crate::kernel::programs::Programs;
-use crate::kernel::vfs::{Mtimes, RestoreError};
+use crate::kernel::vfs::{Contents, Mtimes, RestoreError};
 use crate::store::{Cas, StoreError, read_slice};
 
 /// The version of the format: a reader takes every minor version of its own major one.
@@ -190,7 +191,11 @@ impl SnapshotStore {
             env: saved.env,
             metadata: saved.metadata,
         };
-        let sandbox = programs(&spec).and_then(|programs| Sandbox::provision(programs, spec));
+        let contents = Arc::new(Contents::of_store(self.cas.clone()));
+        let sandbox = programs(&spec).and_then(|programs| {
+            let make_host: MakeHost = Arc::new(|_| SessionHost::builder());
+            Sandbox::provision_from(programs, spec, make_host, &contents, Beginning::Earlier)
+        });
         let mut sandbox = sandbox.map_err(|error| SnapshotError::Provision {
             id: id.to_string(),
             source: Box::new(error),

@@ -27,6 +27,8 @@ struct Bench {
     script: String,
     before: Files,
     after: Files,
+    /// Whether a session has made the changes, which `sandbox apply` writes.
+    is_session: bool,
     /// Names of system calls from the first that writes on, with how many of that name came before.
     calls: Vec<(String, usize)>,
 }
@@ -36,14 +38,14 @@ impl Bench {
         self.folder.path().join("tree")
     }
 
-    fn new() -> Self {
+    fn new(is_session: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let script = format!(
             "mkdir made; for i in $(seq {FILES}); do echo new $i > d/f$i; done; \
              for i in $(seq 20); do echo made > made/g$i; done; mv moved elsewhere; rm gone"
         );
         let (before, after) = (Files::new(), Files::new());
-        let mut bench = Self { folder, script, before, after, calls: Vec::new() };
+        let mut bench = Self { folder, script, before, after, is_session, calls: Vec::new() };
         bench.reset();
         bench.before = tree(&bench.tree());
         let log = bench.folder.path().join("calls");
@@ -70,13 +72,32 @@ impl Bench {
         for name in ["gone", "moved/a", "moved/b"] {
             std::fs::write(tree.join(name), "old\n").unwrap();
         }
+        if self.is_session {
+            let _ = self.belljar(&["sandbox", "rm", "box"]);
+            for args in [
+                &["sandbox", "create", "--id", "box"][..],
+                &["sandbox", "exec", "box", "sh", "-c", &self.script],
+            ] {
+                let output = self.belljar(args);
+                assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+            }
+        }
+    }
+
+    fn belljar(&self, args: &[&str]) -> std::process::Output {
+        belljar(&self.tree()).env("BELLJAR_HOME", self.home()).args(args).output().unwrap()
     }
 
     /// Belljar, applying the script, under `strace` with these options.
     fn strace(&self, options: &[&str]) -> Command {
         let mut command = traced();
         command.args(["-f", "-qq"]).args(options).arg(env!("CARGO_BIN_EXE_belljar"));
-        command.args(["sh", "--apply", "-c", &self.script]).current_dir(self.tree());
+        if self.is_session {
+            command.args(["sandbox", "apply", "box"]);
+        } else {
+            command.args(["sh", "--apply", "-c", &self.script]);
+        }
+        command.current_dir(self.tree());
         command.env("BELLJAR_CACHE_DIR", cache_dir()).env("BELLJAR_HOME", self.home());
         command.stdin(Stdio::null());
         command
@@ -145,12 +166,22 @@ fn can_trace(test: &str) -> bool {
 /// A third of the files was new, the rest old, and thousands of temporaries lay about.
 #[test]
 fn apply_leaves_the_old_tree_or_the_new_one_whatever_ends_it() {
-    if !can_trace("apply_leaves_the_old_tree_or_the_new_one_whatever_ends_it") {
-        return;
+    if can_trace("apply_leaves_the_old_tree_or_the_new_one_whatever_ends_it") {
+        end_often(&Bench::new(false));
     }
+}
+
+/// As above. Whatever the session knows of it, it goes on from there.
+#[test]
+fn apply_of_a_session_leaves_the_old_tree_or_the_new_one_whatever_ends_it() {
+    if can_trace("apply_of_a_session_leaves_the_old_tree_or_the_new_one_whatever_ends_it") {
+        end_often(&Bench::new(true));
+    }
+}
+
+fn end_often(bench: &Bench) {
     let kills: usize =
         std::env::var("BELLJAR_TEST_APPLY_KILLS").map_or(KILLS, |text| text.parse().unwrap());
-    let bench = Bench::new();
     let mut chance = Chance::new(11);
     let mut told = String::new();
     for (name, signal) in [("INT", 2), ("TERM", 15), ("HUP", 1), ("KILL", 9)] {
@@ -185,6 +216,13 @@ fn apply_leaves_the_old_tree_or_the_new_one_whatever_ends_it() {
                 Some(true) => new += 1,
                 Some(false) => old += 1,
                 None => panic!("{when}: neither the old tree nor the new one"),
+            }
+            if bench.is_session && chance.below(2) == 0 {
+                let output = bench.belljar(&["sandbox", "apply", "box"]);
+                assert!(output.status.success(), "{when}: then {}", stderr(&output));
+                assert_eq!(bench.is_new(), Some(true), "{when}");
+                let output = bench.belljar(&["sandbox", "diff", "box"]);
+                assert_eq!((stdout(&output), stderr(&output)), Default::default(), "{when}");
             }
             assert_eq!(bench.journals(), 0, "{when}");
         }
@@ -282,7 +320,7 @@ fn every_command_that_opens_a_folder_recovers_it_first() {
         &["sh", "-c", "ls -a"],
         &["record", "--tape", tape, "--", "ls", "-a"],
         &["run", "--no-worktree", "--dir", ".::/w", "ls", "/w"],
-        &["sandbox", "exec", "box", "ls", "-a"],
+        &["sandbox", "exec", "box", "sh", "-c", "echo *"],
         &["sandbox", "ls", "box"],
     ];
     for args in commands {
@@ -355,6 +393,11 @@ fn a_report_that_is_lost_after_apply_has_a_code_of_its_own() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
     let mut session = belljar(folder.path());
     session.env("BELLJAR_HOME", home.path()).args(["sandbox", "create", "--id", "box"]);
+    assert!(session.output().unwrap().status.success());
+    let output = run("unlimited", "sandbox refresh --json box");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let mut session = belljar(folder.path());
+    session.env("BELLJAR_HOME", home.path()).args(["sandbox", "exec", "box", "cat", "f"]);
     assert!(session.output().unwrap().status.success());
     let output = run("unlimited", "sandbox cp --json box:f copy > /dev/full");
     assert_eq!(output.status.code(), Some(123), "{}", stderr(&output));

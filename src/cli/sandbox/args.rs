@@ -14,6 +14,8 @@ use crate::cli::values::{StdinFrom, duration};
   belljar sandbox create --id box               a session over a copy of this folder
   belljar sandbox exec box -- sh -c 'ls > out'  run a program in it
   belljar sandbox diff box                      show what it has changed
+  belljar sandbox apply box                     write that to the folder
+  belljar sandbox refresh box                   take in what changed in the folder meanwhile
   belljar sandbox snapshot box                  keep what it is now; prints an id
   belljar sandbox fork SNAPSHOT                 a new session that goes on from there
   belljar sandbox cp box:out .                  copy a file out of it
@@ -39,6 +41,10 @@ pub enum SandboxAction {
     Ls(LsArgs),
     /// Print what a session or a snapshot has changed, as a diff that `git apply` takes
     Diff(DiffArgs),
+    /// Write what a session has changed to the folders of the host, all or nothing
+    Apply(ApplyArgs),
+    /// Take in what has changed in the folders of the host since the session began
+    Refresh(RefreshArgs),
     /// Keep what a session is now, and print the snapshot's id
     Snapshot(SnapshotArgs),
     /// Make a session that goes on from a snapshot, under a new id, and print that
@@ -186,15 +192,64 @@ pub struct LsArgs {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Example:
-  belljar sandbox diff box | git apply          keep in this folder what was changed there
+#[command(after_help = "Examples:
+  belljar sandbox diff box                      show what it has changed
+  belljar sandbox diff box | git apply          merge it into this folder as it is now
+  belljar sandbox apply box                     ... or write it, if the folder is as the session knows it
 
+A session is compared with the folder as it was when the session began, or was last refreshed or applied.
 Of a session with several folders of the host, `belljar sandbox cp` keeps what is in one of them.")]
 pub struct DiffArgs {
     /// The session or snapshot
     pub id: String,
 
     /// Print JSON: what changed, without contents
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  belljar sandbox diff box                      show what would be written
+  belljar sandbox apply box                     write it
+
+Nothing is written if something on the disk changed that the session has read or changed; the conflicts
+are named. Afterwards the session is compared with what was written. If belljar is ended while it writes,
+the next belljar finishes it or takes it back; see `belljar help recover`.
+
+Exit codes: 0 if all is written, also if there is nothing to write, 2 if there is no such session, 125 if
+there are conflicts, or the disk refuses.")]
+pub struct ApplyArgs {
+    /// The session
+    pub id: String,
+
+    /// Print JSON: what was changed, without contents
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  belljar sandbox refresh box                   prints what it takes in, and conflicts
+  belljar sandbox refresh --discard box         ... and gives up what the session has changed
+
+A session shows folders of the host as they were when it began. What was changed there since and not
+looked at before cannot be shown: programs get an I/O error, and belljar names the path. This takes the
+folders in as they are now. What the session has changed stays. What both have changed is a conflict:
+the session keeps its own version, and goes on comparing it with what it began with, so that
+`belljar sandbox diff box | git apply` merges the two.
+
+Exit codes: 0 if all is taken in, 1 if there are conflicts, 2 if there is no such session, 125 if a folder
+cannot be read.")]
+pub struct RefreshArgs {
+    /// The session
+    pub id: String,
+
+    /// Give up what the session has changed in folders of the host
+    #[arg(long)]
+    pub discard: bool,
+
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }

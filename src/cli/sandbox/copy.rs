@@ -9,6 +9,7 @@ use belljar::sandbox::{Copied, check_session_id};
 use serde_json::json;
 
 use super::args::CpArgs;
+use super::disk::tell_met;
 use super::show::absolute;
 use super::{home, waiting};
 use crate::cli::changes::journaled;
@@ -23,9 +24,11 @@ pub fn run(args: &CpArgs) -> Result<u8> {
             let path = absolute(&sandbox, path);
             let to = Path::new(&args.to);
             before_opening(&folder_of(to), false)?;
-            journaled(false, |journals, witness| {
+            let copied = journaled(false, |journals, witness| {
                 sandbox.copy_out_journaled(&path, to, journals, witness)
-            })?
+            });
+            tell_met(&mut sandbox, id);
+            copied?
         }
         (None, Some((id, path))) => {
             let home = home()?;

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::args::ExecArgs;
 use super::create::environment;
+use super::disk::{tell_met, with_drifts};
 use super::show::{absolute, start_dir};
 use super::{KeptPolicy, home, waiting};
 use crate::cli::exit::{Hinted, Usage};
@@ -53,7 +54,11 @@ pub fn run(args: &ExecArgs) -> Result<u8> {
     let running = Overtime::watch(timeout, &request.command, what, &Once::new(None));
     let result = sandbox.exec_on(&request, stdio).map_err(|error| hinted(error, args));
     drop(running);
-    let result = result?;
+    let result = match result {
+        Ok(result) => result,
+        // The program itself may be what cannot be read.
+        Err(error) => return Err(with_drifts(error, &mut sandbox, &args.id)),
+    };
     if let Some(message) = &result.message {
         let name = printable(&request.command);
         let hint = match args.timeout {
@@ -65,6 +70,7 @@ pub fn run(args: &ExecArgs) -> Result<u8> {
             note!("belljar: {name} was ended: {}{hint}", printable(line));
         }
     }
+    let drifts = tell_met(&mut sandbox, &args.id);
     held.save(&mut sandbox).with_context(|| {
         format!("the program has run, but session {} is as it was before", args.id)
     })?;
@@ -75,6 +81,7 @@ pub fn run(args: &ExecArgs) -> Result<u8> {
             "timed_out": result.timed_out,
             "message": result.message,
             "host_result": sandbox.host().result(),
+            "drifts": drifts,
         });
         Opened::new("--json", &Sink::Stream, &stdout)?.print(&format!("{report}\n"))?;
     }

@@ -3,6 +3,7 @@
 mod args;
 mod copy;
 mod create;
+mod disk;
 mod exec;
 mod show;
 
@@ -40,6 +41,8 @@ pub fn run(args: &SandboxArgs) -> Result<u8> {
         SandboxAction::Cp(args) => copy::run(args),
         SandboxAction::Ls(args) => show::ls(args),
         SandboxAction::Diff(args) => show::diff(args),
+        SandboxAction::Apply(args) => disk::apply(args),
+        SandboxAction::Refresh(args) => disk::refresh(args),
         SandboxAction::Snapshot(args) => snapshot(args),
         SandboxAction::Fork(args) => fork(args, None),
         SandboxAction::Resume(args) => resume(args),

@@ -7,6 +7,7 @@ use belljar::sandbox::{HomeKind, Listed, Sandbox};
 use serde_json::json;
 
 use super::args::{DiffArgs, ListArgs, LsArgs};
+use super::disk::{tell_all, tell_met, with_drifts};
 use super::home;
 use crate::cli::changes::{self, render_diff};
 use crate::cli::report::printable;
@@ -48,7 +49,9 @@ pub fn ls(args: &LsArgs) -> Result<u8> {
     let mut sandbox = home()?.resume(&args.id)?;
     sandbox.files().hide_temporaries(&journals_dir()?);
     let path = absolute(&sandbox, args.path.as_deref().unwrap_or_default());
-    let entries = sandbox.list(&path)?;
+    let entries = sandbox.list(&path);
+    tell_met(&mut sandbox, &args.id);
+    let entries = entries?;
     if args.json {
         let line = |entry: &Listed| json!({ "name": entry.name, "type": type_name(entry.file_type), "size": entry.size });
         say!("{}", json!(entries.iter().map(line).collect::<Vec<_>>()));
@@ -77,14 +80,18 @@ fn type_name(file_type: FileType) -> &'static str {
 pub fn diff(args: &DiffArgs) -> Result<u8> {
     let mut sandbox = home()?.resume(&args.id)?;
     sandbox.files().hide_temporaries(&journals_dir()?);
+    let entries = sandbox.diff().context("cannot tell what the session changed");
+    let entries = entries.map_err(|error| with_drifts(error, &mut sandbox, &args.id))?;
     let vfs = sandbox.files();
-    let entries = vfs.diff().context("cannot tell what the session changed")?;
     let changes = changes::changes_of(vfs, &entries);
     changes::warn_of_sensitive(&changes, args.json);
     if args.json {
         say!("{}", json!({ "changes": changes }));
     } else {
-        sink::print(render_diff(vfs, &entries)?.as_bytes());
+        let text = render_diff(vfs, &entries);
+        let text = text.map_err(|error| with_drifts(error, &mut sandbox, &args.id))?;
+        sink::print(text.as_bytes());
     }
+    tell_all(&mut sandbox, &args.id);
     Ok(0)
 }

@@ -57,6 +57,11 @@ impl fmt::Display for Conflict {
 impl Overlay {
     /// Compares what matters with the disk.
     pub(super) fn check(&self, targets: &[Target]) -> Result<Checked, ApplyError> {
+        let on_disk: HashSet<(u16, &VPath)> = targets
+            .iter()
+            .flat_map(|target| target.on_disk.iter().map(|path| (target.layer, path)))
+            .collect();
+        let is_open = |origin: &&Origin| !on_disk.contains(&(origin.layer, &origin.path));
         let mut check = Check {
             overlay: self,
             fresh: HashMap::new(),
@@ -76,20 +81,25 @@ impl Overlay {
         });
         let changed = changed.filter_map(|node| node.origin.as_deref());
         let read = self.seen.iter().filter(|origin| origin.was_read);
-        for origin in changed.chain(read).filter(is_target) {
+        for origin in changed.chain(read).filter(is_target).filter(is_open) {
             check.is_as_seen(origin)?;
         }
         for target in targets {
             let mut on_the_way = HashSet::new();
             for change in &target.changes {
                 let sources = change.after.and_then(|id| self.node(id).origin.as_deref());
-                if let Some(origin) = sources {
+                if let Some(origin) = sources.filter(is_open) {
                     check.is_as_seen(origin)?;
                 }
                 let (layer, path) = (target.layer, &change.path);
-                match (&change.before, seen.get(&(layer, path))) {
-                    (Some(before), Some(stamp)) if before.stat.stamp == *stamp => {
-                        check.checked.insert((layer, path.clone()), before.stat);
+                // What is pinned says nothing of the disk.
+                let before = match &change.before {
+                    Some(_) if target.is_pinned => check.fresh(layer, path)?,
+                    before => before.as_ref().map(|found| found.stat),
+                };
+                match (&before, seen.get(&(layer, path))) {
+                    (Some(before), Some(stamp)) if before.stamp == *stamp => {
+                        check.checked.insert((layer, path.clone()), *before);
                     }
                     (Some(_), Some(_)) => check.conflict(layer, path, ConflictKind::Changed),
                     (Some(_), None) => check.conflict(layer, path, ConflictKind::Appeared),
@@ -138,7 +148,7 @@ impl Check<'_> {
         if let Some(stat) = self.fresh.get(&(layer, path.clone())) {
             return Ok(*stat);
         }
-        let stat = match self.overlay.layers[usize::from(layer)].stat(path) {
+        let stat = match self.overlay.layers[usize::from(layer)].stat_now(path) {
             Ok(stat) => Some(stat),
             Err(Errno::Noent | Errno::Notdir) => None,
             Err(errno) => return Err(self.refused(layer, path, io::Error::other(errno))),

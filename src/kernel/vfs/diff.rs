@@ -530,7 +530,15 @@ impl Comparison<'_> {
                 if old.executable != new.executable {
                     return Ok(false);
                 }
-                new.has_same_bytes(&old).map_err(failed("compare", path))
+                match new.has_same_bytes(&old) {
+                    // What it was was changed before anybody read it: it is told when it is asked for.
+                    Err(Errno::Io)
+                        if self.overlay.mounts[self.mount.index()].baseline.is_some() =>
+                    {
+                        Ok(false)
+                    }
+                    is_same => is_same.map_err(failed("compare", path)),
+                }
             }
             Body::Symlink(_) | Body::Special(_) if is_origin => Ok(true),
             Body::Symlink(target) => {

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use super::content::{CHUNK_BYTES, SLOT_BYTES};
+use super::drift::{Drift, DriftKind};
 use super::layer::Blob;
 use super::node::NodeId;
 use super::overlay::Overlay;
+use super::path::VPath;
 use crate::base::errno::Errno;
 
 impl Overlay {
@@ -37,10 +39,14 @@ impl Overlay {
             let chunks = (offset + len) / CHUNK_BYTES as u64 + 1;
             let more = len.saturating_add(CHUNK_BYTES as u64 * 2 + chunks * SLOT_BYTES);
             if self.cache_bytes.saturating_add(more) <= self.limits.cache_bytes_max {
-                self.load(id, &below, offset, len)?;
+                let loaded = self.load(id, &below, offset, len);
+                self.note_if_torn(id, &below, &loaded);
+                loaded?;
             }
         }
-        self.file(id)?.content.read(Some(&below), offset, buf)
+        let read = self.file(id)?.content.read(Some(&below), offset, buf);
+        self.note_if_torn(id, &below, &read);
+        read
     }
 
     /// Writes `bytes` at `offset`; a gap before it reads as zeros.
@@ -133,16 +139,43 @@ impl Overlay {
         if let Some(below) = self.below_files.get(id) {
             return Ok(below);
         }
-        let node = self.node_mut(id);
-        let origin = node.origin.as_mut().ok_or(Errno::Io)?;
-        origin.was_read = true;
-        let (layer, path) = (origin.layer, origin.path.clone());
+        let node = self.node(id);
+        let origin = node.origin.as_ref().ok_or(Errno::Io)?;
+        let (layer, path, stamp) = (origin.layer, origin.path.clone(), origin.stamp);
         let is_open = node.opens > 0;
         let below = Arc::new(self.layers[usize::from(layer)].open(&path)?);
+        if below.stamp().is_some_and(|found| found != stamp) {
+            // Its length may be another one: what is read would be of two states.
+            self.note_torn(layer, &path);
+            return Err(Errno::Io);
+        }
+        // What cannot be read has told nobody anything.
+        if let Some(origin) = &mut self.node_mut(id).origin {
+            origin.was_read = true;
+        }
         if is_open {
             self.below_files.keep(id, below.clone());
         }
         Ok(below)
+    }
+
+    /// Notes that the file `path` of `layer` is not what it was when it was examined.
+    fn note_torn(&mut self, layer: u16, path: &VPath) {
+        let drift =
+            Drift { mount: self.mount_of(layer), path: path.clone(), kind: DriftKind::Changed };
+        if !self.torn.contains(&drift) {
+            self.torn.push(drift);
+        }
+    }
+
+    /// Notes that the file `below` of `id` changed while it was read, if `read` failed for that.
+    fn note_if_torn<T>(&mut self, id: NodeId, below: &Blob, read: &Result<T, Errno>) {
+        if let (Err(Errno::Io), Some(_), Some(origin)) =
+            (read, below.stamp(), self.node(id).origin.as_deref())
+        {
+            let (layer, path) = (origin.layer, origin.path.clone());
+            self.note_torn(layer, &path);
+        }
     }
 
     /// Makes ready for a write: what it touches is loaded, and of what was read before the first
@@ -151,7 +184,9 @@ impl Overlay {
         self.forget_read(id, offset, len)?;
         if self.file(id)?.content.needs_below(offset, len) {
             let below = self.open_below(id)?;
-            self.load(id, &below, offset, len)?;
+            let loaded = self.load(id, &below, offset, len);
+            self.note_if_torn(id, &below, &loaded);
+            loaded?;
         }
         // From now on it counts as written.
         let content = &self.file(id)?.content;

@@ -35,7 +35,19 @@ pub struct HostDir {
 }
 
 /// A file of the host opened for reading.
-pub struct HostFile(File);
+pub struct HostFile {
+    file: File,
+    /// What it was when it was opened, if it may change while it is read.
+    stamp: Option<u64>,
+}
+
+/// What a directory of the host has at a path, with what tells whether that is as it was.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Examined {
+    pub stat: Stat,
+    /// When it last changed in any way, on the clock of the disk: nanoseconds since the Unix epoch.
+    pub changed_ns: u64,
+}
 
 /// Who may do what with a file or directory of the host.
 pub(super) struct HostPermissions(Permissions);
@@ -207,6 +219,56 @@ impl HostDir {
         }
     }
 
+    /// What stands at `path`, and when that changed.
+    pub(super) fn examine(&self, path: &VPath) -> Result<Examined, Errno> {
+        let metadata = if path.is_root() {
+            self.dir.dir_metadata()
+        } else {
+            self.dir.symlink_metadata(native(path).map_err(errno)?)
+        };
+        metadata.map(|metadata| examined(&metadata)).map_err(errno)
+    }
+
+    /// The change time of something that is made in this directory now, in nanoseconds since the Unix
+    /// epoch: what the clock of the disk shows. Leaves no trace. `None` where the host, or the disk,
+    /// cannot make a file without a name.
+    pub(super) fn disk_clock_ns(&self) -> Option<u64> {
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::fs::{Mode, OFlags, openat};
+            let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+            let file = openat(&self.dir, ".", flags, Mode::RUSR | Mode::WUSR).ok()?;
+            let metadata = Metadata::from_file(&File::from(file)).ok()?;
+            Some(examined(&metadata).changed_ns)
+        }
+        #[cfg(not(target_os = "linux"))]
+        None
+    }
+
+    /// The entries of the directory `path`, as [`Layer::list`] has them, each with its inode number, or
+    /// 0 where the host has none.
+    pub(super) fn list_with_inodes(&self, path: &VPath) -> Result<Vec<(DirEntry, u64)>, Errno> {
+        let entries = if path.is_root() {
+            self.dir.entries()
+        } else {
+            self.dir.read_dir(native(path).map_err(errno)?)
+        };
+        let entry = |entry: io::Result<HostEntry>| match entry.and_then(|e| Ok((e.file_type()?, e)))
+        {
+            Ok((file_type, entry)) => {
+                let name = entry.file_name().into_string().ok()?;
+                let found = DirEntry { name: name.into(), file_type: type_of(file_type) };
+                Some(Ok((found, inode_of(&entry))))
+            }
+            Err(error) => Some(Err(errno(error))),
+        };
+        let mut list =
+            entries.map_err(errno)?.filter_map(entry).collect::<Result<Vec<_>, Errno>>()?;
+        self.remove_temporaries(path, &mut list);
+        list.sort_unstable_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+        Ok(list)
+    }
+
     /// Opens the file `path` for reading and writing, to lock it; makes it if `create`.
     pub(super) fn open_to_lock(&self, path: &VPath, create: bool) -> io::Result<File> {
         let mut options = OpenOptions::new();
@@ -296,16 +358,16 @@ impl HostDir {
         self.dir.create_dir_with(native(path)?, &builder)
     }
 
-    fn remove_temporaries(&self, dir: &VPath, list: &mut Vec<DirEntry>) {
+    fn remove_temporaries(&self, dir: &VPath, list: &mut Vec<(DirEntry, u64)>) {
         let Some(journals) = self.journals.get() else { return };
-        if !list.iter().any(|entry| may_be_temporary(&entry.name)) {
+        if !list.iter().any(|(entry, _)| may_be_temporary(&entry.name)) {
             return;
         }
         let hidden = match Journals::open_existing(journals) {
             Ok(Some(journals)) => journals.temporaries(),
             _ => HashSet::new(),
         };
-        list.retain(|entry| {
+        list.retain(|(entry, _)| {
             // One whose journal is gone by now went before that.
             !may_be_temporary(&entry.name)
                 || !hidden.contains(&*entry.name)
@@ -327,33 +389,12 @@ impl HostDir {
 
 impl Layer for HostDir {
     fn stat(&self, path: &VPath) -> Result<Stat, Errno> {
-        let metadata = if path.is_root() {
-            self.dir.dir_metadata()
-        } else {
-            self.dir.symlink_metadata(native(path).map_err(errno)?)
-        };
-        metadata.map(|metadata| stat_of(&metadata)).map_err(errno)
+        self.examine(path).map(|examined| examined.stat)
     }
 
     fn list(&self, path: &VPath) -> Result<Vec<DirEntry>, Errno> {
-        let entries = if path.is_root() {
-            self.dir.entries()
-        } else {
-            self.dir.read_dir(native(path).map_err(errno)?)
-        };
-        let entry = |entry: io::Result<HostEntry>| match entry.and_then(|e| Ok((e.file_type()?, e)))
-        {
-            Ok((file_type, entry)) => {
-                let name = entry.file_name().into_string().ok()?;
-                Some(Ok(DirEntry { name: name.into(), file_type: type_of(file_type) }))
-            }
-            Err(error) => Some(Err(errno(error))),
-        };
-        let mut list =
-            entries.map_err(errno)?.filter_map(entry).collect::<Result<Vec<DirEntry>, _>>()?;
-        self.remove_temporaries(path, &mut list);
-        list.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        Ok(list)
+        let list = self.list_with_inodes(path)?;
+        Ok(list.into_iter().map(|(entry, _)| entry).collect())
     }
 
     fn read_link(&self, path: &VPath) -> Result<Box<[u8]>, Errno> {
@@ -378,7 +419,8 @@ impl Layer for HostDir {
         if !metadata.is_file() {
             return Err(Errno::Acces);
         }
-        Ok(Blob::Host(HostFile(file.into_std())))
+        let stamp = Some(examined(&metadata).stat.stamp);
+        Ok(Blob::Host(HostFile { file: file.into_std(), stamp }))
     }
 
     fn names_are_exact(&self) -> bool {
@@ -387,20 +429,38 @@ impl Layer for HostDir {
 }
 
 impl From<File> for HostFile {
+    /// A file that nobody changes.
     fn from(file: File) -> Self {
-        Self(file)
+        Self { file, stamp: None }
     }
 }
 
 impl HostFile {
+    /// What it was when it was opened, if it may change while it is read: see [`Stat::stamp`].
+    pub fn stamp(&self) -> Option<u64> {
+        self.stamp
+    }
+
     /// Reads at `offset` until `buf` is full or the file ends; answers the count.
     ///
     /// # Errors
-    /// `EIO` and others as the host answers.
+    /// `EIO` if the file changed since it was opened: what was read could be of two states; and others
+    /// as the host answers.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        let filled = self.read_unchecked(buf, offset)?;
+        if let Some(stamp) = self.stamp {
+            let now = Metadata::from_file(&self.file).map_err(errno)?;
+            if examined(&now).stat.stamp != stamp {
+                return Err(Errno::Io);
+            }
+        }
+        Ok(filled)
+    }
+
+    fn read_unchecked(&self, buf: &mut [u8], offset: u64) -> Result<usize, Errno> {
         let mut filled = 0;
         while filled < buf.len() {
-            match read_some_at(&self.0, &mut buf[filled..], offset + filled as u64) {
+            match read_some_at(&self.file, &mut buf[filled..], offset + filled as u64) {
                 Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -413,7 +473,7 @@ impl HostFile {
 
 impl Read for HostFile {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buf)
+        self.file.read(buf)
     }
 }
 
@@ -464,13 +524,25 @@ fn type_of(file_type: HostType) -> FileType {
     }
 }
 
-fn stat_of(metadata: &Metadata) -> Stat {
+fn inode_of(entry: &HostEntry) -> u64 {
+    #[cfg(unix)]
+    return std::os::unix::fs::DirEntryExt::ino(entry);
+    #[cfg(not(unix))]
+    {
+        let _ = entry;
+        0
+    }
+}
+
+fn since_epoch_ns(time: io::Result<cap_std::time::SystemTime>) -> u64 {
+    time.ok()
+        .and_then(|time| time.into_std().duration_since(SystemTime::UNIX_EPOCH).ok())
+        .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+fn examined(metadata: &Metadata) -> Examined {
     let file_type = type_of(metadata.file_type());
-    let mtime_ns = metadata
-        .modified()
-        .ok()
-        .and_then(|time| time.into_std().duration_since(std::time::SystemTime::UNIX_EPOCH).ok())
-        .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
+    let mtime_ns = since_epoch_ns(metadata.modified());
     let size = if file_type == FileType::RegularFile { metadata.len() } else { 0 };
     let mut stamp = DefaultHasher::new();
     stamp.write_u8(file_type as u8);
@@ -487,53 +559,16 @@ fn stat_of(metadata: &Metadata) -> Stat {
         }
     }
     #[cfg(unix)]
-    let (executable, inode, nlink) = {
+    let (executable, inode, nlink, changed_ns) = {
         use cap_std::fs::MetadataExt;
-        (metadata.mode() & 0o100 != 0, metadata.ino(), metadata.nlink())
+        let seconds = u64::try_from(metadata.ctime()).unwrap_or(0);
+        let nanos = u64::try_from(metadata.ctime_nsec()).unwrap_or(0);
+        let changed_ns = seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
+        (metadata.mode() & 0o100 != 0, metadata.ino(), metadata.nlink(), changed_ns)
     };
     #[cfg(not(unix))]
-    let (executable, inode, nlink) = (false, 0, 1);
-    Stat { file_type, size, mtime_ns, executable, stamp: stamp.finish(), inode, nlink }
-}
-
-#[cfg(all(test, unix))]
-#[allow(clippy::disallowed_methods, reason = "the test rearranges the disk from outside")]
-mod tests {
-    use std::fs;
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-
-    /// A path was looked up while it led to a folder; another program has put a link there since.
-    #[test]
-    fn a_folder_that_became_a_link_leads_nowhere() {
-        let folder = tempfile::tempdir().unwrap();
-        let (root, outside) = (folder.path().join("root"), folder.path().join("outside"));
-        fs::create_dir_all(root.join("a")).unwrap();
-        fs::create_dir(&outside).unwrap();
-        fs::write(root.join("mine"), "mine").unwrap();
-        fs::write(outside.join("secret"), "hunter2").unwrap();
-        let host = HostDir::open(&root).unwrap();
-        fs::remove_dir(root.join("a")).unwrap();
-        symlink(&outside, root.join("a")).unwrap();
-        assert_eq!(fs::read(root.join("a/secret")).unwrap(), b"hunter2", "its path leads there");
-
-        let path = |text: &str| VPath::parse(text).unwrap();
-        let (secret, new, mine, taken) =
-            (path("a/secret"), path("a/x"), path("mine"), path("taken"));
-        assert!(host.open(&secret).is_err() && host.stat(&secret).is_err());
-        assert!(host.list(&path("a")).is_err() && host.names(&path("a")).is_err());
-        assert!(host.create_file(&new, Access::Shared).is_err());
-        assert!(host.create_dir(&new, Access::Shared).is_err());
-        assert!(host.symlink("x", &new).is_err());
-        assert!(host.rename(&mine, &new).is_err() && host.rename(&secret, &taken).is_err());
-        assert!(host.hard_link(&mine, &new).is_err() && host.hard_link(&secret, &taken).is_err());
-        assert!(host.remove_file(&secret).is_err());
-        assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
-
-        fs::rename(&root, folder.path().join("moved")).unwrap();
-        symlink(&outside, &root).unwrap();
-        assert!(host.stat(&path("secret")).is_err(), "the root is what was opened");
-        assert!(host.stat(&mine).is_ok());
-    }
+    let (executable, inode, nlink, changed_ns) =
+        (false, 0, 1, mtime_ns.max(since_epoch_ns(metadata.created())));
+    let stat = Stat { file_type, size, mtime_ns, executable, stamp: stamp.finish(), inode, nlink };
+    Examined { stat, changed_ns }
 }

@@ -44,6 +44,15 @@ pub trait Layer: Send + Sync {
     /// `ENOENT`, `EISDIR`, `EACCES`, `EIO`; `EMFILE` when the host has no descriptor left.
     fn open(&self, path: &VPath) -> Result<Blob, Errno>;
 
+    /// What stands at `path` now, whatever was answered before: to tell whether what is about to be
+    /// written to is as it was.
+    ///
+    /// # Errors
+    /// As [`Layer::stat`].
+    fn stat_now(&self, path: &VPath) -> Result<Stat, Errno> {
+        self.stat(path)
+    }
+
     /// The digest of the content of the regular file `path`.
     ///
     /// # Errors
@@ -118,9 +127,26 @@ pub enum Blob {
     Bytes(Arc<[u8]>),
     /// In a file of the host, read as needed.
     Host(HostFile),
+    /// In a part of a file of the host, read as needed.
+    Part {
+        /// The file.
+        file: Arc<HostFile>,
+        /// Where the part begins.
+        offset: u64,
+        /// How many bytes it has.
+        len: u64,
+    },
 }
 
 impl Blob {
+    /// What the file was when it was opened, if it may change while it is read: see [`Stat::stamp`].
+    pub fn stamp(&self) -> Option<u64> {
+        match self {
+            Self::Host(file) => file.stamp(),
+            Self::Bytes(_) | Self::Part { .. } => None,
+        }
+    }
+
     /// The digest of the content.
     ///
     /// # Errors
@@ -146,6 +172,10 @@ impl Blob {
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Errno> {
         match self {
             Self::Host(file) => file.read_at(buf, offset),
+            Self::Part { file, offset: start, len } => {
+                let count = len.saturating_sub(offset).min(buf.len() as u64) as usize;
+                file.read_at(&mut buf[..count], start.saturating_add(offset))
+            }
             Self::Bytes(bytes) => {
                 let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
                 let count = buf.len().min(bytes.len() - start);

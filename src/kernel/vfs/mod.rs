@@ -8,11 +8,14 @@
 //! are asked to, and [`Journals`], which takes back what they began, or finishes it.
 
 mod attr;
+mod baseline;
 mod below_files;
 mod conflicts;
 mod content;
+mod contents;
 mod diff;
 mod dirs;
+mod drift;
 mod file_io;
 mod file_version;
 mod git_binary;
@@ -32,11 +35,14 @@ mod overlay;
 mod patch;
 mod path;
 mod path_length;
+mod rebase;
 mod recording;
 mod recovery;
+mod refresh;
 mod rename;
 mod resolve;
 mod saved;
+mod saved_baseline;
 mod saved_content;
 mod settle;
 mod staging;
@@ -50,6 +56,8 @@ mod write_times;
 
 #[cfg(test)]
 mod diff_tests;
+#[cfg(all(test, unix))]
+mod host_tests;
 #[cfg(test)]
 mod journal_format_tests;
 #[cfg(test)]
@@ -64,8 +72,11 @@ mod power_tests;
 mod race_tests;
 
 pub use attr::{Metadata, SetTime};
+pub use baseline::Baseline;
 pub use conflicts::{Conflict, ConflictKind};
+pub use contents::Contents;
 pub use diff::{DiffEntry, DiffError, DiffKind};
+pub use drift::{Drift, DriftKind};
 pub use file_version::FileVersion;
 pub use host::{HostDir, HostFile};
 pub use journal::{Journals, OnChanged, Recovered, Witness};
@@ -80,6 +91,7 @@ pub use patch::{Applied, ApplyError};
 pub use path::{NAME_MAX, PATH_BYTES_MAX, SYMLOOP_MAX, VPath};
 pub use recording::RecordingLayer;
 pub use recovery::{ChangedKind, ChangedSince};
+pub use refresh::{Refreshed, Taken, TakenKind};
 pub use resolve::{Base, Follow};
 pub use saved::{RestoreError, SavedOverlay};
 pub use taped::{TapedLayer, TapedTree, TapedTreeError};

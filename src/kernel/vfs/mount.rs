@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::baseline::Baseline;
 use super::host::HostDir;
 use super::layer::{FileType, Layer};
 use super::node::{Body, Dir, EntryKind, MountId, Node, NodeId, Times, TimesOf};
@@ -21,6 +22,8 @@ pub enum Source {
     Memory,
     /// A directory of the host. Guests see it and change a copy; a patch can write changes back.
     Host(Arc<HostDir>),
+    /// A directory of the host as it was at one time, whatever becomes of it. Otherwise as `Host`.
+    Baseline(Arc<Baseline>),
     /// Read-only trees, the uppermost first.
     Layers(Vec<Arc<dyn Layer>>),
 }
@@ -31,6 +34,7 @@ impl Source {
         match self {
             Self::Memory => Vec::new(),
             Self::Host(dir) => vec![dir.clone()],
+            Self::Baseline(baseline) => vec![baseline.clone()],
             Self::Layers(layers) => layers.clone(),
         }
     }
@@ -47,6 +51,10 @@ pub struct Mount {
     pub(super) mtimes: Mtimes,
     /// What a patch is written to.
     pub(super) host: Option<Arc<HostDir>>,
+    /// The first of its layers.
+    pub(super) layer: u16,
+    /// What the disk is compared with, if that was noted.
+    pub(super) baseline: Option<Arc<Baseline>>,
     /// Whether there is anything below, so that changes mean something.
     pub(super) is_layered: bool,
 }
@@ -59,6 +67,8 @@ impl Mount {
             read_only: false,
             mtimes: Mtimes::Fixed(now),
             host: None,
+            layer: 0,
+            baseline: None,
             is_layered: false,
         }
     }
@@ -95,7 +105,11 @@ impl Overlay {
         }
         let at = VPath::parse(at)?;
         let layers = source.layers();
-        let host = if let Source::Host(dir) = source { Some(dir) } else { None };
+        let (host, baseline) = match source {
+            Source::Host(dir) => (Some(dir), None),
+            Source::Baseline(baseline) => (Some(baseline.disk().clone()), Some(baseline)),
+            Source::Memory | Source::Layers(_) => (None, None),
+        };
         let layers: Vec<Arc<dyn Layer>> = match &self.tape {
             None => layers,
             Some(tape) => {
@@ -140,7 +154,8 @@ impl Overlay {
             root
         };
         self.layers.extend(layers);
-        self.mounts.push(Mount { root, at, read_only, mtimes, host, is_layered });
+        let layer = first;
+        self.mounts.push(Mount { root, at, read_only, mtimes, host, layer, baseline, is_layered });
         Ok(id)
     }
 

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::below_files::BelowFiles;
 use super::content::Content;
+use super::drift::Drift;
 use super::layer::{FileType, Layer, Stat};
 use super::listing::{Listed, OldListing};
 use super::mount::Mount;
@@ -113,6 +114,8 @@ pub struct Overlay {
     /// What was seen in layers and is no node's origin: that of a node which is no more, or a
     /// further name of a file. A patch removes nothing that was not seen.
     pub(super) seen: Vec<Origin>,
+    /// Files that changed before they were read, or while they were, since somebody last asked.
+    pub(super) torn: Vec<Drift>,
 }
 
 /// What layers have under one name.
@@ -154,6 +157,7 @@ impl Overlay {
             tape: None,
             old_listings: Vec::new(),
             seen: Vec::new(),
+            torn: Vec::new(),
         };
         let root = overlay.insert(Node {
             ino: 1,

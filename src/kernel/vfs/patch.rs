@@ -11,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::below_files::BelowFiles;
 use super::conflicts::Conflict;
 use super::diff::{Change, DiffError};
 use super::host::HostDir;
@@ -111,6 +112,10 @@ pub(super) struct Target {
     /// Sorted by path.
     pub changes: Vec<Change>,
     pub placed: Vec<Placed>,
+    /// Whether changes are told from a [`Baseline`] and not from the disk.
+    pub is_pinned: bool,
+    /// Paths of changes that the disk has already, and that are not among `changes`.
+    pub on_disk: HashSet<VPath>,
     /// Which times files are to have on the disk.
     pub disk_times: Arc<DiskTimes>,
     /// Directories that are to be made.
@@ -173,10 +178,12 @@ impl Overlay {
         witness: &dyn Witness,
         decorate: Decorate<'_>,
     ) -> Result<Applied, ApplyError> {
+        self.renew_touched();
         let targets = self.targets()?;
         let has_times =
             |target: &Target| target.placed.iter().any(|p| self.node(p.id).carries_times());
-        if targets.iter().all(|target| target.changes.is_empty() && !has_times(target)) {
+        let has_work = |target: &Target| !target.changes.is_empty() || !target.on_disk.is_empty();
+        if !targets.iter().any(|target| has_work(target) || has_times(target)) {
             return Ok(Applied::default());
         }
         self.expect_apart(&targets)?;
@@ -194,6 +201,7 @@ impl Overlay {
             let severed = self.sever_strays(target.mount, target.layer, &placed);
             severed.map_err(|(path, errno)| DiffError::Layer { operation: "read", path, errno })?;
         }
+        let known_dirs = self.known_dirs(&targets);
         let mut planned = Vec::new();
         for target in &targets {
             let of_mount = |StepError { operation, path, source }| ApplyError::Host {
@@ -221,13 +229,21 @@ impl Overlay {
         if let Err(stop) = written {
             let error = give_up(writing, stop, witness);
             self.renew_stamps(&checked);
+            self.accept_dirs(known_dirs);
             return Err(error);
         }
         let applied = writing.finish();
         for target in &targets {
+            self.move_baseline(target);
             self.settle(target.mount, target.layer, &target.placed);
         }
         self.renew_stamps(&checked);
+        self.accept_dirs(known_dirs);
+        for target in &targets {
+            self.keep_what_was_written(target);
+        }
+        // What they are of may have another stamp now.
+        self.below_files = BelowFiles::default();
         Ok(applied)
     }
 
@@ -280,6 +296,13 @@ impl Overlay {
             let mut changes: Vec<Change> = changes.extract_if(.., |c| c.mount == mount).collect();
             let placed = self.placed_in(mount);
             self.add_shared_times(&host, *layer, &placed, &mut changes);
+            let is_pinned = self.mounts[mount.index()].baseline.is_some();
+            let mut on_disk = HashSet::new();
+            if is_pinned {
+                for change in changes.extract_if(.., |change| self.is_on_disk(change, &host)) {
+                    on_disk.insert(change.path);
+                }
+            }
             let is_dir = |id: &NodeId| matches!(self.node(*id).body, Body::Dir(_));
             let was_dir = |change: &Change| change.before_type() == Some(FileType::Directory);
             let path = |change: &Change| change.path.clone();
@@ -292,6 +315,8 @@ impl Overlay {
                 created: created.collect(),
                 removed: removed.collect(),
                 placed,
+                is_pinned,
+                on_disk,
                 disk_times: disk_times.clone(),
                 changes,
             });

@@ -60,6 +60,20 @@ impl RecordingLayer {
         Ok(kept(digest).unwrap_or(blob))
     }
 
+    fn record_stat(&self, path: &VPath, answer: Result<Stat, Errno>) -> Result<Stat, Errno> {
+        let found = match &answer {
+            Err(errno) => Found::Errno { errno: errno.name().to_owned() },
+            Ok(stat) => Found::Entry {
+                file_type: type_name(stat.file_type).to_owned(),
+                len_bytes: stat.size,
+                mtime_ns: self.shows_times.then_some(stat.mtime_ns),
+                executable: stat.executable && stat.file_type == FileType::RegularFile,
+            },
+        };
+        self.recorder.push(Kind::FileStat { path: self.absolute(path), found });
+        answer
+    }
+
     /// Records that `operation` failed, if it did.
     fn record_error<T>(&self, path: &VPath, operation: &str, answer: &Result<T, Errno>) {
         if let Err(errno) = answer {
@@ -74,18 +88,11 @@ impl RecordingLayer {
 
 impl Layer for RecordingLayer {
     fn stat(&self, path: &VPath) -> Result<Stat, Errno> {
-        let answer = self.inner.stat(path);
-        let found = match &answer {
-            Err(errno) => Found::Errno { errno: errno.name().to_owned() },
-            Ok(stat) => Found::Entry {
-                file_type: type_name(stat.file_type).to_owned(),
-                len_bytes: stat.size,
-                mtime_ns: self.shows_times.then_some(stat.mtime_ns),
-                executable: stat.executable && stat.file_type == FileType::RegularFile,
-            },
-        };
-        self.recorder.push(Kind::FileStat { path: self.absolute(path), found });
-        answer
+        self.record_stat(path, self.inner.stat(path))
+    }
+
+    fn stat_now(&self, path: &VPath) -> Result<Stat, Errno> {
+        self.record_stat(path, self.inner.stat_now(path))
     }
 
     fn list(&self, path: &VPath) -> Result<Vec<DirEntry>, Errno> {

@@ -16,6 +16,7 @@ use super::node::{
 use super::nodes::Nodes;
 use super::overlay::{NODE_BYTES, Overlay, node_bytes};
 use super::path::{NAME_MAX, VPath};
+use super::saved_baseline::SavedBaseline;
 use super::saved_content::SavedContent;
 use crate::base::digest::Digest;
 use crate::store::{Cas, StoreError};
@@ -29,6 +30,9 @@ pub struct SavedOverlay {
     /// The root comes first.
     nodes: Vec<SavedNode>,
     seen: Vec<SavedOrigin>,
+    /// What is known of folders of the host; `None` if that was not noted yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    baselines: Option<Vec<SavedBaseline>>,
 }
 
 /// A namespace cannot be restored.
@@ -145,7 +149,8 @@ impl SavedOverlay {
             SavedBody::File(content) => content.stored().collect(),
             _ => Vec::new(),
         };
-        self.nodes.iter().flat_map(file).collect()
+        let pinned = self.baselines.iter().flatten().flat_map(SavedBaseline::contents);
+        self.nodes.iter().flat_map(file).chain(pinned).collect()
     }
 }
 
@@ -212,7 +217,14 @@ impl Overlay {
             });
         }
         let seen = self.seen.iter().map(SavedOrigin::of).collect();
-        Ok(SavedOverlay { next_ino: self.next_ino, mounts, nodes, seen })
+        let mut baselines = Vec::new();
+        for (index, mount) in (0..).zip(&self.mounts) {
+            if let Some(baseline) = &mount.baseline {
+                baselines.push(baseline.save(index, cas)?);
+            }
+        }
+        let baselines = Some(baselines);
+        Ok(SavedOverlay { next_ino: self.next_ino, mounts, nodes, seen, baselines })
     }
 
     /// Makes the namespace what `saved` was, of which it has the mounts and nothing else.
@@ -271,7 +283,28 @@ impl Overlay {
         restored.cache_bytes = 0;
         // Nobody has looked yet.
         restored.longest_path_bytes = self.limits.path_bytes_max;
+        restored.restore_baselines(saved)?;
         *self = restored;
+        Ok(())
+    }
+
+    fn restore_baselines(&mut self, saved: &SavedOverlay) -> Result<(), RestoreError> {
+        for index in 0..self.mounts.len() {
+            let Some(layer) = self.layer_of_baseline(index) else { continue };
+            let Some(unbegun) = self.mounts[index].baseline.clone() else { continue };
+            let of_mount = |saved: &&SavedBaseline| usize::from(saved.mount) == index;
+            let baseline = if let Some(baselines) = &saved.baselines {
+                let saved = baselines.iter().find(of_mount);
+                let saved = saved.ok_or(RestoreError::Damaged("a folder has no beginning"))?;
+                unbegun.restored(saved)?
+            } else {
+                let origins = self.nodes.iter().filter_map(|(_, node)| node.origin.as_deref());
+                let origins = origins.chain(&self.seen);
+                let here = origins.filter(|origin| usize::from(origin.layer) == layer);
+                unbegun.of_stamps(here.map(|origin| (origin.path.clone(), origin.stamp)))
+            };
+            self.set_baseline(index, baseline);
+        }
         Ok(())
     }
 

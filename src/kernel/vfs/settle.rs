@@ -159,7 +159,7 @@ impl Overlay {
                 entry.shadows = true;
                 self.uncharge(freed);
             }
-            if !is_first && let Ok(stat) = disk.stat(path) {
+            if !is_first && let Ok(stat) = disk.stat_now(path) {
                 self.seen.push(Origin::new(layer, path, &stat));
             }
             if is_first && matches!(self.node(*id).body, Body::Dir(_)) {
@@ -178,7 +178,7 @@ impl Overlay {
         if is_here && !is_written && !had_times {
             return true;
         }
-        let Ok(stat) = disk.stat(path) else { return false };
+        let Ok(stat) = disk.stat_now(path) else { return false };
         if stat.file_type != node.body.file_type() {
             return false;
         }
@@ -224,7 +224,7 @@ impl Overlay {
         let layers = &self.layers;
         let mut renewed: HashMap<(u16, VPath), u64> = HashMap::new();
         for ((layer, path), before) in checked {
-            if let Ok(stat) = layers[usize::from(*layer)].stat(path)
+            if let Ok(stat) = layers[usize::from(*layer)].stat_now(path)
                 && is_same(before, &stat)
             {
                 renewed.insert((*layer, path.clone()), stat.stamp);
@@ -240,6 +240,11 @@ impl Overlay {
         }
         for origin in &mut self.seen {
             origin.stamp = stamp_of(origin).unwrap_or(origin.stamp);
+        }
+        for mount in &self.mounts {
+            let Some(baseline) = &mount.baseline else { continue };
+            let here = renewed.iter().filter(|((layer, _), _)| *layer == mount.layer);
+            baseline.renew_stamps(here.map(|((_, path), stamp)| (path, *stamp)));
         }
     }
 
@@ -262,7 +267,7 @@ impl Overlay {
                 let stat = self.layers[usize::from(*layer)].stat(path)?;
                 self.node_mut(root).times = self.mounts[index].mtimes.of(&stat, self.time_scale).0;
             }
-            self.seen.retain(|origin| below.iter().all(|(layer, _)| *layer != origin.layer));
+            let layers: Vec<u16> = below.iter().map(|(layer, _)| *layer).collect();
             *self.dir_mut(root) = Dir { parent, below, ..Dir::default() };
             for Placed { id, .. } in placed {
                 if self.file_type(id) == FileType::Directory {
@@ -271,6 +276,8 @@ impl Overlay {
                     self.drop_link(id, now);
                 }
             }
+            // With what those were that went just now.
+            self.seen.retain(|origin| !layers.contains(&origin.layer));
         }
         for index in 1..self.mounts.len() {
             let (at, root) = (self.mounts[index].at.clone(), self.mounts[index].root);

@@ -1,6 +1,7 @@
 //! The command line: options, messages and exit codes.
 
 mod host;
+mod living;
 mod messages;
 mod report;
 mod sandbox;

@@ -172,7 +172,8 @@ fn errors_of_sandboxes_name_the_next_step() {
     says(&["exec", "box", "./nothing.wasm"], 127, "`belljar sandbox ls box`");
     says(&["exec", "--timeout", "1s", "box", "sleep", "9"], 124, "(raise it with --timeout");
     says(&["cp", "a:b", "box:/b"], 2, "write ./ before");
-    says(&["apply", "box"], 2, "belljar sandbox diff ID | git apply");
+    says(&["apply", "nothing"], 2, "`belljar sandbox list`");
+    says(&["refresh", "nothing"], 2, "`belljar sandbox list`");
     says(&["sanpshot", "box"], 2, "did you mean snapshot? (commands: create, exec, ");
     says(&["rm", "box", "gone"], 2, "gone");
     says(&["ls", "box"], 2, "`belljar sandbox create`");

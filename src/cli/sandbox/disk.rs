@@ -1,0 +1,149 @@
+//! `belljar sandbox apply` and `refresh`: what a session and the folders below it have to do with each
+//! other, and what is told of that.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result};
+use belljar::Overlay;
+use belljar::kernel::vfs::{ApplyError, Conflict, Drift, Taken};
+use belljar::sandbox::Sandbox;
+use serde_json::{Value, json};
+
+use super::args::{ApplyArgs, RefreshArgs};
+use super::{home, waiting};
+use crate::cli::changes::{self, changes_of, shown_path, tell_drifts};
+use crate::cli::exit::{DIFFERENT, Hinted};
+use crate::cli::report::{Change, count, printable};
+use crate::cli::setup::journals_dir;
+
+pub fn apply(args: &ApplyArgs) -> Result<u8> {
+    let home = home()?;
+    let mut held = home.hold(&args.id, || waiting(&args.id))?;
+    let mut sandbox = held.resume()?;
+    let vfs = sandbox.files();
+    vfs.hide_temporaries(&journals_dir()?);
+    let entries = vfs.diff().context("cannot tell what the session changed");
+    let entries = entries.map_err(|error| with_drifts(error, &mut sandbox, &args.id))?;
+    let vfs = sandbox.files();
+    let changes: Vec<Change> = changes_of(vfs, &entries);
+    changes::warn_of_sensitive(&changes, args.json);
+    if !changes.is_empty() {
+        changes::write(vfs, args.json).map_err(|error| {
+            let id = &args.id;
+            let hint = format!(
+                "`belljar sandbox refresh {id}` takes in what changed on the disk, and names what both \
+                 changed"
+            );
+            let is_conflict = error.chain().any(|cause| {
+                matches!(cause.downcast_ref(), Some(ApplyError::Conflicts(_)))
+            });
+            if is_conflict { Hinted { error, hint }.into() } else { error }
+        })?;
+        held.save(&mut sandbox).with_context(|| {
+            format!(
+                "the changes are on the disk, but session {0} does not know it; \
+                 `belljar sandbox apply {0}` tells it",
+                args.id
+            )
+        })?;
+    }
+    tell_all(&mut sandbox, &args.id);
+    if args.json {
+        say!("{}", json!({ "id": args.id, "changes": changes }));
+    } else if changes.is_empty() {
+        note!("belljar: session {} has changed nothing in folders of the host", args.id);
+    } else {
+        note!("belljar: {} written to the disk", count(changes.len(), "change"));
+    }
+    Ok(0)
+}
+
+pub fn refresh(args: &RefreshArgs) -> Result<u8> {
+    let home = home()?;
+    let mut held = home.hold(&args.id, || waiting(&args.id))?;
+    let mut sandbox = held.resume()?;
+    sandbox.files().hide_temporaries(&journals_dir()?);
+    let drifts = sandbox_drifts(&mut sandbox);
+    let refreshed = if args.discard {
+        sandbox.discard_and_refresh().context("cannot give up what the session changed")?;
+        belljar::kernel::vfs::Refreshed::default()
+    } else {
+        let refreshed = sandbox.refresh().context("nothing is taken in");
+        refreshed.map_err(|error| with_drifts(error, &mut sandbox, &args.id))?
+    };
+    held.save(&mut sandbox)?;
+    let vfs = sandbox.files();
+    if args.json {
+        let taken = |it: &Taken| json!({ "path": shown_path(vfs, it.mount, &it.path), "kind": it.kind.name() });
+        let conflict = |it: &Conflict| json!({ "path": shown_path(vfs, it.mount, &it.path), "message": it.to_string() });
+        let taken: Vec<Value> = refreshed.taken.iter().map(taken).collect();
+        let conflicts: Vec<Value> = refreshed.conflicts.iter().map(conflict).collect();
+        let drifts = drifts_json(vfs, &drifts);
+        say!(
+            "{}",
+            json!({ "id": args.id, "taken": taken, "conflicts": conflicts, "drifts": drifts })
+        );
+    } else {
+        // What was an error is taken in. What was not there, and may have been, is told once more.
+        let unsure: Vec<Drift> = drifts.into_iter().filter(|it| !it.kind.is_error()).collect();
+        tell_drifts(vfs, &unsure, "session");
+        for it in &refreshed.taken {
+            say!("{} {}", it.kind.name(), printable(&shown_path(vfs, it.mount, &it.path)));
+        }
+        for conflict in &refreshed.conflicts {
+            say!("conflict {}", printable(&shown_path(vfs, conflict.mount, &conflict.path)));
+        }
+    }
+    if refreshed.conflicts.is_empty() {
+        return Ok(0);
+    }
+    for conflict in &refreshed.conflicts {
+        note!("belljar: conflict: {}, and in the session", printable(&conflict.to_string()));
+    }
+    note!(
+        "belljar: note: of {} the session keeps its own, and what it was before; all else is taken in",
+        count(refreshed.conflicts.len(), "path")
+    );
+    Ok(DIFFERENT)
+}
+
+/// All that could not be shown as it was, and what was met just now.
+fn sandbox_drifts(sandbox: &mut Sandbox) -> Vec<Drift> {
+    let mut drifts: BTreeSet<Drift> = sandbox.files().take_drifts().into_iter().collect();
+    drifts.extend(sandbox.drifts());
+    drifts.into_iter().collect()
+}
+
+/// Says what of folders of the host a session could not show as it was, now or before.
+pub fn tell_all(sandbox: &mut Sandbox, id: &str) {
+    let drifts = sandbox_drifts(sandbox);
+    tell(sandbox.files(), &drifts, id);
+}
+
+/// Says what of folders of the host programs have met errors at; answers all that they could not see as
+/// it was. Names are looked up in vain all the time: who looks at the session is told of those.
+pub fn tell_met(sandbox: &mut Sandbox, id: &str) -> Value {
+    let drifts = sandbox.files().take_drifts();
+    let errors: Vec<Drift> = drifts.iter().filter(|it| it.kind.is_error()).cloned().collect();
+    tell(sandbox.files(), &errors, id);
+    drifts_json(sandbox.files(), &drifts)
+}
+
+fn drifts_json(vfs: &Overlay, drifts: &[Drift]) -> Value {
+    let line =
+        |it: &Drift| json!({ "path": shown_path(vfs, it.mount, &it.path), "kind": it.kind.name() });
+    drifts.iter().map(line).collect()
+}
+
+fn tell(vfs: &Overlay, drifts: &[Drift], id: &str) {
+    tell_drifts(vfs, drifts, "session");
+    if !drifts.is_empty() {
+        note!("belljar: note: `belljar sandbox refresh {id}` takes in what is on the disk now");
+    }
+}
+
+/// `error`, after what may be the reason for it was told.
+pub fn with_drifts(error: anyhow::Error, sandbox: &mut Sandbox, id: &str) -> anyhow::Error {
+    tell_all(sandbox, id);
+    error
+}

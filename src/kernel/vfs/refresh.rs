@@ -1,0 +1,529 @@
+//! The disk's new state, taken in beneath what a namespace has changed.
+//!
+//! What programs have only looked at is forgotten, so that it is looked at anew. What they have changed
+//! stays, and so does what it was before: if the disk has changed that as well, it is a conflict, and
+//! the change goes on being told against the old state, so that no patch takes the disk's change back.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+use super::baseline::{Baseline, Pin, Pins, There, beneath, start};
+use super::conflicts::{Conflict, ConflictKind};
+use super::diff::{Change, DiffError, failed};
+use super::host::HostDir;
+use super::layer::{FileType, Layer, Stat};
+use super::node::{Body, EntryKind, MountId, NodeId, Origin, TimesOf};
+use super::overlay::{Overlay, node_bytes};
+use super::path::VPath;
+use crate::base::digest::DigestHasher;
+use crate::base::errno::Errno;
+
+/// What [`Overlay::refresh`] found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Refreshed {
+    /// What had been looked at and is another thing now, sorted by mount and path.
+    pub taken: Vec<Taken>,
+    /// What both the disk and programs have changed, which is as programs left it.
+    pub conflicts: Vec<Conflict>,
+}
+
+/// Something that is another thing now.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Taken {
+    /// The mount that it lies in.
+    pub mount: MountId,
+    /// Where, relative to the mount's root.
+    pub path: VPath,
+    /// In what way.
+    pub kind: TakenKind,
+}
+
+/// In what way something is another thing now.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum TakenKind {
+    /// It was there, and has other bytes, another text or another type, or may have.
+    Changed,
+    /// It was not there.
+    Added,
+    /// It is not there any more.
+    Removed,
+}
+
+impl TakenKind {
+    /// The name in reports: `changed`, `added`, `removed`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::Added => "added",
+            Self::Removed => "removed",
+        }
+    }
+}
+
+/// The paths of one mount whose state before is kept.
+struct Keeping {
+    mount: MountId,
+    layer: u16,
+    /// What is changed, and the disk does not have like that.
+    changed: BTreeSet<VPath>,
+    /// Where kept nodes come from; of directories all that is beneath, too.
+    origins: BTreeSet<VPath>,
+    /// Stamps of what was touched and is as it was.
+    renewed: BTreeMap<VPath, Stat>,
+}
+
+impl Keeping {
+    fn keeps(&self, path: &VPath) -> bool {
+        let mut at = path.clone();
+        if self.changed.contains(path) {
+            return true;
+        }
+        loop {
+            if self.origins.contains(&at) {
+                return true;
+            }
+            match at.split_last() {
+                Some((parent, _)) => at = parent,
+                None => return false,
+            }
+        }
+    }
+}
+
+impl Overlay {
+    /// Takes in what folders of the host hold now, in mounts of a [`Baseline`]: what programs have
+    /// changed stays as it is, and all else is as on the disk. What both changed is a conflict. What
+    /// is changed in the same way on both sides is no change any more. Nothing may be open.
+    ///
+    /// # Errors
+    /// As [`Overlay::changes`]; nothing is taken in then.
+    pub fn refresh(&mut self) -> Result<Refreshed, DiffError> {
+        let changes = self.changes()?;
+        let mut refreshed = Refreshed::default();
+        for (mount, index) in (0..).map(MountId).zip(0..self.mounts.len()) {
+            let Some(baseline) = self.mounts[index].baseline.clone() else { continue };
+            let here: Vec<&Change> = changes.iter().filter(|it| it.mount == mount).collect();
+            let layer = self.mounts[index].layer;
+            let mut keeping = Keeping {
+                mount,
+                layer,
+                changed: BTreeSet::new(),
+                origins: BTreeSet::new(),
+                renewed: BTreeMap::new(),
+            };
+            let disk = baseline.disk().clone();
+            for change in here {
+                if self.is_on_disk(change, &disk) {
+                    continue;
+                }
+                keeping.changed.insert(change.path.clone());
+                let conflict = compare(change, &baseline, &mut keeping.renewed)
+                    .map_err(failed("examine", &change.path))?;
+                refreshed.conflicts.extend(conflict);
+            }
+            // Names that both made, with what lies beneath, are read as the disk has them.
+            self.note_origins(&mut keeping);
+            refreshed.taken.extend(taken(&baseline, &keeping));
+            let pins = kept_pins(&baseline, &keeping);
+            self.prune(&keeping);
+            self.renew_origins(layer, &keeping.renewed);
+            let start_ns = start(&disk, true);
+            let contents = baseline.contents().cloned();
+            self.set_baseline(index, Baseline::with(disk, start_ns, contents, pins));
+        }
+        refreshed.taken.sort_unstable();
+        self.torn.clear();
+        Ok(refreshed)
+    }
+
+    /// Gives up all changes in folders of the host, and shows what these hold now.
+    ///
+    /// # Errors
+    /// As [`Overlay::discard`].
+    pub fn discard_and_refresh(&mut self, now: u64) -> Result<(), Errno> {
+        for index in 0..self.mounts.len() {
+            let Some(baseline) = self.mounts[index].baseline.clone() else { continue };
+            let (disk, contents) = (baseline.disk().clone(), baseline.contents().cloned());
+            self.set_baseline(index, Baseline::begin(disk, contents, true));
+        }
+        self.torn.clear();
+        self.discard(now)
+    }
+
+    /// Where nodes come from that are kept though they are not where they come from.
+    fn note_origins(&self, keeping: &mut Keeping) {
+        for placed in self.placed_in(keeping.mount) {
+            let node = self.node(placed.id);
+            let Some(origin) = &node.origin else { continue };
+            let is_dirty = matches!(&node.body, Body::File(file) if file.content.is_dirty());
+            let is_dir = matches!(node.body, Body::Dir(_));
+            // Where the disk has another file by now, a time alone is not worth a conflict.
+            let is_timed = || {
+                let now = self.layers[usize::from(origin.layer)].stat_now(&origin.path);
+                let is_same = now.is_ok_and(|now| now.stamp == origin.stamp);
+                !is_dirty && !is_dir && node.carries_times() && is_same
+            };
+            let is_kept = keeping.changed.contains(&placed.path) || node.nlink > 1 || is_timed();
+            if origin.layer == keeping.layer && is_kept {
+                keeping.origins.insert(origin.path.clone());
+            }
+        }
+        // What was moved to another mount comes from here as well.
+        for (_, node) in self.nodes.iter().filter(|(_, node)| node.mount != keeping.mount) {
+            let origin = node.origin.as_ref().filter(|origin| origin.layer == keeping.layer);
+            keeping.origins.extend(origin.map(|origin| origin.path.clone()));
+        }
+    }
+
+    /// Forgets what was only looked at in the mount.
+    fn prune(&mut self, keeping: &Keeping) {
+        let root = self.mount_root(keeping.mount);
+        // Directories in which things are as in the layer, each after the one that it stands in.
+        let mut dirs = vec![(root, VPath::root(), None)];
+        let mut at = 0;
+        while at < dirs.len() {
+            let (dir, path, _) = dirs[at].clone();
+            for (name, id) in self.prune_entries(dir, &path, keeping) {
+                dirs.push((id, path.join(&name), Some((dir, name))));
+            }
+            at += 1;
+        }
+        // What holds nothing any more is forgotten, innermost first.
+        for (id, path, place) in dirs.into_iter().rev() {
+            let Some((dir, name)) = place else { continue };
+            let node = self.node(id);
+            let is_needed = node.times_of == TimesOf::Guest
+                || node.opens > 0
+                || self.is_fixed(id)
+                || !self.dir(id).entries.is_empty()
+                || keeping.keeps(&path);
+            if !is_needed {
+                self.dir_mut(dir).entries.swap_remove(&*name);
+                self.unlink_dir(id);
+            }
+        }
+        let (layer, seen) = (keeping.layer, std::mem::take(&mut self.seen));
+        let is_kept = |origin: &Origin| origin.layer != layer || keeping.keeps(&origin.path);
+        self.seen = seen.into_iter().filter(is_kept).collect();
+    }
+
+    /// Forgets what was only looked at in the directory `dir`; answers the directories in it in which
+    /// the same is to be done.
+    fn prune_entries(
+        &mut self,
+        dir: NodeId,
+        path: &VPath,
+        keeping: &Keeping,
+    ) -> Vec<(Arc<str>, NodeId)> {
+        let (mut inner, mut dropped) = (Vec::new(), Vec::new());
+        self.unlist(dir);
+        let entries = std::mem::take(&mut self.dir_mut(dir).entries);
+        let mut kept = entries.clone();
+        kept.clear();
+        for (name, entry) in entries {
+            let at = path.join(&name);
+            let keeps = match entry.kind {
+                EntryKind::Below(_) => false,
+                EntryKind::Absent => entry.shadows && keeping.keeps(&at),
+                EntryKind::Node(id) if self.is_fixed(id) => true,
+                EntryKind::Node(id) => {
+                    let node = self.node(id);
+                    let is_home = node
+                        .origin
+                        .as_ref()
+                        .is_some_and(|it| it.layer == keeping.layer && it.path == at);
+                    let is_kept = keeping.keeps(&at) || node.opens > 0 || node.nlink > 1;
+                    match &node.body {
+                        Body::Dir(_) if is_home => {
+                            inner.push((name.clone(), id));
+                            true
+                        }
+                        _ if is_kept => true,
+                        // Made on both sides: what is in it is looked at one by one.
+                        Body::Dir(_) => {
+                            self.take_from_layer(id, &at, keeping);
+                            inner.push((name.clone(), id));
+                            true
+                        }
+                        _ => false,
+                    }
+                }
+            };
+            if keeps {
+                kept.insert(name, entry);
+            } else {
+                dropped.push((name, entry));
+            }
+        }
+        let this = self.dir_mut(dir);
+        this.entries = kept;
+        if !this.below.is_empty() {
+            (this.complete, this.count, this.misses) = (false, 0, 0);
+        }
+        for (name, entry) in dropped {
+            self.uncharge(entry.name_bytes(&name));
+            if let EntryKind::Node(id) = entry.kind {
+                self.drop_link(id, 0);
+            }
+        }
+        inner
+    }
+
+    /// Lets the layer show through the directory `id`, which was made here, or moved, and stands at `path`.
+    fn take_from_layer(&mut self, id: NodeId, path: &VPath, keeping: &Keeping) {
+        let layer = keeping.layer;
+        let Ok(stat) = self.layers[usize::from(layer)].stat_now(path) else { return };
+        if self.node(id).origin.is_none() {
+            self.uncharge(node_bytes(&self.node(id).body));
+        }
+        self.dir_mut(id).below = vec![(layer, path.clone())];
+        self.node_mut(id).origin = Some(Box::new(Origin::new(layer, path, &stat)));
+    }
+
+    /// Takes the stamps of what was touched and is as it was, so that it is no conflict: whoever takes
+    /// changes back that were half written touches what they were about.
+    pub(super) fn renew_touched(&mut self) {
+        for index in 0..self.mounts.len() {
+            let Some(baseline) = self.mounts[index].baseline.clone() else { continue };
+            let known: Vec<(VPath, Stat)> = {
+                let pins = baseline.pins();
+                let known = pins.by_path.iter().filter_map(|(path, pin)| match pin {
+                    Pin::There(there) if there.content.is_some() || there.link.is_some() => {
+                        Some((path.clone(), there.stat))
+                    }
+                    _ => None,
+                });
+                known.collect()
+            };
+            let mut renewed = BTreeMap::new();
+            for (path, before) in known {
+                if let Ok(now) = baseline.disk().stat(&path)
+                    && now.stamp != before.stamp
+                    && is_only_touched(&path, &before, &now, &baseline).unwrap_or(false)
+                {
+                    renewed.insert(path, now);
+                }
+            }
+            baseline.renew(&renewed);
+            self.renew_origins(self.mounts[index].layer, &renewed);
+        }
+    }
+
+    fn renew_origins(&mut self, layer: u16, renewed: &BTreeMap<VPath, Stat>) {
+        if renewed.is_empty() {
+            return;
+        }
+        let stamp_of = |origin: &Origin| {
+            let is_here = origin.layer == layer;
+            renewed.get(&origin.path).filter(|_| is_here).map(|stat| stat.stamp)
+        };
+        for id in self.nodes.ids() {
+            let Some(stamp) = self.node(id).origin.as_deref().and_then(stamp_of) else { continue };
+            if let Some(origin) = &mut self.node_mut(id).origin {
+                origin.stamp = stamp;
+            }
+        }
+        for origin in &mut self.seen {
+            origin.stamp = stamp_of(origin).unwrap_or(origin.stamp);
+        }
+    }
+}
+
+/// Whether the disk has changed what `change` is about. What was only touched is noted in `renewed`.
+fn compare(
+    change: &Change,
+    baseline: &Baseline,
+    renewed: &mut BTreeMap<VPath, Stat>,
+) -> Result<Option<Conflict>, Errno> {
+    let disk = baseline.disk();
+    let look = |path: &VPath| match disk.stat(path) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(Errno::Noent | Errno::Notdir) => Ok(None),
+        Err(errno) => Err(errno),
+    };
+    let now = look(&change.path)?;
+    let before = change.before.as_ref().map(|found| found.stat);
+    let mut path = change.path.clone();
+    let what = match (before, now) {
+        (Some(before), Some(now)) if before.stamp == now.stamp => None,
+        (Some(before), Some(now)) => {
+            if is_only_touched(&path, &before, &now, baseline)? {
+                renewed.insert(path.clone(), now);
+                None
+            } else {
+                Some(ConflictKind::Changed)
+            }
+        }
+        (Some(_), None) => Some(ConflictKind::Vanished),
+        (None, Some(_)) => Some(ConflictKind::Appeared),
+        (None, None) => {
+            // The first directory above that stood there before must do so.
+            let mut what = None;
+            while let Some((parent, _)) = path.split_last() {
+                path = parent;
+                let was_dir = matches!(baseline.pins().by_path.get(&path), Some(Pin::There(_)));
+                match look(&path)?.map(|stat| stat.file_type) {
+                    Some(FileType::Directory) => break,
+                    Some(_) if was_dir => what = Some(ConflictKind::NotADirectory),
+                    None if was_dir => what = Some(ConflictKind::Vanished),
+                    _ => continue,
+                }
+                break;
+            }
+            what
+        }
+    };
+    Ok(what.map(|what| Conflict { mount: change.mount, path, what }))
+}
+
+/// Whether the file or link `path`, which was `before`, is what it was, as far as that is kept.
+fn is_only_touched(
+    path: &VPath,
+    before: &Stat,
+    now: &Stat,
+    baseline: &Baseline,
+) -> Result<bool, Errno> {
+    let is_alike = |a: &Stat, b: &Stat| {
+        (a.file_type, a.size, a.executable) == (b.file_type, b.size, b.executable)
+    };
+    let content = match baseline.pin(path)? {
+        Pin::There(There { link: Some(text), .. }) if is_alike(before, now) => {
+            return Ok(baseline.disk().read_link(path).is_ok_and(|now| now == text));
+        }
+        Pin::There(There { content: Some((digest, _)), .. }) => digest,
+        _ => return Ok(false),
+    };
+    if !is_alike(before, now) || before.file_type != FileType::RegularFile {
+        return Ok(false);
+    }
+    Ok(digest_on_disk(baseline.disk(), path, now)? == Some(content))
+}
+
+fn digest_on_disk(
+    disk: &HostDir,
+    path: &VPath,
+    now: &Stat,
+) -> Result<Option<crate::base::digest::Digest>, Errno> {
+    use std::hash::Hasher;
+    let blob = disk.open(path)?;
+    if blob.stamp() != Some(now.stamp) {
+        return Ok(None);
+    }
+    let mut hasher = DigestHasher::default();
+    let mut piece = vec![0; 256 << 10];
+    let mut offset = 0;
+    loop {
+        let count = blob.read_at(&mut piece, offset)?;
+        if count == 0 {
+            return Ok(Some(hasher.digest()));
+        }
+        hasher.write(&piece[..count]);
+        offset += count as u64;
+    }
+}
+
+/// What is pinned and stays so.
+fn kept_pins(baseline: &Baseline, keeping: &Keeping) -> Pins {
+    let old = baseline.pins();
+    let mut pins = Pins::default();
+    for (path, pin) in &old.by_path {
+        if !keeping.keeps(path) {
+            continue;
+        }
+        let mut pin = pin.clone();
+        if let (Pin::There(there), Some(now)) = (&mut pin, keeping.renewed.get(path)) {
+            there.stat = *now;
+        }
+        pins.by_path.insert(path.clone(), pin);
+    }
+    for (path, kind) in old.drifts.iter().filter(|(path, _)| keeping.keeps(path)) {
+        pins.drifts.insert(path.clone(), *kind);
+    }
+    // Directories above are those of now, unless there are none: then they are part of a conflict.
+    let kept: Vec<VPath> = pins.by_path.keys().cloned().collect();
+    for path in kept {
+        let mut at = path;
+        while let Some((parent, _)) = at.split_last() {
+            if pins.by_path.contains_key(&parent) {
+                break;
+            }
+            let now = baseline.disk().examine(&parent).ok();
+            let is_dir = |stat: &Stat| stat.file_type == FileType::Directory;
+            let pin = match (now.map(|now| now.stat).filter(is_dir), old.by_path.get(&parent)) {
+                (Some(stat), _) => Pin::There(stat.into()),
+                (None, Some(pin)) => pin.clone(),
+                (None, None) => Pin::Unknown,
+            };
+            pins.by_path.insert(parent.clone(), pin);
+            at = parent;
+        }
+    }
+    pins
+}
+
+/// What had been looked at and is another thing on the disk now.
+fn taken(baseline: &Baseline, keeping: &Keeping) -> Vec<Taken> {
+    let pins = baseline.pins().clone();
+    let mut taken = BTreeMap::new();
+    let mut gone_dirs: HashSet<VPath> = HashSet::new();
+    for (path, pin) in &pins.by_path {
+        if keeping.keeps(path) {
+            continue;
+        }
+        if path.split_last().is_some_and(|(parent, _)| gone_dirs.contains(&parent)) {
+            gone_dirs.insert(path.clone());
+            continue;
+        }
+        let now = baseline.disk().stat(path).ok();
+        let kind = match (pin, now) {
+            (Pin::There(there), Some(now)) if there.stat.file_type == FileType::Directory => {
+                let names = || pinned_names(&pins, path, there);
+                taken.extend(new_names(baseline, path, there, names));
+                (now.file_type != FileType::Directory).then_some(TakenKind::Changed)
+            }
+            (Pin::There(there), Some(now)) => {
+                (there.stat.stamp != now.stamp).then_some(TakenKind::Changed)
+            }
+            (Pin::There(_) | Pin::Unknown, None) => Some(TakenKind::Removed),
+            (Pin::Absent { .. }, None) => None,
+            (Pin::Absent { .. }, Some(_)) => Some(TakenKind::Added),
+            (Pin::Unknown, Some(_)) => Some(TakenKind::Changed),
+        };
+        if kind == Some(TakenKind::Removed) {
+            gone_dirs.insert(path.clone());
+        }
+        taken.extend(kind.map(|kind| (path.clone(), kind)));
+    }
+    let line = |(path, kind)| Taken { mount: keeping.mount, path, kind };
+    taken.retain(|path, _| !keeping.keeps(path));
+    taken.into_iter().map(line).collect()
+}
+
+fn pinned_names<'p>(pins: &'p Pins, dir: &VPath, there: &'p There) -> Option<HashSet<&'p str>> {
+    let list = there.list.as_deref()?;
+    let listed = list.entries.iter().map(|entry| &*entry.name);
+    let known = beneath(&pins.by_path, dir).filter_map(|(path, _)| {
+        let (parent, _) = path.split_last()?;
+        (parent == *dir).then(|| path.as_str().rsplit('/').next().unwrap_or_default())
+    });
+    Some(listed.chain(known).collect())
+}
+
+/// The names that came and went in the directory `path`, if it was listed.
+fn new_names<'p>(
+    baseline: &Baseline,
+    path: &VPath,
+    there: &There,
+    names: impl FnOnce() -> Option<HashSet<&'p str>>,
+) -> Vec<(VPath, TakenKind)> {
+    let is_same = baseline.disk().examine(path).is_ok_and(|now| {
+        now.changed_ns <= baseline.start_ns() || there.accepted_ns == Some(now.changed_ns)
+    });
+    let Some(names) = (!is_same).then(names).flatten() else { return Vec::new() };
+    let Ok(list) = baseline.disk().list(path) else { return Vec::new() };
+    let now: HashSet<&str> = list.iter().map(|entry| &*entry.name).collect();
+    let added = now.difference(&names).map(|name| (path.join(name), TakenKind::Added));
+    let listed = there.list.iter().flat_map(|list| &list.entries).map(|entry| &*entry.name);
+    let removed = listed.filter(|name| !now.contains(name));
+    added.chain(removed.map(|name| (path.join(name), TakenKind::Removed))).collect()
+}

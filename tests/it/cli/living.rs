@@ -1,0 +1,336 @@
+//! `belljar sandbox` over folders that somebody edits between two commands, and runs beside which
+//! somebody writes.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{belljar, stderr, stdout};
+
+struct Bench(tempfile::TempDir);
+
+impl Bench {
+    /// A folder with these files, and a session `box` over it.
+    fn new(files: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let bench = Self(folder);
+        for (name, text) in files {
+            std::fs::create_dir_all(bench.at(name).parent().unwrap()).unwrap();
+            std::fs::write(bench.at(name), text).unwrap();
+        }
+        std::fs::create_dir_all(bench.tree()).unwrap();
+        assert_eq!(bench.done(&["create", "--id", "box"]), "box\n");
+        bench
+    }
+
+    fn tree(&self) -> std::path::PathBuf {
+        self.0.path().join("tree")
+    }
+
+    fn at(&self, name: &str) -> std::path::PathBuf {
+        self.tree().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.at(name), text).unwrap();
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.at(name)).unwrap()
+    }
+
+    fn call(&self, args: &[&str]) -> Output {
+        let home = self.0.path().join("home");
+        belljar(&self.tree()).env("BELLJAR_HOME", home).arg("sandbox").args(args).output().unwrap()
+    }
+
+    fn done(&self, args: &[&str]) -> String {
+        let output = self.call(args);
+        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+        stdout(&output)
+    }
+
+    fn sh(&self, script: &str) -> Output {
+        self.call(&["exec", "box", "--", "sh", "-c", script])
+    }
+
+    /// `diff | git apply`; answers whether git took it.
+    fn git_apply(&self) -> bool {
+        let diff = self.done(&["diff", "box"]);
+        git_apply(&self.tree(), &diff)
+    }
+}
+
+fn git_apply(folder: &Path, diff: &str) -> bool {
+    let mut git = Command::new("git")
+        .args(["apply", "-"])
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    git.stdin.take().unwrap().write_all(diff.as_bytes()).unwrap();
+    git.wait().unwrap().success()
+}
+
+fn lines(count: usize) -> String {
+    let lines: Vec<String> = (1..=count).map(|number| format!("line {number}\n")).collect();
+    lines.concat()
+}
+
+/// It ended with success, and deleted the line.
+#[test]
+fn diff_and_git_apply_keep_a_line_that_was_added_on_the_disk() {
+    let bench = Bench::new(&[("a.txt", &lines(20))]);
+    assert!(bench.sh("echo by the session >> a.txt").status.success());
+    bench.write("a.txt", &lines(20).replace("line 4\n", "line 4\nby the user\n"));
+    assert!(bench.git_apply());
+    let merged = bench.read("a.txt");
+    assert!(
+        merged.contains("line 4\nby the user\n") && merged.ends_with("line 20\nby the session\n")
+    );
+    // Only the disk has both: the session says so, and gives its own up when it is told to.
+    let output = bench.call(&["refresh", "box"]);
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), "conflict a.txt\n"));
+    bench.done(&["refresh", "--discard", "box"]);
+    assert_eq!(stdout(&bench.sh("cat a.txt")), merged);
+}
+
+/// It was read with the old length and the new bytes.
+#[test]
+fn a_file_that_grew_or_shrank_is_never_read_torn() {
+    let bench = Bench::new(&[("grows", "0123456789"), ("shrinks", "0123456789"), ("same", "0123")]);
+    assert!(bench.sh("ls -l").status.success());
+    bench.write("grows", "new bytes, and more of them");
+    bench.write("shrinks", "new");
+    bench.write("same", "3210");
+    for name in ["grows", "shrinks", "same"] {
+        let output = bench.sh(&format!("cat {name}"));
+        assert_eq!(stdout(&output), "", "{name}");
+        let said = stderr(&output);
+        assert!(said.contains(&format!("cat: {name}: I/O error")), "{said}");
+        assert!(said.contains(&format!("belljar: {name} was changed on the disk")), "{said}");
+        assert!(said.contains("`belljar sandbox refresh box`"), "{said}");
+    }
+    let report: Value =
+        serde_json::from_str(&stdout(&bench.call(&["exec", "--json", "box", "cat", "same"])))
+            .unwrap();
+    assert_eq!(report["drifts"], serde_json::json!([{ "path": "same", "kind": "changed" }]));
+    assert_eq!(bench.done(&["refresh", "box"]), "changed grows\nchanged same\nchanged shrinks\n");
+    assert_eq!(stdout(&bench.sh("cat grows shrinks same")), "new bytes, and more of themnew3210");
+}
+
+/// Each edit, of something that was read, of something that was listed only, and of something that
+/// nobody had looked at: either as it was, or an error and a message.
+#[test]
+fn every_edit_between_two_commands_is_seen_or_told() {
+    type Edit = fn(&Path);
+    let edits: &[(&str, Edit)] = &[
+        ("append", |at| {
+            let file = std::fs::File::options().append(true).open(at);
+            file.unwrap().write_all(b"more\n").unwrap();
+        }),
+        ("grow", |at| std::fs::write(at, "new bytes that are longer\n").unwrap()),
+        ("shrink", |at| std::fs::write(at, "n").unwrap()),
+        ("replace by rename", |at| {
+            std::fs::write(at.with_extension("new"), "new\n").unwrap();
+            std::fs::rename(at.with_extension("new"), at).unwrap();
+        }),
+        ("delete", |at| std::fs::remove_file(at).unwrap()),
+        ("file to folder", |at| {
+            std::fs::remove_file(at).unwrap();
+            std::fs::create_dir(at).unwrap();
+        }),
+        #[cfg(unix)]
+        ("file to link", |at| {
+            std::fs::remove_file(at).unwrap();
+            std::os::unix::fs::symlink("elsewhere", at).unwrap();
+        }),
+        ("touch", |at| {
+            let file = std::fs::File::options().append(true).open(at).unwrap();
+            file.set_modified(std::time::SystemTime::now()).unwrap();
+        }),
+    ];
+    for (what, edit) in edits {
+        let files = [("read/f", "old\n"), ("listed/f", "old\n"), ("other/f", "old\n")];
+        let bench = Bench::new(&files);
+        assert_eq!(stdout(&bench.sh("cat read/f; ls listed")), "old\nf\n");
+        for dir in ["read", "listed", "other"] {
+            edit(&bench.at(&format!("{dir}/f")));
+        }
+        assert_eq!(
+            stdout(&bench.sh("cat read/f; ls read listed")),
+            "old\nlisted:\nf\n\nread:\nf\n",
+            "{what}"
+        );
+        for path in ["listed/f", "other/f"] {
+            let output = bench.sh(&format!("cat {path}"));
+            let said = stderr(&output);
+            assert_eq!(stdout(&output), "", "{what}: {path}");
+            // That it is not there is no error: whoever looks at the session is told of it.
+            let is_missing = (*what, path) == ("delete", "other/f");
+            let said = if is_missing { stderr(&bench.call(&["diff", "box"])) } else { said };
+            assert!(said.contains(&format!("belljar: {path} ")), "{what}: {said}");
+            assert!(said.contains("`belljar sandbox refresh box`"), "{what}: {said}");
+        }
+        assert!(bench.done(&["diff", "box"]).is_empty(), "{what}");
+        bench.done(&["refresh", "box"]);
+        let native = Command::new("cat").arg("read/f").current_dir(bench.tree()).output().unwrap();
+        assert_eq!(stdout(&bench.sh("cat other/f")), stdout(&native), "{what}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn new_files_folders_and_links_are_told_until_they_are_taken_in() {
+    let bench = Bench::new(&[("d/old", "old\n"), ("link-target", "x\n")]);
+    std::os::unix::fs::symlink("link-target", bench.at("link")).unwrap();
+    bench.done(&["refresh", "box"]);
+    assert_eq!(stdout(&bench.sh("cat link")), "x\n");
+    bench.write("new", "new\n");
+    std::fs::create_dir(bench.at("folder")).unwrap();
+    std::fs::remove_file(bench.at("link")).unwrap();
+    std::os::unix::fs::symlink("d/old", bench.at("link")).unwrap();
+    for path in ["new", "folder"] {
+        let output = bench.sh(&format!("ls {path}"));
+        assert!(!output.status.success());
+        assert!(
+            stderr(&output).contains(&format!("belljar: {path} is new on the disk")),
+            "{}",
+            stderr(&output)
+        );
+    }
+    assert_eq!(stdout(&bench.sh("cat link")), "x\n", "it was looked at");
+    let output = bench.sh("cat gone");
+    assert_eq!(stderr(&output), "cat: gone: No such file or directory\n");
+    // What was met is told by whoever looks at the session.
+    for command in ["diff", "apply"] {
+        let output = bench.call(&[command, "box"]);
+        for path in ["new", "folder", "gone"] {
+            assert!(
+                stderr(&output).contains(&format!("belljar: {path} is")),
+                "{}",
+                stderr(&output)
+            );
+        }
+    }
+    let taken = bench.done(&["refresh", "box"]);
+    assert_eq!(taken, "changed folder\nchanged link\nchanged new\n");
+    assert_eq!(
+        stdout(&bench.sh("cat new link; ls")),
+        "new\nold\nd\nfolder\nlink\nlink-target\nnew\n"
+    );
+    assert_eq!(stderr(&bench.call(&["diff", "box"])), "");
+}
+
+#[test]
+fn apply_refuses_conflicts_and_says_how_to_go_on() {
+    let bench = Bench::new(&[("a", "one\n"), ("input", "one\n"), ("c", "one\n")]);
+    assert_eq!(
+        stderr(&bench.call(&["apply", "box"])),
+        "belljar: session box has changed nothing in folders of the host\n"
+    );
+    assert!(
+        bench
+            .sh("cat input > out; echo two >> a; rm c; mkdir made; echo x > made/x")
+            .status
+            .success()
+    );
+    bench.write("input", "two\n");
+    bench.write("out", "the user's\n");
+    let output = bench.call(&["apply", "box"]);
+    assert_eq!(output.status.code(), Some(125));
+    let said = stderr(&output);
+    for words in
+        ["input changed on the disk", "out appeared on the disk", "`belljar sandbox refresh box`"]
+    {
+        assert!(said.contains(words), "{said}");
+    }
+    assert_eq!((bench.read("a").as_str(), bench.read("out").as_str()), ("one\n", "the user's\n"));
+    let output = bench.call(&["refresh", "box"]);
+    assert_eq!(
+        (output.status.code(), stdout(&output).as_str()),
+        (Some(1), "changed input\nconflict out\n")
+    );
+    std::fs::remove_file(bench.at("out")).unwrap();
+    let output = bench.call(&["apply", "box", "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(serde_json::from_str::<Value>(&stdout(&output)).unwrap()["changes"][0]["path"], "a");
+    assert_eq!((bench.read("a").as_str(), bench.read("out").as_str()), ("one\ntwo\n", "one\n"));
+    assert!(!bench.at("c").exists() && bench.at("made/x").exists());
+    assert_eq!(bench.done(&["diff", "box"]), "");
+    assert_eq!(stdout(&bench.sh("cat a out made/x")), "one\ntwo\none\nx\n");
+}
+
+#[test]
+fn a_fork_and_a_snapshot_keep_their_beginning_when_another_is_refreshed() {
+    let bench = Bench::new(&[("f", "one\n"), ("unread", "one\n")]);
+    assert!(bench.sh("cat f").status.success());
+    let snapshot = bench.done(&["snapshot", "box"]).trim().to_owned();
+    bench.done(&["fork", "box", "--id", "fork"]);
+    bench.write("f", "two\n");
+    bench.done(&["refresh", "box"]);
+    assert_eq!(stdout(&bench.sh("cat f")), "two\n");
+    bench.done(&["gc"]);
+    assert_eq!(bench.done(&["exec", "fork", "cat", "f", "unread"]), "one\none\n");
+    bench.done(&["rm", "box", "fork"]);
+    bench.done(&["gc"]);
+    bench.done(&["resume", &snapshot]);
+    assert_eq!(stdout(&bench.sh("cat f")), "one\n");
+    bench.done(&["refresh", "--discard", "box"]);
+    assert_eq!(stdout(&bench.sh("cat f unread")), "two\none\n");
+}
+
+/// A session that an earlier belljar has left knows stamps, and no contents.
+#[test]
+fn a_session_from_before_anything_was_kept_opens() {
+    let bench = Bench::new(&[("read", "one\n"), ("changed", "one\n"), ("other", "one\n")]);
+    assert!(bench.sh("cat read changed; echo more > made").status.success());
+    let home = bench.0.path().join("home");
+    let record = home.join("sessions/box.json");
+    let text = std::fs::read_to_string(&record).unwrap();
+    let state: Value = serde_json::from_str(&text).unwrap();
+    let state = state["state"].as_str().unwrap();
+    let mut saved: Value =
+        serde_json::from_slice(&std::fs::read(home.join("contents").join(state)).unwrap()).unwrap();
+    saved["version"] = serde_json::json!([1, 0]);
+    assert!(saved["machine"]["files"].as_object_mut().unwrap().remove("baselines").is_some());
+    let old = serde_json::to_vec(&saved).unwrap();
+    let digest = belljar::base::digest::Digest::of(&old).to_string();
+    std::fs::write(home.join("contents").join(&digest), old).unwrap();
+    std::fs::write(&record, text.replace(state, &digest)).unwrap();
+    bench.write("changed", "another, which is longer\n");
+    assert_eq!(stdout(&bench.sh("cat read made other")), "one\nmore\none\n");
+    let output = bench.sh("cat changed");
+    assert!(stderr(&output).contains("cat: changed: I/O error"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("`belljar sandbox refresh box`"), "{}", stderr(&output));
+    bench.done(&["refresh", "box"]);
+    assert_eq!(stdout(&bench.sh("cat changed made")), "another, which is longer\nmore\n");
+}
+
+/// The old length of the new bytes, in silence.
+#[test]
+fn a_run_reads_no_file_torn_that_changes_while_it_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("f"), "0123456789").unwrap();
+    std::fs::write(folder.path().join("kept"), "kept\n").unwrap();
+    let mut child = belljar(folder.path())
+        .args(["sh", "-c", "ls -l f > /dev/null; cat kept; read line; cat f; cat kept"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0; 5];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut first).unwrap();
+    assert_eq!(&first, b"kept\n");
+    std::fs::write(folder.path().join("f"), "new bytes, and more of them").unwrap();
+    child.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(stdout(&output), "kept\n");
+    let said = stderr(&output);
+    assert!(said.contains("cat: f: I/O error"), "{said}");
+    assert!(said.contains("belljar: f was changed on the disk after the run began"), "{said}");
+}

@@ -1,0 +1,338 @@
+//! Random edits on the disk between random operations of a session: it shows one state, or says that it
+//! cannot, and its diff takes nothing back that was written on the disk meanwhile.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use belljar::base::errno::Errno;
+use belljar::kernel::vfs::{Drift, DriftKind, VPath, render_unified_diff};
+use belljar::sandbox::{
+    FilesystemAccess, MountSource, Sandbox, SandboxMount, SandboxSpec, SnapshotStore,
+};
+
+use super::{PROGRAMS, sandbox};
+use crate::support::plans::Chance;
+
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+/// Cases, unless `BELLJAR_TEST_LIVING_CASES` says otherwise.
+const CASES: usize = 40;
+
+const STEPS: usize = 40;
+
+fn over(folder: &Path) -> Sandbox {
+    let mounts = vec![SandboxMount {
+        target: "/work".into(),
+        source: MountSource::Host(folder.into()),
+        access: FilesystemAccess::ReadWrite,
+    }];
+    sandbox(SandboxSpec { mounts, ..SandboxSpec::default() })
+}
+
+fn path(chance: &mut Chance) -> String {
+    let depth = 1 + chance.below(3);
+    let names: Vec<&str> = (0..depth).map(|_| NAMES[chance.below(NAMES.len())]).collect();
+    names.join("/")
+}
+
+/// A tree of small files, a few folders deep; answers whether there are links in it.
+fn plant(folder: &Path, chance: &mut Chance) -> bool {
+    let mut has_links = false;
+    for number in 0..12 {
+        let path = folder.join(path(chance));
+        match chance.below(4) {
+            0 => drop(std::fs::create_dir_all(path)),
+            1 => has_links |= std::os::unix::fs::symlink("a", path).is_ok(),
+            _ => {
+                let _ = path.parent().map(std::fs::create_dir_all);
+                let lines = (0..9).map(|line| format!("line {number} {line}\n"));
+                let _ = std::fs::write(path, lines.collect::<Vec<_>>().concat());
+            }
+        }
+    }
+    has_links
+}
+
+/// Somebody edits the folder. What is written is marked, to be found again.
+fn edit(folder: &Path, chance: &mut Chance, number: usize) {
+    let (at, other) = (folder.join(path(chance)), folder.join(path(chance)));
+    let mark = format!("user {number}\n");
+    match chance.below(9) {
+        0 => {
+            let file = std::fs::OpenOptions::new().append(true).open(at);
+            let _ = file.and_then(|mut file| file.write_all(mark.as_bytes()));
+        }
+        1 => {
+            // In place, and longer.
+            if let Ok(text) = std::fs::read_to_string(&at) {
+                let half = text.lines().take(4).map(|line| format!("{line}\n"));
+                let rest = text.lines().skip(4).map(|line| format!("{line}\n"));
+                let all: String = half.chain([mark]).chain(rest).collect();
+                let _ = std::fs::write(at, all);
+            }
+        }
+        2 => {
+            let new = folder.join(".new");
+            std::fs::write(&new, mark).unwrap();
+            if std::fs::rename(&new, at).is_err() {
+                std::fs::remove_file(new).unwrap();
+            }
+        }
+        3 => drop(std::fs::remove_file(at)),
+        4 => drop(std::fs::create_dir(at)),
+        5 => drop(std::fs::remove_dir_all(at).and_then(|()| std::fs::write(other, mark))),
+        6 => drop(std::fs::rename(at, other)),
+        7 => {
+            let file = std::fs::OpenOptions::new().append(true).open(at);
+            let _ = file.and_then(|file| file.set_modified(std::time::SystemTime::now()));
+        }
+        _ => drop(std::fs::hard_link(at, other)),
+    }
+}
+
+/// What is shown under a path: the same words for the same thing.
+fn shown(sandbox: &mut Sandbox, path: &str) -> Result<String, Errno> {
+    let vfs = sandbox.files();
+    let found = vfs.stat(vfs.host_base(), &path[1..], belljar::kernel::vfs::Follow::No)?;
+    let rest = match found.file_type {
+        belljar::kernel::vfs::FileType::RegularFile => {
+            String::from_utf8(vfs.read(path)?).expect("all files are texts")
+        }
+        belljar::kernel::vfs::FileType::SymbolicLink => {
+            vfs.read_link(vfs.host_base(), &path[1..])?.to_owned()
+        }
+        _ => String::new(),
+    };
+    Ok(format!("{:?} {} {rest}", found.file_type, found.size))
+}
+
+fn names(sandbox: &mut Sandbox, dir: &str) -> Result<BTreeSet<String>, Errno> {
+    let vfs = sandbox.files();
+    let id = vfs.open_dir(dir)?;
+    let listing = vfs.list(id);
+    vfs.close(id);
+    Ok(listing?.iter().map(|entry| entry.name.to_string()).collect())
+}
+
+/// Changes something; what it answers is compared.
+fn change(
+    sandbox: &mut Sandbox,
+    kind: usize,
+    path: &str,
+    other: &str,
+    number: usize,
+) -> Result<(), Errno> {
+    let vfs = sandbox.files();
+    let (base, at, other) = (vfs.host_base(), &path[1..], &other[1..]);
+    match kind {
+        0 => vfs.write(path, format!("session {number}\n").as_bytes(), 7),
+        1 => {
+            let mut text = vfs.read(path)?;
+            text.extend(format!("session {number}\n").into_bytes());
+            vfs.write(path, &text, 7)
+        }
+        2 => vfs.unlink(base, at, 7),
+        3 => vfs.create_dir(base, at, 7).map(drop),
+        _ => vfs.rename((base, at), (base, other), 7),
+    }
+}
+
+/// What could not be shown by the living session: nothing more is said of it, or of what is in it; and
+/// whether there are links.
+struct Tainted(BTreeSet<String>, bool);
+
+impl Tainted {
+    /// Notes what was met on the way to `at`; answers whether a directory was listed late. A path of the
+    /// disk may be that of something which the session has moved.
+    fn add(&mut self, sandbox: &mut Sandbox, at: &str) -> bool {
+        let mut is_late = false;
+        for drift in sandbox.files().take_drifts() {
+            if drift.kind == DriftKind::ListedLate {
+                is_late = true;
+            } else {
+                self.insert(&drift.path.absolute("/work"));
+                self.insert(at);
+            }
+        }
+        is_late
+    }
+
+    /// Whatever links may lead from `path` to, and `path`: every link leads to the `a` beside it.
+    fn places(&self, path: &str) -> Vec<String> {
+        let mut paths = vec![String::new()];
+        for name in path.split('/').skip(1) {
+            let through = |at: &String| {
+                let leads = self.1 && name != "work" && name != "a";
+                let link = leads.then(|| format!("{at}/a"));
+                [Some(format!("{at}/{name}")), link].into_iter().flatten()
+            };
+            paths = paths.iter().flat_map(through).collect();
+        }
+        paths
+    }
+
+    fn insert(&mut self, path: &str) {
+        let places = self.places(path);
+        self.0.extend(places);
+    }
+
+    fn touches(&self, path: &str) -> bool {
+        let is_in = |a: &str, b: &str| a == b || a.starts_with(&format!("{b}/"));
+        let touches = |path: &String| {
+            self.0.iter().any(|tainted| is_in(path, tainted) || is_in(tainted, path))
+        };
+        self.places(path).iter().any(touches)
+    }
+}
+
+/// Nothing of this was so before: what was read was torn, a line that was added on the disk was deleted by
+/// `diff | git apply`, and `ls` showed what `cat` could not find.
+#[test]
+fn a_session_shows_one_state_of_a_folder_that_is_edited() {
+    let cases = std::env::var("BELLJAR_TEST_LIVING_CASES").map_or(CASES, |n| n.parse().unwrap());
+    let (mut compared, mut refused, mut applied) = (0, 0, 0);
+    for seed in 0..cases as u64 {
+        let mut chance = Chance::new(seed);
+        let scratch = tempfile::tempdir().unwrap();
+        let (folder, frozen) = (scratch.path().join("folder"), scratch.path().join("frozen"));
+        std::fs::create_dir(&folder).unwrap();
+        let has_links = plant(&folder, &mut chance);
+        let copied = Command::new("cp").arg("-a").args([&folder, &frozen]).status().unwrap();
+        assert!(copied.success());
+        let mut session = over(&folder);
+        let mut model = over(&frozen);
+        let store = SnapshotStore::new(scratch.path().join("store"));
+        let mut tainted = Tainted(BTreeSet::new(), has_links);
+        for step in 0..STEPS {
+            let (at, other) = (path(&mut chance), path(&mut chance));
+            let (at, other) = (format!("/work/{at}"), format!("/work/{other}"));
+            let what = format!("seed {seed}, step {step}, {at}");
+            match chance.below(10) {
+                0..=3 => edit(&folder, &mut chance, step),
+                4 | 5 => {
+                    let found = shown(&mut session, &at);
+                    tainted.add(&mut session, &at);
+                    if tainted.touches(&at) {
+                        refused += 1;
+                        continue;
+                    }
+                    compared += 1;
+                    assert_eq!(found, shown(&mut model, &at), "{what}");
+                }
+                6 => {
+                    let dir = at.rsplit_once('/').unwrap().0;
+                    let found = names(&mut session, dir);
+                    let is_late = tainted.add(&mut session, dir);
+                    let expected = names(&mut model, dir);
+                    let (Ok(found), Ok(expected)) = (&found, &expected) else {
+                        let is_said = tainted.touches(dir);
+                        assert!(found == expected || is_said, "{what}: {found:?} {expected:?}");
+                        continue;
+                    };
+                    compared += 1;
+                    for name in found.symmetric_difference(expected) {
+                        let path = format!("{dir}/{name}");
+                        if found.contains(name) {
+                            // It can be seen, and not be looked at.
+                            let was_tainted = tainted.touches(&path);
+                            let looked_at = shown(&mut session, &path);
+                            tainted.add(&mut session, &path);
+                            // The session itself may have made it where it did not know better.
+                            let is_refused = looked_at == Err(Errno::Io);
+                            assert!(was_tainted || is_refused, "{what}: {name}: {looked_at:?}");
+                        } else {
+                            let is_said = tainted.touches(&path) || is_late;
+                            assert!(is_said, "{what}: {name} is missing in silence");
+                            tainted.insert(&path);
+                        }
+                    }
+                }
+                7 | 8 => {
+                    let kind = chance.below(5);
+                    if tainted.touches(&at) || kind == 4 && tainted.touches(&other) {
+                        continue;
+                    }
+                    let done = change(&mut session, kind, &at, &other, step);
+                    if tainted.add(&mut session, &at) {
+                        break;
+                    }
+                    if tainted.touches(&at) || kind == 4 && tainted.touches(&other) {
+                        // A name is free where nothing stands any more.
+                        let is_free = |it: &Drift| it.kind == DriftKind::Missing;
+                        let is_free = session.drifts().iter().any(is_free);
+                        assert!(done.is_err() || is_free, "{what}: it is not known");
+                        refused += 1;
+                        continue;
+                    }
+                    compared += 1;
+                    assert_eq!(done, change(&mut model, kind, &at, &other, step), "{what}");
+                }
+                _ => {
+                    let id = store.save(&mut session).unwrap();
+                    // To tell what was moved, directories are listed that nobody had listed: what is
+                    // not in them could be asked for under any name.
+                    if tainted.add(&mut session, "/work/.saved") {
+                        break;
+                    }
+                    session = store.resume(id, PROGRAMS.clone()).unwrap();
+                }
+            }
+        }
+        applied += usize::from(merges(&mut session, &mut model, &folder, &tainted, seed));
+    }
+    let _ = std::io::stderr().write_all(
+        format!("{cases} folders: {compared} answers compared, {refused} refused, {applied} diffs applied\n")
+            .as_bytes(),
+    );
+    assert!(compared > cases && applied > cases / 8, "{compared} compared, {applied} applied");
+}
+
+/// Compares the diffs, and applies one to the folder; answers whether it could be.
+fn merges(
+    session: &mut Sandbox,
+    model: &mut Sandbox,
+    folder: &Path,
+    tainted: &Tainted,
+    seed: u64,
+) -> bool {
+    let render = |sandbox: &mut Sandbox| {
+        let entries = sandbox.diff().map_err(|error| error.to_string())?;
+        render_unified_diff(&entries, &VPath::root()).map_err(|error| error.to_string())
+    };
+    let text = match render(session) {
+        Ok(text) => text,
+        Err(error) => {
+            // Of what was moved the path on the disk is told.
+            let drifts = session.files().take_drifts();
+            assert!(!drifts.is_empty(), "seed {seed}: {error}");
+            return false;
+        }
+    };
+    if tainted.0.is_empty() && session.drifts().is_empty() {
+        assert_eq!(Ok(&text), render(model).as_ref(), "seed {seed}");
+    }
+    let before = marks(folder);
+    let mut git = Command::new("git")
+        .args(["apply", "-"])
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    git.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let is_applied = git.wait().unwrap().success();
+    let after = marks(folder);
+    let lost: Vec<&String> = before.difference(&after).collect();
+    assert!(lost.is_empty(), "seed {seed}: {lost:?} are lost by\n{text}");
+    is_applied && !text.is_empty()
+}
+
+/// The lines of the user, wherever they are.
+fn marks(folder: &Path) -> BTreeSet<String> {
+    let tree = crate::support::tree(folder);
+    let texts = tree.values().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    let lines = texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>());
+    lines.filter(|line| line.starts_with("user ")).collect()
+}
