@@ -127,6 +127,8 @@ pub struct Machine {
     pub(crate) tape: Option<Recorder>,
     /// What it answers: see [`KERNEL_VERSION`].
     pub(crate) kernel_version: u32,
+    /// Whether the tape has what processes found when they looked for programs.
+    pub(crate) tapes_finds: bool,
 }
 
 impl Machine {
@@ -161,6 +163,7 @@ impl Machine {
             trace_left: 0,
             tape: None,
             kernel_version: KERNEL_VERSION,
+            tapes_finds: true,
         }
     }
 
@@ -315,7 +318,7 @@ pub struct MachineBuilder {
     limits: Limits,
     tmp: bool,
     tape: Option<Recorder>,
-    taped_clock: Option<(u64, Vec<u64>)>,
+    taped_clock: Option<(u64, u64, Vec<u64>)>,
     shared_clock: Option<Box<dyn Clock>>,
     recorded_as: Option<MachineConfig>,
     programs: Option<Arc<dyn Programs>>,
@@ -416,10 +419,15 @@ impl MachineBuilder {
         self
     }
 
-    /// Instead of the host's clock: one that showed `start_ns` when the machine was made, and shows
-    /// `values_ns` one after the other.
-    pub fn taped_clock(mut self, start_ns: u64, values_ns: Vec<u64>) -> Self {
-        self.taped_clock = Some((start_ns, values_ns));
+    /// Instead of the host's clock: one that showed `start_ns`, and `start_monotonic_ns`, when the
+    /// machine was made, and shows `values_ns` one after the other.
+    pub fn taped_clock(
+        mut self,
+        start_ns: u64,
+        start_monotonic_ns: u64,
+        values_ns: Vec<u64>,
+    ) -> Self {
+        self.taped_clock = Some((start_ns, start_monotonic_ns, values_ns));
         self
     }
 
@@ -436,19 +444,21 @@ impl MachineBuilder {
         self
     }
 
-    fn config(&self, start_ns: u64, mtimes: Mtimes) -> MachineConfig {
+    fn config(&self, start_ns: u64, start_monotonic_ns: u64, mtimes: Mtimes) -> MachineConfig {
         let mount = |(path, source, read_only): &(String, Source, bool)| {
             MountConfig::of(path, source, *read_only)
         };
         MachineConfig {
             clock: self.clock,
             start_ns,
+            start_monotonic_ns,
             mtimes,
             seed: self.seed,
             limits: self.limits,
             tmp: self.tmp,
             host: self.host.as_ref().map(|host| HostConfig { checks_starts: host.checks_starts() }),
             kernel_version: self.kernel_version(),
+            has_programs: Some(self.programs.is_some()),
             mounts: self.mounts.iter().map(mount).collect(),
         }
     }
@@ -502,8 +512,9 @@ impl MachineBuilder {
                 if is_virtual { ClockConfig::Paused { start_ns } } else { ClockConfig::Host };
         }
         let (mut clock, fixed_ns): (Box<dyn Clock>, u64) = match (&self.taped_clock, self.clock) {
-            (Some((start_ns, values_ns)), _) => {
-                (Box::new(TapedClock::new(*start_ns, values_ns.clone())), DEFAULT_START_NS)
+            (Some((start_ns, start_monotonic_ns, values_ns)), _) => {
+                let clock = TapedClock::new(*start_ns, *start_monotonic_ns, values_ns.clone());
+                (Box::new(clock), DEFAULT_START_NS)
             }
             (None, ClockConfig::Paused { start_ns }) => {
                 (Box::new(VirtualClock::starting_at(start_ns)), start_ns)
@@ -522,9 +533,10 @@ impl MachineBuilder {
             if let Some((path, ..)) = self.mounts.iter().find(|(_, source, _)| is_merged(source)) {
                 return Err(MachineError::Layers { path: path.clone() });
             }
-            tape.set_time(now, clock.now(ClockId::Monotonic));
+            let monotonic_ns = clock.now(ClockId::Monotonic);
+            tape.set_time(now, monotonic_ns);
             let config = self.recorded_as.clone();
-            let config = config.unwrap_or_else(|| self.config(now, mtimes));
+            let config = config.unwrap_or_else(|| self.config(now, monotonic_ns, mtimes));
             let config = serde_json::to_value(config);
             tape.push(Kind::Machine { config: config.unwrap_or_default() });
             vfs.set_tape(tape.clone());
@@ -574,6 +586,7 @@ impl MachineBuilder {
             trace_left: 0,
             tape: self.tape,
             kernel_version,
+            tapes_finds: self.recorded_as.is_none_or(|config| config.has_programs.is_some()),
         })
     }
 }

@@ -29,6 +29,9 @@ pub enum Mode {
     /// The machine itself. Its descriptors from 3 on are free, and it looks paths up from
     /// [`super::guest::AT_FDCWD`].
     BuiltIn,
+    /// The machine itself, which looks a program up by its name, starts it and ends as that does. As
+    /// [`Mode::BuiltIn`] otherwise.
+    Named,
     /// Whoever answers calls of the host. As [`Mode::BuiltIn`] otherwise.
     Host,
     /// The host, which nobody can repeat. As [`Mode::BuiltIn`] otherwise.
@@ -44,8 +47,17 @@ impl Mode {
         match self {
             Self::Module => "wasi",
             Self::BuiltIn => "builtin",
+            Self::Named => "named",
             Self::Host => "host",
             Self::Native { .. } => "native",
+        }
+    }
+
+    /// The sandbox profile of a native one that is confined.
+    pub fn into_profile(self) -> Option<String> {
+        match self {
+            Self::Native { profile } => profile,
+            Self::Module | Self::BuiltIn | Self::Named | Self::Host => None,
         }
     }
 }

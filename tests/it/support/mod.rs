@@ -56,6 +56,11 @@ pub fn belljar(folder: &Path) -> Command {
     command
 }
 
+/// The number in the variable `name`, or `default`.
+pub fn number_from_env(name: &str, default: usize) -> usize {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
 /// What a command printed to standard output.
 pub fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
