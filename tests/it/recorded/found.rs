@@ -151,13 +151,13 @@ fn a_replay_takes_several_modules() {
 fn a_call_of_the_host_that_ends_with_the_run_is_made_by_a_replay() {
     let scene = Scene::new();
     for script in [
-        r#"./ask.wasm process.exec '{"argv":["sleep","9"]}' & sleep 1"#,
         r#"./ask.wasm process.exec '{"argv":["rm","note.txt"],"cwd":"sub"}' & ./ask.wasm runtime.task"#,
         r#"./ask.wasm process.exec '{"command":"cat; tool; sleep 3"}' & sleep 2; kill $!; sleep 1"#,
+        r#"./ask.wasm process.exec '{"argv":["sleep","9"]}' & sleep 1"#,
     ] {
-        scene.same(&["sh", "-c", script]);
-        scene.same(&["--host-policy", "../policy.json", "sh", "-c", script]);
         scene.same(&["--fuel", "9000", "sh", "-c", script]);
+        scene.same(&["--host-policy", "../policy.json", "sh", "-c", script]);
+        scene.same(&["sh", "-c", script]);
     }
     let records = scene.tape().records;
     let ended = records.iter().filter(|record| match &record.kind {
