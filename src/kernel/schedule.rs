@@ -243,6 +243,7 @@ impl Machine {
             match heard {
                 Some(Pid::MACHINE) => break,
                 Some(pid) => return Heard::Ring(pid),
+                None if self.bell.times_out() => return Heard::Timeout,
                 // The tape has no more: the run leaves it here, or ended here.
                 None if self.bell.is_taped() => return Heard::Time,
                 None if is_over(self.deadline) => return Heard::Timeout,

@@ -102,7 +102,7 @@ pub fn replay(
     let checks_starts = host_config.is_some_and(|host| host.checks_starts);
     let calls = std::mem::take(&mut script.host_calls);
     let host = SessionHost::builder().taped(calls, checks_starts).build();
-    let events = std::mem::take(&mut script.native_events);
+    let (events, times_out) = (std::mem::take(&mut script.native_events), script.times_out);
     let is_beside = events.is_empty();
     let taped = Arc::new(TapedChildren::new(events, Cas::new(cas_dir(path))));
     let engine = if counts_fuel && !engine.config().fuel {
@@ -138,7 +138,7 @@ pub fn replay(
     if host_config.is_some() {
         builder = builder.host(Arc::new(host.clone()));
     }
-    let mut machine = builder.taped_bell(taped.bell()).build()?;
+    let mut machine = builder.taped_bell(taped.bell(times_out)).build()?;
     let mut outputs = Vec::new();
     for (program, spawn) in firsts {
         let output = run(&mut machine, &host, program.as_ref(), spawn, &taped);

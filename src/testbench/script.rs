@@ -118,7 +118,7 @@ pub(super) struct Script {
     pub natives: HashMap<String, Option<String>>,
     pub native_events: Vec<(Pid, NativeEvent)>,
     /// Whether real time ended the run.
-    timed_out: bool,
+    pub times_out: bool,
     clock_values_ns: Vec<u64>,
     tree: TapedTree,
     /// What the egress policy has decided for the call of the host that is next.
@@ -135,7 +135,7 @@ impl Script {
             finds: TapedFinds::default(),
             children: HashMap::new(),
             started: HashSet::new(),
-            timed_out: false,
+            times_out: false,
             has_shell: false,
             host_calls: TapedCalls::default(),
             egress: Vec::new(),
@@ -164,7 +164,7 @@ impl Script {
                     script.finds.learn(find).map_err(|message| incomplete(path, message))?;
                 }
                 Kind::ProcessExit { status, .. } => {
-                    script.timed_out |= status == Limit::Timeout.name();
+                    script.times_out |= status == Limit::Timeout.name();
                 }
                 Kind::Native { pid, event } => script.native_events.push((Pid(pid), event)),
                 Kind::ProcessSpawn {
@@ -295,7 +295,7 @@ impl Script {
         };
         let recorded = config.clone();
         // How fast the recording was says nothing of the replay, unless that ended it.
-        if !self.timed_out {
+        if !self.times_out {
             config.limits.timeout = None;
         }
         let builder = config.builder(&Arc::new(self.tree), self.clock_values_ns, bounds);

@@ -166,3 +166,18 @@ fn a_call_of_the_host_that_ends_with_the_run_is_made_by_a_replay() {
     });
     assert_eq!(ended.count(), 1, "{records:#?}");
 }
+
+/// The replay took it for a tree whose processes wait for each other.
+#[cfg(unix)]
+#[test]
+fn real_time_that_ends_a_wait_for_a_program_of_the_host_ends_it_in_a_replay() {
+    // No built-in program stands for `awk`.
+    const ENDLESS: &str = "awk 'BEGIN { system(\"exec sleep 1000\") }'";
+    let scene = Scene::new();
+    let (piped, beside) = (format!("{ENDLESS} | cat"), format!("sleep 1; {ENDLESS} & wait"));
+    for script in [ENDLESS, &piped, &beside] {
+        let options = ["--on-missing", "native", "--timeout", "700ms", "sh", "-c", script];
+        let output = scene.same(&options);
+        assert_eq!(output.status.code(), Some(124), "{script}: {}", stderr(&output));
+    }
+}

@@ -98,7 +98,7 @@ fn script(chance: &mut Chance, has_host: bool) -> String {
 
 /// Options of a run, some of the time.
 fn options(chance: &mut Chance) -> Vec<&'static str> {
-    const OPTIONS: [&[&str]; 27] = [
+    const OPTIONS: [&[&str]; 26] = [
         &["--fuel", "3000"],
         &["--fuel", "60000"],
         &["--fuel", "100000000"],
@@ -108,7 +108,6 @@ fn options(chance: &mut Chance) -> Vec<&'static str> {
         &["--argv0", "zz"],
         &["--env", "A=b"],
         &["--env", "PATH=sub:/worktree"],
-        &["--env", "API_KEY=secret"],
         &["--cwd", "sub"],
         &["--max-processes", "2"],
         &["--max-processes", "4"],

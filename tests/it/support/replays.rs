@@ -14,12 +14,11 @@ use belljar::{Command, Limits, Machine, MachineBuilder, Module, Toolchains};
 use super::{cache_dir, engine, guest, home_dir, package};
 
 /// Tests whose runs are not replayed, and why not.
-const NOT_REPLAYED: [(&str, &str); 5] = [
+const NOT_REPLAYED: [(&str, &str); 4] = [
     ("determinism::", "another user, who may not write the tape, runs half of it"),
     ("cli::messages::bytes::", "a tape is text, and refuses arguments that are not"),
     ("cli::report::a_program_of_the_host_is", "it runs on no machine unless it is recorded"),
     ("cli::report::every_end_has_a_report", "a wrong command line has a report with `run` alone"),
-    ("native_children::a_timeout_leaves", "real time ends it, wherever the program is by then"),
 ];
 
 /// Options of `run` that take no value, or one after `=` only.
