@@ -81,7 +81,7 @@ fn processes_pipes_and_descriptors_are_those_of_posix() {
     for test in TESTS {
         let output = match test {
             // Not all of its arguments are text, as those on a tape are.
-            "args" | "environ" => procs(&mut machine(limits, None), test),
+            "args" | "env" => procs(&mut machine(limits, None), test),
             _ => replays::output(builder(limits), &procs_command(test)).1,
         };
         assert_eq!(text(&output.stdout), format!("ok {test}\n"), "{}", text(&output.stderr));
