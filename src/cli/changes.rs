@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use anyhow::{Context, Result};
 use belljar::kernel::vfs::{
-    DiffEntry, DiffKind, Journals, MountId, Times, VPath, Witness, is_in_unified_diff,
+    ChangedTimes, DiffEntry, DiffKind, Journals, MountId, VPath, Witness, is_in_unified_diff,
     render_unified_diff,
 };
 use belljar::{Machine, Outcome, Overlay};
@@ -174,15 +174,16 @@ fn describe(vfs: &Overlay, entry: &DiffEntry) -> Change {
     }
 }
 
-/// What is as it was but for a time that the program set, which `--apply` writes as well.
+/// What is as it was but for a time that the program set, or made later by writing what was there
+/// before: `--apply` writes that as well.
 fn only_times(vfs: &Overlay, entries: &[DiffEntry]) -> Vec<Change> {
     let changed: HashSet<(MountId, &VPath)> =
         entries.iter().map(|entry| (entry.mount, &entry.path)).collect();
-    let mut times = vfs.times_set();
-    times.retain(|(mount, path, _)| !changed.contains(&(*mount, path)));
-    let describe = |(mount, path, _): (MountId, VPath, Times)| Change {
-        mount: mount_path(vfs, mount),
-        path: path.as_str().to_owned(),
+    let mut times = vfs.changed_times();
+    times.retain(|times| !changed.contains(&(times.mount, &times.path)));
+    let describe = |times: ChangedTimes| Change {
+        mount: mount_path(vfs, times.mount),
+        path: times.path.as_str().to_owned(),
         kind: "times",
         renamed_from: None,
     };

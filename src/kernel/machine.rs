@@ -13,7 +13,8 @@ use super::clock::{Clock, ClockId, DEFAULT_START_NS, HostClock, TapedClock, Virt
 use super::fd::Descriptions;
 use super::host::Host;
 use super::limits::{Limit, Limits};
-use super::machine_config::{HostConfig, KERNEL_VERSION, MachineConfig, MountConfig};
+use super::machine_config::{HostConfig, KERNEL_VERSION, MachineConfig, MountConfig, time_scale};
+pub use super::machine_error::MachineError;
 use super::memory::Memory;
 use super::pipe::Pipes;
 use super::process::Processes;
@@ -22,7 +23,6 @@ use super::random::Random;
 use super::stdio::Stdio;
 use super::vfs::{HostDir, MountId, Mtimes, Overlay, Source, VPath};
 use crate::base::ambient;
-use crate::base::errno::Errno;
 use crate::tape::{Kind, Recorder};
 
 /// Where a worktree is mounted: a name that folders do not have, so that no relative path of a program
@@ -35,39 +35,6 @@ pub(crate) const WORKTREE_OF_VERSION_0: &str = "/src";
 /// Where the version `kernel_version` of the kernel has a worktree.
 fn worktree_of(kernel_version: u32) -> &'static str {
     if kernel_version == 0 { WORKTREE_OF_VERSION_0 } else { WORKTREE }
-}
-
-/// A machine could not be put together.
-#[derive(Debug, thiserror::Error)]
-pub enum MachineError {
-    /// A mount failed.
-    #[error("cannot mount at {path:?}: {errno}")]
-    Mount {
-        /// The mount point, as given.
-        path: String,
-        /// Why; see [`Overlay::mount`].
-        errno: Errno,
-    },
-    /// A mount that begins with a name which the worktree has: programs cannot tell `lib/x` from
-    /// `/lib/x`.
-    #[error(
-        "cannot mount at {path}: the worktree has {name:?} of its own, and programs cannot tell \
-         {name}/x from /{name}/x; {free} is free"
-    )]
-    Ambiguous {
-        /// The mount point.
-        path: String,
-        /// The name.
-        name: String,
-        /// A mount point like it that the worktree does not have.
-        free: String,
-    },
-    /// A mount of several layers, whose answers a tape could not tell apart.
-    #[error("cannot record the mount at {path:?}: it has more than one layer")]
-    Layers {
-        /// The mount point.
-        path: String,
-    },
 }
 
 /// What a machine's clock is.
@@ -200,7 +167,21 @@ impl Machine {
 
     /// The time that the machine's clock shows, nanoseconds since the Unix epoch.
     pub fn now_ns(&mut self) -> u64 {
+        self.catch_up();
         self.clock.now(ClockId::Realtime)
+    }
+
+    /// Sets a paused clock forward to the last write: no file is later than the clock.
+    #[inline]
+    pub(crate) fn catch_up(&mut self) {
+        if let Some(written_ns) = self.vfs.last_write_ns()
+            && self.clock.now(ClockId::Realtime) < written_ns
+        {
+            self.clock.set_forward(written_ns);
+            if let Some(tape) = &self.tape {
+                tape.set_realtime(written_ns);
+            }
+        }
     }
 
     /// Time that has passed on the machine's clock.
@@ -288,6 +269,7 @@ impl Machine {
         let end = |timeout| ambient::instant_now().checked_add(timeout);
         self.deadline = self.limits.timeout.and_then(end);
         self.processes = Processes::default();
+        self.vfs.note_process_end();
         self.bell = self.bell.for_next_run();
         self.stdin_given_back = VecDeque::new();
         self.fuel_left = None;
@@ -511,23 +493,23 @@ impl MachineBuilder {
             self.clock =
                 if is_virtual { ClockConfig::Paused { start_ns } } else { ClockConfig::Host };
         }
-        let (mut clock, fixed_ns): (Box<dyn Clock>, u64) = match (&self.taped_clock, self.clock) {
+        let mut clock: Box<dyn Clock> = match (&self.taped_clock, self.clock) {
             (Some((start_ns, start_monotonic_ns, values_ns)), _) => {
-                let clock = TapedClock::new(*start_ns, *start_monotonic_ns, values_ns.clone());
-                (Box::new(clock), DEFAULT_START_NS)
+                Box::new(TapedClock::new(*start_ns, *start_monotonic_ns, values_ns.clone()))
             }
             (None, ClockConfig::Paused { start_ns }) => {
-                (Box::new(VirtualClock::starting_at(start_ns)), start_ns)
+                Box::new(VirtualClock::starting_at(start_ns))
             }
-            (None, ClockConfig::Host) => (Box::new(HostClock::start()), DEFAULT_START_NS),
+            (None, ClockConfig::Host) => Box::new(HostClock::start()),
         };
         if let Some(shared) = self.shared_clock.take() {
             clock = shared;
         }
         let now = clock.now(ClockId::Realtime);
-        let mtimes = self.mtimes.unwrap_or(Mtimes::Fixed(fixed_ns));
+        let mtimes = self.mtimes.unwrap_or(Mtimes::Host);
         self.check_names()?;
         let mut vfs = Overlay::new(self.limits.vfs, now);
+        vfs.set_time_scale(time_scale(self.kernel_version(), self.clock));
         if let Some(tape) = &self.tape {
             let is_merged = |source: &Source| matches!(source, Source::Layers(l) if l.len() > 1);
             if let Some((path, ..)) = self.mounts.iter().find(|(_, source, _)| is_merged(source)) {
@@ -563,6 +545,9 @@ impl MachineBuilder {
         }
         if kernel_version > 0 && worktree.is_some() {
             vfs.show_root_in_worktree();
+        }
+        if kernel_version > 1 && clock.is_virtual() {
+            vfs.tell_writes_apart(now);
         }
         Ok(Machine {
             vfs,

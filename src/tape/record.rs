@@ -551,7 +551,3 @@ impl<'de> Deserialize<'de> for Record {
         Ok(Self { seq, phase, virtual_time_ms, monotonic_ms, kind })
     }
 }
-
-#[cfg(test)]
-#[path = "record_tests.rs"]
-mod tests;

@@ -1,6 +1,8 @@
 //! Records as lines.
 
-use super::*;
+use serde_json::Value;
+
+use super::record::{Found, Kind, Record};
 
 fn round_trip(line: &str) -> Record {
     let record: Record = serde_json::from_str(line).unwrap();
