@@ -158,9 +158,13 @@ fn code_of(error: &anyhow::Error) -> u8 {
     if error.is::<EgressRuleError>() {
         return USAGE;
     }
-    match error.downcast_ref::<RunError>() {
-        Some(RunError::Preopen { .. }) => USAGE,
-        Some(_) => NOT_RUNNABLE,
-        None => FAILED,
+    error.downcast_ref::<RunError>().map_or(FAILED, of_run_error)
+}
+
+/// The code for a program that could not be started.
+pub fn of_run_error(error: &RunError) -> u8 {
+    match error {
+        RunError::Preopen { .. } => USAGE,
+        _ => NOT_RUNNABLE,
     }
 }

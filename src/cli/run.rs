@@ -114,7 +114,13 @@ fn perform(
     let recorder = recording.as_ref().map(Recording::recorder);
     let engine = Engine::new(setup::engine_config(args)?)?;
     let host = host::of_args(args)?;
-    let (mut machine, preopens) = setup::machine(args, recorder, children.as_ref(), &host)?;
+    let (mut machine, preopens) = setup::machine(
+        args,
+        recorder,
+        record.is_some_and(|it| it.embed_program),
+        children.as_ref(),
+        &host,
+    )?;
     machine.set_trace(trace);
     let stdio = stdio(args, stdout)?;
 

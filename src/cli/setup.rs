@@ -128,17 +128,21 @@ pub fn native_children(args: &RunArgs) -> Result<Option<Arc<NativeChildren>>> {
     Ok(Some(Arc::new(children)))
 }
 
-/// The machine, and the preopens where they are not the whole namespace.
+/// The machine, whose programs are put on the tape of `recorder` if it `embeds` them, and the preopens where they are not the whole namespace.
 pub fn machine(
     args: &RunArgs,
     recorder: Option<Recorder>,
+    embeds: bool,
     children: Option<&Arc<NativeChildren>>,
     host: &SessionHost,
 ) -> Result<(Machine, Option<Vec<Preopen>>)> {
     let engine = EngineConfig { pool_slots: POOL_SLOTS, ..engine_config(args)? };
-    let programs = ToolchainPrograms::with_engine_config(engine, toolchains(&args.toolchain)?)
+    let mut programs = ToolchainPrograms::with_engine_config(engine, toolchains(&args.toolchain)?)
         .unknown_imports(unknown_imports(args))
         .with(SHELL, ShellImage::maker());
+    if let Some(tape) = recorder.as_ref().filter(|_| embeds) {
+        programs = programs.embed_in(tape.clone());
+    }
     let mut programs: Arc<dyn Programs> = Arc::new(programs);
     if let Some(children) = children {
         programs = Arc::new(NativePrograms::new(programs, Arc::clone(children)));

@@ -13,6 +13,7 @@ use wasmtime::Linker;
 
 use crate::abi::{Process, belljar, preview1};
 pub use code_cache::{CacheError, CacheInfo, CodeCache};
+pub(crate) use config::MODULES_MAX;
 pub use config::{EngineConfig, STACK_BYTES};
 pub use program::{CacheUse, Module, Program, ProgramError, UnknownImports};
 pub use run::run;

@@ -83,6 +83,7 @@ impl Machine {
             trace: None,
             trace_left: 0,
             tape: None,
+            tapes_finds: true,
             kernel_version: self.kernel_version,
         })
     }

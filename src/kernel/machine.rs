@@ -14,6 +14,7 @@ use super::fd::Descriptions;
 use super::host::Host;
 use super::limits::{Limit, Limits};
 use super::machine_config::{HostConfig, KERNEL_VERSION, MachineConfig, MountConfig, time_scale};
+pub use super::machine_error::MachineError;
 use super::memory::Memory;
 use super::pipe::Pipes;
 use super::process::Processes;
@@ -22,7 +23,6 @@ use super::random::Random;
 use super::stdio::Stdio;
 use super::vfs::{HostDir, MountId, Mtimes, Overlay, Source, VPath};
 use crate::base::ambient;
-use crate::base::errno::Errno;
 use crate::tape::{Kind, Recorder};
 
 /// Where a worktree is mounted: a name that folders do not have, so that no relative path of a program
@@ -35,39 +35,6 @@ pub(crate) const WORKTREE_OF_VERSION_0: &str = "/src";
 /// Where the version `kernel_version` of the kernel has a worktree.
 fn worktree_of(kernel_version: u32) -> &'static str {
     if kernel_version == 0 { WORKTREE_OF_VERSION_0 } else { WORKTREE }
-}
-
-/// A machine could not be put together.
-#[derive(Debug, thiserror::Error)]
-pub enum MachineError {
-    /// A mount failed.
-    #[error("cannot mount at {path:?}: {errno}")]
-    Mount {
-        /// The mount point, as given.
-        path: String,
-        /// Why; see [`Overlay::mount`].
-        errno: Errno,
-    },
-    /// A mount that begins with a name which the worktree has: programs cannot tell `lib/x` from
-    /// `/lib/x`.
-    #[error(
-        "cannot mount at {path}: the worktree has {name:?} of its own, and programs cannot tell \
-         {name}/x from /{name}/x; {free} is free"
-    )]
-    Ambiguous {
-        /// The mount point.
-        path: String,
-        /// The name.
-        name: String,
-        /// A mount point like it that the worktree does not have.
-        free: String,
-    },
-    /// A mount of several layers, whose answers a tape could not tell apart.
-    #[error("cannot record the mount at {path:?}: it has more than one layer")]
-    Layers {
-        /// The mount point.
-        path: String,
-    },
 }
 
 /// What a machine's clock is.
@@ -127,6 +94,8 @@ pub struct Machine {
     pub(crate) tape: Option<Recorder>,
     /// What it answers: see [`KERNEL_VERSION`].
     pub(crate) kernel_version: u32,
+    /// Whether the tape has what processes found when they looked for programs.
+    pub(crate) tapes_finds: bool,
 }
 
 impl Machine {
@@ -161,6 +130,7 @@ impl Machine {
             trace_left: 0,
             tape: None,
             kernel_version: KERNEL_VERSION,
+            tapes_finds: true,
         }
     }
 
@@ -330,7 +300,7 @@ pub struct MachineBuilder {
     limits: Limits,
     tmp: bool,
     tape: Option<Recorder>,
-    taped_clock: Option<(u64, Vec<u64>)>,
+    taped_clock: Option<(u64, u64, Vec<u64>)>,
     shared_clock: Option<Box<dyn Clock>>,
     recorded_as: Option<MachineConfig>,
     programs: Option<Arc<dyn Programs>>,
@@ -431,10 +401,15 @@ impl MachineBuilder {
         self
     }
 
-    /// Instead of the host's clock: one that showed `start_ns` when the machine was made, and shows
-    /// `values_ns` one after the other.
-    pub fn taped_clock(mut self, start_ns: u64, values_ns: Vec<u64>) -> Self {
-        self.taped_clock = Some((start_ns, values_ns));
+    /// Instead of the host's clock: one that showed `start_ns`, and `start_monotonic_ns`, when the
+    /// machine was made, and shows `values_ns` one after the other.
+    pub fn taped_clock(
+        mut self,
+        start_ns: u64,
+        start_monotonic_ns: u64,
+        values_ns: Vec<u64>,
+    ) -> Self {
+        self.taped_clock = Some((start_ns, start_monotonic_ns, values_ns));
         self
     }
 
@@ -451,19 +426,21 @@ impl MachineBuilder {
         self
     }
 
-    fn config(&self, start_ns: u64, mtimes: Mtimes) -> MachineConfig {
+    fn config(&self, start_ns: u64, start_monotonic_ns: u64, mtimes: Mtimes) -> MachineConfig {
         let mount = |(path, source, read_only): &(String, Source, bool)| {
             MountConfig::of(path, source, *read_only)
         };
         MachineConfig {
             clock: self.clock,
             start_ns,
+            start_monotonic_ns,
             mtimes,
             seed: self.seed,
             limits: self.limits,
             tmp: self.tmp,
             host: self.host.as_ref().map(|host| HostConfig { checks_starts: host.checks_starts() }),
             kernel_version: self.kernel_version(),
+            has_programs: Some(self.programs.is_some()),
             mounts: self.mounts.iter().map(mount).collect(),
         }
     }
@@ -517,8 +494,8 @@ impl MachineBuilder {
                 if is_virtual { ClockConfig::Paused { start_ns } } else { ClockConfig::Host };
         }
         let mut clock: Box<dyn Clock> = match (&self.taped_clock, self.clock) {
-            (Some((start_ns, values_ns)), _) => {
-                Box::new(TapedClock::new(*start_ns, values_ns.clone()))
+            (Some((start_ns, start_monotonic_ns, values_ns)), _) => {
+                Box::new(TapedClock::new(*start_ns, *start_monotonic_ns, values_ns.clone()))
             }
             (None, ClockConfig::Paused { start_ns }) => {
                 Box::new(VirtualClock::starting_at(start_ns))
@@ -538,9 +515,10 @@ impl MachineBuilder {
             if let Some((path, ..)) = self.mounts.iter().find(|(_, source, _)| is_merged(source)) {
                 return Err(MachineError::Layers { path: path.clone() });
             }
-            tape.set_time(now, clock.now(ClockId::Monotonic));
+            let monotonic_ns = clock.now(ClockId::Monotonic);
+            tape.set_time(now, monotonic_ns);
             let config = self.recorded_as.clone();
-            let config = config.unwrap_or_else(|| self.config(now, mtimes));
+            let config = config.unwrap_or_else(|| self.config(now, monotonic_ns, mtimes));
             let config = serde_json::to_value(config);
             tape.push(Kind::Machine { config: config.unwrap_or_default() });
             vfs.set_tape(tape.clone());
@@ -593,6 +571,7 @@ impl MachineBuilder {
             trace_left: 0,
             tape: self.tape,
             kernel_version,
+            tapes_finds: self.recorded_as.is_none_or(|config| config.has_programs.is_some()),
         })
     }
 }

@@ -30,6 +30,33 @@ pub trait Programs: Send + Sync {
     }
 }
 
+/// Where a program is looked for, as a tape names it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Place {
+    /// [`Programs::named`].
+    Toolchain,
+    /// [`Programs::module`].
+    File,
+    /// [`Programs::missing`].
+    Substitute,
+}
+
+impl Place {
+    /// Its name on tapes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Toolchain => "toolchain",
+            Self::File => "file",
+            Self::Substitute => "substitute",
+        }
+    }
+
+    /// The one with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Toolchain, Self::File, Self::Substitute].into_iter().find(|it| it.name() == name)
+    }
+}
+
 /// Makes something that can be run as a process, once for each.
 pub type MakeImage = Arc<dyn Fn() -> Box<dyn Image> + Send + Sync>;
 

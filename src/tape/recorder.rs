@@ -59,6 +59,16 @@ pub enum TapeError {
         /// What is not text.
         what: &'static str,
     },
+    /// A module was to be kept that holds a secret.
+    #[error(
+        "the module {name} is not put on the tape: it holds what the rule {rule} takes for a secret"
+    )]
+    ModuleWithheld {
+        /// The program's name.
+        name: String,
+        /// The rule.
+        rule: String,
+    },
     /// Whoever wrote the tape has given it up.
     #[error("the tape was given up: its session ended without being finalized")]
     Abandoned,

@@ -13,7 +13,8 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::changes::{WRITTEN_NS, describe};
-use super::replay::{ReplayError, Script};
+use super::replay::ReplayError;
+use super::script::Script;
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
 use crate::kernel::limits::Limits;

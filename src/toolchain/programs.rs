@@ -9,6 +9,8 @@ use crate::engine::{
     Engine, EngineConfig, EngineError, Module, Program, ProgramError, UnknownImports,
 };
 use crate::kernel::programs::{Found, MakeImage, NotRunnable, Programs};
+use crate::store::read_slice;
+use crate::tape::{Recorder, TapeError};
 
 /// The programs of toolchains, and modules of a machine's namespace, compiled when they are first
 /// started. For [`crate::MachineBuilder::programs`].
@@ -28,6 +30,8 @@ pub struct ToolchainPrograms {
     engine: OnceLock<Engine>,
     toolchains: Toolchains,
     unknown_imports: UnknownImports,
+    /// The tape that keeps the modules.
+    tape: Option<Recorder>,
     /// What is no module, by its name.
     images: HashMap<String, MakeImage>,
     by_name: Mutex<HashMap<String, Option<Program>>>,
@@ -50,6 +54,7 @@ impl ToolchainPrograms {
             engine: OnceLock::new(),
             toolchains,
             unknown_imports: UnknownImports::Trap,
+            tape: None,
             images: HashMap::new(),
             by_name: Mutex::default(),
             by_digest: Mutex::default(),
@@ -60,6 +65,14 @@ impl ToolchainPrograms {
     #[must_use]
     pub fn unknown_imports(mut self, unknown: UnknownImports) -> Self {
         self.unknown_imports = unknown;
+        self
+    }
+
+    /// Puts the module of each program that is found by its name on `tape`, so that a replay needs no
+    /// toolchain. One that holds what `tape` takes for a secret makes it fail.
+    #[must_use]
+    pub fn embed_in(mut self, tape: Recorder) -> Self {
+        self.tape = Some(tape);
         self
     }
 
@@ -105,7 +118,16 @@ impl ToolchainPrograms {
             Err(error) => return Err(not_runnable(&error)),
         };
         let module = resolved.module().map_err(|error| not_runnable(&error))?;
-        self.program(&module).map(Some).map_err(|error| not_runnable(&error))
+        let program = self.program(&module).map_err(|error| not_runnable(&error))?;
+        if let Some(tape) = &self.tape {
+            let bytes = module.bytes().map_err(|error| not_runnable(&error))?;
+            let embedded = tape.content_from(name, read_slice(&bytes));
+            let embedded = embedded.map_err(|error| not_runnable(&error))?;
+            if let Some(rule) = embedded.withheld_by {
+                tape.fail(TapeError::ModuleWithheld { name: name.to_owned(), rule });
+            }
+        }
+        Ok(Some(program))
     }
 }
 

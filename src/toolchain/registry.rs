@@ -162,6 +162,18 @@ impl Toolchains {
         Err(ResolveError::NotFound { name: name.to_owned(), searched: self.dirs.clone(), similar })
     }
 
+    /// All modules that are called `name`, that of [`Toolchains::resolve`] first: of those in folders
+    /// the later ones, and what is built in, are hidden by the earlier ones.
+    pub fn all(&self, name: &str) -> Vec<Resolved> {
+        if check_name(name).is_err() {
+            return Vec::new();
+        }
+        let in_dirs = self.dirs.iter().map(|dir| dir.join(format!("{name}.wasm")));
+        let is_file = |path: &PathBuf| disk::metadata(path).is_ok_and(|found| found.is_file());
+        let built_in = demo::find(name).map(|(name, bytes)| Resolved::BuiltIn { name, bytes });
+        in_dirs.filter(is_file).map(Resolved::File).chain(built_in).collect()
+    }
+
     /// The names of all programs, sorted, each once.
     ///
     /// # Errors

@@ -25,6 +25,7 @@ mod overlay_model;
 mod process_tape;
 mod processes;
 mod profile_escapes;
+mod recorded;
 mod relative_paths;
 mod replay;
 mod replay_faults;

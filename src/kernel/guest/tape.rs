@@ -249,10 +249,7 @@ impl Guest {
             args: args.map(text).collect::<Option<_>>()?,
             env: self.environ.iter().map(text).collect::<Option<_>>()?,
             mode: origin.mode.name().to_owned(),
-            profile: match origin.mode {
-                Mode::Native { profile } => profile,
-                Mode::Module | Mode::BuiltIn | Mode::Host => None,
-            },
+            profile: origin.mode.into_profile(),
             preopens: self.preopens.iter().map(preopened).collect(),
             stdin: stdin.to_owned(),
             stdin_bytes,

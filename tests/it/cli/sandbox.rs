@@ -1,14 +1,15 @@
 //! `belljar sandbox`: what it prints, and with which codes it ends.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
 use super::scratch;
+use crate::support::replays::Belljar;
 use crate::support::{belljar, stderr, stdout};
 
-fn sandbox(folder: &Path) -> Command {
+fn sandbox(folder: &Path) -> Belljar {
     let mut command = belljar(folder);
     command.arg("sandbox").env("BELLJAR_HOME", folder.join(".home"));
     command
