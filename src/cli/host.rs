@@ -276,7 +276,7 @@ fn call(call: &CallArgs) -> Result<u8> {
         (None, Err(error)) => {
             let hint = hint(error, &name, args, &host);
             let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
-            note!("belljar: {}{hint}", printable(&error.to_string()));
+            complain!("belljar: {}{hint}", printable(&error.to_string()));
         }
     }
     let outcome = Outcome::Exited(code.into());

@@ -63,7 +63,7 @@ fn leave(program: String, what: &'static str, report_to: &Once) {
     let report_to = report_to.clone();
     thread::spawn(move || {
         let why = format!("{} was {what}: timeout", printable(&program));
-        note!("belljar: {why} (raise it with --timeout)");
+        complain!("belljar: {why} (raise it with --timeout)");
         let mut report = Report { status: Status::TimedOut, program, ..Report::default() };
         (report.exit_code, report.error) = (exit::TIMED_OUT, Some(why));
         report.limits_hit = vec![Limit::Timeout.name()];

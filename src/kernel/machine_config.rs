@@ -13,8 +13,10 @@ use super::vfs::{Layer, Mtimes, Source, TapedLayer, TapedTree};
 ///
 /// - 0: the worktree is at `/src`, and what is not found from the current directory is looked up, and
 ///   made, from the root ([`crate::Reach::NamespaceOrRoot`]); the monotonic clock starts at 0.
-/// - 1: as it is now.
-pub const KERNEL_VERSION: u32 = 1;
+/// - 1: writing to a standard stream that nobody reads answers `EPIPE`, also to a process that does not
+///   ignore `SIGPIPE`.
+/// - 2: as it is now.
+pub const KERNEL_VERSION: u32 = 2;
 
 /// The configuration of a machine, without what its mounts hold.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -227,8 +227,11 @@ pub struct ExecRequest {
     pub env: BTreeMap<String, String>,
     /// What it reads from standard input.
     pub stdin: Vec<u8>,
-    /// How long it may take, on the session's clock and on the host's.
+    /// How long it may take on the host's clock; on the session's, too, unless
+    /// [`ExecRequest::virtual_timeout`] says otherwise.
     pub timeout: Option<Duration>,
+    /// How long it may take on the session's clock. Default: as [`ExecRequest::timeout`].
+    pub virtual_timeout: Option<Duration>,
 }
 
 impl ExecRequest {

@@ -215,6 +215,18 @@ impl SnapshotStore {
         Ok(self.read(id)?.session_id)
     }
 
+    /// The session that the snapshot `id` was made of, its mounts, and the digests of all that it is
+    /// made of, itself included.
+    pub(super) fn summary(
+        &self,
+        id: Digest,
+    ) -> Result<(String, Vec<SandboxMount>, Vec<Digest>), SnapshotError> {
+        let saved = self.read(id)?;
+        let mut parts = saved.machine.contents();
+        parts.push(id);
+        Ok((saved.session_id, saved.mounts, parts))
+    }
+
     /// The digests of all that the snapshot `id` is made of, itself included.
     ///
     /// # Errors

@@ -46,6 +46,7 @@ pub fn run(args: &SandboxArgs) -> Result<u8> {
         SandboxAction::Rm(args) => rm(args),
         SandboxAction::Gc(args) => gc(args),
         SandboxAction::List(args) => show::list(args),
+        SandboxAction::Show(args) => show::show(args),
     }
 }
 
@@ -164,7 +165,7 @@ fn rm(args: &RmArgs) -> Result<u8> {
             Ok(()) => removed.push(id),
             Err(error) => {
                 if let Some(earlier) = failed.replace(error.into()) {
-                    note!("belljar: {}", describe(&earlier).1);
+                    complain!("belljar: {}", describe(&earlier).1);
                 }
             }
         }

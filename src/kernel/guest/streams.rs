@@ -47,6 +47,9 @@ impl Guest {
                 self.tape_output(fd, answer.map(|()| bytes_allowed));
                 match answer {
                     Ok(()) => self.machine.output_left -= bytes_allowed.len() as u64,
+                    Err(Errno::Pipe) if done == 0 && self.machine.kernel_version() > 1 => {
+                        return Err(self.broken_pipe());
+                    }
                     Err(errno) if done == 0 => return Err(errno.into()),
                     Err(_) => break,
                 }

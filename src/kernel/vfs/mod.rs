@@ -9,6 +9,7 @@
 
 mod attr;
 mod below_files;
+mod between;
 mod conflicts;
 mod content;
 mod diff;
@@ -62,6 +63,7 @@ mod power_tests;
 mod race_tests;
 
 pub use attr::{Metadata, SetTime};
+pub use between::diff_between;
 pub use conflicts::{Conflict, ConflictKind};
 pub use diff::{DiffEntry, DiffError, DiffKind};
 pub use file_version::FileVersion;

@@ -16,7 +16,7 @@ use super::path::VPath;
 pub struct NodeId(pub(super) u32);
 
 /// Names a mount of one overlay, in the order of mounting; 0 is the root.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct MountId(pub(super) u16);
 
 impl MountId {
