@@ -174,7 +174,7 @@ fn errors_of_sandboxes_name_the_next_step() {
     says(
         &["exec", "--virtual-timeout", "1s", "box", "sleep", "9"],
         124,
-        "(raise it with --virtual-timeout; the session
+        "(raise it with --virtual-timeout; the session",
     );
     says(&["cp", "a:b", "box:/b"], 2, "write ./ before");
     says(&["apply", "box"], 2, "belljar sandbox diff ID | git apply");
