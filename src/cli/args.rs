@@ -9,6 +9,7 @@ use clap::builder::{OsStringValueParser, Styles, TypedValueParser};
 use clap::{Args, CommandFactory, Parser, ValueEnum};
 
 use super::annotate::{AnnotateArgs, AnnotationsArgs};
+use super::compile::{ChildArgs, CompileArgs};
 use super::exit::Usage;
 use super::fidelity::FidelityArgs;
 use super::hints;
@@ -82,6 +83,9 @@ pub enum Subcommand {
     Cache(CacheArgs),
     /// Check that belljar can work here, and say what to do if not
     Doctor(DoctorArgs),
+    /// Compile the module on standard input into the cache, for belljar itself
+    #[command(hide = true)]
+    CompileModule(ChildArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -201,6 +205,9 @@ pub struct RunArgs {
 
     #[command(flatten)]
     pub limits: LimitArgs,
+
+    #[command(flatten)]
+    pub compile: CompileArgs,
 
     #[command(flatten)]
     pub rules: RuleArgs,

@@ -10,11 +10,12 @@ use belljar::kernel::vfs::{
 use belljar::{Machine, Outcome, Overlay};
 
 use super::args::{ApplyArg, RunArgs};
+use super::overtime::Overtime;
 use super::progress::Progress;
 use super::recover::Teller;
 use super::report::{Change, Report, count, printable};
 use super::signals::Deferred;
-use super::sink::Opened;
+use super::sink::{Once, Opened};
 use super::{exit, setup};
 
 /// How many changes the summary names.
@@ -30,15 +31,20 @@ pub fn settle(
     machine: &mut Machine,
     outcome: &Outcome,
     diff_to: Option<Opened>,
+    report_to: &Once,
     report: &mut Report,
 ) -> Result<()> {
     let vfs = machine.vfs_mut();
+    let what = "ended, and its changes were not told in time";
+    let telling = Overtime::watch(args.limits.timeout, &report.program, what, report_to);
     let entries = vfs.diff().context("cannot tell what the program changed")?;
     report.changes = changes_of(vfs, &entries);
     let diff = match diff_to {
         Some(opened) => Some((opened, render_diff(vfs, &entries)?)),
         None => None,
     };
+    // What is written is never cut short.
+    drop(telling);
     let finished = matches!(outcome, Outcome::Exited(_));
     let applies = match args.apply {
         None => false,

@@ -280,7 +280,14 @@ fn call(call: &CallArgs) -> Result<u8> {
         }
     }
     let outcome = Outcome::Exited(code.into());
-    changes::settle(args, &mut machine, &outcome, diff_to, &mut Report::default())?;
+    changes::settle(
+        args,
+        &mut machine,
+        &outcome,
+        diff_to,
+        &Once::new(None),
+        &mut Report::default(),
+    )?;
     trace_failure.check("--trace")?;
     Ok(code)
 }
@@ -340,7 +347,11 @@ fn params(call: &CallArgs) -> Result<Value> {
         stdin.read_to_end(&mut text).context("cannot read standard input")?;
         text
     } else if let Some(path) = given.strip_prefix('@') {
-        disk::read(path.as_ref()).map_err(|error| Usage::of("--params", error))?
+        let read = disk::read_at_most(path.as_ref(), PARAMS_BYTES_MAX);
+        read.map_err(|error| Usage::of("--params", error))?.ok_or_else(|| {
+            let size = bytesize::ByteSize(PARAMS_BYTES_MAX).display().iec();
+            Usage(format!("--params: {path} has more than {size}"))
+        })?
     } else {
         given.clone().into_bytes()
     };

@@ -23,6 +23,7 @@ mod args;
 mod cache;
 mod cause;
 mod changes;
+mod compile;
 mod doctor;
 mod ending;
 mod exit;
@@ -88,6 +89,7 @@ pub fn main() -> ExitCode {
         Subcommand::Programs(args) => programs::run(&args),
         Subcommand::Cache(args) => cache::run(&args),
         Subcommand::Doctor(args) => Ok(doctor::run(&args)),
+        Subcommand::CompileModule(args) => compile::child(&args),
         Subcommand::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "belljar", &mut script);

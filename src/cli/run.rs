@@ -2,11 +2,9 @@
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
 
 use anyhow::Result;
 use belljar::base::ambient;
-use belljar::engine::CacheUse;
 use belljar::process::{NativeChildren, NativeCommand, NativeError, ProfileError, SandboxProfile};
 use belljar::{
     Command, Engine, ExitStatus, Limit, Module, Outcome, OutputStream, Overlay, Preopen, Program,
@@ -18,10 +16,9 @@ use super::host_paths::View;
 use super::host_programs::HostPrograms;
 use super::overtime::Overtime;
 use super::planted::Folders;
-use super::progress::Progress;
 use super::record::{RecordArgs, Recording};
 use super::recover::before_opening;
-use super::report::{Report, Status, ms, printable, raised_with};
+use super::report::{Report, Status, ms, raised_with};
 use super::sink::{self, Failure, Once, Opened, Stdout, Watched};
 use super::values::Sink;
 use super::{changes, ending, exit, hints, host, mounts, setup};
@@ -84,8 +81,6 @@ fn perform(
     let trace_failure = Failure::default();
     let trace = trace(args, &trace_failure)?;
     let recording = record.map(Recording::begin).transpose()?;
-    let loading =
-        Overtime::watch(args.limits.timeout, &report.program, "not loaded in time", report_to);
     let children = setup::native_children(args)?;
     let mut native = None;
     let module = match setup::program(named, &args.toolchain) {
@@ -99,7 +94,6 @@ fn perform(
                 && is_not_found(&error) =>
         {
             if recording.is_none() {
-                drop(loading);
                 return run_native(args, report);
             }
             expect_native(args.profile, children, &report.program)?;
@@ -125,7 +119,6 @@ fn perform(
             Command::new(&program)
         }
     };
-    drop(loading);
     if let (Some(recording), Some(module)) = (&recording, &module) {
         recording.embed(module)?;
     }
@@ -166,7 +159,7 @@ fn perform(
         recording.finish(&mut machine)?;
         drop(writing);
     }
-    let settled = changes::settle(args, &mut machine, status.outcome(), diff_to, report);
+    let settled = changes::settle(args, &mut machine, status.outcome(), diff_to, report_to, report);
     report.timings.changes_ms = ms(ambient::elapsed_since(changes_started));
     let is_content = status.success() && (report.applied || report.changes.is_empty());
     if !is_content
@@ -295,21 +288,7 @@ fn load(args: &RunArgs, engine: &Engine, module: &Module) -> Result<(Program, bo
     if let Some(program) = Program::from_cache(engine, module, unknown)? {
         return Ok((program, true));
     }
-    let (program, used) = {
-        let size = bytesize::ByteSize(module.size()).display().iec();
-        let name = Path::new(module.name()).file_name().unwrap_or_default().to_string_lossy();
-        let once = if args.no_cache { "" } else { ", once" };
-        let message = format!("compiling {} ({size}){once}", printable(&name));
-        let _progress = Progress::start(message, args.quiet);
-        Program::compile(engine, module, unknown)?
-    };
-    if let CacheUse::Failed(error) = used
-        && !args.quiet
-    {
-        let error = anyhow::Error::from(error);
-        note!("belljar: warning: the compiled code was not kept: {error:#}");
-    }
-    Ok((program, false))
+    Ok((setup::compiler(args)?.compile(engine, module, unknown)?, false))
 }
 
 /// Says which programs of the host ran, or that they might have; answers their names.

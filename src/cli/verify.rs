@@ -265,6 +265,7 @@ fn options(run: &RunArgs, stdin: &OsString) -> Result<Vec<OsString>> {
             add(name, format!("{}ns", value.as_nanos()).into());
         }
     }
+    add("--compile-timeout", format!("{}ns", run.compile.compile_timeout.as_nanos()).into());
     if let Some(fuel) = run.limits.fuel {
         add("--fuel", fuel.to_string().into());
     }
@@ -277,6 +278,7 @@ fn options(run: &RunArgs, stdin: &OsString) -> Result<Vec<OsString>> {
     }
     for (name, bytes) in [
         ("--max-memory", run.limits.max_memory),
+        ("--max-compile-memory", run.compile.max_compile_memory),
         ("--max-upper", run.limits.max_upper),
         ("--max-output", run.limits.max_output),
         ("--max-host-call", run.limits.max_host_call),

@@ -12,10 +12,13 @@ use super::{Backend, CacheError, Engine, EngineError, code_cache, inspect};
 use crate::abi::Process;
 use crate::base::digest::{Digest, DigestHasher};
 use crate::base::disk::{self, DiskError};
-use crate::kernel::programs::Found;
+use crate::kernel::programs::{Found, uncounted};
 
 /// Unknown imports that get a stub: linking takes time for each.
 const UNKNOWN_IMPORTS_MAX: usize = 1000;
+
+/// Longest module in a file, in bytes.
+const MODULE_BYTES_MAX: u64 = 1 << 30;
 
 /// A module cannot become a program.
 #[derive(Debug, thiserror::Error)]
@@ -93,6 +96,23 @@ pub enum ProgramError {
         /// The module.
         name: String,
     },
+    /// It is longer than any module.
+    #[error("{name} is longer than a module may be ({MODULE_BYTES_MAX} bytes)")]
+    TooLong {
+        /// The module.
+        name: String,
+    },
+    /// To compile it takes more than it may.
+    #[error("{name} cannot be compiled: {message}")]
+    Compile {
+        /// The module.
+        name: String,
+        /// What it takes too much of.
+        message: String,
+    },
+    /// Whoever compiled it elsewhere has found why it cannot run.
+    #[error("{0}")]
+    Refused(String),
     /// The engine for a module of unusual size cannot be made.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -129,10 +149,13 @@ impl Module {
     /// Reads the module, binary or text, in the file `path`.
     ///
     /// # Errors
-    /// [`ProgramError`]: `Read`, `NotWasm`, `Component`, `Text`.
+    /// [`ProgramError`]: `Read`, also of what is no regular file; `TooLong`, `NotWasm`, `Component`, `Text`.
     pub fn read(path: &Path) -> Result<Self, ProgramError> {
         let name = path.display().to_string();
         let file = disk::open(path)?;
+        if file.metadata().map_err(DiskError::new("examine", path))?.len() > MODULE_BYTES_MAX {
+            return Err(ProgramError::TooLong { name });
+        }
         let mut head = Vec::with_capacity(8);
         let read = (&file).take(8).read_to_end(&mut head);
         read.map_err(DiskError::new("read", path))?;
@@ -307,6 +330,14 @@ impl Program {
     /// # Errors
     /// [`ProgramError`]: `Invalid`, `Import`, `SharedMemory`.
     pub fn compile(
+        engine: &Engine,
+        module: &Module,
+        unknown: UnknownImports,
+    ) -> Result<(Self, CacheUse), ProgramError> {
+        uncounted(|| Self::compile_now(engine, module, unknown))
+    }
+
+    fn compile_now(
         engine: &Engine,
         module: &Module,
         unknown: UnknownImports,

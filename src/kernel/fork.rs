@@ -76,6 +76,7 @@ impl Machine {
             fuel_left: None,
             output_left: self.output_left,
             deadline: None,
+            uncounted_before: std::time::Duration::ZERO,
             limits_hit: self.limits_hit.clone(),
             trace: None,
             trace_left: 0,

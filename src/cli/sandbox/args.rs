@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use crate::cli::args::{AnswerArgs, LimitArgs, MountArgs, RuleArgs, TimeArgs};
+use crate::cli::compile::CompileArgs;
 use crate::cli::values::{Sink, StdinFrom, duration};
 
 #[derive(Args, Debug)]
@@ -141,6 +142,9 @@ pub struct ExecArgs {
     /// End the program after this much time on the session's clock
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub virtual_timeout: Option<Duration>,
+
+    #[command(flatten)]
+    pub compile: CompileArgs,
 
     #[command(flatten)]
     pub answers: AnswerArgs,

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::args::ExecArgs;
 use super::create::environment;
 use super::show::{absolute, start_dir};
-use super::{KeptPolicy, home, waiting};
+use super::{KeptPolicy, home_with, waiting};
 use crate::cli::changes::{Changed, changes_since, warn_of_sensitive};
 use crate::cli::exit::{self, Hinted, Usage};
 use crate::cli::host::HostSettings;
@@ -28,7 +28,7 @@ use crate::cli::values::Sink;
 use crate::cli::{ending, setup};
 
 pub fn run(args: &ExecArgs) -> Result<u8> {
-    let home = home()?;
+    let home = home_with(Some(args.compile))?;
     let stdout = Stdout::default();
     let report_to = Once::new(open_report(args, &home, &stdout)?);
     let mut report = Report { program: program_of(args), ..Report::default() };

@@ -138,7 +138,7 @@ impl Guest {
             return Err(Stop::Tape);
         }
         let mut limit = None;
-        if is_over(machine.deadline) {
+        if is_over(machine.deadline()) {
             limit = Some(Limit::Timeout);
         } else if let Some(max) = machine.limits.fuel {
             let left = machine.fuel_left.get_or_insert(max);
