@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// A host file operation that failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("cannot {operation} {}", path.display())]
 pub struct DiskError {
     /// What was tried, as a verb: `read`, `create folder`.
@@ -20,6 +20,8 @@ pub struct DiskError {
     /// What the host answered.
     pub source: io::Error,
 }
+
+crate::base::readable::readable!(DiskError);
 
 impl DiskError {
     /// Wraps `source` for `map_err`.

@@ -21,7 +21,7 @@ const UNKNOWN_IMPORTS_MAX: usize = 1000;
 const MODULE_BYTES_MAX: u64 = 1 << 30;
 
 /// A module cannot become a program.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum ProgramError {
     /// The file cannot be read.
     #[error(transparent)]
@@ -117,6 +117,8 @@ pub enum ProgramError {
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
+
+crate::base::readable::readable!(ProgramError);
 
 /// What to do about functions that a module imports and nobody defines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -483,9 +485,11 @@ impl Program {
 }
 
 /// A stub for an unknown import was called.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[error("it called the import {0}, which nobody defines")]
 pub(super) struct UnknownImportCalled(String);
+
+crate::base::readable::readable!(UnknownImportCalled);
 
 /// The key of a module's code in the cache.
 fn key(engine: &wasmtime::Engine, module: &Module) -> Digest {

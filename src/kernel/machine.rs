@@ -38,7 +38,7 @@ fn worktree_of(kernel_version: u32) -> &'static str {
 }
 
 /// A machine could not be put together.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum MachineError {
     /// A mount failed.
     #[error("cannot mount at {path:?}: {errno}")]
@@ -69,6 +69,8 @@ pub enum MachineError {
         path: String,
     },
 }
+
+crate::base::readable::readable!(MachineError);
 
 /// What a machine's clock is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -74,6 +74,8 @@ pub struct Found {
 }
 
 /// What was found cannot run.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotRunnable(pub String);
+
+crate::base::readable::readable!(NotRunnable);

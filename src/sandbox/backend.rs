@@ -294,7 +294,7 @@ impl fmt::Debug for ExecResult {
 }
 
 /// What went wrong with a sandbox.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum SandboxError {
     /// There is no such session, or snapshot.
     #[error("there is no session or snapshot {id:?}")]
@@ -345,6 +345,8 @@ pub enum SandboxError {
         source: io::Error,
     },
 }
+
+crate::base::readable::readable!(SandboxError);
 
 impl SandboxError {
     pub(super) fn invalid(field: impl Into<String>, message: impl fmt::Display) -> Self {

@@ -33,7 +33,7 @@ pub struct SnapshotStore {
 }
 
 /// A snapshot cannot be written or read.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum SnapshotError {
     /// Its text or its contents are not there, or are others.
     #[error("snapshot {id}")]
@@ -86,6 +86,8 @@ pub enum SnapshotError {
         source: RestoreError,
     },
 }
+
+crate::base::readable::readable!(SnapshotError);
 
 #[derive(Serialize, Deserialize)]
 struct Head {

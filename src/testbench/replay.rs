@@ -41,7 +41,7 @@ const NATIVE: &str = "native";
 const HOST: &str = "host";
 
 /// A run could not be repeated, or did something else than its tape says.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum ReplayError {
     /// The tape cannot be read; or, as [`TapeError::Desync`], the run leaves it.
     #[error(transparent)]
@@ -83,6 +83,8 @@ pub enum ReplayError {
         message: String,
     },
 }
+
+crate::base::readable::readable!(ReplayError);
 
 /// A run that was repeated to its end.
 pub struct Replayed {

@@ -65,7 +65,7 @@ pub enum FdAction {
 }
 
 /// A process could not be started.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{program}: {reason}")]
 pub struct SpawnError {
     /// The program.
@@ -75,6 +75,8 @@ pub struct SpawnError {
     /// Why not.
     pub reason: String,
 }
+
+crate::base::readable::readable!(SpawnError);
 
 impl Guest {
     /// Starts `request.program` as a child, which runs once everybody before it had a turn.

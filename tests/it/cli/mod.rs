@@ -1,12 +1,14 @@
 //! The command line: options, messages and exit codes.
 
 mod checks;
+mod compiling;
 mod host;
 mod messages;
 mod report;
 mod sandbox;
 mod sessions;
 mod sh;
+mod streams;
 mod tape;
 mod tape_faults;
 mod verify;
