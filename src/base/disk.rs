@@ -5,9 +5,12 @@
 #![allow(clippy::disallowed_methods, reason = "this file is the door to the host's files by path")]
 
 use std::fs::{File, FileTimes, Metadata};
+use std::hash::Hasher;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+
+use super::digest::DigestHasher;
 
 /// A host file operation that failed.
 #[derive(thiserror::Error)]
@@ -276,8 +279,7 @@ fn copy_dir(
                 let access = file.set_permissions(metadata.permissions());
                 access.map_err(DiskError::new("set permissions of", &copy))?;
             }
-            let days = Duration::from_secs(86_400 * (1 + number % 10_000));
-            let times = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH + days);
+            let times = FileTimes::new().set_modified(perturbed(&metadata, &path, number));
             // A read-only copy keeps the time at which it was made, which is another one as well.
             if let Ok(file) = File::options().write(true).open(&copy) {
                 file.set_times(times).map_err(DiskError::new("set times of", &copy))?;
@@ -286,6 +288,24 @@ fn copy_dir(
     }
     Ok(())
 }
+
+/// Another time for the copy `number` of the file `path` with the attributes `metadata`: in the first copy
+/// files that are later than others are earlier, in further ones chance has it.
+fn perturbed(metadata: &std::fs::Metadata, path: &str, number: u64) -> SystemTime {
+    if number % 2 == 1 {
+        let modified = metadata.modified().ok();
+        let since = modified.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+        let earlier = PERTURBED_END.saturating_sub(since.unwrap_or_default());
+        return SystemTime::UNIX_EPOCH + earlier + Duration::from_secs(number);
+    }
+    let mut hasher = DigestHasher::default();
+    hasher.write_u64(number);
+    hasher.write(path.as_bytes());
+    SystemTime::UNIX_EPOCH + Duration::from_secs(hasher.finish() % PERTURBED_END.as_secs())
+}
+
+/// Twice as long after 1970 as files of today, nearly.
+const PERTURBED_END: Duration = Duration::from_secs(3_000_000_000);
 
 /// Puts sorted entries into another order for each of as many numbers as there are entries; 1
 /// reverses them.

@@ -199,10 +199,6 @@ pub struct RunArgs {
     #[command(flatten)]
     pub time: TimeArgs,
 
-    /// The times that files show: all the start time, or the host's
-    #[arg(long, value_name = "WHICH", default_value = "fixed", help_heading = "Time and chance")]
-    pub mtimes: MtimesArg,
-
     #[command(flatten)]
     pub limits: LimitArgs,
 
@@ -301,9 +297,13 @@ pub struct TimeArgs {
     pub clock: ClockArg,
 
     /// Where a paused clock stands: milliseconds since 1970, @SECONDS since then, or RFC 3339
-    /// [default: 2000-01-01T00:00:00Z]
+    /// [default: 2037-01-01T00:00:00Z]
     #[arg(long, value_name = "WHEN", value_parser = instant, help_heading = "Time and chance")]
     pub start_at: Option<u64>,
+
+    /// The times that files show until the program changes them
+    #[arg(long, value_name = "WHICH", default_value = "host", help_heading = "Time and chance")]
+    pub mtimes: MtimesArg,
 
     /// The seed of the program's random numbers
     #[arg(long, value_name = "N", default_value = "0", value_parser = seed, help_heading = "Time and chance")]
@@ -404,10 +404,12 @@ pub enum ApplyArg {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum MtimesArg {
-    /// All the same
-    Fixed,
-    /// The host's
+    /// Those that they have on the disk: make and Python do what they do there
     Host,
+    /// One for each content, the same on every disk: Python sees what changed, make cannot
+    Content,
+    /// All the time at which the clock starts: nobody sees what changed
+    Fixed,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -32,9 +32,6 @@ pub fn cause(divergence: &Divergence, timed_out: bool) -> &'static str {
             "the program was ended after real time, wherever it stood (--timeout): give it longer, \
              or end it by --virtual-timeout or --fuel"
         }
-        "file_stat" if has("mtime_ns") => {
-            "the program sees the times of files on the disk: leave out --mtimes host"
-        }
         "dir_list" => {
             "a folder below has other names, or lists them in another order: what is mounted with \
              --worktree or --dir must hold still"

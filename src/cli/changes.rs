@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use anyhow::{Context, Result};
 use belljar::kernel::vfs::{
-    DiffEntry, DiffKind, Journals, MountId, Times, VPath, Witness, diff_between,
+    ChangedTimes, DiffEntry, DiffKind, Journals, MountId, VPath, Witness, diff_between,
     is_in_unified_diff, render_unified_diff,
 };
 use belljar::{Machine, Outcome, Overlay};
@@ -96,15 +96,15 @@ pub fn changes_since(before: &Changed, now: &Changed, vfs: &Overlay) -> Result<V
     let known: HashSet<(MountId, &VPath)> =
         entries.iter().map(|entry| (entry.mount, &entry.path)).collect();
     let mut times = now.times.clone();
-    times.retain(|time| !before.times.contains(time) && !known.contains(&(time.0, &time.1)));
-    changes.extend(times.into_iter().map(|(mount, path, _)| of_times(vfs, mount, &path)));
+    times.retain(|time| !before.times.contains(time) && !known.contains(&(time.mount, &time.path)));
+    changes.extend(times.iter().map(|time| of_times(vfs, time.mount, &time.path)));
     Ok(changes)
 }
 
 /// All that a namespace says that it has changed.
 pub struct Changed {
     entries: Vec<DiffEntry>,
-    times: Vec<(MountId, VPath, Times)>,
+    times: Vec<ChangedTimes>,
 }
 
 impl Changed {
@@ -114,7 +114,7 @@ impl Changed {
     /// A layer does not answer.
     pub fn of(vfs: &mut Overlay) -> Result<Self> {
         let entries = vfs.diff().context("cannot tell what changed")?;
-        Ok(Self { entries, times: vfs.times_set() })
+        Ok(Self { entries, times: vfs.changed_times() })
     }
 
     /// The diff that makes a namespace with these changes one with the changes `after`.
@@ -235,13 +235,14 @@ fn describe(vfs: &Overlay, entry: &DiffEntry) -> Change {
     }
 }
 
-/// What is as it was but for a time that the program set, which `--apply` writes as well.
+/// What is as it was but for a time that the program set, or made later by writing what was there
+/// before: `--apply` writes that as well.
 fn only_times(vfs: &Overlay, entries: &[DiffEntry]) -> Vec<Change> {
     let changed: HashSet<(MountId, &VPath)> =
         entries.iter().map(|entry| (entry.mount, &entry.path)).collect();
-    let mut times = vfs.times_set();
-    times.retain(|(mount, path, _)| !changed.contains(&(*mount, path)));
-    times.into_iter().map(|(mount, path, _)| of_times(vfs, mount, &path)).collect()
+    let mut times = vfs.changed_times();
+    times.retain(|times| !changed.contains(&(times.mount, &times.path)));
+    times.iter().map(|times| of_times(vfs, times.mount, &times.path)).collect()
 }
 
 fn of_times(vfs: &Overlay, mount: MountId, path: &VPath) -> Change {

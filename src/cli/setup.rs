@@ -169,9 +169,7 @@ pub fn machine(
         .clock(clock(&args.time)?)
         .programs(programs)
         .host(Arc::new(host.clone()));
-    if args.mtimes == MtimesArg::Host {
-        builder = builder.mtimes(Mtimes::Host);
-    }
+    builder = builder.mtimes(mtimes(&args.time)?);
     if let Some(recorder) = recorder {
         builder = builder.tape(recorder);
     }
@@ -233,6 +231,22 @@ pub fn clock(args: &TimeArgs) -> Result<ClockConfig> {
         )
         .into()),
     }
+}
+
+/// 2000-01-01T00:00:00Z, which is past: the time of all files under the host's clock, nanoseconds since
+/// the Unix epoch.
+const FIXED_NS: u64 = 946_684_800_000_000_000;
+
+/// The times that files below show.
+pub fn mtimes(args: &TimeArgs) -> Result<Mtimes> {
+    Ok(match args.mtimes {
+        MtimesArg::Host => Mtimes::Host,
+        MtimesArg::Content => Mtimes::Content,
+        MtimesArg::Fixed => Mtimes::Fixed(match clock(args)? {
+            ClockConfig::Paused { start_ns } => start_ns,
+            ClockConfig::Host => FIXED_NS,
+        }),
+    })
 }
 
 /// The variables of `--env`, with those that are passed through looked up. One that is not set here

@@ -9,11 +9,13 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use belljar::Limit;
 use belljar::base::{ambient, atomic_file, disk};
-use belljar::tape::{FidelityMode, FidelityReport, Kind, TapeReader, compare};
+use belljar::tape::{
+    FidelityMode, FidelityReport, Found, Kind, Record, TapeError, TapeReader, TapeSource, compare,
+};
 use clap::Args;
 use serde_json::json;
 
-use super::args::RunArgs;
+use super::args::{MtimesArg, RunArgs};
 use super::cause::cause;
 use super::exit::{DIFFERENT, FAILED, NotRun, Usage};
 use super::host_programs::HostPrograms;
@@ -88,15 +90,18 @@ pub fn run(args: &VerifyArgs) -> Result<u8> {
         }
         let tape = scratch.path().join(format!("{number}.tape"));
         on_a_busy_machine(|| perform(&again.run, &stdin, &tape, &variables))?;
-        let report = compare(first.as_path(), tape.as_path(), FidelityMode::ByteIdentical)?;
+        let report = compared(&first, &tape)?;
         records = report.recorded_records;
         if !report.is_faithful() {
+            let follows_times =
+                run.time.mtimes == MtimesArg::Host && follows_times(run, &stdin, scratch.path())?;
             let (mut ran, on_tape) = (HostPrograms::on(&first)?, HostPrograms::on(&tape)?);
             if ran.is_empty() {
                 ran = on_tape;
             }
             let timed_out = is_timed_out(&first)? || is_timed_out(&tape)?;
-            return different(args, report_to, number, report, timed_out, &ran);
+            let cause = cause_of(&report, timed_out, &ran, follows_times);
+            return different(args, report_to, number, report, &cause);
         }
         disk::remove_file(&tape)?;
         disk::remove_dir_all(&home)?;
@@ -132,21 +137,70 @@ fn is_timed_out(tape: &Path) -> Result<bool> {
     Ok(false)
 }
 
+/// Compares the runs on two tapes. Times of files on the disk, which the program was shown, are what the
+/// disk has, and no answer of the program: where it makes something of them, that differs.
+fn compared(first: &Path, again: &Path) -> Result<FidelityReport> {
+    let (first, again) = (WithoutFileTimes(first), WithoutFileTimes(again));
+    Ok(compare(&first, &again, FidelityMode::ByteIdentical)?)
+}
+
+struct WithoutFileTimes<'a>(&'a Path);
+
+impl TapeSource for WithoutFileTimes<'_> {
+    fn records(&self) -> Result<impl Iterator<Item = Result<Record, TapeError>>, TapeError> {
+        Ok(TapeReader::open(self.0)?.map(|record| {
+            let mut record = record?;
+            if let Kind::FileStat { found: Found::Entry { mtime_ns, .. }, .. } = &mut record.kind {
+                *mtime_ns = None;
+            }
+            Ok(record)
+        }))
+    }
+}
+
+/// Whether the runs are the same if the program does not see the times of files on the disk, and are not
+/// if it does.
+fn follows_times(run: &RunArgs, stdin: &OsString, scratch: &Path) -> Result<bool> {
+    let is_same = |mtimes: MtimesArg| -> Result<bool> {
+        let tapes =
+            [0, 1].map(|number| scratch.join(format!("{} {number}.tape", value_name(&mtimes))));
+        let mut run = run.clone();
+        run.time.mtimes = mtimes;
+        perform(&run, stdin, &tapes[0], &[])?;
+        let home = scratch.join(format!("other folder {}", value_name(&mtimes)));
+        let again = Repetition::prepare(&run, 1, home, &Seen::on(&tapes[0])?)?;
+        perform(&again.run, stdin, &tapes[1], &again.variables())?;
+        Ok(compared(&tapes[0], &tapes[1])?.is_faithful())
+    };
+    Ok(is_same(MtimesArg::Content)? && !is_same(MtimesArg::Host)?)
+}
+
+/// Why two runs are not the same.
+fn cause_of(
+    report: &FidelityReport,
+    timed_out: bool,
+    ran: &HostPrograms,
+    follows_times: bool,
+) -> String {
+    match report.divergences.first() {
+        _ if !ran.is_empty() => {
+            format!("{ran}, and nobody can repeat them: use modules (--toolchain)")
+        }
+        _ if follows_times => "the program makes something of the times of files on the disk: use \
+                               --mtimes content"
+            .to_owned(),
+        Some(first) => cause(first, timed_out).to_owned(),
+        None => String::new(),
+    }
+}
+
 fn different(
     args: &VerifyArgs,
     report_to: Option<Opened>,
     number: u32,
     mut report: FidelityReport,
-    timed_out: bool,
-    ran: &HostPrograms,
+    cause: &str,
 ) -> Result<u8> {
-    let cause = match report.divergences.first() {
-        _ if !ran.is_empty() => {
-            format!("{ran}, and nobody can repeat them: use modules (--toolchain)")
-        }
-        Some(first) => cause(first, timed_out).to_owned(),
-        None => String::new(),
-    };
     if let Some(report_to) = report_to {
         let report = json!({
             "equal": false, "runs": number + 1, "cause": cause, "varied": varied(&args.run),
@@ -288,7 +342,7 @@ fn options(run: &RunArgs, stdin: &OsString) -> Result<Vec<OsString>> {
     }
     for (name, value) in [
         ("--clock", value_name(&run.time.clock)),
-        ("--mtimes", value_name(&run.mtimes)),
+        ("--mtimes", value_name(&run.time.mtimes)),
         ("--unknown-imports", value_name(&run.unknown_imports)),
         ("--on-missing", value_name(&run.on_missing)),
         ("--native-time", value_name(&run.native_time)),

@@ -2,11 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use super::vfs::FILES_END_NS;
 use crate::base::ambient;
 
-/// 2000-01-01T00:00:00Z, where virtual time starts unless told otherwise: nanoseconds since the
-/// Unix epoch.
-pub const DEFAULT_START_NS: u64 = 946_684_800_000_000_000;
+/// 2037-01-01T00:00:00Z, where virtual time starts unless told otherwise: nanoseconds since the
+/// Unix epoch. It is later than the files on any disk, as programs take fright at files from the future,
+/// and fits in 31 bits of seconds, as some keep no more.
+pub const DEFAULT_START_NS: u64 = FILES_END_NS;
 
 /// What the monotonic clock shows modules when a machine starts: a day, as on a host that has been up
 /// for so long. Some programs take 0 for a clock that does not work, as Go's runtime does, and some
@@ -65,8 +67,14 @@ pub trait Clock: Send {
     /// Lets time pass until the monotonic clock shows at least `t`.
     fn sleep_until(&mut self, t: u64);
 
-    /// Whether time passes only by [`Clock::sleep_until`].
+    /// Whether time passes only by [`Clock::sleep_until`] and [`Clock::set_forward`].
     fn is_virtual(&self) -> bool;
+
+    /// Sets the realtime clock forward to `realtime_ns`, unless it is past that, as an administrator would;
+    /// no time passes. Does nothing to a clock that is not virtual.
+    fn set_forward(&mut self, realtime_ns: u64) {
+        let _ = realtime_ns;
+    }
 
     /// A clock that shows what this one does, and goes on by itself; `None` if others use this one
     /// as well, or it plays readings back.
@@ -156,6 +164,10 @@ impl Clock for VirtualClock {
         true
     }
 
+    fn set_forward(&mut self, realtime_ns: u64) {
+        self.start_ns = self.start_ns.max(realtime_ns.saturating_sub(self.elapsed_ns));
+    }
+
     fn fork(&self) -> Option<Box<dyn Clock>> {
         Some(Box::new(self.clone()))
     }
@@ -221,5 +233,16 @@ mod tests {
         assert_eq!(clock.now(ClockId::Realtime), DEFAULT_START_NS + 5);
         clock.sleep_until(u64::MAX);
         assert_eq!(clock.now(ClockId::Realtime), u64::MAX);
+    }
+
+    #[test]
+    fn a_virtual_clock_is_set_forward_without_time_that_passes() {
+        let mut clock = VirtualClock::starting_at(1000);
+        clock.sleep_until(5);
+        clock.set_forward(2000);
+        clock.set_forward(1500);
+        assert_eq!((clock.now(ClockId::Realtime), clock.now(ClockId::Monotonic)), (2000, 5));
+        clock.sleep_until(7);
+        assert_eq!(clock.now(ClockId::Realtime), 2002);
     }
 }

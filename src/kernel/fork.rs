@@ -37,6 +37,9 @@ pub struct SavedMachine {
     files: SavedOverlay,
     /// Time that has passed, nanoseconds.
     elapsed_ns: u64,
+    /// What a paused clock shows the next run at least, nanoseconds since the Unix epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    realtime_ns: Option<u64>,
     seed: u64,
     /// Random bytes taken.
     random_position: u64,
@@ -96,6 +99,7 @@ impl Machine {
         Ok(SavedMachine {
             files: self.vfs.save(cas)?,
             elapsed_ns: self.clock.now(ClockId::Monotonic),
+            realtime_ns: self.vfs.next_run_ns(),
             seed: self.random.seed(),
             random_position: self.random.position(),
         })
@@ -110,6 +114,10 @@ impl Machine {
         self.vfs.restore(&saved.files, cas)?;
         if self.clock.is_virtual() {
             self.clock.sleep_until(saved.elapsed_ns);
+            self.clock.set_forward(saved.realtime_ns.unwrap_or_default());
+            if self.kernel_version > 1 {
+                self.vfs.tell_writes_apart(self.clock.now(ClockId::Realtime));
+            }
         }
         self.random = Random::at(saved.seed, saved.random_position);
         Ok(())

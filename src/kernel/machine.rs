@@ -13,7 +13,7 @@ use super::clock::{Clock, ClockId, DEFAULT_START_NS, HostClock, TapedClock, Virt
 use super::fd::Descriptions;
 use super::host::Host;
 use super::limits::{Limit, Limits};
-use super::machine_config::{HostConfig, KERNEL_VERSION, MachineConfig, MountConfig};
+use super::machine_config::{HostConfig, KERNEL_VERSION, MachineConfig, MountConfig, time_scale};
 use super::memory::Memory;
 use super::pipe::Pipes;
 use super::process::Processes;
@@ -202,7 +202,21 @@ impl Machine {
 
     /// The time that the machine's clock shows, nanoseconds since the Unix epoch.
     pub fn now_ns(&mut self) -> u64 {
+        self.catch_up();
         self.clock.now(ClockId::Realtime)
+    }
+
+    /// Sets a paused clock forward to the last write: no file is later than the clock.
+    #[inline]
+    pub(crate) fn catch_up(&mut self) {
+        if let Some(written_ns) = self.vfs.last_write_ns()
+            && self.clock.now(ClockId::Realtime) < written_ns
+        {
+            self.clock.set_forward(written_ns);
+            if let Some(tape) = &self.tape {
+                tape.set_realtime(written_ns);
+            }
+        }
     }
 
     /// Time that has passed on the machine's clock.
@@ -296,6 +310,7 @@ impl Machine {
         self.deadline = self.limits.timeout.and_then(end);
         self.uncounted_before = uncounted_by_now();
         self.processes = Processes::default();
+        self.vfs.note_process_end();
         self.bell = self.bell.for_next_run();
         self.stdin_given_back = VecDeque::new();
         self.fuel_left = None;
@@ -512,22 +527,23 @@ impl MachineBuilder {
             self.clock =
                 if is_virtual { ClockConfig::Paused { start_ns } } else { ClockConfig::Host };
         }
-        let (mut clock, fixed_ns): (Box<dyn Clock>, u64) = match (&self.taped_clock, self.clock) {
+        let mut clock: Box<dyn Clock> = match (&self.taped_clock, self.clock) {
             (Some((start_ns, values_ns)), _) => {
-                (Box::new(TapedClock::new(*start_ns, values_ns.clone())), DEFAULT_START_NS)
+                Box::new(TapedClock::new(*start_ns, values_ns.clone()))
             }
             (None, ClockConfig::Paused { start_ns }) => {
-                (Box::new(VirtualClock::starting_at(start_ns)), start_ns)
+                Box::new(VirtualClock::starting_at(start_ns))
             }
-            (None, ClockConfig::Host) => (Box::new(HostClock::start()), DEFAULT_START_NS),
+            (None, ClockConfig::Host) => Box::new(HostClock::start()),
         };
         if let Some(shared) = self.shared_clock.take() {
             clock = shared;
         }
         let now = clock.now(ClockId::Realtime);
-        let mtimes = self.mtimes.unwrap_or(Mtimes::Fixed(fixed_ns));
+        let mtimes = self.mtimes.unwrap_or(Mtimes::Host);
         self.check_names()?;
         let mut vfs = Overlay::new(self.limits.vfs, now);
+        vfs.set_time_scale(time_scale(self.kernel_version(), self.clock));
         if let Some(tape) = &self.tape {
             let is_merged = |source: &Source| matches!(source, Source::Layers(l) if l.len() > 1);
             if let Some((path, ..)) = self.mounts.iter().find(|(_, source, _)| is_merged(source)) {
@@ -562,6 +578,9 @@ impl MachineBuilder {
         }
         if kernel_version > 0 && worktree.is_some() {
             vfs.show_root_in_worktree();
+        }
+        if kernel_version > 1 && clock.is_virtual() {
+            vfs.tell_writes_apart(now);
         }
         Ok(Machine {
             vfs,

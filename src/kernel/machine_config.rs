@@ -6,15 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use super::limits::Limits;
 use super::machine::{ClockConfig, Machine, MachineBuilder};
-use super::vfs::{Layer, Mtimes, Source, TapedLayer, TapedTree};
+use super::vfs::{Layer, Mtimes, Source, TapedLayer, TapedTree, TimeScale};
 
 /// The version of what the kernel answers. A replay runs the module again, and so has to answer what
 /// was answered when the tape was recorded, by the version on the tape:
 ///
 /// - 0: the worktree is at `/src`, and what is not found from the current directory is looked up, and
 ///   made, from the root ([`crate::Reach::NamespaceOrRoot`]); the monotonic clock starts at 0.
-/// - 1: writing to a standard stream that nobody reads answers `EPIPE`, also to a process that does not
-///   ignore `SIGPIPE`.
+/// - 1: writes do not set the clock forward ([`Machine::write_time_ns`]), and files below show the disk's
+///   times as they are, if they show them; writing to a standard stream that
+///   nobody reads answers `EPIPE`, also to a process that does not ignore `SIGPIPE`.
 /// - 2: as it is now.
 pub const KERNEL_VERSION: u32 = 2;
 
@@ -93,7 +94,21 @@ impl MountConfig {
     }
 }
 
+/// How the version `kernel_version` of the kernel shows times of files.
+pub(super) fn time_scale(kernel_version: u32, clock: ClockConfig) -> TimeScale {
+    match clock {
+        _ if kernel_version < 2 => TimeScale::Unknown,
+        ClockConfig::Paused { start_ns } => TimeScale::Paused(start_ns),
+        ClockConfig::Host => TimeScale::Same,
+    }
+}
+
 impl MachineConfig {
+    /// How times of files and of the clock belong together in such a machine.
+    pub(crate) fn time_scale(&self) -> TimeScale {
+        time_scale(self.kernel_version, self.clock)
+    }
+
     /// A builder of such a machine whose files below are those of `tree`, and whose clock, if it
     /// was the host's, shows `clock_values_ns` one after the other.
     ///

@@ -13,6 +13,7 @@ use crate::kernel::egress::EgressPolicy;
 use crate::kernel::limits::Limits;
 use crate::kernel::machine::ClockConfig;
 use crate::kernel::stdio::Output;
+use crate::kernel::vfs::Mtimes;
 
 /// The directory that outlives a session's tasks. There always is one.
 pub const MEMORY_DIR: &str = "/mnt/memory";
@@ -147,6 +148,8 @@ pub struct SandboxSpec {
     pub limits: Limits,
     /// What the clock is. A session of a backend without virtual time has the host's.
     pub clock: ClockConfig,
+    /// Times that files of mounted folders show until they are changed.
+    pub mtimes: Mtimes,
     /// Where chance comes from.
     pub seed: u64,
     /// The environment of every exec.

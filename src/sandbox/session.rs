@@ -12,15 +12,14 @@ use super::backend::{
 };
 use crate::base::errno::Errno;
 use crate::host::{HostError, SessionHost, SessionHostBuilder};
-use crate::kernel::clock::DEFAULT_START_NS;
 use crate::kernel::egress::EgressPolicy;
 use crate::kernel::limits::Limits;
-use crate::kernel::machine::{ClockConfig, Machine, MachineBuilder, MachineError};
+use crate::kernel::machine::{Machine, MachineBuilder, MachineError};
 use crate::kernel::outcome::{Outcome, RunError};
 use crate::kernel::process::Casualty;
 use crate::kernel::programs::Programs;
 use crate::kernel::stdio::{Input, Output, Stdio};
-use crate::kernel::vfs::{DiffEntry, DiffError, HostDir, Mtimes, Overlay, Source, VPath};
+use crate::kernel::vfs::{DiffEntry, DiffError, HostDir, Overlay, Source, VPath};
 use crate::process::{self, Command};
 
 /// Makes the host of a session that is made as the spec says: its command policy, its bridge, who
@@ -172,10 +171,7 @@ impl Sandbox {
         let source = source_of(&mount)?;
         let now = self.machine.now_ns();
         let read_only = mount.access == FilesystemAccess::ReadOnly;
-        let mtimes = Mtimes::Fixed(match self.spec.clock {
-            ClockConfig::Paused { start_ns } => start_ns,
-            ClockConfig::Host => DEFAULT_START_NS,
-        });
+        let mtimes = self.spec.mtimes;
         let mounted = self.machine.vfs_mut().mount(&mount.target, source, read_only, mtimes, now);
         mounted.map_err(|errno| {
             SandboxError::invalid(
@@ -228,6 +224,7 @@ impl Sandbox {
         stdio: Stdio,
     ) -> Result<process::Output, SandboxError> {
         let command = self.command(request)?;
+        self.machine.vfs_mut().note_run();
         let own = self.limit_time(request);
         self.machine.renew_budgets();
         let output = command.output_on(&mut self.machine, stdio);

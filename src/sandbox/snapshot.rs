@@ -9,16 +9,17 @@ use serde::{Deserialize, Serialize};
 use super::backend::{SandboxError, SandboxMount, SandboxSpec};
 use super::session::Sandbox;
 use crate::base::digest::Digest;
+use crate::kernel::clock::DEFAULT_START_NS;
 use crate::kernel::egress::EgressPolicy;
 use crate::kernel::fork::SavedMachine;
 use crate::kernel::limits::Limits;
 use crate::kernel::machine::ClockConfig;
 use crate::kernel::programs::Programs;
-use crate::kernel::vfs::RestoreError;
+use crate::kernel::vfs::{Mtimes, RestoreError};
 use crate::store::{Cas, StoreError, read_slice};
 
 /// The version of the format: a reader takes every minor version of its own major one.
-const VERSION: [u32; 2] = [1, 0];
+const VERSION: [u32; 2] = [1, 1];
 
 /// Longest snapshot that is read, its contents aside.
 const SNAPSHOT_BYTES_MAX: u64 = 1 << 30;
@@ -104,6 +105,9 @@ struct Saved {
     network_policy: EgressPolicy,
     limits: Limits,
     clock: ClockConfig,
+    /// Not in version 1.0: all files below showed the time at which the clock started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mtimes: Option<Mtimes>,
     env: BTreeMap<String, String>,
     metadata: BTreeMap<String, String>,
     machine: SavedMachine,
@@ -137,6 +141,7 @@ impl SnapshotStore {
             network_policy: spec.network_policy.clone(),
             limits: spec.limits,
             clock: spec.clock,
+            mtimes: Some(spec.mtimes),
             env: spec.env.clone(),
             metadata: spec.metadata.clone(),
             machine,
@@ -179,6 +184,10 @@ impl SnapshotStore {
             network_policy: saved.network_policy,
             limits: saved.limits,
             clock: saved.clock,
+            mtimes: saved.mtimes.unwrap_or(Mtimes::Fixed(match saved.clock {
+                ClockConfig::Paused { start_ns } => start_ns,
+                ClockConfig::Host => DEFAULT_START_NS,
+            })),
             seed: 0,
             env: saved.env,
             metadata: saved.metadata,

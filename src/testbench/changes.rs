@@ -1,11 +1,18 @@
 //! What a run leaves changed, on its tape.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 
 use crate::base::errno::Errno;
 use crate::kernel::machine::Machine;
-use crate::kernel::vfs::{DiffEntry, DiffError, DiffKind, FileVersion, MountId, Overlay, VPath};
+use crate::kernel::vfs::{
+    ChangedTimes, DiffEntry, DiffError, DiffKind, FileVersion, MountId, Overlay, VPath,
+};
 use crate::tape::{Kind, Phase, Recorder, TapedContent};
+
+/// The field of a change that says when the file was written to last.
+pub(super) const WRITTEN_NS: &str = "written_ns";
 
 /// Records every file that is not, in `machine`, what it is in the tree below. Contents go into the
 /// store of the tape. A tape that has failed takes no more.
@@ -18,17 +25,36 @@ pub fn record_changes(machine: &mut Machine, recorder: &Recorder) -> Result<(), 
     }
     recorder.set_phase(Phase::Finalize);
     let vfs = machine.vfs_mut();
+    let mut times: HashMap<(MountId, VPath), ChangedTimes> = HashMap::new();
+    for changed in vfs.changed_times() {
+        times.insert((changed.mount, changed.path.clone()), changed);
+    }
     for entry in vfs.diff()? {
         let content = |path: &str, file: &FileVersion| recorder.content_from(path, file.reader()?);
-        let record = describe(vfs, &entry, content)?;
+        let mut record = describe(vfs, &entry, content)?;
+        let written = (entry.mount, entry.path);
+        if let Kind::Change { change, detail, .. } = &mut record
+            && change != "deleted"
+            && times.get(&written).is_some_and(|times| !times.was_set)
+            && let Some(times) = times.remove(&written)
+        {
+            detail.insert(WRITTEN_NS.to_owned(), times.times.mtim.into());
+        }
         recorder.push(record);
     }
-    for (mount, path, times) in vfs.times_set() {
-        let detail = [("atime_ns", times.atim), ("mtime_ns", times.mtim)];
+    let mut times: Vec<_> = times.into_values().collect();
+    times.sort_unstable_by(|a, b| (a.mount.index(), &a.path).cmp(&(b.mount.index(), &b.path)));
+    for ChangedTimes { mount, path, times, was_set } in times {
+        let detail = if was_set {
+            vec![("atime_ns", times.atim), ("mtime_ns", times.mtim)]
+        } else {
+            vec![(WRITTEN_NS, times.mtim)]
+        };
+        let detail = detail.into_iter().map(|(name, time)| (name.to_owned(), time.into()));
         recorder.push(Kind::Change {
             path: absolute(vfs, mount, &path),
             change: "times".to_owned(),
-            detail: detail.map(|(name, time)| (name.to_owned(), time.into())).into_iter().collect(),
+            detail: detail.collect(),
         });
     }
     Ok(())

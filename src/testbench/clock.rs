@@ -231,6 +231,12 @@ impl Clock for ClockHandle {
     fn is_virtual(&self) -> bool {
         self.is_paused()
     }
+
+    fn set_forward(&mut self, realtime_ns: u64) {
+        let mut state = self.lock();
+        state.clock.set_forward(realtime_ns);
+        state.stamp();
+    }
 }
 
 pub(super) fn nanos(duration: Duration) -> u64 {

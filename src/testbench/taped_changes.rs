@@ -12,14 +12,16 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::changes::describe;
+use super::changes::{WRITTEN_NS, describe};
 use super::replay::{ReplayError, Script};
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
 use crate::kernel::limits::Limits;
 use crate::kernel::machine::Machine;
+use crate::kernel::machine_config::MachineConfig;
 use crate::kernel::vfs::{
     Base, DiffError, FileType, FileVersion, Follow, Listed, Listing, Mount, Overlay, SetTime,
+    TimeScale,
 };
 use crate::store::{Cas, StoreError};
 use crate::tape::{Kind, TapeError, TapeReader, TapedContent, cas_dir};
@@ -180,6 +182,14 @@ impl Making<'_> {
         for room in std::mem::take(&mut self.rooms).into_values() {
             let base = self.base();
             self.vfs.remove_dir(base, relative(&room), NOW).map_err(failed(&room))?;
+        }
+        for change in self.changes {
+            let Some(written_ns) = change.detail.get(WRITTEN_NS).and_then(Value::as_u64) else {
+                continue;
+            };
+            let (base, path, keep) = (self.base(), relative(&change.path), SetTime::Keep);
+            let set = self.vfs.set_times_at(base, path, Follow::No, keep, SetTime::Now, written_ns);
+            set.map_err(failed(&change.path))?;
         }
         for change in self.changes.iter().filter(|change| change.how == "times") {
             let (base, path) = (self.base(), relative(&change.path));
@@ -423,12 +433,19 @@ fn expect_made(vfs: &mut Overlay, changes: &[Change]) -> Result<(), TapedChanges
 /// [`TapedChangesError`]. `vfs` is then as it was.
 pub fn make_taped_changes(path: &Path, vfs: &mut Overlay) -> Result<usize, TapedChangesError> {
     let mut changes = Vec::new();
+    let mut fork = vfs.clone();
     for record in TapeReader::open(path)? {
-        if let Kind::Change { path, change, detail } = record?.kind {
-            changes.push(Change { path, how: change, detail });
+        match record?.kind {
+            Kind::Machine { config } => {
+                let config: Result<MachineConfig, _> = serde_json::from_value(config);
+                fork.set_time_scale(config.map_or(TimeScale::Unknown, |it| it.time_scale()));
+            }
+            Kind::Change { path, change, detail } => {
+                changes.push(Change { path, how: change, detail });
+            }
+            _ => {}
         }
     }
-    let mut fork = vfs.clone();
     let making = Making {
         vfs: &mut fork,
         changes: &changes,

@@ -180,7 +180,7 @@ fn avr_gcc_builds_the_same_firmware_under_all_conditions() {
     }
 }
 
-const FIRMWARE: &str = "f53773d1510ae32d24912bd4e7cf349f92844d88b8aafa2957fdc547aa93db99";
+const FIRMWARE: &str = "77e6e68586103e98dfe67a8482af63da0dbcca6b8854d862f61ceaeca38b6060";
 
 /// Every step from C to the hex file, each repeated in another folder, as another user, on a busy
 /// machine.

@@ -33,6 +33,7 @@ pub fn run(args: &CreateArgs) -> Result<u8> {
         network_policy: setup::network_policy(&args.rules)?,
         limits: setup::limits(&args.limits),
         clock: setup::clock(&args.time)?,
+        mtimes: setup::mtimes(&args.time)?,
         seed: args.time.seed,
         env: environment(&args.env)?,
         metadata,

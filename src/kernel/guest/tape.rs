@@ -44,6 +44,9 @@ impl Guest {
 
     /// What the clock `id` shows. A reading of the host's clock is recorded, whoever needs it.
     pub(super) fn read_clock(&mut self, id: ClockId) -> u64 {
+        if id == ClockId::Realtime {
+            self.machine.catch_up();
+        }
         let value_ns = self.machine.clock.read(id);
         if let Some(tape) = &self.machine.tape
             && !self.machine.clock.is_virtual()

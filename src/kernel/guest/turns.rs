@@ -124,6 +124,7 @@ impl Guest {
         }
         machine.processes.modules -= u32::from(self.is_module);
         machine.processes.end(pid, &outcome);
+        machine.vfs.note_process_end();
         self.machine.end();
         error
     }

@@ -1,7 +1,7 @@
 //! Attributes: POSIX `fstatat`, `utimensat`.
 
 use super::layer::FileType;
-use super::node::{Body, NodeId, Times};
+use super::node::{Body, NodeId, Times, TimesOf};
 use super::overlay::Overlay;
 use super::resolve::{Base, Follow};
 use crate::base::errno::Errno;
@@ -43,7 +43,8 @@ impl Overlay {
     }
 
     /// The attributes of a node.
-    pub fn metadata_of(&self, id: NodeId) -> Metadata {
+    pub fn metadata_of(&mut self, id: NodeId) -> Metadata {
+        self.settle_times(id);
         let node = self.node(id);
         let size = match &node.body {
             Body::File(file) => file.content.len(),
@@ -91,6 +92,12 @@ impl Overlay {
             return Ok(());
         }
         self.expect_writable(id)?;
+        self.settle_times(id);
+        let now = if mtim == SetTime::Now {
+            self.time_of_touch(id, now)
+        } else {
+            self.time_of_making(now)
+        };
         let node = self.node_mut(id);
         let set = |field: &mut u64, to: SetTime| match to {
             SetTime::Keep => {}
@@ -102,8 +109,8 @@ impl Overlay {
         node.times.ctim = now;
         match mtim {
             SetTime::Keep => {}
-            SetTime::Now => node.times_set = false,
-            SetTime::At(_) => node.times_set = true,
+            SetTime::Now => node.times_of = TimesOf::Clock,
+            SetTime::At(_) => node.times_of = TimesOf::Guest,
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::node::Body;
+use super::node::{Body, TimesOf};
 use super::*;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -492,7 +492,7 @@ fn check(place: Place, lower: &Tree, upper: &Tree, rounds: &[Vec<Op>]) {
 
         let held = actor.read_held();
         let placed = actor.overlay.placed_in(mount);
-        let timed = placed.iter().filter(|p| actor.overlay.node(p.id).times_set);
+        let timed = placed.iter().filter(|p| actor.overlay.node(p.id).times_of == TimesOf::Guest);
         let timed: Vec<(String, u64)> = timed
             .map(|p| (p.path.as_str().to_owned(), actor.overlay.node(p.id).times.mtim))
             .collect();

@@ -1,12 +1,17 @@
 //! What a read-only tree below an overlay must offer.
 
+use std::hash::Hasher;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::host::HostFile;
 use super::path::VPath;
+use crate::base::digest::{Digest, DigestHasher};
 use crate::base::errno::Errno;
+
+/// Bytes of a content that are hashed at a time.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// A read-only tree: a host directory, a bundle, a tape.
 ///
@@ -38,6 +43,14 @@ pub trait Layer: Send + Sync {
     /// # Errors
     /// `ENOENT`, `EISDIR`, `EACCES`, `EIO`; `EMFILE` when the host has no descriptor left.
     fn open(&self, path: &VPath) -> Result<Blob, Errno>;
+
+    /// The digest of the content of the regular file `path`.
+    ///
+    /// # Errors
+    /// As [`Layer::open`].
+    fn digest(&self, path: &VPath) -> Result<Digest, Errno> {
+        self.open(path)?.digest()
+    }
 
     /// Whether [`Layer::stat`] finds a name only under its stored spelling. Where it does not (a
     /// host that folds case), the overlay looks names up in listings instead.
@@ -108,6 +121,24 @@ pub enum Blob {
 }
 
 impl Blob {
+    /// The digest of the content.
+    ///
+    /// # Errors
+    /// As [`Blob::read_at`].
+    pub fn digest(&self) -> Result<Digest, Errno> {
+        let mut hasher = DigestHasher::default();
+        let mut piece = vec![0; PIECE_BYTES];
+        let mut offset = 0;
+        loop {
+            let count = self.read_at(&mut piece, offset)?;
+            if count == 0 {
+                return Ok(hasher.digest());
+            }
+            hasher.write(&piece[..count]);
+            offset += count as u64;
+        }
+    }
+
     /// Reads at `offset` until `buf` is full or the content ends; answers the count.
     ///
     /// # Errors

@@ -43,9 +43,11 @@ mod settle;
 mod staging;
 mod steps;
 mod taped;
+mod times;
 mod transaction;
 mod tree;
 mod unified;
+mod write_times;
 
 #[cfg(test)]
 mod diff_tests;
@@ -72,7 +74,7 @@ pub use journal::{Journals, OnChanged, Recovered, Witness};
 pub use journal_error::JournalError;
 pub use layer::{Blob, DirEntry, FileType, Layer, Stat};
 pub use listing::{Listed, Listing};
-pub use mount::{Mount, Mtimes, Source};
+pub use mount::{Mount, Source};
 pub use node::{MountId, NodeId, Times};
 pub use open::OpenFlags;
 pub use overlay::{Overlay, VfsLimits};
@@ -83,4 +85,5 @@ pub use recovery::{ChangedKind, ChangedSince};
 pub use resolve::{Base, Follow};
 pub use saved::{RestoreError, SavedOverlay};
 pub use taped::{TapedLayer, TapedTree, TapedTreeError};
+pub use times::{ChangedTimes, FILES_END_NS, Mtimes, TimeScale};
 pub use unified::{is_in_unified_diff, render_unified_diff};

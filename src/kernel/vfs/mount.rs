@@ -2,28 +2,17 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use super::host::HostDir;
-use super::layer::{FileType, Layer, Stat};
-use super::node::{Body, Dir, EntryKind, MountId, Node, NodeId, Times};
+use super::layer::{FileType, Layer};
+use super::node::{Body, Dir, EntryKind, MountId, Node, NodeId, Times, TimesOf};
 use super::overlay::Overlay;
 use super::path::VPath;
 use super::recording::RecordingLayer;
+use super::times::Mtimes;
 use crate::base::errno::Errno;
 
 /// The directory of the root that does not show where relative paths begin: programs make their own.
 const TMP: &str = "tmp";
-
-/// Times that files of a layer show until they are changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Mtimes {
-    /// All the same, nanoseconds since the Unix epoch.
-    Fixed(u64),
-    /// Those of the layer.
-    Host,
-}
 
 /// What to mount.
 #[derive(Clone)]
@@ -74,13 +63,6 @@ impl Mount {
         }
     }
 
-    pub(super) fn time_below(&self, stat: &Stat) -> u64 {
-        match self.mtimes {
-            Mtimes::Fixed(time) => time,
-            Mtimes::Host => stat.mtime_ns,
-        }
-    }
-
     /// The absolute path of the mount point.
     pub fn path(&self) -> String {
         format!("/{}", self.at.as_str())
@@ -122,18 +104,14 @@ impl Overlay {
                 layers.into_iter().map(|layer| Arc::new(record(layer)) as Arc<dyn Layer>).collect()
             }
         };
-        let mut time = now;
-        // The uppermost comes last, as its time is the one that shows.
+        let mut times = Times::all(now);
+        // The uppermost comes last, as its times are the ones that show.
         for layer in layers.iter().rev() {
             let stat = layer.stat(&VPath::root())?;
             if stat.file_type != FileType::Directory {
                 return Err(Errno::Notdir);
             }
-            if let Mtimes::Fixed(fixed) = mtimes {
-                time = fixed;
-            } else {
-                time = stat.mtime_ns;
-            }
+            times = mtimes.of(&stat, self.time_scale).0;
         }
         let id = MountId(u16::try_from(self.mounts.len()).map_err(|_| Errno::Nomem)?);
         let first = u16::try_from(self.layers.len()).map_err(|_| Errno::Nomem)?;
@@ -141,7 +119,7 @@ impl Overlay {
         let dir = Dir { complete: below.is_empty(), below, ..Dir::default() };
         let is_layered = !layers.is_empty();
         let root = if at.is_root() {
-            self.remount_root(dir, id, time)?
+            self.remount_root(dir, id, times)?
         } else {
             // Before there is a node of a mount that is refused.
             self.find_place(&at, now)?;
@@ -151,9 +129,10 @@ impl Overlay {
                 ino,
                 nlink: 1,
                 opens: 0,
+                is_being_written: false,
                 mount: id,
-                times: Times::all(time),
-                times_set: false,
+                times,
+                times_of: TimesOf::Layer,
                 origin: None,
                 body,
             });
@@ -251,7 +230,7 @@ impl Overlay {
     }
 
     /// Puts a tree under the root, which must be empty but for directories made for mount points.
-    fn remount_root(&mut self, mut dir: Dir, id: MountId, time: u64) -> Result<NodeId, Errno> {
+    fn remount_root(&mut self, mut dir: Dir, id: MountId, times: Times) -> Result<NodeId, Errno> {
         let root = self.root();
         if self.mounts.len() > 1 || self.dir(root).count > 0 {
             return Err(Errno::Busy);
@@ -259,7 +238,7 @@ impl Overlay {
         dir.parent = Some(root);
         let node = self.node_mut(root);
         node.mount = id;
-        node.times = Times::all(time);
+        node.times = times;
         node.body = Body::Dir(Arc::new(dir));
         Ok(root)
     }

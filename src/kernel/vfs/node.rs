@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hashbrown::DefaultHashBuilder;
 use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
 
 use super::content::Content;
 use super::layer::{FileType, Stat};
@@ -44,6 +45,20 @@ impl Times {
     }
 }
 
+/// Where the times of a node are from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum TimesOf {
+    /// What it was found as below.
+    Layer,
+    /// Its content below, which nobody has looked at for that: the times it has say nothing.
+    Content,
+    /// The clock, when somebody changed or made it.
+    Clock,
+    /// Whoever set them to definite values.
+    Guest,
+}
+
 /// A file, directory or link, whatever names it has.
 #[derive(Clone)]
 pub(super) struct Node {
@@ -52,14 +67,29 @@ pub(super) struct Node {
     pub nlink: u32,
     /// Open descriptions of it.
     pub opens: u32,
+    /// Whether it was made or written to by whoever has it open.
+    pub is_being_written: bool,
     /// The mount it was found or made in.
     pub mount: MountId,
     pub times: Times,
-    /// Set by the guest to definite values, so that a patch carries them to the disk.
-    pub times_set: bool,
+    /// Where the times are from.
+    pub times_of: TimesOf,
     /// Where in a layer it comes from; `None` if it was made here.
     pub origin: Option<Box<Origin>>,
     pub body: Body,
+}
+
+impl Node {
+    /// Whether a patch carries its times to the disk: somebody set them, or wrote to it. Directories
+    /// have what the disk makes of them, unless somebody set it.
+    pub fn carries_times(&self) -> bool {
+        match self.times_of {
+            TimesOf::Guest => true,
+            // What the host wrote has no time.
+            TimesOf::Clock => !matches!(self.body, Body::Dir(_)) && self.times.mtim > 0,
+            TimesOf::Layer | TimesOf::Content => false,
+        }
+    }
 }
 
 /// Where in a layer a node comes from.

@@ -4,7 +4,7 @@ use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
 use super::layer::FileType;
-use super::node::{Body, MountId, Node, NodeId, Times};
+use super::node::{Body, MountId, Node, NodeId, Times, TimesOf};
 
 /// Nodes that are copied together when one of them is written to in a clone.
 const PAGE_NODES: usize = 32;
@@ -63,9 +63,10 @@ fn vacant() -> Node {
         ino: 0,
         nlink: 0,
         opens: 0,
+        is_being_written: false,
         mount: MountId(0),
         times: Times::all(0),
-        times_set: false,
+        times_of: TimesOf::Clock,
         origin: None,
         body: Body::Special(FileType::Unknown),
     }

@@ -52,6 +52,7 @@ impl Overlay {
         let exclusive = flags.create && flags.exclusive;
         let follow = if flags.follow && !exclusive { Follow::Yes } else { Follow::No };
         let target = self.resolve_last(base, path, follow, flags.create)?;
+        let is_made = target.node.is_none();
         let id = match target.node {
             Some(_) if exclusive => return Err(Errno::Exist),
             Some(id) => {
@@ -75,7 +76,9 @@ impl Overlay {
                 id
             }
         };
-        self.node_mut(id).opens += 1;
+        let node = self.node_mut(id);
+        node.opens += 1;
+        node.is_being_written |= is_made || flags.truncate;
         Ok(id)
     }
 
@@ -103,6 +106,7 @@ impl Overlay {
         let node = self.node_mut(id);
         node.opens -= 1;
         if node.opens == 0 {
+            node.is_being_written = false;
             self.below_files.close(id);
             self.release(id);
         }

@@ -16,9 +16,13 @@ use super::content::Content;
 use super::layer::{FileType, Layer, Stat};
 use super::listing::{Listed, OldListing};
 use super::mount::Mount;
-use super::node::{Body, Dir, Entry, EntryKind, File, MountId, Node, NodeId, Origin, Times};
+use super::node::{
+    Body, Dir, Entry, EntryKind, File, MountId, Node, NodeId, Origin, Times, TimesOf,
+};
 use super::nodes::Nodes;
 use super::path::{PATH_BYTES_MAX, VPath, check_name};
+use super::times::TimeScale;
+use super::write_times::WriteTimes;
 use crate::base::errno::Errno;
 use crate::tape::Recorder;
 
@@ -92,6 +96,10 @@ pub struct Overlay {
     pub(super) worktree: Option<MountId>,
     /// Whether the root shows through the worktree: see [`Overlay::show_root_in_worktree`].
     pub(super) root_shows: bool,
+    /// How times of files below and those of the clock belong together.
+    pub(super) time_scale: TimeScale,
+    /// When something was written.
+    pub(super) writes: WriteTimes,
     pub(super) next_ino: u64,
     pub(super) limits: VfsLimits,
     pub(super) upper_bytes: u64,
@@ -134,6 +142,8 @@ impl Overlay {
             mounts: Vec::new(),
             worktree: None,
             root_shows: false,
+            time_scale: TimeScale::Unknown,
+            writes: WriteTimes::default(),
             next_ino: 1,
             limits,
             upper_bytes: 0,
@@ -149,9 +159,10 @@ impl Overlay {
             ino: 1,
             nlink: 1,
             opens: 0,
+            is_being_written: false,
             mount: MountId(0),
             times: Times::all(now),
-            times_set: false,
+            times_of: TimesOf::Clock,
             origin: None,
             body: Body::Dir(Arc::new(Dir { complete: true, ..Dir::default() })),
         });
@@ -284,13 +295,15 @@ impl Overlay {
         self.expect_room(node_bytes(&body) + name.len() as u64)?;
         self.upper_bytes += node_bytes(&body);
         let ino = self.fresh_ino();
+        let times = Times::all(self.time_of_making(now));
         Ok(self.insert(Node {
             ino,
             nlink: 1,
             opens: 0,
+            is_being_written: false,
             mount,
-            times: Times::all(now),
-            times_set: false,
+            times,
+            times_of: TimesOf::Clock,
             origin: None,
             body,
         }))
@@ -388,15 +401,16 @@ impl Overlay {
         };
         let Found { layer, path, stat, .. } = found;
         let mount = self.node(dir).mount;
-        let times = Times::all(self.mounts[usize::from(mount.0)].time_below(&stat));
+        let (times, times_of) = self.mounts[usize::from(mount.0)].mtimes.of(&stat, self.time_scale);
         let ino = ino_below(self.node(dir).ino, name);
         let id = self.insert(Node {
             ino,
             nlink: 1,
             opens: 0,
+            is_being_written: false,
             mount,
             times,
-            times_set: false,
+            times_of,
             origin: Some(Box::new(Origin::new(layer, &path, &stat))),
             body,
         });
@@ -494,6 +508,7 @@ impl Overlay {
     /// Makes `name` in `dir` stand for `id`. Nothing stands there now. The bytes of the name are
     /// counted: callers make sure that there is room.
     pub(super) fn attach(&mut self, dir: NodeId, name: &str, id: NodeId, now: u64) {
+        self.note_come(dir, name, id, now);
         let (ino, file_type) = (self.node(id).ino, self.file_type(id));
         let this = self.dir_mut(dir);
         let kind = EntryKind::Node(id);
@@ -521,6 +536,9 @@ impl Overlay {
 
     /// Makes `name` in `dir` stand for nothing, and leaves a whiteout if a layer has the name.
     pub(super) fn detach(&mut self, dir: NodeId, name: &str, now: u64) {
+        if let Some(EntryKind::Node(id)) = self.dir(dir).entries.get(name).map(|entry| entry.kind) {
+            self.note_gone(dir, name, id);
+        }
         self.unlist(dir);
         let this = self.dir_mut(dir);
         this.count -= u32::from(this.complete);
@@ -540,14 +558,6 @@ impl Overlay {
         }
         self.uncharge(freed);
         self.touch(dir, now);
-    }
-
-    /// Notes that the content of `id` changed.
-    pub(super) fn touch(&mut self, id: NodeId, now: u64) {
-        let node = self.node_mut(id);
-        node.times.mtim = now;
-        node.times.ctim = now;
-        node.times_set = false;
     }
 
     /// Whether the directory `dir` holds nothing.

@@ -17,12 +17,13 @@ use super::host::HostDir;
 use super::journal::{Journal, Journals, Witness};
 use super::journal_error::JournalError;
 use super::layer::{FileType, Layer};
-use super::node::{Body, MountId, NodeId};
+use super::node::{Body, MountId, NodeId, TimesOf};
 use super::overlay::{Found, Overlay};
 use super::path::VPath;
 use super::settle::Placed;
 use super::staging::replaced;
 use super::steps::Step;
+use super::times::DiskTimes;
 use super::transaction::{Failure, StepError, Touched, Transaction};
 use super::tree::Tree;
 
@@ -112,6 +113,8 @@ pub(super) struct Target {
     /// Sorted by path.
     pub changes: Vec<Change>,
     pub placed: Vec<Placed>,
+    /// Which times files are to have on the disk.
+    pub disk_times: Arc<DiskTimes>,
     /// Directories that are to be made.
     pub created: HashSet<VPath>,
     /// Directories that are to be removed.
@@ -173,7 +176,8 @@ impl Overlay {
         decorate: Decorate<'_>,
     ) -> Result<Applied, ApplyError> {
         let targets = self.targets()?;
-        let has_times = |target: &Target| target.placed.iter().any(|p| self.node(p.id).times_set);
+        let has_times =
+            |target: &Target| target.placed.iter().any(|p| self.node(p.id).carries_times());
         if targets.iter().all(|target| target.changes.is_empty() && !has_times(target)) {
             return Ok(Applied::default());
         }
@@ -269,6 +273,7 @@ impl Overlay {
 
     fn targets(&mut self) -> Result<Vec<Target>, DiffError> {
         let mut changes = self.changes()?;
+        let disk_times = Arc::new(self.disk_times());
         let mut targets = Vec::new();
         for (index, mount) in self.mounts.iter().enumerate() {
             let Some(host) = mount.host.clone().filter(|_| !mount.read_only) else { continue };
@@ -289,6 +294,7 @@ impl Overlay {
                 created: created.collect(),
                 removed: removed.collect(),
                 placed,
+                disk_times: disk_times.clone(),
                 changes,
             });
         }
@@ -307,7 +313,8 @@ impl Overlay {
         let known = changes.len();
         for Placed { id, path, .. } in placed {
             let node = self.node(*id);
-            let is_timed_file = node.times_set && matches!(node.body, Body::File(_));
+            let is_timed_file =
+                node.times_of == TimesOf::Guest && matches!(node.body, Body::File(_));
             let is_known =
                 || changes[..known].binary_search_by(|change| change.path.cmp(path)).is_ok();
             if !is_timed_file || is_known() {

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::content::Content;
 use super::layer::FileType;
-use super::node::{Body, Dir, Entry, EntryKind, File, MountId, Node, NodeId, Origin, Times};
+use super::node::{
+    Body, Dir, Entry, EntryKind, File, MountId, Node, NodeId, Origin, Times, TimesOf,
+};
 use super::nodes::Nodes;
 use super::overlay::{NODE_BYTES, Overlay, node_bytes};
 use super::path::{NAME_MAX, VPath};
@@ -60,11 +62,22 @@ struct SavedNode {
     mount: u16,
     /// Last access, modification and change.
     times: [u64; 3],
-    #[serde(default, skip_serializing_if = "is_false")]
+    /// As [`TimesOf::Guest`]: only read, from before [`SavedNode::times_of`].
+    #[serde(default, skip_serializing)]
     times_set: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    times_of: Option<TimesOf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     origin: Option<SavedOrigin>,
     body: SavedBody,
+}
+
+impl SavedNode {
+    fn times_of(&self) -> TimesOf {
+        // What was written to was not told from what was not.
+        let before = if self.times_set { TimesOf::Guest } else { TimesOf::Layer };
+        self.times_of.unwrap_or(before)
+    }
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -194,7 +207,8 @@ impl Overlay {
                 ino: node.ino,
                 mount: node.mount.0,
                 times: [node.times.atim, node.times.mtim, node.times.ctim],
-                times_set: node.times_set,
+                times_set: false,
+                times_of: (node.times_of != TimesOf::Layer).then_some(node.times_of),
                 origin: node.origin.as_deref().map(SavedOrigin::of),
                 body,
             });
@@ -321,9 +335,10 @@ impl Overlay {
             ino: saved.ino,
             nlink: if is_dir { 1 } else { names },
             opens: 0,
+            is_being_written: false,
             mount: MountId(saved.mount),
             times: Times { atim, mtim, ctim },
-            times_set: saved.times_set,
+            times_of: saved.times_of(),
             origin: saved.origin.as_ref().map(|o| self.origin(o).map(Box::new)).transpose()?,
             body,
         })

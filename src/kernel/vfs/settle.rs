@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use super::content::Content;
 use super::layer::{FileType, Layer, Stat};
-use super::node::{Body, Dir, EntryKind, MountId, NodeId, Origin, Times};
+use super::node::{Body, Dir, EntryKind, MountId, NodeId, Origin, TimesOf};
 use super::overlay::{Overlay, node_bytes};
 use super::path::VPath;
+use super::times::{ChangedTimes, TimeScale};
 use crate::base::errno::Errno;
 
 /// A node in the tree of a mount.
@@ -58,21 +59,29 @@ impl Overlay {
         at == id
     }
 
-    /// What has a time that was set explicitly, and its times, in mounts that have something below:
-    /// where that is a directory of the host, [`Overlay::apply`] sets these also where nothing else
-    /// changed. Sorted by mount, then bytewise by path.
-    pub fn times_set(&self) -> Vec<(MountId, VPath, Times)> {
+    /// What has a time that a program set, or that comes from a program that wrote to it, in mounts that
+    /// have something below: where that is a directory of the host, [`Overlay::apply`] sets times also
+    /// where nothing else changed. Sorted by mount, then bytewise by path.
+    pub fn changed_times(&self) -> Vec<ChangedTimes> {
         let mut found = Vec::new();
         for (id, mount) in (0..).map(MountId).zip(&self.mounts) {
             if !mount.is_layered || mount.read_only {
                 continue;
             }
+            let has_clock = self.time_scale != TimeScale::Unknown;
             let timed = |placed: Placed| {
                 let node = self.node(placed.id);
-                node.times_set.then_some((id, placed.path, node.times))
+                let was_set = node.times_of == TimesOf::Guest;
+                let times = node.times;
+                (node.carries_times() && (was_set || has_clock)).then_some(ChangedTimes {
+                    mount: id,
+                    path: placed.path,
+                    times,
+                    was_set,
+                })
             };
             let mut here: Vec<_> = self.placed_in(id).into_iter().filter_map(timed).collect();
-            here.sort_unstable_by(|(_, a, _), (_, b, _)| a.cmp(b));
+            here.sort_unstable_by(|a, b| a.path.cmp(&b.path));
             found.extend(here);
         }
         found
@@ -162,7 +171,8 @@ impl Overlay {
     /// Makes `path` of `layer` the origin of `id`, unless it is not there.
     fn relocate(&mut self, id: NodeId, layer: u16, disk: &dyn Layer, path: &VPath) -> bool {
         let node = &mut self.nodes[id];
-        let had_times = std::mem::take(&mut node.times_set);
+        let had_times = node.carries_times();
+        node.times_of = TimesOf::Layer;
         let is_here = node.origin.as_ref().is_some_and(|o| o.layer == layer && o.path == *path);
         let is_written = matches!(&node.body, Body::File(file) if file.content.is_dirty());
         if is_here && !is_written && !had_times {
@@ -250,7 +260,7 @@ impl Overlay {
             let Dir { parent, below, .. } = std::mem::take(self.dir_mut(root));
             if let Some((layer, path)) = below.last() {
                 let stat = self.layers[usize::from(*layer)].stat(path)?;
-                self.node_mut(root).times = Times::all(self.mounts[index].time_below(&stat));
+                self.node_mut(root).times = self.mounts[index].mtimes.of(&stat, self.time_scale).0;
             }
             self.seen.retain(|origin| below.iter().all(|(layer, _)| *layer != origin.layer));
             *self.dir_mut(root) = Dir { parent, below, ..Dir::default() };

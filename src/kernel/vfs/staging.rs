@@ -6,7 +6,7 @@ use std::io;
 use super::diff::Change;
 use super::host::{Access, HostDir, HostPermissions};
 use super::layer::{FileType, Layer, Stat};
-use super::node::{Body, NodeId, Origin, Times};
+use super::node::{Body, NodeId, Origin, Times, TimesOf};
 use super::overlay::Overlay;
 use super::patch::Target;
 use super::path::VPath;
@@ -73,8 +73,14 @@ impl Overlay {
         for placed in &target.placed {
             let (node, path) = (self.node(placed.id), &placed.path);
             let is_dir = matches!(node.body, Body::Dir(_));
-            if node.times_set && (is_dir || !changed.contains(path)) {
-                todo.entry(path).or_default().1 = Some(node.times);
+            let Some(times) = target.disk_times.of(node) else { continue };
+            // What was only written to is that file under all its names, and keeps them.
+            let is_shared = || {
+                let names = target.host.stat(path).map_or(0, |stat| stat.nlink);
+                node.times_of == TimesOf::Clock && names > 1
+            };
+            if is_dir || !(changed.contains(path) || is_shared()) {
+                todo.entry(path).or_default().1 = Some(times);
             }
         }
         let attributes = |(path, (mode, times)): (&VPath, (Option<u32>, Option<Times>))| {
@@ -153,7 +159,7 @@ impl Overlay {
     ) -> Result<(), StepError> {
         let node = self.node(id);
         let path = &change.path;
-        let times = node.times_set.then_some(node.times);
+        let times = target.disk_times.of(node);
         if let Body::Symlink(text) = &node.body {
             return transaction.stage_symlink(index, text, times);
         }
@@ -169,7 +175,7 @@ impl Overlay {
             origin.layer == target.layer && is_same
         };
         if let Some(origin) = node.origin.as_deref().filter(is_near)
-            && times.is_none()
+            && node.times_of != TimesOf::Guest
             && transaction.stage_link(index, &origin.path, touched).is_ok()
         {
             return Ok(());

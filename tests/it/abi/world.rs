@@ -3,7 +3,7 @@
 use std::io::{self, Cursor, Write};
 use std::sync::{Arc, Mutex};
 
-use belljar::kernel::vfs::FileType;
+use belljar::kernel::vfs::{FileType, Follow};
 use belljar::{
     Command, Input, Limits, Machine, MachineBuilder, Outcome, OutputStream, Preopen, Reach, Source,
     Stdio,
@@ -95,6 +95,12 @@ impl World {
     /// The content of the file `path` below `/w`.
     pub fn read(&mut self, path: &str) -> Vec<u8> {
         self.machine.vfs_mut().read(&format!("/w/{path}")).unwrap()
+    }
+
+    /// When the file `path` below `/w` was written to.
+    pub fn written(&mut self, path: &str) -> u64 {
+        let vfs = self.machine.vfs_mut();
+        vfs.stat(vfs.host_base(), &format!("w/{path}"), Follow::No).unwrap().times.mtim
     }
 
     /// Whether `path` below `/w` names something, links not followed.

@@ -34,7 +34,7 @@ fn a_session_is_there_for_whoever_opens_the_home_next() {
     let folder = tempfile::tempdir().unwrap();
     create(&open(folder.path()), "box");
     run(&open(folder.path()), "box", "echo kept > /tmp/note; sleep 3");
-    assert_eq!(run(&open(folder.path()), "box", "cat /tmp/note; date +%s"), "kept\n946684803\n");
+    assert_eq!(run(&open(folder.path()), "box", "cat /tmp/note; date +%s"), "kept\n2114380803\n");
     let made = open(folder.path()).create(None, &mut sandbox(SandboxSpec::default())).unwrap();
     assert!(made.starts_with("session-"), "{made}");
     let entries = open(folder.path()).list().unwrap();

@@ -45,8 +45,8 @@ fn sh(sandbox: &mut Sandbox, script: &str) -> String {
 #[test]
 fn files_clock_and_chance_live_as_long_as_the_session() {
     let mut sandbox = sandbox(SandboxSpec::default());
-    assert_eq!(sh(&mut sandbox, "echo kept > /mnt/memory/note; sleep 5; date +%s"), "946684805\n");
-    assert_eq!(sh(&mut sandbox, "cat $BELLJAR_MEMORY_DIR/note; date +%s"), "kept\n946684805\n");
+    assert_eq!(sh(&mut sandbox, "echo kept > /mnt/memory/note; sleep 5; date +%s"), "2114380805\n");
+    assert_eq!(sh(&mut sandbox, "cat $BELLJAR_MEMORY_DIR/note; date +%s"), "kept\n2114380805\n");
     assert_eq!(sh(&mut sandbox, "cd $BELLJAR_OUTPUTS_DIR && pwd"), "/mnt/session/outputs\n");
 }
 
@@ -66,8 +66,8 @@ fn a_fork_and_its_origin_go_on_by_themselves() {
     let mut fork = origin.fork().unwrap();
     sh(&mut fork, "echo two >> /tmp/b; rm -r /tmp/d; sleep 10");
     sh(&mut origin, "echo three > /tmp/c");
-    assert_eq!(sh(&mut fork, "cat /tmp/b; ls /tmp; date +%s"), "one\ntwo\nb\n946684811\n");
-    assert_eq!(sh(&mut origin, "cat /tmp/b; ls /tmp; date +%s"), "one\nb\nc\nd\n946684801\n");
+    assert_eq!(sh(&mut fork, "cat /tmp/b; ls /tmp; date +%s"), "one\ntwo\nb\n2114380811\n");
+    assert_eq!(sh(&mut origin, "cat /tmp/b; ls /tmp; date +%s"), "one\nb\nc\nd\n2114380802\n");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_snapshot_goes_on_in_a_folder() {
     for _ in 0..2 {
         let mut resumed = store.resume(id, PROGRAMS.clone()).unwrap();
         let shown = sh(&mut resumed, "ls /work; cat /work/copy; tail -n 1 /work/long; date +%s");
-        assert_eq!(shown, "copy\nlong\nhost\n100000\n946684803\n");
+        assert_eq!(shown, "copy\nlong\nhost\n100000\n2114380803\n");
     }
     let parts = store.parts_of(id).unwrap();
     assert!(parts.len() >= 2, "the long file stands by itself");
@@ -239,7 +239,7 @@ async fn an_exec_that_has_begun_runs_to_its_end() {
     drop((first, second));
     open.send(()).unwrap();
     let after = backend.exec(&id, ExecRequest::shell("cat /tmp/n; date +%s")).await;
-    assert_eq!(after.unwrap().stdout, b"1\n946684809\n");
+    assert_eq!(after.unwrap().stdout, b"1\n2114380810\n");
 }
 
 #[tokio::test]

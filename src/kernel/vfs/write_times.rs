@@ -1,0 +1,277 @@
+//! When something is written, so that nobody takes it for what was written before.
+//!
+//! Under a paused clock everything would be written at one time. But make and ninja tell by which file is
+//! later whether something is to be made, and Python, git and rsync by the time and the length of a file
+//! whether it is what they know, most of them in whole seconds. So each write is a little later than the one
+//! before it; and where something is changed that a process may have looked at which has ended since, it
+//! is in another second than before. Builds from scratch make new files only, and take no time.
+//!
+//! Files are never later than the clock: the kernel sets that forward, whenever somebody reads it.
+
+use std::collections::HashMap;
+
+use super::node::{Body, Node, NodeId, TimesOf};
+use super::overlay::Overlay;
+
+/// Between writes to two files.
+const STEP_NS: u64 = 1_000;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Names that are remembered after their files are gone.
+const GONE_MAX: usize = 4096;
+
+/// What is known of the writes to a namespace.
+#[derive(Clone, Default)]
+pub(super) struct WriteTimes {
+    /// The time of the last write. `None` if the clock's is the time of every write.
+    last_ns: Option<u64>,
+    last_node: Option<NodeId>,
+    /// When the run began, or the namespace was made.
+    began_ns: u64,
+    /// What was written until then, processes may have seen that have ended.
+    seen_ns: u64,
+    /// The names that files had which were written to in the current second and are not there any more,
+    /// and when they were written to.
+    gone: HashMap<(NodeId, Box<str>), u64>,
+}
+
+fn is_same_second(a: u64, b: u64) -> bool {
+    a / SECOND_NS == b / SECOND_NS
+}
+
+fn next_second(ns: u64) -> u64 {
+    (ns / SECOND_NS).saturating_add(1).saturating_mul(SECOND_NS)
+}
+
+impl WriteTimes {
+    /// The time of a write to `node` when the clock shows `now`; in another second than `before` if
+    /// that is when it was written to last, and somebody may know that.
+    fn next(&mut self, node: Option<NodeId>, before: Option<u64>, now: u64) -> u64 {
+        let Some(last) = self.last_ns else { return now };
+        let is_same = node.is_some() && node == self.last_node;
+        let mut time = now.max(if is_same { last } else { last.saturating_add(STEP_NS) });
+        if before.is_some_and(|before| before <= self.seen_ns && is_same_second(before, time)) {
+            time = next_second(time);
+        }
+        if !is_same_second(last, time) {
+            self.gone.clear();
+        }
+        (self.last_ns, self.last_node) = (Some(time), node);
+        time
+    }
+}
+
+impl Overlay {
+    /// From now on tells writes apart by their times, the first of which is after `now`, nanoseconds since
+    /// the Unix epoch.
+    pub(crate) fn tell_writes_apart(&mut self, now: u64) {
+        self.writes =
+            WriteTimes { last_ns: Some(now), began_ns: now, seen_ns: now, ..WriteTimes::default() };
+    }
+
+    /// The time of the last write; `None` if that is no later than the clock.
+    #[inline]
+    pub(crate) fn last_write_ns(&self) -> Option<u64> {
+        self.writes.last_ns
+    }
+
+    /// Notes that a process has ended, which may have seen all that was written.
+    pub(crate) fn note_process_end(&mut self) {
+        self.writes.seen_ns = self.writes.last_ns.unwrap_or_default();
+    }
+
+    /// The earliest time that another run would write at; `None` if that is when the clock says. It is in
+    /// another second than the last write: people take longer than that between two commands.
+    pub(crate) fn next_run_ns(&self) -> Option<u64> {
+        let last = self.writes.last_ns?;
+        Some(if last > self.writes.began_ns { next_second(last) } else { last })
+    }
+
+    /// Notes that another run begins.
+    pub(crate) fn note_run(&mut self) {
+        if let Some(began_ns) = self.next_run_ns() {
+            self.tell_writes_apart(began_ns);
+        }
+    }
+
+    /// The time of a new node that is made when the clock shows `now`.
+    pub(super) fn time_of_making(&mut self, now: u64) -> u64 {
+        self.writes.next(None, None, now)
+    }
+
+    /// The time of a write to `id` when the clock shows `now`.
+    pub(super) fn time_of_touch(&mut self, id: NodeId, now: u64) -> u64 {
+        let node = &self.nodes[id];
+        // Who goes on writing has looked at nothing in between.
+        let before = (is_timed(node) && !node.is_being_written).then_some(node.times.mtim);
+        self.writes.next(Some(id), before, now)
+    }
+
+    /// Notes that the content of `id` changed when the clock showed `now`.
+    pub(super) fn touch(&mut self, id: NodeId, now: u64) {
+        let time = self.time_of_touch(id, now);
+        let node = self.node_mut(id);
+        (node.times.mtim, node.times.ctim, node.times_of) = (time, time, TimesOf::Clock);
+        node.is_being_written |= node.opens > 0;
+    }
+
+    /// Notes that `name` in `dir` does not stand for `id` any more.
+    pub(super) fn note_gone(&mut self, dir: NodeId, name: &str, id: NodeId) {
+        let Some(last) = self.writes.last_ns else { return };
+        let (is_timed, written) = (is_timed(self.node(id)), self.node(id).times.mtim);
+        if !is_timed || !is_same_second(written, last) {
+            return;
+        }
+        if self.writes.gone.len() == GONE_MAX {
+            // Then nobody needs to know them.
+            self.writes.last_ns = Some(next_second(last));
+            self.writes.gone.clear();
+            return;
+        }
+        self.writes.gone.insert((dir, name.into()), written);
+    }
+
+    /// Notes that `name` in `dir` stands for `id` from now on: if what it stood for before was written
+    /// to in the same second, `id` is written to in another.
+    pub(super) fn note_come(&mut self, dir: NodeId, name: &str, id: NodeId, now: u64) {
+        if self.writes.gone.is_empty() {
+            return;
+        }
+        let before = self.writes.gone.remove(&(dir, Box::from(name)));
+        let node = self.node(id);
+        if let Some(before) = before
+            && is_timed(node)
+            && before <= self.writes.seen_ns
+            && is_same_second(before, node.times.mtim)
+        {
+            let time = self.writes.next(Some(id), Some(before), now);
+            let node = self.node_mut(id);
+            (node.times.mtim, node.times.ctim) = (time, time);
+        }
+    }
+}
+
+/// Whether the time of a node is that of a write to a file or a link.
+fn is_timed(node: &Node) -> bool {
+    node.times_of == TimesOf::Clock && !matches!(node.body, Body::Dir(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Base, Follow, OpenFlags, VfsLimits};
+    use super::*;
+
+    const START_NS: u64 = 100 * SECOND_NS;
+
+    struct Bench(Overlay);
+
+    impl Bench {
+        fn new() -> Self {
+            let mut overlay = Overlay::new(VfsLimits::default(), START_NS);
+            overlay.tell_writes_apart(START_NS);
+            Self(overlay)
+        }
+
+        fn base(&self) -> Base {
+            self.0.host_base()
+        }
+
+        fn write(&mut self, path: &str) -> u64 {
+            self.0.write(&format!("/{path}"), b"text", START_NS).unwrap();
+            self.time(path)
+        }
+
+        fn time(&mut self, path: &str) -> u64 {
+            self.0.stat(self.base(), path, Follow::No).unwrap().times.mtim
+        }
+
+        fn second(&mut self, path: &str) -> u64 {
+            self.time(path) / SECOND_NS
+        }
+    }
+
+    #[test]
+    fn each_write_is_later_than_the_one_before_it() {
+        let mut bench = Bench::new();
+        let (a, b) = (bench.write("a"), bench.write("b"));
+        assert!(START_NS < a && a < b, "{a} {b}");
+        assert_eq!(b / SECOND_NS, 100, "new files take no time");
+        assert!(bench.write("a") > b);
+    }
+
+    #[test]
+    fn what_a_process_may_have_seen_is_changed_in_another_second() {
+        let mut bench = Bench::new();
+        bench.write("a");
+        bench.write("a");
+        assert_eq!(bench.second("a"), 100, "nobody has looked");
+        bench.0.note_process_end();
+        bench.write("new");
+        assert_eq!(bench.second("new"), 100);
+        bench.write("a");
+        assert_eq!(bench.second("a"), 101);
+    }
+
+    #[test]
+    fn a_file_that_takes_the_name_of_another_is_of_another_second() {
+        let mut bench = Bench::new();
+        let base = bench.base();
+        for name in ["renamed", "removed"] {
+            bench.write(name);
+        }
+        bench.0.note_process_end();
+        bench.write("temporary");
+        bench.0.rename((base, "temporary"), (base, "renamed"), START_NS).unwrap();
+        assert_eq!(bench.second("renamed"), 101);
+        let mut bench = Bench::new();
+        bench.write("removed");
+        bench.0.note_process_end();
+        bench.0.unlink(base, "removed", START_NS).unwrap();
+        bench.write("other");
+        assert_eq!(bench.second("other"), 100);
+        bench.write("removed");
+        assert_eq!(bench.second("removed"), 101);
+    }
+
+    #[test]
+    fn who_goes_on_writing_is_not_held_up_by_others() {
+        let mut bench = Bench::new();
+        let flags = OpenFlags { create: true, write: true, ..OpenFlags::default() };
+        let base = bench.base();
+        let open = bench.0.open(base, "a", flags, START_NS).unwrap();
+        bench.0.note_process_end();
+        bench.0.write_at(open, 0, b"text", START_NS).unwrap();
+        assert_eq!(bench.second("a"), 100);
+        bench.0.close(open);
+        bench.0.note_process_end();
+        bench.write("a");
+        assert_eq!(bench.second("a"), 101);
+    }
+
+    #[test]
+    fn another_run_writes_in_another_second() {
+        let mut bench = Bench::new();
+        bench.0.note_run();
+        assert_eq!(bench.0.last_write_ns(), Some(START_NS), "nothing was written");
+        bench.write("a");
+        assert_eq!(bench.0.next_run_ns(), Some(START_NS + SECOND_NS));
+        bench.0.note_run();
+        bench.write("b");
+        assert_eq!(bench.second("b"), 101);
+    }
+
+    #[test]
+    fn the_names_of_any_number_of_files_that_are_gone_take_no_more_memory() {
+        let mut bench = Bench::new();
+        let base = bench.base();
+        bench.write("kept");
+        bench.0.note_process_end();
+        for number in 0..2 * GONE_MAX {
+            let name = format!("f{number}");
+            bench.write(&name);
+            bench.0.unlink(base, &name, START_NS).unwrap();
+        }
+        assert!(bench.0.writes.gone.len() <= GONE_MAX);
+    }
+}
