@@ -16,7 +16,7 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 use serde_json::{Value, json};
 
 use super::args::{AnswerArgs, OnMissing, RunArgs};
-use super::exit::Usage;
+use super::exit::{Usage, WOULD_CHANGE};
 #[cfg(feature = "http")]
 use super::net;
 use super::overtime::Overtime;
@@ -280,15 +280,12 @@ fn call(call: &CallArgs) -> Result<u8> {
         }
     }
     let outcome = Outcome::Exited(code.into());
-    changes::settle(
-        args,
-        &mut machine,
-        &outcome,
-        diff_to,
-        &Once::new(None),
-        &mut Report::default(),
-    )?;
+    let mut report = Report::default();
+    changes::settle(args, &mut machine, &outcome, diff_to, &Once::new(None), &mut report)?;
     trace_failure.check("--trace")?;
+    if args.check && code == 0 && !report.changes.is_empty() {
+        return Ok(WOULD_CHANGE);
+    }
     Ok(code)
 }
 

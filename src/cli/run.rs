@@ -107,7 +107,11 @@ fn perform(
     let host = host::of_args(args)?;
     let (mut machine, preopens) = setup::machine(args, recorder, children.as_ref(), &host)?;
     machine.set_trace(trace);
+    // A pipe may have nobody who writes to it.
+    let opening =
+        Overtime::watch(args.limits.timeout, &report.program, "not loaded in time", report_to);
     let stdio = stdio(args, stdout)?;
+    drop(opening);
 
     let mut command = match &module {
         None => native.unwrap_or_else(Command::sh),
