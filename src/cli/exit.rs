@@ -10,6 +10,8 @@ use belljar::{Outcome, ProgramError, ResolveError, RunError};
 
 /// The command line makes no sense, or names a file or folder that cannot be used.
 pub const USAGE: u8 = 2;
+/// The program exited with 0 and would change something, and `--check` asks for that.
+pub const WOULD_CHANGE: u8 = 122;
 /// Changes are on the disk, and a report of the run could not be written.
 pub const UNREPORTED: u8 = 123;
 /// The guest ran out of time: real, virtual, or fuel.

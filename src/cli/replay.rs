@@ -145,7 +145,7 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
                 }
                 let message = desync.to_string();
                 let lines: Vec<String> = message.lines().map(printable).collect();
-                note!("belljar: {}", lines.join("\n"));
+                complain!("belljar: {}", lines.join("\n"));
                 if is_out_of_time(&desync) {
                     note!("belljar: note: the replay was ended: timeout (raise it with --timeout)");
                 }

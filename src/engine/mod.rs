@@ -23,9 +23,11 @@ pub use crate::kernel::schedule::Finished;
 use watchdog::Watchdog;
 
 /// An engine could not be made.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("cannot create the engine: {0}")]
 pub struct EngineError(String);
+
+crate::base::readable::readable!(EngineError);
 
 /// Compiles modules and runs programs. Cheap to clone; one a process is enough, for any number of
 /// threads.

@@ -18,7 +18,7 @@ pub use super::machine_error::MachineError;
 use super::memory::Memory;
 use super::pipe::Pipes;
 use super::process::Processes;
-use super::programs::Programs;
+use super::programs::{Programs, uncounted_by_now, uncounted_since};
 use super::random::Random;
 use super::stdio::Stdio;
 use super::vfs::{HostDir, MountId, Mtimes, Overlay, Source, VPath};
@@ -85,7 +85,9 @@ pub struct Machine {
     /// Output bytes that may still be written.
     pub(crate) output_left: u64,
     /// When the run that is going on must end, on the host's clock.
-    pub(crate) deadline: Option<Instant>,
+    pub(super) deadline: Option<Instant>,
+    /// What no timeout counts, when the run began.
+    pub(super) uncounted_before: Duration,
     pub(crate) limits_hit: Vec<Limit>,
     pub(crate) trace: Option<Box<dyn Write + Send>>,
     /// Bytes that the trace may still take.
@@ -125,6 +127,7 @@ impl Machine {
             limits,
             output_left: 0,
             deadline: None,
+            uncounted_before: Duration::ZERO,
             limits_hit: Vec::new(),
             trace: None,
             trace_left: 0,
@@ -254,8 +257,13 @@ impl Machine {
 
     /// Real time that the run has left, in nanoseconds, if it is bounded.
     pub(super) fn time_left_ns(&self) -> Option<u64> {
-        let left = self.deadline?.saturating_duration_since(ambient::instant_now());
+        let left = self.deadline()?.saturating_duration_since(ambient::instant_now());
         Some(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// When the run's timeout is over. What was done for it that no timeout counts moves it.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.deadline?.checked_add(uncounted_since(self.uncounted_before))
     }
 
     /// Fuel that a run has at first, if it is counted.
@@ -268,6 +276,7 @@ impl Machine {
         // A timeout that no clock can show never comes.
         let end = |timeout| ambient::instant_now().checked_add(timeout);
         self.deadline = self.limits.timeout.and_then(end);
+        self.uncounted_before = uncounted_by_now();
         self.processes = Processes::default();
         self.vfs.note_process_end();
         self.bell = self.bell.for_next_run();
@@ -566,6 +575,7 @@ impl MachineBuilder {
             output_left: self.limits.output_bytes_max,
             limits: self.limits,
             deadline: None,
+            uncounted_before: Duration::ZERO,
             limits_hit: Vec::new(),
             trace: None,
             trace_left: 0,

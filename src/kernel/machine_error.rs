@@ -5,7 +5,7 @@ use crate::base::errno::Errno;
 use crate::kernel::vfs::Overlay;
 
 /// A machine could not be put together.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum MachineError {
     /// A mount failed.
     #[error("cannot mount at {path:?}: {errno}")]
@@ -36,3 +36,5 @@ pub enum MachineError {
         path: String,
     },
 }
+
+crate::base::readable::readable!(MachineError);

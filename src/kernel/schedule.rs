@@ -246,7 +246,7 @@ impl Machine {
                 None if self.bell.times_out() => return Heard::Timeout,
                 // The tape has no more: the run leaves it here, or ended here.
                 None if self.bell.is_taped() => return Heard::Time,
-                None if is_over(self.deadline) => return Heard::Timeout,
+                None if is_over(self.deadline()) => return Heard::Timeout,
                 None if is_late(until) => break,
                 None => {
                     let is_idle =
@@ -273,7 +273,7 @@ impl Machine {
         };
         let due = left_ns
             .and_then(|left_ns| ambient::instant_now().checked_add(Duration::from_nanos(left_ns)));
-        due.into_iter().chain(self.deadline).min()
+        due.into_iter().chain(self.deadline()).min()
     }
 
     /// Ends all processes at `limit`.

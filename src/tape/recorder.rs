@@ -16,7 +16,7 @@ use crate::base::disk::DiskError;
 use crate::store::{StoreError, read_slice};
 
 /// A tape could not be written or read.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum TapeError {
     /// A line is not what the format says.
     #[error("{tape}, line {line}: {message}")]
@@ -79,6 +79,8 @@ pub enum TapeError {
     #[error(transparent)]
     Disk(#[from] DiskError),
 }
+
+crate::base::readable::readable!(TapeError);
 
 /// Reads a content at an offset; answers 0 at its end.
 pub type ReadAt<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> io::Result<usize>;

@@ -21,7 +21,7 @@ use crate::tape::{Player, Record, Recorder, Redaction, TapeError, TapeReader, Wi
 use crate::toolchain::{ToolchainPrograms, Toolchains};
 
 /// A run could not be repeated, or did something else than its tape says.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum ReplayError {
     /// The tape cannot be read; or, as [`TapeError::Desync`], the run leaves it.
     #[error(transparent)]
@@ -63,6 +63,8 @@ pub enum ReplayError {
         message: String,
     },
 }
+
+crate::base::readable::readable!(ReplayError);
 
 /// A run that was repeated to its end.
 pub struct Replayed {

@@ -28,7 +28,7 @@ use crate::store::{Cas, StoreError};
 use crate::tape::{Kind, TapeError, TapeReader, TapedContent, cas_dir};
 
 /// The changes on a tape cannot be made.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum TapedChangesError {
     /// The tape.
     #[error(transparent)]
@@ -51,6 +51,8 @@ pub enum TapedChangesError {
     #[error(transparent)]
     Diff(#[from] DiffError),
 }
+
+crate::base::readable::readable!(TapedChangesError);
 
 /// Something that is not what it was when the tape was recorded.
 #[derive(Clone, PartialEq, Eq, Debug)]

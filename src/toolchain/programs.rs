@@ -1,16 +1,20 @@
 //! The programs that processes of a machine can start.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::registry::{ResolveError, Toolchains};
 use crate::base::digest::Digest;
 use crate::engine::{
     Engine, EngineConfig, EngineError, Module, Program, ProgramError, UnknownImports,
 };
-use crate::kernel::programs::{Found, MakeImage, NotRunnable, Programs};
+use crate::kernel::programs::{Found, MakeImage, NotRunnable, Programs, uncounted};
 use crate::store::read_slice;
 use crate::tape::{Recorder, TapeError};
+
+/// Makes the program of a module whose code is not in the cache.
+pub type Compile =
+    Arc<dyn Fn(&Engine, &Module, UnknownImports) -> Result<Program, ProgramError> + Send + Sync>;
 
 /// The programs of toolchains, and modules of a machine's namespace, compiled when they are first
 /// started. For [`crate::MachineBuilder::programs`].
@@ -32,6 +36,7 @@ pub struct ToolchainPrograms {
     unknown_imports: UnknownImports,
     /// The tape that keeps the modules.
     tape: Option<Recorder>,
+    compile: Option<Compile>,
     /// What is no module, by its name.
     images: HashMap<String, MakeImage>,
     by_name: Mutex<HashMap<String, Option<Program>>>,
@@ -55,6 +60,7 @@ impl ToolchainPrograms {
             toolchains,
             unknown_imports: UnknownImports::Trap,
             tape: None,
+            compile: None,
             images: HashMap::new(),
             by_name: Mutex::default(),
             by_digest: Mutex::default(),
@@ -76,6 +82,15 @@ impl ToolchainPrograms {
         self
     }
 
+    /// Lets `compile` make the programs whose code is not in the cache, in place of
+    /// [`Program::compile`]: to say that it takes time, say, or to do it in another process. No timeout
+    /// counts what it takes.
+    #[must_use]
+    pub fn compiler(mut self, compile: Compile) -> Self {
+        self.compile = Some(compile);
+        self
+    }
+
     /// Adds what is no module, such as [`crate::process::ShellImage`]: the program `name`, unless a
     /// toolchain has one of that name.
     #[must_use]
@@ -93,7 +108,14 @@ impl ToolchainPrograms {
         if let Some(program) = known.get(&module.digest()) {
             return Ok(program.clone());
         }
-        let program = Program::with_unknown(self.engine()?, module, self.unknown_imports)?;
+        let (engine, unknown) = (self.engine()?, self.unknown_imports);
+        let program = match Program::from_cache(engine, module, unknown)? {
+            Some(program) => program,
+            None => match &self.compile {
+                Some(compile) => uncounted(|| compile(engine, module, unknown))?,
+                None => Program::compile(engine, module, unknown)?.0,
+            },
+        };
         known.insert(module.digest(), program.clone());
         Ok(program)
     }

@@ -7,7 +7,7 @@ use crate::base::disk::{self, DiskError};
 use crate::engine::{Module, ProgramError};
 
 /// A program was not found.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum ResolveError {
     /// The name cannot be one of a program.
     #[error("{name:?} cannot be the name of a program: {why}")]
@@ -50,6 +50,8 @@ pub enum ResolveError {
     #[error(transparent)]
     Folder(#[from] DiskError),
 }
+
+crate::base::readable::readable!(ResolveError);
 
 fn places(name: &str, searched: &[PathBuf]) -> String {
     let dirs: Vec<String> = searched.iter().map(|dir| dir.display().to_string()).collect();

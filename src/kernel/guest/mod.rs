@@ -425,7 +425,7 @@ impl Guest {
     /// [`Stop::Limit`] when the run's timeout comes first: filling a whole memory takes seconds.
     pub fn random_get(&mut self, buf: &mut [u8]) -> Result<(), Fault> {
         for piece in buf.chunks_mut(RANDOM_PIECE_BYTES) {
-            if is_over(self.machine.deadline) {
+            if is_over(self.machine.deadline()) {
                 return Err(self.stop_at(Limit::Timeout));
             }
             self.machine.random.fill(piece);

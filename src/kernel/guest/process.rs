@@ -55,7 +55,7 @@ pub enum FdAction {
 }
 
 /// A process could not be started.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{program}: {reason}")]
 pub struct SpawnError {
     /// The program.
@@ -65,6 +65,8 @@ pub struct SpawnError {
     /// Why not.
     pub reason: String,
 }
+
+crate::base::readable::readable!(SpawnError);
 
 impl Guest {
     /// Starts `request.program` as a child, which runs once everybody before it had a turn.
@@ -128,7 +130,7 @@ impl Guest {
             return Err(Stop::Tape);
         }
         let mut limit = None;
-        if is_over(machine.deadline) {
+        if is_over(machine.deadline()) {
             limit = Some(Limit::Timeout);
         } else if let Some(max) = machine.limits.fuel {
             let left = machine.fuel_left.get_or_insert(max);

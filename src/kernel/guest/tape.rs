@@ -163,7 +163,7 @@ impl Guest {
         let Description::File(file) = description else { return };
         let Some(TapedFile { path, written: true }) = file.taped.as_deref() else { return };
         let Some(tape) = &self.machine.tape else { return };
-        let (node, tape, deadline) = (file.node, tape.clone(), self.machine.deadline);
+        let (node, tape, deadline) = (file.node, tape.clone(), self.machine.deadline());
         let vfs = &mut self.machine.vfs;
         let read = |offset, buf: &mut [u8]| {
             // A guest chooses how much there is to read.
