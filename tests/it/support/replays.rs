@@ -80,6 +80,7 @@ impl Belljar {
         self
     }
 
+    #[cfg(feature = "http")]
     pub fn env_remove(&mut self, name: impl AsRef<OsStr>) -> &mut Self {
         self.command.env_remove(name);
         self
