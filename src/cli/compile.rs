@@ -242,15 +242,14 @@ pub fn child(args: &ChildArgs) -> Result<u8> {
     let engine = Engine::new(config)?;
     let module = Module::from_bytes(args.name.as_str(), bytes)?;
     let code = match Program::compile(&engine, &module, UnknownImports::Trap) {
-        Ok((_, CacheUse::Stored | CacheUse::Hit)) => 0,
-        Ok((_, CacheUse::Off | CacheUse::Failed(_))) => NOT_KEPT,
-        // Its parent finds the same.
-        Err(ProgramError::Import { .. } | ProgramError::Mismatch { .. }) => 0,
+        // What cannot be linked its parent finds as well.
+        Ok((_, CacheUse::Stored | CacheUse::Hit))
+        | Err(ProgramError::Import { .. } | ProgramError::Mismatch { .. }) => 0,
         Err(error @ ProgramError::Invalid { .. }) => {
             let _ = write!(std::io::stderr(), "{error}");
             REFUSED
         }
-        Err(_) => NOT_KEPT,
+        Ok((_, CacheUse::Off | CacheUse::Failed(_))) | Err(_) => NOT_KEPT,
     };
     match u8::try_from(code) {
         Ok(code) => Ok(code),

@@ -31,8 +31,8 @@ impl View<'_> {
     /// What to say of the first of `args` that names something of the host which a program does not
     /// see under that name.
     pub fn hint(&self, args: &[OsString], vfs: &mut Overlay) -> Option<String> {
-        let paths = args.iter().filter_map(|arg| arg.to_str()).filter_map(path_in);
-        paths.filter_map(|path| self.hint_of(path, vfs)).next()
+        let mut paths = args.iter().filter_map(|arg| arg.to_str()).filter_map(path_in);
+        paths.find_map(|path| self.hint_of(path, vfs))
     }
 
     fn hint_of(&self, path: &str, vfs: &mut Overlay) -> Option<String> {

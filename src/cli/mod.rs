@@ -69,7 +69,7 @@ pub fn main() -> ExitCode {
     signals::let_long_files_be_errors();
     let cli = match parse(std::env::args_os()) {
         Ok(cli) => cli,
-        Err(error) => return ExitCode::from(usage::misunderstood(error)),
+        Err(error) => return ExitCode::from(usage::misunderstood(&error)),
     };
     let done = match cli.command {
         Subcommand::Run(args) => run::run(&args, None),

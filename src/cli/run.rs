@@ -167,18 +167,8 @@ fn perform(
     let settled = changes::settle(args, &mut machine, status.outcome(), diff_to, report_to, report);
     changes::tell_torn(machine.vfs_mut());
     report.timings.changes_ms = ms(ambient::elapsed_since(changes_started));
-    let is_content = status.success() && (report.applied || report.changes.is_empty());
-    if !is_content
-        && !args.quiet
-        && let Some(hint) = hints::misplaced_option(args.program_args())
-    {
-        note!("belljar: note: {hint}");
-    }
-    if !status.success()
-        && !args.quiet
-        && let Some(hint) = path_hint(args, machine.vfs_mut())
-    {
-        note!("belljar: note: {hint}");
+    if !args.quiet {
+        advise(args, &status, report, machine.vfs_mut());
     }
     settled?;
     trace_failure.check("--trace")?;
@@ -209,6 +199,16 @@ pub fn set_up(
 /// The guest's path of `--cwd`: a relative one begins at the worktree.
 pub fn absolute(cwd: &str) -> String {
     if cwd.starts_with('/') { cwd.to_owned() } else { format!("{}/{cwd}", belljar::WORKTREE) }
+}
+
+/// Says what may have been meant by arguments of a program that is not content.
+fn advise(args: &RunArgs, status: &ExitStatus, report: &Report, vfs: &mut Overlay) {
+    let is_content = status.success() && (report.applied || report.changes.is_empty());
+    let misplaced = hints::misplaced_option(args.program_args()).filter(|_| !is_content);
+    let path = if status.success() { None } else { path_hint(args, vfs) };
+    for hint in misplaced.into_iter().chain(path) {
+        note!("belljar: note: {hint}");
+    }
 }
 
 /// What to say of an argument that names something of the host which the program does not see.

@@ -38,7 +38,7 @@ pub fn cache_dir() -> Result<PathBuf> {
     }
     let base = etcetera::choose_base_strategy()
         .context("cannot find the home folder for the cache; set BELLJAR_CACHE_DIR")?;
-    absolute(base.cache_dir(), "BELLJAR_CACHE_DIR")
+    absolute(&base.cache_dir(), "BELLJAR_CACHE_DIR")
 }
 
 /// The folder for sandboxes: `BELLJAR_HOME`, or the platform's.
@@ -48,12 +48,12 @@ pub fn home_dir() -> Result<PathBuf> {
     }
     let base = etcetera::choose_base_strategy()
         .context("cannot find the home folder for sandboxes; set BELLJAR_HOME")?;
-    absolute(base.data_dir(), "BELLJAR_HOME")
+    absolute(&base.data_dir(), "BELLJAR_HOME")
 }
 
 /// Belljar's folder in the folder `base` of the platform. A relative one would be another in each current
 /// directory, and in the reach of programs.
-fn absolute(base: PathBuf, variable: &str) -> Result<PathBuf> {
+fn absolute(base: &Path, variable: &str) -> Result<PathBuf> {
     if !base.is_absolute() {
         let base = base.display();
         let message =

@@ -8,7 +8,7 @@ use super::{exit, hints, run};
 
 /// Says what is wrong with the command line, and answers the exit code. Help that is asked for comes
 /// this way, too: it goes to standard output and is a success.
-pub fn misunderstood(error: clap::Error) -> u8 {
+pub fn misunderstood(error: &clap::Error) -> u8 {
     if !error.use_stderr() {
         let _ = error.print();
         return 0;
@@ -27,7 +27,7 @@ pub fn misunderstood(error: clap::Error) -> u8 {
         complain!("belljar: {message}");
         return exit::USAGE;
     }
-    let message = message(&error);
+    let message = message(error);
     complain!("belljar: {message} (`{} --help` says more)", command_path());
     run::report_misunderstood(&message);
     exit::USAGE

@@ -35,7 +35,7 @@ pub enum SandboxAction {
     /// Make a session, and print its id
     Create(Box<CreateArgs>),
     /// Run a program in a session
-    Exec(ExecArgs),
+    Exec(Box<ExecArgs>),
     /// Copy a file or a tree into a session, or out of it
     Cp(CpArgs),
     /// List a directory of a session or a snapshot

@@ -49,19 +49,18 @@ pub fn list(args: &ListArgs) -> Result<u8> {
     }
     let mut table = vec![["", "ID", "CHANGED", "SIZE", "FOLDER", "FROM"].map(str::to_owned)];
     for entry in &entries {
-        table.push(match known(entry) {
-            Some(details) => [
+        table.push(if let Some(details) = known(entry) {
+            [
                 kind_name(details.kind).to_owned(),
                 details.id.clone(),
                 age(details.changed_ms),
                 ByteSize(details.size_bytes).display().iec().to_string(),
                 details.folder().map_or("-".into(), |path| printable(&path.to_string_lossy())),
                 details.origin.map_or("-".into(), |origin| short(&origin).to_owned()),
-            ],
-            None => {
-                let kind = format!("damaged {}", kind_name(entry.kind));
-                [kind, entry.id.clone(), "-".into(), "-".into(), "-".into(), "-".into()]
-            }
+            ]
+        } else {
+            let kind = format!("damaged {}", kind_name(entry.kind));
+            [kind, entry.id.clone(), "-".into(), "-".into(), "-".into(), "-".into()]
         });
     }
     if !entries.is_empty() {

@@ -224,7 +224,7 @@ fn nothing_is_removed_while_something_is_damaged() {
         String::new(),
         text[..text.len() / 2].to_owned(),
         text.replace("belljar-session", "another"),
-        text.replace("[1,0]", "[2,0]"),
+        text.replace("[1,1]", "[2,0]"),
         text.replace("state", "stat"),
     ];
     let contents = || std::fs::read_dir(folder.path().join("contents")).unwrap().count();

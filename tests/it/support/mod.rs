@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use belljar::{Engine, EngineConfig};
 
-use replays::Belljar;
+pub use replays::Belljar;
 
 /// The engine of the test binary. Its cache lies in the build folder, so that modules are compiled
 /// once, not once a run.
