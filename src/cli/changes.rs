@@ -4,17 +4,18 @@ use std::collections::HashSet;
 
 use anyhow::{Context, Result};
 use belljar::kernel::vfs::{
-    ChangedTimes, DiffEntry, DiffKind, Drift, Journals, MountId, VPath, Witness,
+    ChangedTimes, DiffEntry, DiffKind, Drift, Journals, MountId, VPath, Witness, diff_between,
     is_in_unified_diff, render_unified_diff,
 };
 use belljar::{Machine, Outcome, Overlay};
 
 use super::args::{ApplyArg, RunArgs};
+use super::overtime::Overtime;
 use super::progress::Progress;
 use super::recover::Teller;
 use super::report::{Change, Report, count, printable};
 use super::signals::Deferred;
-use super::sink::Opened;
+use super::sink::{Once, Opened};
 use super::{exit, setup};
 
 /// How many changes the summary names.
@@ -22,6 +23,8 @@ const NAMED_MAX: usize = 3;
 
 /// How many paths are named that could not be shown as they were.
 const DRIFTS_MAX: usize = 10;
+/// How many changes that other tools may run or obey a warning names.
+const SENSITIVE_NAMED_MAX: usize = 20;
 
 /// Prints the diff to `diff_to` and writes changes to the disk, as asked; otherwise says what changed
 /// and how to keep it. What is known of it goes into the report, also where something fails.
@@ -30,15 +33,20 @@ pub fn settle(
     machine: &mut Machine,
     outcome: &Outcome,
     diff_to: Option<Opened>,
+    report_to: &Once,
     report: &mut Report,
 ) -> Result<()> {
     let vfs = machine.vfs_mut();
+    let what = "ended, and its changes were not told in time";
+    let telling = Overtime::watch(args.limits.timeout, &report.program, what, report_to);
     let entries = vfs.diff().context("cannot tell what the program changed")?;
     report.changes = changes_of(vfs, &entries);
     let diff = match diff_to {
         Some(opened) => Some((opened, render_diff(vfs, &entries)?)),
         None => None,
     };
+    // What is written is never cut short.
+    drop(telling);
     let finished = matches!(outcome, Outcome::Exited(_));
     let applies = match args.apply {
         None => false,
@@ -48,6 +56,9 @@ pub fn settle(
     report.sensitive = warn_of_sensitive(&report.changes, args.quiet);
     let written = if applies { apply(args, vfs, &report.changes) } else { Ok(()) };
     report.applied = applies && written.is_ok();
+    if report.applied && !report.changes.is_empty() && !args.quiet {
+        note!("belljar: {} written to the disk", summary(&report.changes));
+    }
     // After the changes are written: the program may have read the file that the diff goes to.
     if let Some((opened, text)) = diff {
         opened.print(&text)?;
@@ -109,21 +120,69 @@ pub fn tell_torn(vfs: &mut Overlay) {
 }
 
 /// The paths of the changes that other tools may run or obey; says so, unless it is to be quiet.
+/// What has changed since a namespace was left with the changes `before`, times that were set included.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn changes_since(before: &Changed, now: &Changed, vfs: &Overlay) -> Result<Vec<Change>> {
+    let entries = diff_between(&before.entries, &now.entries)?;
+    let mut changes: Vec<_> = entries.iter().map(|entry| describe(vfs, entry)).collect();
+    let known: HashSet<(MountId, &VPath)> =
+        entries.iter().map(|entry| (entry.mount, &entry.path)).collect();
+    let mut times = now.times.clone();
+    times.retain(|time| !before.times.contains(time) && !known.contains(&(time.mount, &time.path)));
+    changes.extend(times.iter().map(|time| of_times(vfs, time.mount, &time.path)));
+    Ok(changes)
+}
+
+/// All that a namespace says that it has changed.
+pub struct Changed {
+    entries: Vec<DiffEntry>,
+    times: Vec<ChangedTimes>,
+}
+
+impl Changed {
+    /// What `vfs` has changed by now.
+    ///
+    /// # Errors
+    /// A layer does not answer.
+    pub fn of(vfs: &mut Overlay) -> Result<Self> {
+        let entries = vfs.diff().context("cannot tell what changed")?;
+        Ok(Self { entries, times: vfs.changed_times() })
+    }
+
+    /// The diff that makes a namespace with these changes one with the changes `after`.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn diff_to(&self, after: &Self) -> Result<Vec<DiffEntry>> {
+        Ok(diff_between(&self.entries, &after.entries)?)
+    }
+}
+
+/// The paths of the changes that other tools may run or obey; names them, unless it is to be quiet.
+/// Hooks come first: what a program planted must not hide behind what it changed besides.
 pub fn warn_of_sensitive(changes: &[Change], quiet: bool) -> Vec<String> {
-    let found: Vec<String> = changes.iter().filter_map(sensitive).collect();
-    if let Some(path) = found.first()
-        && !quiet
-    {
-        let more = match found.len() - 1 {
+    let found: Vec<&Change> = changes.iter().filter(|change| is_sensitive(change)).collect();
+    let mut named: Vec<&&Change> =
+        found.iter().filter(|change| !change.kind.starts_with("directory_")).collect();
+    if named.is_empty() {
+        named.extend(&found);
+    }
+    named.sort_by_key(|change| !is_hook(change));
+    if !named.is_empty() && !quiet {
+        let more = match named.len().saturating_sub(SENSITIVE_NAMED_MAX) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        let path = printable(path);
+        let paths = named.iter().take(SENSITIVE_NAMED_MAX);
+        let paths: Vec<String> = paths.map(|change| printable(&change.shown_path())).collect();
+        let paths = paths.join(", ");
         note!(
-            "belljar: warning: the program changed {path}{more}, which other tools may run or obey"
+            "belljar: warning: the program changed {paths}{more}, which other tools may run or obey"
         );
     }
-    found
+    found.iter().map(|change| change.shown_path()).collect()
 }
 
 /// Writes all changes to the disk, and says what of them the host refused.
@@ -160,7 +219,7 @@ where
             Ok(_) => note!("belljar: ended by {signal}, after all changes were written"),
             Err(error) => {
                 let (_, message) = exit::describe(error);
-                note!("belljar: ended by {signal}: {message}");
+                complain!("belljar: ended by {signal}: {message}");
             }
         }
     }
@@ -172,7 +231,9 @@ where
 }
 
 fn why_not_written(args: &RunArgs, outcome: &Outcome) -> &'static str {
-    if args.apply.is_some() && matches!(outcome, Outcome::Exited(_)) {
+    if args.check {
+        "not written to the disk (--check)"
+    } else if args.apply.is_some() && matches!(outcome, Outcome::Exited(_)) {
         "not written to the disk, because the program failed"
     } else if args.apply.is_some() {
         "not written to the disk, because the program did not end by itself"
@@ -215,13 +276,16 @@ fn only_times(vfs: &Overlay, entries: &[DiffEntry]) -> Vec<Change> {
         entries.iter().map(|entry| (entry.mount, &entry.path)).collect();
     let mut times = vfs.changed_times();
     times.retain(|times| !changed.contains(&(times.mount, &times.path)));
-    let describe = |times: ChangedTimes| Change {
-        mount: mount_path(vfs, times.mount),
-        path: times.path.as_str().to_owned(),
+    times.iter().map(|times| of_times(vfs, times.mount, &times.path)).collect()
+}
+
+fn of_times(vfs: &Overlay, mount: MountId, path: &VPath) -> Change {
+    Change {
+        mount: mount_path(vfs, mount),
+        path: path.as_str().to_owned(),
         kind: "times",
         renamed_from: None,
-    };
-    times.into_iter().map(describe).collect()
+    }
 }
 
 /// The changes of the worktree, or of the only mount that has any, go under their own paths, so
@@ -258,11 +322,18 @@ const SENSITIVE_NAMES: &[&str] = &[
     ".vscode",
 ];
 
-/// The path of a change that other tools may run or obey.
-fn sensitive(change: &Change) -> Option<String> {
-    let is_sensitive =
+/// Whether other tools may run or obey what was changed.
+fn is_sensitive(change: &Change) -> bool {
+    let is_known =
         |name: &str| SENSITIVE_NAMES.iter().any(|known| name.eq_ignore_ascii_case(known));
-    change.path.split('/').any(is_sensitive).then(|| change.shown_path())
+    change.path.split('/').any(is_known)
+}
+
+/// Whether what was changed is run without being asked: it lies in a folder of hooks.
+fn is_hook(change: &Change) -> bool {
+    const FOLDERS: [&str; 3] = ["hooks", ".githooks", ".husky"];
+    let is_folder = |name: &str| FOLDERS.iter().any(|known| name.eq_ignore_ascii_case(known));
+    change.path.split('/').any(is_folder)
 }
 
 /// What changed, in one line.

@@ -10,6 +10,8 @@ use belljar::{Outcome, ProgramError, ResolveError, RunError};
 
 /// The command line makes no sense, or names a file or folder that cannot be used.
 pub const USAGE: u8 = 2;
+/// The program exited with 0 and would change something, and `--check` asks for that.
+pub const WOULD_CHANGE: u8 = 122;
 /// Changes are on the disk, and a report of the run could not be written.
 pub const UNREPORTED: u8 = 123;
 /// The guest ran out of time: real, virtual, or fuel.
@@ -158,9 +160,13 @@ fn code_of(error: &anyhow::Error) -> u8 {
     if error.is::<EgressRuleError>() {
         return USAGE;
     }
-    match error.downcast_ref::<RunError>() {
-        Some(RunError::Preopen { .. }) => USAGE,
-        Some(_) => NOT_RUNNABLE,
-        None => FAILED,
+    error.downcast_ref::<RunError>().map_or(FAILED, of_run_error)
+}
+
+/// The code for a program that could not be started.
+pub fn of_run_error(error: &RunError) -> u8 {
+    match error {
+        RunError::Preopen { .. } => USAGE,
+        _ => NOT_RUNNABLE,
     }
 }

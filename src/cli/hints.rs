@@ -143,7 +143,8 @@ pub fn no_such_command(word: &str) -> String {
         return format!("there is no command {shown}; to run the program: belljar run {shown}");
     }
     let command = Cli::command();
-    let names: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_owned()).collect();
+    let shown_ones = command.get_subcommands().filter(|command| !command.is_hide_set());
+    let names: Vec<String> = shown_ones.map(|c| c.get_name().to_owned()).collect();
     let meant = did_you_mean(word, &names, "");
     format!("there is no command {shown}{meant} (commands: {}, help)", names.join(", "))
 }

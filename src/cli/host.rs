@@ -16,7 +16,7 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 use serde_json::{Value, json};
 
 use super::args::{AnswerArgs, OnMissing, RunArgs};
-use super::exit::Usage;
+use super::exit::{Usage, WOULD_CHANGE};
 #[cfg(feature = "http")]
 use super::net;
 use super::overtime::Overtime;
@@ -249,7 +249,7 @@ fn call(call: &CallArgs) -> Result<u8> {
     let params = params(call)?;
     let host = of_args(args)?;
     let children = setup::native_children(args)?;
-    let (mut machine, preopens) = setup::machine(args, None, children.as_ref(), &host)?;
+    let (mut machine, preopens) = setup::machine(args, None, false, children.as_ref(), &host)?;
     let trace_failure = Failure::default();
     machine.set_trace(run::trace(args, &trace_failure)?);
     let environment = setup::environment(&args.env)?;
@@ -276,12 +276,16 @@ fn call(call: &CallArgs) -> Result<u8> {
         (None, Err(error)) => {
             let hint = hint(error, &name, args, &host);
             let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
-            note!("belljar: {}{hint}", printable(&error.to_string()));
+            complain!("belljar: {}{hint}", printable(&error.to_string()));
         }
     }
     let outcome = Outcome::Exited(code.into());
-    changes::settle(args, &mut machine, &outcome, diff_to, &mut Report::default())?;
+    let mut report = Report::default();
+    changes::settle(args, &mut machine, &outcome, diff_to, &Once::new(None), &mut report)?;
     trace_failure.check("--trace")?;
+    if args.check && code == 0 && !report.changes.is_empty() {
+        return Ok(WOULD_CHANGE);
+    }
     Ok(code)
 }
 
@@ -340,7 +344,11 @@ fn params(call: &CallArgs) -> Result<Value> {
         stdin.read_to_end(&mut text).context("cannot read standard input")?;
         text
     } else if let Some(path) = given.strip_prefix('@') {
-        disk::read(path.as_ref()).map_err(|error| Usage::of("--params", error))?
+        let read = disk::read_at_most(path.as_ref(), PARAMS_BYTES_MAX);
+        read.map_err(|error| Usage::of("--params", error))?.ok_or_else(|| {
+            let size = bytesize::ByteSize(PARAMS_BYTES_MAX).display().iec();
+            Usage(format!("--params: {path} has more than {size}"))
+        })?
     } else {
         given.clone().into_bytes()
     };

@@ -1,13 +1,14 @@
 //! Rank 9: the command line. Only this folder prints.
 
-/// Prints a line to standard error. Whoever closed it does not want to know.
+/// Prints a line to standard error, of what went well or may matter. Whoever closed it does not want to
+/// know.
 macro_rules! note {
-    ($($format:tt)*) => {{
-        let _ = std::io::Write::write_fmt(
-            &mut std::io::stderr(),
-            format_args!("{}\n", format_args!($($format)*)),
-        );
-    }};
+    ($($format:tt)*) => { $crate::cli::message::print(false, format_args!($($format)*)) };
+}
+
+/// As `note!`, of what went wrong.
+macro_rules! complain {
+    ($($format:tt)*) => { $crate::cli::message::print(true, format_args!($($format)*)) };
 }
 
 /// Prints a line to standard output, as far as somebody listens.
@@ -22,12 +23,16 @@ mod args;
 mod cache;
 mod cause;
 mod changes;
+mod compile;
 mod doctor;
+mod ending;
 mod exit;
 mod fidelity;
 mod hints;
 mod host;
+mod host_paths;
 mod host_programs;
+mod message;
 mod mounts;
 #[cfg(feature = "http")]
 mod net;
@@ -48,13 +53,13 @@ mod sh;
 mod signals;
 mod sink;
 mod tape;
+mod usage;
 mod values;
 mod verify;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory, Parser};
 
 use args::{Cli, Subcommand};
@@ -64,7 +69,7 @@ pub fn main() -> ExitCode {
     signals::let_long_files_be_errors();
     let cli = match parse(std::env::args_os()) {
         Ok(cli) => cli,
-        Err(error) => return ExitCode::from(misunderstood(error)),
+        Err(error) => return ExitCode::from(usage::misunderstood(error)),
     };
     let done = match cli.command {
         Subcommand::Run(args) => run::run(&args, None),
@@ -84,6 +89,7 @@ pub fn main() -> ExitCode {
         Subcommand::Programs(args) => programs::run(&args),
         Subcommand::Cache(args) => cache::run(&args),
         Subcommand::Doctor(args) => Ok(doctor::run(&args)),
+        Subcommand::CompileModule(args) => compile::child(&args),
         Subcommand::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "belljar", &mut script);
@@ -95,7 +101,7 @@ pub fn main() -> ExitCode {
         Ok(code) => ExitCode::from(unless_lost(code)),
         Err(error) => {
             let (code, message) = exit::describe(&error);
-            note!("belljar: {message}");
+            complain!("belljar: {message}");
             ExitCode::from(code)
         }
     }
@@ -122,45 +128,8 @@ fn parse_alone<A: Args>(words: &[OsString]) -> Option<A> {
 /// The exit code `code`, unless something that was to be printed is lost.
 fn unless_lost(code: u8) -> u8 {
     let Some(error) = sink::print_error() else { return code };
-    note!("belljar: cannot write to standard output: {error}");
+    complain!("belljar: cannot write to standard output: {error}");
     exit::of_lost_report()
-}
-
-/// Says what is wrong with the command line. Help that is asked for comes this way, too: it goes to
-/// standard output and is a success.
-fn misunderstood(mut error: clap::Error) -> u8 {
-    if !error.use_stderr() {
-        let _ = error.print();
-        return 0;
-    }
-    let word = std::env::args_os().nth(1).unwrap_or_default().to_string_lossy().into_owned();
-    // Clap's idea to pass an unknown option as a value: to a program, say, which is never meant.
-    error.remove(ContextKind::Suggested);
-    let unknown = match error.get(ContextKind::InvalidSubcommand) {
-        Some(ContextValue::String(named)) if *named != word => {
-            hints::no_such_subcommand(&word, named)
-        }
-        _ => None,
-    };
-    if let Some(message) = unknown {
-        note!("belljar: {message}");
-        return exit::USAGE;
-    }
-    match error.get(ContextKind::InvalidSubcommand) {
-        // Its own tip is any command that looks similar, and no program.
-        Some(ContextValue::String(named)) if *named == word => {
-            note!("belljar: {}", hints::no_such_command(&word));
-        }
-        _ => {
-            let _ = error.print();
-            // What follows the first paragraph is usage.
-            let message = error.to_string();
-            let words = message.lines().take_while(|line| !line.is_empty()).map(str::trim);
-            let message = words.collect::<Vec<_>>().join(" ");
-            run::report_misunderstood(message.trim_start_matches("error: "));
-        }
-    }
-    exit::USAGE
 }
 
 #[cfg(test)]

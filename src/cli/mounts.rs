@@ -11,6 +11,7 @@ use belljar::{HostDir, Machine, MachineBuilder, MachineError, Preopen, Reach, So
 
 use super::args::MountArgs;
 use super::exit::Usage;
+use super::host_paths::Folder;
 use super::recover::before_opening;
 use super::setup::{cache_dir, home_dir};
 use super::values::{DirMount, Worktree};
@@ -88,6 +89,19 @@ pub fn mount(
         }
     })?;
     Ok((machine, args.no_worktree.then_some(preopens)))
+}
+
+/// The folders of the host that programs see, and where.
+pub fn folders(args: &MountArgs) -> Vec<Folder> {
+    let worktree = (!args.no_worktree).then(|| Folder {
+        host: args.worktree.clone().unwrap_or_default().host,
+        at: WORKTREE.to_owned(),
+    });
+    let dirs = args.dir.iter().filter_map(|mount| {
+        let at = mount_point(&mount.guest, args.no_worktree).ok()?;
+        Some(Folder { host: mount.host.clone(), at })
+    });
+    worktree.into_iter().chain(dirs).collect()
 }
 
 /// The folder `path` of the host, to mount.

@@ -1,18 +1,19 @@
 //! The end of what the host holds up.
 //!
 //! `--timeout` ends a guest wherever it is, but no call of the host: a write to a pipe that nobody
-//! reads, the opening of a pipe that nobody writes to, the compilation of a large module. Belljar
-//! waits a little longer for these, and then leaves without them.
+//! reads, the opening of a pipe that nobody writes to, the comparison of large files. Belljar waits
+//! a a little longer for these, and then leaves without them.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use belljar::Limit;
+use belljar::base::ambient;
 
-use super::exit;
 use super::report::{Report, Status, printable};
 use super::sink::Once;
+use super::{compile, exit};
 
 /// How much longer than the timeout a call of the host may take.
 const GRACE: Duration = Duration::from_secs(1);
@@ -35,15 +36,32 @@ impl Overtime {
         let (program, report_to) = (program.to_owned(), report_to.clone());
         Self(timeout.map(|timeout| {
             let (end, ended) = mpsc::channel();
+            let (begun, spent_before) = (ambient::instant_now(), compile::spent());
             let watch = move || {
-                let wait = ended.recv_timeout(timeout.saturating_add(GRACE));
-                if wait == Err(RecvTimeoutError::Timeout) {
-                    leave(program, what, &report_to);
+                loop {
+                    let left = time_left(begun, spent_before, timeout);
+                    match ended.recv_timeout(left) {
+                        Err(RecvTimeoutError::Timeout)
+                            if time_left(begun, spent_before, timeout).is_zero() =>
+                        {
+                            return leave(program, what, &report_to);
+                        }
+                        // Something was compiled meanwhile.
+                        Err(RecvTimeoutError::Timeout) => {}
+                        _ => return,
+                    }
                 }
             };
             (end, thread::spawn(watch))
         }))
     }
+}
+
+/// How much longer a part that began at `begun` may take. What is compiled is not its time.
+fn time_left(begun: Instant, spent_before: Duration, timeout: Duration) -> Duration {
+    let compiling = compile::spent().saturating_sub(spent_before);
+    let allowed = timeout.saturating_add(GRACE).saturating_add(compiling);
+    allowed.saturating_sub(ambient::elapsed_since(begun))
 }
 
 impl Drop for Overtime {
@@ -63,7 +81,7 @@ fn leave(program: String, what: &'static str, report_to: &Once) {
     let report_to = report_to.clone();
     thread::spawn(move || {
         let why = format!("{} was {what}: timeout", printable(&program));
-        note!("belljar: {why} (raise it with --timeout)");
+        complain!("belljar: {why} (raise it with --timeout)");
         let mut report = Report { status: Status::TimedOut, program, ..Report::default() };
         (report.exit_code, report.error) = (exit::TIMED_OUT, Some(why));
         report.limits_hit = vec![Limit::Timeout.name()];

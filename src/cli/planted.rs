@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::Result;
 use belljar::base::disk;
+use belljar::sandbox::{MountSource, SandboxMount};
 
 use super::args::MountArgs;
 use super::exit::Usage;
@@ -19,6 +20,15 @@ impl Folders {
     pub fn of(args: &MountArgs) -> Self {
         let worktree = (!args.no_worktree).then(|| args.worktree.clone().unwrap_or_default().host);
         Self(worktree.into_iter().chain(args.dir.iter().map(|mount| mount.host.clone())).collect())
+    }
+
+    /// Those of a session.
+    pub fn of_session(mounts: &[SandboxMount]) -> Self {
+        let of_host = |mount: &SandboxMount| match &mount.source {
+            MountSource::Host(path) => Some(path.clone()),
+            MountSource::Memory => None,
+        };
+        Self(mounts.iter().filter_map(of_host).collect())
     }
 
     /// Whether `path` lies in one of the folders, wherever links lead.

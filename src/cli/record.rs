@@ -47,7 +47,7 @@ pub struct RecordArgs {
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size, help_heading = "Tape")]
     pub max_tape: u64,
 
-    /// Keep the program itself in FILE.cas, so that the tape can be replayed without it
+    /// Keep the programs that ran in FILE.cas, so that the tape can be replayed without them
     #[arg(long, help_heading = "Tape")]
     pub embed_program: bool,
 

@@ -10,7 +10,7 @@ use belljar::base::disk;
 use belljar::store::{Cas, StoreError};
 use belljar::tape::{AnnotationFile, Desync, Kind, NativeEvent, TapeError, cas_dir};
 use belljar::testbench::{ReplayError, replay};
-use belljar::{Engine, EngineConfig, Limit, Limits, Module, Program, UnknownImports};
+use belljar::{Engine, EngineConfig, Limit, Limits, Module};
 use clap::Args;
 use serde_json::json;
 
@@ -40,9 +40,9 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "DIR")]
     pub toolchain: Vec<PathBuf>,
 
-    /// The module, if it is neither on the tape nor found by its name
+    /// The module, if it is neither on the tape nor found by its name; may be repeated
     #[arg(long, value_name = "FILE")]
-    pub module: Option<PathBuf>,
+    pub module: Vec<PathBuf>,
 
     /// End the replay after this much real time
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1h")]
@@ -72,8 +72,7 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
     let engine = Engine::new(EngineConfig { pool_slots: 0, fuel: false, cache_dir })?;
     let named = header.argv.first().map(PathBuf::from);
     let load = |name: &str, digest: Option<Digest>| {
-        let module = find(args, named.as_deref(), name, digest).map_err(|e| format!("{e:#}"))?;
-        program(&engine, &module).map_err(|error| format!("{error:#}"))
+        find(args, named.as_deref(), name, digest).map_err(|error| format!("{error:#}"))
     };
     let bounds = Limits {
         timeout: Some(args.timeout),
@@ -81,10 +80,14 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
         output_bytes_max: args.max_output,
         ..Limits::default()
     };
-    match replay(&args.tape, &bounds, load) {
+    match replay(&engine, &args.tape, &bounds, load) {
         Ok(replayed) => {
             let ran = HostPrograms::on(&args.tape)?;
-            let code = replayed.outputs.last().map_or(0, |o| exit::of_outcome(o.status.outcome()));
+            let code = match replayed.outputs.last() {
+                None => 0,
+                Some(Ok(output)) => exit::of_outcome(output.status.outcome()),
+                Some(Err(error)) => exit::of_run_error(error),
+            };
             if args.json {
                 let said: Vec<_> =
                     annotations.iter().flat_map(AnnotationFile::annotations).collect();
@@ -98,8 +101,13 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
                 return Ok(code);
             }
             for output in &replayed.outputs {
-                sink::print(&output.stdout);
-                let _ = std::io::stderr().write_all(&output.stderr);
+                match output {
+                    Ok(output) => {
+                        sink::print(&output.stdout);
+                        let _ = std::io::stderr().write_all(&output.stderr);
+                    }
+                    Err(error) => note!("belljar: {}", printable(&error.to_string())),
+                }
             }
             if !args.quiet {
                 show_annotated(&args.tape, annotations.as_ref(), u64::MAX)?;
@@ -137,7 +145,7 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
                 }
                 let message = desync.to_string();
                 let lines: Vec<String> = message.lines().map(printable).collect();
-                note!("belljar: {}", lines.join("\n"));
+                complain!("belljar: {}", lines.join("\n"));
                 if is_out_of_time(&desync) {
                     note!("belljar: note: the replay was ended: timeout (raise it with --timeout)");
                 }
@@ -206,23 +214,23 @@ fn find(
     digest: Option<Digest>,
 ) -> Result<Module> {
     let is_it = |module: &Module| digest.is_none_or(|digest| module.digest() == digest);
-    if let Some(path) = &args.module {
+    for path in &args.module {
         let module = Module::read(path)?;
-        anyhow::ensure!(
-            is_it(&module),
-            "--module {} is another module than the one that was recorded",
-            path.display()
-        );
-        return Ok(module);
+        if is_it(&module) {
+            return Ok(module);
+        }
     }
     let embedded = || {
         let bytes = Cas::new(cas_dir(&args.tape)).get(digest?, MODULE_BYTES_MAX).ok()?;
         Module::from_bytes(name, bytes).ok()
     };
-    // A name, never a path: the tape may be anybody's.
+    // Names, never paths: the tape may be anybody's. That of the first program is not always that of
+    // its module.
+    let names = [Some(name), named.and_then(Path::to_str)];
     let by_name = || {
         let toolchains = setup::toolchains(&args.toolchain).ok()?;
-        toolchains.resolve(name).ok()?.module().ok()
+        let all = names.into_iter().flatten().flat_map(|name| toolchains.all(name));
+        all.filter_map(|resolved| resolved.module().ok()).find(is_it)
     };
     let at_path = || {
         let path = named?;
@@ -233,17 +241,16 @@ fn find(
     let candidates: [&dyn Fn() -> Option<Module>; 3] = [&embedded, &by_name, &at_path];
     let found = candidates.into_iter().filter_map(|find| find()).find(is_it);
     found.with_context(|| {
+        if let Some(path) = args.module.last() {
+            return format!(
+                "--module {} is another module than the one that was recorded",
+                path.display()
+            );
+        }
         format!(
             "no module here is the {name} that was recorded (digest {}); name it with --module, or \
              its folder with --toolchain, or record with --embed-program",
             digest.map_or_else(|| "unknown".to_owned(), |digest| digest.to_string())
         )
     })
-}
-
-fn program(engine: &Engine, module: &Module) -> Result<Program> {
-    if let Some(program) = Program::from_cache(engine, module, UnknownImports::Trap)? {
-        return Ok(program);
-    }
-    Ok(Program::compile(engine, module, UnknownImports::Trap)?.0)
 }

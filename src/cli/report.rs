@@ -48,6 +48,9 @@ pub struct Report {
     pub backtrace: Vec<String>,
     /// The processes that it started, or that these did, which trapped.
     pub trapped: Vec<Trapped>,
+    /// What of a session's folders could not be shown as it was.
+    #[serde(skip)]
+    pub drifts: Vec<serde_json::Value>,
     /// The limits that the guest ran into, whether they ended it or not.
     pub limits_hit: Vec<&'static str>,
     /// The program.

@@ -2,32 +2,26 @@
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
 
 use anyhow::Result;
 use belljar::base::ambient;
-use belljar::engine::CacheUse;
-use belljar::kernel::process::Casualty;
 use belljar::process::{NativeChildren, NativeCommand, NativeError, ProfileError, SandboxProfile};
 use belljar::{
-    Command, Engine, ExitStatus, Limit, Machine, Module, Outcome, OutputStream, Preopen, Program,
-    ResolveError, Stdio, Trap,
+    Command, Engine, ExitStatus, Limit, Module, Outcome, OutputStream, Overlay, Preopen, Program,
+    ResolveError, Stdio,
 };
 
 use super::args::{self, ClockArg, RunArgs};
+use super::host_paths::View;
 use super::host_programs::HostPrograms;
 use super::overtime::Overtime;
 use super::planted::Folders;
-use super::progress::Progress;
 use super::record::{RecordArgs, Recording};
 use super::recover::before_opening;
-use super::report::{Report, Status, count, ms, printable, raised_with};
+use super::report::{Report, Status, ms, raised_with};
 use super::sink::{self, Failure, Once, Opened, Stdout, Watched};
 use super::values::Sink;
-use super::{changes, exit, hints, host, setup};
-
-/// Backtraces are shown as far as this many lines.
-const BACKTRACE_LINES_MAX: usize = 16;
+use super::{changes, ending, exit, hints, host, mounts, setup};
 
 /// Runs a program, and reports however that ends.
 pub fn run(args: &RunArgs, record: Option<&RecordArgs>) -> Result<u8> {
@@ -87,8 +81,6 @@ fn perform(
     let trace_failure = Failure::default();
     let trace = trace(args, &trace_failure)?;
     let recording = record.map(Recording::begin).transpose()?;
-    let loading =
-        Overtime::watch(args.limits.timeout, &report.program, "not loaded in time", report_to);
     let children = setup::native_children(args)?;
     let mut native = None;
     let module = match setup::program(named, &args.toolchain) {
@@ -102,7 +94,6 @@ fn perform(
                 && is_not_found(&error) =>
         {
             if recording.is_none() {
-                drop(loading);
                 return run_native(args, report);
             }
             expect_native(args.profile, children, &report.program)?;
@@ -114,9 +105,19 @@ fn perform(
     let recorder = recording.as_ref().map(Recording::recorder);
     let engine = Engine::new(setup::engine_config(args)?)?;
     let host = host::of_args(args)?;
-    let (mut machine, preopens) = setup::machine(args, recorder, children.as_ref(), &host)?;
+    let (mut machine, preopens) = setup::machine(
+        args,
+        recorder,
+        record.is_some_and(|it| it.embed_program),
+        children.as_ref(),
+        &host,
+    )?;
     machine.set_trace(trace);
+    // A pipe may have nobody who writes to it.
+    let opening =
+        Overtime::watch(args.limits.timeout, &report.program, "not loaded in time", report_to);
     let stdio = stdio(args, stdout)?;
+    drop(opening);
 
     let mut command = match &module {
         None => native.unwrap_or_else(Command::sh),
@@ -128,7 +129,6 @@ fn perform(
             Command::new(&program)
         }
     };
-    drop(loading);
     if let (Some(recording), Some(module)) = (&recording, &module) {
         recording.embed(module)?;
     }
@@ -157,7 +157,10 @@ fn perform(
     report.virtual_time_ms = u64::try_from(machine.elapsed().as_millis()).unwrap_or(u64::MAX);
     report.upper_bytes = machine.vfs().upper_bytes();
     report.host_result = host.result();
-    complain(args, &machine, name, &status);
+    ending::tell(name, &status, &machine.limits_hit(), args.quiet, &raised_with);
+    if !args.quiet && args.time.clock == ClockArg::Real {
+        note!("belljar: note: with --clock real the run cannot be repeated exactly");
+    }
     report.host_programs = mention_host(args, children.as_deref(), &status);
 
     let changes_started = ambient::instant_now();
@@ -167,7 +170,7 @@ fn perform(
         drop(writing);
     }
     changes::tell_torn(machine.vfs_mut());
-    let settled = changes::settle(args, &mut machine, status.outcome(), diff_to, report);
+    let settled = changes::settle(args, &mut machine, status.outcome(), diff_to, report_to, report);
     changes::tell_torn(machine.vfs_mut());
     report.timings.changes_ms = ms(ambient::elapsed_since(changes_started));
     let is_content = status.success() && (report.applied || report.changes.is_empty());
@@ -177,8 +180,17 @@ fn perform(
     {
         note!("belljar: note: {hint}");
     }
+    if !status.success()
+        && !args.quiet
+        && let Some(hint) = path_hint(args, machine.vfs_mut())
+    {
+        note!("belljar: note: {hint}");
+    }
     settled?;
     trace_failure.check("--trace")?;
+    if args.check && status.success() && !report.changes.is_empty() {
+        return Ok(exit::WOULD_CHANGE);
+    }
     Ok(exit::of_outcome(status.outcome()))
 }
 
@@ -203,6 +215,14 @@ pub fn set_up(
 /// The guest's path of `--cwd`: a relative one begins at the worktree.
 pub fn absolute(cwd: &str) -> String {
     if cwd.starts_with('/') { cwd.to_owned() } else { format!("{}/{cwd}", belljar::WORKTREE) }
+}
+
+/// What to say of an argument that names something of the host which the program does not see.
+fn path_hint(args: &RunArgs, vfs: &mut Overlay) -> Option<String> {
+    let folders = mounts::folders(&args.mounts);
+    let cwd = args.cwd.as_deref().map_or(belljar::WORKTREE.to_owned(), absolute);
+    let view = View { folders: &folders, cwd: &cwd, option: "--dir" };
+    view.hint(args.program_args(), vfs)
 }
 
 fn is_not_found(error: &anyhow::Error) -> bool {
@@ -280,55 +300,7 @@ fn load(args: &RunArgs, engine: &Engine, module: &Module) -> Result<(Program, bo
     if let Some(program) = Program::from_cache(engine, module, unknown)? {
         return Ok((program, true));
     }
-    let (program, used) = {
-        let size = bytesize::ByteSize(module.size()).display().iec();
-        let name = Path::new(module.name()).file_name().unwrap_or_default().to_string_lossy();
-        let once = if args.no_cache { "" } else { ", once" };
-        let message = format!("compiling {} ({size}){once}", printable(&name));
-        let _progress = Progress::start(message, args.quiet);
-        Program::compile(engine, module, unknown)?
-    };
-    if let CacheUse::Failed(error) = used
-        && !args.quiet
-    {
-        let error = anyhow::Error::from(error);
-        note!("belljar: warning: the compiled code was not kept: {error:#}");
-    }
-    Ok((program, false))
-}
-
-/// Says on standard error why the guest did not end by itself, and which limits it met.
-fn complain(args: &RunArgs, machine: &Machine, name: &str, status: &ExitStatus) {
-    let (outcome, casualties) = (status.outcome(), status.casualties());
-    let name = printable(name);
-    match outcome {
-        Outcome::Exited(_) | Outcome::Tape => {}
-        Outcome::Limit(limit) => {
-            note!("belljar: {name} was ended: {limit}{}", raised_with(*limit));
-        }
-        Outcome::Signalled(signal) => note!("belljar: {name} was ended by {signal}"),
-        Outcome::Deadlock(waits) => {
-            note!("belljar: {name} was ended: its processes wait for each other");
-            for line in waits.lines() {
-                note!("    {}", printable(line));
-            }
-        }
-        Outcome::Trapped(trap) => complain_of_trap(&name, trap),
-    }
-    for Casualty { pid, name, trap } in casualties {
-        complain_of_trap(&format!("process {pid} ({})", printable(name)), trap);
-    }
-    if args.quiet {
-        return;
-    }
-    for limit in machine.limits_hit() {
-        if *outcome != Outcome::Limit(limit) {
-            note!("belljar: note: {name} ran into the {limit}{}", raised_with(limit));
-        }
-    }
-    if args.time.clock == ClockArg::Real {
-        note!("belljar: note: with --clock real the run cannot be repeated exactly");
-    }
+    Ok((setup::compiler(args)?.compile(engine, module, unknown)?, false))
 }
 
 /// Says which programs of the host ran, or that they might have; answers their names.
@@ -345,43 +317,4 @@ fn mention_host(
         hints::on_missing(args);
     }
     ran.names
-}
-
-fn complain_of_trap(name: &str, trap: &Trap) {
-    note!("belljar: {name} trapped: {}", printable(&trap.message));
-    for line in collapsed(&trap.backtrace).iter().take(BACKTRACE_LINES_MAX) {
-        note!("    {}", printable(line));
-    }
-}
-
-/// The lines of a backtrace. A function that called itself has two, however often it did.
-fn collapsed(backtrace: &[String]) -> Vec<String> {
-    let mut lines = Vec::new();
-    for calls in backtrace.chunk_by(|a, b| a == b) {
-        lines.push(format!("in {}", calls[0]));
-        if calls.len() > 1 {
-            // The engine cuts long backtraces off.
-            lines.push(format!("… at least {} of it", count(calls.len() - 1, "more call")));
-        }
-    }
-    lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn recursion_takes_two_lines_of_a_backtrace() {
-        let trace: Vec<String> = ["a", "b", "b", "b", "c", "c"].map(String::from).to_vec();
-        let lines = [
-            "in a",
-            "in b",
-            "… at least 2 more calls of it",
-            "in c",
-            "… at least 1 more call of it",
-        ];
-        assert_eq!(collapsed(&trace), lines);
-        assert!(collapsed(&[]).is_empty());
-    }
 }

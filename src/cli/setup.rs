@@ -23,6 +23,7 @@ use super::args::{
     ClockArg, LimitArgs, MtimesArg, NativeTime, OnMissing, RuleArgs, RunArgs, TimeArgs,
     UnknownImportsArg,
 };
+use super::compile::Compiler;
 use super::exit::Usage;
 use super::mounts;
 use super::values::{StdinFrom, split_once};
@@ -37,7 +38,7 @@ pub fn cache_dir() -> Result<PathBuf> {
     }
     let base = etcetera::choose_base_strategy()
         .context("cannot find the home folder for the cache; set BELLJAR_CACHE_DIR")?;
-    Ok(base.cache_dir().join("belljar"))
+    absolute(base.cache_dir(), "BELLJAR_CACHE_DIR")
 }
 
 /// The folder for sandboxes: `BELLJAR_HOME`, or the platform's.
@@ -47,7 +48,19 @@ pub fn home_dir() -> Result<PathBuf> {
     }
     let base = etcetera::choose_base_strategy()
         .context("cannot find the home folder for sandboxes; set BELLJAR_HOME")?;
-    Ok(base.data_dir().join("belljar"))
+    absolute(base.data_dir(), "BELLJAR_HOME")
+}
+
+/// Belljar's folder in the folder `base` of the platform. A relative one would be another in each current
+/// directory, and in the reach of programs.
+fn absolute(base: PathBuf, variable: &str) -> Result<PathBuf> {
+    if !base.is_absolute() {
+        let base = base.display();
+        let message =
+            format!("{base} is no absolute path: set HOME to one, or {variable} to a folder");
+        return Err(Usage(message).into());
+    }
+    Ok(base.join("belljar"))
 }
 
 /// The folder of journals: what is being written to the disk.
@@ -111,6 +124,12 @@ pub fn engine_config(args: &RunArgs) -> Result<EngineConfig> {
     Ok(EngineConfig { pool_slots: 0, fuel: args.limits.fuel.is_some(), cache_dir })
 }
 
+/// How modules of a run are compiled.
+pub fn compiler(args: &RunArgs) -> Result<Compiler> {
+    let EngineConfig { cache_dir, fuel, .. } = engine_config(args)?;
+    Ok(Compiler { cache_dir, fuel, limits: args.compile, quiet: args.quiet })
+}
+
 /// Processes beside the first that are started in no time. To make more ready would take longer than
 /// most trees take to run.
 pub const POOL_SLOTS: u32 = 100;
@@ -128,17 +147,22 @@ pub fn native_children(args: &RunArgs) -> Result<Option<Arc<NativeChildren>>> {
     Ok(Some(Arc::new(children)))
 }
 
-/// The machine, and the preopens where they are not the whole namespace.
+/// The machine, whose programs are put on the tape of `recorder` if it `embeds` them, and the preopens where they are not the whole namespace.
 pub fn machine(
     args: &RunArgs,
     recorder: Option<Recorder>,
+    embeds: bool,
     children: Option<&Arc<NativeChildren>>,
     host: &SessionHost,
 ) -> Result<(Machine, Option<Vec<Preopen>>)> {
     let engine = EngineConfig { pool_slots: POOL_SLOTS, ..engine_config(args)? };
-    let programs = ToolchainPrograms::with_engine_config(engine, toolchains(&args.toolchain)?)
+    let mut programs = ToolchainPrograms::with_engine_config(engine, toolchains(&args.toolchain)?)
         .unknown_imports(unknown_imports(args))
+        .compiler(compiler(args)?.shared())
         .with(SHELL, ShellImage::maker());
+    if let Some(tape) = recorder.as_ref().filter(|_| embeds) {
+        programs = programs.embed_in(tape.clone());
+    }
     let mut programs: Arc<dyn Programs> = Arc::new(programs);
     if let Some(children) = children {
         programs = Arc::new(NativePrograms::new(programs, Arc::clone(children)));
@@ -259,7 +283,7 @@ fn open_stdin(path: &Path) -> Result<Box<dyn Read + Send>> {
     if disk::metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
         return Err(Usage(format!("--stdin: {} is a directory", path.display())).into());
     }
-    let file = disk::open(path).map_err(|error| Usage::of("--stdin", error))?;
+    let file = disk::open_stream(path).map_err(|error| Usage::of("--stdin", error))?;
     Ok(Box::new(file))
 }
 

@@ -1,17 +1,21 @@
 //! `belljar sh`.
 
 use std::ffi::OsStr;
+use std::io::IsTerminal;
 
 use anyhow::Result;
 use clap::Args;
 
 use super::args::RunArgs;
+use super::values::StdinFrom;
 use super::{hints, run, setup};
 
 const EXAMPLES: &str = "Examples:
   belljar sh -c 'wc -l < README.md'           run a command
   belljar sh --apply build.sh release         run a script of this folder, and keep what it makes
   belljar sh -eu build.sh                     stop at the first failure, and at a variable not set
+  belljar sh --check --diff format.sh         fail, and show why, if it would change something
+  generate | belljar sh                       run what another program says
   belljar sh --toolchain DIR -c 'cc1 main.c'  with the programs of a folder
 
 The long options are those of `belljar run`; they come first, then those of the shell (-e, -u, -x,
@@ -20,11 +24,15 @@ The long options are those of `belljar run`; they come first, then those of the 
 #[derive(Args, Debug)]
 #[command(
     override_usage = "belljar sh [OPTIONS] [-aCefnuvx] [-o OPTION] -c TEXT [NAME [ARG]...]
-       belljar sh [OPTIONS] [-aCefnuvx] [-o OPTION] FILE [ARG]...",
+       belljar sh [OPTIONS] [-aCefnuvx] [-o OPTION] FILE [ARG]...
+       belljar sh [OPTIONS] [-aCefnuvx] [-o OPTION] [-s [ARG]...] < FILE",
     mut_arg("command", |arg| arg
         .value_names(["SCRIPT", "ARGS"])
+        .required(false)
+        .num_args(0..)
         .help("-c and the text of a script, or the file that has it, after the shell's own options; \
-               and arguments for it: everything from here on is the script's")),
+               and arguments for it: everything from here on is the script's [default: the script is \
+               read from standard input]")),
     // The shell has an option of this name.
     mut_arg("env", |arg| arg.short(None)),
     after_help = EXAMPLES,
@@ -40,6 +48,12 @@ pub fn run(mut args: ShArgs) -> Result<u8> {
     let first = args.run.command.first().and_then(|arg| arg.to_str());
     if let Some(option) = first.filter(|arg| arg.starts_with("--")) {
         return Err(hints::no_such_option(option).into());
+    }
+    let reads_terminal = args.run.command.is_empty()
+        && args.run.stdin == StdinFrom::Inherit
+        && std::io::stdin().is_terminal();
+    if reads_terminal && !args.run.quiet {
+        note!("belljar: note: the script is read from this terminal, to its end (Ctrl-D)");
     }
     args.run.command.insert(0, OsStr::new(setup::SHELL).to_owned());
     run::run(&args.run, None)

@@ -39,14 +39,21 @@ pub fn seed(text: &str) -> Result<u64, String> {
     parsed.map_err(|_| format!("{text:?} is no seed: use a number from 0 to {}", u64::MAX))
 }
 
-/// A size in bytes: a number, with a unit or without, such as `512MiB`, `4G`, `1000`. K, M and G,
-/// with or without a B, are powers of 1000, KiB, MiB and GiB of 1024, in either case of letters.
+/// A size: a number with a unit, such as `512MiB`, `4G`, `1000B`. K, M and G, with or without a B, are
+/// powers of 1000, KiB, MiB and GiB of 1024, in either case of letters. A number alone is refused, but
+/// for 0: some take it for bytes, some for MiB.
 pub fn size(text: &str) -> Result<u64, String> {
     if text == "unlimited" {
         return Ok(u64::MAX);
     }
+    let has_no_unit = text.parse::<f64>().is_ok_and(|number| number > 0.0);
+    if has_no_unit {
+        return Err(format!("{text:?} has no unit: use one, such as {text}MiB or {text}B"));
+    }
     text.parse::<bytesize::ByteSize>().map(|size| size.as_u64()).map_err(|_| {
-        format!("{text:?} is no size: use bytes or a unit, such as 512MiB, 2G, unlimited")
+        format!(
+            "{text:?} is no size: use a number with a unit, such as 512MiB, 2G, 100B, or unlimited"
+        )
     })
 }
 
@@ -203,7 +210,8 @@ mod tests {
     fn sizes_know_both_kinds_of_unit() {
         assert_eq!(size("4GiB"), Ok(4 << 30));
         assert_eq!(size("1kB"), Ok(1000));
-        assert_eq!(size("17"), Ok(17));
+        assert_eq!((size("17B"), size("0")), (Ok(17), Ok(0)));
+        assert!(size("256").unwrap_err().contains("256MiB or 256B"));
         assert_eq!(
             (size("1K"), size("1.5M"), size("2 g")),
             (Ok(1000), Ok(1_500_000), Ok(2_000_000_000))

@@ -31,7 +31,8 @@ use super::values::{StdinFrom, Worktree};
   belljar verify -- wc README.md
   belljar verify -n 10 --toolchain DIR -- cc1 -quiet main.c -o main.s
 
-All options of `belljar run` can be given but --apply, --diff and --trace; --json\n      reports the verification.
+All options of `belljar run` can be given but --apply, --check, --diff and --trace;
+--json reports the verification.
 
 Exit codes: 0 if all runs were the same, 1 if not; a program that fails the same way each
 time is the same.",
@@ -39,7 +40,8 @@ time is the same.",
   belljar verify -- wc README.md
       Run it three times; say whether everything that crossed its boundary was the same.
   belljar verify -n 10 --toolchain DIR -- cc1 -quiet main.c -o main.s
-      All options of `belljar run` can be given but --apply, --diff and --trace; --json\n      reports the verification.
+      All options of `belljar run` can be given but --apply, --check, --diff and --trace;
+      --json reports the verification.
 
 The first run is as it is asked for. The others work on copies of what it saw of its folders, under
 another name, which arguments that hold the folder's path follow, with the files made in another
@@ -62,9 +64,9 @@ pub struct VerifyArgs {
 
 pub fn run(args: &VerifyArgs) -> Result<u8> {
     let run = &args.run;
-    if run.apply.is_some() || run.diff.is_some() || run.trace.is_some() {
+    if run.apply.is_some() || run.check || run.diff.is_some() || run.trace.is_some() {
         let message = "verify runs the program several times and keeps nothing: leave out --apply, \
-                       --diff and --trace";
+                       --check, --diff and --trace";
         return Err(Usage(message.to_owned()).into());
     }
     let open = |sink| Opened::new("--json", sink, &Stdout::default());
@@ -317,19 +319,26 @@ fn options(run: &RunArgs, stdin: &OsString) -> Result<Vec<OsString>> {
             add(name, format!("{}ns", value.as_nanos()).into());
         }
     }
+    add("--compile-timeout", format!("{}ns", run.compile.compile_timeout.as_nanos()).into());
     if let Some(fuel) = run.limits.fuel {
         add("--fuel", fuel.to_string().into());
     }
     for (name, value) in [
         ("--seed", run.time.seed),
-        ("--max-memory", run.limits.max_memory),
         ("--max-files", run.limits.max_files.into()),
         ("--max-processes", run.limits.max_processes.into()),
+    ] {
+        add(name, value.to_string().into());
+    }
+    for (name, bytes) in [
+        ("--max-memory", run.limits.max_memory),
+        ("--max-compile-memory", run.compile.max_compile_memory),
         ("--max-upper", run.limits.max_upper),
         ("--max-output", run.limits.max_output),
         ("--max-host-call", run.limits.max_host_call),
     ] {
-        add(name, value.to_string().into());
+        let is_unlimited = bytes == u64::MAX;
+        add(name, if is_unlimited { "unlimited".into() } else { format!("{bytes}B").into() });
     }
     for (name, value) in [
         ("--clock", value_name(&run.time.clock)),

@@ -30,7 +30,7 @@ pub struct CodeCache {
 }
 
 /// The cache cannot be used. Programs run all the same, compiled anew.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum CacheError {
     /// The disk refused something.
     #[error(transparent)]
@@ -46,6 +46,8 @@ pub enum CacheError {
         path: PathBuf,
     },
 }
+
+crate::base::readable::readable!(CacheError);
 
 /// What a cache holds.
 #[derive(Clone, PartialEq, Eq, Debug)]

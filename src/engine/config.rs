@@ -14,7 +14,7 @@ const HOST_STACK_BYTES: usize = 1 << 20;
 /// Modules that can live at once in a machine. Beyond the pool each takes several mappings of the
 /// host's address space, of which Linux allows 65530; when they are used up, the host's own
 /// allocations fail.
-pub(super) const MODULES_MAX: u32 = 4000;
+pub const MODULES_MAX: u32 = 4000;
 
 /// Memory of a finished process that is cleared in place instead of given back to the system: what
 /// a small program touches. The next one finds it mapped.

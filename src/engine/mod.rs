@@ -13,6 +13,7 @@ use wasmtime::Linker;
 
 use crate::abi::{Process, belljar, preview1};
 pub use code_cache::{CacheError, CacheInfo, CodeCache};
+pub(crate) use config::MODULES_MAX;
 pub use config::{EngineConfig, STACK_BYTES};
 pub use program::{CacheUse, Module, Program, ProgramError, UnknownImports};
 pub use run::run;
@@ -22,9 +23,11 @@ pub use crate::kernel::schedule::Finished;
 use watchdog::Watchdog;
 
 /// An engine could not be made.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("cannot create the engine: {0}")]
 pub struct EngineError(String);
+
+crate::base::readable::readable!(EngineError);
 
 /// Compiles modules and runs programs. Cheap to clone; one a process is enough, for any number of
 /// threads.

@@ -12,13 +12,16 @@ use super::{Backend, CacheError, Engine, EngineError, code_cache, inspect};
 use crate::abi::Process;
 use crate::base::digest::{Digest, DigestHasher};
 use crate::base::disk::{self, DiskError};
-use crate::kernel::programs::Found;
+use crate::kernel::programs::{Found, uncounted};
 
 /// Unknown imports that get a stub: linking takes time for each.
 const UNKNOWN_IMPORTS_MAX: usize = 1000;
 
+/// Longest module in a file, in bytes.
+const MODULE_BYTES_MAX: u64 = 1 << 30;
+
 /// A module cannot become a program.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum ProgramError {
     /// The file cannot be read.
     #[error(transparent)]
@@ -93,10 +96,29 @@ pub enum ProgramError {
         /// The module.
         name: String,
     },
+    /// It is longer than any module.
+    #[error("{name} is longer than a module may be ({MODULE_BYTES_MAX} bytes)")]
+    TooLong {
+        /// The module.
+        name: String,
+    },
+    /// To compile it takes more than it may.
+    #[error("{name} cannot be compiled: {message}")]
+    Compile {
+        /// The module.
+        name: String,
+        /// What it takes too much of.
+        message: String,
+    },
+    /// Whoever compiled it elsewhere has found why it cannot run.
+    #[error("{0}")]
+    Refused(String),
     /// The engine for a module of unusual size cannot be made.
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
+
+crate::base::readable::readable!(ProgramError);
 
 /// What to do about functions that a module imports and nobody defines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -129,10 +151,13 @@ impl Module {
     /// Reads the module, binary or text, in the file `path`.
     ///
     /// # Errors
-    /// [`ProgramError`]: `Read`, `NotWasm`, `Component`, `Text`.
+    /// [`ProgramError`]: `Read`, also of what is no regular file; `TooLong`, `NotWasm`, `Component`, `Text`.
     pub fn read(path: &Path) -> Result<Self, ProgramError> {
         let name = path.display().to_string();
         let file = disk::open(path)?;
+        if file.metadata().map_err(DiskError::new("examine", path))?.len() > MODULE_BYTES_MAX {
+            return Err(ProgramError::TooLong { name });
+        }
         let mut head = Vec::with_capacity(8);
         let read = (&file).take(8).read_to_end(&mut head);
         read.map_err(DiskError::new("read", path))?;
@@ -311,6 +336,14 @@ impl Program {
         module: &Module,
         unknown: UnknownImports,
     ) -> Result<(Self, CacheUse), ProgramError> {
+        uncounted(|| Self::compile_now(engine, module, unknown))
+    }
+
+    fn compile_now(
+        engine: &Engine,
+        module: &Module,
+        unknown: UnknownImports,
+    ) -> Result<(Self, CacheUse), ProgramError> {
         let invalid = |error: wasmtime::Error| ProgramError::Invalid {
             name: module.name.clone(),
             message: format!("{error:#}"),
@@ -452,9 +485,11 @@ impl Program {
 }
 
 /// A stub for an unknown import was called.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[error("it called the import {0}, which nobody defines")]
 pub(super) struct UnknownImportCalled(String);
+
+crate::base::readable::readable!(UnknownImportCalled);
 
 /// The key of a module's code in the cache.
 fn key(engine: &wasmtime::Engine, module: &Module) -> Digest {

@@ -69,21 +69,29 @@ async fn run_as(
     guest: Guest,
 ) -> Result<Ended, PoolFull> {
     let engine = pre.module().engine();
-    let deadline = guest.machine().deadline;
+    let deadline = guest.machine().deadline();
     let mut store = Store::new(engine, Process::new(guest));
     store.limiter(|process| process);
     store.set_epoch_deadline(1);
-    let _watch = deadline.map(|deadline| {
+    if let Some(mut watched) = deadline {
+        let (owner, engine) = (program.engine.clone(), engine.clone());
+        let mut watch = owner.0.watchdog.watch(&engine, watched);
         store.epoch_deadline_callback(move |mut store| {
+            let machine = store.data_mut().guest.machine_mut();
+            let deadline = machine.deadline().unwrap_or(watched);
             if ambient::instant_now() < deadline {
+                // It has moved while something was compiled.
+                if deadline != watched {
+                    watch = owner.0.watchdog.watch(&engine, deadline);
+                    watched = deadline;
+                }
+                let _ = &watch;
                 return Ok(UpdateDeadline::Continue(1));
             }
-            store.data_mut().guest.machine_mut().note_limit(Limit::Timeout);
+            machine.note_limit(Limit::Timeout);
             Err(wasmtime::Error::new(Stop::Limit(Limit::Timeout)))
         });
-        program.engine.0.watchdog.watch(engine, deadline)
-    });
-    if deadline.is_none() {
+    } else {
         store.epoch_deadline_callback(|_| Ok(UpdateDeadline::Continue(1)));
     }
     // Asked for beforehand: a refusal of wasmtime's may cost a backtrace.

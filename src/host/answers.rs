@@ -49,7 +49,7 @@ pub struct ScriptedAnswers {
 }
 
 /// A file that holds no answers.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum AnswersError {
     /// It cannot be read.
     #[error(transparent)]
@@ -71,6 +71,8 @@ pub enum AnswersError {
         problem: String,
     },
 }
+
+crate::base::readable::readable!(AnswersError);
 
 impl ScriptedAnswers {
     /// These answers, in this order.

@@ -96,9 +96,12 @@ impl CallImage {
             return Ended { guest, outcome: Ok(stop.into()) };
         }
         let Self { host, call, reply, result } = *self;
-        let mut caller = Caller { host, guest, depth: call.depth };
+        let mut caller = Caller { host, guest, depth: call.depth, begun: None };
         let stop = match caller.answer(&call).await {
-            Err(stop) => stop,
+            Err(stop) => {
+                caller.record_ended(&call);
+                stop
+            }
             Ok(answered) => {
                 let json = caller.record(&call, &answered);
                 if let Some(result) = result {
@@ -120,6 +123,15 @@ pub(super) struct Caller {
     pub guest: Guest,
     /// How many calls it is made within.
     pub depth: u32,
+    /// What has begun that may be ended before there is an answer.
+    begun: Option<Begun>,
+}
+
+/// A call that somebody has begun to answer.
+#[derive(Clone)]
+struct Begun {
+    by: String,
+    done_as: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -162,6 +174,26 @@ impl Caller {
         json
     }
 
+    /// Puts on the tape that `call` was ended before it was answered, and how far it had come: what it
+    /// did until then is to be done again.
+    fn record_ended(&self, call: &HostCall) {
+        let Some(begun) = &self.begun else { return };
+        let done_as = begun.done_as.as_ref().map(|params| params.to_string().into_bytes());
+        let message = "the call was ended before it was answered";
+        self.guest.tape_host_call(&HostRecord {
+            name: &call.name,
+            params: &call.params,
+            done_as: done_as.as_deref(),
+            answer: &json!({ "error": { "kind": "ended", "message": message } }).to_string(),
+            answered_by: &begun.by,
+            amended: false,
+        });
+    }
+
+    fn begin(&mut self, by: &str, done_as: Option<&Value>) {
+        self.begun = Some(Begun { by: by.to_owned(), done_as: done_as.cloned() });
+    }
+
     /// How long an answer may be.
     pub(super) fn answer_bytes_max(&self) -> u64 {
         self.guest.machine().limits().host_call_bytes_max
@@ -193,6 +225,8 @@ impl Caller {
             self.guest.tape_again(decision);
         }
         let mut params = parse(name, &taped.params);
+        let done_as = taped.done_as.as_ref().and_then(|it| serde_json::from_slice(it).ok());
+        self.begin(&taped.answered_by, done_as.as_ref());
         let number = if name == EXEC && params.is_ok() { self.next_command() } else { 0 };
         if let Some(done_as) = &taped.done_as {
             // It looked where the command would have run.
@@ -236,7 +270,7 @@ impl Caller {
         if name == EXEC {
             return self.answer_exec(params).await;
         }
-        self.ask_all(name, &params, 0, None).await
+        self.ask_all(name, &params, 0, None, None).await
     }
 
     fn next_command(&self) -> u64 {
@@ -265,16 +299,18 @@ impl Caller {
                 Ok(exec) => match self.judge(&exec) {
                     Ok(judged) => (exec, judged),
                     Err(blocked) => {
-                        let answered = self.block(number, &blocked).await?;
+                        let answered = self.block(number, &blocked, Some(changed)).await?;
                         return Ok(Answered { done_as: Some(changed.clone()), ..answered });
                     }
                 },
             },
-            (Err(blocked), _) => return self.block(number, &blocked).await,
+            (Err(blocked), _) => return self.block(number, &blocked, None).await,
         };
         let effective = changed.as_ref().unwrap_or(&params).clone();
         let commands = exec.commands.clone();
-        let mut answered = self.ask_all(EXEC, &effective, number, Some((exec, judged))).await?;
+        let command = Some((exec, judged));
+        let done_as = changed.as_ref();
+        let mut answered = self.ask_all(EXEC, &effective, number, command, done_as).await?;
         if let Ok(result) = &mut answered.result
             && answered.by != BY_POLICY
         {
@@ -286,7 +322,13 @@ impl Caller {
         Ok(answered)
     }
 
-    async fn block(&mut self, number: u64, blocked: &Blocked) -> Result<Answered, Stop> {
+    async fn block(
+        &mut self,
+        number: u64,
+        blocked: &Blocked,
+        done_as: Option<&Value>,
+    ) -> Result<Answered, Stop> {
+        self.begin(BY_POLICY, done_as);
         let now_ns = io::now(&mut self.guest, ClockId::Realtime).await?;
         let result = exec_result::of_block(number, now_ns, blocked);
         Ok(Answered::by(BY_POLICY, Ok(result)))
@@ -299,6 +341,7 @@ impl Caller {
         params: &Value,
         number: u64,
         command: Option<(Exec, Judged)>,
+        done_as: Option<&Value>,
     ) -> Result<Answered, Stop> {
         let (capability, operation) = name.split_once('.').unwrap_or((name, ""));
         let unwatched = command.as_ref().and_then(|(_, judged)| judged.unwatched().err());
@@ -306,7 +349,7 @@ impl Caller {
             && (self.host.bridge().is_some()
                 || self.host.state().mocks.find(name, params).is_some())
         {
-            return self.block(number, &blocked).await;
+            return self.block(number, &blocked, done_as).await;
         }
         let mocked = self.host.state().mocks.answer(capability, operation, params);
         if let Some(mocked) = mocked {
@@ -323,6 +366,7 @@ impl Caller {
             }
         }
         let by = if ASK_OUTSIDE.contains(&name) { BY_HOST } else { BY_BUILTIN };
+        self.begin(by, done_as);
         match self.builtin(name, params, number, command).await {
             Ok(value) => Ok(Answered::by(by, Ok(value))),
             Err(Halt::Failed(error)) => Ok(Answered::by(by, Err(error))),

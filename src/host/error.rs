@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::engine::RunError;
 
 /// A call of the host that failed.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
     /// Nobody answers calls of this name.
     #[error("unsupported operation {name}")]
@@ -69,6 +69,8 @@ pub enum HostError {
     #[error(transparent)]
     Run(#[from] RunError),
 }
+
+crate::base::readable::readable!(HostError);
 
 impl HostError {
     /// Its name in answers, such as `unsupported`.

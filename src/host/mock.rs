@@ -52,9 +52,11 @@ pub struct MockCall {
 }
 
 /// No scope was pushed that could be popped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no scope of mocks was pushed: each pop needs a push of its own before it")]
 pub struct NoMockScope;
+
+crate::base::readable::readable!(NoMockScope);
 
 /// The mocks, in scopes within each other.
 #[derive(Default)]

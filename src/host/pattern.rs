@@ -46,7 +46,7 @@ enum Item {
 }
 
 /// A pattern that is none.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{pattern:?} is no pattern of commands: {problem}; expected words, as in `git push *`")]
 pub struct PatternError {
     /// The pattern.
@@ -54,6 +54,8 @@ pub struct PatternError {
     /// What is wrong.
     pub problem: String,
 }
+
+crate::base::readable::readable!(PatternError);
 
 impl CommandPattern {
     /// The pattern that `text` says.

@@ -15,7 +15,7 @@ use crate::base::disk::{self, DiskError};
 const POLICY_BYTES_MAX: u64 = 4 << 20;
 
 /// A policy that cannot be read, or is none.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum PolicyError {
     /// The file cannot be read.
     #[error(transparent)]
@@ -37,6 +37,8 @@ pub enum PolicyError {
         problem: String,
     },
 }
+
+crate::base::readable::readable!(PolicyError);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

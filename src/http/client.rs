@@ -98,7 +98,7 @@ impl Default for HttpLimits {
 }
 
 /// A request failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum HttpError {
     /// The policy blocks it, or where it leads.
     #[error(transparent)]
@@ -147,6 +147,8 @@ pub enum HttpError {
         url: String,
     },
 }
+
+crate::base::readable::readable!(HttpError);
 
 /// Sends requests as far as a policy lets them.
 #[derive(Clone, Default)]

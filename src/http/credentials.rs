@@ -22,7 +22,7 @@ pub struct Credential {
 }
 
 /// A credential makes no sense.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the credential {name}: {problem}")]
 pub struct CredentialError {
     /// Its name.
@@ -30,6 +30,8 @@ pub struct CredentialError {
     /// What is wrong, without the secret.
     pub problem: String,
 }
+
+crate::base::readable::readable!(CredentialError);
 
 impl fmt::Debug for Credential {
     /// Without its secret.

@@ -23,6 +23,8 @@ struct Shared {
     probes: Mutex<BTreeMap<Pid, Probe>>,
     /// Whether the rings are those of a tape, so that no more will come.
     is_taped: bool,
+    /// Whether real time ended the run on that tape, with nothing more to come from the host.
+    times_out: bool,
 }
 
 /// Looks at the host, and answers whether what a process stands for there does nothing before it is
@@ -37,10 +39,11 @@ impl fmt::Debug for Shared {
 
 impl HostBell {
     /// A bell that has been rung for each of `rings`, and will not be rung again. One for
-    /// [`Pid::MACHINE`] lets the clock move.
-    pub fn taped(rings: impl IntoIterator<Item = Pid>) -> Self {
+    /// [`Pid::MACHINE`] lets the clock move. Who waits for it after the last has waited, where the run
+    /// `times_out`, until real time ended that.
+    pub fn taped(rings: impl IntoIterator<Item = Pid>, times_out: bool) -> Self {
         let rings = Mutex::new(rings.into_iter().collect());
-        Self(Arc::new(Shared { rings, is_taped: true, ..Shared::default() }))
+        Self(Arc::new(Shared { rings, is_taped: true, times_out, ..Shared::default() }))
     }
 
     fn rings(&self) -> MutexGuard<'_, VecDeque<Pid>> {
@@ -57,6 +60,11 @@ impl HostBell {
     /// Whether the rings are those of a tape.
     pub(super) fn is_taped(&self) -> bool {
         self.0.is_taped
+    }
+
+    /// Whether real time ended the run on that tape.
+    pub(super) fn times_out(&self) -> bool {
+        self.0.times_out
     }
 
     fn probes(&self) -> MutexGuard<'_, BTreeMap<Pid, Probe>> {
@@ -138,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_taped_bell_is_not_waited_for() {
-        let bell = HostBell::taped([Pid(2)]).for_next_run();
+        let bell = HostBell::taped([Pid(2)], false).for_next_run();
         assert_eq!(bell.listen(|_| true, None), Some(Pid(2)));
         assert_eq!(bell.listen(|_| true, None), None);
     }

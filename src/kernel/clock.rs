@@ -92,11 +92,11 @@ pub struct TapedClock {
 }
 
 impl TapedClock {
-    /// A clock that stands at `start_ns`, nanoseconds since the Unix epoch, and whose readings are
-    /// `readings_ns`, one after the other.
-    pub fn new(start_ns: u64, readings_ns: Vec<u64>) -> Self {
+    /// A clock that stands at `start_ns`, nanoseconds since the Unix epoch, and `start_monotonic_ns`,
+    /// and whose readings are `readings_ns`, one after the other.
+    pub fn new(start_ns: u64, start_monotonic_ns: u64, readings_ns: Vec<u64>) -> Self {
         let readings = readings_ns.into_iter();
-        Self { realtime_ns: start_ns, monotonic_ns: 0, readings }
+        Self { realtime_ns: start_ns, monotonic_ns: start_monotonic_ns, readings }
     }
 
     fn shown(&mut self, id: ClockId) -> &mut u64 {

@@ -18,7 +18,7 @@ use crate::base::digest::Digest;
 use crate::store::{Cas, StoreError};
 
 /// A machine cannot be forked or saved.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ForkError {
     /// What it does goes on a tape, which is one run's.
     #[error("a machine that is recorded cannot be forked: leave out its tape")]
@@ -27,6 +27,8 @@ pub enum ForkError {
     #[error("a machine whose clock others use, or which plays readings back, cannot be forked")]
     Clock,
 }
+
+crate::base::readable::readable!(ForkError);
 
 /// What [`Machine::save`] answers.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -79,10 +81,12 @@ impl Machine {
             fuel_left: None,
             output_left: self.output_left,
             deadline: None,
+            uncounted_before: std::time::Duration::ZERO,
             limits_hit: self.limits_hit.clone(),
             trace: None,
             trace_left: 0,
             tape: None,
+            tapes_finds: true,
             kernel_version: self.kernel_version,
         })
     }

@@ -14,15 +14,15 @@ use super::fd::Descriptions;
 use super::host::Host;
 use super::limits::{Limit, Limits};
 use super::machine_config::{HostConfig, KERNEL_VERSION, MachineConfig, MountConfig, time_scale};
+pub use super::machine_error::MachineError;
 use super::memory::Memory;
 use super::pipe::Pipes;
 use super::process::Processes;
-use super::programs::Programs;
+use super::programs::{Programs, uncounted_by_now, uncounted_since};
 use super::random::Random;
 use super::stdio::Stdio;
 use super::vfs::{HostDir, MountId, Mtimes, Overlay, Source, VPath};
 use crate::base::ambient;
-use crate::base::errno::Errno;
 use crate::tape::{Kind, Recorder};
 
 /// Where a worktree is mounted: a name that folders do not have, so that no relative path of a program
@@ -35,39 +35,6 @@ pub(crate) const WORKTREE_OF_VERSION_0: &str = "/src";
 /// Where the version `kernel_version` of the kernel has a worktree.
 fn worktree_of(kernel_version: u32) -> &'static str {
     if kernel_version == 0 { WORKTREE_OF_VERSION_0 } else { WORKTREE }
-}
-
-/// A machine could not be put together.
-#[derive(Debug, thiserror::Error)]
-pub enum MachineError {
-    /// A mount failed.
-    #[error("cannot mount at {path:?}: {errno}")]
-    Mount {
-        /// The mount point, as given.
-        path: String,
-        /// Why; see [`Overlay::mount`].
-        errno: Errno,
-    },
-    /// A mount that begins with a name which the worktree has: programs cannot tell `lib/x` from
-    /// `/lib/x`.
-    #[error(
-        "cannot mount at {path}: the worktree has {name:?} of its own, and programs cannot tell \
-         {name}/x from /{name}/x; {free} is free"
-    )]
-    Ambiguous {
-        /// The mount point.
-        path: String,
-        /// The name.
-        name: String,
-        /// A mount point like it that the worktree does not have.
-        free: String,
-    },
-    /// A mount of several layers, whose answers a tape could not tell apart.
-    #[error("cannot record the mount at {path:?}: it has more than one layer")]
-    Layers {
-        /// The mount point.
-        path: String,
-    },
 }
 
 /// What a machine's clock is.
@@ -118,7 +85,9 @@ pub struct Machine {
     /// Output bytes that may still be written.
     pub(crate) output_left: u64,
     /// When the run that is going on must end, on the host's clock.
-    pub(crate) deadline: Option<Instant>,
+    pub(super) deadline: Option<Instant>,
+    /// What no timeout counts, when the run began.
+    pub(super) uncounted_before: Duration,
     pub(crate) limits_hit: Vec<Limit>,
     pub(crate) trace: Option<Box<dyn Write + Send>>,
     /// Bytes that the trace may still take.
@@ -127,6 +96,8 @@ pub struct Machine {
     pub(crate) tape: Option<Recorder>,
     /// What it answers: see [`KERNEL_VERSION`].
     pub(crate) kernel_version: u32,
+    /// Whether the tape has what processes found when they looked for programs.
+    pub(crate) tapes_finds: bool,
 }
 
 impl Machine {
@@ -156,11 +127,13 @@ impl Machine {
             limits,
             output_left: 0,
             deadline: None,
+            uncounted_before: Duration::ZERO,
             limits_hit: Vec::new(),
             trace: None,
             trace_left: 0,
             tape: None,
             kernel_version: KERNEL_VERSION,
+            tapes_finds: true,
         }
     }
 
@@ -284,8 +257,13 @@ impl Machine {
 
     /// Real time that the run has left, in nanoseconds, if it is bounded.
     pub(super) fn time_left_ns(&self) -> Option<u64> {
-        let left = self.deadline?.saturating_duration_since(ambient::instant_now());
+        let left = self.deadline()?.saturating_duration_since(ambient::instant_now());
         Some(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// When the run's timeout is over. What was done for it that no timeout counts moves it.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.deadline?.checked_add(uncounted_since(self.uncounted_before))
     }
 
     /// Fuel that a run has at first, if it is counted.
@@ -298,6 +276,7 @@ impl Machine {
         // A timeout that no clock can show never comes.
         let end = |timeout| ambient::instant_now().checked_add(timeout);
         self.deadline = self.limits.timeout.and_then(end);
+        self.uncounted_before = uncounted_by_now();
         self.processes = Processes::default();
         self.vfs.note_process_end();
         self.bell = self.bell.for_next_run();
@@ -330,7 +309,7 @@ pub struct MachineBuilder {
     limits: Limits,
     tmp: bool,
     tape: Option<Recorder>,
-    taped_clock: Option<(u64, Vec<u64>)>,
+    taped_clock: Option<(u64, u64, Vec<u64>)>,
     shared_clock: Option<Box<dyn Clock>>,
     recorded_as: Option<MachineConfig>,
     programs: Option<Arc<dyn Programs>>,
@@ -431,10 +410,15 @@ impl MachineBuilder {
         self
     }
 
-    /// Instead of the host's clock: one that showed `start_ns` when the machine was made, and shows
-    /// `values_ns` one after the other.
-    pub fn taped_clock(mut self, start_ns: u64, values_ns: Vec<u64>) -> Self {
-        self.taped_clock = Some((start_ns, values_ns));
+    /// Instead of the host's clock: one that showed `start_ns`, and `start_monotonic_ns`, when the
+    /// machine was made, and shows `values_ns` one after the other.
+    pub fn taped_clock(
+        mut self,
+        start_ns: u64,
+        start_monotonic_ns: u64,
+        values_ns: Vec<u64>,
+    ) -> Self {
+        self.taped_clock = Some((start_ns, start_monotonic_ns, values_ns));
         self
     }
 
@@ -451,19 +435,21 @@ impl MachineBuilder {
         self
     }
 
-    fn config(&self, start_ns: u64, mtimes: Mtimes) -> MachineConfig {
+    fn config(&self, start_ns: u64, start_monotonic_ns: u64, mtimes: Mtimes) -> MachineConfig {
         let mount = |(path, source, read_only): &(String, Source, bool)| {
             MountConfig::of(path, source, *read_only)
         };
         MachineConfig {
             clock: self.clock,
             start_ns,
+            start_monotonic_ns,
             mtimes,
             seed: self.seed,
             limits: self.limits,
             tmp: self.tmp,
             host: self.host.as_ref().map(|host| HostConfig { checks_starts: host.checks_starts() }),
             kernel_version: self.kernel_version(),
+            has_programs: Some(self.programs.is_some()),
             mounts: self.mounts.iter().map(mount).collect(),
         }
     }
@@ -517,8 +503,8 @@ impl MachineBuilder {
                 if is_virtual { ClockConfig::Paused { start_ns } } else { ClockConfig::Host };
         }
         let mut clock: Box<dyn Clock> = match (&self.taped_clock, self.clock) {
-            (Some((start_ns, values_ns)), _) => {
-                Box::new(TapedClock::new(*start_ns, values_ns.clone()))
+            (Some((start_ns, start_monotonic_ns, values_ns)), _) => {
+                Box::new(TapedClock::new(*start_ns, *start_monotonic_ns, values_ns.clone()))
             }
             (None, ClockConfig::Paused { start_ns }) => {
                 Box::new(VirtualClock::starting_at(start_ns))
@@ -538,9 +524,10 @@ impl MachineBuilder {
             if let Some((path, ..)) = self.mounts.iter().find(|(_, source, _)| is_merged(source)) {
                 return Err(MachineError::Layers { path: path.clone() });
             }
-            tape.set_time(now, clock.now(ClockId::Monotonic));
+            let monotonic_ns = clock.now(ClockId::Monotonic);
+            tape.set_time(now, monotonic_ns);
             let config = self.recorded_as.clone();
-            let config = config.unwrap_or_else(|| self.config(now, mtimes));
+            let config = config.unwrap_or_else(|| self.config(now, monotonic_ns, mtimes));
             let config = serde_json::to_value(config);
             tape.push(Kind::Machine { config: config.unwrap_or_default() });
             vfs.set_tape(tape.clone());
@@ -588,11 +575,13 @@ impl MachineBuilder {
             output_left: self.limits.output_bytes_max,
             limits: self.limits,
             deadline: None,
+            uncounted_before: Duration::ZERO,
             limits_hit: Vec::new(),
             trace: None,
             trace_left: 0,
             tape: self.tape,
             kernel_version,
+            tapes_finds: self.recorded_as.is_none_or(|config| config.has_programs.is_some()),
         })
     }
 }

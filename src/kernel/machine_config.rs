@@ -14,7 +14,8 @@ use super::vfs::{Layer, Mtimes, Source, TapedLayer, TapedTree, TimeScale};
 /// - 0: the worktree is at `/src`, and what is not found from the current directory is looked up, and
 ///   made, from the root ([`crate::Reach::NamespaceOrRoot`]); the monotonic clock starts at 0.
 /// - 1: writes do not set the clock forward ([`Machine::write_time_ns`]), and files below show the disk's
-///   times as they are, if they show them.
+///   times as they are, if they show them; writing to a standard stream that
+///   nobody reads answers `EPIPE`, also to a process that does not ignore `SIGPIPE`.
 /// - 2: as it is now.
 pub const KERNEL_VERSION: u32 = 2;
 
@@ -25,6 +26,9 @@ pub struct MachineConfig {
     pub clock: ClockConfig,
     /// What the clock showed first, nanoseconds since the Unix epoch.
     pub start_ns: u64,
+    /// What its monotonic clock showed first, in nanoseconds: the host's may not show 0.
+    #[serde(default, skip_serializing_if = "is_0")]
+    pub start_monotonic_ns: u64,
     /// Times that files below show.
     pub mtimes: Mtimes,
     /// The seed of `random_get`.
@@ -40,6 +44,10 @@ pub struct MachineConfig {
     /// there was such a number.
     #[serde(default, skip_serializing_if = "is_0")]
     pub kernel_version: u32,
+    /// Whether it had programs for processes to start; what they found is then on the tape. `None` on
+    /// tapes from before that was so: a replay has programs, and what they find is what was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub has_programs: Option<bool>,
     /// The mounts, in the order of mounting.
     pub mounts: Vec<MountConfig>,
 }
@@ -75,8 +83,8 @@ pub enum SourceKind {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_0(version: &u32) -> bool {
-    *version == 0
+fn is_0<T: Copy + Into<u64>>(number: &T) -> bool {
+    (*number).into() == 0
 }
 
 impl MountConfig {
@@ -127,7 +135,7 @@ impl MachineConfig {
             .recorded_as(self.clone())
             .tmp(self.tmp);
         if self.clock == ClockConfig::Host {
-            builder = builder.taped_clock(self.start_ns, clock_values_ns);
+            builder = builder.taped_clock(self.start_ns, self.start_monotonic_ns, clock_values_ns);
         }
         for mount in &self.mounts {
             let taped = || -> Arc<dyn Layer> {

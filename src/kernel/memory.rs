@@ -17,12 +17,14 @@ struct Counter {
 }
 
 /// There is no more memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("out of memory: all processes together may have {max_bytes} bytes")]
 pub struct OutOfMemory {
     /// What there is.
     pub max_bytes: u64,
 }
+
+crate::base::readable::readable!(OutOfMemory);
 
 impl Memory {
     /// `max_bytes`, of which nothing is taken.

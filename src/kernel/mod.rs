@@ -16,6 +16,7 @@ pub mod host_stdin;
 pub mod limits;
 pub mod machine;
 pub mod machine_config;
+mod machine_error;
 pub mod memory;
 pub mod outcome;
 pub mod pipe;

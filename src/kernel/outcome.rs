@@ -89,7 +89,7 @@ pub struct Trap {
 }
 
 /// A program could not be started.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
     /// It has no function to start with.
     #[error("{program} exports no function `_start`: it is a library, not a command")]
@@ -141,3 +141,5 @@ pub enum RunError {
         message: String,
     },
 }
+
+crate::base::readable::readable!(RunError);

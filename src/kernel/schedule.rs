@@ -29,6 +29,9 @@ pub enum Mode {
     /// The machine itself. Its descriptors from 3 on are free, and it looks paths up from
     /// [`super::guest::AT_FDCWD`].
     BuiltIn,
+    /// The machine itself, which looks a program up by its name, starts it and ends as that does. As
+    /// [`Mode::BuiltIn`] otherwise.
+    Named,
     /// Whoever answers calls of the host. As [`Mode::BuiltIn`] otherwise.
     Host,
     /// The host, which nobody can repeat. As [`Mode::BuiltIn`] otherwise.
@@ -44,8 +47,17 @@ impl Mode {
         match self {
             Self::Module => "wasi",
             Self::BuiltIn => "builtin",
+            Self::Named => "named",
             Self::Host => "host",
             Self::Native { .. } => "native",
+        }
+    }
+
+    /// The sandbox profile of a native one that is confined.
+    pub fn into_profile(self) -> Option<String> {
+        match self {
+            Self::Native { profile } => profile,
+            Self::Module | Self::BuiltIn | Self::Named | Self::Host => None,
         }
     }
 }
@@ -231,9 +243,10 @@ impl Machine {
             match heard {
                 Some(Pid::MACHINE) => break,
                 Some(pid) => return Heard::Ring(pid),
+                None if self.bell.times_out() => return Heard::Timeout,
                 // The tape has no more: the run leaves it here, or ended here.
                 None if self.bell.is_taped() => return Heard::Time,
-                None if is_over(self.deadline) => return Heard::Timeout,
+                None if is_over(self.deadline()) => return Heard::Timeout,
                 None if is_late(until) => break,
                 None => {
                     let is_idle =
@@ -260,7 +273,7 @@ impl Machine {
         };
         let due = left_ns
             .and_then(|left_ns| ambient::instant_now().checked_add(Duration::from_nanos(left_ns)));
-        due.into_iter().chain(self.deadline).min()
+        due.into_iter().chain(self.deadline()).min()
     }
 
     /// Ends all processes at `limit`.

@@ -19,7 +19,7 @@ const FORMAT: &str = "belljar-llm-fixture";
 const VERSION: Version = Version { major: 1, minor: 0 };
 
 /// A fixture cannot be read or written.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum FixtureError {
     /// A line is not what the format says.
     #[error("{}, line {line}: {message}", path.display())]
@@ -55,6 +55,8 @@ pub enum FixtureError {
     #[error(transparent)]
     Disk(#[from] DiskError),
 }
+
+crate::base::readable::readable!(FixtureError);
 
 /// The first line.
 #[derive(Serialize, Deserialize)]

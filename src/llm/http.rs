@@ -279,9 +279,11 @@ fn message_in(body: &[u8]) -> String {
 }
 
 /// More was sent than may be.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("more than may be")]
 struct TooLong;
+
+crate::base::readable::readable!(TooLong);
 
 /// A reader that fails where more comes than may.
 struct Bounded<R> {

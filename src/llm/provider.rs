@@ -129,7 +129,7 @@ impl LlmResponse {
 }
 
 /// Why a model did not answer, or not to the end. It can be recorded and played back.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct LlmFailure {
     /// What kind of failure it was, for whoever decides to try again.
@@ -140,6 +140,8 @@ pub struct LlmFailure {
     /// What happened, in words.
     pub message: String,
 }
+
+crate::base::readable::readable!(LlmFailure);
 
 impl LlmFailure {
     /// A failure without a status.
@@ -169,7 +171,7 @@ pub enum FailureKind {
 }
 
 /// A call to a language model failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum LlmError {
     /// The model did not answer.
     #[error(transparent)]
@@ -181,6 +183,8 @@ pub enum LlmError {
     #[error(transparent)]
     Miss(#[from] Box<Miss>),
 }
+
+crate::base::readable::readable!(LlmError);
 
 impl LlmError {
     /// The failure as it is recorded.

@@ -40,6 +40,8 @@ pub struct Command {
     image: CommandImage,
     /// The name that it is called by, if no other is given.
     name: Vec<u8>,
+    /// The program's name on a tape, if that is not `name`.
+    taped_name: Option<String>,
     argv0: Option<Vec<u8>>,
     args: Vec<Vec<u8>>,
     env: Vec<(Vec<u8>, Vec<u8>)>,
@@ -130,6 +132,7 @@ impl Command {
         Self {
             image,
             name: name.into(),
+            taped_name: None,
             argv0: None,
             args: Vec::new(),
             env: Vec::new(),
@@ -137,6 +140,19 @@ impl Command {
             preopens: None,
             stdin: Vec::new(),
         }
+    }
+
+    /// A process that looks for `program` as a tape has it: see [`Command::named`].
+    pub(crate) fn taped_named(program: &str) -> Self {
+        let name = program.to_owned();
+        let make: MakeImage = Arc::new(move || named::image(&name));
+        Self::of(CommandImage::Made(make, None), program)
+    }
+
+    /// What a tape has as the program's name.
+    pub(crate) fn taped_name(&mut self, name: &str) -> &mut Self {
+        self.taped_name = Some(name.to_owned());
+        self
     }
 
     /// Adds an argument. A NUL in it ends it, as it would for a C program.
@@ -261,7 +277,9 @@ impl Command {
                 Err(error) => return Finished::not_started(stdio, error),
             },
         };
-        let startup = Startup { args, environ, stdio, preopens, module_hash };
+        let name = || String::from_utf8_lossy(&self.name).into_owned();
+        let program = Some(self.taped_name.clone().unwrap_or_else(name));
+        let startup = Startup { args, environ, stdio, preopens, program, module_hash };
         let taken = std::mem::replace(machine, Machine::vacant());
         let finished = schedule::run(image, taken, startup);
         let Finished { machine: back, stdio, outcome, casualties, fuel_used } = finished;

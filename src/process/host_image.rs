@@ -88,14 +88,15 @@ impl TapedChildren {
         Self { events: Mutex::new(events.into()), contents }
     }
 
-    /// The bell that rang for them.
-    pub fn bell(&self) -> HostBell {
+    /// The bell that rang for them, in a run that real time ended if it `times_out`.
+    pub fn bell(&self, times_out: bool) -> HostBell {
         let events = lock(&self.events);
         let of_host = events.iter().filter(|(_, event)| event.is_of_host());
-        HostBell::taped(of_host.map(|(pid, event)| match event {
+        let rings = of_host.map(|(pid, event)| match event {
             NativeEvent::ClockMoved => Pid::MACHINE,
             _ => *pid,
-        }))
+        });
+        HostBell::taped(rings, times_out)
     }
 
     /// What the host did next, if it did that for `pid` and `is_it`.

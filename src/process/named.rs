@@ -18,16 +18,18 @@ pub(super) fn find(machine: &Machine, program: &str) -> Result<Found, RunError> 
     let named = machine.programs.as_ref().map(|programs| programs.named(program));
     match named.transpose() {
         Ok(Some(Some(found))) => Ok(found),
-        Ok(_) => {
-            let image = Box::new(Named(program.to_owned()));
-            Ok(Found { image, digest: None, path: None })
-        }
+        Ok(_) => Ok(Found { image: image(program), digest: None, path: None }),
         Err(why) => Err(RunError::Spawn(SpawnError {
             program: program.to_owned(),
             errno: Errno::Noexec,
             reason: why.to_string(),
         })),
     }
+}
+
+/// A process that looks for `program`, starts it and ends as it does.
+pub(super) fn image(program: &str) -> Box<dyn Image> {
+    Box::new(Named(program.to_owned()))
 }
 
 struct Named(String);
@@ -38,7 +40,7 @@ impl Image for Named {
     }
 
     fn mode(&self) -> Mode {
-        Mode::BuiltIn
+        Mode::Named
     }
 
     fn start(self: Box<Self>, guest: Guest) -> Running {

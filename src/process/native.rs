@@ -25,7 +25,7 @@ const GRACE: Duration = Duration::from_secs(1);
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// A program of the host could not be run.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum NativeError {
     /// There is none of that name.
     #[error("the host has no program {program:?}")]
@@ -45,6 +45,8 @@ pub enum NativeError {
     #[error(transparent)]
     Profile(#[from] ProfileError),
 }
+
+crate::base::readable::readable!(NativeError);
 
 /// A program of the host, found on its path and run in one of its folders, outside of any machine:
 /// nothing that it does is virtual.

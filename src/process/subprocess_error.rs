@@ -14,7 +14,7 @@ pub type FindError = Box<dyn std::error::Error + Send + Sync>;
 /// A subprocess was not run, or not as its tape says. A program that fails is no error.
 ///
 /// Calls are numbered from 1, those that fail among them.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum SubprocessError {
     /// A sandbox profile cannot be had.
     #[error(transparent)]
@@ -204,6 +204,8 @@ pub enum SubprocessError {
         program: String,
     },
 }
+
+crate::base::readable::readable!(SubprocessError);
 
 impl SubprocessError {
     /// Whether the call and a tape disagree, so that the tape does not tell the session.

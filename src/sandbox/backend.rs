@@ -230,8 +230,11 @@ pub struct ExecRequest {
     pub env: BTreeMap<String, String>,
     /// What it reads from standard input.
     pub stdin: Vec<u8>,
-    /// How long it may take, on the session's clock and on the host's.
+    /// How long it may take on the host's clock; on the session's, too, unless
+    /// [`ExecRequest::virtual_timeout`] says otherwise.
     pub timeout: Option<Duration>,
+    /// How long it may take on the session's clock. Default: as [`ExecRequest::timeout`].
+    pub virtual_timeout: Option<Duration>,
 }
 
 impl ExecRequest {
@@ -294,7 +297,7 @@ impl fmt::Debug for ExecResult {
 }
 
 /// What went wrong with a sandbox.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum SandboxError {
     /// There is no such session, or snapshot.
     #[error("there is no session or snapshot {id:?}")]
@@ -345,6 +348,8 @@ pub enum SandboxError {
         source: io::Error,
     },
 }
+
+crate::base::readable::readable!(SandboxError);
 
 impl SandboxError {
     pub(super) fn invalid(field: impl Into<String>, message: impl fmt::Display) -> Self {

@@ -46,7 +46,7 @@ pub struct Listed {
 }
 
 /// Something could not be copied, or listed.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum CopyError {
     /// A path of the session, or beneath the host's.
     #[error("cannot {operation} {path}: {errno}")]
@@ -70,6 +70,8 @@ pub enum CopyError {
     #[error(transparent)]
     Apply(#[from] ApplyError),
 }
+
+crate::base::readable::readable!(CopyError);
 
 /// A file or a tree of one side. The path has no slash in front.
 struct Place<'v> {

@@ -28,7 +28,7 @@ use crate::store::Removed;
 const FORMAT: &str = "belljar-session";
 
 /// The version of the format: a reader takes every minor version of its own major one.
-const VERSION: [u32; 2] = [1, 0];
+const VERSION: [u32; 2] = [1, 1];
 
 /// Bytes of a file of a session.
 const RECORD_BYTES_MAX: u64 = 64 << 10;
@@ -84,6 +84,9 @@ struct Record {
     version: [u32; 2],
     /// The snapshot at which it stands.
     state: Digest,
+    /// What it was forked from. Since version 1.1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    origin: Option<String>,
 }
 
 /// What a name leads to.
@@ -150,7 +153,7 @@ impl SandboxHome {
         let (id, _lock) = self.claim(id)?;
         sandbox.spec.session_id.clone_from(&id);
         let state = self.store.save(sandbox)?;
-        self.write_record(&id, state)?;
+        self.write_record(&id, state, None)?;
         Ok(id)
     }
 
@@ -161,9 +164,9 @@ impl SandboxHome {
     /// [`HomeError`]: `NotFound`; `Id`; `Exists` if there is a session of the id; `Disk`.
     pub fn fork(&self, from: &str, id: Option<&str>) -> Result<String, HomeError> {
         let _home = self.share()?;
-        let state = self.state_of(from)?;
+        let (origin, _, state, _) = self.identity_of(from)?;
         let (id, _lock) = self.claim(id)?;
-        self.write_record(&id, state)?;
+        self.write_record(&id, state, Some(origin))?;
         Ok(id)
     }
 
@@ -224,8 +227,8 @@ impl SandboxHome {
             disk::remove_file(&path)?;
             return Err(error);
         }
-        let state = self.read_record(id)?;
-        Ok(HeldSession { home: self, id: id.to_owned(), state, _lock: lock })
+        let Record { state, origin, .. } = self.read_record(id)?;
+        Ok(HeldSession { home: self, id: id.to_owned(), state, origin, _lock: lock })
     }
 
     /// Removes a session, once nothing runs in it, or a snapshot. What was forked from it stays.
@@ -255,7 +258,7 @@ impl SandboxHome {
     /// [`HomeError::Disk`].
     pub fn list(&self) -> Result<Vec<HomeEntry>, HomeError> {
         let session = |id: String| HomeEntry {
-            state: self.read_record(&id).ok(),
+            state: self.read_record(&id).map(|record| record.state).ok(),
             kind: HomeKind::Session,
             id,
         };
@@ -278,7 +281,7 @@ impl SandboxHome {
         lock.lock().map_err(DiskError::new("lock", &self.dir))?;
         let mut states = self.snapshots()?;
         for id in self.session_ids()? {
-            states.push(self.read_record(&id)?);
+            states.push(self.read_record(&id)?.state);
         }
         let mut keep = HashSet::new();
         for state in states {
@@ -308,7 +311,7 @@ impl SandboxHome {
     }
 
     /// Keeps what nobody names from being removed, until it is named.
-    fn share(&self) -> Result<File, HomeError> {
+    pub(super) fn share(&self) -> Result<File, HomeError> {
         let lock = self.open_lock()?;
         lock.lock_shared().map_err(DiskError::new("lock", &self.dir))?;
         Ok(lock)
@@ -370,9 +373,28 @@ impl SandboxHome {
 
     fn state_of(&self, name: &str) -> Result<Digest, HomeError> {
         match self.named(name)? {
-            Named::Session(id) => self.read_record(&id),
+            Named::Session(id) => Ok(self.read_record(&id)?.state),
             Named::Snapshot(digest) => Ok(digest),
         }
+    }
+
+    /// The whole id of what `name` names, what it is, where it stands, and, of a session, what it was
+    /// forked from.
+    pub(super) fn identity_of(
+        &self,
+        name: &str,
+    ) -> Result<(String, HomeKind, Digest, Option<String>), HomeError> {
+        Ok(match self.named(name)? {
+            Named::Session(id) => {
+                let record = self.read_record(&id)?;
+                (id, HomeKind::Session, record.state, record.origin)
+            }
+            Named::Snapshot(digest) => (digest.to_string(), HomeKind::Snapshot, digest, None),
+        })
+    }
+
+    pub(super) fn store(&self) -> &SnapshotStore {
+        &self.store
     }
 
     fn is_session(&self, id: &str) -> bool {
@@ -402,19 +424,19 @@ impl SandboxHome {
         Ok(disk::list(&self.dir.join("snapshots"))?.into_iter().filter_map(digest).collect())
     }
 
-    fn record_path(&self, id: &str) -> PathBuf {
+    pub(super) fn record_path(&self, id: &str) -> PathBuf {
         self.dir.join("sessions").join(format!("{id}.json"))
     }
 
-    fn lock_path(&self, id: &str) -> PathBuf {
+    pub(super) fn lock_path(&self, id: &str) -> PathBuf {
         self.dir.join("sessions").join(format!("{id}.lock"))
     }
 
-    fn snapshot_path(&self, snapshot: Digest) -> PathBuf {
+    pub(super) fn snapshot_path(&self, snapshot: Digest) -> PathBuf {
         self.dir.join("snapshots").join(snapshot.to_string())
     }
 
-    fn read_record(&self, id: &str) -> Result<Digest, HomeError> {
+    fn read_record(&self, id: &str) -> Result<Record, HomeError> {
         let path = self.record_path(id);
         let damaged =
             |message: &str| HomeError::Record { path: path.clone(), message: message.into() };
@@ -429,15 +451,20 @@ impl SandboxHome {
             Ok(Record { version: [major, minor], .. }) if major != VERSION[0] => {
                 Err(HomeError::Version { id: id.to_owned(), major, minor })
             }
-            Ok(record) if record.format == FORMAT => Ok(record.state),
+            Ok(record) if record.format == FORMAT => Ok(record),
             Ok(_) => Err(HomeError::Record { path, message: "it is no session's".to_owned() }),
             Err(error) => Err(HomeError::Record { path, message: error.to_string() }),
         }
     }
 
-    fn write_record(&self, id: &str, state: Digest) -> Result<(), HomeError> {
+    fn write_record(
+        &self,
+        id: &str,
+        state: Digest,
+        origin: Option<String>,
+    ) -> Result<(), HomeError> {
         let path = self.record_path(id);
-        let record = Record { format: FORMAT.to_owned(), version: VERSION, state };
+        let record = Record { format: FORMAT.to_owned(), version: VERSION, state, origin };
         let text = serde_json::to_string(&record).map_err(|error| HomeError::Record {
             path: path.clone(),
             message: error.to_string(),
@@ -451,6 +478,7 @@ pub struct HeldSession<'h> {
     home: &'h SandboxHome,
     id: String,
     state: Digest,
+    origin: Option<String>,
     _lock: File,
 }
 
@@ -472,7 +500,7 @@ impl HeldSession<'_> {
         sandbox.spec.session_id.clone_from(&self.id);
         let state = self.home.store.save(sandbox)?;
         if state != self.state {
-            self.home.write_record(&self.id, state)?;
+            self.home.write_record(&self.id, state, self.origin.clone())?;
             self.state = state;
         }
         Ok(())

@@ -7,7 +7,7 @@ use crate::base::disk::DiskError;
 use crate::store::StoreError;
 
 /// A [`SandboxHome`](super::SandboxHome) cannot do what it was asked for.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum HomeError {
     /// Nothing has this name.
     #[error(
@@ -86,3 +86,5 @@ pub enum HomeError {
     #[error(transparent)]
     Disk(#[from] DiskError),
 }
+
+crate::base::readable::readable!(HomeError);

@@ -233,8 +233,9 @@ impl Local {
         asked.envs(self.env.iter().map(|(key, value)| (key, value))).envs(&request.env);
         asked.current_dir(self.current_dir(request.cwd.as_deref())?);
         asked.output_bytes_max(self.limits.output_bytes_max);
-        let timeout: Option<Duration> =
-            self.limits.timeout.into_iter().chain(request.timeout).min();
+        // Its clock is the host's.
+        let timeouts = [self.limits.timeout, request.timeout, request.virtual_timeout];
+        let timeout: Option<Duration> = timeouts.into_iter().flatten().min();
         if let Some(timeout) = timeout {
             asked.timeout(timeout);
         }

@@ -4,6 +4,7 @@
 mod backend;
 mod copy;
 mod home;
+mod home_details;
 mod home_error;
 mod local;
 mod registry;
@@ -18,6 +19,7 @@ pub use backend::{
 };
 pub use copy::{Copied, CopyError, Listed};
 pub use home::{HeldSession, HomeEntry, HomeKind, MakePrograms, SandboxHome};
+pub use home_details::HomeDetails;
 pub use home_error::HomeError;
 pub use local::LocalBackend;
 pub use session::{MakeHost, Sandbox};

@@ -23,7 +23,7 @@ use crate::kernel::vfs::{
     Applied, ApplyError, Baseline, Contents, DiffEntry, DiffError, Drift, HostDir, Overlay,
     Refreshed, Source, VPath,
 };
-use crate::process::Command;
+use crate::process::{self, Command};
 
 /// Makes the host of a session that is made as the spec says: its command policy, its bridge, who
 /// answers questions, what credentials are added to requests. Whom programs may reach is what the
@@ -102,6 +102,7 @@ impl Sandbox {
         spec.mounts = effective_mounts(&["/tmp", MEMORY_DIR, OUTPUTS_DIR], spec.mounts)?;
         let mut builder = Machine::builder()
             .clock(spec.clock)
+            .mtimes(spec.mtimes)
             .seed(spec.seed)
             .limits(spec.limits)
             .programs(programs);
@@ -229,19 +230,7 @@ impl Sandbox {
         request: &ExecRequest,
         stdio: Stdio,
     ) -> Result<ExecResult, SandboxError> {
-        let command = self.command(request)?;
-        self.machine.vfs_mut().note_run();
-        let own = self.limit_time(request.timeout);
-        self.machine.renew_budgets();
-        let output = command.output_on(&mut self.machine, stdio);
-        self.machine.limits = own;
-        let output = output.map_err(|error| {
-            let (message, is_found) = match &error {
-                RunError::Spawn(error) => (error.reason.clone(), error.errno != Errno::Noent),
-                error => (error.to_string(), true),
-            };
-            SandboxError::Exec { command: request.command.clone(), message, is_found }
-        })?;
+        let output = self.output_on(request, stdio)?;
         let outcome = output.status.outcome();
         Ok(ExecResult {
             stdout: output.stdout,
@@ -249,6 +238,30 @@ impl Sandbox {
             exit_code: outcome.code().cast_signed(),
             timed_out: outcome.is_of_time(),
             message: message_of(outcome, output.status.casualties()),
+        })
+    }
+
+    /// As [`Sandbox::exec_on`], with all that is known of how the program ended.
+    ///
+    /// # Errors
+    /// As [`Sandbox::exec`].
+    pub fn output_on(
+        &mut self,
+        request: &ExecRequest,
+        stdio: Stdio,
+    ) -> Result<process::Output, SandboxError> {
+        let command = self.command(request)?;
+        self.machine.vfs_mut().note_run();
+        let own = self.limit_time(request);
+        self.machine.renew_budgets();
+        let output = command.output_on(&mut self.machine, stdio);
+        self.machine.limits = own;
+        output.map_err(|error| {
+            let (message, is_found) = match &error {
+                RunError::Spawn(error) => (error.reason.clone(), error.errno != Errno::Noent),
+                error => (error.to_string(), true),
+            };
+            SandboxError::Exec { command: request.command.clone(), message, is_found }
         })
     }
 
@@ -277,17 +290,18 @@ impl Sandbox {
         Ok(command)
     }
 
-    /// Lets the next run take no longer than `timeout`, on either clock, and than the session's own
-    /// limits say; answers these.
-    fn limit_time(&mut self, timeout: Option<Duration>) -> Limits {
+    /// Lets the next run take no longer than `request` says, and than the session's own limits say;
+    /// answers these.
+    fn limit_time(&mut self, request: &ExecRequest) -> Limits {
         let own = self.machine.limits;
         let elapsed = self.machine.elapsed();
-        let shorter = |own: Option<Duration>| own.into_iter().chain(timeout).min();
+        let shorter = |own: Option<Duration>, asked| own.into_iter().chain(asked).min();
         let limits = &mut self.machine.limits;
-        limits.timeout = shorter(own.timeout);
+        limits.timeout = shorter(own.timeout, request.timeout);
         // A machine counts from its start, which is the session's.
-        limits.virtual_timeout =
-            shorter(own.virtual_timeout).map(|timeout| elapsed.saturating_add(timeout));
+        let virtual_timeout = request.virtual_timeout.or(request.timeout);
+        limits.virtual_timeout = shorter(own.virtual_timeout, virtual_timeout)
+            .map(|timeout| elapsed.saturating_add(timeout));
         own
     }
 
@@ -339,6 +353,11 @@ impl Sandbox {
     /// As [`Overlay::apply`].
     pub fn apply(&mut self) -> Result<Applied, ApplyError> {
         self.machine.vfs_mut().apply()
+    }
+
+    /// How long the session has lasted on its own clock.
+    pub fn elapsed(&mut self) -> Duration {
+        self.machine.elapsed()
     }
 
     /// The machine, to look at.

@@ -35,7 +35,7 @@ pub struct SnapshotStore {
 }
 
 /// A snapshot cannot be written or read.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum SnapshotError {
     /// Its text or its contents are not there, or are others.
     #[error("snapshot {id}")]
@@ -88,6 +88,8 @@ pub enum SnapshotError {
         source: RestoreError,
     },
 }
+
+crate::base::readable::readable!(SnapshotError);
 
 #[derive(Serialize, Deserialize)]
 struct Head {
@@ -227,6 +229,18 @@ impl SnapshotStore {
     /// As [`SnapshotStore::resume`].
     pub fn session_id(&self, id: Digest) -> Result<String, SnapshotError> {
         Ok(self.read(id)?.session_id)
+    }
+
+    /// The session that the snapshot `id` was made of, its mounts, and the digests of all that it is
+    /// made of, itself included.
+    pub(super) fn summary(
+        &self,
+        id: Digest,
+    ) -> Result<(String, Vec<SandboxMount>, Vec<Digest>), SnapshotError> {
+        let saved = self.read(id)?;
+        let mut parts = saved.machine.contents();
+        parts.push(id);
+        Ok((saved.session_id, saved.mounts, parts))
     }
 
     /// The digests of all that the snapshot `id` is made of, itself included.

@@ -11,7 +11,7 @@ use crate::base::digest::{Digest, DigestHasher};
 use crate::base::disk::{self, DiskError};
 
 /// Content could not be stored or fetched.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum StoreError {
     /// There is no content of this digest.
     #[error("{} is missing: it must have the content of that digest; bring the whole folder", path.display())]
@@ -57,6 +57,8 @@ pub enum StoreError {
     #[error(transparent)]
     Disk(#[from] DiskError),
 }
+
+crate::base::readable::readable!(StoreError);
 
 /// What [`Cas::retain`] removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -10,6 +10,8 @@ mod native;
 mod payload;
 mod player;
 mod record;
+#[cfg(test)]
+mod record_tests;
 mod recorder;
 mod redact;
 mod texts;

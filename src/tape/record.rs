@@ -209,7 +209,7 @@ pub enum Kind {
         /// The process that started it, if one did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent: Option<u32>,
-        /// The name it was asked for by.
+        /// The name it was asked for by; of the first process, that of its program.
         program: String,
         /// The name it is called by (`argv[0]`), if that is another.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -221,7 +221,8 @@ pub enum Kind {
         args: Vec<String>,
         /// Its environment, `NAME=value`.
         env: Vec<String>,
-        /// `wasi`, `builtin`, or `native`: such a run is not hermetic.
+        /// `wasi`, `builtin`, `named` (it starts the program of its name and ends as that does), `host`,
+        /// or `native`: such a run is not hermetic.
         mode: String,
         /// The sandbox profile of a native one that is confined.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -238,6 +239,28 @@ pub enum Kind {
         /// The digest of the module.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         module_hash: Option<Digest>,
+    },
+    /// A process looked for a program to start, or to say where it is.
+    ProgramFind {
+        /// The process.
+        pid: u32,
+        /// Where: `toolchain` (the programs by name), `file` (a file of the namespace, which was read)
+        /// or `substitute` (what stands for a name that nobody has).
+        place: String,
+        /// The name; of a file, the path that was asked for.
+        name: String,
+        /// What the program runs on, as `process_spawn` has it; `None` if there is none that can run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mode: Option<String>,
+        /// The sandbox profile of a native one that is confined.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        profile: Option<String>,
+        /// The digest of its module.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        module_hash: Option<Digest>,
+        /// Why what is there cannot run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
     },
     /// A process ended.
     ProcessExit {
@@ -407,6 +430,7 @@ impl Kind {
             Self::StreamPoll { .. } => "stream_poll",
             Self::StreamError { .. } => "stream_error",
             Self::ProcessSpawn { .. } => "process_spawn",
+            Self::ProgramFind { .. } => "program_find",
             Self::ProcessExit { .. } => "process_exit",
             Self::Native { .. } => "native",
             Self::ProcessWait { .. } => "process_wait",
@@ -459,6 +483,7 @@ impl Kind {
             "stream_poll",
             "stream_error",
             "process_spawn",
+            "program_find",
             "process_exit",
             "native",
             "process_wait",
@@ -524,55 +549,5 @@ impl<'de> Deserialize<'de> for Record {
             Line::deserialize(deserializer)?;
         let kind = Kind::from_fields(&kind, fields).map_err(serde::de::Error::custom)?;
         Ok(Self { seq, phase, virtual_time_ms, monotonic_ms, kind })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn round_trip(line: &str) -> Record {
-        let record: Record = serde_json::from_str(line).unwrap();
-        let again = serde_json::to_string(&record).unwrap();
-        let (old, new): (Value, Value) =
-            (serde_json::from_str(line).unwrap(), serde_json::from_str(&again).unwrap());
-        assert_eq!(old, new);
-        record
-    }
-
-    #[test]
-    fn records_read_as_they_are_written() {
-        let record = round_trip(
-            r#"{"seq":3,"phase":"run","virtual_time_ms":-1,"monotonic_ms":2,"kind":"file_stat","path":"/worktree/a","errno":"noent"}"#,
-        );
-        let found = Found::Errno { errno: "noent".into() };
-        assert_eq!(record.kind, Kind::FileStat { path: "/worktree/a".into(), found });
-        round_trip(
-            r#"{"seq":0,"phase":"setup","virtual_time_ms":0,"monotonic_ms":0,"kind":"file_stat","path":"/","file_type":"dir","len_bytes":0,"mtime_ns":946684800000000000,"executable":false}"#,
-        );
-        round_trip(
-            r#"{"seq":9,"phase":"finalize","virtual_time_ms":0,"monotonic_ms":0,"kind":"change","path":"/worktree/a","change":"renamed","from":"/worktree/b"}"#,
-        );
-    }
-
-    #[test]
-    fn an_unknown_kind_survives() {
-        let line = r#"{"seq":1,"phase":"run","virtual_time_ms":5,"monotonic_ms":5,"kind":"gpu_call","shader":{"x":[1,2]}}"#;
-        assert_eq!(round_trip(line).kind.name(), "gpu_call");
-    }
-
-    #[test]
-    fn every_kind_knows_its_name() {
-        let kind = Kind::ClockSleep { duration_ns: 1 };
-        let value = serde_json::to_value(&kind).unwrap();
-        assert_eq!(value["kind"], kind.name());
-        assert_eq!(Kind::from_fields(kind.name(), kind.fields()).unwrap(), kind);
-    }
-
-    #[test]
-    fn a_known_kind_with_bad_fields_is_refused() {
-        let line = r#"{"seq":1,"virtual_time_ms":5,"monotonic_ms":5,"kind":"clock_sleep"}"#;
-        let error = serde_json::from_str::<Record>(line).unwrap_err().to_string();
-        assert!(error.contains("duration_ns"), "{error}");
     }
 }

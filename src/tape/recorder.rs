@@ -16,7 +16,7 @@ use crate::base::disk::DiskError;
 use crate::store::{StoreError, read_slice};
 
 /// A tape could not be written or read.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum TapeError {
     /// A line is not what the format says.
     #[error("{tape}, line {line}: {message}")]
@@ -59,6 +59,16 @@ pub enum TapeError {
         /// What is not text.
         what: &'static str,
     },
+    /// A module was to be kept that holds a secret.
+    #[error(
+        "the module {name} is not put on the tape: it holds what the rule {rule} takes for a secret"
+    )]
+    ModuleWithheld {
+        /// The program's name.
+        name: String,
+        /// The rule.
+        rule: String,
+    },
     /// Whoever wrote the tape has given it up.
     #[error("the tape was given up: its session ended without being finalized")]
     Abandoned,
@@ -69,6 +79,8 @@ pub enum TapeError {
     #[error(transparent)]
     Disk(#[from] DiskError),
 }
+
+crate::base::readable::readable!(TapeError);
 
 /// Reads a content at an offset; answers 0 at its end.
 pub type ReadAt<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> io::Result<usize>;

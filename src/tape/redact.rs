@@ -33,7 +33,7 @@ const SECRET_TEXTS: &[(&str, &str)] = &[
 ];
 
 /// A rule is no regular expression.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("the redaction rule {name:?} is no regular expression")]
 pub struct BadRule {
     /// The rule.
@@ -41,6 +41,8 @@ pub struct BadRule {
     /// Why not.
     pub source: regex::Error,
 }
+
+crate::base::readable::readable!(BadRule);
 
 /// Rules that find secrets. Text loses them; contents that hold one are withheld whole, because a
 /// changed content would not have its digest.

@@ -42,6 +42,10 @@ impl Kind {
                     [path, name].into_iter().for_each(text);
                 }
             }
+            Self::ProgramFind { name, error, .. } => {
+                text(name);
+                error.iter_mut().for_each(text);
+            }
             Self::Change { path, detail, .. } => {
                 text(path);
                 let is_digest = |name: &str| name.ends_with("content_hash");

@@ -11,9 +11,11 @@ use crate::kernel::clock::{Clock, ClockId, HostClock, VirtualClock};
 use crate::tape::{ClockLeak, ClockLeakKind, ClockLeaks, Kind, Recorder};
 
 /// The clock is the host's, which nobody moves.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("only a paused clock can be moved: build the testbench with paused_clock_at_ms")]
 pub struct NotPaused;
+
+crate::base::readable::readable!(NotPaused);
 
 /// What a session's clock shows, and a way to let its time pass. Clones are the same clock.
 ///

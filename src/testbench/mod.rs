@@ -9,8 +9,10 @@ mod config;
 mod host;
 mod llm;
 mod replay;
+mod script;
 mod session;
 mod taped_changes;
+mod taped_programs;
 mod timers;
 
 pub use builder::{Testbench, TestbenchBuilder};

@@ -30,7 +30,7 @@ use crate::tape::{ClockLeak, FileTape, Header, Recorder, Redaction, TapeError};
 use crate::toolchain::{ResolveError, Resolved, ToolchainPrograms, Toolchains};
 
 /// A session could not begin, or could not be ended as asked.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum TestbenchError {
     /// The worktree cannot be opened.
     #[error("cannot open the worktree {}", path.display())]
@@ -71,6 +71,8 @@ pub enum TestbenchError {
     #[error(transparent)]
     Apply(#[from] ApplyError),
 }
+
+crate::base::readable::readable!(TestbenchError);
 
 /// A tape that was written.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -13,7 +13,8 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::changes::{WRITTEN_NS, describe};
-use super::replay::{ReplayError, Script};
+use super::replay::ReplayError;
+use super::script::Script;
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
 use crate::kernel::limits::Limits;
@@ -27,7 +28,7 @@ use crate::store::{Cas, StoreError};
 use crate::tape::{Kind, TapeError, TapeReader, TapedContent, cas_dir};
 
 /// The changes on a tape cannot be made.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum TapedChangesError {
     /// The tape.
     #[error(transparent)]
@@ -50,6 +51,8 @@ pub enum TapedChangesError {
     #[error(transparent)]
     Diff(#[from] DiffError),
 }
+
+crate::base::readable::readable!(TapedChangesError);
 
 /// Something that is not what it was when the tape was recorded.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -432,6 +435,7 @@ fn expect_made(vfs: &mut Overlay, changes: &[Change]) -> Result<(), TapedChanges
 pub fn make_taped_changes(path: &Path, vfs: &mut Overlay) -> Result<usize, TapedChangesError> {
     let mut changes = Vec::new();
     let mut fork = vfs.clone();
+    fork.take_times_as_given();
     for record in TapeReader::open(path)? {
         match record?.kind {
             Kind::Machine { config } => {

@@ -63,12 +63,14 @@ impl ClockHandle {
 }
 
 /// Time ran out, on the session's clock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no answer within {duration:?} of the session's clock: allow more, or see who sleeps")]
 pub struct Elapsed {
     /// How much there was.
     pub duration: Duration,
 }
+
+crate::base::readable::readable!(Elapsed);
 
 /// Ticks on a session's clock: see [`ClockHandle::interval`].
 pub struct Interval {

@@ -1,14 +1,20 @@
 //! The programs that processes of a machine can start.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::registry::{ResolveError, Toolchains};
 use crate::base::digest::Digest;
 use crate::engine::{
     Engine, EngineConfig, EngineError, Module, Program, ProgramError, UnknownImports,
 };
-use crate::kernel::programs::{Found, MakeImage, NotRunnable, Programs};
+use crate::kernel::programs::{Found, MakeImage, NotRunnable, Programs, uncounted};
+use crate::store::read_slice;
+use crate::tape::{Recorder, TapeError};
+
+/// Makes the program of a module whose code is not in the cache.
+pub type Compile =
+    Arc<dyn Fn(&Engine, &Module, UnknownImports) -> Result<Program, ProgramError> + Send + Sync>;
 
 /// The programs of toolchains, and modules of a machine's namespace, compiled when they are first
 /// started. For [`crate::MachineBuilder::programs`].
@@ -28,6 +34,9 @@ pub struct ToolchainPrograms {
     engine: OnceLock<Engine>,
     toolchains: Toolchains,
     unknown_imports: UnknownImports,
+    /// The tape that keeps the modules.
+    tape: Option<Recorder>,
+    compile: Option<Compile>,
     /// What is no module, by its name.
     images: HashMap<String, MakeImage>,
     by_name: Mutex<HashMap<String, Option<Program>>>,
@@ -50,6 +59,8 @@ impl ToolchainPrograms {
             engine: OnceLock::new(),
             toolchains,
             unknown_imports: UnknownImports::Trap,
+            tape: None,
+            compile: None,
             images: HashMap::new(),
             by_name: Mutex::default(),
             by_digest: Mutex::default(),
@@ -60,6 +71,23 @@ impl ToolchainPrograms {
     #[must_use]
     pub fn unknown_imports(mut self, unknown: UnknownImports) -> Self {
         self.unknown_imports = unknown;
+        self
+    }
+
+    /// Puts the module of each program that is found by its name on `tape`, so that a replay needs no
+    /// toolchain. One that holds what `tape` takes for a secret makes it fail.
+    #[must_use]
+    pub fn embed_in(mut self, tape: Recorder) -> Self {
+        self.tape = Some(tape);
+        self
+    }
+
+    /// Lets `compile` make the programs whose code is not in the cache, in place of
+    /// [`Program::compile`]: to say that it takes time, say, or to do it in another process. No timeout
+    /// counts what it takes.
+    #[must_use]
+    pub fn compiler(mut self, compile: Compile) -> Self {
+        self.compile = Some(compile);
         self
     }
 
@@ -80,7 +108,14 @@ impl ToolchainPrograms {
         if let Some(program) = known.get(&module.digest()) {
             return Ok(program.clone());
         }
-        let program = Program::with_unknown(self.engine()?, module, self.unknown_imports)?;
+        let (engine, unknown) = (self.engine()?, self.unknown_imports);
+        let program = match Program::from_cache(engine, module, unknown)? {
+            Some(program) => program,
+            None => match &self.compile {
+                Some(compile) => uncounted(|| compile(engine, module, unknown))?,
+                None => Program::compile(engine, module, unknown)?.0,
+            },
+        };
         known.insert(module.digest(), program.clone());
         Ok(program)
     }
@@ -105,7 +140,16 @@ impl ToolchainPrograms {
             Err(error) => return Err(not_runnable(&error)),
         };
         let module = resolved.module().map_err(|error| not_runnable(&error))?;
-        self.program(&module).map(Some).map_err(|error| not_runnable(&error))
+        let program = self.program(&module).map_err(|error| not_runnable(&error))?;
+        if let Some(tape) = &self.tape {
+            let bytes = module.bytes().map_err(|error| not_runnable(&error))?;
+            let embedded = tape.content_from(name, read_slice(&bytes));
+            let embedded = embedded.map_err(|error| not_runnable(&error))?;
+            if let Some(rule) = embedded.withheld_by {
+                tape.fail(TapeError::ModuleWithheld { name: name.to_owned(), rule });
+            }
+        }
+        Ok(Some(program))
     }
 }
 

@@ -7,7 +7,7 @@ use crate::base::disk::{self, DiskError};
 use crate::engine::{Module, ProgramError};
 
 /// A program was not found.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum ResolveError {
     /// The name cannot be one of a program.
     #[error("{name:?} cannot be the name of a program: {why}")]
@@ -50,6 +50,8 @@ pub enum ResolveError {
     #[error(transparent)]
     Folder(#[from] DiskError),
 }
+
+crate::base::readable::readable!(ResolveError);
 
 fn places(name: &str, searched: &[PathBuf]) -> String {
     let dirs: Vec<String> = searched.iter().map(|dir| dir.display().to_string()).collect();
@@ -160,6 +162,18 @@ impl Toolchains {
         }
         let similar = similar(name, &self.names()?);
         Err(ResolveError::NotFound { name: name.to_owned(), searched: self.dirs.clone(), similar })
+    }
+
+    /// All modules that are called `name`, that of [`Toolchains::resolve`] first: of those in folders
+    /// the later ones, and what is built in, are hidden by the earlier ones.
+    pub fn all(&self, name: &str) -> Vec<Resolved> {
+        if check_name(name).is_err() {
+            return Vec::new();
+        }
+        let in_dirs = self.dirs.iter().map(|dir| dir.join(format!("{name}.wasm")));
+        let is_file = |path: &PathBuf| disk::metadata(path).is_ok_and(|found| found.is_file());
+        let built_in = demo::find(name).map(|(name, bytes)| Resolved::BuiltIn { name, bytes });
+        in_dirs.filter(is_file).map(Resolved::File).chain(built_in).collect()
     }
 
     /// The names of all programs, sorted, each once.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use belljar::{Command, HostDir, Machine, Preopen, Program, Reach, Source};
+use belljar::{Command, HostDir, Machine, Module, Preopen, Program, Reach, Source};
 use serde::Deserialize;
 
 use crate::support;
@@ -71,8 +71,8 @@ fn run(path: &Path) -> Result<(), String> {
         builder = builder.mount(at.clone(), Source::Host(Arc::new(source)));
         preopens.push(Preopen { path: at.clone(), name: at, reach: Reach::Confined });
     }
-    let mut machine = builder.build().map_err(|error| error.to_string())?;
-    let program = Program::load(support::engine(), path).map_err(|error| error.to_string())?;
+    let module = Module::read(path).map_err(|error| error.to_string())?;
+    let program = Program::new(support::engine(), &module).map_err(|error| error.to_string())?;
     let mut command = Command::new(&program);
     command.args(&manifest.args).preopens(preopens);
     for (key, value) in &manifest.env {
@@ -91,7 +91,7 @@ fn run(path: &Path) -> Result<(), String> {
             (kind, _) => return Err(format!("unknown operation {kind:?}")),
         }
     }
-    let output = command.stdin(stdin).output(&mut machine).map_err(|error| error.to_string())?;
+    let (_, output) = support::replays::output_with(builder, command.stdin(stdin), &[module]);
     let (stdout, stderr) = (
         String::from_utf8_lossy(&output.stdout).into_owned(),
         String::from_utf8_lossy(&output.stderr).into_owned(),

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::replays::Belljar;
 use crate::support::{belljar, guest, skipped, tree};
 
 /// Programs and arguments that exercise time, chance, files, memory and output.
@@ -66,7 +67,7 @@ fn not_one_byte_differs() {
         std::thread::sleep(std::time::Duration::from_millis(5));
         let mut command = belljar(&second);
         command.envs(other);
-        stranger.take(&mut command);
+        stranger.take(command.command());
         let b = run(command, &second, name, args);
         assert_eq!(a.0, b.0, "{name}: exit code; {}{}", text(&a.2), text(&b.2));
         assert!(a.1 == b.1, "{name}: {}\n---\n{}", text(&a.1), text(&b.1));
@@ -80,7 +81,7 @@ fn not_one_byte_differs() {
 /// Exit code, standard output with the diff, standard error, and the trace of all calls.
 type Observed = (Option<i32>, Vec<u8>, Vec<u8>, Vec<u8>);
 
-fn run(mut command: Command, folder: &Path, name: &str, args: &[&str]) -> Observed {
+fn run(mut command: Belljar, folder: &Path, name: &str, args: &[&str]) -> Observed {
     command.args(["run", "--quiet", "--diff", "--trace=trace.log"]);
     let output = command.arg(guest(name)).args(args).output().unwrap();
     let trace = std::fs::read(folder.join("trace.log")).unwrap();
@@ -111,7 +112,7 @@ impl Stranger {
         }
         let stranger = Self { cache: Some(cache) };
         let mut probe = belljar(folder);
-        stranger.take(&mut probe);
+        stranger.take(probe.command());
         if probe.arg("run").arg(guest("hello")).output().is_ok_and(|o| o.status.success()) {
             return stranger;
         }

@@ -3,11 +3,13 @@
 //! In a block fenced as `console`, a line that begins with `$ ` is a command for bash, and what
 //! follows, up to the next one, is what it prints to standard output and standard error together.
 //! `...` alone on a line stands for any lines; within a line, for any text. The commands of one file
-//! run one after the other in a scratch copy of this package's sources, where `cargo run -q --` is
+//! run one after the other in a scratch copy of this package's sources, where `cargo run --` is
 //! the binary that was just built. A block fenced as anything else is not run. A document that needs a
 //! real toolchain is left out where that is not there; elsewhere it is found in `real/`.
 #![cfg(unix)]
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
@@ -28,6 +30,15 @@ const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("toolchains/README.md", None),
     ("guest-examples/README.md", None),
 ];
+
+/// Those after which a clone is as it was.
+const CLEAN: &[&str] = &["README.md", "docs/avr.md"];
+
+/// The names in a folder.
+fn files(folder: &Path) -> BTreeSet<OsString> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    entries.map(|entry| entry.unwrap().file_name()).collect()
+}
 
 struct Example {
     line: usize,
@@ -123,9 +134,10 @@ fn every_command_does_what_it_says() {
             std::fs::create_dir(folder.join("real")).unwrap();
             std::os::unix::fs::symlink(toolchain, folder.join("real").join(name)).unwrap();
         }
+        let before = files(&folder);
         for example in examples(&text) {
             count += 1;
-            let command = example.command.replace("cargo run -q --", "belljar");
+            let command = example.command.replace("cargo run --", "belljar");
             let output = Command::new("bash")
                 .args(["-c", &format!("exec 2>&1; {command}")])
                 .current_dir(&folder)
@@ -149,6 +161,11 @@ fn every_command_does_what_it_says() {
                     example.line, example.command
                 ));
             }
+        }
+        if CLEAN.contains(document) {
+            let left = files(&folder);
+            let more: Vec<_> = left.difference(&before).collect();
+            assert!(more.is_empty(), "{document} leaves behind {more:?}");
         }
     }
     assert!(count > 10, "the documentation has only {count} examples");

@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use belljar::{
 };
 
 use crate::support::benches::hermetic;
+use crate::support::replays::Belljar;
 use crate::support::{belljar, engine, skipped, stderr, stdout};
 
 /// A worktree, and a folder of programs that are no modules: `host-NAME` is the host's `NAME`.
@@ -41,7 +42,7 @@ impl Place {
         self.scratch.path().join("run.tape")
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    fn command(&self, args: &[&str]) -> Belljar {
         let mut dirs = vec![self.scratch.path().join("bin")];
         dirs.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap()));
         let mut command = belljar(self.worktree.path());

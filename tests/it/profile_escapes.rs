@@ -211,7 +211,8 @@ impl Attacks {
 
     /// Runs an attack as `belljar run` does for a terminal, on a standard input that `launch` makes.
     fn launched(&self, profile: SandboxProfile, input: &str, attack: &[&str]) -> Output {
-        let belljar = belljar(self.0.path());
+        let mut belljar = belljar(self.0.path());
+        let belljar = belljar.command();
         let path = format!("{}:{}", self.0.path().display(), std::env::var("PATH").unwrap());
         let mut command = Command::new(self.program());
         command.args(["launch", input]).arg(belljar.get_program()).env("PATH", path);

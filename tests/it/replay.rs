@@ -13,21 +13,26 @@ use belljar::tape::{
 };
 use belljar::testbench::{ReplayError, Replayed, record_changes, replay};
 use belljar::{
-    ClockConfig, Command, HostDir, Input, Limits, Machine, Output, Program, Source, Toolchains,
+    ClockConfig, Command, HostDir, Input, Limits, Machine, Module, Output, Program, Source,
+    Toolchains,
 };
 
 use crate::support::{engine, guest};
 
-pub fn program(name: &str) -> Program {
+fn module(name: &str) -> Module {
     match Toolchains::default().resolve(name) {
-        Ok(resolved) => Program::new(engine(), &resolved.module().unwrap()).unwrap(),
-        Err(_) => Program::load(engine(), guest(name)).unwrap(),
+        Ok(resolved) => resolved.module().unwrap(),
+        Err(_) => Module::read(&guest(name)).unwrap(),
     }
 }
 
-pub fn load(name: &str, digest: Option<Digest>) -> Result<Program, String> {
-    let program = program(name);
-    if Some(program.digest()) == digest { Ok(program) } else { Err("another module".to_owned()) }
+pub fn program(name: &str) -> Program {
+    Program::new(engine(), &module(name)).unwrap()
+}
+
+pub fn load(name: &str, digest: Option<Digest>) -> Result<Module, String> {
+    let module = module(name);
+    if Some(module.digest()) == digest { Ok(module) } else { Err("another module".to_owned()) }
 }
 
 /// Records `program` over the folder `tree`; the tape stands beside it.
@@ -67,7 +72,7 @@ pub fn forget_tree(scratch: &Path) {
 }
 
 pub fn replayed(path: &Path) -> Replayed {
-    replay(path, &Limits::default(), load).unwrap_or_else(|error| panic!("{error}"))
+    replay(engine(), path, &Limits::default(), load).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]
@@ -79,7 +84,7 @@ fn a_run_is_repeated_without_its_tree() {
     assert!(output.status.success(), "{output:?}");
     forget_tree(scratch.path());
     let mut again = replayed(&path);
-    assert_eq!(again.outputs, [output]);
+    assert_eq!(again.outputs, [Ok(output)]);
     assert_eq!(again.machine.vfs_mut().read("/worktree/note.txt").unwrap(), b"three two three\n");
     let tape = Tape::load(&path).unwrap();
     assert_eq!(again.records, tape.records.len() as u64);
@@ -102,7 +107,7 @@ fn a_listing_chance_and_time_are_those_of_the_tape() {
         let (path, output) =
             record(scratch.path(), ClockConfig::default(), name, args, Input::Empty);
         forget_tree(scratch.path());
-        assert_eq!(replayed(&path).outputs, [output], "{name}");
+        assert_eq!(replayed(&path).outputs, [Ok(output)], "{name}");
     }
 }
 
@@ -113,7 +118,7 @@ fn the_hosts_clock_is_played_back() {
         let scratch = scratch();
         let (path, output) = record(scratch.path(), ClockConfig::Host, name, args, Input::Empty);
         forget_tree(scratch.path());
-        assert_eq!(replayed(&path).outputs, [output], "{name}");
+        assert_eq!(replayed(&path).outputs, [Ok(output)], "{name}");
     }
 }
 
@@ -134,7 +139,7 @@ fn standard_input_is_played_back_as_it_came() {
     let stdin = Input::Reader(Box::new(Trickle(Cursor::new(bytes.clone()))));
     let (path, output) = record(scratch.path(), ClockConfig::default(), "cat", &["-"], stdin);
     assert_eq!(output.stdout, bytes);
-    assert_eq!(replayed(&path).outputs, [output]);
+    assert_eq!(replayed(&path).outputs, [Ok(output)]);
 }
 
 #[test]
@@ -144,7 +149,8 @@ fn the_first_mismatch_ends_the_replay() {
     let (path, _) = record(scratch.path(), ClockConfig::default(), "replace", &args, Input::Empty);
     let whole = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, whole.replace("\"three\"", "\"trees\"")).unwrap();
-    let Err(ReplayError::Tape(TapeError::Desync(desync))) = replay(&path, &Limits::default(), load)
+    let Err(ReplayError::Tape(TapeError::Desync(desync))) =
+        replay(engine(), &path, &Limits::default(), load)
     else {
         panic!("the replay went through");
     };
@@ -162,7 +168,7 @@ fn a_tape_that_lacks_something_is_an_error() {
     let without = |kind: &str| {
         let kept: Vec<&str> = whole.lines().filter(|line| !line.contains(kind)).collect();
         std::fs::write(&path, kept.join("\n") + "\n").unwrap();
-        replay(&path, &Limits::default(), load).map(|_| ()).unwrap_err()
+        replay(engine(), &path, &Limits::default(), load).map(|_| ()).unwrap_err()
     };
     assert!(matches!(without("\"machine\""), ReplayError::Incomplete { .. }));
     assert!(matches!(without("\"process_spawn\""), ReplayError::Incomplete { .. }));
@@ -172,7 +178,7 @@ fn a_tape_that_lacks_something_is_an_error() {
     std::fs::write(&path, &whole).unwrap();
     std::fs::remove_dir_all(belljar::tape::cas_dir(&path)).unwrap();
     assert!(matches!(
-        replay(&path, &Limits::default(), load).map(|_| ()).unwrap_err(),
+        replay(engine(), &path, &Limits::default(), load).map(|_| ()).unwrap_err(),
         ReplayError::Tape(TapeError::Desync(_))
     ));
 }

@@ -143,7 +143,7 @@ fn flaky(scratch: &Path, faults: Vec<(&'static str, &'static str, Errno)>) -> So
 
 fn expect_same(recorded: &Recorded) {
     let again = replayed(&recorded.tape);
-    let output = &again.outputs[0];
+    let output = again.outputs[0].as_ref().unwrap();
     assert_eq!(*output.status.outcome(), recorded.outcome);
     assert_eq!(String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&recorded.stdout));
     assert_eq!(String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&recorded.stderr));
@@ -159,7 +159,7 @@ fn a_write_that_failed_fails_again() {
     };
     let cat = ("cat", &["-", "-"][..]);
     for (fails, stdout, why) in [
-        (&[(2, io::ErrorKind::BrokenPipe)][..], "the first,", "Broken pipe"),
+        (&[(2, io::ErrorKind::BrokenPipe)][..], "the first,", ""),
         (&[(0, io::ErrorKind::StorageFull)], "", "No space left on device"),
     ] {
         let recorded = record(scratch.path(), tree(scratch.path()), cat, stdin(), fails);
@@ -259,5 +259,5 @@ fn a_file_that_changes_during_a_recorded_run_is_read_as_it_was() {
     recorder.finish().unwrap();
     assert!(status.success());
     assert!(taken.bytes() == before, "the run has read what the file became");
-    assert!(replayed(&path).outputs[0].stdout == before);
+    assert!(replayed(&path).outputs[0].as_ref().unwrap().stdout == before);
 }

@@ -15,7 +15,7 @@ use belljar::tape::{
     compare,
 };
 use belljar::testbench::{ClockHandle, Testbench, TestbenchError, TestbenchSession, replay};
-use belljar::{HostDir, Input, Limits, Machine, Program};
+use belljar::{HostDir, Input, Limits, Machine, Module, Program};
 
 use crate::support::benches::{hermetic, toolchain, worktree};
 use crate::support::{engine, guest, stderr, stdout};
@@ -403,9 +403,12 @@ fn durations_on_a_tape_are_of_one_process() {
     ];
     assert_eq!(exits, expected);
     let load = |name: &str, _: Option<Digest>| {
-        Program::load(engine(), guest(name)).map_err(|error| error.to_string())
+        Module::read(&guest(name)).map_err(|error| error.to_string())
     };
-    assert_eq!(replay(&tape, &Limits::default(), load).unwrap().records, records.len() as u64);
+    assert_eq!(
+        replay(engine(), &tape, &Limits::default(), load).unwrap().records,
+        records.len() as u64
+    );
 }
 
 /// `native` is made in `native_children.rs`. Those of failures and of waiting for the host are made in

@@ -47,7 +47,8 @@ fn write(path: &Path, records: u64, odd: Option<u64>) {
 /// refuses it more.
 #[cfg(target_os = "linux")]
 fn within(folder: &Path, limit_mib: u64, args: &[&str]) -> std::process::Output {
-    let command = belljar(folder);
+    let mut command = belljar(folder);
+    let command = command.command();
     let program = command.get_program().to_owned();
     let limited = format!("ulimit -d {} && exec \"$0\" \"$@\"", limit_mib * 1024);
     let mut shell = std::process::Command::new("sh");

@@ -7,7 +7,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use crate::cli::args::{AnswerArgs, LimitArgs, MountArgs, RuleArgs, TimeArgs};
-use crate::cli::values::{StdinFrom, duration};
+use crate::cli::compile::CompileArgs;
+use crate::cli::values::{Sink, StdinFrom, duration};
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -39,7 +40,7 @@ pub enum SandboxAction {
     Cp(CpArgs),
     /// List a directory of a session or a snapshot
     Ls(LsArgs),
-    /// Print what a session or a snapshot has changed, as a diff that `git apply` takes
+    /// Print what a session or a snapshot has changed, or how two differ, as a diff that `git apply` takes
     Diff(DiffArgs),
     /// Write what a session has changed to the folders of the host, all or nothing
     Apply(ApplyArgs),
@@ -57,6 +58,8 @@ pub enum SandboxAction {
     Gc(GcArgs),
     /// List sessions and snapshots
     List(ListArgs),
+    /// Say what is known of a session or a snapshot
+    Show(ShowArgs),
 }
 
 #[derive(Args, Debug)]
@@ -67,8 +70,7 @@ pub enum SandboxAction {
   belljar sandbox create --host-policy policy.json --allow-net api.example.com
 
 All options are kept: folders by their absolute paths, limits for each program that runs, the policy
-as it is now. What
-programs change is the session's; the disk stays as it is.")]
+as it is now. What programs change is the session's; the disk stays as it is.")]
 pub struct CreateArgs {
     /// The session's id: letters, digits, `-`, `_` and `.` [default: a new one]
     #[arg(long, value_name = "ID")]
@@ -112,6 +114,8 @@ Options come before PROGRAM; what follows it is the program's own.
 Programs run one after the other: whoever comes second waits. A program that was killed together
 with belljar has never run, as far as the session goes.
 
+--timeout and --virtual-timeout hold besides those that the session was created with.
+
 Exit codes are those of `belljar run`; 2 also if there is no such session.")]
 pub struct ExecArgs {
     /// The session
@@ -137,16 +141,23 @@ pub struct ExecArgs {
     #[arg(long, value_name = "FROM", default_value = "inherit")]
     pub stdin: StdinFrom,
 
-    /// End the program after this much time, on its own clock or on the host's
+    /// End the program after this much real time
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub timeout: Option<Duration>,
+
+    /// End the program after this much time on the session's clock
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub virtual_timeout: Option<Duration>,
+
+    #[command(flatten)]
+    pub compile: CompileArgs,
 
     #[command(flatten)]
     pub answers: AnswerArgs,
 
-    /// Report in JSON how it went: as a last line on standard output
-    #[arg(long)]
-    pub json: bool,
+    /// Report in JSON how it went and what it changed: as a last line on standard output, or to a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub json: Option<Sink>,
 }
 
 #[derive(Args, Debug)]
@@ -154,10 +165,10 @@ pub struct ExecArgs {
   belljar sandbox cp box:out .                  a file or a tree, into this folder
   belljar sandbox cp notes.txt box:/tmp/n.txt   ... and the other way round
 
-One side is ID:/PATH, or ID:PATH, which begins at /worktree if there is a worktree; write ./ before a path
-of the host that looks like one. What is copied into
-a directory goes there under its name; directories are merged, all else is replaced. Symbolic links
-are copied as they are, and none is followed. On the host all is written, or nothing.")]
+One side is ID:/PATH, or ID:PATH, which begins at /worktree if there is a worktree; write ./ before a
+path of the host that looks like one. What is copied into a directory goes there under its name;
+directories are merged, all else is replaced. Symbolic links are copied as they are, and none is
+followed. On the host all is written, or nothing.")]
 pub struct CpArgs {
     /// What to copy
     #[arg(value_name = "FROM")]
@@ -196,12 +207,20 @@ pub struct LsArgs {
   belljar sandbox diff box                      show what it has changed
   belljar sandbox diff box | git apply          merge it into this folder as it is now
   belljar sandbox apply box                     ... or write it, if the folder is as the session knows it
+  belljar sandbox diff box attempt              what makes of the one the other
+
+Two sessions or snapshots can be compared that see the same folders of the host. What they differ in
+because a folder itself changed between their beginnings is not shown.
 
 A session is compared with the folder as it was when the session began, or was last refreshed or applied.
 Of a session with several folders of the host, `belljar sandbox cp` keeps what is in one of them.")]
 pub struct DiffArgs {
     /// The session or snapshot
     pub id: String,
+
+    /// Another one: what differs there is printed, instead of what the first has changed
+    #[arg(value_name = "OTHER")]
+    pub other: Option<String>,
 
     /// Print JSON: what changed, without contents
     #[arg(long)]
@@ -266,9 +285,8 @@ pub struct SnapshotArgs {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "`fork` and `resume` do the same under different ids: the session of a fork has a new one, so \
-that
-there can be any number of them; one that is resumed has the id of the session that the snapshot
+    after_help = "`fork` and `resume` do the same under different ids: the session of a fork has a new one, so
+that there can be any number of them; one that is resumed has the id of the session that the snapshot
 was made of, which must be free. With --id both use that. Eight digits of a snapshot's id are enough."
 )]
 pub struct ForkArgs {
@@ -298,6 +316,16 @@ pub struct RmArgs {
 
 #[derive(Args, Debug)]
 pub struct GcArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct ShowArgs {
+    /// The session or snapshot
+    pub id: String,
+
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -122,14 +122,14 @@ pub fn tell_all(sandbox: &mut Sandbox, id: &str) {
 
 /// Says what of folders of the host programs have met errors at; answers all that they could not see as
 /// it was. Names are looked up in vain all the time: who looks at the session is told of those.
-pub fn tell_met(sandbox: &mut Sandbox, id: &str) -> Value {
+pub fn tell_met(sandbox: &mut Sandbox, id: &str) -> Vec<Value> {
     let drifts = sandbox.files().take_drifts();
     let errors: Vec<Drift> = drifts.iter().filter(|it| it.kind.is_error()).cloned().collect();
     tell(sandbox.files(), &errors, id);
     drifts_json(sandbox.files(), &drifts)
 }
 
-fn drifts_json(vfs: &Overlay, drifts: &[Drift]) -> Value {
+fn drifts_json(vfs: &Overlay, drifts: &[Drift]) -> Vec<Value> {
     let line =
         |it: &Drift| json!({ "path": shown_path(vfs, it.mount, &it.path), "kind": it.kind.name() });
     drifts.iter().map(line).collect()

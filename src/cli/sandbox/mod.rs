@@ -24,6 +24,7 @@ use serde_json::json;
 pub use args::SandboxArgs;
 use args::{ForkArgs, GcArgs, RmArgs, SandboxAction, SnapshotArgs};
 
+use super::compile::{CompileArgs, Compiler};
 use super::exit::{Usage, describe};
 use super::progress::Progress;
 use super::recover::before_opening;
@@ -49,11 +50,17 @@ pub fn run(args: &SandboxArgs) -> Result<u8> {
         SandboxAction::Rm(args) => rm(args),
         SandboxAction::Gc(args) => gc(args),
         SandboxAction::List(args) => show::list(args),
+        SandboxAction::Show(args) => show::show(args),
     }
 }
 
-/// The sessions of this user.
+/// The sessions of this user, in which nothing runs.
 fn home() -> Result<SandboxHome> {
+    home_with(None)
+}
+
+/// The sessions of this user, whose modules are compiled within these limits.
+fn home_with(compile: Option<CompileArgs>) -> Result<SandboxHome> {
     let cache_dir = setup::cache_dir()?;
     let programs = move |spec: &SandboxSpec| {
         before_opening_folders(spec).map_err(|error| SandboxError::Io {
@@ -61,7 +68,7 @@ fn home() -> Result<SandboxHome> {
             source: std::io::Error::other(format!("{error:#}")),
         })?;
         let dirs = spec.metadata.get(TOOLCHAIN).map_or("[]", String::as_str);
-        programs(dirs, spec, cache_dir.clone())
+        programs(dirs, spec, cache_dir.clone(), compile)
             .map(|programs| Arc::new(programs) as Arc<dyn Programs>)
             .map_err(|error| SandboxError::InvalidRequest {
                 field: "toolchain".to_owned(),
@@ -81,14 +88,24 @@ fn before_opening_folders(spec: &SandboxSpec) -> Result<()> {
     Ok(())
 }
 
-fn programs(dirs: &str, spec: &SandboxSpec, cache_dir: PathBuf) -> Result<ToolchainPrograms> {
+fn programs(
+    dirs: &str,
+    spec: &SandboxSpec,
+    cache_dir: PathBuf,
+    compile: Option<CompileArgs>,
+) -> Result<ToolchainPrograms> {
     let dirs: Vec<PathBuf> = serde_json::from_str(dirs)?;
     let engine = EngineConfig {
         pool_slots: POOL_SLOTS,
         fuel: spec.limits.fuel.is_some(),
-        cache_dir: Some(cache_dir),
+        cache_dir: Some(cache_dir.clone()),
     };
-    let programs = ToolchainPrograms::with_engine_config(engine, Toolchains::new(dirs)?);
+    let fuel = engine.fuel;
+    let mut programs = ToolchainPrograms::with_engine_config(engine, Toolchains::new(dirs)?);
+    if let Some(limits) = compile {
+        let compiler = Compiler { cache_dir: Some(cache_dir), fuel, limits, quiet: false };
+        programs = programs.compiler(compiler.shared());
+    }
     Ok(programs.with("sh", ShellImage::maker()))
 }
 
@@ -167,7 +184,7 @@ fn rm(args: &RmArgs) -> Result<u8> {
             Ok(()) => removed.push(id),
             Err(error) => {
                 if let Some(earlier) = failed.replace(error.into()) {
-                    note!("belljar: {}", describe(&earlier).1);
+                    complain!("belljar: {}", describe(&earlier).1);
                 }
             }
         }

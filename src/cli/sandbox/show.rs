@@ -1,15 +1,21 @@
-//! `belljar sandbox list`, `ls` and `diff`.
+//! `belljar sandbox list`, `show`, `ls` and `diff`.
 
 use anyhow::{Context, Result};
 use belljar::WORKTREE;
+use belljar::base::ambient;
+use belljar::base::digest::Digest;
 use belljar::kernel::vfs::FileType;
-use belljar::sandbox::{HomeKind, Listed, Sandbox};
-use serde_json::json;
+use belljar::sandbox::{
+    FilesystemAccess, HomeDetails, HomeEntry, HomeKind, Listed, MountSource, Sandbox, SandboxMount,
+};
+use bytesize::ByteSize;
+use serde_json::{Value, json};
 
-use super::args::{DiffArgs, ListArgs, LsArgs};
+use super::args::{DiffArgs, ListArgs, LsArgs, ShowArgs};
 use super::disk::{tell_all, tell_met, with_drifts};
 use super::home;
-use crate::cli::changes::{self, render_diff};
+use crate::cli::changes::{self, Changed, render_diff};
+use crate::cli::exit::Usage;
 use crate::cli::report::printable;
 use crate::cli::setup::journals_dir;
 use crate::cli::sink;
@@ -29,20 +35,107 @@ pub fn absolute(sandbox: &Sandbox, path: &str) -> String {
 }
 
 pub fn list(args: &ListArgs) -> Result<u8> {
-    let entries = home()?.list()?;
+    let home = home()?;
+    let entries = home.list()?;
+    // One that cannot be understood is listed all the same.
+    let known = |entry: &HomeEntry| home.details(&entry.id).ok();
     if args.json {
-        say!("{}", json!(entries));
+        let line = |entry: &HomeEntry| {
+            let details = known(entry).map(|details| json_of(&details));
+            details.unwrap_or_else(|| json!(entry))
+        };
+        say!("{}", json!(entries.iter().map(line).collect::<Vec<_>>()));
         return Ok(0);
     }
-    for entry in entries {
-        let kind = match (entry.kind, entry.state) {
-            (HomeKind::Snapshot, _) => "snapshot",
-            (HomeKind::Session, Some(_)) => "session",
-            (HomeKind::Session, None) => "damaged session",
-        };
-        say!("{kind}  {}", entry.id);
+    let mut table = vec![["", "ID", "CHANGED", "SIZE", "FOLDER", "FROM"].map(str::to_owned)];
+    for entry in &entries {
+        table.push(match known(entry) {
+            Some(details) => [
+                kind_name(details.kind).to_owned(),
+                details.id.clone(),
+                age(details.changed_ms),
+                ByteSize(details.size_bytes).display().iec().to_string(),
+                details.folder().map_or("-".into(), |path| printable(&path.to_string_lossy())),
+                details.origin.map_or("-".into(), |origin| short(&origin).to_owned()),
+            ],
+            None => {
+                let kind = format!("damaged {}", kind_name(entry.kind));
+                [kind, entry.id.clone(), "-".into(), "-".into(), "-".into(), "-".into()]
+            }
+        });
+    }
+    if !entries.is_empty() {
+        print_table(&table);
     }
     Ok(0)
+}
+
+pub fn show(args: &ShowArgs) -> Result<u8> {
+    let details = home()?.details(&args.id)?;
+    if args.json {
+        say!("{}", json_of(&details));
+        return Ok(0);
+    }
+    let mut table = vec![
+        ["id".to_owned(), details.id.clone()],
+        ["kind".to_owned(), kind_name(details.kind).to_owned()],
+        ["state".to_owned(), details.state.to_string()],
+        ["from".to_owned(), details.origin.clone().unwrap_or_else(|| "-".to_owned())],
+        ["created".to_owned(), age(details.created_ms)],
+        ["changed".to_owned(), age(details.changed_ms)],
+        ["size".to_owned(), ByteSize(details.size_bytes).display().iec().to_string()],
+    ];
+    for SandboxMount { target, source, access } in &details.mounts {
+        let source = match source {
+            MountSource::Host(path) => printable(&path.to_string_lossy()),
+            MountSource::Memory => "memory".to_owned(),
+        };
+        let access = if *access == FilesystemAccess::ReadOnly { ", read-only" } else { "" };
+        table.push(["mount".to_owned(), format!("{target}: {source}{access}")]);
+    }
+    print_table(&table);
+    Ok(0)
+}
+
+fn json_of(details: &HomeDetails) -> Value {
+    let mut line = json!(details);
+    if let Some(fields) = line.as_object_mut() {
+        fields.insert("folder".to_owned(), json!(details.folder()));
+    }
+    line
+}
+
+fn kind_name(kind: HomeKind) -> &'static str {
+    match kind {
+        HomeKind::Session => "session",
+        HomeKind::Snapshot => "snapshot",
+    }
+}
+
+/// Twelve digits of the id of a snapshot, which are enough to name it; the id of a session.
+fn short(id: &str) -> &str {
+    if Digest::from_hex(id).is_some() { &id[..12] } else { id }
+}
+
+/// How long ago a time in milliseconds since the Unix epoch was, in the largest unit.
+fn age(then_ms: u64) -> String {
+    let seconds = (ambient::wall_now_ns() / 1_000_000).saturating_sub(then_ms) / 1000;
+    match seconds {
+        0..60 => format!("{seconds} s ago"),
+        60..3600 => format!("{} min ago", seconds / 60),
+        3600..86_400 => format!("{} h ago", seconds / 3600),
+        _ => format!("{} d ago", seconds / 86_400),
+    }
+}
+
+/// Prints rows with their columns one below the other.
+fn print_table<const N: usize>(rows: &[[String; N]]) {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..N).map(|column| width(column).unwrap_or(0)).collect();
+    for row in rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        say!("{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
 }
 
 pub fn ls(args: &LsArgs) -> Result<u8> {
@@ -78,20 +171,46 @@ fn type_name(file_type: FileType) -> &'static str {
 }
 
 pub fn diff(args: &DiffArgs) -> Result<u8> {
-    let mut sandbox = home()?.resume(&args.id)?;
-    sandbox.files().hide_temporaries(&journals_dir()?);
-    let entries = sandbox.diff().context("cannot tell what the session changed");
-    let entries = entries.map_err(|error| with_drifts(error, &mut sandbox, &args.id))?;
-    let vfs = sandbox.files();
-    let changes = changes::changes_of(vfs, &entries);
+    let mut sandbox = resumed(&args.id)?;
+    let (entries, changes, mut shown) = match &args.other {
+        None => {
+            let entries = sandbox.diff().context("cannot tell what the session changed");
+            let entries = entries.map_err(|error| with_drifts(error, &mut sandbox, &args.id))?;
+            let changes = changes::changes_of(sandbox.files(), &entries);
+            (entries, changes, sandbox)
+        }
+        Some(other) => {
+            let mut after = resumed(other)?;
+            let others = after.mounts().iter().any(|mount| !sandbox.mounts().contains(mount));
+            if others || sandbox.mounts().len() != after.mounts().len() {
+                let (one, other) = (&args.id, printable(other));
+                return Err(Usage(format!(
+                    "{one} and {other} do not have the same folders (`belljar sandbox show` lists \
+                     them): only sessions that do can be compared"
+                ))
+                .into());
+            }
+            let (before, now) = (Changed::of(sandbox.files())?, Changed::of(after.files())?);
+            let entries = before.diff_to(&now)?;
+            let changes = changes::changes_since(&before, &now, after.files())?;
+            (entries, changes, after)
+        }
+    };
     changes::warn_of_sensitive(&changes, args.json);
     if args.json {
         say!("{}", json!({ "changes": changes }));
     } else {
-        let text = render_diff(vfs, &entries);
-        let text = text.map_err(|error| with_drifts(error, &mut sandbox, &args.id))?;
+        let text = render_diff(shown.files(), &entries);
+        let text = text.map_err(|error| with_drifts(error, &mut shown, &args.id))?;
         sink::print(text.as_bytes());
     }
-    tell_all(&mut sandbox, &args.id);
+    tell_all(&mut shown, &args.id);
     Ok(0)
+}
+
+/// A session or snapshot to look at, without belljar's own files.
+fn resumed(id: &str) -> Result<Sandbox> {
+    let mut sandbox = home()?.resume(id)?;
+    sandbox.files().hide_temporaries(&journals_dir()?);
+    Ok(sandbox)
 }

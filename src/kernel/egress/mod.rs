@@ -23,7 +23,7 @@ use rule::{bracketed, understood};
 pub const URL_BYTES_MAX: usize = 8 << 10;
 
 /// Something asked to leave, and may not.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("egress blocked: {surface} may not reach {}: {reason}", self.place())]
 pub struct EgressBlocked {
     /// Who asked: `http`, `llm`.
@@ -37,6 +37,8 @@ pub struct EgressBlocked {
     /// Which rule decided, and what to do if that is not meant.
     pub reason: String,
 }
+
+crate::base::readable::readable!(EgressBlocked);
 
 impl EgressBlocked {
     fn place(&self) -> String {

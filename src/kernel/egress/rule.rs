@@ -13,7 +13,7 @@ use crate::kernel::address::Network;
 const HOST_BYTES_MAX: usize = 253;
 
 /// A rule, or a setting that holds rules, makes no sense.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EgressRuleError {
     /// A rule.
     #[error(
@@ -41,6 +41,8 @@ pub enum EgressRuleError {
         value: String,
     },
 }
+
+crate::base::readable::readable!(EgressRuleError);
 
 /// What a rule is for.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -241,7 +241,9 @@ impl Guest {
     /// Records a call of the host that is answered.
     pub fn tape_host_call(&self, record: &HostRecord<'_>) {
         let Some(tape) = &self.machine.tape else { return };
-        let (capability, operation) = record.name.split_once('.').unwrap_or((record.name, ""));
+        // A name that ends in its first dot has no operation, and keeps the dot.
+        let parts = record.name.split_once('.').filter(|(_, operation)| !operation.is_empty());
+        let (capability, operation) = parts.unwrap_or((record.name, ""));
         tape.push(Kind::HostCall {
             pid: Some(self.pid.0),
             capability: capability.to_owned(),

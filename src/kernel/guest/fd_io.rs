@@ -60,8 +60,8 @@ impl Guest {
     ///
     /// # Errors
     /// `EBADF` unless `fd` is a stream or file opened for writing; `ENOSPC`, `EFBIG` at the limits
-    /// if nothing was written; `EPIPE` if nobody reads. [`Fault::Stop`] past the output limit, and
-    /// for a pipe that nobody reads; [`Fault::Wait`] for one that is full.
+    /// if nothing was written; `EPIPE` if nobody reads, and the process ignores `SIGPIPE`.
+    /// [`Fault::Stop`] past the output limit, and for what nobody reads otherwise; [`Fault::Wait`] for one that is full.
     pub fn fd_write(&mut self, fd: u32, bufs: &Buffers<'_>) -> Result<u64, Fault> {
         match self.description(fd)? {
             Description::Stdout => self.write_stream(false, bufs),

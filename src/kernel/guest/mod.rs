@@ -9,6 +9,7 @@ mod buffers;
 mod device;
 mod fd;
 mod fd_io;
+mod find;
 mod host;
 mod lookup;
 mod path;
@@ -154,6 +155,8 @@ pub struct Startup {
     pub stdio: Stdio,
     /// Descriptors from 3 on.
     pub preopens: Vec<Preopen>,
+    /// The name of the program, for the tape; `None` if that is the first argument.
+    pub program: Option<String>,
     /// The digest of the module, for the tape.
     pub module_hash: Option<Digest>,
 }
@@ -168,7 +171,7 @@ impl Guest {
         startup: Startup,
         image: &dyn Image,
     ) -> Result<Self, Box<BadPreopen>> {
-        let Startup { args, environ, stdio, preopens, module_hash } = startup;
+        let Startup { args, environ, stdio, preopens, program, module_hash } = startup;
         let name = args.first().map(|name| String::from_utf8_lossy(name)).unwrap_or_default();
         let pid = machine.processes.add(Pid::MACHINE, &name);
         machine.stdio = stdio;
@@ -177,7 +180,7 @@ impl Guest {
         let is_module = mode == Mode::Module;
         let mut guest = Self::new(machine, pid, is_module, args, environ, preopens);
         guest.machine.processes.modules += u32::from(is_module);
-        guest.tape_spawn(Origin { program: None, path: None, module_hash, mode });
+        guest.tape_spawn(Origin { program, path: None, module_hash, mode });
         for stream in [Description::Stdin, Description::Stdout, Description::Stderr] {
             guest.push(stream);
         }
@@ -422,7 +425,7 @@ impl Guest {
     /// [`Stop::Limit`] when the run's timeout comes first: filling a whole memory takes seconds.
     pub fn random_get(&mut self, buf: &mut [u8]) -> Result<(), Fault> {
         for piece in buf.chunks_mut(RANDOM_PIECE_BYTES) {
-            if is_over(self.machine.deadline) {
+            if is_over(self.machine.deadline()) {
                 return Err(self.stop_at(Limit::Timeout));
             }
             self.machine.random.fill(piece);

@@ -8,22 +8,12 @@ use crate::kernel::fd::{Description, Descriptor, FdTable, OpenPipe};
 use crate::kernel::limits::{Limit, Stop};
 use crate::kernel::machine::is_over;
 use crate::kernel::process::{Newborn, Pid, Signal, Wait, WaitStatus};
-use crate::kernel::programs::{Found, NotRunnable};
+use crate::kernel::programs::Found;
 use crate::kernel::schedule::Mode;
 use crate::tape::Recorder;
 
-/// Bytes of a module in the namespace. Its whole content is read.
-const MODULE_BYTES_MAX: u64 = 1 << 30;
-
 /// Bytes of the arguments and the environment of a process, with their closing NULs (POSIX `ARG_MAX`).
 pub const ARG_BYTES_MAX: usize = 8 << 20;
-
-/// Where others install programs. A path there stands for the program of a toolchain where the
-/// namespace has no such file.
-const PROGRAM_DIRS: [&str; 3] = ["/bin", "/usr/bin", "/usr/local/bin"];
-
-/// Interpreters of interpreters.
-const SCRIPT_DEPTH_MAX: u32 = 4;
 
 /// A process to start.
 #[derive(Clone, Debug, Default)]
@@ -65,7 +55,7 @@ pub enum FdAction {
 }
 
 /// A process could not be started.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{program}: {reason}")]
 pub struct SpawnError {
     /// The program.
@@ -75,6 +65,8 @@ pub struct SpawnError {
     /// Why not.
     pub reason: String,
 }
+
+crate::base::readable::readable!(SpawnError);
 
 impl Guest {
     /// Starts `request.program` as a child, which runs once everybody before it had a turn.
@@ -138,7 +130,7 @@ impl Guest {
             return Err(Stop::Tape);
         }
         let mut limit = None;
-        if is_over(machine.deadline) {
+        if is_over(machine.deadline()) {
             limit = Some(Limit::Timeout);
         } else if let Some(max) = machine.limits.fuel {
             let left = machine.fuel_left.get_or_insert(max);
@@ -148,30 +140,6 @@ impl Guest {
         let Some(limit) = limit else { return Ok(()) };
         machine.note_limit(limit);
         Err(Stop::Limit(limit))
-    }
-
-    /// Whether a toolchain has a program called `name`, be it one that cannot run.
-    pub fn has_program(&self, name: &str) -> bool {
-        let programs = self.machine.programs.as_ref();
-        programs.is_some_and(|programs| !matches!(programs.named(name), Ok(None)))
-    }
-
-    /// Whether something stands for the program called `name` that nobody has, be it one that
-    /// cannot run.
-    pub fn has_substitute(&self, name: &str) -> bool {
-        let programs = self.machine.programs.as_ref();
-        programs.is_some_and(|programs| !matches!(programs.missing(name), Ok(None)))
-    }
-
-    /// Whether the program called `name` runs on the machine, and not on the host; `None` if there is
-    /// none that can run.
-    pub fn is_hermetic(&self, name: &str) -> Option<bool> {
-        let programs = self.machine.programs.as_ref()?;
-        let found = match programs.named(name).ok()? {
-            Some(found) => found,
-            None => programs.missing(name).ok()??,
-        };
-        Some(!matches!(found.image.mode(), Mode::Native { .. }))
     }
 
     /// Starts `found` as a child, whatever program `request` names.
@@ -288,81 +256,6 @@ impl Guest {
             self.release(replaced);
         }
         Ok(())
-    }
-
-    /// What `request` asks for; a script's interpreter, to which it then gives the script. `asks`
-    /// whether the host is asked of an interpreter that is a script itself.
-    fn find(
-        &mut self,
-        request: &mut SpawnRequest,
-        depth: u32,
-        asks: bool,
-    ) -> Result<Found, (Errno, String)> {
-        let fail = |errno: Errno| (errno, errno.to_string());
-        let Some(programs) = self.machine.programs.clone() else {
-            return Err((Errno::Nosys, "this machine has no programs to start".to_owned()));
-        };
-        let cannot_run = |NotRunnable(reason)| (Errno::Noexec, reason);
-        let name = request.program.clone();
-        if name.is_empty() || name.contains('\0') {
-            return Err(fail(Errno::Noent));
-        }
-        if !name.contains('/')
-            && let Some(found) = programs.named(&name).map_err(cannot_run)?
-        {
-            return Ok(found);
-        }
-        let candidates = if name.contains('/') {
-            vec![name.clone()]
-        } else {
-            let path = request.environ.iter().find_map(|variable| variable.strip_prefix(b"PATH="));
-            let path = path.and_then(|path| std::str::from_utf8(path).ok()).unwrap_or_default();
-            let dirs = path.split(':').map(|dir| if dir.is_empty() { "." } else { dir });
-            dirs.flat_map(|dir| [format!("{dir}/{name}"), format!("{dir}/{name}.wasm")]).collect()
-        };
-        let is_searched = !name.contains('/');
-        for path in candidates {
-            let bytes = match self.read_file(&path, MODULE_BYTES_MAX) {
-                Ok(bytes) => bytes,
-                Err(_) if is_searched => continue,
-                Err(Errno::Noent)
-                    if let Some((dir, name)) = path.rsplit_once('/')
-                        && PROGRAM_DIRS.contains(&dir)
-                        && !name.is_empty()
-                        && let Some(found) = programs.named(name).map_err(cannot_run)? =>
-                {
-                    return Ok(found);
-                }
-                Err(errno) => return Err(fail(errno)),
-            };
-            if let Some(line) = bytes.strip_prefix(b"#!") {
-                if depth == SCRIPT_DEPTH_MAX {
-                    return Err(fail(Errno::Loop));
-                }
-                if asks && depth > 0 {
-                    self.check_start(request, true).map_err(|reason| (Errno::Perm, reason))?;
-                }
-                let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
-                let (interpreter, argument) = interpreter(line).ok_or(fail(Errno::Noexec))?;
-                let rest = request.args.split_off(request.args.len().min(1));
-                request.args = vec![interpreter.clone().into_bytes()];
-                request.args.extend(argument.map(String::into_bytes));
-                request.args.push(path.into_bytes());
-                request.args.extend(rest);
-                request.program = interpreter;
-                return self.find(request, depth + 1, asks);
-            }
-            let found = programs.module(&path, bytes).map_err(cannot_run)?;
-            return Ok(Found { path: Some(self.absolute(&path)), ..found });
-        }
-        // Wherever an interpreter is installed, its script is in the namespace alone.
-        if is_searched
-            && depth == 0
-            && let Some(found) = programs.missing(&name).map_err(cannot_run)?
-        {
-            return Ok(found);
-        }
-        Err((Errno::Noent, format!("no program is called {name}")))
     }
 
     /// The text of the link at `path`, an absolute path.
@@ -546,33 +439,5 @@ impl Guest {
 impl From<Stop> for Fault {
     fn from(stop: Stop) -> Self {
         Self::Stop(stop)
-    }
-}
-
-/// The interpreter that the first line of a script names, and the argument that stands after it.
-/// Where it is installed does not matter, and `env` finds nothing but programs.
-fn interpreter(line: &[u8]) -> Option<(String, Option<String>)> {
-    let line = std::str::from_utf8(line).ok()?.trim();
-    let (path, argument) = line.split_once([' ', '\t']).unwrap_or((line, ""));
-    let argument = argument.trim();
-    let name = path.rsplit('/').next().filter(|name| !name.is_empty())?;
-    if name == "env" {
-        return (!argument.is_empty()).then(|| (argument.to_owned(), None));
-    }
-    Some((name.to_owned(), (!argument.is_empty()).then(|| argument.to_owned())))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn interpreters_are_found_by_name() {
-        let found = |line: &str| interpreter(line.as_bytes());
-        assert_eq!(found("/bin/sh"), Some(("sh".into(), None)));
-        assert_eq!(found(" /usr/bin/sh -eu "), Some(("sh".into(), Some("-eu".into()))));
-        assert_eq!(found("/usr/bin/env python"), Some(("python".into(), None)));
-        assert_eq!(found("/usr/bin/env"), None);
-        assert_eq!(found(""), None);
     }
 }

@@ -21,7 +21,7 @@ impl Guest {
             // It is on the tape since it was read first. Reading what is in memory cannot fail.
             return Ok(given_back.read(bufs.get_mut(first)).unwrap_or(0) as u64);
         }
-        if matches!(self.machine.stdio.stdin, Input::Host) && self.machine.deadline.is_some() {
+        if matches!(self.machine.stdio.stdin, Input::Host) && self.machine.deadline().is_some() {
             self.wait_for_stdin(None)?;
         }
         let answer = self.machine.stdio.stdin.read(bufs.get_mut(first));
@@ -47,6 +47,9 @@ impl Guest {
                 self.tape_output(fd, answer.map(|()| bytes_allowed));
                 match answer {
                     Ok(()) => self.machine.output_left -= bytes_allowed.len() as u64,
+                    Err(Errno::Pipe) if done == 0 && self.machine.kernel_version() > 1 => {
+                        return Err(self.broken_pipe());
+                    }
                     Err(errno) if done == 0 => return Err(errno.into()),
                     Err(_) => break,
                 }

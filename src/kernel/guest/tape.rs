@@ -163,7 +163,7 @@ impl Guest {
         let Description::File(file) = description else { return };
         let Some(TapedFile { path, written: true }) = file.taped.as_deref() else { return };
         let Some(tape) = &self.machine.tape else { return };
-        let (node, tape, deadline) = (file.node, tape.clone(), self.machine.deadline);
+        let (node, tape, deadline) = (file.node, tape.clone(), self.machine.deadline());
         let vfs = &mut self.machine.vfs;
         let read = |offset, buf: &mut [u8]| {
             // A guest chooses how much there is to read.
@@ -249,10 +249,7 @@ impl Guest {
             args: args.map(text).collect::<Option<_>>()?,
             env: self.environ.iter().map(text).collect::<Option<_>>()?,
             mode: origin.mode.name().to_owned(),
-            profile: match origin.mode {
-                Mode::Native { profile } => profile,
-                Mode::Module | Mode::BuiltIn | Mode::Host => None,
-            },
+            profile: origin.mode.into_profile(),
             preopens: self.preopens.iter().map(preopened).collect(),
             stdin: stdin.to_owned(),
             stdin_bytes,

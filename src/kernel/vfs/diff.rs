@@ -18,7 +18,7 @@ use super::path::VPath;
 use crate::base::errno::Errno;
 
 /// Why changes could not be told.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum DiffError {
     /// A layer did not answer.
     #[error("cannot {operation} {path}: {errno}")]
@@ -64,6 +64,8 @@ pub enum DiffError {
         max: u64,
     },
 }
+
+crate::base::readable::readable!(DiffError);
 
 /// One change.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use super::recovery::ChangedSince;
 use crate::base::disk::DiskError;
 
 /// A journal cannot be written, or not be followed.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum JournalError {
     /// The folder of journals cannot be used.
     #[error("cannot {operation} the journal {}: {error}", path.display())]
@@ -80,6 +80,8 @@ pub enum JournalError {
     #[error("interrupted")]
     Interrupted,
 }
+
+crate::base::readable::readable!(JournalError);
 
 fn list<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
     items.iter().map(text).collect::<Vec<_>>().join("; ")

@@ -10,6 +10,7 @@
 mod attr;
 mod baseline;
 mod below_files;
+mod between;
 mod conflicts;
 mod content;
 mod contents;
@@ -73,6 +74,7 @@ mod race_tests;
 
 pub use attr::{Metadata, SetTime};
 pub use baseline::Baseline;
+pub use between::diff_between;
 pub use conflicts::{Conflict, ConflictKind};
 pub use contents::Contents;
 pub use diff::{DiffEntry, DiffError, DiffKind};

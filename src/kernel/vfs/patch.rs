@@ -47,7 +47,7 @@ pub struct Applied {
 }
 
 /// Why changes could not be written to the disk.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum ApplyError {
     /// The changes could not be told. Nothing was written.
     #[error(transparent)]
@@ -99,6 +99,8 @@ pub enum ApplyError {
         left: Vec<VPath>,
     },
 }
+
+crate::base::readable::readable!(ApplyError);
 
 fn list(items: &[impl Display]) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")

@@ -36,7 +36,7 @@ pub struct SavedOverlay {
 }
 
 /// A namespace cannot be restored.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum RestoreError {
     /// A content is not there, or is another.
     #[error(transparent)]
@@ -48,6 +48,8 @@ pub enum RestoreError {
     #[error("it is damaged: {0}")]
     Damaged(&'static str),
 }
+
+crate::base::readable::readable!(RestoreError);
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

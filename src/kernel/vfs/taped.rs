@@ -13,7 +13,7 @@ use crate::store::Cas;
 use crate::tape::{Found, Kind, Payload, Record};
 
 /// A tape holds something that no layer can have answered.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("record {seq}: {message}")]
 pub struct TapedTreeError {
     /// The record.
@@ -21,6 +21,8 @@ pub struct TapedTreeError {
     /// What is wrong with it.
     pub message: String,
 }
+
+crate::base::readable::readable!(TapedTreeError);
 
 /// What a tape says of the trees below a machine: enough to run it again without them. What nobody
 /// asked for when the tape was recorded is not there.

@@ -70,6 +70,11 @@ impl Overlay {
             WriteTimes { last_ns: Some(now), began_ns: now, seen_ns: now, ..WriteTimes::default() };
     }
 
+    /// From now on takes the times of writes as they are given.
+    pub(crate) fn take_times_as_given(&mut self) {
+        self.writes = WriteTimes::default();
+    }
+
     /// The time of the last write; `None` if that is no later than the clock.
     #[inline]
     pub(crate) fn last_write_ns(&self) -> Option<u64> {

@@ -92,7 +92,7 @@ impl FromStr for SandboxProfile {
 }
 
 /// A program cannot be confined, and therefore does not run.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum ProfileError {
     /// The machine cannot give the profile.
     #[error(
@@ -131,6 +131,8 @@ pub enum ProfileError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
+
+crate::base::readable::readable!(ProfileError);
 
 /// A profile at work: what programs are started in. It can be used any number of times, and all
 /// share its folder for temporary files, which is gone when it is dropped.

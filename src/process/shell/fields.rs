@@ -73,7 +73,7 @@ impl Separators {
 }
 
 /// A word cannot be expanded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WordError {
     /// It is too long.
     #[error("a word is longer than {} MiB", WORD_BYTES_MAX >> 20)]
@@ -82,6 +82,8 @@ pub enum WordError {
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
 }
+
+crate::base::readable::readable!(WordError);
 
 /// The fields of words, as they come into being.
 #[derive(Debug)]

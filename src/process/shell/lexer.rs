@@ -21,7 +21,7 @@ const DEPTH_MAX: usize = 200;
 const TOKEN_BYTES: u64 = 1000;
 
 /// A script that is no script, or uses what there is not.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SyntaxError {
     /// Something stands where it cannot.
     #[error("{line}: Syntax error: {what}")]
@@ -48,6 +48,8 @@ pub enum SyntaxError {
         name: &'static str,
     },
 }
+
+crate::base::readable::readable!(SyntaxError);
 
 /// A script's tokens.
 #[derive(Default)]

@@ -36,9 +36,11 @@ impl OutlineWord {
 }
 
 /// A script that cannot be told of.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct OutlineError(String);
+
+crate::base::readable::readable!(OutlineError);
 
 impl From<SyntaxError> for OutlineError {
     fn from(error: SyntaxError) -> Self {

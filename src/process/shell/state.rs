@@ -38,7 +38,7 @@ pub struct Variables {
 }
 
 /// A variable cannot be changed.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VariableError {
     /// It is read-only.
     #[error("{0}: is read only")]
@@ -47,6 +47,8 @@ pub enum VariableError {
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
 }
+
+crate::base::readable::readable!(VariableError);
 
 impl Variables {
     /// None, whose memory is taken from `memory`.

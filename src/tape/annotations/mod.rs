@@ -29,7 +29,7 @@ const LINE_BYTES_MAX: usize = 16 << 20;
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// Annotations could not be read or written.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum AnnotationError {
     /// A line is not what the format says.
     #[error("{}, line {line}: {message}", path.display())]
@@ -70,6 +70,8 @@ pub enum AnnotationError {
     #[error(transparent)]
     Disk(#[from] DiskError),
 }
+
+crate::base::readable::readable!(AnnotationError);
 
 /// The first line of a file of annotations.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -117,7 +117,7 @@ impl TapeSource for [Record] {
 }
 
 /// Two tapes could not be compared.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum CompareError {
     /// One of them cannot be read.
     #[error(transparent)]
@@ -134,6 +134,8 @@ pub enum CompareError {
         records_max: u32,
     },
 }
+
+crate::base::readable::readable!(CompareError);
 
 /// A place where two tapes differ.
 ///

@@ -1,11 +1,15 @@
 //! The command line: options, messages and exit codes.
 
+mod checks;
+mod compiling;
 mod host;
 mod living;
 mod messages;
 mod report;
 mod sandbox;
+mod sessions;
 mod sh;
+mod streams;
 mod tape;
 mod tape_faults;
 mod verify;
@@ -44,7 +48,8 @@ fn nothing_is_written_unless_asked_for() {
 
     let output = run(folder.path(), &["--apply", "replace", "two", "three", "note.txt"]);
     assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(stderr(&output), "");
+    let expected = "belljar: 1 change (note.txt modified), written to the disk\n";
+    assert_eq!(stderr(&output), expected);
     assert_eq!(std::fs::read_to_string(&note).unwrap(), "one\nthree\n");
 }
 

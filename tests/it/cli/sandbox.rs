@@ -1,14 +1,15 @@
 //! `belljar sandbox`: what it prints, and with which codes it ends.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
 use super::scratch;
+use crate::support::replays::Belljar;
 use crate::support::{belljar, stderr, stdout};
 
-fn sandbox(folder: &Path) -> Command {
+fn sandbox(folder: &Path) -> Belljar {
     let mut command = belljar(folder);
     command.arg("sandbox").env("BELLJAR_HOME", folder.join(".home"));
     command
@@ -71,8 +72,9 @@ fn every_command_of_sandboxes_speaks_json() {
     let script = "mkdir sub; printf text > sub/new; ln -s new sub/link";
     let report = json(at, &["exec", "--json", "box", "sh", "-c", script]);
     assert_eq!((&report["id"], &report["exit_code"]), (&"box".into(), &0.into()));
-    let report =
-        sandbox(at).args(["exec", "--json", "--timeout", "2s", "box", "sleep", "9"]).output();
+    let report = sandbox(at)
+        .args(["exec", "--json", "--virtual-timeout", "2s", "box", "sleep", "9"])
+        .output();
     let report = report.unwrap();
     assert_eq!(report.status.code(), Some(124));
     assert_eq!(serde_json::from_str::<Value>(&stdout(&report)).unwrap()["timed_out"], true);
@@ -170,7 +172,11 @@ fn errors_of_sandboxes_name_the_next_step() {
     says(&["cp", "box:/worktree/nothing", "."], 2, "worktree/nothing");
     says(&["fork", "0123456789"], 2, "`belljar sandbox list`");
     says(&["exec", "box", "./nothing.wasm"], 127, "`belljar sandbox ls box`");
-    says(&["exec", "--timeout", "1s", "box", "sleep", "9"], 124, "(raise it with --timeout");
+    says(
+        &["exec", "--virtual-timeout", "1s", "box", "sleep", "9"],
+        124,
+        "(raise it with --virtual-timeout; the session",
+    );
     says(&["cp", "a:b", "box:/b"], 2, "write ./ before");
     says(&["apply", "nothing"], 2, "`belljar sandbox list`");
     says(&["refresh", "nothing"], 2, "`belljar sandbox list`");
@@ -220,7 +226,7 @@ fn an_unknown_option_is_not_said_to_be_a_value() {
     let folder = scratch();
     let output = call(folder.path(), &["exec", "-w", "/tmp", "box", "ls"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("'-w'"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("no option -w"), "{}", stderr(&output));
     assert!(!stderr(&output).contains("as a value"), "{}", stderr(&output));
 }
 

@@ -64,7 +64,7 @@ fn what_the_shell_cannot_run_is_told() {
 fn help_for_the_shell_speaks_of_scripts() {
     let help = stdout(&sh(&std::env::temp_dir(), &["--help"]));
     for text in
-        ["<SCRIPT> [ARGS]...", "the text of a script", "belljar sh -eu build.sh", "      --env"]
+        ["[SCRIPT] [ARGS]...", "the text of a script", "belljar sh -eu build.sh", "      --env"]
     {
         assert!(help.contains(text), "no {text:?} in: {help}");
     }

@@ -7,7 +7,7 @@ use belljar::base::digest::Digest;
 use belljar::host::{BridgeAnswer, HostBridge, HostMock, ScriptedAnswers};
 use belljar::tape::{Tape, TapeError};
 use belljar::testbench::{ReplayError, Replayed, TestbenchSession, replay};
-use belljar::{Limits, Program};
+use belljar::{Limits, Module};
 use serde_json::{Value, json};
 
 use super::{bench, policy, shell};
@@ -25,15 +25,13 @@ impl HostBridge for Memory {
 }
 
 fn again(tape: &Path) -> Result<Replayed, ReplayError> {
-    replay(tape, &Limits::default(), |name: &str, _: Option<Digest>| {
+    replay(engine(), tape, &Limits::default(), |name: &str, _: Option<Digest>| {
         let built_in = belljar::Toolchains::default().resolve(name).ok();
-        let module = built_in.map(|resolved| resolved.module().map_err(|e| e.to_string()));
-        match module {
-            Some(module) if !guest(name).is_file() => {
-                Program::new(engine(), &module?).map_err(|error| error.to_string())
-            }
-            _ => Program::load(engine(), guest(name)).map_err(|error| error.to_string()),
-        }
+        let module = match built_in {
+            Some(resolved) if !guest(name).is_file() => resolved.module(),
+            _ => Module::read(&guest(name)),
+        };
+        module.map_err(|error| error.to_string())
     })
 }
 
@@ -99,7 +97,8 @@ fn what_guests_asked_is_answered_again_from_the_tape() {
         }
     });
     assert_eq!(replayed.records, records.len() as u64);
-    let again: Vec<Vec<u8>> = replayed.outputs.iter().map(|out| out.stdout.clone()).collect();
+    let again: Vec<Vec<u8>> =
+        replayed.outputs.iter().map(|out| out.as_ref().unwrap().stdout.clone()).collect();
     for ((first, second), (name, _)) in printed.iter().zip(&again).zip(asked) {
         assert_eq!(String::from_utf8_lossy(first), String::from_utf8_lossy(second), "{name}");
     }

@@ -27,7 +27,7 @@ use belljar::{
 use self::calls::{C_CALLS, Call, SLOTS, STD_CALLS, draw_call, plant};
 use self::native::{Native, Rules};
 use crate::support::plans::Chance;
-use crate::support::{engine, package, tree};
+use crate::support::{engine, package, replays, tree};
 
 /// Calls of a sequence.
 const CALLS: usize = 60;
@@ -98,22 +98,20 @@ enum Way {
 /// What the program `program` answers to `script` in `folder`, whose changes are then written there.
 fn inside(way: Way, program: &Program, folder: &Path, script: String) -> String {
     let worktree = HostDir::open(folder).unwrap();
-    let mut machine = match way {
+    let builder = match way {
         Way::Session => return in_session(program.name(), folder, script),
         Way::Default => Machine::builder().worktree(worktree),
         Way::NoWorktree => {
             Machine::builder().tmp(false).mount("/", Source::Host(Arc::new(worktree)))
         }
-    }
-    .build()
-    .unwrap();
+    };
     let mut command = belljar::Command::new(program);
     command.stdin(script);
     if way == Way::NoWorktree {
         let (path, name) = ("/".to_owned(), ".".to_owned());
         command.preopens(vec![Preopen { path, name, reach: Reach::Confined }]);
     }
-    let output = command.output(&mut machine).unwrap();
+    let (mut machine, output) = replays::output(builder, &command);
     assert!(output.status.success(), "{:?}", output.status);
     machine.vfs_mut().apply().unwrap();
     String::from_utf8(output.stdout).unwrap()

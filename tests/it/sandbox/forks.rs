@@ -11,13 +11,10 @@ use belljar::store::read_slice;
 use serde_json::Value;
 
 use super::{PROGRAMS, sandbox, sh};
+use crate::support::number_from_env;
 use crate::support::plans::Chance;
 
 const FILES: usize = 10_000;
-
-fn number_from_env(name: &str, default: usize) -> usize {
-    std::env::var(name).map_or(default, |text| text.parse().unwrap())
-}
 
 fn path(number: usize) -> String {
     format!("/tmp/d{}/f{number}", number % 100)

@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use belljar::sandbox::{HomeKind, SandboxHome};
 
 use super::home::open;
 use crate::support::plans::Chance;
+use crate::support::replays::Belljar;
 use crate::support::{belljar, stdout};
 
 /// How many commands are killed, unless `BELLJAR_TEST_KILLS` says otherwise.
@@ -178,7 +179,7 @@ fn what_was_acknowledged_survives_a_kill() {
     model.check(&home, "the end");
 }
 
-fn command(folder: &Path, home: &Path) -> Command {
+fn command(folder: &Path, home: &Path) -> Belljar {
     let mut command = belljar(folder);
     command.arg("sandbox").env("BELLJAR_HOME", home).stdout(Stdio::piped()).stderr(Stdio::piped());
     command

@@ -13,6 +13,8 @@ use belljar::{
     Toolchains,
 };
 
+use crate::support::replays;
+
 /// A machine whose processes may start the shell and the built-in programs.
 fn machine() -> MachineBuilder {
     static PROGRAMS: OnceLock<Arc<ToolchainPrograms>> = OnceLock::new();
@@ -28,14 +30,13 @@ fn machine() -> MachineBuilder {
 /// What `script` does over an empty folder.
 fn run(script: &str) -> Output {
     let folder = tempfile::tempdir().unwrap();
-    let mut machine = machine().worktree(HostDir::open(folder.path()).unwrap()).build().unwrap();
-    Command::shell(script).output(&mut machine).unwrap()
+    let machine = machine().worktree(HostDir::open(folder.path()).unwrap());
+    replays::output(machine, &Command::shell(script)).1
 }
 
 /// As [`run`], within `limits`.
 fn run_within(script: &str, limits: Limits) -> Output {
-    let mut machine = machine().limits(limits).build().unwrap();
-    Command::shell(script).output(&mut machine).unwrap()
+    replays::output(machine().limits(limits), &Command::shell(script)).1
 }
 
 /// What `script` prints.

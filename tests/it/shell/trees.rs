@@ -6,7 +6,7 @@ use belljar::{
 };
 use std::sync::{Arc, OnceLock};
 
-use crate::support::{belljar, cache_dir, package, stderr, stdout};
+use crate::support::{belljar, cache_dir, package, replays, stderr, stdout};
 
 /// As the command line has it: without a pool, which a thousand modules fill.
 fn engine() -> &'static Engine {
@@ -22,9 +22,8 @@ fn run_within(engine: &Engine, limits: Limits, script: &str) -> (Output, Vec<Lim
     let toolchains = Toolchains::new(vec![package().join("guest-examples")]).unwrap();
     let programs = ToolchainPrograms::new(engine, toolchains)
         .with("sh", belljar::process::ShellImage::maker());
-    let mut machine =
-        Machine::builder().limits(limits).programs(Arc::new(programs)).build().unwrap();
-    let output = Command::shell(script).output(&mut machine).unwrap();
+    let machine = Machine::builder().limits(limits).programs(Arc::new(programs));
+    let (machine, output) = replays::output(machine, &Command::shell(script));
     (output, machine.limits_hit())
 }
 

@@ -6,12 +6,15 @@ pub mod files;
 pub mod linux;
 pub mod model;
 pub mod plans;
+pub mod replays;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::OnceLock;
 
 use belljar::{Engine, EngineConfig};
+
+use replays::Belljar;
 
 /// The engine of the test binary. Its cache lies in the build folder, so that modules are compiled
 /// once, not once a run.
@@ -45,15 +48,13 @@ pub fn home_dir() -> PathBuf {
 
 /// The `belljar` binary, to run in `folder`, with the cache and the home of the tests and nothing on
 /// standard input.
-pub fn belljar(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_belljar"));
-    command
-        .current_dir(folder)
-        .env("BELLJAR_CACHE_DIR", cache_dir())
-        .env("BELLJAR_HOME", home_dir())
-        .env_remove("BELLJAR_TOOLCHAIN")
-        .stdin(std::process::Stdio::null());
-    command
+pub fn belljar(folder: &Path) -> Belljar {
+    Belljar::new(folder)
+}
+
+/// The number in the variable `name`, or `default`.
+pub fn number_from_env(name: &str, default: usize) -> usize {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
 /// What a command printed to standard output.

@@ -93,7 +93,15 @@ static void free_entries(struct entry *entries, size_t count) {
 
 // Fills `entry`; false after a message.
 static bool look(const char *path, const char *name, bool follow, struct entry *entry) {
-    if ((!follow || stat(path, &entry->stat)) && lstat(path, &entry->stat)) {
+    bool found = (follow && !stat(path, &entry->stat)) || !lstat(path, &entry->stat);
+    // The root's parent is the root, which some namespaces do not say.
+    if (!found && errno == EPERM && !strcmp(name, "..")) {
+        char *here = copy_text(path);
+        here[strlen(here) - 1] = '\0';
+        found = !lstat(here, &entry->stat);
+        free(here);
+    }
+    if (!found) {
         warn("cannot access '%s': %s", path, strerror(errno));
         return false;
     }

@@ -1,0 +1,281 @@
+//! Compiling in a process of its own, whose memory and time have limits.
+//!
+//! What a function takes to compile can grow with the square of its size, in memory and in time, and
+//! a code generator cannot be interrupted. So modules that are not small are compiled by another
+//! belljar, which puts the code into the cache. One that runs out of memory is compiled again on one
+//! thread, which takes less, and then refused.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use belljar::base::ambient;
+use belljar::engine::CacheUse;
+use belljar::{Engine, EngineConfig, Module, Program, ProgramError, UnknownImports};
+use clap::Args;
+
+use super::progress::Progress;
+use super::report::printable;
+use super::values::{duration, size};
+
+/// Modules that are smaller are compiled in this process: they take little, whatever is in them.
+const SMALL_BYTES: u64 = 16 << 10;
+
+/// Longest pause between two looks at a process that compiles.
+const LOOK_EVERY_MAX: Duration = Duration::from_millis(20);
+
+/// Exit codes of the process that compiles.
+const NOT_KEPT: i32 = 3;
+const REFUSED: i32 = 4;
+
+/// What compiling may take.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct CompileArgs {
+    /// Real time that compiling may take, all modules together; no other limit counts it
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration, help_heading = "Limits")]
+    pub compile_timeout: Duration,
+
+    /// Memory that compiling may take (on Linux)
+    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size, help_heading = "Limits")]
+    pub max_compile_memory: u64,
+}
+
+/// The command line of the process that compiles, which people do not see.
+#[derive(Args, Debug)]
+pub struct ChildArgs {
+    /// The folder of the cache
+    #[arg(long)]
+    cache_dir: PathBuf,
+    /// The module's name
+    #[arg(long)]
+    name: String,
+    /// Whether the code counts fuel
+    #[arg(long)]
+    fuel: bool,
+    /// Bytes of memory that it may take
+    #[arg(long)]
+    memory_bytes_max: u64,
+}
+
+/// How modules are compiled whose code is not in the cache.
+#[derive(Clone, Debug)]
+pub struct Compiler {
+    /// The cache, which the code is put into.
+    pub cache_dir: Option<PathBuf>,
+    /// Whether the code counts fuel.
+    pub fuel: bool,
+    /// What that may take.
+    pub limits: CompileArgs,
+    /// Whether nothing is said of it.
+    pub quiet: bool,
+}
+
+/// Real time that compiling took.
+static SPENT: Mutex<Spent> = Mutex::new(Spent { before: Duration::ZERO, since: None });
+
+struct Spent {
+    before: Duration,
+    /// Since when something is being compiled, if it is.
+    since: Option<Instant>,
+}
+
+impl Spent {
+    fn total(&self) -> Duration {
+        self.before + self.since.map(ambient::elapsed_since).unwrap_or_default()
+    }
+}
+
+/// Real time that compiling has taken in this process by now.
+pub fn spent() -> Duration {
+    SPENT.lock().unwrap_or_else(PoisonError::into_inner).total()
+}
+
+/// Counts the time until it is dropped as spent.
+struct Spending;
+
+impl Spending {
+    fn start() -> Self {
+        SPENT.lock().unwrap_or_else(PoisonError::into_inner).since = Some(ambient::instant_now());
+        Self
+    }
+}
+
+impl Drop for Spending {
+    fn drop(&mut self) {
+        let mut spent = SPENT.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.before = spent.total();
+        spent.since = None;
+    }
+}
+
+impl Compiler {
+    /// For [`belljar::ToolchainPrograms::compiler`].
+    pub fn shared(self) -> belljar::toolchain::Compile {
+        Arc::new(move |engine, module, unknown| self.compile(engine, module, unknown))
+    }
+
+    /// The program of `module`, whose code is not in the cache of `engine`.
+    ///
+    /// # Errors
+    /// As [`Program::compile`]; [`ProgramError::Compile`] at a limit.
+    pub fn compile(
+        &self,
+        engine: &Engine,
+        module: &Module,
+        unknown: UnknownImports,
+    ) -> Result<Program, ProgramError> {
+        let size = bytesize::ByteSize(module.size()).display().iec();
+        let name = module.name().rsplit('/').next().unwrap_or_default();
+        let once = if self.cache_dir.is_some() { ", once" } else { "" };
+        let message = format!("compiling {} ({size}){once}", printable(name));
+        let _spending = Spending::start();
+        let progress = Progress::start(message, self.quiet);
+        if let Some(cache_dir) = self.cache_dir.as_ref().filter(|_| module.size() >= SMALL_BYTES)
+            && self.compile_aside(cache_dir, module)?
+            && let Some(program) = Program::from_cache(engine, module, unknown)?
+        {
+            return Ok(program);
+        }
+        let (program, used) = Program::compile(engine, module, unknown)?;
+        drop(progress);
+        if let CacheUse::Failed(error) = used
+            && !self.quiet
+        {
+            let error = anyhow::Error::from(error);
+            note!("belljar: warning: the compiled code was not kept: {error:#}");
+        }
+        Ok(program)
+    }
+
+    /// Compiles `module` in a process of its own; answers whether its code is in the cache now.
+    fn compile_aside(&self, cache_dir: &PathBuf, module: &Module) -> Result<bool, ProgramError> {
+        let bytes = module.bytes()?;
+        let refuse =
+            |message: String| ProgramError::Compile { name: module.name().to_owned(), message };
+        for threads in [None, Some("1")] {
+            // Without another belljar there is only this one.
+            let Ok(mut child) = self.start(cache_dir, module.name(), threads) else {
+                return Ok(false);
+            };
+            let (status, said) = match self.wait(&mut child, &bytes) {
+                Ok(Some(ended)) => ended,
+                Ok(None) => {
+                    let limit = humane(self.limits.compile_timeout);
+                    return Err(refuse(format!(
+                        "it takes longer than {limit} (raise it with --compile-timeout)"
+                    )));
+                }
+                Err(_) => return Ok(false),
+            };
+            match status.code() {
+                Some(0) => return Ok(true),
+                Some(NOT_KEPT) => return Ok(false),
+                Some(REFUSED) => return Err(ProgramError::Refused(said.trim().to_owned())),
+                _ => {}
+            }
+        }
+        let limit = bytesize::ByteSize(self.limits.max_compile_memory).display().iec();
+        Err(refuse(format!(
+            "it takes more than {limit} of memory (raise it with --max-compile-memory)"
+        )))
+    }
+
+    fn start(&self, cache_dir: &PathBuf, name: &str, threads: Option<&str>) -> Result<Child> {
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "this is belljar itself, and no program of the host's"
+        )]
+        let mut child = std::process::Command::new(std::env::current_exe()?);
+        child.arg("compile-module").arg("--cache-dir").arg(cache_dir).args(["--name", name]);
+        child.arg(format!("--memory-bytes-max={}", self.limits.max_compile_memory));
+        if self.fuel {
+            child.arg("--fuel");
+        }
+        if let Some(threads) = threads {
+            child.env("RAYON_NUM_THREADS", threads);
+        }
+        child.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        Ok(child.spawn()?)
+    }
+
+    /// How the child ended, and what it said; none if its time was over.
+    fn wait(&self, child: &mut Child, bytes: &[u8]) -> Result<Option<(ExitStatus, String)>> {
+        let mut stdin = child.stdin.take().context("no standard input")?;
+        let mut stderr = child.stderr.take().context("no standard error")?;
+        std::thread::scope(|scope| {
+            // Whoever ends early does not read all.
+            scope.spawn(move || stdin.write_all(bytes));
+            let said = scope.spawn(move || {
+                let mut said = Vec::new();
+                let read = stderr.by_ref().take(64 << 10).read_to_end(&mut said);
+                read.map(|_| String::from_utf8_lossy(&said).into_owned())
+            });
+            let mut pause = Duration::from_millis(1);
+            let status = loop {
+                if let Some(status) = child.try_wait()? {
+                    break status;
+                }
+                if spent() > self.limits.compile_timeout {
+                    child.kill()?;
+                    child.wait()?;
+                    return Ok(None);
+                }
+                ambient::sleep(pause);
+                pause = (pause * 2).min(LOOK_EVERY_MAX);
+            };
+            let said = said.join().ok().and_then(Result::ok).unwrap_or_default();
+            Ok(Some((status, said)))
+        })
+    }
+}
+
+/// Compiles the module on standard input into the cache.
+pub fn child(args: &ChildArgs) -> Result<u8> {
+    limit_memory(args.memory_bytes_max);
+    let mut bytes = Vec::new();
+    std::io::stdin().lock().read_to_end(&mut bytes)?;
+    let config =
+        EngineConfig { pool_slots: 0, fuel: args.fuel, cache_dir: Some(args.cache_dir.clone()) };
+    let engine = Engine::new(config)?;
+    let module = Module::from_bytes(args.name.as_str(), bytes)?;
+    let code = match Program::compile(&engine, &module, UnknownImports::Trap) {
+        Ok((_, CacheUse::Stored | CacheUse::Hit)) => 0,
+        Ok((_, CacheUse::Off | CacheUse::Failed(_))) => NOT_KEPT,
+        // Its parent finds the same.
+        Err(ProgramError::Import { .. } | ProgramError::Mismatch { .. }) => 0,
+        Err(error @ ProgramError::Invalid { .. }) => {
+            let _ = write!(std::io::stderr(), "{error}");
+            REFUSED
+        }
+        Err(_) => NOT_KEPT,
+    };
+    match u8::try_from(code) {
+        Ok(code) => Ok(code),
+        Err(_) => bail!("no exit code"),
+    }
+}
+
+/// Lets allocations beyond `bytes_max` fail, where the system counts what is written to.
+fn limit_memory(bytes_max: u64) {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let own = getrlimit(Resource::Data);
+        let current = own.current.map_or(bytes_max, |own| own.min(bytes_max));
+        // Without it only the time is limited.
+        let _ = setrlimit(Resource::Data, Rlimit { current: Some(current), maximum: own.maximum });
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = bytes_max;
+}
+
+fn humane(time: Duration) -> String {
+    match time.as_secs() {
+        0 => format!("{} ms", time.as_millis()),
+        seconds if seconds % 60 == 0 => format!("{} min", seconds / 60),
+        seconds => format!("{seconds} s"),
+    }
+}

@@ -1,0 +1,71 @@
+//! What is said of a command line that makes no sense: one line, in the words of all other messages.
+
+use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use super::args::Cli;
+use super::{exit, hints, run};
+
+/// Says what is wrong with the command line, and answers the exit code. Help that is asked for comes
+/// this way, too: it goes to standard output and is a success.
+pub fn misunderstood(error: clap::Error) -> u8 {
+    if !error.use_stderr() {
+        let _ = error.print();
+        return 0;
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+        return exit::USAGE;
+    }
+    let word = std::env::args_os().nth(1).unwrap_or_default().to_string_lossy().into_owned();
+    let unknown = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(named)) if *named == word => Some(hints::no_such_command(&word)),
+        Some(ContextValue::String(named)) => hints::no_such_subcommand(&word, named),
+        _ => None,
+    };
+    if let Some(message) = unknown {
+        complain!("belljar: {message}");
+        return exit::USAGE;
+    }
+    let message = message(&error);
+    complain!("belljar: {message} (`{} --help` says more)", command_path());
+    run::report_misunderstood(&message);
+    exit::USAGE
+}
+
+/// What is wrong, in one line.
+fn message(error: &clap::Error) -> String {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        Some(ContextValue::Strings(texts)) => texts.first().map(String::as_str),
+        _ => None,
+    };
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(argument) = text(ContextKind::InvalidArg)
+    {
+        let meant = text(ContextKind::SuggestedArg);
+        let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+        let what = if argument.starts_with('-') { "option" } else { "argument" };
+        return format!("there is no {what} {argument}{meant}");
+    }
+    // What follows the first paragraph is usage.
+    let whole = error.to_string();
+    let lines = whole.lines().take_while(|line| !line.is_empty()).map(str::trim);
+    let lines = lines.collect::<Vec<_>>().join(" ");
+    lines.trim_start_matches("error: ").to_owned()
+}
+
+/// The words of this process's command line that name a command, such as `belljar sandbox exec`.
+fn command_path() -> String {
+    let mut path = "belljar".to_owned();
+    let root = Cli::command();
+    let mut command = &root;
+    for word in std::env::args_os().skip(1) {
+        let Some(found) = word.to_str().and_then(|word| command.find_subcommand(word)) else {
+            break;
+        };
+        path = format!("{path} {}", found.get_name());
+        command = found;
+    }
+    path
+}

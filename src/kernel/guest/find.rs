@@ -1,0 +1,186 @@
+//! From what a process asks for to the program that is started. What is found is on the tape, as it
+//! comes from outside of the machine: a replay has other folders, or none.
+
+use super::{Guest, SpawnRequest};
+use crate::base::errno::Errno;
+use crate::kernel::programs::{Found, NotRunnable, Place};
+use crate::kernel::schedule::Mode;
+use crate::tape::Kind;
+
+/// Bytes of a module in the namespace. Its whole content is read.
+const MODULE_BYTES_MAX: u64 = 1 << 30;
+
+/// Where others install programs. A path there stands for the program of a toolchain where the
+/// namespace has no such file.
+const PROGRAM_DIRS: [&str; 3] = ["/bin", "/usr/bin", "/usr/local/bin"];
+
+/// Interpreters of interpreters.
+const SCRIPT_DEPTH_MAX: u32 = 4;
+
+impl Guest {
+    /// Whether a toolchain has a program called `name`, be it one that cannot run.
+    pub fn has_program(&self, name: &str) -> bool {
+        !matches!(self.find_named(name), Ok(None))
+    }
+
+    /// Whether something stands for the program called `name` that nobody has, be it one that
+    /// cannot run.
+    pub fn has_substitute(&self, name: &str) -> bool {
+        !matches!(self.find_substitute(name), Ok(None))
+    }
+
+    /// Whether the program called `name` runs on the machine, and not on the host; `None` if there is
+    /// none that can run. For those who answer calls of the host: that is not on the tape.
+    pub fn is_hermetic(&self, name: &str) -> Option<bool> {
+        let programs = self.machine.programs.as_ref()?;
+        let found = match programs.named(name).ok()? {
+            Some(found) => found,
+            None => programs.missing(name).ok()??,
+        };
+        Some(!matches!(found.image.mode(), Mode::Native { .. }))
+    }
+
+    fn find_named(&self, name: &str) -> Result<Option<Found>, NotRunnable> {
+        let Some(programs) = &self.machine.programs else { return Ok(None) };
+        let found = programs.named(name);
+        self.tape_find(Place::Toolchain, name, found.as_ref().map(Option::as_ref));
+        found
+    }
+
+    fn find_substitute(&self, name: &str) -> Result<Option<Found>, NotRunnable> {
+        let Some(programs) = &self.machine.programs else { return Ok(None) };
+        let found = programs.missing(name);
+        self.tape_find(Place::Substitute, name, found.as_ref().map(Option::as_ref));
+        found
+    }
+
+    fn find_module(&self, path: &str, bytes: Vec<u8>) -> Result<Found, NotRunnable> {
+        let Some(programs) = &self.machine.programs else {
+            return Err(NotRunnable(Errno::Nosys.to_string()));
+        };
+        let found = programs.module(path, bytes);
+        self.tape_find(Place::File, path, found.as_ref().map(Some));
+        found
+    }
+
+    /// Records what the process found where it looked for `name`.
+    fn tape_find(&self, place: Place, name: &str, found: Result<Option<&Found>, &NotRunnable>) {
+        let Some(tape) = self.machine.tape.as_ref().filter(|_| self.machine.tapes_finds) else {
+            return;
+        };
+        let program = found.ok().flatten();
+        let mode = program.map(|found| found.image.mode());
+        tape.push(Kind::ProgramFind {
+            pid: self.pid.0,
+            place: place.name().to_owned(),
+            name: name.to_owned(),
+            mode: mode.as_ref().map(|mode| mode.name().to_owned()),
+            profile: mode.and_then(Mode::into_profile),
+            module_hash: program.and_then(|found| found.digest),
+            error: found.err().map(|NotRunnable(reason)| reason.clone()),
+        });
+    }
+
+    /// What `request` asks for; a script's interpreter, to which it then gives the script. `asks`
+    /// whether the host is asked of an interpreter that is a script itself.
+    pub(super) fn find(
+        &mut self,
+        request: &mut SpawnRequest,
+        depth: u32,
+        asks: bool,
+    ) -> Result<Found, (Errno, String)> {
+        let fail = |errno: Errno| (errno, errno.to_string());
+        if self.machine.programs.is_none() {
+            return Err((Errno::Nosys, "this machine has no programs to start".to_owned()));
+        }
+        let cannot_run = |NotRunnable(reason)| (Errno::Noexec, reason);
+        let name = request.program.clone();
+        if name.is_empty() || name.contains('\0') {
+            return Err(fail(Errno::Noent));
+        }
+        if !name.contains('/')
+            && let Some(found) = self.find_named(&name).map_err(cannot_run)?
+        {
+            return Ok(found);
+        }
+        let candidates = if name.contains('/') {
+            vec![name.clone()]
+        } else {
+            let path = request.environ.iter().find_map(|variable| variable.strip_prefix(b"PATH="));
+            let path = path.and_then(|path| std::str::from_utf8(path).ok()).unwrap_or_default();
+            let dirs = path.split(':').map(|dir| if dir.is_empty() { "." } else { dir });
+            dirs.flat_map(|dir| [format!("{dir}/{name}"), format!("{dir}/{name}.wasm")]).collect()
+        };
+        let is_searched = !name.contains('/');
+        for path in candidates {
+            let bytes = match self.read_file(&path, MODULE_BYTES_MAX) {
+                Ok(bytes) => bytes,
+                Err(_) if is_searched => continue,
+                Err(Errno::Noent)
+                    if let Some((dir, name)) = path.rsplit_once('/')
+                        && PROGRAM_DIRS.contains(&dir)
+                        && !name.is_empty()
+                        && let Some(found) = self.find_named(name).map_err(cannot_run)? =>
+                {
+                    return Ok(found);
+                }
+                Err(errno) => return Err(fail(errno)),
+            };
+            if let Some(line) = bytes.strip_prefix(b"#!") {
+                if depth == SCRIPT_DEPTH_MAX {
+                    return Err(fail(Errno::Loop));
+                }
+                if asks && depth > 0 {
+                    self.check_start(request, true).map_err(|reason| (Errno::Perm, reason))?;
+                }
+                let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+                let (interpreter, argument) = interpreter(line).ok_or(fail(Errno::Noexec))?;
+                let rest = request.args.split_off(request.args.len().min(1));
+                request.args = vec![interpreter.clone().into_bytes()];
+                request.args.extend(argument.map(String::into_bytes));
+                request.args.push(path.into_bytes());
+                request.args.extend(rest);
+                request.program = interpreter;
+                return self.find(request, depth + 1, asks);
+            }
+            let found = self.find_module(&path, bytes).map_err(cannot_run)?;
+            return Ok(Found { path: Some(self.absolute(&path)), ..found });
+        }
+        // Wherever an interpreter is installed, its script is in the namespace alone.
+        if is_searched
+            && depth == 0
+            && let Some(found) = self.find_substitute(&name).map_err(cannot_run)?
+        {
+            return Ok(found);
+        }
+        Err((Errno::Noent, format!("no program is called {name}")))
+    }
+}
+
+/// The interpreter that the first line of a script names, and the argument that stands after it.
+/// Where it is installed does not matter, and `env` finds nothing but programs.
+fn interpreter(line: &[u8]) -> Option<(String, Option<String>)> {
+    let line = std::str::from_utf8(line).ok()?.trim();
+    let (path, argument) = line.split_once([' ', '\t']).unwrap_or((line, ""));
+    let argument = argument.trim();
+    let name = path.rsplit('/').next().filter(|name| !name.is_empty())?;
+    if name == "env" {
+        return (!argument.is_empty()).then(|| (argument.to_owned(), None));
+    }
+    Some((name.to_owned(), (!argument.is_empty()).then(|| argument.to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interpreters_are_found_by_name() {
+        let found = |line: &str| interpreter(line.as_bytes());
+        assert_eq!(found("/bin/sh"), Some(("sh".into(), None)));
+        assert_eq!(found(" /usr/bin/sh -eu "), Some(("sh".into(), Some("-eu".into()))));
+        assert_eq!(found("/usr/bin/env python"), Some(("python".into(), None)));
+        assert_eq!(found("/usr/bin/env"), None);
+        assert_eq!(found(""), None);
+    }
+}

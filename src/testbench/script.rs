@@ -1,0 +1,319 @@
+//! What a tape says of a run, read before that is repeated.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::replay::ReplayError;
+use super::taped_programs::TapedFinds;
+use crate::base::digest::Digest;
+use crate::base::errno::Errno;
+use crate::host::{TapedCall, TapedCalls};
+use crate::kernel::guest::{Preopen, Reach};
+use crate::kernel::limits::{Limit, Limits};
+use crate::kernel::machine::MachineBuilder;
+use crate::kernel::machine_config::{MachineConfig, MountConfig};
+use crate::kernel::process::Pid;
+use crate::kernel::stdio::Input;
+use crate::kernel::taped_stdio::{TapedInput, TapedOutput};
+use crate::kernel::vfs::TapedTree;
+use crate::store::{Cas, StoreError};
+use crate::tape::{Kind, NativeEvent, Preopened, TapeReader, cas_dir};
+
+/// Mounts of a machine that is put together from a tape, and bytes of the path of each.
+const MOUNTS_MAX: usize = 1000;
+const PATH_BYTES_MAX: usize = 4096;
+
+/// What a tape says of a process that is no module: that is the shell.
+const BUILT_IN: &str = "builtin";
+
+/// What it says of one that starts the program of its name.
+const NAMED: &str = "named";
+
+/// What it says of one that stands for a program of the host.
+const NATIVE: &str = "native";
+
+/// What it says of one that makes a call of the host.
+const HOST: &str = "host";
+
+/// What a tape says of one process.
+pub(super) struct Spawn {
+    pub program: String,
+    pub argv0: Option<String>,
+    pub runs: Runs,
+    /// What is passed to a call of the host.
+    pub params: Vec<u8>,
+    pub args: Vec<String>,
+    pub env: Vec<String>,
+    pub preopens: Vec<Preopen>,
+    pub module_hash: Option<Digest>,
+    pub stdin: Input,
+    pub stdout: TapedOutput,
+    pub stderr: TapedOutput,
+}
+
+/// What a process runs on.
+pub(super) enum Runs {
+    Module,
+    Shell,
+    /// What the machine finds by its name.
+    Named,
+    /// Whoever answers calls of the host.
+    HostCall,
+    /// The host, confined by this profile.
+    Native(Option<String>),
+}
+
+impl Spawn {
+    /// Learns what `kind` says of its streams.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn learn(&mut self, kind: &Kind) -> Result<(), String> {
+        match kind {
+            Kind::StreamRead { bytes, .. } => {
+                self.learn_input(|it| it.learn_read(Ok(bytes.clone())));
+            }
+            Kind::StreamPoll { ready, .. } => self.learn_input(|it| it.learn_poll(*ready)),
+            Kind::StreamWrite { fd: 1, .. } => self.stdout.learn_write(Ok(())),
+            Kind::StreamWrite { fd: 2, .. } => self.stderr.learn_write(Ok(())),
+            Kind::StreamError { fd, errno: name, .. } => {
+                let errno = Errno::from_name(name);
+                let errno = errno.ok_or_else(|| format!("{name:?} is no errno of preview1"))?;
+                match fd {
+                    0 => self.learn_input(|it| it.learn_read(Err(errno))),
+                    1 => self.stdout.learn_write(Err(errno)),
+                    2 => self.stderr.learn_write(Err(errno)),
+                    _ => return Err(format!("{fd} is no standard stream")),
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn learn_input(&mut self, learn: impl FnOnce(&mut TapedInput)) {
+        if let Input::Taped(input) = &mut self.stdin {
+            learn(input);
+        }
+    }
+}
+
+/// All that must be known before a run is repeated.
+pub(super) struct Script {
+    pub config: Option<MachineConfig>,
+    spawns: Vec<Spawn>,
+    /// What processes found that looked for programs.
+    pub finds: TapedFinds,
+    /// The programs of toolchains that processes started, and the digest of each one's module.
+    pub children: HashMap<String, Digest>,
+    /// The digests of all modules that processes started.
+    pub started: HashSet<Digest>,
+    /// Whether a process started the shell, which is no module.
+    pub has_shell: bool,
+    pub host_calls: TapedCalls,
+    /// The programs of the host that processes started, and the profile of each; what the host did
+    /// for all of them.
+    pub natives: HashMap<String, Option<String>>,
+    pub native_events: Vec<(Pid, NativeEvent)>,
+    /// Whether real time ended the run.
+    pub times_out: bool,
+    clock_values_ns: Vec<u64>,
+    tree: TapedTree,
+    /// What the egress policy has decided for the call of the host that is next.
+    egress: Vec<Kind>,
+}
+
+impl Script {
+    pub fn read(path: &Path) -> Result<Self, ReplayError> {
+        let tree_error = |source| ReplayError::Tree { tape: path.display().to_string(), source };
+        let cas = Cas::new(cas_dir(path));
+        let mut script = Self {
+            config: None,
+            spawns: Vec::new(),
+            finds: TapedFinds::default(),
+            children: HashMap::new(),
+            started: HashSet::new(),
+            times_out: false,
+            has_shell: false,
+            host_calls: TapedCalls::default(),
+            egress: Vec::new(),
+            natives: HashMap::new(),
+            native_events: Vec::new(),
+            clock_values_ns: Vec::new(),
+            tree: TapedTree::new(cas.clone()),
+        };
+        for record in TapeReader::open(path)? {
+            let record = record?;
+            script.tree.learn(&record).map_err(tree_error)?;
+            match record.kind {
+                Kind::Machine { config } if script.config.is_none() => {
+                    let config = serde_json::from_value(config);
+                    let config: MachineConfig =
+                        config.map_err(|error| incomplete(path, error.to_string()))?;
+                    let is_sane = |mount: &MountConfig| mount.path.len() <= PATH_BYTES_MAX;
+                    if config.mounts.len() > MOUNTS_MAX || !config.mounts.iter().all(is_sane) {
+                        return Err(incomplete(path, "its mounts are too many, or too deep"));
+                    }
+                    script.config = Some(config);
+                }
+                Kind::ClockRead { value_ns, .. } => script.clock_values_ns.push(value_ns),
+                child @ Kind::ProcessSpawn { parent: Some(_), .. } => script.learn_child(child),
+                find @ Kind::ProgramFind { .. } => {
+                    script.finds.learn(find).map_err(|message| incomplete(path, message))?;
+                }
+                Kind::ProcessExit { status, .. } => {
+                    script.times_out |= status == Limit::Timeout.name();
+                }
+                Kind::Native { pid, event } => script.native_events.push((Pid(pid), event)),
+                Kind::ProcessSpawn {
+                    program,
+                    argv0,
+                    args,
+                    env,
+                    preopens,
+                    module_hash,
+                    stdin,
+                    stdin_bytes,
+                    mode,
+                    profile,
+                    ..
+                } => {
+                    let stdin = match (stdin.as_str(), stdin_bytes) {
+                        ("bytes", Some(payload)) => {
+                            Input::Bytes(io::Cursor::new(payload.bytes(&cas)?))
+                        }
+                        ("stream", _) => Input::Taped(TapedInput::new(cas.clone())),
+                        _ => Input::Empty,
+                    };
+                    let preopens = preopens.into_iter().map(preopen).collect::<Result<_, _>>();
+                    let preopens = preopens.map_err(|message: String| incomplete(path, message))?;
+                    let (stdout, stderr) = (TapedOutput::default(), TapedOutput::default());
+                    let runs = match mode.as_str() {
+                        BUILT_IN => Runs::Shell,
+                        NAMED => Runs::Named,
+                        HOST => Runs::HostCall,
+                        NATIVE => Runs::Native(profile),
+                        _ => Runs::Module,
+                    };
+                    let spawn = Spawn {
+                        program,
+                        argv0,
+                        runs,
+                        params: Vec::new(),
+                        args,
+                        env,
+                        preopens,
+                        module_hash,
+                        stdin,
+                        stdout,
+                        stderr,
+                    };
+                    script.spawns.push(spawn);
+                }
+                call @ Kind::HostCall { .. } => script.learn_host_call(call, &cas)?,
+                decision @ Kind::Egress { .. } if is_for_a_guest(&decision) => {
+                    script.egress.push(decision);
+                }
+                kind => {
+                    if let Some(spawn) = script.spawns.last_mut() {
+                        spawn.learn(&kind).map_err(|message| incomplete(path, message))?;
+                    }
+                }
+            }
+        }
+        Ok(script)
+    }
+
+    fn learn_child(&mut self, child: Kind) {
+        let Kind::ProcessSpawn { program, path, module_hash, mode, profile, .. } = child else {
+            return;
+        };
+        self.started.extend(module_hash);
+        self.has_shell |= mode == BUILT_IN;
+        if mode == NATIVE {
+            self.natives.insert(program, profile);
+        } else if let (None, Some(digest)) = (path, module_hash) {
+            // A path that is no file of the namespace: `/bin/NAME` stands for the program NAME.
+            let name = program.rsplit('/').next().unwrap_or_default().to_owned();
+            self.children.insert(name, digest);
+        }
+    }
+
+    fn learn_host_call(&mut self, call: Kind, cas: &Cas) -> Result<(), StoreError> {
+        let Kind::HostCall {
+            pid: Some(pid),
+            capability,
+            operation,
+            params,
+            done_as,
+            result,
+            answered_by,
+            amended,
+        } = call
+        else {
+            return Ok(());
+        };
+        let taped = TapedCall {
+            name: if operation.is_empty() {
+                capability
+            } else {
+                format!("{capability}.{operation}")
+            },
+            params: params.bytes(cas)?,
+            done_as: done_as.map(|params| params.bytes(cas)).transpose()?,
+            answer: String::from_utf8_lossy(&result.bytes(cas)?).into_owned(),
+            answered_by: answered_by.unwrap_or_default(),
+            amended,
+            egress: std::mem::take(&mut self.egress),
+        };
+        if let Some(spawn) = self.spawns.last_mut()
+            && matches!(spawn.runs, Runs::HostCall)
+            && pid == Pid::FIRST.0
+        {
+            spawn.params.clone_from(&taped.params);
+        }
+        self.host_calls.push(pid, taped);
+        Ok(())
+    }
+
+    /// The tree below as the run found it in the end, for those who ask in another order.
+    pub fn at_the_end(mut self) -> Self {
+        self.tree.keep_last_answers();
+        self
+    }
+
+    /// A builder of the machine of the tape at `path`, and the processes that ran in it.
+    pub fn into_builder(
+        self,
+        path: &Path,
+        bounds: &Limits,
+    ) -> Result<(MachineBuilder, Vec<Spawn>), ReplayError> {
+        let Some(mut config) = self.config else {
+            return Err(incomplete(path, "no record says how its machine was made"));
+        };
+        let recorded = config.clone();
+        // How fast the recording was says nothing of the replay, unless that ended it.
+        if !self.times_out {
+            config.limits.timeout = None;
+        }
+        let builder = config.builder(&Arc::new(self.tree), self.clock_values_ns, bounds);
+        Ok((builder.recorded_as(recorded), self.spawns))
+    }
+}
+
+pub(super) fn incomplete(path: &Path, message: impl Into<String>) -> ReplayError {
+    ReplayError::Incomplete { tape: path.display().to_string(), message: message.into() }
+}
+
+fn preopen(preopened: Preopened) -> Result<Preopen, String> {
+    let Preopened { path, name, reach } = preopened;
+    let reach = Reach::from_name(&reach).ok_or_else(|| format!("there is no reach {reach:?}"))?;
+    Ok(Preopen { path, name, reach })
+}
+
+/// Whether `decision` was for a request that the host's side made for a guest.
+fn is_for_a_guest(decision: &Kind) -> bool {
+    matches!(decision, Kind::Egress { surface, .. } if surface == "http")
+}

@@ -1,0 +1,233 @@
+//! What processes find that start others: what they found when the tape was recorded.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::base::digest::Digest;
+use crate::base::errno::Errno;
+use crate::engine::{MODULES_MAX, Program, RunError};
+use crate::kernel::guest::{Guest, SpawnError};
+use crate::kernel::programs::{Found, NotRunnable, Place, Programs};
+use crate::kernel::schedule::{Ended, Image, Mode, Running};
+use crate::process::{HostImage, ShellImage, TapedChildren};
+use crate::tape::Kind;
+use crate::toolchain::ToolchainPrograms;
+
+/// What was found somewhere.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Answer {
+    Nothing,
+    /// Something that cannot run, and why.
+    NotRunnable(String),
+    /// The module of this digest.
+    Module(Digest),
+    Shell,
+    /// A program of the host, confined by this profile.
+    Native(Option<String>),
+}
+
+/// What processes found, in the order in which they looked for it.
+#[derive(Default)]
+pub(super) struct TapedFinds {
+    answers: HashMap<(Place, String), VecDeque<Answer>>,
+    /// The name by which a toolchain had the module of each digest.
+    names: HashMap<Digest, String>,
+}
+
+impl TapedFinds {
+    /// Adds what the [`Kind::ProgramFind`] `find` says. Other kinds say nothing.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn learn(&mut self, find: Kind) -> Result<(), String> {
+        let Kind::ProgramFind { place, name, mode, profile, module_hash, error, .. } = find else {
+            return Ok(());
+        };
+        let place = Place::from_name(&place)
+            .ok_or_else(|| format!("no program is looked for at {place:?}"))?;
+        let answer = match (error, mode.as_deref(), module_hash) {
+            (Some(reason), ..) => Answer::NotRunnable(reason),
+            (None, None, _) => Answer::Nothing,
+            (None, Some("wasi"), Some(digest)) => Answer::Module(digest),
+            (None, Some("builtin"), _) => Answer::Shell,
+            (None, Some("native"), _) => Answer::Native(profile),
+            (None, Some(mode), _) => {
+                return Err(format!("the program {name:?} is found with the mode {mode:?}"));
+            }
+        };
+        if let (Place::Toolchain, Answer::Module(digest)) = (place, &answer) {
+            self.names.entry(*digest).or_insert_with(|| name.clone());
+        }
+        self.answers.entry((place, name)).or_default().push_back(answer);
+        Ok(())
+    }
+
+    /// The modules that toolchains had, and a name of each.
+    pub fn modules(&self) -> impl Iterator<Item = (Digest, &str)> {
+        self.names.iter().map(|(digest, name)| (*digest, name.as_str()))
+    }
+}
+
+/// The programs of a tape that says what processes found.
+pub(super) struct FoundPrograms {
+    /// What is left to be found.
+    finds: Mutex<TapedFinds>,
+    /// The modules of toolchains that were started.
+    programs: HashMap<Digest, Program>,
+    /// Those of all modules that were started.
+    started: HashSet<Digest>,
+    taped: Arc<TapedChildren>,
+    /// Those of the namespace, compiled once each.
+    modules: ToolchainPrograms,
+}
+
+impl FoundPrograms {
+    pub fn new(
+        finds: TapedFinds,
+        programs: HashMap<Digest, Program>,
+        started: HashSet<Digest>,
+        taped: Arc<TapedChildren>,
+        modules: ToolchainPrograms,
+    ) -> Self {
+        Self { finds: Mutex::new(finds), programs, started, taped, modules }
+    }
+
+    /// What is found next; `None` if the tape has nothing more: the run has left it.
+    fn next(&self, place: Place, name: &str) -> Option<Answer> {
+        let mut finds = self.finds.lock().unwrap_or_else(PoisonError::into_inner);
+        finds.answers.get_mut(&(place, name.to_owned()))?.pop_front()
+    }
+
+    fn found(&self, place: Place, name: &str) -> Result<Option<Found>, NotRunnable> {
+        Ok(match self.next(place, name) {
+            None | Some(Answer::Nothing) => None,
+            Some(Answer::NotRunnable(reason)) => return Err(NotRunnable(reason)),
+            Some(Answer::Shell) => Some(ShellImage::new().found()),
+            Some(Answer::Native(profile)) => {
+                Some(HostImage::taped(name, profile, Arc::clone(&self.taped)).found())
+            }
+            Some(Answer::Module(digest)) => match self.programs.get(&digest) {
+                Some(program) => Some(program.clone().found()),
+                None => Some(never_started(name, digest)),
+            },
+        })
+    }
+}
+
+impl Programs for FoundPrograms {
+    fn named(&self, name: &str) -> Result<Option<Found>, NotRunnable> {
+        self.found(Place::Toolchain, name)
+    }
+
+    fn module(&self, path: &str, bytes: Vec<u8>) -> Result<Found, NotRunnable> {
+        match self.next(Place::File, path) {
+            Some(Answer::NotRunnable(reason)) => Err(NotRunnable(reason)),
+            Some(Answer::Module(digest)) if !self.started.contains(&digest) => {
+                Ok(never_started(path, digest))
+            }
+            _ => self.modules.module(path, bytes),
+        }
+    }
+
+    fn missing(&self, name: &str) -> Result<Option<Found>, NotRunnable> {
+        self.found(Place::Substitute, name)
+    }
+}
+
+/// The programs of a tape from before 1.4, which says of a program only that it was started.
+pub(super) struct StartedPrograms {
+    pub by_name: HashMap<String, Program>,
+    pub has_shell: bool,
+    pub natives: HashMap<String, Option<String>>,
+    pub taped: Arc<TapedChildren>,
+    pub modules: ToolchainPrograms,
+}
+
+impl Programs for StartedPrograms {
+    fn named(&self, name: &str) -> Result<Option<Found>, NotRunnable> {
+        let program = self.by_name.get(name).cloned().map(Program::found);
+        let is_shell = name == "sh" && self.has_shell;
+        Ok(program.or_else(|| is_shell.then(|| ShellImage::new().found())))
+    }
+
+    fn module(&self, path: &str, bytes: Vec<u8>) -> Result<Found, NotRunnable> {
+        self.modules.module(path, bytes)
+    }
+
+    fn missing(&self, name: &str) -> Result<Option<Found>, NotRunnable> {
+        let native = |profile: &Option<String>| {
+            HostImage::taped(name, profile.clone(), Arc::clone(&self.taped)).found()
+        };
+        Ok(self.natives.get(name).map(native))
+    }
+}
+
+/// What stands for a module that was found and, for one reason or another, not started. Nobody needs
+/// to have it for a replay.
+fn never_started(name: &str, digest: Digest) -> Found {
+    Found { image: Box::new(NeverStarted(name.to_owned())), digest: Some(digest), path: None }
+}
+
+struct NeverStarted(String);
+
+impl Image for NeverStarted {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    fn mode(&self) -> Mode {
+        Mode::Module
+    }
+
+    fn live_max(&self) -> Option<u32> {
+        Some(MODULES_MAX)
+    }
+
+    fn start(self: Box<Self>, guest: Guest) -> Running {
+        let reason = "it was not started when the tape was recorded".to_owned();
+        let error = SpawnError { program: self.0, errno: Errno::Noexec, reason };
+        Box::pin(async { Ended { guest, outcome: Err(RunError::Spawn(error)) } })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(place: &str, mode: Option<&str>, error: Option<&str>) -> Kind {
+        Kind::ProgramFind {
+            pid: 1,
+            place: place.to_owned(),
+            name: "x".to_owned(),
+            mode: mode.map(str::to_owned),
+            profile: None,
+            module_hash: Some(Digest::of(b"x")),
+            error: error.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn finds_are_answered_in_their_order_and_place() {
+        let mut finds = TapedFinds::default();
+        for kind in [
+            find("toolchain", None, None),
+            find("toolchain", Some("wasi"), None),
+            find("file", None, Some("no module")),
+        ] {
+            finds.learn(kind).unwrap();
+        }
+        let digest = Digest::of(b"x");
+        assert_eq!(finds.modules().collect::<Vec<_>>(), [(digest, "x")]);
+        let answers = |place| finds.answers[&(place, "x".to_owned())].clone();
+        assert_eq!(answers(Place::Toolchain), [Answer::Nothing, Answer::Module(digest)]);
+        assert_eq!(answers(Place::File), [Answer::NotRunnable("no module".to_owned())]);
+    }
+
+    #[test]
+    fn finds_that_nothing_can_have_answered_are_refused() {
+        let mut finds = TapedFinds::default();
+        for kind in [find("attic", None, None), find("toolchain", Some("x"), None)] {
+            assert!(finds.learn(kind).is_err());
+        }
+    }
+}

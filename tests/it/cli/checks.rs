@@ -1,0 +1,199 @@
+//! What people meet in their first hours: checks, paths of the host, pipes, messages of wrong usage.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use serde_json::Value;
+
+use crate::cli::{guest_arg, run, scratch};
+use crate::support::{belljar, stderr, stdout};
+
+fn sh(folder: &Path, args: &[&str]) -> Output {
+    belljar(folder).arg("sh").args(args).output().unwrap()
+}
+
+#[test]
+fn a_check_fails_where_something_would_change_and_writes_nothing() {
+    let folder = scratch();
+    let dir = folder.path();
+    let exit = guest_arg("exit");
+    let cases: &[(&[&str], i32)] = &[
+        (&["--check", "replace", "one", "1", "note.txt"], 122),
+        (&["--check", "wc", "note.txt"], 0),
+        (&["--check", &exit, "7"], 7),
+        (&["--check", "--apply", "wc", "note.txt"], 2),
+        (&["--check", "--timeout", "50ms", &guest_arg("loop")], 124),
+    ];
+    for (args, code) in cases {
+        let output = run(dir, args);
+        assert_eq!(output.status.code(), Some(*code), "{args:?}: {}", stderr(&output));
+    }
+    let output = run(dir, &["--check", "--json", "replace", "one", "1", "note.txt"]);
+    let report: Value = serde_json::from_str(stdout(&output).lines().last().unwrap()).unwrap();
+    assert_eq!((&report["status"], &report["exit_code"]), (&"exited".into(), &122.into()));
+    assert_eq!(report["guest_exit_code"], 0);
+    assert!(stderr(&output).contains("1 change (note.txt modified), not written"));
+    assert_eq!(sh(dir, &["--check", "-c", "echo x > made"]).status.code(), Some(122));
+    assert_eq!(sh(dir, &["--check", "-c", "echo x > made; exit 3"]).status.code(), Some(3));
+    assert_eq!(sh(dir, &["--check", "-c", "cat note.txt"]).status.code(), Some(0));
+    assert_eq!(std::fs::read_dir(dir).unwrap().count(), 1);
+    assert_eq!(std::fs::read_to_string(dir.join("note.txt")).unwrap(), "one\ntwo\n");
+}
+
+#[test]
+fn what_apply_wrote_is_said_in_one_line() {
+    let folder = scratch();
+    let script = "rm note.txt; for i in 1 2 3 4 5; do echo $i > f$i; done";
+    let output = sh(folder.path(), &["--apply", "-c", script]);
+    let expected =
+        "belljar: 6 changes (f1 added, f2 added, f3 added, 3 more), written to the disk\n";
+    assert_eq!(stderr(&output), expected);
+    let quiet = sh(folder.path(), &["--apply", "--quiet", "-c", "rm f1"]);
+    assert_eq!(stderr(&quiet), "");
+    let nothing = sh(folder.path(), &["--apply", "-c", "cat f2"]);
+    assert_eq!(stderr(&nothing), "");
+}
+
+/// The warning once named the folder, "and 1 more".
+#[test]
+fn a_planted_hook_is_named_whole() {
+    let folder = scratch();
+    let script = "mkdir -p .git/hooks .vscode; echo x > .git/hooks/pre-commit; echo x > .git/config; \
+                  for i in $(seq 40); do echo x > .vscode/$i; done";
+    let output = sh(folder.path(), &["-c", script]);
+    let message = stderr(&output);
+    let warning = message.lines().find(|line| line.contains("warning:")).unwrap();
+    let begins = "belljar: warning: the program changed .git/hooks/pre-commit, .git/config, ";
+    assert!(warning.starts_with(begins), "{warning}");
+    assert!(warning.contains(" and 22 more, which other tools may run or obey"), "{warning}");
+}
+
+#[test]
+fn a_path_of_the_host_is_told_from_one_that_is_not_there() {
+    let folder = scratch();
+    let tree = folder.path().join("tree");
+    let other = folder.path().join("other");
+    for dir in [&tree, &other] {
+        std::fs::create_dir(dir).unwrap();
+        std::fs::write(dir.join("file"), "text\n").unwrap();
+    }
+    let real = |path: &Path| std::fs::canonicalize(path).unwrap().display().to_string();
+    let (inside, outside) = (real(&tree.join("file")), real(&other.join("file")));
+    let outside_dir = real(&other);
+    let note = |args: &[&str]| {
+        let output = run(&tree, args);
+        assert!(!output.status.success(), "{args:?}");
+        let message = stderr(&output);
+        message.lines().find(|line| line.contains("note:")).unwrap_or_default().to_owned()
+    };
+    if cfg!(unix) {
+        let said = note(&["cat", &inside]);
+        assert!(said.contains("is a path of the host; the program sees"), "{said}");
+        assert!(said.ends_with(" as /worktree, and this as /worktree/file"), "{said}");
+        let said = note(&["cat", &outside]);
+        let expected = format!("does not see; `--dir {outside_dir}` shows it");
+        assert!(said.ends_with(&expected), "{said}");
+        let option = note(&["cat", &format!("--in={outside}")]);
+        assert!(option.ends_with(&expected), "{option}");
+        // What it says helps.
+        let output = run(&tree, &["--dir", &outside_dir, "cat", &outside]);
+        assert_eq!(stdout(&output), "text\n", "{}", stderr(&output));
+    }
+    let said = note(&["cat", "../other/file"]);
+    assert!(said.contains("leads out of the worktree"), "{said}");
+    assert!(said.ends_with("`--dir ../other` shows it"), "{said}");
+    let output = run(&tree, &["--dir", "../other", "cat", "../other/file"]);
+    assert_eq!(stdout(&output), "text\n", "{}", stderr(&output));
+    std::fs::write(folder.path().join("above"), "above\n").unwrap();
+    let said = note(&["cat", "../above"]);
+    assert!(said.ends_with("`--dir ..::/above` shows it as /above/above"), "{said}");
+    let output = run(&tree, &["--dir", "..::/above", "cat", "/above/above"]);
+    assert_eq!(stdout(&output), "above\n", "{}", stderr(&output));
+    for unknown in ["gone", "../gone", "/gone/file"] {
+        assert_eq!(note(&["cat", unknown]), "", "{unknown}");
+    }
+    assert_eq!(note(&["--quiet", "cat", "../above"]), "");
+}
+
+/// `ls -la ..` once asked for the root's parent, and failed.
+#[test]
+fn the_parent_of_the_worktree_can_be_listed() {
+    let folder = scratch();
+    for command in [&["run", "ls", "-la", ".."][..], &["sh", "-c", "cd ..; ls -la"]] {
+        let output = belljar(folder.path()).args(command).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let listed = stdout(&output);
+        let names: Vec<_> = listed.lines().filter_map(|line| line.split(' ').next_back()).collect();
+        assert_eq!(names, ["0", ".", "..", "tmp", "worktree"], "{listed}");
+    }
+}
+
+/// `seq` once said that a pipe was broken, which it does not natively.
+#[cfg(unix)]
+#[test]
+fn a_program_whose_reader_hangs_up_ends_in_silence() {
+    let folder = scratch();
+    for command in ["run seq 1000000", "sh -c 'seq 1000000'", "sh -c 'while :; do echo x; done'"] {
+        let script = format!("\"$0\" {command} | head -n 1 >/dev/null; echo ${{PIPESTATUS[0]}}");
+        let output = std::process::Command::new("bash")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_belljar")])
+            .current_dir(folder.path())
+            .env("BELLJAR_CACHE_DIR", crate::support::cache_dir())
+            .output()
+            .unwrap();
+        assert_eq!(
+            (stdout(&output), stderr(&output)),
+            ("141\n".into(), String::new()),
+            "{command}"
+        );
+    }
+}
+
+#[test]
+fn a_shell_without_arguments_reads_its_standard_input() {
+    let folder = scratch();
+    for args in [&["sh"][..], &["sh", "--quiet"], &["sh", "-e"], &["run", "sh"]] {
+        let mut child = belljar(folder.path())
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(b"read x < note.txt\necho \"$x $0\"\n").unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(stdout(&output), "one sh\n", "{args:?}");
+    }
+}
+
+/// Clap's own messages once had another form than belljar's.
+#[test]
+fn every_message_of_wrong_usage_has_one_form() {
+    let folder = scratch();
+    let cases: &[(&[&str], &str)] = &[
+        (&["run", "--aply", "wc"], "there is no option --aply; did you mean --apply? (`"),
+        (&["replay", "--jsn", "x"], "there is no option --jsn; did you mean --json? (`"),
+        (
+            &["run", "--clock", "x", "wc"],
+            "invalid value 'x' for '--clock <WHICH>' [possible values",
+        ),
+        (
+            &["run", "--max-memory", "256", "wc"],
+            "\"256\" has no unit: use one, such as 256MiB or 256B",
+        ),
+        (&["run"], "the following required arguments were not provided: <PROGRAM>"),
+        (&["sandbox", "exec"], "(`belljar sandbox exec --help` says more)"),
+        (&["tape", "shw"], "there is no command tape shw; did you mean show?"),
+        (&["rnu"], "there is no command rnu; did you mean run?"),
+        (&["run", "--env", "=x", "wc"], "--env =x: a variable needs a name"),
+        (&["run", "--check", "--apply", "wc"], "cannot be used with"),
+    ];
+    for (args, words) in cases {
+        let output = belljar(folder.path()).args(*args).output().unwrap();
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+        assert!(message.starts_with("belljar: ") && message.contains(words), "{args:?}: {message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
+        assert!(!message.contains("Usage:") && !message.contains('\u{1b}'), "{message}");
+    }
+}

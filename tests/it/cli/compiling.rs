@@ -1,0 +1,155 @@
+//! What compiling takes, and whose time that is.
+
+use std::path::Path;
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use crate::cli::scratch;
+use crate::support::{belljar, stderr, stdout};
+
+fn leb(mut number: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let low = (number & 0x7f) as u8;
+        number >>= 7;
+        bytes.push(if number > 0 { low | 0x80 } else { low });
+        if number == 0 {
+            return bytes;
+        }
+    }
+}
+
+fn section(id: u8, content: &[u8]) -> Vec<u8> {
+    [&[id], leb(content.len()).as_slice(), content].concat()
+}
+
+/// A module that does nothing, and has a function that takes long to compile: `loops` loops, and
+/// variables that live across all of them.
+fn hard_module(variables: usize, loops: usize) -> Vec<u8> {
+    let mut body = [leb(1), leb(variables), vec![0x7f]].concat();
+    for index in 0..loops {
+        let get = |index: usize| [&[0x20][..], &leb(index % variables)].concat();
+        let set = [&[0x41, 1, 0x6a, 0x21][..], &leb(index * 7 % variables)].concat();
+        let around = [vec![0x03, 0x40], get(index), set, get(index * 3), vec![0x0d, 0, 0x0b]];
+        body.extend(around.concat());
+    }
+    body.push(0x0b);
+    let code = [vec![2, 2, 0, 0x0b], leb(body.len()), body].concat();
+    let exports = b"\x02\x06_start\0\0\x06memory\x02\0";
+    [
+        b"\0asm\x01\0\0\0".to_vec(),
+        section(1, b"\x01\x60\0\0"),
+        section(3, b"\x02\0\0"),
+        section(5, b"\x01\0\x01"),
+        section(7, exports),
+        section(10, &code),
+    ]
+    .concat()
+}
+
+/// Runs belljar with a cache and a home of its own in `folder`.
+fn call(folder: &Path, args: &[&str]) -> Output {
+    let mut command = belljar(folder);
+    command.env("BELLJAR_CACHE_DIR", folder.join(".cache"));
+    command.env("BELLJAR_HOME", folder.join(".home")).args(args).output().unwrap()
+}
+
+fn cached(folder: &Path) -> usize {
+    let keys = folder.join(".cache/code-1/keys");
+    std::fs::read_dir(keys).map_or(0, Iterator::count)
+}
+
+/// Each exec once died while it compiled, and kept nothing, for ever.
+#[test]
+fn compiling_is_not_the_programs_time_and_is_kept() {
+    for command in [
+        &["sandbox", "exec", "box", "./hard.wasm"][..],
+        &["sandbox", "exec", "box", "sh", "-c", "./hard.wasm && ./hard.wasm && echo done"],
+        &["sh", "--timeout", "100ms", "-c", "./hard.wasm && ./hard.wasm && echo done"],
+        &["run", "--timeout", "100ms", "./hard.wasm"],
+    ] {
+        let folder = scratch();
+        let dir = folder.path();
+        std::fs::write(dir.join("hard.wasm"), hard_module(100, 5000)).unwrap();
+        let create = ["sandbox", "create", "--id", "box", "--timeout", "100ms"];
+        assert!(call(dir, &create).status.success());
+        let begun = Instant::now();
+        let output = call(dir, command);
+        assert!(output.status.success(), "{command:?}: {}", stderr(&output));
+        // Here it takes seconds, and is said.
+        if begun.elapsed() > Duration::from_secs(3) {
+            assert!(stderr(&output).contains("compiling hard.wasm ("), "{}", stderr(&output));
+        }
+        assert_eq!(stdout(&output).contains("done"), command.contains(&"-c"), "{command:?}");
+        assert_eq!(cached(dir), 1, "{command:?}");
+        let again = call(dir, command);
+        assert!(again.status.success() && stderr(&again).is_empty(), "{}", stderr(&again));
+    }
+    // What is not compiling still counts.
+    let folder = scratch();
+    let endless = call(folder.path(), &["sh", "--timeout", "100ms", "-c", "while :; do :; done"]);
+    assert_eq!(endless.status.code(), Some(124));
+}
+
+#[test]
+fn compiling_has_a_limit_of_time_of_its_own() {
+    let folder = scratch();
+    let dir = folder.path();
+    std::fs::write(dir.join("hard.wasm"), hard_module(1000, 10_000)).unwrap();
+    let args = ["run", "--compile-timeout", "200ms", "--json=r.json", "./hard.wasm"];
+    let output = call(dir, &args);
+    assert_eq!(output.status.code(), Some(126), "{}", stderr(&output));
+    let why = "cannot be compiled: it takes longer than 200 ms (raise it with --compile-timeout)";
+    assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    assert!(std::fs::read_to_string(dir.join("r.json")).unwrap().contains("\"not_started\""));
+    let script = "./hard.wasm; echo $?";
+    let output = call(dir, &["sh", "--quiet", "--compile-timeout", "200ms", "-c", script]);
+    assert_eq!(stdout(&output), "126\n", "{}", stderr(&output));
+    assert!(stderr(&output).contains("it takes longer than 200 ms"), "{}", stderr(&output));
+}
+
+/// A module of 165 KB once took 1.4 GB, whatever the limits.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_module_that_takes_too_much_memory_to_compile_is_refused() {
+    let folder = scratch();
+    let dir = folder.path();
+    std::fs::write(dir.join("hard.wasm"), hard_module(3000, 10_000)).unwrap();
+    let output = call(dir, &["run", "--max-compile-memory", "128MiB", "./hard.wasm"]);
+    assert_eq!(output.status.code(), Some(126), "{}", stderr(&output));
+    let why = "it takes more than 128.0 MiB of memory (raise it with --max-compile-memory)";
+    assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    assert_eq!(cached(dir), 0);
+    // Others are compiled as ever.
+    let output = call(dir, &["run", "--max-compile-memory", "512MiB", "ls"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+/// What is wrong with a module is said as it is where nobody else compiles it.
+#[test]
+fn an_invalid_module_is_told_by_whoever_compiles_it() {
+    let folder = scratch();
+    let dir = folder.path();
+    let module = hard_module(100, 1000);
+    let start = module.len() - 20;
+    let bad = [&module[..start], &[0xff; 20]].concat();
+    std::fs::write(dir.join("bad.wasm"), bad).unwrap();
+    let output = call(dir, &["run", "bad.wasm"]);
+    assert_eq!(output.status.code(), Some(126));
+    let message = stderr(&output);
+    assert!(
+        message.starts_with("belljar: bad.wasm is not a valid WebAssembly module: "),
+        "{message}"
+    );
+    let alone = call(dir, &["run", "--no-cache", "bad.wasm"]);
+    assert_eq!(stderr(&alone), message);
+}
+
+#[test]
+fn the_process_that_compiles_is_nobodys_business() {
+    let folder = scratch();
+    let help = stdout(&call(folder.path(), &["--help"]));
+    assert!(!help.contains("compile-module"), "{help}");
+    let unknown = call(folder.path(), &["frobnicate"]);
+    assert!(!stderr(&unknown).contains("compile-module"), "{}", stderr(&unknown));
+}

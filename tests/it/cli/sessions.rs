@@ -1,0 +1,158 @@
+//! `belljar sandbox`: what is known of sessions, how they differ, and the reports of what runs in them.
+
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::{Value, json};
+
+use super::scratch;
+use crate::support::{belljar, stderr, stdout};
+
+fn call(folder: &Path, args: &[&str]) -> Output {
+    let home = folder.join(".home");
+    belljar(folder).arg("sandbox").args(args).env("BELLJAR_HOME", home).output().unwrap()
+}
+
+fn done(folder: &Path, args: &[&str]) -> String {
+    let output = call(folder, args);
+    assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+    stdout(&output)
+}
+
+#[test]
+fn two_sessions_are_compared_by_what_each_has_changed() {
+    let folder = scratch();
+    let at = folder.path();
+    std::fs::write(at.join("kept"), "kept\n").unwrap();
+    done(at, &["create", "--id", "one"]);
+    done(at, &["exec", "one", "sh", "-c", "echo both >> note.txt; rm kept; mkdir d; ln -s d l"]);
+    done(at, &["fork", "one", "--id", "two"]);
+    assert_eq!(done(at, &["diff", "one", "two"]), "");
+    done(at, &["exec", "one", "sh", "-c", "echo 1 > mine"]);
+    let script =
+        "echo two >> note.txt; echo kept > kept; rm l; echo x > l; chmod +x l || :; mv d e";
+    done(at, &["exec", "two", "sh", "-c", script]);
+    let text = done(at, &["diff", "one", "two", "--json"]);
+    let changes: Value = serde_json::from_str(&text).unwrap();
+    let short = |change: &Value| {
+        format!("{} {}", change["path"].as_str().unwrap(), change["kind"].as_str().unwrap())
+    };
+    let listed: Vec<String> = changes["changes"].as_array().unwrap().iter().map(short).collect();
+    let expected = [
+        "d directory_deleted",
+        "e directory_added",
+        "kept added",
+        "l symlink_deleted",
+        "l added",
+        "mine deleted",
+        "note.txt modified",
+    ];
+    assert_eq!(listed, expected);
+    // What is printed makes the one the other.
+    let tree = tempfile::tempdir().unwrap();
+    done(at, &["cp", "one:/worktree", &format!("{}/one", tree.path().display())]);
+    let diff = done(at, &["diff", "one", "two"]);
+    std::fs::write(tree.path().join("patch"), &diff).unwrap();
+    let git = std::process::Command::new("git")
+        .args(["apply", "../patch"])
+        .current_dir(tree.path().join("one"))
+        .output()
+        .unwrap();
+    assert!(git.status.success(), "{}\n{diff}", stderr(&git));
+    let read = |name: &str| std::fs::read_to_string(tree.path().join("one").join(name)).unwrap();
+    assert_eq!((read("note.txt"), read("l")), ("one\ntwo\nboth\ntwo\n".into(), "x\n".into()));
+    done(at, &["create", "--id", "elsewhere", "--no-worktree"]);
+    let refused = call(at, &["diff", "one", "elsewhere"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("do not have the same folders"), "{}", stderr(&refused));
+}
+
+/// Of a session only what this program changed is in its report, as with `run`.
+#[test]
+fn an_exec_reports_its_changes_and_limits_to_a_file() {
+    let folder = scratch();
+    let at = folder.path();
+    done(at, &["create", "--id", "box", "--max-memory", "32MiB"]);
+    done(at, &["exec", "box", "sh", "-c", "echo old > before"]);
+    let script = "echo more >> note.txt; mkdir -p .git/hooks; echo x > .git/hooks/pre-commit; sleep 9; exit 3";
+    let output = call(at, &["exec", "--json=r.json", "box", "sh", "-c", script]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(3), String::new()));
+    let read = || {
+        let text = std::fs::read_to_string(at.join("r.json")).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap_or_else(|error| panic!("{error}: {text:?}"))
+    };
+    let report = read();
+    assert_eq!((&report["id"], &report["status"]), (&"box".into(), &"exited".into()));
+    assert_eq!((&report["exit_code"], &report["guest_exit_code"]), (&3.into(), &3.into()));
+    assert_eq!(report["virtual_time_ms"], 9000);
+    let paths: Vec<&str> = report["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|change| change["path"].as_str().unwrap())
+        .collect();
+    assert_eq!(paths, [".git", ".git/hooks", ".git/hooks/pre-commit", "note.txt"], "{report}");
+    assert!(report["sensitive"].as_array().unwrap().contains(&".git/hooks/pre-commit".into()));
+    // What met a limit gets the note that `run` gives.
+    let output = call(at, &["exec", "--json=r.json", "box", "sh", "-c", "x=$(yes)"]);
+    let note = "ran into the memory limit (raise it with --max-memory of `belljar sandbox create`)";
+    assert!(stderr(&output).contains(note), "{}", stderr(&output));
+    assert_eq!(read()["limits_hit"], json!(["memory"]));
+    let output = call(at, &["exec", "--json=r.json", "box", "nothing"]);
+    assert_eq!(output.status.code(), Some(127));
+    let report = read();
+    assert_eq!((&report["status"], &report["exit_code"]), (&"not_started".into(), &127.into()));
+}
+
+/// `--timeout` of `create` was real time, and that of `exec` either.
+#[test]
+fn a_timeout_is_real_time_and_a_virtual_one_the_sessions() {
+    let folder = scratch();
+    let at = folder.path();
+    done(at, &["create", "--id", "box"]);
+    done(at, &["exec", "--timeout", "60s", "box", "sleep", "86400"]);
+    let output = call(at, &["exec", "--virtual-timeout", "2s", "box", "sleep", "9"]);
+    assert_eq!(output.status.code(), Some(124));
+    assert!(
+        stderr(&output).contains("virtual timeout (raise it with --virtual-timeout; the session's")
+    );
+    let endless = "while :; do :; done";
+    let output = call(at, &["exec", "--timeout", "100ms", "box", "sh", "-c", endless]);
+    assert_eq!(output.status.code(), Some(124), "{}", stderr(&output));
+    done(at, &["create", "--id", "short", "--virtual-timeout", "5s"]);
+    let output = call(at, &["exec", "--timeout", "60s", "short", "sleep", "9"]);
+    assert_eq!(output.status.code(), Some(124), "{}", stderr(&output));
+}
+
+#[test]
+fn sessions_are_listed_with_folder_origin_age_and_size() {
+    let folder = scratch();
+    let at = folder.path();
+    done(at, &["create", "--id", "box"]);
+    done(at, &["exec", "box", "sh", "-c", "seq 100000 > numbers"]);
+    let snapshot = done(at, &["snapshot", "box"]).trim().to_owned();
+    done(at, &["fork", &snapshot[..12], "--id", "again"]);
+    done(at, &["exec", "again", "true"]);
+    done(at, &["create", "--id", "bare", "--no-worktree"]);
+    let worktree = std::fs::canonicalize(at).unwrap().display().to_string();
+    let text = done(at, &["list"]);
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
+        .collect();
+    assert_eq!(rows[0], ["ID", "CHANGED", "SIZE", "FOLDER", "FROM"], "{text}");
+    assert_eq!(
+        (&rows[1][..2], &rows[1][4..]),
+        (&["session", "again"][..], &[worktree.as_str(), &snapshot[..12]][..])
+    );
+    assert!(rows[1][2].ends_with(" s ago") && rows[1][3].ends_with("KiB"), "{text}");
+    assert_eq!((rows[2][1], rows[2][4]), ("bare", "-"));
+    assert_eq!((rows[4][0], rows[4][1], rows[4][5]), ("snapshot", snapshot.as_str(), "box"));
+    let shown: Value = serde_json::from_str(&done(at, &["show", "again", "--json"])).unwrap();
+    assert_eq!((&shown["folder"], &shown["origin"]), (&json!(worktree), &json!(snapshot)));
+    assert!(shown["size_bytes"].as_u64().unwrap() > 500_000, "{shown}");
+    assert!(shown["created_ms"].as_u64().unwrap() <= shown["changed_ms"].as_u64().unwrap());
+    let text = done(at, &["show", &snapshot[..8]]);
+    assert!(text.contains(&format!("mount    /worktree: {worktree}\n")), "{text}");
+    assert_eq!(call(at, &["show", "gone"]).status.code(), Some(2));
+}

@@ -1,0 +1,136 @@
+//! Pipes and devices where files are meant: nothing waits for them, and nothing reads them for ever.
+#![cfg(unix)]
+
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::cli::scratch;
+use crate::support::{belljar, stderr};
+
+/// What `args` end with, within a time that nobody takes who does not wait.
+fn call(folder: &Path, args: &[&str]) -> Output {
+    let mut command = belljar(folder);
+    command.args(args).env("BELLJAR_HOME", folder.join(".home"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begun.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+            panic!("{args:?} waits");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
+fn make_pipe(path: &Path) {
+    let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
+    assert!(made.success());
+}
+
+#[test]
+fn nothing_waits_for_a_pipe_and_nothing_reads_a_device() {
+    let folder = scratch();
+    let dir = folder.path();
+    make_pipe(&dir.join("pipe"));
+    make_pipe(&dir.join("pipe.wasm"));
+    let no_reader = "nobody reads the pipe";
+    let no_file = "it is a pipe or a device, and no file";
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["run", "--json=pipe", "wc", "note.txt"], 2, no_reader),
+        (&["run", "--diff=pipe", "wc", "note.txt"], 2, no_reader),
+        (&["run", "--trace=pipe", "wc", "note.txt"], 2, no_reader),
+        (&["sh", "--json=pipe", "-c", ":"], 2, no_reader),
+        (&["run", "./pipe.wasm"], 126, no_file),
+        (&["run", "./pipe"], 126, no_file),
+        (&["run", "/dev/zero"], 126, no_file),
+        (&["record", "--tape", "pipe", "wc", "note.txt"], 2, "no file"),
+        (&["replay", "pipe"], 2, no_file),
+        (&["replay", "/dev/zero"], 2, no_file),
+        (&["tape", "show", "pipe"], 2, no_file),
+        (&["tape", "stat", "/dev/zero"], 2, no_file),
+        (&["diff", "pipe"], 2, no_file),
+        (&["apply", "/dev/zero"], 2, no_file),
+        (&["fidelity", "pipe", "/dev/zero"], 2, no_file),
+        (&["host", "call", "workspace.cwd", "--params", "@/dev/zero"], 2, no_file),
+        (&["host", "call", "workspace.cwd", "--params", "@pipe"], 2, no_file),
+        (&["run", "--host-policy", "/dev/zero", "wc"], 2, no_file),
+        (&["run", "--host-answers", "pipe", "wc"], 2, no_file),
+    ];
+    for (args, code, words) in cases {
+        let output = call(dir, args);
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(*code), "{args:?}: {message}");
+        assert!(message.contains(words), "{args:?}: {message}");
+    }
+    // Annotations stand beside the tape.
+    let recorded = call(dir, &["record", "-q", "--tape", "run", "wc", "note.txt"]);
+    assert!(recorded.status.success(), "{}", stderr(&recorded));
+    make_pipe(&dir.join("run.annotations.jsonl"));
+    for args in [&["annotations", "validate", "run"][..], &["tape", "show", "run"]] {
+        let message = stderr(&call(dir, args));
+        assert!(message.contains(no_file), "{args:?}: {message}");
+    }
+}
+
+/// A pipe that somebody reads is as good as a file for a report.
+#[test]
+fn a_report_goes_into_a_pipe_that_is_read() {
+    let folder = scratch();
+    let pipe = folder.path().join("pipe");
+    make_pipe(&pipe);
+    let reader = std::thread::spawn(move || std::fs::read_to_string(pipe).unwrap());
+    // The reader may come later: until then there is nobody.
+    let begun = Instant::now();
+    loop {
+        let output = call(folder.path(), &["run", "--json=pipe", "wc", "note.txt"]);
+        if output.status.success() {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "{}", stderr(&output));
+    }
+    assert!(reader.join().unwrap().starts_with("{\"status\":\"exited\""));
+}
+
+/// To compare a file of 700 MB once went on past the timeout.
+#[test]
+fn a_diff_ends_with_the_timeout() {
+    let folder = scratch();
+    let dir = folder.path();
+    let big = std::fs::File::create(dir.join("big")).unwrap();
+    big.set_len(700 << 20).unwrap();
+    let begun = Instant::now();
+    let args =
+        ["sh", "--timeout", "500ms", "--diff=../d.patch", "--json=../r.json", "-c", "rm big"];
+    let work = dir.join("work");
+    std::fs::create_dir(&work).unwrap();
+    std::fs::rename(dir.join("big"), work.join("big")).unwrap();
+    let output = call(&work, &args);
+    // Where comparing is that fast, nothing is left to end.
+    if output.status.code() != Some(0) {
+        assert_eq!(output.status.code(), Some(124), "{}", stderr(&output));
+        assert!(stderr(&output).contains("its changes were not told in time: timeout"));
+        assert!(std::fs::read_to_string(dir.join("r.json")).unwrap().contains("\"timed_out\""));
+    }
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    assert!(work.join("big").exists());
+}
+
+/// A relative one is another folder in each current directory, in the reach of programs.
+#[test]
+fn a_relative_home_is_no_place_for_a_cache() {
+    let folder = scratch();
+    for args in [&["run", "wc", "note.txt"][..], &["sandbox", "list"], &["cache", "info"]] {
+        let mut command = belljar(folder.path());
+        command.args(args).env("HOME", "here");
+        for name in ["BELLJAR_CACHE_DIR", "BELLJAR_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"] {
+            command.env_remove(name);
+        }
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("is no absolute path: set HOME"), "{}", stderr(&output));
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}

@@ -1,0 +1,92 @@
+//! Times that files have on the disk once changes are applied.
+
+use std::time::SystemTime;
+
+use super::Place;
+use crate::support::{belljar, stderr};
+
+/// They had all the order of their names.
+#[test]
+fn applied_files_have_the_order_in_which_they_were_written() {
+    let place = Place::new();
+    let before = SystemTime::now();
+    place.applied("echo > z; echo > m; echo > a; sleep 3600; echo > k; echo more >> m");
+    let after = SystemTime::now();
+    let times = ["z", "a", "k", "m"].map(|name| place.modified(name));
+    assert!(times.is_sorted_by(|a, b| a < b), "{times:?}");
+    assert!(
+        times.iter().all(|time| (before..=after).contains(time)),
+        "{before:?} {times:?} {after:?}"
+    );
+}
+
+#[test]
+fn what_was_written_as_it_was_is_as_new_and_is_told() {
+    let place = Place::new();
+    place.edit("same", "text\n", 0);
+    place.edit("touched", "text\n", 0);
+    place.edit("read", "text\n", 0);
+    let script = "echo text > same; touch touched; cat read";
+    let output = place.output(&["sh", "-c", script]);
+    let told = "2 changes (same times, touched times)";
+    assert!(stderr(&output).contains(told), "{}", stderr(&output));
+    place.applied(script);
+    assert!(place.modified("same") < place.modified("touched"));
+    assert!(place.modified("same") > super::at(1000));
+    assert_eq!(place.modified("read"), super::at(0));
+    assert_eq!(std::fs::read_to_string(place.tree().join("same")).unwrap(), "text\n");
+}
+
+/// `touch -r` and `cp -p` set times that others have, which a machine shows otherwise than the disk.
+#[test]
+fn times_that_a_program_copies_are_those_of_the_disk() {
+    let place = Place::new();
+    place.edit("old", "text", 5);
+    place.applied(
+        "cp -p old copy; echo > new; touch -r new twin; touch -d 2001-02-03T04:05:06Z fixed",
+    );
+    assert_eq!(place.modified("copy"), super::at(5));
+    assert_eq!(place.modified("twin"), place.modified("new"));
+    assert!(place.modified("new") <= SystemTime::now());
+    let fixed = place.modified("fixed").duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    assert_eq!(fixed.as_secs(), 981_173_106);
+}
+
+/// A clock that starts earlier shows files earlier by as much; they are what they were on the disk.
+#[test]
+fn a_clock_that_starts_earlier_shows_older_files() {
+    let place = Place::new();
+    place.edit("older", "text", 0);
+    place.edit("old", "text", 10);
+    let start = ["sh -q --apply --start-at 2020-01-01T00:00:00Z"];
+    let script =
+        "[ old -nt older ] && echo later; echo > new; [ new -nt old ] && echo new; cp -p old copy";
+    let printed = place.output(&[&start[..], &["-c", script]].concat());
+    assert_eq!(crate::support::stdout(&printed), "later\nnew\n");
+    assert_eq!(place.modified("copy"), super::at(10));
+}
+
+#[cfg(unix)]
+#[test]
+fn another_name_of_a_file_that_is_written_as_it_was_keeps_its_time() {
+    let place = Place::new();
+    place.edit("a", "text\n", 0);
+    std::fs::hard_link(place.tree().join("a"), place.folder.path().join("other")).unwrap();
+    place.applied("echo text > a");
+    let other = std::fs::metadata(place.folder.path().join("other")).unwrap();
+    assert_eq!(other.modified().unwrap(), super::at(0));
+}
+
+#[test]
+fn a_tape_applies_files_in_the_order_in_which_they_were_written() {
+    let place = Place::new();
+    place.edit("same", "text\n", 0);
+    let script = "echo > z; echo text > same; echo > a";
+    let tape = place.folder.path().join("t.tape").display().to_string();
+    place.output(&["record -q", "--tape", &tape, "--", "sh", "-c", script]);
+    let apply = belljar(&place.tree()).args(["apply", "-q", &tape]).output().unwrap();
+    assert!(apply.status.success(), "{}", stderr(&apply));
+    let times = ["z", "same", "a"].map(|name| place.modified(name));
+    assert!(times.is_sorted_by(|a, b| a < b), "{times:?}");
+    assert!(times[2] <= SystemTime::now(), "{times:?}");
+}

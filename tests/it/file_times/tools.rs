@@ -1,0 +1,175 @@
+//! Real tools, in the sequences in which people use them.
+
+use super::{MAKEFILE, Place};
+
+const NOTHING: &str = "minimake: Nothing to be done for 'all'.\n";
+
+fn importing(name: &str) -> String {
+    format!("python-3.12.0 -c 'import {name}; print({name}.X)'")
+}
+
+/// The `.pyc` says of which second and length the source was: it was taken for that of the edited file.
+#[test]
+fn python_sees_an_edit_in_one_script() {
+    let test = "file_times::tools::python_sees_an_edit_in_one_script";
+    let Some(place) = Place::with_python(test) else { return };
+    let import = importing("mod");
+    let script = format!(
+        "echo X=1 > mod.py; {import}; {import}; echo X=2 > mod.py; {import}
+        echo X=3 > new; mv new mod.py; {import}; rm mod.py; echo X=4 > mod.py; {import}
+        echo X=5 > a.py; echo X=6 > b.py; cp a.py mod.py; {import}; cp b.py mod.py; {import}
+        ls __pycache__"
+    );
+    assert_eq!(place.printed(&script), "1\n1\n2\n3\n4\n5\n6\nmod.cpython-312.pyc\n");
+}
+
+#[test]
+fn python_sees_an_edit_in_another_exec_of_a_session() {
+    let test = "file_times::tools::python_sees_an_edit_in_another_exec_of_a_session";
+    let Some(place) = Place::with_python(test) else { return };
+    place.edit("mod.py", "X=0\n", 0);
+    let session = place.session();
+    let import = importing("mod");
+    assert_eq!(session.exec(&import), "0\n");
+    assert_eq!(session.exec(&format!("echo X=1 > mod.py; {import}")), "1\n");
+    // The command whose result was stale.
+    assert_eq!(session.exec(&format!("echo X=2 > mod.py; {import}")), "2\n");
+    session.exec("echo X=3 > mod.py");
+    assert_eq!(session.exec(&import), "3\n");
+}
+
+#[test]
+fn python_sees_an_edit_on_the_disk_between_two_runs() {
+    let test = "file_times::tools::python_sees_an_edit_on_the_disk_between_two_runs";
+    let Some(place) = Place::with_python(test) else { return };
+    let import = importing("mod");
+    place.edit("mod.py", "X=1\n", 0);
+    assert_eq!(place.applied(&import), "1\n");
+    let compiled = place.modified("__pycache__/mod.cpython-312.pyc");
+    assert_eq!(place.applied(&import), "1\n");
+    assert_eq!(place.modified("__pycache__/mod.cpython-312.pyc"), compiled, "it was valid");
+    place.edit("mod.py", "X=2\n", 100);
+    assert_eq!(place.applied(&import), "2\n");
+    // An older version that is checked out is an edit, whatever its time is.
+    place.edit("mod.py", "X=1\n", 50);
+    assert_eq!(place.applied(&import), "1\n");
+    // With nothing but the times touched, it is compiled again, as on the host.
+    place.touch("mod.py", 200);
+    assert_eq!(place.applied(&import), "1\n");
+    assert_ne!(place.modified("__pycache__/mod.cpython-312.pyc"), compiled);
+}
+
+#[test]
+fn no_file_is_later_than_the_clock() {
+    let test = "file_times::tools::no_file_is_later_than_the_clock";
+    let Some(place) = Place::with_python(test) else { return };
+    place.edit("below", "text", 0);
+    place.edit("tomorrow", "text", 100 * 365 * 86_400);
+    let program = "import os, time\n\
+        for name in 'ab': open(name, 'w').write('text')\n\
+        open('a', 'a').write('more')\n\
+        now = time.time()\n\
+        for name in sorted(os.listdir('.')): print(name, os.stat(name).st_mtime <= now)\n";
+    place.edit("check.py", program, 0);
+    let names = ["a", "b", "below", "c", "check.py", "d", "tomorrow"];
+    let expected = names.map(|name| format!("{name} True\n")).concat();
+    for script in [
+        "echo > c; echo > d; python-3.12.0 check.py",
+        "echo > c; cat c; echo x > c; mv c d; echo > c; python-3.12.0 check.py",
+    ] {
+        let printed = place.printed(script);
+        assert!(printed.ends_with(&expected), "{script}: {printed}");
+    }
+}
+
+#[test]
+fn make_remakes_what_changed_in_one_script() {
+    let place = Place::new();
+    place.edit("Makefile", MAKEFILE, 0);
+    place.edit("a", "1\n", 0);
+    place.edit("b", "1\n", 0);
+    let script = "minimake; minimake; echo 2 > a; minimake; minimake; touch b; minimake; minimake
+        echo 3 > new; mv new a; minimake; minimake; rm b; echo 4 > b; minimake; rm mid; minimake; minimake";
+    let (made, only_twice) = ("mid\nout\n", format!("mid\nout\n{NOTHING}"));
+    assert_eq!(place.printed(script), format!("{}{made}{only_twice}", only_twice.repeat(4)));
+}
+
+#[test]
+fn make_remakes_what_changed_from_exec_to_exec() {
+    let place = Place::new();
+    place.edit("Makefile", MAKEFILE, 0);
+    place.edit("a", "1\n", 0);
+    place.edit("b", "1\n", 0);
+    let session = place.session();
+    assert_eq!(session.exec("minimake"), "mid\nout\n");
+    assert_eq!(session.exec("minimake"), NOTHING);
+    for change in ["echo 2 > a", "touch b", "echo 3 > new; mv new a", "rm b; echo 4 > b"] {
+        session.exec(change);
+        assert_eq!(session.exec("minimake"), "mid\nout\n", "{change}");
+        assert_eq!(session.exec("minimake"), NOTHING, "{change}");
+    }
+}
+
+/// It said that there was nothing to be done after its input had changed.
+#[test]
+fn make_remakes_what_changed_on_the_disk_between_two_runs() {
+    let place = Place::new();
+    place.edit("Makefile", MAKEFILE, 0);
+    place.edit("a", "1\n", 0);
+    place.edit("b", "1\n", 0);
+    let later = || std::thread::sleep(std::time::Duration::from_millis(20));
+    assert_eq!(place.applied("minimake"), "mid\nout\n");
+    assert_eq!(place.applied("minimake"), NOTHING);
+    later();
+    std::fs::write(place.tree().join("a"), "2\n").unwrap();
+    assert_eq!(place.applied("minimake"), "mid\nout\n");
+    assert_eq!(std::fs::read_to_string(place.tree().join("out")).unwrap(), "2\n1\n");
+    assert_eq!(place.applied("minimake"), NOTHING);
+    // Nothing but a time.
+    later();
+    let now = std::time::SystemTime::now();
+    std::fs::File::options()
+        .write(true)
+        .open(place.tree().join("b"))
+        .unwrap()
+        .set_modified(now)
+        .unwrap();
+    assert_eq!(place.applied("minimake"), "mid\nout\n");
+    assert_eq!(place.applied("minimake"), NOTHING, "what was made again as it was is as new");
+    // Only seen, not written.
+    later();
+    std::fs::write(place.tree().join("a"), "3\n").unwrap();
+    assert_eq!(place.printed("minimake"), "mid\nout\n");
+    assert_eq!(place.printed("minimake"), "mid\nout\n");
+}
+
+/// make on the host takes over from make in the machine, and the other way round.
+#[cfg(unix)]
+#[test]
+fn make_on_the_host_agrees() {
+    let place = Place::new();
+    let native = || {
+        let mut make = std::process::Command::new("make");
+        make.current_dir(place.tree()).env_remove("MAKEFLAGS");
+        make.output().ok().map(|output| {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            (text(&output.stdout), text(&output.stderr))
+        })
+    };
+    let Some(_) = native() else {
+        return crate::support::skipped("file_times::tools::make_on_the_host_agrees", "no make");
+    };
+    place.edit("Makefile", MAKEFILE, 0);
+    place.edit("a", "1\n", 0);
+    place.edit("b", "1\n", 0);
+    let up_to_date = ("make: Nothing to be done for 'all'.\n".to_owned(), String::new());
+    assert_eq!(place.applied("minimake"), "mid\nout\n");
+    assert_eq!(native().unwrap(), up_to_date, "no remark about the clock either");
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    std::fs::write(place.tree().join("a"), "2\n").unwrap();
+    assert_eq!(native().unwrap().0, "mid\nout\n");
+    assert_eq!(place.applied("minimake"), NOTHING);
+    place.applied("cp b a");
+    assert_eq!(native().unwrap().0, "mid\nout\n");
+    assert_eq!(place.applied("minimake"), NOTHING);
+}

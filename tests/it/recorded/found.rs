@@ -1,0 +1,183 @@
+//! What processes found that looked for programs is on the tape: the folders of a replay are others, or gone.
+
+use belljar::base::digest::Digest;
+use belljar::tape::Kind;
+
+use super::scene::Scene;
+use crate::support::{belljar, guest, stderr, stdout};
+
+/// The replay had no engine for it.
+#[test]
+fn a_script_that_starts_nothing_but_a_module_of_the_tree_is_replayed() {
+    let scene = Scene::new();
+    for script in ["./w.wasm one three note.txt", "./text.wat; echo $?", "PATH=sub found note.txt"]
+    {
+        let output = scene.same(&["sh", "-c", script]);
+        assert_eq!(output.status.code(), Some(0), "{script}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn programs_of_bin_are_found_by_a_replay() {
+    let scene = Scene::new();
+    let script =
+        "/bin/wc -l note.txt; /usr/bin/echo x; /usr/local/bin/cat note.txt; /bin/sh -c 'echo y'";
+    let output = scene.same(&["sh", "-c", script]);
+    assert!(stdout(&output).ends_with("one\ntwo\none\ny\n"), "{}", stdout(&output));
+    let output = scene.same(&["sh", "-c", "/bin/nothing; echo $?"]);
+    assert_eq!(stdout(&output), "127\n");
+}
+
+#[test]
+fn fuel_is_counted_by_a_replay() {
+    let scene = Scene::new();
+    // One ends the module, one the shell, and one nobody.
+    for (fuel, code) in [("2000", 124), ("300", 124), ("90000000", 0)] {
+        let script = "x=$(wc note.txt); while [ ${#x} -lt 200 ]; do x=x$x; done; wc note.txt";
+        let output = scene.same(&["--fuel", fuel, "sh", "-c", script]);
+        assert_eq!(output.status.code(), Some(code), "{fuel}: {}", stderr(&output));
+        let module = scene.same(&["--fuel", fuel, "wc", "note.txt"]);
+        assert_eq!(module.status.code(), Some(code), "{fuel}: {}", stderr(&module));
+    }
+}
+
+/// Shells and modules that start a program which is there and cannot be started, for a reason that has
+/// nothing to do with it: the replay found no program, and took no number for the process.
+#[test]
+fn a_start_that_failed_after_its_program_was_found_fails_the_same_way() {
+    let scene = Scene::new();
+    for script in [
+        "wc <&9; echo $?; sh -c 'echo $PPID'",
+        "cat note.txt | wc -l 3<&9",
+        "seq 3 | (cd /tmp; wc -l)",
+    ] {
+        scene.same(&["sh", "-c", script]);
+    }
+    // A closed descriptor; a directory that is not there; the process's own directory.
+    for (dir, action) in [("", [0, 99, 1]), ("nothing", [2, 0, 0]), ("", [0, 1, 3])] {
+        scene.write("tree/start.wat", &super::spawner::start_twice("wc", dir, action));
+        let output = scene.same(&["./start.wat"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let kinds: Vec<Kind> = scene.tape().records.into_iter().map(|record| record.kind).collect();
+        let finds = kinds.iter().filter(|kind| matches!(kind, Kind::ProgramFind { .. })).count();
+        let starts = kinds.iter().filter(|kind| matches!(kind, Kind::ProcessSpawn { .. })).count();
+        assert_eq!((finds, starts), (2, 2), "both are found, and one starts: {kinds:#?}");
+    }
+}
+
+#[test]
+fn a_program_under_another_name_is_found_by_a_replay() {
+    let scene = Scene::new();
+    let output = scene.same(&["--argv0", "zz", "wc", "note.txt"]);
+    assert!(output.status.success());
+    let output = scene.same(&["--argv0", "zz", "sh", "-c", "exec 2>&1; nothing; cat nothing"]);
+    assert!(stdout(&output).contains("nothing"), "{}", stdout(&output));
+    let spawned = scene.tape().records.into_iter().find_map(|record| match record.kind {
+        Kind::ProcessSpawn { program, argv0, .. } => Some((program, argv0)),
+        _ => None,
+    });
+    assert_eq!(spawned, Some(("sh".to_owned(), Some("zz".to_owned()))));
+    // Without the module on the tape, a replay finds what is built in.
+    let folder = scene.path("elsewhere");
+    let record = ["record", "--quiet", "--tape", "t", "--argv0", "zz", "--", "wc", "t"];
+    belljar(&folder).args(record).output().unwrap();
+    let replayed = belljar(&folder).args(["replay", "t"]).output().unwrap();
+    assert!(stderr(&replayed).contains("the run is the same"), "{}", stderr(&replayed));
+}
+
+#[test]
+fn operations_that_end_in_a_dot_are_answered_by_a_replay() {
+    let scene = Scene::new();
+    for name in ["x.", "x", ".", ".x", "x.y.", "x..", "..", "host.capabilities.", ""] {
+        let output = scene.same(&["./ask.wasm", name]);
+        assert_eq!(output.status.code(), Some(1), "{name:?}: {}", stdout(&output));
+        scene.same(&["./ask.wasm", "-h", name, "host.capabilities"]);
+    }
+}
+
+/// A replay took the first module of that name.
+#[test]
+fn a_toolchain_that_hides_the_recorded_program_does_not_hide_it_from_a_replay() {
+    let scene = Scene::new();
+    let folder = scene.path("tree");
+    let record = ["record", "--quiet", "--tape", "../t", "--", "sh", "-c", "cat note.txt"];
+    let recorded = belljar(&folder).args(record).output().unwrap();
+    assert_eq!(stdout(&recorded), "one\ntwo\none\n");
+    for tools in ["../tools", "../other"] {
+        let replay = ["replay", "--toolchain", tools, "../t"];
+        let replayed = belljar(&folder).args(replay).output().unwrap();
+        assert!(stderr(&replayed).contains("the run is the same"), "{}", stderr(&replayed));
+        assert_eq!(stdout(&replayed), stdout(&recorded));
+    }
+}
+
+/// Only the first program was kept.
+#[test]
+fn all_programs_of_a_tree_are_kept_on_the_tape() {
+    let scene = Scene::new();
+    scene.same(&["sh", "-c", "tool; command -v damaged; sh -c 'cat note.txt'"]);
+    for name in ["tools/tool.wasm", "tools/cat.wasm"] {
+        let digest = Digest::of(&std::fs::read(scene.path(name)).unwrap());
+        let kept = scene.path("run.tape.cas").join(digest.to_string());
+        assert!(kept.exists(), "{name} as {}", kept.display());
+    }
+    // What looks like a secret is not kept, and that is said.
+    let mut module = std::fs::read(scene.path("tools/tool.wasm")).unwrap();
+    module.extend(b"\0\x23\x01 ");
+    module.extend(b"sk-abcdefghijklmnopqrstuvwxyz0123");
+    std::fs::write(scene.path("tools/tool.wasm"), module).unwrap();
+    let both = scene.both(&["sh", "-c", "tool"]);
+    assert_eq!(both.recorded.status.code(), Some(125));
+    let said = stderr(&both.recorded);
+    assert!(said.contains("the module tool is not put on the tape"), "{said}");
+}
+
+/// `--module` was for the only program.
+#[test]
+fn a_replay_takes_several_modules() {
+    let scene = Scene::new();
+    let folder = scene.path("tree");
+    let record = ["record", "--quiet", "--toolchain", "../tools", "--tape", "../t", "--"];
+    let script = ["sh", "-c", "tool; cat note.txt"];
+    assert!(belljar(&folder).args(record).args(script).status().unwrap().success());
+    let (tool, cat) = (guest("clock").display().to_string(), guest("cat").display().to_string());
+    let args = ["replay", "--module", &tool, "--module", &cat, "../t"];
+    let replayed = belljar(&folder).args(args).output().unwrap();
+    assert!(stderr(&replayed).contains("the run is the same"), "{}", stderr(&replayed));
+}
+
+/// The tape had nothing of such a call, and so the replay no answer.
+#[test]
+fn a_call_of_the_host_that_ends_with_the_run_is_made_by_a_replay() {
+    let scene = Scene::new();
+    for script in [
+        r#"./ask.wasm process.exec '{"argv":["rm","note.txt"],"cwd":"sub"}' & ./ask.wasm runtime.task"#,
+        r#"./ask.wasm process.exec '{"command":"cat; tool; sleep 3"}' & sleep 2; kill $!; sleep 1"#,
+        r#"./ask.wasm process.exec '{"argv":["sleep","9"]}' & sleep 1"#,
+    ] {
+        scene.same(&["--fuel", "9000", "sh", "-c", script]);
+        scene.same(&["--host-policy", "../policy.json", "sh", "-c", script]);
+        scene.same(&["sh", "-c", script]);
+    }
+    let records = scene.tape().records;
+    let ended = records.iter().filter(|record| match &record.kind {
+        Kind::HostCall { result, .. } => format!("{result:?}").contains("was ended"),
+        _ => false,
+    });
+    assert_eq!(ended.count(), 1, "{records:#?}");
+}
+
+/// The replay took it for a tree whose processes wait for each other.
+#[cfg(unix)]
+#[test]
+fn real_time_that_ends_a_wait_for_a_program_of_the_host_ends_it_in_a_replay() {
+    // No built-in program stands for `awk`.
+    const ENDLESS: &str = "awk 'BEGIN { system(\"exec sleep 1000\") }'";
+    let scene = Scene::new();
+    let (piped, beside) = (format!("{ENDLESS} | cat"), format!("sleep 1; {ENDLESS} & wait"));
+    for script in [ENDLESS, &piped, &beside] {
+        let options = ["--on-missing", "native", "--timeout", "700ms", "sh", "-c", script];
+        let output = scene.same(&options);
+        assert_eq!(output.status.code(), Some(124), "{script}: {}", stderr(&output));
+    }
+}

@@ -1,0 +1,6 @@
+//! What was recorded is replayed where nothing of it is left: no files, no toolchains, no programs of the host.
+
+mod found;
+mod random;
+mod scene;
+mod spawner;

@@ -1,0 +1,264 @@
+//! With `BELLJAR_TEST_REPLAY_ALL` set, whatever tests run is recorded, and replayed once, where nothing of
+//! it is left: each `belljar run` and `belljar sh` that is waited for, and each run of a machine that goes
+//! through [`output`]. Without it, they just run.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus, Output, Stdio};
+
+use belljar::base::digest::Digest;
+use belljar::tape::{FileTape, Header, Recorder, Redaction};
+use belljar::testbench::{record_changes, replay};
+use belljar::{Command, Limits, Machine, MachineBuilder, Module, Toolchains};
+
+use super::{cache_dir, engine, guest, home_dir, package};
+
+/// Tests whose runs are not replayed, and why not.
+const NOT_REPLAYED: [(&str, &str); 4] = [
+    ("determinism::", "another user, who may not write the tape, runs half of it"),
+    ("cli::messages::bytes::", "a tape is text, and refuses arguments that are not"),
+    ("cli::report::a_program_of_the_host_is", "it runs on no machine unless it is recorded"),
+    ("cli::report::every_end_has_a_report", "a wrong command line has a report with `run` alone"),
+];
+
+/// Options of `run` that take no value, or one after `=` only.
+const FLAGS: [&str; 8] =
+    ["--apply", "--check", "--diff", "--json", "--trace", "--quiet", "--no-worktree", "--no-cache"];
+
+/// Those that print something that is not the program's.
+const REPORTS: [&str; 3] = ["--diff", "--json", "--trace"];
+
+/// Whether what this test runs is replayed.
+fn is_replayed() -> bool {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or_default();
+    std::env::var_os("BELLJAR_TEST_REPLAY_ALL").is_some()
+        && NOT_REPLAYED.iter().all(|(prefix, _)| !test.starts_with(prefix))
+}
+
+/// The `belljar` binary, as [`std::process::Command`] has it.
+pub struct Belljar {
+    command: std::process::Command,
+    args: Vec<OsString>,
+    /// Where it is recorded.
+    scratch: Option<tempfile::TempDir>,
+}
+
+impl Belljar {
+    /// See [`super::belljar`].
+    pub fn new(folder: &Path) -> Self {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_belljar"));
+        command
+            .current_dir(folder)
+            .env("BELLJAR_CACHE_DIR", cache_dir())
+            .env("BELLJAR_HOME", home_dir())
+            .env_remove("BELLJAR_TOOLCHAIN")
+            .stdin(Stdio::null());
+        Self { command, args: Vec::new(), scratch: None }
+    }
+
+    pub fn arg(&mut self, arg: impl AsRef<OsStr>) -> &mut Self {
+        self.args.push(arg.as_ref().to_owned());
+        self
+    }
+
+    pub fn args<A: AsRef<OsStr>>(&mut self, args: impl IntoIterator<Item = A>) -> &mut Self {
+        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    pub fn env(&mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> &mut Self {
+        self.command.env(name, value);
+        self
+    }
+
+    pub fn envs<K: AsRef<OsStr>, V: AsRef<OsStr>>(
+        &mut self,
+        variables: impl IntoIterator<Item = (K, V)>,
+    ) -> &mut Self {
+        self.command.envs(variables);
+        self
+    }
+
+    pub fn env_remove(&mut self, name: impl AsRef<OsStr>) -> &mut Self {
+        self.command.env_remove(name);
+        self
+    }
+
+    pub fn current_dir(&mut self, folder: impl AsRef<Path>) -> &mut Self {
+        self.command.current_dir(folder);
+        self
+    }
+
+    pub fn stdin(&mut self, stdin: impl Into<Stdio>) -> &mut Self {
+        self.command.stdin(stdin);
+        self
+    }
+
+    pub fn stdout(&mut self, stdout: impl Into<Stdio>) -> &mut Self {
+        self.command.stdout(stdout);
+        self
+    }
+
+    pub fn stderr(&mut self, stderr: impl Into<Stdio>) -> &mut Self {
+        self.command.stderr(stderr);
+        self
+    }
+
+    /// What is run as it is asked for, never recorded: for what tests do besides.
+    pub fn command(&mut self) -> &mut std::process::Command {
+        let args = std::mem::take(&mut self.args);
+        self.command.args(args)
+    }
+
+    /// It is not waited for here, and not recorded.
+    pub fn spawn(&mut self) -> std::io::Result<Child> {
+        self.command().spawn()
+    }
+
+    pub fn output(&mut self) -> std::io::Result<Output> {
+        let recorded = self.record();
+        let output = self.command().output()?;
+        if let Some(recorded) = recorded {
+            recorded.replay(output.status, Some(&output.stdout));
+        }
+        Ok(output)
+    }
+
+    pub fn status(&mut self) -> std::io::Result<ExitStatus> {
+        let recorded = self.record();
+        let status = self.command().status()?;
+        if let Some(recorded) = recorded {
+            recorded.replay(status, None);
+        }
+        Ok(status)
+    }
+
+    /// Makes of `run` and `sh` what records them.
+    fn record(&mut self) -> Option<Recorded> {
+        if !is_replayed() {
+            return None;
+        }
+        let what = self.args.first()?.to_str()?;
+        let is_sh = what == "sh";
+        if !is_sh && what != "run" {
+            return None;
+        }
+        let rest: Vec<OsString> = self.args[1..].to_vec();
+        if rest.iter().any(|arg| arg == "--help" || arg == "-h") {
+            return None;
+        }
+        let shown = self.args.clone();
+        let scratch = self.scratch.insert(tempfile::tempdir().unwrap());
+        let tape = scratch.path().join("run.tape");
+        let elsewhere = scratch.path().join("elsewhere");
+        std::fs::create_dir(&elsewhere).unwrap();
+        self.args = vec!["record".into(), "--embed-program".into(), "--tape".into()];
+        self.args.push(tape.clone().into());
+        if is_sh {
+            let options = options_len(&rest);
+            self.args.extend(rest[..options].iter().cloned());
+            self.args.push("sh".into());
+            self.args.extend(rest[options..].iter().skip_while(|arg| *arg == "--").cloned());
+        } else {
+            self.args.extend(rest);
+        }
+        Some(Recorded { tape, elsewhere, shown })
+    }
+}
+
+/// How many of `args` are options of belljar.
+fn options_len(args: &[OsString]) -> usize {
+    let mut len = 0;
+    while let Some(arg) = args.get(len).and_then(|arg| arg.to_str())
+        && arg.len() > 2
+        && arg.starts_with("--")
+    {
+        let is_alone = arg.contains('=') || FLAGS.contains(&arg);
+        len += if is_alone { 1 } else { 2 };
+    }
+    len.min(args.len())
+}
+
+/// A run that was recorded.
+struct Recorded {
+    tape: PathBuf,
+    elsewhere: PathBuf,
+    shown: Vec<OsString>,
+}
+
+impl Recorded {
+    /// Replays it, if it has left a tape. It has ended with `status`, and printed `stdout`.
+    fn replay(&self, status: ExitStatus, stdout: Option<&[u8]>) {
+        if !self.tape.exists() {
+            return;
+        }
+        let mut replay = std::process::Command::new(env!("CARGO_BIN_EXE_belljar"));
+        let replay = replay
+            .current_dir(&self.elsewhere)
+            .env("BELLJAR_CACHE_DIR", cache_dir())
+            .env("BELLJAR_HOME", home_dir())
+            .env_remove("BELLJAR_TOOLCHAIN")
+            .env("PATH", "")
+            .stdin(Stdio::null())
+            .args(["replay", "../run.tape"]);
+        let replayed = replay.output().unwrap();
+        let said = super::stderr(&replayed);
+        let what = &self.shown;
+        assert!(said.contains("the run is the same"), "{what:?}, replayed: {said}");
+        let reports = |arg: &&OsString| {
+            let text = arg.to_string_lossy();
+            REPORTS.iter().any(|report| text == *report)
+        };
+        let has_reports = self.shown.iter().any(|arg| reports(&arg));
+        if let Some(stdout) = stdout.filter(|_| !has_reports) {
+            assert!(replayed.stdout == stdout, "{what:?}, replayed: {}", super::stdout(&replayed));
+        }
+        // What happened after the run is not the run's.
+        if !matches!(status.code(), None | Some(123 | 125)) {
+            assert_eq!(replayed.status.code(), status.code(), "{what:?}, replayed: {said}");
+        }
+    }
+}
+
+/// The machine that `builder` makes, and what `command` leaves in it.
+pub fn output(builder: MachineBuilder, command: &Command) -> (Machine, belljar::Output) {
+    output_with(builder, command, &[])
+}
+
+/// As [`output`], for programs of `modules`, of `guest-examples`, and those that are built in.
+pub fn output_with(
+    builder: MachineBuilder,
+    command: &Command,
+    modules: &[Module],
+) -> (Machine, belljar::Output) {
+    if !is_replayed() {
+        let mut machine = builder.build().unwrap();
+        let output = command.output(&mut machine).unwrap();
+        return (machine, output);
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let tape = scratch.path().join("run.tape");
+    let file = FileTape::create(&tape, &Header::new(0), 1 << 30).unwrap();
+    let recorder = Recorder::new(file, Redaction::default());
+    let mut machine = builder.tape(recorder.clone()).build().unwrap();
+    let output = command.output(&mut machine).unwrap();
+    record_changes(&mut machine, &recorder).unwrap();
+    recorder.finish().unwrap();
+    let load = |name: &str, digest: Option<Digest>| {
+        let is_it = |module: &Module| digest.is_none_or(|digest| module.digest() == digest);
+        let folders = vec![package().join("guest-examples"), package().join("tests/guests")];
+        let named = Toolchains::new(folders).unwrap().all(name);
+        let named = named.into_iter().map(|resolved| resolved.module().unwrap());
+        let at_path = Module::read(&guest(name)).ok();
+        let mut all = modules.iter().cloned().chain(named).chain(at_path);
+        all.find(is_it).ok_or_else(|| format!("no module of the tests is {name}"))
+    };
+    let replayed = replay(engine(), &tape, &Limits::default(), load);
+    let text = || std::fs::read_to_string(&tape).unwrap();
+    let replayed = replayed.unwrap_or_else(|error| panic!("replayed: {error}\n{}", text()));
+    let [Ok(again)] = replayed.outputs.as_slice() else { panic!("one process starts") };
+    assert!(again.stdout == output.stdout && again.stderr == output.stderr, "{}", text());
+    assert_eq!(again.status.code(), output.status.code(), "{}", text());
+    (machine, output)
+}
