@@ -244,7 +244,7 @@ fn nothing_is_removed_while_something_is_damaged() {
         assert_eq!(contents(), before);
         run(&home, "good", ":");
     }
-    std::fs::write(&path, text.replace("[1,0]", "[1,9]").replace('}', r#","new":1}"#)).unwrap();
+    std::fs::write(&path, text.replace("[1,1]", "[1,9]").replace('}', r#","new":1}"#)).unwrap();
     assert_eq!(run(&home, "box", "tail -n 1 /tmp/kept"), "1000\n", "a later minor version");
     std::fs::write(&path, "").unwrap();
     home.remove("box", || ()).unwrap();
