@@ -113,11 +113,7 @@ fn perform(
         &host,
     )?;
     machine.set_trace(trace);
-    // A pipe may have nobody who writes to it.
-    let opening =
-        Overtime::watch(args.limits.timeout, &report.program, "not loaded in time", report_to);
-    let stdio = stdio(args, stdout)?;
-    drop(opening);
+    let stdio = stdio(args, stdout, &report.program, report_to)?;
 
     let mut command = match &module {
         None => native.unwrap_or_else(Command::sh),
@@ -274,7 +270,10 @@ fn run_native(args: &RunArgs, report: &mut Report) -> Result<u8> {
     Ok(u8::try_from(code).unwrap_or(u8::MAX))
 }
 
-fn stdio(args: &RunArgs, stdout: &Stdout) -> Result<Stdio> {
+/// The streams of `program`. A pipe at `--stdin` may have nobody who writes to it.
+fn stdio(args: &RunArgs, stdout: &Stdout, program: &str, report_to: &Once) -> Result<Stdio> {
+    let what = "not loaded in time";
+    let _opening = Overtime::watch(args.limits.timeout, program, what, report_to);
     Ok(Stdio {
         stdin: setup::stdin(&args.stdin)?,
         stdout: OutputStream::Writer(Box::new(stdout.clone())),
