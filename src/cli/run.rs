@@ -174,10 +174,8 @@ fn perform(
     }
     settled?;
     trace_failure.check("--trace")?;
-    if args.check && status.success() && !report.changes.is_empty() {
-        return Ok(exit::WOULD_CHANGE);
-    }
-    Ok(exit::of_outcome(status.outcome()))
+    let would_change = args.check && status.success() && !report.changes.is_empty();
+    Ok(if would_change { exit::WOULD_CHANGE } else { exit::of_outcome(status.outcome()) })
 }
 
 /// Gives `command` the variables of `environment`, its directories and the current one.

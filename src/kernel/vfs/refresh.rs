@@ -96,7 +96,7 @@ impl Overlay {
     /// is changed in the same way on both sides is no change any more. Nothing may be open.
     ///
     /// # Errors
-    /// As [`Overlay::changes`]; nothing is taken in then.
+    /// As [`Overlay::diff`]; nothing is taken in then.
     pub fn refresh(&mut self) -> Result<Refreshed, DiffError> {
         let changes = self.changes()?;
         let mut refreshed = Refreshed::default();
