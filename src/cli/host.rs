@@ -249,7 +249,7 @@ fn call(call: &CallArgs) -> Result<u8> {
     let params = params(call)?;
     let host = of_args(args)?;
     let children = setup::native_children(args)?;
-    let (mut machine, preopens) = setup::machine(args, None, false, children.as_ref(), &host)?;
+    let (mut machine, preopens) = setup::machine(args, None, children.as_ref(), &host)?;
     let trace_failure = Failure::default();
     machine.set_trace(run::trace(args, &trace_failure)?);
     let environment = setup::environment(&args.env)?;

@@ -101,6 +101,11 @@ impl Recording {
         self.recorder.clone()
     }
 
+    /// Whether it keeps programs.
+    pub fn embeds(&self) -> bool {
+        self.embeds
+    }
+
     /// Puts the program on the tape, if that is asked for.
     ///
     /// # Errors

@@ -226,10 +226,10 @@ fn find(
     };
     // Names, never paths: the tape may be anybody's. That of the first program is not always that of
     // its module.
-    let wanted = [Some(name), named.and_then(Path::to_str)];
+    let callable = [Some(name), named.and_then(Path::to_str)];
     let by_name = || {
         let toolchains = setup::toolchains(&args.toolchain).ok()?;
-        let all = wanted.into_iter().flatten().flat_map(|name| toolchains.all(name));
+        let all = callable.into_iter().flatten().flat_map(|name| toolchains.all(name));
         all.filter_map(|resolved| resolved.module().ok()).find(is_it)
     };
     let at_path = || {

@@ -102,16 +102,10 @@ fn perform(
         }
         Err(error) => return Err(hints::program_not_found(error, args, &report.program)),
     };
-    let recorder = recording.as_ref().map(Recording::recorder);
     let engine = Engine::new(setup::engine_config(args)?)?;
     let host = host::of_args(args)?;
-    let (mut machine, preopens) = setup::machine(
-        args,
-        recorder,
-        record.is_some_and(|it| it.embed_program),
-        children.as_ref(),
-        &host,
-    )?;
+    let (mut machine, preopens) =
+        setup::machine(args, recording.as_ref(), children.as_ref(), &host)?;
     machine.set_trace(trace);
     let stdio = stdio(args, stdout, &report.program, report_to)?;
 

@@ -12,7 +12,6 @@ use belljar::kernel::egress::EgressPolicy;
 use belljar::kernel::programs::Programs;
 use belljar::kernel::vfs::Journals;
 use belljar::process::{NativeChildren, NativeError, NativePrograms, ShellImage};
-use belljar::tape::Recorder;
 use belljar::{
     ClockConfig, EngineConfig, Input, Limits, Machine, Mtimes, Preopen, Resolved,
     ToolchainPrograms, Toolchains, UnknownImports, VfsLimits,
@@ -26,6 +25,7 @@ use super::args::{
 use super::compile::Compiler;
 use super::exit::Usage;
 use super::mounts;
+use super::record::Recording;
 use super::values::{StdinFrom, split_once};
 
 /// The name of the shell.
@@ -147,11 +147,11 @@ pub fn native_children(args: &RunArgs) -> Result<Option<Arc<NativeChildren>>> {
     Ok(Some(Arc::new(children)))
 }
 
-/// The machine, whose programs are put on the tape of `recorder` if it `embeds` them, and the preopens where they are not the whole namespace.
+/// The machine, which is recorded by `recording`, and the preopens where they are not the whole
+/// namespace.
 pub fn machine(
     args: &RunArgs,
-    recorder: Option<Recorder>,
-    embeds: bool,
+    recording: Option<&Recording>,
     children: Option<&Arc<NativeChildren>>,
     host: &SessionHost,
 ) -> Result<(Machine, Option<Vec<Preopen>>)> {
@@ -160,8 +160,8 @@ pub fn machine(
         .unknown_imports(unknown_imports(args))
         .compiler(compiler(args)?.shared())
         .with(SHELL, ShellImage::maker());
-    if let Some(tape) = recorder.as_ref().filter(|_| embeds) {
-        programs = programs.embed_in(tape.clone());
+    if let Some(recording) = recording.filter(|recording| recording.embeds()) {
+        programs = programs.embed_in(recording.recorder());
     }
     let mut programs: Arc<dyn Programs> = Arc::new(programs);
     if let Some(children) = children {
@@ -174,8 +174,8 @@ pub fn machine(
         .programs(programs)
         .host(Arc::new(host.clone()));
     builder = builder.mtimes(mtimes(&args.time)?);
-    if let Some(recorder) = recorder {
-        builder = builder.tape(recorder);
+    if let Some(recording) = recording {
+        builder = builder.tape(recording.recorder());
     }
     let (machine, preopens) = mounts::mount(builder, &args.mounts, children.is_some(), args.quiet)?;
     machine.vfs().hide_temporaries(&journals_dir()?);

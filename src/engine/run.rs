@@ -128,16 +128,25 @@ async fn start(
     store: &mut Store<Process>,
     instance: Instance,
 ) -> Result<Outcome, RunError> {
-    let name = || program.name().to_owned();
-    let start = instance
-        .get_func(&mut *store, "_start")
-        .ok_or_else(|| RunError::NoStart { program: name() })?
-        .typed::<(), ()>(&*store)
-        .map_err(|_| RunError::BadStart { program: name() })?;
-    Ok(match start.call_async(&mut *store, ()).await {
-        Ok(()) => Outcome::Exited(0),
-        Err(error) => outcome_of(&error),
-    })
+    let main =
+        ["", "_start"].into_iter().find(|name| instance.get_func(&mut *store, name).is_some());
+    let Some(main) = main else {
+        let functions = instance.exports(&mut *store).filter(|it| it.clone().into_func().is_some());
+        let exports = functions.map(|function| function.name().to_owned()).collect();
+        return Err(RunError::NoStart { program: program.name().to_owned(), exports });
+    };
+    // A library that a host calls is made ready first: as wasmtime's command line does.
+    for name in ["_initialize", main] {
+        let Some(function) = instance.get_func(&mut *store, name) else { continue };
+        let function = function.typed::<(), ()>(&*store).map_err(|_| RunError::BadStart {
+            program: program.name().to_owned(),
+            export: name.to_owned(),
+        })?;
+        if let Err(error) = function.call_async(&mut *store, ()).await {
+            return Ok(outcome_of(&error));
+        }
+    }
+    Ok(Outcome::Exited(0))
 }
 
 /// A guest may have a start function, which ends like any other code.

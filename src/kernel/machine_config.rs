@@ -13,7 +13,7 @@ use super::vfs::{Layer, Mtimes, Source, TapedLayer, TapedTree, TimeScale};
 ///
 /// - 0: the worktree is at `/src`, and what is not found from the current directory is looked up, and
 ///   made, from the root ([`crate::Reach::NamespaceOrRoot`]); the monotonic clock starts at 0.
-/// - 1: writes do not set the clock forward, and files below show the disk's
+/// - 1: writes are not told apart by their times, which set the clock forward, and files below show the disk's
 ///   times as they are, if they show them; writing to a standard stream that
 ///   nobody reads answers `EPIPE`, also to a process that does not ignore `SIGPIPE`.
 /// - 2: as it is now.

@@ -88,20 +88,43 @@ pub struct Trap {
     pub backtrace: Vec<String>,
 }
 
+/// Exports that a message names.
+const EXPORTS_NAMED_MAX: usize = 20;
+
+/// What a module exports, for a message.
+fn exported(exports: &[String]) -> String {
+    let names: Vec<String> =
+        exports.iter().take(EXPORTS_NAMED_MAX).map(|name| format!("{name:?}")).collect();
+    match exports.len().checked_sub(names.len()) {
+        _ if names.is_empty() => "it exports no function".to_owned(),
+        Some(more @ 1..) => format!("it exports {} and {more} more", names.join(", ")),
+        _ => format!("it exports {}", names.join(", ")),
+    }
+}
+
 /// A program could not be started.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
     /// It has no function to start with.
-    #[error("{program} exports no function `_start`: it is a library, not a command")]
+    #[error(
+        "{program} is a library, not a command: what is called is an export named \"_start\", or one whose \
+         name is empty, after \"_initialize\"; {}", exported(.exports)
+    )]
     NoStart {
         /// The program.
         program: String,
+        /// The names of the functions that it exports.
+        exports: Vec<String>,
     },
-    /// Its function to start with is no such function.
-    #[error("{program} exports a `_start` that no command has: it must take and return nothing")]
+    /// A function to start with takes or returns something.
+    #[error(
+        "{program} exports a function {export:?} that no command has: it must take and return nothing"
+    )]
     BadStart {
         /// The program.
         program: String,
+        /// The name of the function.
+        export: String,
     },
     /// A directory that it was to start with is not there.
     #[error("cannot open the directory {path} for {program}: {errno}")]

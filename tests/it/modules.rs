@@ -148,3 +148,55 @@ fn a_trace_ends_at_its_limit_and_the_guest_runs_on() {
     );
     assert!(log.len() < 1100);
 }
+
+/// What C++ and Rust make for a host that calls it several times: wasmtime's command line runs it, and we
+/// said that it was a library.
+#[test]
+fn a_reactor_is_made_ready_and_then_called_by_the_empty_name() {
+    let reactor = |exports: &str| {
+        format!(
+            r#"(module
+                (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+                (global $state (mut i32) (i32.const 1))
+                (func $initialize (global.set $state (i32.const 40)))
+                (func $main (call $exit (i32.add (global.get $state) (i32.const 2))))
+                (func $start (call $exit (i32.add (global.get $state) (i32.const 3))))
+                {exports})"#
+        )
+    };
+    let (initialize, main, start) = (
+        r#"(export "_initialize" (func $initialize))"#,
+        r#"(export "" (func $main))"#,
+        r#"(export "_start" (func $start))"#,
+    );
+    for (exports, code) in [
+        (vec![initialize, main], 42),
+        (vec![main], 3),
+        (vec![initialize, start], 43),
+        (vec![initialize, main, start], 42),
+        (vec![start], 4),
+    ] {
+        let outcome =
+            outcome(&reactor(&exports.concat()), &mut Machine::builder().build().unwrap());
+        assert_eq!(outcome, Outcome::Exited(code), "{exports:?}");
+    }
+}
+
+#[test]
+fn a_library_is_told_by_what_it_exports() {
+    let message = |text: &str| {
+        let program = Program::new(engine(), &module(text)).unwrap();
+        let started = Command::new(&program).output(&mut Machine::builder().build().unwrap());
+        started.unwrap_err().to_string()
+    };
+    let library = r#"(module
+        (func (export "_initialize")) (func (export "greet") (param i32)) (func (export "add"))
+        (memory (export "memory") 1))"#;
+    assert!(message(library).ends_with(r#"it exports "_initialize", "greet", "add""#));
+    assert!(message("(module)").ends_with("it exports no function"));
+    let many: Vec<String> =
+        (0..30).map(|number| format!("(func (export \"f{number}\"))")).collect();
+    assert!(message(&format!("(module {})", many.concat())).ends_with(r#""f19" and 10 more"#));
+    let of_empty_name = r#"(module (func (export "") (param i32)))"#;
+    assert!(message(of_empty_name).contains(r#"a function "" that no command has"#));
+}

@@ -55,7 +55,7 @@ impl Place {
         std::fs::metadata(self.tree().join(name)).unwrap().modified().unwrap()
     }
 
-    fn command(&self, words: &[&str]) -> crate::support::Belljar {
+    fn command(&self, words: &[&str]) -> crate::support::replays::Belljar {
         let mut command = belljar(&self.tree());
         let (name, rest) = words.split_first().unwrap();
         command.args(name.split(' '));

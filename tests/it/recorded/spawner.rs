@@ -53,7 +53,7 @@ struct Data(Vec<u8>);
 
 impl Data {
     fn put(&mut self, bytes: &[u8]) -> usize {
-        while (TEXTS + self.0.len()) % 4 != 0 {
+        while !(TEXTS + self.0.len()).is_multiple_of(4) {
             self.0.push(0);
         }
         let at = TEXTS + self.0.len();
@@ -105,7 +105,10 @@ pub fn spawner(chance: &mut Chance) -> String {
 
 /// The module that has `data` and does `code`.
 fn module(data: &Data, code: &str) -> String {
-    let bytes: String = data.0.iter().map(|byte| format!("\\{byte:02x}")).collect();
+    let mut bytes = String::new();
+    for byte in &data.0 {
+        let _ = write!(bytes, "\\{byte:02x}");
+    }
     format!(
         r#"(module
   (import "belljar" "proc_spawn" (func $spawn (param i32 i32) (result i32)))

@@ -9,7 +9,7 @@ use std::process::{Child, ExitStatus, Output, Stdio};
 use belljar::base::digest::Digest;
 use belljar::tape::{FileTape, Header, Recorder, Redaction};
 use belljar::testbench::{record_changes, replay};
-use belljar::{Command, Limits, Machine, MachineBuilder, Module, Toolchains};
+use belljar::{Command, Machine, MachineBuilder, Module, Toolchains};
 
 use super::{cache_dir, engine, guest, home_dir, package};
 
@@ -80,6 +80,7 @@ impl Belljar {
         self
     }
 
+    #[cfg(feature = "http")]
     pub fn env_remove(&mut self, name: impl AsRef<OsStr>) -> &mut Self {
         self.command.env_remove(name);
         self
@@ -254,7 +255,7 @@ pub fn output_with(
         let mut all = modules.iter().cloned().chain(named).chain(at_path);
         all.find(is_it).ok_or_else(|| format!("no module of the tests is {name}"))
     };
-    let replayed = replay(engine(), &tape, &Limits::default(), load);
+    let replayed = replay(engine(), &tape, machine.limits(), load);
     let text = || std::fs::read_to_string(&tape).unwrap();
     let replayed = replayed.unwrap_or_else(|error| panic!("replayed: {error}\n{}", text()));
     let [Ok(again)] = replayed.outputs.as_slice() else { panic!("one process starts") };
