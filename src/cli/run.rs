@@ -107,11 +107,7 @@ fn perform(
     let (mut machine, preopens) =
         setup::machine(args, recording.as_ref(), children.as_ref(), &host)?;
     machine.set_trace(trace);
-    // A pipe may have nobody who writes to it.
-    let opening =
-        Overtime::watch(args.limits.timeout, &report.program, "not loaded in time", report_to);
-    let stdio = stdio(args, stdout)?;
-    drop(opening);
+    let stdio = stdio(args, stdout, &report.program, report_to)?;
 
     let mut command = match &module {
         None => native.unwrap_or_else(Command::sh),
@@ -172,10 +168,8 @@ fn perform(
     }
     settled?;
     trace_failure.check("--trace")?;
-    if args.check && status.success() && !report.changes.is_empty() {
-        return Ok(exit::WOULD_CHANGE);
-    }
-    Ok(exit::of_outcome(status.outcome()))
+    let would_change = args.check && status.success() && !report.changes.is_empty();
+    Ok(if would_change { exit::WOULD_CHANGE } else { exit::of_outcome(status.outcome()) })
 }
 
 /// Gives `command` the variables of `environment`, its directories and the current one.
@@ -268,7 +262,10 @@ fn run_native(args: &RunArgs, report: &mut Report) -> Result<u8> {
     Ok(u8::try_from(code).unwrap_or(u8::MAX))
 }
 
-fn stdio(args: &RunArgs, stdout: &Stdout) -> Result<Stdio> {
+/// The streams of `program`. A pipe at `--stdin` may have nobody who writes to it.
+fn stdio(args: &RunArgs, stdout: &Stdout, program: &str, report_to: &Once) -> Result<Stdio> {
+    let what = "not loaded in time";
+    let _opening = Overtime::watch(args.limits.timeout, program, what, report_to);
     Ok(Stdio {
         stdin: setup::stdin(&args.stdin)?,
         stdout: OutputStream::Writer(Box::new(stdout.clone())),
