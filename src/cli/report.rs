@@ -165,6 +165,11 @@ pub struct Change {
 }
 
 impl Change {
+    /// Whether nothing but times changed.
+    pub fn is_of_times(&self) -> bool {
+        self.kind == "times"
+    }
+
     /// Its path: beneath the worktree, or in the namespace if it is not there.
     pub fn shown_path(&self) -> String {
         match self.mount.as_str() {

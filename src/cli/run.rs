@@ -18,7 +18,7 @@ use super::overtime::Overtime;
 use super::planted::Folders;
 use super::record::{RecordArgs, Recording};
 use super::recover::before_opening;
-use super::report::{Report, Status, ms, raised_with};
+use super::report::{Change, Report, Status, ms, raised_with};
 use super::sink::{self, Failure, Once, Opened, Stdout, Watched};
 use super::values::Sink;
 use super::{changes, ending, exit, hints, host, mounts, setup};
@@ -168,7 +168,9 @@ fn perform(
     }
     settled?;
     trace_failure.check("--trace")?;
-    let would_change = args.check && status.success() && !report.changes.is_empty();
+    // What was written as it was before is no change to whoever reads it.
+    let is_change = |change: &Change| !change.is_of_times();
+    let would_change = args.check && status.success() && report.changes.iter().any(is_change);
     Ok(if would_change { exit::WOULD_CHANGE } else { exit::of_outcome(status.outcome()) })
 }
 

@@ -44,6 +44,10 @@ fn message(error: &clap::Error) -> String {
         && let Some(argument) = text(ContextKind::InvalidArg)
     {
         let meant = text(ContextKind::SuggestedArg);
+        // After `--` comes what is run.
+        if meant == Some(argument) {
+            return format!("{argument} is after --, where the program comes: put it before");
+        }
         let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
         let what = if argument.starts_with('-') { "option" } else { "argument" };
         return format!("there is no {what} {argument}{meant}");

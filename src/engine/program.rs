@@ -353,6 +353,8 @@ impl Program {
         if inspect::has_shared_memory(&bytes) {
             return Err(ProgramError::SharedMemory { name: module.name.clone() });
         }
+        // A large module takes minutes to compile, and a moment to refuse.
+        wasmtime::Module::validate(&main.engine, &bytes).map_err(invalid)?;
         let fits_pool = wasmtime::Module::new(&main.engine, &bytes);
         let (backend, code) = match fits_pool {
             Ok(code) => (main, code),

@@ -207,7 +207,7 @@ pub struct LsArgs {
   belljar sandbox diff box                      show what it has changed
   belljar sandbox diff box | git apply          merge it into this folder as it is now
   belljar sandbox apply box                     ... or write it, if the folder is as the session knows it
-  belljar sandbox diff box attempt              what makes of the one the other
+  belljar sandbox diff box attempt              the changes that turn box into attempt
 
 Two sessions or snapshots can be compared that see the same folders of the host. What they differ in
 because a folder itself changed between their beginnings is not shown.
@@ -290,7 +290,7 @@ that there can be any number of them; one that is resumed has the id of the sess
 was made of, which must be free. With --id both use that. Eight digits of a snapshot's id are enough."
 )]
 pub struct ForkArgs {
-    /// The snapshot, or a session that is to be gone on from as it is now
+    /// The snapshot, or a session, as it is now
     #[arg(value_name = "SNAPSHOT")]
     pub from: String,
 

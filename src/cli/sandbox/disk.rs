@@ -65,7 +65,11 @@ pub fn refresh(args: &RefreshArgs) -> Result<u8> {
     sandbox.files().hide_temporaries(&journals_dir()?);
     let drifts = sandbox_drifts(&mut sandbox);
     let refreshed = if args.discard {
+        let given_up = sandbox.diff().map_or(0, |changes| changes.len());
         sandbox.discard_and_refresh().context("cannot give up what the session changed")?;
+        if !args.json {
+            note!("belljar: {} of the session given up", count(given_up, "change"));
+        }
         belljar::kernel::vfs::Refreshed::default()
     } else {
         let refreshed = sandbox.refresh().context("nothing is taken in");
@@ -100,9 +104,11 @@ pub fn refresh(args: &RefreshArgs) -> Result<u8> {
     for conflict in &refreshed.conflicts {
         note!("belljar: conflict: {}, and in the session", printable(&conflict.to_string()));
     }
+    let (conflicts, id) = (count(refreshed.conflicts.len(), "path"), &args.id);
     note!(
-        "belljar: note: of {} the session keeps its own, and what it was before; all else is taken in",
-        count(refreshed.conflicts.len(), "path")
+        "belljar: note: of {conflicts} the session keeps its own version; all else is taken in. To go on, make the \
+         file on the disk what it was, or what the session has (`belljar sandbox cp {id}:PATH PATH`), or give up \
+         all that the session changed (`belljar sandbox refresh --discard {id}`)"
     );
     Ok(DIFFERENT)
 }

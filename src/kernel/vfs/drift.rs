@@ -50,7 +50,9 @@ impl DriftKind {
                 format!("is not on the disk, and may have been removed since {beginning}")
             }
             Self::ListedLate => {
-                format!("may lack names that were removed on the disk since {beginning}")
+                format!(
+                    "lacks what was removed from it on the disk since {beginning}, if anything was"
+                )
             }
         }
     }

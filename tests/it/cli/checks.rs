@@ -21,6 +21,9 @@ fn a_check_fails_where_something_would_change_and_writes_nothing() {
     let cases: &[(&[&str], i32)] = &[
         (&["--check", "replace", "one", "1", "note.txt"], 122),
         (&["--check", "wc", "note.txt"], 0),
+        // It writes what was there before: a time is no change to whoever reads the file.
+        (&["--check", "cp", "note.txt", "note.txt.copy"], 122),
+        (&["--check", "sh", "-c", "cat note.txt > n; cp n note.txt; rm n"], 0),
         (&["--check", &exit, "7"], 7),
         (&["--check", "--apply", "wc", "note.txt"], 2),
         (&["--check", "--timeout", "50ms", &guest_arg("loop")], 124),
