@@ -286,6 +286,10 @@ fn copy_dir(
             }
         }
     }
+    // Where a folder cannot be opened, it keeps the time at which it was made, which is another one as well.
+    if let (Ok(metadata), Ok(dir)) = (symlink_metadata(from), File::open(to)) {
+        let _ = dir.set_times(FileTimes::new().set_modified(perturbed(&metadata, below, number)));
+    }
     Ok(())
 }
 

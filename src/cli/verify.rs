@@ -93,8 +93,8 @@ pub fn run(args: &VerifyArgs) -> Result<u8> {
         let report = compared(&first, &tape)?;
         records = report.recorded_records;
         if !report.is_faithful() {
-            let follows_times =
-                run.time.mtimes == MtimesArg::Host && follows_times(run, &stdin, scratch.path())?;
+            let follows_times = run.time.mtimes == MtimesArg::Host
+                && follows_times(run, number, &stdin, scratch.path())?;
             let (mut ran, on_tape) = (HostPrograms::on(&first)?, HostPrograms::on(&tape)?);
             if ran.is_empty() {
                 ran = on_tape;
@@ -160,7 +160,7 @@ impl TapeSource for WithoutFileTimes<'_> {
 
 /// Whether the runs are the same if the program does not see the times of files on the disk, and are not
 /// if it does.
-fn follows_times(run: &RunArgs, stdin: &OsString, scratch: &Path) -> Result<bool> {
+fn follows_times(run: &RunArgs, number: u32, stdin: &OsString, scratch: &Path) -> Result<bool> {
     let is_same = |mtimes: MtimesArg| -> Result<bool> {
         let tapes =
             [0, 1].map(|number| scratch.join(format!("{} {number}.tape", value_name(&mtimes))));
@@ -168,7 +168,7 @@ fn follows_times(run: &RunArgs, stdin: &OsString, scratch: &Path) -> Result<bool
         run.time.mtimes = mtimes;
         perform(&run, stdin, &tapes[0], &[])?;
         let home = scratch.join(format!("other folder {}", value_name(&mtimes)));
-        let again = Repetition::prepare(&run, 1, home, &Seen::on(&tapes[0])?)?;
+        let again = Repetition::prepare(&run, number, home, &Seen::on(&tapes[0])?)?;
         perform(&again.run, stdin, &tapes[1], &again.variables())?;
         Ok(compared(&tapes[0], &tapes[1])?.is_faithful())
     };

@@ -194,7 +194,13 @@ impl Overlay {
     pub(super) fn shown(&self, dir: NodeId, name: &str) -> Option<NodeId> {
         let shows =
             |mount: &Mount| mount.is_layered && mount.at.as_str().split('/').next() == Some(name);
-        if self.dir_with_root() != Some(dir) || name == TMP || !self.mounts.iter().any(shows) {
+        // The worktree does not show in itself: whoever removes `worktree` there means no such thing.
+        let is_own = self.worktree.is_some_and(|mount| shows(&self.mounts[mount.index()]));
+        if self.dir_with_root() != Some(dir)
+            || name == TMP
+            || is_own
+            || !self.mounts.iter().any(shows)
+        {
             return None;
         }
         match self.dir(self.root()).entries.get(name)?.kind {

@@ -405,7 +405,7 @@ impl Overlay {
         };
         let Found { layer, path, stat, .. } = found;
         let mount = self.node(dir).mount;
-        let (times, times_of) = self.mounts[usize::from(mount.0)].mtimes.of(&stat, self.time_scale);
+        let (times, times_of) = self.times_below(mount, &stat);
         let ino = ino_below(self.node(dir).ino, name);
         let id = self.insert(Node {
             ino,

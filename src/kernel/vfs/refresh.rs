@@ -128,6 +128,7 @@ impl Overlay {
             self.prune(&keeping);
             self.renew_origins(layer, &keeping.renewed);
             let start_ns = start(&disk, true);
+            self.note_refresh(mount, baseline.start_ns(), start_ns);
             let contents = baseline.contents().cloned();
             self.set_baseline(index, Baseline::with(disk, start_ns, contents, pins));
         }

@@ -18,6 +18,7 @@ use super::overlay::{NODE_BYTES, Overlay, node_bytes};
 use super::path::{NAME_MAX, VPath};
 use super::saved_baseline::SavedBaseline;
 use super::saved_content::SavedContent;
+use super::write_times::Refresh;
 use crate::base::digest::Digest;
 use crate::store::{Cas, StoreError};
 
@@ -33,6 +34,9 @@ pub struct SavedOverlay {
     /// What is known of folders of the host; `None` if that was not noted yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     baselines: Option<Vec<SavedBaseline>>,
+    /// When the state of folders of the host was taken in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    refreshes: Vec<Refresh>,
 }
 
 /// A namespace cannot be restored.
@@ -226,7 +230,8 @@ impl Overlay {
             }
         }
         let baselines = Some(baselines);
-        Ok(SavedOverlay { next_ino: self.next_ino, mounts, nodes, seen, baselines })
+        let refreshes = self.writes.refreshes.clone();
+        Ok(SavedOverlay { next_ino: self.next_ino, mounts, nodes, seen, baselines, refreshes })
     }
 
     /// Makes the namespace what `saved` was, of which it has the mounts and nothing else.
@@ -281,6 +286,7 @@ impl Overlay {
             mount.root = NodeId(saved.root);
         }
         restored.next_ino = saved.next_ino;
+        restored.writes.refreshes.clone_from(&saved.refreshes);
         restored.seen = saved.seen.iter().map(|o| restored.origin(o)).collect::<Result<_, _>>()?;
         restored.cache_bytes = 0;
         // Nobody has looked yet.

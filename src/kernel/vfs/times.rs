@@ -11,7 +11,6 @@ use super::node::{Body, MountId, Node, NodeId, Times, TimesOf};
 use super::overlay::Overlay;
 use super::path::VPath;
 use crate::base::ambient;
-use crate::base::digest::Digest;
 
 /// 2037-01-01T00:00:00Z, which is later than the files of any disk, nanoseconds since the Unix epoch. A
 /// clock that starts earlier shows files earlier by as much.
@@ -54,28 +53,37 @@ pub enum TimeScale {
     Paused(u64),
 }
 
-impl TimeScale {
-    /// By how much files are shown earlier than they are.
-    fn shift_ns(self) -> u64 {
-        match self {
-            Self::Unknown | Self::Same => 0,
-            Self::Paused(start) => FILES_END_NS.saturating_sub(start),
-        }
-    }
+/// Clocks that start earlier leave no room for files to be shown earlier by as much as they do: 2000-01-01.
+const SHIFTED_NS: u64 = 946_684_800_000_000_000;
 
+/// What lies no longer before the start of a paused clock is taken for a time of that clock: five years,
+/// in nanoseconds. Files of the disk lie further back.
+const OWN_PAST_NS: u64 = 5 * 365 * 86_400 * NS_PER_S;
+
+impl TimeScale {
     /// What a file shows that the disk changed last at `ns`: never a time that the clock has yet to
     /// reach.
     fn shown(self, ns: u64) -> u64 {
         match self {
             Self::Unknown | Self::Same => ns,
-            Self::Paused(start) => ns.saturating_sub(self.shift_ns()).min(start),
+            Self::Paused(start) if start < SHIFTED_NS => scaled(ns, start, FILES_END_NS).min(start),
+            Self::Paused(start) => ns.saturating_sub(FILES_END_NS.saturating_sub(start)).min(start),
         }
     }
 
     /// The time of the disk that is shown as `ns`.
     fn hidden(self, ns: u64) -> u64 {
-        ns.saturating_add(self.shift_ns())
+        match self {
+            Self::Unknown | Self::Same | Self::Paused(0) => ns,
+            Self::Paused(start) if start < SHIFTED_NS => scaled(ns, FILES_END_NS, start),
+            Self::Paused(start) => ns.saturating_add(FILES_END_NS.saturating_sub(start)),
+        }
     }
+}
+
+/// `ns` times `by`, divided by `of`.
+fn scaled(ns: u64, by: u64, of: u64) -> u64 {
+    u64::try_from(u128::from(ns) * u128::from(by) / u128::from(of)).unwrap_or(u64::MAX)
 }
 
 impl Mtimes {
@@ -84,20 +92,25 @@ impl Mtimes {
         match self {
             Self::Fixed(time) => (Times::all(time), TimesOf::Layer),
             Self::Host => (Times::all(scale.shown(stat.mtime_ns)), TimesOf::Layer),
-            Self::Content => {
-                (Times::all(scale.shown(CONTENT_TIMES_BEGIN_S * NS_PER_S)), TimesOf::Content)
-            }
+            Self::Content => (Times::all(content_time_ns(0, scale)), TimesOf::Content),
         }
     }
 }
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// The time that stands for the content with the digest `digest`: whole seconds, as some compare no more.
-fn content_time_ns(digest: Digest) -> u64 {
-    let [a, b, c, d, ..] = *digest.as_bytes();
-    let offset = u64::from(u32::from_le_bytes([a, b, c, d])) % CONTENT_TIMES_SPAN_S;
-    (CONTENT_TIMES_BEGIN_S + offset) * NS_PER_S
+/// The number `number` of the times that stand for contents: whole seconds, as some compare no more. All
+/// are before the clock's start.
+fn content_time_ns(number: u32, scale: TimeScale) -> u64 {
+    let number = u64::from(number);
+    let seconds = match scale {
+        TimeScale::Paused(start) if start < SHIFTED_NS => {
+            let half = start / NS_PER_S / 2;
+            half + number.checked_rem(half).unwrap_or(0)
+        }
+        _ => CONTENT_TIMES_BEGIN_S + number % CONTENT_TIMES_SPAN_S,
+    };
+    seconds * NS_PER_S
 }
 
 /// Times of a file that [`Overlay::apply`] gives to the disk.
@@ -146,6 +159,11 @@ impl DiskTimes {
                 let later = (self.written.len() - 1 - rank) as u64;
                 self.newest_ns.saturating_sub(later.saturating_mul(APPLIED_STEP_NS))
             }
+            (TimeScale::Paused(start @ SHIFTED_NS..), Err(_))
+                if ns < start && start - ns < OWN_PAST_NS =>
+            {
+                self.newest_ns.saturating_sub(start - ns)
+            }
             (TimeScale::Paused(start), Err(_)) if ns < start => self.scale.hidden(ns),
             _ => ns,
         }
@@ -185,7 +203,9 @@ impl Overlay {
             // Where it cannot be read, reading it will tell.
             && let Ok(digest) = self.layers[usize::from(origin.layer)].digest(&origin.path)
         {
-            times = Times::all(self.time_scale.shown(content_time_ns(digest)));
+            let [a, b, c, d, ..] = *digest.as_bytes();
+            let number = u32::from_le_bytes([a, b, c, d]);
+            times = Times::all(content_time_ns(number, self.time_scale));
         }
         let node = self.node_mut(id);
         (node.times, node.times_of) = (times, TimesOf::Layer);

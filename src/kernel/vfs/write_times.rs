@@ -10,8 +10,12 @@
 
 use std::collections::HashMap;
 
-use super::node::{Body, Node, NodeId, TimesOf};
+use serde::{Deserialize, Serialize};
+
+use super::layer::Stat;
+use super::node::{Body, MountId, NodeId, Times, TimesOf};
 use super::overlay::Overlay;
+use super::times::Mtimes;
 
 /// Between writes to two files.
 const STEP_NS: u64 = 1_000;
@@ -31,9 +35,25 @@ pub(super) struct WriteTimes {
     began_ns: u64,
     /// What was written until then, processes may have seen that have ended.
     seen_ns: u64,
-    /// The names that files had which were written to in the current second and are not there any more,
-    /// and when they were written to.
-    gone: HashMap<(NodeId, Box<str>), u64>,
+    /// When a file was written to last.
+    last_file_ns: u64,
+    /// The names that files had which were written to in the current second and are not there any more:
+    /// which files, by their inode numbers, and when they were written to.
+    gone: HashMap<(NodeId, Box<str>), (u64, u64)>,
+    /// When the disk's new state was taken in.
+    pub(super) refreshes: Vec<Refresh>,
+}
+
+/// What was changed on the disk between the beginning of a session, or a refresh, and the next refresh is
+/// as late as that one: later than what the session wrote before it.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub(super) struct Refresh {
+    pub mount: u16,
+    /// By the disk's clock.
+    pub since_ns: u64,
+    pub until_ns: u64,
+    /// What files show that were changed in between.
+    pub shown_ns: u64,
 }
 
 fn is_same_second(a: u64, b: u64) -> bool {
@@ -66,8 +86,13 @@ impl Overlay {
     /// From now on tells writes apart by their times, the first of which is after `now`, nanoseconds since
     /// the Unix epoch.
     pub(crate) fn tell_writes_apart(&mut self, now: u64) {
-        self.writes =
-            WriteTimes { last_ns: Some(now), began_ns: now, seen_ns: now, ..WriteTimes::default() };
+        self.writes = WriteTimes {
+            last_ns: Some(now),
+            began_ns: now,
+            seen_ns: now,
+            refreshes: std::mem::take(&mut self.writes.refreshes),
+            ..WriteTimes::default()
+        };
     }
 
     /// From now on takes the times of writes as they are given.
@@ -100,17 +125,45 @@ impl Overlay {
         }
     }
 
+    /// Notes that the mount takes in what was changed on the disk between these times of its clock.
+    pub(super) fn note_refresh(&mut self, mount: MountId, since_ns: u64, until_ns: u64) {
+        self.note_run();
+        let shown_ns = self.time_of_making(0);
+        self.writes.refreshes.push(Refresh { mount: mount.0, since_ns, until_ns, shown_ns });
+    }
+
+    /// What an entry of `mount` shows that has the attributes `stat` below.
+    pub(super) fn times_below(&self, mount: MountId, stat: &Stat) -> (Times, TimesOf) {
+        let mtimes = self.mounts[mount.index()].mtimes;
+        let is_of = |it: &&Refresh| {
+            it.mount == mount.0 && (it.since_ns..=it.until_ns).contains(&stat.mtime_ns)
+        };
+        match self.writes.refreshes.iter().find(is_of) {
+            Some(refresh) if mtimes == Mtimes::Host && self.writes.last_ns.is_some() => {
+                (Times::all(refresh.shown_ns), TimesOf::Layer)
+            }
+            _ => mtimes.of(stat, self.time_scale),
+        }
+    }
+
     /// The time of a new node that is made when the clock shows `now`.
     pub(super) fn time_of_making(&mut self, now: u64) -> u64 {
-        self.writes.next(None, None, now)
+        let time = self.writes.next(None, None, now);
+        self.writes.last_file_ns = time;
+        time
     }
 
     /// The time of a write to `id` when the clock shows `now`.
     pub(super) fn time_of_touch(&mut self, id: NodeId, now: u64) -> u64 {
         let node = &self.nodes[id];
+        let is_dir = matches!(node.body, Body::Dir(_));
         // Who goes on writing has looked at nothing in between.
-        let before = (is_timed(node) && !node.is_being_written).then_some(node.times.mtim);
-        self.writes.next(Some(id), before, now)
+        let before = (!is_dir && !node.is_being_written).then_some(node.times.mtim);
+        let time = self.writes.next(Some(id), before, now);
+        if !is_dir {
+            self.writes.last_file_ns = time;
+        }
+        time
     }
 
     /// Notes that the content of `id` changed when the clock showed `now`.
@@ -124,8 +177,9 @@ impl Overlay {
     /// Notes that `name` in `dir` does not stand for `id` any more.
     pub(super) fn note_gone(&mut self, dir: NodeId, name: &str, id: NodeId) {
         let Some(last) = self.writes.last_ns else { return };
-        let (is_timed, written) = (is_timed(self.node(id)), self.node(id).times.mtim);
-        if !is_timed || !is_same_second(written, last) {
+        let node = self.node(id);
+        let (ino, written) = (node.ino, node.times.mtim);
+        if matches!(node.body, Body::Dir(_)) || !is_same_second(written, last) {
             return;
         }
         if self.writes.gone.len() == GONE_MAX {
@@ -134,32 +188,31 @@ impl Overlay {
             self.writes.gone.clear();
             return;
         }
-        self.writes.gone.insert((dir, name.into()), written);
+        self.writes.gone.insert((dir, name.into()), (ino, written));
     }
 
-    /// Notes that `name` in `dir` stands for `id` from now on: if what it stood for before was written
-    /// to in the same second, `id` is written to in another.
+    /// Notes that `name` in `dir` stands for `id` from now on: if what it stood for before was another file,
+    /// written to in the same second, and `id` was just written, that was in another second. What was
+    /// written since then stays later than `id`.
     pub(super) fn note_come(&mut self, dir: NodeId, name: &str, id: NodeId, now: u64) {
         if self.writes.gone.is_empty() {
             return;
         }
         let before = self.writes.gone.remove(&(dir, Box::from(name)));
         let node = self.node(id);
-        if let Some(before) = before
-            && is_timed(node)
+        if let Some((other, before)) = before
+            && other != node.ino
+            && node.times_of == TimesOf::Clock
+            && node.times.mtim == self.writes.last_file_ns
             && before <= self.writes.seen_ns
             && is_same_second(before, node.times.mtim)
         {
             let time = self.writes.next(Some(id), Some(before), now);
             let node = self.node_mut(id);
             (node.times.mtim, node.times.ctim) = (time, time);
+            self.writes.last_file_ns = time;
         }
     }
-}
-
-/// Whether the time of a node is that of a write to a file or a link.
-fn is_timed(node: &Node) -> bool {
-    node.times_of == TimesOf::Clock && !matches!(node.body, Body::Dir(_))
 }
 
 #[cfg(test)]

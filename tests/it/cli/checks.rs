@@ -200,3 +200,24 @@ fn every_message_of_wrong_usage_has_one_form() {
         assert!(!message.contains("Usage:") && !message.contains('\u{1b}'), "{message}");
     }
 }
+
+/// The worktree's own place was a name in the worktree, so that this emptied it.
+#[test]
+fn removing_a_folder_named_worktree_removes_no_worktree() {
+    let folder = scratch();
+    let dir = folder.path();
+    let script = "rm -rf worktree; mkdir worktree; echo made > worktree/a; cat worktree/a; ls";
+    let output = sh(dir, &["-q", "--apply", "-c", script]);
+    assert_eq!(stdout(&output), "made\nnote.txt\nworktree\n", "{}", stderr(&output));
+    assert_eq!(std::fs::read_to_string(dir.join("worktree/a")).unwrap(), "made\n");
+    assert_eq!(std::fs::read_to_string(dir.join("note.txt")).unwrap(), "one\ntwo\n");
+    std::fs::remove_dir_all(dir.join("worktree")).unwrap();
+    let overwrite = guest_arg("overwrite");
+    let output =
+        run(dir, &["-q", "--apply", &overwrite, "mkdir:worktree", "write:worktree/b:text"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(std::fs::read_to_string(dir.join("worktree/b")).unwrap(), "text");
+    assert_eq!(sh(dir, &["-c", "cd worktree && pwd"]).stdout, b"/worktree/worktree\n");
+    std::fs::remove_dir_all(dir.join("worktree")).unwrap();
+    assert_ne!(sh(dir, &["-q", "-c", "cd worktree"]).status.code(), Some(0));
+}

@@ -90,3 +90,16 @@ fn a_tape_applies_files_in_the_order_in_which_they_were_written() {
     assert!(times.is_sorted_by(|a, b| a < b), "{times:?}");
     assert!(times[2] <= SystemTime::now(), "{times:?}");
 }
+
+/// A little before the clock's start is a time of that clock: on the disk it was in 2036.
+#[test]
+fn a_time_that_is_set_a_little_back_is_no_time_to_come() {
+    let Some(place) = Place::with_python("file_times::applied::a_time_that_is_set_a_little_back")
+    else {
+        return;
+    };
+    let program = "import os, time; t = time.time() - 10; os.utime('out', (t, t))";
+    place.applied(&format!("echo > out; python-3.12.0 -c \"{program}\""));
+    let age = SystemTime::now().duration_since(place.modified("out")).unwrap();
+    assert!((9..600).contains(&age.as_secs()), "{age:?}");
+}

@@ -96,6 +96,13 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
+    fn refresh(&self) {
+        let mut command = belljar(&self.place.tree());
+        command.env("BELLJAR_HOME", self.place.folder.path().join("home"));
+        let output = command.args(["sandbox", "refresh", &self.id]).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+
     fn exec(&self, script: &str) -> String {
         let mut command = belljar(&self.place.tree());
         command.env("BELLJAR_HOME", self.place.folder.path().join("home"));

@@ -87,3 +87,32 @@ fn a_replay_shows_the_times_of_then() {
         assert_eq!(stdout(&replayed), stdout(&recorded), "{mtimes}");
     }
 }
+
+#[test]
+fn an_early_clock_shows_each_content_at_a_time_of_its_own() {
+    let place = Place::new();
+    for number in 0..8 {
+        place.edit(&format!("f{number}"), &number.to_string(), 0);
+    }
+    for start in ["@315532800", "2000-01-01T00:00:00Z", "2010-01-01T00:00:00Z"] {
+        let script = "for f in f*; do date -r $f +%s; done; date +%s";
+        let words = ["sh -q --mtimes content", "--start-at", start, "-c", script];
+        let printed = stdout(&place.output(&words));
+        let seconds: Vec<u64> = printed.lines().map(|line| line.parse().unwrap()).collect();
+        let (now, times) = seconds.split_last().unwrap();
+        let different: std::collections::BTreeSet<_> = times.iter().collect();
+        assert_eq!(different.len(), 8, "{start}: {printed}");
+        assert!(times.iter().all(|time| time < now), "{start}: {printed}");
+    }
+}
+
+#[test]
+fn verify_gives_folders_other_times_as_well() {
+    let place = Place::new();
+    place.edit("Makefile", "d: a\n\techo making\n", 0);
+    place.edit("a", "1", 0);
+    std::fs::create_dir(place.tree().join("d")).unwrap();
+    let output = place.command(&["verify", "minimake"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    assert!(stdout(&output).contains("use --mtimes content"), "{}", stdout(&output));
+}

@@ -1,6 +1,7 @@
 //! Real tools, in the sequences in which people use them.
 
 use super::{MAKEFILE, Place};
+use crate::support::stdout;
 
 const NOTHING: &str = "minimake: Nothing to be done for 'all'.\n";
 
@@ -172,4 +173,56 @@ fn make_on_the_host_agrees() {
     place.applied("cp b a");
     assert_eq!(native().unwrap().0, "mid\nout\n");
     assert_eq!(place.applied("minimake"), NOTHING);
+}
+
+/// What people had edited was older than all that the session had made.
+#[test]
+fn make_remakes_what_a_refresh_takes_in() {
+    let place = Place::new();
+    place.edit("Makefile", MAKEFILE, 0);
+    place.edit("a", "1\n", 0);
+    place.edit("b", "1\n", 0);
+    let session = place.session();
+    assert_eq!(session.exec("minimake"), "mid\nout\n");
+    for digit in ["2", "3"] {
+        std::fs::write(place.tree().join("a"), format!("{digit}\n")).unwrap();
+        session.refresh();
+        // Looked at anew, it is as late.
+        session.refresh();
+        assert_eq!(session.exec("minimake"), "mid\nout\n", "{digit}");
+        assert_eq!(session.exec("minimake; cat out"), format!("{NOTHING}{digit}\n1\n"));
+    }
+}
+
+/// A file that was moved away and back, or that was older than what it replaces, became the newest of all.
+#[test]
+fn moving_a_file_makes_it_no_newer_than_what_was_written_after_it() {
+    for script in [
+        "mv out o; echo 2 > a; mv o out",
+        "cp out new; echo 2 > a; mv new out",
+        "cp out bak; echo 2 > a; rm out; mv bak out",
+    ] {
+        let place = Place::new();
+        place.edit("Makefile", "out: a\n\tcp a out\n", 0);
+        place.edit("a", "1\n", 0);
+        let printed = place.printed(&format!("minimake -s; {script}; minimake"));
+        assert_eq!(printed, "cp a out\n", "{script}");
+    }
+}
+
+/// `SOURCE_DATE_EPOCH` is often 1980, where zip begins: all files were from 1970.
+#[test]
+fn an_early_clock_keeps_the_order_of_files() {
+    for start in ["@315532800", "2000-01-01T00:00:00Z", "2024-01-01T00:00:00Z"] {
+        let place = Place::new();
+        place.edit("Makefile", MAKEFILE, 0);
+        place.edit("a", "1\n", 200_000_000);
+        place.edit("b", "1\n", 0);
+        place.edit("mid", "1\n1\n", 100_000_000);
+        place.edit("out", "1\n1\n", 100_000_001);
+        let run = |_: u32| {
+            stdout(&place.output(&["sh -q --apply", "--start-at", start, "-c", "minimake"]))
+        };
+        assert_eq!([run(1), run(2)], ["mid\nout\n", NOTHING], "{start}");
+    }
 }
