@@ -31,7 +31,7 @@ fn machines_on_many_threads_never_see_each_other() {
             let (overwrite, cat, clock, path) = (&overwrite, &cat, &clock, folder.path());
             scope.spawn(move || {
                 for round in 0..20u64 {
-                    let second = 1000 * thread + round;
+                    let second = 1000 * (thread + 1) + round;
                     let mut machine = Machine::builder()
                         .worktree(HostDir::open(path).unwrap())
                         .clock(ClockConfig::Paused { start_ns: second * 1_000_000_000 })

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use super::layer::Stat;
-use super::node::{Body, MountId, NodeId, Times, TimesOf};
+use super::node::{Body, MountId, Node, NodeId, Times, TimesOf};
 use super::overlay::Overlay;
 use super::times::Mtimes;
 
@@ -157,8 +157,9 @@ impl Overlay {
     pub(super) fn time_of_touch(&mut self, id: NodeId, now: u64) -> u64 {
         let node = &self.nodes[id];
         let is_dir = matches!(node.body, Body::Dir(_));
+        let is_known = !is_dir && !says_nothing(node);
         // Who goes on writing has looked at nothing in between.
-        let before = (!is_dir && !node.is_being_written).then_some(node.times.mtim);
+        let before = (is_known && !node.is_being_written).then_some(node.times.mtim);
         let time = self.writes.next(Some(id), before, now);
         if !is_dir {
             self.writes.last_file_ns = time;
@@ -179,7 +180,8 @@ impl Overlay {
         let Some(last) = self.writes.last_ns else { return };
         let node = self.node(id);
         let (ino, written) = (node.ino, node.times.mtim);
-        if matches!(node.body, Body::Dir(_)) || !is_same_second(written, last) {
+        let is_known = !matches!(node.body, Body::Dir(_)) && !says_nothing(node);
+        if !is_known || !is_same_second(written, last) {
             return;
         }
         if self.writes.gone.len() == GONE_MAX {
@@ -213,6 +215,12 @@ impl Overlay {
             self.writes.last_file_ns = time;
         }
     }
+}
+
+/// Whether the time of a node is what all files below show of which nothing is known, or for which a clock
+/// that starts with 1970 leaves no room.
+fn says_nothing(node: &Node) -> bool {
+    node.times_of == TimesOf::Layer && node.times.mtim < SECOND_NS
 }
 
 #[cfg(test)]
