@@ -80,7 +80,6 @@ impl Belljar {
         self
     }
 
-    #[cfg(feature = "http")]
     pub fn env_remove(&mut self, name: impl AsRef<OsStr>) -> &mut Self {
         self.command.env_remove(name);
         self
