@@ -43,7 +43,7 @@ pub fn record_changes(machine: &mut Machine, recorder: &Recorder) -> Result<(), 
         recorder.push(record);
     }
     let mut times: Vec<_> = times.into_values().collect();
-    times.sort_unstable_by(|a, b| (a.mount.index(), &a.path).cmp(&(b.mount.index(), &b.path)));
+    times.sort_unstable_by(|a, b| (a.mount, &a.path).cmp(&(b.mount, &b.path)));
     for ChangedTimes { mount, path, times, was_set } in times {
         let detail = if was_set {
             vec![("atime_ns", times.atim), ("mtime_ns", times.mtim)]

@@ -30,6 +30,15 @@ impl Place {
         Self { folder, python: None }
     }
 
+    /// With a makefile and what it makes things of.
+    fn to_make() -> Self {
+        let place = Self::new();
+        place.edit("Makefile", MAKEFILE, 0);
+        place.edit("a", "1\n", 0);
+        place.edit("b", "1\n", 0);
+        place
+    }
+
     /// With CPython; `None` if that is not here.
     fn with_python(test: &str) -> Option<Self> {
         let python = crate::support::real("python", test)?;

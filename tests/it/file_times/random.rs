@@ -1,7 +1,7 @@
 //! Random edits between random decisions. What must be decided follows from what was done: a file that
 //! was written or touched since it was looked at is another, and what is made of it is to be made again.
 
-use super::{MAKEFILE, Place};
+use super::Place;
 
 /// A source of chance that is the same for each number.
 struct Chance(u64);
@@ -73,14 +73,6 @@ fn steps(number: u64, count: usize) -> Vec<(String, String)> {
     (0..count).map(|_| model.step(&mut chance)).collect()
 }
 
-fn place() -> Place {
-    let place = Place::new();
-    place.edit("Makefile", MAKEFILE, 0);
-    place.edit("a", "1\n", 0);
-    place.edit("b", "1\n", 0);
-    place
-}
-
 #[test]
 fn tools_decide_as_they_must_in_one_script() {
     for number in 0..sequences() {
@@ -89,7 +81,7 @@ fn tools_decide_as_they_must_in_one_script() {
         let script = format!("{NOTE}{}true", asked.collect::<Vec<_>>().concat());
         let told = steps.iter().map(|(command, printed)| format!("{command}\n{printed}"));
         let expected = told.collect::<Vec<_>>().concat();
-        let printed = place().printed(&script);
+        let printed = Place::to_make().printed(&script);
         assert_eq!(printed, expected, "sequence {number}");
     }
 }
@@ -97,7 +89,7 @@ fn tools_decide_as_they_must_in_one_script() {
 #[test]
 fn tools_decide_as_they_must_from_exec_to_exec() {
     for number in 0..sequences().div_ceil(4) {
-        let place = place();
+        let place = Place::to_make();
         let session = place.session();
         for (at, (command, printed)) in steps(1000 + number, 25).into_iter().enumerate() {
             let is = session.exec(&format!("{NOTE}{command}; true"));
@@ -110,7 +102,7 @@ fn tools_decide_as_they_must_from_exec_to_exec() {
 #[test]
 fn tools_decide_as_they_must_from_run_to_run() {
     for number in 0..sequences().div_ceil(4) {
-        let place = place();
+        let place = Place::to_make();
         let steps = steps(2000 + number, 25).into_iter();
         for (at, (command, printed)) in steps.filter(|(it, _)| !it.starts_with("note")).enumerate()
         {

@@ -85,10 +85,7 @@ fn no_file_is_later_than_the_clock() {
 
 #[test]
 fn make_remakes_what_changed_in_one_script() {
-    let place = Place::new();
-    place.edit("Makefile", MAKEFILE, 0);
-    place.edit("a", "1\n", 0);
-    place.edit("b", "1\n", 0);
+    let place = Place::to_make();
     let script = "minimake; minimake; echo 2 > a; minimake; minimake; touch b; minimake; minimake
         echo 3 > new; mv new a; minimake; minimake; rm b; echo 4 > b; minimake; rm mid; minimake; minimake";
     let (made, only_twice) = ("mid\nout\n", format!("mid\nout\n{NOTHING}"));
@@ -97,10 +94,7 @@ fn make_remakes_what_changed_in_one_script() {
 
 #[test]
 fn make_remakes_what_changed_from_exec_to_exec() {
-    let place = Place::new();
-    place.edit("Makefile", MAKEFILE, 0);
-    place.edit("a", "1\n", 0);
-    place.edit("b", "1\n", 0);
+    let place = Place::to_make();
     let session = place.session();
     assert_eq!(session.exec("minimake"), "mid\nout\n");
     assert_eq!(session.exec("minimake"), NOTHING);
@@ -114,10 +108,7 @@ fn make_remakes_what_changed_from_exec_to_exec() {
 /// It said that there was nothing to be done after its input had changed.
 #[test]
 fn make_remakes_what_changed_on_the_disk_between_two_runs() {
-    let place = Place::new();
-    place.edit("Makefile", MAKEFILE, 0);
-    place.edit("a", "1\n", 0);
-    place.edit("b", "1\n", 0);
+    let place = Place::to_make();
     let later = || std::thread::sleep(std::time::Duration::from_millis(20));
     assert_eq!(place.applied("minimake"), "mid\nout\n");
     assert_eq!(place.applied("minimake"), NOTHING);
@@ -178,10 +169,7 @@ fn make_on_the_host_agrees() {
 /// What people had edited was older than all that the session had made.
 #[test]
 fn make_remakes_what_a_refresh_takes_in() {
-    let place = Place::new();
-    place.edit("Makefile", MAKEFILE, 0);
-    place.edit("a", "1\n", 0);
-    place.edit("b", "1\n", 0);
+    let place = Place::to_make();
     let session = place.session();
     assert_eq!(session.exec("minimake"), "mid\nout\n");
     for digit in ["2", "3"] {
