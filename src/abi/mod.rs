@@ -87,7 +87,9 @@ fn call(
     guest.begin_call(name);
     let answer = body(&mut memory, guest);
     debug_assert!(answer != Err(Fault::Wait), "{name} cannot wait");
-    finish(guest, answer)
+    let answer = finish(guest, answer);
+    end_where_the_tape_did(&mut caller);
+    answer
 }
 
 /// As [`call`], for one that may have to wait: `body` is run again whenever it has waited.
@@ -108,7 +110,17 @@ async fn call_waiting(
         let (mut memory, guest) = sides(&mut caller);
         answer = body(&mut memory, guest);
     }
-    finish(sides(&mut caller).1, answer)
+    let answer = finish(sides(&mut caller).1, answer);
+    end_where_the_tape_did(&mut caller);
+    answer
+}
+
+/// Has the guest ended before it can do anything else, if real time ended the recorded run here.
+#[inline]
+fn end_where_the_tape_did(caller: &mut Caller<'_, Process>) {
+    if caller.data().guest.machine().is_at_taped_timeout() {
+        caller.engine().increment_epoch();
+    }
 }
 
 /// Lets others have their turns. Fuel is the machine's, and goes from hand to hand.
@@ -143,6 +155,7 @@ fn sides<'c>(caller: &'c mut Caller<'_, Process>) -> (GuestMemory<'c>, &'c mut G
 }
 
 fn finish(guest: &mut Guest, answer: Result<Answer, Fault>) -> wasmtime::Result<i32> {
+    guest.machine_mut().timeouts.step();
     if guest.is_traced() {
         guest.trace_answer(answer);
     }

@@ -7,7 +7,6 @@ use wasmtime::{
 use super::config::MODULES_MAX;
 use super::program::{Program, UnknownImportCalled};
 use crate::abi::Process;
-use crate::base::ambient;
 use crate::kernel::guest::{Guest, Startup};
 use crate::kernel::limits::{Limit, Stop};
 use crate::kernel::machine::Machine;
@@ -70,26 +69,27 @@ async fn run_as(
 ) -> Result<Ended, PoolFull> {
     let engine = pre.module().engine();
     let deadline = guest.machine().deadline();
+    let ends_at_once = guest.machine().is_at_taped_timeout();
+    let repeats_end = guest.machine().timeouts.repeats();
     let mut store = Store::new(engine, Process::new(guest));
     store.limiter(|process| process);
-    store.set_epoch_deadline(1);
-    if let Some(mut watched) = deadline {
+    store.set_epoch_deadline(u64::from(!ends_at_once));
+    if deadline.is_some() || repeats_end {
         let (owner, engine) = (program.engine.clone(), engine.clone());
-        let mut watch = owner.0.watchdog.watch(&engine, watched);
+        let watch = move |deadline| (deadline, owner.0.watchdog.watch(&engine, deadline));
+        let mut watched = deadline.map(&watch);
         store.epoch_deadline_callback(move |mut store| {
             let machine = store.data_mut().guest.machine_mut();
-            let deadline = machine.deadline().unwrap_or(watched);
-            if ambient::instant_now() < deadline {
-                // It has moved while something was compiled.
-                if deadline != watched {
-                    watch = owner.0.watchdog.watch(&engine, deadline);
-                    watched = deadline;
-                }
-                let _ = &watch;
-                return Ok(UpdateDeadline::Continue(1));
+            if machine.is_out_of_time() {
+                machine.note_limit(Limit::Timeout);
+                return Err(wasmtime::Error::new(Stop::Limit(Limit::Timeout)));
             }
-            machine.note_limit(Limit::Timeout);
-            Err(wasmtime::Error::new(Stop::Limit(Limit::Timeout)))
+            // It may have moved while something was compiled.
+            let deadline = machine.deadline();
+            if deadline != watched.as_ref().map(|(deadline, _)| *deadline) {
+                watched = deadline.map(&watch);
+            }
+            Ok(UpdateDeadline::Continue(1))
         });
     } else {
         store.epoch_deadline_callback(|_| Ok(UpdateDeadline::Continue(1)));

@@ -13,6 +13,7 @@ use super::pipe::Pipes;
 use super::process::Processes;
 use super::random::Random;
 use super::stdio::Stdio;
+use super::timeout::Timeouts;
 use super::vfs::{RestoreError, SavedOverlay};
 use crate::base::digest::Digest;
 use crate::store::{Cas, StoreError};
@@ -82,6 +83,7 @@ impl Machine {
             output_left: self.output_left,
             deadline: None,
             uncounted_before: std::time::Duration::ZERO,
+            timeouts: Timeouts::default(),
             limits_hit: self.limits_hit.clone(),
             trace: None,
             trace_left: 0,

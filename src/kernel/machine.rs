@@ -18,11 +18,12 @@ pub use super::machine_error::MachineError;
 use super::memory::Memory;
 use super::pipe::Pipes;
 use super::process::Processes;
-use super::programs::{Programs, uncounted_by_now, uncounted_since};
+use super::programs::Programs;
 use super::random::Random;
 use super::stdio::Stdio;
+use super::timeout::{TapedTimeout, Timeouts};
+
 use super::vfs::{HostDir, MountId, Mtimes, Overlay, Source, VPath};
-use crate::base::ambient;
 use crate::tape::{Kind, Recorder};
 
 /// Where a worktree is mounted: a name that folders do not have, so that no relative path of a program
@@ -88,6 +89,8 @@ pub struct Machine {
     pub(super) deadline: Option<Instant>,
     /// What no timeout counts, when the run began.
     pub(super) uncounted_before: Duration,
+    /// Where real time ends runs.
+    pub(crate) timeouts: Timeouts,
     pub(crate) limits_hit: Vec<Limit>,
     pub(crate) trace: Option<Box<dyn Write + Send>>,
     /// Bytes that the trace may still take.
@@ -128,6 +131,7 @@ impl Machine {
             output_left: 0,
             deadline: None,
             uncounted_before: Duration::ZERO,
+            timeouts: Timeouts::default(),
             limits_hit: Vec::new(),
             trace: None,
             trace_left: 0,
@@ -218,6 +222,9 @@ impl Machine {
         if !self.limits_hit.contains(&limit) {
             self.limits_hit.push(limit);
         }
+        if limit == Limit::Timeout {
+            self.tape_timeout();
+        }
     }
 
     /// Forgets which limits were met, and lets the next run write as much as the first.
@@ -255,17 +262,6 @@ impl Machine {
         self.time_left_ns().map(Duration::from_nanos)
     }
 
-    /// Real time that the run has left, in nanoseconds, if it is bounded.
-    pub(super) fn time_left_ns(&self) -> Option<u64> {
-        let left = self.deadline()?.saturating_duration_since(ambient::instant_now());
-        Some(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))
-    }
-
-    /// When the run's timeout is over. What was done for it that no timeout counts moves it.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.deadline?.checked_add(uncounted_since(self.uncounted_before))
-    }
-
     /// Fuel that a run has at first, if it is counted.
     pub(crate) fn fuel(&self) -> u64 {
         self.limits.fuel.unwrap_or(u64::MAX)
@@ -273,21 +269,13 @@ impl Machine {
 
     /// Starts the countdown of [`Limits::timeout`], and with it a run.
     pub(crate) fn start_run(&mut self) {
-        // A timeout that no clock can show never comes.
-        let end = |timeout| ambient::instant_now().checked_add(timeout);
-        self.deadline = self.limits.timeout.and_then(end);
-        self.uncounted_before = uncounted_by_now();
+        self.start_countdown();
         self.processes = Processes::default();
         self.vfs.note_process_end();
         self.bell = self.bell.for_next_run();
         self.stdin_given_back = VecDeque::new();
         self.fuel_left = None;
     }
-}
-
-/// Whether a run that must end at `deadline` has gone on for too long.
-pub(super) fn is_over(deadline: Option<Instant>) -> bool {
-    deadline.is_some_and(|deadline| deadline <= ambient::instant_now())
 }
 
 /// Puts a [`Machine`] together.
@@ -315,6 +303,7 @@ pub struct MachineBuilder {
     programs: Option<Arc<dyn Programs>>,
     host: Option<Arc<dyn Host>>,
     bell: HostBell,
+    timeouts: Timeouts,
 }
 
 impl Default for MachineBuilder {
@@ -333,6 +322,7 @@ impl Default for MachineBuilder {
             programs: None,
             host: None,
             bell: HostBell::default(),
+            timeouts: Timeouts::default(),
         }
     }
 }
@@ -401,6 +391,12 @@ impl MachineBuilder {
     /// Instead of a bell that the host rings: one that has rung as it did when a tape was recorded.
     pub fn taped_bell(mut self, bell: HostBell) -> Self {
         self.bell = bell;
+        self
+    }
+
+    /// Instead of real time, which ends a run at its timeout: where it ended runs that were recorded.
+    pub fn taped_timeouts(mut self, ends: Vec<TapedTimeout>) -> Self {
+        self.timeouts = Timeouts::taped(ends);
         self
     }
 
@@ -576,6 +572,7 @@ impl MachineBuilder {
             limits: self.limits,
             deadline: None,
             uncounted_before: Duration::ZERO,
+            timeouts: self.timeouts,
             limits_hit: Vec::new(),
             trace: None,
             trace_left: 0,

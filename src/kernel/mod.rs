@@ -27,5 +27,6 @@ pub mod schedule;
 mod signal;
 pub mod stdio;
 pub mod taped_stdio;
+pub mod timeout;
 mod turn;
 pub mod vfs;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::clock::ClockId;
 use super::guest::{BadPreopen, Guest, Startup};
 use super::limits::Limit;
-use super::machine::{Machine, is_over};
+use super::machine::Machine;
 use super::outcome::{Outcome, RunError};
 use super::process::{Casualty, Newborn, Pid};
 use super::stdio::Stdio;
@@ -246,7 +246,7 @@ impl Machine {
                 None if self.bell.times_out() => return Heard::Timeout,
                 // The tape has no more: the run leaves it here, or ended here.
                 None if self.bell.is_taped() => return Heard::Time,
-                None if is_over(self.deadline()) => return Heard::Timeout,
+                None if self.is_out_of_time() => return Heard::Timeout,
                 None if is_late(until) => break,
                 None => {
                     let is_idle =
@@ -293,6 +293,9 @@ impl Machine {
             self.clock.sleep_until(stop_at);
             self.stamp_tape();
             return Err(Limit::VirtualTimeout);
+        }
+        if self.is_at_taped_timeout() {
+            return Err(Limit::Timeout);
         }
         if !self.clock.is_virtual()
             && let Some(left_ns) = self.time_left_ns()

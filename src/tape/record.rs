@@ -240,6 +240,12 @@ pub enum Kind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         module_hash: Option<Digest>,
     },
+    /// Real time ended the run, at its timeout.
+    Timeout {
+        /// How far the machine had come: calls of processes that had begun, calls of modules that had
+        /// ended, and steps of the shell.
+        steps: u64,
+    },
     /// A process looked for a program to start, or to say where it is.
     ProgramFind {
         /// The process.
@@ -431,6 +437,7 @@ impl Kind {
             Self::StreamError { .. } => "stream_error",
             Self::ProcessSpawn { .. } => "process_spawn",
             Self::ProgramFind { .. } => "program_find",
+            Self::Timeout { .. } => "timeout",
             Self::ProcessExit { .. } => "process_exit",
             Self::Native { .. } => "native",
             Self::ProcessWait { .. } => "process_wait",
@@ -484,6 +491,7 @@ impl Kind {
             "stream_error",
             "process_spawn",
             "program_find",
+            "timeout",
             "process_exit",
             "native",
             "process_wait",

@@ -73,7 +73,8 @@ impl Kind {
             | Self::ProcessExit { .. }
             | Self::Native { .. }
             | Self::ProcessWait { .. }
-            | Self::Pipe { .. } => {}
+            | Self::Pipe { .. }
+            | Self::Timeout { .. } => {}
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::kernel::machine_config::{MachineConfig, MountConfig};
 use crate::kernel::process::Pid;
 use crate::kernel::stdio::Input;
 use crate::kernel::taped_stdio::{TapedInput, TapedOutput};
+use crate::kernel::timeout::TapedTimeout;
 use crate::kernel::vfs::TapedTree;
 use crate::store::{Cas, StoreError};
 use crate::tape::{Kind, NativeEvent, Preopened, TapeReader, cas_dir};
@@ -119,6 +120,8 @@ pub(super) struct Script {
     pub native_events: Vec<(Pid, NativeEvent)>,
     /// Whether real time ended the run.
     pub times_out: bool,
+    /// Where it did, in each run on the tape that it ended.
+    timeouts: Vec<TapedTimeout>,
     clock_values_ns: Vec<u64>,
     tree: TapedTree,
     /// What the egress policy has decided for the call of the host that is next.
@@ -136,6 +139,7 @@ impl Script {
             children: HashMap::new(),
             started: HashSet::new(),
             times_out: false,
+            timeouts: Vec::new(),
             has_shell: false,
             host_calls: TapedCalls::default(),
             egress: Vec::new(),
@@ -165,6 +169,9 @@ impl Script {
                 }
                 Kind::ProcessExit { status, .. } => {
                     script.times_out |= status == Limit::Timeout.name();
+                }
+                Kind::Timeout { steps } => {
+                    script.timeouts.push(TapedTimeout { seq: record.seq, steps });
                 }
                 Kind::Native { pid, event } => script.native_events.push((Pid(pid), event)),
                 Kind::ProcessSpawn {
@@ -294,12 +301,14 @@ impl Script {
             return Err(incomplete(path, "no record says how its machine was made"));
         };
         let recorded = config.clone();
-        // How fast the recording was says nothing of the replay, unless that ended it.
-        if !self.times_out {
+        // How fast the recording was says nothing of the replay, unless that ended it and an older tape
+        // does not say where.
+        if !self.times_out || !self.timeouts.is_empty() {
             config.limits.timeout = None;
         }
         let builder = config.builder(&Arc::new(self.tree), self.clock_values_ns, bounds);
-        Ok((builder.recorded_as(recorded), self.spawns))
+        let builder = builder.recorded_as(recorded).taped_timeouts(self.timeouts);
+        Ok((builder, self.spawns))
     }
 }
 

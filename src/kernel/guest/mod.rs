@@ -25,7 +25,7 @@ use super::clock::{ClockId, SPIN_FREE_READS, SPIN_TICK_NS, UPTIME_NS};
 pub use super::fd::Reach;
 use super::fd::{Description, Descriptor, FdTable, OpenDir, OpenPipe};
 use super::limits::{Limit, Stop};
-use super::machine::{Machine, is_over};
+use super::machine::Machine;
 use super::memory::Charge;
 use super::pipe::End;
 use super::process::Pid;
@@ -322,6 +322,7 @@ impl Guest {
     /// Begins a call.
     #[inline]
     pub fn begin_call(&mut self, name: &'static str) {
+        self.machine.timeouts.step();
         self.call = name;
         self.call_is_traced = false;
         if self.progress.is_some() {
@@ -425,7 +426,7 @@ impl Guest {
     /// [`Stop::Limit`] when the run's timeout comes first: filling a whole memory takes seconds.
     pub fn random_get(&mut self, buf: &mut [u8]) -> Result<(), Fault> {
         for piece in buf.chunks_mut(RANDOM_PIECE_BYTES) {
-            if is_over(self.machine.deadline()) {
+            if self.machine.is_out_of_time() {
                 return Err(self.stop_at(Limit::Timeout));
             }
             self.machine.random.fill(piece);

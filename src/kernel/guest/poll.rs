@@ -229,6 +229,9 @@ impl Guest {
     /// # Errors
     /// [`Fault::Stop`] when the run's timeout comes first.
     pub(super) fn wait_for_stdin(&mut self, timeout_ns: Option<u64>) -> Result<bool, Fault> {
+        if self.machine.is_at_taped_timeout() {
+            return Err(self.stop_at(Limit::Timeout));
+        }
         let left_ns = self.machine.time_left_ns();
         let stdin = &mut self.machine.stdio.stdin;
         match left_ns.filter(|left| timeout_ns.is_none_or(|timeout| timeout >= *left)) {

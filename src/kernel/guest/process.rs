@@ -6,7 +6,6 @@ use super::{FIRST_PREOPEN, Fault, Guest, Preopen, Reach};
 use crate::base::errno::Errno;
 use crate::kernel::fd::{Description, Descriptor, FdTable, OpenPipe};
 use crate::kernel::limits::{Limit, Stop};
-use crate::kernel::machine::is_over;
 use crate::kernel::process::{Newborn, Pid, Signal, Wait, WaitStatus};
 use crate::kernel::programs::Found;
 use crate::kernel::schedule::Mode;
@@ -130,7 +129,8 @@ impl Guest {
             return Err(Stop::Tape);
         }
         let mut limit = None;
-        if is_over(machine.deadline()) {
+        machine.timeouts.step();
+        if machine.is_out_of_time() {
             limit = Some(Limit::Timeout);
         } else if let Some(max) = machine.limits.fuel {
             let left = machine.fuel_left.get_or_insert(max);

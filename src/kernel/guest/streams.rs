@@ -21,7 +21,10 @@ impl Guest {
             // It is on the tape since it was read first. Reading what is in memory cannot fail.
             return Ok(given_back.read(bufs.get_mut(first)).unwrap_or(0) as u64);
         }
-        if matches!(self.machine.stdio.stdin, Input::Host) && self.machine.deadline().is_some() {
+        let has_deadline = self.machine.deadline().is_some();
+        if self.machine.is_at_taped_timeout()
+            || matches!(self.machine.stdio.stdin, Input::Host) && has_deadline
+        {
             self.wait_for_stdin(None)?;
         }
         let answer = self.machine.stdio.stdin.read(bufs.get_mut(first));

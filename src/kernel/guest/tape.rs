@@ -6,13 +6,14 @@ use crate::base::digest::Digest;
 use crate::base::errno::Errno;
 use crate::kernel::clock::ClockId;
 use crate::kernel::fd::{Description, TapedFile};
-use crate::kernel::limits::Stop;
-use crate::kernel::machine::{Machine, is_over};
+use crate::kernel::limits::{Limit, Stop};
+use crate::kernel::machine::Machine;
 use crate::kernel::outcome::Outcome;
 use crate::kernel::pipe::PipeId;
 use crate::kernel::process::{Pid, WaitStatus};
 use crate::kernel::schedule::Mode;
 use crate::kernel::stdio::Input;
+use crate::kernel::timeout::is_over;
 use crate::tape::{
     Kind, NativeEvent, Payload, Phase, Preopened, Recorder, TapeError, TapedContent,
 };
@@ -164,19 +165,26 @@ impl Guest {
         let Some(TapedFile { path, written: true }) = file.taped.as_deref() else { return };
         let Some(tape) = &self.machine.tape else { return };
         let (node, tape, deadline) = (file.node, tape.clone(), self.machine.deadline());
+        let ends_here = self.machine.is_at_taped_timeout() || self.machine.has_timed_out();
         let vfs = &mut self.machine.vfs;
+        let (mut is_late, mut is_read) = (false, false);
         let read = |offset, buf: &mut [u8]| {
-            // A guest chooses how much there is to read.
-            if is_over(deadline) {
+            // A guest chooses how much there is to read. What was read once is read again to be kept.
+            is_late = !is_read && (ends_here || is_over(deadline));
+            if is_late {
                 return Err(Errno::Timedout);
             }
-            vfs.read_at(node, offset, buf)
+            let count = vfs.read_at(node, offset, buf);
+            is_read |= count == Ok(0);
+            count
         };
         // What cannot be read back the next reader will be told.
         if let Ok(content) = tape.content_from(path, read) {
             let TapedContent { content_hash, len_bytes, withheld_by } = content;
             let path = path.to_string();
             tape.push(Kind::FileWrite { path, content_hash, len_bytes, withheld_by });
+        } else if is_late {
+            self.machine.note_limit(Limit::Timeout);
         }
     }
 

@@ -4,3 +4,4 @@ mod found;
 mod random;
 mod scene;
 mod spawner;
+mod timeouts;

@@ -98,7 +98,9 @@ fn script(chance: &mut Chance, has_host: bool) -> String {
 
 /// Options of a run, some of the time.
 fn options(chance: &mut Chance) -> Vec<&'static str> {
-    const OPTIONS: [&[&str]; 26] = [
+    const OPTIONS: [&[&str]; 28] = [
+        &["--timeout", "40ms"],
+        &["--timeout", "250ms"],
         &["--fuel", "3000"],
         &["--fuel", "60000"],
         &["--fuel", "100000000"],
@@ -155,7 +157,10 @@ fn recorded_and_replayed(seed: u64) -> bool {
         args.extend(["--on-missing", "native"]);
     }
     args.push("--");
-    let script = script(&mut chance, has_host);
+    let mut script = script(&mut chance, has_host);
+    if args.contains(&"--timeout") && chance.below(2) == 0 {
+        script = format!("{script}\nwhile :; do {}\ndone", command(&mut chance, has_host));
+    }
     match chance.below(10) {
         0 | 1 => args.push("./spawn.wat"),
         2 => args.extend([PROGRAMS[chance.below(PROGRAMS.len())], "note.txt"]),

@@ -1,0 +1,82 @@
+//! Real time ends a run anywhere. Its tape says where, and a replay ends there, however fast it is.
+
+use std::process::Output;
+
+use belljar::tape::Kind;
+
+use super::scene::Scene;
+use crate::support::{stderr, stdout};
+
+/// Runs what `args` say, which its timeout ends, and replays it; answers what it did.
+fn ended(scene: &Scene, args: &[&str]) -> Output {
+    for timeout in ["30ms", "150ms", "400ms"] {
+        let output = scene.same(&[&["--timeout", timeout], args].concat());
+        assert_eq!(output.status.code(), Some(124), "{args:?}: {}", stderr(&output));
+        let records = scene.tape().records;
+        let ends = records.iter().filter(|record| matches!(record.kind, Kind::Timeout { .. }));
+        assert_eq!(ends.count(), 1, "{args:?}");
+    }
+    scene.same(&[&["--timeout", "400ms"], args].concat())
+}
+
+/// The replay went on to where its own time was over, and left the tape.
+#[test]
+fn a_script_that_its_timeout_ended_among_its_calls_ends_there_in_a_replay() {
+    let scene = Scene::new();
+    let output = ended(&scene, &["sh", "-c", "while :; do echo x; done"]);
+    assert!(stdout(&output).len() > 100, "{}", stdout(&output));
+    for script in [
+        "while :; do echo x >> made; wc -l made; done",
+        "while :; do :; done",
+        "while :; do ./w.wasm one three note.txt; done",
+        "i=0; while :; do i=$((i+1)); echo $i > sub/f$i; rm -f sub/f$((i-3)); done",
+        "exec 3>made; while :; do echo x >&3; done",
+        "(while :; do echo a; done) | while read x; do echo $x >> made; done",
+        "while :; do sleep 1; date +%s; done",
+        "while :; do read a < note.txt; echo $a$(cat note.txt); done & wait",
+    ] {
+        ended(&scene, &["sh", "-c", script]);
+    }
+}
+
+#[test]
+fn a_module_that_its_timeout_ended_ends_there_in_a_replay() {
+    let scene = Scene::new();
+    let module = |import: &str, memory: &str, body: &str| {
+        let text = format!(
+            r#"(module {import} (memory (export "memory") 1) {memory}
+            (func (export "_start") {body}))"#
+        );
+        scene.write("tree/loop.wat", &text);
+    };
+    module("", "", "(loop (br 0))");
+    ended(&scene, &["./loop.wat"]);
+    ended(&scene, &["sh", "-c", "echo a > made; ./loop.wat | wc & ./loop.wat"]);
+    // One that writes, one that asks for chance and the time, one that waits for its input.
+    let wasi = |name: &str, params: &str| {
+        format!(
+            r#"(import "wasi_snapshot_preview1" "{name}" (func ${name} (param {params}) (result i32)))"#
+        )
+    };
+    let text = r#"(data (i32.const 0) "\10\00\00\00\04\00\00\00") (data (i32.const 16) "text")"#;
+    let write = "(loop (drop (call $fd_write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 32))) (br 0))";
+    module(&wasi("fd_write", "i32 i32 i32 i32"), text, write);
+    ended(&scene, &["./loop.wat"]);
+    ended(&scene, &["sh", "-c", "./loop.wat > made"]);
+    ended(&scene, &["--clock", "real", "sh", "-c", "./loop.wat | ./sub/found.wasm"]);
+    let chance = [wasi("random_get", "i32 i32"), wasi("clock_time_get", "i32 i64 i32")].concat();
+    let ask = "(loop (drop (call $random_get (i32.const 0) (i32.const 60000)))
+        (drop (call $clock_time_get (i32.const 0) (i64.const 1) (i32.const 8))) (br 0))";
+    module(&chance, "", ask);
+    ended(&scene, &["./loop.wat"]);
+    ended(&scene, &["--clock", "real", "./loop.wat"]);
+}
+
+/// Some of them were ended by the end of the recorded input instead.
+#[test]
+fn a_run_that_waits_when_its_time_is_over_waits_in_a_replay() {
+    let scene = Scene::new();
+    for script in ["sleep 9", "sleep 9 | cat", "date; sleep 1 & wait; date"] {
+        ended(&scene, &["--clock", "real", "sh", "-c", script]);
+    }
+}
