@@ -21,8 +21,9 @@ use super::progress::Progress;
 use super::report::printable;
 use super::values::{duration, size};
 
-/// Modules that are smaller are compiled in this process: they take little, whatever is in them.
+/// Modules that are smaller, and take no more memory, are compiled in this process.
 const SMALL_BYTES: u64 = 16 << 10;
+const SMALL_COMPILE_BYTES: u64 = 128 << 20;
 
 /// Longest pause between two looks at a process that compiles.
 const LOOK_EVERY_MAX: Duration = Duration::from_millis(20);
@@ -30,6 +31,7 @@ const LOOK_EVERY_MAX: Duration = Duration::from_millis(20);
 /// Exit codes of the process that compiles.
 const NOT_KEPT: i32 = 3;
 const REFUSED: i32 = 4;
+const TOO_MUCH: i32 = 5;
 
 /// What compiling may take.
 #[derive(Args, Clone, Copy, Debug)]
@@ -133,14 +135,28 @@ impl Compiler {
         let message = format!("compiling {} ({size}){once}", printable(name));
         let _spending = Spending::start();
         let progress = Progress::start(message, self.quiet);
-        if let Some(cache_dir) = self.cache_dir.as_ref().filter(|_| module.size() >= SMALL_BYTES)
+        let is_small =
+            module.size() < SMALL_BYTES && module.compile_bytes_max()? <= SMALL_COMPILE_BYTES;
+        if let Some(cache_dir) = self.cache_dir.as_ref().filter(|_| !is_small)
             && self.compile_aside(cache_dir, module)?
             && let Some(program) = Program::from_cache(engine, module, unknown)?
         {
             return Ok(program);
         }
-        let (program, used) = Program::compile(engine, module, unknown)?;
+        let compiled = Program::compile(engine, module, unknown);
         drop(progress);
+        let (program, used) = compiled.map_err(|error| match error {
+            ProgramError::CompileMemory { name, bytes, limit_bytes } => {
+                let [bytes, limit] =
+                    [bytes, limit_bytes].map(|it| bytesize::ByteSize(it).display().iec());
+                let message = format!(
+                    "it may take {bytes} of memory, and {limit} are allowed (raise it with \
+                     --max-compile-memory)"
+                );
+                ProgramError::Compile { name, message }
+            }
+            error => error,
+        })?;
         if let CacheUse::Failed(error) = used
             && !self.quiet
         {
@@ -234,17 +250,23 @@ impl Compiler {
 
 /// Compiles the module on standard input into the cache.
 pub fn child(args: &ChildArgs) -> Result<u8> {
-    limit_memory(args.memory_bytes_max);
+    let is_counted = limit_memory(args.memory_bytes_max);
     let mut bytes = Vec::new();
     std::io::stdin().lock().read_to_end(&mut bytes)?;
-    let config =
-        EngineConfig { pool_slots: 0, fuel: args.fuel, cache_dir: Some(args.cache_dir.clone()) };
+    let config = EngineConfig {
+        pool_slots: 0,
+        fuel: args.fuel,
+        cache_dir: Some(args.cache_dir.clone()),
+        // Where the system counts what it takes, nobody has to tell it from its code.
+        compile_memory_bytes_max: if is_counted { u64::MAX } else { args.memory_bytes_max },
+    };
     let engine = Engine::new(config)?;
     let module = Module::from_bytes(args.name.as_str(), bytes)?;
     let code = match Program::compile(&engine, &module, UnknownImports::Trap) {
         // What cannot be linked its parent finds as well.
         Ok((_, CacheUse::Stored | CacheUse::Hit))
         | Err(ProgramError::Import { .. } | ProgramError::Mismatch { .. }) => 0,
+        Err(ProgramError::CompileMemory { .. }) => TOO_MUCH,
         Err(error @ ProgramError::Invalid { .. }) => {
             let _ = write!(std::io::stderr(), "{error}");
             REFUSED
@@ -257,18 +279,21 @@ pub fn child(args: &ChildArgs) -> Result<u8> {
     }
 }
 
-/// Lets allocations beyond `bytes_max` fail, where the system counts what is written to.
-fn limit_memory(bytes_max: u64) {
+/// Lets allocations beyond `bytes_max` fail, where the system counts what is written to; answers
+/// whether it does.
+fn limit_memory(bytes_max: u64) -> bool {
     #[cfg(target_os = "linux")]
     {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
         let own = getrlimit(Resource::Data);
         let current = own.current.map_or(bytes_max, |own| own.min(bytes_max));
-        // Without it only the time is limited.
-        let _ = setrlimit(Resource::Data, Rlimit { current: Some(current), maximum: own.maximum });
+        setrlimit(Resource::Data, Rlimit { current: Some(current), maximum: own.maximum }).is_ok()
     }
     #[cfg(not(target_os = "linux"))]
-    let _ = bytes_max;
+    {
+        let _ = bytes_max;
+        false
+    }
 }
 
 fn humane(time: Duration) -> String {

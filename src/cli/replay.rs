@@ -69,7 +69,7 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
     let header = tape::open(&args.tape)?.header().clone();
     let annotations = annotate::find(&args.tape)?;
     let cache_dir = setup::cache_dir().ok();
-    let engine = Engine::new(EngineConfig { pool_slots: 0, fuel: false, cache_dir })?;
+    let engine = Engine::new(EngineConfig { pool_slots: 0, cache_dir, ..EngineConfig::default() })?;
     let named = header.argv.first().map(PathBuf::from);
     let load = |name: &str, digest: Option<Digest>| {
         find(args, named.as_deref(), name, digest).map_err(|error| format!("{error:#}"))

@@ -121,7 +121,9 @@ pub fn program(program: &OsStr, dirs: &[PathBuf]) -> Result<Resolved> {
 /// How to make the engine for one run.
 pub fn engine_config(args: &RunArgs) -> Result<EngineConfig> {
     let cache_dir = if args.no_cache { None } else { Some(cache_dir()?) };
-    Ok(EngineConfig { pool_slots: 0, fuel: args.limits.fuel.is_some(), cache_dir })
+    let compile_memory_bytes_max = args.compile.max_compile_memory;
+    let fuel = args.limits.fuel.is_some();
+    Ok(EngineConfig { pool_slots: 0, fuel, cache_dir, compile_memory_bytes_max })
 }
 
 /// How modules of a run are compiled.

@@ -32,11 +32,15 @@ pub struct EngineConfig {
     pub fuel: bool,
     /// Where to keep compiled code; `None` compiles every module anew. Default: none.
     pub cache_dir: Option<PathBuf>,
+    /// Memory that compiling a module may take, in bytes. What it takes at most is told from its code,
+    /// and is often ten times what it takes. A module whose largest functions may take more together is
+    /// compiled on fewer threads, and one with a function that may take more is refused. Default: 4 GiB.
+    pub compile_memory_bytes_max: u64,
 }
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { pool_slots: 1000, fuel: false, cache_dir: None }
+        Self { pool_slots: 1000, fuel: false, cache_dir: None, compile_memory_bytes_max: 4 << 30 }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Rank 5: modules in, processes run. wasmtime is named here and in `abi/` only.
 
 mod code_cache;
+mod compile_cost;
 mod config;
 mod inspect;
 mod program;

@@ -8,7 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 use wasmtime::{Caller, ExternType, InstancePre, Linker, UnknownImportError, Val};
 
-use super::{Backend, CacheError, Engine, EngineError, code_cache, inspect};
+use super::compile_cost::CompileCost;
+use super::{Backend, CacheError, Engine, EngineConfig, EngineError, code_cache, inspect};
 use crate::abi::Process;
 use crate::base::digest::{Digest, DigestHasher};
 use crate::base::disk::{self, DiskError};
@@ -101,6 +102,19 @@ pub enum ProgramError {
     TooLong {
         /// The module.
         name: String,
+    },
+    /// To compile it may take more memory than it may have.
+    #[error(
+        "{name} may take {bytes} bytes of memory to compile, and {limit_bytes} are allowed: \
+         raise EngineConfig::compile_memory_bytes_max"
+    )]
+    CompileMemory {
+        /// The module.
+        name: String,
+        /// What it may take, on one thread.
+        bytes: u64,
+        /// See [`super::EngineConfig::compile_memory_bytes_max`].
+        limit_bytes: u64,
     },
     /// To compile it takes more than it may.
     #[error("{name} cannot be compiled: {message}")]
@@ -217,6 +231,15 @@ impl Module {
     pub fn size(&self) -> u64 {
         self.size
     }
+
+    /// Bytes of memory that compiling it on one thread takes at most, as far as its code tells; see
+    /// [`super::EngineConfig::compile_memory_bytes_max`].
+    ///
+    /// # Errors
+    /// [`ProgramError`]: `Read`, `Changed`.
+    pub fn compile_bytes_max(&self) -> Result<u64, ProgramError> {
+        Ok(CompileCost::of(&self.bytes()?).on_threads(1))
+    }
 }
 
 fn is_binary_module(head: &[u8]) -> bool {
@@ -330,7 +353,7 @@ impl Program {
     /// Compiles `module`, and stores its code in the cache if there is one.
     ///
     /// # Errors
-    /// [`ProgramError`]: `Invalid`, `Import`, `SharedMemory`.
+    /// [`ProgramError`]: `Invalid`, `Import`, `SharedMemory`, `CompileMemory`.
     pub fn compile(
         engine: &Engine,
         module: &Module,
@@ -355,13 +378,14 @@ impl Program {
         }
         // A large module takes minutes to compile, and a moment to refuse.
         wasmtime::Module::validate(&main.engine, &bytes).map_err(invalid)?;
-        let fits_pool = wasmtime::Module::new(&main.engine, &bytes);
+        let threads = threads(engine.config(), module, &CompileCost::of(&bytes))?;
+        let fits_pool = on_threads(threads, || wasmtime::Module::new(&main.engine, &bytes));
         let (backend, code) = match fits_pool {
             Ok(code) => (main, code),
             Err(error) if engine.config().pool_slots > 0 => {
                 let backend = engine.on_demand()?;
                 // If it is the module and not the pool, this says the same.
-                let code = wasmtime::Module::new(&backend.engine, &bytes);
+                let code = on_threads(threads, || wasmtime::Module::new(&backend.engine, &bytes));
                 (backend, code.map_err(|_| invalid(error))?)
             }
             Err(error) => return Err(invalid(error)),
@@ -483,6 +507,34 @@ impl Program {
     pub fn default_argv0(&self) -> String {
         let path = PathBuf::from(&self.name);
         path.file_stem().map_or_else(|| self.name.clone(), |stem| stem.to_string_lossy().into())
+    }
+}
+
+/// On how many threads `module` is compiled, which takes `cost`; `None` if on as many as there are.
+fn threads(
+    config: &EngineConfig,
+    module: &Module,
+    cost: &CompileCost,
+) -> Result<Option<usize>, ProgramError> {
+    let limit_bytes = config.compile_memory_bytes_max;
+    let all = rayon::current_num_threads();
+    match cost.threads_within(limit_bytes, all) {
+        Some(threads) => Ok(Some(threads).filter(|threads| *threads < all)),
+        None => Err(ProgramError::CompileMemory {
+            name: module.name.clone(),
+            bytes: cost.on_threads(1),
+            limit_bytes,
+        }),
+    }
+}
+
+/// Has `work`, which uses all threads there are, use `threads`.
+fn on_threads<T: Send>(threads: Option<usize>, work: impl FnOnce() -> T + Send) -> T {
+    let pool = threads.map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build());
+    match pool {
+        Some(Ok(pool)) => pool.install(work),
+        // Without other threads it is done on this one.
+        Some(Err(_)) | None => work(),
     }
 }
 

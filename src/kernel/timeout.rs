@@ -51,7 +51,7 @@ impl Timeouts {
 }
 
 impl Machine {
-    /// Whether the machine repeats a run that was ended here.
+    /// Whether the machine repeats a run that was ended here, or before.
     #[inline]
     pub(crate) fn is_at_taped_timeout(&self) -> bool {
         let Some(taped) = &self.timeouts.taped else { return false };
@@ -59,7 +59,8 @@ impl Machine {
             let seq = self.tape.as_ref().map(Recorder::records);
             self.timeouts.steps >= end.steps && seq.is_none_or(|seq| seq >= end.seq)
         };
-        taped.front().is_some_and(is_here)
+        // A process may have to come to its next step to be ended.
+        self.timeouts.is_noted || taped.front().is_some_and(is_here)
     }
 
     /// Starts the countdown of [`crate::Limits::timeout`].

@@ -303,7 +303,8 @@ impl Recorder {
     }
 
     /// Keeps the content of the file `path`, which is of any length and read twice, unless it holds
-    /// a secret. If it is not the same the second time, the tape has failed.
+    /// a secret. If it is not the same the second time, the tape has failed. To read it the first time
+    /// may be recorded as well.
     ///
     /// # Errors
     /// As `read` answers, which is at an offset, and 0 at the end.
@@ -312,7 +313,6 @@ impl Recorder {
         path: &str,
         mut read: impl FnMut(u64, &mut [u8]) -> Result<usize, E>,
     ) -> Result<TapedContent, E> {
-        let mut state = self.lock();
         let mut hasher = DigestHasher::default();
         let mut window = vec![0; OVERLAP_BYTES + PIECE_BYTES];
         let (mut len_bytes, mut overlap, mut withheld_by) = (0, 0, None);
@@ -325,12 +325,13 @@ impl Recorder {
             len_bytes += count as u64;
             let end = overlap + count;
             if withheld_by.is_none() {
-                withheld_by = state.redaction.find(&window[..end]).map(str::to_owned);
+                withheld_by = self.lock().redaction.find(&window[..end]).map(str::to_owned);
             }
             overlap = end.min(OVERLAP_BYTES);
             window.copy_within(end - overlap..end, 0);
         }
         let content_hash = hasher.digest();
+        let mut state = self.lock();
         if !state.failed && withheld_by.is_none() {
             // What a file has grown by in the meantime is no part of what was read.
             let mut again = |offset: u64, buf: &mut [u8]| {

@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::host::{Answers, CommandPolicy, HostBridge};
 use crate::kernel::egress::EgressRule;
 use crate::kernel::limits::Limits;
+use crate::kernel::vfs::Mtimes;
 use crate::process::{OnMissing, SandboxProfile};
 
 /// Bytes that the tape of a session may take, unless told otherwise.
@@ -60,6 +61,8 @@ pub struct Testbench {
     pub limits: Limits,
     /// The seed of their random numbers.
     pub seed: u64,
+    /// The times that files of the worktree show them until they are changed.
+    pub mtimes: Mtimes,
     /// Bytes that the tape and its contents may take together.
     pub tape_bytes_max: u64,
     /// What runs them; `None` makes one when it is needed, which costs milliseconds.
@@ -89,6 +92,7 @@ impl Default for Testbench {
             sandbox_roots: None,
             limits: Limits::default(),
             seed: 0,
+            mtimes: Mtimes::Host,
             tape_bytes_max: TAPE_BYTES_MAX,
             engine: None,
             host_policy: CommandPolicy::default(),
@@ -232,6 +236,14 @@ impl TestbenchBuilder {
     /// The seed of their random numbers.
     pub fn seed(mut self, seed: u64) -> Self {
         self.0.seed = seed;
+        self
+    }
+
+    /// The times that files of the worktree show them until they are changed. Default:
+    /// [`Mtimes::Host`], which are on the tape, so that the tapes of two checkouts of the same files
+    /// differ in them. With [`Mtimes::Content`] they do not.
+    pub fn mtimes(mut self, mtimes: Mtimes) -> Self {
+        self.0.mtimes = mtimes;
         self
     }
 

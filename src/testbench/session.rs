@@ -191,6 +191,7 @@ impl TestbenchSession {
             .worktree(opened)
             .limits(testbench.limits)
             .seed(testbench.seed)
+            .mtimes(testbench.mtimes)
             .shared_clock(Box::new(clock.clone()))
             .host(Arc::new(host.clone()));
         let programs = programs.unwrap_or_else(|| built_in(testbench));

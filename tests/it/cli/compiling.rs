@@ -23,8 +23,25 @@ fn section(id: u8, content: &[u8]) -> Vec<u8> {
     [&[id], leb(content.len()).as_slice(), content].concat()
 }
 
-/// A module that does nothing, and has a function that takes long to compile: `loops` loops, and
-/// variables that live across all of them.
+/// A module that does nothing, and has a function with `body`. Type 1 takes and answers `values` numbers.
+fn module_with(values: usize, body: &[u8]) -> Vec<u8> {
+    let code = [vec![2, 2, 0, 0x0b], leb(body.len()), body.to_vec()].concat();
+    let many = [leb(values), vec![0x7f; values]].concat();
+    let types = [b"\x02\x60\0\0\x60".as_slice(), &many, &many].concat();
+    let exports = b"\x02\x06_start\0\0\x06memory\x02\0";
+    [
+        b"\0asm\x01\0\0\0".to_vec(),
+        section(1, &types),
+        section(3, b"\x02\0\0"),
+        section(5, b"\x01\0\x01"),
+        section(7, exports),
+        section(10, &code),
+    ]
+    .concat()
+}
+
+/// One with a function that takes long to compile: `loops` loops, and variables that live across all
+/// of them.
 fn hard_module(variables: usize, loops: usize) -> Vec<u8> {
     let mut body = [leb(1), leb(variables), vec![0x7f]].concat();
     for index in 0..loops {
@@ -34,17 +51,17 @@ fn hard_module(variables: usize, loops: usize) -> Vec<u8> {
         body.extend(around.concat());
     }
     body.push(0x0b);
-    let code = [vec![2, 2, 0, 0x0b], leb(body.len()), body].concat();
-    let exports = b"\x02\x06_start\0\0\x06memory\x02\0";
-    [
-        b"\0asm\x01\0\0\0".to_vec(),
-        section(1, b"\x01\x60\0\0"),
-        section(3, b"\x02\0\0"),
-        section(5, b"\x01\0\x01"),
-        section(7, exports),
-        section(10, &code),
-    ]
-    .concat()
+    module_with(0, &body)
+}
+
+/// One with `blocks` blocks that take and answer `values` values, so that few bytes of code take
+/// gigabytes to compile.
+fn wide_module(values: usize, blocks: usize) -> Vec<u8> {
+    let mut body = vec![0];
+    body.extend([0x41, 0].repeat(values));
+    body.extend([0x03, 1, 0x0b].repeat(blocks));
+    body.extend([0, 0x0b]);
+    module_with(values, &body)
 }
 
 /// Runs belljar with a cache and a home of its own in `folder`.
@@ -123,6 +140,58 @@ fn a_module_that_takes_too_much_memory_to_compile_is_refused() {
     // Others are compiled as ever.
     let output = call(dir, &["run", "--max-compile-memory", "512MiB", "ls"]);
     assert!(output.status.success(), "{}", stderr(&output));
+}
+
+/// A module of 4 KB took 8 GB in belljar's own process, as it is small.
+#[test]
+fn a_small_module_that_takes_too_much_memory_to_compile_is_refused() {
+    let folder = scratch();
+    let dir = folder.path();
+    let wide = wide_module(500, 1000);
+    assert!(wide.len() < 6 << 10, "{}", wide.len());
+    std::fs::write(dir.join("wide.wasm"), wide).unwrap();
+    for options in [&["--max-compile-memory", "256MiB"][..], &["--no-cache"]] {
+        let output = call(dir, &[&["run"], options, &["./wide.wasm"]].concat());
+        assert_eq!(output.status.code(), Some(126), "{options:?} {}", stderr(&output));
+        let message = stderr(&output);
+        assert!(
+            message.contains("of memory") && message.contains("--max-compile-memory"),
+            "{message}"
+        );
+    }
+    let script = "./wide.wasm; echo $?";
+    let output = call(dir, &["sh", "--no-cache", "--max-compile-memory", "256MiB", "-c", script]);
+    assert_eq!(stdout(&output), "126\n", "{}", stderr(&output));
+}
+
+/// What the code of a module says that it takes at most is enough to compile it, for code that takes as
+/// much as any.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_compiling_takes_at_most_is_told_from_the_code() {
+    // A compiler that does nothing takes some, too.
+    const PROCESS_BYTES: u64 = 48 << 20;
+    let repeated = |code: &[u8], count: usize| {
+        module_with(0, &[&[0], code.repeat(count).as_slice(), &[0x0b]].concat())
+    };
+    for (name, module) in [
+        ("loops", hard_module(100, 3000)),
+        ("variables", hard_module(1000, 1500)),
+        ("values", wide_module(100, 100)),
+        ("floats", repeated(&[0x43, 0, 0, 0x80, 0x3f, 0x8d, 0x8d, 0x8d, 0x8d, 0x8d, 0x1a], 3000)),
+        ("calls", repeated(&[0x10, 0], 20_000)),
+        ("branches", repeated(&[0x02, 0x40, 0x41, 0, 0x0d, 0, 0x0b], 5000)),
+    ] {
+        let folder = scratch();
+        let dir = folder.path();
+        let read = belljar::Module::from_bytes(name, module.clone()).unwrap();
+        let bytes_max = read.compile_bytes_max().unwrap() + PROCESS_BYTES;
+        std::fs::write(dir.join("m.wasm"), &module).unwrap();
+        let limit = format!("{bytes_max}B");
+        let output = call(dir, &["run", "--max-compile-memory", &limit, "./m.wasm"]);
+        assert!(output.status.success(), "{name} in {limit}: {}", stderr(&output));
+        assert!(bytes_max < 1 << 30, "{name}: {limit}");
+    }
 }
 
 /// What is wrong with a module is said as it is where nobody else compiles it.

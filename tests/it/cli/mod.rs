@@ -5,6 +5,7 @@ mod compiling;
 mod host;
 mod living;
 mod messages;
+mod places;
 mod report;
 mod sandbox;
 mod sessions;

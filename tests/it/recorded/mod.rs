@@ -1,5 +1,6 @@
 //! What was recorded is replayed where nothing of it is left: no files, no toolchains, no programs of the host.
 
+mod files;
 mod found;
 mod random;
 mod scene;

@@ -173,6 +173,11 @@ pub fn plant(chance: &mut Chance, folders: [&Path; 2]) {
         }
         for folder in folders {
             let place = folder.join(path);
+            // Through a link that was planted before, it may be elsewhere.
+            let parent = place.parent().and_then(|parent| parent.canonicalize().ok());
+            if parent.is_some_and(|parent| !parent.starts_with(folder.canonicalize().unwrap())) {
+                continue;
+            }
             // What does not go, goes in neither.
             let _ = match kind {
                 0 | 1 => fs::create_dir(place),

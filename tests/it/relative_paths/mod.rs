@@ -27,7 +27,7 @@ use belljar::{
 use self::calls::{C_CALLS, Call, SLOTS, STD_CALLS, draw_call, plant};
 use self::native::{Native, Rules};
 use crate::support::plans::Chance;
-use crate::support::{engine, package, replays, tree};
+use crate::support::{engine, number_from_env, package, replays, tree};
 
 /// Calls of a sequence.
 const CALLS: usize = 60;
@@ -161,7 +161,8 @@ fn compare(guest: &Guest, way: Way, seed: u64) {
     let confines = way == Way::NoWorktree;
     let rules = Rules { rule: guest.rule && !confines, confines, is_composed: guest.is_composed };
     let mut compared = 0;
-    for number in 0..sequences() {
+    let first = number_from_env("BELLJAR_TEST_SEED", 0) as u64;
+    for number in first..first + sequences() {
         let at = scratch.path().join("at");
         let [there, here, tmp] = ["native", "inside", "tmp"].map(|name| at.join(name));
         for folder in [&there, &here, &tmp] {

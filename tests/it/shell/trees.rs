@@ -13,7 +13,7 @@ fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
         let cache_dir = Some(cache_dir());
-        Engine::new(EngineConfig { pool_slots: 0, fuel: false, cache_dir }).unwrap()
+        Engine::new(EngineConfig { pool_slots: 0, cache_dir, ..EngineConfig::default() }).unwrap()
     })
 }
 

@@ -1,0 +1,379 @@
+//! What compiling a module may take, told from its code before it is compiled.
+//!
+//! The memory of a code generator grows with the code of a function, and for some code with its square:
+//! a variable that lives across many blocks has a value in each of them. The figures below are upper
+//! bounds, measured with modules that are made to take much (`tests/it/cli/compiling.rs`); ordinary code
+//! takes a tenth.
+
+use std::collections::HashMap;
+
+use wasmparser::{
+    BinaryReaderError, BlockType, CompositeInnerType, FunctionBody, Operator, Parser, Payload,
+    TypeRef,
+};
+
+/// Bytes of memory for each byte of a function's code.
+const CODE_BYTES: u64 = 1200;
+/// For each loop.
+const LOOP_BYTES: u64 = 12 << 10;
+/// For each value that enters or leaves a block.
+const BLOCK_VALUE_BYTES: u64 = 16 << 10;
+/// For each value that a call takes or answers.
+const CALL_VALUE_BYTES: u64 = 700;
+/// For each block that each variable lives across.
+const LIVE_BYTES: u64 = 32;
+/// For each byte of the module, for as long as it is compiled: the machine code of its functions.
+const MODULE_BYTES: u64 = 24;
+
+/// Upper bounds of the memory that compiling a module takes, in bytes.
+#[derive(Debug)]
+pub(super) struct CompileCost {
+    /// For all of it.
+    module_bytes: u64,
+    /// For each function, the largest first.
+    function_bytes: Vec<u64>,
+}
+
+impl CompileCost {
+    /// Of the valid binary module `bytes`.
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        let mut counter = Counter::default();
+        let mut function_bytes = Vec::new();
+        for payload in Parser::new(0).parse_all(bytes) {
+            // What cannot be read the compiler refuses.
+            let Ok(payload) = payload else { break };
+            if let Payload::CodeSectionEntry(body) = &payload {
+                function_bytes.push(counter.function(body).unwrap_or(0));
+            }
+            let _ = counter.learn(payload);
+        }
+        function_bytes.sort_unstable_by(|a, b| b.cmp(a));
+        Self { module_bytes: (bytes.len() as u64).saturating_mul(MODULE_BYTES), function_bytes }
+    }
+
+    /// On so many threads, each of which compiles one function at a time.
+    pub(super) fn on_threads(&self, threads: usize) -> u64 {
+        let largest = self.function_bytes.iter().take(threads);
+        largest.fold(self.module_bytes, |sum, bytes| sum.saturating_add(*bytes))
+    }
+
+    /// The most threads, up to `threads_max`, on which it takes no more than `bytes_max`; `None` if it
+    /// takes more on one.
+    pub(super) fn threads_within(&self, bytes_max: u64, threads_max: usize) -> Option<usize> {
+        (1..=threads_max.max(1)).rev().find(|threads| self.on_threads(*threads) <= bytes_max)
+    }
+}
+
+/// Values that something takes and answers.
+fn arity(params: &[wasmparser::ValType], results: &[wasmparser::ValType]) -> u64 {
+    (params.len() + results.len()) as u64
+}
+
+/// A block, loop or branch that is open.
+struct Frame {
+    id: u64,
+    is_loop: bool,
+}
+
+/// A variable of the function that is being counted.
+#[derive(Clone, Copy, Default)]
+struct Variable {
+    /// The function; of another one nothing here holds.
+    function: u64,
+    /// The block from which on it lives.
+    first: u64,
+    last: u64,
+    /// How many frames were open where it was first written, and the innermost of them.
+    written_in: Option<(usize, u64)>,
+    /// The loop, by the block in which it begins, that it lives to the end of.
+    lives_through: Option<u64>,
+}
+
+/// Counts what functions take.
+#[derive(Default)]
+struct Counter {
+    /// Values of each type, 0 of what is no function.
+    types: Vec<u64>,
+    /// Values of each function.
+    functions: Vec<u64>,
+    variables: Vec<Variable>,
+    /// Variables of the function that were used.
+    used: Vec<u32>,
+    function: u64,
+    frames: Vec<Frame>,
+    /// The block in which each loop begins that is open.
+    open_loops: Vec<u64>,
+    /// Blocks of the function up to here.
+    block: u64,
+    /// The last block of each loop that has ended, by its first one.
+    loop_ends: HashMap<u64, u64>,
+}
+
+impl Counter {
+    fn learn(&mut self, payload: Payload<'_>) -> Result<(), BinaryReaderError> {
+        match payload {
+            Payload::TypeSection(types) => {
+                for group in types {
+                    for ty in group?.into_types() {
+                        self.types.push(match &ty.composite_type.inner {
+                            CompositeInnerType::Func(ty) => arity(ty.params(), ty.results()),
+                            _ => 0,
+                        });
+                    }
+                }
+            }
+            Payload::ImportSection(imports) => {
+                for import in imports.into_imports() {
+                    if let TypeRef::Func(ty) | TypeRef::FuncExact(ty) = import?.ty {
+                        self.functions.push(self.values_of(ty));
+                    }
+                }
+            }
+            Payload::FunctionSection(functions) => {
+                for ty in functions {
+                    self.functions.push(self.values_of(ty?));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn values_of(&self, ty: u32) -> u64 {
+        self.types.get(ty as usize).copied().unwrap_or(0)
+    }
+
+    /// What the function `body` takes.
+    fn function(&mut self, body: &FunctionBody<'_>) -> Result<u64, BinaryReaderError> {
+        self.function += 1;
+        self.block = 0;
+        self.used.clear();
+        self.loop_ends.clear();
+        self.open_loops.clear();
+        self.frames.clear();
+        self.frames.push(Frame { id: 0, is_loop: false });
+        let (mut frames, mut bytes) = (0, 0_u64);
+        let range = body.range();
+        let mut add =
+            |count: u64, each: u64| bytes = bytes.saturating_add(count.saturating_mul(each));
+        add((range.end - range.start) as u64, CODE_BYTES);
+        for operator in body.get_operators_reader()? {
+            match operator? {
+                Operator::LocalGet { local_index } => self.read(local_index),
+                Operator::LocalSet { local_index } | Operator::LocalTee { local_index } => {
+                    self.write(local_index);
+                }
+                Operator::Call { function_index } | Operator::ReturnCall { function_index } => {
+                    let values = self.functions.get(function_index as usize);
+                    add(values.copied().unwrap_or(0), CALL_VALUE_BYTES);
+                }
+                Operator::CallIndirect { type_index, .. }
+                | Operator::ReturnCallIndirect { type_index, .. }
+                | Operator::CallRef { type_index }
+                | Operator::ReturnCallRef { type_index } => {
+                    add(self.values_of(type_index), CALL_VALUE_BYTES);
+                }
+                operator @ (Operator::Block { blockty }
+                | Operator::Loop { blockty }
+                | Operator::If { blockty }) => {
+                    let is_loop = matches!(operator, Operator::Loop { .. });
+                    add(u64::from(is_loop), LOOP_BYTES);
+                    add(self.values_of_block(blockty), BLOCK_VALUE_BYTES);
+                    frames += 1;
+                    self.open(frames, is_loop);
+                }
+                Operator::TryTable { try_table } => {
+                    add(self.values_of_block(try_table.ty), BLOCK_VALUE_BYTES);
+                    frames += 1;
+                    self.open(frames, false);
+                }
+                Operator::Else => {
+                    frames += 1;
+                    self.close();
+                    self.open(frames, false);
+                }
+                Operator::End => self.close(),
+                Operator::BrIf { .. }
+                | Operator::BrTable { .. }
+                | Operator::BrOnNull { .. }
+                | Operator::BrOnNonNull { .. }
+                | Operator::BrOnCast { .. }
+                | Operator::BrOnCastFail { .. } => self.block += 1,
+                _ => {}
+            }
+        }
+        add(self.blocks_lived_across(), LIVE_BYTES);
+        Ok(bytes)
+    }
+
+    fn values_of_block(&self, ty: BlockType) -> u64 {
+        match ty {
+            BlockType::Empty => 0,
+            BlockType::Type(_) => 1,
+            BlockType::FuncType(ty) => self.values_of(ty),
+        }
+    }
+
+    fn open(&mut self, id: u64, is_loop: bool) {
+        self.block += 1;
+        self.frames.push(Frame { id, is_loop });
+        if is_loop {
+            self.open_loops.push(self.block);
+        }
+    }
+
+    fn close(&mut self) {
+        self.block += 1;
+        if self.frames.pop().is_some_and(|frame| frame.is_loop)
+            && let Some(start) = self.open_loops.pop()
+        {
+            self.loop_ends.insert(start, self.block);
+        }
+    }
+
+    /// The variable `index`, which is used here.
+    fn variable(&mut self, index: u32) -> &mut Variable {
+        if self.variables.len() <= index as usize {
+            self.variables.resize(index as usize + 1, Variable::default());
+        }
+        let variable = &mut self.variables[index as usize];
+        if variable.function != self.function {
+            let (function, first) = (self.function, self.block);
+            *variable = Variable { function, first, ..Variable::default() };
+            self.used.push(index);
+        }
+        variable.last = self.block;
+        variable
+    }
+
+    fn write(&mut self, index: u32) {
+        let innermost = self.frames.last().map_or(0, |frame| frame.id);
+        let place = (self.frames.len(), innermost);
+        self.variable(index).written_in.get_or_insert(place);
+        self.live_through_loops(index);
+    }
+
+    /// A value that may come from elsewhere than the first write has lived since the function began.
+    fn read(&mut self, index: u32) {
+        let written_in = self.variable(index).written_in;
+        let is_open = |(depth, id): (usize, u64)| {
+            depth.checked_sub(1).and_then(|at| self.frames.get(at)).is_some_and(|it| it.id == id)
+        };
+        if !written_in.is_some_and(is_open) {
+            self.variables[index as usize].first = 0;
+        }
+        self.live_through_loops(index);
+    }
+
+    /// A variable that lives where a loop begins, and is used in it, lives to its end.
+    fn live_through_loops(&mut self, index: u32) {
+        let variable = &mut self.variables[index as usize];
+        let outermost = self.open_loops.partition_point(|start| *start <= variable.first);
+        if let Some(start) = self.open_loops.get(outermost) {
+            variable.lives_through = Some(*start);
+        }
+    }
+
+    fn blocks_lived_across(&self) -> u64 {
+        let lengths = self.used.iter().map(|index| {
+            let variable = &self.variables[*index as usize];
+            let end = variable.lives_through.and_then(|start| self.loop_ends.get(&start).copied());
+            end.map_or(variable.last, |end| end.max(variable.last)).saturating_sub(variable.first)
+        });
+        lengths.fold(0, u64::saturating_add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn cost(text: &str) -> u64 {
+        CompileCost::of(&wat::parse_str(text).unwrap()).on_threads(1)
+    }
+
+    /// A function with `loops` loops, around each of which stand `before` and `after`.
+    fn loops(loops: usize, locals: usize, before: &str, after: &str) -> String {
+        let locals = "i32 ".repeat(locals);
+        let body = format!("{before} (loop (br_if 0 (local.get 0))) {after}").repeat(loops);
+        format!("(module (func (param i32) (local {locals}) {body}))")
+    }
+
+    #[test]
+    fn variables_that_live_across_blocks_take_memory_in_each() {
+        let uses = |local: &str| -> String {
+            (1..200).map(|index| local.replace('#', &index.to_string())).collect()
+        };
+        let get = uses("(drop (local.get #))");
+        let around = |body: &str| {
+            let set = uses("(local.set # (i32.const 1))");
+            format!("(module (func (param i32) (local {}) {set} {body} {get}))", "i32 ".repeat(200))
+        };
+        let blocks = "(block (br_if 0 (local.get 0)))".repeat(1000);
+        // 2000 blocks, 200 variables.
+        let across = cost(&around(&blocks));
+        let none = cost(&around(""));
+        let alone = cost(&format!("(module (func (param i32) {blocks}))"));
+        assert!(across > none + alone + 2000 * 190 * LIVE_BYTES, "{across} {none} {alone}");
+        // Those that are written and read in one block live nowhere else.
+        let temporary = "(local.set 1 (local.get 0)) (drop (local.get 1))";
+        let within = cost(&loops(1000, 1, temporary, ""));
+        let beside = cost(&loops(1000, 1, "", ""));
+        assert!(within < beside + 20 * MIB, "{within} {beside}");
+    }
+
+    #[test]
+    fn a_variable_lives_to_the_end_of_a_loop_that_begins_with_it() {
+        let blocks = "(block (br_if 0 (local.get 0)))".repeat(100);
+        let function =
+            |body: &str| cost(&format!("(module (func (param i32) (local i32) {body}))"));
+        let read = "(drop (local.get 1))";
+        let write = "(local.set 1 (i32.const 1))";
+        let ended = function(&format!("{write} (loop {read}) {blocks}"));
+        for body in [
+            format!("{write} (loop {read} {blocks})"),
+            // It may not have been written.
+            format!("(loop {blocks} (if (local.get 0) (then {write})) {read})"),
+            format!("(loop {read} {blocks})"),
+        ] {
+            let lives = function(&body);
+            assert!(
+                lives >= ended + 150 * LIVE_BYTES - 200 * CODE_BYTES,
+                "{body}: {lives} {ended}"
+            );
+            let dominated = function(&body.replace(read, &format!("{write} {read}")));
+            assert!(
+                dominated + 150 * LIVE_BYTES < lives + 3 * CODE_BYTES * 4,
+                "{body}: {dominated}"
+            );
+        }
+    }
+
+    #[test]
+    fn values_of_blocks_and_calls_count() {
+        let many = "i32 ".repeat(500);
+        let types = format!("(type $t (func (param {many}) (result {many})))");
+        let consts = "(i32.const 0)".repeat(500);
+        let block =
+            cost(&format!("(module {types} (func {consts} (block (type $t)) (unreachable)))"));
+        assert!(block > 1000 * BLOCK_VALUE_BYTES, "{block}");
+        let call = cost(&format!(
+            "(module {types} (func $f (type $t) (unreachable)) (func {consts} (call $f) (unreachable)))"
+        ));
+        assert!(call > 1000 * CALL_VALUE_BYTES && call < 100 * MIB, "{call}");
+    }
+
+    #[test]
+    fn fewer_threads_take_less() {
+        let function = "(func (block))".repeat(4);
+        let cost = CompileCost::of(&wat::parse_str(format!("(module {function})")).unwrap());
+        let one = cost.on_threads(1);
+        assert!(cost.on_threads(4) > one && cost.on_threads(9) == cost.on_threads(4));
+        assert_eq!(cost.threads_within(u64::MAX, 8), Some(8));
+        assert_eq!(cost.threads_within(one, 8), Some(1));
+        assert_eq!(cost.threads_within(one - 1, 8), None);
+        assert!(CompileCost::of(b"\0asm nonsense").on_threads(1) < MIB);
+    }
+}
