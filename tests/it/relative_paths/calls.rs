@@ -175,7 +175,9 @@ pub fn plant(chance: &mut Chance, folders: [&Path; 2]) {
             let place = folder.join(path);
             // Through a link that was planted before, it may be elsewhere.
             let parent = place.parent().and_then(|parent| parent.canonicalize().ok());
-            if parent.is_some_and(|parent| !parent.starts_with(folder.canonicalize().unwrap())) {
+            let is_elsewhere =
+                parent.is_some_and(|it| !it.starts_with(folder.canonicalize().unwrap()));
+            if is_elsewhere || fs::symlink_metadata(&place).is_ok() {
                 continue;
             }
             // What does not go, goes in neither.
