@@ -312,11 +312,11 @@ impl Recorder {
         path: &str,
         mut read: impl FnMut(u64, &mut [u8]) -> Result<usize, E>,
     ) -> Result<TapedContent, E> {
-        let mut state = self.lock();
         let mut hasher = DigestHasher::default();
         let mut window = vec![0; OVERLAP_BYTES + PIECE_BYTES];
         let (mut len_bytes, mut overlap, mut withheld_by) = (0, 0, None);
         loop {
+            // Not under the lock: that a file is opened to be read is recorded as well.
             let count = read(len_bytes, &mut window[overlap..overlap + PIECE_BYTES])?;
             if count == 0 {
                 break;
@@ -325,12 +325,13 @@ impl Recorder {
             len_bytes += count as u64;
             let end = overlap + count;
             if withheld_by.is_none() {
-                withheld_by = state.redaction.find(&window[..end]).map(str::to_owned);
+                withheld_by = self.lock().redaction.find(&window[..end]).map(str::to_owned);
             }
             overlap = end.min(OVERLAP_BYTES);
             window.copy_within(end - overlap..end, 0);
         }
         let content_hash = hasher.digest();
+        let mut state = self.lock();
         if !state.failed && withheld_by.is_none() {
             // What a file has grown by in the meantime is no part of what was read.
             let mut again = |offset: u64, buf: &mut [u8]| {
