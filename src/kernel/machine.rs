@@ -89,6 +89,8 @@ pub struct Machine {
     /// What no timeout counts, when the run began.
     pub(super) uncounted_before: Duration,
     pub(crate) limits_hit: Vec<Limit>,
+    /// Names of programs that processes looked for in vain.
+    pub(super) missing_programs: Vec<String>,
     pub(crate) trace: Option<Box<dyn Write + Send>>,
     /// Bytes that the trace may still take.
     pub(crate) trace_left: u64,
@@ -129,6 +131,7 @@ impl Machine {
             deadline: None,
             uncounted_before: Duration::ZERO,
             limits_hit: Vec::new(),
+            missing_programs: Vec::new(),
             trace: None,
             trace_left: 0,
             tape: None,
@@ -225,6 +228,7 @@ impl Machine {
         self.output_left = self.limits.output_bytes_max;
         self.memory = Memory::new(self.limits.memory_bytes_max);
         self.limits_hit.clear();
+        self.missing_programs.clear();
         self.vfs.forget_limit_hit();
     }
 
@@ -577,6 +581,7 @@ impl MachineBuilder {
             deadline: None,
             uncounted_before: Duration::ZERO,
             limits_hit: Vec::new(),
+            missing_programs: Vec::new(),
             trace: None,
             trace_left: 0,
             tape: self.tape,
