@@ -31,6 +31,11 @@
 //! [`base`] < [`store`] < [`tape`] < [`kernel`] < [`abi`] < [`engine`] < [`process`], [`toolchain`],
 //! [`llm`] < [`host`] < [`testbench`], [`sandbox`].
 
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
 pub mod abi;
 pub mod base;
 pub mod engine;

@@ -71,7 +71,18 @@ pub fn open_stream(path: &Path) -> Result<File, DiskError> {
 pub fn create(path: &Path) -> Result<File, DiskError> {
     let mut options = File::options();
     options.write(true).create(true).truncate(true);
-    open_without_waiting(&mut options, path).map_err(|error| {
+    open_to_write(&mut options, path)
+}
+
+/// What is at `path`, whatever it is, to be written to at its end. It is never waited for.
+pub fn append(path: &Path) -> Result<File, DiskError> {
+    let mut options = File::options();
+    options.append(true);
+    open_to_write(&mut options, path)
+}
+
+fn open_to_write(options: &mut std::fs::OpenOptions, path: &Path) -> Result<File, DiskError> {
+    open_without_waiting(options, path).map_err(|error| {
         let error = match std::fs::metadata(path) {
             // `ENXIO`
             #[cfg(unix)]

@@ -17,12 +17,13 @@ use super::tape;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  belljar annotate run.tape --event 7 --kind incorrect --evidence 'wrong file' --author me
-  belljar annotate run.tape --event 7 --span 5..9 --kind hypothesis --status active --author me
+  belljar annotate run.tape --event 7 --kind incorrect --evidence no --author me
+  belljar annotate run.tape --event 7 --span 5..9 --kind marker --author me
   belljar annotations validate run.tape
 
-Kinds: correct, incorrect, alternative, note, marker, mute, hypothesis (with --status active,
-verifying, confirmed, disproven or stale), friction (with --friction WHAT), crystallize_here.")]
+Kinds: correct, incorrect, alternative, note, marker, mute, hypothesis (with --status active, \
+verifying, confirmed, disproven or stale), friction (with --friction WHAT), \
+crystallize_here.")]
 pub struct AnnotateArgs {
     /// The tape; what is said of it goes to TAPE.annotations.jsonl
     pub tape: PathBuf,

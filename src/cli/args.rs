@@ -23,7 +23,7 @@ use super::sh::ShArgs;
 use super::tape::TapeArgs;
 use super::values::{
     DirMount, Sink, StdinFrom, Worktree, dir_mount, duration, guest_path, instant, number, seed,
-    size,
+    size, small_number,
 };
 use super::verify::VerifyArgs;
 use belljar::kernel::egress::EgressRule;
@@ -57,7 +57,7 @@ pub enum Subcommand {
     Record(Box<RecordArgs>),
     /// Repeat a recorded run from its tape alone, and stop where it differs
     Replay(ReplayArgs),
-    /// Run a program several times under other conditions, and say whether it does the same
+    /// Run a program several times under varied conditions, and say whether the runs are the same
     Verify(Box<VerifyArgs>),
     /// Look into tapes
     Tape(TapeArgs),
@@ -65,13 +65,13 @@ pub enum Subcommand {
     Fidelity(FidelityArgs),
     /// Print what a recorded run changed, from its tape
     Diff(DiffArgs),
-    /// Make what a recorded run changed on the disk, from its tape
+    /// Apply the changes of a recorded run to the disk, from its tape
     Apply(ApplyArgs),
-    /// Finish or take back what a belljar that was killed had begun to write to the disk
+    /// Finish or take back what a killed belljar had begun to write to the disk
     Recover(RecoverArgs),
-    /// Say something of a record of a tape
+    /// Annotate a record of a tape
     Annotate(Box<AnnotateArgs>),
-    /// Check or print what is said of a tape
+    /// Check or print the annotations of a tape
     Annotations(AnnotationsArgs),
     /// Say what programs may ask of their host, or ask it yourself
     Host(HostArgs),
@@ -81,7 +81,7 @@ pub enum Subcommand {
     Programs(ProgramsArgs),
     /// Look into or empty the cache of compiled code
     Cache(CacheArgs),
-    /// Check that belljar can work here, and say what to do if not
+    /// Check that belljar works on this machine, and say how to mend what does not
     Doctor(DoctorArgs),
     /// Compile the module on standard input into the cache, for belljar itself
     #[command(hide = true)]
@@ -106,8 +106,9 @@ pub enum Subcommand {
   belljar run --timeout 10s --json=r.json ./tool.wasm
                                               bound the time, report to a file
 
-Exit codes: the program's own; 2 usage, 122 --check found changes, 123 applied, but a report is lost,
-124 out of time, 125 belljar failed, 126 not runnable, 127 not found, 134 trapped or ended by a limit.
+Exit codes: the program's own; 2 usage, 122 --check found changes, 123 applied, but a report is \
+lost, 124 out of time, 125 belljar failed, 126 not runnable, 127 not found, 134 trapped \
+or ended by a limit.
 
 `belljar help run` says more.",
     after_long_help = "Examples:
@@ -128,18 +129,19 @@ Exit codes: the program's own; 2 usage, 122 --check found changes, 123 applied, 
   belljar run --no-worktree --apply --dir H::G m.wasm
       Do what `wasmtime run --dir H::G m.wasm` does.
 
-Sizes have a unit: B, K, M, G (or KB, MB, GB) are powers of 1000, KiB, MiB, GiB powers of 1024;
-`unlimited` is a size, too. Durations have a unit: 500ms, 10s, 1h 30m. --json, --diff and --trace take
-a file after `=` only.
+Sizes have a unit: B, K, M, G (or KB, MB, GB) are powers of 1000, KiB, MiB, GiB powers of 1024; \
+`unlimited` is a size, too. Durations have a unit: 500ms, 10s, 1h 30m. --json, --diff and \
+--trace take a file after `=` only, and replace no file that belljar did not write.
 
-Exit codes: the program's own code passes through. Belljar's own are 2 (a command line that makes no
-sense, or names a file or folder that cannot be used), 122 (with --check: the program exited with 0,
-and would change something), 123 (the changes are on the disk, and a report of the run could not be
-written), 124 (out of time: --timeout, --virtual-timeout or --fuel), 125
-(belljar itself failed, or --apply found a conflict), 126 (found, but not runnable), 127 (no such
-program) and 134 (the program trapped, or a limit ended it). --json says which it was.
+Exit codes: the program's own code passes through. Belljar's own are 2 (a command line that makes \
+no sense, or names a file or folder that cannot be used), 122 (with --check: the program \
+exited with 0, and would change something), 123 (the changes are on the disk, and a \
+report of the run could not be written), 124 (out of time: --timeout, --virtual-timeout \
+or --fuel), 125 (belljar itself failed, or --apply found a conflict), 126 (found, but not \
+runnable), 127 (no such program) and 134 (the program trapped, or a limit ended it). \
+--json says which it was.
 
-Environment: BELLJAR_TOOLCHAIN lists further folders of programs, like PATH; BELLJAR_CACHE_DIR is
+Environment: BELLJAR_TOOLCHAIN lists further folders of programs, like PATH; BELLJAR_CACHE_DIR is \
 where compiled code is kept."
 )]
 pub struct RunArgs {
@@ -296,8 +298,8 @@ pub struct TimeArgs {
     #[arg(long, value_name = "WHICH", default_value = "paused", help_heading = "Time and chance")]
     pub clock: ClockArg,
 
-    /// Where a paused clock stands: milliseconds since 1970, @SECONDS since then, or RFC 3339
-    /// [default: 2037-01-01T00:00:00Z]
+    /// Where a paused clock stands: a date, or a date and a time, in RFC 3339; @SECONDS since 1970, or
+    /// milliseconds since then [default: 2037-01-01T00:00:00Z]
     #[arg(long, value_name = "WHEN", value_parser = instant, help_heading = "Time and chance")]
     pub start_at: Option<u64>,
 
@@ -330,11 +332,11 @@ pub struct LimitArgs {
     pub max_memory: u64,
 
     /// Descriptors that the program may have open at once, its streams and folders among them
-    #[arg(long, value_name = "N", default_value_t = 1024, help_heading = "Limits")]
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = small_number, help_heading = "Limits")]
     pub max_files: u32,
 
     /// Processes that may live at once
-    #[arg(long, value_name = "N", default_value_t = 500, help_heading = "Limits")]
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = small_number, help_heading = "Limits")]
     pub max_processes: u32,
 
     /// Bytes that the program may change or create
@@ -361,7 +363,9 @@ impl RunArgs {
             return Err(Usage("\"\" cannot be the name of a program".to_owned()));
         }
         match named.to_str() {
-            Some(option) if option.starts_with('-') => Err(hints::no_such_option(option)),
+            Some(option) if option.starts_with('-') => {
+                Err(hints::no_such_option(option, hints::command_of_run()))
+            }
             _ => Ok(named),
         }
     }

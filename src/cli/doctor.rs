@@ -1,15 +1,19 @@
 //! `belljar doctor`: tries everything that a run needs.
 
+use std::path::Path;
+
 use anyhow::{Context, Result};
+use belljar::base::disk::{self, DiskError};
 use belljar::engine::CodeCache;
 use belljar::kernel::egress::EgressPolicy;
+use belljar::kernel::vfs::Journals;
 use belljar::{Command, Engine, EngineConfig, HostDir, Machine, Module, Program, Toolchains};
 use serde_json::json;
 
 use super::args::DoctorArgs;
 use super::exit;
-use super::report::count;
-use super::setup::{cache_dir, toolchains};
+use super::report::{count, printable};
+use super::setup::{cache_dir, home_dir, journals_dir, toolchains};
 
 /// One thing that was tried.
 struct Check {
@@ -36,6 +40,16 @@ pub fn run(args: &DoctorArgs) -> u8 {
             advice: "set BELLJAR_CACHE_DIR to a folder that is yours alone; without, modules are compiled anew",
         },
         Check {
+            name: "home",
+            result: check_home(),
+            advice: "set BELLJAR_HOME to a folder that is yours alone and that you can write to; without it there are no sandboxes, and nothing is applied",
+        },
+        Check {
+            name: "journals",
+            result: check_journals(),
+            advice: "if no belljar runs, `belljar recover --all` takes back or finishes what was being written",
+        },
+        Check {
             name: "toolchains",
             result: check_toolchains(),
             advice: "check the folders in BELLJAR_TOOLCHAIN",
@@ -43,7 +57,7 @@ pub fn run(args: &DoctorArgs) -> u8 {
         Check {
             name: "egress",
             result: check_egress(),
-            advice: "set BELLJAR_EGRESS_DEFAULT to deny or allow, _ALLOW and _DENY to rules with commas between them",
+            advice: "set BELLJAR_EGRESS_DEFAULT to deny or allow, and BELLJAR_EGRESS_ALLOW and BELLJAR_EGRESS_DENY to rules with commas between them",
         },
         Check {
             name: "folder",
@@ -114,6 +128,56 @@ fn check_cache() -> Result<String> {
     Ok(format!("{} in {}", count(info.entries as usize, "module"), info.path.display()))
 }
 
+fn check_home() -> Result<String> {
+    let dir = home_dir()?;
+    disk::create_private_dir_all(&dir)?;
+    let others_read = others_can_read(&dir)?;
+    let probe = tempfile::Builder::new().prefix(".belljar-doctor-").tempfile_in(&dir);
+    probe.map_err(DiskError::new("write to", &dir))?;
+    let sessions = dir.join("sessions");
+    let sessions =
+        if disk::metadata(&sessions).is_ok() { disk::list(&sessions)? } else { Vec::new() };
+    let is_session = |path: &&std::path::PathBuf| path.extension().is_some_and(|it| it == "json");
+    let sessions = count(sessions.iter().filter(is_session).count(), "session");
+    let path = printable(&dir.display().to_string());
+    let open =
+        if others_read { "; other users can read it (chmod go-rwx forbids that)" } else { "" };
+    Ok(format!("{sessions} in {path}{open}"))
+}
+
+/// Whether others than its user can look into the folder `dir`.
+///
+/// # Errors
+/// They can write there, or it is somebody else's.
+#[cfg(unix)]
+fn others_can_read(dir: &Path) -> Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let (metadata, shown) = (disk::metadata(dir)?, dir.display());
+    let user = rustix::process::geteuid().as_raw();
+    anyhow::ensure!(metadata.uid() == user, "{shown} belongs to another user");
+    anyhow::ensure!(metadata.mode() & 0o022 == 0, "other users can write to {shown}");
+    Ok(metadata.mode() & 0o055 != 0)
+}
+
+/// Access is not told by modes there.
+#[cfg(not(unix))]
+fn others_can_read(_dir: &Path) -> Result<bool> {
+    Ok(false)
+}
+
+fn check_journals() -> Result<String> {
+    let folders = match Journals::open_existing(&journals_dir()?)? {
+        Some(journals) => journals.folders()?,
+        None => Vec::new(),
+    };
+    if folders.is_empty() {
+        return Ok("no folder is half written".to_owned());
+    }
+    let shown: Vec<String> =
+        folders.iter().map(|folder| printable(&folder.display().to_string())).collect();
+    anyhow::bail!("a belljar is writing to {}, or was when it was killed", shown.join(", "))
+}
+
 fn check_toolchains() -> Result<String> {
     let programs = toolchains(&[])?.names()?.len();
     Ok(format!("{}: see `belljar programs`", count(programs, "program")))
@@ -122,10 +186,10 @@ fn check_toolchains() -> Result<String> {
 fn check_egress() -> Result<String> {
     Ok(match EgressPolicy::from_environment()? {
         None => {
-            "BELLJAR_EGRESS_* are not set: testbench sessions reach the public internet, programs of \
-             this command nobody"
+            "BELLJAR_EGRESS_* are not set: programs that belljar runs reach nobody; testbench sessions \
+             of the library reach the public internet"
         }
-        Some(_) => "BELLJAR_EGRESS_* say what sessions without rules of their own reach",
+        Some(_) => "BELLJAR_EGRESS_* say whom programs and sessions without rules of their own reach",
     }
     .to_owned())
 }

@@ -15,7 +15,7 @@ use super::tape;
 #[command(after_help = "Modes:
   byte-identical   every record, with its number and its times
   semantic         every record, without these
-  outcome          the files in the end, the exit status, the number of model calls
+  outcome          the files in the end, the exit status, how many model calls
 
 A record that only one tape has is one divergence, and what follows it is compared.
 

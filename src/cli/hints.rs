@@ -6,7 +6,7 @@ use std::path::Path;
 use belljar::base::disk;
 use belljar::toolchain::similar;
 use belljar::{ProgramError, ResolveError, Resolved, RunError};
-use clap::{Args, CommandFactory};
+use clap::CommandFactory;
 
 use super::args::{Cli, OnMissing, RunArgs};
 use super::exit::{Hinted, Usage};
@@ -14,15 +14,34 @@ use super::report::printable;
 use super::setup;
 use super::values::Sink;
 
-/// The long options of `belljar run`, without their dashes.
-fn options() -> Vec<String> {
-    let command = RunArgs::augment_args(clap::Command::new("run"));
-    command.get_arguments().filter_map(clap::Arg::get_long).map(str::to_owned).collect()
+/// The long options of the command `path`, such as `["sandbox", "exec"]`, without their dashes.
+fn options(path: &[&str]) -> Vec<String> {
+    let root = Cli::command();
+    let found = path.iter().try_fold(&root, |command, name| command.find_subcommand(name));
+    let shown = found.into_iter().flat_map(clap::Command::get_arguments);
+    shown
+        .filter(|arg| !arg.is_hide_set())
+        .filter_map(clap::Arg::get_long)
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The name of what looks like a long option, without dashes and value.
 fn long_name(arg: &str) -> Option<&str> {
     arg.strip_prefix("--")?.split('=').next()
+}
+
+/// What to say of a long option that the command `path` does not take, and another one does.
+pub fn taken_elsewhere(option: &str, path: &[&str]) -> Option<String> {
+    let name = long_name(option)?;
+    let of_session = (["sandbox", "create"], ", and keeps it for all programs of the session");
+    let others = [(["run", ""], ""), (["record", ""], "")];
+    let first = (path.first() == Some(&"sandbox")).then_some(of_session);
+    first.into_iter().chain(others).find_map(|(command, what)| {
+        let words: Vec<&str> = command.into_iter().filter(|word| !word.is_empty()).collect();
+        let takes = words != path && options(&words).iter().any(|known| known == name);
+        takes.then(|| format!("`belljar {}` takes it{what}", words.join(" ")))
+    })
 }
 
 fn did_you_mean(word: &str, known: &[String], prefix: &str) -> String {
@@ -35,28 +54,58 @@ fn did_you_mean(word: &str, known: &[String], prefix: &str) -> String {
     }
 }
 
-/// `option` stands where PROGRAM should.
-pub fn no_such_option(option: &str) -> Usage {
-    let options = options();
-    let what = match long_name(option) {
-        Some(name) => format!("{}{}", printable(option), did_you_mean(name, &options, "--")),
-        None => printable(option),
+/// `option` stands where PROGRAM, or the script, of the command `path` should.
+pub fn no_such_option(option: &str, path: &[&str]) -> Usage {
+    let elsewhere = taken_elsewhere(option, path).map(|elsewhere| format!("; {elsewhere}"));
+    let meant = || match long_name(option) {
+        Some(name) => did_you_mean(name, &options(path), "--"),
+        None => String::new(),
     };
-    Usage(format!(
-        "there is no option {what} (`belljar run --help` lists them; the program's own come after \
-         PROGRAM)"
-    ))
+    let hint = elsewhere.unwrap_or_else(meant);
+    let (option, path) = (printable(option), path.join(" "));
+    let own = if path == "sh" {
+        "the script's own come after it"
+    } else {
+        "the program's own come after PROGRAM"
+    };
+    Usage(format!("there is no option {option}{hint} (`belljar {path} --help` lists them; {own})"))
 }
 
-/// An option of belljar among the arguments of a program that is not content: it stands too late,
-/// as everything after PROGRAM is the program's.
-pub fn misplaced_option(program_args: &[OsString]) -> Option<String> {
-    let options = options();
+/// An option of the command `path` among the arguments of a program that is not content: it stands too
+/// late, as everything after PROGRAM is the program's.
+pub fn misplaced_option(program_args: &[OsString], path: &[&str]) -> Option<String> {
+    let options = options(path);
     let is_option =
         |arg: &&str| long_name(arg).is_some_and(|name| options.iter().any(|option| option == name));
     let option = program_args.iter().filter_map(|arg| arg.to_str()).find(is_option)?;
     let option = printable(option);
-    Some(format!("{option} after PROGRAM went to the program; belljar's options come before it"))
+    Some(if path == ["sh"] {
+        format!("{option} after the script went to the script; belljar's options come before it")
+    } else {
+        format!("{option} after PROGRAM went to the program; belljar's options come before it")
+    })
+}
+
+/// The command that this process was asked for, of those that take the options of a run.
+pub fn command_of_run() -> &'static [&'static str] {
+    match std::env::args_os().nth(1).unwrap_or_default().to_str() {
+        Some("sh") => &["sh"],
+        Some("record") => &["record"],
+        Some("host") => &["host", "call"],
+        _ => &["run"],
+    }
+}
+
+/// What to say of a word that was meant as the value of `--apply`, and is taken for PROGRAM: it is the
+/// first of `command`.
+pub fn misread_value(command: &[OsString]) -> Option<String> {
+    const MEANT: [&str; 9] =
+        ["always", "success", "never", "yes", "no", "true", "false", "on", "off"];
+    command.first()?.to_str().filter(|word| MEANT.contains(word))?;
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let before = words.len().checked_sub(command.len() + 1).and_then(|at| words.get(at))?;
+    (before == "--apply")
+        .then(|| "--apply takes its value after `=`: --apply=always, or --apply=success".to_owned())
 }
 
 /// Adds to `error`, if it is a program that was not found, where one that was meant may be.
@@ -67,7 +116,9 @@ pub fn program_not_found(error: anyhow::Error, args: &RunArgs, program: &str) ->
     let module = format!("{program}.wasm");
     let streams = [("--json", &args.json), ("--diff", &args.diff), ("--trace", &args.trace)];
     let bare = streams.iter().find(|(_, sink)| **sink == Some(Sink::Stream));
-    let hint = if is_file(&module) {
+    let hint = if let Some(hint) = misread_value(&args.command) {
+        hint
+    } else if is_file(&module) {
         format!("for the module in this folder: ./{module}")
     } else if is_dir(program) {
         format!("{program} is a folder; to look for programs in it: --toolchain {program}")
@@ -107,14 +158,26 @@ pub fn not_started(error: RunError, args: &RunArgs) -> anyhow::Error {
     Hinted { error: error.into(), hint: hint.to_owned() }.into()
 }
 
-/// Says how a program that was not found could be.
-pub fn on_missing(args: &RunArgs) {
-    if args.on_missing == OnMissing::Deny {
-        note!(
-            "belljar: note: if a program was not found: --toolchain names a folder of modules, and \
-             --on-missing native lets the host's programs run"
-        );
+/// Says how programs could be found that were not: `names`, as far as they are known.
+pub fn on_missing(args: &RunArgs, names: &[String]) {
+    if args.on_missing == OnMissing::Native {
+        return;
     }
+    let what = match names {
+        [] => "if a program was not found".to_owned(),
+        names => not_found(names),
+    };
+    note!(
+        "belljar: note: {what}: --toolchain names a folder of modules, and --on-missing native lets \
+         the host's programs run"
+    );
+}
+
+/// `there is no program gcc`, `there are no programs gcc, ld`.
+pub fn not_found(names: &[String]) -> String {
+    let shown: Vec<String> = names.iter().map(|name| printable(name)).collect();
+    let what = if shown.len() == 1 { "is no program" } else { "are no programs" };
+    format!("there {what} {}", shown.join(", "))
 }
 
 /// What to say of a word that stands where a command of the command `parent` should.
@@ -125,10 +188,18 @@ pub fn no_such_subcommand(parent: &str, word: &str) -> Option<String> {
     let meant = match (parent, word) {
         ("sandbox", "ps") => "; did you mean list?".to_owned(),
         ("sandbox", "run") => "; did you mean exec?".to_owned(),
+        ("tape", word) if is_file_name(word) => {
+            format!("; to print the records of a tape: belljar tape show {}", printable(word))
+        }
         _ => did_you_mean(word, &names, ""),
     };
     let (word, names) = (printable(word), names.join(", "));
     Some(format!("there is no command {parent} {word}{meant} (commands: {names}, help)"))
+}
+
+/// Whether `word` is the name of a file, or looks like one.
+fn is_file_name(word: &str) -> bool {
+    word.contains(['.', '/']) || disk::metadata(Path::new(word)).is_ok()
 }
 
 /// What to say of a word that stands where a command should.

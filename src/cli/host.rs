@@ -20,6 +20,7 @@ use super::exit::{Usage, WOULD_CHANGE};
 #[cfg(feature = "http")]
 use super::net;
 use super::overtime::Overtime;
+use super::replaceable::Written;
 use super::report::{Report, printable};
 use super::sink::{self, Failure, Once, Opened, Stdout};
 use super::values::{Sink, StdinFrom};
@@ -63,9 +64,9 @@ const CALL_HELP: &str = "Examples:
   belljar host call template.render --params @params.json --worktree templates
   belljar host call process.exec --host-policy policy.json --params -
 
-The other options are those of `belljar run`. Exit codes: 0 for an answer, also one about a command
-that failed, 1 for a call that failed, 126 for a command that the policy blocked, 2 for a command
-line that makes no sense.";
+The other options are those of `belljar run`. Exit codes: 0 for an answer, also one about a \
+command that failed, 1 for a call that failed, 126 for a command that the policy blocked, \
+2 for a command line that makes no sense.";
 
 #[derive(Args, Debug)]
 #[command(override_usage = "belljar host call [OPTIONS] CAPABILITY.OPERATION")]
@@ -243,9 +244,9 @@ fn call(call: &CallArgs) -> Result<u8> {
     run::check_paths(args, None)?;
     let name = args.program()?.to_string_lossy().into_owned();
     let stdout = Stdout::default();
-    let open = |option, sink: &Sink| Opened::new(option, sink, &stdout);
-    let json_to = args.json.as_ref().map(|sink| open("--json", sink)).transpose()?;
-    let diff_to = args.diff.as_ref().map(|sink| open("--diff", sink)).transpose()?;
+    let open = |what, sink: &Sink| Opened::new(what, sink, &stdout);
+    let json_to = args.json.as_ref().map(|sink| open(Written::Report, sink)).transpose()?;
+    let diff_to = args.diff.as_ref().map(|sink| open(Written::Patch, sink)).transpose()?;
     let params = params(call)?;
     let host = of_args(args)?;
     let children = setup::native_children(args)?;

@@ -1,13 +1,18 @@
 //! Arguments that name files of the host which a program does not see, as it sees its folders elsewhere.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
 
 use belljar::base::disk;
+use belljar::process::{OutlineWord, outline};
 use belljar::{Overlay, WORKTREE};
 
 use super::mounts::mount_point;
 use super::report::printable;
+use super::setup::SHELL;
+
+/// Longest script that is looked into, in bytes.
+const SCRIPT_BYTES_MAX: u64 = 1 << 20;
 
 /// A folder of the host that a program sees.
 pub struct Folder {
@@ -28,11 +33,39 @@ pub struct View<'a> {
 }
 
 impl View<'_> {
-    /// What to say of the first of `args` that names something of the host which a program does not
-    /// see under that name.
-    pub fn hint(&self, args: &[OsString], vfs: &mut Overlay) -> Option<String> {
-        let mut paths = args.iter().filter_map(|arg| arg.to_str()).filter_map(path_in);
-        paths.find_map(|path| self.hint_of(path, vfs))
+    /// What to say of the first argument of `command`, a program and its arguments, that names something
+    /// of the host which the program does not see under that name. Words of a script are such arguments.
+    pub fn hint(&self, command: &[OsString], vfs: &mut Overlay) -> Option<String> {
+        let (program, args) = command.split_first()?;
+        let script = if is_shell(program) { self.script(args, vfs) } else { None };
+        let words = script.iter().flatten().map(String::as_str);
+        let args = args.iter().filter_map(|arg| arg.to_str());
+        args.chain(words).filter_map(path_in).find_map(|path| self.hint_of(path, vfs))
+    }
+
+    /// The words of the script that a shell with these arguments runs, as far as they are known before it
+    /// runs.
+    fn script(&self, args: &[OsString], vfs: &mut Overlay) -> Option<Vec<String>> {
+        let mut words = args.iter().filter_map(|arg| arg.to_str());
+        let mut word = words.next()?;
+        while word.starts_with(['-', '+']) && !(word.starts_with('-') && word.contains('c')) {
+            // The name of an option stands in a word of its own.
+            if word.ends_with('o') {
+                words.next()?;
+            }
+            word = words.next()?;
+        }
+        let text = if word.starts_with('-') {
+            words.next()?.as_bytes().to_vec()
+        } else {
+            let at = format!("{}/{word}", self.cwd.trim_end_matches('/'));
+            let at = if word.starts_with('/') { word } else { &at };
+            let is_short = vfs.metadata(at).is_ok_and(|found| found.size <= SCRIPT_BYTES_MAX);
+            if is_short { vfs.read(at).ok()? } else { return None }
+        };
+        let commands = outline(&text).ok()?;
+        let known = commands.iter().flatten().filter_map(OutlineWord::text);
+        Some(known.filter_map(|word| Some(std::str::from_utf8(word).ok()?.to_owned())).collect())
     }
 
     fn hint_of(&self, path: &str, vfs: &mut Overlay) -> Option<String> {
@@ -94,6 +127,11 @@ impl View<'_> {
         let (seen, option) = (printable(seen.trim_end_matches('/')), self.option);
         Some(format!("{what}; `{option} {folder}::/above` shows it as {seen}"))
     }
+}
+
+/// Whether `program` is called as the shell is.
+fn is_shell(program: &OsStr) -> bool {
+    Path::new(program).file_name().is_some_and(|name| name == SHELL)
 }
 
 /// The folder that is to be mounted to show `path`; none if that is the root of the host.

@@ -44,6 +44,7 @@ mod progress;
 mod record;
 mod recover;
 mod repetition;
+mod replaceable;
 mod replay;
 mod report;
 mod run;
@@ -162,5 +163,31 @@ mod tests {
         }
         assert!(parse_alone::<args::RunArgs>(&["run", "wc"].map(Into::into)).is_some());
         assert!(parse_alone::<sh::ShArgs>(&["sh", "-c", "ls"].map(Into::into)).is_some());
+    }
+
+    /// Lines that were broken by hand were broken once more where the terminal was narrow.
+    #[test]
+    fn help_texts_are_broken_once() {
+        fn check(command: &clap::Command, wrong: &mut Vec<String>) {
+            let texts = [command.get_after_help(), command.get_after_long_help()];
+            for text in texts.into_iter().flatten().map(ToString::to_string) {
+                let mut before = "";
+                for line in text.lines() {
+                    let indent = |line: &str| line.len() - line.trim_start().len();
+                    // What an example does stands beneath it, or beside it.
+                    let is_prose = [0, 6].contains(&indent(line)) && !line.is_empty();
+                    let is_broken =
+                        is_prose && !before.is_empty() && indent(before) == indent(line);
+                    if is_broken || !is_prose && line.chars().count() > 80 {
+                        wrong.push(format!("{}: {line}", command.get_name()));
+                    }
+                    before = line;
+                }
+            }
+            command.get_subcommands().for_each(|command| check(command, wrong));
+        }
+        let mut wrong = Vec::new();
+        check(&Cli::command(), &mut wrong);
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 }

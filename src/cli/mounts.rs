@@ -40,8 +40,9 @@ pub fn mount(
     } else {
         let Worktree { host, read_only } = args.worktree.clone().unwrap_or_default();
         before_opening(&host, quiet)?;
-        let source =
-            open(&host).map_err(|why| Usage(format!("--worktree {}: {why}", host.display())))?;
+        let source = open(&host).map_err(|why| {
+            Usage(format!("--worktree {}: {why}{}", host.display(), worktree_hint(&host)))
+        })?;
         builder = if read_only {
             builder.mount_read_only(WORKTREE, source)
         } else {
@@ -121,10 +122,27 @@ fn begun(source: Source) -> Source {
     }
 }
 
+/// For those who are used to `HOST:ro`, or want the worktree elsewhere.
+pub fn worktree_hint(given: &Path) -> String {
+    let given = given.to_string_lossy();
+    let parts: Vec<&str> = given.split(':').filter(|part| !part.is_empty()).collect();
+    match parts[..] {
+        [host, "ro"] if is_folder(host) => format!("; did you mean --worktree {host}::ro?"),
+        [host, guest] if is_folder(host) => format!(
+            "; the worktree is always at {WORKTREE}, and only ::ro can follow it: did you mean --dir \
+             {host}::{guest}?"
+        ),
+        _ => String::new(),
+    }
+}
+
+fn is_folder(path: &str) -> bool {
+    disk::metadata(Path::new(path)).is_ok_and(|found| found.is_dir())
+}
+
 /// For those who are used to `HOST:GUEST`.
 fn colon_hint(mount: &DirMount) -> String {
     let parts: Vec<&str> = mount.given.split(':').filter(|part| !part.is_empty()).collect();
-    let is_folder = |path: &str| disk::metadata(Path::new(path)).is_ok_and(|found| found.is_dir());
     match parts[..] {
         [host, _] | [host, _, "ro"] if is_folder(host) => {
             format!("; did you mean --dir {}?", parts.join("::"))

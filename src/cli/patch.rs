@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use belljar::testbench::{TapedChangesError, changed_machine, make_taped_changes, taped_worktree};
+use belljar::testbench::{
+    TapedChangesError, changed_machine, make_taped_changes, taped_changes_are_made, taped_worktree,
+};
 use belljar::{Machine, Source, WORKTREE};
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -13,8 +15,8 @@ use super::exit::Usage;
 use super::mounts;
 use super::recover::before_opening;
 use super::report::count;
-use super::sink;
 use super::values::{DirMount, dir_mount};
+use super::{sink, tape};
 
 #[derive(Args, Debug)]
 pub struct DiffArgs {
@@ -24,14 +26,15 @@ pub struct DiffArgs {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  belljar apply run.tape                    make the changes of the run in this folder
-  belljar apply run.tape --worktree DIR     ... in that folder
-  belljar apply run.tape --dir lib::/lib    ... and in a folder that was mounted at /lib
+  belljar apply run.tape                  make the changes of the run here
+  belljar apply run.tape --worktree DIR   ... in that folder
+  belljar apply run.tape --dir lib::/lib  ... and in the one mounted at /lib
 
-Nothing is written unless everything that the run changed is what the run found.
+Nothing is written unless everything that the run changed is what the run found. Where all of it \
+is what the run left, it is applied already, and there is nothing to do.
 
-Exit codes: 0 if the changes are made, 2 if there is no such tape or folder, 125 if something is not
-what the run found, or a content is missing.")]
+Exit codes: 0 if the changes are made, now or before, 2 if there is no such tape or folder, 125 if something is \
+not what the run found, or a content is missing.")]
 pub struct ApplyArgs {
     /// The tape
     pub tape: PathBuf,
@@ -52,6 +55,7 @@ pub struct ApplyArgs {
 /// Prints what a recorded run changed.
 pub fn diff(args: &DiffArgs) -> Result<u8> {
     let what = "cannot tell what the run changed";
+    tape::open(&args.tape)?;
     let mut machine = changed_machine(&args.tape).map_err(classify(what))?;
     let vfs = machine.vfs_mut();
     let entries = vfs.diff().context(what)?;
@@ -66,6 +70,7 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
         before_opening(path, args.quiet)?;
         Ok(mounts::open(path).map_err(Usage)?)
     };
+    tape::open(&args.tape)?;
     let nothing_written = || classify("nothing is written to the disk");
     let worktree = taped_worktree(&args.tape).map_err(nothing_written())?;
     let worktree = worktree.unwrap_or_else(|| WORKTREE.to_owned());
@@ -81,16 +86,31 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
         builder = builder.mount(&mount.guest, open(&mount.host)?);
     }
     let mut machine = builder.build().map_err(|error| Usage(error.to_string()))?;
-    let count_changed =
-        make_taped_changes(&args.tape, machine.vfs_mut()).map_err(nothing_written())?;
+    let count_changed = match make_taped_changes(&args.tape, machine.vfs_mut()) {
+        Err(TapedChangesError::Conflicts(_))
+            if taped_changes_are_made(&args.tape, machine.vfs()).is_ok_and(|made| made) =>
+        {
+            tell(args, "already applied: nothing to do");
+            return Ok(0);
+        }
+        made => made.map_err(nothing_written())?,
+    };
+    if count_changed == 0 {
+        tell(args, "the run changed nothing: nothing to do");
+        return Ok(0);
+    }
     let vfs = machine.vfs_mut();
     let entries = vfs.diff().context("nothing is written to the disk")?;
     changes::warn_of_sensitive(&changes::changes_of(vfs, &entries), args.quiet);
     changes::write(vfs, args.quiet)?;
-    if !args.quiet {
-        note!("belljar: {} written to the disk", count(count_changed, "change"));
-    }
+    tell(args, &format!("{} written to the disk", count(count_changed, "change")));
     Ok(0)
+}
+
+fn tell(args: &ApplyArgs, what: &str) {
+    if !args.quiet {
+        note!("belljar: {what}");
+    }
 }
 
 /// A tape that cannot be read is a file that was named wrongly; `what` comes of any other error.

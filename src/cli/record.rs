@@ -21,25 +21,28 @@ use super::{run, setup};
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:
-  belljar record --tape run.tape -- wc README.md
-  belljar record --tape run.tape --diff -- replace old new a.txt
-  belljar replay run.tape
+  belljar record --tape ../run.tape -- wc README.md
+  belljar record --tape ../run.tape --diff -- replace old new a.txt
+  belljar replay ../run.tape
 
-All options of `belljar run` can be given.",
+The tape is best written outside of the folders that the program sees. All options of \
+`belljar run` can be given.",
     after_long_help = "Examples:
-  belljar record --tape run.tape -- wc README.md
-      Run the program and write everything that crosses its boundary to run.tape, and what is too
-      long for a line to run.tape.cas/.
-  belljar record --tape run.tape --diff -- replace old new a.txt
+  belljar record --tape ../run.tape -- wc README.md
+      Run the program and write everything that crosses its boundary to ../run.tape, and \
+what is too long for a line to the folder ../run.tape.cas. A tape is best written outside of the \
+folders that the program sees.
+  belljar record --tape ../run.tape --diff -- replace old new a.txt
       All options of `belljar run` can be given, and do what they do there.
-  belljar replay run.tape
+  belljar replay ../run.tape
       Run it again, from the tape alone.
 
-Values of variables with names such as API_KEY, and texts that look like keys and tokens, do not
+Values of variables with names such as API_KEY, and texts that look like keys and tokens, do not \
 reach the tape."
 )]
 pub struct RecordArgs {
-    /// The file to write; contents that are too long for it go to the folder FILE.cas
+    /// The file to write, or an earlier tape to replace; contents that are too long for it go to the
+    /// folder FILE.cas
     #[arg(long, value_name = "FILE", help_heading = "Tape")]
     pub tape: PathBuf,
 

@@ -20,16 +20,17 @@ use super::signals::Deferred;
   belljar recover                   see to this folder
   belljar recover DIR               ... to that one
   belljar recover --all             ... to every folder that a journal is about
-  belljar recover --skip-changed    leave files that somebody has changed since as they are
+  belljar recover --skip-changed    ... but leave files that have changed since
 
-Whenever belljar writes to the disk (`run --apply`, `sh --apply`, `apply`, `sandbox cp`) it first
-notes what it is going to do in a journal in BELLJAR_HOME. If it is killed, or the power is cut, the
-folder may hold some new files, some old ones, and temporaries. The next belljar that opens the
-folder, or this command, then makes it what it was before, or, if every file had its place already,
-what it was to be. Nothing but what the journal names is touched.
+Whenever belljar writes to the disk (`run --apply`, `sh --apply`, `apply`, `sandbox cp`) it first \
+notes what it is going to do in a journal in BELLJAR_HOME. If it is killed, or the power \
+is cut, the folder may hold some new files, some old ones, and temporaries. The next \
+belljar that opens the folder, or this command, then makes it what it was before, or, if \
+every file had its place already, what it was to be. Nothing but what the journal names \
+is touched.
 
-Exit codes: 0 if there is nothing left to do, also if there never was, 2 if there is no such folder,
-125 if something cannot be recovered: the message says why, and what to do.")]
+Exit codes: 0 if there is nothing left to do, also if there never was, 2 if there is no such \
+folder, 125 if something cannot be recovered: the message says why, and what to do.")]
 pub struct RecoverArgs {
     /// The folder
     #[arg(default_value = ".", conflicts_with = "all")]

@@ -25,12 +25,12 @@ const MODULE_BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  belljar replay run.tape                   repeat the run; its output is printed
-  belljar replay --toolchain DIR run.tape   ... with the programs of a folder
-  belljar replay --json --quiet run.tape    only say whether it was the same
+  belljar replay run.tape                  repeat the run, and print its output
+  belljar replay --toolchain DIR run.tape  ... with the programs of a folder
+  belljar replay --json --quiet run.tape   only say whether it was the same
 
-Exit codes: those of the programs, if the run was the same; 1 if it was not; 2 if there
-is no such tape; 125 if it cannot be replayed, or had a secret that the tape has not.")]
+Exit codes: those of the programs, if the run was the same; 1 if it was not; 2 if there is no such \
+tape; 125 if it cannot be replayed, or had a secret that the tape has not.")]
 pub struct ReplayArgs {
     /// The tape
     #[arg(value_name = "FILE")]

@@ -18,6 +18,7 @@ use super::overtime::Overtime;
 use super::planted::Folders;
 use super::record::{RecordArgs, Recording};
 use super::recover::before_opening;
+use super::replaceable::Written;
 use super::report::{Change, Report, Status, ms, raised_with};
 use super::sink::{self, Failure, Once, Opened, Stdout, Watched};
 use super::values::Sink;
@@ -27,7 +28,7 @@ use super::{changes, ending, exit, hints, host, mounts, setup};
 pub fn run(args: &RunArgs, record: Option<&RecordArgs>) -> Result<u8> {
     check_paths(args, record)?;
     let stdout = Stdout::default();
-    let open = |sink: &Sink| Opened::new("--json", sink, &stdout);
+    let open = |sink: &Sink| Opened::new(Written::Report, sink, &stdout);
     let report_to = Once::new(args.json.as_ref().map(open).transpose()?);
     let mut report = Report::default();
     let done = perform(args, record, &stdout, &report_to, &mut report);
@@ -62,7 +63,7 @@ pub fn report_misunderstood(message: &str) {
     let mut report = Report::default();
     report.failed((exit::USAGE, message.to_owned()));
     // What is wrong with the command line is said already.
-    let _ = Opened::new("--json", &sink, &Stdout::default())
+    let _ = Opened::new(Written::Report, &sink, &Stdout::default())
         .and_then(|opened| opened.print(&report.to_line()));
 }
 
@@ -76,7 +77,7 @@ fn perform(
     let started = ambient::instant_now();
     let named = args.program()?;
     report.program = named.to_string_lossy().into_owned();
-    let open = |sink: &Sink| Opened::new("--diff", sink, stdout);
+    let open = |sink: &Sink| Opened::new(Written::Patch, sink, stdout);
     let diff_to = args.diff.as_ref().map(open).transpose()?;
     let trace_failure = Failure::default();
     let trace = trace(args, &trace_failure)?;
@@ -102,6 +103,10 @@ fn perform(
         }
         Err(error) => return Err(hints::program_not_found(error, args, &report.program)),
     };
+    // Before it runs: `yes` has no end.
+    if let Some(hint) = hints::misread_value(&args.command).filter(|_| !args.quiet) {
+        note!("belljar: note: this runs the program {}; {hint}", report.program);
+    }
     let engine = Engine::new(setup::engine_config(args)?)?;
     let host = host::of_args(args)?;
     let (mut machine, preopens) =
@@ -151,7 +156,8 @@ fn perform(
     if !args.quiet && args.time.clock == ClockArg::Real {
         note!("belljar: note: with --clock real the run cannot be repeated exactly");
     }
-    report.host_programs = mention_host(args, children.as_deref(), &status);
+    let missing = machine.missing_programs();
+    report.host_programs = mention_host(args, children.as_deref(), &status, missing);
 
     let changes_started = ambient::instant_now();
     if let Some(recording) = recording {
@@ -200,7 +206,11 @@ pub fn absolute(cwd: &str) -> String {
 /// Says what may have been meant by arguments of a program that is not content.
 fn advise(args: &RunArgs, status: &ExitStatus, report: &Report, vfs: &mut Overlay) {
     let is_content = status.success() && (report.applied || report.changes.is_empty());
-    let misplaced = hints::misplaced_option(args.program_args()).filter(|_| !is_content);
+    let misplaced = if is_content {
+        None
+    } else {
+        hints::misplaced_option(args.program_args(), hints::command_of_run())
+    };
     let path = if status.success() { None } else { path_hint(args, vfs) };
     for hint in misplaced.into_iter().chain(path) {
         note!("belljar: note: {hint}");
@@ -212,7 +222,7 @@ fn path_hint(args: &RunArgs, vfs: &mut Overlay) -> Option<String> {
     let folders = mounts::folders(&args.mounts);
     let cwd = args.cwd.as_deref().map_or(belljar::WORKTREE.to_owned(), absolute);
     let view = View { folders: &folders, cwd: &cwd, option: "--dir" };
-    view.hint(args.program_args(), vfs)
+    view.hint(&args.command, vfs)
 }
 
 fn is_not_found(error: &anyhow::Error) -> bool {
@@ -281,7 +291,7 @@ pub fn trace(args: &RunArgs, failure: &Failure) -> Result<Option<Box<dyn Write +
         None => None,
         Some(Sink::Stream) => Some(Box::new(io::stderr())),
         Some(Sink::File(path)) => {
-            let file = sink::create("--trace", path)?;
+            let file = sink::create(Written::Trace, path)?;
             Some(Box::new(BufWriter::new(Watched::new(file, failure.clone()))))
         }
     })
@@ -301,13 +311,15 @@ fn mention_host(
     args: &RunArgs,
     children: Option<&NativeChildren>,
     status: &ExitStatus,
+    missing: &[String],
 ) -> Vec<String> {
     let ran = HostPrograms::from(children.map(NativeChildren::started).unwrap_or_default());
     if !args.quiet && !ran.is_empty() {
         note!("belljar: note: {ran}, {}", protection(args.profile));
     }
-    if !args.quiet && *status.outcome() == Outcome::Exited(exit::NOT_FOUND.into()) {
-        hints::on_missing(args);
+    let has_missed = *status.outcome() == Outcome::Exited(exit::NOT_FOUND.into());
+    if !args.quiet && (has_missed || !status.success() && !missing.is_empty()) {
+        hints::on_missing(args, missing);
     }
     ran.names
 }

@@ -12,14 +12,15 @@ use super::{hints, run, setup};
 
 const EXAMPLES: &str = "Examples:
   belljar sh -c 'wc -l < README.md'           run a command
-  belljar sh --apply build.sh release         run a script of this folder, and keep what it makes
-  belljar sh -eu build.sh                     stop at the first failure, and at a variable not set
-  belljar sh --check --diff format.sh         fail, and show why, if it would change something
+  belljar sh --apply build.sh release         run a script, keep what it makes
+  belljar sh -eu build.sh                     stop at the first failure
+  belljar sh --check --diff format.sh         fail, if it would change files
   generate | belljar sh                       run what another program says
   belljar sh --toolchain DIR -c 'cc1 main.c'  with the programs of a folder
 
-The long options are those of `belljar run`; they come first, then those of the shell (-e, -u, -x,
--o pipefail, ...), then the script. Exit codes: the script's own, and those of `belljar run`.";
+The long options are those of `belljar run`; they come first, then those of the shell (-e, -u, -x, \
+-o pipefail, ...), then the script. Exit codes: the script's own, and those of `belljar \
+run`.";
 
 #[derive(Args, Debug)]
 #[command(
@@ -47,7 +48,10 @@ pub struct ShArgs {
 pub fn run(mut args: ShArgs) -> Result<u8> {
     let first = args.run.command.first().and_then(|arg| arg.to_str());
     if let Some(option) = first.filter(|arg| arg.starts_with("--")) {
-        return Err(hints::no_such_option(option).into());
+        return Err(hints::no_such_option(option, &["sh"]).into());
+    }
+    if let Some(hint) = hints::misread_value(&args.run.command).filter(|_| !args.run.quiet) {
+        note!("belljar: note: {} is taken for a script; {hint}", args.run.command[0].display());
     }
     let reads_terminal = args.run.command.is_empty()
         && args.run.stdin == StdinFrom::Inherit

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use belljar::base::disk;
 
 use super::exit::{Lost, Usage};
+use super::replaceable::Written;
 use super::values::Sink;
 
 /// Why something could not be printed: the first such error.
@@ -63,9 +64,9 @@ impl Write for Stdout {
     }
 }
 
-/// What a report of the option `option` is written to.
+/// What a report is written to.
 pub struct Opened {
-    option: &'static str,
+    what: Written,
     to: To,
 }
 
@@ -80,12 +81,12 @@ impl Opened {
     ///
     /// # Errors
     /// [`Usage`] if it cannot be written to.
-    pub fn new(option: &'static str, sink: &Sink, stdout: &Stdout) -> Result<Self> {
+    pub fn new(what: Written, sink: &Sink, stdout: &Stdout) -> Result<Self> {
         let to = match sink {
             Sink::Stream => To::Stdout(stdout.clone()),
-            Sink::File(path) => To::File(path.clone(), create(option, path)?),
+            Sink::File(path) => To::File(path.clone(), create(what, path)?),
         };
-        Ok(Self { option, to })
+        Ok(Self { what, to })
     }
 
     /// Writes the report.
@@ -93,7 +94,7 @@ impl Opened {
     /// # Errors
     /// [`Lost`], as the host answers.
     pub fn print(self, text: &str) -> Result<()> {
-        let option = self.option;
+        let option = self.what.option();
         let printed = match self.to {
             To::Stdout(mut stdout) => stdout
                 .begin_line()
@@ -170,16 +171,22 @@ impl Once {
     }
 }
 
-/// Creates, or empties, the file `path` that `option` names. A symbolic link in its place may be one
-/// that an earlier program left there, and is not followed, but for those of the system.
+/// Creates the file `path` for `what`, or empties it. A symbolic link in its place may be one that an
+/// earlier program left there, and is not followed, but for those of the system, such as `/dev/stdout`:
+/// what they lead to is written to at its end.
 ///
 /// # Errors
-/// [`Usage`] if that cannot be done.
-pub fn create(option: &'static str, path: &Path) -> Result<File> {
+/// [`Usage`] if that cannot be done, or a file is there that [`Written::check`] refuses.
+pub fn create(what: Written, path: &Path) -> Result<File> {
+    let option = what.option();
     let is_link = disk::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
-    if is_link && !path.starts_with("/dev") {
+    if is_link && path.starts_with("/dev") {
+        return disk::append(path).map_err(|error| Usage::of(option, error).into());
+    }
+    if is_link {
         let message = format!("{option}: {} is a symbolic link; name the file", path.display());
         return Err(Usage(message).into());
     }
+    what.check(path)?;
     disk::create(path).map_err(|error| Usage::of(option, error).into())
 }

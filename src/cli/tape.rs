@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use belljar::base::digest::Digest;
+use belljar::base::disk;
 use belljar::store::Cas;
-use belljar::tape::{Record, TapeReader, cas_dir};
+use belljar::tape::{Record, TapeError, TapeReader, cas_dir};
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::annotate;
-use super::exit::Usage;
+use super::exit::{Hinted, Usage};
 use super::host_programs::HostPrograms;
 use super::report::{count, printable};
 
@@ -90,7 +91,20 @@ pub fn run(args: &TapeArgs) -> Result<u8> {
 /// # Errors
 /// [`Usage`] if it is none.
 pub fn open(tape: &Path) -> Result<TapeReader> {
-    Ok(TapeReader::open(tape).map_err(Usage::because)?)
+    TapeReader::open(tape).map_err(|error| {
+        let is_missing = matches!(&error, TapeError::Disk(error) if error.source.kind() == io::ErrorKind::NotFound);
+        let error = Usage::because(error);
+        if !is_missing {
+            return error.into();
+        }
+        let partial = tape.with_added_extension("partial");
+        let hint = if disk::metadata(&partial).is_ok() {
+            format!("{} is what a recorder that was killed has left", partial.display())
+        } else {
+            format!("`belljar record --tape {} -- PROGRAM` records one", tape.display())
+        };
+        Hinted { error: error.into(), hint }.into()
+    })
 }
 
 /// Prints the records that are wanted; answers how many.
@@ -193,6 +207,7 @@ fn copy_to_stdout(from: &mut impl Read) -> io::Result<()> {
 fn cat(tape: &Path, digest: &str) -> Result<u8> {
     open(tape)?;
     let cas = Cas::new(cas_dir(tape));
+    cas.expect_there().context("cannot read the content")?;
     let found: Vec<Digest> =
         cas.digests()?.into_iter().filter(|known| known.to_string().starts_with(digest)).collect();
     match found[..] {

@@ -48,7 +48,11 @@ fn message(error: &clap::Error) -> String {
         if meant == Some(argument) {
             return format!("{argument} is after --, where the program comes: put it before");
         }
-        let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+        let path = command_words();
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        let elsewhere = hints::taken_elsewhere(argument, &path);
+        let meant = elsewhere.or_else(|| meant.map(|meant| format!("did you mean {meant}?")));
+        let meant = meant.map(|meant| format!("; {meant}")).unwrap_or_default();
         let what = if argument.starts_with('-') { "option" } else { "argument" };
         return format!("there is no {what} {argument}{meant}");
     }
@@ -61,15 +65,20 @@ fn message(error: &clap::Error) -> String {
 
 /// The words of this process's command line that name a command, such as `belljar sandbox exec`.
 fn command_path() -> String {
-    let mut path = "belljar".to_owned();
+    [vec!["belljar".to_owned()], command_words()].concat().join(" ")
+}
+
+/// As [`command_path`], without belljar itself.
+fn command_words() -> Vec<String> {
+    let mut words = Vec::new();
     let root = Cli::command();
     let mut command = &root;
     for word in std::env::args_os().skip(1) {
         let Some(found) = word.to_str().and_then(|word| command.find_subcommand(word)) else {
             break;
         };
-        path = format!("{path} {}", found.get_name());
+        words.push(found.get_name().to_owned());
         command = found;
     }
-    path
+    words
 }

@@ -27,7 +27,13 @@ pub fn number(text: &str) -> Result<u64, String> {
     };
     let digits = if factor == 1 { digits.as_str() } else { &digits[..digits.len() - 1] };
     let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
-    number.ok_or_else(|| format!("{text:?} is no number: use digits, such as 1000000 or 1M"))
+    number.ok_or_else(|| format!("{text:?} is no number: use digits, such as 1000000, 1000k or 1M"))
+}
+
+/// A number of things that there may be at once: as [`number`], up to 4294967295.
+pub fn small_number(text: &str) -> Result<u32, String> {
+    u32::try_from(number(text)?)
+        .map_err(|_| format!("{text:?} is too much: use {} at most", u32::MAX))
 }
 
 /// A seed: a whole number, decimal or after `0x` hexadecimal.
@@ -57,24 +63,52 @@ pub fn size(text: &str) -> Result<u64, String> {
     })
 }
 
+/// Numbers that are days of 1973 and later in seconds since 1970, and of the first three years in
+/// milliseconds: which of them is meant nobody can tell.
+const SECONDS_OR_MILLISECONDS: std::ops::Range<i64> = 100_000_000..100_000_000_000;
+
 /// An instant, in nanoseconds since the Unix epoch: milliseconds since then, seconds after an `@` as
-/// `date -d` takes them, or RFC 3339.
+/// `date -d` takes them, or RFC 3339, of which the time may be left out, and the offset, which is 0 then.
 pub fn instant(text: &str) -> Result<u64, String> {
-    let range = |_| format!("{text:?} lies before 1970 or after 2554");
+    let range = || format!("{text:?} lies before 1970 or after 2554");
     let (digits, unit_ns) = match text.strip_prefix('@') {
         Some(seconds) => (seconds, 1_000_000_000),
         None => (text, 1_000_000),
     };
     if let Ok(count) = digits.parse::<i64>() {
-        return u64::try_from(i128::from(count) * unit_ns).map_err(range);
+        if unit_ns == 1_000_000 && SECONDS_OR_MILLISECONDS.contains(&count) {
+            return Err(either(count));
+        }
+        return u64::try_from(i128::from(count) * unit_ns).map_err(|_| range());
     }
-    let hint = |_| {
+    let timestamp = text.parse::<jiff::Timestamp>().ok().or_else(|| in_utc(text));
+    let timestamp = timestamp.ok_or_else(|| {
         format!(
-            "{text:?} is no instant: use milliseconds since 1970, @SECONDS, or RFC 3339, such as 2024-05-01T12:00:00Z"
+            "{text:?} is no instant: use RFC 3339, such as 2024-05-01T12:00:00Z or 2024-05-01, @SECONDS \
+             or milliseconds since 1970"
         )
+    })?;
+    u64::try_from(timestamp.as_nanosecond()).map_err(|_| range())
+}
+
+/// A date, or a date and a time, without an offset.
+fn in_utc(text: &str) -> Option<jiff::Timestamp> {
+    // A time zone in brackets is not UTC.
+    let civil: jiff::civil::DateTime = text.parse().ok().filter(|_| !text.contains('['))?;
+    jiff::tz::TimeZone::UTC.to_timestamp(civil).ok()
+}
+
+/// What to say of a number that may count seconds or milliseconds.
+fn either(count: i64) -> String {
+    let milliseconds = jiff::Timestamp::from_millisecond(count).unwrap_or_default();
+    let seconds = match jiff::Timestamp::from_second(count) {
+        Ok(seconds) => format!(" (which is {seconds})"),
+        Err(_) => String::new(),
     };
-    let timestamp: jiff::Timestamp = text.parse().map_err(hint)?;
-    u64::try_from(timestamp.as_nanosecond()).map_err(range)
+    format!(
+        "{count} may count seconds or milliseconds since 1970: for seconds use @{count}{seconds}, for \
+         milliseconds use {milliseconds}"
+    )
 }
 
 /// `text` before and after the first `separator`, whatever else its bytes are where the host's
@@ -233,6 +267,9 @@ mod tests {
         for text in ["", "M", "-1", "1.5M", "1MiB", "99999999999999999999", "ü"] {
             assert!(number(text).is_err(), "{text}");
         }
+        assert_eq!((small_number("1k"), small_number("4294967295")), (Ok(1000), Ok(u32::MAX)));
+        assert!(small_number("lots").unwrap_err().contains("1000k or 1M"));
+        assert!(small_number("5G").unwrap_err().contains("4294967295"));
         assert_eq!((seed("7"), seed("0xff")), (Ok(7), Ok(255)));
         assert!(seed("-1").is_err() && seed("0x").is_err());
     }
@@ -246,6 +283,25 @@ mod tests {
         assert!(instant("-5").is_err());
         assert!(instant("1969-12-31T23:59:59Z").is_err());
         assert!(instant("yesterday").is_err());
+        let at_noon = Ok(1_714_564_800_000_000_000);
+        assert_eq!(
+            (instant("2024-05-01T12:00:00"), instant("2024-05-01 12:00")),
+            (at_noon.clone(), at_noon)
+        );
+        assert_eq!(instant("2024-05-01"), Ok(1_714_521_600_000_000_000));
+        assert!(instant("2024-05-01T12:00[Asia/Tokyo]").is_err());
+    }
+
+    /// Seconds were read as milliseconds, so that a program saw a day of January 1970.
+    #[test]
+    fn a_number_that_may_be_seconds_or_milliseconds_is_refused() {
+        let message = instant("1600000000").unwrap_err();
+        for words in ["@1600000000 (which is 2020-09-13T12:26:40Z)", "1970-01-19T12:26:40Z"] {
+            assert!(message.contains(words), "{message}");
+        }
+        assert_eq!(instant("1970-01-19T12:26:40Z"), Ok(1_600_000_000_000_000));
+        assert_eq!(instant("99999999"), Ok(99_999_999_000_000));
+        assert_eq!(instant("100000000000"), Ok(100_000_000_000_000_000));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use super::exit::{DIFFERENT, FAILED, NotRun, Usage};
 use super::host_programs::HostPrograms;
 use super::progress::Progress;
 use super::repetition::{Repetition, Seen, on_a_busy_machine, varied};
+use super::replaceable::Written;
 use super::report::printable;
 use super::sink::{Opened, Stdout};
 use super::values::{StdinFrom, Worktree};
@@ -31,26 +32,25 @@ use super::values::{StdinFrom, Worktree};
   belljar verify -- wc README.md
   belljar verify -n 10 --toolchain DIR -- cc1 -quiet main.c -o main.s
 
-All options of `belljar run` can be given but --apply, --check, --diff and --trace;
---json reports the verification.
+All options of `belljar run` can be given but --apply, --check, --diff and --trace; --json reports \
+the verification.
 
-Exit codes: 0 if all runs were the same, 1 if not; a program that fails the same way each
-time is the same.",
+Exit codes: 0 if all runs were the same, also if all failed in the same way, 1 if not.",
     after_long_help = "Examples:
   belljar verify -- wc README.md
-      Run it three times; say whether everything that crossed its boundary was the same.
+      Run it three times, and say whether all that crossed its boundary was the same.
   belljar verify -n 10 --toolchain DIR -- cc1 -quiet main.c -o main.s
-      All options of `belljar run` can be given but --apply, --check, --diff and --trace;
-      --json reports the verification.
+      All options of `belljar run` can be given but --apply, --check, --diff and --trace; --json \
+reports the verification.
 
-The first run is as it is asked for. The others work on copies of what it saw of its folders, under
-another name, which arguments that hold the folder's path follow, with the files made in another
-order and at other times; with other values of variables that are passed through, as another user
-in another language and time zone, later, on a busy machine. What a run was asked and what it
-answered is compared record by record.
+The first run is as you ask for it. Each further run works on a copy of what the first one saw of \
+its folders. The copy has another name, other file times, and files made in another order; \
+arguments that hold the path of a folder hold that of the copy. Variables that are passed through \
+have other values, and so have the user, the language, the time zone and the start time; the \
+machine is busy. Belljar compares, record by record, what each run asked for and what it was \
+answered.
 
-Exit codes: 0 if all runs were the same, 1 if not; a program that fails the same way each
-time is the same. What cannot be run ends as with `belljar run`: 2, 126 or 127."
+Exit codes: 0 if all runs were the same, also if all failed in the same way, 1 if not. What cannot be run ends as with `belljar run`: 2, 126 or 127."
 )]
 pub struct VerifyArgs {
     /// How often to run it
@@ -69,7 +69,7 @@ pub fn run(args: &VerifyArgs) -> Result<u8> {
                        --check, --diff and --trace";
         return Err(Usage(message.to_owned()).into());
     }
-    let open = |sink| Opened::new("--json", sink, &Stdout::default());
+    let open = |sink| Opened::new(Written::Report, sink, &Stdout::default());
     let report_to = run.json.as_ref().map(open).transpose()?;
     let scratch = tempfile::Builder::new().prefix("belljar-verify-").tempdir()?;
     let stdin = stdin(&run.stdin, scratch.path())?;

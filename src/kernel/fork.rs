@@ -51,6 +51,17 @@ impl SavedMachine {
     pub fn contents(&self) -> Vec<Digest> {
         self.files.contents()
     }
+
+    /// What a clock that started at `start_ns` and is paused shows the next run, nanoseconds since the
+    /// Unix epoch.
+    pub fn now_ns(&self, start_ns: u64) -> u64 {
+        start_ns.saturating_add(self.elapsed_ns).max(self.realtime_ns.unwrap_or_default())
+    }
+
+    /// Where its chance comes from.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
 }
 
 impl Machine {
@@ -85,6 +96,7 @@ impl Machine {
             uncounted_before: std::time::Duration::ZERO,
             timeouts: Timeouts::default(),
             limits_hit: self.limits_hit.clone(),
+            missing_programs: self.missing_programs.clone(),
             trace: None,
             trace_left: 0,
             tape: None,

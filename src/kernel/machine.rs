@@ -92,6 +92,8 @@ pub struct Machine {
     /// Where real time ends runs.
     pub(crate) timeouts: Timeouts,
     pub(crate) limits_hit: Vec<Limit>,
+    /// Names of programs that processes looked for in vain.
+    pub(super) missing_programs: Vec<String>,
     pub(crate) trace: Option<Box<dyn Write + Send>>,
     /// Bytes that the trace may still take.
     pub(crate) trace_left: u64,
@@ -133,6 +135,7 @@ impl Machine {
             uncounted_before: Duration::ZERO,
             timeouts: Timeouts::default(),
             limits_hit: Vec::new(),
+            missing_programs: Vec::new(),
             trace: None,
             trace_left: 0,
             tape: None,
@@ -232,6 +235,7 @@ impl Machine {
         self.output_left = self.limits.output_bytes_max;
         self.memory = Memory::new(self.limits.memory_bytes_max);
         self.limits_hit.clear();
+        self.missing_programs.clear();
         self.vfs.forget_limit_hit();
     }
 
@@ -574,6 +578,7 @@ impl MachineBuilder {
             uncounted_before: Duration::ZERO,
             timeouts: self.timeouts,
             limits_hit: Vec::new(),
+            missing_programs: Vec::new(),
             trace: None,
             trace_left: 0,
             tape: self.tape,

@@ -24,6 +24,7 @@ use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
 use crate::kernel::programs::Programs;
 use crate::store::Removed;
+use crate::toolchain::similar;
 
 const FORMAT: &str = "belljar-session";
 
@@ -358,15 +359,14 @@ impl SandboxHome {
         if check_session_id(name).is_ok() && self.is_session(name) {
             return Ok(Named::Session(name.to_owned()));
         }
-        let not_found = || HomeError::NotFound { id: name.to_owned(), dir: self.dir.clone() };
         if name.len() < SNAPSHOT_DIGITS_MIN {
-            return Err(not_found());
+            return Err(self.not_found(name));
         }
         let mut found = self.snapshots()?;
         found.retain(|digest| digest.to_string().starts_with(name));
         match found[..] {
             [digest] => Ok(Named::Snapshot(digest)),
-            [] => Err(not_found()),
+            [] => Err(self.not_found(name)),
             _ => Err(HomeError::Ambiguous { id: name.to_owned() }),
         }
     }
@@ -407,8 +407,13 @@ impl SandboxHome {
         }
         match self.named(id) {
             Ok(Named::Snapshot(_)) => Err(HomeError::IsSnapshot { id: id.to_owned() }),
-            _ => Err(HomeError::NotFound { id: id.to_owned(), dir: self.dir.clone() }),
+            _ => Err(self.not_found(id)),
         }
+    }
+
+    fn not_found(&self, name: &str) -> HomeError {
+        let similar = similar(name, &self.session_ids().unwrap_or_default());
+        HomeError::NotFound { id: name.to_owned(), dir: self.dir.clone(), similar }
     }
 
     fn session_ids(&self) -> Result<Vec<String>, HomeError> {

@@ -1,6 +1,6 @@
 //! What is known of a session or a snapshot without resuming it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -9,8 +9,11 @@ use serde::Serialize;
 use super::backend::{MountSource, SandboxMount};
 use super::home::{HomeKind, SandboxHome};
 use super::home_error::HomeError;
+use super::snapshot::Summary;
 use crate::base::digest::Digest;
 use crate::base::disk;
+use crate::kernel::machine::ClockConfig;
+use crate::kernel::vfs::Mtimes;
 
 /// What is known of a session or a snapshot; see [`SandboxHome::details`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -32,6 +35,24 @@ pub struct HomeDetails {
     pub changed_ms: u64,
     /// Bytes of the contents that it is made of, some of which others may share.
     pub size_bytes: u64,
+    /// What its clock is, and where that started. As all that follows it is not in the serialized form.
+    #[serde(skip)]
+    pub clock: ClockConfig,
+    /// What a paused clock shows the next program, nanoseconds since the Unix epoch.
+    #[serde(skip)]
+    pub now_ns: Option<u64>,
+    /// Times that files of mounted folders show until they are changed.
+    #[serde(skip)]
+    pub mtimes: Mtimes,
+    /// Where its chance comes from.
+    #[serde(skip)]
+    pub seed: u64,
+    /// The variables of all programs.
+    #[serde(skip)]
+    pub env: BTreeMap<String, String>,
+    /// What whoever made it wants to remember.
+    #[serde(skip)]
+    pub metadata: BTreeMap<String, String>,
 }
 
 impl HomeDetails {
@@ -52,7 +73,7 @@ impl SandboxHome {
     pub fn details(&self, id: &str) -> Result<HomeDetails, HomeError> {
         let _home = self.share()?;
         let (id, kind, state, origin) = self.identity_of(id)?;
-        let (session_id, mounts, parts) = self.store().summary(state)?;
+        let Summary { spec, now_ns, parts } = self.store().summary(state)?;
         let [made, changed] = match kind {
             HomeKind::Session => [self.lock_path(&id), self.record_path(&id)],
             HomeKind::Snapshot => [self.snapshot_path(state), self.snapshot_path(state)],
@@ -62,12 +83,27 @@ impl SandboxHome {
         let size_bytes = sizes.filter_map(|path| Some(disk::metadata(&path).ok()?.len())).sum();
         let origin = match kind {
             HomeKind::Session => origin,
-            HomeKind::Snapshot => Some(session_id),
+            HomeKind::Snapshot => Some(spec.session_id),
         };
         let changed_ms = time_of(&changed)?;
         // A lock can be made anew.
         let created_ms = time_of(&made).unwrap_or(changed_ms).min(changed_ms);
-        Ok(HomeDetails { id, kind, state, mounts, origin, created_ms, changed_ms, size_bytes })
+        Ok(HomeDetails {
+            id,
+            kind,
+            state,
+            mounts: spec.mounts,
+            origin,
+            created_ms,
+            changed_ms,
+            size_bytes,
+            clock: spec.clock,
+            now_ns,
+            mtimes: spec.mtimes,
+            seed: spec.seed,
+            env: spec.env,
+            metadata: spec.metadata,
+        })
     }
 }
 

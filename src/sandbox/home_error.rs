@@ -11,15 +11,18 @@ use crate::store::StoreError;
 pub enum HomeError {
     /// Nothing has this name.
     #[error(
-        "there is no session or snapshot {id:?} in {}; `belljar sandbox list` lists what there is, \
+        "there is no session or snapshot {id:?} in {}; {}`belljar sandbox list` lists what there is, \
          `belljar sandbox create` makes a session",
-        dir.display()
+        dir.display(),
+        meant(similar)
     )]
     NotFound {
         /// What was asked for.
         id: String,
         /// The home.
         dir: PathBuf,
+        /// Ids of sessions that there are, the most similar first.
+        similar: Vec<String>,
     },
     /// Programs run in sessions alone.
     #[error(
@@ -88,3 +91,11 @@ pub enum HomeError {
 }
 
 crate::base::readable::readable!(HomeError);
+
+fn meant(similar: &[String]) -> String {
+    if similar.is_empty() {
+        String::new()
+    } else {
+        format!("did you mean {}? ", similar.join(", "))
+    }
+}

@@ -114,6 +114,37 @@ struct Saved {
     machine: SavedMachine,
 }
 
+impl Saved {
+    /// What the session was made as, and its machine.
+    fn into_parts(self) -> (SandboxSpec, SavedMachine) {
+        let spec = SandboxSpec {
+            session_id: self.session_id,
+            mounts: self.mounts,
+            network_policy: self.network_policy,
+            limits: self.limits,
+            clock: self.clock,
+            mtimes: self.mtimes.unwrap_or(Mtimes::Fixed(match self.clock {
+                ClockConfig::Paused { start_ns } => start_ns,
+                ClockConfig::Host => DEFAULT_START_NS,
+            })),
+            seed: self.machine.seed(),
+            env: self.env,
+            metadata: self.metadata,
+        };
+        (spec, self.machine)
+    }
+}
+
+/// What is known of a snapshot without resuming it.
+pub(super) struct Summary {
+    /// What the session was made as.
+    pub spec: SandboxSpec,
+    /// What its clock shows the next run, nanoseconds since the Unix epoch; none if it is the host's.
+    pub now_ns: Option<u64>,
+    /// The digests of all that it is made of, itself included.
+    pub parts: Vec<Digest>,
+}
+
 const FORMAT: &str = "belljar-snapshot";
 
 impl SnapshotStore {
@@ -178,21 +209,7 @@ impl SnapshotStore {
         id: Digest,
         programs: impl FnOnce(&SandboxSpec) -> Result<Arc<dyn Programs>, SandboxError>,
     ) -> Result<Sandbox, SnapshotError> {
-        let saved = self.read(id)?;
-        let spec = SandboxSpec {
-            session_id: saved.session_id,
-            mounts: saved.mounts,
-            network_policy: saved.network_policy,
-            limits: saved.limits,
-            clock: saved.clock,
-            mtimes: saved.mtimes.unwrap_or(Mtimes::Fixed(match saved.clock {
-                ClockConfig::Paused { start_ns } => start_ns,
-                ClockConfig::Host => DEFAULT_START_NS,
-            })),
-            seed: 0,
-            env: saved.env,
-            metadata: saved.metadata,
-        };
+        let (spec, machine) = self.read(id)?.into_parts();
         let contents = Arc::new(Contents::of_store(self.cas.clone()));
         let sandbox = programs(&spec).and_then(|programs| {
             let make_host: MakeHost = Arc::new(|_| SessionHost::builder());
@@ -202,7 +219,7 @@ impl SnapshotStore {
             id: id.to_string(),
             source: Box::new(error),
         })?;
-        let restored = sandbox.machine_mut().restore(&saved.machine, &self.cas);
+        let restored = sandbox.machine_mut().restore(&machine, &self.cas);
         restored.map_err(|source| SnapshotError::Restore { id: id.to_string(), source })?;
         Ok(sandbox)
     }
@@ -231,16 +248,16 @@ impl SnapshotStore {
         Ok(self.read(id)?.session_id)
     }
 
-    /// The session that the snapshot `id` was made of, its mounts, and the digests of all that it is
-    /// made of, itself included.
-    pub(super) fn summary(
-        &self,
-        id: Digest,
-    ) -> Result<(String, Vec<SandboxMount>, Vec<Digest>), SnapshotError> {
-        let saved = self.read(id)?;
-        let mut parts = saved.machine.contents();
+    /// What is known of the snapshot `id`.
+    pub(super) fn summary(&self, id: Digest) -> Result<Summary, SnapshotError> {
+        let (spec, machine) = self.read(id)?.into_parts();
+        let mut parts = machine.contents();
         parts.push(id);
-        Ok((saved.session_id, saved.mounts, parts))
+        let now_ns = match spec.clock {
+            ClockConfig::Paused { start_ns } => Some(machine.now_ns(start_ns)),
+            ClockConfig::Host => None,
+        };
+        Ok(Summary { spec, now_ns, parts })
     }
 
     /// The digests of all that the snapshot `id` is made of, itself included.

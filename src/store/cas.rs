@@ -21,6 +21,16 @@ pub enum StoreError {
         /// Where it should stand.
         path: PathBuf,
     },
+    /// The whole folder is not there.
+    #[error(
+        "the folder {} is missing, and all contents with it: bring it back; where a tape is copied or \
+         renamed, its folder must be copied or renamed with it",
+        path.display()
+    )]
+    FolderMissing {
+        /// The folder.
+        path: PathBuf,
+    },
     /// What stands under the digest's name is something else.
     #[error("{} is damaged: its content does not have the digest that it is named by", path.display())]
     Damaged {
@@ -105,6 +115,15 @@ impl Cas {
         }
     }
 
+    /// # Errors
+    /// [`StoreError::FolderMissing`] if there is no folder.
+    pub fn expect_there(&self) -> Result<(), StoreError> {
+        if disk::symlink_metadata(&self.dir).is_ok() {
+            return Ok(());
+        }
+        Err(StoreError::FolderMissing { path: self.dir.clone() })
+    }
+
     /// Where the content with `digest` stands, if it is there.
     pub fn path_of(&self, digest: Digest) -> PathBuf {
         self.dir.join(digest.to_string())
@@ -162,7 +181,7 @@ impl Cas {
     /// The content with `digest`, which is at most `len_bytes_max` long.
     ///
     /// # Errors
-    /// [`StoreError`]: `Missing`, `TooLong`, `Damaged`, `Disk`.
+    /// [`StoreError`]: `Missing`, `FolderMissing`, `TooLong`, `Damaged`, `Disk`.
     pub fn get(&self, digest: Digest, len_bytes_max: u64) -> Result<Vec<u8>, StoreError> {
         let path = self.find(digest, len_bytes_max)?;
         let bytes = disk::read(&path)?;
@@ -224,6 +243,7 @@ impl Cas {
         let path = self.path_of(digest);
         self.expect_folder()?;
         if !self.contains(digest) {
+            self.expect_there()?;
             return Err(StoreError::Missing { digest, path });
         }
         let len_bytes = disk::metadata(&path)?.len();
@@ -261,6 +281,8 @@ mod tests {
         assert!(matches!(cas.get(digest, 6), Err(StoreError::TooLong { len_bytes: 7, .. })));
         let other = Digest::of(b"other");
         assert!(matches!(cas.get(other, 99), Err(StoreError::Missing { .. })));
+        let nowhere = Cas::new(folder.path().join("renamed.cas"));
+        assert!(matches!(nowhere.get(other, 99), Err(StoreError::FolderMissing { .. })));
         #[allow(clippy::disallowed_methods, reason = "damages what belljar wrote")]
         std::fs::write(cas.path_of(digest), b"CONTENT").unwrap();
         assert!(matches!(cas.get(digest, 7), Err(StoreError::Damaged { .. })));

@@ -38,11 +38,32 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
+/// Expects nothing at `path`, or what may give way to a tape: another one, of whatever version and
+/// however short a recorder that was killed has left it, or an empty file.
+///
+/// # Errors
+/// Something else is there, or it cannot be read.
+fn expect_tape(path: &Path) -> Result<(), DiskError> {
+    if disk::metadata(path).is_err() {
+        return Ok(());
+    }
+    disk::expect_replaceable(path)?;
+    let mut line = Vec::new();
+    let mut start = BufReader::new(disk::open(path)?.take(LINE_BYTES_MAX as u64));
+    start.read_until(b'\n', &mut line).map_err(DiskError::new("read", path))?;
+    let is_cut_off = !line.ends_with(b"\n") && line.starts_with(HEADER_START);
+    if line.is_empty() || is_cut_off || serde_json::from_slice::<Marks>(&line).is_ok() {
+        return Ok(());
+    }
+    let why = "it is not a tape; name another file, or remove this one first";
+    Err(DiskError::new("replace", path)(std::io::Error::other(why)))
+}
+
 /// Removes what a recorder that was killed has left at `partial`.
 ///
 /// # Errors
-/// Somebody is writing it; or it is no file, and nothing that a recorder leaves: a program whose
-/// changes were written to the disk may have put a link there.
+/// Somebody is writing it; or it is nothing that a recorder leaves: a program whose changes were written
+/// to the disk may have put a link there.
 fn remove_stale(partial: &Path) -> Result<(), DiskError> {
     let Ok(metadata) = disk::symlink_metadata(partial) else { return Ok(()) };
     let refuse = |why: &str| DiskError::new("replace", partial)(std::io::Error::other(why));
@@ -53,6 +74,7 @@ fn remove_stale(partial: &Path) -> Result<(), DiskError> {
     if file.try_lock().is_err() || !disk::is_at(&file, partial) {
         return Err(refuse("another recorder is writing it"));
     }
+    expect_tape(partial)?;
     disk::remove_file(partial)
 }
 
@@ -79,10 +101,10 @@ impl FileTape {
     /// `bytes_max` bytes.
     ///
     /// # Errors
-    /// [`TapeError::Disk`] if it cannot be created, what stands there is no file, or somebody else is
-    /// writing it.
+    /// [`TapeError::Disk`] if it cannot be created, what stands there is neither a tape nor empty, or
+    /// somebody else is writing it.
     pub fn create(path: &Path, header: &Header, bytes_max: u64) -> Result<Self, TapeError> {
-        disk::expect_replaceable(path)?;
+        expect_tape(path)?;
         let cas = Cas::new(cas_dir(path));
         cas.expect_folder()?;
         let partial = partial_path(path);
@@ -193,6 +215,18 @@ impl Drop for FileTape {
     }
 }
 
+/// How a header begins that a recorder writes.
+const HEADER_START: &[u8] = b"{\"version\":\"";
+
+/// What tells the header of a tape, of any version, from other JSON.
+#[derive(serde::Deserialize)]
+struct Marks {
+    #[serde(rename = "version")]
+    _version: Version,
+    #[serde(rename = "belljar_version")]
+    _belljar_version: String,
+}
+
 /// What must be known of a header before the rest of it is looked at.
 #[derive(serde::Deserialize)]
 struct Versioned {
@@ -226,7 +260,9 @@ impl TapeReader {
             return Err(reader.bad("the tape is empty: expected a header"));
         };
         let no_header = |reader: &Self, error: serde_json::Error| {
-            reader.bad(format!("this is no header of a tape: {error}"))
+            reader.bad(format!(
+                "this is no header of a tape ({error}); name a file that `belljar record --tape` wrote"
+            ))
         };
         // First of all: what follows may be unknown to this version.
         let Versioned { version } =

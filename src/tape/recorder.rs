@@ -317,6 +317,7 @@ impl Recorder {
         let mut window = vec![0; OVERLAP_BYTES + PIECE_BYTES];
         let (mut len_bytes, mut overlap, mut withheld_by) = (0, 0, None);
         loop {
+            // Not under the lock: that a file is opened to be read is recorded as well.
             let count = read(len_bytes, &mut window[overlap..overlap + PIECE_BYTES])?;
             if count == 0 {
                 break;

@@ -26,6 +26,7 @@ pub use llm::SessionLlm;
 pub use replay::{ReplayError, Replayed, replay};
 pub use session::{EmittedTape, TestbenchError, TestbenchFinalize, TestbenchSession};
 pub use taped_changes::{
-    TapedChangesError, TapedConflict, changed_machine, make_taped_changes, taped_worktree,
+    TapedChangesError, TapedConflict, changed_machine, make_taped_changes, taped_changes_are_made,
+    taped_worktree,
 };
 pub use timers::{Elapsed, Interval, Sleep};

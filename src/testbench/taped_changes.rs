@@ -426,6 +426,82 @@ fn expect_made(vfs: &mut Overlay, changes: &[Change]) -> Result<(), TapedChanges
     Err(TapedChangesError::Conflicts(conflicts.into_iter().map(conflict).collect()))
 }
 
+/// Whether `vfs` has what `changes` leave: contents, links, permissions to execute, and nothing where
+/// something was removed.
+///
+/// # Errors
+/// [`TapedChangesError::Diff`]: something cannot be read.
+fn is_made(vfs: &Overlay, changes: &[Change]) -> Result<bool, TapedChangesError> {
+    let mut fork = vfs.clone();
+    let base = fork.host_base();
+    let there: HashSet<&str> =
+        changes.iter().filter(|it| it.how != "deleted").map(|it| &*it.path).collect();
+    let mut left: HashMap<&str, &Change> = HashMap::new();
+    for change in changes {
+        let (path, file_type) = (relative(&change.path), change.text("file_type"));
+        let found = fork.stat(base, path, Follow::No);
+        let is_as_left = match (&*change.how, file_type) {
+            ("deleted", _) => there.contains(&*change.path) || found.is_err(),
+            ("times", _) => match change.time("mtime_ns") {
+                SetTime::At(mtime_ns) => found.is_ok_and(|it| it.times.mtim == mtime_ns),
+                _ => found.is_ok(),
+            },
+            (_, Some("dir")) => found.is_ok_and(|it| it.file_type == FileType::Directory),
+            (_, Some("file" | "link")) => {
+                left.insert(&change.path, change);
+                found.is_ok()
+            }
+            _ => false,
+        };
+        if !is_as_left {
+            return Ok(false);
+        }
+    }
+    // What stands there is what is told of it once it is gone.
+    for path in left.keys() {
+        if fork.unlink(base, relative(path), NOW).is_err() {
+            return Ok(false);
+        }
+    }
+    for entry in fork.diff()? {
+        let content = |_: &str, file: &FileVersion| {
+            let (content_hash, len_bytes) = file.digest()?;
+            Ok(TapedContent { content_hash, len_bytes, withheld_by: None })
+        };
+        let Kind::Change { path, change, detail } = describe(&fork, &entry, content)? else {
+            continue;
+        };
+        let Some(expected) = left.remove(&*path).filter(|_| change == "deleted") else {
+            return Ok(false);
+        };
+        let fields = ["content_hash", "executable", "target", "file_type"];
+        let is_same = |field: &&str| {
+            let before =
+                if *field == "file_type" { (*field).to_owned() } else { format!("before_{field}") };
+            detail.get(&before) == expected.detail.get(*field)
+        };
+        if !fields.iter().all(is_same) {
+            return Ok(false);
+        }
+    }
+    Ok(left.is_empty())
+}
+
+/// Whether `vfs` has already what the run on the tape at `path` left of all that it changed, so that
+/// there is nothing for [`make_taped_changes`] to do, which finds conflicts then.
+///
+/// # Errors
+/// [`TapedChangesError`].
+pub fn taped_changes_are_made(path: &Path, vfs: &Overlay) -> Result<bool, TapedChangesError> {
+    let mut changes = Vec::new();
+    for record in TapeReader::open(path)? {
+        if let Kind::Change { path, change, detail } = record?.kind {
+            changes.push(Change { path, how: change, detail });
+        }
+    }
+    is_made(vfs, &changes)
+}
+
 /// Makes in `vfs` what the run on the tape at `path` changed, if everything that it changed is there
 /// as the run found it; answers how many changes there were. Permissions, further names of files and
 /// times that were set come out as if the run itself had been in `vfs`.

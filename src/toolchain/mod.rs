@@ -4,6 +4,6 @@ mod demo;
 mod programs;
 mod registry;
 
-pub use programs::{Compile, ToolchainPrograms};
+pub use programs::{Compile, Loaded, ToolchainPrograms};
 
 pub use registry::{ResolveError, Resolved, Toolchains, similar};

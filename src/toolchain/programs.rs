@@ -16,6 +16,9 @@ use crate::tape::{Recorder, TapeError};
 pub type Compile =
     Arc<dyn Fn(&Engine, &Module, UnknownImports) -> Result<Program, ProgramError> + Send + Sync>;
 
+/// Is told of a program that was loaded, and whether its code came from the cache.
+pub type Loaded = Arc<dyn Fn(&Program, bool) + Send + Sync>;
+
 /// The programs of toolchains, and modules of a machine's namespace, compiled when they are first
 /// started. For [`crate::MachineBuilder::programs`].
 ///
@@ -37,6 +40,7 @@ pub struct ToolchainPrograms {
     /// The tape that keeps the modules.
     tape: Option<Recorder>,
     compile: Option<Compile>,
+    loaded: Option<Loaded>,
     /// What is no module, by its name.
     images: HashMap<String, MakeImage>,
     by_name: Mutex<HashMap<String, Option<Program>>>,
@@ -61,6 +65,7 @@ impl ToolchainPrograms {
             unknown_imports: UnknownImports::Trap,
             tape: None,
             compile: None,
+            loaded: None,
             images: HashMap::new(),
             by_name: Mutex::default(),
             by_digest: Mutex::default(),
@@ -91,6 +96,13 @@ impl ToolchainPrograms {
         self
     }
 
+    /// Tells `loaded` of each program once it is ready to run, when it is first started.
+    #[must_use]
+    pub fn on_load(mut self, loaded: Loaded) -> Self {
+        self.loaded = Some(loaded);
+        self
+    }
+
     /// Adds what is no module, such as [`crate::process::ShellImage`]: the program `name`, unless a
     /// toolchain has one of that name.
     #[must_use]
@@ -109,13 +121,18 @@ impl ToolchainPrograms {
             return Ok(program.clone());
         }
         let (engine, unknown) = (self.engine()?, self.unknown_imports);
-        let program = match Program::from_cache(engine, module, unknown)? {
+        let cached = Program::from_cache(engine, module, unknown)?;
+        let is_cached = cached.is_some();
+        let program = match cached {
             Some(program) => program,
             None => match &self.compile {
                 Some(compile) => uncounted(|| compile(engine, module, unknown))?,
                 None => Program::compile(engine, module, unknown)?.0,
             },
         };
+        if let Some(loaded) = &self.loaded {
+            loaded(&program, is_cached);
+        }
         known.insert(module.digest(), program.clone());
         Ok(program)
     }

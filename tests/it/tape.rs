@@ -113,10 +113,14 @@ fn links_that_were_planted_are_not_written_through() {
     assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
     assert!(!folder.path().join("new").exists());
 
-    // A further name of a file is no longer that file once the tape begins.
+    // What no recorder has left is not removed, and a further name of a file is no longer that file once
+    // the tape begins.
     std::fs::hard_link(&victim, &partial).unwrap();
+    let message = format!("{:#}", anyhow::Error::from(create().unwrap_err()));
+    assert!(message.contains("it is not a tape"), "{message}");
+    std::fs::write(&victim, "{\"version\":\"1.4\",\"bel").unwrap();
     finished(folder.path());
-    assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+    assert_eq!(std::fs::read(&victim).unwrap(), b"{\"version\":\"1.4\",\"bel");
     std::fs::remove_dir_all(cas_dir(&path)).unwrap();
 
     let others = folder.path().join("others");
@@ -132,8 +136,31 @@ fn links_that_were_planted_are_not_written_through() {
 #[test]
 fn what_a_killed_recorder_left_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("run.tape.partial"), "left behind").unwrap();
+    let partial = folder.path().join("run.tape.partial");
+    std::fs::write(partial, "{\"version\":\"1.4\",\"belljar_ver").unwrap();
     assert_eq!(Tape::load(&finished(folder.path())).unwrap().records.len(), 3);
+}
+
+/// A file that was appended to is read when it is closed, and that it could not be opened then is a
+/// record: the recorder waited for itself, and a replay without its contents for an hour.
+#[test]
+fn what_is_recorded_while_a_content_is_read_holds_nobody_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = recorder(&folder.path().join("run.tape"), BYTES_MAX);
+    let (tape, (said, heard)) = (recorder.clone(), std::sync::mpsc::channel());
+    std::thread::spawn(move || {
+        let read = |_: u64, _: &mut [u8]| {
+            tape.push(Kind::FileError {
+                path: "/file".to_owned(),
+                operation: "open".to_owned(),
+                errno: "io".to_owned(),
+            });
+            Err(std::io::Error::other("no"))
+        };
+        said.send(tape.content_from("/file", read).is_err()).unwrap();
+    });
+    assert_eq!(heard.recv_timeout(std::time::Duration::from_secs(60)), Ok(true));
+    assert_eq!(recorder.records(), 1);
 }
 
 #[test]

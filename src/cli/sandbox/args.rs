@@ -12,15 +12,15 @@ use crate::cli::values::{Sink, StdinFrom, duration};
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  belljar sandbox create --id box               a session over a copy of this folder
+  belljar sandbox create --id box               a session over this folder
   belljar sandbox exec box -- sh -c 'ls > out'  run a program in it
   belljar sandbox diff box                      show what it has changed
   belljar sandbox apply box                     write that to the folder
-  belljar sandbox refresh box                   take in what changed in the folder meanwhile
-  belljar sandbox snapshot box                  keep what it is now; prints an id
-  belljar sandbox fork SNAPSHOT                 a new session that goes on from there
+  belljar sandbox refresh box                   take in what the folder is now
+  belljar sandbox snapshot box                  keep it as it is; prints an id
+  belljar sandbox fork SNAPSHOT                 a new session from there
   belljar sandbox cp box:out .                  copy a file out of it
-  belljar sandbox rm box && belljar sandbox gc  remove it, and what nobody needs then
+  belljar sandbox rm box && belljar sandbox gc  remove it, and its contents
 
 Environment: BELLJAR_HOME is where sessions are kept.
 
@@ -48,9 +48,9 @@ pub enum SandboxAction {
     Refresh(RefreshArgs),
     /// Keep what a session is now, and print the snapshot's id
     Snapshot(SnapshotArgs),
-    /// Make a session that goes on from a snapshot, under a new id, and print that
+    /// Make a session from a snapshot, under a new id, and print the id
     Fork(ForkArgs),
-    /// Make the session of a snapshot go on from there, under the id that it had
+    /// Make a session from a snapshot, under the id of the session that it was made of
     Resume(ForkArgs),
     /// Remove sessions and snapshots
     Rm(RmArgs),
@@ -64,13 +64,13 @@ pub enum SandboxAction {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  belljar sandbox create                        over a copy of this folder, at /worktree
-  belljar sandbox create --id box --no-worktree with nothing but /tmp and /mnt
-  belljar sandbox create --dir lib::/lib::ro --toolchain tools --env LANG=C --timeout 10s
+  belljar sandbox create                         over this folder, at /worktree
+  belljar sandbox create --id box --no-worktree  with nothing but /tmp and /mnt
+  belljar sandbox create --dir lib::/lib::ro --toolchain tools --timeout 10s
   belljar sandbox create --host-policy policy.json --allow-net api.example.com
 
-All options are kept: folders by their absolute paths, limits for each program that runs, the policy
-as it is now. What programs change is the session's; the disk stays as it is.")]
+All options are kept: folders by their absolute paths, limits for each program that runs, the \
+policy as it is now. What programs change is the session's; the disk stays as it is.")]
 pub struct CreateArgs {
     /// The session's id: letters, digits, `-`, `_` and `.` [default: a new one]
     #[arg(long, value_name = "ID")]
@@ -111,7 +111,7 @@ pub struct CreateArgs {
 
 Options come before PROGRAM; what follows it is the program's own.
 
-Programs run one after the other: whoever comes second waits. A program that was killed together
+Programs run one after the other: whoever comes second waits. A program that was killed together \
 with belljar has never run, as far as the session goes.
 
 --timeout and --virtual-timeout hold besides those that the session was created with.
@@ -162,13 +162,13 @@ pub struct ExecArgs {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  belljar sandbox cp box:out .                  a file or a tree, into this folder
-  belljar sandbox cp notes.txt box:/tmp/n.txt   ... and the other way round
+  belljar sandbox cp box:out .                 a file or tree, into this folder
+  belljar sandbox cp notes.txt box:/tmp/n.txt  ... and the other way round
 
-One side is ID:/PATH, or ID:PATH, which begins at /worktree if there is a worktree; write ./ before a
-path of the host that looks like one. What is copied into a directory goes there under its name;
-directories are merged, all else is replaced. Symbolic links are copied as they are, and none is
-followed. On the host all is written, or nothing.")]
+One side is ID:/PATH, or ID:PATH, which begins at /worktree if there is a worktree; write ./ \
+before a path of the host that looks like one. What is copied into a directory goes there \
+under its name; directories are merged, all else is replaced. Symbolic links are copied \
+as they are, and none is followed. On the host all is written, or nothing.")]
 pub struct CpArgs {
     /// What to copy
     #[arg(value_name = "FROM")]
@@ -204,16 +204,17 @@ pub struct LsArgs {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  belljar sandbox diff box                      show what it has changed
-  belljar sandbox diff box | git apply          merge it into this folder as it is now
-  belljar sandbox apply box                     ... or write it, if the folder is as the session knows it
-  belljar sandbox diff box attempt              the changes that turn box into attempt
+  belljar sandbox diff box              show what it has changed
+  belljar sandbox diff box | git apply  merge that into this folder as it is now
+  belljar sandbox apply box             ... or write it, if nothing changed here
+  belljar sandbox diff box attempt      the changes that turn box into attempt
 
-Two sessions or snapshots can be compared that see the same folders of the host. What they differ in
-because a folder itself changed between their beginnings is not shown.
+Two sessions or snapshots can be compared that see the same folders of the host. What they differ \
+in because a folder itself changed between their beginnings is not shown.
 
-A session is compared with the folder as it was when the session began, or was last refreshed or applied.
-Of a session with several folders of the host, `belljar sandbox cp` keeps what is in one of them.")]
+A session is compared with the folder as it was when the session began, or was last refreshed or \
+applied. Of a session with several folders of the host, `belljar sandbox cp` keeps what \
+is in one of them.")]
 pub struct DiffArgs {
     /// The session or snapshot
     pub id: String,
@@ -232,12 +233,13 @@ pub struct DiffArgs {
   belljar sandbox diff box                      show what would be written
   belljar sandbox apply box                     write it
 
-Nothing is written if something on the disk changed that the session has read or changed; the conflicts
-are named. Afterwards the session is compared with what was written. If belljar is ended while it writes,
-the next belljar finishes it or takes it back; see `belljar help recover`.
+Nothing is written if something on the disk changed that the session has read or changed; the \
+conflicts are named. Afterwards the session is compared with what was written. If belljar \
+is ended while it writes, the next belljar finishes it or takes it back; see `belljar \
+help recover`.
 
-Exit codes: 0 if all is written, also if there is nothing to write, 2 if there is no such session, 125 if
-there are conflicts, or the disk refuses.")]
+Exit codes: 0 if all is written, also if there is nothing to write, 2 if there is no such session, \
+125 if there are conflicts, or the disk refuses.")]
 pub struct ApplyArgs {
     /// The session
     pub id: String,
@@ -249,17 +251,18 @@ pub struct ApplyArgs {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  belljar sandbox refresh box                   prints what it takes in, and conflicts
-  belljar sandbox refresh --discard box         ... and gives up what the session has changed
+  belljar sandbox refresh box            print what it takes in, and conflicts
+  belljar sandbox refresh --discard box  ... and give up the session's changes
 
-A session shows folders of the host as they were when it began. What was changed there since and not
-looked at before cannot be shown: programs get an I/O error, and belljar names the path. This takes the
-folders in as they are now. What the session has changed stays. What both have changed is a conflict:
-the session keeps its own version, and goes on comparing it with what it began with, so that
-`belljar sandbox diff box | git apply` merges the two.
+A session shows folders of the host as they were when it began. What was changed there since and \
+not looked at before cannot be shown: programs get an I/O error, and belljar names the \
+path. This takes the folders in as they are now. What the session has changed stays. What \
+both have changed is a conflict: the session keeps its own version, and goes on comparing \
+it with what it began with, so that `belljar sandbox diff box | git apply` merges the \
+two.
 
-Exit codes: 0 if all is taken in, 1 if there are conflicts, 2 if there is no such session, 125 if a folder
-cannot be read.")]
+Exit codes: 0 if all is taken in, 1 if there are conflicts, 2 if there is no such session, 125 if \
+a folder cannot be read.")]
 pub struct RefreshArgs {
     /// The session
     pub id: String,
@@ -284,11 +287,14 @@ pub struct SnapshotArgs {
 }
 
 #[derive(Args, Debug)]
-#[command(
-    after_help = "`fork` and `resume` do the same under different ids: the session of a fork has a new one, so
-that there can be any number of them; one that is resumed has the id of the session that the snapshot
-was made of, which must be free. With --id both use that. Eight digits of a snapshot's id are enough."
-)]
+#[command(after_help = "Examples:
+  belljar sandbox fork box                    a session that goes on from box
+  belljar sandbox fork 1f2e3d4c --id attempt  ... from a snapshot, as attempt
+  belljar sandbox resume 1f2e3d4c             ... as the session it is made of
+
+A fork has a new id, so that a snapshot can be forked any number of times. A session that is resumed \
+has the id of the session that the snapshot was made of; no session may have that id at the time. \
+With --id, both take that id. The first eight digits of a snapshot's id are enough.")]
 pub struct ForkArgs {
     /// The snapshot, or a session, as it is now
     #[arg(value_name = "SNAPSHOT")]
@@ -304,6 +310,12 @@ pub struct ForkArgs {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  belljar sandbox rm box attempt                two sessions
+  belljar sandbox rm 1f2e3d4c                   a snapshot
+
+Forks of what is removed stay. Exit codes: 0 if all are removed, 2 if one is not there; the others \
+are removed all the same.")]
 pub struct RmArgs {
     /// Sessions and snapshots
     #[arg(value_name = "ID", required = true)]

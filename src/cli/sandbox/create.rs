@@ -13,7 +13,7 @@ use super::args::CreateArgs;
 use super::{KeptPolicy, TOOLCHAIN, before_opening_folders, home, say_id};
 use crate::cli::args::MountArgs;
 use crate::cli::exit::Usage;
-use crate::cli::mounts::{hidden, mount_point};
+use crate::cli::mounts::{hidden, mount_point, worktree_hint};
 use crate::cli::setup;
 
 pub fn run(args: &CreateArgs) -> Result<u8> {
@@ -85,9 +85,12 @@ fn mount(
     target: &str,
     read_only: bool,
 ) -> Result<()> {
+    let given = host;
     let host = disk::canonical(host).map_err(|error| Usage::of(option, error))?;
     if !disk::metadata(&host).is_ok_and(|metadata| metadata.is_dir()) {
-        return Err(Usage(format!("{option}: {} is no folder", host.display())).into());
+        let hint = if option == "--worktree" { worktree_hint(given) } else { String::new() };
+        let given = given.display();
+        return Err(Usage(format!("{option}: there is no folder {given}{hint}")).into());
     }
     if host.to_str().is_none() {
         let why = "a session remembers folders as text, and its path is not UTF-8; rename it";

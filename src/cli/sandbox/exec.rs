@@ -2,38 +2,52 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use belljar::base::ambient;
 use belljar::sandbox::{
     ExecRequest, MountSource, Sandbox, SandboxError, SandboxHome, SandboxMount,
 };
-use belljar::{Limit, OutputStream, Stdio};
+use belljar::toolchain::{Loaded, similar};
+use belljar::{Limit, OutputStream, Stdio, Toolchains};
 use serde_json::{Value, json};
 
 use super::args::ExecArgs;
 use super::create::environment;
 use super::disk::{tell_met, with_drifts};
 use super::show::{absolute, start_dir};
-use super::{KeptPolicy, home_with, waiting};
+use super::{KeptPolicy, TOOLCHAIN, home_with, waiting};
 use crate::cli::changes::{Changed, changes_since, warn_of_sensitive};
 use crate::cli::exit::{self, Hinted, Usage};
 use crate::cli::host::HostSettings;
 use crate::cli::host_paths::{Folder, View};
 use crate::cli::overtime::Overtime;
 use crate::cli::planted::Folders;
-use crate::cli::report::{Report, Status, raised_with};
+use crate::cli::replaceable::Written;
+use crate::cli::report::{Report, Status, ms, raised_with};
 use crate::cli::sink::{Once, Opened, Stdout};
 use crate::cli::values::Sink;
-use crate::cli::{ending, setup};
+use crate::cli::{ending, hints, setup};
+
+/// What is known of PROGRAM's module, once it is ready to run.
+struct Load {
+    at: Instant,
+    is_cached: bool,
+    unknown_imports: Vec<String>,
+}
+
+/// Where [`Load`] is noted; of the programs that PROGRAM starts nothing is.
+type Noted = Arc<Mutex<Option<Load>>>;
 
 pub fn run(args: &ExecArgs) -> Result<u8> {
-    let home = home_with(Some(args.compile))?;
+    let noted = Noted::default();
+    let home = home_with(Some(args.compile), Some(note_load(args, &noted)))?;
     let stdout = Stdout::default();
     let report_to = Once::new(open_report(args, &home, &stdout)?);
     let mut report = Report { program: program_of(args), ..Report::default() };
-    let done = perform(args, &home, &stdout, &report_to, &mut report);
+    let done = perform(args, &home, &stdout, &report_to, &noted, &mut report);
     report.concluded(&done);
     let written = report_to.print(&line(&args.id, &report));
     let code = done?;
@@ -44,13 +58,30 @@ fn program_of(args: &ExecArgs) -> String {
     args.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
+/// Notes the program that was asked for, under whatever path it is found.
+fn note_load(args: &ExecArgs, noted: &Noted) -> Loaded {
+    let (asked, noted) = (module_name(&program_of(args)), Arc::clone(noted));
+    Arc::new(move |program, is_cached| {
+        let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
+        if noted.is_none() && module_name(program.name()) == asked {
+            let unknown_imports = program.unknown_imports().to_vec();
+            *noted = Some(Load { at: ambient::instant_now(), is_cached, unknown_imports });
+        }
+    })
+}
+
+fn module_name(path: &str) -> String {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    name.strip_suffix(".wasm").unwrap_or(name).to_owned()
+}
+
 /// What the report goes to, unless a program of the session may have led it astray.
 fn open_report(args: &ExecArgs, home: &SandboxHome, stdout: &Stdout) -> Result<Option<Opened>> {
     let Some(sink) = &args.json else { return Ok(None) };
     if let Sink::File(path) = sink {
         Folders::of_session(&home.details(&args.id)?.mounts).check("--json", path)?;
     }
-    Opened::new("--json", sink, stdout).map(Some)
+    Opened::new(Written::Report, sink, stdout).map(Some)
 }
 
 fn perform(
@@ -58,8 +89,13 @@ fn perform(
     home: &SandboxHome,
     stdout: &Stdout,
     report_to: &Once,
+    noted: &Noted,
     report: &mut Report,
 ) -> Result<u8> {
+    let started = ambient::instant_now();
+    if let Some(option) = args.command[0].to_str().filter(|word| word.starts_with('-')) {
+        return Err(hints::no_such_option(option, &["sandbox", "exec"]).into());
+    }
     let mut words = args.command.iter().map(text).collect::<Result<Vec<_>>>()?.into_iter();
     let mut request = ExecRequest {
         command: words.next().unwrap_or_default(),
@@ -91,14 +127,27 @@ fn perform(
     // Whoever waits for the session must not wait for somebody who does not read.
     let timeout = [sandbox.machine().limits().timeout, args.timeout].into_iter().flatten().min();
     let what = "ended, and its session is as it was before";
+    let run_started = ambient::instant_now();
     let running = Overtime::watch(timeout, &request.command, what, report_to);
-    let result = sandbox.output_on(&request, stdio).map_err(|error| hinted(error, args));
+    let result = sandbox.output_on(&request, stdio);
     drop(running);
+    let run_ended = ambient::instant_now();
+    // A program that is no module, as the shell, is loaded in no time.
+    let loaded = noted.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let loaded_at = loaded.as_ref().map_or(run_started, |load| load.at);
+    report.timings.load_ms = ms(loaded_at.duration_since(started));
+    if let Some(load) = loaded {
+        (report.cache_hit, report.unknown_imports) = (load.is_cached, load.unknown_imports);
+    }
     let status = match result {
         Ok(result) => result.status,
         // The program itself may be what cannot be read.
-        Err(error) => return Err(with_drifts(error, &mut sandbox, &args.id)),
+        Err(error) => {
+            let error = hinted(error, args, &mut sandbox, &cwd);
+            return Err(with_drifts(error, &mut sandbox, &args.id));
+        }
     };
+    report.timings.run_ms = ms(run_ended.duration_since(loaded_at));
     report.ended(&status);
     let took = sandbox.elapsed().saturating_sub(elapsed);
     let machine = sandbox.machine();
@@ -108,10 +157,19 @@ fn perform(
     report.upper_bytes = machine.vfs().upper_bytes();
     report.host_result = sandbox.host().result();
     ending::tell(&request.command, &status, &limits_hit, false, &|limit| raised(args, limit));
-    if !status.success()
-        && let Some(hint) = path_hint(args, &mut sandbox, &cwd)
-    {
-        note!("belljar: note: {hint}");
+    if !status.success() {
+        let misplaced = hints::misplaced_option(&args.command[1..], &["sandbox", "exec"]);
+        let path = path_hint(&args.command, &mut sandbox, &cwd);
+        let missing = match sandbox.machine().missing_programs() {
+            [] => None,
+            names => Some(format!(
+                "{}: `belljar sandbox create --toolchain` adds folders of modules",
+                hints::not_found(names)
+            )),
+        };
+        for hint in missing.into_iter().chain(misplaced).chain(path) {
+            note!("belljar: note: {hint}");
+        }
     }
     report.drifts = tell_met(&mut sandbox, &args.id);
     held.save(&mut sandbox).with_context(|| {
@@ -122,18 +180,18 @@ fn perform(
         report.changes = changes_since(&before, &now, sandbox.files())?;
         report.sensitive = warn_of_sensitive(&report.changes, true);
     }
+    report.timings.changes_ms = ms(ambient::elapsed_since(run_ended));
     Ok(exit::of_outcome(status.outcome()))
 }
 
-/// The report as a line of JSON: that of a run, without what a session does not have.
+/// The report as a line of JSON: that of a run, and what is the session's.
 fn line(id: &str, report: &Report) -> String {
     let timed_out = report.status == Status::TimedOut;
     let mut line = json!({ "id": id, "timed_out": timed_out, "message": report.error, "drifts": report.drifts });
     if let (Some(line), Ok(Value::Object(fields))) =
         (line.as_object_mut(), serde_json::to_value(report))
     {
-        let of_runs = ["applied", "cache_hit", "host_programs", "timings", "unknown_imports"];
-        line.extend(fields.into_iter().filter(|(name, _)| !of_runs.contains(&name.as_str())));
+        line.extend(fields);
     }
     format!("{line}\n")
 }
@@ -151,30 +209,44 @@ fn raised(args: &ExecArgs, limit: Limit) -> String {
     }
 }
 
-/// What to say of an argument that names something of the host which the program does not see.
-fn path_hint(args: &ExecArgs, sandbox: &mut Sandbox, cwd: &str) -> Option<String> {
+/// What to say of the first argument of `command` that names something of the host which the program does
+/// not see.
+fn path_hint(command: &[OsString], sandbox: &mut Sandbox, cwd: &str) -> Option<String> {
     let of_host = |mount: &SandboxMount| match &mount.source {
         MountSource::Host(host) => Some(Folder { host: host.clone(), at: mount.target.clone() }),
         MountSource::Memory => None,
     };
     let folders: Vec<Folder> = sandbox.mounts().iter().filter_map(of_host).collect();
     let view = View { folders: &folders, cwd, option: "belljar sandbox create --dir" };
-    view.hint(args.command.get(1..)?, sandbox.files())
+    view.hint(command, sandbox.files())
 }
 
-/// Adds to `error`, if it is a program that was not found, where programs come from.
-fn hinted(error: SandboxError, args: &ExecArgs) -> anyhow::Error {
+/// Adds to `error`, if it is a program that was not found, which one may have been meant, or where
+/// programs come from.
+fn hinted(error: SandboxError, args: &ExecArgs, sandbox: &mut Sandbox, cwd: &str) -> anyhow::Error {
     let hint = match &error {
         SandboxError::Exec { is_found: false, command, .. } if command.contains('/') => {
-            format!("`belljar sandbox ls {}` lists what is there", args.id)
+            path_hint(&[OsString::new(), args.command[0].clone()], sandbox, cwd)
+                .unwrap_or_else(|| format!("`belljar sandbox ls {}` lists what is there", args.id))
         }
-        SandboxError::Exec { is_found: false, .. } => {
-            "`belljar programs` lists what there is; `belljar sandbox create --toolchain` adds folders"
-                .to_owned()
-        }
+        SandboxError::Exec { is_found: false, command, .. } => program_hint(command, args, sandbox),
         _ => return error.into(),
     };
     Hinted { error: error.into(), hint }.into()
+}
+
+/// What to say of a name that no program of the session has.
+fn program_hint(name: &str, args: &ExecArgs, sandbox: &Sandbox) -> String {
+    let dirs = sandbox.metadata().get(TOOLCHAIN).map_or("[]", String::as_str);
+    let dirs = serde_json::from_str(dirs).unwrap_or_default();
+    let mut names = Toolchains::new(dirs).and_then(|it| it.names()).unwrap_or_default();
+    names.push(setup::SHELL.to_owned());
+    let meant = match similar(name, &names) {
+        similar if similar.is_empty() => String::new(),
+        similar => format!("did you mean {}? ", similar.join(", ")),
+    };
+    let show = format!("`belljar sandbox show {}` names the folders of its programs", args.id);
+    format!("{meant}`belljar programs` lists those that are built in; {show}")
 }
 
 fn text(word: &OsString) -> Result<String> {

@@ -16,6 +16,7 @@ use belljar::host::{CommandPolicy, PolicyError};
 use belljar::kernel::programs::Programs;
 use belljar::process::ShellImage;
 use belljar::sandbox::{MountSource, SandboxError, SandboxHome, SandboxSpec};
+use belljar::toolchain::Loaded;
 use belljar::{EngineConfig, ToolchainPrograms, Toolchains};
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
@@ -56,11 +57,12 @@ pub fn run(args: &SandboxArgs) -> Result<u8> {
 
 /// The sessions of this user, in which nothing runs.
 fn home() -> Result<SandboxHome> {
-    home_with(None)
+    home_with(None, None)
 }
 
-/// The sessions of this user, whose modules are compiled within these limits.
-fn home_with(compile: Option<CompileArgs>) -> Result<SandboxHome> {
+/// The sessions of this user, whose modules are compiled within these limits, and of whose programs
+/// `loaded` is told.
+fn home_with(compile: Option<CompileArgs>, loaded: Option<Loaded>) -> Result<SandboxHome> {
     let cache_dir = setup::cache_dir()?;
     let programs = move |spec: &SandboxSpec| {
         before_opening_folders(spec).map_err(|error| SandboxError::Io {
@@ -69,6 +71,10 @@ fn home_with(compile: Option<CompileArgs>) -> Result<SandboxHome> {
         })?;
         let dirs = spec.metadata.get(TOOLCHAIN).map_or("[]", String::as_str);
         programs(dirs, spec, cache_dir.clone(), compile)
+            .map(|programs| match &loaded {
+                Some(loaded) => programs.on_load(Arc::clone(loaded)),
+                None => programs,
+            })
             .map(|programs| Arc::new(programs) as Arc<dyn Programs>)
             .map_err(|error| SandboxError::InvalidRequest {
                 field: "toolchain".to_owned(),
@@ -180,21 +186,25 @@ fn resume(args: &ForkArgs) -> Result<u8> {
 
 fn rm(args: &RmArgs) -> Result<u8> {
     let home = home()?;
-    let (mut removed, mut failed) = (Vec::new(), None);
+    let (mut removed, mut failed) = (Vec::new(), Vec::new());
     for id in &args.ids {
         match home.remove(id, || waiting(id)) {
-            Ok(()) => removed.push(id),
-            Err(error) => {
-                if let Some(earlier) = failed.replace(error.into()) {
-                    complain!("belljar: {}", describe(&earlier).1);
-                }
-            }
+            Ok(()) => removed.push(id.as_str()),
+            Err(error) => failed.push((id.as_str(), describe(&error.into()))),
         }
     }
-    if args.json {
-        say!("{}", json!({ "removed": removed }));
+    for (_, (_, message)) in &failed {
+        complain!("belljar: {message}");
     }
-    failed.map_or(Ok(0), Err)
+    // Who is told that something failed must be told what did not.
+    if !failed.is_empty() && !removed.is_empty() {
+        note!("belljar: removed {}", removed.join(", "));
+    }
+    if args.json {
+        let failed = failed.iter().map(|(id, (_, error))| json!({ "id": id, "error": error }));
+        say!("{}", json!({ "removed": removed, "failed": failed.collect::<Vec<_>>() }));
+    }
+    Ok(failed.iter().map(|(_, (code, _))| *code).max().unwrap_or(0))
 }
 
 fn gc(args: &GcArgs) -> Result<u8> {

@@ -1,19 +1,21 @@
 //! `belljar sandbox list`, `show`, `ls` and `diff`.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result};
-use belljar::WORKTREE;
 use belljar::base::ambient;
 use belljar::base::digest::Digest;
 use belljar::kernel::vfs::FileType;
 use belljar::sandbox::{
     FilesystemAccess, HomeDetails, HomeEntry, HomeKind, Listed, MountSource, Sandbox, SandboxMount,
 };
+use belljar::{ClockConfig, Mtimes, WORKTREE};
 use bytesize::ByteSize;
 use serde_json::{Value, json};
 
 use super::args::{DiffArgs, ListArgs, LsArgs, ShowArgs};
 use super::disk::{tell_all, tell_met, with_drifts};
-use super::home;
+use super::{TOOLCHAIN, home};
 use crate::cli::changes::{self, Changed, render_diff};
 use crate::cli::exit::Usage;
 use crate::cli::report::printable;
@@ -71,8 +73,15 @@ pub fn list(args: &ListArgs) -> Result<u8> {
 
 pub fn show(args: &ShowArgs) -> Result<u8> {
     let details = home()?.details(&args.id)?;
+    let toolchains = toolchains_of(&details);
     if args.json {
-        say!("{}", json_of(&details));
+        let mut line = json_of(&details);
+        if let (Some(line), Value::Object(made_with)) = (line.as_object_mut(), made_with(&details))
+        {
+            line.extend(made_with);
+            line.insert("toolchains".to_owned(), json!(toolchains));
+        }
+        say!("{line}");
         return Ok(0);
     }
     let mut table = vec![
@@ -92,8 +101,58 @@ pub fn show(args: &ShowArgs) -> Result<u8> {
         let access = if *access == FilesystemAccess::ReadOnly { ", read-only" } else { "" };
         table.push(["mount".to_owned(), format!("{target}: {source}{access}")]);
     }
+    let clock = match details.now_ns {
+        Some(now_ns) => format!("paused, at {}", date(now_ns)),
+        None => "the host's".to_owned(),
+    };
+    let mtimes = match details.mtimes {
+        Mtimes::Fixed(at_ns) => format!("fixed, at {}", date(at_ns)),
+        mtimes => name_of(mtimes).to_owned(),
+    };
+    table.push(["clock".to_owned(), clock]);
+    table.push(["seed".to_owned(), details.seed.to_string()]);
+    table.push(["mtimes".to_owned(), mtimes]);
+    let dirs = toolchains.iter().map(|dir| printable(&dir.to_string_lossy()));
+    table.extend(dirs.map(|dir| ["toolchain".to_owned(), dir]));
+    let variables = details.env.iter().map(|(name, value)| printable(&format!("{name}={value}")));
+    table.extend(variables.map(|variable| ["env".to_owned(), variable]));
     print_table(&table);
     Ok(0)
+}
+
+/// What a session was made with, besides its mounts and toolchains.
+fn made_with(details: &HomeDetails) -> Value {
+    let start_at = match details.clock {
+        ClockConfig::Paused { start_ns } => Some(date(start_ns)),
+        ClockConfig::Host => None,
+    };
+    json!({
+        "clock": if start_at.is_some() { "paused" } else { "real" },
+        "start_at": start_at,
+        "now": details.now_ns.map(date),
+        "seed": details.seed,
+        "mtimes": name_of(details.mtimes),
+        "env": details.env,
+    })
+}
+
+/// The folders of a session's programs, in the order in which they are searched.
+fn toolchains_of(details: &HomeDetails) -> Vec<PathBuf> {
+    let dirs = details.metadata.get(TOOLCHAIN).map(|dirs| serde_json::from_str(dirs));
+    dirs.and_then(Result::ok).unwrap_or_default()
+}
+
+fn name_of(mtimes: Mtimes) -> &'static str {
+    match mtimes {
+        Mtimes::Host => "host",
+        Mtimes::Content => "content",
+        Mtimes::Fixed(_) => "fixed",
+    }
+}
+
+/// An instant in nanoseconds since the Unix epoch, in RFC 3339.
+fn date(ns: u64) -> String {
+    jiff::Timestamp::from_nanosecond(ns.into()).unwrap_or_default().to_string()
 }
 
 fn json_of(details: &HomeDetails) -> Value {

@@ -3,6 +3,7 @@
 
 use super::{Guest, SpawnRequest};
 use crate::base::errno::Errno;
+use crate::kernel::machine::Machine;
 use crate::kernel::programs::{Found, NotRunnable, Place};
 use crate::kernel::schedule::Mode;
 use crate::tape::Kind;
@@ -153,7 +154,32 @@ impl Guest {
         {
             return Ok(found);
         }
+        if is_searched {
+            self.machine.note_missing(&name);
+        }
         Err((Errno::Noent, format!("no program is called {name}")))
+    }
+}
+
+/// Names of missing programs that a machine remembers.
+const MISSING_MAX: usize = 8;
+
+/// Longest of these names, in bytes.
+const MISSING_NAME_BYTES_MAX: usize = 255;
+
+impl Machine {
+    /// Names of programs, without a slash, that processes of the last run tried to start and that were
+    /// nowhere: the first ones, each once.
+    pub fn missing_programs(&self) -> &[String] {
+        &self.missing_programs
+    }
+
+    fn note_missing(&mut self, name: &str) {
+        let names = &mut self.missing_programs;
+        let is_new = !names.iter().any(|known| known == name);
+        if is_new && names.len() < MISSING_MAX && name.len() <= MISSING_NAME_BYTES_MAX {
+            names.push(name.to_owned());
+        }
     }
 }
 

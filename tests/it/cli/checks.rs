@@ -221,3 +221,39 @@ fn removing_a_folder_named_worktree_removes_no_worktree() {
     std::fs::remove_dir_all(dir.join("worktree")).unwrap();
     assert_ne!(sh(dir, &["-q", "-c", "cd worktree"]).status.code(), Some(0));
 }
+
+/// Where sessions and journals lie was not looked at.
+#[cfg(unix)]
+#[test]
+fn the_doctor_looks_at_the_home_and_its_journals() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = scratch();
+    let home = folder.path().join("home");
+    let doctor = |home: &Path| -> (Option<i32>, Vec<Value>) {
+        let mut command = belljar(folder.path());
+        let output = command.args(["doctor", "--json"]).env("BELLJAR_HOME", home).output().unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let checks = ["home", "journals"].map(|name| {
+            let checks = report["checks"].as_array().unwrap();
+            checks.iter().find(|check| check["name"] == name).unwrap().clone()
+        });
+        (output.status.code(), checks.to_vec())
+    };
+    let (code, checks) = doctor(&home);
+    assert_eq!(code, Some(0), "{checks:?}");
+    assert!(checks[0]["found"].as_str().unwrap().starts_with("0 sessions in "), "{checks:?}");
+    assert_eq!(std::fs::metadata(&home).unwrap().permissions().mode() & 0o777, 0o700);
+    let sandbox = ["sandbox", "create", "--id", "box", "--no-worktree"];
+    belljar(folder.path()).args(sandbox).env("BELLJAR_HOME", &home).output().unwrap();
+    for (mode, code, words) in
+        [(0o755, 0, "1 session in "), (0o755, 0, "chmod go-rwx"), (0o777, 125, "can write to")]
+    {
+        std::fs::set_permissions(&home, std::fs::Permissions::from_mode(mode)).unwrap();
+        let (found, checks) = doctor(&home);
+        assert_eq!(found, Some(code), "{checks:?}");
+        assert!(checks[0].to_string().contains(words), "{words}: {checks:?}");
+    }
+    let (code, checks) = doctor(&folder.path().join("note.txt"));
+    assert_eq!(code, Some(125), "{checks:?}");
+    assert!(checks[0]["advice"].as_str().unwrap().contains("set BELLJAR_HOME"), "{checks:?}");
+}

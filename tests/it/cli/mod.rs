@@ -1,11 +1,14 @@
 //! The command line: options, messages and exit codes.
 
+mod applied;
 mod checks;
 mod compiling;
+mod hints;
 mod host;
 mod living;
 mod messages;
 mod places;
+mod replacing;
 mod report;
 mod sandbox;
 mod sessions;

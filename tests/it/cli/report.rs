@@ -37,6 +37,9 @@ fn the_report_says_how_it_went() {
     assert_eq!(serde_json::from_str::<Value>(&report).unwrap()["virtual_time_ms"], 90000);
 }
 
+/// What a report of an earlier run begins with.
+const EARLIER: &str = r#"{"status":"exited","exit_code":77,"guest_exit_code":77,"limits_hit":[],"virtual_time_ms":1}"#;
+
 /// There is a report of every end, and never that of an earlier run.
 #[test]
 fn every_end_has_a_report() {
@@ -73,7 +76,7 @@ fn every_end_has_a_report() {
         (&["--max-output", "1K", &spew, "1"], 134, "limit", "output"),
     ];
     for (args, code, status, words) in cases {
-        std::fs::write(&path, "of an earlier run").unwrap();
+        std::fs::write(&path, EARLIER).unwrap();
         let output = run(dir, &[&["--json=r.json"][..], args].concat());
         assert_eq!(output.status.code(), Some(*code), "{args:?}: {}", stderr(&output));
         let report = read(&path);
@@ -189,7 +192,7 @@ fn a_diff_and_a_report_begin_a_line() {
 fn a_diff_file_is_named_where_it_cannot_be_written_and_never_stale() {
     let folder = scratch();
     let path = folder.path().join("d.patch");
-    std::fs::write(&path, "of an earlier run").unwrap();
+    std::fs::write(&path, "diff --git a/gone b/gone\ndeleted file mode 100644\n").unwrap();
     assert_eq!(run(folder.path(), &["--diff=d.patch", "nothing"]).status.code(), Some(127));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
     let changing = ["replace", "one", "1", "note.txt"];

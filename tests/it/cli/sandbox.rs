@@ -214,10 +214,18 @@ fn a_session_that_is_not_there_keeps_no_other_from_being_removed() {
     done(at, &["create", "--id", "other"]);
     let output = call(at, &["rm", "--json", "gone", "box", "lost", "other"]);
     assert_eq!(output.status.code(), Some(2));
-    assert_eq!(stdout(&output), "{\"removed\":[\"box\",\"other\"]}\n");
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(report["removed"], serde_json::json!(["box", "other"]));
+    let failed: Vec<&Value> =
+        report["failed"].as_array().unwrap().iter().map(|failed| &failed["id"]).collect();
+    assert_eq!(failed, ["gone", "lost"]);
     let said = stderr(&output);
     assert!(said.contains("\"gone\"") && said.contains("\"lost\""), "{said}");
+    assert!(said.ends_with("belljar: removed box, other\n"), "{said}");
     assert_eq!(done(at, &["list"]), "");
+    let output = call(at, &["rm", "gone"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!stderr(&output).contains("belljar: removed"), "{}", stderr(&output));
 }
 
 /// It was told to stand after `--`, where it would have been an argument of a program.

@@ -153,6 +153,100 @@ fn sessions_are_listed_with_folder_origin_age_and_size() {
     assert!(shown["size_bytes"].as_u64().unwrap() > 500_000, "{shown}");
     assert!(shown["created_ms"].as_u64().unwrap() <= shown["changed_ms"].as_u64().unwrap());
     let text = done(at, &["show", &snapshot[..8]]);
-    assert!(text.contains(&format!("mount    /worktree: {worktree}\n")), "{text}");
+    let words: Vec<Vec<&str>> =
+        text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert!(words.contains(&vec!["mount", "/worktree:", &worktree]), "{text}");
     assert_eq!(call(at, &["show", "gone"]).status.code(), Some(2));
+}
+
+/// Nobody could look up what a session had been made with.
+#[test]
+fn a_session_tells_what_it_was_made_with() {
+    let folder = scratch();
+    let at = folder.path();
+    std::fs::create_dir(at.join("tools")).unwrap();
+    let tools = std::fs::canonicalize(at.join("tools")).unwrap().display().to_string();
+    let create = ["create", "--id", "box", "--seed", "7", "--mtimes", "content", "--env", "A=b c"];
+    let more = ["--toolchain", "tools", "--start-at", "2024-05-01T12:00:00Z"];
+    done(at, &[&create[..], &more].concat());
+    done(at, &["exec", "box", "sleep", "90"]);
+    let snapshot = done(at, &["snapshot", "box"]);
+    for id in ["box", snapshot.trim()] {
+        let text = done(at, &["show", id]);
+        for (name, value) in [
+            ("clock", "paused, at 2024-05-01T12:01:30Z"),
+            ("seed", "7"),
+            ("mtimes", "content"),
+            ("toolchain", tools.as_str()),
+            ("env", "A=b c"),
+        ] {
+            let is_it = |line: &str| {
+                line.split_once(' ').is_some_and(|(key, rest)| key == name && rest.trim() == value)
+            };
+            assert!(text.lines().any(is_it), "no {name} {value} in: {text}");
+        }
+        let shown: Value = serde_json::from_str(&done(at, &["show", id, "--json"])).unwrap();
+        assert_eq!(shown["start_at"], "2024-05-01T12:00:00Z");
+        assert_eq!(
+            (&shown["clock"], &shown["now"]),
+            (&json!("paused"), &json!("2024-05-01T12:01:30Z"))
+        );
+        assert_eq!((&shown["seed"], &shown["mtimes"]), (&json!(7), &json!("content")));
+        assert_eq!(
+            (&shown["toolchains"], &shown["env"]),
+            (&json!([tools]), &json!({ "A": "b c" }))
+        );
+    }
+    done(at, &["create", "--id", "real", "--clock", "real", "--mtimes", "fixed"]);
+    let shown: Value = serde_json::from_str(&done(at, &["show", "real", "--json"])).unwrap();
+    assert_eq!((&shown["clock"], &shown["start_at"]), (&json!("real"), &Value::Null));
+    assert!(done(at, &["show", "real"]).contains("the host's"));
+    // Values of variables are for who asks for one session.
+    assert!(!done(at, &["list", "--json"]).contains("b c"));
+}
+
+/// Some fields of `run --json` were missing.
+#[test]
+fn an_exec_reports_all_that_a_run_reports() {
+    let folder = scratch();
+    let at = folder.path();
+    std::fs::create_dir(at.join("tools")).unwrap();
+    let missing = crate::support::guest("missing_import");
+    std::fs::copy(&missing, at.join("tools/lacking.wasm")).unwrap();
+    done(at, &["create", "--id", "box", "--toolchain", "tools"]);
+    let last =
+        |text: String| -> Value { serde_json::from_str(text.lines().last().unwrap()).unwrap() };
+    let run = belljar(at).args(["run", "--json", "wc", "note.txt"]).output().unwrap();
+    let of_run = last(stdout(&run));
+    let of_exec = last(done(at, &["exec", "--json", "box", "wc", "note.txt"]));
+    for (field, value) in of_run.as_object().unwrap() {
+        let other = &of_exec[field];
+        assert_eq!(
+            std::mem::discriminant(value),
+            std::mem::discriminant(other),
+            "{field}: {other}"
+        );
+    }
+    assert_eq!((&of_exec["applied"], &of_exec["host_programs"]), (&json!(false), &json!([])));
+    assert_eq!(of_exec["unknown_imports"], json!([]));
+    assert!(of_exec["timings"]["run_ms"].as_f64().unwrap() > 0.0, "{of_exec}");
+    let exec = |program: &str| last(done(at, &["exec", "--json", "box", program]));
+    let cache = tempfile::tempdir().unwrap();
+    let fresh = |args: &[&str]| {
+        let mut command = belljar(at);
+        command.arg("sandbox").args(args).env("BELLJAR_HOME", at.join(".home"));
+        last(stdout(&command.env("BELLJAR_CACHE_DIR", cache.path()).output().unwrap()))
+    };
+    for is_cached in [false, true] {
+        let report = fresh(&["exec", "--json", "box", "lacking"]);
+        assert_eq!(report["unknown_imports"], json!(["env.nowhere"]), "{report}");
+        assert_eq!(report["cache_hit"], is_cached, "{report}");
+    }
+    std::fs::copy(&missing, at.join("local.wasm")).unwrap();
+    done(at, &["refresh", "box"]);
+    let report = exec("./local.wasm");
+    assert_eq!(report["unknown_imports"], json!(["env.nowhere"]), "{report}");
+    // What a program starts is not what was asked for.
+    let report = last(done(at, &["exec", "--json", "box", "sh", "-c", "lacking"]));
+    assert_eq!((&report["unknown_imports"], &report["cache_hit"]), (&json!([]), &json!(false)));
 }

@@ -211,6 +211,7 @@ fn a_replay_that_lacks_a_content_names_it_and_blames_no_run() {
     let folder = recorded();
     let dir = folder.path();
     std::fs::copy(dir.join("run.tape"), dir.join("moved.tape")).unwrap();
+    std::fs::create_dir(dir.join("moved.tape.cas")).unwrap();
     for args in [&["replay", "moved.tape"][..], &["replay", "--json", "moved.tape"]] {
         let output = call(dir, args);
         assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));

@@ -1,0 +1,117 @@
+//! Changes of a tape that are on the disk already, and tapes without their folder.
+
+use std::path::Path;
+
+use crate::cli::scratch;
+use crate::cli::tape::{call, succeed};
+use crate::support::stderr;
+
+/// A folder with `tree`, and the tape of a run of `script` over it.
+fn recorded(script: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("tree");
+    std::fs::rename(scratch().keep(), &tree).unwrap();
+    std::fs::create_dir(tree.join("old")).unwrap();
+    std::fs::write(tree.join("old/part"), "part\n").unwrap();
+    let args = ["record", "-q", "--tape", "run.tape", "--worktree", "tree", "--", "sh", "-c"];
+    succeed(folder.path(), &[&args[..], &[script]].concat());
+    folder
+}
+
+const SCRIPT: &str = "echo 3 >> note.txt; mkdir new; mv old/part new/part; rmdir old; echo x > new/x; \
+                      touch -d 2001-01-01T00:00:00Z new/x";
+
+/// It was an error: what is there is not what the run found.
+#[test]
+fn changes_that_are_applied_already_are_no_conflict() {
+    let folder = recorded(SCRIPT);
+    let dir = folder.path();
+    let apply = ["apply", "run.tape", "--worktree", "tree"];
+    let first = call(dir, &apply);
+    assert!(stderr(&first).ends_with(" written to the disk\n"), "{}", stderr(&first));
+    let before = crate::support::tree(&dir.join("tree"));
+    for _ in 0..2 {
+        let again = call(dir, &apply);
+        assert_eq!(again.status.code(), Some(0), "{}", stderr(&again));
+        assert_eq!(stderr(&again), "belljar: already applied: nothing to do\n");
+    }
+    assert_eq!(crate::support::tree(&dir.join("tree")), before);
+    let quiet = call(dir, &[&apply[..], &["--quiet"]].concat());
+    assert_eq!((quiet.status.code(), stderr(&quiet)), (Some(0), String::new()));
+}
+
+#[test]
+fn a_disk_that_is_not_quite_the_outcome_is_a_conflict() {
+    let differences: [(&str, &dyn Fn(&Path)); 5] = [
+        ("another content", &|tree| std::fs::write(tree.join("note.txt"), "other\n").unwrap()),
+        ("something is missing", &|tree| std::fs::remove_file(tree.join("new/x")).unwrap()),
+        ("what was removed is there", &|tree| std::fs::create_dir(tree.join("old")).unwrap()),
+        ("a folder in place of a file", &|tree| {
+            std::fs::remove_file(tree.join("new/x")).unwrap();
+            std::fs::create_dir(tree.join("new/x")).unwrap();
+        }),
+        ("the first state of one file", &|tree| {
+            std::fs::write(tree.join("note.txt"), "one\ntwo\n").unwrap();
+        }),
+    ];
+    for (what, change) in differences {
+        let folder = recorded(SCRIPT);
+        let dir = folder.path();
+        let apply = ["apply", "run.tape", "--worktree", "tree"];
+        succeed(dir, &apply);
+        change(&dir.join("tree"));
+        let before = crate::support::tree(&dir.join("tree"));
+        let output = call(dir, &apply);
+        assert_eq!(output.status.code(), Some(125), "{what}: {}", stderr(&output));
+        assert!(stderr(&output).contains("nothing is written to the disk"), "{what}");
+        assert_eq!(crate::support::tree(&dir.join("tree")), before, "{what}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_permission_that_differs_is_not_the_outcome() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = recorded("echo 3 >> note.txt; ln -s note.txt link");
+    let dir = folder.path();
+    let apply = ["apply", "run.tape", "--worktree", "tree"];
+    succeed(dir, &apply);
+    assert_eq!(call(dir, &apply).status.code(), Some(0));
+    let note = dir.join("tree/note.txt");
+    std::fs::set_permissions(&note, std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(call(dir, &apply).status.code(), Some(125));
+    std::fs::set_permissions(&note, std::fs::Permissions::from_mode(0o644)).unwrap();
+    std::fs::remove_file(dir.join("tree/link")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", dir.join("tree/link")).unwrap();
+    assert_eq!(call(dir, &apply).status.code(), Some(125));
+}
+
+#[test]
+fn a_run_that_changed_nothing_says_so() {
+    let folder = recorded("cat note.txt > /dev/null");
+    let output = call(folder.path(), &["apply", "run.tape", "--worktree", "tree"]);
+    assert_eq!(stderr(&output), "belljar: the run changed nothing: nothing to do\n");
+    assert!(output.status.success());
+}
+
+/// The message named one content, and not the folder.
+#[test]
+fn a_tape_without_its_folder_names_the_folder() {
+    let folder = recorded(SCRIPT);
+    let dir = folder.path();
+    std::fs::rename(dir.join("run.tape"), dir.join("moved.tape")).unwrap();
+    for args in [
+        &["replay", "moved.tape"][..],
+        &["diff", "moved.tape"],
+        &["apply", "moved.tape", "--worktree", "tree"],
+        &["tape", "cat", "moved.tape", "00"],
+    ] {
+        let output = call(dir, args);
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(125), "{args:?}: {message}");
+        assert!(message.contains("the folder moved.tape.cas is missing"), "{args:?}: {message}");
+        assert!(message.contains("renamed with it"), "{args:?}: {message}");
+    }
+    std::fs::rename(dir.join("run.tape.cas"), dir.join("moved.tape.cas")).unwrap();
+    succeed(dir, &["replay", "-q", "moved.tape"]);
+}

@@ -1,0 +1,191 @@
+//! What is said to those who nearly got it right: options in the wrong place, names that are misspelt, paths
+//! of the host in scripts.
+
+use std::path::Path;
+use std::process::Output;
+
+use crate::cli::{guest_arg, run, scratch};
+use crate::support::{belljar, guest, stderr, stdout};
+
+fn call(folder: &Path, args: &[&str]) -> Output {
+    let home = folder.join(".home");
+    belljar(folder).args(args).env("BELLJAR_HOME", home).output().unwrap()
+}
+
+/// Runs each, and looks for its code and its words on standard error.
+fn says(folder: &Path, cases: &[(&[&str], i32, &str)]) {
+    for (args, code, words) in cases {
+        let output = call(folder, args);
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(*code), "{args:?}: {message}");
+        assert!(message.contains(words), "{args:?}: no {words:?} in: {message}");
+    }
+}
+
+/// `--apply success wc` ran a program called `success`, or said that there is none.
+#[test]
+fn a_value_of_apply_without_its_sign_is_noticed() {
+    let folder = scratch();
+    let dir = folder.path();
+    std::fs::write(dir.join("success"), "echo ran\n").unwrap();
+    let hint = "--apply takes its value after `=`: --apply=always, or --apply=success";
+    says(
+        dir,
+        &[
+            (&["run", "--apply", "success", "wc"], 127, hint),
+            (&["run", "--apply", "always", "wc"], 127, hint),
+            (&["record", "--tape", "t", "--apply", "no", "wc"], 127, hint),
+            (&["run", "--apply", "true", "wc"], 0, &format!("runs the program true; {hint}")),
+            (&["sh", "--apply", "success"], 0, &format!("success is taken for a script; {hint}")),
+        ],
+    );
+    for args in [
+        &["run", "--apply", "--quiet", "true"][..],
+        &["run", "--apply", "--", "true"],
+        &["run", "--apply=success", "true"],
+        &["run", "true", "--apply", "success"],
+    ] {
+        assert!(!stderr(&call(dir, args)).contains("takes its value"), "{args:?}");
+    }
+}
+
+#[test]
+fn an_option_of_another_command_names_the_command() {
+    let folder = scratch();
+    let dir = folder.path();
+    call(dir, &["sandbox", "create", "--id", "box"]);
+    let create = "there is no option --max-memory; `belljar sandbox create` takes it";
+    says(
+        dir,
+        &[
+            (&["sandbox", "exec", "--max-memory", "1G", "box", "wc"], 2, create),
+            (&["sandbox", "exec", "box", "--max-memory", "1G", "--", "wc"], 2, create),
+            (&["sandbox", "exec", "box", "--apply", "wc"], 2, "--apply; `belljar run` takes it"),
+            (&["run", "--tape", "t", "wc"], 2, "--tape; `belljar record` takes it"),
+            (&["replay", "--apply", "t"], 2, "--apply; `belljar run` takes it"),
+            (&["sh", "--aply", "s"], 2, "did you mean --apply? (`belljar sh --help` lists them"),
+            (&["host", "call", "--frob"], 2, "no option --frob (`belljar host call --help`"),
+            (
+                &["sh", "-c", "wc gone", "x", "--json"],
+                1,
+                "--json after the script went to the script",
+            ),
+            (&["sandbox", "exec", "box", "wc", "--json"], 1, "--json after PROGRAM went to the"),
+        ],
+    );
+}
+
+#[test]
+fn misspelt_names_of_a_session_and_its_programs_are_recognised() {
+    let folder = scratch();
+    let dir = folder.path();
+    std::fs::create_dir(dir.join("tools")).unwrap();
+    std::fs::copy(guest("hello"), dir.join("tools/greeter.wasm")).unwrap();
+    call(dir, &["sandbox", "create", "--id", "box", "--toolchain", "tools"]);
+    let other = tempfile::tempdir().unwrap();
+    let outside = std::fs::canonicalize(other.path()).unwrap().join("x.wasm");
+    std::fs::write(&outside, "").unwrap();
+    let outside = outside.display().to_string();
+    says(
+        dir,
+        &[
+            (&["sandbox", "exec", "bxo", "wc"], 2, "did you mean box?"),
+            (&["sandbox", "ls", "boxx"], 2, "did you mean box?"),
+            (&["sandbox", "rm", "bax"], 2, "did you mean box?"),
+            (&["sandbox", "exec", "box", "gretter"], 127, "did you mean greeter?"),
+            (&["sandbox", "exec", "box", "hs"], 127, "did you mean ls, sh?"),
+            (&["sandbox", "exec", "box", "nothing"], 127, "`belljar sandbox show box`"),
+            (&["sandbox", "exec", "box", "./gone"], 127, "`belljar sandbox ls box`"),
+        ],
+    );
+    if cfg!(unix) {
+        says(dir, &[(&["sandbox", "exec", "box", &outside], 127, "is a path of the host")]);
+    }
+    let note = "there is no program gcc: `belljar sandbox create --toolchain` adds folders";
+    says(dir, &[(&["sandbox", "exec", "box", "sh", "-c", "gcc x.c"], 127, note)]);
+}
+
+/// Only a shell that ended with 127 had the note.
+#[test]
+fn a_program_that_a_makefile_lacks_is_named() {
+    let folder = scratch();
+    let dir = folder.path();
+    std::fs::write(dir.join("Makefile"), "all:\n\tgcc -c x.c\n").unwrap();
+    let make = guest_arg("minimake");
+    let note =
+        "there is no program gcc: --toolchain names a folder of modules, and --on-missing native";
+    says(dir, &[(&["run", &make], 2, note), (&["sh", "-c", "gcc x.c; exit 1"], 1, note)]);
+    let both = "there are no programs gcc, ld: --toolchain";
+    says(dir, &[(&["sh", "-c", "gcc x.c; ld x.o; gcc y.c"], 127, both)]);
+    // Whoever gets along without needs no advice.
+    for script in ["gcc x.c || true", "command -v gcc; exit 3", "./gcc; exit 3"] {
+        let message = stderr(&call(dir, &["sh", "-c", script]));
+        assert!(!message.contains("--toolchain"), "{script}: {message}");
+    }
+    assert!(!stderr(&run(dir, &["--quiet", &make])).contains("--toolchain"));
+}
+
+/// The note was given for arguments of programs alone.
+#[cfg(unix)]
+#[test]
+fn a_path_of_the_host_in_a_script_is_told() {
+    let folder = scratch();
+    let dir = folder.path();
+    let other = tempfile::tempdir().unwrap();
+    let outside = std::fs::canonicalize(other.path()).unwrap();
+    std::fs::write(outside.join("file"), "text\n").unwrap();
+    let path = outside.join("file").display().to_string();
+    let show = |how: &str| format!("does not see; `{how} {}` shows it", outside.display());
+    std::fs::write(dir.join("script"), format!("echo begun\ncat '{path}' || exit 4\n")).unwrap();
+    let text = format!("x=1; if true; then cat {path}; fi");
+    call(dir, &["sandbox", "create", "--id", "box"]);
+    says(
+        dir,
+        &[
+            (&["sh", "-c", &text], 1, &show("--dir")),
+            (&["sh", "-eu", "-o", "pipefail", "-c", &text], 1, &show("--dir")),
+            (&["run", "sh", "-ec", &text], 1, &show("--dir")),
+            (&["sh", "script"], 4, &show("--dir")),
+            (
+                &["sandbox", "exec", "box", "sh", "-c", &text],
+                1,
+                &show("belljar sandbox create --dir"),
+            ),
+        ],
+    );
+    // Neither what is only printed, nor what is not a path of the host.
+    for script in [format!("echo {path}"), "cat /gone/x".to_owned(), format!("x={path}; cat $x$x")]
+    {
+        let message = stderr(&call(dir, &["sh", "-c", &script]));
+        assert!(!message.contains("path of the host"), "{script}: {message}");
+    }
+}
+
+#[test]
+fn numbers_times_and_folders_that_are_nearly_right() {
+    let folder = scratch();
+    let dir = folder.path();
+    says(
+        dir,
+        &[
+            (&["run", "--max-files", "lots", "wc"], 2, "use digits, such as 1000000, 1000k or 1M"),
+            (&["run", "--max-processes", "5G", "wc"], 2, "use 4294967295 at most"),
+            (&["run", "--start-at", "1600000000", "wc"], 2, "@1600000000 (which is 2020-09-13T"),
+            (&["run", "--worktree", ".:ro", "wc"], 2, "did you mean --worktree .::ro?"),
+            (&["run", "--worktree", ".::/x", "wc"], 2, "did you mean --dir .::/x?"),
+            (&["sandbox", "create", "--worktree", ".:ro"], 2, "did you mean --worktree .::ro?"),
+            (&["tape", "run.tape"], 2, "belljar tape show run.tape"),
+            (&["replay", "note.txt"], 2, "name a file that `belljar record --tape` wrote"),
+            (&["apply", "note.txt"], 2, "name a file that `belljar record --tape` wrote"),
+            (&["replay", "gone"], 2, "`belljar record --tape gone -- PROGRAM` records one"),
+            (&["diff", "gone"], 2, "`belljar record --tape gone -- PROGRAM` records one"),
+        ],
+    );
+    std::fs::write(dir.join("cut.partial"), "").unwrap();
+    says(
+        dir,
+        &[(&["replay", "cut"], 2, "cut.partial is what a recorder that was killed has left")],
+    );
+    let output = run(dir, &["--max-files", "1k", "--start-at", "2024-05-01", "date"]);
+    assert_eq!(stdout(&output), "Wed May  1 00:00:00 UTC 2024\n", "{}", stderr(&output));
+}

@@ -1,0 +1,157 @@
+//! Files that options name: belljar replaces what it wrote itself, and nothing else.
+
+use std::path::Path;
+use std::process::Output;
+
+use crate::cli::{guest_arg, run, scratch};
+use crate::support::{belljar, stderr, stdout};
+
+fn call(folder: &Path, args: &[&str]) -> Output {
+    belljar(folder).args(args).output().unwrap()
+}
+
+/// Reports, diffs, traces and tapes silently replaced whatever file was named.
+#[test]
+fn a_file_of_somebody_else_is_not_replaced() {
+    let folder = scratch();
+    let dir = folder.path();
+    let git = "diff --git a/x b/x\nindex 5626abf..f719efd 100644\n--- a/x\n+++ b/x\n";
+    let files = [
+        ("notes.md", "# notes\n"),
+        ("package.json", "{\"name\":\"mine\",\"version\":\"1.0\"}\n"),
+        ("of-git.patch", git),
+        ("lines.jsonl", "{\"status\":\"exited\"}\n{\"status\":\"exited\"}\n"),
+    ];
+    for (name, text) in files {
+        std::fs::write(dir.join(name), text).unwrap();
+    }
+    let script = "echo ran > ran; echo ran";
+    for (name, text) in files {
+        let option = |option: &str| format!("{option}={name}");
+        for args in [
+            &["run", &option("--json"), "sh", "-c", script][..],
+            &["run", &option("--diff"), "sh", "-c", script],
+            &["run", &option("--trace"), "sh", "-c", script],
+            &["sh", "--apply", &option("--json"), "-c", script],
+            &["host", "call", &option("--json"), "workspace.cwd"],
+            &["verify", &option("--json"), "--", "sh", "-c", script],
+            &["record", "--apply", "--tape", name, "--", "sh", "-c", script],
+        ] {
+            let output = call(dir, args);
+            let message = stderr(&output);
+            assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+            let words = format!("cannot replace {name}: it is not a ");
+            let next = "; name another file, or remove this one first";
+            assert!(message.contains(&words) && message.contains(next), "{args:?}: {message}");
+            assert_eq!(stdout(&output), "", "{args:?}: the program has not run");
+            assert_eq!(std::fs::read_to_string(dir.join(name)).unwrap(), text, "{args:?}");
+        }
+    }
+    assert!(!dir.join("ran").exists());
+    // One that is refused leaves a report that can be written.
+    call(dir, &["run", "--json=r.json", "--diff=notes.md", "wc"]);
+    let report = std::fs::read_to_string(dir.join("r.json")).unwrap();
+    assert!(report.contains("cannot replace notes.md"), "{report}");
+    // A command line that makes no sense has a report as well.
+    call(dir, &["run", "--json=notes.md", "--timeout", "soon", "wc"]);
+    assert_eq!(std::fs::read_to_string(dir.join("notes.md")).unwrap(), "# notes\n");
+}
+
+#[test]
+fn a_session_reports_to_no_file_of_somebody_else() {
+    let folder = scratch();
+    let dir = folder.path();
+    let home = dir.join(".home");
+    let sandbox = |args: &[&str]| {
+        belljar(dir).arg("sandbox").args(args).env("BELLJAR_HOME", &home).output().unwrap()
+    };
+    sandbox(&["create", "--id", "box"]);
+    let exec = |name: &str| {
+        let option = format!("--json={name}");
+        sandbox(&["exec", &option, "box", "--", "sh", "-c", "echo more >> note.txt; cat note.txt"])
+    };
+    let refused = exec("note.txt");
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("--json: cannot replace note.txt"), "{}", stderr(&refused));
+    for lines in 3..5 {
+        let output = exec("r.json");
+        assert_eq!(stdout(&output).lines().count(), lines, "{}", stderr(&output));
+    }
+}
+
+/// Scripts run twice with the same names.
+#[test]
+fn what_belljar_wrote_it_replaces() {
+    let folder = scratch();
+    let dir = folder.path();
+    let changing = ["replace", "one", "1", "note.txt"];
+    let (mut reports, trap) = (Vec::new(), guest_arg("trap"));
+    for name in ["r", "d", "t", "tape", "tape.partial"] {
+        std::fs::write(dir.join(name), "").unwrap();
+    }
+    for _ in 0..2 {
+        let options = ["--json=r", "--diff=d", "--trace=t"];
+        let output = run(dir, &[&options[..], &changing].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        for (args, code) in [
+            (&["record", "-q", "--tape", "tape", "--json=r", "--", "wc", "note.txt"][..], 0),
+            (&["run", "--json=r", "nothing"], 127),
+            (&["run", "--json=r", "--trace=t", &trap, "divide"], 134),
+            (&["sh", "--json=r", "--trace=t", "--diff=d", "-c", "exit 3"], 3),
+            (&["verify", "-n", "2", "--json=r", "--", "wc", "note.txt"], 0),
+            (&["host", "call", "--json=r", "workspace.cwd"], 0),
+            (&["host", "call", "--json=r", "no.such"], 1),
+            (&["run", "--json=r", "--timeout", "soon", "wc"], 2),
+        ] {
+            let output = call(dir, args);
+            assert_eq!(output.status.code(), Some(code), "{args:?}: {}", stderr(&output));
+            reports.push(std::fs::read_to_string(dir.join("r")).unwrap());
+        }
+    }
+    assert!(reports.iter().all(|report| report.ends_with("}\n")), "{reports:?}");
+    assert!(std::fs::read_to_string(dir.join("tape")).unwrap().starts_with("{\"version\""));
+    // A tape of a later version is one as well.
+    let text = std::fs::read_to_string(dir.join("tape")).unwrap().replacen("1.4", "2.0", 1);
+    std::fs::write(dir.join("tape"), text).unwrap();
+    let again = call(dir, &["record", "-q", "--tape", "tape", "wc", "note.txt"]);
+    assert!(again.status.success(), "{}", stderr(&again));
+}
+
+/// `FILE.partial` was removed, whatever it was.
+#[test]
+fn a_file_that_is_called_partial_is_not_taken_for_a_tape() {
+    let folder = scratch();
+    let partial = folder.path().join("film.partial");
+    std::fs::write(&partial, "half a film").unwrap();
+    let output = call(folder.path(), &["record", "--tape", "film", "wc", "note.txt"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("film.partial: it is not a tape"), "{}", stderr(&output));
+    assert_eq!(std::fs::read_to_string(&partial).unwrap(), "half a film");
+}
+
+/// A report to `/dev/stdout` emptied the file that standard output was appended to.
+#[cfg(unix)]
+#[test]
+fn a_report_to_the_systems_own_names_is_added_at_the_end() {
+    let folder = scratch();
+    let log = folder.path().join("log");
+    std::fs::write(&log, "earlier\n").unwrap();
+    for (redirect, earlier) in [(">>", "earlier\n"), (">", "")] {
+        let script = format!("\"$0\" run --quiet --json=/dev/stdout wc -l note.txt {redirect} log");
+        let output = std::process::Command::new("bash")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_belljar")])
+            .current_dir(folder.path())
+            .env("BELLJAR_CACHE_DIR", crate::support::cache_dir())
+            .env("BELLJAR_HOME", crate::support::home_dir())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let text = std::fs::read_to_string(&log).unwrap();
+        let expected = format!("{earlier}2 note.txt\n{{\"status\":\"exited\"");
+        assert!(text.starts_with(&expected), "{redirect}: {text}");
+    }
+    for name in ["/dev/null", "/dev/stderr"] {
+        let option = format!("--json={name}");
+        assert!(run(folder.path(), &[&option, "wc", "note.txt"]).status.success(), "{name}");
+    }
+}
