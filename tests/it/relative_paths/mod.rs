@@ -10,6 +10,7 @@
 
 mod calls;
 mod native;
+mod scripts;
 
 use std::fs;
 use std::path::{Path, PathBuf};
