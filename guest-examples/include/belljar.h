@@ -120,15 +120,23 @@ int32_t belljar_sigpipe_ignore(uint32_t flag);
 
 /* --- the current directory --------------------------------------------------------------------------------------- */
 
-/* Makes the directory at `path` the current one: what is looked up from descriptor 4 begins there.
+/* Makes the directory at `path` the current one: what is looked up from descriptor 4 begins there. Above the root is
+ * the root.
  * ENOENT, ENOTDIR. ENOTSUP: the process has no current directory (belljar run --no-worktree). */
 BELLJAR_IMPORT(proc_chdir)
 int32_t belljar_proc_chdir(const char *path, uint32_t path_len);
 
 /* Writes the absolute path of the current directory, without a closing NUL, and its length in bytes.
- * ERANGE: it is longer than buf_len. */
+ * It has no links in it, and is the directory's path as it is now. ERANGE: it is longer than buf_len. ENOENT: the
+ * directory was removed. */
 BELLJAR_IMPORT(proc_getcwd)
 int32_t belljar_proc_getcwd(char *buf, uint32_t buf_len, uint32_t *len);
+
+/* Whether a path from descriptor 4 is looked up from there alone (1), or may be an absolute one without its slash (0,
+ * as it is at first): for a C library that looks absolute paths up from descriptor 3. Processes that are started begin
+ * with 0. ENOTSUP: the process has no current directory, or has closed descriptor 4. EINVAL: another number. */
+BELLJAR_IMPORT(paths_exact)
+int32_t belljar_paths_exact(uint32_t flag);
 
 /* --- pipes and descriptors --------------------------------------------------------------------------------------- */
 

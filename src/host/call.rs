@@ -441,7 +441,10 @@ impl Caller {
             }
             "workspace.cwd" => {
                 no_params(name, params)?;
-                guest.current_dir().into()
+                let dir = guest.current_dir().map_err(|errno| {
+                    HostError::failed(name, format!("the current directory: {}", errno.meaning()))
+                })?;
+                json!(dir)
             }
             "host.capabilities" => {
                 no_params(name, params)?;

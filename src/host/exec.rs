@@ -100,7 +100,7 @@ impl Caller {
         let params: Params = json::take(EXEC, params)?;
         // Before anything can fail: a replay, which knows no shells but those that ran, looks as well.
         let dir = match &params.cwd {
-            None => self.guest.current_dir().to_owned(),
+            None => ".".to_owned(),
             Some(dir) if dir.starts_with('/') => dir.clone(),
             Some(dir) => format!("{}/{dir}", self.project_root()),
         };

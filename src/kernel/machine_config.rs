@@ -16,8 +16,10 @@ use super::vfs::{Layer, Mtimes, Source, TapedLayer, TapedTree, TimeScale};
 /// - 1: writes are not told apart by their times, which set the clock forward, and files below show the disk's
 ///   times as they are, if they show them; writing to a standard stream that
 ///   nobody reads answers `EPIPE`, also to a process that does not ignore `SIGPIPE`.
-/// - 2: as it is now.
-pub const KERNEL_VERSION: u32 = 2;
+/// - 2: `..` of the current directory goes up in the text of its path, which is that by which it was
+///   reached, and processes are started at that path, whatever has become of the directory.
+/// - 3: as it is now.
+pub const KERNEL_VERSION: u32 = 3;
 
 /// The configuration of a machine, without what its mounts hold.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

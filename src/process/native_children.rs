@@ -137,7 +137,11 @@ impl NativeChildren {
 
     /// The folder of the disk that the current directory of `guest` shows.
     fn host_dir(&self, guest: &Guest) -> Result<PathBuf, String> {
-        let current = guest.current_dir();
+        let current = guest.current_dir().map_err(|_| {
+            "it runs on the disk, and its current directory was removed; start it in a folder that \
+             is there"
+        })?;
+        let current = &*current;
         let mounts: Vec<String> = guest.machine().vfs().mounts().iter().map(Mount::path).collect();
         let within = |at: &str| below(current, at).is_some();
         let mount = mounts.iter().filter(|at| within(at)).max_by_key(|at| at.len());

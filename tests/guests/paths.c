@@ -12,6 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#ifndef __wasi__
+#define HAS_CURRENT_DIR
+#endif
+
 enum { SLOTS = 8, FIELDS = 4 };
 
 static int slots[SLOTS];
@@ -128,6 +132,14 @@ static void begin(const char *folder) {
 }
 #endif
 
+#ifdef HAS_CURRENT_DIR
+static void current_dir(void) {
+    char path[8192];
+    if (!getcwd(path, sizeof path)) return fail();
+    printf("ok %s\n", path);
+}
+#endif
+
 static void read_link(int dir, const char *path) {
     char text[256];
     ssize_t len = readlinkat(dir, path, text, sizeof text);
@@ -160,6 +172,10 @@ static void call(const char *name, const char *at, const char *path, const char 
     else if (!strcmp(name, "list")) list(dir, path);
     else if (!strcmp(name, "opendir")) open_slot(dir, path, other);
     else if (!strcmp(name, "descriptor")) descriptor(path);
+#ifdef HAS_CURRENT_DIR
+    else if (!strcmp(name, "chdir")) done(chdir(path));
+    else if (!strcmp(name, "getcwd")) current_dir();
+#endif
 #ifndef __wasi__
     else if (!strcmp(name, "begin")) begin(path);
 #endif

@@ -26,6 +26,7 @@ pub fn add_to_linker(linker: &mut Linker<Process>) -> Result<()> {
     linker.func_wrap_async(MODULE, "host_call", host::host_call)?;
     linker.func_wrap(MODULE, "host_has", host::host_has)?;
     linker.func_wrap(MODULE, "host_reply", host::host_reply)?;
+    linker.func_wrap(MODULE, "paths_exact", process::paths_exact)?;
     linker.func_wrap(MODULE, "pipe", process::pipe)?;
     linker.func_wrap(MODULE, "proc_chdir", process::proc_chdir)?;
     linker.func_wrap(MODULE, "proc_getcwd", process::proc_getcwd)?;

@@ -143,7 +143,8 @@ pub(super) fn proc_chdir(caller: Caller<'_, Process>, path: u32, len: u32) -> Re
     })
 }
 
-/// `proc_getcwd(buf, len) -> size`: the path has no closing NUL. `ERANGE` if it is longer.
+/// `proc_getcwd(buf, len) -> size`: the path has no closing NUL. `ERANGE` if it is longer, `ENOENT` if
+/// the directory was removed.
 pub(super) fn proc_getcwd(
     caller: Caller<'_, Process>,
     buf: u32,
@@ -153,7 +154,8 @@ pub(super) fn proc_getcwd(
     call(caller, "proc_getcwd", |memory, guest| {
         trace!(guest, "len={len}");
         let (buf, out) = (memory.place(buf, len.into(), 1)?, memory.place_u32(out)?);
-        let path = guest.current_dir().as_bytes();
+        let path = guest.current_dir()?;
+        let path = path.as_bytes();
         let size = u32::try_from(path.len()).map_err(|_| Errno::Range)?;
         if size > len {
             return Err(Errno::Range.into());
@@ -161,6 +163,15 @@ pub(super) fn proc_getcwd(
         memory.put(buf, 0, path);
         memory.put_u32(out, size);
         Ok(Some(("size", size.into())))
+    })
+}
+
+/// `paths_exact(flag)`
+pub(super) fn paths_exact(caller: Caller<'_, Process>, flag: u32) -> Result<i32> {
+    call(caller, "paths_exact", |_, guest| {
+        trace!(guest, "flag={flag}");
+        guest.set_paths_exact(known_bits(flag, 1)? == 1)?;
+        Ok(None)
     })
 }
 

@@ -165,16 +165,6 @@ impl Guest {
         Err(why)
     }
 
-    /// The absolute path of the directory `path`, links followed; as it says, if that is none.
-    pub fn real_dir(&mut self, path: &str) -> String {
-        let path = self.absolute(path);
-        let vfs = &mut self.machine.vfs;
-        let Ok(dir) = vfs.open_dir(&path) else { return path };
-        let real = vfs.dir_path(dir);
-        vfs.close(dir);
-        real.unwrap_or(path)
-    }
-
     /// Makes `child`, which has not begun, the first of a group of its own (POSIX `setpgid`).
     pub fn proc_lead_group(&mut self, child: Pid) {
         self.machine.processes.lead_group(child);

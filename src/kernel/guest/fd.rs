@@ -320,6 +320,7 @@ impl Guest {
 
     pub(super) fn open_dir(&self, fd: u32) -> Result<&OpenDir, Errno> {
         if fd == AT_FDCWD
+            && !self.is_module
             && let Some(dir) = &self.current_dir
         {
             return Ok(dir);

@@ -6,6 +6,7 @@
 
 mod ask;
 mod buffers;
+mod current_dir;
 mod device;
 mod fd;
 mod fd_io;
@@ -32,7 +33,7 @@ use super::process::Pid;
 use super::schedule::{Image, Mode};
 use super::stdio::Stdio;
 use super::turn::Turn;
-use super::vfs::{Base, NodeId};
+use super::vfs::NodeId;
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
 
@@ -41,7 +42,7 @@ pub use buffers::{Buffers, Range, Ranges};
 pub use fd::{FdStat, FileStat, ReadDir, rights};
 pub use fd_io::Whence;
 pub use host::InputState;
-pub use path::OFlags;
+pub use path::{OFlags, absolute};
 pub use poll::{Event, EventKind, Subscription, SubscriptionKind};
 pub use process::{ARG_BYTES_MAX, FdAction, SpawnError, SpawnRequest};
 use tape::Origin;
@@ -87,7 +88,8 @@ pub struct Guest {
     environ: Vec<Vec<u8>>,
     /// The directories that it started with; the current one is called `.`.
     preopens: Vec<Preopen>,
-    /// The current directory of a program that is no module.
+    /// The current directory, whatever has become of its descriptor; of a program that is no module,
+    /// the last of those that it started with. `None` for a module that started with confined ones.
     current_dir: Option<OpenDir>,
     /// Whether a write that nobody can read answers `EPIPE` instead of ending it.
     ignores_sigpipe: bool,
@@ -184,7 +186,7 @@ impl Guest {
         for stream in [Description::Stdin, Description::Stdout, Description::Stderr] {
             guest.push(stream);
         }
-        if let Err((preopen, errno)) = guest.open_preopens() {
+        if let Err((preopen, errno)) = guest.open_preopens(None) {
             guest.close_all();
             let machine = guest.machine.into_machine();
             return Err(Box::new(BadPreopen { machine, preopen, errno }));
@@ -223,34 +225,33 @@ impl Guest {
     }
 
     /// Gives the directories that the process starts with numbers, or, if it is no module, makes
-    /// the last its current one.
-    fn open_preopens(&mut self) -> Result<(), (Preopen, Errno)> {
+    /// the last its current one. `current` is the current directory that it has from its parent.
+    fn open_preopens(&mut self, current: Option<NodeId>) -> Result<(), (Preopen, Errno)> {
         let preopens = std::mem::take(&mut self.preopens);
         let opened = preopens.iter().zip(FIRST_PREOPEN..).try_for_each(|(preopen, fd)| {
-            let dir = self.open_preopen(preopen).map_err(|errno| (preopen.clone(), errno))?;
+            let inherited = current.filter(|_| preopen.is_current_dir());
+            let node = if let Some(node) = inherited {
+                self.machine.vfs.reopen(node);
+                node
+            } else {
+                let opened = self.machine.vfs.open_dir(&preopen.path);
+                opened.map_err(|errno| (preopen.clone(), errno))?
+            };
+            let dir = self.preopened(preopen, node);
             if self.is_module {
+                if preopen.is_current_dir() {
+                    self.machine.vfs.reopen(node);
+                    self.set_current_dir(dir.clone());
+                }
                 let description = self.machine.descriptions.insert(Description::Dir(dir));
                 self.fds.put(fd, Descriptor { description, close_on_exec: false });
-            } else if let Some(before) = self.current_dir.replace(dir) {
-                self.machine.vfs.close(before.base.dir);
+            } else {
+                self.set_current_dir(dir);
             }
             Ok(())
         });
         self.preopens = preopens;
         opened
-    }
-
-    fn open_preopen(&mut self, preopen: &Preopen) -> Result<OpenDir, Errno> {
-        let vfs = &mut self.machine.vfs;
-        let node = vfs.open_dir(&preopen.path)?;
-        let root = if preopen.reach == Reach::Confined { node } else { vfs.root() };
-        Ok(OpenDir {
-            base: Base { dir: node, root },
-            reach: preopen.reach,
-            preopen: Some(preopen.name.as_str().into()),
-            taped_path: self.machine.tape.is_some().then(|| preopen.path.as_str().into()),
-            listing: None,
-        })
     }
 
     /// Gives a new description the lowest free number.
@@ -489,7 +490,7 @@ mod tests {
     use crate::kernel::limits::Limits;
     use crate::kernel::schedule::Running;
 
-    struct Nothing;
+    pub(super) struct Nothing;
 
     impl Image for Nothing {
         fn name(&self) -> &'static str {

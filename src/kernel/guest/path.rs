@@ -200,7 +200,7 @@ impl Guest {
 }
 
 /// `path`, looked up from the directory at `from`, as an absolute path. Links are not resolved.
-pub(super) fn absolute(from: &str, path: &str) -> String {
+pub fn absolute(from: &str, path: &str) -> String {
     let mut names: Vec<&str> = Vec::new();
     for name in from.split('/').chain(path.split('/')) {
         match name {

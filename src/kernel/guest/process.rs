@@ -1,14 +1,14 @@
-//! Calls on processes: POSIX `posix_spawn`, `waitpid`, `kill`, `pipe`, `dup`, `chdir`.
+//! Calls on processes: POSIX `posix_spawn`, `waitpid`, `kill`, `pipe`, `dup`.
 
-use super::path::absolute;
 use super::tape::Origin;
-use super::{FIRST_PREOPEN, Fault, Guest, Preopen, Reach};
+use super::{FIRST_PREOPEN, Fault, Guest};
 use crate::base::errno::Errno;
 use crate::kernel::fd::{Description, Descriptor, FdTable, OpenPipe};
 use crate::kernel::limits::{Limit, Stop};
 use crate::kernel::process::{Newborn, Pid, Signal, Wait, WaitStatus};
 use crate::kernel::programs::Found;
 use crate::kernel::schedule::Mode;
+use crate::kernel::vfs::NodeId;
 use crate::tape::Recorder;
 
 /// Bytes of the arguments and the environment of a process, with their closing NULs (POSIX `ARG_MAX`).
@@ -166,12 +166,7 @@ impl Guest {
             self.machine.note_limit(Limit::Memory);
             return Err(Errno::Nomem);
         }
-        let mut preopens = self.preopens.clone();
-        if let Some(dir) = &request.current_dir {
-            let dir = self.absolute_dir(dir)?;
-            let current = preopens.iter_mut().find(|p| p.name == "." && p.reach != Reach::Confined);
-            current.ok_or(Errno::Notsup)?.path = dir;
-        }
+        let (preopens, current) = self.preopens_of_child(request.current_dir.as_deref())?;
         let SpawnRequest { program, args, environ, inherit, actions, .. } = request;
         let Found { image, digest: module_hash, path } = found;
         let pid = self.machine.processes.add(self.pid, &program);
@@ -183,7 +178,7 @@ impl Guest {
         child.host_depth = self.host_depth;
         // The child's calls need its parent's turn for as long as it has none of its own.
         self.machine.lend(&mut child.machine);
-        let done = child.set_up(&self.fds, inherit, &actions);
+        let done = child.set_up(&self.fds, inherit, &actions, current);
         match done {
             Ok(()) => {
                 child.tape_spawn(Origin { program: Some(program), path, module_hash, mode });
@@ -191,6 +186,9 @@ impl Guest {
             Err(_) => child.close_all(),
         }
         self.machine.take_back(&mut child.machine);
+        if let Some(current) = current {
+            self.machine.vfs.close(current);
+        }
         match done {
             Ok(()) => {
                 self.machine.processes.modules += u32::from(is_module);
@@ -209,6 +207,7 @@ impl Guest {
         parents: &FdTable,
         inherit: bool,
         actions: &[FdAction],
+        current: Option<NodeId>,
     ) -> Result<(), Errno> {
         let own = FIRST_PREOPEN..FIRST_PREOPEN + self.preopens.len() as u32;
         let preopened = if self.is_module { own.clone() } else { 0..0 };
@@ -242,7 +241,7 @@ impl Guest {
                 }
             }
         }
-        self.open_preopens().map_err(|(_, errno)| errno)
+        self.open_preopens(current).map_err(|(_, errno)| errno)
     }
 
     /// Gives `descriptor`, which is open somewhere, the number `fd` as well.
@@ -255,65 +254,6 @@ impl Guest {
         if let Some(replaced) = replaced {
             self.release(replaced);
         }
-        Ok(())
-    }
-
-    /// The text of the link at `path`, an absolute path.
-    ///
-    /// # Errors
-    /// [`crate::kernel::vfs::Overlay::read_link`].
-    pub fn read_link(&mut self, path: &str) -> Result<String, Errno> {
-        let vfs = &mut self.machine.vfs;
-        let root = vfs.host_base();
-        vfs.read_link(root, path.trim_start_matches('/')).map(str::to_owned)
-    }
-
-    /// The current directory, as an absolute path.
-    pub fn current_dir(&self) -> &str {
-        let current = self.preopens.iter().rev().find(|preopen| preopen.name == ".");
-        current.map_or("/", |preopen| &preopen.path)
-    }
-
-    /// `path` from the current directory, as an absolute path. Links are not followed.
-    pub(super) fn absolute(&self, path: &str) -> String {
-        absolute(if path.starts_with('/') { "/" } else { self.current_dir() }, path)
-    }
-
-    /// The directory at `path`, as an absolute path.
-    fn absolute_dir(&mut self, path: &str) -> Result<String, Errno> {
-        let path = self.absolute(path);
-        let vfs = &mut self.machine.vfs;
-        let node = vfs.open_dir(&path)?;
-        vfs.close(node);
-        Ok(path)
-    }
-
-    /// Makes the directory at `path` the current one (POSIX `chdir`): paths that are looked up from
-    /// the directory called `.` begin there, and processes that are started do.
-    ///
-    /// # Errors
-    /// `ENOENT`, `ENOTDIR`; `ENOTSUP` if there is no directory called `.`, or it is confined.
-    pub fn proc_chdir(&mut self, path: &str) -> Result<(), Errno> {
-        let path = self.absolute_dir(path)?;
-        let is_current = |preopen: &Preopen| preopen.name == ".";
-        let index = self.preopens.iter().rposition(is_current).ok_or(Errno::Notsup)?;
-        let preopen = Preopen { path, ..self.preopens[index].clone() };
-        if preopen.reach == Reach::Confined {
-            return Err(Errno::Notsup);
-        }
-        let dir = self.open_preopen(&preopen)?;
-        self.preopens[index] = preopen;
-        let before = match &mut self.current_dir {
-            Some(current) => std::mem::replace(current, dir),
-            None => match self.description_mut(FIRST_PREOPEN + index as u32) {
-                Ok(Description::Dir(current)) if current.preopen.as_deref() == Some(".") => {
-                    std::mem::replace(current, dir)
-                }
-                // It has closed it; the path counts for those that it starts.
-                _ => dir,
-            },
-        };
-        self.machine.vfs.close(before.base.dir);
         Ok(())
     }
 

@@ -198,6 +198,17 @@ impl Overlay {
         self.open(self.host_base(), relative, flags, 0)
     }
 
+    /// Opens the directory at `path`, links followed: from the directory `from`, or from the root if the
+    /// path is absolute. Above the root is the root.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, and as [`Base`].
+    pub fn open_dir_from(&mut self, from: NodeId, path: &str) -> Result<NodeId, Errno> {
+        let id = self.lookup_dir(from, path)?;
+        self.reopen(id);
+        Ok(id)
+    }
+
     /// The directory that holds the directory `id`; `id` itself for the root and for a directory
     /// that was removed.
     pub fn parent(&self, id: NodeId) -> NodeId {

@@ -86,6 +86,37 @@ impl Overlay {
         follow: Follow,
         creates: bool,
     ) -> Result<Resolved<'a>, Errno> {
+        self.walk(base, path, follow, creates, false)
+    }
+
+    /// The directory at `path`, looked up from the directory `dir`, or from the root if the path is
+    /// absolute. Above the root is the root.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, and as [`Base`].
+    pub(super) fn lookup_dir(&mut self, dir: NodeId, path: &str) -> Result<NodeId, Errno> {
+        let root = self.root();
+        let (dir, path) = match path.strip_prefix('/').map(|rest| rest.trim_start_matches('/')) {
+            None => (dir, path),
+            Some("") => (root, "."),
+            Some(path) => (root, path),
+        };
+        let found = self.walk(Base { dir, root }, path, Follow::Yes, false, true)?;
+        let id = found.node.ok_or(Errno::Noent)?;
+        self.expect_dir(id)?;
+        Ok(id)
+    }
+
+    /// As [`Overlay::resolve_last`]; `from_top` whether the top is found above the top, as on Linux,
+    /// and not `EPERM`.
+    fn walk<'a>(
+        &mut self,
+        base: Base,
+        path: &'a str,
+        follow: Follow,
+        creates: bool,
+        mut from_top: bool,
+    ) -> Result<Resolved<'a>, Errno> {
         if path.is_empty() {
             return Err(Errno::Noent);
         }
@@ -102,8 +133,6 @@ impl Overlay {
         let mut links = 0;
         // Set while an absolute link is walked from the top and has not come to `base.root` yet.
         let mut outside = false;
-        // Whoever came from the top, by an absolute link, finds the top above it, as on Linux.
-        let mut from_top = false;
         // A directory of the root that was entered through the worktree, which then lies above it.
         let mut entered: Option<NodeId> = None;
         loop {
@@ -164,6 +193,7 @@ impl Overlay {
                         return Err(Errno::Noent);
                     }
                     if target.starts_with('/') {
+                        // Whoever came from the top finds the top above it.
                         from_top = true;
                         dir = self.root();
                         outside = dir != base.root;

@@ -25,7 +25,6 @@ impl Answer for () {}
 impl Answer for FileStat {}
 impl Answer for (u32, u32) {}
 impl Answer for Vec<String> {}
-impl Answer for String {}
 
 impl Answer for u32 {
     fn shown(&self) -> Option<(&'static str, u64)> {
@@ -121,11 +120,6 @@ impl Shell {
         })
     }
 
-    /// The text of the link at `path`, an absolute path.
-    pub fn path_readlink(&mut self, path: &str) -> Result<String, Errno> {
-        self.ask("path_readlink", format_args!("{path:?}"), |guest| guest.read_link(path))
-    }
-
     /// The names in the directory `fd`.
     pub fn fd_readdir(&mut self, fd: u32) -> Result<Vec<String>, Errno> {
         self.ask("fd_readdir", format_args!("fd={fd}"), |guest| {
@@ -157,9 +151,11 @@ impl Shell {
         let _ = self.ask("fd_close", format_args!("fd={fd}"), |guest| guest.fd_close(fd));
     }
 
-    /// Makes `path` the current directory.
-    pub fn proc_chdir(&mut self, path: &str) -> Result<(), Errno> {
-        self.ask("proc_chdir", format_args!("path={path:?}"), |guest| guest.proc_chdir(path))
+    /// Makes `path` the current directory; `is_physical` is for `cd -P`.
+    pub fn proc_chdir(&mut self, path: &str, is_physical: bool) -> Result<(), Errno> {
+        self.ask("proc_chdir", format_args!("path={path:?}"), |guest| {
+            if is_physical { guest.proc_chdir_physical(path) } else { guest.proc_chdir(path) }
+        })
     }
 
     /// Starts a program.

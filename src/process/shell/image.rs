@@ -235,8 +235,11 @@ impl Shell {
     }
 
     async fn set_directories(&mut self) -> Run {
-        let current = self.guest.current_dir().as_bytes().to_vec();
-        self.set(b"PWD", current).await?;
+        if let Some(named) = self.named_dir() {
+            self.state.current_dir = named.into();
+        }
+        let current = self.state.current_dir.clone();
+        self.set(b"PWD", current.as_bytes()).await?;
         // As dash does. Version 0 of the kernel did so after a `cd` alone.
         if self.guest.machine().kernel_version() > 0 {
             let exported = self.state.variables.export(b"PWD");

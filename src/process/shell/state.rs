@@ -267,6 +267,8 @@ pub struct State {
     pub script: Arc<Charge>,
     /// The options.
     pub options: Options,
+    /// The path by which the current directory was found, with links in it; empty if nobody knows one.
+    pub current_dir: Arc<str>,
     /// `$0`
     pub name: Arc<[u8]>,
     /// `$1` and on.
@@ -313,6 +315,7 @@ impl State {
             functions: BTreeMap::new(),
             script: Arc::new(memory.charge()),
             options: Options::default(),
+            current_dir: guest.current_dir().unwrap_or_default().into(),
             name: name.into(),
             parameters: Arc::new(Words::none(memory)),
             status: 0,

@@ -106,7 +106,7 @@ fn a_trace_shows_the_calls_of_a_shell() {
         "[2] ==> proc_spawn(program=\"cat\", argc=1)\n",
         "[3] ==> fd_read(fd=0, len=1)\n",
         "[3] <== count=1, errno=success\n",
-        "[3] ==> proc_chdir(path=\"gone\")\n[3] <== errno=noent\n",
+        "[3] ==> proc_chdir(path=\"/worktree/gone\")\n[3] <== errno=noent\n",
         "==> proc_wait(pid=3, flags=0)\n",
     ] {
         assert!(trace.contains(line), "no {line:?} in: {trace}");

@@ -4,11 +4,16 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use belljar::WORKTREE;
+
 use crate::support::plans::Chance;
 
 /// Names of entries. Most folders have some of the first; the kernel gives the last a meaning.
 pub const NAMES: [&str; 13] =
     ["a", "b", "src", "lib", "bin", "etc", "usr", "home", "mnt", "work", "x.c", "tmp", "dev"];
+
+/// Instead of a path: that of the current directory as it is when the call is made.
+pub const HERE: &str = "(here)";
 
 /// Slots of a program for open directories.
 pub const SLOTS: usize = 3;
@@ -122,6 +127,19 @@ pub const C_CALLS: [&str; 30] = [
     "opendir",
 ];
 
+/// Calls of C programs that know their current directory, with it as often as with all else.
+pub const CURRENT_DIR_CALLS: [&str; 38] = {
+    let mut calls = ["chdir"; 38];
+    let mut at = 0;
+    while at < C_CALLS.len() {
+        calls[at] = C_CALLS[at];
+        at += 1;
+    }
+    calls[36] = "getcwd";
+    calls[37] = "getcwd";
+    calls
+};
+
 /// What programs do with Rust's standard library.
 pub const STD_CALLS: [&str; 26] = [
     "create_dir",
@@ -154,13 +172,25 @@ pub const STD_CALLS: [&str; 26] = [
 
 pub fn draw_call(chance: &mut Chance, names: &[&'static str], has_slots: bool) -> Call {
     let name = names[chance.below(names.len())];
-    let slot = (has_slots && chance.below(4) == 0).then(|| chance.below(SLOTS));
+    let has_dir = !["chdir", "getcwd"].contains(&name);
+    let slot = (has_slots && has_dir && chance.below(4) == 0).then(|| chance.below(SLOTS));
     let other = match name {
         "symlink" => draw_text(chance),
         "opendir" => chance.below(SLOTS).to_string(),
         _ => draw_path(chance),
     };
-    Call { name, slot, path: draw_path(chance), other }
+    let mut path = draw_path(chance);
+    if names.contains(&"chdir") {
+        path = match (name, chance.below(8)) {
+            ("chdir", 0) => WORKTREE.to_owned(),
+            ("chdir", 1) => format!("{WORKTREE}/{path}"),
+            ("chdir", 2) => [".", ".."][chance.below(2)].to_owned(),
+            ("rmdir", 0..4) | ("rename", 0) => HERE.to_owned(),
+            (_, 3) => format!("../{path}"),
+            _ => path,
+        };
+    }
+    Call { name, slot: slot.filter(|_| path != HERE), path, other }
 }
 
 /// Plants in each of `folders` the same things.

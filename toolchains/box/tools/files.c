@@ -8,6 +8,21 @@ static bool same(const struct stat *a, const struct stat *b) {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
+// Whether two paths end in the same name of the same directory.
+static bool same_name(const char *a, const char *b) {
+    size_t a_len, b_len;
+    const char *a_name = last_part(a, &a_len), *b_name = last_part(b, &b_len);
+    if (a_len != b_len || strncmp(a_name, b_name, a_len) != 0) return false;
+    char *a_dir = strndup(a, a_name - a), *b_dir = strndup(b, b_name - b);
+    struct stat a_stat, b_stat;
+    if (!a_dir || !b_dir) die("out of memory");
+    bool is_it = stat(*a_dir ? a_dir : ".", &a_stat) == 0 && stat(*b_dir ? b_dir : ".", &b_stat) == 0 &&
+                 same(&a_stat, &b_stat);
+    free(a_dir);
+    free(b_dir);
+    return is_it;
+}
+
 static int copy_times(const struct stat *from, const char *to) {
     struct timespec times[2] = {from->st_atim, from->st_mtim};
     return utimensat(AT_FDCWD, to, times, AT_SYMLINK_NOFOLLOW) ? warn_path(to) : 0;
@@ -63,7 +78,10 @@ static int copy_tree(const char *from, const char *to, const struct copying *how
     struct stat source, target, made;
     if ((how->recursive ? lstat : stat)(from, &source)) return warn("cannot stat '%s': %s", from, strerror(errno));
     bool is_there = stat(to, &target) == 0;
-    if (is_there && same(&source, &target)) return warn("'%s' and '%s' are the same file", from, to);
+    bool is_same = is_there && same(&source, &target);
+    if (is_same || (S_ISLNK(source.st_mode) && same_name(from, to))) {
+        return warn("'%s' and '%s' are the same file", from, to);
+    }
     int status = 0;
     if (S_ISDIR(source.st_mode)) {
         if (!how->recursive) return warn("-r not specified; omitting directory '%s'", from);
@@ -90,6 +108,8 @@ static int copy_tree(const char *from, const char *to, const struct copying *how
         return warn("cannot overwrite directory '%s' with non-directory", to);
     } else if (S_ISLNK(source.st_mode)) {
         status = copy_link(from, to);
+    } else if (!is_there && lstat(to, &target) == 0) {
+        return warn("not writing through dangling symlink '%s'", to);
     } else {
         status = copy_file(from, to, how);
     }
@@ -232,6 +252,8 @@ int tool_ln(int argc, char **argv) {
 int remove_path(const char *path, bool recursive, bool force) {
     struct stat stat_;
     if (lstat(path, &stat_)) {
+        // What cannot be looked at for a slash at its end may be a link to itself: what `unlink` says counts.
+        if (unlink(path) == 0) return 0;
         if (force && (errno == ENOENT || errno == ENOTDIR)) return 0;
         return warn("cannot remove '%s': %s", path, strerror(errno));
     }
@@ -269,9 +291,10 @@ int tool_rm(int argc, char **argv) {
         const char *name = last_part(argv[i], &len);
         bool is_dot = (len == 1 && name[0] == '.') || (len == 2 && name[0] == '.' && name[1] == '.');
         struct stat stat_;
-        if (is_dot) status |= warn("refusing to remove '.' or '..' directory: skipping '%s'", argv[i]);
+        bool is_dir_itself = lstat(argv[i], &stat_) == 0 && S_ISDIR(stat_.st_mode);
+        if (is_dot && is_dir_itself) status |= warn("refusing to remove '.' or '..' directory: skipping '%s'", argv[i]);
         else if (len == 1 && name[0] == '/') status |= warn("it is dangerous to operate recursively on '/'");
-        else if (empty_dirs && !recursive && lstat(argv[i], &stat_) == 0 && S_ISDIR(stat_.st_mode)) {
+        else if (empty_dirs && !recursive && is_dir_itself) {
             if (rmdir(argv[i])) status |= warn("cannot remove '%s': %s", argv[i], strerror(errno));
         } else status |= remove_path(argv[i], recursive, force);
     }

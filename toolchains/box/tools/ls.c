@@ -93,7 +93,9 @@ static void free_entries(struct entry *entries, size_t count) {
 
 // Fills `entry`; false after a message.
 static bool look(const char *path, const char *name, bool follow, struct entry *entry) {
-    bool found = (follow && !stat(path, &entry->stat)) || !lstat(path, &entry->stat);
+    bool found = follow && !stat(path, &entry->stat);
+    // A link that leads nowhere is shown itself; one that leads through a file is an error.
+    if (!found && (!follow || errno == ENOENT || errno == ELOOP)) found = !lstat(path, &entry->stat);
     // The root's parent is the root, which some namespaces do not say.
     if (!found && errno == EPERM && !strcmp(name, "..")) {
         char *here = copy_text(path);

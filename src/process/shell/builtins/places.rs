@@ -1,11 +1,11 @@
 //! `cd`, `pwd`, `umask`.
 
-use crate::base::errno::Errno;
-use crate::kernel::vfs::{FileType, Follow};
-use crate::process::shell::context::{Run, Shell};
+use std::sync::Arc;
 
-/// Links that one path may lead through.
-const LINKS_MAX: u32 = 40;
+use crate::base::errno::Errno;
+use crate::kernel::guest::absolute;
+use crate::kernel::vfs::Follow;
+use crate::process::shell::context::{Run, Shell};
 
 /// Whether `-P` is given, and not `-L` after it; and the operands.
 fn physical_option(args: &[Vec<u8>]) -> (bool, &[Vec<u8>]) {
@@ -41,81 +41,79 @@ impl Shell {
             let name = if is_shown { "OLDPWD" } else { "HOME" };
             return self.fail(&format!("cd: {name} not set")).await;
         }
-        let before = self.guest.current_dir().as_bytes().to_vec();
         let changed = match std::str::from_utf8(&dir) {
-            Ok(dir) => {
-                let dir = if dir.is_empty() { "." } else { dir };
-                let real = if is_physical { self.real_path(dir) } else { Ok(dir.to_owned()) };
-                real.and_then(|real| self.proc_chdir(&real))
-            }
+            Ok(dir) => self.change_dir(dir, is_physical),
             Err(_) => Err(Errno::Ilseq),
         };
-        if let Err(errno) = changed {
-            let (dir, why) = (String::from_utf8_lossy(&dir), errno.meaning());
-            return self.fail(&format!("cd: can't cd to {dir}: {why}")).await;
-        }
-        let after = self.guest.current_dir().as_bytes().to_vec();
-        self.set(b"OLDPWD", before).await?;
-        self.set(b"PWD", after.clone()).await?;
+        let before = match changed {
+            Ok(before) => before,
+            Err(errno) => {
+                let (dir, why) = (String::from_utf8_lossy(&dir), errno.meaning());
+                return self.fail(&format!("cd: can't cd to {dir}: {why}")).await;
+            }
+        };
+        let after = self.state.current_dir.clone();
+        self.set(b"OLDPWD", before.as_bytes()).await?;
+        self.set(b"PWD", after.as_bytes()).await?;
         for name in [b"OLDPWD".as_slice(), b"PWD"] {
             let exported = self.state.variables.export(name);
             self.check_memory(exported).await?;
         }
         if is_shown {
-            return self.print(&[after.as_slice(), b"\n"].concat()).await;
+            return self.print(format!("{after}\n").as_bytes()).await;
         }
         Ok(0)
     }
 
-    pub(super) async fn pwd(&mut self, args: &[Vec<u8>]) -> Run<u8> {
-        let mut dir = self.guest.current_dir().to_owned();
-        if physical_option(args).0 {
-            dir = match self.real_path(".") {
-                Ok(real) => real,
-                Err(errno) => return self.fail(&format!("pwd: {dir}: {}", errno.meaning())).await,
-            };
-        }
-        dir.push('\n');
-        self.print(dir.as_bytes()).await
+    /// Makes `dir` the current directory; answers the path of the one before. Unless it
+    /// `is_physical`, `..` goes up in the path by which the current directory was found.
+    fn change_dir(&mut self, dir: &str, is_physical: bool) -> Result<Arc<str>, Errno> {
+        let dir = if dir.is_empty() { "." } else { dir };
+        let from = &self.state.current_dir;
+        let is_known = dir.starts_with('/') || !from.is_empty();
+        let found: Arc<str> = if is_physical || !is_known {
+            self.proc_chdir(dir, true)?;
+            self.guest.current_dir().unwrap_or_default().into()
+        } else {
+            let path = absolute(if dir.starts_with('/') { "/" } else { from }, dir);
+            self.proc_chdir(&path, false)?;
+            path.into()
+        };
+        Ok(std::mem::replace(&mut self.state.current_dir, found))
     }
 
-    /// `path` as an absolute path without links (POSIX `realpath`), of what is there.
-    ///
-    /// # Errors
-    /// `ELOOP` beyond 40 links; `ENOENT`, `ENOTDIR` and the like.
-    fn real_path(&mut self, path: &str) -> Result<String, Errno> {
-        let parts = |path: &str| path.rsplit('/').map(str::to_owned).collect::<Vec<_>>();
-        let mut rest = parts(path);
-        if !path.starts_with('/') {
-            rest.extend(parts(self.guest.current_dir()));
+    /// The path of the current directory that whoever started the shell has found it by, if `PWD`
+    /// says it.
+    pub(in crate::process::shell) fn named_dir(&mut self) -> Option<String> {
+        let named = self.state.variables.get(b"PWD")?.clone();
+        let named = std::str::from_utf8(&named).ok().filter(|path| path.starts_with('/'))?;
+        let has_dots = named.split('/').any(|name| name == "." || name == "..");
+        if has_dots
+            || *named == *self.state.current_dir
+            || self.guest.machine().kernel_version() < 3
+        {
+            return None;
         }
-        let (mut real, mut links) = (String::new(), 0);
-        while let Some(part) = rest.pop() {
-            match part.as_str() {
-                "" | "." => continue,
-                ".." => {
-                    real.truncate(real.rfind('/').unwrap_or(0));
-                    continue;
-                }
-                _ => {}
+        let [there, here] =
+            [named, "."].map(|path| self.path_filestat_get(path.as_bytes(), Follow::Yes));
+        let (there, here) = (there.ok()?, here.ok()?);
+        let is_it = (there.dev, there.metadata.ino) == (here.dev, here.metadata.ino);
+        is_it.then(|| named.to_owned())
+    }
+
+    pub(super) async fn pwd(&mut self, args: &[Vec<u8>]) -> Run<u8> {
+        let dir = match self.guest.current_dir() {
+            Err(errno) if physical_option(args).0 => Err(errno),
+            Ok(dir) if physical_option(args).0 => Ok(dir.into_owned()),
+            _ => Ok(self.state.current_dir.to_string()),
+        };
+        match dir {
+            Ok(dir) => self.print(format!("{dir}\n").as_bytes()).await,
+            Err(errno) => {
+                let dir = self.state.current_dir.clone();
+                self.fail(&format!("pwd: {dir}: {}", errno.meaning())).await
             }
-            let next = format!("{real}/{part}");
-            let found = self.path_filestat_get(next.as_bytes(), Follow::No)?;
-            if found.metadata.file_type != FileType::SymbolicLink {
-                real = next;
-                continue;
-            }
-            links += 1;
-            if links > LINKS_MAX {
-                return Err(Errno::Loop);
-            }
-            let text = self.path_readlink(&next)?;
-            if text.starts_with('/') {
-                real.clear();
-            }
-            rest.extend(parts(&text));
         }
-        Ok(if real.is_empty() { "/".to_owned() } else { real })
     }
 
     /// There are no permissions: a mask is taken, and nothing comes of it.
