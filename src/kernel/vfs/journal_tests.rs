@@ -365,7 +365,7 @@ fn an_interruption_at_any_operation_is_taken_back_or_goes_through() {
 }
 
 /// Killed once everything is beside its place, and something is in it.
-fn half_written() -> Scene {
+pub(super) fn half_written() -> Scene {
     let is_placing = |operation: &Operation| matches!(operation, Operation::Rename(from, _) if from.as_str().contains(".belljar-"));
     let mut scene = Scene::new(0);
     let placed = AtomicUsize::new(0);

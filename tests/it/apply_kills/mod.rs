@@ -4,6 +4,7 @@
 mod anywhere;
 mod recovery;
 mod refusals;
+mod together;
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -32,15 +33,22 @@ fn can_trace(test: &str) -> bool {
     false
 }
 
+/// Leaves in `folder` what a belljar has left that was killed in the middle.
 fn killed_halfway(folder: &Path, home: &Path) {
     for number in 0..40 {
         std::fs::write(folder.join(format!("f{number}")), "old").unwrap();
     }
+    let script = "for i in $(seq 0 39); do echo new > f$i; done";
+    killed_at(20, folder, home, &["sh", "--apply", "-c", script]);
+}
+
+/// Kills belljar when it renames for the time of this number.
+fn killed_at(rename: usize, folder: &Path, home: &Path, args: &[&str]) {
     let output = traced()
         .args(["-o", "/dev/null", "-e", "trace=renameat", "-e"])
-        .arg("inject=renameat:signal=SIGKILL:when=20")
+        .arg(format!("inject=renameat:signal=SIGKILL:when={rename}"))
         .arg(env!("CARGO_BIN_EXE_belljar"))
-        .args(["sh", "--apply", "-c", "for i in $(seq 0 39); do echo new > f$i; done"])
+        .args(args)
         .current_dir(folder)
         .env("BELLJAR_CACHE_DIR", cache_dir())
         .env("BELLJAR_HOME", home)

@@ -1,6 +1,6 @@
 //! What a kill has left is recovered, and told.
 
-use super::{can_trace, killed_halfway};
+use super::{can_trace, killed_at, killed_halfway};
 use crate::support::{belljar, stderr, stdout, tree};
 
 #[test]
@@ -68,4 +68,72 @@ fn every_command_that_opens_a_folder_recovers_it_first() {
         assert!(!stdout(&output).contains(".belljar-"), "{args:?}: {}", stdout(&output));
         assert!(tree(folder.path()).values().all(|content| content == b"old"), "{args:?}");
     }
+}
+
+/// A journal about two folders, of which one was gone, was followed again and again in the other: what
+/// somebody made there since was an obstacle that nothing removed.
+#[test]
+fn a_folder_that_is_gone_does_not_hold_up_the_others_of_its_journal() {
+    if !can_trace("a_folder_that_is_gone_does_not_hold_up_the_others_of_its_journal") {
+        return;
+    }
+    let (top, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let [folder, other, away] = ["folder", "other", "away"].map(|name| top.path().join(name));
+    for folder in [&folder, &other] {
+        std::fs::create_dir(folder).unwrap();
+        for number in 0..4 {
+            std::fs::write(folder.join(format!("f{number}")), "old").unwrap();
+        }
+    }
+    let (before, others) = (tree(&folder), tree(&other));
+    let script = "for i in 0 1 2 3; do echo new > f$i; echo new > n$i; echo new > /o/f$i; done";
+    killed_at(12, &folder, home.path(), &["sh", "--apply", "--dir", "../other::/o", "-c", script]);
+    assert!(tree(&folder) != before && tree(&other) != others, "both were written to");
+    std::fs::rename(&other, &away).unwrap();
+    let recover = |folder: &std::path::Path, args: &[&str]| {
+        let mut command = belljar(folder);
+        command.env("BELLJAR_HOME", home.path()).arg("recover").args(args).output().unwrap()
+    };
+    let said = stderr(&recover(&folder, &[]));
+    assert!(said.contains("taken back: the folder is as it was before"), "{said}");
+    assert_eq!(tree(&folder), before);
+    std::fs::write(folder.join("n1"), "mine").unwrap();
+    std::fs::write(folder.join("f1"), "mine").unwrap();
+    let output = recover(&folder, &[]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output), "nothing to recover in .\n");
+    let said = stderr(&recover(&folder, &["--all"]));
+    assert!(said.contains("/other, which is not there; the journal stays"), "{said}");
+    // What is left of it is about the other one, wherever that is now.
+    let said = stderr(&recover(&away, &[]));
+    assert!(said.contains("taken back: the folder is as it was before"), "{said}");
+    assert_eq!(tree(&away), others);
+    assert_eq!(std::fs::read(folder.join("n1")).unwrap(), b"mine");
+    assert_eq!(stderr(&recover(&folder, &["--all"])), "");
+}
+
+/// It is found by what it is, not by its name; another folder of its name is none of its business.
+#[test]
+fn a_folder_that_was_moved_is_recovered_where_it_is() {
+    if !can_trace("a_folder_that_was_moved_is_recovered_where_it_is") {
+        return;
+    }
+    let (top, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let [folder, moved] = ["folder", "moved"].map(|name| top.path().join(name));
+    std::fs::create_dir(&folder).unwrap();
+    killed_halfway(&folder, home.path());
+    std::fs::rename(&folder, &moved).unwrap();
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("f1"), "another").unwrap();
+    let run = |folder: &std::path::Path, args: &[&str]| {
+        let mut command = belljar(folder);
+        let output = command.env("BELLJAR_HOME", home.path()).args(args).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+        stderr(&output)
+    };
+    assert_eq!(run(&folder, &["run", "cat", "f1"]), "");
+    assert!(run(&folder, &["recover", "--all"]).contains("is not there; the journal stays"));
+    assert_eq!(tree(&folder).len(), 1);
+    assert!(run(&moved, &["run", "cat", "f1"]).contains("taken back"));
+    assert!(tree(&moved).len() == 40 && tree(&moved).values().all(|content| content == b"old"));
 }
