@@ -130,7 +130,7 @@ impl Journals {
                 let begun = Begun { tree: &**tree, plan, staged };
                 let examine =
                     |error| JournalError::Folder(DiskError::new("examine", &root.path)(error));
-                if staged.is_empty() && begun.has_moved().map_err(examine)? {
+                if staged.is_empty() && begun.has_moved() {
                     return damaged("its third part is not whole, and files were moved");
                 }
                 let changed = begun.changed_since().map_err(examine)?;
@@ -199,7 +199,11 @@ fn recover_root(
         recovered.kept = of_left.flat_map(Step::temporaries).filter(there).cloned().collect();
         (recovered.files, recovered.left) = (taken.files, taken.left);
     }
+    // What cannot be reached is left, and cannot be synced either.
+    let left: HashSet<&VPath> = recovered.left.iter().collect();
+    let is_left = |step: &Step| step.temporaries().chain([step.path()]).any(|it| left.contains(it));
+    let seen: Vec<Step> = steps.iter().filter(|step| !is_left(step)).cloned().collect();
     let sync = |error| JournalError::Folder(DiskError::new("sync", &root.path)(error));
-    sync_dirs(begun.tree, dirs_of(steps)).map_err(sync)?;
+    sync_dirs(begun.tree, dirs_of(&seen)).map_err(sync)?;
     Ok(recovered)
 }

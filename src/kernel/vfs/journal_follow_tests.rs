@@ -3,7 +3,6 @@
 #![allow(clippy::disallowed_methods, reason = "the tests look at the disk")]
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use super::diff_tests::on_disk;
@@ -96,27 +95,4 @@ fn what_is_no_file_is_no_journal() {
         assert_eq!(recovered, Ok(count), "it waits for somebody who writes");
     }
     assert!(pipe.exists());
-}
-
-/// A folder of the tree gave way to a link since: what the journal names there is not looked for where it
-/// leads.
-#[test]
-fn a_recovery_follows_no_link_out_of_the_folder() {
-    let scene = half_written();
-    let outside = tempfile::tempdir().unwrap();
-    let names = || fs::read_dir(&scene.disk).unwrap().map(|entry| entry.unwrap().file_name());
-    let dirs: Vec<_> = names().filter(|name| scene.disk.join(name).is_dir()).collect();
-    assert!(dirs.len() > 1, "{dirs:?}");
-    for dir in &dirs {
-        // As it is, temporaries and all.
-        let copy = outside.path().join(dir);
-        let mut command = std::process::Command::new("cp");
-        assert!(command.arg("-a").arg(scene.disk.join(dir)).arg(&copy).status().unwrap().success());
-        fs::rename(scene.disk.join(dir), outside.path().join(format!("was {}", dir.display())))
-            .unwrap();
-        symlink(&copy, scene.disk.join(dir)).unwrap();
-    }
-    let before = on_disk(outside.path());
-    let _ = recover(&scene.disk, &scene.journals, OnChanged::Skip);
-    assert_eq!(on_disk(outside.path()), before);
 }

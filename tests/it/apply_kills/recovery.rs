@@ -137,3 +137,44 @@ fn a_folder_that_was_moved_is_recovered_where_it_is() {
     assert!(run(&moved, &["run", "cat", "f1"]).contains("taken back"));
     assert!(tree(&moved).len() == 40 && tree(&moved).values().all(|content| content == b"old"));
 }
+
+/// A directory gave way to a link out of the folder since. Nothing was written there, but nothing could be
+/// opened any more either.
+#[test]
+fn a_recovery_follows_no_link_out_of_the_folder() {
+    if !can_trace("a_recovery_follows_no_link_out_of_the_folder") {
+        return;
+    }
+    let (top, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let [folder, outside] = ["folder", "outside"].map(|name| top.path().join(name));
+    for name in ["d", "e"] {
+        std::fs::create_dir_all(folder.join(name)).unwrap();
+        for number in 0..6 {
+            std::fs::write(folder.join(format!("{name}/f{number}")), "old").unwrap();
+        }
+    }
+    let script = "for i in 0 1 2 3 4 5; do echo new > d/f$i; echo new > e/f$i; done";
+    killed_at(11, &folder, home.path(), &["sh", "--apply", "-c", script]);
+    std::fs::rename(folder.join("d"), &outside).unwrap();
+    std::os::unix::fs::symlink(&outside, folder.join("d")).unwrap();
+    // The very files, new ones and kept ones among them.
+    let before = tree(&outside);
+    let run = |args: &[&str]| {
+        belljar(&folder).env("BELLJAR_HOME", home.path()).args(args).output().unwrap()
+    };
+    for args in [&["recover"][..], &["sh", "-c", ":"]] {
+        let output = run(args);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(125), "{args:?}: {said}");
+        assert!(said.contains("d/f0 cannot be looked at"), "{said}");
+        assert!(said.contains("belljar recover --skip-changed"), "{said}");
+    }
+    let output = run(&["recover", "--skip-changed"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("d/f0 is left as it is"), "{}", stderr(&output));
+    assert_eq!(tree(&outside), before);
+    let mut rest = tree(&folder);
+    rest.retain(|path, _| path.starts_with("e/f"));
+    assert!(rest.len() == 6 && rest.values().all(|content| content == b"old"), "{rest:?}");
+    assert_eq!(stdout(&run(&["recover"])), "nothing to recover in .\n");
+}
