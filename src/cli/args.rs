@@ -22,8 +22,8 @@ use super::sandbox::SandboxArgs;
 use super::sh::ShArgs;
 use super::tape::TapeArgs;
 use super::values::{
-    DirMount, Sink, StdinFrom, Worktree, dir_mount, duration, guest_path, instant, number, seed,
-    size, small_number,
+    DirMount, Sink, StdinFrom, Worktree, dir_mount, duration, guest_path, host_of_mount, instant,
+    number, seed, size, small_number,
 };
 use super::verify::VerifyArgs;
 use belljar::kernel::egress::EgressRule;
@@ -376,9 +376,9 @@ impl RunArgs {
     }
 }
 
-/// Where `--json` leads on a command line that was not understood, if it is one of `run`. Values are
-/// not looked into, as one of them may be what is wrong.
-pub fn json_of_misunderstood(args: impl Iterator<Item = OsString>) -> Option<Sink> {
+/// Where `--json` leads on a command line that was not understood, if it is one of `run`, and the folders
+/// that programs of it could change. Values are not looked into, as one of them may be what is wrong.
+pub fn json_of_misunderstood(args: impl Iterator<Item = OsString>) -> Option<(Sink, Vec<PathBuf>)> {
     let lenient = Cli::command().ignore_errors(true).mut_subcommand("run", |run| {
         run.mut_args(|arg| {
             let takes_values = arg.get_action().takes_values();
@@ -386,8 +386,11 @@ pub fn json_of_misunderstood(args: impl Iterator<Item = OsString>) -> Option<Sin
         })
     });
     let matches = lenient.try_get_matches_from(args).ok()?;
-    let json = matches.subcommand_matches("run")?.get_one::<OsString>("json")?;
-    Some(json.clone().into())
+    let run = matches.subcommand_matches("run")?;
+    let json = run.get_one::<OsString>("json")?;
+    let folders = |name| run.get_many::<OsString>(name).into_iter().flatten();
+    let folders = folders("worktree").chain(folders("dir")).map(host_of_mount);
+    Some((json.clone().into(), folders.chain([".".into()]).collect()))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -22,6 +22,11 @@ impl Folders {
         Self(worktree.into_iter().chain(args.dir.iter().map(|mount| mount.host.clone())).collect())
     }
 
+    /// Those at these paths.
+    pub fn at(paths: Vec<PathBuf>) -> Self {
+        Self(paths)
+    }
+
     /// Those of a session.
     pub fn of_session(mounts: &[SandboxMount]) -> Self {
         let of_host = |mount: &SandboxMount| match &mount.source {

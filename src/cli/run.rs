@@ -57,9 +57,16 @@ pub fn check_paths(args: &RunArgs, record: Option<&RecordArgs>) -> Result<()> {
     }
 }
 
-/// Writes the report of a run whose options make no sense, as `message` says.
+/// Writes the report of a run whose options make no sense, as `message` says, unless a program of an
+/// earlier run may have led it astray.
 pub fn report_misunderstood(message: &str) {
-    let Some(sink) = args::json_of_misunderstood(std::env::args_os()) else { return };
+    let Some((sink, folders)) = args::json_of_misunderstood(std::env::args_os()) else { return };
+    if let Sink::File(path) = &sink
+        && let Err(error) = Folders::at(folders).check("--json", path)
+    {
+        complain!("belljar: {}", exit::describe(&error).1);
+        return;
+    }
     let mut report = Report::default();
     report.failed((exit::USAGE, message.to_owned()));
     // What is wrong with the command line is said already.

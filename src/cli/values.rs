@@ -164,6 +164,11 @@ pub fn dir_mount(text: OsString) -> Result<DirMount, String> {
     Ok(DirMount { given, host: host.into(), guest: guest_path(guest)?, read_only })
 }
 
+/// The folder of the host in what is to be a mount, whatever follows it.
+pub fn host_of_mount(text: &OsString) -> PathBuf {
+    split_once(text, "::").map_or_else(|| text.clone(), |(host, _)| host).into()
+}
+
 /// The folder to work on: `DIR[::ro]`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Worktree {

@@ -278,6 +278,18 @@ impl HostDir {
         self.dir.open_with(native(path)?, &options).map(cap_std::fs::File::into_std)
     }
 
+    /// Opens the file `path` for reading. A pipe in its place is not waited for.
+    pub(super) fn open_to_read(&self, path: &VPath) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        #[cfg(unix)]
+        cap_std::fs::OpenOptionsExt::custom_flags(
+            &mut options,
+            rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
+        );
+        self.dir.open_with(native(path)?, &options).map(cap_std::fs::File::into_std)
+    }
+
     /// Makes the names in the directory `path` survive a power cut, where a directory can be synced.
     pub(super) fn sync_dir(&self, path: &VPath) -> io::Result<()> {
         #[cfg(unix)]
@@ -403,16 +415,9 @@ impl Layer for HostDir {
     }
 
     fn open(&self, path: &VPath) -> Result<Blob, Errno> {
-        let mut options = OpenOptions::new();
-        options.read(true);
-        // A FIFO that took the file's place since it was examined must not block the open.
-        #[cfg(unix)]
-        cap_std::fs::OpenOptionsExt::custom_flags(
-            &mut options,
-            rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
-        );
-        let file = self.dir.open_with(native(path).map_err(errno)?, &options).map_err(errno)?;
-        let metadata = file.metadata().map_err(errno)?;
+        // A FIFO can have taken the file's place since it was examined.
+        let file = self.open_to_read(path).map_err(errno)?;
+        let metadata = Metadata::from_file(&file).map_err(errno)?;
         if metadata.is_dir() {
             return Err(Errno::Isdir);
         }
@@ -420,7 +425,7 @@ impl Layer for HostDir {
             return Err(Errno::Acces);
         }
         let stamp = Some(examined(&metadata).stat.stamp);
-        Ok(Blob::Host(HostFile { file: file.into_std(), stamp }))
+        Ok(Blob::Host(HostFile { file, stamp }))
     }
 
     fn names_are_exact(&self) -> bool {

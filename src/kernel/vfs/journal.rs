@@ -22,7 +22,6 @@ use super::host::{Access, HostDir};
 use super::journal_error::{JournalError, failed};
 use super::journal_format::{self as format, BYTES_MAX, Content, Flaw, Root};
 use super::path::VPath;
-use super::recovery::Begun;
 use super::steps::{Identity, Plan, Step, temporary_name};
 use super::tree::Tree;
 use crate::base::ambient;
@@ -35,16 +34,16 @@ const PATIENCE: Duration = Duration::from_millis(10);
 pub(super) const SYNCED_ONE_BY_ONE_MAX: usize = 64;
 
 const LOCK: &str = "lock";
-const DRAFT: &str = "draft";
+pub(super) const DRAFT: &str = "draft";
 const PREPARED: &str = "prepared";
-const COMMITTED: &str = "committed";
+pub(super) const COMMITTED: &str = "committed";
 
 /// A folder of journals.
 pub struct Journals {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     dir: Arc<HostDir>,
     /// `dir`, to write to.
-    tree: Arc<dyn Tree>,
+    pub(super) tree: Arc<dyn Tree>,
     #[cfg(all(test, unix))]
     decorate: Option<super::journal_tests::Through>,
 }
@@ -98,21 +97,21 @@ pub enum OnChanged {
 }
 
 /// A journal that somebody has left, or writes.
-struct Found {
+pub(super) struct Found {
     id: String,
-    state: &'static str,
+    pub state: &'static str,
     /// Locked as long as it is open, unless somebody else has it.
     _file: File,
     is_live: bool,
-    content: Result<Content, Flaw>,
+    pub content: Result<Content, Flaw>,
 }
 
 impl Found {
-    fn name(&self) -> VPath {
+    pub fn name(&self) -> VPath {
         name(&self.id, self.state)
     }
 
-    fn roots(&self) -> &[Root] {
+    pub fn roots(&self) -> &[Root] {
         self.content.as_ref().map_or(&[], |content| &content.roots)
     }
 }
@@ -159,7 +158,7 @@ impl Journals {
     }
 
     #[cfg_attr(not(test), expect(clippy::unused_self, reason = "a test stands in between"))]
-    fn through(&self, folder: HostDir) -> Arc<dyn Tree> {
+    pub(super) fn through(&self, folder: HostDir) -> Arc<dyn Tree> {
         let folder = Arc::new(folder);
         #[cfg(all(test, unix))]
         if let Some(decorate) = &self.decorate {
@@ -179,7 +178,10 @@ impl Journals {
         on_changed: OnChanged,
         witness: &dyn Witness,
     ) -> Result<Vec<Recovered>, JournalError> {
-        if self.names()?.is_empty() {
+        // Nobody needs to write to the folder of journals where there is nothing to do.
+        let may_concern =
+            |found: &Found| found.content.is_err() || found.related(&[folder]).is_some();
+        if !self.found(false)?.iter().any(may_concern) {
             return Ok(Vec::new());
         }
         self.settle(&[folder], on_changed, witness).map(|(_, recovered)| recovered)
@@ -241,7 +243,7 @@ impl Journals {
             let id = folder.id().map_err(DiskError::new("examine", folder.path()))?;
             roots.push(Root { id, path: folder.path().to_owned() });
         }
-        let id = temporary_name()[9..25].to_owned();
+        let id = new_id();
         let path = name(&id, DRAFT);
         let create = || {
             let file = self.tree.create_file(&path, Access::Private)?;
@@ -268,7 +270,7 @@ impl Journals {
             let lock = self.lock(witness)?;
             let mut live = None;
             for found in self.found(true)? {
-                let folder = related(found.roots(), folders);
+                let folder = found.related(folders);
                 if found.is_live && (folder.is_some() || found.content.is_err()) {
                     live = Some(folder.unwrap_or_default());
                     break;
@@ -326,7 +328,11 @@ impl Journals {
             for (id, state) in self.names()? {
                 let name = name(&id, state);
                 let path = self.at(&name);
-                let mut file = match self.dir.open_to_lock(&name, false) {
+                let opened = match locks {
+                    true => self.dir.open_to_lock(&name, false),
+                    false => self.dir.open_to_read(&name),
+                };
+                let mut file = match opened {
                     Ok(file) => file,
                     // Whoever writes it is done, or one step further.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => continue 'again,
@@ -337,7 +343,11 @@ impl Journals {
                     continue 'again;
                 }
                 let mut bytes = Vec::new();
-                let content = match (&mut file).take(BYTES_MAX + 1).read_to_end(&mut bytes) {
+                // What is no file may have no end.
+                let is_file = file.metadata().map_err(failed("examine", &path))?.is_file();
+                let len_max = if is_file { BYTES_MAX + 1 } else { 0 };
+                let content = match (&mut file).take(len_max).read_to_end(&mut bytes) {
+                    Ok(_) if !is_file => Err(Flaw::Damaged("it is no file")),
                     Ok(len) if len as u64 > BYTES_MAX => Err(Flaw::Damaged("it is too long")),
                     Ok(_) => format::parse(&bytes),
                     // Where others cannot read what is locked.
@@ -350,108 +360,9 @@ impl Journals {
         }
     }
 
-    /// Recovers what `found` is about. Whoever does has the lock.
-    fn follow(
-        &self,
-        found: &Found,
-        folders: &[&HostDir],
-        on_changed: OnChanged,
-    ) -> Result<Vec<Recovered>, JournalError> {
-        let path = self.at(&found.name());
-        if found.state == DRAFT {
-            // Nothing had begun.
-            self.tree.remove_file(&found.name()).map_err(failed("remove", &path))?;
-            return Ok(Vec::new());
-        }
-        let damaged = |why| {
-            let folders = found.roots().iter().map(|root| root.path.clone()).collect();
-            Err(JournalError::Damaged { path: path.clone(), folders, why })
-        };
-        let content = match &found.content {
-            Ok(content) => content,
-            Err(Flaw::Damaged(why)) => return damaged(why),
-            Err(Flaw::Version(major, minor)) => {
-                return Err(JournalError::Version { path, major: *major, minor: *minor });
-            }
-        };
-        if let Some(why) = content.flaw {
-            return damaged(why);
-        }
-        let is_finished = found.state == COMMITTED;
-        let Some(plans) = &content.plans else { return damaged("its second part is not whole") };
-        if is_finished && content.staged.is_none() {
-            return damaged("its third part is not whole");
-        }
-        let mut there = Vec::new();
-        let mut is_all = true;
-        for (index, (root, plan)) in content.roots.iter().zip(plans).enumerate() {
-            let Some(folder) = open_root(root, folders) else {
-                is_all &= *plan == Plan::default();
-                continue;
-            };
-            let tree = self.through(folder);
-            let staged = content.staged.as_ref().map_or(&[][..], |staged| &staged[index]);
-            there.push((root, plan, tree, staged));
-        }
-        if !is_finished {
-            for (root, plan, tree, staged) in &there {
-                let begun = Begun { tree: &**tree, plan, staged };
-                let examine =
-                    |error| JournalError::Folder(DiskError::new("examine", &root.path)(error));
-                if staged.is_empty() && begun.has_moved().map_err(examine)? {
-                    return damaged("its third part is not whole, and files were moved");
-                }
-                let changed = begun.changed_since().map_err(examine)?;
-                if !changed.is_empty() && on_changed == OnChanged::Refuse {
-                    return Err(JournalError::Changed { folder: root.path.clone(), changed });
-                }
-            }
-        }
-        let mut recovered = Vec::new();
-        for (root, plan, tree, staged) in &there {
-            let begun = Begun { tree: &**tree, plan, staged };
-            recovered.push(recover_root(root, &begun, is_finished, on_changed)?);
-        }
-        if is_all {
-            self.tree.remove_file(&found.name()).map_err(failed("remove", &path))?;
-            self.tree.sync_dir(&VPath::root()).map_err(failed("sync", &self.path))?;
-        }
-        Ok(recovered)
-    }
-
-    fn at(&self, name: &VPath) -> PathBuf {
+    pub(super) fn at(&self, name: &VPath) -> PathBuf {
         self.path.join(name.as_str())
     }
-}
-
-fn recover_root(
-    root: &Root,
-    begun: &Begun<'_>,
-    is_finished: bool,
-    on_changed: OnChanged,
-) -> Result<Recovered, JournalError> {
-    let folder = root.path.clone();
-    let steps = &begun.plan.steps;
-    let mut recovered =
-        Recovered { folder, is_finished, files: 0, left: Vec::new(), kept: Vec::new() };
-    if is_finished {
-        recovered.files = steps.iter().filter(|step| step.is_of_file()).count();
-        recovered.left = begun.finish().leftovers;
-    } else {
-        let taken = begun.take_back();
-        if !taken.left.is_empty() && on_changed == OnChanged::Refuse {
-            let folder = recovered.folder;
-            return Err(JournalError::Refused { folder, left: taken.left });
-        }
-        let left: HashSet<&VPath> = taken.left.iter().collect();
-        let of_left = steps.iter().filter(|step| left.contains(step.path()));
-        let there = |path: &&VPath| begun.tree.stat(path).is_ok();
-        recovered.kept = of_left.flat_map(Step::temporaries).filter(there).cloned().collect();
-        (recovered.files, recovered.left) = (taken.files, taken.left);
-    }
-    let sync = |error| JournalError::Folder(DiskError::new("sync", &root.path)(error));
-    sync_dirs(begun.tree, dirs_of(steps)).map_err(sync)?;
-    Ok(recovered)
 }
 
 /// A journal that is being written. Dropped, it is left for whoever comes next, unless nothing had
@@ -532,7 +443,12 @@ impl Drop for Journal<'_> {
     }
 }
 
-fn name(id: &str, state: &str) -> VPath {
+/// An id that no journal has.
+pub(super) fn new_id() -> String {
+    temporary_name()[9..25].to_owned()
+}
+
+pub(super) fn name(id: &str, state: &str) -> VPath {
     VPath::root().join(&format!("{id}.{state}"))
 }
 
@@ -551,26 +467,6 @@ fn wait(witness: &dyn Witness) -> Result<(), JournalError> {
     }
     ambient::sleep(PATIENCE);
     Ok(())
-}
-
-/// The folder of `roots` that is one of `folders`, or lies in one, or holds one.
-fn related(roots: &[Root], folders: &[&HostDir]) -> Option<PathBuf> {
-    let is_of = |root: &Root, folder: &HostDir| {
-        folder.id().is_ok_and(|id| id == root.id)
-            || (folder.path().starts_with(&root.path) || root.path.starts_with(folder.path()))
-                && open_root(root, &[]).is_some()
-    };
-    let found = roots.iter().find(|root| folders.iter().any(|folder| is_of(root, folder)));
-    found.map(|root| root.path.clone())
-}
-
-/// The folder that `root` was, if it is still there: one of `folders`, or what its path leads to.
-fn open_root(root: &Root, folders: &[&HostDir]) -> Option<HostDir> {
-    let is_it = |folder: &HostDir| folder.id().is_ok_and(|id| id == root.id);
-    if let Some(folder) = folders.iter().find(|folder| is_it(folder)) {
-        return folder.try_clone().ok();
-    }
-    HostDir::open(&root.path).ok().filter(is_it)
 }
 
 /// The directories whose names `steps` change.

@@ -11,7 +11,11 @@ use crate::base::disk::DiskError;
 #[derive(thiserror::Error)]
 pub enum JournalError {
     /// The folder of journals cannot be used.
-    #[error("cannot {operation} the journal {}: {error}", path.display())]
+    #[error(
+        "cannot {operation} the journal {}: {error} (belljar must be able to write there; BELLJAR_HOME \
+         can name another folder)",
+        path.display()
+    )]
     Disk {
         /// What was tried, as a verb.
         operation: &'static str,

@@ -365,7 +365,7 @@ fn an_interruption_at_any_operation_is_taken_back_or_goes_through() {
 }
 
 /// Killed once everything is beside its place, and something is in it.
-fn half_written() -> Scene {
+pub(super) fn half_written() -> Scene {
     let is_placing = |operation: &Operation| matches!(operation, Operation::Rename(from, _) if from.as_str().contains(".belljar-"));
     let mut scene = Scene::new(0);
     let placed = AtomicUsize::new(0);
@@ -508,7 +508,9 @@ fn one_that_is_alive_is_waited_for() {
                 journals.recover(&folder, OnChanged::Refuse, &*told).unwrap()
             };
             *other.lock().unwrap() = Some(std::thread::spawn(open));
+            let is_done = || other.lock().unwrap().as_ref().is_some_and(|it| it.is_finished());
             while waiting.0.load(Ordering::Relaxed) == 0 {
+                assert!(!is_done(), "it did not wait");
                 std::thread::yield_now();
             }
         }

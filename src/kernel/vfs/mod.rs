@@ -23,6 +23,7 @@ mod git_binary;
 mod host;
 mod journal;
 mod journal_error;
+mod journal_follow;
 mod journal_format;
 mod layer;
 mod line_diff;
@@ -59,6 +60,8 @@ mod write_times;
 mod diff_tests;
 #[cfg(all(test, unix))]
 mod host_tests;
+#[cfg(all(test, unix))]
+mod journal_follow_tests;
 #[cfg(test)]
 mod journal_format_tests;
 #[cfg(test)]

@@ -89,7 +89,7 @@ pub enum ApplyError {
     /// What is to be written cannot be noted, or somebody else's changes cannot be taken back. Nothing
     /// was written.
     #[error("{0}; nothing was written")]
-    Journal(#[from] JournalError),
+    Journal(JournalError),
     /// Something went wrong, and not all that had been written could be taken back.
     #[error("{cause}, except that these could not be put back: {}", list(left))]
     HalfDone {
@@ -101,6 +101,13 @@ pub enum ApplyError {
 }
 
 crate::base::readable::readable!(ApplyError);
+
+/// By hand, so that it is no source as well: its text is said already.
+impl From<JournalError> for ApplyError {
+    fn from(error: JournalError) -> Self {
+        Self::Journal(error)
+    }
+}
 
 fn list(items: &[impl Display]) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")

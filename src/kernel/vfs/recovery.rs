@@ -31,6 +31,8 @@ pub enum ChangedKind {
     Holds(String),
     /// What stood there before is not where it was kept.
     Lost,
+    /// It cannot be looked at, for this reason: a link may lead out of the folder where a directory was.
+    Unseen(String),
 }
 
 impl fmt::Display for ChangedSince {
@@ -40,6 +42,7 @@ impl fmt::Display for ChangedSince {
             ChangedKind::Changed => write!(f, "{path} was changed since"),
             ChangedKind::Holds(name) => write!(f, "{path} holds {name:?}, which is not from there"),
             ChangedKind::Lost => write!(f, "what {path} was before is gone"),
+            ChangedKind::Unseen(why) => write!(f, "{path} cannot be looked at: {why}"),
         }
     }
 }
@@ -101,7 +104,8 @@ impl Begun<'_> {
         let mut changed = Vec::new();
         for (index, step) in self.plan.steps.iter().enumerate() {
             let path = step.path();
-            match self.undo_of(index)? {
+            let undo = self.undo_of(index);
+            match undo.unwrap_or_else(|error| Undo::Not(ChangedKind::Unseen(error.to_string()))) {
                 // What stands there now is another step's, and is looked at there.
                 Undo::Not(_) if matches!(step, Step::Remove { .. }) && made.contains(path) => {}
                 Undo::Not(what) => changed.push(ChangedSince { path: path.clone(), what }),
@@ -128,16 +132,13 @@ impl Begun<'_> {
         Ok(changed)
     }
 
-    /// Whether something has left its place.
-    pub fn has_moved(&self) -> io::Result<bool> {
-        for step in &self.plan.steps {
-            if let Step::Remove { backup, .. } = step
-                && self.tree.look(backup)?.is_some()
-            {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    /// Whether something has left its place, as far as it can be seen.
+    pub fn has_moved(&self) -> bool {
+        let is_kept = |step: &Step| match step {
+            Step::Remove { backup, .. } => self.tree.look(backup).is_ok_and(|it| it.is_some()),
+            _ => false,
+        };
+        self.plan.steps.iter().any(is_kept)
     }
 
     /// Takes everything back, the last step first. What somebody else has changed since, and what the

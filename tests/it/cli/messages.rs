@@ -140,6 +140,9 @@ fn a_planted_link_leads_no_option_out_of_the_worktree() {
     assert!(output.status.success(), "{}", stderr(&output));
     for options in [
         &["run", "--json=out/r.json"][..],
+        // The report of a command line that makes no sense once went through the link.
+        &["run", "--timeout=soon", "--json=out/r.json"],
+        &["run", "--timeout=soon", "--worktree=../tree::ro", "--json=../tree/out/r.json"],
         &["run", "--diff=out/d"],
         &["run", "--trace=out/t"],
         &["run", "--dir", "out::/lib", "--apply"],

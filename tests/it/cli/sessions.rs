@@ -104,6 +104,26 @@ fn an_exec_reports_its_changes_and_limits_to_a_file() {
     assert_eq!((&report["status"], &report["exit_code"]), (&"not_started".into(), &127.into()));
 }
 
+/// A session's changes can be on the disk, a link among them.
+#[cfg(unix)]
+#[test]
+fn a_planted_link_leads_no_report_of_a_session_out_of_its_folder() {
+    let folder = scratch();
+    let at = folder.path();
+    let victim = tempfile::tempdir().unwrap();
+    std::fs::create_dir(at.join("tree")).unwrap();
+    done(at, &["create", "--id", "box", "--worktree", "tree"]);
+    std::os::unix::fs::symlink(victim.path(), at.join("tree/out")).unwrap();
+    std::os::unix::fs::symlink(victim.path().join("r"), at.join("tree/last")).unwrap();
+    for path in ["tree/out/r.json", "tree/last"] {
+        let output = call(at, &["exec", &format!("--json={path}"), "box", "sh", "-c", ":"]);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{path}: {said}");
+        assert!(said.contains("symbolic link"), "{path}: {said}");
+    }
+    assert_eq!(std::fs::read_dir(victim.path()).unwrap().count(), 0);
+}
+
 /// `--timeout` of `create` was real time, and that of `exec` either.
 #[test]
 fn a_timeout_is_real_time_and_a_virtual_one_the_sessions() {

@@ -2,7 +2,7 @@
 
 mod copies;
 mod forks;
-mod home;
+pub mod home;
 mod hostile;
 mod hosts;
 mod kills;

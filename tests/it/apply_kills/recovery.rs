@@ -1,0 +1,180 @@
+//! What a kill has left is recovered, and told.
+
+use super::{can_trace, killed_at, killed_halfway};
+use crate::support::{belljar, stderr, stdout, tree};
+
+#[test]
+fn recover_says_what_it_did_to_people_and_machines() {
+    if !can_trace("recover_says_what_it_did_to_people_and_machines") {
+        return;
+    }
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let recover = |args: &[&str]| {
+        let mut command = belljar(folder.path());
+        command.env("BELLJAR_HOME", home.path()).arg("recover").args(args).output().unwrap()
+    };
+    let nothing = recover(&[]);
+    assert!(nothing.status.success() && stdout(&nothing) == "nothing to recover in .\n");
+    killed_halfway(folder.path(), home.path());
+    let output = recover(&[]);
+    assert!(output.status.success());
+    let said = stderr(&output);
+    assert!(said.contains("taken back: the folder is as it was before (18 files)"), "{said}");
+    assert_eq!(tree(folder.path()).len(), 40);
+    assert!(tree(folder.path()).values().all(|content| content == b"old"));
+    killed_halfway(folder.path(), home.path());
+    let report: serde_json::Value = serde_json::from_slice(&recover(&["--json"]).stdout).unwrap();
+    assert_eq!(report["recovered"][0]["outcome"], "taken_back", "{report}");
+    assert_eq!(report["recovered"][0]["files"], 18, "{report}");
+    assert_eq!(stdout(&recover(&["--json", "--all"])), "{\"recovered\":[]}\n");
+    assert_eq!(recover(&["no/such/folder"]).status.code(), Some(2));
+}
+
+/// A program was shown temporaries, and a third of the changes.
+#[test]
+fn every_command_that_opens_a_folder_recovers_it_first() {
+    if !can_trace("every_command_that_opens_a_folder_recovers_it_first") {
+        return;
+    }
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let tape = home.path().join("t.tape");
+    let tape = tape.to_str().unwrap();
+    let mut session = vec!["sandbox", "create", "--id", "box"];
+    let commands: &[&[&str]] = &[
+        &["run", "ls", "-a"],
+        &["sh", "-c", "ls -a"],
+        &["record", "--tape", tape, "--", "ls", "-a"],
+        &["run", "--no-worktree", "--dir", ".::/w", "ls", "/w"],
+        &["sandbox", "exec", "box", "sh", "-c", "echo *"],
+        &["sandbox", "ls", "box"],
+    ];
+    for args in commands {
+        killed_halfway(folder.path(), home.path());
+        let run = |args: &[&str]| {
+            let mut command = belljar(folder.path());
+            command.env("BELLJAR_HOME", home.path()).args(args).output().unwrap()
+        };
+        if !session.is_empty() {
+            // Once: it sees to the folder as well.
+            let output = run(&session);
+            assert!(stderr(&output).contains("taken back"), "{}", stderr(&output));
+            session.clear();
+            killed_halfway(folder.path(), home.path());
+        }
+        let output = run(args);
+        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("taken back"), "{args:?}: {}", stderr(&output));
+        assert!(stdout(&output).contains("f39"), "{args:?}: {}", stdout(&output));
+        assert!(!stdout(&output).contains(".belljar-"), "{args:?}: {}", stdout(&output));
+        assert!(tree(folder.path()).values().all(|content| content == b"old"), "{args:?}");
+    }
+}
+
+/// A journal about two folders, of which one was gone, was followed again and again in the other: what
+/// somebody made there since was an obstacle that nothing removed.
+#[test]
+fn a_folder_that_is_gone_does_not_hold_up_the_others_of_its_journal() {
+    if !can_trace("a_folder_that_is_gone_does_not_hold_up_the_others_of_its_journal") {
+        return;
+    }
+    let (top, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let [folder, other, away] = ["folder", "other", "away"].map(|name| top.path().join(name));
+    for folder in [&folder, &other] {
+        std::fs::create_dir(folder).unwrap();
+        for number in 0..4 {
+            std::fs::write(folder.join(format!("f{number}")), "old").unwrap();
+        }
+    }
+    let (before, others) = (tree(&folder), tree(&other));
+    let script = "for i in 0 1 2 3; do echo new > f$i; echo new > n$i; echo new > /o/f$i; done";
+    killed_at(12, &folder, home.path(), &["sh", "--apply", "--dir", "../other::/o", "-c", script]);
+    assert!(tree(&folder) != before && tree(&other) != others, "both were written to");
+    std::fs::rename(&other, &away).unwrap();
+    let recover = |folder: &std::path::Path, args: &[&str]| {
+        let mut command = belljar(folder);
+        command.env("BELLJAR_HOME", home.path()).arg("recover").args(args).output().unwrap()
+    };
+    let said = stderr(&recover(&folder, &[]));
+    assert!(said.contains("taken back: the folder is as it was before"), "{said}");
+    assert_eq!(tree(&folder), before);
+    std::fs::write(folder.join("n1"), "mine").unwrap();
+    std::fs::write(folder.join("f1"), "mine").unwrap();
+    let output = recover(&folder, &[]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output), "nothing to recover in .\n");
+    let said = stderr(&recover(&folder, &["--all"]));
+    assert!(said.contains("/other, which is not there; the journal stays"), "{said}");
+    // What is left of it is about the other one, wherever that is now.
+    let said = stderr(&recover(&away, &[]));
+    assert!(said.contains("taken back: the folder is as it was before"), "{said}");
+    assert_eq!(tree(&away), others);
+    assert_eq!(std::fs::read(folder.join("n1")).unwrap(), b"mine");
+    assert_eq!(stderr(&recover(&folder, &["--all"])), "");
+}
+
+/// It is found by what it is, not by its name; another folder of its name is none of its business.
+#[test]
+fn a_folder_that_was_moved_is_recovered_where_it_is() {
+    if !can_trace("a_folder_that_was_moved_is_recovered_where_it_is") {
+        return;
+    }
+    let (top, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let [folder, moved] = ["folder", "moved"].map(|name| top.path().join(name));
+    std::fs::create_dir(&folder).unwrap();
+    killed_halfway(&folder, home.path());
+    std::fs::rename(&folder, &moved).unwrap();
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("f1"), "another").unwrap();
+    let run = |folder: &std::path::Path, args: &[&str]| {
+        let mut command = belljar(folder);
+        let output = command.env("BELLJAR_HOME", home.path()).args(args).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+        stderr(&output)
+    };
+    assert_eq!(run(&folder, &["run", "cat", "f1"]), "");
+    assert!(run(&folder, &["recover", "--all"]).contains("is not there; the journal stays"));
+    assert_eq!(tree(&folder).len(), 1);
+    assert!(run(&moved, &["run", "cat", "f1"]).contains("taken back"));
+    assert!(tree(&moved).len() == 40 && tree(&moved).values().all(|content| content == b"old"));
+}
+
+/// A directory gave way to a link out of the folder since. Nothing was written there, but nothing could be
+/// opened any more either.
+#[test]
+fn a_recovery_follows_no_link_out_of_the_folder() {
+    if !can_trace("a_recovery_follows_no_link_out_of_the_folder") {
+        return;
+    }
+    let (top, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let [folder, outside] = ["folder", "outside"].map(|name| top.path().join(name));
+    for name in ["d", "e"] {
+        std::fs::create_dir_all(folder.join(name)).unwrap();
+        for number in 0..6 {
+            std::fs::write(folder.join(format!("{name}/f{number}")), "old").unwrap();
+        }
+    }
+    let script = "for i in 0 1 2 3 4 5; do echo new > d/f$i; echo new > e/f$i; done";
+    killed_at(11, &folder, home.path(), &["sh", "--apply", "-c", script]);
+    std::fs::rename(folder.join("d"), &outside).unwrap();
+    std::os::unix::fs::symlink(&outside, folder.join("d")).unwrap();
+    // The very files, new ones and kept ones among them.
+    let before = tree(&outside);
+    let run = |args: &[&str]| {
+        belljar(&folder).env("BELLJAR_HOME", home.path()).args(args).output().unwrap()
+    };
+    for args in [&["recover"][..], &["sh", "-c", ":"]] {
+        let output = run(args);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(125), "{args:?}: {said}");
+        assert!(said.contains("d/f0 cannot be looked at"), "{said}");
+        assert!(said.contains("belljar recover --skip-changed"), "{said}");
+    }
+    let output = run(&["recover", "--skip-changed"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("d/f0 is left as it is"), "{}", stderr(&output));
+    assert_eq!(tree(&outside), before);
+    let mut rest = tree(&folder);
+    rest.retain(|path, _| path.starts_with("e/f"));
+    assert!(rest.len() == 6 && rest.values().all(|content| content == b"old"), "{rest:?}");
+    assert_eq!(stdout(&run(&["recover"])), "nothing to recover in .\n");
+}

@@ -1,0 +1,224 @@
+//! What the system refuses while belljar writes to the disk.
+
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use super::{can_trace, killed_halfway};
+use crate::support::{belljar, cache_dir, home_dir, skipped, stderr, stdout, tree};
+
+/// `ulimit -f` ended belljar by a signal, in the middle.
+#[test]
+fn apply_beyond_the_limit_of_a_file_leaves_the_old_tree() {
+    let folder = tempfile::tempdir().unwrap();
+    for number in 0..30 {
+        std::fs::write(folder.path().join(format!("f{number}")), "old").unwrap();
+    }
+    let before = tree(folder.path());
+    let script = "for i in $(seq 0 29); do echo new > f$i; done; seq 100000 > f20";
+    let output = Command::new("bash")
+        .args([
+            "-c",
+            "ulimit -f 64; exec \"$0\" sh --apply -c \"$1\"",
+            env!("CARGO_BIN_EXE_belljar"),
+            script,
+        ])
+        .current_dir(folder.path())
+        .env("BELLJAR_CACHE_DIR", cache_dir())
+        .env("BELLJAR_HOME", home_dir())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125), "{:?} {}", output.status, stderr(&output));
+    assert!(stderr(&output).contains("File too large"), "{}", stderr(&output));
+    assert_eq!(tree(folder.path()), before);
+}
+
+/// A report that could not be written was once said with the code of a conflict, in which nothing is
+/// written.
+#[test]
+fn a_report_that_is_lost_after_apply_has_a_code_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let text = "a line\n".repeat(200);
+    let file = folder.path().join("f");
+    let run = |limit: &str, args: &str| {
+        std::fs::write(&file, &text).unwrap();
+        Command::new("bash")
+            .args(["-c", &format!("ulimit -f {limit}; exec \"$0\" {args}")])
+            .arg(env!("CARGO_BIN_EXE_belljar"))
+            .current_dir(folder.path())
+            .env("BELLJAR_CACHE_DIR", cache_dir())
+            .env("BELLJAR_HOME", home.path())
+            .output()
+            .unwrap()
+    };
+    let replace = "replace line word f";
+    // Compiled here, and kept: code that is fresh takes a file in memory, which the limit counts as well.
+    for args in ["run --quiet replace line word f", "sh --quiet -c 'cat f > g'"] {
+        let output = run("unlimited", args);
+        assert!(output.status.success(), "{args}: {}", stderr(&output));
+    }
+    for (limit, args, option) in [
+        ("2", format!("run --quiet --apply --diff=../d.diff {replace}"), "--diff"),
+        (
+            "2",
+            "sh --quiet --apply --trace=../t.log -c 'cat f f f f f f f f; echo a word > f'"
+                .to_owned(),
+            "--trace",
+        ),
+        ("unlimited", format!("run --quiet --apply --json {replace} > /dev/full"), "--json"),
+    ] {
+        let args = args.replace("../", &format!("{}/", home.path().display()));
+        let output = run(limit, &args);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(123), "{args}: {said}");
+        assert!(said.contains(option) && said.contains("the changes are on the disk"), "{said}");
+        assert!(std::fs::read_to_string(&file).unwrap().starts_with("a word"), "{args}");
+    }
+    // Where nothing was written it is another one.
+    let output = run("unlimited", &format!("run --quiet --json {replace} > /dev/full"));
+    assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+    let mut session = belljar(folder.path());
+    session.env("BELLJAR_HOME", home.path()).args(["sandbox", "create", "--id", "box"]);
+    assert!(session.output().unwrap().status.success());
+    let output = run("unlimited", "sandbox refresh --json box");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let mut session = belljar(folder.path());
+    session.env("BELLJAR_HOME", home.path()).args(["sandbox", "exec", "box", "cat", "f"]);
+    assert!(session.output().unwrap().status.success());
+    let output = run("unlimited", "sandbox cp --json box:f copy > /dev/full");
+    assert_eq!(output.status.code(), Some(123), "{}", stderr(&output));
+    assert_eq!(std::fs::read_to_string(folder.path().join("copy")).unwrap(), text);
+}
+
+/// A journal of any folder once kept every folder from being opened where the home was not to be written to,
+/// and no message said what to do.
+#[test]
+fn a_home_that_cannot_be_written_to_stops_what_writes_and_nothing_else() {
+    const NOBODY: u32 = 65534;
+    let test = "a_home_that_cannot_be_written_to_stops_what_writes_and_nothing_else";
+    if !can_trace(test) {
+        return;
+    }
+    let [folder, other, home, cache] = [(); 4].map(|()| tempfile::tempdir().unwrap());
+    killed_halfway(other.path(), home.path());
+    let journals = home.path().join("journals");
+    let set = |path: &Path, mode| {
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    };
+    for path in [folder.path(), cache.path()] {
+        set(path, 0o777);
+    }
+    for entry in std::fs::read_dir(&journals).unwrap() {
+        set(&entry.unwrap().path(), 0o444);
+    }
+    for path in [&journals, home.path(), other.path()] {
+        set(path, 0o555);
+    }
+    let is_root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+    let run = |folder: &Path, args: &[&str]| -> Output {
+        let mut command = belljar(folder);
+        command.env("BELLJAR_HOME", home.path()).env("BELLJAR_CACHE_DIR", cache.path()).args(args);
+        let command = command.command();
+        if is_root {
+            command.uid(NOBODY);
+        }
+        command.output().unwrap()
+    };
+    if run(folder.path(), &["--version"]).status.code() != Some(0) {
+        return skipped(test, "others may not read this package's folder");
+    }
+    let output = run(folder.path(), &["sh", "-c", "echo hello"]);
+    assert_eq!((stdout(&output), stderr(&output)), ("hello\n".to_owned(), String::new()));
+    assert!(run(folder.path(), &["recover"]).status.success());
+    let refused = |folder: &Path, args: &[&str]| {
+        let output = run(folder, args);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(125), "{args:?}: {said}");
+        assert!(said.contains("BELLJAR_HOME"), "{args:?}: {said}");
+        assert_eq!(said.matches("the journal").count(), 1, "{args:?} says it once: {said}");
+        said
+    };
+    let said = refused(folder.path(), &["sh", "--apply", "-c", "echo new > f"]);
+    assert!(said.contains("nothing was written"), "{said}");
+    assert_eq!(tree(folder.path()).len(), 0);
+    // What the journal is about may not be shown as it is.
+    refused(other.path(), &["sh", "-c", ":"]);
+    set(&journals, if is_root { 0o700 } else { 0o000 });
+    refused(folder.path(), &["sh", "-c", ":"]);
+    for path in [&journals, home.path(), other.path()] {
+        set(path, 0o700);
+    }
+}
+
+/// The disk of the folder, or that of the home, is full at any time.
+#[test]
+fn a_full_disk_leaves_the_old_tree_and_no_temporaries() {
+    let test = "a_full_disk_leaves_the_old_tree_and_no_temporaries";
+    let mut mount = Command::new("unshare");
+    mount.args(["-rm", "mount", "-t", "tmpfs", "none", "/mnt"]);
+    if !mount.status().is_ok_and(|status| status.success()) {
+        return skipped(test, "allow `unshare -rm` to mount a tmpfs");
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name);
+    for name in ["work", "home", "out"] {
+        std::fs::create_dir(path(name)).unwrap();
+    }
+    // $1 is on a disk of $2 KiB. What became of the folder is copied to out.
+    let script = "set -e; cd $TOP; mount -t tmpfs -o size=$2k none $1; cd work; \
+                  for i in $(seq 20); do echo old > f$i; done; mkdir d; echo old > d/gone; \
+                  mkdir -p ../home/journals; : > ../home/journals/lock; \
+                  if [ $1 = home ]; then dd if=/dev/zero of=../home/fill bs=1k 2> /dev/null || true; \
+                  truncate -s -$3k ../home/fill; fi; \
+                  code=0; $BELLJAR sh --quiet --apply -c 'rm d/gone; rmdir d; mkdir e; for i in $(seq 20); do \
+                  seq 2000 > f$i; echo new > e/f$i; done' || code=$?; \
+                  rm -rf ../out; mkdir ../out; cp -r . ../out; ls -A ../home/journals > ../journals; exit $code";
+    let on_disk = |mount: &str, kilobytes: usize, free: usize| -> Output {
+        let mut command = Command::new("unshare");
+        command.args(["-rm", "bash", "-c", script, "bash", mount]);
+        command.args([kilobytes.to_string(), free.to_string()]);
+        command.env("TOP", scratch.path()).env("BELLJAR", env!("CARGO_BIN_EXE_belljar"));
+        command.env("BELLJAR_HOME", path("home")).env("BELLJAR_CACHE_DIR", cache_dir());
+        let output = command.output().unwrap();
+        std::fs::remove_dir_all(path("home")).unwrap();
+        std::fs::create_dir(path("home")).unwrap();
+        for entry in std::fs::read_dir(path("work")).unwrap() {
+            let path = entry.unwrap().path();
+            std::fs::remove_dir_all(&path).or_else(|_| std::fs::remove_file(&path)).unwrap();
+        }
+        output
+    };
+    let (mut old, mut new) = (0, 0);
+    let sizes = [96, 120, 160, 200, 280, 340, 400].map(|size| ("work", size, 0));
+    let frees = [0, 4, 8, 64].map(|free| ("home", 256, free));
+    for (mount, size, free) in sizes.into_iter().chain(frees).chain([("work", 2000, 0)]) {
+        let output = on_disk(mount, size, free);
+        let when = format!("{mount} {size} {free}: {}", stderr(&output));
+        let tree = tree(&path("out"));
+        match output.status.code() {
+            Some(0) => {
+                new += 1;
+                assert_eq!(
+                    (tree.len(), tree["f7"].len(), &*tree["e/f7"]),
+                    (41, 8893, &b"new\n"[..])
+                );
+            }
+            Some(125) => {
+                old += 1;
+                assert!(when.contains("No space left on device"), "{when}");
+                assert!(when.contains("nothing was written"), "{when}");
+                assert_eq!(
+                    (tree.len(), &*tree["f7"], &*tree["d/gone"]),
+                    (22, &b"old\n"[..], &b"old\n"[..])
+                );
+            }
+            _ => panic!("{when}"),
+        }
+        assert_eq!(std::fs::read_to_string(path("journals")).unwrap(), "lock\n", "{when}");
+    }
+    assert!(old > 4 && new > 1, "{old} {new}");
+}
