@@ -411,8 +411,8 @@ fn durations_on_a_tape_are_of_one_process() {
     );
 }
 
-/// `native` is made in `native_children.rs`. Those of failures and of waiting for the host are made in
-/// `replay_faults.rs` and `cli/tape_faults.rs`.
+/// `native` is made in `native_children.rs`, `timeout` in `recorded/timeouts.rs`. Those of failures and
+/// of waiting for the host are made in `replay_faults.rs` and `cli/tape_faults.rs`.
 #[test]
 fn every_kind_of_record_is_made_by_something_real() {
     let folder = worktree();
@@ -457,7 +457,7 @@ fn every_kind_of_record_is_made_by_something_real() {
     belljar::Command::new(&cat).arg("-").output_from(&mut machine, stdin).unwrap();
     records.extend(memory.records());
 
-    let elsewhere = ["file_error", "native", "stream_error", "stream_poll"];
+    let elsewhere = ["file_error", "native", "stream_error", "stream_poll", "timeout"];
     let found: BTreeSet<&str> = records.iter().map(|record| record.kind.name()).collect();
     let text = std::fs::read_to_string(crate::support::package().join("docs/tape-format.md"));
     let text = text.unwrap();
