@@ -33,14 +33,16 @@ fn long_name(arg: &str) -> Option<&str> {
 
 /// What to say of a long option that the command `path` does not take, and another one does.
 pub fn taken_elsewhere(option: &str, path: &[&str]) -> Option<String> {
+    const OTHERS: [(&[&str], &str); 3] = [
+        (&["sandbox", "create"], ", and keeps it for all programs of the session"),
+        (&["run"], ""),
+        (&["record"], ""),
+    ];
     let name = long_name(option)?;
-    let of_session = (["sandbox", "create"], ", and keeps it for all programs of the session");
-    let others = [(["run", ""], ""), (["record", ""], "")];
-    let first = (path.first() == Some(&"sandbox")).then_some(of_session);
-    first.into_iter().chain(others).find_map(|(command, what)| {
-        let words: Vec<&str> = command.into_iter().filter(|word| !word.is_empty()).collect();
-        let takes = words != path && options(&words).iter().any(|known| known == name);
-        takes.then(|| format!("`belljar {}` takes it{what}", words.join(" ")))
+    let is_of_session = path.first() == Some(&"sandbox");
+    OTHERS.iter().skip(usize::from(!is_of_session)).find_map(|(command, what)| {
+        let takes = *command != path && options(command).iter().any(|known| known == name);
+        takes.then(|| format!("`belljar {}` takes it{what}", command.join(" ")))
     })
 }
 

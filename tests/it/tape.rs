@@ -159,7 +159,7 @@ fn what_is_recorded_while_a_content_is_read_holds_nobody_up() {
         };
         said.send(tape.content_from("/file", read).is_err()).unwrap();
     });
-    assert_eq!(heard.recv_timeout(std::time::Duration::from_secs(60)), Ok(true));
+    assert_eq!(heard.recv_timeout(std::time::Duration::from_mins(1)), Ok(true));
     assert_eq!(recorder.records(), 1);
 }
 

@@ -12,6 +12,7 @@ use belljar::kernel::vfs::{Follow, Overlay, SetTime, VPath, render_unified_diff}
 use belljar::tape::{FileTape, Header, Recorder, Redaction};
 use belljar::testbench::{
     TapedChangesError, TapedConflict, changed_machine, make_taped_changes, record_changes,
+    taped_changes_are_made,
 };
 use belljar::{HostDir, Machine, Source};
 use proptest::collection::vec;
@@ -204,6 +205,13 @@ fn check(items: &[(String, Item)], ops: &[Op]) {
     make_taped_changes(&tape, made.vfs_mut()).unwrap_or_else(|error| panic!("{error}"));
     made.vfs_mut().apply().unwrap();
     assert_eq!(on_disk(&made_in), on_disk(&run_in));
+
+    // What has them already is told from what has not.
+    let is_made = |top: &Path| taped_changes_are_made(&tape, machine(top, None).vfs()).unwrap();
+    assert!(is_made(&made_in));
+    let untouched = folder.path().join("untouched");
+    plant(&untouched, items);
+    assert!(shown.is_empty() || !is_made(&untouched), "{shown}");
 
     fs::remove_dir_all(&run_in).unwrap();
     let mut taped = changed_machine(&tape).unwrap_or_else(|error| panic!("{error}"));

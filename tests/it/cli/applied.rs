@@ -40,9 +40,12 @@ fn changes_that_are_applied_already_are_no_conflict() {
     assert_eq!((quiet.status.code(), stderr(&quiet)), (Some(0), String::new()));
 }
 
+/// What somebody does to a tree.
+type Change<'a> = &'a dyn Fn(&Path);
+
 #[test]
 fn a_disk_that_is_not_quite_the_outcome_is_a_conflict() {
-    let differences: [(&str, &dyn Fn(&Path)); 5] = [
+    let differences: [(&str, Change); 5] = [
         ("another content", &|tree| std::fs::write(tree.join("note.txt"), "other\n").unwrap()),
         ("something is missing", &|tree| std::fs::remove_file(tree.join("new/x")).unwrap()),
         ("what was removed is there", &|tree| std::fs::create_dir(tree.join("old")).unwrap()),
