@@ -51,26 +51,29 @@ static int copy_file(const char *from, const char *to, const struct copying *how
     return status;
 }
 
-static int copy_link(const char *from, const char *to) {
+// The text of the link `path`, or NULL with errno set.
+static char *link_text(const char *path) {
     for (size_t size = 256;; size *= 2) {
         char *text = grow(NULL, size);
-        ssize_t len = readlink(from, text, size);
-        if (len == (ssize_t)size) {
-            free(text);
-            continue;
-        }
-        int status = 0;
-        if (len < 0) {
-            status = warn_path(from);
-        } else {
+        ssize_t len = readlink(path, text, size);
+        if (len >= 0 && len < (ssize_t)size) {
             text[len] = '\0';
-            struct stat there;
-            if (lstat(to, &there) == 0 && !S_ISDIR(there.st_mode)) unlink(to);
-            if (symlink(text, to)) status = warn("cannot create symbolic link '%s': %s", to, strerror(errno));
+            return text;
         }
         free(text);
-        return status;
+        if (len < 0) return NULL;
     }
+}
+
+static int copy_link(const char *from, const char *to) {
+    char *text = link_text(from);
+    if (!text) return warn_path(from);
+    struct stat there;
+    if (lstat(to, &there) == 0 && !S_ISDIR(there.st_mode)) unlink(to);
+    int status = 0;
+    if (symlink(text, to)) status = warn("cannot create symbolic link '%s': %s", to, strerror(errno));
+    free(text);
+    return status;
 }
 
 // `root` is the topmost directory that has been made, so that a tree is not copied into itself for ever.
@@ -175,12 +178,35 @@ int tool_cp(int argc, char **argv) {
     return each_into(argc - optind, argv + optind, dir, copy_one);
 }
 
+// Whether the link `from` leads to the name `to`, which would be lost if the link took its place.
+static bool leads_to(const char *from, const char *to) {
+    char *at = copy_text(from), *text;
+    for (int links = 0; links < 40 && (text = link_text(at)); links++) {
+        size_t len;
+        const char *name = last_part(at, &len);
+        char *dir = copy_text(at);
+        dir[name - at] = '\0';
+        char *next = *text == '/' || !*dir ? copy_text(text) : join(dir, text);
+        free(dir);
+        free(text);
+        free(at);
+        at = next;
+    }
+    bool does = same_name(at, to);
+    free(at);
+    return does;
+}
+
 static int move_one(const char *from, const char *to) {
     struct stat source, target;
     if (lstat(from, &source)) return warn("cannot stat '%s': %s", from, strerror(errno));
     bool is_there = lstat(to, &target) == 0;
     if (is_there && no_clobber) return 0;
-    if (is_there && same(&source, &target)) return warn("'%s' and '%s' are the same file", from, to);
+    bool is_onto_referent =
+        is_there && S_ISLNK(source.st_mode) && !S_ISLNK(target.st_mode) && leads_to(from, to);
+    if (is_onto_referent || (is_there && same(&source, &target))) {
+        return warn("'%s' and '%s' are the same file", from, to);
+    }
     if (is_there && S_ISDIR(target.st_mode) && !S_ISDIR(source.st_mode)) {
         return warn("cannot overwrite directory '%s' with non-directory", to);
     }
