@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "the tests look at the disk")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use super::diff_tests::on_disk;
@@ -95,4 +96,15 @@ fn what_is_no_file_is_no_journal() {
         assert_eq!(recovered, Ok(count), "it waits for somebody who writes");
     }
     assert!(pipe.exists());
+}
+
+/// It says which files of which folder somebody changes.
+#[test]
+fn a_journal_is_read_by_its_user_alone() {
+    let scene = half_written();
+    let files = fs::read_dir(&scene.journals).unwrap().map(|entry| entry.unwrap().path());
+    for path in files.chain([scene.journals.clone()]) {
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{} {mode:o}", path.display());
+    }
 }

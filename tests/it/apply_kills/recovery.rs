@@ -165,6 +165,7 @@ fn a_recovery_follows_no_link_out_of_the_folder() {
     for args in [&["recover"][..], &["sh", "-c", ":"]] {
         let output = run(args);
         let said = stderr(&output);
+        assert_eq!(tree(&outside), before, "{args:?}: {said}");
         assert_eq!(output.status.code(), Some(125), "{args:?}: {said}");
         assert!(said.contains("d/f0 cannot be looked at"), "{said}");
         assert!(said.contains("belljar recover --skip-changed"), "{said}");
