@@ -170,9 +170,7 @@ impl Script {
                 Kind::ProcessExit { status, .. } => {
                     script.times_out |= status == Limit::Timeout.name();
                 }
-                Kind::Timeout { steps } => {
-                    script.timeouts.push(TapedTimeout { seq: record.seq, steps });
-                }
+                Kind::Timeout { steps } => script.learn_timeout(record.seq, steps),
                 Kind::Native { pid, event } => script.native_events.push((Pid(pid), event)),
                 Kind::ProcessSpawn {
                     program,
@@ -231,6 +229,10 @@ impl Script {
             }
         }
         Ok(script)
+    }
+
+    fn learn_timeout(&mut self, seq: u64, steps: u64) {
+        self.timeouts.push(TapedTimeout { seq, steps });
     }
 
     fn learn_child(&mut self, child: Kind) {
