@@ -328,9 +328,10 @@ impl Journals {
             for (id, state) in self.names()? {
                 let name = name(&id, state);
                 let path = self.at(&name);
-                let opened = match locks {
-                    true => self.dir.open_to_lock(&name, false),
-                    false => self.dir.open_to_read(&name),
+                let opened = if locks {
+                    self.dir.open_to_lock(&name, false)
+                } else {
+                    self.dir.open_to_read(&name)
                 };
                 let mut file = match opened {
                     Ok(file) => file,

@@ -508,7 +508,8 @@ fn one_that_is_alive_is_waited_for() {
                 journals.recover(&folder, OnChanged::Refuse, &*told).unwrap()
             };
             *other.lock().unwrap() = Some(std::thread::spawn(open));
-            let is_done = || other.lock().unwrap().as_ref().is_some_and(|it| it.is_finished());
+            let is_done =
+                || other.lock().unwrap().as_ref().is_some_and(std::thread::JoinHandle::is_finished);
             while waiting.0.load(Ordering::Relaxed) == 0 {
                 assert!(!is_done(), "it did not wait");
                 std::thread::yield_now();

@@ -60,7 +60,7 @@ mod write_times;
 mod diff_tests;
 #[cfg(all(test, unix))]
 mod host_tests;
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod journal_follow_tests;
 #[cfg(test)]
 mod journal_format_tests;
