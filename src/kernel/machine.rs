@@ -555,6 +555,9 @@ impl MachineBuilder {
         if kernel_version > 0 && worktree.is_some() {
             vfs.show_root_in_worktree();
         }
+        if kernel_version == 2 {
+            vfs.count_readers_as_writers();
+        }
         if kernel_version > 1 && clock.is_virtual() {
             vfs.tell_writes_apart(now);
         }

@@ -353,6 +353,6 @@ fn copy_file(
         source.vfs.close(read);
         copied
     });
-    target.vfs.close(write);
+    target.vfs.end_description(write, true);
     copied
 }

@@ -417,3 +417,16 @@ fn modules_of_a_session_start_programs_of_the_host_as_it_says() {
         assert_eq!(output.status.success(), is_found);
     }
 }
+
+/// It was given nothing, and ended with 0.
+#[test]
+fn a_program_of_the_host_reads_a_device() {
+    let place = Place::new();
+    let script = "od -An -N4 -tx1 < /dev/zero; od -An -N4 -tx1 < /dev/null; \
+                  od -An -N4 -tx1 < /dev/urandom | wc -w; echo $?";
+    let output = place.sh(&[], script);
+    assert_eq!(
+        stdout(&output).split_whitespace().collect::<Vec<_>>(),
+        ["00", "00", "00", "00", "4", "0"]
+    );
+}

@@ -59,7 +59,9 @@ impl Guest {
                 let is_empty = self.machine.pipes.readable(*pipe) == (0, false);
                 Some(if is_empty { InputState::Pipe } else { InputState::Ready })
             }
-            Description::File(OpenFile { read: true, .. }) => Some(InputState::Ready),
+            Description::File(OpenFile { read: true, .. }) | Description::Device(_) => {
+                Some(InputState::Ready)
+            }
             _ => None,
         }
     }

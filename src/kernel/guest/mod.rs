@@ -289,7 +289,7 @@ impl Guest {
             | Description::Stdout
             | Description::Stderr
             | Description::Device(_) => {}
-            Description::File(file) => machine.vfs.close(file.node),
+            Description::File(file) => machine.vfs.end_description(file.node, file.write),
             Description::Dir(dir) => machine.vfs.close(dir.base.dir),
             Description::PipeReader(OpenPipe { pipe, .. }) => {
                 machine.processes.wake_all(machine.pipes.close(pipe, End::Reader));

@@ -101,7 +101,16 @@ impl Overlay {
         self.node_mut(id).opens += 1;
     }
 
-    /// Ends one open description of `id`; a node that has neither name nor description goes.
+    /// Ends one open description of `id`, through which it was written if it `writes`. A node that has
+    /// neither name nor description goes.
+    pub fn end_description(&mut self, id: NodeId, writes: bool) {
+        if writes {
+            self.note_end_of_writing(id);
+        }
+        self.close(id);
+    }
+
+    /// As [`Overlay::end_description`], of one through which nothing was written.
     pub fn close(&mut self, id: NodeId) {
         let node = self.node_mut(id);
         node.opens -= 1;

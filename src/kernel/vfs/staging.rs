@@ -174,8 +174,14 @@ impl Overlay {
             let is_same = if leaves(origin) { !is_written } else { self.is_at_home(id) };
             origin.layer == target.layer && is_same
         };
+        // Another name would have the times of the file. One with further names keeps those anyway.
+        let keeps_times = |origin: &Origin| match node.times_of {
+            TimesOf::Guest => false,
+            TimesOf::Clock => target.host.stat(&origin.path).is_ok_and(|stat| stat.nlink > 1),
+            TimesOf::Layer | TimesOf::Content => true,
+        };
         if let Some(origin) = node.origin.as_deref().filter(is_near)
-            && node.times_of != TimesOf::Guest
+            && keeps_times(origin)
             && transaction.stage_link(index, &origin.path, touched).is_ok()
         {
             return Ok(());

@@ -56,10 +56,6 @@ pub enum TimeScale {
 /// Clocks that start earlier leave no room for files to be shown earlier by as much as they do: 2000-01-01.
 const SHIFTED_NS: u64 = 946_684_800_000_000_000;
 
-/// What lies no longer before the start of a paused clock is taken for a time of that clock: five years,
-/// in nanoseconds. Files of the disk lie further back.
-const OWN_PAST_NS: u64 = 5 * 365 * 86_400 * NS_PER_S;
-
 impl TimeScale {
     /// What a file shows that the disk changed last at `ns`: never a time that the clock has yet to
     /// reach.
@@ -152,19 +148,25 @@ impl DiskTimes {
         }
     }
 
-    /// The disk's time for `ns`.
+    /// The disk's time for `ns`: of what a file of the disk may show, that file's; of another date
+    /// this one; and of what has yet to come there, as long ago as it is on the machine's clock.
     fn on_disk(&self, ns: u64) -> u64 {
         match (self.scale, self.written.binary_search(&ns)) {
             (TimeScale::Paused(_), Ok(rank)) => {
                 let later = (self.written.len() - 1 - rank) as u64;
                 self.newest_ns.saturating_sub(later.saturating_mul(APPLIED_STEP_NS))
             }
-            (TimeScale::Paused(start @ SHIFTED_NS..), Err(_))
-                if ns < start && start - ns < OWN_PAST_NS =>
-            {
-                self.newest_ns.saturating_sub(start - ns)
+            (TimeScale::Paused(start), Err(_)) if ns < start => {
+                let hidden = self.scale.hidden(ns);
+                if hidden <= self.newest_ns {
+                    hidden
+                } else if ns <= self.newest_ns {
+                    // No file of the disk shows that: it is a date.
+                    ns
+                } else {
+                    self.newest_ns.saturating_sub(start - ns)
+                }
             }
-            (TimeScale::Paused(start), Err(_)) if ns < start => self.scale.hidden(ns),
             _ => ns,
         }
     }

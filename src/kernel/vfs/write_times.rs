@@ -42,6 +42,9 @@ pub(super) struct WriteTimes {
     gone: HashMap<(NodeId, Box<str>), (u64, u64)>,
     /// When the disk's new state was taken in.
     pub(super) refreshes: Vec<Refresh>,
+    /// Whether a file that was written to is still being written to while anybody has it open, as
+    /// version 2 of the kernel had it.
+    readers_write: bool,
 }
 
 /// What was changed on the disk between the beginning of a session, or a refresh, and the next refresh is
@@ -91,8 +94,21 @@ impl Overlay {
             began_ns: now,
             seen_ns: now,
             refreshes: std::mem::take(&mut self.writes.refreshes),
+            readers_write: self.writes.readers_write,
             ..WriteTimes::default()
         };
+    }
+
+    /// Has whoever reads a file count among those who write it.
+    pub(crate) fn count_readers_as_writers(&mut self) {
+        self.writes.readers_write = true;
+    }
+
+    /// Notes that a description of `id` is closed through which it was written.
+    pub(super) fn note_end_of_writing(&mut self, id: NodeId) {
+        if !self.writes.readers_write {
+            self.node_mut(id).is_being_written = false;
+        }
     }
 
     /// From now on takes the times of writes as they are given.

@@ -103,3 +103,59 @@ fn a_time_that_is_set_a_little_back_is_no_time_to_come() {
     let age = SystemTime::now().duration_since(place.modified("out")).unwrap();
     assert!((9..600).contains(&age.as_secs()), "{age:?}");
 }
+
+/// The time was lost with the move: make found what was made of it up to date.
+#[test]
+fn a_file_that_was_written_and_moved_has_the_time_of_that() {
+    for script in [
+        "touch b; mv b g",
+        "mv b g; touch g",
+        "rm g; mv b g; touch g",
+        ": >> b; mv b g",
+        "touch b; ln -f b g; rm b",
+        "mv b g; cp g t; cat t > g; rm t",
+    ] {
+        for session in [false, true] {
+            let place = Place::new();
+            place.edit("b", "new", 0);
+            place.edit("g", "old", 0);
+            if session {
+                let session = place.session();
+                session.exec(script);
+                session.apply();
+            } else {
+                place.applied(script);
+            }
+            assert!(place.modified("g") > super::at(1000), "{script}: {:?}", place.modified("g"));
+            assert_eq!(std::fs::read_to_string(place.tree().join("g")).unwrap(), "new");
+        }
+        // Nobody has written to what was only moved.
+        let place = Place::new();
+        place.edit("b", "new", 0);
+        place.applied("mv b g");
+        assert_eq!(place.modified("g"), super::at(0));
+    }
+}
+
+/// They were taken for times of files of the disk, and lay in the future; or for times of the machine's
+/// clock, and depended on when they were applied.
+#[test]
+fn dates_that_a_program_sets_are_kept_under_an_earlier_clock() {
+    for (start, date, seconds) in [
+        ("2024-02-29T00:00:00Z", "2018-06-01T00:00:00Z", 1_527_811_200),
+        ("2024-02-29T00:00:00Z", "2021-06-01T00:00:00Z", 1_622_505_600),
+        ("2024-02-29T00:00:00Z", "2023-06-01T00:00:00Z", 1_685_577_600),
+        ("2037-01-01T00:00:00Z", "2019-06-01T00:00:00Z", 1_559_347_200),
+    ] {
+        let place = Place::new();
+        let script = format!("echo > dated; touch -d {date} dated");
+        place.output(&["sh -q --apply", "--start-at", start, "-c", &script]);
+        let dated = place.modified("dated").duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(dated.as_secs(), seconds, "{start} {date}");
+    }
+    // What has yet to come on the disk is as long ago as it is for the program.
+    let place = Place::new();
+    place.applied("echo > dated; touch -d 2036-12-31T00:00:00Z dated");
+    let ago = SystemTime::now().duration_since(place.modified("dated")).unwrap().as_secs();
+    assert!((86_400..86_400 + 3600).contains(&ago), "{ago}");
+}

@@ -112,6 +112,13 @@ impl Session<'_> {
         assert!(output.status.success(), "{}", stderr(&output));
     }
 
+    fn apply(&self) {
+        let mut command = belljar(&self.place.tree());
+        command.env("BELLJAR_HOME", self.place.folder.path().join("home"));
+        let output = command.args(["sandbox", "apply", &self.id]).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+
     fn exec(&self, script: &str) -> String {
         let mut command = belljar(&self.place.tree());
         command.env("BELLJAR_HOME", self.place.folder.path().join("home"));

@@ -214,3 +214,19 @@ fn an_early_clock_keeps_the_order_of_files() {
         assert_eq!([run(1), run(2)], ["mid\nout\n", NOTHING], "{start}");
     }
 }
+
+/// While somebody had the file open to read it, all writes were in one second.
+#[test]
+fn a_file_that_somebody_reads_is_written_in_other_seconds() {
+    let place = Place::new();
+    let note = "note() { date -r n +%s; }; echo 1 > n; note; exec 3<n; ";
+    let script = format!("{note} echo 2 > n; note; echo 3 > n; note; echo 4 > n; note");
+    let printed = place.printed(&script);
+    let seconds: std::collections::BTreeSet<&str> = printed.lines().collect();
+    assert_eq!(seconds.len(), 4, "{printed}");
+    // Who writes on and on moves no clock.
+    let script = "exec 3>log; for i in 1 2 3 4; do echo $i >&3; date -r log +%s; done";
+    let printed = place.printed(script);
+    let seconds: std::collections::BTreeSet<&str> = printed.lines().collect();
+    assert_eq!(seconds.len(), 1, "{printed}");
+}
