@@ -32,7 +32,7 @@ const TURN: Duration = Duration::from_millis(16);
 
 /// Longest file that is kept when it is first opened. Longer ones are read from the disk, as long as they
 /// are as they were: to copy them would take longer than most programs do that read them.
-const KEPT_BYTES_MAX: u64 = 256 << 20;
+pub(super) const KEPT_BYTES_MAX: u64 = 256 << 20;
 
 /// A directory of the host as it was at one time: a [`Layer`]. See the module's own text.
 ///
@@ -392,6 +392,22 @@ impl Baseline {
                 Err(self.lost(path))
             }
             Err(errno) => Err(errno),
+        }
+    }
+
+    /// What is known to have stood at `path`.
+    pub(super) fn pinned_stat(&self, path: &VPath) -> Option<Stat> {
+        match self.pins().by_path.get(path) {
+            Some(Pin::There(there)) => Some(there.stat),
+            _ => None,
+        }
+    }
+
+    /// The content of the file `path`, if it is kept.
+    pub(super) fn pinned_content(&self, path: &VPath) -> Option<(Digest, u64)> {
+        match self.pins().by_path.get(path) {
+            Some(Pin::There(there)) => there.content,
+            _ => None,
         }
     }
 

@@ -59,7 +59,7 @@ impl Overlay {
     pub(super) fn check(&self, targets: &[Target]) -> Result<Checked, ApplyError> {
         let on_disk: HashSet<(u16, &VPath)> = targets
             .iter()
-            .flat_map(|target| target.on_disk.iter().map(|path| (target.layer, path)))
+            .flat_map(|target| target.on_disk.keys().map(|path| (target.layer, path)))
             .collect();
         let is_open = |origin: &&Origin| !on_disk.contains(&(origin.layer, &origin.path));
         let mut check = Check {

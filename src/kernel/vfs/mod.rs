@@ -54,6 +54,7 @@ mod transaction;
 mod tree;
 mod unified;
 mod write_times;
+mod written;
 
 #[cfg(test)]
 mod diff_tests;

@@ -113,7 +113,8 @@ impl Overlay {
             };
             let disk = baseline.disk().clone();
             for change in here {
-                if self.is_on_disk(change, &disk) {
+                let now = disk.stat(&change.path).ok();
+                if self.is_on_disk(change, &disk, now.as_ref()) {
                     continue;
                 }
                 keeping.changed.insert(change.path.clone());

@@ -18,7 +18,7 @@ use super::node::Times;
 use super::path::VPath;
 use super::recovery::{Begun, Finished};
 use super::settle::is_same;
-use super::steps::{Identity, Plan, Step};
+use super::steps::{Attributes, Identity, Plan, Step};
 use super::tree::Tree;
 use crate::base::errno::Errno;
 
@@ -78,6 +78,8 @@ pub(super) struct Transaction<'w> {
     plan: Plan,
     /// What was made of each step.
     staged: Vec<Option<Identity>>,
+    /// The same, with all that is known of it.
+    made: Vec<Option<Stat>>,
     /// Steps of which the host lets nothing have a further name: what stands in their place is
     /// renamed before they come to it.
     renames: HashSet<usize>,
@@ -89,12 +91,12 @@ pub(super) struct Transaction<'w> {
 
 impl<'w> Transaction<'w> {
     pub fn new(tree: Arc<dyn Tree>, plan: Plan, durable: bool, witness: &'w dyn Witness) -> Self {
-        let staged = vec![None; plan.steps.len()];
+        let (staged, made) = (vec![None; plan.steps.len()], vec![None; plan.steps.len()]);
         let files = plan.steps.iter().filter(|step| matches!(step, Step::Place { .. })).count();
         let can_sync_all = cfg!(target_os = "linux");
         let syncs_each = durable && (files <= SYNCED_ONE_BY_ONE_MAX || !can_sync_all);
         let renames = HashSet::new();
-        Self { tree, plan, staged, renames, is_durable: durable, syncs_each, witness }
+        Self { tree, plan, staged, made, renames, is_durable: durable, syncs_each, witness }
     }
 
     pub fn steps(&self) -> &[Step] {
@@ -104,6 +106,22 @@ impl<'w> Transaction<'w> {
     /// What was made of each step.
     pub fn staged(&self) -> &[Option<Identity>] {
         &self.staged
+    }
+
+    /// What is set once everything has its place.
+    pub fn attributes(&self) -> &[Attributes] {
+        &self.plan.attributes
+    }
+
+    /// What was made of each step that makes something, at its path.
+    pub fn made(&self) -> impl Iterator<Item = (&VPath, &Stat)> {
+        let steps = self.plan.steps.iter().zip(&self.made);
+        steps.filter_map(|(step, made)| Some((step.path(), made.as_ref()?)))
+    }
+
+    /// What stands at `path` now.
+    pub fn stat(&self, path: &VPath) -> Result<Stat, Errno> {
+        self.tree.stat(path)
     }
 
     fn expect_goes_on(&self, path: &VPath) -> Result<(), StepError> {
@@ -128,6 +146,7 @@ impl<'w> Transaction<'w> {
         let stat = self.tree.stat(&temporary).map_err(io::Error::other);
         let stat = stat.map_err(StepError::new("examine what was written for", &path))?;
         self.staged[index] = Some(Identity::of(&stat));
+        self.made[index] = Some(stat);
         Ok(())
     }
 
@@ -327,6 +346,22 @@ impl<'w> Transaction<'w> {
             }
         }
         Ok(())
+    }
+
+    /// Makes sure that what the step `index` has put aside is `before`: whoever had it open may have
+    /// written to it until now, and what they wrote would go with it.
+    pub fn expect_kept(&self, index: usize, before: Option<&Stat>) -> Result<(), Failure> {
+        let (Step::Place { path, backup: Some(backup), .. }
+        | Step::Remove { path, backup, dir_mode: None }) = &self.plan.steps[index]
+        else {
+            return Ok(());
+        };
+        match (self.tree.stat(backup), before) {
+            (Ok(now), Some(before)) if !is_same(before, &now) => {
+                Err(Failure::Conflict(path.clone(), ConflictKind::Changed))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Makes sure, right before it goes, that `path` is still what was checked.
