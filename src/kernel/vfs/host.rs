@@ -224,9 +224,37 @@ impl HostDir {
         let metadata = if path.is_root() {
             self.dir.dir_metadata()
         } else {
-            self.dir.symlink_metadata(native(path).map_err(errno)?)
+            self.at(path, |dir, name| dir.symlink_metadata(name))
         };
         metadata.map(|metadata| examined(&metadata)).map_err(errno)
+    }
+
+    /// Does `what` in the directory that holds `path`, which is reached through directories alone: where
+    /// a link has taken the place of one, nothing is found, wherever it leads.
+    fn at<T>(
+        &self,
+        path: &VPath,
+        what: impl FnOnce(&Dir, &Path) -> io::Result<T>,
+    ) -> io::Result<T> {
+        #[cfg(unix)]
+        if let Some((parent, name)) = path.split_last()
+            && !parent.is_root()
+        {
+            let parent = Dir::from_std_file(super::way::open(&self.dir, native(&parent)?)?);
+            return what(&parent, Path::new(name));
+        }
+        what(&self.dir, native(path)?)
+    }
+
+    /// What the directory `path` holds, which is reached as [`HostDir::at`] has it.
+    fn entries(&self, path: &VPath) -> io::Result<cap_std::fs::ReadDir> {
+        if path.is_root() {
+            return self.dir.entries();
+        }
+        #[cfg(unix)]
+        return Dir::from_std_file(super::way::open(&self.dir, native(path)?)?).entries();
+        #[cfg(not(unix))]
+        self.dir.read_dir(native(path)?)
     }
 
     /// The change time of something that is made in this directory now, in nanoseconds since the Unix
@@ -248,11 +276,7 @@ impl HostDir {
     /// The entries of the directory `path`, as [`Layer::list`] has them, each with its inode number, or
     /// 0 where the host has none.
     pub(super) fn list_with_inodes(&self, path: &VPath) -> Result<Vec<(DirEntry, u64)>, Errno> {
-        let entries = if path.is_root() {
-            self.dir.entries()
-        } else {
-            self.dir.read_dir(native(path).map_err(errno)?)
-        };
+        let entries = self.entries(path);
         let entry = |entry: io::Result<HostEntry>| match entry.and_then(|e| Ok((e.file_type()?, e)))
         {
             Ok((file_type, entry)) => {
@@ -322,9 +346,7 @@ impl HostDir {
 
     /// The names of all entries of the directory `path`, also of those that guests cannot spell.
     pub(super) fn names(&self, path: &VPath) -> io::Result<Vec<OsString>> {
-        let entries =
-            if path.is_root() { self.dir.entries()? } else { self.dir.read_dir(native(path)?)? };
-        entries.map(|entry| entry.map(|entry| entry.file_name())).collect()
+        self.entries(path)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
     }
 
     /// Renames within the tree, over a file that stands at `to`.
@@ -398,20 +420,22 @@ impl Layer for HostDir {
     }
 
     fn read_link(&self, path: &VPath) -> Result<Box<[u8]>, Errno> {
-        let target = self.dir.read_link_contents(native(path).map_err(errno)?).map_err(errno)?;
+        let target = self.at(path, |dir, name| dir.read_link_contents(name)).map_err(errno)?;
         Ok(target.into_os_string().into_encoded_bytes().into())
     }
 
     fn open(&self, path: &VPath) -> Result<Blob, Errno> {
         let mut options = OpenOptions::new();
         options.read(true);
-        // A FIFO that took the file's place since it was examined must not block the open.
+        // A FIFO that took the file's place since it was examined must not block the open, and a link is
+        // another thing.
         #[cfg(unix)]
-        cap_std::fs::OpenOptionsExt::custom_flags(
-            &mut options,
-            rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
-        );
-        let file = self.dir.open_with(native(path).map_err(errno)?, &options).map_err(errno)?;
+        {
+            use rustix::fs::OFlags;
+            let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
+            cap_std::fs::OpenOptionsExt::custom_flags(&mut options, flags);
+        }
+        let file = self.at(path, |dir, name| dir.open_with(name, &options)).map_err(errno)?;
         let metadata = file.metadata().map_err(errno)?;
         if metadata.is_dir() {
             return Err(Errno::Isdir);

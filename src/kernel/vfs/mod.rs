@@ -53,6 +53,8 @@ mod times;
 mod transaction;
 mod tree;
 mod unified;
+#[cfg(unix)]
+mod way;
 mod write_times;
 mod written;
 
