@@ -32,6 +32,7 @@ mod mount;
 mod node;
 mod nodes;
 mod open;
+mod origins;
 mod overlay;
 mod patch;
 mod path;

@@ -196,6 +196,7 @@ impl Overlay {
                     pins.drifts.remove(path);
                 }
             }
+            pins.written.extend(changed.keys().copied().cloned());
             for (path, id) in &changed {
                 let pin = pin_of(path, *id, disk);
                 if let Some((parent, name)) = path.split_last()

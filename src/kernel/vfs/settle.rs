@@ -113,7 +113,7 @@ impl Overlay {
     }
 
     /// Makes `id` independent of the layer that it came from.
-    fn sever(&mut self, id: NodeId) -> Result<(), (VPath, Errno)> {
+    pub(super) fn sever(&mut self, id: NodeId) -> Result<(), (VPath, Errno)> {
         let node = &mut self.nodes[id];
         let Some(origin) = &node.origin else { return Ok(()) };
         let failed = |errno| (origin.path.clone(), errno);

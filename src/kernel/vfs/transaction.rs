@@ -503,6 +503,43 @@ mod tests {
         assert_eq!(Layer::stat(&*host, &path("old")).unwrap().size, 3);
     }
 
+    /// It went with what was replaced.
+    #[test]
+    fn what_is_written_through_an_open_descriptor_to_what_goes_is_a_conflict() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = Arc::new(HostDir::open(folder.path()).unwrap());
+        let create = |name: &str| host.create_file(&path(name), Access::Shared).unwrap();
+        let mut open = [create("replaced"), create("removed")];
+        let before = ["replaced", "removed"].map(|name| Layer::stat(&*host, &path(name)).unwrap());
+        let steps = vec![
+            Step::Place {
+                path: path("replaced"),
+                temporary: temporary(),
+                backup: Some(temporary()),
+            },
+            Step::Remove { path: path("removed"), backup: temporary(), dir_mode: None },
+        ];
+        let plan = Plan { steps, attributes: Vec::new() };
+        let mut transaction = Transaction::new(host.clone(), plan, false, &());
+        let mut touched = Touched::default();
+        transaction.stage_symlink(0, "new", None).unwrap();
+        transaction.keep(0, Some(&before[0]), &mut touched).unwrap();
+        for (index, before) in before.iter().enumerate() {
+            transaction.place(index, Some(before), &mut touched).unwrap();
+            transaction.expect_kept(index, Some(before)).unwrap();
+        }
+        for (index, name) in ["replaced", "removed"].into_iter().enumerate() {
+            open[index].write_all(b"by the user").unwrap();
+            let kept = transaction.expect_kept(index, Some(&before[index]));
+            let Err(Failure::Conflict(found, ConflictKind::Changed)) = kept else { panic!() };
+            assert_eq!(found, path(name));
+        }
+        assert_eq!(transaction.roll_back(), []);
+        for name in ["replaced", "removed"] {
+            assert_eq!(Layer::stat(&*host, &path(name)).unwrap().size, 11, "{name}");
+        }
+    }
+
     #[test]
     fn what_cannot_be_put_back_is_named() {
         let folder = tempfile::tempdir().unwrap();

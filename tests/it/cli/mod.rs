@@ -4,6 +4,8 @@ mod checks;
 mod compiling;
 mod host;
 mod living;
+#[cfg(unix)]
+mod living_moves;
 mod messages;
 mod report;
 mod sandbox;
