@@ -78,7 +78,7 @@ mod race_tests;
 
 pub use attr::{Metadata, SetTime};
 pub use baseline::Baseline;
-pub use between::diff_between;
+pub use between::{CompareError, diff_between, diff_overlays};
 pub use conflicts::{Conflict, ConflictKind};
 pub use contents::Contents;
 pub use diff::{DiffEntry, DiffError, DiffKind};

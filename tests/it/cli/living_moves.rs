@@ -3,6 +3,8 @@
 
 use std::os::unix::fs::symlink;
 
+use serde_json::Value;
+
 use super::living::Bench;
 use crate::support::{stderr, stdout};
 
@@ -202,4 +204,51 @@ fn a_folder_that_became_a_link_to_its_new_name_is_another_thing() {
     std::fs::rename(bench.at("old"), bench.at("d")).unwrap();
     bench.done(&["apply", "box"]);
     assert_eq!(bench.read("d/g"), "two\nS\n");
+}
+
+/// What was applied was taken for what both had.
+#[test]
+fn two_sessions_are_compared_also_once_one_of_them_was_applied() {
+    let bench = Bench::new(&[("f", "one\n"), ("k", "keep\n")]);
+    bench.changes("cat f");
+    bench.done(&["fork", "box", "--id", "other"]);
+    bench.changes("echo S >> f");
+    bench.done(&["apply", "box"]);
+    let diff = bench.done(&["diff", "other", "box"]);
+    assert!(diff.contains("\n one\n+S\n"), "{diff}");
+    bench.done(&["exec", "other", "sh", "-c", "echo T >> f"]);
+    let diff = bench.done(&["diff", "box", "other"]);
+    assert!(diff.contains("\n one\n-S\n+T\n"), "{diff}");
+    let report: Value =
+        serde_json::from_str(&bench.done(&["diff", "box", "other", "--json"])).unwrap();
+    assert_eq!(report["changes"].as_array().unwrap().len(), 1, "{report}");
+}
+
+#[test]
+fn what_only_one_of_two_sessions_knows_is_refused_by_name() {
+    let bench = Bench::new(&[("f", "one\n")]);
+    bench.done(&["fork", "box", "--id", "other"]);
+    bench.changes("echo new > n");
+    bench.done(&["apply", "box"]);
+    for (ids, unknowing) in [(["box", "other"], "other"), (["other", "box"], "other")] {
+        let output = bench.call(&["diff", ids[0], ids[1]]);
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(125), ""));
+        let said = stderr(&output);
+        assert!(said.contains("n cannot be compared"), "{said}");
+        assert!(said.contains(&format!("`belljar sandbox refresh {unknowing}`")), "{said}");
+    }
+    bench.done(&["refresh", "other"]);
+    assert_eq!(bench.done(&["diff", "box", "other"]), "");
+}
+
+#[test]
+fn two_sessions_are_compared_also_once_one_of_them_was_refreshed() {
+    let bench = Bench::new(&[("f", "one\n")]);
+    bench.changes("cat f");
+    bench.done(&["fork", "box", "--id", "other"]);
+    bench.write("f", "one\nby the user\n");
+    bench.done(&["refresh", "other"]);
+    assert_eq!(bench.done(&["exec", "other", "cat", "f"]), "one\nby the user\n");
+    let diff = bench.done(&["diff", "box", "other"]);
+    assert!(diff.contains("\n one\n+by the user\n"), "{diff}");
 }
