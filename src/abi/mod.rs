@@ -12,7 +12,7 @@ use wasmtime::{Caller, Memory, ResourceLimiter};
 
 use crate::base::errno::Errno;
 use crate::kernel::guest::{Fault, Guest};
-use crate::kernel::limits::Limit;
+use crate::kernel::limits::{Limit, Stop};
 use crate::kernel::memory::Charge;
 use memory::GuestMemory;
 
@@ -161,6 +161,10 @@ fn finish(guest: &mut Guest, answer: Result<Answer, Fault>) -> wasmtime::Result<
     }
     if let Err(Fault::Stop(stop)) = guest.check_tape() {
         return Err(wasmtime::Error::new(stop));
+    }
+    // A call that was too late itself, as it took the time, ends the process as it ends the run.
+    if guest.machine().has_timed_out() {
+        return Err(wasmtime::Error::new(Stop::Limit(Limit::Timeout)));
     }
     match answer {
         Ok(_) => Ok(0),

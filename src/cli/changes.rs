@@ -127,13 +127,22 @@ pub fn tell_torn(vfs: &mut Overlay) {
 /// A file cannot be read.
 pub fn changes_since(before: &Changed, now: &Changed, vfs: &Overlay) -> Result<Vec<Change>> {
     let entries = diff_between(&before.entries, &now.entries)?;
+    Ok(changes_of_entries(&entries, &before.times, vfs))
+}
+
+/// What `entries` tell, and what has other times in `vfs` than those in `before`.
+pub fn changes_of_entries(
+    entries: &[DiffEntry],
+    before: &[ChangedTimes],
+    vfs: &Overlay,
+) -> Vec<Change> {
     let mut changes: Vec<_> = entries.iter().map(|entry| describe(vfs, entry)).collect();
     let known: HashSet<(MountId, &VPath)> =
         entries.iter().map(|entry| (entry.mount, &entry.path)).collect();
-    let mut times = now.times.clone();
-    times.retain(|time| !before.times.contains(time) && !known.contains(&(time.mount, &time.path)));
+    let mut times = vfs.changed_times();
+    times.retain(|time| !before.contains(time) && !known.contains(&(time.mount, &time.path)));
     changes.extend(times.iter().map(|time| of_times(vfs, time.mount, &time.path)));
-    Ok(changes)
+    changes
 }
 
 /// All that a namespace says that it has changed.
@@ -150,14 +159,6 @@ impl Changed {
     pub fn of(vfs: &mut Overlay) -> Result<Self> {
         let entries = vfs.diff().context("cannot tell what changed")?;
         Ok(Self { entries, times: vfs.changed_times() })
-    }
-
-    /// The diff that makes a namespace with these changes one with the changes `after`.
-    ///
-    /// # Errors
-    /// A file cannot be read.
-    pub fn diff_to(&self, after: &Self) -> Result<Vec<DiffEntry>> {
-        Ok(diff_between(&self.entries, &after.entries)?)
     }
 }
 

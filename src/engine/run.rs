@@ -69,7 +69,7 @@ async fn run_as(
 ) -> Result<Ended, PoolFull> {
     let engine = pre.module().engine();
     let deadline = guest.machine().deadline();
-    let ends_at_once = guest.machine().is_at_taped_timeout();
+    let ends_at_once = guest.machine().is_at_taped_timeout() || guest.machine().has_timed_out();
     let repeats_end = guest.machine().timeouts.repeats();
     let mut store = Store::new(engine, Process::new(guest));
     store.limiter(|process| process);

@@ -102,7 +102,7 @@ impl Machine {
     }
 
     /// Whether the run was ended because it went on for too long.
-    pub(super) fn has_timed_out(&self) -> bool {
+    pub(crate) fn has_timed_out(&self) -> bool {
         self.timeouts.is_noted
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
 use belljar::Overlay;
-use belljar::kernel::vfs::{ApplyError, Conflict, Drift, Taken};
+use belljar::kernel::vfs::{ApplyError, Conflict, ConflictKind, Drift, Taken};
 use belljar::sandbox::Sandbox;
 use serde_json::{Value, json};
 
@@ -101,10 +101,27 @@ pub fn refresh(args: &RefreshArgs) -> Result<u8> {
     if refreshed.conflicts.is_empty() {
         return Ok(0);
     }
+    let id = &args.id;
+    let mut open = 0;
     for conflict in &refreshed.conflicts {
-        note!("belljar: conflict: {}, and in the session", printable(&conflict.to_string()));
+        let text = printable(&conflict.to_string());
+        match &conflict.what {
+            ConflictKind::OriginGone(_) => {
+                note!(
+                    "belljar: conflict: {text}; the session has its own version there, as a new file"
+                );
+                continue;
+            }
+            ConflictKind::Holds(_) => note!("belljar: conflict: {text}"),
+            _ => note!("belljar: conflict: {text}, and in the session"),
+        }
+        open += 1;
     }
-    let (conflicts, id) = (count(refreshed.conflicts.len(), "path"), &args.id);
+    if open == 0 {
+        note!("belljar: note: `belljar sandbox apply {id}` writes what the session has");
+        return Ok(DIFFERENT);
+    }
+    let conflicts = count(open, "path");
     note!(
         "belljar: note: of {conflicts} the session keeps its own version; all else is taken in. To go on, make the \
          file on the disk what it was, or what the session has (`belljar sandbox cp {id}:PATH PATH`), or give up \

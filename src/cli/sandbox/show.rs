@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use belljar::base::ambient;
 use belljar::base::digest::Digest;
-use belljar::kernel::vfs::FileType;
+use belljar::kernel::vfs::{CompareError, DiffEntry, FileType, diff_overlays};
 use belljar::sandbox::{
     FilesystemAccess, HomeDetails, HomeEntry, HomeKind, Listed, MountSource, Sandbox, SandboxMount,
 };
@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use super::args::{DiffArgs, ListArgs, LsArgs, ShowArgs};
 use super::disk::{tell_all, tell_met, with_drifts};
 use super::{TOOLCHAIN, home};
-use crate::cli::changes::{self, Changed, render_diff};
-use crate::cli::exit::Usage;
-use crate::cli::report::printable;
+use crate::cli::changes::{self, render_diff};
+use crate::cli::exit::{Hinted, Usage};
+use crate::cli::report::{Change, printable};
 use crate::cli::setup::journals_dir;
 use crate::cli::sink;
 
@@ -248,22 +248,44 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
                 ))
                 .into());
             }
-            let (before, now) = (Changed::of(sandbox.files())?, Changed::of(after.files())?);
-            let entries = before.diff_to(&now)?;
-            let changes = changes::changes_since(&before, &now, after.files())?;
+            let compared = compare(&mut sandbox, &mut after);
+            let (entries, changes) = compared.map_err(|error| {
+                let is_after = matches!(
+                    error.downcast_ref(),
+                    Some(CompareError::Unshown { is_after: true, .. })
+                );
+                let id = if is_after { other } else { &args.id };
+                let hint = format!(
+                    "`belljar sandbox refresh {id}` takes in what is on the disk now, and then they can be \
+                     compared"
+                );
+                let is_unshown =
+                    matches!(error.downcast_ref(), Some(CompareError::Unshown { .. }));
+                if is_unshown { Hinted { error, hint }.into() } else { error }
+            })?;
+            tell_all(&mut sandbox, &args.id);
             (entries, changes, after)
         }
     };
+    let id = args.other.as_ref().unwrap_or(&args.id);
     changes::warn_of_sensitive(&changes, args.json);
     if args.json {
         say!("{}", json!({ "changes": changes }));
     } else {
         let text = render_diff(shown.files(), &entries);
-        let text = text.map_err(|error| with_drifts(error, &mut shown, &args.id))?;
+        let text = text.map_err(|error| with_drifts(error, &mut shown, id))?;
         sink::print(text.as_bytes());
     }
-    tell_all(&mut shown, &args.id);
+    tell_all(&mut shown, id);
     Ok(0)
+}
+
+/// The diff that makes `before` what `after` is, and the changes.
+fn compare(before: &mut Sandbox, after: &mut Sandbox) -> Result<(Vec<DiffEntry>, Vec<Change>)> {
+    let times = before.files().changed_times();
+    let entries = diff_overlays(before.files(), after.files())?;
+    let changes = changes::changes_of_entries(&entries, &times, after.files());
+    Ok((entries, changes))
 }
 
 /// A session or snapshot to look at, without belljar's own files.

@@ -8,7 +8,7 @@
 //! Change times cannot be set by programs, but they are not everything: see "Folders that change" in
 //! `docs/sandbox.md`.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ const TURN: Duration = Duration::from_millis(16);
 
 /// Longest file that is kept when it is first opened. Longer ones are read from the disk, as long as they
 /// are as they were: to copy them would take longer than most programs do that read them.
-const KEPT_BYTES_MAX: u64 = 256 << 20;
+pub(super) const KEPT_BYTES_MAX: u64 = 256 << 20;
 
 /// A directory of the host as it was at one time: a [`Layer`]. See the module's own text.
 ///
@@ -56,6 +56,8 @@ pub(super) struct Shared {
 #[derive(Clone, Default)]
 pub(super) struct Pins {
     pub(super) by_path: BTreeMap<VPath, Pin>,
+    /// What was written there since the beginning: by it this state differs from others that began with it.
+    pub(super) written: BTreeSet<VPath>,
     /// What could not be shown as it was.
     pub(super) drifts: BTreeMap<VPath, DriftKind>,
 }
@@ -155,6 +157,16 @@ impl Baseline {
     pub(super) fn pins(&self) -> MutexGuard<'_, Pins> {
         // A pin is whole, whatever panicked.
         self.shared.pins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether both are one state.
+    pub(super) fn is_shared_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// Whether nothing stood at `path`, or nothing tells that something may have that was written there.
+    pub(super) fn is_known_absent(&self, path: &VPath) -> bool {
+        !matches!(self.pin(path), Ok(Pin::Absent { is_certain: false } | Pin::Unknown))
     }
 
     pub(super) fn drifts(&self) -> Vec<(VPath, DriftKind)> {
@@ -392,6 +404,22 @@ impl Baseline {
                 Err(self.lost(path))
             }
             Err(errno) => Err(errno),
+        }
+    }
+
+    /// What is known to have stood at `path`.
+    pub(super) fn pinned_stat(&self, path: &VPath) -> Option<Stat> {
+        match self.pins().by_path.get(path) {
+            Some(Pin::There(there)) => Some(there.stat),
+            _ => None,
+        }
+    }
+
+    /// The content of the file `path`, if it is kept.
+    pub(super) fn pinned_content(&self, path: &VPath) -> Option<(Digest, u64)> {
+        match self.pins().by_path.get(path) {
+            Some(Pin::There(there)) => there.content,
+            _ => None,
         }
     }
 

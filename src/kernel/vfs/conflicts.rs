@@ -7,7 +7,7 @@ use std::io;
 use super::layer::{FileType, Stat};
 use super::node::{Body, MountId, Origin};
 use super::overlay::Overlay;
-use super::patch::{ApplyError, Target};
+use super::patch::{ApplyError, OnDisk, Target};
 use super::path::VPath;
 use super::settle::Checked;
 use crate::base::errno::Errno;
@@ -32,6 +32,8 @@ pub enum ConflictKind {
     Vanished,
     /// Where something is to be created, or removed though it was never seen, there is something.
     Appeared,
+    /// What was moved, or linked, to this path of the same mount is not where it came from as it was.
+    OriginGone(VPath),
     /// A directory on the way is none any more.
     NotADirectory,
     /// A directory that is to be removed holds this name, which is hidden by a mount or cannot be
@@ -46,6 +48,9 @@ impl fmt::Display for Conflict {
             ConflictKind::Changed => write!(f, "{path} changed on the disk since it was read"),
             ConflictKind::Vanished => write!(f, "{path} is not on the disk any more"),
             ConflictKind::Appeared => write!(f, "{path} appeared on the disk in the meantime"),
+            ConflictKind::OriginGone(to) => {
+                write!(f, "{path}, which was moved or linked to {to}, is not on the disk as it was")
+            }
             ConflictKind::NotADirectory => write!(f, "{path} on the disk is no directory any more"),
             ConflictKind::Holds(name) => {
                 write!(f, "{path} cannot be removed: on the disk it also holds {name:?}")
@@ -57,11 +62,16 @@ impl fmt::Display for Conflict {
 impl Overlay {
     /// Compares what matters with the disk.
     pub(super) fn check(&self, targets: &[Target]) -> Result<Checked, ApplyError> {
-        let on_disk: HashSet<(u16, &VPath)> = targets
+        let on_disk: HashMap<(u16, &VPath), &OnDisk> = targets
             .iter()
-            .flat_map(|target| target.on_disk.iter().map(|path| (target.layer, path)))
+            .flat_map(|target| target.on_disk.iter().map(|(path, it)| ((target.layer, path), it)))
             .collect();
-        let is_open = |origin: &&Origin| !on_disk.contains(&(origin.layer, &origin.path));
+        let is_open = |origin: &&Origin| !on_disk.contains_key(&(origin.layer, &origin.path));
+        // What both have taken away cannot be moved.
+        let is_source = |origin: &&Origin| {
+            let found = on_disk.get(&(origin.layer, &origin.path));
+            found.is_none_or(|found| found.now.is_none())
+        };
         let mut check = Check {
             overlay: self,
             fresh: HashMap::new(),
@@ -88,7 +98,7 @@ impl Overlay {
             let mut on_the_way = HashSet::new();
             for change in &target.changes {
                 let sources = change.after.and_then(|id| self.node(id).origin.as_deref());
-                if let Some(origin) = sources.filter(is_open) {
+                if let Some(origin) = sources.filter(is_source) {
                     check.is_as_seen(origin)?;
                 }
                 let (layer, path) = (target.layer, &change.path);
@@ -194,7 +204,14 @@ impl Check<'_> {
         let names = match target.host.names(path) {
             Ok(names) => names,
             // Said by the comparison of the directory itself.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                return Ok(());
+            }
             Err(error) => return Err(failed(error)),
         };
         let mut others: Vec<String> = names

@@ -22,6 +22,9 @@ const MEMORY_BYTES_MAX: u64 = 32 << 20;
 /// Bytes of a content that are copied at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
+/// Reads at an offset until the buffer is full or the content ends; answers the count.
+type Read<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> Result<usize, Errno>;
+
 /// Contents by their digest: those of a store, and those that were kept since in memory and in a file
 /// without a name, which goes with the process.
 #[derive(Default)]
@@ -59,10 +62,18 @@ impl Contents {
     /// # Errors
     /// As [`Blob::read_at`]; `EIO` if it is shorter, or the host cannot keep it.
     pub(super) fn keep(&self, blob: &Blob, len_bytes: u64) -> Result<Digest, Errno> {
+        self.keep_read(&mut |offset, buf| blob.read_at(buf, offset), len_bytes)
+    }
+
+    /// Keeps the `len_bytes` that `read` reads at an offset.
+    ///
+    /// # Errors
+    /// As `read` answers; `EIO` if there is less, or the host cannot keep it.
+    pub(super) fn keep_read(&self, read: Read<'_>, len_bytes: u64) -> Result<Digest, Errno> {
         let mut kept = self.kept();
         if len_bytes <= SMALL_BYTES_MAX && kept.memory_bytes + len_bytes <= MEMORY_BYTES_MAX {
             let mut bytes = vec![0; len_bytes as usize];
-            if blob.read_at(&mut bytes, 0)? < bytes.len() {
+            if read(0, &mut bytes)? < bytes.len() {
                 return Err(Errno::Io);
             }
             let digest = Digest::of(&bytes);
@@ -73,7 +84,7 @@ impl Contents {
         }
         let offset = kept.spool_bytes;
         let dir = self.cas.as_ref().map(Cas::dir);
-        let digest = kept.append(dir, blob, len_bytes)?;
+        let digest = kept.append(dir, read, len_bytes)?;
         if kept.spooled.contains_key(&digest) {
             return Ok(digest);
         }
@@ -128,12 +139,12 @@ impl Contents {
 }
 
 impl Kept {
-    /// Writes the `len_bytes` of `blob` to the end of the spool, which is made in the folder `dir`, or
+    /// Writes the `len_bytes` that `read` reads to the end of the spool, which is made in the folder `dir`, or
     /// in that of the system.
     fn append(
         &mut self,
         dir: Option<&std::path::Path>,
-        blob: &Blob,
+        read: Read<'_>,
         len_bytes: u64,
     ) -> Result<Digest, Errno> {
         if self.spool.is_none() {
@@ -155,7 +166,7 @@ impl Kept {
         let mut offset = 0;
         while offset < len_bytes {
             let count = (len_bytes - offset).min(piece.len() as u64) as usize;
-            if blob.read_at(&mut piece[..count], offset)? < count {
+            if read(offset, &mut piece[..count])? < count {
                 return Err(Errno::Io);
             }
             hasher.write(&piece[..count]);

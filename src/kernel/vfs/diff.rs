@@ -10,9 +10,9 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::file_version::FileVersion;
+use super::file_version::{FileVersion, is_executable};
 use super::layer::FileType;
-use super::node::{Body, EntryKind, MountId, Node, NodeId};
+use super::node::{Body, EntryKind, MountId, NodeId};
 use super::overlay::{Found, Overlay};
 use super::path::VPath;
 use crate::base::errno::Errno;
@@ -175,6 +175,9 @@ struct Comparison<'a> {
     path_bytes_left: &'a mut u64,
     /// Directories that only mount points needed so far.
     scaffolds: Vec<(VPath, NodeId)>,
+    /// Whether names in moved directories are left out of which nobody knows what they were, as they
+    /// changed on the disk before they were looked at. Otherwise they are an error.
+    leaves_out_unknown: bool,
 }
 
 impl Overlay {
@@ -258,6 +261,16 @@ impl Overlay {
 
     /// All changes, sorted by mount and path.
     pub(super) fn changes(&mut self) -> Result<Vec<Change>, DiffError> {
+        self.compare_mounts(false)
+    }
+
+    /// As [`Overlay::changes`], without what stands in directories that were moved and changed on the disk
+    /// before anybody looked at it.
+    pub(super) fn known_changes(&mut self) -> Result<Vec<Change>, DiffError> {
+        self.compare_mounts(true)
+    }
+
+    fn compare_mounts(&mut self, leaves_out_unknown: bool) -> Result<Vec<Change>, DiffError> {
         let mut changes = Vec::new();
         let mut path_bytes_left = self.limits.change_path_bytes_max;
         for index in 0..self.mounts.len() {
@@ -276,6 +289,7 @@ impl Overlay {
                 changes: Vec::new(),
                 path_bytes_left: &mut path_bytes_left,
                 scaffolds: Vec::new(),
+                leaves_out_unknown: leaves_out_unknown && mount.baseline.is_some(),
                 overlay: self,
             };
             changes.extend(comparison.run()?);
@@ -444,21 +458,36 @@ impl Comparison<'_> {
             match self.overlay.layers[usize::from(*layer)].list(dir) {
                 Ok(list) => names.extend(list.into_iter().map(|entry| Arc::from(entry.name))),
                 Err(Errno::Noent) => {}
+                Err(Errno::Io) if self.leaves_out_unknown => {}
                 Err(errno) => return Err(failed("list", &pair.path)(errno)),
             }
         }
         if let Some(dir) = pair.after {
-            let list = self.overlay.list(dir).map_err(failed("list", &pair.path))?;
-            names.extend(list.iter().map(|listed| listed.name.clone()));
+            match self.overlay.list(dir) {
+                Ok(list) => names.extend(list.iter().map(|listed| listed.name.clone())),
+                Err(Errno::Io) if self.leaves_out_unknown => {
+                    names.extend(self.overlay.known_names(dir))
+                }
+                Err(errno) => return Err(failed("list", &pair.path)(errno)),
+            }
         }
         for name in names {
             let path = pair.path.join(&name);
-            let after = match pair.after {
-                Some(dir) => self.overlay.child(dir, &name).map_err(failed("examine", &path))?,
-                None => None,
+            let after = match pair.after.map(|dir| self.overlay.child(dir, &name)).transpose() {
+                Err(Errno::Io) if self.leaves_out_unknown => continue,
+                after => after.map_err(failed("examine", &path))?.flatten(),
             };
             let after = after.filter(|id| !self.overlay.is_mount_point(*id));
-            let before = self.find(&pair.before, &name, &path)?;
+            let before = match self.find(&pair.before, &name, &path) {
+                Err(DiffError::Layer { errno: Errno::Io, .. }) if self.leaves_out_unknown => {
+                    // What a program has put there is a change, whatever was there.
+                    if after.is_none() {
+                        continue;
+                    }
+                    None
+                }
+                before => before?,
+            };
             self.compare(path, before, after)?;
         }
         Ok(())
@@ -550,19 +579,6 @@ impl Comparison<'_> {
             }
             Body::Special(_) | Body::Dir(_) => Ok(false),
         }
-    }
-}
-
-/// Whether the owner may execute the file `node`, which stands in place of `before`. Guests cannot
-/// say: a file that one makes is as executable as the one that it replaces, unless it has further
-/// names, which would have to agree.
-fn is_executable(node: &Node, before: Option<&Found>) -> bool {
-    match (&node.origin, before) {
-        (Some(origin), _) => origin.executable,
-        (None, Some(Found { stat, .. })) if node.nlink == 1 => {
-            stat.file_type == FileType::RegularFile && stat.executable
-        }
-        _ => false,
     }
 }
 

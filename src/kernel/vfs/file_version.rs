@@ -5,7 +5,9 @@ use std::hash::Hasher;
 use std::sync::Arc;
 
 use super::content::{CHUNK_BYTES, Content};
-use super::layer::{Blob, Layer, Stat};
+use super::layer::{Blob, FileType, Layer, Stat};
+use super::node::Node;
+use super::overlay::Found;
 use super::path::VPath;
 use crate::base::digest::{Digest, DigestHasher};
 use crate::base::errno::Errno;
@@ -170,6 +172,19 @@ impl fmt::Debug for FileVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { executable, .. } = self;
         write!(f, "FileVersion {{ len: {}, executable: {executable} }}", self.len())
+    }
+}
+
+/// Whether the owner may execute the file `node`, which stands in place of `before`. Guests cannot
+/// say: a file that one makes is as executable as the one that it replaces, unless it has further
+/// names, which would have to agree.
+pub(super) fn is_executable(node: &Node, before: Option<&Found>) -> bool {
+    match (&node.origin, before) {
+        (Some(origin), _) => origin.executable,
+        (None, Some(Found { stat, .. })) if node.nlink == 1 => {
+            stat.file_type == FileType::RegularFile && stat.executable
+        }
+        _ => false,
     }
 }
 

@@ -224,9 +224,37 @@ impl HostDir {
         let metadata = if path.is_root() {
             self.dir.dir_metadata()
         } else {
-            self.dir.symlink_metadata(native(path).map_err(errno)?)
+            self.at(path, |dir, name| dir.symlink_metadata(name))
         };
         metadata.map(|metadata| examined(&metadata)).map_err(errno)
+    }
+
+    /// Does `what` in the directory that holds `path`, which is reached through directories alone: where
+    /// a link has taken the place of one, nothing is found, wherever it leads.
+    fn at<T>(
+        &self,
+        path: &VPath,
+        what: impl FnOnce(&Dir, &Path) -> io::Result<T>,
+    ) -> io::Result<T> {
+        #[cfg(unix)]
+        if let Some((parent, name)) = path.split_last()
+            && !parent.is_root()
+        {
+            let parent = Dir::from_std_file(super::way::open(&self.dir, native(&parent)?)?);
+            return what(&parent, Path::new(name));
+        }
+        what(&self.dir, native(path)?)
+    }
+
+    /// What the directory `path` holds, which is reached as [`HostDir::at`] has it.
+    fn entries(&self, path: &VPath) -> io::Result<cap_std::fs::ReadDir> {
+        if path.is_root() {
+            return self.dir.entries();
+        }
+        #[cfg(unix)]
+        return Dir::from_std_file(super::way::open(&self.dir, native(path)?)?).entries();
+        #[cfg(not(unix))]
+        self.dir.read_dir(native(path)?)
     }
 
     /// The change time of something that is made in this directory now, in nanoseconds since the Unix
@@ -248,11 +276,7 @@ impl HostDir {
     /// The entries of the directory `path`, as [`Layer::list`] has them, each with its inode number, or
     /// 0 where the host has none.
     pub(super) fn list_with_inodes(&self, path: &VPath) -> Result<Vec<(DirEntry, u64)>, Errno> {
-        let entries = if path.is_root() {
-            self.dir.entries()
-        } else {
-            self.dir.read_dir(native(path).map_err(errno)?)
-        };
+        let entries = self.entries(path);
         let entry = |entry: io::Result<HostEntry>| match entry.and_then(|e| Ok((e.file_type()?, e)))
         {
             Ok((file_type, entry)) => {
@@ -278,16 +302,19 @@ impl HostDir {
         self.dir.open_with(native(path)?, &options).map(cap_std::fs::File::into_std)
     }
 
-    /// Opens the file `path` for reading. A pipe in its place is not waited for.
+    /// Opens the file `path` for reading. A pipe in its place is not waited for, and a link is another
+    /// thing.
     pub(super) fn open_to_read(&self, path: &VPath) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true);
         #[cfg(unix)]
-        cap_std::fs::OpenOptionsExt::custom_flags(
-            &mut options,
-            rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
-        );
-        self.dir.open_with(native(path)?, &options).map(cap_std::fs::File::into_std)
+        {
+            use rustix::fs::OFlags;
+            let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
+            cap_std::fs::OpenOptionsExt::custom_flags(&mut options, flags);
+        }
+        let opened = self.at(path, |dir, name| dir.open_with(name, &options));
+        opened.map(cap_std::fs::File::into_std)
     }
 
     /// Makes the names in the directory `path` survive a power cut, where a directory can be synced.
@@ -334,9 +361,7 @@ impl HostDir {
 
     /// The names of all entries of the directory `path`, also of those that guests cannot spell.
     pub(super) fn names(&self, path: &VPath) -> io::Result<Vec<OsString>> {
-        let entries =
-            if path.is_root() { self.dir.entries()? } else { self.dir.read_dir(native(path)?)? };
-        entries.map(|entry| entry.map(|entry| entry.file_name())).collect()
+        self.entries(path)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
     }
 
     /// Renames within the tree, over a file that stands at `to`.
@@ -410,7 +435,7 @@ impl Layer for HostDir {
     }
 
     fn read_link(&self, path: &VPath) -> Result<Box<[u8]>, Errno> {
-        let target = self.dir.read_link_contents(native(path).map_err(errno)?).map_err(errno)?;
+        let target = self.at(path, |dir, name| dir.read_link_contents(name)).map_err(errno)?;
         Ok(target.into_os_string().into_encoded_bytes().into())
     }
 

@@ -33,6 +33,7 @@ mod mount;
 mod node;
 mod nodes;
 mod open;
+mod origins;
 mod overlay;
 mod patch;
 mod path;
@@ -54,7 +55,10 @@ mod times;
 mod transaction;
 mod tree;
 mod unified;
+#[cfg(unix)]
+mod way;
 mod write_times;
+mod written;
 
 #[cfg(test)]
 mod diff_tests;
@@ -77,7 +81,7 @@ mod race_tests;
 
 pub use attr::{Metadata, SetTime};
 pub use baseline::Baseline;
-pub use between::diff_between;
+pub use between::{CompareError, diff_between, diff_overlays};
 pub use conflicts::{Conflict, ConflictKind};
 pub use contents::Contents;
 pub use diff::{DiffEntry, DiffError, DiffKind};

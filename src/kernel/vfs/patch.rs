@@ -17,7 +17,7 @@ use super::diff::{Change, DiffError};
 use super::host::HostDir;
 use super::journal::{Journal, Journals, Witness};
 use super::journal_error::JournalError;
-use super::layer::{FileType, Layer};
+use super::layer::{FileType, Layer, Stat};
 use super::node::{Body, MountId, NodeId, TimesOf};
 use super::overlay::{Found, Overlay};
 use super::path::VPath;
@@ -27,6 +27,7 @@ use super::steps::Step;
 use super::times::DiskTimes;
 use super::transaction::{Failure, StepError, Touched, Transaction};
 use super::tree::Tree;
+use super::written::Written;
 
 /// What was written to the disk.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -124,13 +125,21 @@ pub(super) struct Target {
     /// Whether changes are told from a [`Baseline`] and not from the disk.
     pub is_pinned: bool,
     /// Paths of changes that the disk has already, and that are not among `changes`.
-    pub on_disk: HashSet<VPath>,
+    pub on_disk: HashMap<VPath, OnDisk>,
     /// Which times files are to have on the disk.
     pub disk_times: Arc<DiskTimes>,
     /// Directories that are to be made.
     pub created: HashSet<VPath>,
     /// Directories that are to be removed.
     pub removed: HashSet<VPath>,
+}
+
+/// A change that the disk has already.
+pub(super) struct OnDisk {
+    /// What stands at the path in the namespace.
+    pub after: Option<NodeId>,
+    /// What stands there on the disk, as it was compared.
+    pub now: Option<Stat>,
 }
 
 /// Makes of a directory of the host what is written through.
@@ -203,7 +212,7 @@ impl Overlay {
             error => error.into(),
         })?;
         // What others have written while this waited shows in what follows.
-        let checked = self.check(&targets)?;
+        let mut checked = self.check(&targets)?;
         let placed: HashSet<NodeId> =
             targets.iter().flat_map(|target| &target.placed).map(|placed| placed.id).collect();
         for target in &targets {
@@ -241,10 +250,12 @@ impl Overlay {
             self.accept_dirs(known_dirs);
             return Err(error);
         }
-        let applied = writing.finish();
-        for target in &targets {
-            self.move_baseline(target);
-            self.settle(target.mount, target.layer, &target.placed);
+        let (applied, transactions) = writing.finish();
+        for (target, transaction) in targets.iter().zip(&transactions) {
+            let written = Written::of(target, transaction, &mut checked);
+            let contents = self.written_contents(target);
+            self.move_baseline(target, &written, &contents);
+            self.settle(target, &written);
         }
         self.renew_stamps(&checked);
         self.accept_dirs(known_dirs);
@@ -291,6 +302,13 @@ impl Overlay {
             let synced = transactions[at].sync();
             synced.map_err(|error| Stop::Failure(targets[at].mount, error.into()))?;
         }
+        for at in each(transactions) {
+            let target = &targets[at];
+            for (index, change) in changes[at].iter().enumerate() {
+                let kept = transactions[at].expect_kept(index, replaced(&target.changes[*change]));
+                kept.map_err(|failure| Stop::Failure(target.mount, failure))?;
+            }
+        }
         journal.as_mut().map_or(Ok(()), Journal::commit).map_err(Stop::Journal)
     }
 
@@ -306,23 +324,23 @@ impl Overlay {
             let placed = self.placed_in(mount);
             self.add_shared_times(&host, *layer, &placed, &mut changes);
             let is_pinned = self.mounts[mount.index()].baseline.is_some();
-            let mut on_disk = HashSet::new();
+            let mut on_disk = HashMap::new();
             if is_pinned {
                 // What is in a directory that is still to be made is not there, whatever stands in
                 // its place: it may be a link to a directory with the same names.
                 let mut to_be_made = HashSet::new();
-                let is_on_disk = |change: &mut Change| {
+                changes.retain(|change| {
                     let parent = change.path.split_last().map(|(parent, _)| parent);
-                    let is_on_disk = !parent.is_some_and(|it| to_be_made.contains(&it))
-                        && self.is_on_disk(change, &host);
-                    if !is_on_disk && change.after.is_some() {
+                    let now = Layer::stat(&*host, &change.path).ok();
+                    let is_there = !parent.is_some_and(|it| to_be_made.contains(&it))
+                        && self.is_on_disk(change, &host, now.as_ref());
+                    if is_there {
+                        on_disk.insert(change.path.clone(), OnDisk { after: change.after, now });
+                    } else if change.after.is_some() {
                         to_be_made.insert(change.path.clone());
                     }
-                    is_on_disk
-                };
-                for change in changes.extract_if(.., is_on_disk) {
-                    on_disk.insert(change.path);
-                }
+                    !is_there
+                });
             }
             let is_dir = |id: &NodeId| matches!(self.node(*id).body, Body::Dir(_));
             let was_dir = |change: &Change| change.before_type() == Some(FileType::Directory);
@@ -422,9 +440,9 @@ struct Writing<'a, 'w> {
     journal: Option<Journal<'w>>,
 }
 
-impl Writing<'_, '_> {
+impl<'w> Writing<'_, 'w> {
     /// Does what is left once everything has its place.
-    fn finish(self) -> Applied {
+    fn finish(self) -> (Applied, Vec<Transaction<'w>>) {
         let mut applied = Applied::default();
         for transaction in &self.transactions {
             let finished = transaction.finish();
@@ -443,7 +461,7 @@ impl Writing<'_, '_> {
             // One that stays is found to have nothing left to do.
             let _ = journal.remove();
         }
-        applied
+        (applied, self.transactions)
     }
 }
 

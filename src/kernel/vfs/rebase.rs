@@ -1,17 +1,19 @@
 //! What a baseline is once changes are on the disk.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::baseline::{Baseline, Pin, There, beneath, start};
+use super::baseline::{Baseline, KEPT_BYTES_MAX, Pin, There, beneath, start};
 use super::diff::Change;
 use super::file_version::FileVersion;
 use super::host::HostDir;
 use super::layer::{FileType, Layer, Stat};
-use super::node::Body;
+use super::node::{Body, NodeId};
 use super::overlay::Overlay;
 use super::patch::Target;
 use super::path::VPath;
+use super::written::Written;
+use crate::base::digest::Digest;
 
 /// Directories of the mounts that hold what they held, but for what is about to be written.
 pub(super) type KnownDirs = Vec<(usize, HashSet<VPath>)>;
@@ -51,10 +53,15 @@ impl Baseline {
 }
 
 impl Overlay {
-    /// Whether the disk has at its path what `change` makes of it, and not what was there before.
-    pub(super) fn is_on_disk(&self, change: &Change, host: &Arc<HostDir>) -> bool {
+    /// Whether the disk has at its path, where `now` stands, what `change` makes of it, and not what was
+    /// there before.
+    pub(super) fn is_on_disk(
+        &self,
+        change: &Change,
+        host: &Arc<HostDir>,
+        now: Option<&Stat>,
+    ) -> bool {
         let path = &change.path;
-        let now = host.stat(path).ok();
         let before = change.before.as_ref().map(|found| &found.stat);
         if now.is_some_and(|now| before.is_some_and(|before| before.stamp == now.stamp)) {
             return false;
@@ -67,7 +74,7 @@ impl Overlay {
                     Body::Symlink(text) => {
                         host.read_link(path).is_ok_and(|now| *now == *text.as_bytes())
                     }
-                    Body::File(_) => self.is_same_file(change, host, &now),
+                    Body::File(_) => self.is_same_file(change, host, now),
                     Body::Special(_) => false,
                 }
             }
@@ -119,13 +126,69 @@ impl Overlay {
         }
     }
 
-    /// Compares with what was written from now on.
-    pub(super) fn move_baseline(&mut self, target: &Target) {
+    /// What files have in the namespace that were written, or that the disk has like that, so that they can be
+    /// read later, whatever others make of them on the disk at this moment.
+    pub(super) fn written_contents(&self, target: &Target) -> HashMap<VPath, (Digest, u64)> {
+        let mut contents = HashMap::new();
+        let Some(baseline) = &self.mounts[target.mount.index()].baseline else { return contents };
+        let Some(keeper) = baseline.contents() else { return contents };
+        let changed = target.changes.iter().map(|change| (&change.path, change.after));
+        let on_disk = target.on_disk.iter().map(|(path, found)| (path, found.after));
+        let mut known: HashMap<NodeId, (Digest, u64)> = HashMap::new();
+        for (path, id) in changed.chain(on_disk) {
+            let Some(id) = id else { continue };
+            let content = known.get(&id).copied().or_else(|| {
+                let node = self.node(id);
+                let Body::File(file) = &node.body else { return None };
+                let origin = node.origin.as_ref().filter(|it| it.layer == target.layer);
+                if !file.content.is_dirty() {
+                    return origin.and_then(|origin| baseline.pinned_content(&origin.path));
+                }
+                let len_bytes = file.content.len();
+                let version =
+                    self.file_version(id, None).filter(|_| len_bytes <= KEPT_BYTES_MAX)?;
+                let mut read = version.reader().ok()?;
+                Some((keeper.keep_read(&mut read, len_bytes).ok()?, len_bytes))
+            });
+            if let Some(content) = content {
+                known.insert(id, content);
+                contents.insert(path.clone(), content);
+            }
+        }
+        contents
+    }
+
+    /// Compares with what was `written` from now on, be it still there or not.
+    pub(super) fn move_baseline(
+        &mut self,
+        target: &Target,
+        written: &Written,
+        contents: &HashMap<VPath, (Digest, u64)>,
+    ) {
         let index = target.mount.index();
         let Some(baseline) = &self.mounts[index].baseline else { return };
-        let paths = || target.changes.iter().map(|change| &change.path).chain(&target.on_disk);
+        let changed = target.changes.iter().map(|change| (&change.path, change.after));
+        let on_disk = target.on_disk.iter().map(|(path, found)| (path, found.after));
+        let changed: BTreeMap<&VPath, Option<NodeId>> = changed.chain(on_disk).collect();
+        let pin_of = |path: &VPath, id: Option<NodeId>, disk: &HostDir| {
+            let (Some(id), Some(stat)) = (id, written.get(path)) else {
+                return Pin::Absent { is_certain: true };
+            };
+            let accepted = || disk.examine(path).ok().filter(|it| it.stat.inode == stat.inode);
+            let is_dir = stat.file_type == FileType::Directory;
+            let link = match &self.node(id).body {
+                Body::Symlink(text) => Some(text.as_bytes().into()),
+                _ => None,
+            };
+            Pin::There(There {
+                link,
+                content: contents.get(path).copied(),
+                accepted_ns: is_dir.then(accepted).flatten().map(|now| now.changed_ns),
+                ..There::from(*stat)
+            })
+        };
         let moved = baseline.changed(|pins, disk| {
-            for path in paths() {
+            for path in changed.keys().copied() {
                 let gone: Vec<VPath> =
                     beneath(&pins.by_path, path).map(|(path, _)| path.clone()).collect();
                 for path in gone.iter().chain([path]) {
@@ -133,22 +196,22 @@ impl Overlay {
                     pins.drifts.remove(path);
                 }
             }
-            for path in paths() {
-                let pin = match disk.examine(path) {
-                    Ok(now) => {
-                        let is_dir = now.stat.file_type == FileType::Directory;
-                        let accepted_ns = is_dir.then_some(now.changed_ns);
-                        Pin::There(There { accepted_ns, ..There::from(now.stat) })
-                    }
-                    Err(_) => Pin::Absent { is_certain: true },
-                };
+            pins.written.extend(changed.keys().copied().cloned());
+            for (path, id) in &changed {
+                let pin = pin_of(path, *id, disk);
                 if let Some((parent, name)) = path.split_last()
                     && let Some(Pin::There(dir)) = pins.by_path.get_mut(&parent)
                     && let Some(list) = &mut dir.list
                 {
                     Arc::make_mut(list).set(name, &pin);
                 }
-                pins.by_path.insert(path.clone(), pin);
+                pins.by_path.insert((*path).clone(), pin);
+            }
+            // Of the others only times were set.
+            for (path, stat) in written.iter().filter(|(path, _)| !changed.contains_key(path)) {
+                if let Some(Pin::There(there)) = pins.by_path.get_mut(path) {
+                    there.stat = *stat;
+                }
             }
         });
         self.set_baseline(index, moved);
@@ -160,8 +223,7 @@ impl Overlay {
         if baseline.contents().is_none() {
             return;
         }
-        let paths = target.changes.iter().map(|change| &change.path).chain(&target.on_disk);
-        for path in paths {
+        for path in target.changes.iter().map(|change| &change.path).chain(target.on_disk.keys()) {
             let is_file = matches!(baseline.pin(path), Ok(Pin::There(there))
                 if there.stat.file_type == FileType::RegularFile);
             if is_file {

@@ -13,6 +13,7 @@ use super::diff::{Change, DiffError, failed};
 use super::host::HostDir;
 use super::layer::{FileType, Layer, Stat};
 use super::node::{Body, EntryKind, MountId, NodeId, Origin, TimesOf};
+use super::origins::holds_another;
 use super::overlay::{Overlay, node_bytes};
 use super::path::VPath;
 use crate::base::digest::DigestHasher;
@@ -61,18 +62,28 @@ impl TakenKind {
 }
 
 /// The paths of one mount whose state before is kept.
-struct Keeping {
-    mount: MountId,
-    layer: u16,
+pub(super) struct Keeping {
+    pub mount: MountId,
+    pub layer: u16,
     /// What is changed, and the disk does not have like that.
-    changed: BTreeSet<VPath>,
+    pub changed: BTreeSet<VPath>,
     /// Where kept nodes come from; of directories all that is beneath, too.
     origins: BTreeSet<VPath>,
     /// Stamps of what was touched and is as it was.
-    renewed: BTreeMap<VPath, Stat>,
+    pub renewed: BTreeMap<VPath, Stat>,
+    /// Where directories come from that stand elsewhere in the mount now.
+    pub moved_dirs: BTreeSet<VPath>,
+    /// Names that the disk has anew of files that were linked to others.
+    pub given_back: BTreeSet<VPath>,
 }
 
 impl Keeping {
+    /// Whether `path` stands in a directory that shows it elsewhere now, and is not changed there.
+    fn moves_along(&self, path: &VPath) -> bool {
+        let dir = path.split_last().map(|(dir, _)| dir);
+        dir.is_some_and(|dir| self.moved_dirs.contains(&dir)) && !self.changed.contains(path)
+    }
+
     fn keeps(&self, path: &VPath) -> bool {
         let mut at = path.clone();
         if self.changed.contains(path) {
@@ -98,7 +109,8 @@ impl Overlay {
     /// # Errors
     /// As [`Overlay::diff`]; nothing is taken in then.
     pub fn refresh(&mut self) -> Result<Refreshed, DiffError> {
-        let changes = self.changes()?;
+        // What nobody knows as it changed on the disk before it was looked at is taken in.
+        let changes = self.known_changes()?;
         let mut refreshed = Refreshed::default();
         for (mount, index) in (0..).map(MountId).zip(0..self.mounts.len()) {
             let Some(baseline) = self.mounts[index].baseline.clone() else { continue };
@@ -110,22 +122,41 @@ impl Overlay {
                 changed: BTreeSet::new(),
                 origins: BTreeSet::new(),
                 renewed: BTreeMap::new(),
+                moved_dirs: self.moved_dirs(mount, layer),
+                given_back: BTreeSet::new(),
             };
             let disk = baseline.disk().clone();
-            for change in here {
-                if self.is_on_disk(change, &disk) {
+            let removed: HashSet<&VPath> =
+                here.iter().filter(|it| it.before.is_some()).map(|it| &it.path).collect();
+            for change in &here {
+                let now = disk.stat(&change.path).ok();
+                if self.is_on_disk(change, &disk, now.as_ref()) {
                     continue;
                 }
                 keeping.changed.insert(change.path.clone());
                 let conflict = compare(change, &baseline, &mut keeping.renewed)
                     .map_err(failed("examine", &change.path))?;
+                let conflict =
+                    conflict.or_else(|| holds_another(change, &keeping, &disk, &removed));
                 refreshed.conflicts.extend(conflict);
             }
+            let parted = self.part_from_origins(&here, &baseline, &mut keeping);
+            refreshed.conflicts.extend(parted.map_err(|(path, errno)| DiffError::Layer {
+                operation: "examine",
+                path,
+                errno,
+            })?);
             // Names that both made, with what lies beneath, are read as the disk has them.
             self.note_origins(&mut keeping);
-            refreshed.taken.extend(taken(&baseline, &keeping));
+            let is_told = |it: &Taken| {
+                let mut conflicts = refreshed.conflicts.iter();
+                conflicts.any(|conflict| (conflict.mount, &conflict.path) == (mount, &it.path))
+            };
+            let taken = taken(&baseline, &keeping).into_iter().filter(|it| !is_told(it));
+            refreshed.taken.extend(taken);
             let pins = kept_pins(&baseline, &keeping);
             self.prune(&keeping);
+            self.list_moved_dirs_anew(&keeping);
             self.renew_origins(layer, &keeping.renewed);
             let start_ns = start(&disk, true);
             self.note_refresh(mount, baseline.start_ns(), start_ns);
@@ -133,6 +164,7 @@ impl Overlay {
             self.set_baseline(index, Baseline::with(disk, start_ns, contents, pins));
         }
         refreshed.taken.sort_unstable();
+        refreshed.conflicts.sort_by(|a, b| (a.mount, &a.path).cmp(&(b.mount, &b.path)));
         self.torn.clear();
         Ok(refreshed)
     }
@@ -225,6 +257,7 @@ impl Overlay {
             let at = path.join(&name);
             let keeps = match entry.kind {
                 EntryKind::Below(_) => false,
+                EntryKind::Node(_) if keeping.given_back.contains(&at) => false,
                 EntryKind::Absent => entry.shadows && keeping.keeps(&at),
                 EntryKind::Node(id) if self.is_fixed(id) => true,
                 EntryKind::Node(id) => {
@@ -330,18 +363,22 @@ impl Overlay {
     }
 }
 
+/// What stands at `path`; `None` if nothing does.
+pub(super) fn look(disk: &HostDir, path: &VPath) -> Result<Option<Stat>, Errno> {
+    match disk.stat(path) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(Errno::Noent | Errno::Notdir) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
 /// Whether the disk has changed what `change` is about. What was only touched is noted in `renewed`.
 fn compare(
     change: &Change,
     baseline: &Baseline,
     renewed: &mut BTreeMap<VPath, Stat>,
 ) -> Result<Option<Conflict>, Errno> {
-    let disk = baseline.disk();
-    let look = |path: &VPath| match disk.stat(path) {
-        Ok(stat) => Ok(Some(stat)),
-        Err(Errno::Noent | Errno::Notdir) => Ok(None),
-        Err(errno) => Err(errno),
-    };
+    let look = |path: &VPath| look(baseline.disk(), path);
     let now = look(&change.path)?;
     let before = change.before.as_ref().map(|found| found.stat);
     let mut path = change.path.clone();
@@ -378,7 +415,7 @@ fn compare(
 }
 
 /// Whether the file or link `path`, which was `before`, is what it was, as far as that is kept.
-fn is_only_touched(
+pub(super) fn is_only_touched(
     path: &VPath,
     before: &Stat,
     now: &Stat,
@@ -428,16 +465,27 @@ fn kept_pins(baseline: &Baseline, keeping: &Keeping) -> Pins {
     let old = baseline.pins();
     let mut pins = Pins::default();
     for (path, pin) in &old.by_path {
-        if !keeping.keeps(path) {
+        // What nobody knew, and names that were not there, are looked at anew where a moved directory shows
+        // them.
+        let is_known = matches!(pin, Pin::There(_));
+        if !keeping.keeps(path) || !is_known && keeping.moves_along(path) {
             continue;
         }
         let mut pin = pin.clone();
+        if let (Pin::There(there), true) = (&mut pin, keeping.moved_dirs.contains(path))
+            && let Ok(now) = baseline.disk().stat(path)
+            && now.file_type == FileType::Directory
+        {
+            *there = now.into();
+        }
         if let (Pin::There(there), Some(now)) = (&mut pin, keeping.renewed.get(path)) {
             there.stat = *now;
         }
         pins.by_path.insert(path.clone(), pin);
     }
-    for (path, kind) in old.drifts.iter().filter(|(path, _)| keeping.keeps(path)) {
+    let stays = |path: &VPath| keeping.keeps(path) && pins.by_path.contains_key(path);
+    let drifts: Vec<_> = old.drifts.iter().filter(|(path, _)| stays(path)).collect();
+    for (path, kind) in drifts {
         pins.drifts.insert(path.clone(), *kind);
     }
     // Directories above are those of now, unless there are none: then they are part of a conflict.
@@ -468,7 +516,13 @@ fn taken(baseline: &Baseline, keeping: &Keeping) -> Vec<Taken> {
     let mut taken = BTreeMap::new();
     let mut gone_dirs: HashSet<VPath> = HashSet::new();
     for (path, pin) in &pins.by_path {
-        if keeping.keeps(path) {
+        let is_new_in_moved = !matches!(pin, Pin::There(_)) && keeping.moves_along(path);
+        if let (Pin::There(there), true) = (pin, keeping.moved_dirs.contains(path)) {
+            let names = || pinned_names(&pins, path, there);
+            let new = new_names(baseline, path, there, names);
+            taken.extend(new.into_iter().filter(|(_, kind)| *kind == TakenKind::Added));
+        }
+        if keeping.keeps(path) && !is_new_in_moved {
             continue;
         }
         if path.split_last().is_some_and(|(parent, _)| gone_dirs.contains(&parent)) {
@@ -496,7 +550,7 @@ fn taken(baseline: &Baseline, keeping: &Keeping) -> Vec<Taken> {
         taken.extend(kind.map(|kind| (path.clone(), kind)));
     }
     let line = |(path, kind)| Taken { mount: keeping.mount, path, kind };
-    taken.retain(|path, _| !keeping.keeps(path));
+    taken.retain(|path, _| !keeping.keeps(path) || keeping.moves_along(path));
     taken.into_iter().map(line).collect()
 }
 

@@ -1,6 +1,6 @@
 //! What is pinned of folders of the host, as data.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
@@ -25,6 +25,9 @@ pub(super) struct SavedBaseline {
     pins: Vec<SavedPin>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     drifts: Vec<(String, DriftKind)>,
+    /// Since 1.2.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    written: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -92,7 +95,8 @@ impl Baseline {
         }
         let drift = |(path, kind): (&VPath, &DriftKind)| (path.as_str().to_owned(), *kind);
         let drifts = pins.drifts.iter().map(drift).collect();
-        Ok(SavedBaseline { mount, start_ns: self.start_ns(), pins: saved, drifts })
+        let written = pins.written.iter().map(|path| path.as_str().to_owned()).collect();
+        Ok(SavedBaseline { mount, start_ns: self.start_ns(), pins: saved, drifts, written })
     }
 
     /// What `saved` says of the directory of this one.
@@ -107,6 +111,9 @@ impl Baseline {
         }
         for (path, kind) in &saved.drifts {
             pins.drifts.insert(path_of(path)?, *kind);
+        }
+        for path in &saved.written {
+            pins.written.insert(path_of(path)?);
         }
         let contents = self.contents().cloned();
         Ok(Self::with(self.disk().clone(), saved.start_ns, contents, pins))
@@ -221,21 +228,29 @@ fn path_of(path: &str) -> Result<VPath, RestoreError> {
 const UNREAD_BYTES_MAX: u64 = 256 << 20;
 
 impl Overlay {
-    /// Keeps what files were that programs have replaced or removed without reading them, so that
+    /// Keeps what files were that programs have replaced, removed, moved or linked without reading them, so that
     /// changes can be told later, whatever becomes of the disk. What cannot be kept is told then.
     pub(crate) fn keep_what_was_replaced(&mut self) {
         if self.mounts.iter().all(|mount| mount.baseline.is_none()) {
             return;
         }
-        let Ok(changes) = self.changes() else { return };
+        let Ok(changes) = self.known_changes() else { return };
         let mut left = UNREAD_BYTES_MAX;
+        let mut seen = HashSet::new();
         for change in changes {
-            let Some(found) = change.before else { continue };
             let Some(baseline) = &self.mounts[change.mount.index()].baseline else { continue };
-            if found.stat.file_type == FileType::RegularFile && found.stat.size <= left {
-                left -= found.stat.size;
-                // One that has changed by now is told.
-                let _ = baseline.keep(&found.path);
+            let layer = self.mounts[change.mount.index()].layer;
+            let origin = change.after.and_then(|id| self.node(id).origin.as_deref());
+            let origin = origin.filter(|origin| origin.layer == layer);
+            let before = change.before.as_ref().map(|found| &found.path);
+            for path in before.into_iter().chain(origin.map(|origin| &origin.path)) {
+                let Some(stat) = baseline.pinned_stat(path) else { continue };
+                let is_file = stat.file_type == FileType::RegularFile;
+                if is_file && stat.size <= left && seen.insert(path.clone()) {
+                    left -= stat.size;
+                    // One that has changed by now is told.
+                    let _ = baseline.keep(path);
+                }
             }
         }
     }

@@ -7,8 +7,10 @@ use super::content::Content;
 use super::layer::{FileType, Layer, Stat};
 use super::node::{Body, Dir, EntryKind, MountId, NodeId, Origin, TimesOf};
 use super::overlay::{Overlay, node_bytes};
+use super::patch::Target;
 use super::path::VPath;
 use super::times::{ChangedTimes, TimeScale};
+use super::written::Written;
 use crate::base::errno::Errno;
 
 /// A node in the tree of a mount.
@@ -111,7 +113,7 @@ impl Overlay {
     }
 
     /// Makes `id` independent of the layer that it came from.
-    fn sever(&mut self, id: NodeId) -> Result<(), (VPath, Errno)> {
+    pub(super) fn sever(&mut self, id: NodeId) -> Result<(), (VPath, Errno)> {
         let node = &mut self.nodes[id];
         let Some(origin) = &node.origin else { return Ok(()) };
         let failed = |errno| (origin.path.clone(), errno);
@@ -143,15 +145,16 @@ impl Overlay {
         Ok(())
     }
 
-    /// Notes that the changes in the tree `placed` of `mount` are in `layer` now.
-    pub(super) fn settle(&mut self, mount: MountId, layer: u16, placed: &[Placed]) {
+    /// Notes that the changes of `target` are in its layer now, as `written`.
+    pub(super) fn settle(&mut self, target: &Target, written: &Written) {
         let mut settled = HashSet::new();
-        let disk = self.layers[usize::from(layer)].clone();
+        let layer = target.layer;
         self.seen.retain(|origin| origin.layer != layer);
-        self.forget_whiteouts(self.mount_root(mount));
-        for Placed { dir, name, id, path } in placed {
+        self.forget_whiteouts(self.mount_root(target.mount));
+        for Placed { dir, name, id, path } in &target.placed {
             let is_first = settled.insert(*id);
-            if is_first && !self.relocate(*id, layer, &*disk, path) {
+            let stat = self.stat_of_settled(target, written, path);
+            if is_first && !self.relocate(*id, layer, path, stat.as_ref()) {
                 continue;
             }
             if let Some(entry) = self.dir_mut(*dir).entries.get_mut(name) {
@@ -159,7 +162,7 @@ impl Overlay {
                 entry.shadows = true;
                 self.uncharge(freed);
             }
-            if !is_first && let Ok(stat) = disk.stat_now(path) {
+            if let Some(stat) = stat.filter(|_| !is_first) {
                 self.seen.push(Origin::new(layer, path, &stat));
             }
             if is_first && matches!(self.node(*id).body, Body::Dir(_)) {
@@ -168,8 +171,20 @@ impl Overlay {
         }
     }
 
-    /// Makes `path` of `layer` the origin of `id`, unless it is not there.
-    fn relocate(&mut self, id: NodeId, layer: u16, disk: &dyn Layer, path: &VPath) -> bool {
+    /// What stands at `path` of the layer by what is known, and not by a new look: what others have written
+    /// there by now is a change of the disk, and must not be taken for what the namespace has.
+    fn stat_of_settled(&self, target: &Target, written: &Written, path: &VPath) -> Option<Stat> {
+        if let Some(stat) = written.get(path) {
+            return Some(*stat);
+        }
+        match &self.mounts[target.mount.index()].baseline {
+            Some(baseline) => baseline.pinned_stat(path),
+            None => Layer::stat(&*target.host, path).ok(),
+        }
+    }
+
+    /// Makes `path` of `layer`, where `stat` stands, the origin of `id`, unless it is not there.
+    fn relocate(&mut self, id: NodeId, layer: u16, path: &VPath, stat: Option<&Stat>) -> bool {
         let node = &mut self.nodes[id];
         let had_times = node.carries_times();
         node.times_of = TimesOf::Layer;
@@ -178,7 +193,7 @@ impl Overlay {
         if is_here && !is_written && !had_times {
             return true;
         }
-        let Ok(stat) = disk.stat_now(path) else { return false };
+        let Some(stat) = stat else { return false };
         if stat.file_type != node.body.file_type() {
             return false;
         }
@@ -204,7 +219,7 @@ impl Overlay {
         if node.origin.is_none() {
             self.upper_bytes = self.upper_bytes.saturating_sub(node_bytes(&node.body));
         }
-        node.origin = Some(Box::new(Origin { was_read, ..Origin::new(layer, path, &stat) }));
+        node.origin = Some(Box::new(Origin { was_read, ..Origin::new(layer, path, stat) }));
         true
     }
 
@@ -225,6 +240,7 @@ impl Overlay {
         let mut renewed: HashMap<(u16, VPath), u64> = HashMap::new();
         for ((layer, path), before) in checked {
             if let Ok(stat) = layers[usize::from(*layer)].stat_now(path)
+                && stat.inode == before.inode
                 && is_same(before, &stat)
             {
                 renewed.insert((*layer, path.clone()), stat.stamp);

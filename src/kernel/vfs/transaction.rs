@@ -18,7 +18,7 @@ use super::node::Times;
 use super::path::VPath;
 use super::recovery::{Begun, Finished};
 use super::settle::is_same;
-use super::steps::{Identity, Plan, Step};
+use super::steps::{Attributes, Identity, Plan, Step};
 use super::tree::Tree;
 use crate::base::errno::Errno;
 
@@ -78,6 +78,8 @@ pub(super) struct Transaction<'w> {
     plan: Plan,
     /// What was made of each step.
     staged: Vec<Option<Identity>>,
+    /// The same, with all that is known of it.
+    made: Vec<Option<Stat>>,
     /// Steps of which the host lets nothing have a further name: what stands in their place is
     /// renamed before they come to it.
     renames: HashSet<usize>,
@@ -89,12 +91,12 @@ pub(super) struct Transaction<'w> {
 
 impl<'w> Transaction<'w> {
     pub fn new(tree: Arc<dyn Tree>, plan: Plan, durable: bool, witness: &'w dyn Witness) -> Self {
-        let staged = vec![None; plan.steps.len()];
+        let (staged, made) = (vec![None; plan.steps.len()], vec![None; plan.steps.len()]);
         let files = plan.steps.iter().filter(|step| matches!(step, Step::Place { .. })).count();
         let can_sync_all = cfg!(target_os = "linux");
         let syncs_each = durable && (files <= SYNCED_ONE_BY_ONE_MAX || !can_sync_all);
         let renames = HashSet::new();
-        Self { tree, plan, staged, renames, is_durable: durable, syncs_each, witness }
+        Self { tree, plan, staged, made, renames, is_durable: durable, syncs_each, witness }
     }
 
     pub fn steps(&self) -> &[Step] {
@@ -104,6 +106,22 @@ impl<'w> Transaction<'w> {
     /// What was made of each step.
     pub fn staged(&self) -> &[Option<Identity>] {
         &self.staged
+    }
+
+    /// What is set once everything has its place.
+    pub fn attributes(&self) -> &[Attributes] {
+        &self.plan.attributes
+    }
+
+    /// What was made of each step that makes something, at its path.
+    pub fn made(&self) -> impl Iterator<Item = (&VPath, &Stat)> {
+        let steps = self.plan.steps.iter().zip(&self.made);
+        steps.filter_map(|(step, made)| Some((step.path(), made.as_ref()?)))
+    }
+
+    /// What stands at `path` now.
+    pub fn stat(&self, path: &VPath) -> Result<Stat, Errno> {
+        self.tree.stat(path)
     }
 
     fn expect_goes_on(&self, path: &VPath) -> Result<(), StepError> {
@@ -128,6 +146,7 @@ impl<'w> Transaction<'w> {
         let stat = self.tree.stat(&temporary).map_err(io::Error::other);
         let stat = stat.map_err(StepError::new("examine what was written for", &path))?;
         self.staged[index] = Some(Identity::of(&stat));
+        self.made[index] = Some(stat);
         Ok(())
     }
 
@@ -329,6 +348,22 @@ impl<'w> Transaction<'w> {
         Ok(())
     }
 
+    /// Makes sure that what the step `index` has put aside is `before`: whoever had it open may have
+    /// written to it until now, and what they wrote would go with it.
+    pub fn expect_kept(&self, index: usize, before: Option<&Stat>) -> Result<(), Failure> {
+        let (Step::Place { path, backup: Some(backup), .. }
+        | Step::Remove { path, backup, dir_mode: None }) = &self.plan.steps[index]
+        else {
+            return Ok(());
+        };
+        match (self.tree.stat(backup), before) {
+            (Ok(now), Some(before)) if !is_same(before, &now) => {
+                Err(Failure::Conflict(path.clone(), ConflictKind::Changed))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Makes sure, right before it goes, that `path` is still what was checked.
     fn expect(
         &self,
@@ -466,6 +501,43 @@ mod tests {
         assert_eq!(names(""), before);
         assert_eq!(names("full"), ["kept"]);
         assert_eq!(Layer::stat(&*host, &path("old")).unwrap().size, 3);
+    }
+
+    /// It went with what was replaced.
+    #[test]
+    fn what_is_written_through_an_open_descriptor_to_what_goes_is_a_conflict() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = Arc::new(HostDir::open(folder.path()).unwrap());
+        let create = |name: &str| host.create_file(&path(name), Access::Shared).unwrap();
+        let mut open = [create("replaced"), create("removed")];
+        let before = ["replaced", "removed"].map(|name| Layer::stat(&*host, &path(name)).unwrap());
+        let steps = vec![
+            Step::Place {
+                path: path("replaced"),
+                temporary: temporary(),
+                backup: Some(temporary()),
+            },
+            Step::Remove { path: path("removed"), backup: temporary(), dir_mode: None },
+        ];
+        let plan = Plan { steps, attributes: Vec::new() };
+        let mut transaction = Transaction::new(host.clone(), plan, false, &());
+        let mut touched = Touched::default();
+        transaction.stage_symlink(0, "new", None).unwrap();
+        transaction.keep(0, Some(&before[0]), &mut touched).unwrap();
+        for (index, before) in before.iter().enumerate() {
+            transaction.place(index, Some(before), &mut touched).unwrap();
+            transaction.expect_kept(index, Some(before)).unwrap();
+        }
+        for (index, name) in ["replaced", "removed"].into_iter().enumerate() {
+            open[index].write_all(b"by the user").unwrap();
+            let kept = transaction.expect_kept(index, Some(&before[index]));
+            let Err(Failure::Conflict(found, ConflictKind::Changed)) = kept else { panic!() };
+            assert_eq!(found, path(name));
+        }
+        assert_eq!(transaction.roll_back(), []);
+        for name in ["replaced", "removed"] {
+            assert_eq!(Layer::stat(&*host, &path(name)).unwrap().size, 11, "{name}");
+        }
     }
 
     #[test]

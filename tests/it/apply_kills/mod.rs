@@ -13,14 +13,14 @@ use std::process::Command;
 use crate::support::{cache_dir, skipped, stderr};
 
 /// `strace`, of programs that ignore no signal, whatever whoever started the tests had ignored.
-fn traced() -> Command {
+pub(crate) fn traced() -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP,INT,TERM", "strace", "-f", "-qq"]);
     command
 }
 
 /// Whether programs can be traced here; says so if not.
-fn can_trace(test: &str) -> bool {
+pub(crate) fn can_trace(test: &str) -> bool {
     let works = traced().args(["-o", "/dev/null", "true"]).output();
     let why = match works {
         Ok(output) if output.status.success() => return true,

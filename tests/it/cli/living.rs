@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use crate::support::{belljar, stderr, stdout};
 
-struct Bench(tempfile::TempDir);
+pub(super) struct Bench(tempfile::TempDir);
 
 impl Bench {
     /// A folder with these files, and a session `box` over it.
-    fn new(files: &[(&str, &str)]) -> Self {
+    pub(super) fn new(files: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let bench = Self(folder);
         for (name, text) in files {
@@ -25,39 +25,39 @@ impl Bench {
         bench
     }
 
-    fn tree(&self) -> std::path::PathBuf {
+    pub(super) fn tree(&self) -> std::path::PathBuf {
         self.0.path().join("tree")
     }
 
-    fn at(&self, name: &str) -> std::path::PathBuf {
+    pub(super) fn at(&self, name: &str) -> std::path::PathBuf {
         self.tree().join(name)
     }
 
-    fn write(&self, name: &str, text: &str) {
+    pub(super) fn write(&self, name: &str, text: &str) {
         std::fs::write(self.at(name), text).unwrap();
     }
 
-    fn read(&self, name: &str) -> String {
+    pub(super) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.at(name)).unwrap()
     }
 
-    fn call(&self, args: &[&str]) -> Output {
+    pub(super) fn call(&self, args: &[&str]) -> Output {
         let home = self.0.path().join("home");
         belljar(&self.tree()).env("BELLJAR_HOME", home).arg("sandbox").args(args).output().unwrap()
     }
 
-    fn done(&self, args: &[&str]) -> String {
+    pub(super) fn done(&self, args: &[&str]) -> String {
         let output = self.call(args);
         assert!(output.status.success(), "{args:?}: {}", stderr(&output));
         stdout(&output)
     }
 
-    fn sh(&self, script: &str) -> Output {
+    pub(super) fn sh(&self, script: &str) -> Output {
         self.call(&["exec", "box", "--", "sh", "-c", script])
     }
 
     /// `diff | git apply`; answers whether git took it.
-    fn git_apply(&self) -> bool {
+    pub(super) fn git_apply(&self) -> bool {
         let diff = self.done(&["diff", "box"]);
         git_apply(&self.tree(), &diff)
     }

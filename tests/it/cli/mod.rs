@@ -6,6 +6,8 @@ mod compiling;
 mod hints;
 mod host;
 mod living;
+#[cfg(unix)]
+mod living_moves;
 mod messages;
 mod places;
 mod replacing;

@@ -12,6 +12,8 @@ mod living;
 mod living_model;
 mod local;
 mod model;
+#[cfg(target_os = "linux")]
+mod moment;
 
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};

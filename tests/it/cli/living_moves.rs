@@ -1,0 +1,254 @@
+//! `belljar sandbox` over folders in which somebody moves, removes and replaces what the session has moved,
+//! removed and replaced.
+
+use std::os::unix::fs::symlink;
+
+use serde_json::Value;
+
+use super::living::Bench;
+use crate::support::{stderr, stdout};
+
+impl Bench {
+    fn changes(&self, script: &str) {
+        let output = self.sh(script);
+        assert!(output.status.success(), "{script}: {}", stderr(&output));
+    }
+
+    /// Refuses to write anything; what it says.
+    fn refused(&self) -> String {
+        let output = self.call(&["apply", "box"]);
+        assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+        stderr(&output)
+    }
+
+    /// What `refresh` prints, which finds conflicts.
+    fn conflicts(&self) -> String {
+        let output = self.call(&["refresh", "box"]);
+        assert_eq!(output.status.code(), Some(1), "{}{}", stdout(&output), stderr(&output));
+        stdout(&output)
+    }
+}
+
+/// `apply` failed without a name, and `refresh` found nothing.
+#[test]
+fn a_file_that_the_user_and_the_session_moved_is_a_conflict_that_a_refresh_settles() {
+    for moves in [true, false] {
+        let bench = Bench::new(&[("f", "one\n"), ("k", "keep\n")]);
+        bench.changes("mv f b; echo S >> k");
+        if moves {
+            std::fs::rename(bench.at("f"), bench.at("c")).unwrap();
+        } else {
+            std::fs::remove_file(bench.at("f")).unwrap();
+        }
+        let said = bench.refused();
+        assert!(said.contains("f is not on the disk any more"), "{said}");
+        assert!(said.contains("`belljar sandbox refresh box`"), "{said}");
+        assert_eq!(bench.read("k"), "keep\n");
+        let output = bench.call(&["refresh", "box"]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stdout(&output).contains("conflict f\n"), "{}", stdout(&output));
+        let said = stderr(&output);
+        assert!(said.contains("f, which was moved or linked to b, is not on the disk"), "{said}");
+        assert!(said.contains("`belljar sandbox apply box`"), "{said}");
+        assert_eq!(bench.done(&["refresh", "box"]), "", "it is told once");
+        bench.done(&["apply", "box"]);
+        assert_eq!((bench.read("b").as_str(), bench.read("k").as_str()), ("one\n", "keep\nS\n"));
+        assert!(!bench.at("f").exists());
+        assert_eq!(bench.at("c").exists(), moves);
+        assert_eq!(bench.done(&["diff", "box"]), "");
+    }
+}
+
+#[test]
+fn the_diff_of_what_both_moved_is_one_that_git_takes_after_a_refresh() {
+    let bench = Bench::new(&[("f", "one\n")]);
+    bench.changes("mv f b");
+    std::fs::rename(bench.at("f"), bench.at("c")).unwrap();
+    assert!(bench.conflicts().contains("conflict f\n"));
+    assert!(bench.git_apply());
+    assert_eq!((bench.read("b").as_str(), bench.read("c").as_str()), ("one\n", "one\n"));
+}
+
+/// The user's version of the first name would be replaced, or the second one never be written.
+#[test]
+fn a_file_that_the_session_linked_and_the_user_changed_is_the_users_and_a_new_one() {
+    for removes in [true, false] {
+        let bench = Bench::new(&[("f", "one\n")]);
+        bench.changes("ln f b");
+        if removes {
+            std::fs::remove_file(bench.at("f")).unwrap();
+        } else {
+            bench.write("f", "by the user\n");
+        }
+        assert!(bench.refused().contains("f "));
+        assert!(bench.conflicts().contains("conflict f\n"));
+        bench.done(&["apply", "box"]);
+        assert_eq!(bench.read("b"), "one\n");
+        assert_eq!(bench.at("f").exists(), !removes);
+        if !removes {
+            assert_eq!(bench.read("f"), "by the user\n");
+        }
+        assert_eq!(bench.done(&["diff", "box"]), "");
+    }
+}
+
+#[test]
+fn a_folder_that_the_user_and_the_session_moved_is_a_conflict_that_a_refresh_settles() {
+    let bench = Bench::new(&[("a/f", "1\n"), ("a/e/x", "2\n")]);
+    bench.changes("mv a d; echo S >> d/f");
+    std::fs::rename(bench.at("a"), bench.at("c")).unwrap();
+    assert!(bench.refused().contains("a is not on the disk any more"));
+    assert!(bench.conflicts().contains("conflict a\n"));
+    bench.done(&["apply", "box"]);
+    assert_eq!((bench.read("d/f").as_str(), bench.read("d/e/x").as_str()), ("1\nS\n", "2\n"));
+    assert_eq!((bench.read("c/f").as_str(), bench.read("c/e/x").as_str()), ("1\n", "2\n"));
+}
+
+/// The session showed a folder that it could not list, for ever, and `apply` failed without a name.
+#[test]
+fn what_was_moved_out_of_a_folder_that_became_a_file_is_a_new_file() {
+    let bench = Bench::new(&[("d/a/e", "1\n"), ("d/x", "2\n")]);
+    bench.changes("mv d/a/e b");
+    std::fs::remove_dir_all(bench.at("d")).unwrap();
+    bench.write("d", "by the user\n");
+    assert!(bench.refused().contains("d/a/e is not on the disk any more"));
+    assert!(bench.conflicts().contains("conflict d/a/e\n"));
+    assert_eq!(stdout(&bench.sh("cat d b")), "by the user\n1\n");
+    bench.done(&["apply", "box"]);
+    assert_eq!((bench.read("d").as_str(), bench.read("b").as_str()), ("by the user\n", "1\n"));
+}
+
+/// `diff`, `apply` and `refresh` all failed.
+#[test]
+fn what_is_new_in_a_folder_that_the_session_moved_moves_along_after_a_refresh() {
+    let bench = Bench::new(&[("a/f", "1\n"), ("a/e/x", "2\n")]);
+    bench.write("a/e/new", "by the user\n");
+    bench.changes("mv a d");
+    for command in ["diff", "apply"] {
+        let output = bench.call(&[command, "box"]);
+        assert_eq!(output.status.code(), Some(125));
+        let said = stderr(&output);
+        assert!(said.contains("a/e/new is new on the disk"), "{said}");
+        assert!(said.contains("`belljar sandbox refresh box`"), "{said}");
+    }
+    let taken = bench.done(&["refresh", "box"]);
+    assert!(taken.contains("a/e/new\n"), "{taken}");
+    assert_eq!(stdout(&bench.sh("cat d/e/new d/e/x")), "by the user\n2\n");
+    // What comes after that, too.
+    bench.write("a/later", "by the user\n");
+    let said = bench.refused();
+    assert!(said.contains("a cannot be removed: on the disk it also holds \"later\""), "{said}");
+    assert!(bench.done(&["refresh", "box"]).contains("added a/later\n"));
+    bench.done(&["apply", "box"]);
+    for (name, text) in [("f", "1\n"), ("e/x", "2\n"), ("e/new", "by the user\n")] {
+        assert_eq!(bench.read(&format!("d/{name}")), text);
+    }
+    assert_eq!(bench.read("d/later"), "by the user\n");
+    assert!(!bench.at("a").exists());
+    assert_eq!(bench.done(&["diff", "box"]), "");
+}
+
+/// `refresh` found nothing, and `apply` refused for ever.
+#[test]
+fn what_is_new_in_a_folder_that_the_session_removed_is_a_conflict_and_stays() {
+    let bench = Bench::new(&[("a/f", "1\n")]);
+    bench.changes("rm -r a");
+    bench.write("a/new", "by the user\n");
+    let holds = "a cannot be removed: on the disk it also holds \"new\"";
+    assert!(bench.refused().contains(holds));
+    assert_eq!(bench.conflicts(), "conflict a\n");
+    assert!(bench.refused().contains(holds));
+    assert_eq!(bench.read("a/new"), "by the user\n");
+    std::fs::rename(bench.at("a/new"), bench.at("new")).unwrap();
+    bench.done(&["apply", "box"]);
+    assert!(!bench.at("a").exists());
+    assert_eq!(bench.read("new"), "by the user\n");
+}
+
+/// Permission denied and too many links, and nothing was named.
+#[test]
+fn a_folder_that_became_a_link_out_of_the_tree_or_to_itself_is_another_thing() {
+    for target in ["/etc", "../out", "d", "nowhere"] {
+        let bench = Bench::new(&[("d/f", "one\n"), ("d/g", "two\n"), ("d/a/e", "3\n")]);
+        bench.changes("ls d; cat d/f; echo S >> d/g");
+        std::fs::rename(bench.at("d"), bench.at("old")).unwrap();
+        symlink(target, bench.at("d")).unwrap();
+        let output = bench.sh("cat d/a/e");
+        let said = stderr(&output);
+        assert!(said.contains("I/O error"), "{target}: {said}");
+        assert!(said.contains("`belljar sandbox refresh box`"), "{target}: {said}");
+        let said = bench.refused();
+        assert!(said.contains("d on the disk is no directory any more"), "{target}: {said}");
+        assert!(bench.conflicts().contains("conflict d/g\n"), "{target}");
+        assert_eq!(stdout(&bench.sh("cat d/g")), "two\nS\n");
+        // The session gets out of the way.
+        bench.changes("mv d/g kept");
+        assert!(bench.conflicts().contains("conflict d/g\n"), "{target}");
+        bench.done(&["apply", "box"]);
+        assert_eq!(bench.read("kept"), "two\nS\n", "{target}");
+        assert_eq!(std::fs::read_link(bench.at("d")).unwrap().to_str(), Some(target));
+        assert_eq!(bench.read("old/g"), "two\n");
+    }
+}
+
+/// `apply` refused, and `refresh` found no conflict, as it looked through the link.
+#[test]
+fn a_folder_that_became_a_link_to_its_new_name_is_another_thing() {
+    let bench = Bench::new(&[("d/f", "one\n"), ("d/g", "two\n")]);
+    bench.changes("echo S >> d/g");
+    std::fs::rename(bench.at("d"), bench.at("old")).unwrap();
+    symlink("old", bench.at("d")).unwrap();
+    assert!(bench.refused().contains("d on the disk is no directory any more"));
+    assert!(bench.conflicts().contains("conflict d/g\n"));
+    std::fs::remove_file(bench.at("d")).unwrap();
+    std::fs::rename(bench.at("old"), bench.at("d")).unwrap();
+    bench.done(&["apply", "box"]);
+    assert_eq!(bench.read("d/g"), "two\nS\n");
+}
+
+/// What was applied was taken for what both had.
+#[test]
+fn two_sessions_are_compared_also_once_one_of_them_was_applied() {
+    let bench = Bench::new(&[("f", "one\n"), ("k", "keep\n")]);
+    bench.changes("cat f");
+    bench.done(&["fork", "box", "--id", "other"]);
+    bench.changes("echo S >> f");
+    bench.done(&["apply", "box"]);
+    let diff = bench.done(&["diff", "other", "box"]);
+    assert!(diff.contains("\n one\n+S\n"), "{diff}");
+    bench.done(&["exec", "other", "sh", "-c", "echo T >> f"]);
+    let diff = bench.done(&["diff", "box", "other"]);
+    assert!(diff.contains("\n one\n-S\n+T\n"), "{diff}");
+    let report: Value =
+        serde_json::from_str(&bench.done(&["diff", "box", "other", "--json"])).unwrap();
+    assert_eq!(report["changes"].as_array().unwrap().len(), 1, "{report}");
+}
+
+#[test]
+fn what_only_one_of_two_sessions_knows_is_refused_by_name() {
+    let bench = Bench::new(&[("f", "one\n")]);
+    bench.done(&["fork", "box", "--id", "other"]);
+    bench.changes("echo new > n");
+    bench.done(&["apply", "box"]);
+    for (ids, unknowing) in [(["box", "other"], "other"), (["other", "box"], "other")] {
+        let output = bench.call(&["diff", ids[0], ids[1]]);
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(125), ""));
+        let said = stderr(&output);
+        assert!(said.contains("n cannot be compared"), "{said}");
+        assert!(said.contains(&format!("`belljar sandbox refresh {unknowing}`")), "{said}");
+    }
+    bench.done(&["refresh", "other"]);
+    assert_eq!(bench.done(&["diff", "box", "other"]), "");
+}
+
+#[test]
+fn two_sessions_are_compared_also_once_one_of_them_was_refreshed() {
+    let bench = Bench::new(&[("f", "one\n")]);
+    bench.changes("cat f");
+    bench.done(&["fork", "box", "--id", "other"]);
+    bench.write("f", "one\nby the user\n");
+    bench.done(&["refresh", "other"]);
+    assert_eq!(bench.done(&["exec", "other", "cat", "f"]), "one\nby the user\n");
+    let diff = bench.done(&["diff", "box", "other"]);
+    assert!(diff.contains("\n one\n+by the user\n"), "{diff}");
+}
