@@ -130,6 +130,9 @@ impl Witness for Teller<'_> {
             let files = count(*files, "file");
             let outcome = match (is_finished, recovered.files) {
                 (true, _) => format!("finished: all changes are there ({files})"),
+                (false, _) if !left.is_empty() => {
+                    format!("taken back, but for the paths below ({files})")
+                }
                 (false, 0) => "taken back: no file had been changed yet".to_owned(),
                 (false, _) => format!("taken back: the folder is as it was before ({files})"),
             };

@@ -194,7 +194,14 @@ impl Check<'_> {
         let names = match target.host.names(path) {
             Ok(names) => names,
             // Said by the comparison of the directory itself.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                return Ok(());
+            }
             Err(error) => return Err(failed(error)),
         };
         let mut others: Vec<String> = names

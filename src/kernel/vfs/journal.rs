@@ -482,7 +482,8 @@ pub(super) fn sync_dirs(tree: &dyn Tree, mut dirs: Vec<VPath>) -> io::Result<()>
     let mut there = Vec::new();
     dirs.sort_unstable();
     for dir in dirs {
-        if tree.look(&dir)?.is_some() {
+        // A link that took a directory's place may lead anywhere, or nowhere.
+        if tree.is_dir(&dir)? {
             there.push(dir);
         }
     }

@@ -54,7 +54,8 @@ impl Overlay {
     /// Whether the disk has at its path what `change` makes of it, and not what was there before.
     pub(super) fn is_on_disk(&self, change: &Change, host: &Arc<HostDir>) -> bool {
         let path = &change.path;
-        let now = host.stat(path).ok();
+        // Beneath what was a link and is to be a directory nothing is there yet, wherever the link leads.
+        let now = host.stat_in_place(path).ok();
         let before = change.before.as_ref().map(|found| &found.stat);
         if now.is_some_and(|now| before.is_some_and(|before| before.stamp == now.stamp)) {
             return false;

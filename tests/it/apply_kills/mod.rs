@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 
 mod anywhere;
+mod links;
 mod recovery;
 mod refusals;
 mod together;
