@@ -76,7 +76,7 @@ pub fn run(args: &RecoverArgs) -> Result<u8> {
     if args.json {
         let recovered: Vec<_> = recovered.iter().map(to_json).collect();
         say!("{}", json!({ "recovered": recovered }));
-    } else if recovered.is_empty() {
+    } else if recovered.is_empty() && !teller.is_unreadable.get() {
         let place = if args.all { "anywhere".to_owned() } else { args.dir.display().to_string() };
         say!("nothing to recover in {}", printable(&place));
     }

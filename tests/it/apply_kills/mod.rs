@@ -5,6 +5,7 @@ mod anywhere;
 mod links;
 mod recovery;
 mod refusals;
+mod strangers;
 mod together;
 
 use std::os::unix::process::ExitStatusExt;
