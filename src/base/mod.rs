@@ -8,4 +8,5 @@ pub mod atomic_file;
 pub mod digest;
 pub mod disk;
 pub mod errno;
+pub mod own;
 pub mod readable;

@@ -1,15 +1,17 @@
 //! What becomes of a run's changes to files.
 
 use std::collections::HashSet;
+use std::error::Error;
 
 use anyhow::{Context, Result};
 use belljar::kernel::vfs::{
-    ChangedTimes, DiffEntry, DiffKind, Drift, Journals, MountId, VPath, Witness, diff_between,
-    is_in_unified_diff, render_unified_diff,
+    ApplyError, ChangedTimes, DiffEntry, DiffKind, Drift, Journals, MountId, VPath, Witness,
+    diff_between, is_in_unified_diff, render_unified_diff,
 };
 use belljar::{Machine, Outcome, Overlay};
 
 use super::args::{ApplyArg, RunArgs};
+use super::exit::Hinted;
 use super::overtime::Overtime;
 use super::progress::Progress;
 use super::recover::Teller;
@@ -215,7 +217,7 @@ where
     let journals = setup::journals()?;
     let deferred = Deferred::begin()?;
     let teller = Teller::new(quiet, Some(&deferred));
-    let written = write(&journals, &teller).map_err(anyhow::Error::from);
+    let written = write(&journals, &teller).map_err(|error| with_remedy(error.into()));
     if let Some(signal) = deferred.caught() {
         match &written {
             Ok(_) => note!("belljar: ended by {signal}, after all changes were written"),
@@ -230,6 +232,19 @@ where
         exit::note_applied();
     }
     written
+}
+
+/// `error`, and what to do if some of what was written is still there.
+fn with_remedy(error: anyhow::Error) -> anyhow::Error {
+    let is_half_done = |cause: &(dyn Error + 'static)| {
+        matches!(cause.downcast_ref(), Some(ApplyError::HalfDone { .. }))
+    };
+    if !error.chain().any(is_half_done) {
+        return error;
+    }
+    let hint =
+        "the journal has what they were: see to what is in the way, and then run `belljar recover`";
+    Hinted { error, hint: hint.to_owned() }.into()
 }
 
 fn why_not_written(args: &RunArgs, outcome: &Outcome, changes: &[Change]) -> &'static str {

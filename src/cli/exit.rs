@@ -12,7 +12,7 @@ use belljar::{Outcome, ProgramError, ResolveError, RunError};
 pub const USAGE: u8 = 2;
 /// The program exited with 0 and would change something, and `--check` asks for that.
 pub const WOULD_CHANGE: u8 = 122;
-/// Changes are on the disk, and a report of the run could not be written.
+/// Changes are on the disk, and a report of that could not be written, or their session not be told.
 pub const UNREPORTED: u8 = 123;
 /// The guest ran out of time: real, virtual, or fuel.
 pub const TIMED_OUT: u8 = 124;
@@ -65,6 +65,11 @@ fn where_changes_are() -> &'static str {
     if of_lost_report() == UNREPORTED { "; the changes are on the disk" } else { "" }
 }
 
+/// Changes are on the disk, and the session that they are of could not be told.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:#}")]
+pub struct Unsettled(pub anyhow::Error);
+
 /// An error, and what may help.
 #[derive(Debug, thiserror::Error)]
 #[error("{error:#} ({hint})")]
@@ -104,6 +109,9 @@ fn code_of(error: &anyhow::Error) -> u8 {
     }
     if error.is::<Lost>() {
         return of_lost_report();
+    }
+    if error.is::<Unsettled>() {
+        return UNREPORTED;
     }
     if let Some(Hinted { error, .. }) = error.downcast_ref() {
         return code_of(error);

@@ -77,7 +77,7 @@ pub fn run(args: &RecoverArgs) -> Result<u8> {
     if args.json {
         let recovered: Vec<_> = recovered.iter().map(to_json).collect();
         say!("{}", json!({ "recovered": recovered }));
-    } else if recovered.is_empty() {
+    } else if recovered.is_empty() && !teller.is_unreadable.get() {
         let place = if args.all { "anywhere".to_owned() } else { args.dir.display().to_string() };
         say!("nothing to recover in {}", printable(&place));
     }
@@ -131,6 +131,9 @@ impl Witness for Teller<'_> {
             let files = count(*files, "file");
             let outcome = match (is_finished, recovered.files) {
                 (true, _) => format!("finished: all changes are there ({files})"),
+                (false, _) if !left.is_empty() => {
+                    format!("taken back, but for the paths below ({files})")
+                }
                 (false, 0) => "taken back: no file had been changed yet".to_owned(),
                 (false, _) => format!("taken back: the folder is as it was before ({files})"),
             };

@@ -10,7 +10,7 @@ use belljar::base::{ambient, disk};
 use belljar::host::SessionHost;
 use belljar::kernel::egress::EgressPolicy;
 use belljar::kernel::programs::Programs;
-use belljar::kernel::vfs::Journals;
+use belljar::kernel::vfs::{JournalError, Journals};
 use belljar::process::{NativeChildren, NativeError, NativePrograms, ShellImage};
 use belljar::{
     ClockConfig, EngineConfig, Input, Limits, Machine, Mtimes, Preopen, Resolved,
@@ -70,10 +70,15 @@ pub fn journals_dir() -> Result<PathBuf> {
 
 /// The journals of this user, to write one.
 pub fn journals() -> Result<Journals> {
-    Journals::open(&journals_dir()?).context(
-        "cannot note what is about to be written to the disk; set BELLJAR_HOME to a folder that you can \
-         write to",
-    )
+    Journals::open(&journals_dir()?).map_err(|error| {
+        let remedy = match error {
+            // It says what to do.
+            JournalError::Exposed(_) => "",
+            _ => "; set BELLJAR_HOME to a folder that you can write to",
+        };
+        let what = format!("cannot note what is about to be written to the disk{remedy}");
+        anyhow::Error::from(error).context(what)
+    })
 }
 
 /// The toolchains of [`toolchain_dirs`].

@@ -22,6 +22,7 @@ use super::snapshot::SnapshotStore;
 use crate::base::atomic_file::{self, TEMPORARY_PREFIX};
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
+use crate::base::own::{self, Strangers};
 use crate::kernel::programs::Programs;
 use crate::store::Removed;
 use crate::toolchain::similar;
@@ -119,14 +120,17 @@ pub enum HomeKind {
 
 impl SandboxHome {
     /// The home in the folder `dir`, which is made if need be, and which nobody else can look into
-    /// then. `programs` is asked for the programs of each session that is resumed.
+    /// then. On Unix it must belong to this user or to root, and nobody else may write there. `programs`
+    /// is asked for the programs of each session that is resumed.
     ///
     /// # Errors
-    /// [`HomeError::Disk`].
+    /// [`HomeError`]: `Own`; `Disk`.
     pub fn open(dir: impl Into<PathBuf>, programs: MakePrograms) -> Result<Self, HomeError> {
         let dir = dir.into();
-        for folder in [dir.clone(), dir.join("sessions"), dir.join("snapshots")] {
+        own::expect_own_folder(&dir, Strangers::Apart)?;
+        for folder in [dir.join("sessions"), dir.join("snapshots")] {
             disk::create_private_dir_all(&folder)?;
+            own::expect_own_folder(&folder, Strangers::KeptOut)?;
         }
         let store = SnapshotStore::new(dir.join("contents"));
         Ok(Self { dir, store, programs })

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::snapshot::SnapshotError;
 use crate::base::disk::DiskError;
+use crate::base::own::OwnError;
 use crate::store::StoreError;
 
 /// A [`SandboxHome`](super::SandboxHome) cannot do what it was asked for.
@@ -85,6 +86,9 @@ pub enum HomeError {
     /// What nobody names cannot be removed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Somebody else could write to the home, or it cannot be examined.
+    #[error(transparent)]
+    Own(#[from] OwnError),
     /// The disk refuses.
     #[error(transparent)]
     Disk(#[from] DiskError),

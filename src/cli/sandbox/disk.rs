@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::args::{ApplyArgs, RefreshArgs};
 use super::{home, waiting};
 use crate::cli::changes::{self, changes_of, shown_path, tell_drifts};
-use crate::cli::exit::{DIFFERENT, Hinted};
+use crate::cli::exit::{DIFFERENT, Hinted, Unsettled};
 use crate::cli::report::{Change, count, printable};
 use crate::cli::setup::journals_dir;
 
@@ -39,13 +39,14 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
             });
             if is_conflict { Hinted { error, hint }.into() } else { error }
         })?;
-        held.save(&mut sandbox).with_context(|| {
+        let saved = held.save(&mut sandbox).with_context(|| {
             format!(
                 "the changes are on the disk, but session {0} does not know it; \
                  `belljar sandbox apply {0}` tells it",
                 args.id
             )
-        })?;
+        });
+        saved.map_err(Unsettled)?;
     }
     tell_all(&mut sandbox, &args.id);
     if args.json {

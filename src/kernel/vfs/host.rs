@@ -1,4 +1,4 @@
-//! Directories of the host, through cap-std: the only file that knows it.
+//! Directories of the host, through cap-std, which only this and `host_walk.rs` know.
 //!
 //! Every path is resolved beneath the open root by cap-std, component by component, so that
 //! neither a symbolic link nor a host process that rearranges the tree can lead outside.
@@ -26,7 +26,7 @@ use crate::base::errno::Errno;
 
 /// An open directory of the host: a [`Layer`] for reading, and the target of a patch.
 pub struct HostDir {
-    dir: Dir,
+    pub(super) dir: Dir,
     /// Where it was found, without links as far as that can be told. Never opened: another
     /// directory may stand there now.
     path: PathBuf,
@@ -144,12 +144,14 @@ impl HostDir {
         cap_std::fs::OpenOptionsExt::mode(&mut options, access.file_mode());
         #[cfg(not(unix))]
         let _ = access;
-        self.dir.open_with(native(path)?, &options).map(cap_std::fs::File::into_std)
+        let (dir, name) = self.place(path)?;
+        dir.open_with(name, &options).map(cap_std::fs::File::into_std)
     }
 
     /// The permissions of what stands at `path`.
     pub(super) fn permissions(&self, path: &VPath) -> io::Result<HostPermissions> {
-        self.dir.symlink_metadata(native(path)?).map(|m| HostPermissions(m.permissions()))
+        let (dir, name) = self.place(path)?;
+        dir.symlink_metadata(name).map(|m| HostPermissions(m.permissions()))
     }
 
     /// Gives the directory `path` the permissions that [`HostPermissions::mode`] has answered.
@@ -162,7 +164,8 @@ impl HostDir {
             permissions.set_readonly(mode != 0);
             permissions
         };
-        self.dir.set_permissions(native(path)?, permissions)
+        let (dir, name) = self.place(path)?;
+        dir.set_permissions(name, permissions)
     }
 
     /// Sets the times of what stands at `path`; a symbolic link is not followed.
@@ -178,14 +181,8 @@ impl HostDir {
                 last_access: timespec(times.atim)?,
                 last_modification: timespec(times.mtim)?,
             };
-            let (parent, name) = match path.split_last() {
-                Some((parent, name)) if !parent.is_root() => {
-                    (self.dir.open_dir(native(&parent)?)?, name)
-                }
-                Some((_, name)) => (self.dir.try_clone()?, name),
-                None => (self.dir.try_clone()?, "."),
-            };
-            Ok(utimensat(&parent, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+            let (dir, name) = self.place(path)?;
+            Ok(utimensat(&*dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
         }
         #[cfg(not(unix))]
         {
@@ -317,48 +314,6 @@ impl HostDir {
         opened.map(cap_std::fs::File::into_std)
     }
 
-    /// Makes the names in the directory `path` survive a power cut, where a directory can be synced.
-    pub(super) fn sync_dir(&self, path: &VPath) -> io::Result<()> {
-        #[cfg(unix)]
-        return self.open_dir_to_sync(path)?.sync_all();
-        #[cfg(not(unix))]
-        {
-            let _ = path;
-            Ok(())
-        }
-    }
-
-    #[cfg(unix)]
-    fn open_dir_to_sync(&self, path: &VPath) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        options.read(true);
-        let path = if path.is_root() { Path::new(".") } else { native(path)? };
-        self.dir.open_with(path, &options).map(cap_std::fs::File::into_std)
-    }
-
-    /// Makes all of the file systems that the directories `dirs` lie in survive a power cut; answers
-    /// whether the host can do that.
-    pub(super) fn sync_file_systems(&self, dirs: &[VPath]) -> io::Result<bool> {
-        #[cfg(target_os = "linux")]
-        {
-            use cap_std::fs::MetadataExt;
-            let mut synced = HashSet::new();
-            for path in dirs {
-                let dir = self.open_dir_to_sync(path)?;
-                let device = cap_std::fs::Metadata::from_file(&dir)?.dev();
-                if synced.insert(device) {
-                    rustix::fs::syncfs(&dir)?;
-                }
-            }
-            Ok(true)
-        }
-        #[cfg(not(target_os = "linux"))]
-        {
-            let _ = dirs;
-            Ok(false)
-        }
-    }
-
     /// The names of all entries of the directory `path`, also of those that guests cannot spell.
     pub(super) fn names(&self, path: &VPath) -> io::Result<Vec<OsString>> {
         self.entries(path)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
@@ -366,22 +321,26 @@ impl HostDir {
 
     /// Renames within the tree, over a file that stands at `to`.
     pub(super) fn rename(&self, from: &VPath, to: &VPath) -> io::Result<()> {
-        self.dir.rename(native(from)?, &self.dir, native(to)?)
+        let ((from_dir, from), (to_dir, to)) = (self.place(from)?, self.place(to)?);
+        from_dir.rename(from, &to_dir, to)
     }
 
     /// Gives the file `from` the further name `to`.
     pub(super) fn hard_link(&self, from: &VPath, to: &VPath) -> io::Result<()> {
-        self.dir.hard_link(native(from)?, &self.dir, native(to)?)
+        let ((from_dir, from), (to_dir, to)) = (self.place(from)?, self.place(to)?);
+        from_dir.hard_link(from, &to_dir, to)
     }
 
     /// Removes what is no directory.
     pub(super) fn remove_file(&self, path: &VPath) -> io::Result<()> {
-        self.dir.remove_file(native(path)?)
+        let (dir, name) = self.place(path)?;
+        dir.remove_file(name)
     }
 
     /// Removes an empty directory.
     pub(super) fn remove_dir(&self, path: &VPath) -> io::Result<()> {
-        self.dir.remove_dir(native(path)?)
+        let (dir, name) = self.place(path)?;
+        dir.remove_dir(name)
     }
 
     /// Creates a directory.
@@ -392,7 +351,8 @@ impl HostDir {
         cap_std::fs::DirBuilderExt::mode(&mut builder, access.dir_mode());
         #[cfg(not(unix))]
         let _ = access;
-        self.dir.create_dir_with(native(path)?, &builder)
+        let (dir, name) = self.place(path)?;
+        dir.create_dir_with(name, &builder)
     }
 
     fn remove_temporaries(&self, dir: &VPath, list: &mut Vec<(DirEntry, u64)>) {
@@ -415,10 +375,11 @@ impl HostDir {
 
     /// Creates the symbolic link `path` with the text `target`, verbatim.
     pub(super) fn symlink(&self, target: &str, path: &VPath) -> io::Result<()> {
+        let (dir, name) = self.place(path)?;
         #[cfg(unix)]
-        return self.dir.symlink_contents(target, native(path)?);
+        return dir.symlink_contents(target, name);
         #[cfg(windows)]
-        return self.dir.symlink_file(target, native(path)?);
+        return dir.symlink_file(target, name);
         #[cfg(not(any(unix, windows)))]
         return Err(io::ErrorKind::Unsupported.into());
     }
@@ -519,7 +480,7 @@ fn read_some_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
 
 /// `path` as the host spells it. Where the host gives more characters a meaning than the slash,
 /// a name that holds one cannot be spelled.
-fn native(path: &VPath) -> io::Result<&Path> {
+pub(super) fn native(path: &VPath) -> io::Result<&Path> {
     if cfg!(windows) && path.as_str().contains(['\\', ':', '*', '?', '"', '<', '>', '|']) {
         return Err(io::ErrorKind::InvalidFilename.into());
     }
@@ -527,7 +488,7 @@ fn native(path: &VPath) -> io::Result<&Path> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn errno(error: io::Error) -> Errno {
+pub(super) fn errno(error: io::Error) -> Errno {
     #[cfg(unix)]
     if let Some(code) = error.raw_os_error() {
         use rustix::io::Errno as Host;
@@ -570,7 +531,7 @@ fn since_epoch_ns(time: io::Result<cap_std::time::SystemTime>) -> u64 {
         .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-fn examined(metadata: &Metadata) -> Examined {
+pub(super) fn examined(metadata: &Metadata) -> Examined {
     let file_type = type_of(metadata.file_type());
     let mtime_ns = since_epoch_ns(metadata.modified());
     let size = if file_type == FileType::RegularFile { metadata.len() } else { 0 };

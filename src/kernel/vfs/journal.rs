@@ -21,11 +21,14 @@ use std::time::Duration;
 use super::host::{Access, HostDir};
 use super::journal_error::{JournalError, failed};
 use super::journal_format::{self as format, BYTES_MAX, Content, Flaw, Root};
+use super::layer::{FileType, Layer};
 use super::path::VPath;
 use super::steps::{Identity, Plan, Step, temporary_name};
 use super::tree::Tree;
 use crate::base::ambient;
 use crate::base::disk::{self, DiskError};
+use crate::base::errno::Errno;
+use crate::base::own::{self, Strangers};
 
 /// How long to wait before looking again whether somebody is done.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -101,7 +104,7 @@ pub(super) struct Found {
     id: String,
     pub state: &'static str,
     /// Locked as long as it is open, unless somebody else has it.
-    _file: File,
+    _file: Option<File>,
     is_live: bool,
     pub content: Result<Content, Flaw>,
 }
@@ -117,22 +120,29 @@ impl Found {
 }
 
 impl Journals {
-    /// The folder `dir`, which is made if need be, and which nobody else can look into then.
+    /// The folder `dir`, which is made if need be, and which nobody else can look into then. On Unix it,
+    /// and the folder that holds it, must belong to this user or to root, and nobody else may write there;
+    /// to the one that holds it others may, if nobody can rename there what is another's (`/tmp`).
     ///
     /// # Errors
-    /// [`JournalError::Folder`], [`JournalError::Disk`].
+    /// [`JournalError::Exposed`], [`JournalError::Folder`], [`JournalError::Disk`].
     pub fn open(dir: &Path) -> Result<Self, JournalError> {
+        expect_own(dir)?;
         disk::create_private_dir_all(dir)?;
+        expect_own(dir)?;
         Ok(Self::of(dir, HostDir::open(dir).map_err(failed("open", dir))?))
     }
 
-    /// The folder `dir`, if it is there.
+    /// The folder `dir`, if it is there; see [`Journals::open`] for whose it must be.
     ///
     /// # Errors
-    /// [`JournalError::Disk`].
+    /// [`JournalError::Exposed`], [`JournalError::Folder`], [`JournalError::Disk`].
     pub fn open_existing(dir: &Path) -> Result<Option<Self>, JournalError> {
         match HostDir::open(dir) {
-            Ok(host) => Ok(Some(Self::of(dir, host))),
+            Ok(host) => {
+                expect_own(dir)?;
+                Ok(Some(Self::of(dir, host)))
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(failed("open", dir)(error)),
         }
@@ -196,13 +206,17 @@ impl Journals {
         on_changed: OnChanged,
         witness: &dyn Witness,
     ) -> Result<Vec<Recovered>, JournalError> {
-        let mut recovered = Vec::new();
-        for folder in self.folders()? {
-            if let Ok(folder) = HostDir::open(&folder) {
-                recovered.extend(self.recover(&folder, on_changed, witness)?);
-            }
+        let found = self.found(false)?;
+        let roots = found.iter().flat_map(Found::roots);
+        let folders: Vec<HostDir> =
+            roots.filter_map(|root| HostDir::open(&root.path).ok()).collect();
+        // Those that do not say what they are about are told as well.
+        if folders.is_empty() && found.iter().all(|found| found.content.is_ok()) {
+            return Ok(Vec::new());
         }
-        Ok(recovered)
+        let folders: Vec<&HostDir> = folders.iter().collect();
+        drop(found);
+        self.settle(&folders, on_changed, witness).map(|(_, recovered)| recovered)
     }
 
     /// The folders that any journal is about.
@@ -326,39 +340,66 @@ impl Journals {
         'again: loop {
             let mut all = Vec::new();
             for (id, state) in self.names()? {
-                let name = name(&id, state);
-                let path = self.at(&name);
-                let opened = if locks {
-                    self.dir.open_to_lock(&name, false)
-                } else {
-                    self.dir.open_to_read(&name)
-                };
-                let mut file = match opened {
-                    Ok(file) => file,
+                match self.find(&id, state, locks)? {
+                    Some(found) => all.push(found),
                     // Whoever writes it is done, or one step further.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue 'again,
-                    Err(error) => return Err(failed("open", &path)(error)),
-                };
-                let is_live = locks && !lock(&file).map_err(failed("lock", &path))?;
-                if locks && !disk::is_at(&file, &path) {
-                    continue 'again;
+                    None => continue 'again,
                 }
-                let mut bytes = Vec::new();
-                // What is no file may have no end.
-                let is_file = file.metadata().map_err(failed("examine", &path))?.is_file();
-                let len_max = if is_file { BYTES_MAX + 1 } else { 0 };
-                let content = match (&mut file).take(len_max).read_to_end(&mut bytes) {
-                    Ok(_) if !is_file => Err(Flaw::Damaged("it is no file")),
-                    Ok(len) if len as u64 > BYTES_MAX => Err(Flaw::Damaged("it is too long")),
-                    Ok(_) => format::parse(&bytes),
-                    // Where others cannot read what is locked.
-                    Err(_) if is_live || !locks => Err(Flaw::Damaged("it cannot be read")),
-                    Err(error) => return Err(failed("read", &path)(error)),
-                };
-                all.push(Found { id, state, _file: file, is_live, content });
             }
             return Ok(all);
         }
+    }
+
+    /// The journal `id`; `None` if it is not there, or not in this state, any more.
+    fn find(
+        &self,
+        id: &str,
+        state: &'static str,
+        locks: bool,
+    ) -> Result<Option<Found>, JournalError> {
+        let name = name(id, state);
+        let path = self.at(&name);
+        let found = |file, is_live, content| {
+            Ok(Some(Found { id: id.to_owned(), state, _file: file, is_live, content }))
+        };
+        // Before it is opened: a link may lead anywhere, and a pipe may have nobody at its other end.
+        match Layer::stat(&*self.dir, &name) {
+            Ok(stat) if stat.file_type == FileType::RegularFile => {}
+            Ok(_) => return found(None, false, Err(Flaw::Damaged("it is no file"))),
+            Err(Errno::Noent) => return Ok(None),
+            Err(errno) => return Err(failed("examine", &path)(io::Error::other(errno))),
+        }
+        let opened = match locks {
+            true => self.dir.open_to_lock(&name, false),
+            false => self.dir.open_to_read(&name),
+        };
+        let mut file = match opened {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed("open", &path)(error)),
+        };
+        let metadata = file.metadata().map_err(failed("examine", &path))?;
+        if let Some(exposure) = own::exposure(&metadata) {
+            // Nor is it waited for: who locks it may never be done.
+            return found(None, false, Err(Flaw::Exposed(exposure)));
+        }
+        let is_live = locks && !lock(&file).map_err(failed("lock", &path))?;
+        if locks && !disk::is_at(&file, &path) {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        let too_long = || Err(Flaw::Damaged("it is too long"));
+        let content = match metadata.len() {
+            len if len > BYTES_MAX => too_long(),
+            _ => match (&mut file).take(BYTES_MAX + 1).read_to_end(&mut bytes) {
+                Ok(len) if len as u64 > BYTES_MAX => too_long(),
+                Ok(_) => format::parse(&bytes),
+                // Where others cannot read what is locked.
+                Err(_) if is_live || !locks => Err(Flaw::Damaged("it cannot be read")),
+                Err(error) => return Err(failed("read", &path)(error)),
+            },
+        };
+        found(Some(file), is_live, content)
     }
 
     pub(super) fn at(&self, name: &VPath) -> PathBuf {
@@ -444,6 +485,14 @@ impl Drop for Journal<'_> {
     }
 }
 
+/// Expects that nobody else could have put a journal into the folder `dir`.
+fn expect_own(dir: &Path) -> Result<(), JournalError> {
+    if let Some(above) = dir.parent() {
+        own::expect_own_folder(above, Strangers::Apart)?;
+    }
+    Ok(own::expect_own_folder(dir, Strangers::KeptOut)?)
+}
+
 /// An id that no journal has.
 pub(super) fn new_id() -> String {
     temporary_name()[9..25].to_owned()
@@ -483,7 +532,8 @@ pub(super) fn sync_dirs(tree: &dyn Tree, mut dirs: Vec<VPath>) -> io::Result<()>
     let mut there = Vec::new();
     dirs.sort_unstable();
     for dir in dirs {
-        if tree.look(&dir)?.is_some() {
+        // A link that took a directory's place may lead anywhere, or nowhere.
+        if tree.is_dir(&dir)? {
             there.push(dir);
         }
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::path::VPath;
 use super::recovery::ChangedSince;
 use crate::base::disk::DiskError;
+use crate::base::own::{ExposedError, OwnError};
 
 /// A journal cannot be written, or not be followed.
 #[derive(thiserror::Error)]
@@ -27,12 +28,15 @@ pub enum JournalError {
     /// The folder that is to be opened, or the one of journals, cannot be told from others.
     #[error(transparent)]
     Folder(#[from] DiskError),
+    /// Somebody else could have put a journal there, or written it.
+    #[error(transparent)]
+    Exposed(#[from] ExposedError),
     /// It makes no sense.
     #[error(
-        "the journal {} is damaged: {why}; it was about {}. Files called .belljar-*.tmp there hold \
-         what was being written, and what it replaced: put right what is wrong by hand, and then \
-         remove the journal",
-        path.display(), list(folders, |folder| folder.display().to_string())
+        "the journal {} is damaged: {why}; {}. Files called .belljar-*.tmp in that folder hold what \
+         was being written, and what it replaced: put right what is wrong by hand, and then remove \
+         the journal",
+        path.display(), about(folders)
     )]
     Damaged {
         /// The journal.
@@ -86,6 +90,22 @@ pub enum JournalError {
 }
 
 crate::base::readable::readable!(JournalError);
+
+impl From<OwnError> for JournalError {
+    fn from(error: OwnError) -> Self {
+        match error {
+            OwnError::Exposed(error) => error.into(),
+            OwnError::Disk(error) => error.into(),
+        }
+    }
+}
+
+fn about(folders: &[PathBuf]) -> String {
+    match folders {
+        [] => "it does not say which folder it was about".to_owned(),
+        folders => format!("it was about {}", list(folders, |it| it.display().to_string())),
+    }
+}
 
 fn list<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
     items.iter().map(text).collect::<Vec<_>>().join("; ")

@@ -16,6 +16,7 @@ use super::path::VPath;
 use super::recovery::Begun;
 use super::steps::{Identity, Plan, Step};
 use crate::base::disk::DiskError;
+use crate::base::own::ExposedError;
 
 /// A directory that a journal is about, and what it says of it.
 struct About<'c> {
@@ -102,6 +103,9 @@ impl Journals {
             Err(Flaw::Damaged(why)) => return damaged(why),
             Err(Flaw::Version(major, minor)) => {
                 return Err(JournalError::Version { path, major: *major, minor: *minor });
+            }
+            Err(Flaw::Exposed(exposure)) => {
+                return Err(ExposedError { path, exposure: *exposure }.into());
             }
         };
         if let Some(why) = content.flaw {

@@ -16,6 +16,7 @@ use super::node::Times;
 use super::path::VPath;
 use super::steps::{Attributes, Identity, Plan, Step, may_be_temporary};
 use crate::base::digest::Digest;
+use crate::base::own::Exposure;
 
 const MAGIC: &[u8] = b"belljar journal\n";
 
@@ -60,6 +61,8 @@ pub(super) enum Flaw {
     Damaged(&'static str),
     /// It was written by a later belljar.
     Version(u16, u16),
+    /// Somebody else could have written it.
+    Exposed(Exposure),
 }
 
 /// The beginning of a journal about `roots`.

@@ -21,6 +21,7 @@ mod file_io;
 mod file_version;
 mod git_binary;
 mod host;
+mod host_walk;
 mod journal;
 mod journal_error;
 mod journal_follow;

@@ -3,7 +3,7 @@
 //! Both look at what is there, step by step, and so begin from wherever somebody stopped: in the
 //! middle of writing, when the host refused something, or in the middle of this.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::io;
 
@@ -33,6 +33,8 @@ pub enum ChangedKind {
     Lost,
     /// It cannot be looked at, for this reason: a link may lead out of the folder where a directory was.
     Unseen(String),
+    /// It is no directory any more, and something has to be put back there.
+    NotADirectory,
 }
 
 impl fmt::Display for ChangedSince {
@@ -43,6 +45,7 @@ impl fmt::Display for ChangedSince {
             ChangedKind::Holds(name) => write!(f, "{path} holds {name:?}, which is not from there"),
             ChangedKind::Lost => write!(f, "what {path} was before is gone"),
             ChangedKind::Unseen(why) => write!(f, "{path} cannot be looked at: {why}"),
+            ChangedKind::NotADirectory => write!(f, "{path} is no directory any more"),
         }
     }
 }
@@ -60,6 +63,8 @@ enum Undo {
     Remove,
     /// It cannot be done without a loss.
     Not(ChangedKind),
+    /// This directory, in which it would have to be done, is none any more.
+    Nowhere(VPath),
 }
 
 /// What was taken back.
@@ -102,10 +107,16 @@ impl Begun<'_> {
         let temporaries: HashSet<&VPath> =
             self.plan.steps.iter().flat_map(Step::temporaries).collect();
         let mut changed = Vec::new();
+        let mut gone = BTreeSet::new();
+        let removed_dirs = self.removed_dirs();
         for (index, step) in self.plan.steps.iter().enumerate() {
             let path = step.path();
             let undo = self.undo_of(index);
             match undo.unwrap_or_else(|error| Undo::Not(ChangedKind::Unseen(error.to_string()))) {
+                Undo::Nowhere(dir) => drop(gone.insert(dir)),
+                Undo::Restore | Undo::MakeDir(_) => {
+                    gone.extend(self.no_dir_above(path, &removed_dirs)?);
+                }
                 // What stands there now is another step's, and is looked at there.
                 Undo::Not(_) if matches!(step, Step::Remove { .. }) && made.contains(path) => {}
                 Undo::Not(what) => changed.push(ChangedSince { path: path.clone(), what }),
@@ -129,7 +140,42 @@ impl Begun<'_> {
                 _ => {}
             }
         }
+        // What was beneath another one that is gone went with it.
+        let is_uppermost = |dir: &&VPath| {
+            let above = |dir: &VPath| dir.split_last().map(|(dir, _)| dir);
+            !std::iter::successors(above(dir), above).any(|dir| gone.contains(&dir))
+        };
+        for path in gone.iter().filter(is_uppermost).cloned() {
+            changed.push(ChangedSince { path, what: ChangedKind::NotADirectory });
+        }
         Ok(changed)
+    }
+
+    /// The directories that steps remove, each with its step.
+    fn removed_dirs(&self) -> HashMap<&VPath, usize> {
+        let mut removed = HashMap::new();
+        for (index, step) in self.plan.steps.iter().enumerate() {
+            if let Step::Remove { path, dir_mode: Some(_), .. } = step {
+                removed.insert(path, index);
+            }
+        }
+        removed
+    }
+
+    /// The directory above `path`, if it is none, and taking back one of `removed_dirs` does not make it
+    /// one.
+    fn no_dir_above(
+        &self,
+        path: &VPath,
+        removed_dirs: &HashMap<&VPath, usize>,
+    ) -> io::Result<Option<VPath>> {
+        let Some((dir, _)) = path.split_last() else { return Ok(None) };
+        let will_be = match removed_dirs.get(&dir) {
+            // What is in the way there is told of that step.
+            Some(index) => self.undo_of(*index)? != Undo::Clear,
+            None => false,
+        };
+        Ok(if will_be || self.tree.is_dir(&dir)? { None } else { Some(dir) })
     }
 
     /// Whether something has left its place, as far as it can be seen.
@@ -161,6 +207,7 @@ impl Begun<'_> {
         match (&undo, step) {
             (Undo::Clear, _) => {}
             (Undo::Not(_), _) => return Err(io::ErrorKind::AlreadyExists.into()),
+            (Undo::Nowhere(_), _) => return Err(io::ErrorKind::NotADirectory.into()),
             (
                 Undo::Restore,
                 Step::Remove { path, backup, .. } | Step::Place { path, backup: Some(backup), .. },
@@ -188,6 +235,23 @@ impl Begun<'_> {
     }
 
     fn undo_of(&self, index: usize) -> io::Result<Undo> {
+        let undo = self.undo_where_it_was(index)?;
+        if undo != Undo::Clear || self.staged.is_empty() {
+            return Ok(undo);
+        }
+        // What was kept may have gone elsewhere, with the directory that held it: temporaries stand in
+        // directories that are there before and after.
+        for temporary in self.plan.steps[index].temporaries() {
+            if let Some((dir, _)) = temporary.split_last().filter(|(dir, _)| !dir.is_root())
+                && !self.tree.is_dir(&dir)?
+            {
+                return Ok(Undo::Nowhere(dir));
+            }
+        }
+        Ok(undo)
+    }
+
+    fn undo_where_it_was(&self, index: usize) -> io::Result<Undo> {
         let look = |path: &VPath| self.tree.look(path);
         let staged = self.staged.get(index).copied().flatten();
         let is_made = |stat: &Stat| staged.is_some_and(|made| made.is(stat));
@@ -247,14 +311,28 @@ impl Begun<'_> {
         Ok(false)
     }
 
+    /// Whether something else has taken the place of the directory that held `path`, which is left over
+    /// wherever that is now.
+    fn has_gone(&self, path: &VPath) -> bool {
+        let dir = path.split_last().map(|(dir, _)| dir);
+        let found = dir.and_then(|dir| self.tree.look(&dir).ok().flatten());
+        found.is_some_and(|stat| stat.file_type != FileType::Directory)
+    }
+
     /// Finishes what has come to its places: removes what was kept, and sets what is set last.
     pub fn finish(&self) -> Finished {
         let tree = self.tree;
         let mut finished = Finished::default();
         // First: this gives times to directories.
-        for path in self.plan.steps.iter().flat_map(Step::temporaries) {
-            if tree.remove(path).is_err() {
-                finished.leftovers.push(path.clone());
+        for step in &self.plan.steps {
+            for path in step.temporaries() {
+                let is_left = match tree.remove(path) {
+                    Ok(is_removed) => !is_removed && step.keeps_at(path) && self.has_gone(path),
+                    Err(_) => true,
+                };
+                if is_left {
+                    finished.leftovers.push(path.clone());
+                }
             }
         }
         for Attributes { path, times, mode, of } in &self.plan.attributes {

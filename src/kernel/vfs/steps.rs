@@ -55,6 +55,16 @@ impl Step {
         one.into_iter().chain(other)
     }
 
+    /// Whether `path` is where it keeps what stood in its place before.
+    pub fn keeps_at(&self, path: &VPath) -> bool {
+        match self {
+            Self::Remove { backup, .. } | Self::Place { backup: Some(backup), .. } => {
+                backup == path
+            }
+            Self::CreateDir { .. } | Self::Place { backup: None, .. } => false,
+        }
+    }
+
     /// Whether it is about a file or a link.
     pub fn is_of_file(&self) -> bool {
         matches!(self, Self::Remove { dir_mode: None, .. } | Self::Place { .. })

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 
 use super::host::{Access, HostDir};
-use super::layer::{FileType, Layer, Stat};
+use super::layer::{FileType, Stat};
 use super::node::Times;
 use super::path::VPath;
 use crate::base::errno::Errno;
@@ -42,6 +42,11 @@ pub(super) trait Tree: Send + Sync {
         }
     }
 
+    /// Whether a directory stands at `path`.
+    fn is_dir(&self, path: &VPath) -> io::Result<bool> {
+        Ok(self.look(path)?.is_some_and(|stat| stat.file_type == FileType::Directory))
+    }
+
     /// Removes what stands at `path`, be it an empty directory; answers whether something did.
     fn remove(&self, path: &VPath) -> io::Result<bool> {
         match self.look(path)?.map(|stat| stat.file_type) {
@@ -55,7 +60,7 @@ pub(super) trait Tree: Send + Sync {
 
 impl Tree for HostDir {
     fn stat(&self, path: &VPath) -> Result<Stat, Errno> {
-        Layer::stat(self, path)
+        self.stat_in_place(path)
     }
 
     fn names(&self, path: &VPath) -> io::Result<Vec<OsString>> {

@@ -2,8 +2,10 @@
 #![cfg(target_os = "linux")]
 
 mod anywhere;
+mod links;
 mod recovery;
 mod refusals;
+mod strangers;
 mod together;
 
 use std::os::unix::process::ExitStatusExt;

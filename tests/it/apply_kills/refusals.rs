@@ -94,6 +94,38 @@ fn a_report_that_is_lost_after_apply_has_a_code_of_its_own() {
     assert_eq!(std::fs::read_to_string(folder.path().join("copy")).unwrap(), text);
 }
 
+/// A session whose changes were written, and that could not be told, ended with the code for nothing written.
+#[test]
+fn a_session_that_cannot_be_told_that_its_changes_are_on_the_disk_has_a_code_of_its_own() {
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for number in 0..200 {
+        std::fs::write(folder.path().join(format!("f{number}")), "old").unwrap();
+    }
+    let run = |limit: &str, args: &str| {
+        let script = format!("ulimit -f {limit}; exec \"$0\" sandbox {args}");
+        let mut command = Command::new("bash");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_belljar")]).current_dir(folder.path());
+        command.env("BELLJAR_CACHE_DIR", cache_dir()).env("BELLJAR_HOME", home.path());
+        let output = command.output().unwrap();
+        (output.status.code(), stderr(&output))
+    };
+    let succeed = |args: &str| {
+        let (code, said) = run("unlimited", args);
+        assert_eq!(code, Some(0), "{args}: {said}");
+    };
+    succeed("create --id box");
+    succeed("exec box -- sh -c 'cat f* > /dev/null; echo new > f7'");
+    // A journal of one file is shorter than that, and a session that has read 200 is longer.
+    let (code, said) = run("2", "apply box");
+    assert_eq!(code, Some(123), "{said}");
+    assert!(said.contains("the changes are on the disk"), "{said}");
+    assert!(said.contains("`belljar sandbox apply box` tells it"), "{said}");
+    assert_eq!(std::fs::read(folder.path().join("f7")).unwrap(), b"new\n");
+    succeed("apply box");
+    succeed("apply box");
+    assert_eq!(std::fs::read(folder.path().join("f7")).unwrap(), b"new\n");
+}
+
 /// A journal of any folder once kept every folder from being opened where the home was not to be written to,
 /// and no message said what to do.
 #[test]

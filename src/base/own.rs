@@ -1,0 +1,138 @@
+//! What must be the user's own: others could put something there for belljar to obey.
+
+use std::fmt;
+use std::fs::Metadata;
+use std::path::{Path, PathBuf};
+
+use super::disk::{self, DiskError};
+
+/// Somebody else could have written something.
+#[derive(thiserror::Error)]
+#[error("{}", self.text())]
+pub struct ExposedError {
+    /// The folder, or the file.
+    pub path: PathBuf,
+    /// Who could.
+    pub exposure: Exposure,
+}
+
+crate::base::readable::readable!(ExposedError);
+
+impl ExposedError {
+    fn text(&self) -> String {
+        let (path, exposure) = (self.path.display(), self.exposure);
+        let remedy = match exposure {
+            Exposure::Owner(_) => "move it away if it is not yours".to_owned(),
+            Exposure::Mode(_) => format!("keep them out with `chmod go-w {path}`"),
+        };
+        format!(
+            "{path} is not trusted, because {exposure}: {remedy}, or name a folder of your own with \
+             BELLJAR_HOME"
+        )
+    }
+}
+
+/// Who, besides the user and root, could have written something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exposure {
+    /// It belongs to the user with this number.
+    Owner(u32),
+    /// Its permissions, these, let its group or all others write.
+    Mode(u32),
+}
+
+impl fmt::Display for Exposure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Owner(owner) => write!(f, "it belongs to user {owner}"),
+            Self::Mode(mode) => write!(f, "others can write to it (its mode is {mode:o})"),
+        }
+    }
+}
+
+/// Who could have written what has the attributes `metadata`. Always `None` where there are no users and
+/// modes as on Unix.
+pub fn exposure(metadata: &Metadata) -> Option<Exposure> {
+    owner_exposure(metadata).or_else(|| mode_exposure(metadata))
+}
+
+/// What others may do in a folder that must be the user's own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Strangers {
+    /// Nobody else may write there.
+    KeptOut,
+    /// They may write there, if nobody can rename or remove what is another's, as in `/tmp`.
+    Apart,
+}
+
+/// Expects that the folder `path`, if it is there, is the user's own, and, if a link leads to it, that
+/// the link is as well.
+///
+/// # Errors
+/// An error that says who else could write there, or that it cannot be examined.
+pub fn expect_own_folder(path: &Path, strangers: Strangers) -> Result<(), OwnError> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let expect = |exposure: Option<Exposure>| match exposure {
+        Some(exposure) => Err(ExposedError { path: path.to_owned(), exposure }),
+        None => Ok(()),
+    };
+    let examined = match disk::symlink_metadata(path) {
+        Err(error) if error.source.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        examined => examined?,
+    };
+    if examined.is_symlink() {
+        expect(owner_exposure(&examined))?;
+    }
+    let metadata = disk::metadata(path)?;
+    expect(owner_exposure(&metadata))?;
+    let is_apart = strangers == Strangers::Apart && is_sticky(&metadata);
+    expect(mode_exposure(&metadata).filter(|_| !is_apart))?;
+    Ok(())
+}
+
+/// A folder cannot be trusted, or not be examined.
+#[derive(thiserror::Error)]
+pub enum OwnError {
+    /// Somebody else could have written there.
+    #[error(transparent)]
+    Exposed(#[from] ExposedError),
+    /// It cannot be examined.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+}
+
+crate::base::readable::readable!(OwnError);
+
+#[cfg(unix)]
+fn owner_exposure(metadata: &Metadata) -> Option<Exposure> {
+    let owner = std::os::unix::fs::MetadataExt::uid(metadata);
+    let is_own = owner == 0 || owner == rustix::process::geteuid().as_raw();
+    (!is_own).then_some(Exposure::Owner(owner))
+}
+
+#[cfg(unix)]
+fn mode_exposure(metadata: &Metadata) -> Option<Exposure> {
+    let mode = std::os::unix::fs::MetadataExt::mode(metadata) & 0o7777;
+    (mode & 0o022 != 0).then_some(Exposure::Mode(mode))
+}
+
+#[cfg(unix)]
+fn is_sticky(metadata: &Metadata) -> bool {
+    std::os::unix::fs::MetadataExt::mode(metadata) & 0o1000 != 0
+}
+
+/// The folder stands in the user's own profile, which the system keeps private.
+#[cfg(not(unix))]
+fn owner_exposure(_metadata: &Metadata) -> Option<Exposure> {
+    None
+}
+
+#[cfg(not(unix))]
+fn mode_exposure(_metadata: &Metadata) -> Option<Exposure> {
+    None
+}
+
+#[cfg(not(unix))]
+fn is_sticky(_metadata: &Metadata) -> bool {
+    false
+}

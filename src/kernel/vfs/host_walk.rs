@@ -1,0 +1,148 @@
+//! The way to what is written in a directory of the host. No link is followed on it: a directory that
+//! somebody has put a link in the place of is no directory any more, wherever the link leads.
+
+use std::io;
+use std::ops::Deref;
+use std::path::Path;
+
+use cap_std::fs::Dir;
+#[cfg(unix)]
+use cap_std::fs::OpenOptions;
+
+use super::host::{HostDir, native};
+#[cfg(unix)]
+use super::host::{errno, examined};
+#[cfg(not(unix))]
+use super::layer::Layer;
+use super::layer::Stat;
+use super::path::VPath;
+use crate::base::errno::Errno;
+
+/// A directory that was walked to.
+pub(super) enum Walked<'a> {
+    /// The root, which is open anyway.
+    Root(&'a Dir),
+    /// One below it.
+    Below(Dir),
+}
+
+impl Deref for Walked<'_> {
+    type Target = Dir;
+
+    fn deref(&self) -> &Dir {
+        match self {
+            Self::Root(dir) => dir,
+            Self::Below(dir) => dir,
+        }
+    }
+}
+
+impl HostDir {
+    /// The directory `path`.
+    ///
+    /// # Errors
+    /// As the host answers; `NotADirectory` if there is a link, or a file, on the way or at its end.
+    pub(super) fn walk_to(&self, path: &VPath) -> io::Result<Walked<'_>> {
+        #[cfg(unix)]
+        {
+            let mut at = Walked::Root(&self.dir);
+            for name in path.as_str().split('/').filter(|name| !name.is_empty()) {
+                at = Walked::Below(open_dir(&at, name)?);
+            }
+            Ok(at)
+        }
+        #[cfg(not(unix))]
+        match path.is_root() {
+            true => Ok(Walked::Root(&self.dir)),
+            false => self.dir.open_dir(native(path)?).map(Walked::Below),
+        }
+    }
+
+    /// The directory that holds `path`, and the name by which it does.
+    pub(super) fn place<'a>(&'a self, path: &'a VPath) -> io::Result<(Walked<'a>, &'a Path)> {
+        let native = native(path)?;
+        if path.is_root() {
+            return Ok((Walked::Root(&self.dir), Path::new(".")));
+        }
+        #[cfg(unix)]
+        if let (Some((dir, _)), Some(name)) = (path.split_last(), native.file_name()) {
+            return Ok((self.walk_to(&dir)?, Path::new(name)));
+        }
+        Ok((Walked::Root(&self.dir), native))
+    }
+
+    /// What stands at `path`, as [`Layer::stat`](super::Layer::stat) has it, if no link leads there.
+    pub(super) fn stat_in_place(&self, path: &VPath) -> Result<Stat, Errno> {
+        #[cfg(unix)]
+        {
+            let (dir, name) = self.place(path).map_err(errno)?;
+            let metadata = match path.is_root() {
+                true => dir.dir_metadata(),
+                false => dir.symlink_metadata(name),
+            };
+            metadata.map(|metadata| examined(&metadata).stat).map_err(errno)
+        }
+        #[cfg(not(unix))]
+        self.stat(path)
+    }
+
+    /// Makes the names in the directory `path` survive a power cut, where a directory can be synced.
+    pub(super) fn sync_dir(&self, path: &VPath) -> io::Result<()> {
+        #[cfg(unix)]
+        return self.open_dir_to_sync(path)?.sync_all();
+        #[cfg(not(unix))]
+        {
+            let _ = path;
+            Ok(())
+        }
+    }
+
+    #[cfg(unix)]
+    fn open_dir_to_sync(&self, path: &VPath) -> io::Result<std::fs::File> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        self.walk_to(path)?.open_with(".", &options).map(cap_std::fs::File::into_std)
+    }
+
+    /// Makes all of the file systems that the directories `dirs` lie in survive a power cut; answers
+    /// whether the host can do that.
+    pub(super) fn sync_file_systems(&self, dirs: &[VPath]) -> io::Result<bool> {
+        #[cfg(target_os = "linux")]
+        {
+            use cap_std::fs::MetadataExt;
+            let mut synced = std::collections::HashSet::new();
+            for path in dirs {
+                let dir = self.open_dir_to_sync(path)?;
+                let device = cap_std::fs::Metadata::from_file(&dir)?.dev();
+                if synced.insert(device) {
+                    rustix::fs::syncfs(&dir)?;
+                }
+            }
+            Ok(true)
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            let _ = dirs;
+            Ok(false)
+        }
+    }
+}
+
+/// Opens the directory `name` of `dir`, which need not be readable where the host can do without.
+#[cfg(unix)]
+fn open_dir(dir: &Dir, name: &str) -> io::Result<Dir> {
+    use rustix::fs::{Mode, OFlags, openat};
+    use rustix::io::Errno as Host;
+
+    #[cfg(target_os = "linux")]
+    let access = OFlags::PATH;
+    #[cfg(not(target_os = "linux"))]
+    let access = OFlags::RDONLY;
+    let flags = access | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match openat(dir, name, flags, Mode::empty()) {
+        Ok(opened) => Ok(Dir::from_std_file(opened.into())),
+        // Where a link is told by this.
+        Err(Host::LOOP) => Err(io::ErrorKind::NotADirectory.into()),
+        Err(error) => Err(error.into()),
+    }
+}

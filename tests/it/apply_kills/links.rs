@@ -1,0 +1,199 @@
+//! Links take the place of directories that belljar writes to: by its own hand, by another's after a kill,
+//! and by another's while it writes.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use super::{can_trace, killed_at, traced};
+use crate::support::{belljar, cache_dir, stderr, stdout, tree};
+
+/// A folder to write to, one beside it, and a home.
+struct Bench {
+    _top: tempfile::TempDir,
+    folder: PathBuf,
+    out: PathBuf,
+    home: PathBuf,
+}
+
+impl Bench {
+    /// The folder holds `files`, each with its name.
+    fn new(files: &[&str]) -> Self {
+        let top = tempfile::tempdir().unwrap();
+        let [folder, out, home] = ["folder", "out", "home"].map(|name| top.path().join(name));
+        for file in files.iter().map(|name| folder.join(name)).chain([out.join("f")]) {
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(&file, file.file_name().unwrap().as_encoded_bytes()).unwrap();
+        }
+        Self { _top: top, folder, out, home }
+    }
+
+    /// The exit code, and what was said.
+    fn run(&self, args: &[&str]) -> (Option<i32>, String) {
+        let mut command = belljar(&self.folder);
+        let output = command.env("BELLJAR_HOME", &self.home).args(args).output().unwrap();
+        (output.status.code(), stderr(&output) + &stdout(&output))
+    }
+
+    fn succeed(&self, args: &[&str]) -> String {
+        let (code, said) = self.run(args);
+        assert_eq!(code, Some(0), "{args:?}: {said}");
+        said
+    }
+}
+
+/// Where a link leads: nowhere, to itself, out of the folder, to a directory in it.
+const TARGETS: [&str; 5] = ["nowhere", "d", "../out", "/", "e"];
+
+/// Names were made to survive a power cut where the link led, and `--apply` always failed.
+#[test]
+fn apply_makes_a_link_of_a_directory_wherever_that_leads() {
+    for target in TARGETS {
+        let bench = Bench::new(&["d/s/f", "d/g", "e/s/f"]);
+        let others = tree(&bench.out);
+        bench.succeed(&["sh", "--apply", "-c", &format!("rm -r d; ln -s {target} d")]);
+        assert_eq!(fs::read_link(bench.folder.join("d")).unwrap(), Path::new(target));
+        assert_eq!(tree(&bench.folder)["e/s/f"], b"f", "{target}");
+        bench.succeed(&["sh", "--apply", "-c", "rm d; mkdir -p d/s; echo new > d/s/f"]);
+        assert_eq!(tree(&bench.folder)["d/s/f"], b"new\n", "{target}");
+        assert_eq!(tree(&bench.out), others, "{target}");
+    }
+}
+
+/// One such link made a folder unusable: every command failed on it, `recover --skip-changed` as well.
+#[test]
+fn a_directory_that_became_a_link_since_a_kill_is_named_and_can_be_skipped() {
+    if !can_trace("a_directory_that_became_a_link_since_a_kill_is_named_and_can_be_skipped") {
+        return;
+    }
+    for target in TARGETS {
+        let bench = Bench::new(&["d/f", "d/s/g", "e/f", "x"]);
+        let (folder, before, others) = (&bench.folder, tree(&bench.folder), tree(&bench.out));
+        let script = "echo N > d/f; echo N > d/s/g; echo N > x";
+        let replace = || {
+            killed_at(4, folder, &bench.home, &["sh", "--apply", "-c", script]);
+            assert_eq!(tree(folder)["d/s/g"], b"N\n");
+            fs::rename(folder.join("d"), folder.join("old")).unwrap();
+            symlink(target, folder.join("d")).unwrap();
+        };
+        replace();
+        let now = tree(folder);
+        for args in [&["run", "true"][..], &["recover"], &["sh", "--apply", "-c", ": > y"]] {
+            let (code, said) = bench.run(args);
+            assert_eq!(code, Some(125), "{target} {args:?}: {said}");
+            assert!(said.contains("because d is no directory any more; `"), "{target}: {said}");
+            assert!(said.contains("belljar recover --skip-changed"), "{target}: {said}");
+            assert_eq!(tree(folder), now, "{target} {args:?}: nothing is done");
+        }
+        // It comes back, and so does all else.
+        fs::remove_file(folder.join("d")).unwrap();
+        fs::rename(folder.join("old"), folder.join("d")).unwrap();
+        bench.succeed(&["recover"]);
+        assert_eq!(tree(folder), before, "{target}");
+        replace();
+        let said = bench.succeed(&["recover", "--skip-changed"]);
+        assert!(said.contains("d/f is left as it is"), "{target}: {said}");
+        let now = tree(folder);
+        assert_eq!((&*now["x"], &*now["e/f"]), (&b"x"[..], &b"f"[..]), "{target}");
+        assert_eq!(now.get("old/f").unwrap(), b"N\n", "{target}");
+        assert!(!now.keys().any(|name| name.starts_with(".belljar-")), "{target}: {now:?}");
+        assert_eq!(tree(&bench.out), others, "{target}");
+        assert_eq!(bench.succeed(&["run", "true"]), "", "{target}");
+    }
+}
+
+/// What had been written was taken back in part, although nothing was to be done.
+#[test]
+fn nothing_is_taken_back_if_a_directory_became_a_file_since() {
+    if !can_trace("nothing_is_taken_back_if_a_directory_became_a_file_since") {
+        return;
+    }
+    let mut refused = 0;
+    // The first one is of the journal, the last one of the commit.
+    for rename in 2..=6 {
+        let bench = Bench::new(&["a/x", "a/y", "d"]);
+        let folder = &bench.folder;
+        killed_at(rename, folder, &bench.home, &["sh", "--apply", "-c", "mv a/x d; rm -r a"]);
+        let _ = fs::remove_dir_all(folder.join("a"));
+        fs::write(folder.join("a"), "mine").unwrap();
+        let before = tree(folder);
+        let (code, said) = bench.run(&["recover"]);
+        if code == Some(0) {
+            assert_eq!(rename, 2, "nothing had left the directory: {said}");
+        } else {
+            refused += 1;
+            assert_eq!(code, Some(125), "{rename}: {said}");
+            assert!(said.contains("--skip-changed") && said.contains("because a "), "{said}");
+            assert_eq!(tree(folder), before, "{rename}");
+            let said = bench.succeed(&["recover", "--skip-changed"]);
+            assert!(said.contains("a/x is left as it is"), "{rename}: {said}");
+            assert!(said.contains("what it was before is in .belljar-"), "{rename}: {said}");
+        }
+        let now = tree(folder);
+        assert_eq!((&*now["a"], &*now["d"]), (&b"mine"[..], &b"d"[..]), "{rename}");
+        let kept = now.values().any(|content| content == b"x");
+        assert_eq!(kept, rename > 2, "{rename}: {now:?}");
+        assert_eq!(bench.succeed(&["run", "true"]), "", "{rename}");
+    }
+    assert_eq!(refused, 4);
+}
+
+/// What lay where the link led was taken for what was to be replaced, and temporaries in the directory
+/// stayed behind without a word.
+#[test]
+fn a_directory_that_becomes_a_link_while_belljar_writes_is_named_and_not_followed() {
+    let test = "a_directory_that_becomes_a_link_while_belljar_writes_is_named_and_not_followed";
+    if !can_trace(test) {
+        return;
+    }
+    // Before belljar looks at what it is about to replace, and right before it replaces it.
+    for (inject, is_early) in [
+        ("renameat:delay_exit=3000000:when=2", true),
+        ("renameat:delay_enter=6000000:when=3", false),
+    ] {
+        let bench = Bench::new(&["a/f", "d/f", "e/f"]);
+        let (folder, before) = (&bench.folder, tree(&bench.folder));
+        let child = traced()
+            .args(["-o", "/dev/null", "-e", "trace=renameat", "-e", &format!("inject={inject}")])
+            .arg(env!("CARGO_BIN_EXE_belljar"))
+            .args(["sh", "--apply", "-c", "echo N > a/f; echo N > d/f"])
+            .current_dir(folder)
+            .env("BELLJAR_CACHE_DIR", cache_dir())
+            .env("BELLJAR_HOME", &bench.home)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let begun = Instant::now();
+        while fs::read(folder.join("a/f")).unwrap() != b"N\n" {
+            assert!(begun.elapsed() < Duration::from_secs(120), "a/f is never written");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if !is_early {
+            // It stands before the next one by then.
+            std::thread::sleep(Duration::from_millis(2500));
+        }
+        fs::rename(folder.join("d"), folder.join("old")).unwrap();
+        symlink("e", folder.join("d")).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let (said, now) = (stderr(&output), tree(folder));
+        assert_eq!(&*now["e/f"], b"f", "{said}");
+        let temporaries = now.keys().filter(|name| name.contains(".belljar-")).count();
+        if !is_early {
+            assert_eq!(output.status.code(), Some(0), "{said}");
+            assert!(said.contains("warning: d/.belljar-"), "{said}");
+            assert_eq!((&*now["old/f"], temporaries), (&b"N\n"[..], 1), "{now:?}");
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(125), "{said}");
+        assert!(said.contains("could not be put back: d/f"), "{said}");
+        assert!(said.contains("belljar recover"), "{said}");
+        assert_eq!((&*now["a/f"], &*now["old/f"], temporaries), (&b"f"[..], &b"f"[..], 2));
+        fs::remove_file(folder.join("d")).unwrap();
+        fs::rename(folder.join("old"), folder.join("d")).unwrap();
+        bench.succeed(&["recover"]);
+        assert_eq!(tree(folder), before);
+    }
+}
