@@ -191,6 +191,11 @@ fn recover_root(
     if is_finished {
         recovered.files = steps.iter().filter(|step| step.is_of_file()).count();
         recovered.left = begun.finish().leftovers;
+        // Who removed a directory since has removed what was left in it.
+        let has_dir = |path: &VPath| {
+            path.split_last().is_some_and(|(dir, _)| matches!(begun.tree.look(&dir), Ok(Some(_))))
+        };
+        recovered.left.retain(has_dir);
     } else {
         let taken = begun.take_back();
         if !taken.left.is_empty() && on_changed == OnChanged::Refuse {

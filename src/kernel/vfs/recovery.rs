@@ -311,12 +311,10 @@ impl Begun<'_> {
         Ok(false)
     }
 
-    /// Whether something else has taken the place of the directory that held `path`, which is left over
-    /// wherever that is now.
+    /// Whether the directory that held `path` is none any more, so that `path` is left over wherever it is
+    /// now.
     fn has_gone(&self, path: &VPath) -> bool {
-        let dir = path.split_last().map(|(dir, _)| dir);
-        let found = dir.and_then(|dir| self.tree.look(&dir).ok().flatten());
-        found.is_some_and(|stat| stat.file_type != FileType::Directory)
+        path.split_last().is_some_and(|(dir, _)| !self.tree.is_dir(&dir).unwrap_or(false))
     }
 
     /// Finishes what has come to its places: removes what was kept, and sets what is set last.
