@@ -7,7 +7,7 @@ use super::baseline::Baseline;
 use super::conflicts::{Conflict, ConflictKind};
 use super::diff::Change;
 use super::host::HostDir;
-use super::layer::{FileType, Stat};
+use super::layer::{FileType, Layer, Stat};
 use super::node::{Body, EntryKind, MountId, NodeId};
 use super::overlay::{Overlay, node_bytes};
 use super::path::VPath;
@@ -129,15 +129,36 @@ impl Overlay {
         nodes.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Lets what came to directories on the disk show through where they were moved to.
-    pub(super) fn list_moved_dirs_anew(&mut self, keeping: &Keeping) {
+    /// Lets what came to directories on the disk show through where they were moved to; tells of what
+    /// programs have made there under the same names.
+    pub(super) fn list_moved_dirs_anew(
+        &mut self,
+        keeping: &Keeping,
+        disk: &HostDir,
+    ) -> Vec<Conflict> {
+        let mut conflicts = Vec::new();
+        if keeping.moved_dirs.is_empty() {
+            return conflicts;
+        }
+        let origins = self.nodes.iter().filter_map(|(_, node)| node.origin.as_deref());
+        let origins = origins.chain(&self.seen).filter(|origin| origin.layer == keeping.layer);
+        let seen: HashSet<VPath> = origins.map(|origin| origin.path.clone()).collect();
         for placed in self.placed_in(keeping.mount) {
             let node = self.node(placed.id);
             let origin = node.origin.as_ref().filter(|it| it.layer == keeping.layer);
             let is_moved = origin.is_some_and(|it| keeping.moved_dirs.contains(&it.path));
-            if !is_moved || !matches!(node.body, Body::Dir(_)) {
+            let (Some(origin), true) = (origin, is_moved) else { continue };
+            if !matches!(node.body, Body::Dir(_)) {
                 continue;
             }
+            let from = origin.path.clone();
+            let names = self.known_names(placed.id);
+            let made = names.iter().map(|name| from.join(name)).filter(|path| !seen.contains(path));
+            let appeared = made.filter(|path| disk.stat(path).is_ok());
+            conflicts.extend(appeared.map(|path| {
+                let (mount, what) = (keeping.mount, ConflictKind::Appeared);
+                Conflict { mount, path, what }
+            }));
             self.unlist(placed.id);
             let dir = self.dir_mut(placed.id);
             dir.entries.retain(|_, entry| match entry.kind {
@@ -147,6 +168,7 @@ impl Overlay {
             });
             (dir.complete, dir.count, dir.misses) = (false, 0, 0);
         }
+        conflicts
     }
 }
 

@@ -146,6 +146,8 @@ impl Overlay {
                 path,
                 errno,
             })?);
+            let appeared = self.list_moved_dirs_anew(&keeping, &disk);
+            refreshed.conflicts.extend(appeared);
             // Names that both made, with what lies beneath, are read as the disk has them.
             self.note_origins(&mut keeping);
             let is_told = |it: &Taken| {
@@ -156,7 +158,6 @@ impl Overlay {
             refreshed.taken.extend(taken);
             let pins = kept_pins(&baseline, &keeping);
             self.prune(&keeping);
-            self.list_moved_dirs_anew(&keeping);
             self.renew_origins(layer, &keeping.renewed);
             let start_ns = start(&disk, true);
             self.note_refresh(mount, baseline.start_ns(), start_ns);

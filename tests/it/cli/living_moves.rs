@@ -148,6 +148,21 @@ fn what_is_new_in_a_folder_that_the_session_moved_moves_along_after_a_refresh() 
     assert_eq!(bench.done(&["diff", "box"]), "");
 }
 
+#[test]
+fn what_both_made_in_a_folder_that_the_session_moved_is_a_conflict() {
+    let bench = Bench::new(&[("a/f", "1\n")]);
+    bench.changes("mv a d; echo S > d/n");
+    bench.write("a/n", "by the user\n");
+    bench.refused();
+    assert_eq!(bench.conflicts(), "conflict a/n\n");
+    assert!(bench.refused().contains("a/n appeared on the disk"));
+    assert_eq!(bench.conflicts(), "conflict a/n\n");
+    std::fs::rename(bench.at("a/n"), bench.at("kept")).unwrap();
+    bench.done(&["apply", "box"]);
+    assert_eq!((bench.read("d/n").as_str(), bench.read("kept").as_str()), ("S\n", "by the user\n"));
+    assert!(!bench.at("a").exists());
+}
+
 /// `refresh` found nothing, and `apply` refused for ever.
 #[test]
 fn what_is_new_in_a_folder_that_the_session_removed_is_a_conflict_and_stays() {

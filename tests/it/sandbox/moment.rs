@@ -101,7 +101,7 @@ fn a_line_that_is_added_while_apply_syncs_is_not_lost() {
     assert!(diff.contains("+S2") && !diff.contains("-by the user"), "{diff}");
 }
 
-/// The session took the user's file for what it had there, and replaced it.
+/// The session took the user's file for what had been there: its diff deleted the line, and `refresh` found no conflict.
 #[test]
 fn a_file_that_is_made_anew_while_apply_removes_it_is_not_lost() {
     if !can_trace("a_file_that_is_made_anew_while_apply_removes_it_is_not_lost") {
@@ -112,8 +112,10 @@ fn a_file_that_is_made_anew_while_apply_removes_it_is_not_lost() {
     let file = bench.at("f");
     bench.apply_beside(|| !file.exists(), || std::fs::write(&file, "by the user\n").unwrap());
     let _ = bench.call(&["exec", "box", "sh", "-c", "ls; echo S2 > f"]);
-    let output = bench.call(&["apply", "box"]);
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), "by the user\n", "{}", stderr(&output));
+    let diff = bench.done(&["diff", "box"]);
+    assert!(!diff.contains("by the user"), "{diff}");
+    assert!(bench.conflicts().contains("f appeared on the disk"));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "by the user\n");
     assert_eq!(bench.call(&["refresh", "box"]).status.code(), Some(1), "both have made it");
 }
 
