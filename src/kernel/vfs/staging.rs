@@ -174,11 +174,13 @@ impl Overlay {
             let is_same = if leaves(origin) { !is_written } else { self.is_at_home(id) };
             origin.layer == target.layer && is_same
         };
-        // Another name would have the times of the file. One with further names keeps those anyway.
+        // Another name has the times of the file. One that stays, or that has further names, keeps those.
         let keeps_times = |origin: &Origin| match node.times_of {
             TimesOf::Guest => false,
-            TimesOf::Clock => target.host.stat(&origin.path).is_ok_and(|stat| stat.nlink > 1),
-            TimesOf::Layer | TimesOf::Content => true,
+            TimesOf::Clock if leaves(origin) => {
+                target.host.stat(&origin.path).is_ok_and(|stat| stat.nlink > 1)
+            }
+            TimesOf::Clock | TimesOf::Layer | TimesOf::Content => true,
         };
         if let Some(origin) = node.origin.as_deref().filter(is_near)
             && keeps_times(origin)

@@ -167,12 +167,12 @@ fn a_recovery_follows_no_link_out_of_the_folder() {
         let said = stderr(&output);
         assert_eq!(tree(&outside), before, "{args:?}: {said}");
         assert_eq!(output.status.code(), Some(125), "{args:?}: {said}");
-        assert!(said.contains("d/f0 cannot be looked at"), "{said}");
+        assert!(said.contains("d is no directory any more"), "{said}");
         assert!(said.contains("belljar recover --skip-changed"), "{said}");
     }
     let output = run(&["recover", "--skip-changed"]);
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(stderr(&output).contains("d/f0 is left as it is"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("is left as it is"), "{}", stderr(&output));
     assert_eq!(tree(&outside), before);
     let mut rest = tree(&folder);
     rest.retain(|path, _| path.starts_with("e/f"));
