@@ -466,7 +466,7 @@ impl Comparison<'_> {
             match self.overlay.list(dir) {
                 Ok(list) => names.extend(list.iter().map(|listed| listed.name.clone())),
                 Err(Errno::Io) if self.leaves_out_unknown => {
-                    names.extend(self.overlay.known_names(dir))
+                    names.extend(self.overlay.known_names(dir));
                 }
                 Err(errno) => return Err(failed("list", &pair.path)(errno)),
             }

@@ -76,10 +76,8 @@ impl HostDir {
         #[cfg(unix)]
         {
             let (dir, name) = self.place(path).map_err(errno)?;
-            let metadata = match path.is_root() {
-                true => dir.dir_metadata(),
-                false => dir.symlink_metadata(name),
-            };
+            let metadata =
+                if path.is_root() { dir.dir_metadata() } else { dir.symlink_metadata(name) };
             metadata.map(|metadata| examined(&metadata).stat).map_err(errno)
         }
         #[cfg(not(unix))]

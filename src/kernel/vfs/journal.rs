@@ -369,10 +369,8 @@ impl Journals {
             Err(Errno::Noent) => return Ok(None),
             Err(errno) => return Err(failed("examine", &path)(io::Error::other(errno))),
         }
-        let opened = match locks {
-            true => self.dir.open_to_lock(&name, false),
-            false => self.dir.open_to_read(&name),
-        };
+        let opened =
+            if locks { self.dir.open_to_lock(&name, false) } else { self.dir.open_to_read(&name) };
         let mut file = match opened {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
