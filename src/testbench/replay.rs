@@ -34,6 +34,19 @@ pub enum ReplayError {
         /// What it lacks.
         message: String,
     },
+    /// The tape is of a kernel that this version does not know.
+    #[error(
+        "{tape} was recorded with version {found} of the kernel, and this belljar has {known}: \
+         use a newer one"
+    )]
+    Kernel {
+        /// The tape.
+        tape: String,
+        /// Its kernel.
+        found: u32,
+        /// The newest that is known here.
+        known: u32,
+    },
     /// The tape says something of the tree below that nothing can have answered.
     #[error("{tape}: {source}")]
     Tree {

@@ -13,7 +13,7 @@ use crate::host::{TapedCall, TapedCalls};
 use crate::kernel::guest::{Preopen, Reach};
 use crate::kernel::limits::{Limit, Limits};
 use crate::kernel::machine::MachineBuilder;
-use crate::kernel::machine_config::{MachineConfig, MountConfig};
+use crate::kernel::machine_config::{KERNEL_VERSION, MachineConfig, MountConfig};
 use crate::kernel::process::Pid;
 use crate::kernel::stdio::Input;
 use crate::kernel::taped_stdio::{TapedInput, TapedOutput};
@@ -153,14 +153,7 @@ impl Script {
             script.tree.learn(&record).map_err(tree_error)?;
             match record.kind {
                 Kind::Machine { config } if script.config.is_none() => {
-                    let config = serde_json::from_value(config);
-                    let config: MachineConfig =
-                        config.map_err(|error| incomplete(path, error.to_string()))?;
-                    let is_sane = |mount: &MountConfig| mount.path.len() <= PATH_BYTES_MAX;
-                    if config.mounts.len() > MOUNTS_MAX || !config.mounts.iter().all(is_sane) {
-                        return Err(incomplete(path, "its mounts are too many, or too deep"));
-                    }
-                    script.config = Some(config);
+                    script.config = Some(machine_config(path, config)?);
                 }
                 Kind::ClockRead { value_ns, .. } => script.clock_values_ns.push(value_ns),
                 child @ Kind::ProcessSpawn { parent: Some(_), .. } => script.learn_child(child),
@@ -312,6 +305,21 @@ impl Script {
         let builder = builder.recorded_as(recorded).taped_timeouts(self.timeouts);
         Ok((builder, self.spawns))
     }
+}
+
+/// How the machine was made of the tape at `path`.
+fn machine_config(path: &Path, config: serde_json::Value) -> Result<MachineConfig, ReplayError> {
+    let config: MachineConfig =
+        serde_json::from_value(config).map_err(|error| incomplete(path, error.to_string()))?;
+    if config.kernel_version > KERNEL_VERSION {
+        let (tape, found) = (path.display().to_string(), config.kernel_version);
+        return Err(ReplayError::Kernel { tape, found, known: KERNEL_VERSION });
+    }
+    let is_sane = |mount: &MountConfig| mount.path.len() <= PATH_BYTES_MAX;
+    if config.mounts.len() > MOUNTS_MAX || !config.mounts.iter().all(is_sane) {
+        return Err(incomplete(path, "its mounts are too many, or too deep"));
+    }
+    Ok(config)
 }
 
 pub(super) fn incomplete(path: &Path, message: impl Into<String>) -> ReplayError {

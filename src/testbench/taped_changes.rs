@@ -387,6 +387,9 @@ impl Making<'_> {
         }
         let len_bytes = change.detail.get("len_bytes").and_then(Value::as_u64);
         let bytes = self.cas.get(digest, len_bytes.unwrap_or(0))?;
+        if len_bytes != Some(bytes.len() as u64) {
+            return Err(failed(path)(Errno::Inval));
+        }
         self.vfs.write(path, &bytes, NOW).map_err(failed(path))
     }
 }

@@ -170,6 +170,46 @@ fn a_newer_version_is_refused_before_anything_else_is_looked_at() {
     }
 }
 
+/// It was repeated, and applied, as if it were of the kernel that is here.
+#[test]
+fn a_tape_of_a_newer_kernel_is_refused_by_name() {
+    let recorded = Recorded::new();
+    let (machine_at, machine) = recorded.line_of("machine");
+    let mut newer: serde_json::Value = serde_json::from_str(machine).unwrap();
+    newer["config"]["kernel_version"] = 99.into();
+    recorded.damage(recorded.with_line(machine_at, &newer.to_string()));
+    for command in [
+        &["replay", "run.tape"][..],
+        &["diff", "run.tape"],
+        &["apply", "--worktree", "tree", "run.tape"],
+    ] {
+        let output = recorded.call(command);
+        let said = stderr(&output);
+        assert!(!output.status.success(), "{command:?}: {said}");
+        assert!(said.contains("version 99 of the kernel"), "{command:?}: {said}");
+        assert!(said.contains("use a newer one"), "{command:?}: {said}");
+    }
+}
+
+/// One that is longer than its content was written as it was.
+#[test]
+fn a_change_whose_length_is_not_that_of_its_content_is_not_applied() {
+    let recorded = Recorded::new();
+    let (change_at, change) = recorded.line_of("change");
+    let before = std::fs::read(recorded.folder.path().join("tree/note.txt")).unwrap();
+    let mut record: serde_json::Value = serde_json::from_str(change).unwrap();
+    let len_bytes = record["len_bytes"].as_u64().unwrap();
+    for wrong in [Some(len_bytes + 1), Some(len_bytes - 1), Some(u64::MAX), None] {
+        record["len_bytes"] = serde_json::json!(wrong);
+        recorded.damage(recorded.with_line(change_at, &record.to_string()));
+        let output = recorded.call(&["apply", "--worktree", "tree", "run.tape"]);
+        assert!(!output.status.success(), "{wrong:?}");
+        assert_eq!(std::fs::read(recorded.folder.path().join("tree/note.txt")).unwrap(), before);
+    }
+    recorded.damage(&recorded.text);
+    recorded.succeed(&["apply", "--worktree", "tree", "run.tape"]);
+}
+
 /// What a tape says of lengths and limits is believed of nothing that takes memory or time.
 #[test]
 fn lengths_that_nothing_has_cost_nothing() {
