@@ -16,6 +16,8 @@ use super::host::{errno, examined};
 use super::layer::Layer;
 use super::layer::Stat;
 use super::path::VPath;
+#[cfg(unix)]
+use super::way;
 use crate::base::errno::Errno;
 
 /// A directory that was walked to.
@@ -23,6 +25,7 @@ pub(super) enum Walked<'a> {
     /// The root, which is open anyway.
     Root(&'a Dir),
     /// One below it.
+    #[cfg(unix)]
     Below(Dir),
 }
 
@@ -32,6 +35,7 @@ impl Deref for Walked<'_> {
     fn deref(&self) -> &Dir {
         match self {
             Self::Root(dir) => dir,
+            #[cfg(unix)]
             Self::Below(dir) => dir,
         }
     }
@@ -42,20 +46,13 @@ impl HostDir {
     ///
     /// # Errors
     /// As the host answers; `NotADirectory` if there is a link, or a file, on the way or at its end.
-    pub(super) fn walk_to(&self, path: &VPath) -> io::Result<Walked<'_>> {
-        #[cfg(unix)]
-        {
-            let mut at = Walked::Root(&self.dir);
-            for name in path.as_str().split('/').filter(|name| !name.is_empty()) {
-                at = Walked::Below(open_dir(&at, name)?);
-            }
-            Ok(at)
+    #[cfg(unix)]
+    fn walk_to(&self, path: &VPath) -> io::Result<Walked<'_>> {
+        if path.is_root() {
+            return Ok(Walked::Root(&self.dir));
         }
-        #[cfg(not(unix))]
-        match path.is_root() {
-            true => Ok(Walked::Root(&self.dir)),
-            false => self.dir.open_dir(native(path)?).map(Walked::Below),
-        }
+        let dir = way::open(&self.dir, native(path)?)?;
+        Ok(Walked::Below(Dir::from_std_file(dir)))
     }
 
     /// The directory that holds `path`, and the name by which it does.
@@ -123,24 +120,5 @@ impl HostDir {
             let _ = dirs;
             Ok(false)
         }
-    }
-}
-
-/// Opens the directory `name` of `dir`, which need not be readable where the host can do without.
-#[cfg(unix)]
-fn open_dir(dir: &Dir, name: &str) -> io::Result<Dir> {
-    use rustix::fs::{Mode, OFlags, openat};
-    use rustix::io::Errno as Host;
-
-    #[cfg(target_os = "linux")]
-    let access = OFlags::PATH;
-    #[cfg(not(target_os = "linux"))]
-    let access = OFlags::RDONLY;
-    let flags = access | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match openat(dir, name, flags, Mode::empty()) {
-        Ok(opened) => Ok(Dir::from_std_file(opened.into())),
-        // Where a link is told by this.
-        Err(Host::LOOP) => Err(io::ErrorKind::NotADirectory.into()),
-        Err(error) => Err(error.into()),
     }
 }
