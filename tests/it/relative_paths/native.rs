@@ -44,6 +44,19 @@ fn is_above(path: &str) -> bool {
     })
 }
 
+/// `path` if all its directories are there, and no links.
+fn without_dots(path: &str) -> String {
+    let mut names = Vec::new();
+    for name in path.split('/') {
+        match name {
+            "" | "." => {}
+            ".." => drop(names.pop()),
+            name => names.push(name),
+        }
+    }
+    names.join("/")
+}
+
 /// Whether the first name of `path` is `..`.
 pub fn leads_above(path: &str) -> bool {
     path.split('/').find(|name| !["", "."].contains(name)) == Some("..") && !path.starts_with('/')
@@ -198,6 +211,14 @@ impl Native {
         if let Some(from) = &from
             && self.leads(from, &path, follows(&path), confines && call.slot.is_some())
                 == Leads::Out
+        {
+            return None;
+        }
+        // Its first calls may make the directories that the path goes up from again.
+        let later = |path: &str| self.leads(&self.folder, &without_dots(path), true, false);
+        if is_composed
+            && (later(&path) == Leads::Out
+                || call.has_two_paths() && later(&call.other) == Leads::Out)
         {
             return None;
         }
