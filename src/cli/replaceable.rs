@@ -152,7 +152,11 @@ fn is_trace(text: &str) -> bool {
         Some((pid, line)) if pid.bytes().all(|byte| byte.is_ascii_digit()) => line,
         _ => text,
     };
-    line.starts_with("==> ") || line.starts_with("<== ")
+    let is_call = |rest: &str| {
+        let name = rest.split_once('(').map_or("", |(name, _)| name);
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    line.strip_prefix("==> ").is_some_and(is_call) || line.starts_with("<== ")
 }
 
 #[cfg(test)]
@@ -206,7 +210,8 @@ mod tests {
         for text in ["==> fd_read(fd=0)\n", "<== exited with code 0\n", "[12] ==> x()\n"] {
             assert!(is_trace(text), "{text}");
         }
-        for text in ["=> x\n", "[x] ==> y\n", "notes\n"] {
+        // What `head` says of several files begins like one.
+        for text in ["=> x\n", "[x] ==> y()\n", "notes\n", "==> a.txt <==\n", "==> (x)\n"] {
             assert!(!is_trace(text), "{text}");
         }
     }

@@ -51,7 +51,7 @@ fn expect_tape(path: &Path) -> Result<(), DiskError> {
     let mut line = Vec::new();
     let mut start = BufReader::new(disk::open(path)?.take(LINE_BYTES_MAX as u64));
     start.read_until(b'\n', &mut line).map_err(DiskError::new("read", path))?;
-    let is_cut_off = !line.ends_with(b"\n") && line.starts_with(HEADER_START);
+    let is_cut_off = !line.ends_with(b"\n") && begins_header(&line);
     if line.is_empty() || is_cut_off || serde_json::from_slice::<Marks>(&line).is_ok() {
         return Ok(());
     }
@@ -217,6 +217,15 @@ impl Drop for FileTape {
 
 /// How a header begins that a recorder writes.
 const HEADER_START: &[u8] = b"{\"version\":\"";
+
+/// Whether `line` is the beginning of such a header, however short, up to what tells it from other JSON.
+fn begins_header(line: &[u8]) -> bool {
+    const NEXT: &[u8] = b"\",\"belljar_version\":";
+    let Some(version) = line.strip_prefix(HEADER_START) else { return false };
+    let end = version.iter().position(|byte| *byte == b'"').unwrap_or(version.len());
+    let after = &version[end..];
+    after.starts_with(NEXT) || NEXT.starts_with(after)
+}
 
 /// What tells the header of a tape, of any version, from other JSON.
 #[derive(serde::Deserialize)]

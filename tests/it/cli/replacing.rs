@@ -118,6 +118,20 @@ fn what_belljar_wrote_it_replaces() {
 }
 
 /// `FILE.partial` was removed, whatever it was.
+/// It has no end of line, as some programs write JSON, and was taken for a tape that was cut off.
+#[test]
+fn a_manifest_with_a_version_is_not_taken_for_a_tape() {
+    let folder = scratch();
+    let manifest = r#"{"version":"3.1.0","name":"mine"}"#;
+    std::fs::write(folder.path().join("lock.json"), manifest).unwrap();
+    let args = ["record", "--tape", "lock.json", "seq", "1"];
+    let output = belljar(folder.path()).args(args).output().unwrap();
+    assert!(!output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("lock.json"), "{}", stderr(&output));
+    let kept = std::fs::read_to_string(folder.path().join("lock.json")).unwrap();
+    assert_eq!(kept, manifest);
+}
+
 #[test]
 fn a_file_that_is_called_partial_is_not_taken_for_a_tape() {
     let folder = scratch();
