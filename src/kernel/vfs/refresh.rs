@@ -254,8 +254,9 @@ impl Overlay {
         let entries = std::mem::take(&mut self.dir_mut(dir).entries);
         let mut kept = entries.clone();
         kept.clear();
-        for (name, entry) in entries {
+        for (name, mut entry) in entries {
             let at = path.join(&name);
+            let mut shows_layer = false;
             let keeps = match entry.kind {
                 EntryKind::Below(_) => false,
                 EntryKind::Node(_) if keeping.given_back.contains(&at) => false,
@@ -276,7 +277,7 @@ impl Overlay {
                         _ if is_kept => true,
                         // Made on both sides: what is in it is looked at one by one.
                         Body::Dir(_) => {
-                            self.take_from_layer(id, &at, keeping);
+                            shows_layer = self.take_from_layer(id, &at, keeping);
                             inner.push((name.clone(), id));
                             true
                         }
@@ -284,6 +285,11 @@ impl Overlay {
                     }
                 }
             };
+            if shows_layer {
+                // Once it is removed here, the layer's must not show in its place.
+                self.uncharge(entry.name_bytes(&name));
+                entry.shadows = true;
+            }
             if keeps {
                 kept.insert(name, entry);
             } else {
@@ -304,15 +310,20 @@ impl Overlay {
         inner
     }
 
-    /// Lets the layer show through the directory `id`, which was made here, or moved, and stands at `path`.
-    fn take_from_layer(&mut self, id: NodeId, path: &VPath, keeping: &Keeping) {
+    /// Lets the layer show through the directory `id`, which was made here, or moved, and stands at `path`;
+    /// answers whether there is one.
+    fn take_from_layer(&mut self, id: NodeId, path: &VPath, keeping: &Keeping) -> bool {
         let layer = keeping.layer;
-        let Ok(stat) = self.layers[usize::from(layer)].stat_now(path) else { return };
+        let Ok(stat) = self.layers[usize::from(layer)].stat_now(path) else { return false };
         if self.node(id).origin.is_none() {
             self.uncharge(node_bytes(&self.node(id).body));
         }
         self.dir_mut(id).below = vec![(layer, path.clone())];
-        self.node_mut(id).origin = Some(Box::new(Origin::new(layer, path, &stat)));
+        let origin = Box::new(Origin::new(layer, path, &stat));
+        // What it was moved from has been seen, and is not there any more.
+        let before = self.node_mut(id).origin.replace(origin);
+        self.seen.extend(before.map(|origin| *origin));
+        true
     }
 
     /// Takes the stamps of what was touched and is as it was, so that it is no conflict: whoever takes

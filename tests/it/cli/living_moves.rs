@@ -267,3 +267,37 @@ fn two_sessions_are_compared_also_once_one_of_them_was_refreshed() {
     let diff = bench.done(&["diff", "box", "other"]);
     assert!(diff.contains("\n one\n+by the user\n"), "{diff}");
 }
+
+/// Its removal ended with 0, and it was there again.
+#[test]
+fn a_folder_that_both_made_can_be_removed_and_moved_after_a_refresh() {
+    for (script, left) in [
+        ("rm -r d", &["f"][..]),
+        ("mv d e", &["e/", "e/s", "e/u", "f"]),
+        ("rm -r d; echo file > d", &["d", "f"]),
+        ("rm -r d; mkdir d; echo > d/n", &["d/", "d/n", "f"]),
+    ] {
+        let bench = Bench::new(&[("f", "one\n")]);
+        bench.changes("mkdir d; echo S > d/s");
+        std::fs::create_dir(bench.at("d")).unwrap();
+        std::fs::write(bench.at("d/u"), "user\n").unwrap();
+        bench.done(&["refresh", "box"]);
+        bench.changes(script);
+        bench.done(&["apply", "box"]);
+        let names: Vec<String> = crate::support::tree(&bench.at(".")).into_keys().collect();
+        assert_eq!(names, left, "{script}");
+        assert_eq!(bench.done(&["diff", "box"]), "", "{script}");
+    }
+}
+
+/// The refresh forgot where the folder had been, and `apply` took that for somebody else's.
+#[test]
+fn a_folder_that_was_moved_where_the_user_made_one_is_applied_after_a_refresh() {
+    let bench = Bench::new(&[("a/x", "1\n"), ("f", "one\n")]);
+    bench.changes("mv a d");
+    std::fs::create_dir(bench.at("d")).unwrap();
+    bench.done(&["refresh", "box"]);
+    bench.done(&["apply", "box"]);
+    assert_eq!(bench.read("d/x"), "1\n");
+    assert!(!bench.at("a").exists());
+}
