@@ -233,14 +233,8 @@ impl HostDir {
         path: &VPath,
         what: impl FnOnce(&Dir, &Path) -> io::Result<T>,
     ) -> io::Result<T> {
-        #[cfg(unix)]
-        if let Some((parent, name)) = path.split_last()
-            && !parent.is_root()
-        {
-            let parent = Dir::from_std_file(super::way::open(&self.dir, native(&parent)?)?);
-            return what(&parent, Path::new(name));
-        }
-        what(&self.dir, native(path)?)
+        let (dir, name) = self.place(path)?;
+        what(&dir, name)
     }
 
     /// What the directory `path` holds, which is reached as [`HostDir::at`] has it.

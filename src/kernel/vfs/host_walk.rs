@@ -10,15 +10,9 @@ use cap_std::fs::Dir;
 use cap_std::fs::OpenOptions;
 
 use super::host::{HostDir, native};
-#[cfg(unix)]
-use super::host::{errno, examined};
-#[cfg(not(unix))]
-use super::layer::Layer;
-use super::layer::Stat;
 use super::path::VPath;
 #[cfg(unix)]
 use super::way;
-use crate::base::errno::Errno;
 
 /// A directory that was walked to.
 pub(super) enum Walked<'a> {
@@ -66,19 +60,6 @@ impl HostDir {
             return Ok((self.walk_to(&dir)?, Path::new(name)));
         }
         Ok((Walked::Root(&self.dir), native))
-    }
-
-    /// What stands at `path`, as [`Layer::stat`](super::Layer::stat) has it, if no link leads there.
-    pub(super) fn stat_in_place(&self, path: &VPath) -> Result<Stat, Errno> {
-        #[cfg(unix)]
-        {
-            let (dir, name) = self.place(path).map_err(errno)?;
-            let metadata =
-                if path.is_root() { dir.dir_metadata() } else { dir.symlink_metadata(name) };
-            metadata.map(|metadata| examined(&metadata).stat).map_err(errno)
-        }
-        #[cfg(not(unix))]
-        self.stat(path)
     }
 
     /// Makes the names in the directory `path` survive a power cut, where a directory can be synced.

@@ -61,7 +61,7 @@ impl Asking {
 
 impl Tree for Asking {
     fn stat(&self, path: &VPath) -> Result<Stat, Errno> {
-        self.host.stat_in_place(path)
+        Layer::stat(&*self.host, path)
     }
 
     fn names(&self, path: &VPath) -> io::Result<Vec<OsString>> {

@@ -60,7 +60,7 @@ pub(super) trait Tree: Send + Sync {
 
 impl Tree for HostDir {
     fn stat(&self, path: &VPath) -> Result<Stat, Errno> {
-        self.stat_in_place(path)
+        super::layer::Layer::stat(self, path)
     }
 
     fn names(&self, path: &VPath) -> io::Result<Vec<OsString>> {
