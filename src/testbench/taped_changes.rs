@@ -21,8 +21,8 @@ use crate::kernel::limits::Limits;
 use crate::kernel::machine::Machine;
 use crate::kernel::machine_config::MachineConfig;
 use crate::kernel::vfs::{
-    Base, DiffError, FileType, FileVersion, Follow, Listed, Listing, Mount, Overlay, SetTime,
-    TimeScale,
+    Base, DiffError, FileType, FileVersion, Follow, Listed, Listing, Metadata, Mount, Overlay,
+    SetTime, TimeScale,
 };
 use crate::store::{Cas, StoreError};
 use crate::tape::{Kind, TapeError, TapeReader, TapedContent, cas_dir};
@@ -429,6 +429,20 @@ fn expect_made(vfs: &mut Overlay, changes: &[Change]) -> Result<(), TapedChanges
     Err(TapedChangesError::Conflicts(conflicts.into_iter().map(conflict).collect()))
 }
 
+/// What `path` names, if no link leads there: the changes say where they are without links.
+///
+/// # Errors
+/// `ENOTDIR` if something on the way is no directory, and whatever looking at it answers.
+fn stat_in_place(vfs: &mut Overlay, path: &str) -> Result<Metadata, Errno> {
+    let base = vfs.host_base();
+    for (end, _) in path.match_indices('/') {
+        if vfs.stat(base, &path[..end], Follow::No)?.file_type != FileType::Directory {
+            return Err(Errno::Notdir);
+        }
+    }
+    vfs.stat(base, path, Follow::No)
+}
+
 /// Whether `vfs` has what `changes` leave: contents, links, permissions to execute, and nothing where
 /// something was removed.
 ///
@@ -442,7 +456,7 @@ fn is_made(vfs: &Overlay, changes: &[Change]) -> Result<bool, TapedChangesError>
     let mut left: HashMap<&str, &Change> = HashMap::new();
     for change in changes {
         let (path, file_type) = (relative(&change.path), change.text("file_type"));
-        let found = fork.stat(base, path, Follow::No);
+        let found = stat_in_place(&mut fork, path);
         let is_as_left = match (&*change.how, file_type) {
             ("deleted", _) => there.contains(&*change.path) || found.is_err(),
             ("times", _) => match change.time("mtime_ns") {

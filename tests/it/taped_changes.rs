@@ -342,6 +342,15 @@ fn times_that_were_set_are_made() {
     check(&items, &[write("worktree/d/x", ""), touch("worktree/d"), touch("worktree/d/x")]);
 }
 
+/// The old name of what was moved leads, as a link, to where it is: it is not there still.
+#[test]
+fn a_link_to_where_a_folder_was_moved_takes_its_place() {
+    let items = items(&[("worktree/d/a", PRIVATE), ("worktree/d/e/a", PROGRAM)]);
+    let link = |text| Op::Symlink("worktree/d".to_owned(), text);
+    check(&items, &[rename("worktree/d", "worktree/a"), link("a")]);
+    check(&items, &[rename("worktree/d", "lib/d"), link("../lib/d")]);
+}
+
 /// The tape knows what the run found: anything else is named, and nothing is made.
 #[test]
 fn what_is_not_what_the_run_found_is_a_conflict() {
