@@ -107,7 +107,7 @@ pub fn refresh(args: &RefreshArgs) -> Result<u8> {
     for conflict in &refreshed.conflicts {
         let text = printable(&conflict.to_string());
         match &conflict.what {
-            ConflictKind::OriginGone(_) => {
+            ConflictKind::OriginGone(..) => {
                 note!(
                     "belljar: conflict: {text}; the session has its own version there, as a new file"
                 );

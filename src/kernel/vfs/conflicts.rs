@@ -32,8 +32,8 @@ pub enum ConflictKind {
     Vanished,
     /// Where something is to be created, or removed though it was never seen, there is something.
     Appeared,
-    /// What was moved, or linked, to this path of the same mount is not where it came from as it was.
-    OriginGone(VPath),
+    /// What was moved, or linked, to this path of this mount is not where it came from as it was.
+    OriginGone(MountId, VPath),
     /// A directory on the way is none any more.
     NotADirectory,
     /// A directory that is to be removed holds this name, which is hidden by a mount or cannot be
@@ -48,8 +48,12 @@ impl fmt::Display for Conflict {
             ConflictKind::Changed => write!(f, "{path} changed on the disk since it was read"),
             ConflictKind::Vanished => write!(f, "{path} is not on the disk any more"),
             ConflictKind::Appeared => write!(f, "{path} appeared on the disk in the meantime"),
-            ConflictKind::OriginGone(to) => {
-                write!(f, "{path}, which was moved or linked to {to}, is not on the disk as it was")
+            ConflictKind::OriginGone(mount, to) => {
+                let mount = if *mount == self.mount { "" } else { " of another mount" };
+                write!(
+                    f,
+                    "{path}, which was moved or linked to {to}{mount}, is not on the disk as it was"
+                )
             }
             ConflictKind::NotADirectory => write!(f, "{path} on the disk is no directory any more"),
             ConflictKind::Holds(name) => {

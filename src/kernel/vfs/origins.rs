@@ -28,22 +28,28 @@ impl Overlay {
     }
 
     /// Lets what was moved or linked stand for itself if the disk does not have it any more where it
-    /// came from, and tells of it: programs keep what they have, as something new.
+    /// came from, and tells of it: programs keep what they have, as something new. `changes` are those
+    /// of all mounts: a file that came from this one may stand in another.
     ///
     /// # Errors
     /// The disk does not answer.
     pub(super) fn part_from_origins(
         &mut self,
-        changes: &[&Change],
+        changes: &[Change],
         baseline: &Baseline,
         keeping: &mut Keeping,
     ) -> Result<Vec<Conflict>, (VPath, Errno)> {
-        let mut gone: Vec<(NodeId, VPath, VPath, Option<Stat>)> = Vec::new();
-        for change in changes.iter().filter(|change| keeping.changed.contains(&change.path)) {
+        let mut gone: Vec<(NodeId, VPath, &Change, Option<Stat>)> = Vec::new();
+        for change in changes {
+            let is_here = change.mount == keeping.mount;
             let Some(id) = change.after else { continue };
+            if is_here && !keeping.changed.contains(&change.path) {
+                continue;
+            }
             let node = self.node(id);
             let origin = node.origin.as_deref().filter(|it| it.layer == keeping.layer);
-            let Some(origin) = origin.filter(|it| it.path != change.path) else { continue };
+            let origin = origin.filter(|it| !is_here || it.path != change.path);
+            let Some(origin) = origin else { continue };
             // What programs have made of that path is a change of its own, and is told there.
             if keeping.changed.contains(&origin.path) {
                 continue;
@@ -67,7 +73,7 @@ impl Overlay {
                 keeping.renewed.insert(path.clone(), *now);
                 continue;
             }
-            gone.push((id, path.clone(), change.path.clone(), now));
+            gone.push((id, path.clone(), change, now));
         }
         let mut told: BTreeSet<VPath> = BTreeSet::new();
         let mut conflicts = Vec::new();
@@ -81,7 +87,7 @@ impl Overlay {
                 continue;
             }
             let what = match now {
-                _ if is_parted => ConflictKind::OriginGone(to),
+                _ if is_parted => ConflictKind::OriginGone(to.mount, to.path.clone()),
                 Some(_) => ConflictKind::Changed,
                 None => ConflictKind::Vanished,
             };

@@ -140,7 +140,7 @@ impl Overlay {
                     conflict.or_else(|| holds_another(change, &keeping, &disk, &removed));
                 refreshed.conflicts.extend(conflict);
             }
-            let parted = self.part_from_origins(&here, &baseline, &mut keeping);
+            let parted = self.part_from_origins(&changes, &baseline, &mut keeping);
             refreshed.conflicts.extend(parted.map_err(|(path, errno)| DiffError::Layer {
                 operation: "examine",
                 path,

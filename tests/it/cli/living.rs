@@ -14,6 +14,11 @@ pub(super) struct Bench(tempfile::TempDir);
 impl Bench {
     /// A folder with these files, and a session `box` over it.
     pub(super) fn new(files: &[(&str, &str)]) -> Self {
+        Self::with(files, &[])
+    }
+
+    /// As [`Bench::new`], created with further arguments.
+    pub(super) fn with(files: &[(&str, &str)], args: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let bench = Self(folder);
         for (name, text) in files {
@@ -21,7 +26,7 @@ impl Bench {
             std::fs::write(bench.at(name), text).unwrap();
         }
         std::fs::create_dir_all(bench.tree()).unwrap();
-        assert_eq!(bench.done(&["create", "--id", "box"]), "box\n");
+        assert_eq!(bench.done(&[&["create", "--id", "box"], args].concat()), "box\n");
         bench
     }
 

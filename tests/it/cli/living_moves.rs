@@ -301,3 +301,29 @@ fn a_folder_that_was_moved_where_the_user_made_one_is_applied_after_a_refresh() 
     assert_eq!(bench.read("d/x"), "1\n");
     assert!(!bench.at("a").exists());
 }
+
+/// `refresh` named nothing, and `apply` refused for ever.
+#[test]
+fn what_was_moved_to_another_folder_and_is_gone_is_a_conflict_that_a_refresh_settles() {
+    let files = [("../more/m", "one\n"), ("../more/d/x", "2\n"), ("../more/k", "3\n"), ("own", "")];
+    let bench = Bench::with(&files, &["--dir", "../more::/more"]);
+    bench.changes("mv /more/m moved; mv /more/d d; mv own /more/taken; echo S >> d/x");
+    std::fs::remove_file(bench.at("../more/m")).unwrap();
+    std::fs::remove_dir_all(bench.at("../more/d")).unwrap();
+    std::fs::remove_file(bench.at("own")).unwrap();
+    let said = bench.refused();
+    assert!(said.contains("m is not on the disk any more"), "{said}");
+    let output = bench.call(&["refresh", "box"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = stdout(&output);
+    assert_eq!(told, "removed /more/d\nconflict own\nconflict /more/m\n", "{}", stderr(&output));
+    assert!(stderr(&output).contains("moved of another mount"), "{}", stderr(&output));
+    assert_eq!(bench.done(&["refresh", "box"]), "", "it is told once");
+    bench.done(&["apply", "box"]);
+    assert_eq!((bench.read("moved").as_str(), bench.read("d/x").as_str()), ("one\n", "2\nS\n"));
+    assert_eq!(
+        (bench.read("../more/taken").as_str(), bench.read("../more/k").as_str()),
+        ("", "3\n")
+    );
+    assert_eq!(bench.done(&["diff", "box"]), "");
+}
