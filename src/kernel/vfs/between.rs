@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::baseline::{Baseline, Pin, There as PinnedThere};
 use super::diff::{DiffEntry, DiffError, DiffKind, failed};
 use super::file_version::FileVersion;
-use super::layer::FileType;
+use super::layer::{FileType, Layer};
 use super::node::MountId;
 use super::overlay::Overlay;
 use super::path::VPath;
@@ -161,6 +161,13 @@ impl Baseline {
                     }
                 }
                 (Some(Pin::There(_)), _) | (_, Some(Pin::There(_))) => {
+                    paths.insert(path.clone());
+                }
+                // The other one has it if the disk has it since.
+                (Some(Pin::Absent { is_certain: true }), None)
+                | (None, Some(Pin::Absent { is_certain: true }))
+                    if self.disk().stat(path).is_ok() =>
+                {
                     paths.insert(path.clone());
                 }
                 _ => {}

@@ -268,6 +268,20 @@ fn two_sessions_are_compared_also_once_one_of_them_was_refreshed() {
     assert!(diff.contains("\n one\n+by the user\n"), "{diff}");
 }
 
+/// The two were said to be equal, though one shows the file and the other does not.
+#[test]
+fn what_one_session_made_and_removed_and_the_other_took_in_differs() {
+    let bench = Bench::new(&[("f", "one\n")]);
+    bench.done(&["fork", "box", "--id", "other"]);
+    bench.changes("echo S > new; rm new");
+    bench.write("new", "by the user\n");
+    bench.done(&["refresh", "other"]);
+    let diff = bench.done(&["diff", "box", "other"]);
+    assert!(diff.contains("+++ b/new\n@@ -0,0 +1 @@\n+by the user\n"), "{diff}");
+    let diff = bench.done(&["diff", "other", "box"]);
+    assert!(diff.contains("+++ /dev/null\n@@ -1 +0,0 @@\n-by the user\n"), "{diff}");
+}
+
 /// Its removal ended with 0, and it was there again.
 #[test]
 fn a_folder_that_both_made_can_be_removed_and_moved_after_a_refresh() {
