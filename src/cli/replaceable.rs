@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::File;
 use std::io::{BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use belljar::base::disk::{self, DiskError};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -80,6 +80,29 @@ impl Written {
         let text = String::from_utf8_lossy(&bytes);
         if self == Self::Patch { is_patch(&text) } else { is_trace(&text) }
     }
+}
+
+/// Expects that no two options name one file: each would write over the other.
+///
+/// # Errors
+/// [`Usage`]: two do.
+pub fn expect_apart(written: &[(&str, &Path)]) -> Result<(), Usage> {
+    let mut places: Vec<(&str, PathBuf)> = Vec::new();
+    for &(option, path) in written {
+        let is_other = disk::metadata(path).is_ok_and(|found| !found.is_file());
+        let (Some(name), false) = (path.file_name(), is_other) else { continue };
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let Ok(dir) = dir.unwrap_or(Path::new(".")).canonicalize() else { continue };
+        let place = dir.join(name);
+        if let Some((other, _)) = places.iter().find(|(_, at)| *at == place) {
+            let path = path.display();
+            return Err(Usage(format!(
+                "{option}: {other} writes {path} as well; name another file"
+            )));
+        }
+        places.push((option, place));
+    }
+    Ok(())
 }
 
 /// Fields of `run`'s and `sandbox exec`'s reports, of `verify`'s, and of an answer of `host call`, which has

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
 use anyhow::Result;
 use belljar::base::ambient;
@@ -18,7 +19,7 @@ use super::overtime::Overtime;
 use super::planted::Folders;
 use super::record::{RecordArgs, Recording};
 use super::recover::before_opening;
-use super::replaceable::Written;
+use super::replaceable::{Written, expect_apart};
 use super::report::{Change, Report, Status, ms, raised_with};
 use super::sink::{self, Failure, Once, Opened, Stdout, Watched};
 use super::values::Sink;
@@ -41,12 +42,16 @@ pub fn run(args: &RunArgs, record: Option<&RecordArgs>) -> Result<u8> {
 /// Refuses paths that a program of an earlier run may have led astray.
 pub fn check_paths(args: &RunArgs, record: Option<&RecordArgs>) -> Result<()> {
     let folders = Folders::of(&args.mounts);
-    for (option, sink) in [("--json", &args.json), ("--diff", &args.diff), ("--trace", &args.trace)]
-    {
+    let sinks = [("--json", &args.json), ("--diff", &args.diff), ("--trace", &args.trace)];
+    let mut written: Vec<(&str, &Path)> = Vec::new();
+    for (option, sink) in sinks {
         if let Some(Sink::File(path)) = sink {
             folders.check(option, path)?;
+            written.push((option, path));
         }
     }
+    written.extend(record.map(|record| ("--tape", &*record.tape)));
+    expect_apart(&written)?;
     // Where nothing is written, a link of the user's own is as good as a folder.
     for mount in args.mounts.dir.iter().filter(|mount| !mount.read_only) {
         folders.check("--dir", &mount.host)?;

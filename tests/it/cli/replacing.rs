@@ -57,6 +57,31 @@ fn a_file_of_somebody_else_is_not_replaced() {
     assert_eq!(std::fs::read_to_string(dir.join("notes.md")).unwrap(), "# notes\n");
 }
 
+/// One of the two was written over.
+#[test]
+fn two_options_cannot_name_one_file() {
+    let folder = scratch();
+    let dir = folder.path();
+    let refused = |args: &[&str], words: &str| {
+        let output = call(dir, args);
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+        assert!(message.contains(words) && message.contains("name another file"), "{message}");
+    };
+    refused(
+        &["run", "--json=same", "--diff=./same", "true"],
+        "--diff: --json writes ./same as well",
+    );
+    refused(&["run", "--trace=same", "--diff=same", "true"], "--trace: --diff writes same as well");
+    refused(
+        &["record", "--tape=same", "--json=same", "true"],
+        "--tape: --json writes same as well",
+    );
+    assert!(!dir.join("same").exists());
+    let output = call(dir, &["run", "--json=/dev/null", "--diff=/dev/null", "true"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
 #[test]
 fn a_session_reports_to_no_file_of_somebody_else() {
     let folder = scratch();
