@@ -128,7 +128,7 @@ impl SandboxHome {
     pub fn open(dir: impl Into<PathBuf>, programs: MakePrograms) -> Result<Self, HomeError> {
         let dir = dir.into();
         own::expect_own_folder(&dir, Strangers::Apart)?;
-        for folder in [dir.join("sessions"), dir.join("snapshots")] {
+        for folder in ["sessions", "snapshots", "contents"].map(|name| dir.join(name)) {
             disk::create_private_dir_all(&folder)?;
             own::expect_own_folder(&folder, Strangers::KeptOut)?;
         }

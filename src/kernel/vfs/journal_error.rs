@@ -62,7 +62,7 @@ pub enum JournalError {
     },
     /// What was begun cannot be taken back, because somebody has changed it since.
     #[error(
-        "an earlier belljar was killed while it wrote to {0}, and it cannot be taken back, because {1}; \
+        "an earlier belljar did not finish what it wrote to {0}, and it cannot be taken back, because {1}; \
          `belljar recover --skip-changed {0}` leaves that as it is and takes the rest back",
         folder.display(), list(changed, ToString::to_string)
     )]
@@ -74,7 +74,7 @@ pub enum JournalError {
     },
     /// The host refused to take something back.
     #[error(
-        "an earlier belljar was killed while it wrote to {0}, and the system refuses to put these \
+        "an earlier belljar did not finish what it wrote to {0}, and the system refuses to put these \
          back: {1}; see to it that they can be written, and then run `belljar recover {0}`",
         folder.display(), list(left, ToString::to_string)
     )]

@@ -167,4 +167,20 @@ fn a_home_that_others_can_write_to_keeps_no_sessions_and_no_journals() {
         let (code, said) = run(args);
         assert_eq!(code, Some(0), "{args:?}: {said}");
     }
+    // A home in which others may make folders, as in `/tmp`: those that they made are not used.
+    if fs::metadata(home.path()).unwrap().uid() != 0 {
+        return;
+    }
+    for name in ["sessions", "snapshots", "contents"] {
+        let home = tempfile::tempdir().unwrap();
+        set(home.path(), 0o1777);
+        fs::create_dir(home.path().join(name)).unwrap();
+        std::os::unix::fs::chown(home.path().join(name), Some(STRANGER), None).unwrap();
+        let mut command = belljar(folder.path());
+        let output =
+            command.env("BELLJAR_HOME", home.path()).args(["sandbox", "create"]).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(125), "{name}: {said}");
+        assert!(said.contains(&format!("{name} is not trusted")), "{said}");
+    }
 }
