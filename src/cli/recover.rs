@@ -2,7 +2,9 @@
 //! killed had begun to write there is finished, or taken back.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 use belljar::HostDir;
@@ -148,8 +150,13 @@ impl Witness for Teller<'_> {
     }
 
     fn unreadable(&self, error: &JournalError) {
+        // More than one folder that is seen to can come across it.
+        static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
         self.is_unreadable.set(true);
-        note!("belljar: warning: {}", printable(&error.to_string()));
+        let text = error.to_string();
+        if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(text.clone()) {
+            note!("belljar: warning: {}", printable(&text));
+        }
     }
 
     fn is_interrupted(&self) -> bool {

@@ -57,7 +57,8 @@ pub trait Witness {
     fn waiting(&self, folder: &Path);
     /// Something was recovered.
     fn recovered(&self, recovered: &Recovered);
-    /// There is a journal that does not say which folder it is about.
+    /// There is a journal that does not say which folder it is about, or one of several folders that are
+    /// seen to is refused.
     fn unreadable(&self, error: &JournalError);
     /// Whether to stop, and leave everything as it was.
     fn is_interrupted(&self) -> bool;
@@ -197,10 +198,11 @@ impl Journals {
         self.settle(&[folder], on_changed, witness).map(|(_, recovered)| recovered)
     }
 
-    /// As [`Journals::recover`], for all folders that any journal is about and that are there.
+    /// As [`Journals::recover`], for all folders that any journal is about and that are there. One that
+    /// is refused does not keep the others from being seen to.
     ///
     /// # Errors
-    /// [`JournalError`].
+    /// [`JournalError`]: the last one. [`Witness::unreadable`] is told of those before it.
     pub fn recover_all(
         &self,
         on_changed: OnChanged,
@@ -214,9 +216,23 @@ impl Journals {
         if folders.is_empty() && found.iter().all(|found| found.content.is_ok()) {
             return Ok(Vec::new());
         }
-        let folders: Vec<&HostDir> = folders.iter().collect();
         drop(found);
-        self.settle(&folders, on_changed, witness).map(|(_, recovered)| recovered)
+        let folders: Vec<&HostDir> = folders.iter().collect();
+        let (mut recovered, mut refused) = (Vec::new(), None);
+        // Without a folder: those that do not say which one they are about.
+        let each = folders.chunks(1).chain(folders.is_empty().then_some(&[][..]));
+        for folder in each {
+            match self.settle(folder, on_changed, witness) {
+                Ok((_, here)) => recovered.extend(here),
+                Err(JournalError::Interrupted) => return Err(JournalError::Interrupted),
+                Err(error) => {
+                    if let Some(earlier) = refused.replace(error) {
+                        witness.unreadable(&earlier);
+                    }
+                }
+            }
+        }
+        refused.map_or(Ok(recovered), Err)
     }
 
     /// The folders that any journal is about.

@@ -112,6 +112,36 @@ fn a_folder_that_is_gone_does_not_hold_up_the_others_of_its_journal() {
     assert_eq!(stderr(&recover(&folder, &["--all"])), "");
 }
 
+/// The first folder that was refused kept all others from being seen to.
+#[test]
+fn a_folder_that_is_refused_does_not_hold_up_the_others() {
+    if !can_trace("a_folder_that_is_refused_does_not_hold_up_the_others") {
+        return;
+    }
+    let (top, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let folders = ["a", "b", "c"].map(|name| top.path().join(name));
+    for folder in &folders {
+        std::fs::create_dir(folder).unwrap();
+        killed_halfway(folder, home.path());
+    }
+    let new = |path: &&std::path::PathBuf| std::fs::read(path).unwrap() != b"old";
+    for refused in [&folders[0], &folders[2]] {
+        let files: Vec<_> = (0..40).map(|number| refused.join(format!("f{number}"))).collect();
+        std::fs::write(files.iter().find(new).unwrap(), "mine").unwrap();
+    }
+    let mut command = belljar(top.path());
+    let output = command.env("BELLJAR_HOME", home.path()).args(["recover", "--all"]).output();
+    let (code, said) = output.map(|it| (it.status.code(), stderr(&it))).unwrap();
+    assert_eq!(code, Some(125), "{said}");
+    for refused in ["a", "c"] {
+        let next =
+            format!("`belljar recover --skip-changed {}", top.path().join(refused).display());
+        assert!(said.contains(&next), "{said}");
+    }
+    assert!(said.contains("/b; taken back"), "{said}");
+    assert!(tree(&folders[1]).values().all(|content| content == b"old"));
+}
+
 /// It is found by what it is, not by its name; another folder of its name is none of its business.
 #[test]
 fn a_folder_that_was_moved_is_recovered_where_it_is() {
