@@ -72,9 +72,12 @@ impl Guest {
                 let (node, append, offset) = (file.node, file.flags.is_append(), file.offset);
                 let start = if append { self.machine.vfs.len(node)? } else { offset };
                 let count = self.write_node(node, start, bufs)?;
-                let file = self.open_file(fd)?;
-                file.offset = start + count;
-                file.note_write();
+                // Where nothing is written, not even the offset of `APPEND` moves.
+                if count > 0 {
+                    let file = self.open_file(fd)?;
+                    file.offset = start + count;
+                    file.note_write();
+                }
                 Ok(count)
             }
             _ => Err(Errno::Badf.into()),

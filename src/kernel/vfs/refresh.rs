@@ -12,7 +12,7 @@ use super::conflicts::{Conflict, ConflictKind};
 use super::diff::{Change, DiffError, failed};
 use super::host::HostDir;
 use super::layer::{FileType, Layer, Stat};
-use super::node::{Body, EntryKind, MountId, NodeId, Origin, TimesOf};
+use super::node::{Body, Entry, EntryKind, MountId, NodeId, Origin, TimesOf};
 use super::origins::holds_another;
 use super::overlay::{Overlay, node_bytes};
 use super::path::VPath;
@@ -67,6 +67,8 @@ pub(super) struct Keeping {
     pub layer: u16,
     /// What is changed, and the disk does not have like that.
     pub changed: BTreeSet<VPath>,
+    /// Those of `changed` where something stood before.
+    stood: BTreeSet<VPath>,
     /// Where kept nodes come from; of directories all that is beneath, too.
     origins: BTreeSet<VPath>,
     /// Stamps of what was touched and is as it was.
@@ -120,6 +122,7 @@ impl Overlay {
                 mount,
                 layer,
                 changed: BTreeSet::new(),
+                stood: BTreeSet::new(),
                 origins: BTreeSet::new(),
                 renewed: BTreeMap::new(),
                 moved_dirs: self.moved_dirs(mount, layer),
@@ -134,6 +137,9 @@ impl Overlay {
                     continue;
                 }
                 keeping.changed.insert(change.path.clone());
+                if change.before.is_some() {
+                    keeping.stood.insert(change.path.clone());
+                }
                 let conflict = compare(change, &baseline, &mut keeping.renewed)
                     .map_err(failed("examine", &change.path))?;
                 let conflict =
@@ -166,6 +172,7 @@ impl Overlay {
         }
         refreshed.taken.sort_unstable();
         refreshed.conflicts.sort_by(|a, b| (a.mount, &a.path).cmp(&(b.mount, &b.path)));
+        refreshed.conflicts.dedup();
         self.torn.clear();
         Ok(refreshed)
     }
@@ -319,11 +326,36 @@ impl Overlay {
             self.uncharge(node_bytes(&self.node(id).body));
         }
         self.dir_mut(id).below = vec![(layer, path.clone())];
+        self.shadow_what_stood(id, path, keeping);
         let origin = Box::new(Origin::new(layer, path, &stat));
         // What it was moved from has been seen, and is not there any more.
         let before = self.node_mut(id).origin.replace(origin);
         self.seen.extend(before.map(|origin| *origin));
         true
+    }
+
+    /// Hides what stood in `path` before the directory `id` took its place, and was not made again there.
+    fn shadow_what_stood(&mut self, id: NodeId, path: &VPath, keeping: &Keeping) {
+        let beneath = format!("{}/", path.as_str());
+        let stood = keeping.stood.range(path.join("")..);
+        let stood = stood.map_while(|path| path.as_str().strip_prefix(&beneath));
+        let removed: Vec<Arc<str>> =
+            stood.filter(|name| !name.contains('/')).map(Arc::from).collect();
+        let mut freed = 0;
+        let this = self.dir_mut(id);
+        for (name, entry) in &mut this.entries {
+            let at = path.join(name);
+            let is_new = keeping.changed.contains(&at) && !keeping.stood.contains(&at);
+            if matches!(entry.kind, EntryKind::Node(_)) && !is_new {
+                freed += entry.name_bytes(name);
+                entry.shadows = true;
+            }
+        }
+        for name in removed {
+            let absent = Entry { kind: EntryKind::Absent, shadows: true };
+            this.entries.entry(name).or_insert(absent).shadows = true;
+        }
+        self.uncharge(freed);
     }
 
     /// Takes the stamps of what was touched and is as it was, so that it is no conflict: whoever takes
@@ -411,7 +443,10 @@ fn compare(
             let mut what = None;
             while let Some((parent, _)) = path.split_last() {
                 path = parent;
-                let was_dir = matches!(baseline.pins().by_path.get(&path), Some(Pin::There(_)));
+                let was_dir = matches!(
+                    baseline.pins().by_path.get(&path),
+                    Some(Pin::There(there)) if there.stat.file_type == FileType::Directory
+                );
                 match look(&path)?.map(|stat| stat.file_type) {
                     Some(FileType::Directory) => break,
                     Some(_) if was_dir => what = Some(ConflictKind::NotADirectory),

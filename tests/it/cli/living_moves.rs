@@ -2,11 +2,12 @@
 //! removed and replaced.
 
 use std::os::unix::fs::symlink;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
 use super::living::Bench;
-use crate::support::{stderr, stdout};
+use crate::support::{stderr, stdout, tree};
 
 impl Bench {
     fn changes(&self, script: &str) {
@@ -298,7 +299,7 @@ fn a_folder_that_both_made_can_be_removed_and_moved_after_a_refresh() {
         bench.done(&["refresh", "box"]);
         bench.changes(script);
         bench.done(&["apply", "box"]);
-        let names: Vec<String> = crate::support::tree(&bench.at(".")).into_keys().collect();
+        let names: Vec<String> = tree(&bench.at(".")).into_keys().collect();
         assert_eq!(names, left, "{script}");
         assert_eq!(bench.done(&["diff", "box"]), "", "{script}");
     }
@@ -340,4 +341,62 @@ fn what_was_moved_to_another_folder_and_is_gone_is_a_conflict_that_a_refresh_set
         ("", "3\n")
     );
     assert_eq!(bench.done(&["diff", "box"]), "");
+}
+
+/// What was removed from a directory that was made anew was there again, in the session and after `apply`;
+/// a directory in the place of a file was a conflict.
+#[test]
+fn a_refresh_brings_nothing_back_that_the_session_removed() {
+    let files = [
+        ("build/old.o", "stale"),
+        ("build/sub/q", "q"),
+        ("a/c/f", "f"),
+        ("a/x", "x"),
+        ("b/x", "other x"),
+        ("b/y", "y"),
+        ("c/z", "z"),
+        ("k", "k"),
+        ("src.c", "s"),
+    ];
+    let look = "find . | sort; find . -type f | sort | while read f; do echo $f; cat $f; done";
+    for script in [
+        "rm -r build; mkdir build; echo new > build/new.o",
+        "rm -r a; mkdir a",
+        "rm -r a; mkdir a a/c; echo 1 > a/c/f",
+        "rm -r a; mkdir a; echo n > a/x; rm a/x",
+        "rm a/c/f; rmdir a/c; mkdir a/c",
+        "mv a t; mv b a; mv t b",
+        "rm -r b; mv a b; mkdir a",
+        "rm -r b; cp -r a b",
+        "rm -r c; mv a/c c; mkdir a/c",
+        "rm k; mkdir k; echo x > k/new; echo y > k/new2",
+        "rm -r a; echo file > a",
+    ] {
+        for later in ["", "rm -r a; mkdir a", "rm -rf build b", "rm -r a/x b", "mv b q; mkdir b"] {
+            let bench = Bench::new(&files);
+            let expected = Bench::new(&files);
+            let native = |script: &str| {
+                let mut sh = Command::new("sh");
+                sh.args(["-c", script]).current_dir(expected.tree()).stderr(Stdio::null());
+                sh.status().unwrap();
+            };
+            bench.changes(script);
+            native(script);
+            let (shown, diff) = (stdout(&bench.sh(look)), bench.done(&["diff", "box"]));
+            bench.write("src.c", "edited");
+            expected.write("src.c", "edited");
+            assert!(
+                ["", "changed src.c\n"].contains(&&*bench.done(&["refresh", "box"])),
+                "{script}"
+            );
+            let edited = shown.replace("src.c\ns", "src.c\nedited");
+            assert_eq!(stdout(&bench.sh(look)), edited, "{script}");
+            assert_eq!(bench.done(&["diff", "box"]), diff, "{script}");
+            bench.sh(later);
+            native(later);
+            bench.done(&["apply", "box"]);
+            assert_eq!(tree(&bench.tree()), tree(&expected.tree()), "{script}; {later}");
+            assert_eq!(bench.done(&["diff", "box"]), "", "{script}; {later}");
+        }
+    }
 }
