@@ -20,7 +20,7 @@ use crate::kernel::vfs::{Contents, Mtimes, RestoreError};
 use crate::store::{Cas, StoreError, read_slice};
 
 /// The version of the format: a reader takes every minor version of its own major one.
-const VERSION: [u32; 2] = [1, 2];
+const VERSION: [u32; 2] = [1, 3];
 
 /// Longest snapshot that is read, its contents aside.
 const SNAPSHOT_BYTES_MAX: u64 = 1 << 30;

@@ -95,7 +95,8 @@ pub struct Replayed {
 /// and the first that differs ends it.
 ///
 /// The bounds are those of the tape, and no larger than `bounds`: the tape may be anybody's. The
-/// timeout is that of `bounds`, unless the recorded one ended the run.
+/// timeout is that of `bounds` alone, so that a replay may take longer than the run did: what the
+/// recorded one ended is ended at the same step.
 ///
 /// Programs run on `engine`, or, where the tape counts fuel and `engine` does not, on one like it that
 /// does. `load` is asked for the module of each that was started, by its name and digest, but for

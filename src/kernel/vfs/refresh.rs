@@ -198,11 +198,18 @@ impl Overlay {
             let Some(origin) = &node.origin else { continue };
             let is_dirty = matches!(&node.body, Body::File(file) if file.content.is_dirty());
             let is_dir = matches!(node.body, Body::Dir(_));
-            // Where the disk has another file by now, a time alone is not worth a conflict.
+            // Where the disk has another file by now, a time alone is not worth a conflict. What was
+            // applied has the time at which it was written here, which the disk does not know.
             let is_timed = || {
                 let now = self.layers[usize::from(origin.layer)].stat_now(&origin.path);
-                let is_same = now.is_ok_and(|now| now.stamp == origin.stamp);
-                !is_dirty && !is_dir && node.carries_times() && is_same
+                let Some(now) = now.ok().filter(|now| now.stamp == origin.stamp) else {
+                    return false;
+                };
+                let (times, times_of) = self.times_below(keeping.mount, &now);
+                let was_applied = times_of == TimesOf::Layer
+                    && node.times_of == TimesOf::Layer
+                    && node.times.mtim != times.mtim;
+                !is_dirty && !is_dir && (node.carries_times() || was_applied)
             };
             let is_kept = keeping.changed.contains(&placed.path) || node.nlink > 1 || is_timed();
             if origin.layer == keeping.layer && is_kept {

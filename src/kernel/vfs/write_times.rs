@@ -47,16 +47,33 @@ pub(super) struct WriteTimes {
     readers_write: bool,
 }
 
+/// The longest time that a clock is set forward by for what was changed on the disk. What took longer there
+/// is shown as if it had gone faster.
+const REFRESH_NS_MAX: u64 = 600 * SECOND_NS;
+
 /// What was changed on the disk between the beginning of a session, or a refresh, and the next refresh is
-/// as late as that one: later than what the session wrote before it.
+/// later than what the session wrote before that one, and in the order in which it was changed.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) struct Refresh {
     pub mount: u16,
     /// By the disk's clock.
     pub since_ns: u64,
     pub until_ns: u64,
-    /// What files show that were changed in between.
+    /// What a file shows that was changed at the beginning of that.
     pub shown_ns: u64,
+    /// How much later one is shown that was changed at the end of it; 0 in snapshots from before 1.3.
+    #[serde(default)]
+    pub span_ns: u64,
+}
+
+impl Refresh {
+    /// What a file shows that was changed at `ns` by the disk's clock, if that is in between.
+    fn shown(&self, ns: u64) -> Option<u64> {
+        let at = ns.checked_sub(self.since_ns).filter(|_| ns <= self.until_ns)?;
+        let whole = self.until_ns.saturating_sub(self.since_ns).max(1);
+        let later = u128::from(at) * u128::from(self.span_ns) / u128::from(whole);
+        Some(self.shown_ns.saturating_add(u64::try_from(later).unwrap_or(self.span_ns)))
+    }
 }
 
 fn is_same_second(a: u64, b: u64) -> bool {
@@ -145,18 +162,20 @@ impl Overlay {
     pub(super) fn note_refresh(&mut self, mount: MountId, since_ns: u64, until_ns: u64) {
         self.note_run();
         let shown_ns = self.time_of_making(0);
-        self.writes.refreshes.push(Refresh { mount: mount.0, since_ns, until_ns, shown_ns });
+        let span_ns = until_ns.saturating_sub(since_ns).min(REFRESH_NS_MAX);
+        // Whatever is written from now on is later.
+        self.writes.last_ns = self.writes.last_ns.map(|last| last.max(shown_ns + span_ns));
+        let refresh = Refresh { mount: mount.0, since_ns, until_ns, shown_ns, span_ns };
+        self.writes.refreshes.push(refresh);
     }
 
     /// What an entry of `mount` shows that has the attributes `stat` below.
     pub(super) fn times_below(&self, mount: MountId, stat: &Stat) -> (Times, TimesOf) {
         let mtimes = self.mounts[mount.index()].mtimes;
-        let is_of = |it: &&Refresh| {
-            it.mount == mount.0 && (it.since_ns..=it.until_ns).contains(&stat.mtime_ns)
-        };
-        match self.writes.refreshes.iter().find(is_of) {
-            Some(refresh) if mtimes == Mtimes::Host && self.writes.last_ns.is_some() => {
-                (Times::all(refresh.shown_ns), TimesOf::Layer)
+        let refreshes = self.writes.refreshes.iter().filter(|refresh| refresh.mount == mount.0);
+        match refreshes.filter_map(|refresh| refresh.shown(stat.mtime_ns)).next() {
+            Some(shown_ns) if mtimes == Mtimes::Host && self.writes.last_ns.is_some() => {
+                (Times::all(shown_ns), TimesOf::Layer)
             }
             _ => mtimes.of(stat, self.time_scale),
         }

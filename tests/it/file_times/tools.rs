@@ -167,6 +167,50 @@ fn make_on_the_host_agrees() {
 }
 
 /// What people had edited was older than all that the session had made.
+/// What the session had applied was as new as the refresh, and so newer than what was written after it.
+#[test]
+fn make_remakes_what_changed_before_a_refresh_that_takes_nothing_in() {
+    let place = Place::new();
+    place.edit("Makefile", "out: src\n\tcp src out\n", 0);
+    place.edit("src", "one\n", 0);
+    let session = place.session();
+    assert_eq!(session.exec("minimake"), "cp src out\n");
+    session.apply();
+    session.exec("echo two > src");
+    session.refresh();
+    assert_eq!(session.exec("minimake; cat out"), "cp src out\ntwo\n");
+    session.apply();
+    session.refresh();
+    assert_eq!(session.exec("minimake"), "minimake: 'out' is up to date.\n");
+}
+
+/// All that one refresh took in had one time.
+#[test]
+fn make_remakes_what_the_disk_changed_in_that_order_before_one_refresh() {
+    for (edits, says) in
+        [(["out", "src"], "cp src out\n"), (["src", "out"], "minimake: 'out' is up to date.\n")]
+    {
+        let place = Place::new();
+        place.edit("Makefile", "out: src\n\tcp src out\n", 0);
+        for name in ["src", "out"] {
+            place.edit(name, "one\n", 0);
+        }
+        let session = place.session();
+        session.exec("cat src out; echo > other");
+        for name in edits {
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            std::fs::write(place.tree().join(name), "two\n").unwrap();
+        }
+        session.refresh();
+        assert_eq!(session.exec("minimake"), says);
+        assert_eq!(session.exec("[ src -nt other ] && [ out -nt other ] && echo later"), "later\n");
+        assert_eq!(
+            session.exec("echo > new; [ new -nt src ] && [ new -nt out ] && echo later"),
+            "later\n"
+        );
+    }
+}
+
 #[test]
 fn make_remakes_what_a_refresh_takes_in() {
     let place = Place::to_make();
