@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
 
 use belljar::base::disk;
+use belljar::kernel::guest::is_special;
 use belljar::process::{OutlineWord, outline};
 use belljar::{Overlay, WORKTREE};
 
@@ -72,7 +73,8 @@ impl View<'_> {
         if path.starts_with('/') {
             // A plain C library for WASI takes `/x` for `x`.
             let relative = format!("{}{path}", self.cwd.trim_end_matches('/'));
-            let is_seen = vfs.metadata(path).is_ok() || vfs.metadata(&relative).is_ok();
+            let is_found = vfs.metadata(path).is_ok() || vfs.metadata(&relative).is_ok();
+            let is_seen = is_found || is_special(path);
             return if is_seen { None } else { self.absolute(path) };
         }
         let at = format!("{}/{path}", self.cwd.trim_end_matches('/'));

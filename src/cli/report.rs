@@ -71,6 +71,9 @@ pub struct Report {
     pub host_result: Option<serde_json::Value>,
     /// The files that it changed.
     pub changes: Vec<Change>,
+    /// Why nobody can tell what files of a session it changed.
+    #[serde(skip)]
+    pub changes_error: Option<String>,
     /// Changed files that other tools may run or obey, by their path in the namespace.
     pub sensitive: Vec<String>,
     /// Whether the changes were written to the disk.

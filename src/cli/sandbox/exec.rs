@@ -26,7 +26,7 @@ use crate::cli::host_paths::{Folder, View};
 use crate::cli::overtime::Overtime;
 use crate::cli::planted::Folders;
 use crate::cli::replaceable::Written;
-use crate::cli::report::{Report, Status, ms, raised_with};
+use crate::cli::report::{Change, Report, Status, ms, printable, raised_with};
 use crate::cli::sink::{Once, Opened, Stdout};
 use crate::cli::values::Sink;
 use crate::cli::{ending, hints, setup};
@@ -122,7 +122,8 @@ fn perform(
         Some(cwd) => absolute(&sandbox, cwd),
     };
     request.cwd = Some(cwd.clone());
-    let before = args.json.is_some().then(|| Changed::of(sandbox.files())).transpose()?;
+    // What cannot be told keeps nothing from running.
+    let before = args.json.is_some().then(|| Changed::of(sandbox.files()));
     let elapsed = sandbox.elapsed();
     // Whoever waits for the session must not wait for somebody who does not read.
     let timeout = [sandbox.machine().limits().timeout, args.timeout].into_iter().flatten().min();
@@ -175,19 +176,32 @@ fn perform(
     held.save(&mut sandbox).with_context(|| {
         format!("the program has run, but session {} is as it was before", args.id)
     })?;
-    if let Some(before) = before {
-        let now = Changed::of(sandbox.files())?;
-        report.changes = changes_since(&before, &now, sandbox.files())?;
-        report.sensitive = warn_of_sensitive(&report.changes, true);
+    match before.map(|before| changes_by(before, &mut sandbox)) {
+        None => {}
+        Some(Ok(changes)) => {
+            report.sensitive = warn_of_sensitive(&changes, true);
+            report.changes = changes;
+        }
+        Some(Err(error)) => {
+            let error = with_drifts(error, &mut sandbox, &args.id);
+            note!("belljar: warning: {}", printable(&format!("{error:#}")));
+            report.changes_error = Some(format!("{error:#}"));
+        }
     }
     report.timings.changes_ms = ms(ambient::elapsed_since(run_ended));
     Ok(exit::of_outcome(status.outcome()))
 }
 
+/// What the program changed in a session that had changed `before` until then.
+fn changes_by(before: Result<Changed>, sandbox: &mut Sandbox) -> Result<Vec<Change>> {
+    let now = Changed::of(sandbox.files())?;
+    changes_since(&before?, &now, sandbox.files())
+}
+
 /// The report as a line of JSON: that of a run, and what is the session's.
 fn line(id: &str, report: &Report) -> String {
     let timed_out = report.status == Status::TimedOut;
-    let mut line = json!({ "id": id, "timed_out": timed_out, "message": report.error, "drifts": report.drifts });
+    let mut line = json!({ "id": id, "timed_out": timed_out, "message": report.error, "drifts": report.drifts, "changes_error": report.changes_error });
     if let (Some(line), Ok(Value::Object(fields))) =
         (line.as_object_mut(), serde_json::to_value(report))
     {

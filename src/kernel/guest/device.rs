@@ -33,6 +33,12 @@ impl Special {
     }
 }
 
+/// Whether every process finds a device, or one of its descriptors, at the absolute `path` where the
+/// namespace has nothing: `/dev/null`, `/dev/urandom`, `/dev/fd/3`.
+pub fn is_special(path: &str) -> bool {
+    path.strip_prefix('/').is_some_and(|path| Special::at(path).is_some())
+}
+
 impl Guest {
     fn special(&mut self, fd: u32, path: &str) -> Option<Special> {
         let special = Special::at(from_first_name(path))?;

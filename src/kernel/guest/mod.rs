@@ -39,6 +39,7 @@ use crate::base::errno::Errno;
 
 pub use ask::HostRecord;
 pub use buffers::{Buffers, Range, Ranges};
+pub use device::is_special;
 pub use fd::{FdStat, FileStat, ReadDir, rights};
 pub use fd_io::Whence;
 pub use host::InputState;

@@ -26,6 +26,7 @@ mod journal;
 mod journal_error;
 mod journal_follow;
 mod journal_format;
+mod keeping;
 mod layer;
 mod line_diff;
 mod links;

@@ -7,11 +7,12 @@ use super::baseline::Baseline;
 use super::conflicts::{Conflict, ConflictKind};
 use super::diff::Change;
 use super::host::HostDir;
+use super::keeping::Keeping;
 use super::layer::{FileType, Layer, Stat};
 use super::node::{Body, EntryKind, MountId, NodeId};
 use super::overlay::{Overlay, node_bytes};
 use super::path::VPath;
-use super::refresh::{Keeping, is_only_touched, look};
+use super::refresh::{is_only_touched, look};
 use crate::base::errno::Errno;
 
 impl Overlay {
@@ -50,14 +51,15 @@ impl Overlay {
             let origin = node.origin.as_deref().filter(|it| it.layer == keeping.layer);
             let origin = origin.filter(|it| !is_here || it.path != change.path);
             let Some(origin) = origin else { continue };
-            // What programs have made of that path is a change of its own, and is told there.
-            if keeping.changed.contains(&origin.path) {
-                continue;
-            }
             let path = &origin.path;
             let failed = |errno| (path.clone(), errno);
             let now = look(baseline.disk(), path).map_err(failed)?;
             let is_dir = matches!(node.body, Body::Dir(_));
+            // What programs have made of that path is a change of its own, and is told there. But nobody
+            // could list a directory again that is none any more.
+            if keeping.changed.contains(path) && !is_dir {
+                continue;
+            }
             let is_as_it_was = match &now {
                 Some(now) if is_dir => now.file_type == FileType::Directory,
                 Some(now) => now.stamp == origin.stamp || keeping.renewed.contains_key(path),
@@ -83,7 +85,8 @@ impl Overlay {
                 keeping.given_back.insert(path.clone());
             }
             // Of a directory it is said once.
-            if is_parted && is_within(&path, &told) || !told.insert(path.clone()) {
+            let is_told = keeping.changed.contains(&path) || is_within(&path, &told);
+            if is_parted && is_told || !told.insert(path.clone()) {
                 continue;
             }
             let what = match now {

@@ -108,9 +108,12 @@ fn appending_writes_to_the_end_wherever_that_is() {
     let (append, other) = (s.u32(), s.open("f", 0, WRITE));
     s.path_open(DIR, 0, "f", 0, BOTH, 0, APPEND, append).ok();
     let append = append.load();
-    let offsets = [(); 4].map(|()| s.u64());
+    let offsets = [(); 5].map(|()| s.u64());
     let n = s.u32();
     s.fd_tell(append, offsets[0]).ok();
+    // Nothing is written nowhere.
+    s.write(append, "");
+    s.fd_tell(append, offsets[4]).ok();
     s.write(append, "A");
     s.fd_tell(append, offsets[1]).ok();
     s.fd_pwrite(other, gather(["BC"]), 11, n).ok();
@@ -128,7 +131,7 @@ fn appending_writes_to_the_end_wherever_that_is() {
     s.write(other, "G");
     let mut world = world();
     let run = world.run(&s);
-    assert_eq!(offsets.map(|offset| run.u64(offset)), [0, 11, 14, 14]);
+    assert_eq!(offsets.map(|offset| run.u64(offset)), [0, 11, 14, 14, 0]);
     assert_eq!(world.read("f"), b"f123456789ABCDEG");
 }
 

@@ -116,6 +116,10 @@ fn a_path_of_the_host_is_told_from_one_that_is_not_there() {
     for unknown in ["gone", "../gone", "/gone/file"] {
         assert_eq!(note(&["cat", unknown]), "", "{unknown}");
     }
+    // Every process has these, whatever is wrong with it.
+    for device in ["/dev/null", "/dev/urandom", "/dev/fd/0", "/dev/stdin"] {
+        assert_eq!(note(&["sh", "-c", &format!("head -c 4 {device}; exit 1")]), "", "{device}");
+    }
     assert_eq!(note(&["--quiet", "cat", "../above"]), "");
 }
 

@@ -400,3 +400,33 @@ fn a_refresh_brings_nothing_back_that_the_session_removed() {
         }
     }
 }
+
+/// Each later `exec --json` started nothing, and a refresh did not help: nobody could list the folder.
+#[test]
+fn a_folder_that_was_moved_unlisted_and_became_a_file_locks_nobody_out() {
+    let bench = Bench::new(&[("c/d/unseen", "1\n")]);
+    bench.changes("test -d c/d; echo work > result");
+    std::fs::remove_dir_all(bench.at("c")).unwrap();
+    bench.write("c", "by the user\n");
+    let report = |args: &[&str]| -> Value {
+        let output = bench.call(&[&["exec", "--json", "box"], args].concat());
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
+        serde_json::from_str(stdout(&output).lines().last().unwrap()).unwrap()
+    };
+    let moved = report(&["mv", "c", "moved"]);
+    assert_eq!((&moved["exit_code"], &moved["error"]), (&0.into(), &Value::Null));
+    let why = "cannot tell what changed: cannot list moved: I/O error (EIO)";
+    assert_eq!(moved["changes_error"], why);
+    assert_eq!(report(&["cat", "result"])["changes_error"], why);
+    assert_eq!(bench.conflicts(), "conflict c\nconflict c/d\n");
+    let wrote = report(&["touch", "new"]);
+    assert_eq!(
+        (&wrote["changes_error"], &wrote["changes"][0]["path"]),
+        (&Value::Null, &"new".into())
+    );
+    assert!(bench.refused().contains("c "));
+    std::fs::remove_file(bench.at("c")).unwrap();
+    bench.done(&["apply", "box"]);
+    let names: Vec<String> = tree(&bench.at(".")).into_keys().collect();
+    assert_eq!(names, ["moved/", "moved/d/", "new", "result"]);
+}

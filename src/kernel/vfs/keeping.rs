@@ -1,0 +1,308 @@
+//! What of a mount stays as it is when the disk's new state is taken in.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::baseline::{Baseline, List, Pin, Pins, beneath};
+use super::host::HostDir;
+use super::layer::{DirEntry, FileType, Layer, Stat};
+use super::node::{Body, Entry, EntryKind, MountId, NodeId, Origin, TimesOf};
+use super::overlay::{Overlay, node_bytes};
+use super::path::VPath;
+
+/// The paths of one mount whose state before is kept.
+pub(super) struct Keeping {
+    pub mount: MountId,
+    pub layer: u16,
+    /// What is changed, and the disk does not have like that.
+    pub changed: BTreeSet<VPath>,
+    /// Those of `changed` where something stood before.
+    pub stood: BTreeSet<VPath>,
+    /// Where kept nodes come from; of directories all that is beneath, too.
+    pub origins: BTreeSet<VPath>,
+    /// Stamps of what was touched and is as it was.
+    pub renewed: BTreeMap<VPath, Stat>,
+    /// Where directories come from that stand elsewhere in the mount now.
+    pub moved_dirs: BTreeSet<VPath>,
+    /// Names that the disk has anew of files that were linked to others.
+    pub given_back: BTreeSet<VPath>,
+}
+
+impl Keeping {
+    /// Whether `path` stands in a directory that shows it elsewhere now, and is not changed there.
+    pub(super) fn moves_along(&self, path: &VPath) -> bool {
+        let dir = path.split_last().map(|(dir, _)| dir);
+        dir.is_some_and(|dir| self.moved_dirs.contains(&dir)) && !self.changed.contains(path)
+    }
+
+    pub(super) fn keeps(&self, path: &VPath) -> bool {
+        let mut at = path.clone();
+        if self.changed.contains(path) {
+            return true;
+        }
+        loop {
+            if self.origins.contains(&at) {
+                return true;
+            }
+            match at.split_last() {
+                Some((parent, _)) => at = parent,
+                None => return false,
+            }
+        }
+    }
+}
+
+impl Overlay {
+    /// Where nodes come from that are kept though they are not where they come from.
+    pub(super) fn note_origins(&self, keeping: &mut Keeping) {
+        for placed in self.placed_in(keeping.mount) {
+            let node = self.node(placed.id);
+            let Some(origin) = &node.origin else { continue };
+            let is_dirty = matches!(&node.body, Body::File(file) if file.content.is_dirty());
+            let is_dir = matches!(node.body, Body::Dir(_));
+            // Where the disk has another file by now, a time alone is not worth a conflict. What was
+            // applied has the time at which it was written here, which the disk does not know.
+            let is_timed = || {
+                let now = self.layers[usize::from(origin.layer)].stat_now(&origin.path);
+                let Some(now) = now.ok().filter(|now| now.stamp == origin.stamp) else {
+                    return false;
+                };
+                let (times, times_of) = self.times_below(keeping.mount, &now);
+                let was_applied = times_of == TimesOf::Layer
+                    && node.times_of == TimesOf::Layer
+                    && node.times.mtim != times.mtim;
+                !is_dirty && !is_dir && (node.carries_times() || was_applied)
+            };
+            let is_kept = keeping.changed.contains(&placed.path) || node.nlink > 1 || is_timed();
+            if origin.layer == keeping.layer && is_kept {
+                keeping.origins.insert(origin.path.clone());
+            }
+        }
+        // What was moved to another mount comes from here as well.
+        for (_, node) in self.nodes.iter().filter(|(_, node)| node.mount != keeping.mount) {
+            let origin = node.origin.as_ref().filter(|origin| origin.layer == keeping.layer);
+            keeping.origins.extend(origin.map(|origin| origin.path.clone()));
+        }
+    }
+
+    /// Forgets what was only looked at in the mount.
+    pub(super) fn prune(&mut self, keeping: &Keeping) {
+        let root = self.mount_root(keeping.mount);
+        // Directories in which things are as in the layer, each after the one that it stands in.
+        let mut dirs = vec![(root, VPath::root(), None)];
+        let mut at = 0;
+        while at < dirs.len() {
+            let (dir, path, _) = dirs[at].clone();
+            for (name, id) in self.prune_entries(dir, &path, keeping) {
+                dirs.push((id, path.join(&name), Some((dir, name))));
+            }
+            at += 1;
+        }
+        // What holds nothing any more is forgotten, innermost first.
+        for (id, path, place) in dirs.into_iter().rev() {
+            let Some((dir, name)) = place else { continue };
+            let node = self.node(id);
+            let is_needed = node.times_of == TimesOf::Guest
+                || node.opens > 0
+                || self.is_fixed(id)
+                || !self.dir(id).entries.is_empty()
+                || keeping.keeps(&path);
+            if !is_needed {
+                self.dir_mut(dir).entries.swap_remove(&*name);
+                self.unlink_dir(id);
+            }
+        }
+        let (layer, seen) = (keeping.layer, std::mem::take(&mut self.seen));
+        let is_kept = |origin: &Origin| origin.layer != layer || keeping.keeps(&origin.path);
+        self.seen = seen.into_iter().filter(is_kept).collect();
+    }
+
+    /// Forgets what was only looked at in the directory `dir`; answers the directories in it in which
+    /// the same is to be done.
+    fn prune_entries(
+        &mut self,
+        dir: NodeId,
+        path: &VPath,
+        keeping: &Keeping,
+    ) -> Vec<(Arc<str>, NodeId)> {
+        let (mut inner, mut dropped) = (Vec::new(), Vec::new());
+        self.unlist(dir);
+        let entries = std::mem::take(&mut self.dir_mut(dir).entries);
+        let mut kept = entries.clone();
+        kept.clear();
+        for (name, mut entry) in entries {
+            let at = path.join(&name);
+            let mut shows_layer = false;
+            let keeps = match entry.kind {
+                EntryKind::Below(_) => false,
+                EntryKind::Node(_) if keeping.given_back.contains(&at) => false,
+                EntryKind::Absent => entry.shadows && keeping.keeps(&at),
+                EntryKind::Node(id) if self.is_fixed(id) => true,
+                EntryKind::Node(id) => {
+                    let node = self.node(id);
+                    let is_home = node
+                        .origin
+                        .as_ref()
+                        .is_some_and(|it| it.layer == keeping.layer && it.path == at);
+                    let is_kept = keeping.keeps(&at) || node.opens > 0 || node.nlink > 1;
+                    match &node.body {
+                        Body::Dir(_) if is_home => {
+                            inner.push((name.clone(), id));
+                            true
+                        }
+                        _ if is_kept => true,
+                        // Made on both sides: what is in it is looked at one by one.
+                        Body::Dir(_) => {
+                            shows_layer = self.take_from_layer(id, &at, keeping);
+                            inner.push((name.clone(), id));
+                            true
+                        }
+                        _ => false,
+                    }
+                }
+            };
+            if shows_layer {
+                // Once it is removed here, the layer's must not show in its place.
+                self.uncharge(entry.name_bytes(&name));
+                entry.shadows = true;
+            }
+            if keeps {
+                kept.insert(name, entry);
+            } else {
+                dropped.push((name, entry));
+            }
+        }
+        let this = self.dir_mut(dir);
+        this.entries = kept;
+        if !this.below.is_empty() {
+            (this.complete, this.count, this.misses) = (false, 0, 0);
+        }
+        for (name, entry) in dropped {
+            self.uncharge(entry.name_bytes(&name));
+            if let EntryKind::Node(id) = entry.kind {
+                self.drop_link(id, 0);
+            }
+        }
+        inner
+    }
+
+    /// Lets the layer show through the directory `id`, which was made here, or moved, and stands at `path`;
+    /// answers whether there is one.
+    fn take_from_layer(&mut self, id: NodeId, path: &VPath, keeping: &Keeping) -> bool {
+        let layer = keeping.layer;
+        let Ok(stat) = self.layers[usize::from(layer)].stat_now(path) else { return false };
+        if self.node(id).origin.is_none() {
+            self.uncharge(node_bytes(&self.node(id).body));
+        }
+        self.dir_mut(id).below = vec![(layer, path.clone())];
+        self.shadow_what_stood(id, path, keeping);
+        let origin = Box::new(Origin::new(layer, path, &stat));
+        // What it was moved from has been seen, and is not there any more.
+        let before = self.node_mut(id).origin.replace(origin);
+        self.seen.extend(before.map(|origin| *origin));
+        true
+    }
+
+    /// Hides what stood in `path` before the directory `id` took its place, and was not made again there.
+    fn shadow_what_stood(&mut self, id: NodeId, path: &VPath, keeping: &Keeping) {
+        let beneath = format!("{}/", path.as_str());
+        let stood = keeping.stood.range(path.join("")..);
+        let stood = stood.map_while(|path| path.as_str().strip_prefix(&beneath));
+        let removed: Vec<Arc<str>> =
+            stood.filter(|name| !name.contains('/')).map(Arc::from).collect();
+        let mut freed = 0;
+        let this = self.dir_mut(id);
+        for (name, entry) in &mut this.entries {
+            let at = path.join(name);
+            let is_new = keeping.changed.contains(&at) && !keeping.stood.contains(&at);
+            if matches!(entry.kind, EntryKind::Node(_)) && !is_new {
+                freed += entry.name_bytes(name);
+                entry.shadows = true;
+            }
+        }
+        for name in removed {
+            let absent = Entry { kind: EntryKind::Absent, shadows: true };
+            this.entries.entry(name).or_insert(absent).shadows = true;
+        }
+        self.uncharge(freed);
+    }
+}
+
+/// What is pinned and stays so.
+pub(super) fn kept_pins(baseline: &Baseline, keeping: &Keeping) -> Pins {
+    let old = baseline.pins();
+    let mut pins = Pins::default();
+    for (path, pin) in &old.by_path {
+        // What nobody knew, and names that were not there, are looked at anew where a moved directory shows
+        // them.
+        let is_known = matches!(pin, Pin::There(_));
+        if !keeping.keeps(path) || !is_known && keeping.moves_along(path) {
+            continue;
+        }
+        let mut pin = pin.clone();
+        if let (Pin::There(there), true) = (&mut pin, keeping.moved_dirs.contains(path))
+            && let Ok(now) = baseline.disk().stat(path)
+            && now.file_type == FileType::Directory
+        {
+            *there = now.into();
+        }
+        if let (Pin::There(there), Some(now)) = (&mut pin, keeping.renewed.get(path)) {
+            there.stat = *now;
+        }
+        pins.by_path.insert(path.clone(), pin);
+    }
+    let stays = |path: &VPath| keeping.keeps(path) && pins.by_path.contains_key(path);
+    let drifts: Vec<_> = old.drifts.iter().filter(|(path, _)| stays(path)).collect();
+    for (path, kind) in drifts {
+        pins.drifts.insert(path.clone(), *kind);
+    }
+    // Directories above are those of now, unless there are none: then they are part of a conflict.
+    let kept: Vec<VPath> = pins.by_path.keys().cloned().collect();
+    for path in kept {
+        let mut at = path;
+        while let Some((parent, _)) = at.split_last() {
+            if pins.by_path.contains_key(&parent) {
+                break;
+            }
+            let now = baseline.disk().examine(&parent).ok();
+            let is_dir = |stat: &Stat| stat.file_type == FileType::Directory;
+            let pin = match (now.map(|now| now.stat).filter(is_dir), old.by_path.get(&parent)) {
+                (Some(stat), _) => Pin::There(stat.into()),
+                (None, Some(pin)) => pin.clone(),
+                (None, None) => Pin::Unknown,
+            };
+            pins.by_path.insert(parent.clone(), pin);
+            at = parent;
+        }
+    }
+    list_what_is_gone(&mut pins, baseline.disk());
+    pins
+}
+
+/// Lets directories that nobody has listed, and that are none any more, hold what is known to have been
+/// there: nobody can list them again.
+fn list_what_is_gone(pins: &mut Pins, disk: &HostDir) {
+    let is_dir = |stat: &Stat| stat.file_type == FileType::Directory;
+    let mut lists = Vec::new();
+    for (path, pin) in &pins.by_path {
+        let Pin::There(there) = pin else { continue };
+        let is_gone = || !disk.stat(path).is_ok_and(|now| is_dir(&now));
+        if !is_dir(&there.stat) || there.list.is_some() || !is_gone() {
+            continue;
+        }
+        let known =
+            beneath(&pins.by_path, path).filter_map(|(at, pin)| match (pin, at.split_last()) {
+                (Pin::There(there), Some((parent, name))) if parent == *path => {
+                    Some(DirEntry { name: name.into(), file_type: there.stat.file_type })
+                }
+                _ => None,
+            });
+        let list = List { entries: known.collect(), ..List::default() };
+        lists.push((path.clone(), list));
+    }
+    for (path, list) in lists {
+        if let Some(Pin::There(there)) = pins.by_path.get_mut(&path) {
+            there.list = Some(Arc::new(list));
+        }
+    }
+}
