@@ -172,8 +172,8 @@ impl Overlay {
     /// What an entry of `mount` shows that has the attributes `stat` below.
     pub(super) fn times_below(&self, mount: MountId, stat: &Stat) -> (Times, TimesOf) {
         let mtimes = self.mounts[mount.index()].mtimes;
-        let refreshes = self.writes.refreshes.iter().filter(|refresh| refresh.mount == mount.0);
-        match refreshes.filter_map(|refresh| refresh.shown(stat.mtime_ns)).next() {
+        let mut refreshes = self.writes.refreshes.iter().filter(|refresh| refresh.mount == mount.0);
+        match refreshes.find_map(|refresh| refresh.shown(stat.mtime_ns)) {
             Some(shown_ns) if mtimes == Mtimes::Host && self.writes.last_ns.is_some() => {
                 (Times::all(shown_ns), TimesOf::Layer)
             }

@@ -269,7 +269,7 @@ pub fn output_with(
         all.find(is_it).ok_or_else(|| format!("no module of the tests is {name}"))
     };
     // The recorded timeout ends the replay as well, however slow that is.
-    let bounds = Limits { timeout: None, ..machine.limits().clone() };
+    let bounds = Limits { timeout: None, ..*machine.limits() };
     let replayed = replay(engine(), &tape, &bounds, load);
     let text = || std::fs::read_to_string(&tape).unwrap();
     let replayed = replayed.unwrap_or_else(|error| panic!("replayed: {error}\n{}", text()));
