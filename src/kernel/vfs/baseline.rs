@@ -430,12 +430,10 @@ impl Baseline {
 
     /// Which of the directories `paths` hold what they held.
     pub(super) fn unchanged_dirs(&self, paths: HashSet<VPath>) -> HashSet<VPath> {
-        let is_same = |path: &VPath| {
-            let dir = match self.pins().by_path.get(path) {
-                Some(Pin::There(dir)) => dir.clone(),
-                _ => return false,
-            };
-            matches!(self.folder(path, &dir), Ok(Folder::Same(true, _)))
+        // Nobody may have looked at one since a refresh.
+        let is_same = |path: &VPath| match self.pin(path) {
+            Ok(Pin::There(dir)) => matches!(self.folder(path, &dir), Ok(Folder::Same(true, _))),
+            _ => false,
         };
         paths.into_iter().filter(is_same).collect()
     }

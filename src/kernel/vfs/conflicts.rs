@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::io;
 
+use super::baseline::Pin;
 use super::layer::{FileType, Stat};
 use super::node::{Body, MountId, Origin};
 use super::overlay::Overlay;
@@ -98,6 +99,7 @@ impl Overlay {
         for origin in changed.chain(read).filter(is_target).filter(is_open) {
             check.is_as_seen(origin)?;
         }
+        let mut linked = HashMap::new();
         for target in targets {
             let mut on_the_way = HashSet::new();
             for change in &target.changes {
@@ -114,6 +116,9 @@ impl Overlay {
                 match (&before, seen.get(&(layer, path))) {
                     (Some(before), Some(stamp)) if before.stamp == *stamp => {
                         check.checked.insert((layer, path.clone()), *before);
+                        if before.nlink > 1 {
+                            linked.insert((layer, *stamp), *before);
+                        }
                     }
                     (Some(_), Some(_)) => check.conflict(layer, path, ConflictKind::Changed),
                     (Some(_), None) => check.conflict(layer, path, ConflictKind::Appeared),
@@ -127,10 +132,41 @@ impl Overlay {
             }
         }
         if check.conflicts.is_empty() {
+            self.check_other_names(targets, &seen, &linked, &mut check.checked);
             return Ok(check.checked);
         }
         let conflict = |((mount, path), what)| Conflict { mount: MountId(mount), path, what };
         Err(ApplyError::Conflicts(check.conflicts.into_iter().map(conflict).collect()))
+    }
+
+    /// Adds what is known under other names of the files `linked`, by their stamps: a file has another one
+    /// once a name of it is gone.
+    fn check_other_names(
+        &self,
+        targets: &[Target],
+        seen: &HashMap<(u16, &VPath), u64>,
+        linked: &HashMap<(u16, u64), Stat>,
+        checked: &mut Checked,
+    ) {
+        if linked.is_empty() {
+            return;
+        }
+        let mut add = |layer: u16, path: &VPath, stamp: u64| {
+            if let Some(stat) = linked.get(&(layer, stamp)) {
+                checked.entry((layer, path.clone())).or_insert(*stat);
+            }
+        };
+        for ((layer, path), stamp) in seen {
+            add(*layer, path, *stamp);
+        }
+        for target in targets {
+            let Some(baseline) = &self.mounts[target.mount.index()].baseline else { continue };
+            for (path, pin) in &baseline.pins().by_path {
+                if let Pin::There(there) = pin {
+                    add(target.layer, path, there.stat.stamp);
+                }
+            }
+        }
     }
 
     /// The mount that shows `layer`.

@@ -1,14 +1,15 @@
 //! What of a mount stays as it is when the disk's new state is taken in.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::baseline::{Baseline, List, Pin, Pins, beneath};
 use super::host::HostDir;
 use super::layer::{DirEntry, FileType, Layer, Stat};
 use super::node::{Body, Entry, EntryKind, MountId, NodeId, Origin, TimesOf};
-use super::overlay::{Overlay, node_bytes};
+use super::overlay::{MADE_INO_END, Overlay, ino_below, node_bytes};
 use super::path::VPath;
+use super::settle::Placed;
 
 /// The paths of one mount whose state before is kept.
 pub(super) struct Keeping {
@@ -20,6 +21,8 @@ pub(super) struct Keeping {
     pub stood: BTreeSet<VPath>,
     /// Where kept nodes come from; of directories all that is beneath, too.
     pub origins: BTreeSet<VPath>,
+    /// Files with several names that are kept.
+    pub linked: HashSet<NodeId>,
     /// Stamps of what was touched and is as it was.
     pub renewed: BTreeMap<VPath, Stat>,
     /// Where directories come from that stand elsewhere in the mount now.
@@ -73,15 +76,42 @@ impl Overlay {
                     && node.times.mtim != times.mtim;
                 !is_dirty && !is_dir && (node.carries_times() || was_applied)
             };
-            let is_kept = keeping.changed.contains(&placed.path) || node.nlink > 1 || is_timed();
+            let is_kept = keeping.changed.contains(&placed.path) || is_timed();
             if origin.layer == keeping.layer && is_kept {
                 keeping.origins.insert(origin.path.clone());
             }
         }
+        self.note_linked(keeping);
         // What was moved to another mount comes from here as well.
         for (_, node) in self.nodes.iter().filter(|(_, node)| node.mount != keeping.mount) {
             let origin = node.origin.as_ref().filter(|origin| origin.layer == keeping.layer);
             keeping.origins.extend(origin.map(|origin| origin.path.clone()));
+        }
+    }
+
+    /// Keeps files with several names, of which the disk cannot say that they are one: those of which a
+    /// name is changed, and those that the disk has under all their names as they were.
+    fn note_linked(&self, keeping: &mut Keeping) {
+        let mut names: HashMap<NodeId, Vec<VPath>> = HashMap::new();
+        for placed in self.placed_in(keeping.mount) {
+            let node = self.node(placed.id);
+            if node.nlink > 1 && !matches!(node.body, Body::Dir(_)) {
+                names.entry(placed.id).or_default().push(placed.path);
+            }
+        }
+        for (id, names) in names {
+            let origin = self.node(id).origin.as_ref().filter(|it| it.layer == keeping.layer);
+            let layer = &self.layers[usize::from(keeping.layer)];
+            let is_as_it_was = |path: &VPath| {
+                let stamp = layer.stat_now(path).ok().map(|now| now.stamp);
+                origin.is_some_and(|origin| stamp == Some(origin.stamp))
+            };
+            let is_changed = names.iter().any(|path| keeping.changed.contains(path));
+            if is_changed || names.iter().all(is_as_it_was) {
+                keeping.linked.insert(id);
+                keeping.origins.extend(origin.map(|origin| origin.path.clone()));
+                keeping.origins.extend(names);
+            }
         }
     }
 
@@ -117,6 +147,25 @@ impl Overlay {
         self.seen = seen.into_iter().filter(is_kept).collect();
     }
 
+    /// Gives another inode number to what stands elsewhere than where its number is from: the disk may have
+    /// something else there by now, and two files of one number would be taken for one.
+    pub(super) fn renumber(&mut self, mount: MountId) {
+        let placed = self.placed_in(mount);
+        let is_home = |overlay: &Self, placed: &Placed| {
+            let ino = ino_below(overlay.node(placed.dir).ino, &placed.name);
+            overlay.node(placed.id).ino == ino
+        };
+        let linked = placed.iter().filter(|it| self.node(it.id).nlink > 1 && is_home(self, it));
+        let at_home: HashSet<NodeId> = linked.map(|placed| placed.id).collect();
+        for placed in &placed {
+            let is_of_layer = self.node(placed.id).ino >= MADE_INO_END;
+            if is_of_layer && !at_home.contains(&placed.id) && !is_home(self, placed) {
+                let ino = self.fresh_ino();
+                self.node_mut(placed.id).ino = ino;
+            }
+        }
+    }
+
     /// Forgets what was only looked at in the directory `dir`; answers the directories in it in which
     /// the same is to be done.
     fn prune_entries(
@@ -144,7 +193,8 @@ impl Overlay {
                         .origin
                         .as_ref()
                         .is_some_and(|it| it.layer == keeping.layer && it.path == at);
-                    let is_kept = keeping.keeps(&at) || node.opens > 0 || node.nlink > 1;
+                    let is_kept =
+                        keeping.keeps(&at) || node.opens > 0 || keeping.linked.contains(&id);
                     match &node.body {
                         Body::Dir(_) if is_home => {
                             inner.push((name.clone(), id));

@@ -585,6 +585,9 @@ pub(super) fn node_bytes(body: &Body) -> u64 {
     }
 }
 
+/// Numbers of nodes that were made here are smaller.
+pub(super) const MADE_INO_END: u64 = 1 << 63;
+
 /// The inode number of the entry `name` that a layer has in the directory with number `dir_ino`:
 /// the same in whatever order entries are looked at. Numbers of nodes made here count up from 1,
 /// so the top bit keeps the two apart.
@@ -596,5 +599,5 @@ pub(super) fn ino_below(dir_ino: u64, name: &str) -> u64 {
     });
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (hash ^ (hash >> 31)) | 1 << 63
+    (hash ^ (hash >> 31)) | MADE_INO_END
 }

@@ -82,6 +82,7 @@ impl Overlay {
                 changed: BTreeSet::new(),
                 stood: BTreeSet::new(),
                 origins: BTreeSet::new(),
+                linked: HashSet::new(),
                 renewed: BTreeMap::new(),
                 moved_dirs: self.moved_dirs(mount, layer),
                 given_back: BTreeSet::new(),
@@ -122,6 +123,7 @@ impl Overlay {
             refreshed.taken.extend(taken);
             let pins = kept_pins(&baseline, &keeping);
             self.prune(&keeping);
+            self.renumber(mount);
             self.renew_origins(layer, &keeping.renewed);
             let start_ns = start(&disk, true);
             self.note_refresh(mount, baseline.start_ns(), start_ns);

@@ -22,7 +22,7 @@ const CASES: usize = 40;
 
 const STEPS: usize = 40;
 
-fn over(folder: &Path) -> Sandbox {
+pub(super) fn over(folder: &Path) -> Sandbox {
     let mounts = vec![SandboxMount {
         target: "/work".into(),
         source: MountSource::Host(folder.into()),
@@ -38,7 +38,7 @@ fn path(chance: &mut Chance) -> String {
 }
 
 /// A tree of small files, a few folders deep; answers whether there are links in it.
-fn plant(folder: &Path, chance: &mut Chance) -> bool {
+pub(super) fn plant(folder: &Path, chance: &mut Chance) -> bool {
     let mut has_links = false;
     for number in 0..12 {
         let path = folder.join(path(chance));

@@ -14,6 +14,8 @@ mod local;
 mod model;
 #[cfg(target_os = "linux")]
 mod moment;
+#[cfg(unix)]
+mod refreshed;
 
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
