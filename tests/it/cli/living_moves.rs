@@ -401,6 +401,25 @@ fn a_refresh_brings_nothing_back_that_the_session_removed() {
     }
 }
 
+/// The session went on showing what it had linked, and its next `apply` wrote that over the user's.
+#[test]
+fn what_the_user_writes_to_a_file_that_the_session_linked_and_applied_is_taken_in() {
+    let bench = Bench::new(&[("a", "one\n")]);
+    bench.changes("ln a b");
+    bench.done(&["apply", "box"]);
+    bench.write("a", "by the user\n");
+    assert_eq!(bench.done(&["refresh", "box"]), "changed a\nchanged b\n");
+    assert_eq!(stdout(&bench.sh("cat a b")), "by the user\nby the user\n");
+    assert_eq!(bench.done(&["diff", "box"]), "");
+    std::fs::remove_file(bench.at("b")).unwrap();
+    bench.write("b", "another\n");
+    bench.done(&["refresh", "box"]);
+    assert_eq!(stdout(&bench.sh("cat a b; rm b")), "by the user\nanother\n");
+    bench.done(&["apply", "box"]);
+    assert_eq!(bench.read("a"), "by the user\n");
+    assert!(!bench.at("b").exists());
+}
+
 /// Each later `exec --json` started nothing, and a refresh did not help: nobody could list the folder.
 #[test]
 fn a_folder_that_was_moved_unlisted_and_became_a_file_locks_nobody_out() {
