@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::baseline::{Baseline, List, Pin, Pins, beneath};
+use super::baseline::{Baseline, List, Pin, Pins, There, beneath};
 use super::host::HostDir;
 use super::layer::{DirEntry, FileType, Layer, Stat};
 use super::node::{Body, Entry, EntryKind, MountId, NodeId, Origin, TimesOf};
@@ -19,6 +19,8 @@ pub(super) struct Keeping {
     pub changed: BTreeSet<VPath>,
     /// Those of `changed` where something stood before.
     pub stood: BTreeSet<VPath>,
+    /// What is changed, and the disk has like that.
+    pub settled: BTreeSet<VPath>,
     /// Where kept nodes come from; of directories all that is beneath, too.
     pub origins: BTreeSet<VPath>,
     /// Files with several names that are kept.
@@ -76,7 +78,8 @@ impl Overlay {
                     && node.times.mtim != times.mtim;
                 !is_dirty && !is_dir && (node.carries_times() || was_applied)
             };
-            let is_kept = keeping.changed.contains(&placed.path) || is_timed();
+            let is_moved_dir = is_dir && origin.path != placed.path;
+            let is_kept = keeping.changed.contains(&placed.path) || is_moved_dir || is_timed();
             if origin.layer == keeping.layer && is_kept {
                 keeping.origins.insert(origin.path.clone());
             }
@@ -128,6 +131,15 @@ impl Overlay {
             }
             at += 1;
         }
+        // Directories that came where the disk has one show that as well.
+        let is_elsewhere = |id: NodeId, path: &VPath| {
+            self.node(id).origin.as_ref().is_some_and(|origin| origin.path != *path)
+        };
+        let merged: HashSet<VPath> = dirs
+            .iter()
+            .filter(|(id, path, _)| is_elsewhere(*id, path))
+            .map(|(_, path, _)| path.clone())
+            .collect();
         // What holds nothing any more is forgotten, innermost first.
         for (id, path, place) in dirs.into_iter().rev() {
             let Some((dir, name)) = place else { continue };
@@ -142,9 +154,11 @@ impl Overlay {
                 self.unlink_dir(id);
             }
         }
-        let (layer, seen) = (keeping.layer, std::mem::take(&mut self.seen));
-        let is_kept = |origin: &Origin| origin.layer != layer || keeping.keeps(&origin.path);
-        self.seen = seen.into_iter().filter(is_kept).collect();
+        let is_kept = |origin: &Origin| {
+            let is_shown = || keeping.keeps(&origin.path) || merged.contains(&origin.path);
+            origin.layer != keeping.layer || is_shown()
+        };
+        self.seen.retain(is_kept);
     }
 
     /// Gives another inode number to what stands elsewhere than where its number is from: the disk may have
@@ -176,6 +190,8 @@ impl Overlay {
     ) -> Vec<(Arc<str>, NodeId)> {
         let (mut inner, mut dropped) = (Vec::new(), Vec::new());
         self.unlist(dir);
+        // Names of the directory that it was moved from are hidden here.
+        let hides = self.dir(dir).below.iter().any(|below| *below != (keeping.layer, path.clone()));
         let entries = std::mem::take(&mut self.dir_mut(dir).entries);
         let mut kept = entries.clone();
         kept.clear();
@@ -185,7 +201,7 @@ impl Overlay {
             let keeps = match entry.kind {
                 EntryKind::Below(_) => false,
                 EntryKind::Node(_) if keeping.given_back.contains(&at) => false,
-                EntryKind::Absent => entry.shadows && keeping.keeps(&at),
+                EntryKind::Absent => entry.shadows && (hides || keeping.keeps(&at)),
                 EntryKind::Node(id) if self.is_fixed(id) => true,
                 EntryKind::Node(id) => {
                     let node = self.node(id);
@@ -240,16 +256,24 @@ impl Overlay {
     /// answers whether there is one.
     fn take_from_layer(&mut self, id: NodeId, path: &VPath, keeping: &Keeping) -> bool {
         let layer = keeping.layer;
+        // What the disk has there moves along with the directory that stood there.
+        if keeping.moved_dirs.contains(path) {
+            return false;
+        }
         let Ok(stat) = self.layers[usize::from(layer)].stat_now(path) else { return false };
+        let here = (layer, path.clone());
+        let below = &mut self.dir_mut(id).below;
+        if !below.contains(&here) {
+            below.push(here);
+        }
+        self.shadow_what_stood(id, path, keeping);
         if self.node(id).origin.is_none() {
             self.uncharge(node_bytes(&self.node(id).body));
+            self.node_mut(id).origin = Some(Box::new(Origin::new(layer, path, &stat)));
+        } else {
+            // It shows what it was moved from as well.
+            self.seen.push(Origin::new(layer, path, &stat));
         }
-        self.dir_mut(id).below = vec![(layer, path.clone())];
-        self.shadow_what_stood(id, path, keeping);
-        let origin = Box::new(Origin::new(layer, path, &stat));
-        // What it was moved from has been seen, and is not there any more.
-        let before = self.node_mut(id).origin.replace(origin);
-        self.seen.extend(before.map(|origin| *origin));
         true
     }
 
@@ -286,7 +310,8 @@ pub(super) fn kept_pins(baseline: &Baseline, keeping: &Keeping) -> Pins {
         // What nobody knew, and names that were not there, are looked at anew where a moved directory shows
         // them.
         let is_known = matches!(pin, Pin::There(_));
-        if !keeping.keeps(path) || !is_known && keeping.moves_along(path) {
+        let is_settled = keeping.settled.contains(path);
+        if !keeping.keeps(path) || is_settled || !is_known && keeping.moves_along(path) {
             continue;
         }
         let mut pin = pin.clone();
@@ -325,8 +350,31 @@ pub(super) fn kept_pins(baseline: &Baseline, keeping: &Keeping) -> Pins {
             at = parent;
         }
     }
+    forget_what_is_gone(&mut pins, baseline.disk());
     list_what_is_gone(&mut pins, baseline.disk());
     pins
+}
+
+/// Takes names out of the lists of directories that nothing is known of and that are not there any more.
+fn forget_what_is_gone(pins: &mut Pins, disk: &HostDir) {
+    let mut gone: Vec<(VPath, Arc<List>)> = Vec::new();
+    for (path, pin) in &pins.by_path {
+        let Pin::There(There { list: Some(list), .. }) = pin else { continue };
+        let is_there = |entry: &DirEntry| {
+            let at = path.join(&entry.name);
+            pins.by_path.contains_key(&at) || disk.stat(&at).is_ok()
+        };
+        if !list.entries.iter().all(is_there) {
+            let mut list = List::clone(list);
+            list.entries.retain(is_there);
+            gone.push((path.clone(), Arc::new(list)));
+        }
+    }
+    for (path, list) in gone {
+        if let Some(Pin::There(there)) = pins.by_path.get_mut(&path) {
+            there.list = Some(list);
+        }
+    }
 }
 
 /// Lets directories that nobody has listed, and that are none any more, hold what is known to have been

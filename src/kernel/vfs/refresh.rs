@@ -71,7 +71,7 @@ impl Overlay {
     pub fn refresh(&mut self) -> Result<Refreshed, DiffError> {
         // What nobody knows as it changed on the disk before it was looked at is taken in.
         let changes = self.known_changes()?;
-        let mut refreshed = Refreshed::default();
+        let (mut refreshed, mut windows) = (Refreshed::default(), Vec::new());
         for (mount, index) in (0..).map(MountId).zip(0..self.mounts.len()) {
             let Some(baseline) = self.mounts[index].baseline.clone() else { continue };
             let here: Vec<&Change> = changes.iter().filter(|it| it.mount == mount).collect();
@@ -81,6 +81,7 @@ impl Overlay {
                 layer,
                 changed: BTreeSet::new(),
                 stood: BTreeSet::new(),
+                settled: BTreeSet::new(),
                 origins: BTreeSet::new(),
                 linked: HashSet::new(),
                 renewed: BTreeMap::new(),
@@ -93,6 +94,7 @@ impl Overlay {
             for change in &here {
                 let now = disk.stat(&change.path).ok();
                 if self.is_on_disk(change, &disk, now.as_ref()) {
+                    keeping.settled.insert(change.path.clone());
                     continue;
                 }
                 keeping.changed.insert(change.path.clone());
@@ -126,10 +128,11 @@ impl Overlay {
             self.renumber(mount);
             self.renew_origins(layer, &keeping.renewed);
             let start_ns = start(&disk, true);
-            self.note_refresh(mount, baseline.start_ns(), start_ns);
+            windows.push((mount, baseline.start_ns(), start_ns));
             let contents = baseline.contents().cloned();
             self.set_baseline(index, Baseline::with(disk, start_ns, contents, pins));
         }
+        self.note_refresh(&windows);
         refreshed.taken.sort_unstable();
         refreshed.conflicts.sort_by(|a, b| (a.mount, &a.path).cmp(&(b.mount, &b.path)));
         refreshed.conflicts.dedup();
@@ -142,12 +145,17 @@ impl Overlay {
     /// # Errors
     /// As [`Overlay::discard`].
     pub fn discard_and_refresh(&mut self, now: u64) -> Result<(), Errno> {
+        let mut windows = Vec::new();
         for index in 0..self.mounts.len() {
             let Some(baseline) = self.mounts[index].baseline.clone() else { continue };
             let (disk, contents) = (baseline.disk().clone(), baseline.contents().cloned());
-            self.set_baseline(index, Baseline::begin(disk, contents, true));
+            let begun = Baseline::begin(disk, contents, true);
+            let mount = MountId(u16::try_from(index).expect("mount ids are 16 bits"));
+            windows.push((mount, baseline.start_ns(), begun.start_ns()));
+            self.set_baseline(index, begun);
         }
         self.torn.clear();
+        self.note_refresh(&windows);
         self.discard(now)
     }
 

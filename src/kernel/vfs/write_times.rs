@@ -158,15 +158,25 @@ impl Overlay {
         }
     }
 
-    /// Notes that the mount takes in what was changed on the disk between these times of its clock.
-    pub(super) fn note_refresh(&mut self, mount: MountId, since_ns: u64, until_ns: u64) {
+    /// Notes that mounts take in what was changed on the disk between these times of its clock: what was
+    /// changed in one of them before something in another is shown so.
+    pub(super) fn note_refresh(&mut self, windows: &[(MountId, u64, u64)]) {
+        let since_ns = windows.iter().map(|(_, since_ns, _)| *since_ns).min();
+        let until_ns = windows.iter().map(|(_, _, until_ns)| *until_ns).max();
+        let (Some(since_ns), Some(until_ns)) = (since_ns, until_ns) else { return };
         self.note_run();
         let shown_ns = self.time_of_making(0);
         let span_ns = until_ns.saturating_sub(since_ns).min(REFRESH_NS_MAX);
         // Whatever is written from now on is later.
         self.writes.last_ns = self.writes.last_ns.map(|last| last.max(shown_ns + span_ns));
-        let refresh = Refresh { mount: mount.0, since_ns, until_ns, shown_ns, span_ns };
-        self.writes.refreshes.push(refresh);
+        let refresh = |(mount, _, _): &(MountId, u64, u64)| Refresh {
+            mount: mount.0,
+            since_ns,
+            until_ns,
+            shown_ns,
+            span_ns,
+        };
+        self.writes.refreshes.extend(windows.iter().map(refresh));
     }
 
     /// What an entry of `mount` shows that has the attributes `stat` below.
