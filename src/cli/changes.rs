@@ -8,6 +8,7 @@ use belljar::kernel::vfs::{
     ApplyError, ChangedTimes, DiffEntry, DiffKind, Drift, Journals, MountId, VPath, Witness,
     diff_between, is_in_unified_diff, render_unified_diff,
 };
+use belljar::sandbox::CopyError;
 use belljar::{Machine, Outcome, Overlay};
 
 use super::args::{ApplyArg, RunArgs};
@@ -81,7 +82,16 @@ fn apply(args: &RunArgs, vfs: &mut Overlay, changes: &[Change]) -> Result<()> {
     let message = format!("writing {} to the disk", count(changes.len(), "change"));
     let _progress = (changes.len() > 100).then(|| Progress::start(message, args.quiet));
     // A home is needed only where something is written.
-    if changes.is_empty() { Ok(()) } else { write(vfs, args.quiet) }
+    if changes.is_empty() {
+        return Ok(());
+    }
+    // What it would have written with what it could not read, nobody knows.
+    let is_torn = vfs.drifts().iter().any(|drift| drift.kind.is_error());
+    anyhow::ensure!(
+        !is_torn,
+        "nothing was written to the disk, because the program could not read what changed there while it ran"
+    );
+    write(vfs, args.quiet)
 }
 
 /// Everything that is not what it was below, times that were set included.
@@ -237,7 +247,11 @@ where
 /// `error`, and what to do if some of what was written is still there.
 fn with_remedy(error: anyhow::Error) -> anyhow::Error {
     let is_half_done = |cause: &(dyn Error + 'static)| {
-        matches!(cause.downcast_ref(), Some(ApplyError::HalfDone { .. }))
+        let of_copy = cause.downcast_ref().and_then(|error| match error {
+            CopyError::Apply(error) => Some(error),
+            _ => None,
+        });
+        matches!(of_copy.or_else(|| cause.downcast_ref()), Some(ApplyError::HalfDone { .. }))
     };
     if !error.chain().any(is_half_done) {
         return error;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use belljar::tape::Kind;
 use belljar::testbench::{
     TapedChangesError, changed_machine, make_taped_changes, taped_changes_are_made, taped_worktree,
 };
@@ -17,6 +18,9 @@ use super::recover::before_opening;
 use super::report::count;
 use super::values::{DirMount, dir_mount};
 use super::{sink, tape};
+
+/// The program that a run starts.
+const FIRST_PID: u32 = 1;
 
 #[derive(Args, Debug)]
 pub struct DiffArgs {
@@ -104,7 +108,25 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
     changes::warn_of_sensitive(&changes::changes_of(vfs, &entries), args.quiet);
     changes::write(vfs, args.quiet)?;
     tell(args, &format!("{} written to the disk", count(count_changed, "change")));
+    if let Some(how) = unfinished(&args.tape)? {
+        tell(
+            args,
+            &format!(
+                "note: the run did not end by itself ({how}): this is what it had changed until then"
+            ),
+        );
+    }
     Ok(0)
+}
+
+/// How the run on the tape ended, if that was not by itself.
+fn unfinished(tape: &Path) -> Result<Option<String>> {
+    for record in tape::open(tape)? {
+        if let Kind::ProcessExit { pid: FIRST_PID, status, .. } = record?.kind {
+            return Ok((status != "exited").then_some(status));
+        }
+    }
+    Ok(None)
 }
 
 fn tell(args: &ApplyArgs, what: &str) {

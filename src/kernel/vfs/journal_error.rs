@@ -75,7 +75,8 @@ pub enum JournalError {
     /// The host refused to take something back.
     #[error(
         "an earlier belljar did not finish what it wrote to {0}, and the system refuses to put these \
-         back: {1}; see to it that they can be written, and then run `belljar recover {0}`",
+         back: {1}; see to it that they can be written, and then run `belljar recover {0}`, or leave \
+         them as they are with `belljar recover --skip-changed {0}`",
         folder.display(), list(left, ToString::to_string)
     )]
     Refused {

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::host::{Access, HostDir};
 use super::journal::{
@@ -56,12 +56,22 @@ impl About<'_> {
             || plan.steps.iter().zip(self.staged).any(is_made)
     }
 
-    /// The directory, if it is still there: one of `folders`, or what its path leads to.
+    /// The directory, if it is still there: one of `folders`, what its path leads to, or what the end of
+    /// its path leads to in one of `folders`, which was moved with it.
     fn open(&self, folders: &[&HostDir]) -> Option<HostDir> {
         if let Some(folder) = folders.iter().find(|folder| self.is(folder)) {
             return folder.try_clone().ok();
         }
-        HostDir::open(&self.root.path).ok().filter(|folder| self.is(folder))
+        let here = HostDir::open(&self.root.path).ok().filter(|folder| self.is(folder));
+        here.or_else(|| folders.iter().find_map(|folder| self.open_in(folder)))
+    }
+
+    /// The directory, if it lies in `folder` under some of the last names of its path.
+    fn open_in(&self, folder: &HostDir) -> Option<HostDir> {
+        let names: Vec<_> = self.root.path.components().collect();
+        let ends = (1..names.len()).rev().map(|at| names[at..].iter().collect::<PathBuf>());
+        let mut opened = ends.filter_map(|end| HostDir::open(&folder.path().join(end)).ok());
+        opened.find(|dir| dir.id().is_ok_and(|id| id == self.root.id))
     }
 }
 
@@ -73,6 +83,7 @@ impl Found {
             about.is(folder)
                 || (folder.path().starts_with(path) || path.starts_with(folder.path()))
                     && about.open(&[]).is_some()
+                || about.open_in(folder).is_some()
         };
         let mut abouts = self.content.as_ref().ok().into_iter().flat_map(abouts);
         let found = abouts.find(|about| folders.iter().any(|folder| is_of(about, folder)));
@@ -124,29 +135,32 @@ impl Journals {
         for about in abouts(content) {
             let Some(plan) = about.plan else { continue };
             match about.open(folders) {
-                Some(folder) => there.push((about.root, plan, self.through(folder), about.staged)),
+                Some(folder) => {
+                    let path = folder.path().to_owned();
+                    there.push((path, plan, self.through(folder), about.staged));
+                }
                 None if *plan == Plan::default() => {}
                 None => rest.push(about),
             }
         }
         if !is_finished {
-            for (root, plan, tree, staged) in &there {
+            for (folder, plan, tree, staged) in &there {
                 let begun = Begun { tree: &**tree, plan, staged };
                 let examine =
-                    |error| JournalError::Folder(DiskError::new("examine", &root.path)(error));
+                    |error| JournalError::Folder(DiskError::new("examine", folder)(error));
                 if staged.is_empty() && begun.has_moved() {
                     return damaged("its third part is not whole, and files were moved");
                 }
                 let changed = begun.changed_since().map_err(examine)?;
                 if !changed.is_empty() && on_changed == OnChanged::Refuse {
-                    return Err(JournalError::Changed { folder: root.path.clone(), changed });
+                    return Err(JournalError::Changed { folder: folder.clone(), changed });
                 }
             }
         }
         let mut recovered = Vec::new();
-        for (root, plan, tree, staged) in &there {
+        for (folder, plan, tree, staged) in &there {
             let begun = Begun { tree: &**tree, plan, staged };
-            recovered.push(recover_root(root, &begun, is_finished, on_changed)?);
+            recovered.push(recover_root(folder, &begun, is_finished, on_changed)?);
         }
         if rest.is_empty() {
             self.tree.remove_file(&found.name()).map_err(failed("remove", &path))?;
@@ -179,15 +193,19 @@ impl Journals {
 }
 
 fn recover_root(
-    root: &Root,
+    folder: &Path,
     begun: &Begun<'_>,
     is_finished: bool,
     on_changed: OnChanged,
 ) -> Result<Recovered, JournalError> {
-    let folder = root.path.clone();
     let steps = &begun.plan.steps;
-    let mut recovered =
-        Recovered { folder, is_finished, files: 0, left: Vec::new(), kept: Vec::new() };
+    let mut recovered = Recovered {
+        folder: folder.to_owned(),
+        is_finished,
+        files: 0,
+        left: Vec::new(),
+        kept: Vec::new(),
+    };
     if is_finished {
         recovered.files = steps.iter().filter(|step| step.is_of_file()).count();
         recovered.left = begun.finish().leftovers;
@@ -204,7 +222,10 @@ fn recover_root(
         }
         let left: HashSet<&VPath> = taken.left.iter().collect();
         let of_left = steps.iter().filter(|step| left.contains(step.path()));
-        let there = |path: &&VPath| begun.tree.stat(path).is_ok();
+        // In a directory that was moved they are wherever that is now.
+        let has_dir =
+            |path: &VPath| path.split_last().is_some_and(|(dir, _)| begun.tree.stat(&dir).is_ok());
+        let there = |path: &&VPath| begun.tree.stat(path).is_ok() || !has_dir(path);
         recovered.kept = of_left.flat_map(Step::temporaries).filter(there).cloned().collect();
         (recovered.files, recovered.left) = (taken.files, taken.left);
     }
@@ -212,7 +233,7 @@ fn recover_root(
     let left: HashSet<&VPath> = recovered.left.iter().collect();
     let is_left = |step: &Step| step.temporaries().chain([step.path()]).any(|it| left.contains(it));
     let seen: Vec<Step> = steps.iter().filter(|step| !is_left(step)).cloned().collect();
-    let sync = |error| JournalError::Folder(DiskError::new("sync", &root.path)(error));
+    let sync = |error| JournalError::Folder(DiskError::new("sync", folder)(error));
     sync_dirs(begun.tree, dirs_of(&seen)).map_err(sync)?;
     Ok(recovered)
 }

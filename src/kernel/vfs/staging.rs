@@ -139,7 +139,8 @@ impl Overlay {
         if let Body::Symlink(_) = node.body {
             return Ok(None);
         }
-        let is_file = change.before_type() == Some(FileType::RegularFile);
+        let is_file = matches!(node.body, Body::File(_))
+            && change.before_type() == Some(FileType::RegularFile);
         let from = match &node.origin {
             Some(origin) => self.host_of(origin).map(|host| (host, &origin.path)),
             None => (is_file && node.nlink == 1).then_some((&*target.host, &change.path)),

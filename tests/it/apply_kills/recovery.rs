@@ -209,3 +209,34 @@ fn a_recovery_follows_no_link_out_of_the_folder() {
     assert!(rest.len() == 6 && rest.values().all(|content| content == b"old"), "{rest:?}");
     assert_eq!(stdout(&run(&["recover"])), "nothing to recover in .\n");
 }
+
+/// The one was taken back, and the one in it stayed half written: the recovery said that all was well.
+#[test]
+fn folders_that_lie_in_one_that_was_moved_are_recovered_with_it() {
+    if !can_trace("folders_that_lie_in_one_that_was_moved_are_recovered_with_it") {
+        return;
+    }
+    for opened in [".", ".."] {
+        let (top, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let [folder, moved] = ["p/f", "q/f"].map(|name| top.path().join(name));
+        std::fs::create_dir_all(folder.join("sub")).unwrap();
+        for name in ["a", "sub/b", "sub/c"] {
+            std::fs::write(folder.join(name), "old").unwrap();
+        }
+        let before = tree(&folder);
+        let script = "echo new > a; echo new > sub/b; echo new > sub/c";
+        killed_at(4, &folder, home.path(), &["sh", "--apply", "--dir", "sub", "-c", script]);
+        assert_ne!(
+            tree(&folder.join("sub")),
+            [("b", "old"), ("c", "old")]
+                .map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec()))
+                .into()
+        );
+        std::fs::rename(top.path().join("p"), top.path().join("q")).unwrap();
+        let mut command = belljar(&moved.join(opened));
+        let output = command.env("BELLJAR_HOME", home.path()).arg("recover").output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(tree(&moved), before, "{}", stderr(&output));
+        assert!(stderr(&output).contains("/q/f"), "it is named where it is: {}", stderr(&output));
+    }
+}

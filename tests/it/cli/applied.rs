@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::cli::scratch;
 use crate::cli::tape::{call, succeed};
-use crate::support::stderr;
+use crate::support::{belljar, stderr};
 
 /// A folder with `tree`, and the tape of a run of `script` over it.
 fn recorded(script: &str) -> tempfile::TempDir {
@@ -117,4 +117,34 @@ fn a_tape_without_its_folder_names_the_folder() {
     }
     std::fs::rename(dir.join("run.tape.cas"), dir.join("moved.tape.cas")).unwrap();
     succeed(dir, &["replay", "-q", "moved.tape"]);
+}
+
+/// It had the mode of the file, and could not be entered.
+#[cfg(unix)]
+#[test]
+fn a_folder_in_the_place_of_a_file_has_permissions_of_its_own() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = scratch();
+    let script = "rm -rf note.txt; mkdir note.txt; echo > note.txt/today";
+    let output = belljar(folder.path()).args(["sh", "--apply", "-c", script]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let mode = std::fs::metadata(folder.path().join("note.txt")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o700, 0o700, "{mode:o}");
+}
+
+/// It was made as that of any run, without a word.
+#[test]
+fn applying_a_tape_of_a_run_that_did_not_end_by_itself_says_so() {
+    let folder = scratch();
+    let script = "echo half > note.txt; while :; do :; done";
+    let args = ["record", "--timeout", "300ms", "--tape", "../t.tape", "--", "sh", "-c", script];
+    let tree = folder.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    let output = belljar(&tree).args(args).output().unwrap();
+    assert_eq!(output.status.code(), Some(124), "{}", stderr(&output));
+    let output = belljar(&tree).args(["apply", "../t.tape"]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(said.contains("the run did not end by itself (timeout)"), "{said}");
+    assert_eq!(std::fs::read_to_string(tree.join("note.txt")).unwrap(), "half\n");
 }

@@ -339,3 +339,38 @@ fn a_run_reads_no_file_torn_that_changes_while_it_goes_on() {
     assert!(said.contains("cat: f: I/O error"), "{said}");
     assert!(said.contains("belljar: f was changed on the disk after the run began"), "{said}");
 }
+
+/// Half of what it would have written was written, with code 0: what it could not read was left out.
+#[test]
+fn what_a_run_could_not_read_meanwhile_keeps_it_from_being_applied() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        std::fs::write(folder.path().join(name), "1\n").unwrap();
+    }
+    let mut child = belljar(folder.path())
+        .args([
+            "sh",
+            "--apply=always",
+            "-c",
+            "echo P >> a; echo ready; read line; echo P >> b; true",
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0; 6];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut first).unwrap();
+    std::fs::write(folder.path().join("b"), "by the user\n").unwrap();
+    child.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("belljar: b was changed on the disk after the run began"), "{said}");
+    assert!(
+        said.contains("nothing was written to the disk, because the program could not read"),
+        "{said}"
+    );
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!((read("a").as_str(), read("b").as_str()), ("1\n", "by the user\n"));
+}

@@ -449,3 +449,54 @@ fn a_folder_that_was_moved_unlisted_and_became_a_file_locks_nobody_out() {
     let names: Vec<String> = tree(&bench.at(".")).into_keys().collect();
     assert_eq!(names, ["moved/", "moved/d/", "new", "result"]);
 }
+
+/// What the user added was told and not shown, and the diff deleted it.
+#[test]
+fn what_is_new_in_a_folder_that_took_the_place_of_another_moves_along() {
+    for (script, shown) in [("rmdir b; mv a b", "b"), ("mv a t; mv b a; mv t b", "b")] {
+        let bench = Bench::new(&[("a/f", "1\n")]);
+        std::fs::create_dir(bench.at("b")).unwrap();
+        bench.done(&["refresh", "box"]);
+        bench.changes(script);
+        bench.write("a/new", "by the user\n");
+        assert_eq!(bench.done(&["refresh", "box"]), "added a/new\n", "{script}");
+        assert_eq!(stdout(&bench.sh(&format!("ls {shown}"))), "f\nnew\n", "{script}");
+        bench.done(&["apply", "box"]);
+        assert_eq!(bench.read("b/new"), "by the user\n", "{script}");
+        assert_eq!(bench.done(&["diff", "box"]), "", "{script}");
+    }
+}
+
+/// `diff` and `apply` failed from then on, and each refresh told it anew.
+#[test]
+fn what_both_removed_is_no_change_any_more() {
+    let bench = Bench::new(&[("d/f", "1\n"), ("d/e", "2\n")]);
+    bench.changes("rm -r d");
+    std::fs::remove_file(bench.at("d/e")).unwrap();
+    bench.done(&["refresh", "box"]);
+    assert!(bench.done(&["diff", "box"]).contains("deleted file mode"));
+    assert_eq!(bench.done(&["refresh", "box"]), "");
+    bench.done(&["apply", "box"]);
+    assert!(!bench.at("d").exists());
+    // In a folder that was moved, git was told to remove it once more.
+    let bench = Bench::new(&[("d/f", "1\n"), ("d/e", "2\n")]);
+    bench.changes("cat d/f d/e; mv d d2; rm d2/f");
+    std::fs::remove_file(bench.at("d/f")).unwrap();
+    bench.call(&["refresh", "box"]);
+    assert!(bench.git_apply());
+    assert_eq!(bench.read("d2/e"), "2\n");
+    assert!(!bench.at("d2/f").exists());
+}
+
+/// The other files of the folder were an error for ever.
+#[test]
+fn a_folder_that_the_user_removed_holds_what_the_session_changed_after_a_refresh() {
+    let bench = Bench::new(&[("b/f", "1\n"), ("b/g", "2\n")]);
+    bench.changes("ls b; cat b/f b/g; echo more >> b/f");
+    std::fs::remove_dir_all(bench.at("b")).unwrap();
+    bench.conflicts();
+    assert_eq!(stdout(&bench.sh("ls b; cat b/f")), "f\n1\nmore\n");
+    bench.changes("rm -r b");
+    bench.done(&["apply", "box"]);
+    assert_eq!(bench.done(&["diff", "box"]), "");
+}

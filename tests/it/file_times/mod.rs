@@ -105,18 +105,20 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    fn refresh(&self) {
+    /// What `belljar sandbox` does to it.
+    fn call(&self, args: &[&str]) {
         let mut command = belljar(&self.place.tree());
         command.env("BELLJAR_HOME", self.place.folder.path().join("home"));
-        let output = command.args(["sandbox", "refresh", &self.id]).output().unwrap();
-        assert!(output.status.success(), "{}", stderr(&output));
+        let output = command.arg("sandbox").args(args).arg(&self.id).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+    }
+
+    fn refresh(&self) {
+        self.call(&["refresh"]);
     }
 
     fn apply(&self) {
-        let mut command = belljar(&self.place.tree());
-        command.env("BELLJAR_HOME", self.place.folder.path().join("home"));
-        let output = command.args(["sandbox", "apply", &self.id]).output().unwrap();
-        assert!(output.status.success(), "{}", stderr(&output));
+        self.call(&["apply"]);
     }
 
     fn exec(&self, script: &str) -> String {

@@ -1,6 +1,6 @@
 //! Real tools, in the sequences in which people use them.
 
-use super::{MAKEFILE, Place};
+use super::{MAKEFILE, Place, Session};
 use crate::support::stdout;
 
 const NOTHING: &str = "minimake: Nothing to be done for 'all'.\n";
@@ -209,6 +209,29 @@ fn make_remakes_what_the_disk_changed_in_that_order_before_one_refresh() {
             "later\n"
         );
     }
+}
+
+/// Each folder was taken in after the one before it; and what was given up had the times of the disk.
+#[test]
+fn make_remakes_what_the_disk_changed_in_two_folders() {
+    let place = Place::new();
+    let lib = place.folder.path().join("lib");
+    std::fs::create_dir(&lib).unwrap();
+    place.edit("src", "one\n", 0);
+    std::fs::write(lib.join("out"), "one\n").unwrap();
+    let output = place.output(&["sandbox create", "--worktree", ".", "--dir", "../lib::/lib"]);
+    let session = Session { place: &place, id: stdout(&output).trim().to_owned() };
+    session.exec("cat src /lib/out");
+    for path in [&lib.join("out"), &place.tree().join("src")] {
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        std::fs::write(path, "two\n").unwrap();
+    }
+    session.refresh();
+    assert_eq!(session.exec("[ src -nt /lib/out ] && echo remade"), "remade\n");
+    session.exec("echo > other");
+    std::fs::write(place.tree().join("src"), "three\n").unwrap();
+    session.call(&["refresh", "--discard"]);
+    assert_eq!(session.exec("[ src -nt /lib/out ] && echo remade"), "remade\n");
 }
 
 #[test]
