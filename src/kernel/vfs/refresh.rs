@@ -146,11 +146,10 @@ impl Overlay {
     /// As [`Overlay::discard`].
     pub fn discard_and_refresh(&mut self, now: u64) -> Result<(), Errno> {
         let mut windows = Vec::new();
-        for index in 0..self.mounts.len() {
+        for (mount, index) in (0..).map(MountId).zip(0..self.mounts.len()) {
             let Some(baseline) = self.mounts[index].baseline.clone() else { continue };
             let (disk, contents) = (baseline.disk().clone(), baseline.contents().cloned());
             let begun = Baseline::begin(disk, contents, true);
-            let mount = MountId(u16::try_from(index).expect("mount ids are 16 bits"));
             windows.push((mount, baseline.start_ns(), begun.start_ns()));
             self.set_baseline(index, begun);
         }
