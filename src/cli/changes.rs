@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::error::Error;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use belljar::kernel::vfs::{
     ApplyError, ChangedTimes, DiffEntry, DiffKind, Drift, Journals, MountId, VPath, Witness,
     diff_between, is_in_unified_diff, render_unified_diff,
@@ -40,6 +40,7 @@ pub fn settle(
     report: &mut Report,
 ) -> Result<()> {
     let vfs = machine.vfs_mut();
+    let unread = tell_torn(vfs);
     let what = "ended, and its changes were not told in time";
     let telling = Overtime::watch(args.limits.timeout, &report.program, what, report_to);
     let entries = vfs.diff().context("cannot tell what the program changed")?;
@@ -57,7 +58,7 @@ pub fn settle(
         Some(ApplyArg::Success) => *outcome == Outcome::Exited(0),
     };
     report.sensitive = warn_of_sensitive(&report.changes, args.quiet);
-    let written = if applies { apply(args, vfs, &report.changes) } else { Ok(()) };
+    let written = if applies { apply(args, vfs, &report.changes, &unread) } else { Ok(()) };
     report.applied = applies && written.is_ok();
     if report.applied && !report.changes.is_empty() && !args.quiet {
         note!("belljar: {} written to the disk", summary(&report.changes));
@@ -78,7 +79,8 @@ pub fn settle(
     written
 }
 
-fn apply(args: &RunArgs, vfs: &mut Overlay, changes: &[Change]) -> Result<()> {
+/// Writes `changes` to the disk, unless the program could not read what `unread` names.
+fn apply(args: &RunArgs, vfs: &mut Overlay, changes: &[Change], unread: &[Drift]) -> Result<()> {
     let message = format!("writing {} to the disk", count(changes.len(), "change"));
     let _progress = (changes.len() > 100).then(|| Progress::start(message, args.quiet));
     // A home is needed only where something is written.
@@ -86,11 +88,13 @@ fn apply(args: &RunArgs, vfs: &mut Overlay, changes: &[Change]) -> Result<()> {
         return Ok(());
     }
     // What it would have written with what it could not read, nobody knows.
-    let is_torn = vfs.drifts().iter().any(|drift| drift.kind.is_error());
-    anyhow::ensure!(
-        !is_torn,
-        "nothing was written to the disk, because the program could not read what changed there while it ran"
-    );
+    if let Some(Drift { mount, path, kind }) = unread.first() {
+        let path = printable(&shown_path(vfs, *mount, path));
+        let why = kind.since("the run began");
+        bail!(
+            "nothing was written to the disk, because the program could not read {path}, which {why}"
+        );
+    }
     write(vfs, args.quiet)
 }
 
@@ -121,8 +125,9 @@ pub fn tell_drifts(vfs: &Overlay, drifts: &[Drift], what: &str) {
     }
 }
 
-/// Says which files a run could not read because they changed on the disk while it went on.
-pub fn tell_torn(vfs: &mut Overlay) {
+/// Says which files a run could not read because they changed on the disk while it went on, and
+/// answers with them.
+pub fn tell_torn(vfs: &mut Overlay) -> Vec<Drift> {
     let mut drifts = vfs.take_drifts();
     // Names are looked up in vain all the time.
     drifts.retain(|drift| drift.kind.is_error());
@@ -130,6 +135,7 @@ pub fn tell_torn(vfs: &mut Overlay) {
     if !drifts.is_empty() {
         note!("belljar: note: the disk must hold still while a program runs; run it again");
     }
+    drifts
 }
 
 /// The paths of the changes that other tools may run or obey; says so, unless it is to be quiet.

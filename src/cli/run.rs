@@ -177,7 +177,6 @@ fn perform(
         recording.finish(&mut machine)?;
         drop(writing);
     }
-    changes::tell_torn(machine.vfs_mut());
     let settled = changes::settle(args, &mut machine, status.outcome(), diff_to, report_to, report);
     changes::tell_torn(machine.vfs_mut());
     report.timings.changes_ms = ms(ambient::elapsed_since(changes_started));

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use super::baseline::{Baseline, List, Pin, Pins, There, beneath};
 use super::host::HostDir;
 use super::layer::{DirEntry, FileType, Layer, Stat};
-use super::node::{Body, Entry, EntryKind, MountId, NodeId, Origin, TimesOf};
-use super::overlay::{MADE_INO_END, Overlay, ino_below, node_bytes};
+use super::node::{
+    Body, Entry, EntryKind, MADE_INO_END, MountId, NodeId, Origin, TimesOf, ino_below,
+};
+use super::overlay::{Overlay, node_bytes};
 use super::path::VPath;
 use super::settle::Placed;
 

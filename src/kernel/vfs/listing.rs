@@ -7,8 +7,8 @@
 use std::sync::{Arc, Weak};
 
 use super::layer::FileType;
-use super::node::{Body, Dir, Entry, EntryKind, NodeId};
-use super::overlay::{Overlay, ino_below};
+use super::node::{Body, Dir, Entry, EntryKind, NodeId, ino_below};
+use super::overlay::Overlay;
 use crate::base::errno::Errno;
 
 /// The entries of a directory at one time, sorted bytewise by name.

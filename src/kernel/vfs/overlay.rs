@@ -18,7 +18,7 @@ use super::layer::{FileType, Layer, Stat};
 use super::listing::{Listed, OldListing};
 use super::mount::Mount;
 use super::node::{
-    Body, Dir, Entry, EntryKind, File, MountId, Node, NodeId, Origin, Times, TimesOf,
+    Body, Dir, Entry, EntryKind, File, MountId, Node, NodeId, Origin, Times, TimesOf, ino_below,
 };
 use super::nodes::Nodes;
 use super::path::{PATH_BYTES_MAX, VPath, check_name};
@@ -583,21 +583,4 @@ pub(super) fn node_bytes(body: &Body) -> u64 {
         Body::Symlink(target) => NODE_BYTES + target.len() as u64,
         _ => NODE_BYTES,
     }
-}
-
-/// Numbers of nodes that were made here are smaller.
-pub(super) const MADE_INO_END: u64 = 1 << 63;
-
-/// The inode number of the entry `name` that a layer has in the directory with number `dir_ino`:
-/// the same in whatever order entries are looked at. Numbers of nodes made here count up from 1,
-/// so the top bit keeps the two apart.
-pub(super) fn ino_below(dir_ino: u64, name: &str) -> u64 {
-    // FNV-1a over both, then the finisher of SplitMix64, which spreads what FNV leaves close.
-    let bytes = dir_ino.to_le_bytes().into_iter().chain(name.bytes());
-    let mut hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (hash ^ (hash >> 31)) | MADE_INO_END
 }

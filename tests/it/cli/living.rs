@@ -352,7 +352,7 @@ fn what_a_run_could_not_read_meanwhile_keeps_it_from_being_applied() {
             "sh",
             "--apply=always",
             "-c",
-            "echo P >> a; echo ready; read line; echo P >> b; true",
+            "ls -l b > /dev/null; echo P >> a; echo ready; read line; echo P >> b; true",
         ])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -368,7 +368,7 @@ fn what_a_run_could_not_read_meanwhile_keeps_it_from_being_applied() {
     assert_eq!(output.status.code(), Some(125), "{said}");
     assert!(said.contains("belljar: b was changed on the disk after the run began"), "{said}");
     assert!(
-        said.contains("nothing was written to the disk, because the program could not read"),
+        said.contains("nothing was written to the disk, because the program could not read b"),
         "{said}"
     );
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();

@@ -164,6 +164,14 @@ impl Dash {
         if removed && !step.is_logical && step.paths.iter().any(|path| leads_above(path)) {
             return None;
         }
+        // So `rm` cannot remove the last of what it has named from one that it has removed.
+        let removes_this = |path: &String| {
+            let removed = current.join(path).canonicalize();
+            leads_above(path) && removed.is_ok_and(|removed| current.starts_with(removed))
+        };
+        if step.text.starts_with("rm -r") && step.paths.iter().any(removes_this) {
+            return None;
+        }
         let top = self.folder.to_str().unwrap();
         let paths: Vec<String> = step.paths.iter().map(|path| path.replacen(TOP, top, 1)).collect();
         if differs_among_hosts(&step.text, &current, &paths) {
