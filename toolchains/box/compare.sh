@@ -6,7 +6,7 @@
 set -uo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-belljar=${1:?usage: compare.sh BELLJAR [BOX]}
+belljar=$(realpath "${1:?usage: compare.sh BELLJAR [BOX]}")
 box=${2:-$here/box.wasm}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -388,6 +388,12 @@ same rm .
 same rm -r ./
 same rm
 same rm -f
+both mkdir -p shown/within
+both ln -s shown led
+same rm -r led/
+both mkdir -p shown/within
+same rm -rf led/ # what it leads to is emptied, and remains
+same rm -rf led/
 same rm dirlink soft
 same rm -d n
 trees rm

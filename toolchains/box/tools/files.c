@@ -275,17 +275,16 @@ int tool_ln(int argc, char **argv) {
     return each_into(count, operands, NULL, link_one);
 }
 
+// What became of the removal of `path`, which answered `failed` and `errno`. With `force` what is not there is removed.
+static int removed(const char *path, bool failed, bool force) {
+    if (!failed || (force && (errno == ENOENT || errno == ENOTDIR))) return 0;
+    return warn("cannot remove '%s': %s", path, strerror(errno));
+}
+
 int remove_path(const char *path, bool recursive, bool force) {
     struct stat stat_;
-    if (lstat(path, &stat_)) {
-        // What cannot be looked at for a slash at its end may be a link to itself: what `unlink` says counts.
-        if (unlink(path) == 0) return 0;
-        if (force && (errno == ENOENT || errno == ENOTDIR)) return 0;
-        return warn("cannot remove '%s': %s", path, strerror(errno));
-    }
-    if (!S_ISDIR(stat_.st_mode)) {
-        return unlink(path) ? warn("cannot remove '%s': %s", path, strerror(errno)) : 0;
-    }
+    // What cannot be looked at for a slash at its end may be a link to itself: what `unlink` says counts.
+    if (lstat(path, &stat_) || !S_ISDIR(stat_.st_mode)) return removed(path, unlink(path), force);
     if (!recursive) return warn("cannot remove '%s': Is a directory", path);
     struct texts names;
     int status = list_dir(path, &names) ? 0 : warn("cannot remove '%s': %s", path, strerror(errno));
@@ -295,8 +294,7 @@ int remove_path(const char *path, bool recursive, bool force) {
         free(inner);
     }
     free_texts(&names);
-    if (!status && rmdir(path)) status = warn("cannot remove '%s': %s", path, strerror(errno));
-    return status;
+    return status ? status : removed(path, rmdir(path), force);
 }
 
 int tool_rm(int argc, char **argv) {
