@@ -394,6 +394,9 @@ same rm -r led/
 both mkdir -p shown/within
 same rm -rf led/ # what it leads to is emptied, and remains
 same rm -rf led/
+both touch plain
+both ln -s plain/ slashed
+same mv slashed plain
 same rm dirlink soft
 same rm -d n
 trees rm

@@ -198,12 +198,13 @@ static bool leads_to(const char *from, const char *to) {
 }
 
 static int move_one(const char *from, const char *to) {
-    struct stat source, target;
+    struct stat source, target, referent;
     if (lstat(from, &source)) return warn("cannot stat '%s': %s", from, strerror(errno));
     bool is_there = lstat(to, &target) == 0;
     if (is_there && no_clobber) return 0;
-    bool is_onto_referent =
-        is_there && S_ISLNK(source.st_mode) && !S_ISLNK(target.st_mode) && leads_to(from, to);
+    // A link to `file/` leads nowhere.
+    bool is_onto_referent = is_there && S_ISLNK(source.st_mode) && !S_ISLNK(target.st_mode) &&
+                            stat(from, &referent) == 0 && leads_to(from, to);
     if (is_onto_referent || (is_there && same(&source, &target))) {
         return warn("'%s' and '%s' are the same file", from, to);
     }
