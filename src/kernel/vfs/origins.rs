@@ -9,13 +9,27 @@ use super::diff::Change;
 use super::host::HostDir;
 use super::keeping::Keeping;
 use super::layer::{FileType, Layer, Stat};
-use super::node::{Body, EntryKind, MountId, NodeId};
+use super::node::{Body, EntryKind, MountId, NodeId, Origin};
 use super::overlay::{Overlay, node_bytes};
 use super::path::VPath;
 use super::refresh::{is_only_touched, look};
 use crate::base::errno::Errno;
 
 impl Overlay {
+    /// Gives every origin of which `stamp_of` knows one another stamp.
+    pub(super) fn restamp(&mut self, stamp_of: impl Fn(&Origin) -> Option<u64>) {
+        for id in self.nodes.ids() {
+            // A look does not copy what clones share.
+            let Some(stamp) = self.node(id).origin.as_deref().and_then(&stamp_of) else { continue };
+            if let Some(origin) = &mut self.node_mut(id).origin {
+                origin.stamp = stamp;
+            }
+        }
+        for origin in &mut self.seen {
+            origin.stamp = stamp_of(origin).unwrap_or(origin.stamp);
+        }
+    }
+
     /// Where directories of `layer` come from that stand elsewhere in `mount` now.
     pub(super) fn moved_dirs(&self, mount: MountId, layer: u16) -> BTreeSet<VPath> {
         let mut moved = BTreeSet::new();

@@ -195,15 +195,7 @@ impl Overlay {
             let is_here = origin.layer == layer;
             renewed.get(&origin.path).filter(|_| is_here).map(|stat| stat.stamp)
         };
-        for id in self.nodes.ids() {
-            let Some(stamp) = self.node(id).origin.as_deref().and_then(stamp_of) else { continue };
-            if let Some(origin) = &mut self.node_mut(id).origin {
-                origin.stamp = stamp;
-            }
-        }
-        for origin in &mut self.seen {
-            origin.stamp = stamp_of(origin).unwrap_or(origin.stamp);
-        }
+        self.restamp(stamp_of);
     }
 }
 

@@ -247,16 +247,7 @@ impl Overlay {
             }
         }
         let stamp_of = |origin: &Origin| renewed.get(&(origin.layer, origin.path.clone())).copied();
-        for id in self.nodes.ids() {
-            // A look does not copy what clones share.
-            let Some(stamp) = self.node(id).origin.as_deref().and_then(stamp_of) else { continue };
-            if let Some(origin) = &mut self.node_mut(id).origin {
-                origin.stamp = stamp;
-            }
-        }
-        for origin in &mut self.seen {
-            origin.stamp = stamp_of(origin).unwrap_or(origin.stamp);
-        }
+        self.restamp(stamp_of);
         for mount in &self.mounts {
             let Some(baseline) = &mount.baseline else { continue };
             let here = renewed.iter().filter(|((layer, _), _)| *layer == mount.layer);

@@ -143,12 +143,7 @@ fn a_program_whose_reader_hangs_up_ends_in_silence() {
     let folder = scratch();
     for command in ["run seq 1000000", "sh -c 'seq 1000000'", "sh -c 'while :; do echo x; done'"] {
         let script = format!("\"$0\" {command} | head -n 1 >/dev/null; echo ${{PIPESTATUS[0]}}");
-        let output = std::process::Command::new("bash")
-            .args(["-c", &script, env!("CARGO_BIN_EXE_belljar")])
-            .current_dir(folder.path())
-            .env("BELLJAR_CACHE_DIR", crate::support::cache_dir())
-            .output()
-            .unwrap();
+        let output = crate::support::bash(folder.path(), &script);
         assert_eq!(
             (stdout(&output), stderr(&output)),
             ("141\n".into(), String::new()),

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{belljar, stderr, stdout};
+use crate::support::{belljar, git_apply, stderr, stdout};
 
 pub(super) struct Bench(tempfile::TempDir);
 
@@ -64,20 +64,8 @@ impl Bench {
     /// `diff | git apply`; answers whether git took it.
     pub(super) fn git_apply(&self) -> bool {
         let diff = self.done(&["diff", "box"]);
-        git_apply(&self.tree(), &diff)
+        git_apply(&self.tree(), diff.as_bytes()).status.success()
     }
-}
-
-fn git_apply(folder: &Path, diff: &str) -> bool {
-    let mut git = Command::new("git")
-        .args(["apply", "-"])
-        .current_dir(folder)
-        .stdin(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    git.stdin.take().unwrap().write_all(diff.as_bytes()).unwrap();
-    git.wait().unwrap().success()
 }
 
 fn lines(count: usize) -> String {

@@ -26,7 +26,7 @@ use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{belljar, guest, stderr, stdout};
+use crate::support::{belljar, git_apply, guest, stderr, stdout};
 
 fn scratch() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -74,14 +74,8 @@ fn a_diff_is_what_git_applies() {
     args.extend(script);
     let output = run(folder.path(), &args);
     assert!(output.status.success(), "{}", stderr(&output));
-    let mut git = std::process::Command::new("git")
-        .args(["apply", "-"])
-        .current_dir(folder.path())
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    git.stdin.take().unwrap().write_all(&output.stdout).unwrap();
-    assert!(git.wait().unwrap().success(), "{}", stdout(&output));
+    let applied = git_apply(folder.path(), &output.stdout);
+    assert!(applied.status.success(), "{}: {}", stderr(&applied), stdout(&output));
     let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
     assert_eq!(read("note.txt"), b"one\ntwo\nmore");
     assert_eq!(read("new/file"), b"text");
@@ -181,12 +175,7 @@ fn a_closed_standard_error_is_no_panic() {
     let folder = scratch();
     for command in ["run replace one 1 note.txt", "programs", "run nothing"] {
         let script = format!("\"$0\" {command} >/dev/full 2>/dev/full; echo $?");
-        let output = std::process::Command::new("bash")
-            .args(["-c", &script, env!("CARGO_BIN_EXE_belljar")])
-            .current_dir(folder.path())
-            .env("BELLJAR_CACHE_DIR", crate::support::cache_dir())
-            .output()
-            .unwrap();
+        let output = crate::support::bash(folder.path(), &script);
         assert_ne!(stdout(&output), "101\n", "{command}");
     }
 }

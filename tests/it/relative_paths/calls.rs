@@ -77,14 +77,24 @@ pub fn draw_path(chance: &mut Chance) -> String {
     for _ in 0..chance.below(12) / 10 {
         path.push_str("./");
     }
-    for index in 0..=chance.below(20) / 9 {
+    let separators = chance.below(20) / 9;
+    path + &join_names(chance, separators, name)
+}
+
+/// Names that `name` draws, or `..`, with `separators` between them, and at times one at the end.
+pub fn join_names(
+    chance: &mut Chance,
+    separators: usize,
+    name: impl Fn(&mut Chance) -> &'static str,
+) -> String {
+    let mut path = String::new();
+    for index in 0..=separators {
         if index > 0 {
             path.push_str(["/", "/", "/", "//", "/./"][chance.below(5)]);
         }
         path.push_str(if index > 0 && chance.below(8) == 0 { ".." } else { name(chance) });
     }
-    path.push_str(["", "", "", "", "", "", "", "", "/", "/."][chance.below(10)]);
-    path
+    path + ["", "", "", "", "", "", "", "", "/", "/."][chance.below(10)]
 }
 
 /// The text of a link: a relative path, which may lead nowhere.

@@ -47,16 +47,9 @@ fn draw_path(chance: &mut Chance) -> String {
         let names = if chance.below(4) > 0 { &NAMES[7..] } else { &NAMES[..] };
         names[chance.below(names.len())]
     };
-    let mut path =
-        ["", "", "", "", "", "", "./", "../", "../", "../../"][chance.below(10)].to_owned();
-    for index in 0..=chance.below(20) / 11 {
-        if index > 0 {
-            path.push_str(["/", "/", "/", "//", "/./"][chance.below(5)]);
-        }
-        path.push_str(if index > 0 && chance.below(8) == 0 { ".." } else { name(chance) });
-    }
-    path.push_str(["", "", "", "", "", "", "", "", "/", "/."][chance.below(10)]);
-    path
+    let above = ["", "", "", "", "", "", "./", "../", "../", "../../"][chance.below(10)];
+    let separators = chance.below(20) / 11;
+    above.to_owned() + &calls::join_names(chance, separators, name)
 }
 
 fn draw_step(chance: &mut Chance) -> Step {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use belljar::base::errno::Errno;
 use belljar::kernel::vfs::{Drift, DriftKind, VPath, render_unified_diff};
@@ -13,6 +13,7 @@ use belljar::sandbox::{
 };
 
 use super::{PROGRAMS, sandbox};
+use crate::support::git_apply;
 use crate::support::plans::Chance;
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
@@ -314,15 +315,7 @@ fn merges(
         assert_eq!(Ok(&text), render(model).as_ref(), "seed {seed}");
     }
     let before = marks(folder);
-    let mut git = Command::new("git")
-        .args(["apply", "-"])
-        .current_dir(folder)
-        .stdin(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    git.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    let is_applied = git.wait().unwrap().success();
+    let is_applied = git_apply(folder, text.as_bytes()).status.success();
     let after = marks(folder);
     let lost: Vec<&String> = before.difference(&after).collect();
     assert!(lost.is_empty(), "seed {seed}: {lost:?} are lost by\n{text}");

@@ -8,8 +8,9 @@ pub mod model;
 pub mod plans;
 pub mod replays;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Output, Stdio};
 use std::sync::OnceLock;
 
 use belljar::{Engine, EngineConfig};
@@ -50,6 +51,31 @@ pub fn home_dir() -> PathBuf {
 /// standard input.
 pub fn belljar(folder: &Path) -> Belljar {
     Belljar::new(folder)
+}
+
+/// What `git apply` says of `diff` in `folder`.
+pub fn git_apply(folder: &Path, diff: &[u8]) -> Output {
+    let mut git = std::process::Command::new("git")
+        .args(["apply", "-"])
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    git.stdin.take().unwrap().write_all(diff).unwrap();
+    git.wait_with_output().unwrap()
+}
+
+/// What `script` does in `bash`, in `folder`; the `belljar` binary is its `$0`.
+#[cfg(unix)]
+pub fn bash(folder: &Path, script: &str) -> Output {
+    std::process::Command::new("bash")
+        .args(["-c", script, env!("CARGO_BIN_EXE_belljar")])
+        .current_dir(folder)
+        .env("BELLJAR_CACHE_DIR", cache_dir())
+        .output()
+        .unwrap()
 }
 
 /// The number in the variable `name`, or `default`.
