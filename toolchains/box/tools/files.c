@@ -82,6 +82,10 @@ static int copy_tree(const char *from, const char *to, const struct copying *how
     if ((how->recursive ? lstat : stat)(from, &source)) return warn("cannot stat '%s': %s", from, strerror(errno));
     bool is_there = stat(to, &target) == 0;
     bool is_same = is_there && same(&source, &target);
+    // A link that took the place of the file that it leads to would be all that is left of it.
+    if (is_there && S_ISLNK(source.st_mode) && lstat(to, &made) == 0 && !S_ISLNK(made.st_mode)) {
+        is_same = stat(from, &made) == 0 && same(&made, &target);
+    }
     if (is_same || (S_ISLNK(source.st_mode) && same_name(from, to))) {
         return warn("'%s' and '%s' are the same file", from, to);
     }
