@@ -398,12 +398,10 @@ both touch plain
 both ln -s plain/ slashed
 same mv slashed plain
 both touch whole
-both ln whole twin
 both ln -s whole leads
 both ln -s leads leads2
 same cp -r leads whole
 same cp -r leads2 whole
-same cp -r leads twin
 same cp -r leads leads2
 same cp -r slashed leads
 same rm dirlink soft
