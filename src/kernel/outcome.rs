@@ -166,3 +166,19 @@ pub enum RunError {
 }
 
 crate::base::readable::readable!(RunError);
+
+impl RunError {
+    /// It, with `name` for the program: what the host calls it is not the guest's to know.
+    pub(super) fn of(mut self, name: &str) -> Self {
+        match &mut self {
+            Self::NoStart { program, .. }
+            | Self::BadStart { program, .. }
+            | Self::Preopen { program, .. }
+            | Self::Memory { program, .. }
+            | Self::Host { program, .. }
+            | Self::Instantiate { program, .. } => name.clone_into(program),
+            Self::Spawn(_) => {}
+        }
+        self
+    }
+}

@@ -223,6 +223,11 @@ impl Processes {
         all.map(|(_, child)| *child)
     }
 
+    /// The name by which `pid` was started.
+    pub fn name(&self, pid: Pid) -> &str {
+        self.entries.get(&pid).map_or("", |entry| &entry.name)
+    }
+
     fn entry(&mut self, pid: Pid) -> &mut Entry {
         self.entries.get_mut(&pid).expect("a process that acts has not been reaped")
     }

@@ -325,7 +325,16 @@ impl Shared {
             if written < bytes.len() {
                 return (bytes.len() - written) as u64;
             }
-            self.push(HostEvent::Taken);
+            // What nobody is left to read is not taken, also if there was room for it.
+            let is_taken = self.change(|state| {
+                let is_taken = state.input != InputIs::Unread;
+                state.events.extend(is_taken.then_some(HostEvent::Taken));
+                is_taken
+            });
+            if !is_taken {
+                return 0;
+            }
+            (self.ring)();
         }
     }
 

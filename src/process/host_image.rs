@@ -24,8 +24,8 @@ use crate::tape::NativeEvent;
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Bytes given last that are kept, as the program may not read them: those on their way, and those in
-/// its pipe.
-const UNREAD_BYTES_MAX: usize = 2 * PIECE_BYTES;
+/// its pipe, which it can have made as long as Linux lets it (`pipe(7)`).
+const UNREAD_BYTES_MAX: usize = PIECE_BYTES + (1 << 20);
 
 /// A program of the host, to be run as a process: what comes on the process's standard input it
 /// reads, and what it writes the process writes. Or what a tape says of one.

@@ -14,6 +14,9 @@ use crate::tape::{Kind, Phase, Recorder, TapedContent};
 /// The field of a change that says when the file was written to last.
 pub(super) const WRITTEN_NS: &str = "written_ns";
 
+/// The field of a change that says when the times of the file were set.
+pub(super) const SET_NS: &str = "set_ns";
+
 /// Records every file that is not, in `machine`, what it is in the tree below. Contents go into the
 /// store of the tape. A tape that has failed takes no more.
 ///
@@ -46,7 +49,7 @@ pub fn record_changes(machine: &mut Machine, recorder: &Recorder) -> Result<(), 
     times.sort_unstable_by(|a, b| (a.mount, &a.path).cmp(&(b.mount, &b.path)));
     for ChangedTimes { mount, path, times, was_set } in times {
         let detail = if was_set {
-            vec![("atime_ns", times.atim), ("mtime_ns", times.mtim)]
+            vec![("atime_ns", times.atim), ("mtime_ns", times.mtim), (SET_NS, times.ctim)]
         } else {
             vec![(WRITTEN_NS, times.mtim)]
         };

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::registry::{ResolveError, Toolchains};
+use super::registry::{ResolveError, Resolved, Toolchains};
 use crate::base::digest::Digest;
 use crate::engine::{
     Engine, EngineConfig, EngineError, Module, Program, ProgramError, UnknownImports,
@@ -155,6 +155,13 @@ impl ToolchainPrograms {
             Ok(resolved) => resolved,
             Err(ResolveError::NotFound { .. } | ResolveError::BadName { .. }) => return Ok(None),
             Err(error) => return Err(not_runnable(&error)),
+        };
+        // The program that starts it knows its name, and not where the host has it.
+        let not_runnable = |error: &dyn std::fmt::Display| match &resolved {
+            Resolved::File(path) => {
+                NotRunnable(error.to_string().replace(&*path.to_string_lossy(), name))
+            }
+            Resolved::BuiltIn { .. } => not_runnable(error),
         };
         let module = resolved.module().map_err(|error| not_runnable(&error))?;
         let program = self.program(&module).map_err(|error| not_runnable(&error))?;

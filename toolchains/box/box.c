@@ -2,7 +2,6 @@
 // module is called `cat`, or `box cat FILE`. Locale, users and permissions are none: text is bytes, time is UTC.
 #include "box.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -130,19 +129,27 @@ static int by_bytes(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-bool list_dir(const char *path, struct texts *names) {
+bool list_open_dir(DIR *dir, struct texts *names) {
     *names = (struct texts){0};
-    DIR *dir = opendir(path);
-    if (!dir) return false;
     errno = 0;
     for (struct dirent *entry; (entry = readdir(dir)); errno = 0) {
         if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) push(names, copy_text(entry->d_name));
     }
     int error = errno;
-    closedir(dir);
     if (names->count) qsort(names->at, names->count, sizeof *names->at, by_bytes);
     errno = error;
     return error == 0;
+}
+
+bool list_dir(const char *path, struct texts *names) {
+    *names = (struct texts){0};
+    DIR *dir = opendir(path);
+    if (!dir) return false;
+    bool done = list_open_dir(dir, names);
+    int error = errno;
+    closedir(dir);
+    errno = error;
+    return done;
 }
 
 const char *last_part(const char *path, size_t *len) {

@@ -3,6 +3,7 @@
 #define BOX_H
 
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
 #include <stdbool.h>
@@ -65,6 +66,7 @@ void close_input(FILE *file);
 
 // The names in a directory but . and .., sorted by bytes; false with errno set.
 bool list_dir(const char *path, struct texts *names);
+bool list_open_dir(DIR *dir, struct texts *names); // which stays open
 
 // The last part of a path, which may end in slashes, up to `len`.
 const char *last_part(const char *path, size_t *len);

@@ -394,6 +394,10 @@ same rm -r led/
 both mkdir -p shown/within
 same rm -rf led/ # what it leads to is emptied, and remains
 same rm -rf led/
+both mkdir -p round/a/b
+both ln -s ../round round/a/through
+both ln -s . round/here
+same rm -rf round/here/a/through/here/
 both touch plain
 both ln -s plain/ slashed
 same mv slashed plain

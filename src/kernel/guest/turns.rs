@@ -108,7 +108,8 @@ impl Guest {
         if let Some(error) = &error
             && self.pid != Pid::FIRST
         {
-            let message = format!("belljar: {error}\n");
+            let name = self.machine.processes.name(self.pid);
+            let message = format!("belljar: {}\n", error.clone().of(name));
             self.write_message(message.as_bytes());
         }
         self.give_up_host_call();

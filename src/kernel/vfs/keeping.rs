@@ -65,10 +65,9 @@ impl Overlay {
         for placed in self.placed_in(keeping.mount) {
             let node = self.node(placed.id);
             let Some(origin) = &node.origin else { continue };
-            let is_dirty = matches!(&node.body, Body::File(file) if file.content.is_dirty());
             let is_dir = matches!(node.body, Body::Dir(_));
-            // Where the disk has another file by now, a time alone is not worth a conflict. What was
-            // applied has the time at which it was written here, which the disk does not know.
+            // Where the disk has another file by now, a time alone is not worth a conflict: also that of
+            // one that was written with what the disk has. What was applied has the time at which it was written here, which the disk does not know.
             let is_timed = || {
                 let now = self.layers[usize::from(origin.layer)].stat_now(&origin.path);
                 let Some(now) = now.ok().filter(|now| now.stamp == origin.stamp) else {
@@ -78,7 +77,7 @@ impl Overlay {
                 let was_applied = times_of == TimesOf::Layer
                     && node.times_of == TimesOf::Layer
                     && node.times.mtim != times.mtim;
-                !is_dirty && !is_dir && (node.carries_times() || was_applied)
+                !is_dir && (node.carries_times() || was_applied)
             };
             let is_moved_dir = is_dir && origin.path != placed.path;
             let is_kept = keeping.changed.contains(&placed.path) || is_moved_dir || is_timed();
@@ -334,8 +333,9 @@ pub(super) fn kept_pins(baseline: &Baseline, keeping: &Keeping) -> Pins {
         pins.drifts.insert(path.clone(), *kind);
     }
     // Directories above are those of now, unless there are none: then they are part of a conflict.
-    let kept: Vec<VPath> = pins.by_path.keys().cloned().collect();
+    let kept: Vec<VPath> = pins.by_path.keys().chain(&keeping.changed).cloned().collect();
     for path in kept {
+        let is_made = !pins.by_path.contains_key(&path);
         let mut at = path;
         while let Some((parent, _)) = at.split_last() {
             if pins.by_path.contains_key(&parent) {
@@ -344,11 +344,14 @@ pub(super) fn kept_pins(baseline: &Baseline, keeping: &Keeping) -> Pins {
             let now = baseline.disk().examine(&parent).ok();
             let is_dir = |stat: &Stat| stat.file_type == FileType::Directory;
             let pin = match (now.map(|now| now.stat).filter(is_dir), old.by_path.get(&parent)) {
-                (Some(stat), _) => Pin::There(stat.into()),
-                (None, Some(pin)) => pin.clone(),
-                (None, None) => Pin::Unknown,
+                (Some(stat), _) => Some(Pin::There(stat.into())),
+                (None, Some(pin)) => Some(pin.clone()),
+                // What was made in a directory that was made has nothing to do with the disk.
+                (None, None) => (!is_made).then_some(Pin::Unknown),
             };
-            pins.by_path.insert(parent.clone(), pin);
+            if let Some(pin) = pin {
+                pins.by_path.insert(parent.clone(), pin);
+            }
             at = parent;
         }
     }

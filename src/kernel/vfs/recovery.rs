@@ -97,13 +97,16 @@ pub(super) struct Begun<'a> {
 impl Begun<'_> {
     /// What somebody else has changed since, so that [`Begun::take_back`] would leave it as it is.
     pub fn changed_since(&self) -> io::Result<Vec<ChangedSince>> {
-        let made: HashSet<&VPath> = self
-            .plan
-            .steps
-            .iter()
-            .filter(|step| !matches!(step, Step::Remove { .. }))
-            .map(Step::path)
+        let made: HashMap<&VPath, usize> = (0..)
+            .zip(&self.plan.steps)
+            .filter(|(_, step)| !matches!(step, Step::Remove { .. }))
+            .map(|(index, step)| (step.path(), index))
             .collect();
+        // What has not come to its place was not put there by a step.
+        let is_ours = |path: &VPath| {
+            let undo = made.get(path).map(|index| self.undo_of(*index));
+            undo.is_some_and(|undo| !matches!(undo, Ok(Undo::Clear)))
+        };
         let temporaries: HashSet<&VPath> =
             self.plan.steps.iter().flat_map(Step::temporaries).collect();
         let mut changed = Vec::new();
@@ -118,7 +121,7 @@ impl Begun<'_> {
                     gone.extend(self.no_dir_above(path, &removed_dirs)?);
                 }
                 // What stands there now is another step's, and is looked at there.
-                Undo::Not(_) if matches!(step, Step::Remove { .. }) && made.contains(path) => {}
+                Undo::Not(_) if matches!(step, Step::Remove { .. }) && made.contains_key(path) => {}
                 Undo::Not(what) => changed.push(ChangedSince { path: path.clone(), what }),
                 Undo::Remove if matches!(step, Step::CreateDir { .. }) => {
                     let mut names: Vec<String> = self
@@ -128,7 +131,7 @@ impl Begun<'_> {
                         .map(|name| name.to_string_lossy().into_owned())
                         .filter(|name| {
                             let within = path.join(name);
-                            !made.contains(&within) && !temporaries.contains(&within)
+                            !is_ours(&within) && !temporaries.contains(&within)
                         })
                         .collect();
                     names.sort_unstable();

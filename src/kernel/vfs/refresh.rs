@@ -165,10 +165,12 @@ impl Overlay {
             let Some(baseline) = self.mounts[index].baseline.clone() else { continue };
             let known: Vec<(VPath, Stat)> = {
                 let pins = baseline.pins();
+                let is_kept = |there: &There| {
+                    let has_kept = there.content.is_some() || there.link.is_some();
+                    has_kept || is_special(there.stat.file_type)
+                };
                 let known = pins.by_path.iter().filter_map(|(path, pin)| match pin {
-                    Pin::There(there) if there.content.is_some() || there.link.is_some() => {
-                        Some((path.clone(), there.stat))
-                    }
+                    Pin::There(there) if is_kept(there) => Some((path.clone(), there.stat)),
                     _ => None,
                 });
                 known.collect()
@@ -253,6 +255,11 @@ fn compare(
     Ok(what.map(|what| Conflict { mount: change.mount, path, what }))
 }
 
+/// Whether what has this type holds nothing that could change: it is no file, directory or link.
+fn is_special(file_type: FileType) -> bool {
+    !matches!(file_type, FileType::RegularFile | FileType::Directory | FileType::SymbolicLink)
+}
+
 /// Whether the file or link `path`, which was `before`, is what it was, as far as that is kept.
 pub(super) fn is_only_touched(
     path: &VPath,
@@ -263,6 +270,9 @@ pub(super) fn is_only_touched(
     let is_alike = |a: &Stat, b: &Stat| {
         (a.file_type, a.size, a.executable) == (b.file_type, b.size, b.executable)
     };
+    if is_special(now.file_type) {
+        return Ok(before.file_type == now.file_type && before.inode == now.inode);
+    }
     let content = match baseline.pin(path)? {
         Pin::There(There { link: Some(text), .. }) if is_alike(before, now) => {
             return Ok(baseline.disk().read_link(path).is_ok_and(|now| now == text));

@@ -47,7 +47,8 @@ impl Overlay {
         if is_dir && self.is_beneath(target.dir, id) {
             return Err(Errno::Inval);
         }
-        let stays_together = !is_dir && self.node(id).nlink == 1;
+        let is_special = matches!(self.node(id).body, Body::Special(_));
+        let stays_together = !is_dir && !is_special && self.node(id).nlink == 1;
         if self.node(id).mount != mount && !stays_together {
             return Err(Errno::Xdev);
         }

@@ -177,7 +177,8 @@ impl Overlay {
         };
         // Another name has the times of the file. One that stays, or that has further names, keeps those.
         let keeps_times = |origin: &Origin| match node.times_of {
-            TimesOf::Guest => false,
+            // Those that were set are set on the file where it stands.
+            TimesOf::Guest => !leaves(origin),
             TimesOf::Clock if leaves(origin) => {
                 target.host.stat(&origin.path).is_ok_and(|stat| stat.nlink > 1)
             }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::layer::{Blob, DirEntry, Layer, Stat};
+use super::layer::{Blob, DirEntry, FileType, Layer, Stat};
 use super::path::VPath;
 use super::recording::{OPEN, READ_LINK, parse_listing, type_of_name};
 use crate::base::digest::Digest;
@@ -35,6 +35,9 @@ pub struct TapedTree {
 #[derive(Default)]
 struct Entry {
     stat: Answers<Stat>,
+    /// The last of those that tell of a directory, once only the last count: one that is mounted, also where
+    /// the tree that it is mounted in was asked for the same path later.
+    dir: Option<Stat>,
     list: Answers<Vec<DirEntry>>,
     link: Answers<Box<[u8]>>,
     content: Answers<(Digest, u64)>,
@@ -132,7 +135,9 @@ impl TapedTree {
 
     /// Forgets all answers but the last to each question: how the tree was found in the end.
     pub fn keep_last_answers(&mut self) {
-        for Entry { stat, list, link, content } in self.entries.values_mut() {
+        for Entry { stat, dir, list, link, content } in self.entries.values_mut() {
+            let is_dir = |stat: &&Stat| stat.file_type == FileType::Directory;
+            *dir = stat.given.iter().flatten().rfind(is_dir).copied();
             stat.keep_last();
             list.keep_last();
             link.keep_last();
@@ -167,7 +172,11 @@ impl TapedLayer {
 
 impl Layer for TapedLayer {
     fn stat(&self, path: &VPath) -> Result<Stat, Errno> {
-        self.find(path)?.stat.next().unwrap_or(Err(Errno::Noent))
+        let entry = self.find(path)?;
+        match entry.dir.filter(|_| path.is_root()) {
+            Some(dir) => Ok(dir),
+            None => entry.stat.next().unwrap_or(Err(Errno::Noent)),
+        }
     }
 
     fn list(&self, path: &VPath) -> Result<Vec<DirEntry>, Errno> {

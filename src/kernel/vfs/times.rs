@@ -95,6 +95,11 @@ impl Mtimes {
 
 const NS_PER_S: u64 = 1_000_000_000;
 
+/// Whether a clock that began at `start` and showed `now` has shown `ns`, give or take a second.
+fn is_of_clock(ns: u64, start: u64, now: u64) -> bool {
+    (start..=now.saturating_add(NS_PER_S)).contains(&ns)
+}
+
 /// The number `number` of the times that stand for contents: whole seconds, as some compare no more. All
 /// are before the clock's start.
 fn content_time_ns(number: u32, scale: TimeScale) -> u64 {
@@ -179,14 +184,18 @@ impl Overlay {
         if let TimeScale::Paused(start) = self.time_scale {
             for (_, node) in self.nodes.iter().filter(|(_, node)| node.carries_times()) {
                 // Programs set times to those of other files, to what the clock shows, and to others.
-                let is_past =
-                    |ns: &u64| (start..=node.times.ctim.saturating_add(NS_PER_S)).contains(ns);
+                let is_past = |ns: &u64| is_of_clock(*ns, start, node.times.ctim);
                 written.extend([node.times.mtim, node.times.atim].into_iter().filter(is_past));
             }
         }
         written.sort_unstable();
         written.dedup();
         DiskTimes { scale: self.time_scale, written, newest_ns: ambient::wall_now_ns() }
+    }
+
+    /// Whether `ns`, set at `set_ns`, is a time that the clock has shown, which the disk has another one for.
+    pub(crate) fn is_clock_time(&self, ns: u64, set_ns: u64) -> bool {
+        matches!(self.time_scale, TimeScale::Paused(start) if is_of_clock(ns, start, set_ns))
     }
 
     /// Says how the times of files below belong to those of the clock: for what is mounted after this.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::layer::Stat;
 use super::node::{Body, MountId, Node, NodeId, Times, TimesOf};
 use super::overlay::Overlay;
-use super::times::Mtimes;
+use super::times::{Mtimes, TimeScale};
 
 /// Between writes to two files.
 const STEP_NS: u64 = 1_000;
@@ -50,6 +50,9 @@ pub(super) struct WriteTimes {
 /// The longest time that a clock is set forward by for what was changed on the disk. What took longer there
 /// is shown as if it had gone faster.
 const REFRESH_NS_MAX: u64 = 600 * SECOND_NS;
+
+/// Sessions that take in what was changed within this time show different times for it: 365 days.
+const REFRESHES_APART_NS: u64 = 365 * 24 * 60 * 60 * SECOND_NS;
 
 /// What was changed on the disk between the beginning of a session, or a refresh, and the next refresh is
 /// later than what the session wrote before that one, and in the order in which it was changed.
@@ -165,7 +168,16 @@ impl Overlay {
         let until_ns = windows.iter().map(|(_, _, until_ns)| *until_ns).max();
         let (Some(since_ns), Some(until_ns)) = (since_ns, until_ns) else { return };
         self.note_run();
-        let shown_ns = self.time_of_making(0);
+        let mut shown_ns = self.time_of_making(0);
+        // In another second than what another session takes in that begins with the same clock.
+        let shows_host = |(mount, _, _): &(MountId, u64, u64)| {
+            self.mounts[mount.index()].mtimes == Mtimes::Host
+        };
+        if let TimeScale::Paused(start_ns) = self.time_scale
+            && windows.iter().any(shows_host)
+        {
+            shown_ns = shown_ns.max(start_ns.saturating_add(since_ns % REFRESHES_APART_NS));
+        }
         let span_ns = until_ns.saturating_sub(since_ns).min(REFRESH_NS_MAX);
         // Whatever is written from now on is later.
         self.writes.last_ns = self.writes.last_ns.map(|last| last.max(shown_ns + span_ns));

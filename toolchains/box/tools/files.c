@@ -286,20 +286,32 @@ static int removed(const char *path, bool failed, bool force) {
     return warn("cannot remove '%s': %s", path, strerror(errno));
 }
 
-int remove_path(const char *path, bool recursive, bool force) {
+// Removes `name` of the directory `at`, which messages call `path`. What is in a directory is removed by its descriptor:
+// the path may lead through something that has been removed by then.
+static int remove_at(int at, const char *name, const char *path, bool recursive, bool force) {
     struct stat stat_;
     // What cannot be looked at for a slash at its end may be a link to itself: what `unlink` says counts.
-    if (lstat(path, &stat_) || !S_ISDIR(stat_.st_mode)) return removed(path, unlink(path), force);
+    if (fstatat(at, name, &stat_, AT_SYMLINK_NOFOLLOW) || !S_ISDIR(stat_.st_mode)) {
+        return removed(path, unlinkat(at, name, 0), force);
+    }
     if (!recursive) return warn("cannot remove '%s': Is a directory", path);
+    int fd = openat(at, name, O_RDONLY | O_DIRECTORY);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir) return warn("cannot remove '%s': %s", path, strerror(errno));
     struct texts names;
-    int status = list_dir(path, &names) ? 0 : warn("cannot remove '%s': %s", path, strerror(errno));
+    int status = list_open_dir(dir, &names) ? 0 : warn("cannot remove '%s': %s", path, strerror(errno));
     for (size_t i = 0; i < names.count; i++) {
         char *inner = join(path, names.at[i]);
-        status |= remove_path(inner, true, force);
+        status |= remove_at(dirfd(dir), names.at[i], inner, true, force);
         free(inner);
     }
     free_texts(&names);
-    return status ? status : removed(path, rmdir(path), force);
+    closedir(dir);
+    return status ? status : removed(path, unlinkat(at, name, AT_REMOVEDIR), force);
+}
+
+int remove_path(const char *path, bool recursive, bool force) {
+    return remove_at(AT_FDCWD, path, path, recursive, force);
 }
 
 int tool_rm(int argc, char **argv) {
