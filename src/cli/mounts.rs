@@ -66,6 +66,7 @@ pub fn mount(
             let why = format!("{by} is at {at} already; choose another GUEST: {host}::GUEST{or}");
             return Err(refuse(why).into());
         }
+        not_above(&at, taken.iter().map(|taken| &*taken.at)).map_err(refuse)?;
         builder = if mount.read_only {
             builder.mount_read_only(&at, source)
         } else {
@@ -90,6 +91,21 @@ pub fn mount(
         }
     })?;
     Ok((machine, args.no_worktree.then_some(preopens)))
+}
+
+/// What is mounted at `at` would hide what was mounted beneath it before.
+///
+/// # Errors
+/// Something was.
+pub fn not_above<'a>(at: &str, mut taken: impl Iterator<Item = &'a str>) -> Result<(), String> {
+    let is_beneath = |other: &&str| {
+        let rest = other.strip_prefix(at.trim_end_matches('/'));
+        rest.is_some_and(|rest| rest.starts_with('/') && rest.len() > 1)
+    };
+    match taken.find(is_beneath) {
+        Some(hidden) => Err(format!("it would hide what is at {hidden}; give it before that one")),
+        None => Ok(()),
+    }
 }
 
 /// The folders of the host that programs see, and where.

@@ -162,6 +162,29 @@ fn what_a_program_has_not_read_others_read() {
     assert_eq!(place.printed("{ host-cat; echo end; } < note.txt | wc -l"), "4\n");
 }
 
+/// Of input that filled the pipe of a program that ended 64 KiB were lost, and its tape said so as well.
+#[test]
+fn long_input_that_a_program_has_not_read_others_read() {
+    let place = Place::new();
+    let lines: Vec<String> = (1..=60_000).map(|number: u32| number.to_string()).collect();
+    std::fs::write(place.worktree.path().join("list"), lines.join("\n") + "\n").unwrap();
+    for (script, said) in [
+        ("{ host-sh -c 'read -r x; echo $x'; wc -l; } < list", "1\n59999\n"),
+        ("cat list | { host-true; wc -l; }", "60000\n"),
+        (
+            "n=0; while read -r x; do n=$((n+1)); [ $((n % 5000)) = 1 ] && host-true; done < list; echo $n",
+            "60000\n",
+        ),
+    ] {
+        for _ in 0..3 {
+            assert_eq!(place.printed(script), said, "{script}");
+        }
+    }
+    let script = "cat list | { host-true; wc -l; }";
+    let (recorded, _) = place.replayed(&[], &["sh", "-c", script], Stdio::null());
+    assert_eq!(stdout(&recorded), "60000\n");
+}
+
 /// Nobody types anything: the program ends, and does not wait for its input.
 #[test]
 fn a_program_that_does_not_read_is_not_held_up_by_standard_input() {

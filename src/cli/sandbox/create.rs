@@ -13,7 +13,7 @@ use super::args::CreateArgs;
 use super::{KeptPolicy, TOOLCHAIN, before_opening_folders, home, say_id};
 use crate::cli::args::MountArgs;
 use crate::cli::exit::Usage;
-use crate::cli::mounts::{hidden, mount_point, worktree_hint};
+use crate::cli::mounts::{hidden, mount_point, not_above, worktree_hint};
 use crate::cli::setup;
 
 pub fn run(args: &CreateArgs) -> Result<u8> {
@@ -72,6 +72,8 @@ fn mounts(args: &MountArgs) -> Result<Vec<SandboxMount>> {
             let why = format!("something is at {at} already; choose another GUEST");
             return Err(Usage(format!("{option}: {why}")).into());
         }
+        not_above(&at, mounts.iter().map(|mount: &SandboxMount| &*mount.target))
+            .map_err(|why| Usage(format!("{option}: {why}")))?;
         mount(&mut mounts, &option, &dir.host, &at, dir.read_only)?;
     }
     Ok(mounts)

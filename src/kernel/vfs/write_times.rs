@@ -170,9 +170,8 @@ impl Overlay {
         self.note_run();
         let mut shown_ns = self.time_of_making(0);
         // In another second than what another session takes in that begins with the same clock.
-        let shows_host = |(mount, _, _): &(MountId, u64, u64)| {
-            self.mounts[mount.index()].mtimes == Mtimes::Host
-        };
+        let shows_host =
+            |(mount, _, _): &(MountId, u64, u64)| self.mounts[mount.index()].mtimes == Mtimes::Host;
         if let TimeScale::Paused(start_ns) = self.time_scale
             && windows.iter().any(shows_host)
         {

@@ -240,3 +240,38 @@ fn folders_that_lie_in_one_that_was_moved_are_recovered_with_it() {
         assert!(stderr(&output).contains("/q/f"), "it is named where it is: {}", stderr(&output));
     }
 }
+
+/// The rest was taken back, and then the folder could not be removed.
+#[test]
+fn a_file_that_came_into_a_new_folder_before_its_own_did_is_named() {
+    if !can_trace("a_file_that_came_into_a_new_folder_before_its_own_did_is_named") {
+        return;
+    }
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for name in ["a", "z"] {
+        std::fs::write(folder.path().join(name), "old").unwrap();
+    }
+    let recover = |args: &[&str]| {
+        let mut command = belljar(folder.path());
+        command.env("BELLJAR_HOME", home.path()).arg("recover").args(args).output().unwrap()
+    };
+    let script = "mkdir out; echo 1 > out/x; echo 1 > out/y; echo new > a; echo new > z";
+    let made = folder.path().join("out");
+    let mut rename = 1;
+    while !made.exists() {
+        killed_at(rename, folder.path(), home.path(), &["sh", "--apply", "-c", script]);
+        rename += 1;
+        if !made.exists() {
+            assert!(recover(&[]).status.success());
+        }
+    }
+    std::fs::write(made.join("y"), "by the user").unwrap();
+    let before = tree(folder.path());
+    let output = recover(&[]);
+    assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+    assert!(stderr(&output).contains("out holds \"y\""), "{}", stderr(&output));
+    assert_eq!(tree(folder.path()), before, "nothing is done");
+    assert!(recover(&["--skip-changed"]).status.success());
+    assert_eq!(std::fs::read_to_string(made.join("y")).unwrap(), "by the user");
+    assert_eq!(std::fs::read_to_string(folder.path().join("a")).unwrap(), "old");
+}

@@ -148,3 +148,73 @@ fn applying_a_tape_of_a_run_that_did_not_end_by_itself_says_so() {
     assert!(said.contains("the run did not end by itself (timeout)"), "{said}");
     assert_eq!(std::fs::read_to_string(tree.join("note.txt")).unwrap(), "half\n");
 }
+
+/// The copy of a file that was written in the run got the date of the machine's clock, and was no change that
+/// was applied already.
+#[test]
+fn a_copied_time_of_the_run_becomes_the_disks() {
+    for script in ["echo 1 > conf; cp -p conf bak; echo 2 > conf", "mkdir new; touch -r new bak"] {
+        let folder = recorded(script);
+        let apply = ["apply", "run.tape", "--worktree", "tree"];
+        succeed(folder.path(), &apply);
+        let modified = folder.path().join("tree/bak").metadata().unwrap().modified().unwrap();
+        let now = std::time::SystemTime::now();
+        assert!(
+            modified <= now && now.duration_since(modified).unwrap().as_secs() < 600,
+            "{script}"
+        );
+        let again = call(folder.path(), &apply);
+        assert_eq!(stderr(&again), "belljar: already applied: nothing to do\n", "{script}");
+    }
+}
+
+/// The tape has two answers for the path: that of the folder, and that of the worktree, which has none.
+#[test]
+fn changes_in_a_folder_that_is_mounted_where_the_worktree_has_nothing_are_applied() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    for name in ["tree", "parts"] {
+        std::fs::create_dir(dir.join(name)).unwrap();
+    }
+    std::fs::write(dir.join("tree/a"), "1\n").unwrap();
+    let mounts = ["--worktree", "tree", "--dir", "parts::/worktree/out"];
+    let script = "echo x > out/f; echo y > a";
+    let record = ["record", "-q", "--tape", "run.tape"];
+    succeed(dir, &[&record[..], &mounts, &["--", "sh", "-c", script]].concat());
+    let diff = crate::support::stdout(&call(dir, &["diff", "run.tape"]));
+    assert!(diff.contains("+y") && diff.contains("+x"), "{diff}");
+    succeed(dir, &[&["apply", "run.tape"][..], &mounts].concat());
+    let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
+    assert_eq!((read("tree/a").as_str(), read("parts/f").as_str()), ("y\n", "x\n"));
+}
+
+/// The new name was a copy, so that what was written to the one was not read from the other.
+#[cfg(unix)]
+#[test]
+fn a_file_that_got_another_name_and_a_time_stays_one_file() {
+    use std::os::unix::fs::MetadataExt;
+    let link = "ln note.txt other; touch -d 2011-06-22T00:00:00Z note.txt";
+    for script in [link, "touch -d 2011-06-22T00:00:00Z note.txt; ln note.txt other"] {
+        let folder = scratch();
+        succeed(folder.path(), &["sh", "-q", "--apply", "-c", script]);
+        let inode = |name: &str| folder.path().join(name).metadata().unwrap().ino();
+        assert_eq!(inode("note.txt"), inode("other"), "{script}");
+        let time = folder.path().join("other").metadata().unwrap().mtime();
+        assert_eq!(time, 1_308_700_800, "{script}");
+    }
+}
+
+/// The program was told that it is moved, and nothing could be written.
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_not_moved_to_another_folder() {
+    let folder = scratch();
+    let parts = folder.path().join("parts");
+    std::fs::create_dir(&parts).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(parts.join("p")).status().unwrap().success());
+    let script = "mv /mm/p p; echo work > result";
+    let output =
+        call(folder.path(), &["sh", "--apply=always", "--dir", "parts::/mm", "-c", script]);
+    assert!(stderr(&output).contains("mv: "), "{}", stderr(&output));
+    assert_eq!(std::fs::read_to_string(folder.path().join("result")).unwrap(), "work\n");
+}

@@ -500,3 +500,44 @@ fn a_folder_that_the_user_removed_holds_what_the_session_changed_after_a_refresh
     bench.done(&["apply", "box"]);
     assert_eq!(bench.done(&["diff", "box"]), "");
 }
+
+/// A refresh said nothing of it, and every `apply` that there should be one.
+#[test]
+fn a_folder_that_is_a_file_now_is_a_conflict_of_what_the_session_made_in_it() {
+    for refreshes in [true, false] {
+        let bench = Bench::new(&[("a/c", "1\n")]);
+        bench.changes("find . > /dev/null");
+        bench.changes("echo mine > a/n");
+        if refreshes {
+            bench.done(&["refresh", "box"]);
+        }
+        std::fs::rename(bench.at("a"), bench.at("z")).unwrap();
+        bench.write("a", "a file\n");
+        for _ in 0..2 {
+            assert!(bench.conflicts().contains("conflict a\n"), "{refreshes}");
+            let shown = stdout(&bench.sh("test -d a && ls a; cat a/n"));
+            assert_eq!(shown, "n\nmine\n", "{refreshes}");
+            bench.refused();
+        }
+        std::fs::remove_file(bench.at("a")).unwrap();
+        std::fs::rename(bench.at("z"), bench.at("a")).unwrap();
+        bench.done(&["refresh", "box"]);
+        bench.done(&["apply", "box"]);
+        assert_eq!((bench.read("a/n"), bench.read("a/c")), ("mine\n".into(), "1\n".into()));
+    }
+}
+
+/// What a killed `apply` had taken away and recovered was a conflict for good.
+#[cfg(unix)]
+#[test]
+fn a_pipe_that_was_moved_away_and_back_is_the_pipe_that_it_was() {
+    let bench = Bench::new(&[("b", "1\n")]);
+    assert!(std::process::Command::new("mkfifo").arg(bench.at("p")).status().unwrap().success());
+    bench.done(&["refresh", "box"]);
+    bench.changes("rm p b; echo new > n");
+    for (from, to) in [("p", "q"), ("q", "p"), ("b", "c"), ("c", "b")] {
+        std::fs::rename(bench.at(from), bench.at(to)).unwrap();
+    }
+    bench.done(&["apply", "box"]);
+    assert!(!bench.at("p").exists() && bench.at("n").exists());
+}

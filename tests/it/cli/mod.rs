@@ -85,6 +85,24 @@ fn a_diff_is_what_git_applies() {
     assert_eq!(std::fs::read_link(folder.path().join("link")).unwrap(), Path::new("note.txt"));
 }
 
+/// The second hid the first without a word.
+#[test]
+fn a_folder_is_not_mounted_over_one_that_was_mounted_before() {
+    let folder = scratch();
+    for args in [&["run"][..], &["sandbox", "create"]] {
+        let dirs = ["--dir", ".::/lib/sub", "--dir", ".::/lib"];
+        let mut command = belljar(folder.path());
+        command.args(args).args(dirs).env("BELLJAR_HOME", folder.path().join("home"));
+        let output = command.args((args[0] == "run").then_some("true")).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        let said = "--dir .::/lib: it would hide what is at /lib/sub; give it before that one";
+        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    }
+    let args =
+        ["--dir", ".::/lib", "--dir", ".::/lib/sub", "cat", "/lib/note.txt", "/lib/sub/note.txt"];
+    assert_eq!(stdout(&run(folder.path(), &args)), "one\ntwo\none\ntwo\n");
+}
+
 /// What `wasmtime run --dir H::G` would do, this does.
 #[test]
 fn without_a_worktree_the_directories_are_exactly_those_given() {

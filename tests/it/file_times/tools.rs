@@ -297,3 +297,37 @@ fn a_file_that_somebody_reads_is_written_in_other_seconds() {
     let seconds: std::collections::BTreeSet<&str> = printed.lines().collect();
     assert_eq!(seconds.len(), 1, "{printed}");
 }
+
+/// The refresh gave it the disk's time, which is earlier than what was made of it.
+#[test]
+fn a_file_that_was_written_again_as_it_was_stays_new_after_a_refresh() {
+    let place = Place::new();
+    place.edit("Makefile", "out: a\n\tcp a out\n", 0);
+    place.edit("a", "1\n", 0);
+    let session = place.session();
+    assert_eq!(session.exec("minimake"), "cp a out\n");
+    session.apply();
+    assert_eq!(session.exec("echo 2 > a; minimake"), "cp a out\n");
+    session.exec("echo 1 > a");
+    session.refresh();
+    assert_eq!(session.exec("minimake; cat out"), "cp a out\n1\n");
+    session.refresh();
+    assert_eq!(session.exec("minimake"), "minimake: 'out' is up to date.\n");
+}
+
+/// Python took what it had compiled of the one for the other, which was as long.
+#[test]
+fn what_two_sessions_take_in_after_another_has_two_times() {
+    let place = Place::new();
+    place.edit("a", "0\n", 0);
+    let mut seconds = std::collections::BTreeSet::new();
+    for digit in ["1", "2", "3"] {
+        let session = place.session();
+        std::fs::write(place.tree().join("a"), format!("{digit}\n")).unwrap();
+        session.refresh();
+        seconds.insert(session.exec("date -r a +%s"));
+        // People take longer than that from one to the next.
+        std::thread::sleep(std::time::Duration::from_secs(1));
+    }
+    assert_eq!(seconds.len(), 3, "{seconds:?}");
+}

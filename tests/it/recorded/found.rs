@@ -181,3 +181,25 @@ fn real_time_that_ends_a_wait_for_a_program_of_the_host_ends_it_in_a_replay() {
         assert_eq!(output.status.code(), Some(124), "{script}: {}", stderr(&output));
     }
 }
+
+/// It said the path that the toolchain had on the host, which a replay does not have.
+#[test]
+fn a_program_that_cannot_start_is_called_by_its_name() {
+    let scene = Scene::new();
+    let signature = r#"(module (memory (export "memory") 1) (func (export "_start") (param i32)))"#;
+    let memory = r#"(module (memory (export "memory") 100) (func (export "_start")))"#;
+    for (name, text) in [
+        ("library", r#"(module (memory (export "memory") 1) (func (export "run")))"#),
+        ("signature", signature),
+        ("memory", memory),
+    ] {
+        std::fs::write(scene.path(&format!("tools/{name}.wasm")), wat::parse_str(text).unwrap())
+            .unwrap();
+    }
+    for name in ["library", "signature", "memory", "damaged"] {
+        let script = format!("{name}; echo $?");
+        let output = scene.same(&["--max-memory", "2MiB", "sh", "-c", &script]);
+        let said = stderr(&output);
+        assert!(said.contains(name) && !said.contains("tools"), "{name}: {said}");
+    }
+}
