@@ -408,6 +408,12 @@ same cp -r leads whole
 same cp -r leads2 whole
 same cp -r leads leads2
 same cp -r slashed leads
+both ln -s d to_d
+both ln -s nowhere astray
+both ln to_d twin_to_d
+same cp -rT astray to_d
+same cp -rT twin_to_d to_d
+same cp -r to_d to_d/..
 same rm dirlink soft
 same rm -d n
 trees rm

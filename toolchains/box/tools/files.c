@@ -80,13 +80,14 @@ static int copy_link(const char *from, const char *to) {
 static int copy_tree(const char *from, const char *to, const struct copying *how, const struct stat *root) {
     struct stat source, target, made;
     if ((how->recursive ? lstat : stat)(from, &source)) return warn("cannot stat '%s': %s", from, strerror(errno));
-    bool is_there = stat(to, &target) == 0;
-    bool is_same = is_there && same(&source, &target);
+    bool is_link = S_ISLNK(source.st_mode);
+    bool is_there = (is_link ? lstat : stat)(to, &target) == 0;
+    bool is_same = is_there && (is_link ? same_name(from, to) : same(&source, &target));
     // A link that took the place of the file that it leads to would be all that is left of it.
-    if (is_there && S_ISLNK(source.st_mode) && lstat(to, &made) == 0 && !S_ISLNK(made.st_mode)) {
+    if (is_there && is_link && !S_ISLNK(target.st_mode)) {
         is_same = stat(from, &made) == 0 && same(&made, &target);
     }
-    if (is_same || (S_ISLNK(source.st_mode) && same_name(from, to))) {
+    if (is_same) {
         return warn("'%s' and '%s' are the same file", from, to);
     }
     int status = 0;
@@ -113,7 +114,7 @@ static int copy_tree(const char *from, const char *to, const struct copying *how
         free_texts(&names);
     } else if (is_there && S_ISDIR(target.st_mode)) {
         return warn("cannot overwrite directory '%s' with non-directory", to);
-    } else if (S_ISLNK(source.st_mode)) {
+    } else if (is_link) {
         status = copy_link(from, to);
     } else if (!is_there && lstat(to, &target) == 0) {
         return warn("not writing through dangling symlink '%s'", to);
