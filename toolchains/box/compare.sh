@@ -414,6 +414,11 @@ both ln to_d twin_to_d
 same cp -rT astray to_d
 same cp -rT twin_to_d to_d
 same cp -r to_d to_d/..
+both mkdir -p from/in
+both ln -s ../onto from/from
+same cp -r from onto
+same cp -r from onto
+same cp -rT from to_d
 same rm dirlink soft
 same rm -d n
 trees rm

@@ -81,7 +81,8 @@ static int copy_tree(const char *from, const char *to, const struct copying *how
     struct stat source, target, made;
     if ((how->recursive ? lstat : stat)(from, &source)) return warn("cannot stat '%s': %s", from, strerror(errno));
     bool is_link = S_ISLNK(source.st_mode);
-    bool is_there = (is_link ? lstat : stat)(to, &target) == 0;
+    // A file is written through a link, and all else would take the place of the link.
+    bool is_there = (S_ISREG(source.st_mode) ? stat : lstat)(to, &target) == 0;
     bool is_same = is_there && (is_link ? same_name(from, to) : same(&source, &target));
     // A link that took the place of the file that it leads to would be all that is left of it.
     if (is_there && is_link && !S_ISLNK(target.st_mode)) {
