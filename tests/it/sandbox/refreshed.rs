@@ -51,6 +51,8 @@ fn change(
         2 => vfs.unlink(base, &at, 7),
         3 => vfs.remove_dir(base, &at, 7),
         4 => vfs.create_dir(base, &at, 7).map(drop),
+        // Names of one link are two links once a session begins anew.
+        5 if vfs.stat(base, &at, Follow::No)?.file_type == FileType::SymbolicLink => Ok(()),
         5 => vfs.link((base, &at), Follow::No, (base, &to), 7),
         6 => vfs.symlink("a", base, &at, 7),
         7 => remove_all(sandbox, &at),
