@@ -419,6 +419,13 @@ both ln -s ../onto from/from
 same cp -r from onto
 same cp -r from onto
 same cp -rT from to_d
+both touch one two three
+same ln -f d one
+same ln -f one two
+same ln -f one two
+same ln -sf three three
+same ln -sf one three
+same ln -sfT three to_d
 same rm dirlink soft
 same rm -d n
 trees rm

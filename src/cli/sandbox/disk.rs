@@ -66,10 +66,13 @@ pub fn refresh(args: &RefreshArgs) -> Result<u8> {
     sandbox.files().hide_temporaries(&journals_dir()?);
     let drifts = sandbox_drifts(&mut sandbox);
     let refreshed = if args.discard {
-        let given_up = sandbox.diff().map_or(0, |changes| changes.len());
+        let given_up = match sandbox.diff() {
+            Ok(changes) => count(changes.len(), "change"),
+            Err(_) => "what was changed".to_owned(),
+        };
         sandbox.discard_and_refresh().context("cannot give up what the session changed")?;
         if !args.json {
-            note!("belljar: {} of the session given up", count(given_up, "change"));
+            note!("belljar: {given_up} of the session given up");
         }
         belljar::kernel::vfs::Refreshed::default()
     } else {

@@ -355,6 +355,14 @@ pub(super) fn kept_pins(baseline: &Baseline, keeping: &Keeping) -> Pins {
             at = parent;
         }
     }
+    // Where something was made that the disk did not have, whatever comes to be there is a conflict.
+    for path in keeping.changed.difference(&keeping.stood) {
+        let is_dir =
+            |(dir, _): (VPath, &str)| matches!(pins.by_path.get(&dir), Some(Pin::There(_)));
+        if !pins.by_path.contains_key(path) && path.split_last().is_some_and(is_dir) {
+            pins.by_path.insert(path.clone(), Pin::Absent { is_certain: true });
+        }
+    }
     forget_what_is_gone(&mut pins, baseline.disk());
     list_what_is_gone(&mut pins, baseline.disk());
     pins

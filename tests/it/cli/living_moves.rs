@@ -541,3 +541,26 @@ fn a_pipe_that_was_moved_away_and_back_is_the_pipe_that_it_was() {
     bench.done(&["apply", "box"]);
     assert!(!bench.at("p").exists() && bench.at("n").exists());
 }
+
+/// The session had listed the folder before and after, and nothing could be told of it any more.
+#[test]
+fn a_file_that_both_made_is_a_conflict_however_often_it_was_listed() {
+    let bench = Bench::new(&[("b", "1\n"), ("sub/b", "1\n")]);
+    bench.changes("ls . sub; echo mine > out; echo mine > sub/out; mkdir made; echo more > work");
+    bench.done(&["refresh", "box"]);
+    for name in ["out", "sub/out"] {
+        bench.write(name, "by the user\n");
+    }
+    std::fs::create_dir(bench.at("made")).unwrap();
+    bench.sh("ls . sub");
+    let conflicts = bench.conflicts();
+    assert!(conflicts.contains("conflict out\n") && conflicts.contains("conflict sub/out\n"));
+    bench.refused();
+    assert!(bench.done(&["diff", "box"]).contains("+mine"));
+    for name in ["out", "sub/out"] {
+        std::fs::remove_file(bench.at(name)).unwrap();
+    }
+    bench.done(&["refresh", "box"]);
+    bench.done(&["apply", "box"]);
+    assert_eq!((bench.read("out"), bench.read("work")), ("mine\n".into(), "more\n".into()));
+}

@@ -223,7 +223,13 @@ static int move_one(const char *from, const char *to) {
     }
     if (errno != EXDEV) return warn("cannot move '%s' to '%s': %s", from, to, strerror(errno));
     struct copying whole = {.recursive = true, .preserve = true, .force = true};
-    if (is_there && !S_ISDIR(source.st_mode)) unlink(to);
+    if (is_there && S_ISDIR(source.st_mode) && !S_ISDIR(target.st_mode)) {
+        return warn("cannot overwrite non-directory '%s' with directory '%s'", to, from);
+    }
+    // A directory is never merged with what is there.
+    if (is_there && (S_ISDIR(target.st_mode) ? rmdir : unlink)(to)) {
+        return warn("inter-device move failed: '%s' to '%s'; unable to remove target: %s", from, to, strerror(errno));
+    }
     int status = copy_path(from, to, &whole);
     return status ? status : remove_path(from, true, true);
 }
@@ -248,11 +254,23 @@ int tool_mv(int argc, char **argv) {
 static int link_one(const char *from, const char *to) {
     struct stat source, target;
     if (!symbolic && lstat(from, &source)) return warn("failed to access '%s': %s", from, strerror(errno));
-    if (forced && lstat(to, &target) == 0) {
-        if (!symbolic && same(&source, &target)) return warn("'%s' and '%s' are the same file", from, to);
-        if (!S_ISDIR(target.st_mode) && unlink(to)) return warn("cannot remove '%s': %s", to, strerror(errno));
+    if (!symbolic && S_ISDIR(source.st_mode)) return warn("%s: hard link not allowed for directory", from);
+    int (*make)(const char *, const char *) = symbolic ? symlink : link;
+    if (make(from, to) == 0) return 0;
+    if (forced && errno == EEXIST && lstat(to, &target) == 0 && !S_ISDIR(target.st_mode)) {
+        if (symbolic ? same_name(from, to) : same(&source, &target)) {
+            return warn("'%s' and '%s' are the same file", from, to);
+        }
+        // What is there goes once the link is there that takes its place.
+        char *beside = grow(copy_text(to), strlen(to) + sizeof ".ln~");
+        strcat(beside, ".ln~");
+        bool is_done = make(from, beside) == 0 && rename(beside, to) == 0;
+        int error = errno;
+        if (!is_done && error != EEXIST) unlink(beside);
+        free(beside);
+        errno = error;
+        if (is_done) return 0;
     }
-    if ((symbolic ? symlink(from, to) : link(from, to)) == 0) return 0;
     return warn("failed to create %s link '%s': %s", symbolic ? "symbolic" : "hard", to, strerror(errno));
 }
 

@@ -116,10 +116,19 @@ static int head_of(const char *path, const struct part *part) {
     }
     FILE *file = open_input(path);
     if (!file) return 1;
+    // What follows is for whoever reads next: so many bytes are read, and no more.
+    if (part->bytes) setvbuf(file, NULL, _IONBF, 0);
+    char piece[4096];
+    for (uint64_t left = part->bytes ? part->count : 0; left > 0;) {
+        size_t count = fread(piece, 1, left < sizeof piece ? left : sizeof piece, file);
+        fwrite(piece, 1, count, stdout);
+        if (count == 0) break;
+        left -= count;
+    }
     int c = 0;
-    for (uint64_t left = part->count; left > 0 && (c = getc(file)) != EOF;) {
+    for (uint64_t left = part->bytes ? 0 : part->count; left > 0 && (c = getc(file)) != EOF;) {
         putchar(c);
-        left -= part->bytes || c == '\n';
+        left -= c == '\n';
     }
     int status = ferror(file) ? warn_path(path) : 0;
     close_input(file);
