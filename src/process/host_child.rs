@@ -79,6 +79,8 @@ struct State {
     /// Which of its outputs are open, and of which a piece is among the events.
     open: [bool; 2],
     pending: [bool; 2],
+    /// To which of its outputs nobody listens any more.
+    hung_up: [bool; 2],
     /// What is in the pipe of each, and how many bytes have come out of it.
     gauges: [Option<Gauge>; 2],
     taken_bytes: [u64; 2],
@@ -172,6 +174,17 @@ impl HostChild {
     /// Gives it `bytes` to read. [`HostEvent::Taken`] says that it can be given more.
     pub(super) fn give(&self, bytes: Vec<u8>) {
         self.0.change(|state| state.given = Some(bytes));
+    }
+
+    /// Nobody listens to its standard output (1) or standard error (2) any more: what it writes there ends
+    /// it, or fails, as in any pipe.
+    pub(super) fn hang_up(&self, fd: u32) {
+        self.0.change(|state| {
+            let output = fd as usize - 1;
+            state.hung_up[output] = true;
+            // It is an end of the pipe.
+            state.gauges[output] = None;
+        });
     }
 
     /// It gets no more to read.
@@ -282,10 +295,16 @@ impl Shared {
     fn drain(&self, output: usize, mut pipe: impl ReadEnd) {
         let mut buffer = vec![0; PIECE_BYTES];
         loop {
-            drop(self.wait_while(|state| state.pending[output] && !state.is_dropped));
+            let waits = |state: &mut State| {
+                state.pending[output] && !state.is_dropped && !state.hung_up[output]
+            };
+            drop(self.wait_while(waits));
             // Bytes are in the pipe or among the events, and never on their way, for those who look.
             wait_readable(&pipe);
             let locked = cfg!(unix).then(|| lock(&self.state));
+            if locked.as_ref().is_some_and(|state| state.hung_up[output]) {
+                break;
+            }
             let count = match pipe.read(&mut buffer) {
                 Ok(count) if count > 0 => count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -293,7 +312,7 @@ impl Shared {
                 Ok(_) | Err(_) => break,
             };
             let mut state = locked.unwrap_or_else(|| lock(&self.state));
-            if state.is_dropped {
+            if state.is_dropped || state.hung_up[output] {
                 break;
             }
             state.pending[output] = true;
@@ -401,7 +420,7 @@ impl State {
             let is_closing = || self.gauges[output].as_ref().is_none_or(Gauge::is_hung_up);
             let is_missing =
                 || written[output].is_none_or(|bytes| self.taken_bytes[output] < bytes);
-            self.open[output] && (is_missing() || is_closing())
+            self.open[output] && !self.hung_up[output] && (is_missing() || is_closing())
         })
     }
 }

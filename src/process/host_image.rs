@@ -109,6 +109,11 @@ impl TapedChildren {
         events.pop_front_if(|(of, event)| *of == pid && is_it(event)).map(|(_, event)| event)
     }
 
+    /// Whether the host did something else for `pid`.
+    fn has_more(&self, pid: Pid) -> bool {
+        lock(&self.events).iter().any(|(of, _)| *of == pid)
+    }
+
     fn next(&self, pid: Pid) -> Option<(HostEvent, bool)> {
         let mut is_charged = false;
         let event = match self.next_if(pid, |_| true)? {
@@ -273,6 +278,8 @@ async fn process(image: HostImage, mut guest: Guest) -> Ended {
     if let Err(stop) = guest.begin() {
         return Ended { guest, outcome: Ok(stop.into()) };
     }
+    // It is the program that a broken pipe ends, unless it ignores that.
+    guest.ignore_sigpipe(true);
     let started_ns = guest.virtual_now_ns();
     let is_left = matches!(image.runs, Runs::Left(_));
     let has_input = !is_left && guest.input_state(0).is_some();
@@ -405,13 +412,26 @@ impl Bridge {
             });
             match count.await? {
                 Ok(count) if count > 0 => done += count as usize,
-                // Its next write would have told it, and would have ended it.
-                Err(Errno::Pipe) => return Err(Stop::Signalled(Signal::PIPE).into()),
+                // Its next write tells it.
+                Err(Errno::Pipe) => return self.hang_up(fd),
                 Ok(_) => return Err(Leave::Error("its output is not taken".to_owned())),
                 Err(errno) => {
                     return Err(Leave::Error(format!("its output cannot be written: {errno}")));
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Nobody reads what it writes to `fd` any more.
+    fn hang_up(&self, fd: u32) -> Result<(), Leave> {
+        match &self.child {
+            Some(Child::Live(live)) => live.child.hang_up(fd),
+            // Up to version 3 of the kernel that was its end.
+            Some(Child::Taped(children)) if !children.has_more(self.guest.pid()) => {
+                return Err(Stop::Signalled(Signal::PIPE).into());
+            }
+            Some(Child::Taped(_)) | None => {}
         }
         Ok(())
     }
