@@ -414,6 +414,14 @@ both ln to_d twin_to_d
 same cp -rT astray to_d
 same cp -rT twin_to_d to_d
 same cp -r to_d to_d/..
+both mkdir -p ways/a
+both ln -s a ways/b
+both ln ways/b ways/a/b
+same cp -r ways/a/b ways/b/..
+same cp -r ways/b ways/b
+both mkdir -p ways/c
+both ln -s ../d ways/c/b
+same cp -r ways/c/b ways/b/..
 both mkdir -p from/in
 both ln -s ../onto from/from
 same cp -r from onto

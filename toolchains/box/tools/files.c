@@ -65,13 +65,29 @@ static char *link_text(const char *path) {
     }
 }
 
+// Makes a link, by `symlink` or `link`, in the place of the entry `to`. That goes once the link is there: the path
+// `to` may lead through it. Sets errno.
+static int link_in_place(int (*make)(const char *, const char *), const char *from, const char *to) {
+    char *beside = grow(copy_text(to), strlen(to) + sizeof ".ln~");
+    strcat(beside, ".ln~");
+    int status = make(from, beside);
+    int error = errno;
+    if (status == 0) {
+        status = rename(beside, to);
+        error = errno;
+        if (status) unlink(beside);
+    }
+    free(beside);
+    errno = error;
+    return status;
+}
+
 static int copy_link(const char *from, const char *to) {
     char *text = link_text(from);
     if (!text) return warn_path(from);
-    struct stat there;
-    if (lstat(to, &there) == 0 && !S_ISDIR(there.st_mode)) unlink(to);
-    int status = 0;
-    if (symlink(text, to)) status = warn("cannot create symbolic link '%s': %s", to, strerror(errno));
+    int status = symlink(text, to);
+    if (status && errno == EEXIST) status = link_in_place(symlink, text, to);
+    if (status) status = warn("cannot create symbolic link '%s': %s", to, strerror(errno));
     free(text);
     return status;
 }
@@ -91,6 +107,8 @@ static int copy_tree(const char *from, const char *to, const struct copying *how
     if (is_same) {
         return warn("'%s' and '%s' are the same file", from, to);
     }
+    // Two names of one link, as which it stays.
+    if (is_there && is_link && same(&source, &target)) return 0;
     int status = 0;
     if (S_ISDIR(source.st_mode)) {
         if (!how->recursive) return warn("-r not specified; omitting directory '%s'", from);
@@ -261,15 +279,7 @@ static int link_one(const char *from, const char *to) {
         if (symbolic ? same_name(from, to) : same(&source, &target)) {
             return warn("'%s' and '%s' are the same file", from, to);
         }
-        // What is there goes once the link is there that takes its place.
-        char *beside = grow(copy_text(to), strlen(to) + sizeof ".ln~");
-        strcat(beside, ".ln~");
-        bool is_done = make(from, beside) == 0 && rename(beside, to) == 0;
-        int error = errno;
-        if (!is_done && error != EEXIST) unlink(beside);
-        free(beside);
-        errno = error;
-        if (is_done) return 0;
+        if (link_in_place(make, from, to) == 0) return 0;
     }
     return warn("failed to create %s link '%s': %s", symbolic ? "symbolic" : "hard", to, strerror(errno));
 }

@@ -105,6 +105,19 @@ static size_t before_last(const struct bytes *text, uint64_t count, bool bytes) 
     return at;
 }
 
+static void print_bytes(FILE *file, uint64_t left) {
+    char piece[4096];
+    size_t count = 1;
+    for (; left > 0 && count > 0; left -= count) {
+        count = fread(piece, 1, left < sizeof piece ? left : sizeof piece, file);
+        fwrite(piece, 1, count, stdout);
+    }
+}
+
+static void print_lines(FILE *file, uint64_t left) {
+    for (int c; left > 0 && (c = getc(file)) != EOF; left -= c == '\n') putchar(c);
+}
+
 // The beginning of a file, without reading more of it than that.
 static int head_of(const char *path, const struct part *part) {
     struct bytes text;
@@ -118,18 +131,7 @@ static int head_of(const char *path, const struct part *part) {
     if (!file) return 1;
     // What follows is for whoever reads next: so many bytes are read, and no more.
     if (part->bytes) setvbuf(file, NULL, _IONBF, 0);
-    char piece[4096];
-    for (uint64_t left = part->bytes ? part->count : 0; left > 0;) {
-        size_t count = fread(piece, 1, left < sizeof piece ? left : sizeof piece, file);
-        fwrite(piece, 1, count, stdout);
-        if (count == 0) break;
-        left -= count;
-    }
-    int c = 0;
-    for (uint64_t left = part->bytes ? 0 : part->count; left > 0 && (c = getc(file)) != EOF;) {
-        putchar(c);
-        left -= c == '\n';
-    }
+    (part->bytes ? print_bytes : print_lines)(file, part->count);
     int status = ferror(file) ? warn_path(path) : 0;
     close_input(file);
     return status;
