@@ -87,7 +87,7 @@ fn apply(args: &RunArgs, vfs: &mut Overlay, changes: &[Change], unread: &[Drift]
     if changes.is_empty() {
         return Ok(());
     }
-    // What it would have written with what it could not read, nobody knows.
+    // The program ran without what it could not read, so its changes may be wrong.
     if let Some(Drift { mount, path, kind }) = unread.first() {
         let path = printable(&shown_path(vfs, *mount, path));
         let why = kind.since("the run began");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use belljar::base::disk;
-use belljar::kernel::vfs::Baseline;
+use belljar::kernel::vfs::{Baseline, beneath};
 use belljar::{HostDir, Machine, MachineBuilder, MachineError, Preopen, Reach, Source, WORKTREE};
 
 use super::args::MountArgs;
@@ -93,16 +93,13 @@ pub fn mount(
     Ok((machine, args.no_worktree.then_some(preopens)))
 }
 
-/// What is mounted at `at` would hide what was mounted beneath it before.
+/// Checks that nothing is mounted beneath `at` yet.
 ///
 /// # Errors
-/// Something was.
+/// A folder that is mounted at `at` would hide one of `taken`.
 pub fn not_above<'a>(at: &str, mut taken: impl Iterator<Item = &'a str>) -> Result<(), String> {
-    let is_beneath = |other: &&str| {
-        let rest = other.strip_prefix(at.trim_end_matches('/'));
-        rest.is_some_and(|rest| rest.starts_with('/') && rest.len() > 1)
-    };
-    match taken.find(is_beneath) {
+    let is_hidden = |other: &&str| beneath(at, other).is_some_and(|rest| !rest.is_empty());
+    match taken.find(is_hidden) {
         Some(hidden) => Err(format!("it would hide what is at {hidden}; give it before that one")),
         None => Ok(()),
     }

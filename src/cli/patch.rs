@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use belljar::kernel::process::Pid;
 use belljar::tape::Kind;
 use belljar::testbench::{
     TapedChangesError, changed_machine, make_taped_changes, taped_changes_are_made, taped_worktree,
@@ -18,9 +19,6 @@ use super::recover::before_opening;
 use super::report::count;
 use super::values::{DirMount, dir_mount};
 use super::{sink, tape};
-
-/// The program that a run starts.
-const FIRST_PID: u32 = 1;
 
 #[derive(Args, Debug)]
 pub struct DiffArgs {
@@ -122,7 +120,9 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
 /// How the run on the tape ended, if that was not by itself.
 fn unfinished(tape: &Path) -> Result<Option<String>> {
     for record in tape::open(tape)? {
-        if let Kind::ProcessExit { pid: FIRST_PID, status, .. } = record?.kind {
+        if let Kind::ProcessExit { pid, status, .. } = record?.kind
+            && pid == Pid::FIRST.0
+        {
             return Ok((status != "exited").then_some(status));
         }
     }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::pattern::{CommandPattern, Commands, Match, PatternError};
+use crate::kernel::vfs::beneath;
 
 /// Commands within commands, unless told otherwise.
 const DEPTH_MAX: u32 = 8;
@@ -257,10 +258,7 @@ impl CommandPolicy {
     /// # Errors
     /// A command may not run in the directory `dir`.
     pub(super) fn check_dir(&self, dir: &str) -> Result<(), Blocked> {
-        let is_within = |root: &String| {
-            let rest = dir.strip_prefix(root.trim_end_matches('/'));
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
+        let is_within = |root: &String| beneath(root, dir).is_some();
         if self.workspace_roots.is_empty() || self.workspace_roots.iter().any(is_within) {
             return Ok(());
         }

@@ -35,7 +35,7 @@ pub(super) enum HostEvent {
     Ended(HostEnd),
     /// Those whom it left behind can write no more.
     Closed,
-    /// Nobody knows what came of it.
+    /// The host cannot say what came of it.
     Failed(String),
 }
 
@@ -79,7 +79,7 @@ struct State {
     /// Which of its outputs are open, and of which a piece is among the events.
     open: [bool; 2],
     pending: [bool; 2],
-    /// To which of its outputs nobody listens any more.
+    /// Which of its outputs have no reader any more.
     hung_up: [bool; 2],
     /// What is in the pipe of each, and how many bytes have come out of it.
     gauges: [Option<Gauge>; 2],
@@ -102,7 +102,7 @@ enum InputIs {
     Open,
     /// What is given is all.
     Complete,
-    /// Nobody is left to read it.
+    /// The program has ended, and reads no more.
     Unread,
 }
 
@@ -176,8 +176,8 @@ impl HostChild {
         self.0.change(|state| state.given = Some(bytes));
     }
 
-    /// Nobody listens to its standard output (1) or standard error (2) any more: what it writes there ends
-    /// it, or fails, as in any pipe.
+    /// Closes the end that reads its standard output (1) or standard error (2): its next writes there raise
+    /// `SIGPIPE`, or fail with `EPIPE`, as in any pipe.
     pub(super) fn hang_up(&self, fd: u32) {
         self.0.change(|state| {
             let output = fd as usize - 1;
@@ -302,9 +302,6 @@ impl Shared {
             // Bytes are in the pipe or among the events, and never on their way, for those who look.
             wait_readable(&pipe);
             let locked = cfg!(unix).then(|| lock(&self.state));
-            if locked.as_ref().is_some_and(|state| state.hung_up[output]) {
-                break;
-            }
             let count = match pipe.read(&mut buffer) {
                 Ok(count) if count > 0 => count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -344,7 +341,7 @@ impl Shared {
             if written < bytes.len() {
                 return (bytes.len() - written) as u64;
             }
-            // What nobody is left to read is not taken, also if there was room for it.
+            // What was written after the program ended is not taken, also if the pipe had room for it.
             let is_taken = self.change(|state| {
                 let is_taken = state.input != InputIs::Unread;
                 state.events.extend(is_taken.then_some(HostEvent::Taken));

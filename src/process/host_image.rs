@@ -423,7 +423,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Nobody reads what it writes to `fd` any more.
+    /// What it writes to `fd` has no reader any more.
     fn hang_up(&self, fd: u32) -> Result<(), Leave> {
         match &self.child {
             Some(Child::Live(live)) => live.child.hang_up(fd),

@@ -14,7 +14,7 @@ use crate::base::{ambient, disk};
 use crate::kernel::guest::Guest;
 use crate::kernel::machine::WORKTREE;
 use crate::kernel::programs::{Found, NotRunnable, Programs};
-use crate::kernel::vfs::Mount;
+use crate::kernel::vfs::{Mount, beneath};
 
 /// Variables of a process that say nothing on the host: where a shell of the machine is, and where
 /// programs of its namespace are.
@@ -143,11 +143,11 @@ impl NativeChildren {
         })?;
         let current = &*current;
         let mounts: Vec<String> = guest.machine().vfs().mounts().iter().map(Mount::path).collect();
-        let within = |at: &str| below(current, at).is_some();
+        let within = |at: &str| beneath(at, current).is_some();
         let mount = mounts.iter().filter(|at| within(at)).max_by_key(|at| at.len());
         let worktree = guest.machine().worktree().unwrap_or(WORKTREE);
         let Some(below) =
-            below(current, worktree).filter(|_| mount.is_some_and(|at| at == worktree))
+            beneath(worktree, current).filter(|_| mount.is_some_and(|at| at == worktree))
         else {
             return Err(format!(
                 "it runs on the disk, and {current} is not in the worktree; start it in a folder \
@@ -166,12 +166,6 @@ impl NativeChildren {
             )),
         }
     }
-}
-
-/// `path` from `dir` on, if it lies there.
-fn below<'a>(path: &'a str, dir: &str) -> Option<&'a str> {
-    let rest = path.strip_prefix(dir.trim_end_matches('/'))?;
-    if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
 }
 
 /// An error and what it comes from, on a line.
@@ -244,14 +238,6 @@ impl Programs for NativePrograms {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_folder_is_below_itself_and_not_below_its_namesake() {
-        assert_eq!(below("/worktree", "/worktree"), Some(""));
-        assert_eq!(below("/worktree/a/b", "/worktree"), Some("a/b"));
-        assert_eq!(below("/worktree2", "/worktree"), None);
-        assert_eq!(below("/worktree", "/"), Some("worktree"));
-    }
 
     #[test]
     fn only_a_name_is_looked_for_on_the_host() {

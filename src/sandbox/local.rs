@@ -12,13 +12,13 @@ use super::backend::{
     check_session_id,
 };
 use super::registry::Registry;
-use super::session::{effective_mounts, is_beneath, target_of};
+use super::session::{effective_mounts, target_of};
 use crate::base::{ambient, disk};
 use crate::kernel::egress::EgressPolicy;
 use crate::kernel::limits::Limits;
 use crate::kernel::machine::Machine;
 use crate::kernel::stdio::Output;
-use crate::kernel::vfs::VPath;
+use crate::kernel::vfs::{VPath, beneath};
 use crate::process::{
     ChildOutput, SandboxProfile, SubprocessConfig, SubprocessError, SubprocessRequest,
     SubprocessStatus, Subprocesses,
@@ -125,7 +125,7 @@ impl Local {
         let mut mounts = Vec::new();
         for mount in effective_mounts(&[MEMORY_DIR, OUTPUTS_DIR], spec.mounts)? {
             // What it hides is not there, under no name.
-            mounts.retain(|known: &Mounted| !is_beneath(&known.mount.target, &mount.target));
+            mounts.retain(|known: &Mounted| beneath(&mount.target, &known.mount.target).is_none());
             let mounted = mounted(mount, mounts.len(), folder.path())?;
             check_apart(&mounted, &mounts, folder.path())?;
             mounts.push(mounted);
@@ -149,7 +149,7 @@ impl Local {
 
     fn attach(&mut self, mount: SandboxMount) -> Result<(), SandboxError> {
         let target = target_of(&mount)?;
-        if self.mounts.iter().any(|known| is_beneath(&known.mount.target, &target)) {
+        if self.mounts.iter().any(|known| beneath(&target, &known.mount.target).is_some()) {
             let message = format_args!("something is mounted at {target} already, or beneath it");
             return Err(SandboxError::lifecycle(&self.id, message));
         }
@@ -265,7 +265,7 @@ impl Local {
 
     /// Where `path` is on the host: in the last mount that it is in.
     fn host_path(&self, path: &str) -> Option<PathBuf> {
-        let is_in = |mounted: &&Mounted| is_beneath(path, &mounted.mount.target);
+        let is_in = |mounted: &&Mounted| beneath(&mounted.mount.target, path).is_some();
         let Mounted { mount, host } = self.mounts.iter().rev().find(is_in)?;
         let below = path[mount.target.len()..].trim_start_matches('/');
         Some(if below.is_empty() { host.clone() } else { host.join(below) })

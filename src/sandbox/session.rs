@@ -21,7 +21,7 @@ use crate::kernel::programs::Programs;
 use crate::kernel::stdio::{Input, Output, Stdio};
 use crate::kernel::vfs::{
     Applied, ApplyError, Baseline, Contents, DiffEntry, DiffError, Drift, HostDir, Overlay,
-    Refreshed, Source, VPath,
+    Refreshed, Source, VPath, beneath,
 };
 use crate::process::{self, Command};
 
@@ -383,7 +383,7 @@ pub(super) fn effective_mounts(
         effective.push(SandboxMount { target, ..mount });
     }
     for target in always.iter().rev() {
-        let hides = |known: &SandboxMount| is_beneath(target, &known.target);
+        let hides = |known: &SandboxMount| beneath(&known.target, target).is_some();
         let last = effective.iter().rposition(hides);
         if last.is_some_and(|last| effective[last].target == *target) {
             continue;
@@ -396,12 +396,6 @@ pub(super) fn effective_mounts(
         effective.insert(last.map_or(0, |last| last + 1), mount);
     }
     Ok(effective)
-}
-
-/// Whether the absolute path `path` is `dir` or lies in it.
-pub(super) fn is_beneath(path: &str, dir: &str) -> bool {
-    let dir = dir.trim_end_matches('/');
-    path.strip_prefix(dir).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 pub(super) fn target_of(mount: &SandboxMount) -> Result<String, SandboxError> {

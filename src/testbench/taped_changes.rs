@@ -23,7 +23,7 @@ use crate::kernel::machine::Machine;
 use crate::kernel::machine_config::MachineConfig;
 use crate::kernel::vfs::{
     Base, DiffError, FileType, FileVersion, Follow, Listed, Listing, Metadata, Mount, Overlay,
-    SetTime, TimeScale,
+    SetTime, TimeScale, beneath,
 };
 use crate::store::{Cas, StoreError};
 use crate::tape::{Kind, TapeError, TapeReader, TapedContent, cas_dir};
@@ -241,10 +241,7 @@ impl Making<'_> {
 
     /// A directory in the mount of `path`: directories do not move between mounts.
     fn room(&mut self, path: &str) -> Result<String, TapedChangesError> {
-        let is_in = |mount: &String| {
-            let rest = path.strip_prefix(mount.trim_end_matches('/'));
-            rest.is_some_and(|rest| rest.starts_with('/'))
-        };
+        let is_in = |mount: &String| beneath(mount, path).is_some_and(|rest| !rest.is_empty());
         let mounts = self.vfs.mounts().iter().map(Mount::path);
         let mount = mounts.filter(is_in).max_by_key(String::len).unwrap_or_default();
         if let Some(room) = self.rooms.get(&mount) {
@@ -467,7 +464,7 @@ fn is_made(vfs: &Overlay, changes: &[Change]) -> Result<bool, TapedChangesError>
         let is_as_left = match (&*change.how, file_type) {
             ("deleted", _) => there.contains(&*change.path) || found.is_err(),
             ("times", _) => match change.time("mtime_ns") {
-                // What the disk has for a time of the clock, or for one that is yet to come, nobody knows.
+                // A time of the run's clock was written as the time of the apply, which the tape does not say.
                 SetTime::At(mtime_ns) => {
                     let is_of_clock = fork.is_clock_time(mtime_ns, change.set_ns());
                     let is_date = !is_of_clock && mtime_ns <= ambient::wall_now_ns();

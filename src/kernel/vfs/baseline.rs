@@ -430,7 +430,7 @@ impl Baseline {
 
     /// Which of the directories `paths` hold what they held.
     pub(super) fn unchanged_dirs(&self, paths: HashSet<VPath>) -> HashSet<VPath> {
-        // Nobody may have looked at one since a refresh.
+        // A directory that has not been read since a refresh has no pin: `pin` looks it up.
         let is_same = |path: &VPath| match self.pin(path) {
             Ok(Pin::There(dir)) => matches!(self.folder(path, &dir), Ok(Folder::Same(true, _))),
             _ => false,

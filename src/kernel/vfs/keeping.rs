@@ -66,8 +66,9 @@ impl Overlay {
             let node = self.node(placed.id);
             let Some(origin) = &node.origin else { continue };
             let is_dir = matches!(node.body, Body::Dir(_));
-            // Where the disk has another file by now, a time alone is not worth a conflict: also that of
-            // one that was written with what the disk has. What was applied has the time at which it was written here, which the disk does not know.
+            // A time alone is not worth a conflict where the disk has another file by now, nor if the
+            // session wrote what the disk has. What was applied keeps the time at which the session
+            // wrote it, which the disk does not have.
             let is_timed = || {
                 let now = self.layers[usize::from(origin.layer)].stat_now(&origin.path);
                 let Some(now) = now.ok().filter(|now| now.stamp == origin.stamp) else {

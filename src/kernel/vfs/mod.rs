@@ -99,7 +99,7 @@ pub use node::{MountId, NodeId, Times};
 pub use open::OpenFlags;
 pub use overlay::{Overlay, VfsLimits};
 pub use patch::{Applied, ApplyError};
-pub use path::{NAME_MAX, PATH_BYTES_MAX, SYMLOOP_MAX, VPath};
+pub use path::{NAME_MAX, PATH_BYTES_MAX, SYMLOOP_MAX, VPath, beneath};
 pub use recording::RecordingLayer;
 pub use recovery::{ChangedKind, ChangedSince};
 pub use refresh::{Refreshed, Taken, TakenKind};

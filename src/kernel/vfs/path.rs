@@ -110,9 +110,30 @@ pub fn check_name(name: &str) -> Result<&str, Errno> {
     Ok(name)
 }
 
+/// The path from the directory `dir` to `path`, if it lies there: empty if it is `dir`. Both are absolute
+/// and without `.`, `..` and empty names.
+pub fn beneath<'a>(dir: &str, path: &'a str) -> Option<&'a str> {
+    let rest = path.strip_prefix(dir.trim_end_matches('/'))?;
+    if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_is_beneath_a_directory_whose_names_it_begins_with() {
+        for (dir, path, expected) in [
+            ("/a", "/a/b/c", Some("b/c")),
+            ("/a", "/a", Some("")),
+            ("/", "/a", Some("a")),
+            ("/", "/", Some("")),
+            ("/a", "/ab", None),
+            ("/a/b", "/a", None),
+        ] {
+            assert_eq!(beneath(dir, path), expected, "{dir} {path}");
+        }
+    }
 
     #[test]
     fn parse_normalises() {

@@ -255,7 +255,7 @@ fn compare(
     Ok(what.map(|what| Conflict { mount: change.mount, path, what }))
 }
 
-/// Whether what has this type holds nothing that could change: it is no file, directory or link.
+/// Whether this is the type of a pipe, a socket or a device, which have no content to compare.
 fn is_special(file_type: FileType) -> bool {
     !matches!(file_type, FileType::RegularFile | FileType::Directory | FileType::SymbolicLink)
 }

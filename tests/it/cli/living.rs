@@ -1,7 +1,7 @@
 //! `belljar sandbox` over folders that somebody edits between two commands, and runs beside which
 //! somebody writes.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -303,26 +303,39 @@ fn a_session_from_before_anything_was_kept_opens() {
     assert_eq!(stdout(&bench.sh("cat changed made")), "another, which is longer\nmore\n");
 }
 
+/// Runs a script that prints a line and then reads one; `edit` is called in between.
+fn edited_meanwhile(folder: &Path, args: &[&str], edit: impl FnOnce(&Path)) -> Output {
+    let mut child = belljar(folder)
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut printed = Vec::new();
+    let mut byte = [0];
+    while byte != *b"\n" {
+        child.stdout.as_mut().unwrap().read_exact(&mut byte).unwrap();
+        printed.extend(byte);
+    }
+    edit(folder);
+    child.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+    let mut output = child.wait_with_output().unwrap();
+    output.stdout.splice(..0, printed);
+    output
+}
+
 /// The old length of the new bytes, in silence.
 #[test]
 fn a_run_reads_no_file_torn_that_changes_while_it_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("f"), "0123456789").unwrap();
     std::fs::write(folder.path().join("kept"), "kept\n").unwrap();
-    let mut child = belljar(folder.path())
-        .args(["sh", "-c", "ls -l f > /dev/null; cat kept; read line; cat f; cat kept"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut first = [0; 5];
-    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut first).unwrap();
-    assert_eq!(&first, b"kept\n");
-    std::fs::write(folder.path().join("f"), "new bytes, and more of them").unwrap();
-    child.stdin.take().unwrap().write_all(b"go on\n").unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(stdout(&output), "kept\n");
+    let script = "ls -l f > /dev/null; cat kept; read line; cat f; cat kept";
+    let output = edited_meanwhile(folder.path(), &["sh", "-c", script], |folder| {
+        std::fs::write(folder.join("f"), "new bytes, and more of them").unwrap();
+    });
+    assert_eq!(stdout(&output), "kept\nkept\n");
     let said = stderr(&output);
     assert!(said.contains("cat: f: I/O error"), "{said}");
     assert!(said.contains("belljar: f was changed on the disk after the run began"), "{said}");
@@ -335,23 +348,11 @@ fn what_a_run_could_not_read_meanwhile_keeps_it_from_being_applied() {
     for name in ["a", "b"] {
         std::fs::write(folder.path().join(name), "1\n").unwrap();
     }
-    let mut child = belljar(folder.path())
-        .args([
-            "sh",
-            "--apply=always",
-            "-c",
-            "ls -l b > /dev/null; echo P >> a; echo ready; read line; echo P >> b; true",
-        ])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut first = [0; 6];
-    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut first).unwrap();
-    std::fs::write(folder.path().join("b"), "by the user\n").unwrap();
-    child.stdin.take().unwrap().write_all(b"go on\n").unwrap();
-    let output = child.wait_with_output().unwrap();
+    let script = "ls -l b > /dev/null; echo P >> a; echo ready; read line; echo P >> b; true";
+    let args = ["sh", "--apply=always", "-c", script];
+    let output = edited_meanwhile(folder.path(), &args, |folder| {
+        std::fs::write(folder.join("b"), "by the user\n").unwrap();
+    });
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(125), "{said}");
     assert!(said.contains("belljar: b was changed on the disk after the run began"), "{said}");

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Stdio};
 use std::sync::Arc;
@@ -208,7 +209,20 @@ fn differs_among_hosts(text: &str, from: &Path, paths: &[String]) -> bool {
     };
     // Whether a link that leads to itself is shown depends on the version of `ls`.
     text.starts_with("ls ") && paths.iter().any(is_loop)
-        || text.starts_with("cp -r") && copies_into_itself(from, paths)
+        || text.starts_with("cp -r")
+            && (copies_into_itself(from, paths) || copies_over_its_way(from, paths))
+}
+
+/// Whether the second of `paths` is a link that the first leads through: some `cp` remove it first, and then do not find
+/// what they were to copy.
+fn copies_over_its_way(from: &Path, paths: &[String]) -> bool {
+    let [source, to] = [&paths[0], &paths[1]].map(|path| from.join(path));
+    let to = if to.is_dir() { to.join(source.file_name().unwrap_or_default()) } else { to };
+    let link = |path: &Path| {
+        fs::symlink_metadata(path).ok().filter(fs::Metadata::is_symlink).map(|found| found.ino())
+    };
+    let over = link(&to);
+    over.is_some() && source.ancestors().skip(1).any(|way| link(way) == over)
 }
 
 /// Whether the first of `paths` is a directory in which the second is: what of it is copied depends on

@@ -172,7 +172,7 @@ fn diff(sandbox: &mut Sandbox) -> String {
     render_unified_diff(&sandbox.diff().unwrap(), &VPath::root()).unwrap()
 }
 
-/// Somebody edits what no session changes.
+/// An edit on the disk of what no session changes.
 fn edit(folder: &Path, chance: &mut Chance, step: usize) {
     let name = format!("{EDITED}/{}", path(chance));
     let kind = chance.below(4);
@@ -230,7 +230,7 @@ fn a_refresh_changes_nothing_but_what_was_edited() {
                     is_edited_now = false;
                 }
                 1 if !is_edited_now => {
-                    // Files that nobody has looked at are others once a name of theirs is removed.
+                    // A file that was not read is another one for the disk once a name of it is removed.
                     view(&mut session);
                     session.apply().unwrap_or_else(|error| panic!("{what}: {error}"));
                     assert_eq!(on_disk(&folder), view(&mut session), "{what}");
