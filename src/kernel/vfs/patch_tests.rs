@@ -294,6 +294,21 @@ fn times_that_were_set_go_to_the_disk() {
 }
 
 #[test]
+fn a_file_that_got_another_name_and_a_time_can_be_written_again() {
+    let mut bench = Bench::new(&[("a", file("")), ("d/x", file(""))]);
+    let base = bench.base();
+    bench.overlay.link((base, "w/a"), Follow::No, (base, "w/d/b"), 2).unwrap();
+    let time = SetTime::At(0);
+    bench.overlay.set_times_at(base, "w/d/b", Follow::No, time, time, 3).unwrap();
+    bench.overlay.apply().unwrap();
+    bench.overlay.write("/w/d/b", b"more", 4).unwrap();
+    bench.overlay.apply().unwrap();
+    let expected =
+        [("a", file("more")), ("d", Item::Dir), ("d/b", file("more")), ("d/x", file(""))];
+    assert_eq!(on_disk(&bench.disk), tree(&expected));
+}
+
+#[test]
 fn large_files_are_compared_and_written_in_pieces() {
     let big: Vec<u8> = (0..5_000_000u32).map(|i| (i % 253) as u8).collect();
     let item = Item::File { bytes: big.clone(), executable: false };

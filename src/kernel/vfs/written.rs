@@ -25,10 +25,16 @@ impl Written {
     pub fn of(target: &Target, transaction: &Transaction<'_>, checked: &mut Checked) -> Self {
         let attributes: HashMap<&VPath, &Attributes> =
             transaction.attributes().iter().map(|it| (&it.path, it)).collect();
+        // The times of a file with several names are set under one of them.
+        let of_inode: HashMap<u64, &Attributes> = transaction
+            .attributes()
+            .iter()
+            .filter_map(|it| Some((it.of.filter(|of| of.inode != 0)?.inode, it)))
+            .collect();
         let now = |path: &VPath, before: &Stat| {
-            let times = attributes.get(path).and_then(|it| it.times);
+            let set = attributes.get(path).or_else(|| of_inode.get(&before.inode));
             let now = transaction.stat(path).ok();
-            now.filter(|now| is_it(&Identity::of(before), times, now))
+            now.filter(|now| is_it(&Identity::of(before), set.and_then(|it| it.times), now))
         };
         let mut written: HashMap<VPath, Stat> = HashMap::new();
         for (path, made) in transaction.made() {
