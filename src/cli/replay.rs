@@ -124,6 +124,7 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
             if let Some(error) = lost(&Cas::new(cas_dir(&args.tape)), &desync) {
                 return Err(error).context("cannot replay it");
             }
+            let bound = bound_met(args, &desync)?;
             if args.json {
                 let difference =
                     |(field, tape, run)| json!({ "field": field, "tape": tape, "run": run });
@@ -137,6 +138,7 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
                         "equal": false, "seq": desync.seq(), "expected": desync.expected,
                         "found": desync.found, "differences": differences, "annotations": said,
                         "withheld": desync.withheld.as_ref().map(|withheld| withheld.seq),
+                        "limit": bound.map(|(limit, _)| limit),
                     })
                 );
             } else {
@@ -146,12 +148,14 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
                 let message = desync.to_string();
                 let lines: Vec<String> = message.lines().map(printable).collect();
                 complain!("belljar: {}", lines.join("\n"));
-                if is_out_of_time(&desync) {
-                    note!("belljar: note: the replay was ended: timeout (raise it with --timeout)");
+                if let Some((limit, option)) = bound {
+                    note!("belljar: note: the replay was ended: {limit} (raise it with {option})");
                 }
             }
-            // Without what was withheld, nobody can say whether it is another run.
-            Ok(if desync.withheld.is_some() { exit::FAILED } else { exit::DIFFERENT })
+            // A replay that was ended, or that lacks what was withheld, does not tell whether the run is
+            // another one.
+            let is_unknown = desync.withheld.is_some() || bound.is_some();
+            Ok(if is_unknown { exit::FAILED } else { exit::DIFFERENT })
         }
         Err(error) => Err(error).context("cannot replay it"),
     }
@@ -177,13 +181,28 @@ fn lost(cas: &Cas, desync: &Desync) -> Option<StoreError> {
     }
 }
 
-/// Whether the replay was ended where the tape shows the run going on, or ending by itself.
-fn is_out_of_time(desync: &Desync) -> bool {
+/// The bound of the replay that ended it where the tape shows the run going on, or ending by itself: its
+/// name, and the option that sets it.
+fn bound_met(args: &ReplayArgs, desync: &Desync) -> Result<Option<(&'static str, &'static str)>> {
     let [expected, found] = [&desync.expected, &desync.found].map(|record| {
         let kind = record.as_ref().map(|record| &record.kind);
         matches!(kind, Some(Kind::ProcessExit { status, .. }) if status == Limit::Timeout.name())
     });
-    found && !expected
+    if found && !expected {
+        return Ok(Some((Limit::Timeout.name(), "--timeout")));
+    }
+    // The write that meets the bound is cut short.
+    let mut output_bytes: u64 = 0;
+    for record in tape::open(&args.tape)? {
+        let record = record?;
+        if record.seq > desync.seq() {
+            break;
+        }
+        if let Kind::StreamWrite { bytes, .. } = record.kind {
+            output_bytes = output_bytes.saturating_add(bytes.len_bytes());
+        }
+    }
+    Ok((output_bytes > args.max_output).then_some((Limit::Output.name(), "--max-output")))
 }
 
 /// Shows the records of which something is said, up to the one numbered `last`, and what is said.

@@ -8,6 +8,19 @@ pub fn read(buf: &mut [u8]) -> io::Result<usize> {
     Ok(rustix::io::read(io::stdin(), buf)?)
 }
 
+/// Moves the offset of standard input back over the last `count` bytes that were read, if it is a
+/// file, so that those who read it next find them.
+#[cfg(unix)]
+pub fn give_back(count: u64) {
+    let back = i64::try_from(count).map(i64::wrapping_neg);
+    // A pipe or a terminal has no offset: what was read ahead of it is gone.
+    let _ = back.map(|back| rustix::fs::seek(io::stdin(), rustix::fs::SeekFrom::Current(back)));
+}
+
+/// Programs that read it next have handles of their own.
+#[cfg(not(unix))]
+pub fn give_back(_count: u64) {}
+
 /// Waits until standard input can be read, or for `timeout_ns` (`None`: for as long as it takes).
 /// Answers whether it can.
 #[cfg(unix)]

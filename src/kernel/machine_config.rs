@@ -18,8 +18,10 @@ use super::vfs::{Layer, Mtimes, Source, TapedLayer, TapedTree, TimeScale};
 ///   nobody reads answers `EPIPE`, also to a process that does not ignore `SIGPIPE`.
 /// - 2: `..` of the current directory goes up in the text of its path, which is that by which it was
 ///   reached, and processes are started at that path, whatever has become of the directory.
-/// - 3: as it is now.
-pub const KERNEL_VERSION: u32 = 3;
+/// - 3: a program of the host is ended as soon as the reader of its output hangs up, and the tape does not
+///   say that.
+/// - 4: as it is now.
+pub const KERNEL_VERSION: u32 = 4;
 
 /// The configuration of a machine, without what its mounts hold.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use super::clock::ClockId;
 use super::guest::{BadPreopen, Guest, Startup};
+use super::host_stdin;
 use super::limits::Limit;
 use super::machine::Machine;
 use super::outcome::{Outcome, RunError};
 use super::process::{Casualty, Newborn, Pid};
-use super::stdio::Stdio;
+use super::stdio::{Input, Stdio};
 use super::turn::Turnstile;
 use crate::base::ambient;
 use crate::tape::{Kind, NativeEvent};
@@ -158,6 +159,10 @@ fn take_turn(process: &mut Running, turnstile: &Turnstile) -> Option<Ended> {
 fn finish(mut machine: Machine, not_started: Option<RunError>) -> Finished {
     let processes = std::mem::take(&mut machine.processes);
     let stdio = std::mem::take(&mut machine.stdio);
+    let given_back = std::mem::take(&mut machine.stdin_given_back).len();
+    if given_back > 0 && matches!(stdio.stdin, Input::Host) {
+        host_stdin::give_back(given_back as u64);
+    }
     let outcome = match not_started {
         Some(error) => Err(error),
         None => Ok(processes.ended.unwrap_or(Outcome::Exited(0))),

@@ -44,6 +44,16 @@ impl Timeouts {
         self.steps += 1;
     }
 
+    /// Whether the machine repeats a run that was ended here, or before, if its tape has `records` by now.
+    pub(crate) fn is_here(&self, records: Option<u64>) -> bool {
+        let Some(taped) = &self.taped else { return false };
+        let is_here = |end: &TapedTimeout| {
+            self.steps >= end.steps && records.is_none_or(|records| records >= end.seq)
+        };
+        // A process may have to come to its next step to be ended.
+        self.is_noted || taped.front().is_some_and(is_here)
+    }
+
     /// Whether a recorded run will be ended that the machine repeats.
     pub(crate) fn repeats(&self) -> bool {
         self.taped.as_ref().is_some_and(|taped| !taped.is_empty())
@@ -54,13 +64,8 @@ impl Machine {
     /// Whether the machine repeats a run that was ended here, or before.
     #[inline]
     pub(crate) fn is_at_taped_timeout(&self) -> bool {
-        let Some(taped) = &self.timeouts.taped else { return false };
-        let is_here = |end: &TapedTimeout| {
-            let seq = self.tape.as_ref().map(Recorder::records);
-            self.timeouts.steps >= end.steps && seq.is_none_or(|seq| seq >= end.seq)
-        };
-        // A process may have to come to its next step to be ended.
-        self.timeouts.is_noted || taped.front().is_some_and(is_here)
+        self.timeouts.taped.is_some()
+            && self.timeouts.is_here(self.tape.as_ref().map(Recorder::records))
     }
 
     /// Starts the countdown of [`crate::Limits::timeout`].

@@ -427,8 +427,10 @@ impl Bridge {
     fn hang_up(&self, fd: u32) -> Result<(), Leave> {
         match &self.child {
             Some(Child::Live(live)) => live.child.hang_up(fd),
-            // Up to version 3 of the kernel that was its end.
-            Some(Child::Taped(children)) if !children.has_more(self.guest.pid()) => {
+            Some(Child::Taped(children))
+                if self.guest.machine().kernel_version() < 4
+                    && !children.has_more(self.guest.pid()) =>
+            {
                 return Err(Stop::Signalled(Signal::PIPE).into());
             }
             Some(Child::Taped(_)) | None => {}

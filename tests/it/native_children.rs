@@ -1,6 +1,7 @@
 //! Programs of the host among the processes of a machine.
 #![cfg(unix)]
 
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -185,6 +186,26 @@ fn long_input_that_a_program_has_not_read_others_read() {
     assert_eq!(stdout(&recorded), "60000\n");
 }
 
+/// A loop of a shell around belljar ended after its first line.
+#[test]
+fn input_from_a_file_that_no_program_of_a_run_has_read_is_there_after_the_run() {
+    let place = Place::new();
+    for (script, rest) in [
+        ("host-true", "one\ntwo\nthree\n"),
+        ("host-sh -c 'read -r x'", "two\nthree\n"),
+        ("read -r x; host-true; host-sh -c 'read -r x'", "three\n"),
+        ("host-cat", ""),
+    ] {
+        let mut input = std::fs::File::open(place.worktree.path().join("note.txt")).unwrap();
+        let mut command = place.command(&["sh", "--quiet", "--on-missing", "native", "-c", script]);
+        let output = command.stdin(input.try_clone().unwrap()).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let mut left = String::new();
+        input.read_to_string(&mut left).unwrap();
+        assert_eq!(left, rest, "{script}");
+    }
+}
+
 /// The input of the loop went with the program whose reader had hung up, and what such a program does at its
 /// end was not done.
 #[test]
@@ -202,6 +223,16 @@ fn a_program_whose_reader_hangs_up_ends_as_it_does_natively() {
     let (recorded, _) = place.replayed(&[], &["sh", "-c", &script], Stdio::null());
     assert_eq!(stdout(&recorded), "x\n5\nx\n");
     assert_eq!(std::fs::read_to_string(place.worktree.path().join("done")).unwrap(), "done\n");
+}
+
+/// The replay ended it where its reader hung up.
+#[test]
+fn a_program_whose_reader_hangs_up_and_that_ends_with_the_run_does_so_in_a_replay() {
+    let place = Place::new();
+    let ignoring = "host-sh -c 'trap \"\" PIPE; while :; do echo x 2>/dev/null; sleep 0.05; done'";
+    let script = format!("{ignoring} | head -n 1 & host-sh -c 'sleep 0.5'; echo done");
+    let (recorded, _) = place.replayed(&[], &["sh", "-c", &script], Stdio::null());
+    assert_eq!(stdout(&recorded), "x\ndone\n");
 }
 
 /// Nobody types anything: the program ends, and does not wait for its input.

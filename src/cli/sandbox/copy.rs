@@ -9,7 +9,7 @@ use belljar::sandbox::{Copied, check_session_id};
 use serde_json::json;
 
 use super::args::CpArgs;
-use super::disk::tell_met;
+use super::disk::tell_all;
 use super::show::absolute;
 use super::{home, waiting};
 use crate::cli::changes::journaled;
@@ -27,7 +27,7 @@ pub fn run(args: &CpArgs) -> Result<u8> {
             let copied = journaled(false, |journals, witness| {
                 sandbox.copy_out_journaled(&path, to, journals, witness)
             });
-            tell_met(&mut sandbox, id);
+            tell_all(&mut sandbox, id);
             copied?
         }
         (None, Some((id, path))) => {

@@ -27,27 +27,26 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
     let vfs = sandbox.files();
     let changes: Vec<Change> = changes_of(vfs, &entries);
     changes::warn_of_sensitive(&changes, args.json);
-    if !changes.is_empty() {
-        changes::write(vfs, args.json).map_err(|error| {
-            let id = &args.id;
-            let hint = format!(
-                "`belljar sandbox refresh {id}` takes in what changed on the disk, and names what both \
-                 changed"
-            );
-            let is_conflict = error.chain().any(|cause| {
-                matches!(cause.downcast_ref(), Some(ApplyError::Conflicts(_)))
-            });
-            if is_conflict { Hinted { error, hint }.into() } else { error }
-        })?;
-        let saved = held.save(&mut sandbox).with_context(|| {
-            format!(
-                "the changes are on the disk, but session {0} does not know it; \
-                 `belljar sandbox apply {0}` tells it",
-                args.id
-            )
-        });
-        saved.map_err(Unsettled)?;
-    }
+    // Also without changes: equal files may have changed places.
+    changes::write(vfs, args.json).map_err(|error| {
+        let id = &args.id;
+        let hint = format!(
+            "`belljar sandbox refresh {id}` takes in what changed on the disk, and names what both \
+             changed"
+        );
+        let is_conflict = error
+            .chain()
+            .any(|cause| matches!(cause.downcast_ref(), Some(ApplyError::Conflicts(_))));
+        if is_conflict { Hinted { error, hint }.into() } else { error }
+    })?;
+    let saved = held.save(&mut sandbox).with_context(|| {
+        format!(
+            "the changes are on the disk, but session {0} does not know it; \
+             `belljar sandbox apply {0}` tells it",
+            args.id
+        )
+    });
+    saved.map_err(Unsettled)?;
     tell_all(&mut sandbox, &args.id);
     if args.json {
         say!("{}", json!({ "id": args.id, "changes": changes }));

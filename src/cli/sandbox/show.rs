@@ -14,7 +14,7 @@ use bytesize::ByteSize;
 use serde_json::{Value, json};
 
 use super::args::{DiffArgs, ListArgs, LsArgs, ShowArgs};
-use super::disk::{tell_all, tell_met, with_drifts};
+use super::disk::{tell_all, with_drifts};
 use super::{TOOLCHAIN, home};
 use crate::cli::changes::{self, render_diff};
 use crate::cli::exit::{Hinted, Usage};
@@ -201,7 +201,7 @@ pub fn ls(args: &LsArgs) -> Result<u8> {
     sandbox.files().hide_temporaries(&journals_dir()?);
     let path = absolute(&sandbox, args.path.as_deref().unwrap_or_default());
     let entries = sandbox.list(&path);
-    tell_met(&mut sandbox, &args.id);
+    tell_all(&mut sandbox, &args.id);
     let entries = entries?;
     if args.json {
         let line = |entry: &Listed| json!({ "name": entry.name, "type": type_name(entry.file_type), "size": entry.size });

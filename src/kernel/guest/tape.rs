@@ -165,12 +165,14 @@ impl Guest {
         let Some(TapedFile { path, written: true }) = file.taped.as_deref() else { return };
         let Some(tape) = &self.machine.tape else { return };
         let (node, tape, deadline) = (file.node, tape.clone(), self.machine.deadline());
-        let ends_here = self.machine.is_at_taped_timeout() || self.machine.has_timed_out();
-        let vfs = &mut self.machine.vfs;
+        let has_timed_out = self.machine.has_timed_out();
+        let Machine { vfs, timeouts, .. } = &mut *self.machine;
         let (mut is_late, mut is_read) = (false, false);
         let read = |offset, buf: &mut [u8]| {
             // A guest chooses how much there is to read. What was read once is read again to be kept.
-            is_late = !is_read && (ends_here || is_over(deadline));
+            // What is read from below is recorded, so that the end may come with any piece.
+            let ends_here = || has_timed_out || timeouts.is_here(Some(tape.records()));
+            is_late = !is_read && (ends_here() || is_over(deadline));
             if is_late {
                 return Err(Errno::Timedout);
             }

@@ -302,6 +302,13 @@ impl Content {
         }
     }
 
+    /// How many bytes of the chunk that holds `offset` are those of the file below, if none of it has
+    /// been read or written.
+    pub fn below_bytes_at(&self, offset: u64) -> Option<usize> {
+        let index = locate(offset).0;
+        matches!(self.chunk(index), Chunk::Below).then(|| self.below_bytes(index))
+    }
+
     /// Whether the chunk that holds `offset` is a hole.
     pub fn is_hole(&self, offset: u64) -> bool {
         matches!(self.chunk(locate(offset).0), Chunk::Hole)

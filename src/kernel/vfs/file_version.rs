@@ -150,9 +150,11 @@ impl FileVersion {
         let (mut ours, mut theirs) = (vec![0; self.piece_bytes()], vec![0; self.piece_bytes()]);
         let mut offset = 0;
         while offset < self.len() {
-            let untouched = |side: &Self| side.content.needs_below(offset, 1);
+            // What was cut off and is part of it again reads as zeros.
+            let below = |side: &Self| side.content.below_bytes_at(offset);
+            let is_untouched = same_file && below(self).is_some() && below(self) == below(other);
             let holes = self.content.is_hole(offset) && other.content.is_hole(offset);
-            if holes || (same_file && untouched(self) && untouched(other)) {
+            if holes || is_untouched {
                 offset = chunk_end(offset);
                 continue;
             }
@@ -191,4 +193,29 @@ pub(super) fn is_executable(node: &Node, before: Option<&Found>) -> bool {
 /// The offset at which the chunk after that of `offset` starts.
 fn chunk_end(offset: u64) -> u64 {
     (offset / CHUNK_BYTES as u64 + 1) * CHUNK_BYTES as u64
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "the test writes to the disk")]
+mod tests {
+    use super::*;
+    use crate::kernel::vfs::HostDir;
+
+    /// What was written so was not told, and not applied.
+    #[test]
+    fn an_unread_file_that_was_cut_and_made_as_long_as_it_was_is_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a"), "abcdef").unwrap();
+        let layer: Arc<dyn Layer> = Arc::new(HostDir::open(folder.path()).unwrap());
+        let path = VPath::parse("a").unwrap();
+        let before = FileVersion::of_layer(layer.clone(), &path, &layer.stat(&path).unwrap());
+        let mut content = Content::below(6);
+        for len in [2, 6] {
+            content.set_len(len).unwrap();
+        }
+        let after = FileVersion::new(false, content, Some((layer, path)));
+        assert_eq!(after.read().unwrap(), b"ab\0\0\0\0");
+        assert!(!after.has_same_bytes(&before).unwrap());
+        assert!(before.has_same_bytes(&before).unwrap());
+    }
 }

@@ -201,7 +201,14 @@ impl Overlay {
         let has_times =
             |target: &Target| target.placed.iter().any(|p| self.node(p.id).carries_times());
         let has_work = |target: &Target| !target.changes.is_empty() || !target.on_disk.is_empty();
-        if !targets.iter().any(|target| has_work(target) || has_times(target)) {
+        // Equal files that changed places are no change. From now on each is the one in its place.
+        let is_moved = |target: &Target, placed: &Placed| {
+            let node = self.node(placed.id);
+            let origin = node.origin.as_ref().filter(|it| it.layer == target.layer);
+            node.nlink == 1 && origin.is_some_and(|origin| origin.path != placed.path)
+        };
+        let has_moved = |target: &Target| target.placed.iter().any(|it| is_moved(target, it));
+        if !targets.iter().any(|it| has_work(it) || has_times(it) || has_moved(it)) {
             return Ok(Applied::default());
         }
         self.expect_apart(&targets)?;

@@ -6,7 +6,7 @@ use std::io;
 use super::diff::Change;
 use super::host::{Access, HostDir, HostPermissions};
 use super::layer::{FileType, Layer, Stat};
-use super::node::{Body, NodeId, Origin, Times, TimesOf};
+use super::node::{Body, Node, NodeId, Origin, Times, TimesOf};
 use super::overlay::Overlay;
 use super::patch::Target;
 use super::path::VPath;
@@ -127,6 +127,14 @@ impl Overlay {
         self.mounts[usize::from(self.mount_of(origin.layer).0)].host.as_deref()
     }
 
+    /// The times that the disk has for the file `node`, if nothing was written to it.
+    fn times_of_origin(&self, node: &Node) -> Option<Times> {
+        let is_written = matches!(&node.body, Body::File(file) if file.content.is_dirty());
+        let origin = node.origin.as_ref().filter(|_| !is_written)?;
+        let stat = self.host_of(origin)?.stat(&origin.path).ok()?;
+        (stat.stamp == origin.stamp).then(|| Times::all(stat.mtime_ns))
+    }
+
     /// The permissions that `id` is to have: those it has where it comes from, or else those of the
     /// file that it replaces.
     fn permissions(
@@ -191,6 +199,8 @@ impl Overlay {
             return Ok(());
         }
         let permissions = self.permissions(target, change, id)?;
+        // A file that was only moved keeps its time also where it has to be copied.
+        let times = times.or_else(|| self.times_of_origin(node));
         match self.file_version(id, change.before.as_ref()) {
             Some(version) => transaction.stage_file(index, &version, permissions.as_ref(), times),
             None => Err(StepError::new("copy", path)(io::ErrorKind::Unsupported.into())),

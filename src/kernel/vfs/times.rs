@@ -4,6 +4,8 @@
 //! are before the clock's start; what programs write is after it, in the order in which they wrote. When
 //! changes are applied that order is kept, and ends where the disk's clock stands.
 
+use std::collections::{HashMap, HashSet};
+
 use serde::{Deserialize, Serialize};
 
 use super::layer::Stat;
@@ -134,6 +136,8 @@ pub(super) struct DiskTimes {
     scale: TimeScale,
     /// The times at which something was written, each once, from the first on.
     written: Vec<u64>,
+    /// What the disk has for times that files of it show and that programs gave to others.
+    copied: HashMap<u64, u64>,
     newest_ns: u64,
 }
 
@@ -156,6 +160,9 @@ impl DiskTimes {
     /// The disk's time for `ns`: of what a file of the disk may show, that file's; of another date
     /// this one; and of what has yet to come there, as long ago as it is on the machine's clock.
     fn on_disk(&self, ns: u64) -> u64 {
+        if let Some(copied) = self.copied.get(&ns) {
+            return *copied;
+        }
         match (self.scale, self.written.binary_search(&ns)) {
             (TimeScale::Paused(_), Ok(rank)) => {
                 let later = (self.written.len() - 1 - rank) as u64;
@@ -181,16 +188,43 @@ impl Overlay {
     /// Which times changed files get on the disk if they are written there now.
     pub(super) fn disk_times(&self) -> DiskTimes {
         let mut written = Vec::new();
+        let copied = self.copied_times();
         if let TimeScale::Paused(start) = self.time_scale {
             for (_, node) in self.nodes.iter().filter(|(_, node)| node.carries_times()) {
                 // Programs set times to those of other files, to what the clock shows, and to others.
-                let is_past = |ns: &u64| is_of_clock(*ns, start, node.times.ctim);
+                let is_past =
+                    |ns: &u64| is_of_clock(*ns, start, node.times.ctim) && !copied.contains_key(ns);
                 written.extend([node.times.mtim, node.times.atim].into_iter().filter(is_past));
             }
         }
         written.sort_unstable();
         written.dedup();
-        DiskTimes { scale: self.time_scale, written, newest_ns: ambient::wall_now_ns() }
+        DiskTimes { scale: self.time_scale, written, copied, newest_ns: ambient::wall_now_ns() }
+    }
+
+    /// What the disk has for the times that programs have set, as far as files of the disk show them.
+    fn copied_times(&self) -> HashMap<u64, u64> {
+        let of_guest = self.nodes.iter().filter(|(_, node)| node.times_of == TimesOf::Guest);
+        let set: HashSet<u64> =
+            of_guest.flat_map(|(_, node)| [node.times.mtim, node.times.atim]).collect();
+        let shows_one = |node: &&Node| {
+            node.times_of == TimesOf::Layer
+                && matches!(node.body, Body::File(_))
+                && self.mounts[node.mount.index()].mtimes == Mtimes::Host
+                && set.contains(&node.times.mtim)
+        };
+        let mut copied = HashMap::new();
+        if set.is_empty() || !matches!(self.time_scale, TimeScale::Paused(_)) {
+            return copied;
+        }
+        for node in self.nodes.iter().map(|(_, node)| node).filter(shows_one) {
+            let Some(origin) = &node.origin else { continue };
+            if let Ok(stat) = self.layers[usize::from(origin.layer)].stat(&origin.path) {
+                let on_disk: &mut u64 = copied.entry(node.times.mtim).or_default();
+                *on_disk = stat.mtime_ns.max(*on_disk);
+            }
+        }
+        copied
     }
 
     /// Whether `ns`, set at `set_ns`, is a time that the clock has shown, which the disk has another one for.

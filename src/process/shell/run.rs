@@ -213,11 +213,11 @@ impl Shell {
                         return self.list(list).await;
                     }
                 }
-                self.state.status = 0;
-                match otherwise {
-                    Some(list) => self.list(list).await,
-                    None => Ok(()),
+                if let Some(list) = otherwise {
+                    return self.list(list).await;
                 }
+                self.state.status = 0;
+                Ok(())
             }
             Kind::Loop { until, condition, body } => {
                 self.state.loops += 1;
@@ -269,7 +269,9 @@ impl Shell {
     }
 
     async fn each(&mut self, name: &[u8], values: &[Vec<u8>], body: &List) -> Run {
-        self.state.status = 0;
+        if values.is_empty() {
+            self.state.status = 0;
+        }
         for value in values {
             self.tick().await?;
             self.set(name, value.as_slice()).await?;

@@ -91,6 +91,20 @@ fn diff_and_git_apply_keep_a_line_that_was_added_on_the_disk() {
     assert_eq!(stdout(&bench.sh("cat a.txt")), merged);
 }
 
+/// Both left it out in silence.
+#[test]
+fn a_copy_and_a_listing_tell_what_is_gone() {
+    for command in [["cp", "box:.", "../out"].as_slice(), &["ls", "box"]] {
+        let bench = Bench::new(&[("a", "1\n"), ("b", "2\n")]);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::fs::remove_file(bench.at("b")).unwrap();
+        let output = bench.call(command);
+        let said = stderr(&output);
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains("belljar: . lacks what was removed from it"), "{said}");
+    }
+}
+
 /// It was read with the old length and the new bytes.
 #[test]
 fn a_file_that_grew_or_shrank_is_never_read_torn() {

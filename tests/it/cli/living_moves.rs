@@ -119,6 +119,23 @@ fn what_was_moved_out_of_a_folder_that_became_a_file_is_a_new_file() {
     assert_eq!((bench.read("d").as_str(), bench.read("b").as_str()), ("by the user\n", "1\n"));
 }
 
+/// Nothing had changed, so nothing was settled: what the user added to one was moved to the other later.
+#[test]
+fn equal_folders_and_files_that_changed_places_are_those_in_their_places_after_an_apply() {
+    let bench = Bench::new(&[("d/f", "1\n"), ("g/f", "1\n"), ("a", "2\n"), ("b", "2\n")]);
+    bench.changes("mv d t; mv g d; mv t g; mv a t; mv b a; mv t b");
+    bench.done(&["apply", "box"]);
+    assert_eq!(bench.done(&["diff", "box"]), "");
+    bench.write("d/new", "by the user\n");
+    bench.write("a", "by the user\n");
+    bench.done(&["refresh", "box"]);
+    assert_eq!(stdout(&bench.sh("cat a b d/*; ls g")), "by the user\n2\n1\nby the user\nf\n");
+    bench.changes("echo > unrelated");
+    bench.done(&["apply", "box"]);
+    assert_eq!(bench.read("d/new"), "by the user\n");
+    assert!(!bench.at("g/new").exists());
+}
+
 /// `diff`, `apply` and `refresh` all failed.
 #[test]
 fn what_is_new_in_a_folder_that_the_session_moved_moves_along_after_a_refresh() {

@@ -249,7 +249,11 @@ fn a_replay_has_bounds_of_its_own() {
     succeed(dir, &["record", "-q", "--tape", "t", "--", &spew, "1"]);
     assert!(call(dir, &["replay", "-q", "--module", &spew, "t"]).status.success());
     let output = call(dir, &["replay", "-q", "--module", &spew, "--max-output", "1K", "t"]);
-    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+    assert!(stderr(&output).contains("raise it with --max-output"), "{}", stderr(&output));
+    let bounded = ["replay", "--json", "--module", &spew, "--max-output", "1K", "t"];
+    let report: Value = serde_json::from_slice(&call(dir, &bounded).stdout).unwrap();
+    assert_eq!((&report["equal"], &report["limit"]), (&false.into(), &"output".into()));
 
     let args = ["record", "-q", "--tape", "t", "--timeout", "100ms", "--", &guest_arg("loop")];
     assert_eq!(call(dir, &args).status.code(), Some(124));
@@ -259,7 +263,7 @@ fn a_replay_has_bounds_of_its_own() {
     std::fs::write(dir.join("t"), ended).unwrap();
     // That of the recording does not bound a replay of a run that it has not ended.
     let output = call(dir, &["replay", "--timeout", "300ms", "t"]);
-    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
     assert!(stderr(&output).contains("raise it with --timeout"), "{}", stderr(&output));
 }
 

@@ -158,3 +158,41 @@ fn dates_that_a_program_sets_are_kept_under_an_earlier_clock() {
     let ago = SystemTime::now().duration_since(place.modified("dated")).unwrap().as_secs();
     assert!((86_400..86_400 + 3600).contains(&ago), "{ago}");
 }
+
+/// The copy that was made of it was new.
+#[test]
+fn a_moved_file_keeps_its_time_where_an_equal_one_took_its_name() {
+    for script in ["mv out bak; echo 1 > out", "mv out bak; cp bak out"] {
+        let place = Place::new();
+        place.edit("out", "1\n", 5);
+        place.applied(script);
+        assert_eq!(place.modified("bak"), super::at(5), "{script}");
+        assert!(place.modified("out") > super::at(5), "{script}");
+    }
+    let place = Place::new();
+    place.edit("out", "1\n", 5);
+    place.applied("mv out bak; cp -p bak out");
+    assert_eq!(["bak", "out"].map(|name| place.modified(name)), [super::at(5); 2]);
+}
+
+/// They were as new as the apply, and later than files that were written after those.
+#[test]
+fn times_that_a_session_copies_are_those_of_the_disk_after_a_refresh_and_an_apply() {
+    let place = Place::new();
+    place.edit("a", "1\n", 0);
+    let session = place.session();
+    std::fs::write(place.tree().join("a"), "2\n").unwrap();
+    std::fs::write(place.tree().join("b"), "3\n").unwrap();
+    session.refresh();
+    session.exec("cp -p a c; touch -r b d");
+    session.apply();
+    assert_eq!(
+        ["c", "d"].map(|name| place.modified(name)),
+        ["a", "b"].map(|name| place.modified(name))
+    );
+    session.exec("echo 4 > e; echo 5 > f");
+    session.apply();
+    session.exec("cp -p e g");
+    session.apply();
+    assert_eq!(place.modified("g"), place.modified("e"));
+}

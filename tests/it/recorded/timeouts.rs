@@ -80,3 +80,12 @@ fn a_run_that_waits_when_its_time_is_over_waits_in_a_replay() {
         ended(&scene, &["--clock", "real", "sh", "-c", script]);
     }
 }
+
+/// What was read back is on the tape as well, so that the replay did not know the place.
+#[test]
+fn a_run_that_ends_while_a_written_file_is_read_back_ends_there_in_a_replay() {
+    let scene = Scene::new();
+    let big = std::fs::File::create(scene.path("tree/big")).unwrap();
+    big.set_len(40_000_000).unwrap();
+    ended(&scene, &["sh", "-c", "echo x >> big; while :; do :; done"]);
+}
