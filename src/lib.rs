@@ -28,8 +28,8 @@
 //! # Map
 //!
 //! The folders of `src/` are ranks. A file uses only lower ones:
-//! [`base`] < [`store`] < [`tape`] < [`kernel`] < [`abi`] < [`engine`] < [`process`], [`toolchain`],
-//! [`llm`] < [`host`] < [`testbench`], [`sandbox`].
+//! [`base`] < [`store`] < [`tape`] < [`kernel`], [`net`] < [`abi`] < [`engine`] < [`process`],
+//! [`toolchain`], [`llm`] < [`native`] < [`host`] < [`testbench`], [`sandbox`].
 
 /// The example of the README.
 #[cfg(doctest)]
@@ -40,10 +40,10 @@ pub mod abi;
 pub mod base;
 pub mod engine;
 pub mod host;
-#[cfg(feature = "http")]
-pub mod http;
 pub mod kernel;
 pub mod llm;
+pub mod native;
+pub mod net;
 pub mod process;
 pub mod sandbox;
 pub mod store;
@@ -56,9 +56,9 @@ pub use engine::{
     UnknownImports,
 };
 pub use kernel::guest::{Preopen, Reach};
-pub use kernel::limits::{Limit, Limits};
+pub use kernel::io::stdio::{Input, Output as OutputStream, Stdio};
+pub use kernel::machine::limits::{Limit, Limits};
 pub use kernel::machine::{ClockConfig, Machine, MachineBuilder, MachineError, WORKTREE};
-pub use kernel::stdio::{Input, Output as OutputStream, Stdio};
 pub use kernel::vfs::{HostDir, Layer, Mtimes, Overlay, Source, VfsLimits};
 pub use process::{Command, ExitStatus, Output};
 pub use testbench::{Testbench, TestbenchSession};

@@ -12,8 +12,8 @@ use wasmtime::{Caller, Memory, ResourceLimiter};
 
 use crate::base::errno::Errno;
 use crate::kernel::guest::{Fault, Guest};
-use crate::kernel::limits::{Limit, Stop};
-use crate::kernel::memory::Charge;
+use crate::kernel::machine::limits::{Limit, Stop};
+use crate::kernel::machine::memory::Charge;
 use memory::GuestMemory;
 
 /// What an entry of a table takes.

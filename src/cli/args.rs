@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use belljar::process::SandboxProfile;
+use belljar::native::SandboxProfile;
 use clap::builder::styling::AnsiColor;
 use clap::builder::{OsStringValueParser, Styles, TypedValueParser};
 use clap::{Args, CommandFactory, Parser, ValueEnum};
@@ -26,7 +26,7 @@ use super::values::{
     number, seed, size, small_number,
 };
 use super::verify::VerifyArgs;
-use belljar::kernel::egress::EgressRule;
+use belljar::net::EgressRule;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())

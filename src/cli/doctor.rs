@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use belljar::base::disk::{self, DiskError};
 use belljar::engine::CodeCache;
-use belljar::kernel::egress::EgressPolicy;
 use belljar::kernel::vfs::Journals;
+use belljar::net::EgressPolicy;
 use belljar::{Command, Engine, EngineConfig, HostDir, Machine, Module, Program, Toolchains};
 use serde_json::json;
 

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::report::printable;
-use belljar::kernel::egress::EgressRuleError;
-use belljar::process::NativeError;
+use belljar::native::NativeError;
+use belljar::net::EgressRuleError;
 use belljar::sandbox::{CopyError, HomeError, SandboxError};
 use belljar::{Outcome, ProgramError, ResolveError, RunError};
 

@@ -10,7 +10,7 @@ use belljar::host::{
     Answers, CommandPolicy, HostError, Question, ScriptedAnswers, SessionHost, SessionHostBuilder,
 };
 #[cfg(feature = "http")]
-use belljar::http::{Credentials, HttpClient};
+use belljar::net::{Credentials, HttpClient};
 use belljar::toolchain::similar;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use serde_json::{Value, json};

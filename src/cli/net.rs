@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use belljar::base::ambient;
-use belljar::http::{Credential, Credentials};
-use belljar::kernel::egress::EgressRule;
+use belljar::net::EgressRule;
+use belljar::net::{Credential, Credentials};
 
 use super::exit::Usage;
 

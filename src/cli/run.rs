@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use belljar::base::ambient;
-use belljar::process::{NativeChildren, NativeCommand, NativeError, ProfileError, SandboxProfile};
+use belljar::native::{NativeChildren, NativeCommand, NativeError, ProfileError, SandboxProfile};
 use belljar::{
     Command, Engine, ExitStatus, Limit, Module, Outcome, OutputStream, Overlay, Preopen, Program,
     ResolveError, Stdio,

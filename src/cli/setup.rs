@@ -8,10 +8,11 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use belljar::base::{ambient, disk};
 use belljar::host::SessionHost;
-use belljar::kernel::egress::EgressPolicy;
-use belljar::kernel::programs::Programs;
+use belljar::kernel::process::programs::Programs;
 use belljar::kernel::vfs::{JournalError, Journals};
-use belljar::process::{NativeChildren, NativeError, NativePrograms, ShellImage};
+use belljar::native::{NativeChildren, NativeError, NativePrograms};
+use belljar::net::EgressPolicy;
+use belljar::process::ShellImage;
 use belljar::{
     ClockConfig, EngineConfig, Input, Limits, Machine, Mtimes, Preopen, Resolved,
     ToolchainPrograms, Toolchains, UnknownImports, VfsLimits,

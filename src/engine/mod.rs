@@ -19,8 +19,8 @@ pub use config::{EngineConfig, STACK_BYTES};
 pub use program::{CacheUse, Module, Program, ProgramError, UnknownImports};
 pub use run::run;
 
-pub use crate::kernel::outcome::{Outcome, RunError, Trap};
-pub use crate::kernel::schedule::Finished;
+pub use crate::kernel::process::outcome::{Outcome, RunError, Trap};
+pub use crate::kernel::process::schedule::Finished;
 use watchdog::Watchdog;
 
 /// An engine could not be made.

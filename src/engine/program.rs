@@ -13,7 +13,7 @@ use super::{Backend, CacheError, Engine, EngineConfig, EngineError, code_cache, 
 use crate::abi::Process;
 use crate::base::digest::{Digest, DigestHasher};
 use crate::base::disk::{self, DiskError};
-use crate::kernel::programs::{Found, uncounted};
+use crate::kernel::process::programs::{Found, uncounted};
 
 /// Unknown imports that get a stub: linking takes time for each.
 const UNKNOWN_IMPORTS_MAX: usize = 1000;

@@ -8,10 +8,10 @@ use super::config::MODULES_MAX;
 use super::program::{Program, UnknownImportCalled};
 use crate::abi::Process;
 use crate::kernel::guest::{Guest, Startup};
-use crate::kernel::limits::{Limit, Stop};
 use crate::kernel::machine::Machine;
-use crate::kernel::outcome::{Outcome, RunError, Trap};
-use crate::kernel::schedule::{self, Ended, Finished, Image, Mode, Running};
+use crate::kernel::machine::limits::{Limit, Stop};
+use crate::kernel::process::outcome::{Outcome, RunError, Trap};
+use crate::kernel::process::schedule::{self, Ended, Finished, Image, Mode, Running};
 
 /// Runs `program` in `machine`, and what it starts, until it ends. Blocks the calling thread.
 pub fn run(program: &Program, machine: Machine, startup: Startup) -> Finished {

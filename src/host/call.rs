@@ -17,11 +17,11 @@ use super::session::{CallReply, SessionHost};
 use super::shells::no_params;
 use super::taped::TapedCall;
 use super::template;
-use crate::kernel::clock::ClockId;
 use crate::kernel::guest::{Guest, HostRecord};
 use crate::kernel::host::{HostCall, HostReply};
-use crate::kernel::limits::Stop;
-use crate::kernel::schedule::{Ended, Image, Mode, Running};
+use crate::kernel::machine::clock::ClockId;
+use crate::kernel::machine::limits::Stop;
+use crate::kernel::process::schedule::{Ended, Image, Mode, Running};
 
 /// The process that makes a call.
 pub(super) struct CallImage {

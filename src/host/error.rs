@@ -35,7 +35,7 @@ pub enum HostError {
         /// What the bridge says.
         message: String,
     },
-    /// The egress policy blocks it: see [`crate::kernel::egress::EgressBlocked`].
+    /// The egress policy blocks it: see [`crate::net::EgressBlocked`].
     #[error("{message}")]
     EgressBlocked {
         /// What may not reach whom, and why.

@@ -14,10 +14,10 @@ use super::pattern::Commands;
 use super::policy::{Blocked, Verdict};
 use super::session::Running;
 use super::shells;
-use crate::kernel::clock::ClockId;
 use crate::kernel::guest::SpawnRequest;
+use crate::kernel::machine::clock::ClockId;
 use crate::kernel::process::Pid;
-use crate::process::SandboxProfile;
+use crate::native::SandboxProfile;
 
 /// The operation.
 pub(super) const EXEC: &str = "process.exec";

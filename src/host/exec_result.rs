@@ -112,7 +112,8 @@ fn rfc3339(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::process::{Pid, Signal};
+    use crate::kernel::process::Pid;
+    use crate::kernel::process::Signal;
 
     fn result(status: WaitStatus, stdout: &[u8], kept: usize) -> Value {
         let span = Span {

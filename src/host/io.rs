@@ -3,13 +3,14 @@
 use super::error::HostError;
 use super::shells::HERMETIC;
 use crate::base::errno::Errno;
-use crate::kernel::clock::ClockId;
-use crate::kernel::fd::FdFlags;
 use crate::kernel::guest::{
     Buffers, Event, EventKind, Guest, Range, SpawnRequest, Subscription, SubscriptionKind,
 };
-use crate::kernel::limits::Stop;
-use crate::kernel::process::{Pid, Signal, WaitStatus};
+use crate::kernel::io::fd::FdFlags;
+use crate::kernel::machine::clock::ClockId;
+use crate::kernel::machine::limits::Stop;
+use crate::kernel::process::Pid;
+use crate::kernel::process::{Signal, WaitStatus};
 use crate::process::ShellImage;
 
 /// Bytes that are read or written at once.

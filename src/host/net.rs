@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::error::HostError;
 use super::json;
-use crate::http::{HttpBody, HttpClient, HttpError, HttpRequest};
-use crate::kernel::egress::EgressPolicy;
+use crate::net::EgressPolicy;
+use crate::net::{HttpBody, HttpClient, HttpError, HttpRequest};
 use crate::tape::Recorder;
 
 /// Answers that can be open at once.

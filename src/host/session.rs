@@ -17,15 +17,16 @@ use super::pattern::Commands;
 use super::policy::{Blocked, CommandPolicy};
 use super::taped::{TapedCall, TapedCalls};
 use crate::engine::Outcome;
-#[cfg(feature = "http")]
-use crate::http::HttpClient;
-#[cfg(feature = "http")]
-use crate::kernel::egress::EgressPolicy;
 use crate::kernel::host::{Host, HostCall, HostReply, Start};
 use crate::kernel::machine::Machine;
 use crate::kernel::process::Pid;
-use crate::kernel::schedule::Image;
-use crate::process::{Command, SandboxProfile};
+use crate::kernel::process::schedule::Image;
+use crate::native::SandboxProfile;
+#[cfg(feature = "http")]
+use crate::net::EgressPolicy;
+#[cfg(feature = "http")]
+use crate::net::HttpClient;
+use crate::process::Command;
 
 /// Answers calls by name, for one machine: the command policy first, then mocks, then the bridge, then
 /// what is built in.

@@ -7,7 +7,7 @@ use super::error::HostError;
 use super::json;
 use super::session::SessionHost;
 use crate::kernel::guest::Guest;
-use crate::process::SandboxProfile;
+use crate::native::SandboxProfile;
 
 /// The shell that is always there.
 pub(super) const HERMETIC: &str = "sh";

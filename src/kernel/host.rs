@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::process::Pid;
-use super::schedule::Image;
+use super::pid::Pid;
+use super::process::schedule::Image;
 
 /// Answers calls that processes make by name, such as `process.exec`.
 pub trait Host: Send + Sync {

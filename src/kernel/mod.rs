@@ -4,29 +4,10 @@
 //! kernel's side of one process, and the only door through which the ABI comes in. Nothing here
 //! knows wasm. All that a guest can observe is owned by its machine: nothing is global.
 
-mod address;
-pub mod bell;
-pub mod clock;
-pub mod egress;
-pub mod fd;
-pub mod fork;
 pub mod guest;
 pub mod host;
-pub mod host_stdin;
-pub mod limits;
+pub mod io;
 pub mod machine;
-pub mod machine_config;
-mod machine_error;
-pub mod memory;
-pub mod outcome;
-pub mod pipe;
+mod pid;
 pub mod process;
-pub mod programs;
-pub mod random;
-pub mod schedule;
-mod signal;
-pub mod stdio;
-pub mod taped_stdio;
-pub mod timeout;
-mod turn;
 pub mod vfs;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::provider::{
     FailureKind, LlmDelta, LlmError, LlmFailure, LlmProvider, LlmRequest, LlmResponse, OnDelta,
 };
-use crate::kernel::clock::{Clock, ClockId};
+use crate::kernel::machine::clock::{Clock, ClockId};
 
 /// What a fake model does next.
 #[derive(Clone, PartialEq, Debug)]

@@ -16,8 +16,7 @@ use super::provider::{
 };
 use super::secrets;
 use super::sse::Events;
-use crate::http;
-use crate::kernel::egress::{Allowed, EgressBlocked, EgressPolicy};
+use crate::net::{self, Allowed, EgressBlocked, EgressPolicy};
 use crate::tape::Recorder;
 
 /// Longest answer that is read, in bytes, unless told otherwise.
@@ -119,7 +118,7 @@ impl HttpProvider {
         let allowed = self.check()?;
         let mut body = request.to_json();
         body["stream"] = streams.into();
-        let agent = http::agent(&self.policy, &allowed, self.timeout);
+        let agent = net::agent(&self.policy, &allowed, self.timeout);
         let mut call = agent
             .post(allowed.url())
             .header("content-type", "application/json")

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::replay::Miss;
 use crate::base::digest::Digest;
-use crate::kernel::egress::EgressBlocked;
+use crate::net::EgressBlocked;
 
 /// A part of a conversation.
 #[derive(Clone, PartialEq, Debug)]

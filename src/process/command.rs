@@ -2,18 +2,16 @@
 
 use std::sync::Arc;
 
-use super::host_image::{HostImage, TapedChildren};
-use super::named;
-use super::native_children::NativeChildren;
+use super::by_name;
 use super::shell::ShellImage;
 use crate::base::digest::Digest;
 use crate::engine::{Finished, Outcome, Program, RunError};
 use crate::kernel::guest::{Preopen, Reach, Startup};
+use crate::kernel::io::stdio::{Input, Output as Stream, Stdio};
 use crate::kernel::machine::Machine;
 use crate::kernel::process::Casualty;
-use crate::kernel::programs::MakeImage;
-use crate::kernel::schedule;
-use crate::kernel::stdio::{Input, Output as Stream, Stdio};
+use crate::kernel::process::programs::MakeImage;
+use crate::kernel::process::schedule;
 
 /// A program to run in a [`Machine`], with its arguments, environment and streams.
 ///
@@ -104,25 +102,6 @@ impl Command {
         Self::of(CommandImage::Named(program), name)
     }
 
-    /// A process that stands for the program `name` of the host, which runs as `children` says.
-    pub fn native(children: &Arc<NativeChildren>, name: &str) -> Self {
-        let (children, program) = (Arc::clone(children), name.to_owned());
-        let make: MakeImage = Arc::new(move || Box::new(children.image(&program)));
-        Self::of(CommandImage::Made(make, None), name)
-    }
-
-    /// A process that stands for the program `name` of the host, as a tape has it.
-    pub(crate) fn taped_native(
-        children: &Arc<TapedChildren>,
-        name: &str,
-        profile: Option<String>,
-    ) -> Self {
-        let (children, program) = (Arc::clone(children), name.to_owned());
-        let image = move || HostImage::taped(&program, profile.clone(), Arc::clone(&children));
-        let make: MakeImage = Arc::new(move || Box::new(image()));
-        Self::of(CommandImage::Made(make, None), name)
-    }
-
     /// A process of what `image` makes, which is no module.
     pub(crate) fn of_image(image: MakeImage, name: impl Into<Vec<u8>>) -> Self {
         Self::of(CommandImage::Made(image, None), name)
@@ -145,7 +124,7 @@ impl Command {
     /// A process that looks for `program` as a tape has it: see [`Command::named`].
     pub(crate) fn taped_named(program: &str) -> Self {
         let name = program.to_owned();
-        let make: MakeImage = Arc::new(move || named::image(&name));
+        let make: MakeImage = Arc::new(move || by_name::image(&name));
         Self::of(CommandImage::Made(make, None), program)
     }
 
@@ -272,7 +251,7 @@ impl Command {
         };
         let (image, module_hash) = match &self.image {
             CommandImage::Made(make, digest) => (make(), *digest),
-            CommandImage::Named(program) => match named::find(machine, program) {
+            CommandImage::Named(program) => match by_name::find(machine, program) {
                 Ok(found) => (found.image, found.digest),
                 Err(error) => return Finished::not_started(stdio, error),
             },

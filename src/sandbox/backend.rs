@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::egress::EgressPolicy;
-use crate::kernel::limits::Limits;
+use crate::kernel::io::stdio::Output;
 use crate::kernel::machine::ClockConfig;
-use crate::kernel::stdio::Output;
+use crate::kernel::machine::limits::Limits;
 use crate::kernel::vfs::Mtimes;
+use crate::net::EgressPolicy;
 
 /// The directory that outlives a session's tasks. There always is one.
 pub const MEMORY_DIR: &str = "/mnt/memory";

@@ -23,7 +23,7 @@ use crate::base::atomic_file::{self, TEMPORARY_PREFIX};
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
 use crate::base::own::{self, Strangers};
-use crate::kernel::programs::Programs;
+use crate::kernel::process::programs::Programs;
 use crate::store::Removed;
 use crate::toolchain::similar;
 

@@ -14,15 +14,15 @@ use super::backend::{
 use super::registry::Registry;
 use super::session::{effective_mounts, target_of};
 use crate::base::{ambient, disk};
-use crate::kernel::egress::EgressPolicy;
-use crate::kernel::limits::Limits;
+use crate::kernel::io::stdio::Output;
 use crate::kernel::machine::Machine;
-use crate::kernel::stdio::Output;
+use crate::kernel::machine::limits::Limits;
 use crate::kernel::vfs::{VPath, beneath};
-use crate::process::{
+use crate::native::{
     ChildOutput, SandboxProfile, SubprocessConfig, SubprocessError, SubprocessRequest,
     SubprocessStatus, Subprocesses,
 };
+use crate::net::EgressPolicy;
 
 /// How much of what a program writes is passed on at once.
 const PIECE_BYTES: usize = 64 << 10;

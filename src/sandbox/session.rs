@@ -12,17 +12,17 @@ use super::backend::{
 };
 use crate::base::errno::Errno;
 use crate::host::{HostError, SessionHost, SessionHostBuilder};
-use crate::kernel::egress::EgressPolicy;
-use crate::kernel::limits::Limits;
+use crate::kernel::io::stdio::{Input, Output, Stdio};
+use crate::kernel::machine::limits::Limits;
 use crate::kernel::machine::{Machine, MachineBuilder, MachineError};
-use crate::kernel::outcome::{Outcome, RunError};
 use crate::kernel::process::Casualty;
-use crate::kernel::programs::Programs;
-use crate::kernel::stdio::{Input, Output, Stdio};
+use crate::kernel::process::outcome::{Outcome, RunError};
+use crate::kernel::process::programs::Programs;
 use crate::kernel::vfs::{
     Applied, ApplyError, Baseline, Contents, DiffEntry, DiffError, Drift, HostDir, Overlay,
     Refreshed, Source, VPath, beneath,
 };
+use crate::net::EgressPolicy;
 use crate::process::{self, Command};
 
 /// Makes the host of a session that is made as the spec says: its command policy, its bridge, who

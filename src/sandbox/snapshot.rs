@@ -10,13 +10,13 @@ use super::backend::{SandboxError, SandboxMount, SandboxSpec};
 use super::session::{Beginning, MakeHost, Sandbox};
 use crate::base::digest::Digest;
 use crate::host::SessionHost;
-use crate::kernel::clock::DEFAULT_START_NS;
-use crate::kernel::egress::EgressPolicy;
-use crate::kernel::fork::SavedMachine;
-use crate::kernel::limits::Limits;
 use crate::kernel::machine::ClockConfig;
-use crate::kernel::programs::Programs;
+use crate::kernel::machine::clock::DEFAULT_START_NS;
+use crate::kernel::machine::fork::SavedMachine;
+use crate::kernel::machine::limits::Limits;
+use crate::kernel::process::programs::Programs;
 use crate::kernel::vfs::{Contents, Mtimes, RestoreError};
+use crate::net::EgressPolicy;
 use crate::store::{Cas, StoreError, read_slice};
 
 /// The version of the format: a reader takes every minor version of its own major one.

@@ -16,9 +16,9 @@ use super::session::{MakeHost, Sandbox};
 use super::snapshot::{SnapshotError, SnapshotStore};
 use crate::base::digest::Digest;
 use crate::host::{HostError, SessionHost, SessionHostBuilder};
-use crate::kernel::egress::EgressPolicy;
-use crate::kernel::programs::Programs;
-use crate::kernel::stdio::{Input, Output, Stdio};
+use crate::kernel::io::stdio::{Input, Output, Stdio};
+use crate::kernel::process::programs::Programs;
+use crate::net::EgressPolicy;
 
 /// Sessions in memory. Their programs run on tokio's threads for what blocks; a session in which
 /// nothing runs is some memory and nothing else.

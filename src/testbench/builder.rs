@@ -11,10 +11,10 @@ use super::config::{
 use super::session::{TestbenchError, TestbenchSession};
 use crate::engine::Engine;
 use crate::host::{Answers, CommandPolicy, HostBridge};
-use crate::kernel::egress::EgressRule;
-use crate::kernel::limits::Limits;
+use crate::kernel::machine::limits::Limits;
 use crate::kernel::vfs::Mtimes;
-use crate::process::{OnMissing, SandboxProfile};
+use crate::native::{OnMissing, SandboxProfile};
+use crate::net::EgressRule;
 
 /// Bytes that the tape of a session may take, unless told otherwise.
 const TAPE_BYTES_MAX: u64 = 1 << 30;

@@ -7,7 +7,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::base::ambient;
-use crate::kernel::clock::{Clock, ClockId, HostClock, VirtualClock};
+use crate::kernel::machine::clock::{Clock, ClockId, HostClock, VirtualClock};
 use crate::tape::{ClockLeak, ClockLeakKind, ClockLeaks, Kind, Recorder};
 
 /// The clock is the host's, which nobody moves.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::session::{TestbenchError, TestbenchSession};
-use crate::process::{
+use crate::native::{
     SubprocessChild, SubprocessInput, SubprocessOutput, SubprocessRequest, SubprocessStatus,
     SubprocessStdio,
 };
@@ -15,7 +15,7 @@ use crate::process::{
 ///
 /// ```
 /// # #[cfg(unix)] {
-/// use belljar::process::SubprocessInput;
+/// use belljar::native::SubprocessInput;
 /// use belljar::testbench::Testbench;
 /// use std::io::{Read, Write};
 ///

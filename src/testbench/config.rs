@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::kernel::egress::EgressRule;
-pub use crate::process::SubprocessConfig;
+pub use crate::native::SubprocessConfig;
+use crate::net::EgressRule;
 
 /// Wall and monotonic time of the host's code and of every guest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

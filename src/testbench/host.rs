@@ -23,7 +23,7 @@ impl TestbenchSession {
 
     /// Asks the host for `name`, such as `process.exec`, as a guest of the session would. The call goes
     /// on the tape. Commands are programs of the toolchain, or built in, and work on the session's
-    /// files; what both lack is the host's, where [`OnMissing::Native`](crate::process::OnMissing)
+    /// files; what both lack is the host's, where [`OnMissing::Native`](crate::native::OnMissing)
     /// says so and subprocesses are neither recorded nor replayed.
     ///
     /// # Errors

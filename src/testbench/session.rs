@@ -14,18 +14,19 @@ use super::config::{ClockConfig, FilesystemConfig, NetworkConfig, SubprocessConf
 use super::llm::{LlmAxis, SessionLlm};
 use crate::engine::{Engine, EngineConfig, EngineError, Module, Program};
 use crate::host::{HostError, Question, SessionHost};
-#[cfg(feature = "http")]
-use crate::http::HttpClient;
-use crate::kernel::clock::{Clock, ClockId};
-use crate::kernel::egress::{Allowed, EgressBlocked, EgressPolicy, EgressRuleError};
+use crate::kernel::machine::clock::{Clock, ClockId};
 use crate::kernel::machine::{Machine, MachineError};
-use crate::kernel::programs::Programs;
+use crate::kernel::process::programs::Programs;
 use crate::kernel::vfs::{ApplyError, DiffEntry, DiffError, HostDir, Overlay};
 use crate::llm::{FixtureError, LlmProvider};
-use crate::process::{
-    FindError, NativeChildren, NativePrograms, OnMissing, ProcessTape, SandboxProfile, ShellImage,
+use crate::native::{
+    FindError, NativeChildren, NativePrograms, OnMissing, ProcessTape, SandboxProfile,
     SubprocessError, SubprocessOutput, SubprocessRequest, Subprocesses, TapeEntry,
 };
+#[cfg(feature = "http")]
+use crate::net::HttpClient;
+use crate::net::{Allowed, EgressBlocked, EgressPolicy, EgressRuleError};
+use crate::process::ShellImage;
 use crate::tape::{ClockLeak, FileTape, Header, Recorder, Redaction, TapeError};
 use crate::toolchain::{ResolveError, Resolved, ToolchainPrograms, Toolchains};
 

@@ -18,9 +18,9 @@ use super::script::Script;
 use crate::base::ambient;
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
-use crate::kernel::limits::Limits;
 use crate::kernel::machine::Machine;
-use crate::kernel::machine_config::MachineConfig;
+use crate::kernel::machine::config::MachineConfig;
+use crate::kernel::machine::limits::Limits;
 use crate::kernel::vfs::{
     Base, DiffError, FileType, FileVersion, Follow, Listed, Listing, Metadata, Mount, Overlay,
     SetTime, TimeScale, beneath,

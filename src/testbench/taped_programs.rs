@@ -7,9 +7,10 @@ use crate::base::digest::Digest;
 use crate::base::errno::Errno;
 use crate::engine::{MODULES_MAX, Program, RunError};
 use crate::kernel::guest::{Guest, SpawnError};
-use crate::kernel::programs::{Found, NotRunnable, Place, Programs};
-use crate::kernel::schedule::{Ended, Image, Mode, Running};
-use crate::process::{HostImage, ShellImage, TapedChildren};
+use crate::kernel::process::programs::{Found, NotRunnable, Place, Programs};
+use crate::kernel::process::schedule::{Ended, Image, Mode, Running};
+use crate::native::{HostImage, TapedChildren};
+use crate::process::ShellImage;
 use crate::tape::Kind;
 use crate::toolchain::ToolchainPrograms;
 

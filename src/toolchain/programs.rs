@@ -8,7 +8,7 @@ use crate::base::digest::Digest;
 use crate::engine::{
     Engine, EngineConfig, EngineError, Module, Program, ProgramError, UnknownImports,
 };
-use crate::kernel::programs::{Found, MakeImage, NotRunnable, Programs, uncounted};
+use crate::kernel::process::programs::{Found, MakeImage, NotRunnable, Programs, uncounted};
 use crate::store::read_slice;
 use crate::tape::{Recorder, TapeError};
 

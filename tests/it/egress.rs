@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use belljar::kernel::egress::{EgressBlocked, EgressPolicy, EgressRule, EgressRuleError};
+use belljar::net::{EgressBlocked, EgressPolicy, EgressRule, EgressRuleError};
 use belljar::tape::{Kind, MemoryTape, Recorder, Redaction};
 use proptest::prelude::*;
 

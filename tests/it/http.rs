@@ -6,10 +6,10 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use belljar::http::{
+use belljar::net::EgressPolicy;
+use belljar::net::{
     Credential, Credentials, HttpClient, HttpError, HttpLimits, HttpRequest, HttpResponse,
 };
-use belljar::kernel::egress::EgressPolicy;
 use belljar::tape::{MemoryTape, Recorder, Redaction};
 
 const SECRET: &str = "correct-horse-battery";
@@ -204,7 +204,7 @@ fn whoever_asks_never_sees_a_credential() {
         SECRET.len() + 2
     );
     let server = Server::saying(&[&echo, HELLO]);
-    let host: belljar::kernel::egress::EgressRule = "127.0.0.1".parse().unwrap();
+    let host: belljar::net::EgressRule = "127.0.0.1".parse().unwrap();
     let mut credentials = Credentials::default();
     let bearer = format!("Bearer {SECRET}");
     credentials.push(Credential::new("token", host.clone(), "Authorization", bearer).unwrap());

@@ -7,10 +7,10 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use belljar::kernel::egress::EgressPolicy;
 use belljar::llm::{
     FailureKind, HttpProvider, LlmError, LlmFailure, LlmProvider, Record, Replay, Taped,
 };
+use belljar::net::EgressPolicy;
 use belljar::tape::{Kind, MemoryTape, Recorder, Redaction};
 use serde_json::{Value, json};
 

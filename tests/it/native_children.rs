@@ -8,7 +8,7 @@ use std::process::{Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use belljar::process::{NativeChildren, NativePrograms, OnMissing, SandboxProfile};
+use belljar::native::{NativeChildren, NativePrograms, OnMissing, SandboxProfile};
 use belljar::tape::{Kind, MemoryTape, NativeEvent, Recorder, Redaction};
 use belljar::{
     ClockConfig, HostDir, Limit, Limits, Machine, MachineBuilder, Outcome, ToolchainPrograms,

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use belljar::process::{NativeCommand, SandboxProfile};
+use belljar::native::{NativeCommand, SandboxProfile};
 use belljar::testbench::Testbench;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
@@ -202,7 +202,7 @@ impl Attacks {
         self.0.path().join("attack")
     }
 
-    fn run(&self, profile: SandboxProfile, args: &[&str]) -> belljar::process::SubprocessOutput {
+    fn run(&self, profile: SandboxProfile, args: &[&str]) -> belljar::native::SubprocessOutput {
         let bench = Testbench::builder().fs_overlay(self.0.path()).sandbox_profile(profile);
         let mut session = bench.build().activate().unwrap();
         let mut command = session.command(self.program().to_str().unwrap());

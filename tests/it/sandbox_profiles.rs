@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use belljar::process::{
+use belljar::native::{
     NativeCommand, ProfileError, SandboxProfile, SubprocessError, SubprocessOutput,
 };
 use belljar::testbench::{Testbench, TestbenchError};

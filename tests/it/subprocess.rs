@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use belljar::process::{
+use belljar::native::{
     FindError, Mismatch, OnMissing, ProcessTape, SandboxProfile, SubprocessConfig, SubprocessError,
     SubprocessOutput, SubprocessRequest, SubprocessStatus, Subprocesses, TapedBytes,
 };

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use belljar::process::{SubprocessError, SubprocessInput, SubprocessStatus, SubprocessStdio};
+use belljar::native::{SubprocessError, SubprocessInput, SubprocessStatus, SubprocessStdio};
 use belljar::testbench::{Testbench, TestbenchBuilder, TestbenchError, TestbenchSession};
 
 use crate::support::{engine, guest};

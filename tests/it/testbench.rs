@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use belljar::Mtimes;
 use belljar::llm::{FakeLlmProvider, FakeStep, LlmProvider, LlmRequest, Message};
-use belljar::process::{OnMissing, SubprocessError};
+use belljar::native::{OnMissing, SubprocessError};
 use belljar::tape::{ClockLeakKind, Kind, Tape};
 use belljar::testbench::{
     SubprocessConfig, Testbench, TestbenchBuilder, TestbenchError, TestbenchSession,

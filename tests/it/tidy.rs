@@ -14,17 +14,18 @@ const RANKS: &[(&str, u32)] = &[
     ("kernel", 3),
     ("abi", 4),
     ("engine", 5),
-    ("http", 5),
+    ("net", 3),
     ("process", 6),
-    ("sandbox", 8),
+    ("native", 7),
+    ("sandbox", 9),
     ("toolchain", 6),
     ("llm", 6),
-    ("host", 7),
-    ("testbench", 8),
-    ("cli", 9),
+    ("host", 8),
+    ("testbench", 9),
+    ("cli", 10),
 ];
 
-fn root() -> &'static Path {
+pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
@@ -40,7 +41,7 @@ fn sources(folder: &Path, extension: &str, found: &mut Vec<PathBuf>) {
     found.sort();
 }
 
-fn rust_sources(folders: &[&str]) -> Vec<PathBuf> {
+pub fn rust_sources(folders: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for folder in folders {
         sources(&root().join(folder), "rs", &mut found);
@@ -91,14 +92,14 @@ fn files_use_lower_ranks_only() {
 #[test]
 fn libraries_stay_where_they_belong() {
     let homes: &[(&str, &[&str])] = &[
-        ("cap_std", &["src/kernel/vfs/host.rs", "src/kernel/vfs/host_walk.rs"]),
+        ("cap_std", &["src/kernel/vfs/layer/host_dir.rs", "src/kernel/vfs/layer/host_walk.rs"]),
         ("wasmtime::", &["src/engine/", "src/abi/"]),
         ("anyhow", &["src/cli/"]),
-        ("ureq", &["src/http/", "src/llm/http.rs"]),
+        ("ureq", &["src/net/", "src/llm/http.rs"]),
         ("println!", &["src/cli/"]),
         (
             "unsafe {",
-            &["src/engine/code_cache.rs", "src/process/native.rs", "src/process/profile/linux.rs"],
+            &["src/engine/code_cache.rs", "src/native/runner.rs", "src/native/profile/linux.rs"],
         ),
     ];
     let mut wrong = Vec::new();

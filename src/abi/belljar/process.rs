@@ -6,7 +6,8 @@ use crate::abi::memory::{GuestMemory, Place};
 use crate::abi::{Answering, Process, call, call_waiting, known_bits, trace};
 use crate::base::errno::Errno;
 use crate::kernel::guest::{ARG_BYTES_MAX, Fault, FdAction, SpawnRequest};
-use crate::kernel::process::{Pid, Signal, WaitStatus};
+use crate::kernel::process::Pid;
+use crate::kernel::process::{Signal, WaitStatus};
 
 /// Bytes of `struct belljar_spawn`.
 const SPAWN_BYTES: u32 = 48;

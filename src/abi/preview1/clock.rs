@@ -4,7 +4,7 @@ use wasmtime::{Caller, Result};
 
 use crate::abi::{Process, call, trace};
 use crate::base::errno::Errno;
-use crate::kernel::clock::ClockId;
+use crate::kernel::machine::clock::ClockId;
 
 /// `clock_res_get(id) -> timestamp`
 pub fn clock_res_get(caller: Caller<'_, Process>, id: u32, out: u32) -> Result<i32> {

@@ -6,8 +6,8 @@ use super::Snapshot;
 use crate::abi::memory::{GuestMemory, Place};
 use crate::abi::{Process, call, known_bits, trace};
 use crate::base::errno::Errno;
-use crate::kernel::fd::FdFlags;
 use crate::kernel::guest::FileStat;
+use crate::kernel::io::fd::FdFlags;
 use crate::kernel::vfs::{FileType, SetTime};
 
 /// Bytes of a `dirent` before its name.

@@ -7,8 +7,8 @@ use super::fd::{filestat_place, put_filestat, set_times};
 use crate::abi::memory::GuestMemory;
 use crate::abi::{Process, call, known_bits, trace};
 use crate::base::errno::Errno;
-use crate::kernel::fd::FdFlags;
 use crate::kernel::guest::{Guest, OFlags};
+use crate::kernel::io::fd::FdFlags;
 use crate::kernel::vfs::Follow;
 
 /// The path of `len` bytes at `ptr`.

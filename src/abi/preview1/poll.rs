@@ -6,8 +6,8 @@ use super::Snapshot;
 use crate::abi::memory::{GuestMemory, Place};
 use crate::abi::{Answering, Process, call_waiting, known_bits, trace};
 use crate::base::errno::Errno;
-use crate::kernel::clock::ClockId;
 use crate::kernel::guest::{Event, EventKind, Guest, Subscription, SubscriptionKind};
+use crate::kernel::machine::clock::ClockId;
 
 /// Subscriptions of one call. More than a process can have descriptors for is a mistake, and a
 /// guest must not choose how much the host allocates.

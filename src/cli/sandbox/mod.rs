@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use belljar::host::{CommandPolicy, PolicyError};
-use belljar::kernel::programs::Programs;
+use belljar::kernel::process::programs::Programs;
 use belljar::process::ShellImage;
 use belljar::sandbox::{MountSource, SandboxError, SandboxHome, SandboxSpec};
 use belljar::toolchain::Loaded;

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use super::path::absolute;
 use super::{FIRST_PREOPEN, Guest, Preopen, Reach};
 use crate::base::errno::Errno;
-use crate::kernel::fd::{Description, OpenDir};
+use crate::kernel::io::fd::{Description, OpenDir};
 use crate::kernel::vfs::{Base, NodeId};
 
 /// A directory that was opened, and its path.

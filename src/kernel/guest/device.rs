@@ -4,7 +4,7 @@
 use super::lookup::from_first_name;
 use super::{Buffers, Fault, FileStat, Guest};
 use crate::base::errno::Errno;
-use crate::kernel::fd::{Description, Device};
+use crate::kernel::io::fd::{Description, Device};
 
 /// What a path under `/dev` stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

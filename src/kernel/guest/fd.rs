@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{AT_FDCWD, Guest, node_of};
 use crate::base::errno::Errno;
-use crate::kernel::fd::{Description, FdFlags, OpenDir, OpenFile, OpenPipe};
+use crate::kernel::io::fd::{Description, FdFlags, OpenDir, OpenFile, OpenPipe};
 use crate::kernel::machine::Machine;
 use crate::kernel::vfs::{Base, FileType, Listed, Metadata, NodeId, Overlay, SetTime, Times};
 
@@ -288,7 +288,7 @@ impl Guest {
     /// `fd_renumber`.
     ///
     /// # Errors
-    /// `EBADF` if `from` is not open, or `to` never was: see [`crate::kernel::fd::FdTable::renumber`].
+    /// `EBADF` if `from` is not open, or `to` never was: see [`crate::kernel::io::fd::FdTable::renumber`].
     pub fn fd_renumber(&mut self, from: u32, to: u32) -> Result<(), Errno> {
         if let Some(replaced) = self.fds.renumber(from, to)? {
             self.release(replaced);

@@ -2,7 +2,7 @@
 
 use super::{Buffers, Fault, Guest};
 use crate::base::errno::Errno;
-use crate::kernel::fd::{Description, OpenFile};
+use crate::kernel::io::fd::{Description, OpenFile};
 use crate::kernel::vfs::NodeId;
 
 /// `whence` of preview1.

@@ -4,8 +4,8 @@
 use super::{Guest, SpawnRequest};
 use crate::base::errno::Errno;
 use crate::kernel::machine::Machine;
-use crate::kernel::programs::{Found, NotRunnable, Place};
-use crate::kernel::schedule::Mode;
+use crate::kernel::process::programs::{Found, NotRunnable, Place};
+use crate::kernel::process::schedule::Mode;
 use crate::tape::Kind;
 
 /// Bytes of a module in the namespace. Its whole content is read.

@@ -6,7 +6,7 @@
 
 use super::{AT_FDCWD, Guest};
 use crate::base::errno::Errno;
-use crate::kernel::fd::{OpenDir, Reach};
+use crate::kernel::io::fd::{OpenDir, Reach};
 use crate::kernel::machine::WORKTREE_OF_VERSION_0;
 use crate::kernel::vfs::{Base, Mount, NodeId, Overlay};
 

@@ -4,15 +4,15 @@
 //! limited, denied or traced is decided here. Methods take decoded arguments and touch no guest
 //! memory but the buffers that they are handed.
 
-mod ask;
 mod buffers;
 mod current_dir;
 mod device;
 mod fd;
 mod fd_io;
 mod find;
-mod host;
+mod host_call;
 mod lookup;
+mod native;
 mod path;
 mod poll;
 mod process;
@@ -22,27 +22,27 @@ mod turns;
 
 use std::fmt;
 
-use super::clock::{ClockId, SPIN_FREE_READS, SPIN_TICK_NS, UPTIME_NS};
-pub use super::fd::Reach;
-use super::fd::{Description, Descriptor, FdTable, OpenDir, OpenPipe};
-use super::limits::{Limit, Stop};
+pub use super::io::fd::Reach;
+use super::io::fd::{Description, Descriptor, FdTable, OpenDir, OpenPipe};
+use super::io::pipe::End;
+use super::io::stdio::Stdio;
 use super::machine::Machine;
-use super::memory::Charge;
-use super::pipe::End;
-use super::process::Pid;
-use super::schedule::{Image, Mode};
-use super::stdio::Stdio;
-use super::turn::Turn;
+use super::machine::clock::{ClockId, SPIN_FREE_READS, SPIN_TICK_NS, UPTIME_NS};
+use super::machine::limits::{Limit, Stop};
+use super::machine::memory::Charge;
+use super::pid::Pid;
+use super::process::schedule::{Image, Mode};
+use super::process::turn::Turn;
 use super::vfs::NodeId;
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
 
-pub use ask::HostRecord;
 pub use buffers::{Buffers, Range, Ranges};
 pub use device::is_special;
 pub use fd::{FdStat, FileStat, ReadDir, rights};
 pub use fd_io::Whence;
-pub use host::InputState;
+pub use host_call::HostRecord;
+pub use native::InputState;
 pub use path::{OFlags, absolute};
 pub use poll::{Event, EventKind, Subscription, SubscriptionKind};
 pub use process::{ARG_BYTES_MAX, FdAction, SpawnError, SpawnRequest};
@@ -123,7 +123,7 @@ struct Progress {
     /// Whether it has given others their turn.
     yielded: bool,
     /// What it has asked the host for.
-    asked: Option<ask::Asked>,
+    asked: Option<host_call::Asked>,
 }
 
 /// A directory that a process starts with.
@@ -488,8 +488,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::kernel::limits::Limits;
-    use crate::kernel::schedule::Running;
+    use crate::kernel::machine::limits::Limits;
+    use crate::kernel::process::schedule::Running;
 
     pub(super) struct Nothing;
 

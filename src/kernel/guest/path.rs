@@ -3,7 +3,7 @@
 
 use super::{FileStat, Guest, rights};
 use crate::base::errno::Errno;
-use crate::kernel::fd::{Description, FdFlags, OpenDir, OpenFile, Reach, TapedFile};
+use crate::kernel::io::fd::{Description, FdFlags, OpenDir, OpenFile, Reach, TapedFile};
 use crate::kernel::vfs::{Base, FileType, Follow, OpenFlags, SetTime};
 
 /// `oflags` of preview1.

@@ -4,11 +4,12 @@ use smallvec::SmallVec;
 
 use super::{Fault, Guest};
 use crate::base::errno::Errno;
-use crate::kernel::clock::ClockId;
-use crate::kernel::fd::{Description, OpenPipe};
-use crate::kernel::limits::Limit;
-use crate::kernel::pipe::{End, PipeId};
-use crate::kernel::process::{Pid, Wait};
+use crate::kernel::io::fd::{Description, OpenPipe};
+use crate::kernel::io::pipe::{End, PipeId};
+use crate::kernel::machine::clock::ClockId;
+use crate::kernel::machine::limits::Limit;
+use crate::kernel::pid::Pid;
+use crate::kernel::process::Wait;
 
 /// What to wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

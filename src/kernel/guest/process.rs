@@ -3,11 +3,12 @@
 use super::tape::Origin;
 use super::{FIRST_PREOPEN, Fault, Guest};
 use crate::base::errno::Errno;
-use crate::kernel::fd::{Description, Descriptor, FdTable, OpenPipe};
-use crate::kernel::limits::{Limit, Stop};
-use crate::kernel::process::{Newborn, Pid, Signal, Wait, WaitStatus};
-use crate::kernel::programs::Found;
-use crate::kernel::schedule::Mode;
+use crate::kernel::io::fd::{Description, Descriptor, FdTable, OpenPipe};
+use crate::kernel::machine::limits::{Limit, Stop};
+use crate::kernel::pid::Pid;
+use crate::kernel::process::programs::Found;
+use crate::kernel::process::schedule::Mode;
+use crate::kernel::process::{Newborn, Signal, Wait, WaitStatus};
 use crate::kernel::vfs::NodeId;
 use crate::tape::Recorder;
 

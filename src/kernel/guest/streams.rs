@@ -4,11 +4,11 @@ use std::io::Read;
 
 use super::{Buffers, Fault, Guest};
 use crate::base::errno::Errno;
-use crate::kernel::fd::{Description, OpenPipe};
-use crate::kernel::limits::{Limit, Stop};
-use crate::kernel::pipe::PIPE_BUF;
+use crate::kernel::io::fd::{Description, OpenPipe};
+use crate::kernel::io::pipe::PIPE_BUF;
+use crate::kernel::io::stdio::{Input, Stdio};
+use crate::kernel::machine::limits::{Limit, Stop};
 use crate::kernel::process::{Signal, Wait};
-use crate::kernel::stdio::{Input, Stdio};
 
 impl Guest {
     pub(super) fn read_stdin(&mut self, bufs: &mut Buffers<'_>) -> Result<u64, Fault> {

@@ -4,16 +4,17 @@ use super::path::absolute;
 use super::{Fault, Guest, Preopen, Reach};
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
-use crate::kernel::clock::ClockId;
-use crate::kernel::fd::{Description, TapedFile};
-use crate::kernel::limits::{Limit, Stop};
+use crate::kernel::io::fd::{Description, TapedFile};
+use crate::kernel::io::pipe::PipeId;
+use crate::kernel::io::stdio::Input;
 use crate::kernel::machine::Machine;
-use crate::kernel::outcome::Outcome;
-use crate::kernel::pipe::PipeId;
-use crate::kernel::process::{Pid, WaitStatus};
-use crate::kernel::schedule::Mode;
-use crate::kernel::stdio::Input;
-use crate::kernel::timeout::is_over;
+use crate::kernel::machine::clock::ClockId;
+use crate::kernel::machine::limits::{Limit, Stop};
+use crate::kernel::machine::timeout::is_over;
+use crate::kernel::pid::Pid;
+use crate::kernel::process::WaitStatus;
+use crate::kernel::process::outcome::Outcome;
+use crate::kernel::process::schedule::Mode;
 use crate::tape::{
     Kind, NativeEvent, Payload, Phase, Preopened, Recorder, TapeError, TapedContent,
 };

@@ -2,12 +2,13 @@
 
 use super::{Fault, Guest, NOT_RUNNABLE};
 use crate::base::errno::Errno;
-use crate::kernel::clock::ClockId;
-use crate::kernel::limits::Stop;
-use crate::kernel::outcome::{Outcome, RunError};
-use crate::kernel::pipe::End;
-use crate::kernel::process::{Pid, Signal, Wait};
-use crate::kernel::turn::Turnstile;
+use crate::kernel::io::pipe::End;
+use crate::kernel::machine::clock::ClockId;
+use crate::kernel::machine::limits::Stop;
+use crate::kernel::pid::Pid;
+use crate::kernel::process::outcome::{Outcome, RunError};
+use crate::kernel::process::turn::Turnstile;
+use crate::kernel::process::{Signal, Wait};
 
 impl Guest {
     /// Waits for the process's first turn.

@@ -5,12 +5,13 @@ use std::fmt;
 use super::context::{Leave, Run, Shell};
 use super::memory::Held;
 use crate::base::errno::Errno;
-use crate::kernel::fd::FdFlags;
 use crate::kernel::guest::{
     AT_FDCWD, Buffers, Fault, FileStat, Guest, OFlags, Range, SpawnError, SpawnRequest,
 };
-use crate::kernel::process::{Pid, Signal, WaitStatus};
-use crate::kernel::programs::Found;
+use crate::kernel::io::fd::FdFlags;
+use crate::kernel::process::Pid;
+use crate::kernel::process::programs::Found;
+use crate::kernel::process::{Signal, WaitStatus};
 use crate::kernel::vfs::Follow;
 
 /// An answer, of which the trace may show a number.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::state::{State, Traps, Variable};
 use crate::kernel::guest::Guest;
-use crate::kernel::limits::Stop;
+use crate::kernel::machine::limits::Stop;
 use crate::kernel::process::Pid;
 
 /// Why commands are not run to their end.

@@ -11,7 +11,7 @@ use super::memory::{Held, Words};
 use super::state::Variables;
 use super::tree::{List, Operator, Parameter, Piece, Word};
 use crate::kernel::guest::FdAction;
-use crate::kernel::limits::Stop;
+use crate::kernel::machine::limits::Stop;
 
 /// The value of a parameter.
 enum Value {

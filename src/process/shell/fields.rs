@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::memory::ENTRY_BYTES;
 use super::pattern::{Pattern, Steps};
-use crate::kernel::limits::Stop;
-use crate::kernel::memory::{Charge, Memory, OutOfMemory};
+use crate::kernel::machine::limits::Stop;
+use crate::kernel::machine::memory::{Charge, Memory, OutOfMemory};
 
 /// Bytes that the expansion of a word may have. Beyond: an error.
 pub const WORD_BYTES_MAX: usize = 64 << 20;

@@ -3,8 +3,8 @@
 use super::context::{Run, Shell};
 use super::fields::Field;
 use super::memory::Words;
-use crate::kernel::fd::FdFlags;
 use crate::kernel::guest::{OFlags, rights};
+use crate::kernel::io::fd::FdFlags;
 use crate::kernel::vfs::Follow;
 
 impl Shell {

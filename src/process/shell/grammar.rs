@@ -16,7 +16,7 @@ use super::tree::{
     Access, Chain, Command, Item, Kind, List, Pipeline, Redirect, Simple, Target, Word, is_name,
 };
 use super::words::assigned_value;
-use crate::kernel::memory::Charge;
+use crate::kernel::machine::memory::Charge;
 
 /// Stack for the parser, whose depth the lexer bounds, in bytes. Of what is not used nothing is
 /// taken.
@@ -428,7 +428,7 @@ fn expands_braces(text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::memory::Memory;
+    use crate::kernel::machine::memory::Memory;
 
     fn parse(source: &[u8], line: u32) -> Result<List, SyntaxError> {
         Ok(super::parse(source, line, Memory::new(u64::MAX).charge())?.0)

@@ -9,11 +9,11 @@ use super::memory::Held;
 use super::run::Deep;
 use super::state::{Options, State};
 use super::tree::{Chain, Command, List};
-use crate::kernel::fd::FdFlags;
 use crate::kernel::guest::{Guest, OFlags, rights};
-use crate::kernel::limits::Stop;
-use crate::kernel::programs::{Found, MakeImage};
-use crate::kernel::schedule::{Ended, Image, Mode, Running};
+use crate::kernel::io::fd::FdFlags;
+use crate::kernel::machine::limits::Stop;
+use crate::kernel::process::programs::{Found, MakeImage};
+use crate::kernel::process::schedule::{Ended, Image, Mode, Running};
 
 /// The shell, to be run as a process: `sh [-aCefnuvx] [-o OPTION] -c TEXT [NAME [ARG]...]`,
 /// `sh [OPTION]... FILE [ARG]...`, or `sh [OPTION]...`, which reads its script from standard input.

@@ -12,7 +12,7 @@ use brush_parser::{SourcePosition, SourceSpan, Token};
 use super::cases::{Case, OpenCases};
 use super::grammar;
 use super::tree::{Piece, Word, is_name};
-use crate::kernel::memory::{Charge, OutOfMemory};
+use crate::kernel::machine::memory::{Charge, OutOfMemory};
 
 /// Constructs within constructs. Beyond: refused.
 const DEPTH_MAX: usize = 200;

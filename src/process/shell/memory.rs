@@ -7,8 +7,8 @@ use super::fields::Field;
 use super::lexer::SyntaxError;
 use super::pattern::{PART_BYTES, Pattern, Steps};
 use super::{grammar, tree::List};
-use crate::kernel::limits::Stop;
-use crate::kernel::memory::{Charge, Memory, OutOfMemory};
+use crate::kernel::machine::limits::Stop;
+use crate::kernel::machine::memory::{Charge, Memory, OutOfMemory};
 
 /// What an element of a list, or a variable, takes besides its bytes.
 pub const ENTRY_BYTES: u64 = 64;

@@ -6,7 +6,7 @@ use super::tree::{
     Chain, Command, Item, Kind, Operator, Parameter, Piece, Pipeline, Redirect, Simple, Target,
     Word,
 };
-use crate::kernel::memory::Memory;
+use crate::kernel::machine::memory::Memory;
 
 /// A word of a command, as far as it is known before the command runs.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::kernel::limits::Stop;
+use crate::kernel::machine::limits::Stop;
 
 /// What a byte of a pattern may take, in bytes, with the room that lists keep for more.
 pub const PART_BYTES: usize = 2 * size_of::<Part>();

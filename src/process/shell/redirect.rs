@@ -5,9 +5,9 @@ use super::image::Part;
 use super::memory::Held;
 use super::tree::{Access, Redirect, Target};
 use crate::base::errno::Errno;
-use crate::kernel::fd::FdFlags;
 use crate::kernel::guest::{FdAction, OFlags, rights};
-use crate::kernel::pipe::PIPE_BYTES;
+use crate::kernel::io::fd::FdFlags;
+use crate::kernel::io::pipe::PIPE_BYTES;
 use crate::kernel::vfs::{FileType, Follow};
 
 /// The lowest number of the shell's own descriptors.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::memory::{ENTRY_BYTES, Held, Words};
 use super::tree::{Command, is_name};
 use crate::kernel::guest::Guest;
-use crate::kernel::memory::{Charge, Memory, OutOfMemory};
+use crate::kernel::machine::memory::{Charge, Memory, OutOfMemory};
 use crate::kernel::process::Pid;
 
 /// A variable.

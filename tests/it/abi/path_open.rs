@@ -5,7 +5,7 @@ use std::time::Duration;
 use belljar::base::errno::Errno::{
     self, Acces, Badf, Exist, Inval, Io, Isdir, Loop, Mfile, Nametoolong, Noent, Notdir, Perm, Rofs,
 };
-use belljar::kernel::clock::DEFAULT_START_NS;
+use belljar::kernel::machine::clock::DEFAULT_START_NS;
 use belljar::{Limit, Limits, Source};
 
 use super::flags::*;

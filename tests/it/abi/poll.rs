@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belljar::base::errno::Errno::{Badf, Inval};
-use belljar::kernel::clock::{DEFAULT_START_NS, UPTIME_NS};
+use belljar::kernel::machine::clock::{DEFAULT_START_NS, UPTIME_NS};
 use belljar::{ClockConfig, Limit, Limits, Outcome};
 
 use super::flags::*;

@@ -1,7 +1,7 @@
 //! The forerunner, `wasi_unstable`: four functions have other layouts, all others are the same.
 
 use belljar::base::errno::Errno::{Badf, Inval, Noent, Notsock, Notsup, Spipe};
-use belljar::kernel::clock::UPTIME_NS;
+use belljar::kernel::machine::clock::UPTIME_NS;
 
 use super::flags::*;
 use super::interpreter::MEMORY_BYTES;

@@ -264,7 +264,7 @@ fn a_call_that_is_ended_says_so() {
 #[cfg(unix)]
 mod native {
     use belljar::host::CommandPolicy;
-    use belljar::process::{OnMissing, SandboxProfile};
+    use belljar::native::{OnMissing, SandboxProfile};
     use belljar::testbench::TestbenchBuilder;
 
     use super::*;

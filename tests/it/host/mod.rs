@@ -11,7 +11,7 @@ mod taped;
 use std::path::Path;
 
 use belljar::host::CommandPolicy;
-use belljar::process::OnMissing;
+use belljar::native::OnMissing;
 use belljar::testbench::{Testbench, TestbenchBuilder, TestbenchSession};
 use serde_json::{Value, json};
 

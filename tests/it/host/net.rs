@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use belljar::Machine;
 use belljar::host::{HostError, SessionHost};
-use belljar::http::{HttpClient, HttpLimits};
-use belljar::kernel::egress::EgressPolicy;
+use belljar::net::EgressPolicy;
+use belljar::net::{HttpClient, HttpLimits};
 use belljar::tape::{Kind, MemoryTape, Recorder, Redaction};
 use serde_json::{Value, json};
 

@@ -128,7 +128,7 @@ fn what_host_code_asked_is_answered_again_too() {
 #[cfg(unix)]
 #[test]
 fn what_the_host_ran_is_repeated_without_it() {
-    use belljar::process::OnMissing;
+    use belljar::native::OnMissing;
 
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("sub")).unwrap();

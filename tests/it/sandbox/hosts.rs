@@ -84,8 +84,8 @@ fn a_command_policy_holds_for_programs_and_for_calls() {
 #[cfg(feature = "http")]
 #[test]
 fn credentials_stay_when_the_network_policy_changes_and_are_in_no_snapshot() {
-    use belljar::http::{Credential, Credentials, HttpClient};
-    use belljar::kernel::egress::EgressPolicy;
+    use belljar::net::EgressPolicy;
+    use belljar::net::{Credential, Credentials, HttpClient};
     use belljar::sandbox::SnapshotStore;
 
     use super::PROGRAMS;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use belljar::kernel::egress::EgressPolicy;
+use belljar::net::EgressPolicy;
 use belljar::sandbox::{
     ExecRequest, FilesystemAccess, LocalBackend, MountSource, SandboxBackend, SandboxError,
     SandboxMount, SandboxSpec, SessionState,
@@ -20,8 +20,8 @@ fn backends() -> Vec<(Box<dyn SandboxBackend>, SandboxSpec)> {
     let mut backends: Vec<(Box<dyn SandboxBackend>, _)> =
         vec![(Box::new(backend()), SandboxSpec::default())];
     let policies = [
-        (EgressPolicy::default(), belljar::process::SandboxProfile::OsHardened),
-        (LocalBackend::everybody(), belljar::process::SandboxProfile::Worktree),
+        (EgressPolicy::default(), belljar::native::SandboxProfile::OsHardened),
+        (LocalBackend::everybody(), belljar::native::SandboxProfile::Worktree),
     ];
     for (network_policy, profile) in policies {
         if profile.check().is_ok() {

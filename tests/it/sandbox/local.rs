@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use belljar::kernel::egress::EgressPolicy;
-use belljar::process::SandboxProfile;
+use belljar::native::SandboxProfile;
+use belljar::net::EgressPolicy;
 use belljar::sandbox::{
     ExecRequest, ExecResult, FilesystemAccess, LocalBackend, MountSource, SandboxBackend,
     SandboxError, SandboxMount, SandboxSpec,

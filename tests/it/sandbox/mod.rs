@@ -279,7 +279,7 @@ async fn a_snapshot_is_resumed_any_number_of_times() {
 #[test]
 fn a_session_reaches_whom_its_own_policy_allows() {
     use belljar::host::HostError;
-    use belljar::kernel::egress::EgressPolicy;
+    use belljar::net::EgressPolicy;
     use serde_json::json;
 
     const HELLO: &str = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";

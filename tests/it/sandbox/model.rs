@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use belljar::host::HostError;
-use belljar::kernel::egress::EgressPolicy;
+use belljar::net::EgressPolicy;
 use belljar::sandbox::{
     ExecRequest, FilesystemAccess, MountSource, SandboxBackend, SandboxError, SandboxMount,
     SandboxSpec, WasiBackend,

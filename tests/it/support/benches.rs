@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use belljar::process::OnMissing;
+use belljar::native::OnMissing;
 use belljar::testbench::{Testbench, TestbenchBuilder};
 
 use super::{engine, guest};

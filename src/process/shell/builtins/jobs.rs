@@ -1,7 +1,8 @@
 //! Builtins on processes.
 
 use crate::base::errno::Errno;
-use crate::kernel::process::{Pid, Signal};
+use crate::kernel::process::Pid;
+use crate::kernel::process::Signal;
 use crate::process::shell::context::{Run, Shell};
 
 impl Shell {

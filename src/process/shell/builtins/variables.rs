@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::kernel::memory::OutOfMemory;
+use crate::kernel::machine::memory::OutOfMemory;
 use crate::process::shell::arithmetic;
 use crate::process::shell::context::{Run, Shell};
 use crate::process::shell::memory::Words;

@@ -1,0 +1,258 @@
+//! Calls on the host, and what such a call needs of the kernel.
+
+use std::sync::Arc;
+
+use super::{Fault, Guest, SpawnRequest};
+use crate::base::errno::Errno;
+use crate::kernel::host::{HostCall, HostReply, Start};
+use crate::kernel::machine::limits::Limit;
+use crate::kernel::pid::Pid;
+use crate::kernel::process::programs::Found;
+use crate::kernel::process::{Signal, Wait, WaitStatus};
+use crate::kernel::vfs::{FileType, Follow};
+use crate::tape::Kind;
+
+use super::Reach;
+
+/// A call of the host that is being made: by a process that the caller does not see.
+pub(super) struct Asked {
+    pid: Pid,
+    reply: HostReply,
+}
+
+/// What a tape says of a call of the host.
+pub struct HostRecord<'a> {
+    /// The operation: `CAPABILITY.OPERATION`.
+    pub name: &'a str,
+    /// What was passed.
+    pub params: &'a [u8],
+    /// What it was done with, if a hook of the policy changed that.
+    pub done_as: Option<&'a [u8]>,
+    /// The answer.
+    pub answer: &'a str,
+    /// Who answered: `policy`, `mock`, `bridge`, `host`, `builtin`.
+    pub answered_by: &'a str,
+    /// Whether a hook of the policy changed the answer.
+    pub amended: bool,
+}
+
+impl Guest {
+    /// Whether the host could be asked for `name`: a capability, or `CAPABILITY.OPERATION`.
+    ///
+    /// # Errors
+    /// `ENOSYS` if the machine has no host to ask.
+    pub fn host_has(&mut self, name: &str) -> Result<bool, Errno> {
+        let host = self.machine.host.clone().ok_or(Errno::Nosys)?;
+        let has = host.has(self.pid, name);
+        let params = serde_json::json!({ "name": name }).to_string();
+        self.tape_host_call(&HostRecord {
+            name: "host.has",
+            params: params.as_bytes(),
+            done_as: None,
+            answer: &serde_json::json!({ "ok": has }).to_string(),
+            answered_by: "host",
+            amended: false,
+        });
+        Ok(has)
+    }
+
+    /// Asks the host for `name`, passing the JSON `params`; answers how long the answer is, which
+    /// [`Guest::host_reply`] has until the next call.
+    ///
+    /// A failure of the host is an answer as well: `{"error": …}`.
+    ///
+    /// # Errors
+    /// `ENOSYS` if the machine has no host to ask; `E2BIG` for more than
+    /// [`Limits::host_call_bytes_max`](crate::Limits::host_call_bytes_max); `EAGAIN` at the limit of
+    /// processes; `ENOMEM` if there is no memory for the answer. [`Fault::Wait`].
+    pub fn host_call(&mut self, name: &str, params: &[u8]) -> Result<usize, Fault> {
+        let Some(asked) = self.progress.take().and_then(|progress| progress.asked) else {
+            return Err(self.ask(name, params)?);
+        };
+        match self.machine.processes.reap_hidden(self.pid, asked.pid) {
+            Some(status) => {
+                let reply = asked.reply.take().unwrap_or_else(|| ended(status));
+                let mut charge = self.machine.memory.charge();
+                if charge.grow(reply.len() as u64).is_err() {
+                    self.machine.note_limit(Limit::Memory);
+                    return Err(Errno::Nomem.into());
+                }
+                self.host_reply = Some((reply, charge));
+                Ok(self.host_reply().len())
+            }
+            None => Err(self.wait_for_answer(asked)),
+        }
+    }
+
+    fn ask(&mut self, name: &str, params: &[u8]) -> Result<Fault, Errno> {
+        let host = self.machine.host.clone().ok_or(Errno::Nosys)?;
+        self.host_reply = None;
+        if params.len() as u64 > self.machine.limits.host_call_bytes_max {
+            self.machine.note_limit(Limit::HostCall);
+            return Err(Errno::Toobig);
+        }
+        let depth = self.host_depth;
+        let call = HostCall { name: name.to_owned(), params: Arc::from(params), depth };
+        let (image, reply) = host.call(call);
+        let request = SpawnRequest {
+            program: name.to_owned(),
+            args: vec![name.as_bytes().to_vec()],
+            environ: self.environ.clone(),
+            ..SpawnRequest::default()
+        };
+        self.host_depth += 1;
+        let spawned = self.spawn(Found { image, digest: None, path: None }, request);
+        self.host_depth = depth;
+        let pid = spawned?;
+        self.machine.processes.hide(pid);
+        Ok(self.wait_for_answer(Asked { pid, reply }))
+    }
+
+    fn wait_for_answer(&mut self, asked: Asked) -> Fault {
+        let pid = asked.pid;
+        self.progress.get_or_insert_default().asked = Some(asked);
+        self.wait(Wait::Child(Some(pid)), None)
+    }
+
+    /// The answer of the last [`Guest::host_call`].
+    pub fn host_reply(&self) -> &[u8] {
+        self.host_reply.as_ref().map_or(&[], |(reply, _)| reply.as_bytes())
+    }
+
+    /// Ends the call of the host that the process has not waited for.
+    pub(super) fn give_up_host_call(&mut self) {
+        if let Some(asked) = self.progress.take().and_then(|progress| progress.asked) {
+            // It is there: nobody else waits for it.
+            let _ = self.machine.processes.kill(asked.pid, Some(Signal::KILL));
+        }
+    }
+
+    /// Asks the host whether a program may be started, of which `is_watched` says whether what it
+    /// starts in turn can be seen.
+    ///
+    /// # Errors
+    /// Why not. All that was started for the same command is then ended.
+    pub(super) fn check_start(
+        &mut self,
+        request: &SpawnRequest,
+        is_watched: bool,
+    ) -> Result<(), String> {
+        let Some(host) = self.machine.host.clone().filter(|host| host.checks_starts()) else {
+            return Ok(());
+        };
+        let current_dir = self.real_dir(request.current_dir.as_deref().unwrap_or("."));
+        let (group, number) = (self.machine.processes.group(self.pid), self.starts);
+        self.starts = number.wrapping_add(1);
+        let SpawnRequest { program, args, .. } = request;
+        let current_dir = current_dir.as_str();
+        let start = Start { pid: self.pid, group, number, program, args, current_dir, is_watched };
+        let Err(why) = host.may_start(&start) else { return Ok(()) };
+        let argv: Vec<_> = args.iter().map(|arg| String::from_utf8_lossy(arg)).collect();
+        let params = serde_json::json!({
+            "number": number, "program": program, "argv": argv, "cwd": current_dir,
+        });
+        self.tape_host_call(&HostRecord {
+            name: "process.start",
+            params: params.to_string().as_bytes(),
+            done_as: None,
+            answer: &serde_json::json!({ "error": { "kind": "blocked", "message": why } })
+                .to_string(),
+            answered_by: "policy",
+            amended: false,
+        });
+        if group != Pid::FIRST {
+            self.machine.processes.kill_group(group);
+        }
+        Err(why)
+    }
+
+    /// Makes `child`, which has not begun, the first of a group of its own (POSIX `setpgid`).
+    pub fn proc_lead_group(&mut self, child: Pid) {
+        self.machine.processes.lead_group(child);
+    }
+
+    /// Ends all processes of `group` (POSIX `killpg`).
+    pub fn proc_kill_group(&mut self, group: Pid) {
+        self.machine.processes.kill_group(group);
+    }
+
+    /// Whether `child` has ended and has not been waited for.
+    pub fn has_ended(&self, child: Pid) -> bool {
+        self.machine.processes.has_ended(child)
+    }
+
+    /// As [`Guest::proc_wait`] for `child`, until the monotonic clock shows `until` at most.
+    ///
+    /// # Errors
+    /// `ECHILD`; `ETIMEDOUT` if the time comes first. [`Fault::Wait`].
+    pub fn proc_wait_until(&mut self, child: Pid, until: Option<u64>) -> Result<WaitStatus, Fault> {
+        let waited = self.progress.take().is_some_and(|progress| progress.yielded);
+        if let Some((pid, status)) = self.machine.processes.reap(self.pid, Some(child))? {
+            self.tape_wait(pid, status);
+            return Ok(status);
+        }
+        if waited && self.machine.processes.timed_out(self.pid) {
+            return Err(Errno::Timedout.into());
+        }
+        self.progress.get_or_insert_default().yielded = true;
+        Err(self.wait(Wait::Child(Some(child)), until))
+    }
+
+    /// The content of the file `path`, from the current directory on.
+    ///
+    /// # Errors
+    /// `EACCES` if it is no file, `EFBIG` if it has more than `bytes_max` bytes, `ENOENT`, also
+    /// where the process is confined to directories, and as files answer.
+    pub fn read_file(&mut self, path: &str, bytes_max: u64) -> Result<Vec<u8>, Errno> {
+        let path = self.absolute(path);
+        let base = self.machine.vfs.host_base();
+        if self.preopens.iter().any(|preopen| preopen.reach == Reach::Confined) {
+            // Where it may not look it must not run what is there.
+            return Err(Errno::Noent);
+        }
+        let vfs = &mut self.machine.vfs;
+        let relative = if path == "/" { "." } else { &path[1..] };
+        let metadata = vfs.stat(base, relative, Follow::Yes)?;
+        if metadata.file_type != FileType::RegularFile {
+            return Err(Errno::Acces);
+        }
+        if metadata.size > bytes_max {
+            return Err(Errno::Fbig);
+        }
+        vfs.read(&path)
+    }
+
+    /// Records anew what a tape has that is played back.
+    pub fn tape_again(&self, kind: &Kind) {
+        if let Some(tape) = &self.machine.tape {
+            tape.push(kind.clone());
+        }
+    }
+
+    /// Records a call of the host that is answered.
+    pub fn tape_host_call(&self, record: &HostRecord<'_>) {
+        let Some(tape) = &self.machine.tape else { return };
+        // A name that ends in its first dot has no operation, and keeps the dot.
+        let parts = record.name.split_once('.').filter(|(_, operation)| !operation.is_empty());
+        let (capability, operation) = parts.unwrap_or((record.name, ""));
+        tape.push(Kind::HostCall {
+            pid: Some(self.pid.0),
+            capability: capability.to_owned(),
+            operation: operation.to_owned(),
+            params: tape.payload(record.params),
+            done_as: record.done_as.map(|params| tape.payload(params)),
+            result: tape.payload(record.answer.as_bytes()),
+            answered_by: Some(record.answered_by.to_owned()),
+            amended: record.amended,
+        });
+    }
+}
+
+fn ended(status: WaitStatus) -> String {
+    let how = match status {
+        WaitStatus::Exited(code) => format!("ended with code {code}"),
+        WaitStatus::Signalled(signal) => format!("was ended by {signal}"),
+    };
+    let message = format!("the call {how} before it was answered");
+    serde_json::json!({ "error": { "kind": "ended", "message": message } }).to_string()
+}

@@ -1,0 +1,7 @@
+//! What processes read and write that is no file: descriptors, pipes, standard streams.
+
+pub mod fd;
+pub mod host_stdin;
+pub mod pipe;
+pub mod stdio;
+pub mod taped_stdio;

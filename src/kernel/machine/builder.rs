@@ -1,0 +1,375 @@
+//! How a machine is put together.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::clock::{Clock, ClockId, HostClock, TapedClock, VirtualClock};
+use super::config::{
+    HostConfig, KERNEL_VERSION, MachineConfig, MountConfig, SourceKind, time_scale,
+};
+use super::error::MachineError;
+use super::limits::Limits;
+use super::memory::Memory;
+use super::random::Random;
+use super::timeout::{TapedTimeout, Timeouts};
+use super::{ClockConfig, Machine, WORKTREE, worktree_of};
+use crate::kernel::host::Host;
+use crate::kernel::io::fd::Descriptions;
+use crate::kernel::io::pipe::Pipes;
+use crate::kernel::io::stdio::Stdio;
+use crate::kernel::process::Processes;
+use crate::kernel::process::programs::Programs;
+use crate::kernel::process::wakeup::HostBell;
+use crate::kernel::vfs::{
+    HostDir, Layer, MountId, Mtimes, Overlay, Source, TapedLayer, TapedTree, VPath,
+};
+use crate::tape::{Kind, Recorder};
+
+/// Puts a [`Machine`] together.
+///
+/// ```
+/// use belljar::{Machine, Source};
+///
+/// let mut machine = Machine::builder().mount("/job", Source::Memory).seed(7).build()?;
+/// machine.vfs_mut().write("/job/note", b"hello", 0).unwrap();
+/// assert_eq!(machine.vfs_mut().read("/job/note").unwrap(), b"hello");
+/// # Ok::<(), belljar::MachineError>(())
+/// ```
+#[must_use]
+pub struct MachineBuilder {
+    mounts: Vec<(String, Source, bool)>,
+    clock: ClockConfig,
+    mtimes: Option<Mtimes>,
+    seed: u64,
+    limits: Limits,
+    tmp: bool,
+    tape: Option<Recorder>,
+    taped_clock: Option<(u64, u64, Vec<u64>)>,
+    shared_clock: Option<Box<dyn Clock>>,
+    recorded_as: Option<MachineConfig>,
+    programs: Option<Arc<dyn Programs>>,
+    host: Option<Arc<dyn Host>>,
+    bell: HostBell,
+    timeouts: Timeouts,
+}
+
+impl Default for MachineBuilder {
+    fn default() -> Self {
+        Self {
+            mounts: Vec::new(),
+            clock: ClockConfig::default(),
+            mtimes: None,
+            seed: 0,
+            limits: Limits::default(),
+            tmp: true,
+            tape: None,
+            taped_clock: None,
+            shared_clock: None,
+            recorded_as: None,
+            programs: None,
+            host: None,
+            bell: HostBell::default(),
+            timeouts: Timeouts::default(),
+        }
+    }
+}
+
+impl MachineBuilder {
+    /// Mounts `source` at the absolute path `at`, copy-on-write. Later mounts hide earlier ones.
+    pub fn mount(mut self, at: impl Into<String>, source: Source) -> Self {
+        self.mounts.push((at.into(), source, false));
+        self
+    }
+
+    /// Mounts `source` at the absolute path `at`; guests that write to it meet `EROFS`.
+    pub fn mount_read_only(mut self, at: impl Into<String>, source: Source) -> Self {
+        self.mounts.push((at.into(), source, true));
+        self
+    }
+
+    /// Mounts the host directory `dir` copy-on-write at [`WORKTREE`], where programs start.
+    pub fn worktree(self, dir: HostDir) -> Self {
+        self.mount(WORKTREE, Source::Host(Arc::new(dir)))
+    }
+
+    /// What the clock is.
+    pub fn clock(mut self, clock: ClockConfig) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Times that files below show until they are changed. Default: the start time of the clock.
+    pub fn mtimes(mut self, mtimes: Mtimes) -> Self {
+        self.mtimes = Some(mtimes);
+        self
+    }
+
+    /// The seed of `random_get`.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// The bounds.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Whether there is a `/tmp` in memory. Default: there is.
+    pub fn tmp(mut self, tmp: bool) -> Self {
+        self.tmp = tmp;
+        self
+    }
+
+    /// What processes can start. Default: nothing.
+    pub fn programs(mut self, programs: Arc<dyn Programs>) -> Self {
+        self.programs = Some(programs);
+        self
+    }
+
+    /// Whom processes may ask by name, such as [`crate::host::SessionHost`]. Default: nobody. A host
+    /// is for one machine.
+    pub fn host(mut self, host: Arc<dyn Host>) -> Self {
+        self.host = Some(host);
+        self
+    }
+
+    /// Instead of a bell that the host rings: one that has rung as it did when a tape was recorded.
+    pub fn taped_bell(mut self, bell: HostBell) -> Self {
+        self.bell = bell;
+        self
+    }
+
+    /// Instead of real time, which ends a run at its timeout: where it ended runs that were recorded.
+    pub fn taped_timeouts(mut self, ends: Vec<TapedTimeout>) -> Self {
+        self.timeouts = Timeouts::taped(ends);
+        self
+    }
+
+    /// Records what crosses the boundary of the machine.
+    pub fn tape(mut self, recorder: Recorder) -> Self {
+        self.tape = Some(recorder);
+        self
+    }
+
+    /// Instead of the host's clock: one that showed `start_ns`, and `start_monotonic_ns`, when the
+    /// machine was made, and shows `values_ns` one after the other.
+    pub fn taped_clock(
+        mut self,
+        start_ns: u64,
+        start_monotonic_ns: u64,
+        values_ns: Vec<u64>,
+    ) -> Self {
+        self.taped_clock = Some((start_ns, start_monotonic_ns, values_ns));
+        self
+    }
+
+    /// Instead of one of the machine's own: a clock that others use as well.
+    pub fn shared_clock(mut self, clock: Box<dyn Clock>) -> Self {
+        self.shared_clock = Some(clock);
+        self
+    }
+
+    /// What a tape says of how the machine was made, instead of how it is made: it plays back one
+    /// that was made so.
+    pub fn recorded_as(mut self, config: MachineConfig) -> Self {
+        self.recorded_as = Some(config);
+        self
+    }
+
+    fn config(&self, start_ns: u64, start_monotonic_ns: u64, mtimes: Mtimes) -> MachineConfig {
+        let mount = |(path, source, read_only): &(String, Source, bool)| {
+            MountConfig::of(path, source, *read_only)
+        };
+        MachineConfig {
+            clock: self.clock,
+            start_ns,
+            start_monotonic_ns,
+            mtimes,
+            seed: self.seed,
+            limits: self.limits,
+            tmp: self.tmp,
+            host: self.host.as_ref().map(|host| HostConfig { checks_starts: host.checks_starts() }),
+            kernel_version: self.kernel_version(),
+            has_programs: Some(self.programs.is_some()),
+            mounts: self.mounts.iter().map(mount).collect(),
+        }
+    }
+
+    /// Where the worktree is, if there is one.
+    fn worktree_path(&self) -> Option<&'static str> {
+        let has = |at: &str| self.mounts.iter().any(|(path, ..)| path.trim_end_matches('/') == at);
+        let at = worktree_of(self.kernel_version());
+        has(at).then_some(at)
+    }
+
+    fn kernel_version(&self) -> u32 {
+        self.recorded_as.as_ref().map_or(KERNEL_VERSION, |config| config.kernel_version)
+    }
+
+    /// Makes sure that no mount begins with a name that the worktree has.
+    fn check_names(&self) -> Result<(), MachineError> {
+        let Some(WORKTREE) = self.worktree_path() else { return Ok(()) };
+        let is_worktree =
+            |(path, ..): &&(String, Source, bool)| path.trim_end_matches('/') == WORKTREE;
+        let Some((_, worktree, _)) = self.mounts.iter().find(is_worktree) else { return Ok(()) };
+        let has = |name: &str| {
+            let path = VPath::parse(name).ok();
+            path.is_some_and(|path| worktree.layers().iter().any(|layer| layer.stat(&path).is_ok()))
+        };
+        // Directories in memory give way.
+        let in_memory = |source: &Source| matches!(source, Source::Memory);
+        for (path, ..) in self.mounts.iter().filter(|(_, source, _)| !in_memory(source)) {
+            let Some(name) = path.split('/').find(|name| !name.is_empty()) else { continue };
+            if name != &WORKTREE[1..] && has(name) {
+                let names = (2..).map(|number| format!("{name}{number}"));
+                let free = names.into_iter().find(|name| !has(name)).unwrap_or_default();
+                let free = path.replacen(name, &free, 1);
+                let (path, name) = (path.clone(), name.to_owned());
+                return Err(MachineError::Ambiguous { path, name, free });
+            }
+        }
+        Ok(())
+    }
+
+    /// The machine.
+    ///
+    /// # Errors
+    /// [`MachineError::Mount`]: see [`Overlay::mount`]. [`MachineError::Layers`] if it has a tape.
+    /// [`MachineError::Ambiguous`].
+    pub fn build(mut self) -> Result<Machine, MachineError> {
+        if let Some(shared) = &mut self.shared_clock {
+            let start_ns = shared.now(ClockId::Realtime);
+            let is_virtual = shared.is_virtual();
+            self.clock =
+                if is_virtual { ClockConfig::Paused { start_ns } } else { ClockConfig::Host };
+        }
+        let mut clock: Box<dyn Clock> = match (&self.taped_clock, self.clock) {
+            (Some((start_ns, start_monotonic_ns, values_ns)), _) => {
+                Box::new(TapedClock::new(*start_ns, *start_monotonic_ns, values_ns.clone()))
+            }
+            (None, ClockConfig::Paused { start_ns }) => {
+                Box::new(VirtualClock::starting_at(start_ns))
+            }
+            (None, ClockConfig::Host) => Box::new(HostClock::start()),
+        };
+        if let Some(shared) = self.shared_clock.take() {
+            clock = shared;
+        }
+        let now = clock.now(ClockId::Realtime);
+        let mtimes = self.mtimes.unwrap_or(Mtimes::Host);
+        self.check_names()?;
+        let mut vfs = Overlay::new(self.limits.vfs, now);
+        vfs.set_time_scale(time_scale(self.kernel_version(), self.clock));
+        if let Some(tape) = &self.tape {
+            let is_merged = |source: &Source| matches!(source, Source::Layers(l) if l.len() > 1);
+            if let Some((path, ..)) = self.mounts.iter().find(|(_, source, _)| is_merged(source)) {
+                return Err(MachineError::Layers { path: path.clone() });
+            }
+            let monotonic_ns = clock.now(ClockId::Monotonic);
+            tape.set_time(now, monotonic_ns);
+            let config = self.recorded_as.clone();
+            let config = config.unwrap_or_else(|| self.config(now, monotonic_ns, mtimes));
+            let config = serde_json::to_value(config);
+            tape.push(Kind::Machine { config: config.unwrap_or_default() });
+            vfs.set_tape(tape.clone());
+        }
+        let (worktree, kernel_version) = (self.worktree_path(), self.kernel_version());
+        let mut mount = |path: String, source, read_only| -> Result<MountId, MachineError> {
+            vfs.mount(&path, source, read_only, mtimes, now)
+                .map_err(|errno| MachineError::Mount { path, errno })
+        };
+        let (root, rest): (Vec<_>, Vec<_>) =
+            self.mounts.into_iter().partition(|(path, ..)| path.trim_matches('/').is_empty());
+        for (path, source, read_only) in root {
+            mount(path, source, read_only)?;
+        }
+        if self.tmp && !rest.iter().any(|(path, ..)| path.trim_end_matches('/') == "/tmp") {
+            mount("/tmp".to_owned(), Source::Memory, false)?;
+        }
+        for (path, source, read_only) in rest {
+            mount(path, source, read_only)?;
+        }
+        if let Some(at) = worktree {
+            vfs.set_worktree(at)
+                .map_err(|errno| MachineError::Mount { path: at.to_owned(), errno })?;
+        }
+        if kernel_version > 0 && worktree.is_some() {
+            vfs.show_root_in_worktree();
+        }
+        if kernel_version == 2 {
+            vfs.count_readers_as_writers();
+        }
+        if kernel_version > 1 && clock.is_virtual() {
+            vfs.tell_writes_apart(now);
+        }
+        Ok(Machine {
+            vfs,
+            descriptions: Descriptions::default(),
+            pipes: Pipes::default(),
+            processes: Processes::default(),
+            stdio: Stdio::default(),
+            programs: self.programs,
+            host: self.host,
+            bell: self.bell,
+            stdin_given_back: VecDeque::new(),
+            memory: Memory::new(self.limits.memory_bytes_max),
+            fuel_left: None,
+            clock,
+            random: Random::seeded(self.seed),
+            output_left: self.limits.output_bytes_max,
+            limits: self.limits,
+            deadline: None,
+            uncounted_before: Duration::ZERO,
+            timeouts: self.timeouts,
+            limits_hit: Vec::new(),
+            missing_programs: Vec::new(),
+            trace: None,
+            trace_left: 0,
+            tape: self.tape,
+            kernel_version,
+            tapes_finds: self.recorded_as.is_none_or(|config| config.has_programs.is_some()),
+        })
+    }
+}
+
+impl MachineConfig {
+    /// A builder of such a machine whose files below are those of `tree`, and whose clock, if it
+    /// was the host's, shows `clock_values_ns` one after the other.
+    ///
+    /// Its bounds are those recorded, and no larger than `bounds`.
+    pub fn builder(
+        &self,
+        tree: &Arc<TapedTree>,
+        clock_values_ns: Vec<u64>,
+        bounds: &Limits,
+    ) -> MachineBuilder {
+        let mut builder = Machine::builder()
+            .clock(self.clock)
+            .mtimes(self.mtimes)
+            .seed(self.seed)
+            .limits(self.limits.within(bounds))
+            .recorded_as(self.clone())
+            .tmp(self.tmp);
+        if self.clock == ClockConfig::Host {
+            builder = builder.taped_clock(self.start_ns, self.start_monotonic_ns, clock_values_ns);
+        }
+        for mount in &self.mounts {
+            let taped = || -> Arc<dyn Layer> {
+                Arc::new(TapedLayer::new(tree.clone(), &mount.path, mount.exact_names))
+            };
+            let source = match mount.source {
+                SourceKind::Memory => Source::Memory,
+                SourceKind::Tree => Source::Layers(vec![taped()]),
+            };
+            builder = if mount.read_only {
+                builder.mount_read_only(&mount.path, source)
+            } else {
+                builder.mount(&mount.path, source)
+            };
+        }
+        builder
+    }
+}

@@ -1,0 +1,582 @@
+//! The processes of a machine: who is whose child, who may run, who waits for what.
+
+pub mod outcome;
+pub mod programs;
+pub mod schedule;
+mod signal;
+pub(super) mod turn;
+pub mod wakeup;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Write;
+
+use self::outcome::{Outcome, Trap};
+use self::schedule::Image;
+pub use self::signal::Signal;
+use super::guest::Guest;
+use super::io::pipe::{End, PipeId};
+pub use super::pid::Pid;
+use crate::base::errno::Errno;
+
+/// What a parent is told of how a process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WaitStatus {
+    /// It exited with this code.
+    Exited(u32),
+    /// This signal ended it.
+    Signalled(Signal),
+}
+
+impl WaitStatus {
+    fn of(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Exited(code) => Self::Exited(*code),
+            Outcome::Trapped(_) => Self::Signalled(Signal::ABRT),
+            Outcome::Signalled(signal) => Self::Signalled(*signal),
+            Outcome::Limit(_) | Outcome::Deadlock(_) | Outcome::Tape => {
+                Self::Signalled(Signal::KILL)
+            }
+        }
+    }
+
+    /// The status that a shell shows: the low byte of the code, or 128 and the signal's number.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Exited(code) => (code & 0xff) as u8,
+            Self::Signalled(signal) => 128 + signal.number(),
+        }
+    }
+}
+
+/// What a process waits for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// Its turn.
+    Turn,
+    /// Bytes in a pipe, or its end.
+    Readable(PipeId),
+    /// Room in a pipe, or nobody who reads.
+    Writable(PipeId),
+    /// One of several pipes, or a time, or the end of a child.
+    Poll(Vec<(PipeId, End)>, Option<Pid>),
+    /// A child; any, if `None`.
+    Child(Option<Pid>),
+    /// A time alone.
+    Time,
+    /// What the host does, or bytes in this pipe.
+    Host(Option<PipeId>),
+}
+
+#[derive(Debug)]
+enum State {
+    Ready,
+    Running,
+    Waiting(Wait),
+    Zombie(WaitStatus),
+}
+
+#[derive(Debug)]
+struct Entry {
+    parent: Pid,
+    /// The first of its group.
+    group: Pid,
+    /// Whether its parent does not see it: it makes a call for it.
+    hidden: bool,
+    name: Box<str>,
+    state: State,
+    /// Set once something has ended it that it has not seen yet.
+    killed: Option<Signal>,
+    timer: Option<(u64, u64)>,
+    /// Until when its timer lets programs of the host run, counted as [`Processes::host_waited_ns`].
+    patience_ns: u64,
+    /// Whether it last waited until its time had come.
+    timed_out: bool,
+    /// Whether the bell has rung for it since it last waited.
+    rung: bool,
+}
+
+/// A process that has been made and not begun.
+pub(super) struct Newborn {
+    pub pid: Pid,
+    pub guest: Guest,
+    pub image: Box<dyn Image>,
+}
+
+/// A process that trapped.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Casualty {
+    /// Which.
+    pub pid: Pid,
+    /// Its name.
+    pub name: String,
+    /// How.
+    pub trap: Trap,
+}
+
+/// Casualties that are remembered: a guest decides how many there are.
+const CASUALTIES_MAX: usize = 100;
+
+/// The processes of one run.
+#[derive(Default)]
+pub struct Processes {
+    entries: BTreeMap<Pid, Entry>,
+    /// Who is whose child, so that thousands of processes do not cost their square.
+    children: BTreeSet<(Pid, Pid)>,
+    /// Modules that have not ended.
+    pub(super) modules: u32,
+    last: u32,
+    ready: VecDeque<Pid>,
+    timers: BTreeSet<(u64, u64, Pid)>,
+    timers_set: u64,
+    /// How many wait for what the host does.
+    waiting_for_host: u32,
+    /// For how much real time nobody could run and the host was waited for.
+    pub(super) host_waited_ns: u64,
+    pub(super) newborn: Vec<Newborn>,
+    /// What has ended them all, or is about to.
+    pub(super) ended: Option<Outcome>,
+    /// Those whose end somebody may want to know of.
+    pub(super) casualties: Vec<Casualty>,
+}
+
+impl Processes {
+    /// The number of processes, zombies included.
+    pub fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Adds a process, which may run once everybody before it had a turn.
+    pub fn add(&mut self, parent: Pid, name: &str) -> Pid {
+        self.last += 1;
+        let pid = Pid(self.last);
+        let group = self.entries.get(&parent).map_or(pid, |entry| entry.group);
+        let entry = Entry {
+            parent,
+            group,
+            hidden: false,
+            name: name.into(),
+            state: State::Ready,
+            killed: None,
+            timer: None,
+            patience_ns: 0,
+            timed_out: false,
+            rung: false,
+        };
+        self.entries.insert(pid, entry);
+        self.children.insert((parent, pid));
+        self.ready.push_back(pid);
+        pid
+    }
+
+    /// Hides `pid` from its parent, which it makes a call for.
+    pub(super) fn hide(&mut self, pid: Pid) {
+        self.entry(pid).hidden = true;
+    }
+
+    /// The first process of the group of `pid`.
+    pub(super) fn group(&self, pid: Pid) -> Pid {
+        self.entries.get(&pid).map_or(pid, |entry| entry.group)
+    }
+
+    /// Makes `pid` the first process of a group of its own.
+    pub(super) fn lead_group(&mut self, pid: Pid) {
+        self.entry(pid).group = pid;
+    }
+
+    /// Ends all processes of `group`.
+    pub(super) fn kill_group(&mut self, group: Pid) {
+        let is_member = |(_, entry): &(&Pid, &Entry)| entry.group == group;
+        let members: Vec<Pid> =
+            self.entries.iter().filter(is_member).map(|(pid, _)| *pid).collect();
+        for pid in members {
+            // It is there, and can be killed.
+            let _ = self.kill(pid, Some(Signal::KILL));
+        }
+    }
+
+    /// Takes back [`Processes::add`], before `pid` had a turn.
+    pub(super) fn forget(&mut self, pid: Pid) {
+        self.remove(pid);
+        self.ready.retain(|ready| *ready != pid);
+    }
+
+    fn remove(&mut self, pid: Pid) {
+        if let Some(entry) = self.entries.remove(&pid) {
+            self.children.remove(&(entry.parent, pid));
+        }
+    }
+
+    fn children(&self, parent: Pid) -> impl Iterator<Item = Pid> {
+        let all = self.children.range((parent, Pid(0))..=(parent, Pid(u32::MAX)));
+        all.map(|(_, child)| *child)
+    }
+
+    /// The name by which `pid` was started.
+    pub fn name(&self, pid: Pid) -> &str {
+        self.entries.get(&pid).map_or("", |entry| &entry.name)
+    }
+
+    fn entry(&mut self, pid: Pid) -> &mut Entry {
+        self.entries.get_mut(&pid).expect("a process that acts has not been reaped")
+    }
+
+    /// The parent of `pid`, as the process sees it: an orphan's is the first process.
+    pub fn parent(&self, pid: Pid) -> Pid {
+        match self.entries.get(&pid).map(|entry| entry.parent) {
+            Some(Pid::MACHINE) if pid != Pid::FIRST => Pid::FIRST,
+            parent => parent.unwrap_or(Pid::MACHINE),
+        }
+    }
+
+    /// Whether anybody but `pid` could run now.
+    pub fn others_are_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// The signal that has ended `pid`, if one has.
+    pub fn killed(&self, pid: Pid) -> Option<Signal> {
+        self.entries.get(&pid)?.killed
+    }
+
+    /// Notes that `pid` waits, until the clock shows `until` if that is given. The clock shows `now`.
+    pub fn wait(&mut self, pid: Pid, wait: Wait, until: Option<u64>, now: u64) {
+        let timer = until.map(|due| {
+            self.timers_set += 1;
+            (due, self.timers_set)
+        });
+        if let Some((due, set)) = timer {
+            self.timers.insert((due, set, pid));
+        }
+        if wait == Wait::Turn {
+            self.ready.push_back(pid);
+        }
+        self.waiting_for_host += u32::from(matches!(wait, Wait::Host(_)));
+        let patience_ns =
+            self.host_waited_ns.saturating_add(until.unwrap_or(0).saturating_sub(now));
+        let entry = self.entry(pid);
+        (entry.timer, entry.timed_out, entry.rung) = (timer, false, false);
+        entry.patience_ns = patience_ns;
+        entry.state = if wait == Wait::Turn { State::Ready } else { State::Waiting(wait) };
+    }
+
+    /// Lets `pid` run again, if it waits.
+    pub fn wake(&mut self, pid: Pid) {
+        let Some(entry) = self.entries.get_mut(&pid) else { return };
+        let State::Waiting(wait) = &entry.state else { return };
+        self.waiting_for_host -= u32::from(matches!(wait, Wait::Host(_)));
+        entry.state = State::Ready;
+        if let Some((due, set)) = entry.timer.take() {
+            self.timers.remove(&(due, set, pid));
+        }
+        self.ready.push_back(pid);
+    }
+
+    /// Lets all of `pids` run again that wait.
+    pub fn wake_all(&mut self, pids: Vec<Pid>) {
+        for pid in pids {
+            self.wake(pid);
+        }
+    }
+
+    /// Whose turn it is, if anybody can run.
+    pub(super) fn next_ready(&mut self) -> Option<Pid> {
+        let pid = self.ready.pop_front()?;
+        self.entry(pid).state = State::Running;
+        Some(pid)
+    }
+
+    /// The earliest time that anybody waits for.
+    pub(super) fn next_due(&self) -> Option<u64> {
+        self.timers.first().map(|(due, ..)| *due)
+    }
+
+    /// Who waits for the earliest time.
+    pub(super) fn first_due(&self) -> Option<Pid> {
+        self.timers.first().map(|(.., pid)| *pid)
+    }
+
+    /// For how much real time the host may be waited for before it has taken as long as somebody waits
+    /// for a time.
+    pub(super) fn patience_left_ns(&self) -> Option<u64> {
+        let patience = |(.., pid): &(u64, u64, Pid)| Some(self.entries.get(pid)?.patience_ns);
+        let first = self.timers.iter().filter_map(patience).min()?;
+        Some(first.saturating_sub(self.host_waited_ns))
+    }
+
+    /// Those who wait for what the host does, if each of them waits for a pipe as well: what the host
+    /// runs for it has taken all that it was given.
+    pub(super) fn hungry(&self) -> Option<Vec<Pid>> {
+        let mut hungry = Vec::new();
+        for (pid, entry) in &self.entries {
+            match &entry.state {
+                State::Waiting(Wait::Host(Some(_))) => hungry.push(*pid),
+                State::Waiting(Wait::Host(None)) => return None,
+                _ => {}
+            }
+        }
+        Some(hungry)
+    }
+
+    /// Wakes those who wait for a time up to `now`.
+    pub(super) fn wake_due(&mut self, now: u64) {
+        while let Some((due, _, pid)) = self.timers.first().copied()
+            && due <= now
+        {
+            self.wake(pid);
+            self.entry(pid).timed_out = true;
+        }
+    }
+
+    /// Whether `pid` has waited until its time had come, and not for something that came before.
+    pub fn timed_out(&self, pid: Pid) -> bool {
+        self.entries.get(&pid).is_some_and(|entry| entry.timed_out)
+    }
+
+    /// Whether `pid` waits for what the host does.
+    pub(super) fn waits_for_host(&self, pid: Pid) -> bool {
+        let state = self.entries.get(&pid).map(|entry| &entry.state);
+        matches!(state, Some(State::Waiting(Wait::Host(_))))
+    }
+
+    /// Whether anybody waits for what the host does.
+    pub(super) fn any_waits_for_host(&self) -> bool {
+        self.waiting_for_host > 0
+    }
+
+    /// Lets `pid` run again, for which the bell has rung.
+    pub(super) fn wake_rung(&mut self, pid: Pid) {
+        self.wake(pid);
+        self.entry(pid).rung = true;
+    }
+
+    /// Whether the bell has rung for `pid` since it last waited.
+    pub fn was_rung(&self, pid: Pid) -> bool {
+        self.entries.get(&pid).is_some_and(|entry| entry.rung)
+    }
+
+    /// Whether any process has not ended.
+    pub(super) fn any_alive(&self) -> bool {
+        self.entries.values().any(|entry| !matches!(entry.state, State::Zombie(_)))
+    }
+
+    /// Sends `signal` to `pid`.
+    ///
+    /// # Errors
+    /// `ESRCH` if there is none; `ENOTSUP` for a signal that stops.
+    pub fn kill(&mut self, pid: Pid, signal: Option<Signal>) -> Result<(), Errno> {
+        let entry = self.entries.get_mut(&pid).ok_or(Errno::Srch)?;
+        let Some(signal) = signal else { return Ok(()) };
+        if signal.stops() {
+            return Err(Errno::Notsup);
+        }
+        if signal.is_ignored() || matches!(entry.state, State::Zombie(_)) {
+            return Ok(());
+        }
+        entry.killed.get_or_insert(signal);
+        self.wake(pid);
+        Ok(())
+    }
+
+    /// Ends all processes, because of `outcome`.
+    pub(super) fn end_all(&mut self, outcome: Outcome) {
+        if self.ended.is_none() {
+            self.ended = Some(outcome);
+        }
+        let pids: Vec<Pid> = self.entries.keys().copied().collect();
+        for pid in pids {
+            // A zombie needs no more killing, and a process that is there can be killed.
+            let _ = self.kill(pid, Some(Signal::KILL));
+        }
+    }
+
+    /// Notes that `pid` has ended: its children are orphans, and its parent may know.
+    pub(super) fn end(&mut self, pid: Pid, outcome: &Outcome) {
+        let orphans: Vec<Pid> = self.children(pid).collect();
+        for orphan in orphans {
+            self.children.remove(&(pid, orphan));
+            self.children.insert((Pid::MACHINE, orphan));
+            let entry = self.entry(orphan);
+            entry.parent = Pid::MACHINE;
+            if matches!(entry.state, State::Zombie(_)) {
+                self.remove(orphan);
+            }
+        }
+        let parent = self.entry(pid).parent;
+        if parent == Pid::MACHINE {
+            self.remove(pid);
+        } else {
+            self.entry(pid).state = State::Zombie(WaitStatus::of(outcome));
+            let hidden = self.entry(pid).hidden;
+            let waits_for_it = |wait: &Wait| match wait {
+                Wait::Child(which) => which.map_or(!hidden, |which| which == pid),
+                Wait::Poll(_, child) => *child == Some(pid),
+                _ => false,
+            };
+            if matches!(&self.entry(parent).state, State::Waiting(wait) if waits_for_it(wait)) {
+                self.wake(parent);
+            }
+        }
+        if pid == Pid::FIRST {
+            self.end_all(outcome.clone());
+        }
+    }
+
+    /// Notes that `pid` trapped, which its parent cannot tell anybody.
+    pub(super) fn mourn(&mut self, pid: Pid, trap: Trap) {
+        if self.casualties.len() < CASUALTIES_MAX {
+            let name = self.entries.get(&pid).map_or_else(String::new, |e| e.name.to_string());
+            self.casualties.push(Casualty { pid, name, trap });
+        }
+    }
+
+    /// A child of `parent` that has ended, `which` or else the first that did so by number, which is
+    /// forgotten. `None` if none has ended yet.
+    ///
+    /// # Errors
+    /// `ECHILD` if there is no such child.
+    pub fn reap(
+        &mut self,
+        parent: Pid,
+        which: Option<Pid>,
+    ) -> Result<Option<(Pid, WaitStatus)>, Errno> {
+        let ended = |pid| match self.entries.get(&pid).map(|entry| &entry.state) {
+            Some(State::Zombie(status)) => Some((pid, *status)),
+            _ => None,
+        };
+        let is_seen = |pid: &Pid| self.entries.get(pid).is_some_and(|entry| !entry.hidden);
+        let seen = || self.children(parent).filter(is_seen);
+        let (has_child, found) = match which {
+            Some(which) => {
+                (self.children.contains(&(parent, which)) && is_seen(&which), ended(which))
+            }
+            None => (seen().next().is_some(), seen().find_map(ended)),
+        };
+        if !has_child {
+            return Err(Errno::Child);
+        }
+        if let Some((pid, _)) = found {
+            self.remove(pid);
+        }
+        Ok(found)
+    }
+
+    /// Whether `pid` has ended and nobody has waited for it.
+    pub(super) fn has_ended(&self, pid: Pid) -> bool {
+        self.entries.get(&pid).is_some_and(|entry| matches!(entry.state, State::Zombie(_)))
+    }
+
+    /// How the hidden child `pid` of `parent` ended, which is forgotten; `None` if it has not ended.
+    pub(super) fn reap_hidden(&mut self, parent: Pid, pid: Pid) -> Option<WaitStatus> {
+        let entry = self.entries.get(&pid).filter(|entry| entry.parent == parent)?;
+        let State::Zombie(status) = entry.state else { return None };
+        self.remove(pid);
+        Some(status)
+    }
+
+    /// Who waits for what, a line each.
+    pub(super) fn describe_waits(&self) -> String {
+        let mut text = String::new();
+        for (pid, Entry { name, state, .. }) in &self.entries {
+            let State::Waiting(wait) = state else { continue };
+            let _ =
+                write!(text, "{}process {pid} ({name}) ", if text.is_empty() { "" } else { "\n" });
+            let _ = match wait {
+                Wait::Turn | Wait::Time => write!(text, "waits for its turn"),
+                Wait::Readable(pipe) => {
+                    write!(text, "waits to read pipe {}, which nobody writes", pipe.number())
+                }
+                Wait::Writable(pipe) => {
+                    write!(text, "waits to write pipe {}, which is full", pipe.number())
+                }
+                Wait::Poll(pipes, _) => {
+                    let numbers: Vec<String> =
+                        pipes.iter().map(|(pipe, _)| pipe.number().to_string()).collect();
+                    write!(text, "polls pipe {}", numbers.join(", "))
+                }
+                Wait::Host(None) => {
+                    write!(text, "waits for the host, which has nothing more for it")
+                }
+                Wait::Host(Some(pipe)) => {
+                    let pipe = pipe.number();
+                    write!(
+                        text,
+                        "runs on the host, and waits to read pipe {pipe}, which nobody writes"
+                    )
+                }
+                Wait::Child(Some(child)) => write!(text, "waits for process {child} to end"),
+                Wait::Child(None) => write!(text, "waits for a child to end"),
+            };
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn family() -> (Processes, [Pid; 3]) {
+        let mut all = Processes::default();
+        let first = all.add(Pid::MACHINE, "sh");
+        let child = all.add(first, "make");
+        let grandchild = all.add(child, "cc");
+        (all, [first, child, grandchild])
+    }
+
+    #[test]
+    fn turns_are_taken_in_the_order_in_which_processes_became_ready() {
+        let (mut all, [first, child, grandchild]) = family();
+        assert_eq!(all.next_ready(), Some(first));
+        all.wait(first, Wait::Time, Some(50), 0);
+        assert_eq!(all.next_ready(), Some(child));
+        all.wait(child, Wait::Time, Some(40), 0);
+        assert_eq!(all.next_ready(), Some(grandchild));
+        all.wait(grandchild, Wait::Time, Some(50), 0);
+        assert_eq!((all.next_ready(), all.next_due()), (None, Some(40)));
+        all.wake_due(50);
+        let turns = [all.next_ready(), all.next_ready(), all.next_ready(), all.next_ready()];
+        assert_eq!(turns, [Some(child), Some(first), Some(grandchild), None]);
+    }
+
+    #[test]
+    fn a_child_that_ended_is_told_of_once() {
+        let (mut all, [first, child, _]) = family();
+        assert_eq!(all.reap(first, None), Ok(None));
+        all.end(child, &Outcome::Exited(3));
+        assert_eq!(all.reap(first, Some(child)), Ok(Some((child, WaitStatus::Exited(3)))));
+        assert_eq!(all.reap(first, None), Err(Errno::Child));
+    }
+
+    #[test]
+    fn orphans_are_reaped_by_the_machine() {
+        let (mut all, [first, child, grandchild]) = family();
+        all.end(child, &Outcome::Exited(0));
+        assert_eq!(all.parent(grandchild), first);
+        assert_eq!(all.reap(first, Some(grandchild)), Err(Errno::Child));
+        all.end(grandchild, &Outcome::Exited(0));
+        assert_eq!(all.count(), 2, "the first process, and the child that it has not waited for");
+    }
+
+    #[test]
+    fn all_end_with_the_first() {
+        let (mut all, [first, child, grandchild]) = family();
+        all.end(first, &Outcome::Exited(0));
+        assert_eq!(
+            (all.killed(child), all.killed(grandchild)),
+            (Some(Signal::KILL), Some(Signal::KILL))
+        );
+    }
+
+    #[test]
+    fn signals_have_the_names_and_numbers_of_linux() {
+        assert_eq!(Signal::from_name("SIGTERM"), Some(Signal::TERM));
+        assert_eq!(Signal::from_number(9).map(Signal::name), Some("KILL"));
+        assert_eq!(Signal::from_number(0), None);
+        assert_eq!(Signal::from_number(32), None);
+        let (mut all, [first, ..]) = family();
+        assert_eq!(all.kill(Pid(9), None), Err(Errno::Srch));
+        assert_eq!(all.kill(first, Signal::from_name("STOP")), Err(Errno::Notsup));
+        assert_eq!(all.kill(first, Signal::from_name("CHLD")), Ok(()));
+        assert_eq!(all.killed(first), None);
+    }
+}

@@ -1,0 +1,292 @@
+//! Whether the disk is still as it was when it was looked at.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use std::io;
+
+use super::settle::Checked;
+use super::{ApplyError, OnDisk, Target};
+use crate::base::errno::Errno;
+use crate::kernel::vfs::layer::{FileType, Stat};
+use crate::kernel::vfs::overlay::Overlay;
+use crate::kernel::vfs::overlay::baseline::Pin;
+use crate::kernel::vfs::overlay::node::{Body, MountId, Origin};
+use crate::kernel::vfs::path::VPath;
+
+/// Something on the disk that is not as it was when it was looked at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Conflict {
+    /// The mount that it lies in.
+    pub mount: MountId,
+    /// Where, relative to the mount's root.
+    pub path: VPath,
+    /// In what way.
+    pub what: ConflictKind,
+}
+
+/// In what way something on the disk is not as it was.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ConflictKind {
+    /// A file or link that was read, or is to be replaced or removed, is another one now.
+    Changed,
+    /// What was read, or is to be replaced or removed, is not there any more.
+    Vanished,
+    /// Where something is to be created, or removed though it was never seen, there is something.
+    Appeared,
+    /// What was moved, or linked, to this path of this mount is not where it came from as it was.
+    OriginGone(MountId, VPath),
+    /// A directory on the way is none any more.
+    NotADirectory,
+    /// A directory that is to be removed holds this name, which is hidden by a mount or cannot be
+    /// spelled by guests, or came just now.
+    Holds(String),
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = &self.path;
+        match &self.what {
+            ConflictKind::Changed => write!(f, "{path} changed on the disk since it was read"),
+            ConflictKind::Vanished => write!(f, "{path} is not on the disk any more"),
+            ConflictKind::Appeared => write!(f, "{path} appeared on the disk in the meantime"),
+            ConflictKind::OriginGone(mount, to) => {
+                let mount = if *mount == self.mount { "" } else { " of another mount" };
+                write!(
+                    f,
+                    "{path}, which was moved or linked to {to}{mount}, is not on the disk as it was"
+                )
+            }
+            ConflictKind::NotADirectory => write!(f, "{path} on the disk is no directory any more"),
+            ConflictKind::Holds(name) => {
+                write!(f, "{path} cannot be removed: on the disk it also holds {name:?}")
+            }
+        }
+    }
+}
+
+impl Overlay {
+    /// Compares what matters with the disk.
+    pub(super) fn check(&self, targets: &[Target]) -> Result<Checked, ApplyError> {
+        let on_disk: HashMap<(u16, &VPath), &OnDisk> = targets
+            .iter()
+            .flat_map(|target| target.on_disk.iter().map(|(path, it)| ((target.layer, path), it)))
+            .collect();
+        let is_open = |origin: &&Origin| !on_disk.contains_key(&(origin.layer, &origin.path));
+        // What both have taken away cannot be moved.
+        let is_source = |origin: &&Origin| {
+            let found = on_disk.get(&(origin.layer, &origin.path));
+            found.is_none_or(|found| found.now.is_none())
+        };
+        let mut check = Check {
+            overlay: self,
+            fresh: HashMap::new(),
+            checked: Checked::new(),
+            conflicts: BTreeMap::new(),
+        };
+        let is_target = |origin: &&Origin| targets.iter().any(|t| t.layer == origin.layer);
+        let mut seen: HashMap<(u16, &VPath), u64> = HashMap::new();
+        let origins = self.nodes.iter().filter_map(|(_, node)| node.origin.as_deref());
+        for origin in origins.chain(&self.seen).filter(is_target) {
+            seen.insert((origin.layer, &origin.path), origin.stamp);
+        }
+        let changed = self.nodes.iter().map(|(_, node)| node).filter(|node| {
+            let is_written = matches!(&node.body, Body::File(file) if file.content.is_dirty());
+            let was_read = node.origin.as_ref().is_some_and(|origin| origin.was_read);
+            was_read || is_written || node.carries_times()
+        });
+        let changed = changed.filter_map(|node| node.origin.as_deref());
+        let read = self.seen.iter().filter(|origin| origin.was_read);
+        for origin in changed.chain(read).filter(is_target).filter(is_open) {
+            check.is_as_seen(origin)?;
+        }
+        let mut linked = HashMap::new();
+        for target in targets {
+            let mut on_the_way = HashSet::new();
+            for change in &target.changes {
+                let sources = change.after.and_then(|id| self.node(id).origin.as_deref());
+                if let Some(origin) = sources.filter(is_source) {
+                    check.is_as_seen(origin)?;
+                }
+                let (layer, path) = (target.layer, &change.path);
+                // What is pinned says nothing of the disk.
+                let before = match &change.before {
+                    Some(_) if target.is_pinned => check.fresh(layer, path)?,
+                    before => before.as_ref().map(|found| found.stat),
+                };
+                match (&before, seen.get(&(layer, path))) {
+                    (Some(before), Some(stamp)) if before.stamp == *stamp => {
+                        check.checked.insert((layer, path.clone()), *before);
+                        if before.nlink > 1 {
+                            linked.insert((layer, *stamp), *before);
+                        }
+                    }
+                    (Some(_), Some(_)) => check.conflict(layer, path, ConflictKind::Changed),
+                    (Some(_), None) => check.conflict(layer, path, ConflictKind::Appeared),
+                    (None, Some(_)) => check.conflict(layer, path, ConflictKind::Vanished),
+                    (None, None) => check.is_free(target, path)?,
+                }
+                if target.removed.contains(path) {
+                    check.holds_nothing_else(target, path)?;
+                }
+                check.way_is_clear(target, path, &mut on_the_way)?;
+            }
+        }
+        if check.conflicts.is_empty() {
+            self.check_other_names(targets, &seen, &linked, &mut check.checked);
+            return Ok(check.checked);
+        }
+        let conflict = |((mount, path), what)| Conflict { mount: MountId(mount), path, what };
+        Err(ApplyError::Conflicts(check.conflicts.into_iter().map(conflict).collect()))
+    }
+
+    /// Adds what is known under other names of the files `linked`, by their stamps: a file has another one
+    /// once a name of it is gone.
+    fn check_other_names(
+        &self,
+        targets: &[Target],
+        seen: &HashMap<(u16, &VPath), u64>,
+        linked: &HashMap<(u16, u64), Stat>,
+        checked: &mut Checked,
+    ) {
+        if linked.is_empty() {
+            return;
+        }
+        let mut add = |layer: u16, path: &VPath, stamp: u64| {
+            if let Some(stat) = linked.get(&(layer, stamp)) {
+                checked.entry((layer, path.clone())).or_insert(*stat);
+            }
+        };
+        for ((layer, path), stamp) in seen {
+            add(*layer, path, *stamp);
+        }
+        for target in targets {
+            let Some(baseline) = &self.mounts[target.mount.index()].baseline else { continue };
+            for (path, pin) in &baseline.pins().by_path {
+                if let Pin::There(there) = pin {
+                    add(target.layer, path, there.stat.stamp);
+                }
+            }
+        }
+    }
+
+    /// The mount that shows `layer`.
+    pub(in crate::kernel::vfs) fn mount_of(&self, layer: u16) -> MountId {
+        let shows = |index: &usize| {
+            let mount = &self.mounts[*index];
+            mount.is_layered && self.dir(mount.root).below.iter().any(|(other, _)| *other == layer)
+        };
+        let index = (0..self.mounts.len()).find(shows).unwrap_or_default();
+        MountId(u16::try_from(index).expect("mount ids are 16 bits"))
+    }
+}
+
+/// The comparison with the disk.
+struct Check<'a> {
+    overlay: &'a Overlay,
+    fresh: HashMap<(u16, VPath), Option<Stat>>,
+    checked: Checked,
+    conflicts: BTreeMap<(u16, VPath), ConflictKind>,
+}
+
+impl Check<'_> {
+    fn conflict(&mut self, layer: u16, path: &VPath, what: ConflictKind) {
+        let mount = self.overlay.mount_of(layer).0;
+        self.conflicts.entry((mount, path.clone())).or_insert(what);
+    }
+
+    fn fresh(&mut self, layer: u16, path: &VPath) -> Result<Option<Stat>, ApplyError> {
+        if let Some(stat) = self.fresh.get(&(layer, path.clone())) {
+            return Ok(*stat);
+        }
+        let stat = match self.overlay.layers[usize::from(layer)].stat_now(path) {
+            Ok(stat) => Some(stat),
+            Err(Errno::Noent | Errno::Notdir) => None,
+            Err(errno) => return Err(self.refused(layer, path, io::Error::other(errno))),
+        };
+        self.fresh.insert((layer, path.clone()), stat);
+        Ok(stat)
+    }
+
+    fn refused(&self, layer: u16, path: &VPath, error: io::Error) -> ApplyError {
+        let mount = self.overlay.mount_of(layer);
+        ApplyError::Host { operation: "examine", mount, path: path.clone(), error }
+    }
+
+    fn is_as_seen(&mut self, origin: &Origin) -> Result<(), ApplyError> {
+        let (layer, path) = (origin.layer, &origin.path);
+        match self.fresh(layer, path)? {
+            Some(stat) if stat.stamp == origin.stamp => {
+                self.checked.insert((layer, path.clone()), stat);
+            }
+            Some(_) => self.conflict(layer, path, ConflictKind::Changed),
+            None => self.conflict(layer, path, ConflictKind::Vanished),
+        }
+        Ok(())
+    }
+
+    /// What is to be made must not be there. Beneath a directory that is to be made nothing is, and
+    /// what stands in that directory's place may be a link that leads elsewhere.
+    fn is_free(&mut self, target: &Target, path: &VPath) -> Result<(), ApplyError> {
+        let is_beneath = path.split_last().is_some_and(|(dir, _)| target.created.contains(&dir));
+        if !is_beneath && self.fresh(target.layer, path)?.is_some() {
+            self.conflict(target.layer, path, ConflictKind::Appeared);
+        }
+        Ok(())
+    }
+
+    fn holds_nothing_else(&mut self, target: &Target, path: &VPath) -> Result<(), ApplyError> {
+        let failed = |error| self.refused(target.layer, path, error);
+        let removed = |name: &str| {
+            let path = path.join(name);
+            let change = target.changes.binary_search_by(|change| change.path.cmp(&path));
+            change.is_ok_and(|at| target.changes[at].before.is_some())
+        };
+        let names = match target.host.names(path) {
+            Ok(names) => names,
+            // Said by the comparison of the directory itself.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                return Ok(());
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        let mut others: Vec<String> = names
+            .into_iter()
+            .filter(|name| !name.to_str().is_some_and(removed))
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect();
+        others.sort_unstable();
+        if let Some(name) = others.into_iter().next() {
+            self.conflict(target.layer, path, ConflictKind::Holds(name));
+        }
+        Ok(())
+    }
+
+    /// Directories on the way to `path` must be directories, not links that lead elsewhere.
+    fn way_is_clear(
+        &mut self,
+        target: &Target,
+        path: &VPath,
+        known: &mut HashSet<VPath>,
+    ) -> Result<(), ApplyError> {
+        let mut path = path.clone();
+        while let Some((dir, _)) = path.split_last() {
+            if !known.insert(dir.clone()) {
+                break;
+            }
+            if !target.created.contains(&dir) {
+                match self.fresh(target.layer, &dir)?.map(|stat| stat.file_type) {
+                    Some(FileType::Directory) => {}
+                    Some(_) => self.conflict(target.layer, &dir, ConflictKind::NotADirectory),
+                    None => self.conflict(target.layer, &dir, ConflictKind::Vanished),
+                }
+            }
+            path = dir;
+        }
+        Ok(())
+    }
+}

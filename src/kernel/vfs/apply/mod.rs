@@ -1,0 +1,520 @@
+//! Changes written to the disk.
+//!
+//! First everything that matters is compared with what the disk has now: a difference is a
+//! conflict, and nothing is written. Then new contents are staged, and put in place as one
+//! transaction for all mounts (see [`self::transaction`]). In between, and after, all paths go
+//! through the open directory that was mounted: nothing outside it can be reached.
+
+pub(super) mod conflicts;
+pub(super) mod rebase;
+pub(super) mod settle;
+pub(super) mod staging;
+pub(super) mod transaction;
+pub(super) mod written;
+
+#[cfg(test)]
+mod power_tests;
+#[cfg(test)]
+mod race_tests;
+#[cfg(test)]
+pub(super) mod tests;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use self::conflicts::Conflict;
+use self::settle::Placed;
+use self::staging::replaced;
+use self::transaction::{Failure, StepError, Touched, Transaction};
+use self::written::Written;
+use super::diff::{Change, DiffError};
+use super::journal::error::JournalError;
+use super::journal::plan::Step;
+use super::journal::tree::Tree;
+use super::journal::{Journal, Journals, Witness};
+use super::layer::host_dir::HostDir;
+use super::layer::{FileType, Layer, Stat};
+use super::overlay::below_files::BelowFiles;
+use super::overlay::node::{Body, MountId, NodeId, TimesOf};
+use super::overlay::times::DiskTimes;
+use super::overlay::{Found, Overlay};
+use super::path::VPath;
+
+/// What was written to the disk.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Applied {
+    /// Files and symbolic links that were created or replaced.
+    pub written: usize,
+    /// Files and symbolic links that were removed.
+    pub removed: usize,
+    /// Directories that were created.
+    pub dirs_created: usize,
+    /// Directories that were removed.
+    pub dirs_removed: usize,
+    /// Paths that have all their bytes, but not the times or permissions they should have: the
+    /// host refused.
+    pub attributes_refused: Vec<VPath>,
+    /// Temporaries that the host did not let us remove. They hold what was replaced or removed.
+    pub leftovers: Vec<VPath>,
+}
+
+/// Why changes could not be written to the disk.
+#[derive(thiserror::Error)]
+pub enum ApplyError {
+    /// The changes could not be told. Nothing was written.
+    #[error(transparent)]
+    Diff(#[from] DiffError),
+    /// The disk is not as it was when it was looked at. All differences that matter, sorted by
+    /// mount and path. Nothing was written.
+    #[error("nothing was written, because {}", list(.0))]
+    Conflicts(Vec<Conflict>),
+    /// The host refused a step. Nothing was written, or it was taken back.
+    #[error("cannot {operation} {path}: {error}; nothing was written")]
+    Host {
+        /// What was tried, as a verb.
+        operation: &'static str,
+        /// The mount.
+        mount: MountId,
+        /// The path relative to the mount's root.
+        path: VPath,
+        /// What the host answered.
+        error: io::Error,
+    },
+    /// Two mounts show the same file or directory of the disk, and both changed it. Nothing was
+    /// written.
+    #[error(
+        "the mounts {first} and {second} both changed {} on the disk; nothing was written \
+         (mount one of them read-only)",
+        path.display()
+    )]
+    Overlap {
+        /// One mount's path in the namespace.
+        first: String,
+        /// The other's.
+        second: String,
+        /// What both changed, on the disk.
+        path: PathBuf,
+    },
+    /// [`Witness::is_interrupted`] said so. Nothing was written, or it was taken back.
+    #[error("interrupted; nothing was written")]
+    Interrupted,
+    /// What is to be written cannot be noted, or somebody else's changes cannot be taken back. Nothing
+    /// was written.
+    #[error("{0}; nothing was written")]
+    Journal(JournalError),
+    /// Something went wrong, and not all that had been written could be taken back.
+    #[error("{cause}, except that these could not be put back: {}", list(left))]
+    HalfDone {
+        /// What went wrong. Its text says of what is not in `left` that it was not written.
+        cause: Box<ApplyError>,
+        /// Paths, relative to their mounts, that are not as they were before.
+        left: Vec<VPath>,
+    },
+}
+
+crate::base::readable::readable!(ApplyError);
+
+/// By hand, so that it is no source as well: its text is said already.
+impl From<JournalError> for ApplyError {
+    fn from(error: JournalError) -> Self {
+        Self::Journal(error)
+    }
+}
+
+fn list(items: &[impl Display]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// A mount to write to.
+pub(super) struct Target {
+    pub mount: MountId,
+    pub layer: u16,
+    pub host: Arc<HostDir>,
+    /// Sorted by path.
+    pub changes: Vec<Change>,
+    pub placed: Vec<Placed>,
+    /// Whether changes are told from a [`Baseline`] and not from the disk.
+    pub is_pinned: bool,
+    /// Paths of changes that the disk has already, and that are not among `changes`.
+    pub on_disk: HashMap<VPath, OnDisk>,
+    /// Which times files are to have on the disk.
+    pub disk_times: Arc<DiskTimes>,
+    /// Directories that are to be made.
+    pub created: HashSet<VPath>,
+    /// Directories that are to be removed.
+    pub removed: HashSet<VPath>,
+}
+
+/// A change that the disk has already.
+pub(super) struct OnDisk {
+    /// What stands at the path in the namespace.
+    pub after: Option<NodeId>,
+    /// What stands there on the disk, as it was compared.
+    pub now: Option<Stat>,
+}
+
+/// Makes of a directory of the host what is written through.
+pub(super) type Decorate<'a> = &'a dyn Fn(Arc<HostDir>) -> Arc<dyn Tree>;
+
+impl Overlay {
+    /// Writes the changes in mounts of host directories back to these directories, all or nothing.
+    /// Afterwards the namespace is as it was, and has no changes there.
+    ///
+    /// A file that is replaced keeps its permissions, without those to run as another user; one
+    /// that was moved takes its own along. One that has further names on the disk is replaced also if
+    /// only its times were set: the other names, which may lie elsewhere, keep theirs. Names of one file become names of one file where the
+    /// host allows it; one that is new has the permissions of a new file under all of them. Times
+    /// that were set explicitly go to the disk, also where nothing else changed; others are the
+    /// host's. Forks of this overlay see the disk change beneath them. Nothing is synced, and nothing is
+    /// noted: what becomes of it if the process is killed, or the power is cut, is up to the host; see
+    /// [`Overlay::apply_journaled`].
+    ///
+    /// No conflict is made of files that were neither read nor changed, of listings, and of names
+    /// that were not found. If there is nothing to write, nothing is checked either.
+    ///
+    /// # Errors
+    /// See [`ApplyError`]; but for `HalfDone`, the disk is as it was before.
+    pub fn apply(&mut self) -> Result<Applied, ApplyError> {
+        self.apply_through(None, &(), &|host| host)
+    }
+
+    /// As [`Overlay::apply`], all or nothing also if the process is killed or the power is cut: what is
+    /// done is noted in `journals` before, and synced, and [`Journals::recover`] finishes it or takes it
+    /// back. What others have left there to be done about these directories is done first; if others
+    /// write to them at this moment, that is waited for. If `witness` says that this is interrupted,
+    /// everything is taken back, as long as not all of it is done.
+    ///
+    /// # Errors
+    /// See [`ApplyError`]; but for `HalfDone`, the disk is as it was before.
+    pub fn apply_journaled(
+        &mut self,
+        journals: &Journals,
+        witness: &dyn Witness,
+    ) -> Result<Applied, ApplyError> {
+        self.apply_through(Some(journals), witness, &|host| host)
+    }
+
+    /// Does not show, in directories of the host that are mounted, what a belljar that is writing to the
+    /// disk has there for as long as that takes, as the [`Journals`] in the folder `journals` tell.
+    pub fn hide_temporaries(&self, journals: &Path) {
+        for host in self.mounts.iter().filter_map(|mount| mount.host.as_ref()) {
+            let journals = journals.to_owned();
+            host.hide_temporaries(Box::new(move || Journals::temporaries(&journals)));
+        }
+    }
+
+    pub(super) fn apply_through(
+        &mut self,
+        journals: Option<&Journals>,
+        witness: &dyn Witness,
+        decorate: Decorate<'_>,
+    ) -> Result<Applied, ApplyError> {
+        self.renew_touched();
+        let targets = self.targets()?;
+        let has_times =
+            |target: &Target| target.placed.iter().any(|p| self.node(p.id).carries_times());
+        let has_work = |target: &Target| !target.changes.is_empty() || !target.on_disk.is_empty();
+        // Equal files that changed places are no change. From now on each is the one in its place.
+        let is_moved = |target: &Target, placed: &Placed| {
+            let node = self.node(placed.id);
+            let origin = node.origin.as_ref().filter(|it| it.layer == target.layer);
+            node.nlink == 1 && origin.is_some_and(|origin| origin.path != placed.path)
+        };
+        let has_moved = |target: &Target| target.placed.iter().any(|it| is_moved(target, it));
+        if !targets.iter().any(|it| has_work(it) || has_times(it) || has_moved(it)) {
+            return Ok(Applied::default());
+        }
+        self.expect_apart(&targets)?;
+        let folders: Vec<&HostDir> = targets.iter().map(|target| &*target.host).collect();
+        let journal = journals.map(|journals| journals.begin(&folders, witness)).transpose();
+        let mut journal = journal.map_err(|error| match error {
+            JournalError::Interrupted => ApplyError::Interrupted,
+            error => error.into(),
+        })?;
+        // What others have written while this waited shows in what follows.
+        let mut checked = self.check(&targets)?;
+        let placed: HashSet<NodeId> =
+            targets.iter().flat_map(|target| &target.placed).map(|placed| placed.id).collect();
+        for target in &targets {
+            let severed = self.sever_strays(target.mount, target.layer, &placed);
+            severed.map_err(|(path, errno)| DiffError::Layer { operation: "read", path, errno })?;
+        }
+        let known_dirs = self.known_dirs(&targets);
+        let mut planned = Vec::new();
+        for target in &targets {
+            let of_mount = |StepError { operation, path, source }| ApplyError::Host {
+                operation,
+                mount: target.mount,
+                path,
+                error: source,
+            };
+            planned.push(self.plan(target).map_err(of_mount)?);
+        }
+        let (plans, changes): (Vec<_>, Vec<_>) =
+            planned.into_iter().map(|planned| (planned.plan, planned.changes)).unzip();
+        let durable = journal.is_some();
+        let noted = journal.as_mut().map_or(Ok(()), |journal| journal.prepare(&plans));
+        let transactions = targets.iter().zip(plans).map(|(target, plan)| {
+            Transaction::new(decorate(target.host.clone()), plan, durable, witness)
+        });
+        let mut writing = Writing {
+            targets: &targets,
+            changes: &changes,
+            transactions: transactions.collect(),
+            journal,
+        };
+        let written = noted.map_err(Stop::Journal).and_then(|()| self.write_all(&mut writing));
+        if let Err(stop) = written {
+            let error = give_up(writing, stop, witness);
+            self.renew_stamps(&checked);
+            self.accept_dirs(known_dirs);
+            return Err(error);
+        }
+        let (applied, transactions) = writing.finish();
+        for (target, transaction) in targets.iter().zip(&transactions) {
+            let written = Written::of(target, transaction, &mut checked);
+            let contents = self.written_contents(target);
+            self.move_baseline(target, &written, &contents);
+            self.settle(target, &written);
+        }
+        self.renew_stamps(&checked);
+        self.accept_dirs(known_dirs);
+        for target in &targets {
+            self.keep_what_was_written(target);
+        }
+        // What they are of may have another stamp now.
+        self.below_files = BelowFiles::default();
+        Ok(applied)
+    }
+
+    /// Makes everything beside its place, and then gives it its place.
+    fn write_all(&self, writing: &mut Writing<'_, '_>) -> Result<(), Stop> {
+        let mut touched = Touched::default();
+        let Writing { targets, changes, transactions, journal } = writing;
+        let each = |transactions: &mut Vec<_>| 0..transactions.len();
+        for at in each(transactions) {
+            let (target, transaction) = (&targets[at], &mut transactions[at]);
+            let stop = |failure| Stop::Failure(target.mount, failure);
+            let staged = self.stage(target, &changes[at], transaction, &mut touched);
+            staged.map_err(Failure::from).map_err(stop)?;
+            for (index, change) in changes[at].iter().enumerate() {
+                let before = replaced(&target.changes[*change]);
+                transaction.keep(index, before, &mut touched).map_err(stop)?;
+            }
+        }
+        for at in each(transactions) {
+            let synced = transactions[at].sync_staged();
+            synced.map_err(|error| Stop::Failure(targets[at].mount, error.into()))?;
+        }
+        if let Some(journal) = journal {
+            let staged: Vec<_> = transactions.iter().map(|it| it.staged().to_vec()).collect();
+            journal.staged(&staged).map_err(Stop::Journal)?;
+        }
+        for at in each(transactions) {
+            let (target, transaction) = (&targets[at], &mut transactions[at]);
+            for (index, change) in changes[at].iter().enumerate() {
+                let before = replaced(&target.changes[*change]);
+                let placed = transaction.place(index, before, &mut touched);
+                placed.map_err(|failure| Stop::Failure(target.mount, failure))?;
+            }
+        }
+        for at in each(transactions) {
+            let synced = transactions[at].sync();
+            synced.map_err(|error| Stop::Failure(targets[at].mount, error.into()))?;
+        }
+        for at in each(transactions) {
+            let target = &targets[at];
+            for (index, change) in changes[at].iter().enumerate() {
+                let kept = transactions[at].expect_kept(index, replaced(&target.changes[*change]));
+                kept.map_err(|failure| Stop::Failure(target.mount, failure))?;
+            }
+        }
+        journal.as_mut().map_or(Ok(()), Journal::commit).map_err(Stop::Journal)
+    }
+
+    fn targets(&mut self) -> Result<Vec<Target>, DiffError> {
+        let mut changes = self.changes()?;
+        let disk_times = Arc::new(self.disk_times());
+        let mut targets = Vec::new();
+        for (index, mount) in self.mounts.iter().enumerate() {
+            let Some(host) = mount.host.clone().filter(|_| !mount.read_only) else { continue };
+            let Some((layer, _)) = self.dir(mount.root).below.first() else { continue };
+            let mount = MountId(u16::try_from(index).expect("mount ids are 16 bits"));
+            let mut changes: Vec<Change> = changes.extract_if(.., |c| c.mount == mount).collect();
+            let placed = self.placed_in(mount);
+            self.add_shared_times(&host, *layer, &placed, &mut changes);
+            let is_pinned = self.mounts[mount.index()].baseline.is_some();
+            let mut on_disk = HashMap::new();
+            if is_pinned {
+                // What is in a directory that is still to be made is not there, whatever stands in
+                // its place: it may be a link to a directory with the same names.
+                let mut to_be_made = HashSet::new();
+                changes.retain(|change| {
+                    let parent = change.path.split_last().map(|(parent, _)| parent);
+                    let now = Layer::stat(&*host, &change.path).ok();
+                    let is_there = !parent.is_some_and(|it| to_be_made.contains(&it))
+                        && self.is_on_disk(change, &host, now.as_ref());
+                    if is_there {
+                        on_disk.insert(change.path.clone(), OnDisk { after: change.after, now });
+                    } else if change.after.is_some() {
+                        to_be_made.insert(change.path.clone());
+                    }
+                    !is_there
+                });
+            }
+            let is_dir = |id: &NodeId| matches!(self.node(*id).body, Body::Dir(_));
+            let was_dir = |change: &Change| change.before_type() == Some(FileType::Directory);
+            let path = |change: &Change| change.path.clone();
+            let created = changes.iter().filter(|c| c.after.as_ref().is_some_and(is_dir)).map(path);
+            let removed = changes.iter().filter(|c| was_dir(c)).map(path);
+            targets.push(Target {
+                mount,
+                layer: *layer,
+                host,
+                created: created.collect(),
+                removed: removed.collect(),
+                placed,
+                is_pinned,
+                on_disk,
+                disk_times: disk_times.clone(),
+                changes,
+            });
+        }
+        Ok(targets)
+    }
+
+    /// Adds the files of which only the times were set and that have further names on the disk:
+    /// these must keep theirs.
+    fn add_shared_times(
+        &self,
+        host: &HostDir,
+        layer: u16,
+        placed: &[Placed],
+        changes: &mut Vec<Change>,
+    ) {
+        let known = changes.len();
+        for Placed { id, path, .. } in placed {
+            let node = self.node(*id);
+            let is_timed_file =
+                node.times_of == TimesOf::Guest && matches!(node.body, Body::File(_));
+            let is_known =
+                || changes[..known].binary_search_by(|change| change.path.cmp(path)).is_ok();
+            if !is_timed_file || is_known() {
+                continue;
+            }
+            if let Ok(stat) = Layer::stat(host, path)
+                && stat.nlink > 1
+            {
+                let before = Some(Found { layer, path: path.clone(), stat, rest: Vec::new() });
+                let (mount, path, after) = (node.mount, path.clone(), Some(*id));
+                changes.push(Change { mount, path, before, after });
+            }
+        }
+        changes.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    }
+
+    /// # Errors
+    /// [`ApplyError::Overlap`] if two targets would write to one place on the disk.
+    fn expect_apart(&self, targets: &[Target]) -> Result<(), ApplyError> {
+        let roots = || targets.iter().map(|target| target.host.path());
+        let is_within = |(index, root): (usize, &Path)| {
+            roots().enumerate().any(|(other, above)| other != index && root.starts_with(above))
+        };
+        if !roots().enumerate().any(is_within) {
+            return Ok(());
+        }
+        let mut owners: HashMap<PathBuf, MountId> = HashMap::new();
+        let on_disk =
+            |target: &Target, change: &Change| target.host.path().join(change.path.as_str());
+        for target in targets {
+            let changed = target.changes.iter().map(|change| on_disk(target, change));
+            owners.extend(changed.map(|path| (path, target.mount)));
+        }
+        for target in targets {
+            for change in &target.changes {
+                let path = on_disk(target, change);
+                let mut above = path.ancestors().filter_map(|path| owners.get_key_value(path));
+                if let Some((path, owner)) = above.find(|(_, owner)| **owner != target.mount) {
+                    let at = |mount: MountId| self.mounts[mount.index()].path();
+                    let (first, second) = (at(*owner), at(target.mount));
+                    return Err(ApplyError::Overlap { first, second, path: path.clone() });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why writing stopped.
+enum Stop {
+    Failure(MountId, Failure),
+    Journal(JournalError),
+}
+
+/// What is being written, to all targets.
+struct Writing<'a, 'w> {
+    targets: &'a [Target],
+    /// For each step of each target, the change that it is for.
+    changes: &'a [Vec<usize>],
+    transactions: Vec<Transaction<'w>>,
+    journal: Option<Journal<'w>>,
+}
+
+impl<'w> Writing<'_, 'w> {
+    /// Does what is left once everything has its place.
+    fn finish(self) -> (Applied, Vec<Transaction<'w>>) {
+        let mut applied = Applied::default();
+        for transaction in &self.transactions {
+            let finished = transaction.finish();
+            applied.leftovers.extend(finished.leftovers);
+            applied.attributes_refused.extend(finished.refused);
+            for step in transaction.steps() {
+                match step {
+                    Step::Remove { dir_mode: None, .. } => applied.removed += 1,
+                    Step::Remove { dir_mode: Some(_), .. } => applied.dirs_removed += 1,
+                    Step::CreateDir { .. } => applied.dirs_created += 1,
+                    Step::Place { .. } => applied.written += 1,
+                }
+            }
+        }
+        if let Some(journal) = self.journal {
+            // One that stays is found to have nothing left to do.
+            let _ = journal.remove();
+        }
+        (applied, self.transactions)
+    }
+}
+
+/// Takes everything back, and says why.
+fn give_up(writing: Writing<'_, '_>, stop: Stop, witness: &dyn Witness) -> ApplyError {
+    let left: Vec<VPath> =
+        writing.transactions.iter().rev().flat_map(Transaction::roll_back).collect();
+    let cause = match stop {
+        _ if witness.is_interrupted() => ApplyError::Interrupted,
+        Stop::Failure(mount, Failure::Conflict(path, what)) => {
+            ApplyError::Conflicts(vec![Conflict { mount, path, what }])
+        }
+        Stop::Failure(mount, Failure::Step(StepError { operation, path, source })) => {
+            ApplyError::Host { operation, mount, path, error: source }
+        }
+        Stop::Journal(error) => error.into(),
+    };
+    if !left.is_empty() {
+        // The journal stays: who comes next tries again.
+        return ApplyError::HalfDone { cause: Box::new(cause), left };
+    }
+    if let Some(journal) = writing.journal {
+        let _ = journal.remove();
+    }
+    cause
+}
+
+impl Target {
+    /// Directories that are not there both before and after: nothing temporary may stand in them.
+    pub(super) fn unstable(&self) -> HashSet<VPath> {
+        self.created.union(&self.removed).cloned().collect()
+    }
+}

@@ -1,0 +1,235 @@
+//! What a baseline is once changes are on the disk.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use super::Target;
+use super::written::Written;
+use crate::base::digest::Digest;
+use crate::kernel::vfs::diff::Change;
+use crate::kernel::vfs::diff::file_version::FileVersion;
+use crate::kernel::vfs::layer::host_dir::HostDir;
+use crate::kernel::vfs::layer::{FileType, Layer, Stat};
+use crate::kernel::vfs::overlay::Overlay;
+use crate::kernel::vfs::overlay::baseline::{Baseline, KEPT_BYTES_MAX, Pin, There, beneath, start};
+use crate::kernel::vfs::overlay::node::{Body, NodeId};
+use crate::kernel::vfs::path::VPath;
+
+/// Directories of the mounts that hold what they held, but for what is about to be written.
+pub(super) type KnownDirs = Vec<(usize, HashSet<VPath>)>;
+
+impl Baseline {
+    /// Takes the stamps `renewed`: nothing but names came or went.
+    pub(super) fn renew_stamps<'a>(&self, renewed: impl Iterator<Item = (&'a VPath, u64)>) {
+        let mut pins = self.pins();
+        for (path, stamp) in renewed {
+            if let Some(Pin::There(there)) = pins.by_path.get_mut(path) {
+                there.stat.stamp = stamp;
+            }
+        }
+    }
+
+    /// Takes what was found anew of what is as it was.
+    pub(in crate::kernel::vfs) fn renew(&self, renewed: &BTreeMap<VPath, Stat>) {
+        let mut pins = self.pins();
+        for (path, stat) in renewed {
+            if let Some(Pin::There(there)) = pins.by_path.get_mut(path) {
+                there.stat = *stat;
+            }
+        }
+    }
+
+    /// Takes what directories hold now for what is known of them.
+    fn accept_dirs(&self, dirs: &HashSet<VPath>) {
+        for path in dirs {
+            let Ok(now) = self.disk().examine(path) else { continue };
+            if let Some(Pin::There(dir)) = self.pins().by_path.get_mut(path)
+                && dir.stat.inode == now.stat.inode
+            {
+                dir.accepted_ns = Some(now.changed_ns);
+            }
+        }
+    }
+}
+
+impl Overlay {
+    /// Whether the disk has at its path, where `now` stands, what `change` makes of it, and not what was
+    /// there before.
+    pub(in crate::kernel::vfs) fn is_on_disk(
+        &self,
+        change: &Change,
+        host: &Arc<HostDir>,
+        now: Option<&Stat>,
+    ) -> bool {
+        let path = &change.path;
+        let before = change.before.as_ref().map(|found| &found.stat);
+        if now.is_some_and(|now| before.is_some_and(|before| before.stamp == now.stamp)) {
+            return false;
+        }
+        match (change.after, now) {
+            (None, None) => true,
+            (Some(id), Some(now)) if self.file_type(id) == now.file_type => {
+                match &self.node(id).body {
+                    Body::Dir(_) => before.is_none_or(|it| it.file_type != FileType::Directory),
+                    Body::Symlink(text) => {
+                        host.read_link(path).is_ok_and(|now| *now == *text.as_bytes())
+                    }
+                    Body::File(_) => self.is_same_file(change, host, now),
+                    Body::Special(_) => false,
+                }
+            }
+            _ => false,
+        }
+    }
+
+    fn is_same_file(&self, change: &Change, host: &Arc<HostDir>, now: &Stat) -> bool {
+        let version = change.after.and_then(|id| self.file_version(id, change.before.as_ref()));
+        let on_disk = FileVersion::of_layer(host.clone() as Arc<dyn Layer>, &change.path, now);
+        version.is_some_and(|version| {
+            version.executable == on_disk.executable
+                && version.has_same_bytes(&on_disk).unwrap_or(false)
+        })
+    }
+
+    /// The directories above what is about to be written that hold what they held.
+    pub(super) fn known_dirs(&self, targets: &[Target]) -> KnownDirs {
+        let mut known = Vec::new();
+        for target in targets {
+            let index = target.mount.index();
+            // One that keeps no contents ends with its run.
+            let baseline = self.mounts[index].baseline.as_ref();
+            let Some(baseline) = baseline.filter(|it| it.contents().is_some()) else { continue };
+            let mut above = HashSet::new();
+            for change in &target.changes {
+                let mut path = change.path.clone();
+                while let Some((parent, _)) = path.split_last() {
+                    if !above.insert(parent.clone()) {
+                        break;
+                    }
+                    path = parent;
+                }
+            }
+            known.push((index, baseline.unchanged_dirs(above)));
+        }
+        known
+    }
+
+    /// Notes that the directories `known` hold what they held, and what was written.
+    pub(super) fn accept_dirs(&self, known: KnownDirs) {
+        for (index, dirs) in known {
+            let Some(baseline) = &self.mounts[index].baseline else { continue };
+            if !dirs.is_empty() {
+                // What others write after this has a later change time.
+                start(baseline.disk(), true);
+                baseline.accept_dirs(&dirs);
+            }
+        }
+    }
+
+    /// What files have in the namespace that were written, or that the disk has like that, so that they can be
+    /// read later, whatever others make of them on the disk at this moment.
+    pub(super) fn written_contents(&self, target: &Target) -> HashMap<VPath, (Digest, u64)> {
+        let mut contents = HashMap::new();
+        let Some(baseline) = &self.mounts[target.mount.index()].baseline else { return contents };
+        let Some(keeper) = baseline.contents() else { return contents };
+        let changed = target.changes.iter().map(|change| (&change.path, change.after));
+        let on_disk = target.on_disk.iter().map(|(path, found)| (path, found.after));
+        let mut known: HashMap<NodeId, (Digest, u64)> = HashMap::new();
+        for (path, id) in changed.chain(on_disk) {
+            let Some(id) = id else { continue };
+            let content = known.get(&id).copied().or_else(|| {
+                let node = self.node(id);
+                let Body::File(file) = &node.body else { return None };
+                let origin = node.origin.as_ref().filter(|it| it.layer == target.layer);
+                if !file.content.is_dirty() {
+                    return origin.and_then(|origin| baseline.pinned_content(&origin.path));
+                }
+                let len_bytes = file.content.len();
+                let version =
+                    self.file_version(id, None).filter(|_| len_bytes <= KEPT_BYTES_MAX)?;
+                let mut read = version.reader().ok()?;
+                Some((keeper.keep_read(&mut read, len_bytes).ok()?, len_bytes))
+            });
+            if let Some(content) = content {
+                known.insert(id, content);
+                contents.insert(path.clone(), content);
+            }
+        }
+        contents
+    }
+
+    /// Compares with what was `written` from now on, be it still there or not.
+    pub(super) fn move_baseline(
+        &mut self,
+        target: &Target,
+        written: &Written,
+        contents: &HashMap<VPath, (Digest, u64)>,
+    ) {
+        let index = target.mount.index();
+        let Some(baseline) = &self.mounts[index].baseline else { return };
+        let changed = target.changes.iter().map(|change| (&change.path, change.after));
+        let on_disk = target.on_disk.iter().map(|(path, found)| (path, found.after));
+        let changed: BTreeMap<&VPath, Option<NodeId>> = changed.chain(on_disk).collect();
+        let pin_of = |path: &VPath, id: Option<NodeId>, disk: &HostDir| {
+            let (Some(id), Some(stat)) = (id, written.get(path)) else {
+                return Pin::Absent { is_certain: true };
+            };
+            let accepted = || disk.examine(path).ok().filter(|it| it.stat.inode == stat.inode);
+            let is_dir = stat.file_type == FileType::Directory;
+            let link = match &self.node(id).body {
+                Body::Symlink(text) => Some(text.as_bytes().into()),
+                _ => None,
+            };
+            Pin::There(There {
+                link,
+                content: contents.get(path).copied(),
+                accepted_ns: is_dir.then(accepted).flatten().map(|now| now.changed_ns),
+                ..There::from(*stat)
+            })
+        };
+        let moved = baseline.changed(|pins, disk| {
+            for path in changed.keys().copied() {
+                let gone: Vec<VPath> =
+                    beneath(&pins.by_path, path).map(|(path, _)| path.clone()).collect();
+                for path in gone.iter().chain([path]) {
+                    pins.by_path.remove(path);
+                    pins.drifts.remove(path);
+                }
+            }
+            pins.written.extend(changed.keys().copied().cloned());
+            for (path, id) in &changed {
+                let pin = pin_of(path, *id, disk);
+                if let Some((parent, name)) = path.split_last()
+                    && let Some(Pin::There(dir)) = pins.by_path.get_mut(&parent)
+                    && let Some(list) = &mut dir.list
+                {
+                    Arc::make_mut(list).set(name, &pin);
+                }
+                pins.by_path.insert((*path).clone(), pin);
+            }
+            // Of the others only times were set.
+            for (path, stat) in written.iter().filter(|(path, _)| !changed.contains_key(path)) {
+                if let Some(Pin::There(there)) = pins.by_path.get_mut(path) {
+                    there.stat = *stat;
+                }
+            }
+        });
+        self.set_baseline(index, moved);
+    }
+
+    /// Makes sure that what was just written can be read later, whatever becomes of the disk.
+    pub(super) fn keep_what_was_written(&self, target: &Target) {
+        let Some(baseline) = &self.mounts[target.mount.index()].baseline else { return };
+        if baseline.contents().is_none() {
+            return;
+        }
+        for path in target.changes.iter().map(|change| &change.path).chain(target.on_disk.keys()) {
+            let is_file = matches!(baseline.pin(path), Ok(Pin::There(there))
+                if there.stat.file_type == FileType::RegularFile);
+            if is_file {
+                // Whoever changes it at this moment is told of later.
+                let _ = baseline.keep(path);
+            }
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! What a patch asks of the nodes, and what becomes of them once their changes are on the disk.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::Target;
+use super::written::Written;
+use crate::base::errno::Errno;
+use crate::kernel::vfs::layer::{FileType, Layer, Stat};
+use crate::kernel::vfs::overlay::content::Content;
+use crate::kernel::vfs::overlay::node::{Body, Dir, EntryKind, MountId, NodeId, Origin, TimesOf};
+use crate::kernel::vfs::overlay::times::{ChangedTimes, TimeScale};
+use crate::kernel::vfs::overlay::{Overlay, node_bytes};
+use crate::kernel::vfs::path::VPath;
+
+/// A node in the tree of a mount.
+pub(in crate::kernel::vfs) struct Placed {
+    pub dir: NodeId,
+    pub name: Arc<str>,
+    pub id: NodeId,
+    /// Relative to the mount's root.
+    pub path: VPath,
+}
+
+/// What was compared with the disk, by layer and path.
+pub(super) type Checked = HashMap<(u16, VPath), Stat>;
+
+impl Overlay {
+    /// Every entry of `mount` that has a node, directories before what is in them. Other mounts
+    /// within it are left out.
+    pub(in crate::kernel::vfs) fn placed_in(&self, mount: MountId) -> Vec<Placed> {
+        let mut placed = Vec::new();
+        let mut dirs = vec![(self.mount_root(mount), VPath::root())];
+        while let Some((dir, at)) = dirs.pop() {
+            for (name, entry) in &self.dir(dir).entries {
+                let EntryKind::Node(id) = entry.kind else { continue };
+                if self.is_mount_point(id) {
+                    continue;
+                }
+                let path = at.join(name);
+                if matches!(self.node(id).body, Body::Dir(_)) {
+                    dirs.push((id, path.clone()));
+                }
+                placed.push(Placed { dir, name: name.clone(), id, path });
+            }
+        }
+        placed
+    }
+
+    /// Whether `id` stands where a layer has it.
+    pub(in crate::kernel::vfs) fn is_at_home(&self, id: NodeId) -> bool {
+        let Some(origin) = &self.node(id).origin else { return false };
+        let mut at = self.mount_root(self.mount_of(origin.layer));
+        for name in origin.path.as_str().split('/') {
+            let Body::Dir(dir) = &self.node(at).body else { return false };
+            let Some(EntryKind::Node(next)) = dir.entries.get(name).map(|entry| entry.kind) else {
+                return false;
+            };
+            at = next;
+        }
+        at == id
+    }
+
+    /// What has a time that a program set, or that comes from a program that wrote to it, in mounts that
+    /// have something below: where that is a directory of the host, [`Overlay::apply`] sets times also
+    /// where nothing else changed. Sorted by mount, then bytewise by path.
+    pub fn changed_times(&self) -> Vec<ChangedTimes> {
+        let mut found = Vec::new();
+        for (id, mount) in (0..).map(MountId).zip(&self.mounts) {
+            if !mount.is_layered || mount.read_only {
+                continue;
+            }
+            let has_clock = self.time_scale != TimeScale::Unknown;
+            let timed = |placed: Placed| {
+                let node = self.node(placed.id);
+                let was_set = node.times_of == TimesOf::Guest;
+                let times = node.times;
+                (node.carries_times() && (was_set || has_clock)).then_some(ChangedTimes {
+                    mount: id,
+                    path: placed.path,
+                    times,
+                    was_set,
+                })
+            };
+            let mut here: Vec<_> = self.placed_in(id).into_iter().filter_map(timed).collect();
+            here.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+            found.extend(here);
+        }
+        found
+    }
+
+    /// Takes into memory what files still have only in `layer` of `mount` though they are not among
+    /// the nodes `placed` on the disk: removed while open, or moved to a mount in memory. A patch
+    /// is about to remove it there.
+    ///
+    /// # Errors
+    /// `ENOMEM`; `ENOSPC` if that goes beyond the limit of the upper layer; as the layer answers.
+    pub(super) fn sever_strays(
+        &mut self,
+        mount: MountId,
+        layer: u16,
+        placed: &HashSet<NodeId>,
+    ) -> Result<(), (VPath, Errno)> {
+        for id in self.nodes.ids() {
+            let node = self.node(id);
+            let comes_from_here = node.origin.as_ref().is_some_and(|o| o.layer == layer);
+            let is_used = node.opens > 0 || node.mount != mount;
+            if comes_from_here && is_used && !placed.contains(&id) {
+                self.sever(id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes `id` independent of the layer that it came from.
+    pub(in crate::kernel::vfs) fn sever(&mut self, id: NodeId) -> Result<(), (VPath, Errno)> {
+        let node = &mut self.nodes[id];
+        let Some(origin) = &node.origin else { return Ok(()) };
+        let failed = |errno| (origin.path.clone(), errno);
+        if let Body::File(file) = &mut node.body {
+            let (charged, held) = (file.content.charged(), file.content.held_bytes());
+            if file.content.needs_below(0, u64::MAX) {
+                let room = self.limits.upper_bytes_max.saturating_sub(self.upper_bytes);
+                let len = usize::try_from(file.content.len()).map_err(|_| failed(Errno::Nospc))?;
+                if file.content.growth(0, len) > room {
+                    return Err(failed(Errno::Nospc));
+                }
+                let layer = &self.layers[usize::from(origin.layer)];
+                let below = match self.below_files.get(id) {
+                    Some(below) => below,
+                    None => Arc::new(layer.open(&origin.path).map_err(failed)?),
+                };
+                file.content.load(&below, 0, u64::MAX).map_err(failed)?;
+            }
+            if !file.content.is_dirty() {
+                self.cache_bytes = self.cache_bytes.saturating_sub(held);
+                // Counts as written from now on.
+                file.content.set_len(file.content.len()).map_err(failed)?;
+            }
+            self.below_files.close(id);
+            self.upper_bytes += file.content.charged() - charged;
+        }
+        self.upper_bytes += node_bytes(&node.body);
+        self.seen.extend(node.origin.take().map(|origin| *origin));
+        Ok(())
+    }
+
+    /// Notes that the changes of `target` are in its layer now, as `written`.
+    pub(super) fn settle(&mut self, target: &Target, written: &Written) {
+        let mut settled = HashSet::new();
+        let layer = target.layer;
+        self.seen.retain(|origin| origin.layer != layer);
+        self.forget_whiteouts(self.mount_root(target.mount));
+        for Placed { dir, name, id, path } in &target.placed {
+            let is_first = settled.insert(*id);
+            let stat = self.stat_of_settled(target, written, path);
+            if is_first && !self.relocate(*id, layer, path, stat.as_ref()) {
+                continue;
+            }
+            if let Some(entry) = self.dir_mut(*dir).entries.get_mut(name) {
+                let freed = entry.name_bytes(name);
+                entry.shadows = true;
+                self.uncharge(freed);
+            }
+            if let Some(stat) = stat.filter(|_| !is_first) {
+                self.seen.push(Origin::new(layer, path, &stat));
+            }
+            if is_first && matches!(self.node(*id).body, Body::Dir(_)) {
+                self.forget_whiteouts(*id);
+            }
+        }
+    }
+
+    /// What stands at `path` of the layer by what is known, and not by a new look: what others have written
+    /// there by now is a change of the disk, and must not be taken for what the namespace has.
+    fn stat_of_settled(&self, target: &Target, written: &Written, path: &VPath) -> Option<Stat> {
+        if let Some(stat) = written.get(path) {
+            return Some(*stat);
+        }
+        match &self.mounts[target.mount.index()].baseline {
+            Some(baseline) => baseline.pinned_stat(path),
+            None => Layer::stat(&*target.host, path).ok(),
+        }
+    }
+
+    /// Makes `path` of `layer`, where `stat` stands, the origin of `id`, unless it is not there.
+    fn relocate(&mut self, id: NodeId, layer: u16, path: &VPath, stat: Option<&Stat>) -> bool {
+        let node = &mut self.nodes[id];
+        let had_times = node.carries_times();
+        node.times_of = TimesOf::Layer;
+        let is_here = node.origin.as_ref().is_some_and(|o| o.layer == layer && o.path == *path);
+        let is_written = matches!(&node.body, Body::File(file) if file.content.is_dirty());
+        if is_here && !is_written && !had_times {
+            return true;
+        }
+        let Some(stat) = stat else { return false };
+        if stat.file_type != node.body.file_type() {
+            return false;
+        }
+        let mut was_read = node.origin.as_ref().is_some_and(|origin| origin.was_read);
+        match &mut node.body {
+            Body::File(file) => {
+                self.below_files.close(id);
+                if file.content.is_dirty() {
+                    // The disk has the bytes; memory need not.
+                    was_read = false;
+                    let len = file.content.len();
+                    let old = std::mem::replace(&mut file.content, Content::below(len));
+                    self.upper_bytes = self.upper_bytes.saturating_sub(old.charged());
+                }
+            }
+            Body::Dir(dir) => {
+                let dir = Arc::make_mut(dir);
+                dir.below = vec![(layer, path.clone())];
+                dir.scaffold = false;
+            }
+            Body::Symlink(_) | Body::Special(_) => {}
+        }
+        if node.origin.is_none() {
+            self.upper_bytes = self.upper_bytes.saturating_sub(node_bytes(&node.body));
+        }
+        node.origin = Some(Box::new(Origin { was_read, ..Origin::new(layer, path, stat) }));
+        true
+    }
+
+    fn forget_whiteouts(&mut self, dir: NodeId) {
+        let dir = self.dir_mut(dir);
+        let complete = dir.complete;
+        dir.entries.retain(|_, entry| {
+            let is_absent = matches!(entry.kind, EntryKind::Absent);
+            entry.shadows &= !is_absent;
+            !is_absent || !complete
+        });
+    }
+
+    /// Takes the stamps anew of what was checked and is as it was: writing a patch gives and takes
+    /// names of files, which changes the stamps of their other names.
+    pub(super) fn renew_stamps(&mut self, checked: &Checked) {
+        let layers = &self.layers;
+        let mut renewed: HashMap<(u16, VPath), u64> = HashMap::new();
+        for ((layer, path), before) in checked {
+            if let Ok(stat) = layers[usize::from(*layer)].stat_now(path)
+                && stat.inode == before.inode
+                && is_same(before, &stat)
+            {
+                renewed.insert((*layer, path.clone()), stat.stamp);
+            }
+        }
+        let stamp_of = |origin: &Origin| renewed.get(&(origin.layer, origin.path.clone())).copied();
+        self.restamp(stamp_of);
+        for mount in &self.mounts {
+            let Some(baseline) = &mount.baseline else { continue };
+            let here = renewed.iter().filter(|((layer, _), _)| *layer == mount.layer);
+            baseline.renew_stamps(here.map(|((_, path), stamp)| (path, *stamp)));
+        }
+    }
+
+    /// Forgets all changes in mounts that have something below, and all that was read there, as if
+    /// they were mounted now. What is open stays open: files keep what they hold, without a name.
+    ///
+    /// # Errors
+    /// As [`Overlay::mount`], if mounts within these mounts do not find their places any more.
+    pub fn discard(&mut self, now: u64) -> Result<(), Errno> {
+        for index in 0..self.mounts.len() {
+            if !self.mounts[index].is_layered {
+                continue;
+            }
+            let mount = MountId(u16::try_from(index).map_err(|_| Errno::Overflow)?);
+            let root = self.mount_root(mount);
+            let placed = self.placed_in(mount);
+            self.forget_entries(root);
+            let Dir { parent, below, .. } = std::mem::take(self.dir_mut(root));
+            if let Some((layer, path)) = below.last() {
+                let stat = self.layers[usize::from(*layer)].stat(path)?;
+                self.node_mut(root).times = self.mounts[index].mtimes.of(&stat, self.time_scale).0;
+            }
+            let layers: Vec<u16> = below.iter().map(|(layer, _)| *layer).collect();
+            *self.dir_mut(root) = Dir { parent, below, ..Dir::default() };
+            for Placed { id, .. } in placed {
+                if self.file_type(id) == FileType::Directory {
+                    self.unlink_dir(id);
+                } else {
+                    self.drop_link(id, now);
+                }
+            }
+            // With what those were that went just now.
+            self.seen.retain(|origin| !layers.contains(&origin.layer));
+        }
+        for index in 1..self.mounts.len() {
+            let (at, root) = (self.mounts[index].at.clone(), self.mounts[index].root);
+            if !at.is_root() && !self.stands_at(&at, root)? {
+                self.dir_mut(root).parent = None;
+                self.place(&at, root, now)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn stands_at(&mut self, at: &VPath, root: NodeId) -> Result<bool, Errno> {
+        let mut dir = self.root();
+        for name in at.as_str().split('/') {
+            match self.child(dir, name)? {
+                Some(id) if id == root => return Ok(true),
+                Some(id) if self.expect_dir(id).is_ok() => dir = id,
+                _ => return Ok(false),
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Whether nothing but names came or went.
+pub(super) fn is_same(before: &Stat, after: &Stat) -> bool {
+    (before.file_type, before.size, before.mtime_ns)
+        == (after.file_type, after.size, after.mtime_ns)
+}

@@ -1,0 +1,226 @@
+//! From changes to steps, and from steps to what stands beside its places.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
+
+use super::Target;
+use super::transaction::{StepError, Touched, Transaction};
+use crate::kernel::vfs::diff::Change;
+use crate::kernel::vfs::journal::plan::{Attributes, Identity, Plan, Step};
+use crate::kernel::vfs::layer::Times;
+use crate::kernel::vfs::layer::host_dir::{Access, HostDir, HostPermissions};
+use crate::kernel::vfs::layer::temporary::temporary_name;
+use crate::kernel::vfs::layer::{FileType, Layer, Stat};
+use crate::kernel::vfs::overlay::Overlay;
+use crate::kernel::vfs::overlay::node::{Body, Node, NodeId, Origin, TimesOf};
+use crate::kernel::vfs::path::VPath;
+
+/// What is to be done in one directory of the host.
+pub(super) struct Planned {
+    pub plan: Plan,
+    /// For each step, the change of the target that it is for.
+    pub changes: Vec<usize>,
+}
+
+impl Overlay {
+    /// Decides what is to be done. Nothing is changed yet.
+    pub(super) fn plan(&self, target: &Target) -> Result<Planned, StepError> {
+        let mut planned = Planned { plan: Plan::default(), changes: Vec::new() };
+        let unstable = target.unstable();
+        let beside = |path: &VPath| temporary_beside(path, &unstable);
+        let mut add = |index, step| {
+            planned.plan.steps.push(step);
+            planned.changes.push(index);
+        };
+        let changes = || target.changes.iter().enumerate();
+        let is_made = |change: &Change| target.created.contains(&change.path);
+        for (index, change) in changes().filter(|(_, it)| it.after.is_none() || is_made(it)) {
+            if change.before_type().is_some_and(|before| before != FileType::Directory) {
+                let path = change.path.clone();
+                add(index, Step::Remove { backup: beside(&path), path, dir_mode: None });
+            }
+        }
+        for (index, change) in changes().rev() {
+            if target.removed.contains(&change.path) {
+                let path = change.path.clone();
+                let permissions = target.host.permissions(&path);
+                let mode = permissions.map_err(StepError::new("examine", &path))?.mode();
+                add(index, Step::Remove { backup: beside(&path), path, dir_mode: Some(mode) });
+            }
+        }
+        for (index, change) in changes().filter(|(_, change)| is_made(change)) {
+            let path = change.path.clone();
+            add(index, Step::CreateDir { temporary: beside(&path), path });
+        }
+        for (index, change) in changes().filter(|(_, it)| it.after.is_some() && !is_made(it)) {
+            let path = change.path.clone();
+            let backup = replaced(change).map(|_| beside(&path));
+            add(index, Step::Place { temporary: beside(&path), path, backup });
+        }
+        planned.plan.attributes = self.attributes(target)?;
+        Ok(planned)
+    }
+
+    /// What must be set last: times and permissions of directories, innermost first, and times of
+    /// what did not change otherwise.
+    fn attributes(&self, target: &Target) -> Result<Vec<Attributes>, StepError> {
+        let changed: HashSet<&VPath> = target.changes.iter().map(|change| &change.path).collect();
+        let mut todo: BTreeMap<&VPath, (Option<u32>, Option<Times>)> = BTreeMap::new();
+        for change in target.changes.iter().filter(|it| target.created.contains(&it.path)) {
+            let Some(id) = change.after else { continue };
+            if let Some(permissions) = self.permissions(target, change, id)? {
+                todo.entry(&change.path).or_default().0 = Some(permissions.mode());
+            }
+        }
+        for placed in &target.placed {
+            let (node, path) = (self.node(placed.id), &placed.path);
+            let is_dir = matches!(node.body, Body::Dir(_));
+            let Some(times) = target.disk_times.of(node) else { continue };
+            // What was only written to is that file under all its names, and keeps them.
+            let is_shared = || {
+                let names = target.host.stat(path).map_or(0, |stat| stat.nlink);
+                node.times_of == TimesOf::Clock && names > 1
+            };
+            if is_dir || !(changed.contains(path) || is_shared()) {
+                todo.entry(path).or_default().1 = Some(times);
+            }
+        }
+        let attributes = |(path, (mode, times)): (&VPath, (Option<u32>, Option<Times>))| {
+            let is_new = target.created.contains(path);
+            let stat = if is_new { None } else { target.host.stat(path).ok() };
+            Attributes { path: path.clone(), times, mode, of: stat.as_ref().map(Identity::of) }
+        };
+        Ok(todo.into_iter().rev().map(attributes).collect())
+    }
+
+    /// Makes everything beside its place.
+    pub(super) fn stage(
+        &self,
+        target: &Target,
+        planned: &[usize],
+        transaction: &mut Transaction<'_>,
+        touched: &mut Touched,
+    ) -> Result<(), StepError> {
+        // Names of one file, by what the file is.
+        let mut staged_at: HashMap<NodeId, VPath> = HashMap::new();
+        for (index, change) in planned.iter().map(|change| &target.changes[*change]).enumerate() {
+            let Some(id) = change.after else { continue };
+            match transaction.steps()[index].clone() {
+                Step::Remove { .. } => {}
+                Step::CreateDir { .. } => {
+                    let is_private = self.permissions(target, change, id)?.is_some();
+                    let access = if is_private { Access::Private } else { Access::Shared };
+                    transaction.stage_dir(index, access)?;
+                }
+                Step::Place { temporary, .. } => {
+                    let of = staged_at.get(&id);
+                    if of.is_none_or(|of| transaction.stage_link(index, of, touched).is_err()) {
+                        self.stage_one(target, change, id, index, transaction, touched)?;
+                    }
+                    staged_at.entry(id).or_insert(temporary);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The host directory that `origin` lies in.
+    fn host_of(&self, origin: &Origin) -> Option<&HostDir> {
+        self.mounts[usize::from(self.mount_of(origin.layer).0)].host.as_deref()
+    }
+
+    /// The times that the disk has for the file `node`, if nothing was written to it.
+    fn times_of_origin(&self, node: &Node) -> Option<Times> {
+        let is_written = matches!(&node.body, Body::File(file) if file.content.is_dirty());
+        let origin = node.origin.as_ref().filter(|_| !is_written)?;
+        let stat = self.host_of(origin)?.stat(&origin.path).ok()?;
+        (stat.stamp == origin.stamp).then(|| Times::all(stat.mtime_ns))
+    }
+
+    /// The permissions that `id` is to have: those it has where it comes from, or else those of the
+    /// file that it replaces.
+    fn permissions(
+        &self,
+        target: &Target,
+        change: &Change,
+        id: NodeId,
+    ) -> Result<Option<HostPermissions>, StepError> {
+        let node = self.node(id);
+        if let Body::Symlink(_) = node.body {
+            return Ok(None);
+        }
+        let is_file = matches!(node.body, Body::File(_))
+            && change.before_type() == Some(FileType::RegularFile);
+        let from = match &node.origin {
+            Some(origin) => self.host_of(origin).map(|host| (host, &origin.path)),
+            None => (is_file && node.nlink == 1).then_some((&*target.host, &change.path)),
+        };
+        let Some((host, path)) = from else { return Ok(None) };
+        host.permissions(path).map(Some).map_err(StepError::new("examine", path))
+    }
+
+    fn stage_one(
+        &self,
+        target: &Target,
+        change: &Change,
+        id: NodeId,
+        index: usize,
+        transaction: &mut Transaction<'_>,
+        touched: &mut Touched,
+    ) -> Result<(), StepError> {
+        let node = self.node(id);
+        let path = &change.path;
+        let times = target.disk_times.of(node);
+        if let Body::Symlink(text) = &node.body {
+            return transaction.stage_symlink(index, text, times);
+        }
+        // A file that was only moved or linked: another name for it does, and keeps all that the
+        // host knows of it. If it stays where it is, it does so as long as it is this file: what was
+        // put in its place, though equal to it, is another.
+        let is_written = matches!(&node.body, Body::File(file) if file.content.is_dirty());
+        let leaves = |origin: &Origin| {
+            target.changes.binary_search_by(|change| change.path.cmp(&origin.path)).is_ok()
+        };
+        let is_near = |origin: &&Origin| {
+            let is_same = if leaves(origin) { !is_written } else { self.is_at_home(id) };
+            origin.layer == target.layer && is_same
+        };
+        // Another name has the times of the file. One that stays, or that has further names, keeps those.
+        let keeps_times = |origin: &Origin| match node.times_of {
+            // Those that were set are set on the file where it stands.
+            TimesOf::Guest => !leaves(origin),
+            TimesOf::Clock if leaves(origin) => {
+                target.host.stat(&origin.path).is_ok_and(|stat| stat.nlink > 1)
+            }
+            TimesOf::Clock | TimesOf::Layer | TimesOf::Content => true,
+        };
+        if let Some(origin) = node.origin.as_deref().filter(is_near)
+            && keeps_times(origin)
+            && transaction.stage_link(index, &origin.path, touched).is_ok()
+        {
+            return Ok(());
+        }
+        let permissions = self.permissions(target, change, id)?;
+        // A file that was only moved keeps its time also where it has to be copied.
+        let times = times.or_else(|| self.times_of_origin(node));
+        match self.file_version(id, change.before.as_ref()) {
+            Some(version) => transaction.stage_file(index, &version, permissions.as_ref(), times),
+            None => Err(StepError::new("copy", path)(io::ErrorKind::Unsupported.into())),
+        }
+    }
+}
+
+/// The file or link that `change` replaces.
+pub(super) fn replaced(change: &Change) -> Option<&Stat> {
+    let stat = change.before.as_ref().map(|found| &found.stat);
+    stat.filter(|stat| stat.file_type != FileType::Directory)
+}
+
+/// A name that nothing has, in the nearest directory above `path` that is there before and after.
+fn temporary_beside(path: &VPath, unstable: &HashSet<VPath>) -> VPath {
+    let mut dir = path.split_last().map_or_else(VPath::root, |(parent, _)| parent);
+    while let Some((parent, _)) = dir.split_last().filter(|_| unstable.contains(&dir)) {
+        dir = parent;
+    }
+    dir.join(&temporary_name())
+}

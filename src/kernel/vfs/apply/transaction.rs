@@ -1,0 +1,555 @@
+//! Changes to one directory of the host that are made as a whole or not at all.
+//!
+//! New contents are first written to temporaries beside their places, and what they will replace
+//! gets a further name. Then things are renamed. What stood in the way is kept under another name
+//! until all is done, so that [`Transaction::roll_back`] can put it back. A file that is replaced is
+//! there at every moment, in its old version or the new one.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::sync::Arc;
+
+use super::conflicts::ConflictKind;
+use super::settle::is_same;
+use crate::base::errno::Errno;
+use crate::kernel::vfs::diff::file_version::FileVersion;
+use crate::kernel::vfs::journal::plan::{Attributes, Identity, Plan, Step};
+use crate::kernel::vfs::journal::recovery::{Begun, Finished};
+use crate::kernel::vfs::journal::tree::Tree;
+use crate::kernel::vfs::journal::{SYNCED_ONE_BY_ONE_MAX, Witness, dirs_of, sync_dirs};
+use crate::kernel::vfs::layer::Stat;
+use crate::kernel::vfs::layer::Times;
+use crate::kernel::vfs::layer::host_dir::{Access, HostPermissions, set_file_times};
+use crate::kernel::vfs::path::VPath;
+
+/// What file systems leave out of a file where it is all zeros.
+const BLOCK_BYTES: usize = 4096;
+
+/// A step that the host refused.
+#[derive(Debug)]
+pub(super) struct StepError {
+    /// What was tried, as a verb.
+    pub operation: &'static str,
+    pub path: VPath,
+    pub source: io::Error,
+}
+
+impl StepError {
+    pub fn new(operation: &'static str, path: &VPath) -> impl FnOnce(io::Error) -> Self {
+        let path = path.clone();
+        move |source| Self { operation, path, source }
+    }
+}
+
+/// Why a directory was not written to.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Step(StepError),
+    Conflict(VPath, ConflictKind),
+}
+
+impl From<StepError> for Failure {
+    fn from(error: StepError) -> Self {
+        Self::Step(error)
+    }
+}
+
+/// The stamps of files that writing gave or took a name, which changes the stamps of their others.
+#[derive(Default)]
+pub(super) struct Touched(HashMap<u64, u64>);
+
+impl Touched {
+    /// Notes the stamp of what stands at `path` now.
+    pub fn note(&mut self, tree: &dyn Tree, path: &VPath) {
+        if let Ok(stat) = tree.stat(path) {
+            self.0.insert(stat.inode, stat.stamp);
+        }
+    }
+
+    fn allow(&self, before: &Stat, now: &Stat) -> bool {
+        is_same(before, now)
+            && (before.stamp == now.stamp || self.0.get(&now.inode) == Some(&now.stamp))
+    }
+}
+
+/// Changes to one directory of the host. See the module's own text.
+pub(super) struct Transaction<'w> {
+    tree: Arc<dyn Tree>,
+    plan: Plan,
+    /// What was made of each step.
+    staged: Vec<Option<Identity>>,
+    /// The same, with all that is known of it.
+    made: Vec<Option<Stat>>,
+    /// Steps of which the host lets nothing have a further name: what stands in their place is
+    /// renamed before they come to it.
+    renames: HashSet<usize>,
+    /// Whether all has to survive a power cut.
+    is_durable: bool,
+    syncs_each: bool,
+    witness: &'w dyn Witness,
+}
+
+impl<'w> Transaction<'w> {
+    pub fn new(tree: Arc<dyn Tree>, plan: Plan, durable: bool, witness: &'w dyn Witness) -> Self {
+        let (staged, made) = (vec![None; plan.steps.len()], vec![None; plan.steps.len()]);
+        let files = plan.steps.iter().filter(|step| matches!(step, Step::Place { .. })).count();
+        let can_sync_all = cfg!(target_os = "linux");
+        let syncs_each = durable && (files <= SYNCED_ONE_BY_ONE_MAX || !can_sync_all);
+        let renames = HashSet::new();
+        Self { tree, plan, staged, made, renames, is_durable: durable, syncs_each, witness }
+    }
+
+    pub fn steps(&self) -> &[Step] {
+        &self.plan.steps
+    }
+
+    /// What was made of each step.
+    pub fn staged(&self) -> &[Option<Identity>] {
+        &self.staged
+    }
+
+    /// What is set once everything has its place.
+    pub fn attributes(&self) -> &[Attributes] {
+        &self.plan.attributes
+    }
+
+    /// What was made of each step that makes something, at its path.
+    pub fn made(&self) -> impl Iterator<Item = (&VPath, &Stat)> {
+        let steps = self.plan.steps.iter().zip(&self.made);
+        steps.filter_map(|(step, made)| Some((step.path(), made.as_ref()?)))
+    }
+
+    /// What stands at `path` now.
+    pub fn stat(&self, path: &VPath) -> Result<Stat, Errno> {
+        self.tree.stat(path)
+    }
+
+    fn expect_goes_on(&self, path: &VPath) -> Result<(), StepError> {
+        if self.witness.is_interrupted() {
+            return Err(StepError::new("write", path)(io::ErrorKind::Interrupted.into()));
+        }
+        Ok(())
+    }
+
+    /// The step `index`, which makes something: its path, and the temporary.
+    fn made_by(&self, index: usize) -> (VPath, VPath) {
+        match &self.plan.steps[index] {
+            Step::CreateDir { path, temporary } | Step::Place { path, temporary, .. } => {
+                (path.clone(), temporary.clone())
+            }
+            Step::Remove { path, backup, .. } => (path.clone(), backup.clone()),
+        }
+    }
+
+    fn note_staged(&mut self, index: usize) -> Result<(), StepError> {
+        let (path, temporary) = self.made_by(index);
+        let stat = self.tree.stat(&temporary).map_err(io::Error::other);
+        let stat = stat.map_err(StepError::new("examine what was written for", &path))?;
+        self.staged[index] = Some(Identity::of(&stat));
+        self.made[index] = Some(stat);
+        Ok(())
+    }
+
+    /// Writes `version` beside the place of the step `index`.
+    pub fn stage_file(
+        &mut self,
+        index: usize,
+        version: &FileVersion,
+        permissions: Option<&HostPermissions>,
+        times: Option<Times>,
+    ) -> Result<(), StepError> {
+        let (path, temporary) = &self.made_by(index);
+        self.expect_goes_on(path)?;
+        let access = match permissions {
+            Some(_) => Access::Private,
+            None if version.executable => Access::SharedExecutable,
+            None => Access::Shared,
+        };
+        let created = self.tree.create_file(temporary, access);
+        let mut file = created.map_err(StepError::new("create a temporary file for", path))?;
+        let written = version.read_pieces(|offset, bytes| {
+            if self.witness.is_interrupted() {
+                return Err(PieceError::Host(io::ErrorKind::Interrupted.into()));
+            }
+            let is_zero = |block: &[u8]| block.iter().all(|byte| *byte == 0);
+            let mut at = offset;
+            // Runs of blocks that hold something: zeros that a guest made for nothing must not
+            // fill the disk.
+            let blocks: Vec<&[u8]> = bytes.chunks(BLOCK_BYTES).collect();
+            for run in blocks.chunk_by(|a, b| is_zero(a) == is_zero(b)) {
+                let len: usize = run.iter().map(|block| block.len()).sum();
+                if !is_zero(run[0]) {
+                    let start = (at - offset) as usize;
+                    file.seek(SeekFrom::Start(at))?;
+                    file.write_all(&bytes[start..start + len]).map_err(PieceError::Host)?;
+                }
+                at += len as u64;
+            }
+            Ok(())
+        });
+        let written = written.map_err(|error| match error {
+            PieceError::Layer(errno) => io::Error::other(errno),
+            PieceError::Host(error) => error,
+        });
+        // The length also makes the holes at the end.
+        let written = written.and_then(|()| file.set_len(version.len()));
+        written.map_err(StepError::new("write a temporary file for", path))?;
+        if let Some(permissions) = permissions {
+            let set = permissions.set_on(&file);
+            set.map_err(StepError::new("set the permissions of", path))?;
+        }
+        if let Some(times) = times {
+            let set = set_file_times(&file, times);
+            set.map_err(StepError::new("set the times of", path))?;
+        }
+        if self.syncs_each {
+            let synced = self.tree.sync_file(temporary, &file);
+            synced.map_err(StepError::new("sync a temporary file for", path))?;
+        }
+        drop(file);
+        self.note_staged(index)
+    }
+
+    /// Makes what the step `index` places a further name of the file `of`.
+    pub fn stage_link(
+        &mut self,
+        index: usize,
+        of: &VPath,
+        touched: &mut Touched,
+    ) -> Result<(), StepError> {
+        let (path, temporary) = &self.made_by(index);
+        self.expect_goes_on(path)?;
+        let linked = self.tree.hard_link(of, temporary);
+        linked.map_err(StepError::new("link to", of))?;
+        touched.note(&*self.tree, temporary);
+        self.note_staged(index)
+    }
+
+    /// Makes a symbolic link beside the place of the step `index`.
+    pub fn stage_symlink(
+        &mut self,
+        index: usize,
+        target: &str,
+        times: Option<Times>,
+    ) -> Result<(), StepError> {
+        let (path, temporary) = &self.made_by(index);
+        self.expect_goes_on(path)?;
+        let made = self.tree.symlink(target, temporary);
+        made.map_err(StepError::new("create a temporary link for", path))?;
+        if let Some(times) = times {
+            let set = self.tree.set_times(temporary, times);
+            set.map_err(StepError::new("set the times of", path))?;
+        }
+        self.note_staged(index)
+    }
+
+    /// Makes a directory beside the place of the step `index`.
+    pub fn stage_dir(&mut self, index: usize, access: Access) -> Result<(), StepError> {
+        let (path, temporary) = &self.made_by(index);
+        self.expect_goes_on(path)?;
+        let made = self.tree.create_dir(temporary, access);
+        made.map_err(StepError::new("create a temporary directory for", path))?;
+        self.note_staged(index)
+    }
+
+    /// Gives what the step `index` will replace, which must be `before`, the further name under which
+    /// it is kept.
+    pub fn keep(
+        &mut self,
+        index: usize,
+        before: Option<&Stat>,
+        touched: &mut Touched,
+    ) -> Result<(), Failure> {
+        let Step::Place { path, backup: Some(backup), .. } = &self.plan.steps[index] else {
+            return Ok(());
+        };
+        self.expect_goes_on(path)?;
+        self.expect(path, before, touched)?;
+        match self.tree.hard_link(path, backup) {
+            Ok(()) => touched.note(&*self.tree, path),
+            Err(_) => drop(self.renames.insert(index)),
+        }
+        Ok(())
+    }
+
+    /// Makes what was staged survive a power cut.
+    pub fn sync_staged(&self) -> Result<(), StepError> {
+        if !self.is_durable {
+            return Ok(());
+        }
+        let synced = if self.syncs_each {
+            sync_dirs(&*self.tree, self.dirs_of_kept(|step| matches!(step, Step::Place { .. })))
+        } else {
+            let is_place = |step: &&Step| matches!(step, Step::Place { .. });
+            let places: Vec<Step> = self.plan.steps.iter().filter(is_place).cloned().collect();
+            // The nearest directory above that is there has the temporary.
+            let temporaries = places.iter().flat_map(Step::temporaries);
+            let dirs: HashSet<VPath> =
+                temporaries.filter_map(|path| path.split_last().map(|(dir, _)| dir)).collect();
+            self.tree.sync_file_systems(&dirs.into_iter().collect::<Vec<_>>()).map(drop)
+        };
+        synced.map_err(StepError::new("sync", &VPath::root()))
+    }
+
+    /// The directories that hold something that is kept of steps of a kind.
+    fn dirs_of_kept(&self, is_of_kind: impl Fn(&Step) -> bool) -> Vec<VPath> {
+        let is_kept =
+            |step: &Step| matches!(step, Step::Place { backup: Some(_), .. } | Step::Remove { .. });
+        let kept = |step: &&Step| is_kept(step) && is_of_kind(step);
+        dirs_of(&self.plan.steps.iter().filter(kept).cloned().collect::<Vec<_>>())
+    }
+
+    /// Does the step `index`, in the place of what must be `before`.
+    pub fn place(
+        &mut self,
+        index: usize,
+        before: Option<&Stat>,
+        touched: &mut Touched,
+    ) -> Result<(), Failure> {
+        let tree = &*self.tree;
+        let step = &self.plan.steps[index];
+        self.expect_goes_on(step.path())?;
+        match step {
+            Step::Remove { path, backup, dir_mode: Some(_) } => {
+                let failed = || StepError::new("remove", path);
+                match tree.rename(path, backup) {
+                    Ok(()) if !tree.names(backup).map_err(failed())?.is_empty() => {
+                        return Err(failed()(io::ErrorKind::DirectoryNotEmpty.into()).into());
+                    }
+                    Ok(()) => {}
+                    // Some file systems rename no directory of theirs.
+                    Err(_) => tree.remove_dir(path).map_err(failed())?,
+                }
+            }
+            Step::Remove { path, backup, dir_mode: None } => {
+                self.expect(path, before, touched)?;
+                tree.rename(path, backup).map_err(StepError::new("remove", path))?;
+                touched.note(tree, backup);
+            }
+            Step::CreateDir { path, temporary } => {
+                self.expect(path, None, touched)?;
+                tree.rename(temporary, path).map_err(StepError::new("create directory", path))?;
+            }
+            Step::Place { path, temporary, backup } => {
+                self.expect(path, before, touched)?;
+                let failed = || StepError::new("write", path);
+                if let Some(backup) = backup
+                    && self.renames.contains(&index)
+                {
+                    tree.rename(path, backup).map_err(failed())?;
+                }
+                tree.rename(temporary, path).map_err(failed())?;
+                touched.note(tree, path);
+                if let Some(backup) = backup {
+                    touched.note(tree, backup);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes sure that what the step `index` has put aside is `before`: whoever had it open may have
+    /// written to it until now, and what they wrote would go with it.
+    pub fn expect_kept(&self, index: usize, before: Option<&Stat>) -> Result<(), Failure> {
+        let (Step::Place { path, backup: Some(backup), .. }
+        | Step::Remove { path, backup, dir_mode: None }) = &self.plan.steps[index]
+        else {
+            return Ok(());
+        };
+        match (self.tree.stat(backup), before) {
+            (Ok(now), Some(before)) if !is_same(before, &now) => {
+                Err(Failure::Conflict(path.clone(), ConflictKind::Changed))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes sure, right before it goes, that `path` is still what was checked.
+    fn expect(
+        &self,
+        path: &VPath,
+        expected: Option<&Stat>,
+        touched: &Touched,
+    ) -> Result<(), Failure> {
+        let conflict = |what| Err(Failure::Conflict(path.clone(), what));
+        match (self.tree.stat(path), expected) {
+            (Ok(now), Some(before)) if touched.allow(before, &now) => Ok(()),
+            (Err(Errno::Noent), None) => Ok(()),
+            (Ok(_), Some(_)) => conflict(ConflictKind::Changed),
+            (Ok(_), None) => conflict(ConflictKind::Appeared),
+            (Err(Errno::Noent), Some(_)) => conflict(ConflictKind::Vanished),
+            (Err(errno), _) => Err(StepError::new("examine", path)(io::Error::other(errno)).into()),
+        }
+    }
+
+    /// Makes the names that were given and taken survive a power cut.
+    pub fn sync(&self) -> Result<(), StepError> {
+        if !self.is_durable {
+            return Ok(());
+        }
+        let mut dirs = dirs_of(&self.plan.steps);
+        // What left a directory that is removed has left it there, too.
+        dirs.extend(self.plan.steps.iter().filter_map(|step| match step {
+            Step::Remove { backup, dir_mode: Some(_), .. } => Some(backup.clone()),
+            _ => None,
+        }));
+        let synced = sync_dirs(&*self.tree, dirs);
+        synced.map_err(StepError::new("sync", &VPath::root()))
+    }
+
+    fn begun(&self) -> Begun<'_> {
+        Begun { tree: &*self.tree, plan: &self.plan, staged: &self.staged }
+    }
+
+    /// Takes everything back. Answers what could not be: paths that are not as they were.
+    pub fn roll_back(&self) -> Vec<VPath> {
+        let left = self.begun().take_back().left;
+        // What was taken back is told; whether it would survive a power cut is not known then.
+        let _ = self.sync();
+        left
+    }
+
+    /// Sets what is set last, and removes what was kept.
+    pub fn finish(&self) -> Finished {
+        let finished = self.begun().finish();
+        if self.is_durable {
+            // After a power cut the journal is there as well, or everything that it names is gone.
+            let _ = sync_dirs(&*self.tree, self.dirs_of_kept(|_| true));
+        }
+        finished
+    }
+}
+
+enum PieceError {
+    Layer(Errno),
+    Host(io::Error),
+}
+
+impl From<Errno> for PieceError {
+    fn from(errno: Errno) -> Self {
+        Self::Layer(errno)
+    }
+}
+
+impl From<io::Error> for PieceError {
+    fn from(error: io::Error) -> Self {
+        Self::Host(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::vfs::layer::temporary::temporary_name;
+    use crate::kernel::vfs::{HostDir, Layer};
+
+    fn path(text: &str) -> VPath {
+        VPath::parse(text).unwrap()
+    }
+
+    fn temporary() -> VPath {
+        VPath::root().join(&temporary_name())
+    }
+
+    #[test]
+    fn a_failed_step_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = Arc::new(HostDir::open(folder.path()).unwrap());
+        let write = |name: &str| {
+            let mut file = host.create_file(&path(name), Access::Shared).unwrap();
+            file.write_all(name.as_bytes()).unwrap();
+        };
+        host.create_dir(&path("full"), Access::Shared).unwrap();
+        ["old", "gone", "full/kept"].into_iter().for_each(write);
+        let names = |dir: &str| {
+            let mut names = host.names(&path(dir)).unwrap();
+            names.sort();
+            names
+        };
+        let before = names("");
+        let stat = |name: &str| Layer::stat(&*host, &path(name)).unwrap();
+        let [old, gone] = ["old", "gone"].map(stat);
+        let steps = vec![
+            Step::Remove { path: path("gone"), backup: temporary(), dir_mode: None },
+            Step::CreateDir { path: path("new"), temporary: temporary() },
+            Step::Place { path: path("old"), temporary: temporary(), backup: Some(temporary()) },
+            Step::Place { path: path("placed"), temporary: temporary(), backup: None },
+            Step::Remove { path: path("full"), backup: temporary(), dir_mode: Some(0o755) },
+            Step::CreateDir { path: path("old"), temporary: temporary() },
+        ];
+        let plan = Plan { steps, attributes: Vec::new() };
+        let mut touched = Touched::default();
+        let mut transaction = Transaction::new(host.clone(), plan, true, &());
+        transaction.stage_link(2, &path("gone"), &mut touched).unwrap();
+        transaction.stage_symlink(3, "never", None).unwrap();
+        for index in [1, 5] {
+            transaction.stage_dir(index, Access::Shared).unwrap();
+        }
+        transaction.keep(2, Some(&old), &mut touched).unwrap();
+        transaction.sync_staged().unwrap();
+        transaction.place(0, Some(&gone), &mut touched).unwrap();
+        transaction.place(1, None, &mut touched).unwrap();
+        transaction.place(2, Some(&old), &mut touched).unwrap();
+        assert_eq!(Layer::stat(&*host, &path("old")).unwrap().size, 4);
+        let Failure::Step(error) = transaction.place(4, None, &mut touched).unwrap_err() else {
+            panic!()
+        };
+        assert_eq!(error.source.kind(), io::ErrorKind::DirectoryNotEmpty);
+        assert_eq!((error.operation, error.path), ("remove", path("full")));
+        assert!(transaction.place(5, None, &mut touched).is_err(), "something is there");
+        assert_eq!(transaction.roll_back(), []);
+        assert_eq!(names(""), before);
+        assert_eq!(names("full"), ["kept"]);
+        assert_eq!(Layer::stat(&*host, &path("old")).unwrap().size, 3);
+    }
+
+    /// It went with what was replaced.
+    #[test]
+    fn what_is_written_through_an_open_descriptor_to_what_goes_is_a_conflict() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = Arc::new(HostDir::open(folder.path()).unwrap());
+        let create = |name: &str| host.create_file(&path(name), Access::Shared).unwrap();
+        let mut open = [create("replaced"), create("removed")];
+        let before = ["replaced", "removed"].map(|name| Layer::stat(&*host, &path(name)).unwrap());
+        let steps = vec![
+            Step::Place {
+                path: path("replaced"),
+                temporary: temporary(),
+                backup: Some(temporary()),
+            },
+            Step::Remove { path: path("removed"), backup: temporary(), dir_mode: None },
+        ];
+        let plan = Plan { steps, attributes: Vec::new() };
+        let mut transaction = Transaction::new(host.clone(), plan, false, &());
+        let mut touched = Touched::default();
+        transaction.stage_symlink(0, "new", None).unwrap();
+        transaction.keep(0, Some(&before[0]), &mut touched).unwrap();
+        for (index, before) in before.iter().enumerate() {
+            transaction.place(index, Some(before), &mut touched).unwrap();
+            transaction.expect_kept(index, Some(before)).unwrap();
+        }
+        for (index, name) in ["replaced", "removed"].into_iter().enumerate() {
+            open[index].write_all(b"by the user").unwrap();
+            let kept = transaction.expect_kept(index, Some(&before[index]));
+            let Err(Failure::Conflict(found, ConflictKind::Changed)) = kept else { panic!() };
+            assert_eq!(found, path(name));
+        }
+        assert_eq!(transaction.roll_back(), []);
+        for name in ["replaced", "removed"] {
+            assert_eq!(Layer::stat(&*host, &path(name)).unwrap().size, 11, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_put_back_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = Arc::new(HostDir::open(folder.path()).unwrap());
+        let steps = vec![Step::CreateDir { path: path("made"), temporary: temporary() }];
+        let plan = Plan { steps, attributes: Vec::new() };
+        let mut transaction = Transaction::new(host.clone(), plan, false, &());
+        transaction.stage_dir(0, Access::Shared).unwrap();
+        transaction.place(0, None, &mut Touched::default()).unwrap();
+        host.create_dir(&path("made/theirs"), Access::Shared).unwrap();
+        assert_eq!(transaction.roll_back(), [path("made")]);
+    }
+}

@@ -1,0 +1,108 @@
+//! What a patch has put on the disk, told apart from what others put there since.
+//!
+//! A namespace goes on from what it has written. If it looked at the disk anew for that, it would take what
+//! somebody wrote in the meantime for its own, and its next patch would take that back.
+
+use std::collections::HashMap;
+
+use super::Target;
+use super::settle::Checked;
+use super::transaction::Transaction;
+use crate::kernel::vfs::journal::plan::{Attributes, Identity};
+use crate::kernel::vfs::layer::Times;
+use crate::kernel::vfs::layer::{FileType, Stat};
+use crate::kernel::vfs::path::VPath;
+
+/// What file systems leave out of times: nothing, or what is less than one of these.
+const TIME_UNITS_NS: [u64; 6] = [1, 100, 1_000, 1_000_000, 1_000_000_000, 2_000_000_000];
+
+/// What a patch has made, or found as it was to be, by its path.
+pub(super) struct Written(HashMap<VPath, Stat>);
+
+impl Written {
+    /// What stands on the disk because of `target`. Where it is another thing by now, it is what it was when it
+    /// was made, with a stamp that nothing on the disk has. What is in it is no longer in `checked`.
+    pub fn of(target: &Target, transaction: &Transaction<'_>, checked: &mut Checked) -> Self {
+        let attributes: HashMap<&VPath, &Attributes> =
+            transaction.attributes().iter().map(|it| (&it.path, it)).collect();
+        // The times of a file with several names are set under one of them.
+        let of_inode: HashMap<u64, &Attributes> = transaction
+            .attributes()
+            .iter()
+            .filter_map(|it| Some((it.of.filter(|of| of.inode != 0)?.inode, it)))
+            .collect();
+        let now = |path: &VPath, before: &Stat| {
+            let set = attributes.get(path).or_else(|| of_inode.get(&before.inode));
+            let now = transaction.stat(path).ok();
+            now.filter(|now| is_it(&Identity::of(before), set.and_then(|it| it.times), now))
+        };
+        let mut written: HashMap<VPath, Stat> = HashMap::new();
+        for (path, made) in transaction.made() {
+            written.insert(path.clone(), now(path, made).unwrap_or(*made));
+        }
+        for (path, found) in &target.on_disk {
+            if let Some(found) = &found.now {
+                written.insert(path.clone(), now(path, found).unwrap_or(*found));
+            }
+        }
+        for path in attributes.keys().copied() {
+            let before = checked.get(&(target.layer, path.clone())).copied();
+            let before = before.filter(|it| it.file_type != FileType::Directory);
+            if let Some(now) = before.and_then(|before| now(path, &before)) {
+                written.entry(path.clone()).or_insert(now);
+            }
+        }
+        for path in target.changes.iter().map(|change| &change.path).chain(written.keys()) {
+            checked.remove(&(target.layer, path.clone()));
+        }
+        Self(written)
+    }
+
+    /// What was written at `path`.
+    pub fn get(&self, path: &VPath) -> Option<&Stat> {
+        self.0.get(path)
+    }
+
+    /// All paths, with what was written there.
+    pub fn iter(&self) -> impl Iterator<Item = (&VPath, &Stat)> {
+        self.0.iter()
+    }
+}
+
+/// Whether `now` is what `of` tells, but for the `times` that were set since.
+fn is_it(of: &Identity, times: Option<Times>, now: &Stat) -> bool {
+    let is_set = |times: Times| {
+        let shown = |unit: &u64| now.mtime_ns == times.mtim - times.mtim % unit;
+        TIME_UNITS_NS.iter().any(shown)
+    };
+    of.is(now) || times.is_some_and(is_set) && Identity { mtime_ns: now.mtime_ns, ..*of }.is(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_was_set_is_known_also_where_the_disk_leaves_digits_out() {
+        let stat = Stat {
+            file_type: FileType::RegularFile,
+            size: 3,
+            mtime_ns: 5,
+            executable: false,
+            stamp: 1,
+            inode: 9,
+            nlink: 1,
+        };
+        let of = Identity::of(&stat);
+        let times = Some(Times::all(1_700_000_001_234_567_891));
+        let at = |mtime_ns: u64| Stat { mtime_ns, ..stat };
+        assert!(is_it(&of, None, &stat) && !is_it(&of, None, &at(6)));
+        for shown in
+            [1_700_000_001_234_567_891, 1_700_000_001_234_567_000, 1_700_000_000_000_000_000]
+        {
+            assert!(is_it(&of, times, &at(shown)), "{shown}");
+        }
+        assert!(!is_it(&of, times, &at(1_700_000_001_234_567_892)));
+        assert!(!is_it(&of, times, &Stat { size: 4, ..at(1_700_000_001_234_567_891) }));
+    }
+}

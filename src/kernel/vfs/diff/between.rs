@@ -1,0 +1,284 @@
+//! How two namespaces over the same layers differ, from what each says that it has changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::file_version::FileVersion;
+use super::{DiffEntry, DiffError, DiffKind, failed};
+use crate::base::errno::Errno;
+use crate::kernel::vfs::layer::{FileType, Layer};
+use crate::kernel::vfs::overlay::Overlay;
+use crate::kernel::vfs::overlay::baseline::{Baseline, Pin, There as PinnedThere};
+use crate::kernel::vfs::overlay::node::MountId;
+use crate::kernel::vfs::path::VPath;
+
+/// What stands at a path.
+#[derive(Clone)]
+enum There {
+    Nothing,
+    File(FileVersion),
+    Dir,
+    Symlink(Box<[u8]>),
+    Special(FileType),
+}
+
+/// What a path is below and in the namespace.
+struct Known {
+    below: There,
+    now: There,
+}
+
+/// Why two namespaces cannot be compared.
+#[derive(thiserror::Error)]
+pub enum CompareError {
+    /// The changes of one of the two could not be told, or a file could not be read.
+    #[error(transparent)]
+    Diff(#[from] DiffError),
+    /// One of the two cannot show a path that the other one has written to the disk, or has taken in from
+    /// there.
+    #[error("{path} cannot be compared: it changed on the disk, and only one of the two knows it")]
+    Unshown {
+        /// The path relative to its mount's root.
+        path: VPath,
+        /// Whether the one that does not know it is the second one.
+        is_after: bool,
+    },
+}
+
+crate::base::readable::readable!(CompareError);
+
+/// What must be done to the namespace `before` to make it `after`, which has the same mounts over the same
+/// folders. Each counts with what it has changed, and with the state of the folders that it shows: that of two
+/// that began as one differs once one of them was applied or refreshed. What changed on the disk between two
+/// such states, and neither has looked at, is not told. Files that were moved are removed in one place and
+/// added in the other.
+///
+/// # Errors
+/// See [`CompareError`].
+pub fn diff_overlays(
+    before: &mut Overlay,
+    after: &mut Overlay,
+) -> Result<Vec<DiffEntry>, CompareError> {
+    let (old, new) = (before.diff()?, after.diff()?);
+    let (old, new) = (by_path(&old), by_path(&new));
+    let mut paths: BTreeSet<(MountId, VPath)> = old.keys().chain(new.keys()).cloned().collect();
+    let mut parted = BTreeMap::new();
+    for (mount, index) in (0..).map(MountId).zip(0..before.mounts.len().min(after.mounts.len())) {
+        let states = (&before.mounts[index].baseline, &after.mounts[index].baseline);
+        if let (Some(one), Some(other)) = states {
+            let found = one.parted_from(other);
+            paths.extend(found.paths.iter().map(|path| (mount, path.clone())));
+            parted.insert(mount, found);
+        }
+    }
+    let mut entries = Vec::new();
+    for key in paths {
+        let (mount, path) = &key;
+        let parted = parted.get(mount);
+        let is_parted = parted.is_some_and(|it| it.paths.contains(path));
+        let is_one = !is_parted && parted.is_none_or(|it| it.began_as_one);
+        let shown = |overlay: &Overlay, own: Option<&Known>, other: Option<&Known>, is_after| match (
+            own, other,
+        ) {
+            (Some(own), _) => Ok(own.now.clone()),
+            (None, Some(other)) if is_one => Ok(other.below.clone()),
+            _ => overlay.shown_below(*mount, path, is_parted).map_err(|errno| match errno {
+                Errno::Io => CompareError::Unshown { path: path.clone(), is_after },
+                errno => failed("compare", path)(errno).into(),
+            }),
+        };
+        let known = (old.get(&key), new.get(&key));
+        let old = shown(before, known.0, known.1, false)?;
+        let new = shown(after, known.1, known.0, true)?;
+        for kind in kinds(&old, &new).map_err(failed("compare", path))? {
+            let (mount, path) = key.clone();
+            let (renamed_from, origin, link_of) = (None, None, None);
+            entries.push(DiffEntry { mount, path, kind, renamed_from, origin, link_of });
+        }
+    }
+    Ok(entries)
+}
+
+impl Overlay {
+    /// What the layer of `mount` has at `path`. If `is_parted`, that nothing is there must be certain.
+    fn shown_below(&self, mount: MountId, path: &VPath, is_parted: bool) -> Result<There, Errno> {
+        let Some((layer, _)) = self.dir(self.mount_root(mount)).below.first() else {
+            return Ok(There::Nothing);
+        };
+        let layer = &self.layers[usize::from(*layer)];
+        let stat = match layer.stat(path) {
+            Ok(stat) => stat,
+            Err(Errno::Noent | Errno::Notdir) => {
+                let baseline = self.mounts[mount.index()].baseline.as_ref();
+                let is_known = baseline.is_none_or(|baseline| baseline.is_known_absent(path));
+                return if is_known || !is_parted { Ok(There::Nothing) } else { Err(Errno::Io) };
+            }
+            Err(errno) => return Err(errno),
+        };
+        Ok(match stat.file_type {
+            FileType::RegularFile => There::File(FileVersion::of_layer(layer.clone(), path, &stat)),
+            FileType::Directory => There::Dir,
+            FileType::SymbolicLink => There::Symlink(layer.read_link(path)?),
+            other => There::Special(other),
+        })
+    }
+}
+
+/// Where two states of a folder are known to differ.
+struct Parted {
+    paths: BTreeSet<VPath>,
+    /// Whether both are of one time, but for what was written since.
+    began_as_one: bool,
+}
+
+impl Baseline {
+    /// Where this state is another one than `other`, as far as one of the two knows that.
+    fn parted_from(&self, other: &Self) -> Parted {
+        let began_as_one = self.start_ns() == other.start_ns();
+        let mut parted = Parted { paths: BTreeSet::new(), began_as_one };
+        if self.is_shared_with(other) {
+            return parted;
+        }
+        let paths = &mut parted.paths;
+        let (ours, theirs) = (self.pins().clone(), other.pins().clone());
+        paths.extend(ours.written.iter().chain(&theirs.written).cloned());
+        if began_as_one {
+            return parted;
+        }
+        for path in ours.by_path.keys().chain(theirs.by_path.keys()) {
+            match (ours.by_path.get(path), theirs.by_path.get(path)) {
+                (Some(Pin::There(one)), Some(Pin::There(other))) => {
+                    let names = |there: &PinnedThere| {
+                        let list = there.list.iter().flat_map(|list| list.entries.iter());
+                        list.map(|entry| entry.name.clone()).collect::<BTreeSet<_>>()
+                    };
+                    let (ours, theirs) = (names(one), names(other));
+                    if one.list.is_some() && other.list.is_some() {
+                        paths
+                            .extend(ours.symmetric_difference(&theirs).map(|name| path.join(name)));
+                    }
+                    if one.stat.stamp != other.stat.stamp {
+                        paths.insert(path.clone());
+                    }
+                }
+                (Some(Pin::There(_)), _) | (_, Some(Pin::There(_))) => {
+                    paths.insert(path.clone());
+                }
+                // The other one has it if the disk has it since.
+                (Some(Pin::Absent { is_certain: true }), None)
+                | (None, Some(Pin::Absent { is_certain: true }))
+                    if self.disk().stat(path).is_ok() =>
+                {
+                    paths.insert(path.clone());
+                }
+                _ => {}
+            }
+        }
+        parted
+    }
+}
+
+/// What must be done to a namespace with the changes `before` to make it one with the changes `after`.
+/// Both are answers of [`crate::kernel::vfs::Overlay::diff`], of namespaces with the same mounts over the same
+/// layers. Files that were moved are removed in one place and added in the other.
+///
+/// # Errors
+/// [`DiffError::Layer`] if a file cannot be read to compare it.
+pub fn diff_between(
+    before: &[DiffEntry],
+    after: &[DiffEntry],
+) -> Result<Vec<DiffEntry>, DiffError> {
+    let (before, after) = (by_path(before), by_path(after));
+    let mut paths: Vec<&(MountId, VPath)> = before.keys().chain(after.keys()).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    let mut entries = Vec::new();
+    for (mount, path) in paths {
+        let key = (*mount, path.clone());
+        let (old, new) = match (before.get(&key), after.get(&key)) {
+            (Some(old), Some(new)) => (&old.now, &new.now),
+            (Some(old), None) => (&old.now, &old.below),
+            (None, Some(new)) => (&new.below, &new.now),
+            (None, None) => continue,
+        };
+        for kind in kinds(old, new).map_err(failed("compare", path))? {
+            let (mount, path) = key.clone();
+            let (renamed_from, origin, link_of) = (None, None, None);
+            entries.push(DiffEntry { mount, path, kind, renamed_from, origin, link_of });
+        }
+    }
+    Ok(entries)
+}
+
+fn by_path(entries: &[DiffEntry]) -> BTreeMap<(MountId, VPath), Known> {
+    let mut known = BTreeMap::new();
+    for DiffEntry { mount, path, kind, .. } in entries {
+        let (below, now) = sides(kind);
+        let entry = known
+            .entry((*mount, path.clone()))
+            .or_insert(Known { below: There::Nothing, now: There::Nothing });
+        // What takes the place of something else has two entries.
+        if !matches!(below, There::Nothing) {
+            entry.below = below;
+        }
+        if !matches!(now, There::Nothing) {
+            entry.now = now;
+        }
+    }
+    known
+}
+
+fn sides(kind: &DiffKind) -> (There, There) {
+    use There::{Dir, File, Nothing, Special, Symlink};
+    match kind.clone() {
+        DiffKind::Added { content } => (Nothing, File(content)),
+        DiffKind::Modified { before, content } => (File(before), File(content)),
+        DiffKind::Deleted { before } => (File(before), Nothing),
+        DiffKind::DirAdded => (Nothing, Dir),
+        DiffKind::DirDeleted => (Dir, Nothing),
+        DiffKind::SymlinkAdded { target } => (Nothing, Symlink(target)),
+        DiffKind::SymlinkModified { before, target } => (Symlink(before), Symlink(target)),
+        DiffKind::SymlinkDeleted { before } => (Symlink(before), Nothing),
+        DiffKind::SpecialAdded { file_type } => (Nothing, Special(file_type)),
+        DiffKind::SpecialDeleted { file_type } => (Special(file_type), Nothing),
+    }
+}
+
+fn kinds(old: &There, new: &There) -> Result<Vec<DiffKind>, Errno> {
+    Ok(match (old, new) {
+        (There::Nothing, There::Nothing) | (There::Dir, There::Dir) => Vec::new(),
+        (There::File(before), There::File(content)) if is_same(before, content)? => Vec::new(),
+        (There::File(before), There::File(content)) => {
+            vec![DiffKind::Modified { before: before.clone(), content: content.clone() }]
+        }
+        (There::Symlink(before), There::Symlink(target)) if before == target => Vec::new(),
+        (There::Symlink(before), There::Symlink(target)) => {
+            vec![DiffKind::SymlinkModified { before: before.clone(), target: target.clone() }]
+        }
+        (There::Special(before), There::Special(file_type)) if before == file_type => Vec::new(),
+        (old, new) => deletion(old).into_iter().chain(addition(new)).collect(),
+    })
+}
+
+fn deletion(old: &There) -> Option<DiffKind> {
+    Some(match old {
+        There::Nothing => return None,
+        There::File(before) => DiffKind::Deleted { before: before.clone() },
+        There::Dir => DiffKind::DirDeleted,
+        There::Symlink(before) => DiffKind::SymlinkDeleted { before: before.clone() },
+        There::Special(file_type) => DiffKind::SpecialDeleted { file_type: *file_type },
+    })
+}
+
+fn addition(new: &There) -> Option<DiffKind> {
+    Some(match new {
+        There::Nothing => return None,
+        There::File(content) => DiffKind::Added { content: content.clone() },
+        There::Dir => DiffKind::DirAdded,
+        There::Symlink(target) => DiffKind::SymlinkAdded { target: target.clone() },
+        There::Special(file_type) => DiffKind::SpecialAdded { file_type: *file_type },
+    })
+}
+
+fn is_same(a: &FileVersion, b: &FileVersion) -> Result<bool, Errno> {
+    Ok(a.executable == b.executable && a.len() == b.len() && a.digest()? == b.digest()?)
+}

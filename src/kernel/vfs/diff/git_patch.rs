@@ -1,0 +1,330 @@
+//! Changes as a patch that `git apply` takes and that gives the same tree.
+//!
+//! Text is what is UTF-8 without NUL; everything else goes as `GIT binary patch`. Git itself looks
+//! for NUL only, in the first 8000 bytes. The stricter rule makes every patch UTF-8 text without
+//! NUL, so that terminals, editors, mail and JSON carry it unharmed; a file in another encoding is
+//! still patched byte for byte, though nobody can read how.
+
+use std::fmt::{self, Write};
+use std::ops::Range;
+
+use imara_diff::{Hunk, InternedInput, Token};
+use sha1::{Digest, Sha1};
+
+use super::file_version::FileVersion;
+use super::git_binary;
+use super::line_diff::{self, Budget};
+use super::{DiffEntry, DiffError, DiffKind, failed};
+use crate::kernel::vfs::path::VPath;
+
+/// Unchanged lines shown around a change.
+const CONTEXT_LINES: u32 = 3;
+
+/// Past this length a file is not compared line by line.
+const TEXT_BYTES_MAX: usize = 64 << 20;
+
+/// `git apply` refuses patches of 1023 MiB and more; base 85 takes 5 bytes for 4.
+const FILE_BYTES_MAX: u64 = 768 << 20;
+
+/// What the files of one patch may hold together: beyond, it would hardly be one that `git apply`
+/// takes, and a guest that removes a large tree must not decide how much memory it needs.
+const PATCH_BYTES_MAX: u64 = 2 << 30;
+
+const NO_OBJECT: &str = "0000000000000000000000000000000000000000";
+
+/// Whether [`render_unified_diff`] says what `entry` does.
+///
+/// Git knows no directories, so that empty ones do not come to be, or stay; it knows no sockets and
+/// pipes; and it refuses paths into a repository's own `.git`, as well as a symbolic link named
+/// `.gitmodules`.
+pub fn is_in_unified_diff(entry: &DiffEntry) -> bool {
+    let is_symlink = match entry.kind {
+        DiffKind::DirAdded
+        | DiffKind::DirDeleted
+        | DiffKind::SpecialAdded { .. }
+        | DiffKind::SpecialDeleted { .. } => return false,
+        DiffKind::SymlinkAdded { .. }
+        | DiffKind::SymlinkModified { .. }
+        | DiffKind::SymlinkDeleted { .. } => true,
+        DiffKind::Added { .. } | DiffKind::Modified { .. } | DiffKind::Deleted { .. } => false,
+    };
+    // Git minds what Windows would make of a name: `git~1` may stand for `.git`, dots and blanks at
+    // the end count for nothing, and what follows a colon names a stream.
+    let is_refused = |name: &str| {
+        let name = name.split([':', '\\']).next().unwrap_or(name).trim_end_matches(['.', ' ']);
+        let is = |other| name.eq_ignore_ascii_case(other);
+        is(".git") || is("git~1") || (is_symlink && (is(".gitmodules") || is("gitmod~1")))
+    };
+    !entry.path.as_str().split('/').any(is_refused)
+}
+
+/// The changes of one mount in git's patch format, which `git apply` turns into the same files.
+/// Paths are relative to the mount's root, beneath `prefix` if that is not the root. What
+/// [`is_in_unified_diff`] denies is left out. A text that has so much in common with the one before,
+/// in another order, that comparing them would take long is shown as replaced whole.
+///
+/// # Errors
+/// A content cannot be read; a file is larger than `git apply` takes; or all of them together hold
+/// more than 2 GiB.
+pub fn render_unified_diff<'a>(
+    entries: impl IntoIterator<Item = &'a DiffEntry>,
+    prefix: &VPath,
+) -> Result<String, DiffError> {
+    let mut out = String::new();
+    let entries = entries.into_iter().filter(|entry| is_in_unified_diff(entry));
+    let entries: Vec<&DiffEntry> = entries.collect();
+    let mut total = 0;
+    for DiffEntry { path, kind, .. } in &entries {
+        total += content_bytes(kind);
+        if total > PATCH_BYTES_MAX {
+            return Err(DiffError::PatchTooLarge { path: path.clone(), max: PATCH_BYTES_MAX });
+        }
+    }
+    let mut budget = Budget::default();
+    for entry in entries {
+        let path = &entry.path;
+        let (before, after) = match &entry.kind {
+            DiffKind::Added { content } => (None, Some(Side::file(content, path)?)),
+            DiffKind::Modified { before, content } => {
+                (Some(Side::file(before, path)?), Some(Side::file(content, path)?))
+            }
+            DiffKind::Deleted { before } => (Some(Side::file(before, path)?), None),
+            DiffKind::SymlinkAdded { target } => (None, Some(Side::symlink(target))),
+            DiffKind::SymlinkModified { before, target } => {
+                (Some(Side::symlink(before)), Some(Side::symlink(target)))
+            }
+            DiffKind::SymlinkDeleted { before } => (Some(Side::symlink(before)), None),
+            DiffKind::DirAdded
+            | DiffKind::DirDeleted
+            | DiffKind::SpecialAdded { .. }
+            | DiffKind::SpecialDeleted { .. } => continue,
+        };
+        let path = match prefix.as_str() {
+            "" => path.as_str().to_owned(),
+            prefix => format!("{prefix}/{}", path.as_str()),
+        };
+        render(&mut out, &path, before.as_ref(), after.as_ref(), &mut budget);
+    }
+    Ok(out)
+}
+
+/// Bytes of the files on both sides of a change, as far as a patch can hold them: a single file
+/// that is larger is named as such.
+fn content_bytes(kind: &DiffKind) -> u64 {
+    let len = |version: &FileVersion| version.len().min(FILE_BYTES_MAX + 1);
+    match kind {
+        DiffKind::Added { content } => len(content),
+        DiffKind::Modified { before, content } => len(before) + len(content),
+        DiffKind::Deleted { before } => len(before),
+        _ => 0,
+    }
+}
+
+/// A file or link as git sees it.
+struct Side {
+    mode: &'static str,
+    bytes: Vec<u8>,
+}
+
+impl Side {
+    fn file(version: &FileVersion, path: &VPath) -> Result<Self, DiffError> {
+        if version.len() > FILE_BYTES_MAX {
+            return Err(DiffError::TooLarge { path: path.clone(), len: version.len() });
+        }
+        let mode = if version.executable { "100755" } else { "100644" };
+        Ok(Self { mode, bytes: version.read().map_err(failed("read", path))? })
+    }
+
+    fn symlink(target: &[u8]) -> Self {
+        Self { mode: "120000", bytes: target.to_vec() }
+    }
+
+    /// The name of the content in git's object store.
+    fn object(&self) -> String {
+        let mut hash = Sha1::new();
+        hash.update(format!("blob {}\0", self.bytes.len()));
+        hash.update(&self.bytes);
+        hash.finalize().iter().fold(String::with_capacity(40), |mut hex, byte| {
+            write!(hex, "{byte:02x}").expect("a String takes what it is given");
+            hex
+        })
+    }
+}
+
+fn render(
+    out: &mut String,
+    path: &str,
+    before: Option<&Side>,
+    after: Option<&Side>,
+    budget: &mut Budget,
+) {
+    let (a, b) = (quoted("a/", path), quoted("b/", path));
+    line(out, format_args!("diff --git {a} {b}"));
+    let mut index_mode = String::new();
+    match (before, after) {
+        (Some(before), Some(after)) if before.mode != after.mode => {
+            line(out, format_args!("old mode {}\nnew mode {}", before.mode, after.mode));
+        }
+        (Some(_), Some(after)) => index_mode = format!(" {}", after.mode),
+        (None, Some(after)) => line(out, format_args!("new file mode {}", after.mode)),
+        (Some(before), None) => line(out, format_args!("deleted file mode {}", before.mode)),
+        (None, None) => {}
+    }
+    let object = |side: Option<&Side>| side.map_or_else(|| NO_OBJECT.to_owned(), Side::object);
+    let (old, new) = (object(before), object(after));
+    if old == new {
+        return;
+    }
+    line(out, format_args!("index {old}..{new}{index_mode}"));
+    let old_bytes = before.map_or(&[][..], |side| &side.bytes);
+    let new_bytes = after.map_or(&[][..], |side| &side.bytes);
+    if old_bytes.is_empty() && new_bytes.is_empty() {
+        return;
+    }
+    let (Some(old_text), Some(new_text)) = (text(old_bytes), text(new_bytes)) else {
+        git_binary::render(out, old_bytes, new_bytes);
+        return;
+    };
+    // Without it a blank in the name would be taken for the end of the name.
+    let end = if path.contains(' ') { "\t" } else { "" };
+    let old_name = before.map_or_else(|| "/dev/null".to_owned(), |_| a + end);
+    let new_name = after.map_or_else(|| "/dev/null".to_owned(), |_| b + end);
+    line(out, format_args!("--- {old_name}\n+++ {new_name}"));
+    render_hunks(out, old_text, new_text, budget);
+}
+
+fn text(bytes: &[u8]) -> Option<&str> {
+    if bytes.len() > TEXT_BYTES_MAX || bytes.contains(&0) {
+        return None;
+    }
+    std::str::from_utf8(bytes).ok()
+}
+
+fn line(out: &mut String, text: fmt::Arguments<'_>) {
+    writeln!(out, "{text}").expect("a String takes what it is given");
+}
+
+/// `side` and `path` as git writes a name: as it is, or in C style if it holds anything but
+/// printable ASCII, quotes or backslashes.
+fn quoted(side: &str, path: &str) -> String {
+    let is_plain = |b: u8| (b' '..0x7f).contains(&b) && b != b'"' && b != b'\\';
+    let mut name = format!("{side}{path}");
+    if name.bytes().all(is_plain) {
+        return name;
+    }
+    let plain = std::mem::replace(&mut name, String::from('"'));
+    for byte in plain.bytes() {
+        match byte {
+            b'"' => name.push_str("\\\""),
+            b'\\' => name.push_str("\\\\"),
+            0x07 => name.push_str("\\a"),
+            0x08 => name.push_str("\\b"),
+            b'\t' => name.push_str("\\t"),
+            b'\n' => name.push_str("\\n"),
+            0x0b => name.push_str("\\v"),
+            0x0c => name.push_str("\\f"),
+            b'\r' => name.push_str("\\r"),
+            byte if is_plain(byte) => name.push(char::from(byte)),
+            byte => write!(name, "\\{byte:03o}").expect("a String takes what it is given"),
+        }
+    }
+    name.push('"');
+    name
+}
+
+fn render_hunks(out: &mut String, before: &str, after: &str, budget: &mut Budget) {
+    let input = InternedInput::new(before, after);
+    let hunks = line_diff::hunks(&input, budget);
+    let (before, after) = (&input.before, &input.after);
+    let lines = |out: &mut String, sign, range: Range<u32>, of: &[Token]| {
+        for token in &of[range.start as usize..range.end as usize] {
+            render_line(out, sign, input.interner[*token]);
+        }
+    };
+    // Changes whose context would meet are shown as one.
+    let meet = |a: &Hunk, b: &Hunk| b.before.start - a.before.end <= 2 * CONTEXT_LINES;
+    for group in hunks.chunk_by(meet) {
+        let (first, last) = (&group[0], &group[group.len() - 1]);
+        let lead = CONTEXT_LINES.min(first.before.start);
+        let trail = CONTEXT_LINES.min(before.len() as u32 - last.before.end);
+        let old = first.before.start - lead..last.before.end + trail;
+        let new = first.after.start - lead..last.after.end + trail;
+        line(out, format_args!("@@ -{} +{} @@", HunkRange(&old), HunkRange(&new)));
+        let mut at = old.start;
+        for hunk in group {
+            lines(out, ' ', at..hunk.before.start, before);
+            lines(out, '-', hunk.before.clone(), before);
+            lines(out, '+', hunk.after.clone(), after);
+            at = hunk.before.end;
+        }
+        lines(out, ' ', at..old.end, before);
+    }
+}
+
+/// The first line, counted from 1, and how many, if not one; of none, the line before.
+struct HunkRange<'a>(&'a Range<u32>);
+
+impl fmt::Display for HunkRange<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Range { start, end } = *self.0;
+        match end - start {
+            0 => write!(f, "{start},0"),
+            1 => write!(f, "{}", start + 1),
+            count => write!(f, "{},{count}", start + 1),
+        }
+    }
+}
+
+fn render_line(out: &mut String, sign: char, line: &str) {
+    out.push(sign);
+    out.push_str(line);
+    if !line.ends_with('\n') {
+        out.push_str("\n\\ No newline at end of file\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hunks(before: &str, after: &str) -> String {
+        let mut out = String::new();
+        render_hunks(&mut out, before, after, &mut Budget::default());
+        out
+    }
+
+    #[test]
+    fn names_are_quoted_as_git_quotes_them() {
+        let cases = [
+            ("plain and spaced", "a/plain and spaced"),
+            ("q\"b\\", "\"a/q\\\"b\\\\\""),
+            ("\t\n\r\u{7}\u{8}\u{b}\u{c}", "\"a/\\t\\n\\r\\a\\b\\v\\f\""),
+            ("\u{1}\u{7f}\u{e9}", "\"a/\\001\\177\\303\\251\""),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(quoted("a/", path), expected);
+        }
+    }
+
+    #[test]
+    fn changes_share_a_hunk_when_their_context_meets() {
+        let text = |changed: &[usize]| -> String {
+            let line = |n| if changed.contains(&n) { "new\n".into() } else { format!("{n}\n") };
+            (0..30).map(line).collect()
+        };
+        let heads = |changed: &[usize]| -> Vec<String> {
+            let out = hunks(&text(&[]), &text(changed));
+            out.lines().filter(|line| line.starts_with("@@")).map(str::to_owned).collect()
+        };
+        assert_eq!(heads(&[10, 17]), ["@@ -8,14 +8,14 @@"], "six lines between them");
+        assert_eq!(heads(&[10, 18]), ["@@ -8,7 +8,7 @@", "@@ -16,7 +16,7 @@"], "seven");
+        assert_eq!(heads(&[0, 29]), ["@@ -1,4 +1,4 @@", "@@ -27,4 +27,4 @@"]);
+    }
+
+    #[test]
+    fn ranges_of_no_line_and_of_one() {
+        assert_eq!(hunks("", "a\n"), "@@ -0,0 +1 @@\n+a\n");
+        assert_eq!(hunks("a\nb\n", ""), "@@ -1,2 +0,0 @@\n-a\n-b\n");
+        assert_eq!(hunks("a", "a\n"), "@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a\n");
+    }
+}

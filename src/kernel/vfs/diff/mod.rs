@@ -1,0 +1,558 @@
+//! What changed, as data: the namespace compared with the layers below it.
+//!
+//! Only directories that somebody looked at are walked, and of these only what is not where it
+//! came from: the cost is that of what was touched, whatever lies beside it. A directory that was
+//! moved, made anew or removed is compared entry by entry with what the layers have in its place.
+//!
+//! Contents are not copied: an entry shares the chunks of the file as it is now, and names the
+//! file of the layer for what nobody has read.
+
+pub(super) mod between;
+mod error;
+pub(super) mod file_version;
+pub(super) mod git_binary;
+pub(super) mod git_patch;
+pub(super) mod line_diff;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+pub use self::error::DiffError;
+use self::file_version::{FileVersion, is_executable};
+use super::layer::FileType;
+use super::overlay::node::{Body, EntryKind, MountId, NodeId};
+use super::overlay::{Found, Overlay};
+use super::path::VPath;
+use crate::base::errno::Errno;
+
+/// One change.
+#[derive(Clone, Debug)]
+pub struct DiffEntry {
+    /// The mount that it lies in.
+    pub mount: MountId,
+    /// Where, relative to the mount's root.
+    pub path: VPath,
+    /// What changed.
+    pub kind: DiffKind,
+    /// For what was added: the path in the same mount that a layer has it at, if it was moved away
+    /// from there.
+    pub renamed_from: Option<VPath>,
+    /// Where a layer has it, if that is elsewhere, be it in another mount: it takes its permissions
+    /// along, also where something equal stands there now.
+    pub origin: Option<(MountId, VPath)>,
+    /// For a further name of a file: the name in the same mount that goes before, which is the one
+    /// that a layer has it under, or else the first that has an entry.
+    pub link_of: Option<VPath>,
+}
+
+/// What changed at a path. Something of another type in place of what was there is a deletion
+/// followed by an addition.
+#[derive(Clone, Debug)]
+pub enum DiffKind {
+    /// A file that was not there.
+    Added {
+        /// The file.
+        content: FileVersion,
+    },
+    /// A file that has other bytes, or is executable where it was not, or the reverse.
+    Modified {
+        /// The file of the layer.
+        before: FileVersion,
+        /// The file now.
+        content: FileVersion,
+    },
+    /// A file that is not there any more.
+    Deleted {
+        /// The file of the layer.
+        before: FileVersion,
+    },
+    /// A directory that was not there. What it holds has entries of its own.
+    DirAdded,
+    /// A directory that is not there any more. What it held has entries of its own.
+    DirDeleted,
+    /// A symbolic link that was not there.
+    SymlinkAdded {
+        /// Its text.
+        target: Box<[u8]>,
+    },
+    /// A symbolic link that has another text.
+    SymlinkModified {
+        /// Its text in the layer.
+        before: Box<[u8]>,
+        /// Its text now.
+        target: Box<[u8]>,
+    },
+    /// A symbolic link that is not there any more.
+    SymlinkDeleted {
+        /// Its text in the layer.
+        before: Box<[u8]>,
+    },
+    /// Something that is neither file nor directory nor link was moved here.
+    SpecialAdded {
+        /// Its type.
+        file_type: FileType,
+    },
+    /// Something that is neither file nor directory nor link is not there any more.
+    SpecialDeleted {
+        /// Its type.
+        file_type: FileType,
+    },
+}
+
+/// A path at which the namespace differs from the layers.
+pub(super) struct Change {
+    pub mount: MountId,
+    pub path: VPath,
+    pub before: Option<Found>,
+    pub after: Option<NodeId>,
+}
+
+impl Change {
+    pub fn before_type(&self) -> Option<FileType> {
+        self.before.as_ref().map(|found| found.stat.file_type)
+    }
+}
+
+/// A directory to compare: in the layers, in the namespace, or in both.
+struct Pair {
+    path: VPath,
+    before: Vec<(u16, VPath)>,
+    after: Option<NodeId>,
+}
+
+/// The comparison of one mount.
+struct Comparison<'a> {
+    overlay: &'a mut Overlay,
+    mount: MountId,
+    /// Places in the layers that other mounts hide: what is there is no change.
+    hidden: HashSet<VPath>,
+    /// Directories still to be compared: nesting must not use up the stack.
+    pairs: Vec<Pair>,
+    changes: Vec<Change>,
+    /// What the paths of further changes may take.
+    path_bytes_left: &'a mut u64,
+    /// Directories that only mount points needed so far.
+    scaffolds: Vec<(VPath, NodeId)>,
+    /// Whether names in moved directories are left out of which nobody knows what they were, as they
+    /// changed on the disk before they were looked at. Otherwise they are an error.
+    leaves_out_unknown: bool,
+}
+
+impl Overlay {
+    /// All changes in mounts that have something below, sorted by mount, then bytewise by path.
+    ///
+    /// Equal bytes are no change, and neither are times; nor are mount points and the directories
+    /// made for them. The cost is that of what was touched or moved.
+    ///
+    /// # Errors
+    /// A layer cannot be read; directories are nested more deeply than
+    /// [`super::VfsLimits::path_bytes_max`] lets a path be long; or there are more changes than
+    /// [`super::VfsLimits::change_path_bytes_max`] lets be told.
+    pub fn diff(&mut self) -> Result<Vec<DiffEntry>, DiffError> {
+        let changes = self.changes()?;
+        let replaced: HashSet<(MountId, &VPath)> = changes
+            .iter()
+            .filter(|change| change.before.is_some())
+            .map(|change| (change.mount, &change.path))
+            .collect();
+        let mut first_names = HashMap::new();
+        let mut entries = Vec::with_capacity(changes.len());
+        for change in &changes {
+            let before = match &change.before {
+                Some(found) => Some(self.side_before(found, &change.path)?),
+                None => None,
+            };
+            let after = change.after.map(|id| self.side_after(id, change.before.as_ref()));
+            let renamed_from = change
+                .after
+                .and_then(|id| self.origin_in(id, change.mount))
+                .filter(|from| *from != change.path && replaced.contains(&(change.mount, from)));
+            let entry = |kind| {
+                let (mount, path) = (change.mount, change.path.clone());
+                DiffEntry { mount, path, kind, renamed_from: None, origin: None, link_of: None }
+            };
+            let kind = match (before, after) {
+                (Some(Side::File(before)), Some(Side::File(content))) => {
+                    Some(DiffKind::Modified { before, content })
+                }
+                (Some(Side::Symlink(before)), Some(Side::Symlink(target))) => {
+                    Some(DiffKind::SymlinkModified { before, target })
+                }
+                (before, after) => {
+                    entries.extend(before.map(|side| entry(side.deleted())));
+                    after.map(Side::added)
+                }
+            };
+            if let (Some(kind), Some(id)) = (kind, change.after) {
+                let origin = self.origin_elsewhere(id, change);
+                let link_of = self.name_before(id, change, &mut first_names);
+                entries.push(DiffEntry { renamed_from, origin, link_of, ..entry(kind) });
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Where a layer has `id`, unless that is the place of `change`.
+    fn origin_elsewhere(&self, id: NodeId, change: &Change) -> Option<(MountId, VPath)> {
+        let origin = self.node(id).origin.as_ref()?;
+        let place = (self.mount_of(origin.layer), origin.path.clone());
+        (place != (change.mount, change.path.clone())).then_some(place)
+    }
+
+    /// The name of the file `id` that goes before the one of `change`, if it has several.
+    fn name_before(
+        &self,
+        id: NodeId,
+        change: &Change,
+        first_names: &mut HashMap<NodeId, VPath>,
+    ) -> Option<VPath> {
+        let node = self.node(id);
+        if node.nlink < 2 || matches!(node.body, Body::Dir(_)) {
+            return None;
+        }
+        let first = first_names.entry(id).or_insert_with(|| match &node.origin {
+            Some(origin) if self.is_at_home(id) => origin.path.clone(),
+            _ => change.path.clone(),
+        });
+        (*first != change.path).then(|| first.clone())
+    }
+
+    /// All changes, sorted by mount and path.
+    pub(super) fn changes(&mut self) -> Result<Vec<Change>, DiffError> {
+        self.compare_mounts(false)
+    }
+
+    /// As [`Overlay::changes`], without what stands in directories that were moved and changed on the disk
+    /// before anybody looked at it.
+    pub(super) fn known_changes(&mut self) -> Result<Vec<Change>, DiffError> {
+        self.compare_mounts(true)
+    }
+
+    fn compare_mounts(&mut self, leaves_out_unknown: bool) -> Result<Vec<Change>, DiffError> {
+        let mut changes = Vec::new();
+        let mut path_bytes_left = self.limits.change_path_bytes_max;
+        for index in 0..self.mounts.len() {
+            let mount = &self.mounts[index];
+            if !mount.is_layered {
+                continue;
+            }
+            let root = mount.root;
+            let hidden = self.mounts[index + 1..].iter().filter_map(|m| relative(&m.at, &mount.at));
+            let hidden = hidden.collect();
+            let before = self.dir(root).below.clone();
+            let mut comparison = Comparison {
+                mount: MountId(u16::try_from(index).expect("mount ids are 16 bits")),
+                hidden,
+                pairs: vec![Pair { path: VPath::root(), before, after: Some(root) }],
+                changes: Vec::new(),
+                path_bytes_left: &mut path_bytes_left,
+                scaffolds: Vec::new(),
+                leaves_out_unknown: leaves_out_unknown && mount.baseline.is_some(),
+                overlay: self,
+            };
+            changes.extend(comparison.run()?);
+        }
+        Ok(changes)
+    }
+
+    /// The file `id` as it is now. `before` is what it stands in place of.
+    pub(super) fn file_version(&self, id: NodeId, before: Option<&Found>) -> Option<FileVersion> {
+        let node = self.node(id);
+        let Body::File(file) = &node.body else { return None };
+        let below = node
+            .origin
+            .as_ref()
+            .map(|origin| (self.layers[usize::from(origin.layer)].clone(), origin.path.clone()));
+        let executable = is_executable(node, before);
+        Some(FileVersion::new(executable, file.content.clone(), below))
+    }
+
+    /// Where the layers of `mount` have what is now `id`.
+    fn origin_in(&self, id: NodeId, mount: MountId) -> Option<VPath> {
+        let origin = self.node(id).origin.as_ref()?;
+        let layers = &self.dir(self.mount_root(mount)).below;
+        layers.iter().any(|(layer, _)| *layer == origin.layer).then(|| origin.path.clone())
+    }
+
+    fn side_before(&self, found: &Found, path: &VPath) -> Result<Side, DiffError> {
+        let layer = &self.layers[usize::from(found.layer)];
+        Ok(match found.stat.file_type {
+            FileType::Directory => Side::Dir,
+            FileType::RegularFile => {
+                Side::File(FileVersion::of_layer(layer.clone(), &found.path, &found.stat))
+            }
+            FileType::SymbolicLink => {
+                Side::Symlink(layer.read_link(&found.path).map_err(failed("read the link", path))?)
+            }
+            other => Side::Special(other),
+        })
+    }
+
+    fn side_after(&self, id: NodeId, before: Option<&Found>) -> Side {
+        match (&self.node(id).body, self.file_version(id, before)) {
+            (_, Some(version)) => Side::File(version),
+            (Body::Symlink(target), _) => Side::Symlink(target.as_bytes().into()),
+            (Body::Dir(_), _) => Side::Dir,
+            (body, _) => Side::Special(body.file_type()),
+        }
+    }
+}
+
+/// What stands on one side of a change.
+enum Side {
+    File(FileVersion),
+    Dir,
+    Symlink(Box<[u8]>),
+    Special(FileType),
+}
+
+impl Side {
+    fn added(self) -> DiffKind {
+        match self {
+            Self::File(content) => DiffKind::Added { content },
+            Self::Dir => DiffKind::DirAdded,
+            Self::Symlink(target) => DiffKind::SymlinkAdded { target },
+            Self::Special(file_type) => DiffKind::SpecialAdded { file_type },
+        }
+    }
+
+    fn deleted(self) -> DiffKind {
+        match self {
+            Self::File(before) => DiffKind::Deleted { before },
+            Self::Dir => DiffKind::DirDeleted,
+            Self::Symlink(before) => DiffKind::SymlinkDeleted { before },
+            Self::Special(file_type) => DiffKind::SpecialDeleted { file_type },
+        }
+    }
+}
+
+impl Comparison<'_> {
+    fn run(&mut self) -> Result<Vec<Change>, DiffError> {
+        while let Some(pair) = self.pairs.pop() {
+            let max = self.overlay.limits.path_bytes_max;
+            if pair.path.as_str().len() > max {
+                return Err(DiffError::TooDeep { path: pair.path, max });
+            }
+            match pair.after {
+                Some(dir) if self.overlay.dir(dir).below == pair.before => {
+                    self.in_place(&pair, dir)?;
+                }
+                _ => self.entry_by_entry(&pair)?,
+            }
+        }
+        let mut changes = std::mem::take(&mut self.changes);
+        changes.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        let mut scaffolds = std::mem::take(&mut self.scaffolds);
+        scaffolds.retain(|(path, _)| {
+            let beneath = format!("{}/", path.as_str());
+            let first = changes.partition_point(|change| change.path.as_str() < &*beneath);
+            changes.get(first).is_some_and(|change| change.path.as_str().starts_with(&beneath))
+        });
+        for (path, id) in scaffolds {
+            match changes.binary_search_by(|change| change.path.cmp(&path)) {
+                Ok(at) => changes[at].after = Some(id),
+                Err(at) => {
+                    let change = Change { mount: self.mount, path, before: None, after: Some(id) };
+                    changes.insert(at, change);
+                }
+            }
+        }
+        Ok(changes)
+    }
+
+    /// A directory through which the same directories show as through its place: only names that
+    /// somebody looked at can differ.
+    fn in_place(&mut self, pair: &Pair, dir: NodeId) -> Result<(), DiffError> {
+        let entries = &self.overlay.dir(dir).entries;
+        let looked_at = entries.iter().filter_map(|(name, entry)| match entry.kind {
+            EntryKind::Node(id) => Some((name.clone(), Some(id), entry.shadows)),
+            EntryKind::Absent if entry.shadows => Some((name.clone(), None, true)),
+            EntryKind::Absent | EntryKind::Below(_) => None,
+        });
+        let looked_at: Vec<(Arc<str>, Option<NodeId>, bool)> = looked_at.collect();
+        for (name, after, shadows) in looked_at {
+            let path = pair.path.join(&name);
+            let after = after.filter(|id| !self.overlay.is_mount_point(*id));
+            if after.is_some_and(|id| self.is_untouched(id, &pair.before, &name, &path)) {
+                continue;
+            }
+            let before = if shadows { self.find(&pair.before, &name, &path)? } else { None };
+            self.compare(path, before, after)?;
+        }
+        Ok(())
+    }
+
+    /// Whether `id` is, as it was, what `dirs` have under `name`. A directory in its place is
+    /// noted for comparison.
+    fn is_untouched(
+        &mut self,
+        id: NodeId,
+        dirs: &[(u16, VPath)],
+        name: &str,
+        path: &VPath,
+    ) -> bool {
+        let node = self.overlay.node(id);
+        let Some(origin) = &node.origin else { return false };
+        let is_there =
+            |(layer, dir): &(u16, VPath)| *layer == origin.layer && dir.join(name) == origin.path;
+        if !dirs.iter().any(is_there) {
+            return false;
+        }
+        match &node.body {
+            Body::File(file) => !file.content.is_dirty(),
+            Body::Dir(dir) => {
+                let before = dir.below.clone();
+                self.pairs.push(Pair { path: path.clone(), before, after: Some(id) });
+                true
+            }
+            Body::Symlink(_) | Body::Special(_) => true,
+        }
+    }
+
+    /// Directories that have nothing to do with each other, or one where the other side has none.
+    fn entry_by_entry(&mut self, pair: &Pair) -> Result<(), DiffError> {
+        let mut names: BTreeSet<Arc<str>> = BTreeSet::new();
+        for (layer, dir) in &pair.before {
+            match self.overlay.layers[usize::from(*layer)].list(dir) {
+                Ok(list) => names.extend(list.into_iter().map(|entry| Arc::from(entry.name))),
+                Err(Errno::Noent) => {}
+                Err(Errno::Io) if self.leaves_out_unknown => {}
+                Err(errno) => return Err(failed("list", &pair.path)(errno)),
+            }
+        }
+        if let Some(dir) = pair.after {
+            match self.overlay.list(dir) {
+                Ok(list) => names.extend(list.iter().map(|listed| listed.name.clone())),
+                Err(Errno::Io) if self.leaves_out_unknown => {
+                    names.extend(self.overlay.known_names(dir));
+                }
+                Err(errno) => return Err(failed("list", &pair.path)(errno)),
+            }
+        }
+        for name in names {
+            let path = pair.path.join(&name);
+            let after = match pair.after.map(|dir| self.overlay.child(dir, &name)).transpose() {
+                Err(Errno::Io) if self.leaves_out_unknown => continue,
+                after => after.map_err(failed("examine", &path))?.flatten(),
+            };
+            let after = after.filter(|id| !self.overlay.is_mount_point(*id));
+            let before = match self.find(&pair.before, &name, &path) {
+                Err(DiffError::Layer { errno: Errno::Io, .. }) if self.leaves_out_unknown => {
+                    // What a program has put there is a change, whatever was there.
+                    if after.is_none() {
+                        continue;
+                    }
+                    None
+                }
+                before => before?,
+            };
+            self.compare(path, before, after)?;
+        }
+        Ok(())
+    }
+
+    fn find(
+        &self,
+        dirs: &[(u16, VPath)],
+        name: &str,
+        path: &VPath,
+    ) -> Result<Option<Found>, DiffError> {
+        if self.hidden.contains(path) {
+            return Ok(None);
+        }
+        self.overlay.find_below(dirs, name).map_err(failed("examine", path))
+    }
+
+    fn compare(
+        &mut self,
+        path: VPath,
+        before: Option<Found>,
+        after: Option<NodeId>,
+    ) -> Result<(), DiffError> {
+        let before_dir = before.as_ref().filter(|f| f.stat.file_type == FileType::Directory);
+        let after_dir = after.filter(|id| matches!(self.overlay.node(*id).body, Body::Dir(_)));
+        if before_dir.is_some() || after_dir.is_some() {
+            let dirs = before_dir.map(Found::dirs).unwrap_or_default();
+            self.pairs.push(Pair { path: path.clone(), before: dirs, after: after_dir });
+        }
+        if before_dir.is_some() && after_dir.is_some() {
+            return Ok(());
+        }
+        if let (Some(found), Some(id)) = (&before, after)
+            && self.is_same(found, id, &path)?
+        {
+            return Ok(());
+        }
+        let mount = self.mount;
+        let scaffold = after_dir.filter(|id| self.overlay.dir(*id).scaffold);
+        if let Some(dir) = scaffold {
+            self.scaffolds.push((path.clone(), dir));
+        }
+        let after = after.filter(|_| scaffold.is_none());
+        if before.is_some() || after.is_some() {
+            let left = self.path_bytes_left.checked_sub(path.as_str().len() as u64);
+            let max = self.overlay.limits.change_path_bytes_max;
+            *self.path_bytes_left = left.ok_or(DiffError::TooMany { max })?;
+            self.changes.push(Change { mount, path, before, after });
+        }
+        Ok(())
+    }
+
+    /// Whether nothing tells `id` from what a layer has in its place. Neither is known to be a
+    /// directory.
+    fn is_same(&self, before: &Found, id: NodeId, path: &VPath) -> Result<bool, DiffError> {
+        let node = self.overlay.node(id);
+        if node.body.file_type() != before.stat.file_type {
+            return Ok(false);
+        }
+        let is_origin = node
+            .origin
+            .as_ref()
+            .is_some_and(|origin| origin.layer == before.layer && origin.path == before.path);
+        match &node.body {
+            Body::File(file) if is_origin && !file.content.is_dirty() => Ok(true),
+            Body::File(_) => {
+                let layer = self.overlay.layers[usize::from(before.layer)].clone();
+                let old = FileVersion::of_layer(layer, &before.path, &before.stat);
+                let new = self.overlay.file_version(id, Some(before));
+                let new = new.expect("the node is a file");
+                if old.executable != new.executable {
+                    return Ok(false);
+                }
+                match new.has_same_bytes(&old) {
+                    // What it was was changed before anybody read it: it is told when it is asked for.
+                    Err(Errno::Io)
+                        if self.overlay.mounts[self.mount.index()].baseline.is_some() =>
+                    {
+                        Ok(false)
+                    }
+                    is_same => is_same.map_err(failed("compare", path)),
+                }
+            }
+            Body::Symlink(_) | Body::Special(_) if is_origin => Ok(true),
+            Body::Symlink(target) => {
+                let layer = &self.overlay.layers[usize::from(before.layer)];
+                let old = layer.read_link(&before.path).map_err(failed("read the link", path))?;
+                Ok(*old == *target.as_bytes())
+            }
+            Body::Special(_) | Body::Dir(_) => Ok(false),
+        }
+    }
+}
+
+/// `path` as seen from the directory `top`, if it lies beneath it.
+fn relative(path: &VPath, top: &VPath) -> Option<VPath> {
+    let rest = match top.as_str() {
+        "" => path.as_str(),
+        top => path.as_str().strip_prefix(top)?.strip_prefix('/')?,
+    };
+    VPath::parse(rest).ok().filter(|rest| !rest.is_root())
+}
+
+pub(super) fn failed(operation: &'static str, path: &VPath) -> impl FnOnce(Errno) -> DiffError {
+    let path = path.clone();
+    move |errno| DiffError::Layer { operation, path, errno }
+}

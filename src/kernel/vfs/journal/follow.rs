@@ -1,0 +1,239 @@
+//! A journal that somebody has left is followed: what it says was begun is taken back, or finished, in
+//! those of its directories that are there.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::error::{JournalError, failed};
+use super::format::{self as format, Content, Flaw, Root};
+use super::recovery::Begun;
+use super::{
+    COMMITTED, DRAFT, Found, Journals, OnChanged, Recovered, dirs_of, name, new_id, sync_dirs,
+};
+use crate::base::disk::DiskError;
+use crate::base::own::ExposedError;
+use crate::kernel::vfs::journal::plan::{Identity, Plan, Step};
+use crate::kernel::vfs::layer::Layer;
+use crate::kernel::vfs::layer::host_dir::{Access, HostDir};
+use crate::kernel::vfs::path::VPath;
+
+/// A directory that a journal is about, and what it says of it.
+struct About<'c> {
+    root: &'c Root,
+    /// What is to be done there; `None` if that is not whole.
+    plan: Option<&'c Plan>,
+    /// What was made of each step; empty if that is not known.
+    staged: &'c [Option<Identity>],
+}
+
+fn abouts(content: &Content) -> impl Iterator<Item = About<'_>> {
+    content.roots.iter().enumerate().map(|(index, root)| About {
+        root,
+        plan: content.plans.as_ref().and_then(|plans| plans.get(index)),
+        staged: content.staged.as_ref().map_or(&[], |staged| &staged[index]),
+    })
+}
+
+impl About<'_> {
+    /// Whether `folder` is this directory. A device can have another number once the system was started
+    /// anew: then it is if path and inode are the same, and something that the journal names is there.
+    fn is(&self, folder: &HostDir) -> bool {
+        let Ok(id) = folder.id() else { return false };
+        let Root { id: known, path } = self.root;
+        id == *known || id.1 == known.1 && folder.path() == path && self.shows_in(folder)
+    }
+
+    /// Whether a temporary is there, or what was made of a step.
+    fn shows_in(&self, folder: &HostDir) -> bool {
+        let Some(plan) = self.plan else { return false };
+        let is_there = |path: &VPath| Layer::stat(folder, path).is_ok();
+        let is_made = |(step, made): (&Step, &Option<Identity>)| {
+            let made = made.as_ref();
+            made.is_some_and(|it| Layer::stat(folder, step.path()).is_ok_and(|stat| it.is(&stat)))
+        };
+        plan.steps.iter().flat_map(Step::temporaries).any(is_there)
+            || plan.steps.iter().zip(self.staged).any(is_made)
+    }
+
+    /// The directory, if it is still there: one of `folders`, what its path leads to, or what the end of
+    /// its path leads to in one of `folders`, which was moved with it.
+    fn open(&self, folders: &[&HostDir]) -> Option<HostDir> {
+        if let Some(folder) = folders.iter().find(|folder| self.is(folder)) {
+            return folder.try_clone().ok();
+        }
+        let here = HostDir::open(&self.root.path).ok().filter(|folder| self.is(folder));
+        here.or_else(|| folders.iter().find_map(|folder| self.open_in(folder)))
+    }
+
+    /// The directory, if it lies in `folder` under some of the last names of its path.
+    fn open_in(&self, folder: &HostDir) -> Option<HostDir> {
+        let names: Vec<_> = self.root.path.components().collect();
+        let ends = (1..names.len()).rev().map(|at| names[at..].iter().collect::<PathBuf>());
+        let mut opened = ends.filter_map(|end| HostDir::open(&folder.path().join(end)).ok());
+        opened.find(|dir| dir.id().is_ok_and(|id| id == self.root.id))
+    }
+}
+
+impl Found {
+    /// The directory of this journal that is one of `folders`, or lies in one, or holds one.
+    pub(super) fn related(&self, folders: &[&HostDir]) -> Option<PathBuf> {
+        let is_of = |about: &About<'_>, folder: &HostDir| {
+            let path = &about.root.path;
+            about.is(folder)
+                || (folder.path().starts_with(path) || path.starts_with(folder.path()))
+                    && about.open(&[]).is_some()
+                || about.open_in(folder).is_some()
+        };
+        let mut abouts = self.content.as_ref().ok().into_iter().flat_map(abouts);
+        let found = abouts.find(|about| folders.iter().any(|folder| is_of(about, folder)));
+        found.map(|about| about.root.path.clone())
+    }
+}
+
+impl Journals {
+    /// Recovers what `found` is about. Whoever does has the lock.
+    pub(super) fn follow(
+        &self,
+        found: &Found,
+        folders: &[&HostDir],
+        on_changed: OnChanged,
+    ) -> Result<Vec<Recovered>, JournalError> {
+        let path = self.at(&found.name());
+        if found.state == DRAFT {
+            // Nothing had begun.
+            self.tree.remove_file(&found.name()).map_err(failed("remove", &path))?;
+            return Ok(Vec::new());
+        }
+        let damaged = |why| {
+            let folders = found.roots().iter().map(|root| root.path.clone()).collect();
+            Err(JournalError::Damaged { path: path.clone(), folders, why })
+        };
+        let content = match &found.content {
+            Ok(content) => content,
+            Err(Flaw::Damaged(why)) => return damaged(why),
+            Err(Flaw::Version(major, minor)) => {
+                return Err(JournalError::Version { path, major: *major, minor: *minor });
+            }
+            Err(Flaw::Exposed(exposure)) => {
+                return Err(ExposedError { path, exposure: *exposure }.into());
+            }
+        };
+        if let Some(why) = content.flaw {
+            return damaged(why);
+        }
+        let is_finished = found.state == COMMITTED;
+        if content.plans.is_none() {
+            return damaged("its second part is not whole");
+        }
+        if is_finished && content.staged.is_none() {
+            return damaged("its third part is not whole");
+        }
+        let mut there = Vec::new();
+        // Those that are not there.
+        let mut rest = Vec::new();
+        for about in abouts(content) {
+            let Some(plan) = about.plan else { continue };
+            match about.open(folders) {
+                Some(folder) => {
+                    let path = folder.path().to_owned();
+                    there.push((path, plan, self.through(folder), about.staged));
+                }
+                None if *plan == Plan::default() => {}
+                None => rest.push(about),
+            }
+        }
+        if !is_finished {
+            for (folder, plan, tree, staged) in &there {
+                let begun = Begun { tree: &**tree, plan, staged };
+                let examine =
+                    |error| JournalError::Folder(DiskError::new("examine", folder)(error));
+                if staged.is_empty() && begun.has_moved() {
+                    return damaged("its third part is not whole, and files were moved");
+                }
+                let changed = begun.changed_since().map_err(examine)?;
+                if !changed.is_empty() && on_changed == OnChanged::Refuse {
+                    return Err(JournalError::Changed { folder: folder.clone(), changed });
+                }
+            }
+        }
+        let mut recovered = Vec::new();
+        for (folder, plan, tree, staged) in &there {
+            let begun = Begun { tree: &**tree, plan, staged };
+            recovered.push(recover_root(folder, &begun, is_finished, on_changed)?);
+        }
+        if rest.is_empty() {
+            self.tree.remove_file(&found.name()).map_err(failed("remove", &path))?;
+            self.tree.sync_dir(&VPath::root()).map_err(failed("sync", &self.path))?;
+        } else if !there.is_empty() {
+            self.keep_rest(found, &rest)?;
+        }
+        Ok(recovered)
+    }
+
+    /// Writes the journal `found` anew, about `rest` alone: what was done for others must not be done once
+    /// more when somebody has worked there since.
+    fn keep_rest(&self, found: &Found, rest: &[About<'_>]) -> Result<(), JournalError> {
+        let roots: Vec<Root> = rest.iter().map(|about| about.root.clone()).collect();
+        let plans: Vec<Plan> = rest.iter().filter_map(|about| about.plan.cloned()).collect();
+        let mut bytes = [format::beginning(&roots), format::plans_part(&plans)].concat();
+        if found.content.as_ref().is_ok_and(|content| content.staged.is_some()) {
+            let staged: Vec<_> = rest.iter().map(|about| about.staged.to_vec()).collect();
+            bytes.extend(format::staged_part(&staged));
+        }
+        let draft = name(&new_id(), DRAFT);
+        let path = self.at(&draft);
+        let created = self.tree.create_file(&draft, Access::Private);
+        let mut file = created.map_err(failed("create", &path))?;
+        file.write_all(&bytes).map_err(failed("write", &path))?;
+        self.tree.sync_file(&draft, &file).map_err(failed("sync", &path))?;
+        self.tree.rename(&draft, &found.name()).map_err(failed("rename", &path))?;
+        self.tree.sync_dir(&VPath::root()).map_err(failed("sync", &self.path))
+    }
+}
+
+fn recover_root(
+    folder: &Path,
+    begun: &Begun<'_>,
+    is_finished: bool,
+    on_changed: OnChanged,
+) -> Result<Recovered, JournalError> {
+    let steps = &begun.plan.steps;
+    let mut recovered = Recovered {
+        folder: folder.to_owned(),
+        is_finished,
+        files: 0,
+        left: Vec::new(),
+        kept: Vec::new(),
+    };
+    if is_finished {
+        recovered.files = steps.iter().filter(|step| step.is_of_file()).count();
+        recovered.left = begun.finish().leftovers;
+        // Who removed a directory since has removed what was left in it.
+        let has_dir = |path: &VPath| {
+            path.split_last().is_some_and(|(dir, _)| matches!(begun.tree.look(&dir), Ok(Some(_))))
+        };
+        recovered.left.retain(has_dir);
+    } else {
+        let taken = begun.take_back();
+        if !taken.left.is_empty() && on_changed == OnChanged::Refuse {
+            let folder = recovered.folder;
+            return Err(JournalError::Refused { folder, left: taken.left });
+        }
+        let left: HashSet<&VPath> = taken.left.iter().collect();
+        let of_left = steps.iter().filter(|step| left.contains(step.path()));
+        // In a directory that was moved they are wherever that is now.
+        let has_dir =
+            |path: &VPath| path.split_last().is_some_and(|(dir, _)| begun.tree.stat(&dir).is_ok());
+        let there = |path: &&VPath| begun.tree.stat(path).is_ok() || !has_dir(path);
+        recovered.kept = of_left.flat_map(Step::temporaries).filter(there).cloned().collect();
+        (recovered.files, recovered.left) = (taken.files, taken.left);
+    }
+    // What cannot be reached is left, and cannot be synced either.
+    let left: HashSet<&VPath> = recovered.left.iter().collect();
+    let is_left = |step: &Step| step.temporaries().chain([step.path()]).any(|it| left.contains(it));
+    let seen: Vec<Step> = steps.iter().filter(|step| !is_left(step)).cloned().collect();
+    let sync = |error| JournalError::Folder(DiskError::new("sync", folder)(error));
+    sync_dirs(begun.tree, dirs_of(&seen)).map_err(sync)?;
+    Ok(recovered)
+}

@@ -1,0 +1,190 @@
+//! What was read of files below, kept for as long as somebody may want to read it again.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::hash::Hasher;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Blob;
+use super::host_dir::HostFile;
+use crate::base::digest::{Digest, DigestHasher};
+use crate::base::disk;
+use crate::base::errno::Errno;
+use crate::store::{Cas, StoreError};
+
+/// Up to this length a content is kept in memory.
+const SMALL_BYTES_MAX: u64 = 256 << 10;
+
+/// What contents in memory may take together. Others go to a file that has no name.
+const MEMORY_BYTES_MAX: u64 = 32 << 20;
+
+/// Bytes of a content that are copied at a time.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Reads at an offset until the buffer is full or the content ends; answers the count.
+type Read<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> Result<usize, Errno>;
+
+/// Contents by their digest: those of a store, and those that were kept since in memory and in a file
+/// without a name, which goes with the process.
+#[derive(Default)]
+pub struct Contents {
+    /// Where those are that were kept before. Nothing is written there but by [`Contents::store`].
+    cas: Option<Cas>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    memory: HashMap<Digest, Arc<[u8]>>,
+    memory_bytes: u64,
+    spool: Option<Arc<HostFile>>,
+    /// The same file, to write to.
+    spool_end: Option<File>,
+    spool_bytes: u64,
+    /// Offsets in the spool.
+    spooled: HashMap<Digest, u64>,
+}
+
+impl Contents {
+    /// Those of `cas`, and what is kept from now on.
+    pub fn of_store(cas: Cas) -> Self {
+        Self { cas: Some(cas), kept: Mutex::default() }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        // What is named is whole, whatever panicked.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the `len_bytes` of `blob`.
+    ///
+    /// # Errors
+    /// As [`Blob::read_at`]; `EIO` if it is shorter, or the host cannot keep it.
+    pub(in crate::kernel::vfs) fn keep(
+        &self,
+        blob: &Blob,
+        len_bytes: u64,
+    ) -> Result<Digest, Errno> {
+        self.keep_read(&mut |offset, buf| blob.read_at(buf, offset), len_bytes)
+    }
+
+    /// Keeps the `len_bytes` that `read` reads at an offset.
+    ///
+    /// # Errors
+    /// As `read` answers; `EIO` if there is less, or the host cannot keep it.
+    pub(in crate::kernel::vfs) fn keep_read(
+        &self,
+        read: Read<'_>,
+        len_bytes: u64,
+    ) -> Result<Digest, Errno> {
+        let mut kept = self.kept();
+        if len_bytes <= SMALL_BYTES_MAX && kept.memory_bytes + len_bytes <= MEMORY_BYTES_MAX {
+            let mut bytes = vec![0; len_bytes as usize];
+            if read(0, &mut bytes)? < bytes.len() {
+                return Err(Errno::Io);
+            }
+            let digest = Digest::of(&bytes);
+            if kept.memory.insert(digest, bytes.into()).is_none() {
+                kept.memory_bytes += len_bytes;
+            }
+            return Ok(digest);
+        }
+        let offset = kept.spool_bytes;
+        let dir = self.cas.as_ref().map(Cas::dir);
+        let digest = kept.append(dir, read, len_bytes)?;
+        if kept.spooled.contains_key(&digest) {
+            return Ok(digest);
+        }
+        kept.spooled.insert(digest, offset);
+        kept.spool_bytes += len_bytes;
+        Ok(digest)
+    }
+
+    /// The content with `digest`, which is `len_bytes` long.
+    ///
+    /// # Errors
+    /// `EIO` if it is not there, or damaged.
+    pub(in crate::kernel::vfs) fn open(
+        &self,
+        digest: Digest,
+        len_bytes: u64,
+    ) -> Result<Blob, Errno> {
+        let mut kept = self.kept();
+        if let Some(bytes) = kept.memory.get(&digest) {
+            return Ok(Blob::Bytes(bytes.clone()));
+        }
+        if let (Some(offset), Some(file)) = (kept.spooled.get(&digest), &kept.spool) {
+            return Ok(Blob::Part { file: file.clone(), offset: *offset, len: len_bytes });
+        }
+        let cas = self.cas.as_ref().ok_or(Errno::Io)?;
+        if len_bytes <= SMALL_BYTES_MAX && kept.memory_bytes + len_bytes <= MEMORY_BYTES_MAX {
+            let bytes: Arc<[u8]> = cas.get(digest, len_bytes).map_err(|_| Errno::Io)?.into();
+            kept.memory_bytes += bytes.len() as u64;
+            kept.memory.insert(digest, bytes.clone());
+            return Ok(Blob::Bytes(bytes));
+        }
+        let file = cas.open(digest, len_bytes).map_err(|_| Errno::Io)?;
+        Ok(Blob::Host(file.into()))
+    }
+
+    /// Writes the content with `digest` to `cas`, if it is not there.
+    ///
+    /// # Errors
+    /// As [`Cas::put`].
+    pub(in crate::kernel::vfs) fn store(
+        &self,
+        digest: Digest,
+        len_bytes: u64,
+        cas: &Cas,
+    ) -> Result<(), StoreError> {
+        if cas.contains(digest) {
+            return Ok(());
+        }
+        let blob = self.open(digest, len_bytes);
+        let mut read = |offset: u64, buf: &mut [u8]| match &blob {
+            Ok(blob) => blob.read_at(buf, offset).map_err(io::Error::other),
+            Err(errno) => Err(io::Error::other(*errno)),
+        };
+        cas.put(digest, &mut read)
+    }
+}
+
+impl Kept {
+    /// Writes the `len_bytes` that `read` reads to the end of the spool, which is made in the folder `dir`, or
+    /// in that of the system.
+    fn append(
+        &mut self,
+        dir: Option<&std::path::Path>,
+        read: Read<'_>,
+        len_bytes: u64,
+    ) -> Result<Digest, Errno> {
+        if self.spool.is_none() {
+            let file = match dir {
+                Some(dir) => disk::create_private_dir_all(dir)
+                    .map_err(|error| error.source)
+                    .and_then(|()| tempfile::tempfile_in(dir)),
+                None => tempfile::tempfile(),
+            };
+            let file = file.map_err(|error| Errno::from_io(&error))?;
+            let to_read = file.try_clone().map_err(|error| Errno::from_io(&error))?;
+            (self.spool, self.spool_end) = (Some(Arc::new(to_read.into())), Some(file));
+        }
+        let file = self.spool_end.as_mut().ok_or(Errno::Io)?;
+        let written = file.seek(SeekFrom::Start(self.spool_bytes));
+        written.map_err(|error| Errno::from_io(&error))?;
+        let mut hasher = DigestHasher::default();
+        let mut piece = vec![0; len_bytes.min(PIECE_BYTES as u64) as usize];
+        let mut offset = 0;
+        while offset < len_bytes {
+            let count = (len_bytes - offset).min(piece.len() as u64) as usize;
+            if read(offset, &mut piece[..count])? < count {
+                return Err(Errno::Io);
+            }
+            hasher.write(&piece[..count]);
+            file.write_all(&piece[..count]).map_err(|error| Errno::from_io(&error))?;
+            offset += count as u64;
+        }
+        Ok(hasher.digest())
+    }
+}

@@ -1,0 +1,571 @@
+//! Directories of the host, through cap-std, which only this and `host_walk.rs` know.
+//!
+//! Every path is resolved beneath the open root by cap-std, component by component, so that
+//! neither a symbolic link nor a host process that rearranges the tree can lead outside.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs::{File, FileTimes};
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, DirBuilder, DirEntry as HostEntry, FileType as HostType};
+use cap_std::fs::{Metadata, OpenOptions, Permissions};
+
+use super::{Blob, DirEntry, FileType, Layer, Stat};
+use crate::base::disk;
+use crate::base::errno::Errno;
+use crate::kernel::vfs::layer::Times;
+use crate::kernel::vfs::layer::temporary::may_be_temporary;
+use crate::kernel::vfs::path::VPath;
+
+/// An open directory of the host: a [`Layer`] for reading, and the target of a patch.
+pub struct HostDir {
+    pub(super) dir: Dir,
+    /// Where it was found, without links as far as that can be told. Never opened: another
+    /// directory may stand there now.
+    path: PathBuf,
+    /// What tells the names of temporaries that are not listed.
+    hidden: OnceLock<HiddenNames>,
+}
+
+/// Tells names that a directory does not list at this moment.
+pub(in crate::kernel::vfs) type HiddenNames = Box<dyn Fn() -> HashSet<String> + Send + Sync>;
+
+/// A file of the host opened for reading.
+pub struct HostFile {
+    file: File,
+    /// What it was when it was opened, if it may change while it is read.
+    stamp: Option<u64>,
+}
+
+/// What a directory of the host has at a path, with what tells whether that is as it was.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::kernel::vfs) struct Examined {
+    pub stat: Stat,
+    /// When it last changed in any way, on the clock of the disk: nanoseconds since the Unix epoch.
+    pub changed_ns: u64,
+}
+
+/// Who may do what with a file or directory of the host.
+pub(in crate::kernel::vfs) struct HostPermissions(Permissions);
+
+/// Who may get at something new. The process's mask (`umask`) applies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::kernel::vfs) enum Access {
+    /// Its owner alone, until its permissions are set.
+    Private,
+    /// Everyone.
+    Shared,
+    /// Everyone, who may also execute it.
+    SharedExecutable,
+}
+
+#[cfg(unix)]
+impl Access {
+    fn file_mode(self) -> u32 {
+        match self {
+            Self::Private => 0o600,
+            Self::Shared => 0o666,
+            Self::SharedExecutable => 0o777,
+        }
+    }
+
+    fn dir_mode(self) -> u32 {
+        if self == Self::Private { 0o700 } else { 0o777 }
+    }
+}
+
+impl HostPermissions {
+    /// These permissions as a number: the mode on Unix, elsewhere whether it is read-only.
+    pub fn mode(&self) -> u32 {
+        #[cfg(unix)]
+        return cap_std::fs::PermissionsExt::mode(&self.0) & 0o7777;
+        #[cfg(not(unix))]
+        return u32::from(self.0.readonly());
+    }
+
+    /// Gives `file` these permissions, those to run as another user aside: they were granted to
+    /// other bytes.
+    pub fn set_on(&self, file: &File) -> io::Result<()> {
+        let permissions = self.0.clone().into_std(file)?;
+        #[cfg(unix)]
+        let permissions = {
+            use std::os::unix::fs::PermissionsExt;
+            std::fs::Permissions::from_mode(permissions.mode() & 0o1777)
+        };
+        file.set_permissions(permissions)
+    }
+}
+
+/// Sets the times of an open file.
+pub(in crate::kernel::vfs) fn set_file_times(file: &File, times: Times) -> io::Result<()> {
+    let time = |ns| SystemTime::UNIX_EPOCH + Duration::from_nanos(ns);
+    file.set_times(FileTimes::new().set_accessed(time(times.atim)).set_modified(time(times.mtim)))
+}
+
+impl HostDir {
+    /// Opens the host directory `path`. What the overlay reads later is what stands beneath *this*
+    /// directory, even if another one takes its name.
+    ///
+    /// # Errors
+    /// As the host answers: the path is missing, is no directory, or may not be read.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let dir = Dir::open_ambient_dir(path, ambient_authority())?;
+        let path = disk::canonical(path).unwrap_or_else(|_| path.to_owned());
+        Ok(Self { dir, path, hidden: OnceLock::new() })
+    }
+
+    /// The same open directory.
+    pub(in crate::kernel::vfs) fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { dir: self.dir.try_clone()?, path: self.path.clone(), hidden: OnceLock::new() })
+    }
+
+    /// Does not list from now on what has the name of a temporary and is in `hidden`. Only the first
+    /// call has an effect.
+    pub(in crate::kernel::vfs) fn hide_temporaries(&self, hidden: HiddenNames) {
+        let _ = self.hidden.set(hidden);
+    }
+
+    /// Where it was found: to tell whether two lie within each other, and for messages.
+    pub(in crate::kernel::vfs) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Creates the file `path`, which must not exist, for writing.
+    pub(in crate::kernel::vfs) fn create_file(
+        &self,
+        path: &VPath,
+        access: Access,
+    ) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        cap_std::fs::OpenOptionsExt::mode(&mut options, access.file_mode());
+        #[cfg(not(unix))]
+        let _ = access;
+        let (dir, name) = self.place(path)?;
+        dir.open_with(name, &options).map(cap_std::fs::File::into_std)
+    }
+
+    /// The permissions of what stands at `path`.
+    pub(in crate::kernel::vfs) fn permissions(&self, path: &VPath) -> io::Result<HostPermissions> {
+        let (dir, name) = self.place(path)?;
+        dir.symlink_metadata(name).map(|m| HostPermissions(m.permissions()))
+    }
+
+    /// Gives the directory `path` the permissions that [`HostPermissions::mode`] has answered.
+    pub(in crate::kernel::vfs) fn set_dir_mode(&self, path: &VPath, mode: u32) -> io::Result<()> {
+        #[cfg(unix)]
+        let permissions: Permissions = cap_std::fs::PermissionsExt::from_mode(mode & 0o7777);
+        #[cfg(not(unix))]
+        let permissions = {
+            let mut permissions = self.permissions(path)?.0;
+            permissions.set_readonly(mode != 0);
+            permissions
+        };
+        let (dir, name) = self.place(path)?;
+        dir.set_permissions(name, permissions)
+    }
+
+    /// Sets the times of what stands at `path`; a symbolic link is not followed.
+    pub(in crate::kernel::vfs) fn set_times(&self, path: &VPath, times: Times) -> io::Result<()> {
+        #[cfg(unix)]
+        {
+            use rustix::fs::{AtFlags, Timespec, Timestamps, utimensat};
+            let timespec = |ns: u64| {
+                Timespec::try_from(Duration::from_nanos(ns))
+                    .map_err(|_| io::ErrorKind::InvalidInput)
+            };
+            let times = Timestamps {
+                last_access: timespec(times.atim)?,
+                last_modification: timespec(times.mtim)?,
+            };
+            let (dir, name) = self.place(path)?;
+            Ok(utimensat(&*dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+        }
+        #[cfg(not(unix))]
+        {
+            if !self.dir.symlink_metadata(native(path)?)?.is_file() {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
+            let mut options = OpenOptions::new();
+            options.write(true);
+            let file = self.dir.open_with(native(path)?, &options)?.into_std();
+            set_file_times(&file, times)
+        }
+    }
+
+    /// What tells this directory from all others of this machine, under whatever path: its device and
+    /// inode, or, where there are none, a digest of its path.
+    pub(in crate::kernel::vfs) fn id(&self) -> io::Result<(u64, u64)> {
+        #[cfg(unix)]
+        {
+            use cap_std::fs::MetadataExt;
+            let metadata = self.dir.dir_metadata()?;
+            Ok((metadata.dev(), metadata.ino()))
+        }
+        #[cfg(not(unix))]
+        {
+            let digest = blake3::hash(self.path.as_os_str().as_encoded_bytes());
+            let part = |at| {
+                let bytes = digest.as_bytes()[at..at + 8].try_into();
+                u64::from_le_bytes(bytes.expect("a digest has 32 bytes"))
+            };
+            Ok((part(0), part(8)))
+        }
+    }
+
+    /// What stands at `path`, and when that changed.
+    pub(in crate::kernel::vfs) fn examine(&self, path: &VPath) -> Result<Examined, Errno> {
+        let metadata = if path.is_root() {
+            self.dir.dir_metadata()
+        } else {
+            self.at(path, |dir, name| dir.symlink_metadata(name))
+        };
+        metadata.map(|metadata| examined(&metadata)).map_err(errno)
+    }
+
+    /// Does `what` in the directory that holds `path`, which is reached through directories alone: where
+    /// a link has taken the place of one, nothing is found, wherever it leads.
+    fn at<T>(
+        &self,
+        path: &VPath,
+        what: impl FnOnce(&Dir, &Path) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let (dir, name) = self.place(path)?;
+        what(&dir, name)
+    }
+
+    /// What the directory `path` holds, which is reached as [`HostDir::at`] has it.
+    fn entries(&self, path: &VPath) -> io::Result<cap_std::fs::ReadDir> {
+        if path.is_root() {
+            return self.dir.entries();
+        }
+        #[cfg(unix)]
+        return Dir::from_std_file(super::way::open(&self.dir, native(path)?)?).entries();
+        #[cfg(not(unix))]
+        self.dir.read_dir(native(path)?)
+    }
+
+    /// The change time of something that is made in this directory now, in nanoseconds since the Unix
+    /// epoch: what the clock of the disk shows. Leaves no trace. `None` where the host, or the disk,
+    /// cannot make a file without a name.
+    pub(in crate::kernel::vfs) fn disk_clock_ns(&self) -> Option<u64> {
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::fs::{Mode, OFlags, openat};
+            let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+            let file = openat(&self.dir, ".", flags, Mode::RUSR | Mode::WUSR).ok()?;
+            let metadata = Metadata::from_file(&File::from(file)).ok()?;
+            Some(examined(&metadata).changed_ns)
+        }
+        #[cfg(not(target_os = "linux"))]
+        None
+    }
+
+    /// The entries of the directory `path`, as [`Layer::list`] has them, each with its inode number, or
+    /// 0 where the host has none.
+    pub(in crate::kernel::vfs) fn list_with_inodes(
+        &self,
+        path: &VPath,
+    ) -> Result<Vec<(DirEntry, u64)>, Errno> {
+        let entries = self.entries(path);
+        let entry = |entry: io::Result<HostEntry>| match entry.and_then(|e| Ok((e.file_type()?, e)))
+        {
+            Ok((file_type, entry)) => {
+                let name = entry.file_name().into_string().ok()?;
+                let found = DirEntry { name: name.into(), file_type: type_of(file_type) };
+                Some(Ok((found, inode_of(&entry))))
+            }
+            Err(error) => Some(Err(errno(error))),
+        };
+        let mut list =
+            entries.map_err(errno)?.filter_map(entry).collect::<Result<Vec<_>, Errno>>()?;
+        self.remove_temporaries(path, &mut list);
+        list.sort_unstable_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+        Ok(list)
+    }
+
+    /// Opens the file `path` for reading and writing, to lock it; makes it if `create`.
+    pub(in crate::kernel::vfs) fn open_to_lock(
+        &self,
+        path: &VPath,
+        create: bool,
+    ) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(create);
+        #[cfg(unix)]
+        cap_std::fs::OpenOptionsExt::mode(&mut options, Access::Private.file_mode());
+        self.dir.open_with(native(path)?, &options).map(cap_std::fs::File::into_std)
+    }
+
+    /// Opens the file `path` for reading. A pipe in its place is not waited for, and a link is another
+    /// thing.
+    pub(in crate::kernel::vfs) fn open_to_read(&self, path: &VPath) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        #[cfg(unix)]
+        {
+            use rustix::fs::OFlags;
+            let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
+            cap_std::fs::OpenOptionsExt::custom_flags(&mut options, flags);
+        }
+        let opened = self.at(path, |dir, name| dir.open_with(name, &options));
+        opened.map(cap_std::fs::File::into_std)
+    }
+
+    /// The names of all entries of the directory `path`, also of those that guests cannot spell.
+    pub(in crate::kernel::vfs) fn names(&self, path: &VPath) -> io::Result<Vec<OsString>> {
+        self.entries(path)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
+    }
+
+    /// Renames within the tree, over a file that stands at `to`.
+    pub(in crate::kernel::vfs) fn rename(&self, from: &VPath, to: &VPath) -> io::Result<()> {
+        let ((from_dir, from), (to_dir, to)) = (self.place(from)?, self.place(to)?);
+        from_dir.rename(from, &to_dir, to)
+    }
+
+    /// Gives the file `from` the further name `to`.
+    pub(in crate::kernel::vfs) fn hard_link(&self, from: &VPath, to: &VPath) -> io::Result<()> {
+        let ((from_dir, from), (to_dir, to)) = (self.place(from)?, self.place(to)?);
+        from_dir.hard_link(from, &to_dir, to)
+    }
+
+    /// Removes what is no directory.
+    pub(in crate::kernel::vfs) fn remove_file(&self, path: &VPath) -> io::Result<()> {
+        let (dir, name) = self.place(path)?;
+        dir.remove_file(name)
+    }
+
+    /// Removes an empty directory.
+    pub(in crate::kernel::vfs) fn remove_dir(&self, path: &VPath) -> io::Result<()> {
+        let (dir, name) = self.place(path)?;
+        dir.remove_dir(name)
+    }
+
+    /// Creates a directory.
+    pub(in crate::kernel::vfs) fn create_dir(
+        &self,
+        path: &VPath,
+        access: Access,
+    ) -> io::Result<()> {
+        #[cfg_attr(not(unix), expect(unused_mut, reason = "modes are of Unix"))]
+        let mut builder = DirBuilder::new();
+        #[cfg(unix)]
+        cap_std::fs::DirBuilderExt::mode(&mut builder, access.dir_mode());
+        #[cfg(not(unix))]
+        let _ = access;
+        let (dir, name) = self.place(path)?;
+        dir.create_dir_with(name, &builder)
+    }
+
+    fn remove_temporaries(&self, dir: &VPath, list: &mut Vec<(DirEntry, u64)>) {
+        let Some(hidden) = self.hidden.get() else { return };
+        if !list.iter().any(|(entry, _)| may_be_temporary(&entry.name)) {
+            return;
+        }
+        let hidden = hidden();
+        list.retain(|(entry, _)| {
+            // One whose journal is gone by now went before that.
+            !may_be_temporary(&entry.name)
+                || !hidden.contains(&*entry.name)
+                    && native(&dir.join(&entry.name))
+                        .is_ok_and(|path| self.dir.symlink_metadata(path).is_ok())
+        });
+    }
+
+    /// Creates the symbolic link `path` with the text `target`, verbatim.
+    pub(in crate::kernel::vfs) fn symlink(&self, target: &str, path: &VPath) -> io::Result<()> {
+        let (dir, name) = self.place(path)?;
+        #[cfg(unix)]
+        return dir.symlink_contents(target, name);
+        #[cfg(windows)]
+        return dir.symlink_file(target, name);
+        #[cfg(not(any(unix, windows)))]
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+}
+
+impl Layer for HostDir {
+    fn stat(&self, path: &VPath) -> Result<Stat, Errno> {
+        self.examine(path).map(|examined| examined.stat)
+    }
+
+    fn list(&self, path: &VPath) -> Result<Vec<DirEntry>, Errno> {
+        let list = self.list_with_inodes(path)?;
+        Ok(list.into_iter().map(|(entry, _)| entry).collect())
+    }
+
+    fn read_link(&self, path: &VPath) -> Result<Box<[u8]>, Errno> {
+        let target = self.at(path, |dir, name| dir.read_link_contents(name)).map_err(errno)?;
+        Ok(target.into_os_string().into_encoded_bytes().into())
+    }
+
+    fn open(&self, path: &VPath) -> Result<Blob, Errno> {
+        // A FIFO can have taken the file's place since it was examined.
+        let file = self.open_to_read(path).map_err(errno)?;
+        let metadata = Metadata::from_file(&file).map_err(errno)?;
+        if metadata.is_dir() {
+            return Err(Errno::Isdir);
+        }
+        if !metadata.is_file() {
+            return Err(Errno::Acces);
+        }
+        let stamp = Some(examined(&metadata).stat.stamp);
+        Ok(Blob::Host(HostFile { file, stamp }))
+    }
+
+    fn names_are_exact(&self) -> bool {
+        !cfg!(any(windows, target_vendor = "apple"))
+    }
+}
+
+impl From<File> for HostFile {
+    /// A file that nobody changes.
+    fn from(file: File) -> Self {
+        Self { file, stamp: None }
+    }
+}
+
+impl HostFile {
+    /// What it was when it was opened, if it may change while it is read: see [`Stat::stamp`].
+    pub fn stamp(&self) -> Option<u64> {
+        self.stamp
+    }
+
+    /// Reads at `offset` until `buf` is full or the file ends; answers the count.
+    ///
+    /// # Errors
+    /// `EIO` if the file changed since it was opened: what was read could be of two states; and others
+    /// as the host answers.
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        let filled = self.read_unchecked(buf, offset)?;
+        if let Some(stamp) = self.stamp {
+            let now = Metadata::from_file(&self.file).map_err(errno)?;
+            if examined(&now).stat.stamp != stamp {
+                return Err(Errno::Io);
+            }
+        }
+        Ok(filled)
+    }
+
+    fn read_unchecked(&self, buf: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        let mut filled = 0;
+        while filled < buf.len() {
+            match read_some_at(&self.file, &mut buf[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(errno(error)),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+impl Read for HostFile {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.file.read(buf)
+    }
+}
+
+#[cfg(unix)]
+fn read_some_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, buf, offset)
+}
+
+#[cfg(windows)]
+fn read_some_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, buf, offset)
+}
+
+/// `path` as the host spells it. Where the host gives more characters a meaning than the slash,
+/// a name that holds one cannot be spelled.
+pub(in crate::kernel::vfs) fn native(path: &VPath) -> io::Result<&Path> {
+    if cfg!(windows) && path.as_str().contains(['\\', ':', '*', '?', '"', '<', '>', '|']) {
+        return Err(io::ErrorKind::InvalidFilename.into());
+    }
+    Ok(Path::new(path.as_str()))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+pub(in crate::kernel::vfs) fn errno(error: io::Error) -> Errno {
+    #[cfg(unix)]
+    if let Some(code) = error.raw_os_error() {
+        use rustix::io::Errno as Host;
+        match Host::from_raw_os_error(code) {
+            Host::LOOP => return Errno::Loop,
+            Host::NAMETOOLONG => return Errno::Nametoolong,
+            Host::MFILE | Host::NFILE => return Errno::Mfile,
+            Host::PERM => return Errno::Perm,
+            _ => {}
+        }
+    }
+    Errno::from_io(&error)
+}
+
+fn type_of(file_type: HostType) -> FileType {
+    if file_type.is_file() {
+        FileType::RegularFile
+    } else if file_type.is_dir() {
+        FileType::Directory
+    } else if file_type.is_symlink() {
+        FileType::SymbolicLink
+    } else {
+        FileType::Unknown
+    }
+}
+
+fn inode_of(entry: &HostEntry) -> u64 {
+    #[cfg(unix)]
+    return std::os::unix::fs::DirEntryExt::ino(entry);
+    #[cfg(not(unix))]
+    {
+        let _ = entry;
+        0
+    }
+}
+
+fn since_epoch_ns(time: io::Result<cap_std::time::SystemTime>) -> u64 {
+    time.ok()
+        .and_then(|time| time.into_std().duration_since(SystemTime::UNIX_EPOCH).ok())
+        .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+pub(in crate::kernel::vfs) fn examined(metadata: &Metadata) -> Examined {
+    let file_type = type_of(metadata.file_type());
+    let mtime_ns = since_epoch_ns(metadata.modified());
+    let size = if file_type == FileType::RegularFile { metadata.len() } else { 0 };
+    let mut stamp = DefaultHasher::new();
+    stamp.write_u8(file_type as u8);
+    stamp.write_u64(size);
+    // A directory's own stamp would change whenever something else in it does.
+    if file_type != FileType::Directory {
+        stamp.write_u64(mtime_ns);
+        #[cfg(unix)]
+        {
+            use cap_std::fs::MetadataExt;
+            stamp.write_u64(metadata.ino());
+            stamp.write_i64(metadata.ctime());
+            stamp.write_i64(metadata.ctime_nsec());
+        }
+    }
+    #[cfg(unix)]
+    let (executable, inode, nlink, changed_ns) = {
+        use cap_std::fs::MetadataExt;
+        let seconds = u64::try_from(metadata.ctime()).unwrap_or(0);
+        let nanos = u64::try_from(metadata.ctime_nsec()).unwrap_or(0);
+        let changed_ns = seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
+        (metadata.mode() & 0o100 != 0, metadata.ino(), metadata.nlink(), changed_ns)
+    };
+    #[cfg(not(unix))]
+    let (executable, inode, nlink, changed_ns) =
+        (false, 0, 1, mtime_ns.max(since_epoch_ns(metadata.created())));
+    let stat = Stat { file_type, size, mtime_ns, executable, stamp: stamp.finish(), inode, nlink };
+    Examined { stat, changed_ns }
+}

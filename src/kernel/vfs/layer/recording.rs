@@ -1,0 +1,197 @@
+//! A layer whose answers go on a tape.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{Blob, DirEntry, FileType, Layer, Stat};
+use crate::base::digest::Digest;
+use crate::base::errno::Errno;
+use crate::kernel::vfs::path::VPath;
+use crate::tape::{Found, Kind, Recorder, TapedContent};
+
+/// Another layer, all of whose answers are recorded: the overlay asks for each thing once, so that
+/// the tape holds what a machine saw of the tree, and nothing twice.
+///
+/// A file may change under a run that has it open. What the machine reads of it is therefore what
+/// the tape has kept, from the store of the tape, and not what stands there by then: a run and its
+/// replay read the same bytes. A content that is withheld for a secret is read where it is.
+pub struct RecordingLayer {
+    inner: Arc<dyn Layer>,
+    /// Where the layer is mounted.
+    at: Box<str>,
+    /// Whether the machine sees the layer's own times. Otherwise they do not go on the tape.
+    shows_times: bool,
+    recorder: Recorder,
+    /// Files whose content is on the tape.
+    opened: Mutex<HashMap<VPath, Digest>>,
+}
+
+impl RecordingLayer {
+    /// Records what `inner`, mounted at `at`, answers.
+    pub fn new(inner: Arc<dyn Layer>, at: &VPath, shows_times: bool, recorder: Recorder) -> Self {
+        let at = at.absolute("/").into();
+        Self { inner, at, shows_times, recorder, opened: Mutex::default() }
+    }
+
+    fn absolute(&self, path: &VPath) -> String {
+        path.absolute(&self.at)
+    }
+
+    /// Puts the content of `blob` on the tape, and answers its digest.
+    fn record_content(&self, path: &VPath, blob: &Blob) -> Result<Digest, Errno> {
+        let read = |offset, buf: &mut [u8]| blob.read_at(buf, offset);
+        let path = self.absolute(path);
+        let content = self.recorder.content_from(&path, read)?;
+        let TapedContent { content_hash, len_bytes, withheld_by } = content;
+        self.recorder.push(Kind::FileRead { path, content_hash, len_bytes, withheld_by });
+        Ok(content_hash)
+    }
+
+    fn open_recorded(&self, path: &VPath) -> Result<Blob, Errno> {
+        let kept = |digest| Some(Blob::Host(self.recorder.kept(digest)?.into()));
+        // Nothing panics while it is locked.
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(digest) = opened.get(path) {
+            return kept(*digest).map_or_else(|| self.inner.open(path), Ok);
+        }
+        let blob = self.inner.open(path)?;
+        let digest = self.record_content(path, &blob)?;
+        opened.insert(path.clone(), digest);
+        Ok(kept(digest).unwrap_or(blob))
+    }
+
+    fn record_stat(&self, path: &VPath, answer: Result<Stat, Errno>) -> Result<Stat, Errno> {
+        let found = match &answer {
+            Err(errno) => Found::Errno { errno: errno.name().to_owned() },
+            Ok(stat) => Found::Entry {
+                file_type: type_name(stat.file_type).to_owned(),
+                len_bytes: stat.size,
+                mtime_ns: self.shows_times.then_some(stat.mtime_ns),
+                executable: stat.executable && stat.file_type == FileType::RegularFile,
+            },
+        };
+        self.recorder.push(Kind::FileStat { path: self.absolute(path), found });
+        answer
+    }
+
+    /// Records that `operation` failed, if it did.
+    fn record_error<T>(&self, path: &VPath, operation: &str, answer: &Result<T, Errno>) {
+        if let Err(errno) = answer {
+            self.recorder.push(Kind::FileError {
+                path: self.absolute(path),
+                operation: operation.to_owned(),
+                errno: errno.name().to_owned(),
+            });
+        }
+    }
+}
+
+impl Layer for RecordingLayer {
+    fn stat(&self, path: &VPath) -> Result<Stat, Errno> {
+        self.record_stat(path, self.inner.stat(path))
+    }
+
+    fn stat_now(&self, path: &VPath) -> Result<Stat, Errno> {
+        self.record_stat(path, self.inner.stat_now(path))
+    }
+
+    fn list(&self, path: &VPath) -> Result<Vec<DirEntry>, Errno> {
+        let answer = self.inner.list(path);
+        let text = match &answer {
+            Err(errno) => errno.name().to_owned(),
+            Ok(entries) => listing_text(entries),
+        };
+        let entries = self.recorder.payload(text.as_bytes());
+        self.recorder.push(Kind::DirList { path: self.absolute(path), entries });
+        answer
+    }
+
+    fn read_link(&self, path: &VPath) -> Result<Box<[u8]>, Errno> {
+        let answer = self.inner.read_link(path);
+        if let Ok(target) = &answer {
+            let target = self.recorder.payload(target);
+            self.recorder.push(Kind::LinkRead { path: self.absolute(path), target });
+        }
+        self.record_error(path, READ_LINK, &answer);
+        answer
+    }
+
+    fn open(&self, path: &VPath) -> Result<Blob, Errno> {
+        let answer = self.open_recorded(path);
+        self.record_error(path, OPEN, &answer);
+        answer
+    }
+
+    fn names_are_exact(&self) -> bool {
+        self.inner.names_are_exact()
+    }
+}
+
+/// The operations of a layer whose failures have records of their own.
+pub(super) const OPEN: &str = "open";
+pub(super) const READ_LINK: &str = "read_link";
+
+/// What a type is called on a tape, and its letter in a listing.
+const TYPES: [(FileType, &str, char); 4] = [
+    (FileType::Directory, "dir", 'd'),
+    (FileType::RegularFile, "file", 'f'),
+    (FileType::SymbolicLink, "link", 'l'),
+    (FileType::Unknown, "other", '?'),
+];
+
+fn type_name(file_type: FileType) -> &'static str {
+    TYPES.iter().find(|(known, ..)| *known == file_type).map_or("other", |(_, name, _)| name)
+}
+
+pub(super) fn type_of_name(name: &str) -> FileType {
+    TYPES.iter().find(|(_, known, _)| *known == name).map_or(FileType::Unknown, |found| found.0)
+}
+
+fn listing_text(entries: &[DirEntry]) -> String {
+    let mut text = String::new();
+    for entry in entries {
+        let letter = TYPES.iter().find(|(known, ..)| *known == entry.file_type);
+        text.push(letter.map_or('?', |(.., letter)| *letter));
+        text.push(' ');
+        text.push_str(&serde_json::Value::from(&*entry.name).to_string());
+        text.push('\n');
+    }
+    text
+}
+
+/// The listing that `text` is of.
+///
+/// # Errors
+/// What the line is that makes no sense.
+pub(super) fn parse_listing(text: &str) -> Result<Vec<DirEntry>, String> {
+    text.lines()
+        .map(|line| {
+            let entry = line.split_once(' ').and_then(|(letter, name)| {
+                let mut letters = TYPES.iter().filter(|(.., known)| letter == known.to_string());
+                let name: String = serde_json::from_str(name).ok()?;
+                Some(DirEntry { name: name.into(), file_type: letters.next()?.0 })
+            });
+            entry.ok_or_else(|| format!("{line:?} is no entry of a listing"))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listings_read_as_they_are_written() {
+        let entry = |name: &str, file_type| DirEntry { name: name.into(), file_type };
+        let entries = vec![
+            entry("a b\n\"c", FileType::RegularFile),
+            entry("dir", FileType::Directory),
+            entry("pipe", FileType::Unknown),
+            entry("é", FileType::SymbolicLink),
+        ];
+        assert_eq!(parse_listing(&listing_text(&entries)).unwrap(), entries);
+        assert_eq!(parse_listing("").unwrap(), []);
+        assert!(parse_listing("x \"a\"").is_err());
+        assert!(parse_listing("f a").is_err());
+    }
+}

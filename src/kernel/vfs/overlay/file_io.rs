@@ -1,0 +1,228 @@
+//! Reading and writing contents: POSIX `pread`, `pwrite`, `ftruncate`, `posix_fallocate`.
+
+use std::sync::Arc;
+
+use super::Overlay;
+use super::content::{CHUNK_BYTES, SLOT_BYTES};
+use super::drift::{Drift, DriftKind};
+use super::node::NodeId;
+use crate::base::errno::Errno;
+use crate::kernel::vfs::layer::Blob;
+use crate::kernel::vfs::path::VPath;
+
+impl Overlay {
+    /// Length of the file `id` in bytes.
+    ///
+    /// # Errors
+    /// `EISDIR`, `EINVAL` unless it is a regular file.
+    pub fn len(&self, id: NodeId) -> Result<u64, Errno> {
+        Ok(self.file(id)?.content.len())
+    }
+
+    /// Reads from `offset` on until `buf` is full or the file ends; answers the count.
+    ///
+    /// # Errors
+    /// `EISDIR`, `EINVAL` unless `id` is a regular file; as the layer below answers, `EIO` if the
+    /// file there became shorter.
+    pub fn read_at(&mut self, id: NodeId, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
+        let content = &self.file(id)?.content;
+        let len = (buf.len() as u64).min(content.len().saturating_sub(offset));
+        if len == 0 {
+            return Ok(0);
+        }
+        if !content.needs_below(offset, len) {
+            return content.read(None, offset, buf);
+        }
+        let below = self.open_below(id)?;
+        // Of a file that was written, what is read counts as written: it stays below.
+        if !self.file(id)?.content.is_dirty() {
+            let chunks = (offset + len) / CHUNK_BYTES as u64 + 1;
+            let more = len.saturating_add(CHUNK_BYTES as u64 * 2 + chunks * SLOT_BYTES);
+            if self.cache_bytes.saturating_add(more) <= self.limits.cache_bytes_max {
+                let loaded = self.load(id, &below, offset, len);
+                self.note_if_torn(id, &below, &loaded);
+                loaded?;
+            }
+        }
+        let read = self.file(id)?.content.read(Some(&below), offset, buf);
+        self.note_if_torn(id, &below, &read);
+        read
+    }
+
+    /// Writes `bytes` at `offset`; a gap before it reads as zeros.
+    ///
+    /// # Errors
+    /// `EFBIG` past [`crate::kernel::vfs::VfsLimits::file_bytes_max`], `ENOSPC` past
+    /// [`crate::kernel::vfs::VfsLimits::upper_bytes_max`]: nothing is written or loaded then. `EISDIR`, `EINVAL` unless
+    /// `id` is a regular file; as the layer below answers.
+    pub fn write_at(
+        &mut self,
+        id: NodeId,
+        offset: u64,
+        bytes: &[u8],
+        now: u64,
+    ) -> Result<(), Errno> {
+        self.file(id)?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.check_len(offset.saturating_add(bytes.len() as u64))?;
+        let content = &self.file(id)?.content;
+        let mut growth = content.growth(offset, bytes.len());
+        if !content.is_dirty() || content.needs_below(offset, bytes.len() as u64) {
+            // Before anything is loaded: a write that fails takes no memory.
+            self.expect_room(growth)?;
+            self.copy_up(id, offset, bytes.len() as u64)?;
+            growth = self.file(id)?.content.growth(offset, bytes.len());
+        }
+        self.charge(growth)?;
+        self.file_mut(id)?.content.write(offset, bytes)?;
+        self.touch(id, now);
+        Ok(())
+    }
+
+    /// Cuts the file to `len` bytes, or extends it with zeros. Takes no memory.
+    ///
+    /// # Errors
+    /// `EFBIG` past the limit; `EISDIR`, `EINVAL` unless `id` is a regular file.
+    pub fn set_len(&mut self, id: NodeId, len: u64, now: u64) -> Result<(), Errno> {
+        self.file(id)?;
+        self.check_len(len)?;
+        if len == 0 {
+            self.empty_file(id)?;
+            self.touch(id, now);
+            return Ok(());
+        }
+        self.forget_read(id, 0, 0)?;
+        let content = &mut self.file_mut(id)?.content;
+        let before = content.charged();
+        content.set_len(len)?;
+        let after = content.charged();
+        self.upper_bytes = (self.upper_bytes + after).saturating_sub(before);
+        self.touch(id, now);
+        Ok(())
+    }
+
+    /// Makes sure that the file reaches to `offset + len`.
+    ///
+    /// # Errors
+    /// `EINVAL` if `len` is 0; `EFBIG` past the limit; `ENOSPC` if that much memory is not to be
+    /// had; `EISDIR`, `EINVAL` unless `id` is a regular file.
+    pub fn allocate(&mut self, id: NodeId, offset: u64, len: u64, now: u64) -> Result<(), Errno> {
+        let current = self.len(id)?;
+        if len == 0 {
+            return Err(Errno::Inval);
+        }
+        let end = offset.checked_add(len).ok_or(Errno::Fbig)?;
+        self.check_len(end)?;
+        if end <= current {
+            return Ok(());
+        }
+        let room = self.limits.upper_bytes_max.saturating_sub(self.upper_bytes);
+        if end - current > room {
+            self.limit_hit.get_or_insert("upper_bytes_max");
+            return Err(Errno::Nospc);
+        }
+        self.set_len(id, end, now)
+    }
+
+    fn check_len(&mut self, len: u64) -> Result<(), Errno> {
+        if len > self.limits.file_bytes_max {
+            self.limit_hit.get_or_insert("file_bytes_max");
+            return Err(Errno::Fbig);
+        }
+        Ok(())
+    }
+
+    /// The file of the layer that `id` came from, opened.
+    fn open_below(&mut self, id: NodeId) -> Result<Arc<Blob>, Errno> {
+        if let Some(below) = self.below_files.get(id) {
+            return Ok(below);
+        }
+        let node = self.node(id);
+        let origin = node.origin.as_ref().ok_or(Errno::Io)?;
+        let (layer, path, stamp) = (origin.layer, origin.path.clone(), origin.stamp);
+        let is_open = node.opens > 0;
+        let below = Arc::new(self.layers[usize::from(layer)].open(&path)?);
+        if below.stamp().is_some_and(|found| found != stamp) {
+            // Its length may be another one: what is read would be of two states.
+            self.note_torn(layer, &path);
+            return Err(Errno::Io);
+        }
+        // What cannot be read has told nobody anything.
+        if let Some(origin) = &mut self.node_mut(id).origin {
+            origin.was_read = true;
+        }
+        if is_open {
+            self.below_files.keep(id, below.clone());
+        }
+        Ok(below)
+    }
+
+    /// Notes that the file `path` of `layer` is not what it was when it was examined.
+    fn note_torn(&mut self, layer: u16, path: &VPath) {
+        let drift =
+            Drift { mount: self.mount_of(layer), path: path.clone(), kind: DriftKind::Changed };
+        if !self.torn.contains(&drift) {
+            self.torn.push(drift);
+        }
+    }
+
+    /// Notes that the file `below` of `id` changed while it was read, if `read` failed for that.
+    fn note_if_torn<T>(&mut self, id: NodeId, below: &Blob, read: &Result<T, Errno>) {
+        if let (Err(Errno::Io), Some(_), Some(origin)) =
+            (read, below.stamp(), self.node(id).origin.as_deref())
+        {
+            let (layer, path) = (origin.layer, origin.path.clone());
+            self.note_torn(layer, &path);
+        }
+    }
+
+    /// Makes ready for a write: what it touches is loaded, and of what was read before the first
+    /// one no more than that is kept.
+    fn copy_up(&mut self, id: NodeId, offset: u64, len: u64) -> Result<(), Errno> {
+        self.forget_read(id, offset, len)?;
+        if self.file(id)?.content.needs_below(offset, len) {
+            let below = self.open_below(id)?;
+            let loaded = self.load(id, &below, offset, len);
+            self.note_if_torn(id, &below, &loaded);
+            loaded?;
+        }
+        // From now on it counts as written.
+        let content = &self.file(id)?.content;
+        if !content.is_dirty() {
+            self.cache_bytes = self.cache_bytes.saturating_sub(content.held_bytes());
+        }
+        Ok(())
+    }
+
+    /// Gives back what was read of a file that was not written, but for what `offset..offset + len`
+    /// touches.
+    fn forget_read(&mut self, id: NodeId, offset: u64, len: u64) -> Result<(), Errno> {
+        let content = &mut self.file_mut(id)?.content;
+        if !content.is_dirty() {
+            let held = content.held_bytes();
+            content.forget_read(offset, len);
+            let freed = held - content.held_bytes();
+            self.cache_bytes = self.cache_bytes.saturating_sub(freed);
+        }
+        Ok(())
+    }
+
+    fn load(&mut self, id: NodeId, below: &Blob, offset: u64, len: u64) -> Result<(), Errno> {
+        let content = &mut self.file_mut(id)?.content;
+        let before = content.held_bytes();
+        let loaded = content.load(below, offset, len);
+        let grown = content.held_bytes() - before;
+        let is_dirty = content.is_dirty();
+        if !content.needs_below(0, u64::MAX) {
+            self.below_files.close(id);
+        }
+        if is_dirty {
+            self.upper_bytes += grown;
+        } else {
+            self.cache_bytes += grown;
+        }
+        loaded
+    }
+}

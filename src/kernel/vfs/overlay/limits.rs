@@ -1,0 +1,49 @@
+//! Bounds on an overlay.
+
+use serde::{Deserialize, Serialize};
+
+use crate::kernel::vfs::path::PATH_BYTES_MAX;
+
+/// Bounds on what guests can make an overlay hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VfsLimits {
+    /// Bytes of all that was written or created, content and bookkeeping. Beyond: `ENOSPC`.
+    pub upper_bytes_max: u64,
+    /// Length of one file, holes included. Beyond: `EFBIG`.
+    pub file_bytes_max: u64,
+    /// Length of a path that a guest passes, of the text of a symbolic link, and of the path of what
+    /// is made, from its mount point. Beyond: `ENAMETOOLONG`.
+    pub path_bytes_max: usize,
+    /// Bytes of unchanged files that are kept in memory once they were read.
+    pub cache_bytes_max: u64,
+    /// Bytes of the paths of all changes together, when they are told. Beyond:
+    /// [`crate::kernel::vfs::DiffError::TooMany`]. Directories share what comes before them in memory, and a
+    /// list of paths does not: a guest could make one much larger than itself.
+    pub change_path_bytes_max: u64,
+}
+
+impl VfsLimits {
+    /// These bounds, and where `bounds` are tighter, those.
+    #[must_use]
+    pub fn within(&self, bounds: &Self) -> Self {
+        Self {
+            upper_bytes_max: self.upper_bytes_max.min(bounds.upper_bytes_max),
+            file_bytes_max: self.file_bytes_max.min(bounds.file_bytes_max),
+            path_bytes_max: self.path_bytes_max.min(bounds.path_bytes_max),
+            cache_bytes_max: self.cache_bytes_max.min(bounds.cache_bytes_max),
+            change_path_bytes_max: self.change_path_bytes_max.min(bounds.change_path_bytes_max),
+        }
+    }
+}
+
+impl Default for VfsLimits {
+    fn default() -> Self {
+        Self {
+            upper_bytes_max: 4 << 30,
+            file_bytes_max: 16 << 30,
+            path_bytes_max: PATH_BYTES_MAX,
+            cache_bytes_max: 512 << 20,
+            change_path_bytes_max: 1 << 30,
+        }
+    }
+}

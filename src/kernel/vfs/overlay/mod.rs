@@ -1,0 +1,564 @@
+//! The namespace: one tree of nodes in memory over read-only layers.
+//!
+//! A node comes into being when somebody looks at it; a directory remembers which directories of
+//! layers show through it. So mounting walks nothing, a lookup that was made once costs one hash,
+//! and renaming a directory moves one entry whatever lies beneath it.
+//!
+//! Operations stand in files of their own, each an `impl Overlay`. They take the time of the
+//! operation as `now`, nanoseconds since the Unix epoch: the overlay has no clock.
+
+pub(super) mod attr;
+pub(super) mod baseline;
+pub(super) mod below_files;
+pub(super) mod content;
+pub(super) mod dirs;
+pub(super) mod drift;
+pub(super) mod file_io;
+mod limits;
+pub(super) mod links;
+pub(super) mod listing;
+pub(super) mod mount;
+pub(super) mod node;
+pub(super) mod nodes;
+pub(super) mod open;
+pub(super) mod path_length;
+pub(super) mod rename;
+pub(super) mod resolve;
+pub(super) mod times;
+pub(super) mod write_times;
+
+#[cfg(test)]
+mod limit_tests;
+
+use std::sync::Arc;
+
+use self::below_files::BelowFiles;
+use self::content::Content;
+use self::drift::Drift;
+pub use self::limits::VfsLimits;
+use self::listing::{Listed, OldListing};
+use self::mount::Mount;
+use self::node::{
+    Body, Dir, Entry, EntryKind, File, MountId, Node, NodeId, Origin, TimesOf, ino_below,
+};
+use self::nodes::Nodes;
+use self::times::TimeScale;
+use self::write_times::WriteTimes;
+use super::layer::{FileType, Layer, Stat, Times};
+use super::path::{VPath, check_name};
+use crate::base::errno::Errno;
+use crate::tape::Recorder;
+
+/// Lookups below that may fail in one directory before it is listed instead.
+const MISSES_MAX: u8 = 8;
+
+/// What a node costs against the limit of the upper layer, its content and the bytes of its name
+/// aside; and what each further name of it does.
+pub(super) const NODE_BYTES: u64 = 512;
+
+/// Entries of a directory that are not worth giving memory back for.
+const ENTRIES_SPARE: usize = 32;
+
+/// Longest file of a layer that can be opened. Sparse files can claim to be longer.
+const FILE_BELOW_BYTES_MAX: u64 = 1 << 40;
+
+/// A copy-on-write file system in memory over read-only layers. See the module's own text.
+///
+/// A clone is a fork: it shares contents until one of the two writes to them. What is open in the
+/// original is open in both, and each closes its own.
+#[derive(Clone)]
+pub struct Overlay {
+    pub(super) nodes: Nodes,
+    pub(super) layers: Vec<Arc<dyn Layer>>,
+    pub(super) mounts: Vec<Mount>,
+    /// Where relative paths begin.
+    pub(super) worktree: Option<MountId>,
+    /// Whether the root shows through the worktree: see [`Overlay::show_root_in_worktree`].
+    pub(super) root_shows: bool,
+    /// How times of files below and those of the clock belong together.
+    pub(super) time_scale: TimeScale,
+    /// When something was written.
+    pub(super) writes: WriteTimes,
+    pub(super) next_ino: u64,
+    pub(super) limits: VfsLimits,
+    pub(super) upper_bytes: u64,
+    pub(super) cache_bytes: u64,
+    pub(super) limit_hit: Option<&'static str>,
+    /// No path of what was made here is longer, from its mount point.
+    pub(super) longest_path_bytes: usize,
+    pub(super) below_files: BelowFiles,
+    pub(super) tape: Option<Recorder>,
+    pub(super) old_listings: Vec<OldListing>,
+    /// What was seen in layers and is no node's origin: that of a node which is no more, or a
+    /// further name of a file. A patch removes nothing that was not seen.
+    pub(super) seen: Vec<Origin>,
+    /// Files that changed before they were read, or while they were, since somebody last asked.
+    pub(super) torn: Vec<Drift>,
+}
+
+/// What layers have under one name.
+pub(super) struct Found {
+    pub layer: u16,
+    pub path: VPath,
+    pub stat: Stat,
+    /// If it is a directory: those of lower layers that merge with it.
+    pub rest: Vec<(u16, VPath)>,
+}
+
+impl Found {
+    /// The directories that show through a directory found, the uppermost first.
+    pub fn dirs(&self) -> Vec<(u16, VPath)> {
+        let mut dirs = vec![(self.layer, self.path.clone())];
+        dirs.extend(self.rest.iter().cloned());
+        dirs
+    }
+}
+
+impl Overlay {
+    /// A namespace that holds an empty root directory, all of whose times are `now`.
+    pub fn new(limits: VfsLimits, now: u64) -> Self {
+        let mut overlay = Self {
+            nodes: Nodes::default(),
+            layers: Vec::new(),
+            mounts: Vec::new(),
+            worktree: None,
+            root_shows: false,
+            time_scale: TimeScale::Unknown,
+            writes: WriteTimes::default(),
+            next_ino: 1,
+            limits,
+            upper_bytes: 0,
+            cache_bytes: 0,
+            limit_hit: None,
+            longest_path_bytes: 0,
+            below_files: BelowFiles::default(),
+            tape: None,
+            old_listings: Vec::new(),
+            seen: Vec::new(),
+            torn: Vec::new(),
+        };
+        let root = overlay.insert(Node {
+            ino: 1,
+            nlink: 1,
+            opens: 0,
+            is_being_written: false,
+            mount: MountId(0),
+            times: Times::all(now),
+            times_of: TimesOf::Clock,
+            origin: None,
+            body: Body::Dir(Arc::new(Dir { complete: true, ..Dir::default() })),
+        });
+        overlay.next_ino = 2;
+        overlay.dir_mut(root).parent = Some(root);
+        overlay.mounts.push(Mount::memory(root, now));
+        overlay
+    }
+
+    /// From now on what layers answer goes on a tape: those that are mounted after this.
+    pub(crate) fn set_tape(&mut self, recorder: Recorder) {
+        self.tape = Some(recorder);
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> NodeId {
+        NodeId(0)
+    }
+
+    /// The bounds it was made with.
+    pub fn limits(&self) -> &VfsLimits {
+        &self.limits
+    }
+
+    /// Bytes that count against [`VfsLimits::upper_bytes_max`].
+    pub fn upper_bytes(&self) -> u64 {
+        self.upper_bytes
+    }
+
+    /// The first limit that an operation ran into, by the name of its field.
+    pub fn limit_hit(&self) -> Option<&'static str> {
+        self.limit_hit
+    }
+
+    pub(crate) fn forget_limit_hit(&mut self) {
+        self.limit_hit = None;
+    }
+
+    /// The type of a node.
+    pub fn file_type(&self, id: NodeId) -> FileType {
+        self.node(id).body.file_type()
+    }
+
+    pub(super) fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id]
+    }
+
+    pub(super) fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        &mut self.nodes[id]
+    }
+
+    /// The directory `id`, which is known to be one.
+    pub(super) fn dir(&self, id: NodeId) -> &Dir {
+        match &self.node(id).body {
+            Body::Dir(dir) => dir,
+            _ => unreachable!("callers check that the node is a directory"),
+        }
+    }
+
+    pub(super) fn dir_mut(&mut self, id: NodeId) -> &mut Dir {
+        match &mut self.node_mut(id).body {
+            Body::Dir(dir) => Arc::make_mut(dir),
+            _ => unreachable!("callers check that the node is a directory"),
+        }
+    }
+
+    /// # Errors
+    /// `ENOTDIR` unless `id` is a directory.
+    pub(super) fn expect_dir(&self, id: NodeId) -> Result<(), Errno> {
+        match self.node(id).body {
+            Body::Dir(_) => Ok(()),
+            _ => Err(Errno::Notdir),
+        }
+    }
+
+    /// # Errors
+    /// `EROFS` if the mount of `id` refuses writes.
+    pub(super) fn expect_writable(&self, id: NodeId) -> Result<(), Errno> {
+        if self.mounts[usize::from(self.node(id).mount.0)].read_only {
+            return Err(Errno::Rofs);
+        }
+        Ok(())
+    }
+
+    pub(super) fn fresh_ino(&mut self) -> u64 {
+        let ino = self.next_ino;
+        self.next_ino += 1;
+        ino
+    }
+
+    pub(super) fn insert(&mut self, node: Node) -> NodeId {
+        self.nodes.insert(node)
+    }
+
+    /// # Errors
+    /// `ENOSPC` if `bytes` more go beyond the limit.
+    pub(super) fn expect_room(&mut self, bytes: u64) -> Result<(), Errno> {
+        if self.upper_bytes.saturating_add(bytes) > self.limits.upper_bytes_max {
+            self.limit_hit.get_or_insert("upper_bytes_max");
+            return Err(Errno::Nospc);
+        }
+        Ok(())
+    }
+
+    /// Counts `bytes` more against the limit.
+    ///
+    /// # Errors
+    /// `ENOSPC` if that goes beyond it; nothing is counted then.
+    pub(super) fn charge(&mut self, bytes: u64) -> Result<(), Errno> {
+        self.expect_room(bytes)?;
+        self.upper_bytes += bytes;
+        Ok(())
+    }
+
+    pub(super) fn uncharge(&mut self, bytes: u64) {
+        self.upper_bytes = self.upper_bytes.saturating_sub(bytes);
+    }
+
+    /// A new node that a guest makes, to be attached under `name`.
+    ///
+    /// # Errors
+    /// `ENOSPC` at the limit.
+    pub(super) fn create(
+        &mut self,
+        mount: MountId,
+        body: Body,
+        name: &str,
+        now: u64,
+    ) -> Result<NodeId, Errno> {
+        self.expect_room(node_bytes(&body) + name.len() as u64)?;
+        self.upper_bytes += node_bytes(&body);
+        let ino = self.fresh_ino();
+        let times = Times::all(self.time_of_making(now));
+        Ok(self.insert(Node {
+            ino,
+            nlink: 1,
+            opens: 0,
+            is_being_written: false,
+            mount,
+            times,
+            times_of: TimesOf::Clock,
+            origin: None,
+            body,
+        }))
+    }
+
+    /// Frees `id` if nothing names it and nobody has it open.
+    pub(super) fn release(&mut self, id: NodeId) {
+        let node = self.node_mut(id);
+        if node.nlink > 0 || node.opens > 0 {
+            return;
+        }
+        let origin = node.origin.take();
+        let made_here = origin.is_none();
+        let body = std::mem::replace(&mut node.body, Body::Special(FileType::Unknown));
+        self.seen.extend(origin.map(|origin| *origin));
+        if made_here {
+            self.upper_bytes = self.upper_bytes.saturating_sub(node_bytes(&body));
+        }
+        if let Body::File(file) = body {
+            self.upper_bytes = self.upper_bytes.saturating_sub(file.content.charged());
+            self.forget_cached(&file.content);
+        }
+        self.nodes.free(id);
+    }
+
+    pub(super) fn forget_cached(&mut self, content: &Content) {
+        if !content.is_dirty() {
+            self.cache_bytes = self.cache_bytes.saturating_sub(content.held_bytes());
+        }
+    }
+
+    /// What `name` in the directory `dir` stands for.
+    ///
+    /// # Errors
+    /// As the layers below answer; `ENOENT` is `None` instead.
+    pub(super) fn child(&mut self, dir: NodeId, name: &str) -> Result<Option<NodeId>, Errno> {
+        let this = self.dir(dir);
+        match this.entries.get(name) {
+            Some(Entry { kind: EntryKind::Node(id), .. }) => return Ok(Some(*id)),
+            Some(Entry { kind: EntryKind::Absent, .. }) => return Ok(None),
+            Some(Entry { kind: EntryKind::Below(_), .. }) => return self.materialise(dir, name),
+            None if this.complete => return Ok(None),
+            None => {}
+        }
+        let exact = this.below.iter().all(|(l, _)| self.layers[usize::from(*l)].names_are_exact());
+        if this.misses >= MISSES_MAX || !exact {
+            self.complete(dir)?;
+            return self.child(dir, name);
+        }
+        self.materialise(dir, name)
+    }
+
+    /// Whether the directory `dir` has an entry `name`, or shows one of the root.
+    ///
+    /// # Errors
+    /// As the layers below answer.
+    pub(crate) fn has_entry(&mut self, dir: NodeId, name: &str) -> Result<bool, Errno> {
+        let own = self.child(dir, check_name(name)?)?;
+        Ok(own.or_else(|| self.shown(dir, name)).is_some())
+    }
+
+    /// Makes the node of an entry below, or notes that there is none.
+    fn materialise(&mut self, dir: NodeId, name: &str) -> Result<Option<NodeId>, Errno> {
+        let Some(found) = self.find_below(&self.dir(dir).below, name)? else {
+            let this = self.dir_mut(dir);
+            this.misses = this.misses.saturating_add(1);
+            let entry = Entry { kind: EntryKind::Absent, shadows: false };
+            if this.entries.insert(name.into(), entry).is_some() && this.complete {
+                // Listed once and gone now: the tree below did not hold still.
+                this.count -= 1;
+                self.unlist(dir);
+            }
+            return Ok(None);
+        };
+        let body = match found.stat.file_type {
+            FileType::Directory => {
+                let below = found.dirs();
+                let name_bytes = name_len(name);
+                Body::Dir(Arc::new(Dir { parent: Some(dir), name_bytes, below, ..Dir::default() }))
+            }
+            // The list of its chunks alone could take more memory than there is.
+            FileType::RegularFile if found.stat.size > FILE_BELOW_BYTES_MAX => {
+                Body::Special(FileType::RegularFile)
+            }
+            FileType::RegularFile => Body::File(File { content: Content::below(found.stat.size) }),
+            FileType::SymbolicLink => {
+                let target = self.layers[usize::from(found.layer)].read_link(&found.path)?;
+                match String::from_utf8(target.into_vec()) {
+                    Ok(target) => Body::Symlink(target.into()),
+                    // No guest could spell where it leads; it can be seen and removed.
+                    Err(_) => Body::Special(FileType::SymbolicLink),
+                }
+            }
+            other => Body::Special(other),
+        };
+        let Found { layer, path, stat, .. } = found;
+        let mount = self.node(dir).mount;
+        let (times, times_of) = self.times_below(mount, &stat);
+        let ino = ino_below(self.node(dir).ino, name);
+        let id = self.insert(Node {
+            ino,
+            nlink: 1,
+            opens: 0,
+            is_being_written: false,
+            mount,
+            times,
+            times_of,
+            origin: Some(Box::new(Origin::new(layer, &path, &stat))),
+            body,
+        });
+        let entry = Entry { kind: EntryKind::Node(id), shadows: true };
+        self.dir_mut(dir).entries.insert(name.into(), entry);
+        Ok(Some(id))
+    }
+
+    /// The uppermost entry `name` of the directories `dirs` of layers, which merge in this order,
+    /// and, if it is a directory, those that merge with it.
+    ///
+    /// # Errors
+    /// As the layers answer; `ENOENT` is `None` instead.
+    pub(super) fn find_below(
+        &self,
+        dirs: &[(u16, VPath)],
+        name: &str,
+    ) -> Result<Option<Found>, Errno> {
+        let mut found: Option<Found> = None;
+        for (layer, path) in dirs {
+            let tree = &self.layers[usize::from(*layer)];
+            // One that folds case would answer for another layer's name.
+            if dirs.len() > 1 && !tree.names_are_exact() {
+                match tree.list(path) {
+                    Ok(list) if list.iter().any(|entry| *entry.name == *name) => {}
+                    Ok(_) | Err(Errno::Noent | Errno::Notdir) => continue,
+                    Err(errno) => return Err(errno),
+                }
+            }
+            let path = path.join(name);
+            let stat = match tree.stat(&path) {
+                Ok(stat) => stat,
+                Err(Errno::Noent | Errno::Notdir | Errno::Nametoolong) => continue,
+                Err(errno) => return Err(errno),
+            };
+            let is_dir = stat.file_type == FileType::Directory;
+            match &mut found {
+                None => {
+                    found = Some(Found { layer: *layer, path, stat, rest: Vec::new() });
+                    if !is_dir {
+                        break;
+                    }
+                }
+                Some(found) if is_dir => found.rest.push((*layer, path)),
+                Some(_) => break,
+            }
+        }
+        Ok(found)
+    }
+
+    /// Gives every entry below `dir` its entry here.
+    ///
+    /// # Errors
+    /// As the layers below answer.
+    pub(super) fn complete(&mut self, dir: NodeId) -> Result<(), Errno> {
+        if self.dir(dir).complete {
+            return Ok(());
+        }
+        for (layer, path) in self.dir(dir).below.clone() {
+            let list = match self.layers[usize::from(layer)].list(&path) {
+                Ok(list) => list,
+                Err(Errno::Noent) => continue,
+                Err(errno) => return Err(errno),
+            };
+            for below in list {
+                let entry = Entry { kind: EntryKind::Below(below.file_type), shadows: true };
+                let entries = &mut self.dir_mut(dir).entries;
+                match entries.get_mut(&*below.name) {
+                    Some(seen) => {
+                        let freed = seen.name_bytes(&below.name);
+                        seen.shadows = true;
+                        self.uncharge(freed);
+                    }
+                    None => {
+                        entries.insert(below.name.into(), entry);
+                    }
+                }
+            }
+        }
+        let this = self.dir_mut(dir);
+        // A name that nothing below has and nothing here: no need to remember it any more.
+        this.entries.retain(|_, entry| entry.shadows || !matches!(entry.kind, EntryKind::Absent));
+        let present = |entry: &&Entry| !matches!(entry.kind, EntryKind::Absent);
+        this.count = u32::try_from(this.entries.values().filter(present).count())
+            .map_err(|_| Errno::Overflow)?;
+        this.complete = true;
+        Ok(())
+    }
+
+    /// What the name of an entry counts now; 0 if there is none.
+    pub(super) fn name_bytes(&self, dir: NodeId, name: &str) -> u64 {
+        self.dir(dir).entries.get(name).map_or(0, |entry| entry.name_bytes(name))
+    }
+
+    /// Makes `name` in `dir` stand for `id`. Nothing stands there now. The bytes of the name are
+    /// counted: callers make sure that there is room.
+    pub(super) fn attach(&mut self, dir: NodeId, name: &str, id: NodeId, now: u64) {
+        self.note_come(dir, name, id, now);
+        let (ino, file_type) = (self.node(id).ino, self.file_type(id));
+        let this = self.dir_mut(dir);
+        let kind = EntryKind::Node(id);
+        let name_bytes = name_len(name);
+        let (name, made) = if let Some((_, name, seen)) = this.entries.get_full_mut(name) {
+            seen.kind = kind;
+            (name.clone(), seen.name_bytes(name))
+        } else {
+            let (name, entry) = (Arc::<str>::from(name), Entry { kind, shadows: false });
+            this.entries.insert(name.clone(), entry);
+            let made = entry.name_bytes(&name);
+            (name, made)
+        };
+        self.upper_bytes += made;
+        self.list_one_more(dir, Listed { name, ino, file_type });
+        let this = self.dir_mut(dir);
+        this.count += u32::from(this.complete);
+        if let Body::Dir(child) = &mut self.node_mut(id).body {
+            let child = Arc::make_mut(child);
+            child.parent = Some(dir);
+            child.name_bytes = name_bytes;
+        }
+        self.touch(dir, now);
+    }
+
+    /// Makes `name` in `dir` stand for nothing, and leaves a whiteout if a layer has the name.
+    pub(super) fn detach(&mut self, dir: NodeId, name: &str, now: u64) {
+        if let Some(EntryKind::Node(id)) = self.dir(dir).entries.get(name).map(|entry| entry.kind) {
+            self.note_gone(dir, name, id);
+        }
+        self.unlist(dir);
+        let this = self.dir_mut(dir);
+        this.count -= u32::from(this.complete);
+        let mut freed = 0;
+        if let Some(entry) = this.entries.get_mut(name) {
+            freed = entry.name_bytes(name);
+            if entry.shadows {
+                entry.kind = EntryKind::Absent;
+            } else {
+                this.entries.swap_remove(name);
+            }
+        }
+        // What a directory once held must not go on taking memory that nothing counts.
+        let entries = &mut this.entries;
+        if entries.capacity() / 4 > entries.len() + ENTRIES_SPARE {
+            entries.shrink_to(entries.len() * 2);
+        }
+        self.uncharge(freed);
+        self.touch(dir, now);
+    }
+
+    /// Whether the directory `dir` holds nothing.
+    pub(super) fn is_empty(&mut self, dir: NodeId) -> Result<bool, Errno> {
+        self.complete(dir)?;
+        Ok(self.dir(dir).count == 0)
+    }
+}
+
+/// The length of a name of an entry, which has been checked.
+fn name_len(name: &str) -> u8 {
+    u8::try_from(name.len()).unwrap_or(u8::MAX)
+}
+
+/// What a node made here costs against the limit of the upper layer, its names and the content of a
+/// file aside.
+pub(super) fn node_bytes(body: &Body) -> u64 {
+    match body {
+        Body::Symlink(target) => NODE_BYTES + target.len() as u64,
+        _ => NODE_BYTES,
+    }
+}

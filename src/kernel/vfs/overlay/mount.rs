@@ -1,0 +1,320 @@
+//! The mount table: which tree stands where in the namespace.
+
+use std::sync::Arc;
+
+use super::Overlay;
+use super::baseline::Baseline;
+use super::node::{Body, Dir, EntryKind, MountId, Node, NodeId, TimesOf};
+use super::times::Mtimes;
+use crate::base::errno::Errno;
+use crate::kernel::vfs::layer::Times;
+use crate::kernel::vfs::layer::host_dir::HostDir;
+use crate::kernel::vfs::layer::recording::RecordingLayer;
+use crate::kernel::vfs::layer::{FileType, Layer};
+use crate::kernel::vfs::path::VPath;
+
+/// The directory of the root that does not show where relative paths begin: programs make their own.
+const TMP: &str = "tmp";
+
+/// What to mount.
+#[derive(Clone)]
+pub enum Source {
+    /// A new, empty directory in memory.
+    Memory,
+    /// A directory of the host. Guests see it and change a copy; a patch can write changes back.
+    Host(Arc<HostDir>),
+    /// A directory of the host as it was at one time, whatever becomes of it. Otherwise as `Host`.
+    Baseline(Arc<Baseline>),
+    /// Read-only trees, the uppermost first.
+    Layers(Vec<Arc<dyn Layer>>),
+}
+
+impl Source {
+    /// The trees below, the uppermost first.
+    pub fn layers(&self) -> Vec<Arc<dyn Layer>> {
+        match self {
+            Self::Memory => Vec::new(),
+            Self::Host(dir) => vec![dir.clone()],
+            Self::Baseline(baseline) => vec![baseline.clone()],
+            Self::Layers(layers) => layers.clone(),
+        }
+    }
+}
+
+/// One line of the mount table.
+#[derive(Clone)]
+pub struct Mount {
+    /// The directory that stands at the mount point.
+    pub(in crate::kernel::vfs) root: NodeId,
+    /// Where it is mounted.
+    pub(in crate::kernel::vfs) at: VPath,
+    pub(in crate::kernel::vfs) read_only: bool,
+    pub(in crate::kernel::vfs) mtimes: Mtimes,
+    /// What a patch is written to.
+    pub(in crate::kernel::vfs) host: Option<Arc<HostDir>>,
+    /// The first of its layers.
+    pub(in crate::kernel::vfs) layer: u16,
+    /// What the disk is compared with, if that was noted.
+    pub(in crate::kernel::vfs) baseline: Option<Arc<Baseline>>,
+    /// Whether there is anything below, so that changes mean something.
+    pub(in crate::kernel::vfs) is_layered: bool,
+}
+
+impl Mount {
+    pub(super) fn memory(root: NodeId, now: u64) -> Self {
+        Self {
+            root,
+            at: VPath::root(),
+            read_only: false,
+            mtimes: Mtimes::Fixed(now),
+            host: None,
+            layer: 0,
+            baseline: None,
+            is_layered: false,
+        }
+    }
+
+    /// The absolute path of the mount point.
+    pub fn path(&self) -> String {
+        format!("/{}", self.at.as_str())
+    }
+
+    /// Whether writes are refused with `EROFS`.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+}
+
+impl Overlay {
+    /// Mounts `source` at the absolute path `at`, hiding what stands there. Directories on the way
+    /// that do not exist are made. Takes the same time whatever the size of the tree.
+    ///
+    /// # Errors
+    /// `EINVAL` if `at` is not absolute; `EPERM` if it leaves the root; `ENOTDIR` if a file or a
+    /// link stands on the way; `ENOSPC`; and as the layer's root answers, `ENOTDIR` if that is no
+    /// directory.
+    pub fn mount(
+        &mut self,
+        at: &str,
+        source: Source,
+        read_only: bool,
+        mtimes: Mtimes,
+        now: u64,
+    ) -> Result<MountId, Errno> {
+        if !at.starts_with('/') {
+            return Err(Errno::Inval);
+        }
+        let at = VPath::parse(at)?;
+        let layers = source.layers();
+        let (host, baseline) = match source {
+            Source::Host(dir) => (Some(dir), None),
+            Source::Baseline(baseline) => (Some(baseline.disk().clone()), Some(baseline)),
+            Source::Memory | Source::Layers(_) => (None, None),
+        };
+        let layers: Vec<Arc<dyn Layer>> = match &self.tape {
+            None => layers,
+            Some(tape) => {
+                let shows_times = mtimes == Mtimes::Host;
+                let record = |layer| RecordingLayer::new(layer, &at, shows_times, tape.clone());
+                layers.into_iter().map(|layer| Arc::new(record(layer)) as Arc<dyn Layer>).collect()
+            }
+        };
+        let mut times = Times::all(now);
+        // The uppermost comes last, as its times are the ones that show.
+        for layer in layers.iter().rev() {
+            let stat = layer.stat(&VPath::root())?;
+            if stat.file_type != FileType::Directory {
+                return Err(Errno::Notdir);
+            }
+            times = mtimes.of(&stat, self.time_scale).0;
+        }
+        let id = MountId(u16::try_from(self.mounts.len()).map_err(|_| Errno::Nomem)?);
+        let first = u16::try_from(self.layers.len()).map_err(|_| Errno::Nomem)?;
+        let below: Vec<_> = (first..).take(layers.len()).map(|l| (l, VPath::root())).collect();
+        let dir = Dir { complete: below.is_empty(), below, ..Dir::default() };
+        let is_layered = !layers.is_empty();
+        let root = if at.is_root() {
+            self.remount_root(dir, id, times)?
+        } else {
+            // Before there is a node of a mount that is refused.
+            self.find_place(&at, now)?;
+            let ino = self.fresh_ino();
+            let body = Body::Dir(Arc::new(dir));
+            let root = self.insert(Node {
+                ino,
+                nlink: 1,
+                opens: 0,
+                is_being_written: false,
+                mount: id,
+                times,
+                times_of: TimesOf::Layer,
+                origin: None,
+                body,
+            });
+            self.place(&at, root, now)?;
+            root
+        };
+        self.layers.extend(layers);
+        let layer = first;
+        self.mounts.push(Mount { root, at, read_only, mtimes, host, layer, baseline, is_layered });
+        Ok(id)
+    }
+
+    /// Makes the mount at `at` the worktree, from which changes have their short names.
+    ///
+    /// # Errors
+    /// `ENOENT` if nothing is mounted at `at`.
+    pub fn set_worktree(&mut self, at: &str) -> Result<(), Errno> {
+        let at = VPath::parse(at)?;
+        let index = self.mounts.iter().rposition(|mount| mount.at == at).ok_or(Errno::Noent)?;
+        self.worktree = Some(MountId(index as u16));
+        Ok(())
+    }
+
+    /// The worktree, if there is one.
+    pub fn worktree(&self) -> Option<MountId> {
+        self.worktree
+    }
+
+    /// Lets the root show through the worktree.
+    ///
+    /// Programs cannot tell `/lib` from `lib` (see [`crate::Reach::CurrentDir`]): so where a tree is
+    /// mounted at `/lib`, the worktree has the name `lib` as well, unless the tree below has something
+    /// of that name. It cannot be removed or renamed there, and is not listed. `/tmp` and directories
+    /// in memory give way to what programs make. And nothing can be made in the root, unless something
+    /// is mounted there: nobody would look there for it.
+    pub fn show_root_in_worktree(&mut self) {
+        self.root_shows = true;
+        if self.node(self.root()).mount == MountId(0) {
+            self.mounts[0].read_only = true;
+        }
+    }
+
+    /// What the root has of the name `name`, which the tree below the directory `dir` has not, if the
+    /// root shows through `dir`: see [`Overlay::show_root_in_worktree`].
+    pub(super) fn shown(&self, dir: NodeId, name: &str) -> Option<NodeId> {
+        let shows =
+            |mount: &Mount| mount.is_layered && mount.at.as_str().split('/').next() == Some(name);
+        // The worktree does not show in itself: whoever removes `worktree` there means no such thing.
+        let is_own = self.worktree.is_some_and(|mount| shows(&self.mounts[mount.index()]));
+        if self.dir_with_root() != Some(dir)
+            || name == TMP
+            || is_own
+            || !self.mounts.iter().any(shows)
+        {
+            return None;
+        }
+        match self.dir(self.root()).entries.get(name)?.kind {
+            EntryKind::Node(id) => Some(id),
+            EntryKind::Below(_) | EntryKind::Absent => None,
+        }
+    }
+
+    /// Whether `path`, from the root, leads through a mount point to something in it.
+    pub(crate) fn leads_into_mount(&self, path: &str) -> bool {
+        let is_name = |name: &&str| !name.is_empty() && *name != ".";
+        self.mounts[1..].iter().any(|mount| {
+            let mut names = path.split('/');
+            let mut at = mount.at.as_str().split('/');
+            at.all(|name| names.by_ref().find(is_name) == Some(name))
+                && names.any(|name| !name.is_empty())
+        })
+    }
+
+    /// Whether a tree is mounted at the root.
+    pub(crate) fn has_tree_at_root(&self) -> bool {
+        self.mounts[self.node(self.root()).mount.index()].is_layered
+    }
+
+    /// The worktree's directory, if the root shows through it.
+    pub(super) fn dir_with_root(&self) -> Option<NodeId> {
+        self.worktree.filter(|_| self.root_shows).map(|mount| self.mount_root(mount))
+    }
+
+    /// Whether `id` is a mount point, or a directory made for one to stand in.
+    pub(in crate::kernel::vfs) fn is_fixed(&self, id: NodeId) -> bool {
+        let is_scaffold = matches!(&self.node(id).body, Body::Dir(dir) if dir.scaffold);
+        is_scaffold || self.is_mount_point(id)
+    }
+
+    /// The mount table, in the order of mounting; the first line is the root.
+    pub fn mounts(&self) -> &[Mount] {
+        &self.mounts
+    }
+
+    /// The directory at the mount point of `id`.
+    pub fn mount_root(&self, id: MountId) -> NodeId {
+        self.mounts[usize::from(id.0)].root
+    }
+
+    pub(in crate::kernel::vfs) fn is_mount_point(&self, id: NodeId) -> bool {
+        self.mounts[usize::from(self.node(id).mount.0)].root == id
+    }
+
+    /// Puts a tree under the root, which must be empty but for directories made for mount points.
+    fn remount_root(&mut self, mut dir: Dir, id: MountId, times: Times) -> Result<NodeId, Errno> {
+        let root = self.root();
+        if self.mounts.len() > 1 || self.dir(root).count > 0 {
+            return Err(Errno::Busy);
+        }
+        dir.parent = Some(root);
+        let node = self.node_mut(root);
+        node.mount = id;
+        node.times = times;
+        node.body = Body::Dir(Arc::new(dir));
+        Ok(root)
+    }
+
+    /// Makes `root` stand at the mount point `at`, hiding what stands there.
+    pub(in crate::kernel::vfs) fn place(
+        &mut self,
+        at: &VPath,
+        root: NodeId,
+        now: u64,
+    ) -> Result<(), Errno> {
+        let dir = self.find_place(at, now)?;
+        let (_, name) = at.split_last().ok_or(Errno::Inval)?;
+        let times = self.node(dir).times;
+        if self.child(dir, name)?.is_some() {
+            self.detach(dir, name, now);
+        }
+        self.attach(dir, name, root, now);
+        // No guest made it: it does not count.
+        self.uncharge(self.name_bytes(dir, name));
+        if let Some(entry) = self.dir_mut(dir).entries.get_mut(name) {
+            entry.shadows = true;
+        }
+        self.node_mut(dir).times = times;
+        Ok(())
+    }
+
+    /// The directory that holds the mount point `at`, in which nothing prevents a mount there.
+    fn find_place(&mut self, at: &VPath, now: u64) -> Result<NodeId, Errno> {
+        let (parent, name) = at.split_last().ok_or(Errno::Inval)?;
+        let mut dir = self.root();
+        for step in parent.as_str().split('/').filter(|step| !step.is_empty()) {
+            dir = match self.child(dir, step)? {
+                Some(next) => next,
+                None => self.make_scaffold(dir, step, now)?,
+            };
+            self.expect_dir(dir)?;
+        }
+        if let Some(hidden) = self.child(dir, name)? {
+            self.expect_dir(hidden)?;
+            if self.is_mount_point(hidden) {
+                return Err(Errno::Busy);
+            }
+        }
+        Ok(dir)
+    }
+
+    fn make_scaffold(&mut self, dir: NodeId, name: &str, now: u64) -> Result<NodeId, Errno> {
+        let body = Dir { complete: true, scaffold: true, ..Dir::default() };
+        let mount = self.node(dir).mount;
+        let id = self.create(mount, Body::Dir(Arc::new(body)), name, now)?;
+        let times = self.node(dir).times;
+        self.attach(dir, name, id, now);
+        self.node_mut(dir).times = times;
+        Ok(id)
+    }
+}

@@ -1,0 +1,263 @@
+//! Opening and closing: POSIX `openat`, `close`.
+
+use super::Overlay;
+use super::attr::Metadata;
+use super::node::{Body, Entry, EntryKind, File, NodeId};
+use super::resolve::{Base, Follow};
+use crate::base::errno::Errno;
+use crate::kernel::vfs::layer::FileType;
+
+/// How to open; the names are those of POSIX, `directory` for `O_DIRECTORY` and so on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent flags of one system call")]
+pub struct OpenFlags {
+    /// Create the file if it is not there.
+    pub create: bool,
+    /// With `create`: fail if something is there, even a dangling symbolic link.
+    pub exclusive: bool,
+    /// Cut an existing file to length 0.
+    pub truncate: bool,
+    /// Fail unless it is a directory.
+    pub directory: bool,
+    /// Follow a symbolic link in the last component.
+    pub follow: bool,
+    /// The content will be written.
+    pub write: bool,
+}
+
+impl Overlay {
+    /// Opens what `path` names. The node stays, also without a name, until [`Overlay::close`].
+    ///
+    /// # Errors
+    /// - `ENOENT` if it is not there and `create` is not set, or the directory was removed;
+    /// - `EEXIST` if it is there and `exclusive` is set;
+    /// - `ENOTDIR` if `directory` is set, or a slash ends the path, and it is no directory;
+    /// - `EISDIR` to write, truncate or create a directory;
+    /// - `ELOOP` if it is a symbolic link and `follow` is not set;
+    /// - `EINVAL` if `create` and `directory` are both set;
+    /// - `EROFS` to change something on a read-only mount;
+    /// - `EACCES` if it is neither file nor directory nor link; `EFBIG` if it is a file of a layer
+    ///   that is longer than 1 TiB;
+    /// - `ENOSPC` at the limit; and as [`Base`].
+    pub fn open(
+        &mut self,
+        base: Base,
+        path: &str,
+        flags: OpenFlags,
+        now: u64,
+    ) -> Result<NodeId, Errno> {
+        if flags.create && flags.directory {
+            return Err(Errno::Inval);
+        }
+        let exclusive = flags.create && flags.exclusive;
+        let follow = if flags.follow && !exclusive { Follow::Yes } else { Follow::No };
+        let target = self.resolve_last(base, path, follow, flags.create)?;
+        let is_made = target.node.is_none();
+        let id = match target.node {
+            Some(_) if exclusive => return Err(Errno::Exist),
+            Some(id) => {
+                self.check_open(id, flags, target.wants_dir)?;
+                if flags.truncate && self.file(id)?.content.len() > 0 {
+                    self.set_len(id, 0, now)?;
+                } else if flags.truncate {
+                    self.touch(id, now);
+                }
+                id
+            }
+            None if !flags.create => return Err(Errno::Noent),
+            None => {
+                self.expect_writable(target.dir)?;
+                self.expect_linked(target.dir)?;
+                self.expect_path(target.dir, &target.name)?;
+                let mount = self.node(target.dir).mount;
+                let body = Body::File(File::default());
+                let id = self.create(mount, body, &target.name, now)?;
+                self.attach(target.dir, &target.name, id, now);
+                id
+            }
+        };
+        let node = self.node_mut(id);
+        node.opens += 1;
+        node.is_being_written |= is_made || flags.truncate;
+        Ok(id)
+    }
+
+    fn check_open(&self, id: NodeId, flags: OpenFlags, wants_dir: bool) -> Result<(), Errno> {
+        match self.node(id).body {
+            Body::Symlink(_) if flags.directory => Err(Errno::Notdir),
+            Body::Symlink(_) => Err(Errno::Loop),
+            Body::Dir(_) if flags.write || flags.truncate || flags.create => Err(Errno::Isdir),
+            Body::Dir(_) => Ok(()),
+            _ if flags.directory || wants_dir => Err(Errno::Notdir),
+            Body::Special(FileType::RegularFile) => Err(Errno::Fbig),
+            Body::Special(_) => Err(Errno::Acces),
+            Body::File(_) if flags.write || flags.truncate => self.expect_writable(id),
+            Body::File(_) => Ok(()),
+        }
+    }
+
+    /// Notes one more open description of `id`.
+    pub fn reopen(&mut self, id: NodeId) {
+        self.node_mut(id).opens += 1;
+    }
+
+    /// Ends one open description of `id`, through which it was written if it `writes`. A node that has
+    /// neither name nor description goes.
+    pub fn end_description(&mut self, id: NodeId, writes: bool) {
+        if writes {
+            self.note_end_of_writing(id);
+        }
+        self.close(id);
+    }
+
+    /// As [`Overlay::end_description`], of one through which nothing was written.
+    pub fn close(&mut self, id: NodeId) {
+        let node = self.node_mut(id);
+        node.opens -= 1;
+        if node.opens == 0 {
+            node.is_being_written = false;
+            self.below_files.close(id);
+            self.release(id);
+        }
+    }
+
+    /// # Errors
+    /// `ENOENT` if the directory `id` was removed.
+    pub(super) fn expect_linked(&self, id: NodeId) -> Result<(), Errno> {
+        self.dir(id).parent.map(|_| ()).ok_or(Errno::Noent)
+    }
+
+    /// # Errors
+    /// `EISDIR` for a directory, `EINVAL` for what is no file otherwise.
+    pub(super) fn file(&self, id: NodeId) -> Result<&File, Errno> {
+        match &self.node(id).body {
+            Body::File(file) => Ok(file),
+            Body::Dir(_) => Err(Errno::Isdir),
+            _ => Err(Errno::Inval),
+        }
+    }
+
+    pub(super) fn file_mut(&mut self, id: NodeId) -> Result<&mut File, Errno> {
+        match &mut self.node_mut(id).body {
+            Body::File(file) => Ok(file),
+            Body::Dir(_) => Err(Errno::Isdir),
+            _ => Err(Errno::Inval),
+        }
+    }
+
+    /// The whole content of the file at the absolute path `path`, for the host side.
+    ///
+    /// # Errors
+    /// As [`Overlay::open`]; `EFBIG` if it does not fit into memory's address range.
+    pub fn read(&mut self, path: &str) -> Result<Vec<u8>, Errno> {
+        let id = self.lookup(self.host_base(), host_path(path)?, Follow::Yes)?;
+        self.read_node(id)
+    }
+
+    pub(in crate::kernel::vfs) fn read_node(&mut self, id: NodeId) -> Result<Vec<u8>, Errno> {
+        let len = usize::try_from(self.file(id)?.content.len()).map_err(|_| Errno::Fbig)?;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len).map_err(|_| Errno::Nomem)?;
+        bytes.resize(len, 0);
+        self.reopen(id);
+        let read = self.read_at(id, 0, &mut bytes);
+        self.close(id);
+        bytes.truncate(read?);
+        Ok(bytes)
+    }
+
+    /// Makes `bytes` the content of the file at the absolute path `path`, for the host side. The
+    /// file is created if need be; its directory must exist.
+    ///
+    /// # Errors
+    /// As [`Overlay::open`] and [`Overlay::write_at`].
+    pub fn write(&mut self, path: &str, bytes: &[u8], now: u64) -> Result<(), Errno> {
+        let flags = OpenFlags {
+            create: true,
+            truncate: true,
+            write: true,
+            follow: true,
+            ..OpenFlags::default()
+        };
+        let id = self.open(self.host_base(), host_path(path)?, flags, now)?;
+        let written = self.write_at(id, 0, bytes, now);
+        self.close(id);
+        written
+    }
+
+    /// What stands at the absolute path `path`, links followed, for the host side.
+    ///
+    /// # Errors
+    /// As [`Overlay::stat`].
+    pub fn metadata(&mut self, path: &str) -> Result<Metadata, Errno> {
+        if path.trim_matches('/').is_empty() {
+            return Ok(self.metadata_of(self.root()));
+        }
+        self.stat(self.host_base(), host_path(path)?, Follow::Yes)
+    }
+
+    /// Opens the directory at the absolute path `path`, links followed, for the host side.
+    ///
+    /// # Errors
+    /// As [`Overlay::open`].
+    pub fn open_dir(&mut self, path: &str) -> Result<NodeId, Errno> {
+        let relative = host_path(path)?;
+        let relative = if relative.is_empty() { "." } else { relative };
+        let flags = OpenFlags { directory: true, follow: true, ..OpenFlags::default() };
+        self.open(self.host_base(), relative, flags, 0)
+    }
+
+    /// Opens the directory at `path`, links followed: from the directory `from`, or from the root if the
+    /// path is absolute. Above the root is the root.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, and as [`Base`].
+    pub fn open_dir_from(&mut self, from: NodeId, path: &str) -> Result<NodeId, Errno> {
+        let id = self.lookup_dir(from, path)?;
+        self.reopen(id);
+        Ok(id)
+    }
+
+    /// The directory that holds the directory `id`; `id` itself for the root and for a directory
+    /// that was removed.
+    pub fn parent(&self, id: NodeId) -> NodeId {
+        self.dir(id).parent.unwrap_or(id)
+    }
+
+    /// The absolute path of the directory `id`, in which nothing is a link; `None` if it was removed.
+    pub fn dir_path(&self, id: NodeId) -> Option<String> {
+        let (mut at, mut names) = (id, Vec::new());
+        while at != self.root() {
+            let parent = self.dir(at).parent?;
+            let is_it = |entry: &Entry| matches!(entry.kind, EntryKind::Node(node) if node == at);
+            let (name, _) = self.dir(parent).entries.iter().find(|(_, entry)| is_it(entry))?;
+            names.push(name.clone());
+            at = parent;
+        }
+        names.reverse();
+        Some(format!("/{}", names.join("/")))
+    }
+
+    /// The base of lookups from the root.
+    pub fn host_base(&self) -> Base {
+        Base { dir: self.root(), root: self.root() }
+    }
+
+    pub(super) fn empty_file(&mut self, id: NodeId) -> Result<(), Errno> {
+        self.below_files.close(id);
+        let file = self.file_mut(id)?;
+        let old = std::mem::take(&mut file.content);
+        file.content.set_len(0)?;
+        self.upper_bytes = self.upper_bytes.saturating_sub(old.charged());
+        self.forget_cached(&old);
+        Ok(())
+    }
+}
+
+/// An absolute path as seen from the root.
+///
+/// # Errors
+/// `EINVAL` if it is relative.
+fn host_path(path: &str) -> Result<&str, Errno> {
+    path.strip_prefix('/').map(|path| path.trim_start_matches('/')).ok_or(Errno::Inval)
+}

@@ -1,0 +1,287 @@
+//! What is pinned of folders of the host, as data.
+
+use std::collections::{BTreeMap, HashSet};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
+use serde::{Deserialize, Serialize};
+
+use super::RestoreError;
+use crate::base::digest::Digest;
+use crate::kernel::vfs::layer::{DirEntry, FileType, Stat};
+use crate::kernel::vfs::overlay::Overlay;
+use crate::kernel::vfs::overlay::baseline::{Baseline, List, Pin, Pins, There, start};
+use crate::kernel::vfs::overlay::drift::DriftKind;
+use crate::kernel::vfs::path::{VPath, check_name};
+use crate::store::{Cas, StoreError};
+
+/// What a [`Baseline`] knows.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SavedBaseline {
+    /// The mount that it is of.
+    pub mount: u16,
+    start_ns: u64,
+    pins: Vec<SavedPin>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    drifts: Vec<(String, DriftKind)>,
+    /// Since 1.2.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    written: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum SavedPin {
+    There(Box<SavedThere>),
+    /// The path, and whether it is certain.
+    Absent(String, bool),
+    Unknown(String),
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedThere {
+    path: String,
+    stat: SavedStat,
+    /// In base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    link: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    content: Option<Digest>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    list: Option<SavedList>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    accepted_ns: Option<u64>,
+}
+
+/// Type, length, modification time, whether it may be executed, stamp, inode number, count of links.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct SavedStat(FileType, u64, u64, bool, u64, u64, u64);
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedList {
+    /// Name, type, inode number or 0.
+    entries: Vec<(String, FileType, u64)>,
+    is_late: bool,
+}
+
+impl SavedBaseline {
+    /// The digests of the contents that it names.
+    pub fn contents(&self) -> impl Iterator<Item = Digest> {
+        self.pins.iter().filter_map(|pin| match pin {
+            SavedPin::There(there) => there.content,
+            SavedPin::Absent(..) | SavedPin::Unknown(_) => None,
+        })
+    }
+}
+
+impl Baseline {
+    /// What is known, as data. Contents go to `cas`, as far as they are not there.
+    ///
+    /// # Errors
+    /// As [`Cas::put`].
+    pub(super) fn save(&self, mount: u16, cas: &Cas) -> Result<SavedBaseline, StoreError> {
+        let pins = self.pins().clone();
+        let mut saved = Vec::with_capacity(pins.by_path.len());
+        for (path, pin) in &pins.by_path {
+            if let (Pin::There(There { content: Some((digest, len_bytes)), .. }), Some(contents)) =
+                (pin, self.contents())
+            {
+                contents.store(*digest, *len_bytes, cas)?;
+            }
+            saved.push(SavedPin::of(path, pin));
+        }
+        let drift = |(path, kind): (&VPath, &DriftKind)| (path.as_str().to_owned(), *kind);
+        let drifts = pins.drifts.iter().map(drift).collect();
+        let written = pins.written.iter().map(|path| path.as_str().to_owned()).collect();
+        Ok(SavedBaseline { mount, start_ns: self.start_ns(), pins: saved, drifts, written })
+    }
+
+    /// What `saved` says of the directory of this one.
+    ///
+    /// # Errors
+    /// [`RestoreError::Damaged`].
+    pub(super) fn restored(&self, saved: &SavedBaseline) -> Result<Self, RestoreError> {
+        let mut pins = Pins::default();
+        for pin in &saved.pins {
+            let (path, pin) = pin.restored()?;
+            pins.by_path.insert(path, pin);
+        }
+        for (path, kind) in &saved.drifts {
+            pins.drifts.insert(path_of(path)?, *kind);
+        }
+        for path in &saved.written {
+            pins.written.insert(path_of(path)?);
+        }
+        let contents = self.contents().cloned();
+        Ok(Self::with(self.disk().clone(), saved.start_ns, contents, pins))
+    }
+
+    /// What can be said of a session from before anything was pinned: what was looked at and is as it
+    /// was, by its stamp, and that the rest is not known.
+    pub(super) fn of_stamps(&self, looked_at: impl Iterator<Item = (VPath, u64)>) -> Self {
+        let mut pins = Pins::default();
+        for (path, stamp) in looked_at {
+            let pin = match self.disk().examine(&path) {
+                // Directories are told by what they are, which nobody noted.
+                Ok(found) if found.stat.file_type == FileType::Directory => continue,
+                Ok(found) if found.stat.stamp == stamp => Pin::There(found.stat.into()),
+                _ => {
+                    pins.drifts.insert(path.clone(), DriftKind::Changed);
+                    Pin::Unknown
+                }
+            };
+            pins.by_path.insert(path, pin);
+        }
+        let start_ns = start(self.disk(), false);
+        Self::with(self.disk().clone(), start_ns, self.contents().cloned(), pins)
+    }
+}
+
+impl SavedPin {
+    fn of(path: &VPath, pin: &Pin) -> Self {
+        let path = path.as_str().to_owned();
+        match pin {
+            Pin::Absent { is_certain } => Self::Absent(path, *is_certain),
+            Pin::Unknown => Self::Unknown(path),
+            Pin::There(There { stat, link, content, list, accepted_ns }) => {
+                let Stat { file_type, size, mtime_ns, executable, stamp, inode, nlink } = *stat;
+                Self::There(Box::new(SavedThere {
+                    path,
+                    stat: SavedStat(file_type, size, mtime_ns, executable, stamp, inode, nlink),
+                    link: link.as_ref().map(|text| BASE64.encode(text)),
+                    content: content.map(|(digest, _)| digest),
+                    list: list.as_deref().map(SavedList::of),
+                    accepted_ns: *accepted_ns,
+                }))
+            }
+        }
+    }
+
+    fn restored(&self) -> Result<(VPath, Pin), RestoreError> {
+        let there = match self {
+            Self::Absent(path, is_certain) => {
+                return Ok((path_of(path)?, Pin::Absent { is_certain: *is_certain }));
+            }
+            Self::Unknown(path) => return Ok((path_of(path)?, Pin::Unknown)),
+            Self::There(there) => there,
+        };
+        let SavedStat(file_type, size, mtime_ns, executable, stamp, inode, nlink) = there.stat;
+        let stat = Stat { file_type, size, mtime_ns, executable, stamp, inode, nlink };
+        let link = match &there.link {
+            None => None,
+            Some(text) => {
+                let text = BASE64.decode(text);
+                let text = text.map_err(|_| RestoreError::Damaged("a link is no base64"))?;
+                Some(text.into())
+            }
+        };
+        let list = there.list.as_ref().map(SavedList::restored).transpose()?;
+        let pin = There {
+            stat,
+            link,
+            content: there.content.map(|digest| (digest, size)),
+            list: list.map(Into::into),
+            accepted_ns: there.accepted_ns,
+        };
+        Ok((path_of(&there.path)?, Pin::There(pin)))
+    }
+}
+
+impl SavedList {
+    fn of(list: &List) -> Self {
+        let entry = |entry: &DirEntry| {
+            let inode = list.inodes.get(&entry.name).copied().unwrap_or(0);
+            (entry.name.to_string(), entry.file_type, inode)
+        };
+        Self { entries: list.entries.iter().map(entry).collect(), is_late: list.is_late }
+    }
+
+    fn restored(&self) -> Result<List, RestoreError> {
+        let mut entries: BTreeMap<&str, FileType> = BTreeMap::new();
+        let mut list = List { is_late: self.is_late, ..List::default() };
+        for (name, file_type, inode) in &self.entries {
+            let is_name = !name.is_empty() && name != "." && name != ".." && !name.contains('/');
+            if !is_name || check_name(name).is_err() {
+                return Err(RestoreError::Damaged("a name is no name"));
+            }
+            entries.insert(name, *file_type);
+            if *inode != 0 {
+                list.inodes.insert(name.as_str().into(), *inode);
+            }
+        }
+        let entry = |(name, file_type): (&str, _)| DirEntry { name: name.into(), file_type };
+        list.entries = entries.into_iter().map(entry).collect();
+        Ok(list)
+    }
+}
+
+fn path_of(path: &str) -> Result<VPath, RestoreError> {
+    let parsed = VPath::parse(path).ok().filter(|parsed| parsed.as_str() == path);
+    parsed.ok_or(RestoreError::Damaged("a path is no path"))
+}
+
+/// Bytes of files that were replaced or removed unread and are kept all the same, each time that a
+/// namespace is saved.
+const UNREAD_BYTES_MAX: u64 = 256 << 20;
+
+impl Overlay {
+    /// Keeps what files were that programs have replaced, removed, moved or linked without reading them, so that
+    /// changes can be told later, whatever becomes of the disk. What cannot be kept is told then.
+    pub(crate) fn keep_what_was_replaced(&mut self) {
+        if self.mounts.iter().all(|mount| mount.baseline.is_none()) {
+            return;
+        }
+        let Ok(changes) = self.known_changes() else { return };
+        let mut left = UNREAD_BYTES_MAX;
+        let mut seen = HashSet::new();
+        for change in changes {
+            let Some(baseline) = &self.mounts[change.mount.index()].baseline else { continue };
+            let layer = self.mounts[change.mount.index()].layer;
+            let origin = change.after.and_then(|id| self.node(id).origin.as_deref());
+            let origin = origin.filter(|origin| origin.layer == layer);
+            let before = change.before.as_ref().map(|found| &found.path);
+            for path in before.into_iter().chain(origin.map(|origin| &origin.path)) {
+                let Some(stat) = baseline.pinned_stat(path) else { continue };
+                let is_file = stat.file_type == FileType::RegularFile;
+                if is_file && stat.size <= left && seen.insert(path.clone()) {
+                    left -= stat.size;
+                    // One that has changed by now is told.
+                    let _ = baseline.keep(path);
+                }
+            }
+        }
+    }
+
+    /// The layer of the mount `index` if it is a baseline.
+    pub(super) fn layer_of_baseline(&self, index: usize) -> Option<usize> {
+        let mount = &self.mounts[index];
+        mount.baseline.as_ref().map(|_| usize::from(mount.layer))
+    }
+
+    /// Shows `baseline` in the mount `index` from now on.
+    pub(in crate::kernel::vfs) fn set_baseline(&mut self, index: usize, baseline: Baseline) {
+        let Some(layer) = self.layer_of_baseline(index) else { return };
+        let baseline = std::sync::Arc::new(baseline);
+        self.mounts[index].baseline = Some(baseline.clone());
+        // What is recorded goes on being so; nothing is asked once a run has ended.
+        if self.tape.is_none() {
+            self.layers[layer] = baseline;
+        }
+    }
+
+    /// A namespace that goes on by itself from here, and tells what it meets by itself.
+    pub(crate) fn fork(&self) -> Self {
+        let mut fork = self.clone();
+        fork.torn.clear();
+        for index in 0..fork.mounts.len() {
+            if let Some(baseline) = &fork.mounts[index].baseline {
+                let baseline = baseline.fork();
+                fork.set_baseline(index, baseline);
+            }
+        }
+        fork
+    }
+}

@@ -1,0 +1,106 @@
+//! The content of a file as data.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
+use serde::{Deserialize, Serialize};
+
+use super::RestoreError;
+use crate::base::digest::Digest;
+use crate::kernel::vfs::overlay::content::{CHUNK_BYTES, Content, Piece};
+use crate::store::{Cas, StoreError, read_slice};
+
+/// Up to this size a piece stands where it is named: a file of its own for each would cost more.
+const INLINE_BYTES_MAX: usize = 1 << 10;
+
+/// A content that was written to. Long ones are in a store.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SavedContent {
+    len: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    below_len: Option<u64>,
+    chunks: Vec<SavedChunk>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum SavedChunk {
+    Hole,
+    Below,
+    /// In the store.
+    Stored(Digest),
+    /// In base64.
+    Inline(String),
+}
+
+impl SavedContent {
+    /// The digests of what is in the store.
+    pub fn stored(&self) -> impl Iterator<Item = Digest> {
+        self.chunks.iter().filter_map(|chunk| match chunk {
+            SavedChunk::Stored(digest) => Some(*digest),
+            SavedChunk::Hole | SavedChunk::Below | SavedChunk::Inline(_) => None,
+        })
+    }
+}
+
+impl Content {
+    /// The content as data. What is long goes to `cas`, as far as it is not there.
+    ///
+    /// # Errors
+    /// As [`Cas::put`].
+    pub(super) fn save(&self, cas: &Cas) -> Result<SavedContent, StoreError> {
+        let chunk = |piece: Piece<&[u8]>| {
+            Ok(match piece {
+                Piece::Hole => SavedChunk::Hole,
+                Piece::Below => SavedChunk::Below,
+                Piece::Bytes(bytes) if bytes.len() <= INLINE_BYTES_MAX => {
+                    SavedChunk::Inline(BASE64.encode(bytes))
+                }
+                Piece::Bytes(bytes) => {
+                    let digest = Digest::of(bytes);
+                    if !cas.contains(digest) {
+                        cas.put(digest, &mut read_slice(bytes))?;
+                    }
+                    SavedChunk::Stored(digest)
+                }
+            })
+        };
+        let chunks = self.pieces().map(chunk).collect::<Result<_, StoreError>>()?;
+        let below_len = Some(self.below_len()).filter(|len| *len > 0);
+        Ok(SavedContent { len: self.len(), below_len, chunks })
+    }
+
+    /// What `saved` was, if it is at most `len_max` long.
+    ///
+    /// # Errors
+    /// [`RestoreError`]: `Store`, `Damaged`.
+    pub(super) fn restore(
+        saved: &SavedContent,
+        cas: &Cas,
+        len_max: u64,
+    ) -> Result<Self, RestoreError> {
+        let below_len = saved.below_len.unwrap_or(0);
+        let chunks_max = saved.len.div_ceil(CHUNK_BYTES as u64);
+        if saved.len > len_max || below_len > saved.len || saved.chunks.len() as u64 > chunks_max {
+            return Err(RestoreError::Damaged("a file is longer than it can be"));
+        }
+        let piece = |(index, chunk): (usize, &SavedChunk)| {
+            let bytes = match chunk {
+                SavedChunk::Hole => return Ok(Piece::Hole),
+                SavedChunk::Below => return Ok(Piece::Below),
+                SavedChunk::Stored(digest) => cas.get(*digest, CHUNK_BYTES as u64)?,
+                SavedChunk::Inline(text) => BASE64
+                    .decode(text)
+                    .map_err(|_| RestoreError::Damaged("a content is no base64"))?,
+            };
+            let left = saved.len - index as u64 * CHUNK_BYTES as u64;
+            if bytes.len() as u64 > left.min(CHUNK_BYTES as u64) {
+                return Err(RestoreError::Damaged("a file is longer than it says"));
+            }
+            Ok(Piece::Bytes(bytes))
+        };
+        let pieces = saved.chunks.iter().enumerate().map(piece).collect::<Result<_, _>>()?;
+        Self::from_pieces(saved.len, below_len, pieces)
+            .map_err(|_| RestoreError::Damaged("there is no memory for a content"))
+    }
+}

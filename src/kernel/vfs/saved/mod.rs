@@ -1,0 +1,471 @@
+//! A namespace as data: what was changed and what was seen, to go on from in another process.
+//!
+//! The layers are not part of it, and what was only read of them is not either. Whoever restores
+//! it mounts the same ones again, in the same order.
+
+pub(super) mod baseline;
+pub(super) mod content;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use self::baseline::SavedBaseline;
+use self::content::SavedContent;
+use super::layer::FileType;
+use super::layer::Times;
+use super::overlay::content::Content;
+use super::overlay::node::{
+    Body, Dir, Entry, EntryKind, File, MountId, Node, NodeId, Origin, TimesOf,
+};
+use super::overlay::nodes::Nodes;
+use super::overlay::write_times::Refresh;
+use super::overlay::{NODE_BYTES, Overlay, node_bytes};
+use super::path::{NAME_MAX, VPath};
+use crate::base::digest::Digest;
+use crate::store::{Cas, StoreError};
+
+/// What [`Overlay::save`] answers. Its numbers are checked when it is restored.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SavedOverlay {
+    next_ino: u64,
+    mounts: Vec<SavedMount>,
+    /// The root comes first.
+    nodes: Vec<SavedNode>,
+    seen: Vec<SavedOrigin>,
+    /// What is known of folders of the host; `None` if that was not noted yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    baselines: Option<Vec<SavedBaseline>>,
+    /// When the state of folders of the host was taken in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    refreshes: Vec<Refresh>,
+}
+
+/// A namespace cannot be restored.
+#[derive(thiserror::Error)]
+pub enum RestoreError {
+    /// A content is not there, or is another.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It was saved from a namespace with other mounts.
+    #[error("it was saved with other mounts: {0}")]
+    Mounts(String),
+    /// It cannot have been saved.
+    #[error("it is damaged: {0}")]
+    Damaged(&'static str),
+}
+
+crate::base::readable::readable!(RestoreError);
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedMount {
+    at: String,
+    read_only: bool,
+    root: u32,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedNode {
+    ino: u64,
+    mount: u16,
+    /// Last access, modification and change.
+    times: [u64; 3],
+    /// As [`TimesOf::Guest`]: only read, from before [`SavedNode::times_of`].
+    #[serde(default, skip_serializing)]
+    times_set: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    times_of: Option<TimesOf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    origin: Option<SavedOrigin>,
+    body: SavedBody,
+}
+
+impl SavedNode {
+    fn times_of(&self) -> TimesOf {
+        // What was written to was not told from what was not.
+        let before = if self.times_set { TimesOf::Guest } else { TimesOf::Layer };
+        self.times_of.unwrap_or(before)
+    }
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedOrigin {
+    layer: u16,
+    path: String,
+    stamp: u64,
+    #[serde(default, skip_serializing_if = "is_false")]
+    executable: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    was_read: bool,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum SavedBody {
+    /// A file that was made or written to.
+    File(SavedContent),
+    /// A file as it is in its layer, so many bytes long.
+    FileBelow(u64),
+    Dir(SavedDir),
+    Symlink(String),
+    Special(FileType),
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedDir {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    below: Vec<(u16, String)>,
+    entries: Vec<SavedEntry>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    complete: bool,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    misses: u8,
+    #[serde(default, skip_serializing_if = "is_false")]
+    scaffold: bool,
+}
+
+/// The name, whether a layer has it as well, and what it stands for.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct SavedEntry(String, bool, SavedKind);
+
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum SavedKind {
+    Node(u32),
+    Below(FileType),
+    Absent,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(value: &u8) -> bool {
+    *value == 0
+}
+
+impl SavedOverlay {
+    /// The digests of the contents that are in the store.
+    pub fn contents(&self) -> Vec<Digest> {
+        let file = |node: &SavedNode| match &node.body {
+            SavedBody::File(content) => content.stored().collect(),
+            _ => Vec::new(),
+        };
+        let pinned = self.baselines.iter().flatten().flat_map(SavedBaseline::contents);
+        self.nodes.iter().flat_map(file).chain(pinned).collect()
+    }
+}
+
+impl Overlay {
+    /// The namespace as data. What was written goes to `cas`, as far as it is not there. Nothing
+    /// that is only open, or that was removed, is part of it.
+    ///
+    /// # Errors
+    /// As [`Cas::put`].
+    pub fn save(&self, cas: &Cas) -> Result<SavedOverlay, StoreError> {
+        let mut numbers: HashMap<NodeId, u32> = HashMap::new();
+        let mut order: Vec<NodeId> = Vec::new();
+        let mut number_of = |id: NodeId, order: &mut Vec<NodeId>| {
+            *numbers.entry(id).or_insert_with(|| {
+                order.push(id);
+                // As many nodes as there are have numbers of this size already.
+                (order.len() - 1) as u32
+            })
+        };
+        number_of(self.root(), &mut order);
+        let mut mounts = Vec::with_capacity(self.mounts.len());
+        for mount in &self.mounts {
+            let (at, read_only) = (mount.at.as_str().to_owned(), mount.read_only);
+            // One that another mount hides is reached from here alone.
+            mounts.push(SavedMount { at, read_only, root: number_of(mount.root, &mut order) });
+        }
+        let mut nodes = Vec::new();
+        while let Some(id) = order.get(nodes.len()) {
+            let node = self.node(*id);
+            let body = match &node.body {
+                Body::File(file) if file.content.is_dirty() || node.origin.is_none() => {
+                    SavedBody::File(file.content.save(cas)?)
+                }
+                Body::File(file) => SavedBody::FileBelow(file.content.len()),
+                Body::Symlink(target) => SavedBody::Symlink(target.to_string()),
+                Body::Special(file_type) => SavedBody::Special(*file_type),
+                Body::Dir(dir) => {
+                    let entry = |(name, entry): (&Arc<str>, &Entry)| {
+                        let kind = match entry.kind {
+                            EntryKind::Node(id) => SavedKind::Node(number_of(id, &mut order)),
+                            EntryKind::Below(file_type) => SavedKind::Below(file_type),
+                            EntryKind::Absent => SavedKind::Absent,
+                        };
+                        SavedEntry(name.to_string(), entry.shadows, kind)
+                    };
+                    let path = |(layer, path): &(u16, VPath)| (*layer, path.as_str().to_owned());
+                    SavedBody::Dir(SavedDir {
+                        below: dir.below.iter().map(path).collect(),
+                        entries: dir.entries.iter().map(entry).collect(),
+                        complete: dir.complete,
+                        misses: dir.misses,
+                        scaffold: dir.scaffold,
+                    })
+                }
+            };
+            nodes.push(SavedNode {
+                ino: node.ino,
+                mount: node.mount.0,
+                times: [node.times.atim, node.times.mtim, node.times.ctim],
+                times_set: false,
+                times_of: (node.times_of != TimesOf::Layer).then_some(node.times_of),
+                origin: node.origin.as_deref().map(SavedOrigin::of),
+                body,
+            });
+        }
+        let seen = self.seen.iter().map(SavedOrigin::of).collect();
+        let mut baselines = Vec::new();
+        for (index, mount) in (0..).zip(&self.mounts) {
+            if let Some(baseline) = &mount.baseline {
+                baselines.push(baseline.save(index, cas)?);
+            }
+        }
+        let baselines = Some(baselines);
+        let refreshes = self.writes.refreshes.clone();
+        Ok(SavedOverlay { next_ino: self.next_ino, mounts, nodes, seen, baselines, refreshes })
+    }
+
+    /// Makes the namespace what `saved` was, of which it has the mounts and nothing else.
+    ///
+    /// # Errors
+    /// [`RestoreError`]; the namespace is as it was then.
+    pub fn restore(&mut self, saved: &SavedOverlay, cas: &Cas) -> Result<(), RestoreError> {
+        let mut restored = Self { nodes: Nodes::default(), ..self.clone() };
+        restored.check_mounts(&saved.mounts)?;
+        if saved.next_ino > INO_MAX {
+            return Err(RestoreError::Damaged("more nodes were made than anybody can make"));
+        }
+        let (mut parents, mut names) =
+            (vec![None; saved.nodes.len()], vec![0_u32; saved.nodes.len()]);
+        let mut name_bytes = vec![0; saved.nodes.len()];
+        for (index, node) in saved.nodes.iter().enumerate() {
+            let SavedBody::Dir(dir) = &node.body else { continue };
+            for SavedEntry(name, _, kind) in &dir.entries {
+                let SavedKind::Node(child) = kind else { continue };
+                let child = *child as usize;
+                *names.get_mut(child).ok_or(DAMAGED_NUMBER)? += 1;
+                name_bytes[child] = u8::try_from(name.len()).unwrap_or(u8::MAX);
+                let is_dir = matches!(saved.nodes[child].body, SavedBody::Dir(_));
+                if is_dir && parents[child].replace(id_of(index)).is_some() {
+                    return Err(RestoreError::Damaged("a directory stands in two places"));
+                }
+            }
+        }
+        for mount in &saved.mounts {
+            let root = mount.root as usize;
+            let node = saved.nodes.get(root).ok_or(DAMAGED_NUMBER)?;
+            if !matches!(node.body, SavedBody::Dir(_)) {
+                return Err(RestoreError::Damaged("a mount has no directory"));
+            }
+            names[root] = names[root].max(1);
+        }
+        if parents.first().is_some_and(Option::is_some) {
+            return Err(RestoreError::Damaged("something holds the root"));
+        }
+        check_no_cycles(&parents)?;
+        restored.upper_bytes = 0;
+        for (index, node) in saved.nodes.iter().enumerate() {
+            let parent = if index == 0 { Some(id_of(0)) } else { parents[index] };
+            let mut node = restored.restored_node(node, parent, names[index], cas)?;
+            if let Body::Dir(dir) = &mut node.body {
+                Arc::make_mut(dir).name_bytes = name_bytes[index];
+            }
+            let node = restored.insert(node);
+            restored.charge_restored(node, saved.mounts.iter().any(|m| m.root == node.0))?;
+        }
+        for (mount, saved) in restored.mounts.iter_mut().zip(&saved.mounts) {
+            mount.root = NodeId(saved.root);
+        }
+        restored.next_ino = saved.next_ino;
+        restored.writes.refreshes.clone_from(&saved.refreshes);
+        restored.seen = saved.seen.iter().map(|o| restored.origin(o)).collect::<Result<_, _>>()?;
+        restored.cache_bytes = 0;
+        // Nobody has looked yet.
+        restored.longest_path_bytes = self.limits.path_bytes_max;
+        restored.restore_baselines(saved)?;
+        *self = restored;
+        Ok(())
+    }
+
+    fn restore_baselines(&mut self, saved: &SavedOverlay) -> Result<(), RestoreError> {
+        for index in 0..self.mounts.len() {
+            let Some(layer) = self.layer_of_baseline(index) else { continue };
+            let Some(unbegun) = self.mounts[index].baseline.clone() else { continue };
+            let of_mount = |saved: &&SavedBaseline| usize::from(saved.mount) == index;
+            let baseline = if let Some(baselines) = &saved.baselines {
+                let saved = baselines.iter().find(of_mount);
+                let saved = saved.ok_or(RestoreError::Damaged("a folder has no beginning"))?;
+                unbegun.restored(saved)?
+            } else {
+                let origins = self.nodes.iter().filter_map(|(_, node)| node.origin.as_deref());
+                let origins = origins.chain(&self.seen);
+                let here = origins.filter(|origin| usize::from(origin.layer) == layer);
+                unbegun.of_stamps(here.map(|origin| (origin.path.clone(), origin.stamp)))
+            };
+            self.set_baseline(index, baseline);
+        }
+        Ok(())
+    }
+
+    fn check_mounts(&self, saved: &[SavedMount]) -> Result<(), RestoreError> {
+        let is_same = |(mount, saved): (&super::Mount, &SavedMount)| {
+            mount.at.as_str() == saved.at && mount.read_only == saved.read_only
+        };
+        if self.mounts.len() == saved.len() && self.mounts.iter().zip(saved).all(is_same) {
+            return Ok(());
+        }
+        let had: Vec<String> = saved.iter().map(|mount| format!("/{}", mount.at)).collect();
+        let has: Vec<String> = self.mounts.iter().map(super::Mount::path).collect();
+        Err(RestoreError::Mounts(format!("{} where now {} are", had.join(" "), has.join(" "))))
+    }
+
+    fn origin(&self, saved: &SavedOrigin) -> Result<Origin, RestoreError> {
+        let path = self.layer_path(saved.layer, &saved.path)?;
+        let SavedOrigin { layer, stamp, executable, was_read, .. } = *saved;
+        Ok(Origin { layer, path, stamp, executable, was_read })
+    }
+
+    fn layer_path(&self, layer: u16, path: &str) -> Result<VPath, RestoreError> {
+        if usize::from(layer) >= self.layers.len() {
+            return Err(RestoreError::Damaged("there are fewer layers"));
+        }
+        let parsed = VPath::parse(path).ok().filter(|parsed| parsed.as_str() == path);
+        parsed.ok_or(RestoreError::Damaged("a path is no path"))
+    }
+
+    fn restored_node(
+        &self,
+        saved: &SavedNode,
+        parent: Option<NodeId>,
+        names: u32,
+        cas: &Cas,
+    ) -> Result<Node, RestoreError> {
+        if usize::from(saved.mount) >= self.mounts.len() {
+            return Err(RestoreError::Damaged("there are fewer mounts"));
+        }
+        if names == 0 {
+            return Err(RestoreError::Damaged("nothing names a file"));
+        }
+        let body = match &saved.body {
+            SavedBody::File(content) => {
+                let content = Content::restore(content, cas, self.limits.file_bytes_max)?;
+                Body::File(File { content })
+            }
+            SavedBody::FileBelow(_) if saved.origin.is_none() => {
+                return Err(RestoreError::Damaged("a file comes from nowhere"));
+            }
+            SavedBody::FileBelow(len) => Body::File(File { content: Content::below(*len) }),
+            SavedBody::Symlink(target) => Body::Symlink(target.as_str().into()),
+            SavedBody::Special(file_type) => Body::Special(*file_type),
+            SavedBody::Dir(dir) => Body::Dir(Arc::new(self.restored_dir(dir, parent)?)),
+        };
+        let [atim, mtim, ctim] = saved.times;
+        let is_dir = matches!(body, Body::Dir(_));
+        Ok(Node {
+            ino: saved.ino,
+            nlink: if is_dir { 1 } else { names },
+            opens: 0,
+            is_being_written: false,
+            mount: MountId(saved.mount),
+            times: Times { atim, mtim, ctim },
+            times_of: saved.times_of(),
+            origin: saved.origin.as_ref().map(|o| self.origin(o).map(Box::new)).transpose()?,
+            body,
+        })
+    }
+
+    fn restored_dir(&self, saved: &SavedDir, parent: Option<NodeId>) -> Result<Dir, RestoreError> {
+        let mut dir = Dir { parent, ..Dir::default() };
+        for (layer, path) in &saved.below {
+            dir.below.push((*layer, self.layer_path(*layer, path)?));
+        }
+        for SavedEntry(name, shadows, kind) in &saved.entries {
+            let is_name = !name.is_empty() && name.len() <= NAME_MAX && name != "." && name != "..";
+            if !is_name || name.contains(['/', '\0']) {
+                return Err(RestoreError::Damaged("a name is no name"));
+            }
+            let kind = match kind {
+                SavedKind::Node(number) => EntryKind::Node(NodeId(*number)),
+                SavedKind::Below(file_type) => EntryKind::Below(*file_type),
+                SavedKind::Absent => EntryKind::Absent,
+            };
+            let entry = Entry { kind, shadows: *shadows };
+            if dir.entries.insert(name.as_str().into(), entry).is_some() {
+                return Err(RestoreError::Damaged("a directory has a name twice"));
+            }
+        }
+        let is_present = |entry: &&Entry| !matches!(entry.kind, EntryKind::Absent);
+        let count = dir.entries.values().filter(is_present).count();
+        dir.complete = saved.complete;
+        dir.count = if saved.complete { count as u32 } else { 0 };
+        (dir.misses, dir.scaffold) = (saved.misses, saved.scaffold);
+        Ok(dir)
+    }
+
+    /// Counts a restored node against the limit of the upper layer.
+    fn charge_restored(&mut self, id: NodeId, is_mount_root: bool) -> Result<(), RestoreError> {
+        let node = self.node(id);
+        let mut bytes = 0;
+        if let Body::Dir(dir) = &node.body {
+            bytes += dir.entries.iter().map(|(name, entry)| entry.name_bytes(name)).sum::<u64>();
+        }
+        if !is_mount_root {
+            bytes += if node.origin.is_none() { node_bytes(&node.body) } else { 0 };
+            bytes += u64::from(node.nlink.saturating_sub(1)) * NODE_BYTES;
+            if let Body::File(file) = &node.body {
+                bytes += file.content.charged();
+            }
+        }
+        self.charge(bytes).map_err(|_| RestoreError::Damaged("it is larger than the limit"))
+    }
+}
+
+/// Nodes that can have been made before: at one a nanosecond, as many can be made after.
+const INO_MAX: u64 = 1 << 62;
+
+const DAMAGED_NUMBER: RestoreError = RestoreError::Damaged("a number is out of range");
+
+fn id_of(index: usize) -> NodeId {
+    NodeId(u32::try_from(index).unwrap_or(u32::MAX))
+}
+
+/// # Errors
+/// [`RestoreError::Damaged`] if a directory holds itself.
+fn check_no_cycles(parents: &[Option<NodeId>]) -> Result<(), RestoreError> {
+    let mut is_rooted = vec![false; parents.len()];
+    for start in 0..parents.len() {
+        let (mut path, mut at) = (Vec::new(), start);
+        while !is_rooted[at] {
+            path.push(at);
+            if path.len() > parents.len() {
+                return Err(RestoreError::Damaged("a directory holds itself"));
+            }
+            let Some(parent) = parents[at] else { break };
+            at = parent.0 as usize;
+        }
+        for at in path {
+            is_rooted[at] = true;
+        }
+    }
+    Ok(())
+}
+
+impl SavedOrigin {
+    fn of(origin: &Origin) -> Self {
+        let Origin { layer, stamp, executable, was_read, .. } = *origin;
+        Self { layer, path: origin.path.as_str().to_owned(), stamp, executable, was_read }
+    }
+}

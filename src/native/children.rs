@@ -1,0 +1,250 @@
+//! Programs of the host among the processes of a machine.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use super::image::HostImage;
+use super::profile::Confinement;
+use super::runner::prepared;
+use super::streams::lock;
+use super::{ProfileError, SandboxProfile, SubprocessInput, SubprocessRequest, SubprocessStdio};
+use crate::base::{ambient, disk};
+use crate::kernel::guest::Guest;
+use crate::kernel::machine::WORKTREE;
+use crate::kernel::process::programs::{Found, NotRunnable, Programs};
+use crate::kernel::vfs::{Mount, beneath};
+
+/// Variables of a process that say nothing on the host: where a shell of the machine is, and where
+/// programs of its namespace are.
+const NOT_PASSED_ON: [&[u8]; 3] = [b"PATH", b"PWD", b"OLDPWD"];
+
+/// The programs of the host as processes of a machine: how they run, and which did.
+///
+/// They see the disk, and nothing of what the processes of the machine have changed: a folder that
+/// was made there is none to them, and what they write the machine sees unless it has looked before.
+/// Their streams are those of the machine, piece by piece, whatever they lead to. By itself none
+/// takes virtual time, unless [`NativeChildren::charge_time`] is set. While one works a paused clock
+/// moves to a time that somebody waits for once as much real time has passed; it does not wait for
+/// one that only reads what others have not written yet.
+#[derive(Default)]
+pub struct NativeChildren {
+    worktree: PathBuf,
+    profile: SandboxProfile,
+    roots: Option<Vec<PathBuf>>,
+    charge_time: bool,
+    /// What they are started in, once one was.
+    confinement: Mutex<Option<Arc<Confinement>>>,
+    /// Names of those that were started.
+    started: Mutex<Vec<String>>,
+}
+
+impl NativeChildren {
+    /// Programs that run in the host's folder `worktree`, which the machine shows at
+    /// [`WORKTREE`](crate::WORKTREE): a process whose current directory is a folder below that has
+    /// its program run in that folder of the disk, and one that is elsewhere can run none.
+    pub fn new(worktree: impl Into<PathBuf>) -> Self {
+        Self { worktree: worktree.into(), ..Self::default() }
+    }
+
+    /// What they may do.
+    ///
+    /// # Errors
+    /// [`ProfileError`] if this machine cannot give that.
+    pub fn sandbox_profile(mut self, profile: SandboxProfile) -> Result<Self, ProfileError> {
+        profile.check()?;
+        self.profile = profile;
+        Ok(self)
+    }
+
+    /// The folders in which confined ones may write. Default: the worktree.
+    #[must_use]
+    pub fn sandbox_roots<P: Into<PathBuf>>(mut self, roots: impl IntoIterator<Item = P>) -> Self {
+        self.roots = Some(roots.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Whether a virtual clock shows, once a program has ended, that its real time has passed since
+    /// it began. Default: it stands still.
+    #[must_use]
+    pub fn charge_time(mut self, charge: bool) -> Self {
+        self.charge_time = charge;
+        self
+    }
+
+    /// Whether the clock shows the time that they take.
+    pub(super) fn charges_time(&self) -> bool {
+        self.charge_time
+    }
+
+    /// The name of each program that was started, in order.
+    pub fn started(&self) -> Vec<String> {
+        lock(&self.started).clone()
+    }
+
+    /// Whether the host has a program called `name` on its path.
+    pub fn has(&self, name: &str) -> bool {
+        let is_name = !name.is_empty() && !name.contains(['/', '\\', ':', '\0']);
+        let path = ambient::env_var("PATH").unwrap_or_default();
+        let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
+        is_name && std::env::split_paths(&path).any(|dir| disk::is_executable(&dir.join(&file)))
+    }
+
+    /// The program `name` of the host, to be run as a process.
+    pub fn image(self: &Arc<Self>, name: &str) -> HostImage {
+        let profile = (self.profile != SandboxProfile::Unrestricted).then(|| self.profile.name());
+        HostImage::live(name, profile.map(str::to_owned), Arc::clone(self))
+    }
+
+    /// What starts `program` for the process `guest`.
+    ///
+    /// # Errors
+    /// Why it cannot be started, and what to do.
+    pub(super) fn command(&self, program: &str, guest: &Guest) -> Result<Command, String> {
+        let confinement = self.confinement().map_err(|error| chain(&error))?;
+        let dir = self.host_dir(guest)?;
+        let mut request = SubprocessRequest::new(program);
+        request.args(guest.args().iter().skip(1).map(|arg| host_text(arg)));
+        request.env_clear().env("PATH", ambient::env_var("PATH").unwrap_or_default());
+        for variable in guest.environ() {
+            let Some(at) = variable.iter().position(|byte| *byte == b'=') else { continue };
+            let (name, value) = (&variable[..at], &variable[at + 1..]);
+            if !name.is_empty() && !NOT_PASSED_ON.contains(&name) {
+                request.env(host_text(name), host_text(value));
+            }
+        }
+        request.stdin(SubprocessInput::Empty);
+        let stdio = |fd| {
+            if guest.is_output(fd) { SubprocessStdio::Piped } else { SubprocessStdio::Null }
+        };
+        request.stdout(stdio(1)).stderr(stdio(2));
+        let command = prepared(&request, Some(&dir), confinement.as_deref());
+        let command = command.map_err(|error| error.to_string())?;
+        lock(&self.started).push(program.to_owned());
+        Ok(command)
+    }
+
+    fn confinement(&self) -> Result<Option<Arc<Confinement>>, ProfileError> {
+        let mut confinement = lock(&self.confinement);
+        if confinement.is_none() {
+            let worktree = std::slice::from_ref(&self.worktree);
+            let roots = self.roots.as_deref().unwrap_or(worktree);
+            *confinement = Confinement::new(self.profile, roots, &[])?.map(Arc::new);
+        }
+        Ok(confinement.clone())
+    }
+
+    /// The folder of the disk that the current directory of `guest` shows.
+    fn host_dir(&self, guest: &Guest) -> Result<PathBuf, String> {
+        let current = guest.current_dir().map_err(|_| {
+            "it runs on the disk, and its current directory was removed; start it in a folder that \
+             is there"
+        })?;
+        let current = &*current;
+        let mounts: Vec<String> = guest.machine().vfs().mounts().iter().map(Mount::path).collect();
+        let within = |at: &str| beneath(at, current).is_some();
+        let mount = mounts.iter().filter(|at| within(at)).max_by_key(|at| at.len());
+        let worktree = guest.machine().worktree().unwrap_or(WORKTREE);
+        let Some(below) =
+            beneath(worktree, current).filter(|_| mount.is_some_and(|at| at == worktree))
+        else {
+            return Err(format!(
+                "it runs on the disk, and {current} is not in the worktree; start it in a folder \
+                 of {worktree}"
+            ));
+        };
+        // Without a name it is the folder where this process is.
+        let root = disk::canonical(&Path::new(".").join(&self.worktree));
+        let root = root.map_err(|error| chain(&error))?;
+        let is_dir = |dir: &PathBuf| disk::metadata(dir).is_ok_and(|found| found.is_dir());
+        match disk::canonical(&root.join(below)) {
+            Ok(dir) if dir.starts_with(&root) && is_dir(&dir) => Ok(dir),
+            _ => Err(format!(
+                "it sees the disk, not what the run has changed, and the disk has no folder \
+                 {current}; make the folder there first, or start it in one that is there"
+            )),
+        }
+    }
+}
+
+/// An error and what it comes from, on a line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let sources = std::iter::successors(Some(error), |error| error.source());
+    sources.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// Bytes of a process as the host has them.
+fn host_text(bytes: &[u8]) -> OsString {
+    #[cfg(unix)]
+    return std::os::unix::ffi::OsStringExt::from_vec(bytes.to_vec());
+    #[cfg(not(unix))]
+    return String::from_utf8_lossy(bytes).into_owned().into();
+}
+
+/// Programs of a machine, and for those that nobody has, the host's. For
+/// [`crate::MachineBuilder::programs`].
+///
+/// ```
+/// # #[cfg(unix)] {
+/// use std::sync::Arc;
+/// use belljar::native::{NativeChildren, NativePrograms};
+/// use belljar::process::ShellImage;
+/// use belljar::{Command, Engine, EngineConfig, HostDir, Machine, ToolchainPrograms, Toolchains};
+///
+/// let engine = Engine::new(EngineConfig { pool_slots: 0, ..EngineConfig::default() })?;
+/// let programs = ToolchainPrograms::new(&engine, Toolchains::default());
+/// let children = Arc::new(NativeChildren::new("."));
+/// let programs = NativePrograms::new(Arc::new(programs), Arc::clone(&children));
+/// let worktree = HostDir::open(".".as_ref())?;
+/// let mut machine = Machine::builder().worktree(worktree).programs(Arc::new(programs)).build()?;
+/// let output = Command::shell("echo HELLO | sed s/HELL/hell/ | wc -c").output(&mut machine)?;
+/// assert_eq!(output.stdout, b"6\n");
+/// assert_eq!(children.started(), ["sed"]);
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct NativePrograms {
+    programs: Arc<dyn Programs>,
+    children: Arc<NativeChildren>,
+}
+
+impl NativePrograms {
+    /// `programs`, and where they have none of a name, the host's, which run as `children` says.
+    pub fn new(programs: Arc<dyn Programs>, children: Arc<NativeChildren>) -> Self {
+        Self { programs, children }
+    }
+}
+
+impl Programs for NativePrograms {
+    fn named(&self, name: &str) -> Result<Option<Found>, NotRunnable> {
+        self.programs.named(name)
+    }
+
+    fn module(&self, path: &str, bytes: Vec<u8>) -> Result<Found, NotRunnable> {
+        self.programs.module(path, bytes)
+    }
+
+    fn missing(&self, name: &str) -> Result<Option<Found>, NotRunnable> {
+        if !self.children.has(name) {
+            return self.programs.missing(name);
+        }
+        match self.children.profile {
+            SandboxProfile::Wasi => Err(NotRunnable(ProfileError::Wasi.to_string())),
+            _ => Ok(Some(self.children.image(name).found())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_name_is_looked_for_on_the_host() {
+        let children = NativeChildren::new(".");
+        for name in ["", "/bin/sh", "./sh", "..", "a\0b", "no-such-program-anywhere"] {
+            assert!(!children.has(name), "{name:?}");
+        }
+    }
+}

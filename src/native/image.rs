@@ -1,0 +1,530 @@
+//! A program of the host as a process of a machine.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::children::NativeChildren;
+use super::host_child::{Connected, HostChild, HostEnd, HostEvent};
+use super::streams::lock;
+use crate::base::digest::Digest;
+use crate::base::errno::Errno;
+use crate::kernel::guest::{Buffers, Fault, FdAction, Guest, InputState, Range, SpawnRequest};
+use crate::kernel::io::host_stdin::Watch;
+use crate::kernel::machine::limits::Stop;
+use crate::kernel::process::Pid;
+use crate::kernel::process::Signal;
+use crate::kernel::process::outcome::{Outcome, RunError};
+use crate::kernel::process::programs::{Found, MakeImage};
+use crate::kernel::process::schedule::{Ended, Image, Mode, Running};
+use crate::kernel::process::wakeup::HostBell;
+use crate::process::Command;
+use crate::store::Cas;
+use crate::tape::NativeEvent;
+
+/// Bytes that a program is given at once: as many as a pipe holds.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Bytes given last that are kept, as the program may not read them: those on their way, and those in
+/// its pipe, which it can have made as long as Linux lets it (`pipe(7)`).
+const UNREAD_BYTES_MAX: usize = PIECE_BYTES + (1 << 20);
+
+/// A program of the host, to be run as a process: what comes on the process's standard input it
+/// reads, and what it writes the process writes. Or what a tape says of one.
+pub struct HostImage {
+    program: String,
+    profile: Option<String>,
+    runs: Runs,
+}
+
+enum Runs {
+    Live(Arc<NativeChildren>),
+    Taped(Arc<TapedChildren>),
+    /// What those write whom a program has left behind.
+    Left(Child),
+}
+
+impl HostImage {
+    pub(super) fn live(
+        program: &str,
+        profile: Option<String>,
+        children: Arc<NativeChildren>,
+    ) -> Self {
+        Self { program: program.to_owned(), profile, runs: Runs::Live(children) }
+    }
+
+    /// The program as `children` say that it was, confined by `profile`.
+    pub fn taped(program: &str, profile: Option<String>, children: Arc<TapedChildren>) -> Self {
+        Self { program: program.to_owned(), profile, runs: Runs::Taped(children) }
+    }
+
+    /// It as a process finds it that starts it.
+    pub fn found(self) -> Found {
+        Found { image: Box::new(self), digest: None, path: None }
+    }
+}
+
+impl Command {
+    /// A process that stands for the program `name` of the host, which runs as `children` says.
+    pub fn native(children: &Arc<NativeChildren>, name: &str) -> Self {
+        let (children, program) = (Arc::clone(children), name.to_owned());
+        let make: MakeImage = Arc::new(move || Box::new(children.image(&program)));
+        Self::of_image(make, name)
+    }
+
+    /// A process that stands for the program `name` of the host, as a tape has it.
+    pub(crate) fn taped_native(
+        children: &Arc<TapedChildren>,
+        name: &str,
+        profile: Option<String>,
+    ) -> Self {
+        let (children, program) = (Arc::clone(children), name.to_owned());
+        let image = move || HostImage::taped(&program, profile.clone(), Arc::clone(&children));
+        let make: MakeImage = Arc::new(move || Box::new(image()));
+        Self::of_image(make, name)
+    }
+}
+
+impl Image for HostImage {
+    fn name(&self) -> &str {
+        &self.program
+    }
+
+    fn mode(&self) -> Mode {
+        Mode::Native { profile: self.profile.clone() }
+    }
+
+    fn start(self: Box<Self>, guest: Guest) -> Running {
+        Box::pin(process(*self, guest))
+    }
+}
+
+/// What a tape says that the host did for the processes of a machine.
+pub struct TapedChildren {
+    events: Mutex<VecDeque<(Pid, NativeEvent)>>,
+    contents: Cas,
+}
+
+impl TapedChildren {
+    /// These events, of these processes, in the order of the tape whose contents are `contents`.
+    pub fn new(events: Vec<(Pid, NativeEvent)>, contents: Cas) -> Self {
+        Self { events: Mutex::new(events.into()), contents }
+    }
+
+    /// The bell that rang for them, in a run that real time ended if it `times_out`.
+    pub fn bell(&self, times_out: bool) -> HostBell {
+        let events = lock(&self.events);
+        let of_host = events.iter().filter(|(_, event)| event.is_of_host());
+        let rings = of_host.map(|(pid, event)| match event {
+            NativeEvent::ClockMoved => Pid::MACHINE,
+            _ => *pid,
+        });
+        HostBell::taped(rings, times_out)
+    }
+
+    /// What the host did next, if it did that for `pid` and `is_it`.
+    fn next_if(&self, pid: Pid, is_it: impl Fn(&NativeEvent) -> bool) -> Option<NativeEvent> {
+        let mut events = lock(&self.events);
+        let is_of_machine = |event: &NativeEvent| {
+            matches!(event, NativeEvent::Input { .. } | NativeEvent::ClockMoved)
+        };
+        while events.pop_front_if(|(_, event)| is_of_machine(event)).is_some() {}
+        events.pop_front_if(|(of, event)| *of == pid && is_it(event)).map(|(_, event)| event)
+    }
+
+    /// Whether the host did something else for `pid`.
+    fn has_more(&self, pid: Pid) -> bool {
+        lock(&self.events).iter().any(|(of, _)| *of == pid)
+    }
+
+    fn next(&self, pid: Pid) -> Option<(HostEvent, bool)> {
+        let mut is_charged = false;
+        let event = match self.next_if(pid, |_| true)? {
+            NativeEvent::Failed { message } => HostEvent::Failed(message),
+            NativeEvent::Taken => HostEvent::Taken,
+            NativeEvent::Readable => HostEvent::Readable,
+            NativeEvent::Output { fd, bytes } => {
+                // What is withheld the run cannot have: it leaves its tape here.
+                let bytes = bytes.bytes(&self.contents).unwrap_or_default();
+                HostEvent::Output { fd, bytes }
+            }
+            NativeEvent::Ended {
+                exit_code,
+                signal,
+                duration_ns,
+                charged,
+                unread_bytes,
+                left_open,
+            } => {
+                is_charged = charged;
+                let end = HostEnd { exit_code, signal, duration_ns, unread_bytes, left_open };
+                HostEvent::Ended(end)
+            }
+            NativeEvent::Closed => HostEvent::Closed,
+            NativeEvent::Input { .. } | NativeEvent::ClockMoved => return None,
+        };
+        Some((event, is_charged))
+    }
+}
+
+/// What a process has of its program.
+enum Child {
+    Live(LiveChild),
+    Taped(Arc<TapedChildren>),
+}
+
+/// A program that runs, and for whom the bell rings.
+struct LiveChild {
+    child: HostChild,
+    charges_time: bool,
+    bell: HostBell,
+    pid: Arc<AtomicU32>,
+}
+
+impl LiveChild {
+    /// Has the bell ring for `pid` from now on, also for what nobody has heard yet.
+    fn ring_for(&self, pid: Pid) {
+        self.pid.store(pid.0, Ordering::SeqCst);
+        for _ in 0..self.child.events() {
+            self.bell.ring(pid);
+        }
+    }
+}
+
+impl Drop for LiveChild {
+    fn drop(&mut self) {
+        self.bell.forget(Pid(self.pid.load(Ordering::SeqCst)));
+    }
+}
+
+impl Child {
+    /// Starts the program of `image` for `guest`.
+    ///
+    /// # Errors
+    /// Why it cannot be started.
+    fn start(image: &HostImage, guest: &Guest, connected: Connected) -> Result<Self, String> {
+        match &image.runs {
+            Runs::Live(children) => {
+                let command = children.command(&image.program, guest)?;
+                let (bell, pid) = (guest.bell(), Arc::new(AtomicU32::new(guest.pid().0)));
+                let ring = {
+                    let (bell, pid) = (bell.clone(), Arc::clone(&pid));
+                    move || bell.ring(Pid(pid.load(Ordering::SeqCst)))
+                };
+                let child = HostChild::spawn(command, connected, ring);
+                let child = child.map_err(|error| error.to_string())?;
+                bell.attend(guest.pid(), Box::new(child.is_idle()));
+                let charges_time = children.charges_time();
+                Ok(Self::Live(LiveChild { child, charges_time, bell, pid }))
+            }
+            Runs::Left(_) => Err("it has ended".to_owned()),
+            Runs::Taped(children) => {
+                let is_failure = |event: &NativeEvent| matches!(event, NativeEvent::Failed { .. });
+                match children.next_if(guest.pid(), is_failure) {
+                    Some(NativeEvent::Failed { message }) => Err(message),
+                    _ => Ok(Self::Taped(Arc::clone(children))),
+                }
+            }
+        }
+    }
+
+    /// What the host did next, and whether the clock shows the time that it took.
+    fn next(&self, pid: Pid) -> Option<(HostEvent, bool)> {
+        match self {
+            Self::Live(live) => Some((live.child.next()?, live.charges_time)),
+            Self::Taped(children) => children.next(pid),
+        }
+    }
+
+    fn give(&self, bytes: Vec<u8>) {
+        match self {
+            Self::Live(live) if bytes.is_empty() => live.child.close_input(),
+            Self::Live(live) => live.child.give(bytes),
+            Self::Taped(_) => {}
+        }
+    }
+
+    fn watch_stdin(&self, guest: &Guest) -> Option<Watch> {
+        match self {
+            Self::Live(live) => guest.watch_stdin(live.child.on_readable()),
+            Self::Taped(_) => None,
+        }
+    }
+
+    /// From now on it is `guest`'s.
+    fn hand_to(&self, guest: &Guest) {
+        if let Self::Live(live) = self {
+            live.ring_for(guest.pid());
+        }
+    }
+}
+
+/// A process that stands for a program of the host, or for those whom one has left behind.
+struct Bridge {
+    guest: Guest,
+    program: String,
+    profile: Option<String>,
+    /// `None` once it is another's.
+    child: Option<Child>,
+    /// When it began, if the clock is virtual.
+    started_ns: Option<u64>,
+    /// Whether the program can be given more to read.
+    wants_input: bool,
+    stdin: Stdin,
+    /// The end of what it was given.
+    given: VecDeque<u8>,
+}
+
+/// What is known of the run's standard input, if the program reads that.
+enum Stdin {
+    Unknown,
+    /// Something looks out for it.
+    Watched {
+        _watch: Option<Watch>,
+    },
+    Readable,
+}
+
+/// Why a program does not go on.
+enum Leave {
+    Stop(Stop),
+    Error(String),
+}
+
+impl From<Stop> for Leave {
+    fn from(stop: Stop) -> Self {
+        Self::Stop(stop)
+    }
+}
+
+async fn process(image: HostImage, mut guest: Guest) -> Ended {
+    if let Err(stop) = guest.begin() {
+        return Ended { guest, outcome: Ok(stop.into()) };
+    }
+    // It is the program that a broken pipe ends, unless it ignores that.
+    guest.ignore_sigpipe(true);
+    let started_ns = guest.virtual_now_ns();
+    let is_left = matches!(image.runs, Runs::Left(_));
+    let has_input = !is_left && guest.input_state(0).is_some();
+    let connected = Connected { has_input, is_merged: guest.is_same_output(1, 2) };
+    let started = match image.runs {
+        Runs::Left(child) => {
+            child.hand_to(&guest);
+            Ok(child)
+        }
+        _ => Child::start(&image, &guest, connected),
+    };
+    let HostImage { program, profile, .. } = image;
+    let child = match started {
+        Ok(child) => child,
+        Err(message) => {
+            guest.tape_native(|_| NativeEvent::Failed { message: message.clone() });
+            return Ended { guest, outcome: Err(RunError::Host { program, message }) };
+        }
+    };
+    let mut bridge = Bridge {
+        guest,
+        program,
+        profile,
+        child: Some(child),
+        started_ns,
+        wants_input: has_input,
+        stdin: Stdin::Unknown,
+        given: VecDeque::new(),
+    };
+    let outcome = match bridge.live().await {
+        Ok(outcome) => Ok(outcome),
+        Err(Leave::Stop(stop)) => Ok(stop.into()),
+        Err(Leave::Error(message)) => Err(RunError::Host { program: bridge.program, message }),
+    };
+    Ended { guest: bridge.guest, outcome }
+}
+
+impl Bridge {
+    async fn live(&mut self) -> Result<Outcome, Leave> {
+        loop {
+            let pipe = self.feed().await?;
+            if let Err(Fault::Stop(stop)) = self.guest.check_tape() {
+                return Err(stop.into());
+            }
+            if let Fault::Stop(stop) = self.guest.wait_for_host(pipe) {
+                return Err(stop.into());
+            }
+            self.guest.pause().await?;
+            if !self.guest.was_rung() {
+                continue;
+            }
+            let next = self.child.as_ref().and_then(|child| child.next(self.guest.pid()));
+            let Some((event, is_charged)) = next else { continue };
+            match event {
+                HostEvent::Taken => {
+                    self.guest.tape_native(|_| NativeEvent::Taken);
+                    self.wants_input = true;
+                }
+                HostEvent::Readable => {
+                    self.guest.tape_native(|_| NativeEvent::Readable);
+                    self.stdin = Stdin::Readable;
+                }
+                HostEvent::Output { fd, bytes } => self.write(fd, bytes).await?,
+                HostEvent::Ended(end) => return self.end(&end, is_charged),
+                HostEvent::Closed => {
+                    self.guest.tape_native(|_| NativeEvent::Closed);
+                    return Ok(Outcome::Exited(0));
+                }
+                HostEvent::Failed(message) => {
+                    self.guest.tape_native(|_| NativeEvent::Failed { message: message.clone() });
+                    return Err(Leave::Error(message));
+                }
+            }
+        }
+    }
+
+    /// Gives the program what there is to read, if it can be given more. Answers the end of a pipe
+    /// that must have something first.
+    async fn feed(&mut self) -> Result<Option<u32>, Leave> {
+        if !self.wants_input {
+            return Ok(None);
+        }
+        match self.guest.input_state(0) {
+            Some(InputState::Pipe) => return Ok(Some(0)),
+            Some(InputState::Host) => match self.stdin {
+                Stdin::Readable => self.stdin = Stdin::Unknown,
+                Stdin::Watched { .. } => return Ok(None),
+                Stdin::Unknown => {
+                    let watch = self.child.as_ref().and_then(|it| it.watch_stdin(&self.guest));
+                    self.stdin = Stdin::Watched { _watch: watch };
+                    return Ok(None);
+                }
+            },
+            _ => {}
+        }
+        self.wants_input = false;
+        let mut bytes = vec![0; PIECE_BYTES];
+        let range = Range { start: 0, len: bytes.len() };
+        let count = self.guest.call("fd_read", |guest| {
+            guest.fd_read(0, &mut Buffers::new(&mut bytes, [range].into_iter().collect()))
+        });
+        match count.await? {
+            Ok(count) => bytes.truncate(count as usize),
+            Err(errno) => {
+                return Err(Leave::Error(format!("its input cannot be read: {errno}")));
+            }
+        }
+        let (content_hash, len_bytes) = (Digest::of(&bytes), bytes.len() as u64);
+        self.guest.tape_native(|_| NativeEvent::Input { content_hash, len_bytes });
+        self.given.extend(&bytes);
+        self.given.drain(..self.given.len().saturating_sub(UNREAD_BYTES_MAX));
+        if let Some(child) = &self.child {
+            child.give(bytes);
+        }
+        Ok(None)
+    }
+
+    /// Writes what the program has written.
+    async fn write(&mut self, fd: u32, mut bytes: Vec<u8>) -> Result<(), Leave> {
+        let pid = self.guest.pid().0;
+        self.guest.tape_native(|tape| NativeEvent::Output {
+            fd,
+            bytes: tape.stream_payload(pid, fd, &bytes),
+        });
+        let mut done = 0;
+        while done < bytes.len() {
+            let range = Range { start: done, len: bytes.len() - done };
+            let count = self.guest.call("fd_write", |guest| {
+                guest.fd_write(fd, &Buffers::new(&mut bytes, [range].into_iter().collect()))
+            });
+            match count.await? {
+                Ok(count) if count > 0 => done += count as usize,
+                // Its next write tells it.
+                Err(Errno::Pipe) => return self.hang_up(fd),
+                Ok(_) => return Err(Leave::Error("its output is not taken".to_owned())),
+                Err(errno) => {
+                    return Err(Leave::Error(format!("its output cannot be written: {errno}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What it writes to `fd` has no reader any more.
+    fn hang_up(&self, fd: u32) -> Result<(), Leave> {
+        match &self.child {
+            Some(Child::Live(live)) => live.child.hang_up(fd),
+            Some(Child::Taped(children))
+                if self.guest.machine().kernel_version() < 4
+                    && !children.has_more(self.guest.pid()) =>
+            {
+                return Err(Stop::Signalled(Signal::PIPE).into());
+            }
+            Some(Child::Taped(_)) | None => {}
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, end: &HostEnd, is_charged: bool) -> Result<Outcome, Leave> {
+        let HostEnd { exit_code, signal, duration_ns, unread_bytes, left_open } = *end;
+        let started_ns = self.started_ns.filter(|_| is_charged);
+        let charged = started_ns.is_some();
+        self.guest.tape_native(|_| NativeEvent::Ended {
+            exit_code,
+            signal,
+            duration_ns,
+            charged,
+            unread_bytes,
+            left_open,
+        });
+        if left_open && let Some(child) = self.child.take() {
+            self.leave(child);
+        }
+        let unread = usize::try_from(unread_bytes).unwrap_or(usize::MAX).min(self.given.len());
+        let mut unread = self.given.split_off(self.given.len() - unread);
+        self.guest.give_back(0, unread.make_contiguous());
+        if let Some(started_ns) = started_ns
+            && let Err(Fault::Stop(stop)) =
+                self.guest.pass_time(started_ns.saturating_add(duration_ns))
+        {
+            return Err(stop.into());
+        }
+        Ok(outcome_of(exit_code, signal))
+    }
+}
+
+impl Bridge {
+    /// Has another process write what those write whom the program left behind. At the limit of
+    /// processes they are ended instead, with its group.
+    fn leave(&mut self, child: Child) {
+        let (program, profile) = (self.program.clone(), self.profile.clone());
+        let request = SpawnRequest {
+            args: vec![program.clone().into_bytes()],
+            program: program.clone(),
+            inherit: true,
+            actions: vec![FdAction::Close(0)],
+            ..SpawnRequest::default()
+        };
+        let image = HostImage { program, profile, runs: Runs::Left(child) };
+        // The limit has been noted.
+        let _ = self.guest.spawn(image.found(), request);
+    }
+}
+
+/// How a process ends whose program ended so.
+fn outcome_of(exit_code: Option<u32>, signal: Option<u32>) -> Outcome {
+    match (exit_code, signal.and_then(Signal::from_number)) {
+        (Some(code), _) => Outcome::Exited(code),
+        (None, Some(signal)) => Outcome::Signalled(signal),
+        // One of those that only the host has, as a shell shows it; a tape may say anything.
+        (None, None) => Outcome::Exited(128_u32.saturating_add(signal.unwrap_or(0))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_no_system_has_is_a_code() {
+        assert_eq!(outcome_of(None, Some(64)), Outcome::Exited(192));
+        assert_eq!(outcome_of(None, Some(u32::MAX)), Outcome::Exited(u32::MAX));
+        assert_eq!(outcome_of(None, Some(9)), Outcome::Signalled(Signal::KILL));
+    }
+}

@@ -1,0 +1,39 @@
+//! Rank 7: programs of the host, as processes of a machine and by themselves.
+
+mod child;
+mod children;
+mod error;
+mod host_child;
+mod host_pipes;
+mod host_process;
+mod host_waits;
+mod image;
+mod in_machine;
+mod machine_tape;
+mod playback;
+mod profile;
+mod recording;
+mod request;
+mod runner;
+mod streams;
+mod subprocesses;
+mod tape;
+mod taped_bytes;
+mod taped_failure;
+
+pub use child::SubprocessChild;
+pub use children::{NativeChildren, NativePrograms};
+pub use error::{FindError, SubprocessError};
+pub use image::{HostImage, TapedChildren};
+pub use playback::{Difference, Mismatch};
+pub use profile::{ProfileError, SandboxProfile};
+pub use request::{
+    SUBPROCESS_OUTPUT_BYTES_MAX, SubprocessInput, SubprocessOutput, SubprocessRequest,
+    SubprocessStatus, SubprocessStdio,
+};
+pub use runner::{NativeCommand, NativeError};
+pub use streams::{ChildInput, ChildOutput};
+pub use subprocesses::{OnMissing, SubprocessConfig, Subprocesses};
+pub use tape::{PROCESS_TAPE_BYTES_MAX, ProcessTape, TapeEntry};
+pub use taped_bytes::TapedBytes;
+pub use taped_failure::TapedFailure;

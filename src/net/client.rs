@@ -1,0 +1,447 @@
+//! Sends requests.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::time::{Duration, Instant};
+
+use ureq::Body;
+use ureq::http::{self, HeaderName, HeaderValue, Method};
+
+use super::credentials::Credentials;
+use super::resolver::agent;
+use super::scrub::{Scrubbed, without_secrets};
+use crate::base::ambient;
+use crate::net::{Allowed, EgressBlocked, EgressPolicy};
+use crate::tape::{Kind, Recorder};
+
+/// Redirects that are followed.
+pub const REDIRECTS_MAX: u32 = 10;
+
+/// Headers that say how a message is carried, which is not for who asks to say.
+const OF_TRANSPORT: [&str; 10] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "proxy-connection",
+];
+
+/// Headers that are for one origin, and not for where that redirects to.
+const OF_ORIGIN: [&str; 4] = ["authorization", "cookie", "origin", "proxy-authorization"];
+
+/// A request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HttpRequest {
+    /// `GET` and the like.
+    pub method: String,
+    /// An absolute `http` or `https` URL.
+    pub url: String,
+    /// Headers, in this order.
+    pub headers: Vec<(String, String)>,
+    /// The body; empty for none.
+    pub body: Vec<u8>,
+}
+
+impl HttpRequest {
+    /// A `GET` of `url`.
+    pub fn get(url: impl Into<String>) -> Self {
+        Self { method: "GET".into(), url: url.into(), headers: Vec::new(), body: Vec::new() }
+    }
+}
+
+/// The head of an answer, and what is to come of it.
+pub struct HttpResponse {
+    /// Where it comes from: after redirects, another URL than that of the request.
+    pub url: String,
+    /// The status, from 100 to 999.
+    pub status: u16,
+    /// Headers, names in lower case, in the order in which they came.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: HttpBody,
+}
+
+impl fmt::Debug for HttpResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("HttpResponse");
+        shown.field("url", &self.url).field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
+/// Bounds of one request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HttpLimits {
+    /// From the start to the end of the answer's body, redirects included. Default: 60 s.
+    pub timeout: Duration,
+    /// Longest body of a request, in bytes. Default: 16 MiB.
+    pub request_bytes_max: u64,
+    /// Longest body of an answer, in bytes. Default: 64 MiB.
+    pub response_bytes_max: u64,
+    /// Redirects that are followed. Default: [`REDIRECTS_MAX`].
+    pub redirects_max: u32,
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_mins(1),
+            request_bytes_max: 16 << 20,
+            response_bytes_max: 64 << 20,
+            redirects_max: REDIRECTS_MAX,
+        }
+    }
+}
+
+/// A request failed.
+#[derive(thiserror::Error)]
+pub enum HttpError {
+    /// The policy blocks it, or where it leads.
+    #[error(transparent)]
+    Blocked(#[from] EgressBlocked),
+    /// It makes no sense.
+    #[error("{0}")]
+    Request(String),
+    /// It took too long.
+    #[error("{place} has not answered in {timeout_ms} ms")]
+    Timeout {
+        /// Who was asked.
+        place: String,
+        /// The limit.
+        timeout_ms: u128,
+    },
+    /// There is no connection, or it broke off.
+    #[error("{place}: {message}")]
+    Connection {
+        /// Who was asked.
+        place: String,
+        /// What happened.
+        message: String,
+    },
+    /// What came is no answer.
+    #[error("{place} does not speak HTTP: {message}")]
+    BadAnswer {
+        /// Who was asked.
+        place: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// The request or the answer is longer than may be.
+    #[error("the {what} is longer than the limit of {bytes_max} bytes")]
+    TooLong {
+        /// Which of the two.
+        what: &'static str,
+        /// The limit.
+        bytes_max: u64,
+    },
+    /// One redirect led to the next.
+    #[error("more than {redirects_max} redirects; the last one leads to {url}")]
+    Redirects {
+        /// The limit.
+        redirects_max: u32,
+        /// Where to.
+        url: String,
+    },
+}
+
+crate::base::readable::readable!(HttpError);
+
+/// Sends requests as far as a policy lets them.
+#[derive(Clone, Default)]
+pub struct HttpClient {
+    policy: EgressPolicy,
+    credentials: Credentials,
+    limits: HttpLimits,
+    tape: Option<Recorder>,
+}
+
+impl HttpClient {
+    /// A client under `policy`.
+    pub fn new(policy: EgressPolicy) -> Self {
+        Self { policy, ..Self::default() }
+    }
+
+    /// Whom it may reach, in place of what was said before.
+    #[must_use]
+    pub fn policy(mut self, policy: EgressPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// What it adds to requests.
+    #[must_use]
+    pub fn credentials(mut self, credentials: Credentials) -> Self {
+        self.credentials = credentials;
+        self
+    }
+
+    /// Its bounds.
+    #[must_use]
+    pub fn limits(mut self, limits: HttpLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The bounds that hold.
+    pub fn bounds(&self) -> HttpLimits {
+        self.limits
+    }
+
+    /// Records what the policy decides on `tape`.
+    #[must_use]
+    pub fn tape(mut self, tape: Option<Recorder>) -> Self {
+        self.tape = tape;
+        self
+    }
+
+    /// Sends `request`, follows redirects, and answers once the head of the last answer is here. An
+    /// answer of any status is one.
+    ///
+    /// # Errors
+    /// [`HttpError`].
+    pub fn send(&self, request: &HttpRequest) -> Result<HttpResponse, HttpError> {
+        let mut call = Call::new(request, self.limits)?;
+        let mut allowed = self.decided(self.policy.check("http", &request.url))?;
+        for _ in 0..=self.limits.redirects_max {
+            let response = self.send_once(&call, &allowed)?;
+            let location = response.headers().get("location").map(HeaderValue::as_bytes);
+            let location = location.and_then(|to| std::str::from_utf8(to).ok());
+            let Some(to) = location.filter(|_| is_redirect(response.status().as_u16())) else {
+                return Ok(self.answer(&allowed, response));
+            };
+            let next = self.decided(self.policy.check_redirect(&allowed, to))?;
+            call.follow(response.status().as_u16(), &allowed, &next);
+            allowed = next;
+        }
+        let redirects_max = self.limits.redirects_max;
+        Err(HttpError::Redirects { redirects_max, url: self.clean(allowed.url()) })
+    }
+
+    fn decided(&self, checked: Result<Allowed, EgressBlocked>) -> Result<Allowed, HttpError> {
+        let allowed = checked.map_err(|blocked| self.blocked(blocked))?;
+        if let Some(tape) = &self.tape {
+            let mut decision = allowed.record(tape);
+            if let Kind::Egress { url, host, reason, .. } = &mut decision {
+                for text in [url, host, reason] {
+                    *text = self.clean(text);
+                }
+            }
+            tape.push(decision);
+        }
+        Ok(allowed)
+    }
+
+    /// What is blocked, as it may be told: where a redirect leads a server says, which may put a secret
+    /// into that.
+    fn blocked(&self, blocked: EgressBlocked) -> HttpError {
+        let blocked = EgressBlocked {
+            url: self.clean(&blocked.url),
+            host: self.clean(&blocked.host),
+            reason: self.clean(&blocked.reason),
+            ..blocked
+        };
+        if let Some(tape) = &self.tape {
+            tape.push(blocked.record(tape));
+        }
+        blocked.into()
+    }
+
+    fn send_once(&self, call: &Call, allowed: &Allowed) -> Result<http::Response<Body>, HttpError> {
+        let left = call.end.saturating_duration_since(ambient::instant_now());
+        if left.is_zero() {
+            return Err(self.timed_out(allowed));
+        }
+        let mut request = http::Request::builder().method(call.method.clone()).uri(allowed.url());
+        for (name, value) in &call.headers {
+            request = request.header(name, value);
+        }
+        let mut added = Vec::new();
+        for credential in self.credentials.of(allowed) {
+            if added.contains(&credential.header()) {
+                continue;
+            }
+            added.push(credential.header());
+            if call.headers.iter().any(|(name, _)| name == credential.header()) {
+                return Err(HttpError::Request(format!(
+                    "the header {} is added by the host (credential {}): leave it out",
+                    credential.header(),
+                    credential.name()
+                )));
+            }
+            request = request.header(credential.header(), credential.value());
+        }
+        let agent = agent(&self.policy, allowed, left);
+        let bad = |error: http::Error| HttpError::Request(error.to_string());
+        let sent = if call.body.is_empty() {
+            agent.run(request.body(()).map_err(bad)?)
+        } else {
+            agent.run(request.body(call.body.as_slice()).map_err(bad)?)
+        };
+        sent.map_err(|error| self.failed(allowed, error))
+    }
+
+    fn answer(&self, allowed: &Allowed, response: http::Response<Body>) -> HttpResponse {
+        let secrets = self.credentials.secrets();
+        let header = |(name, value): (&HeaderName, &HeaderValue)| {
+            let value = String::from_utf8_lossy(value.as_bytes());
+            (without_secrets(name.as_str(), &secrets), without_secrets(&value, &secrets))
+        };
+        let headers = response.headers().iter().map(header).collect();
+        let status = response.status().as_u16();
+        let reader = response.into_body().into_with_config().limit(u64::MAX).reader();
+        let body = HttpBody {
+            reader: Scrubbed::new(Box::new(reader), secrets),
+            left: self.limits.response_bytes_max,
+            bytes_max: self.limits.response_bytes_max,
+            place: self.place(allowed),
+            timeout_ms: self.limits.timeout.as_millis(),
+        };
+        HttpResponse { url: self.clean(allowed.url()), status, headers, body }
+    }
+
+    fn clean(&self, text: &str) -> String {
+        without_secrets(text, &self.credentials.secrets())
+    }
+
+    fn place(&self, allowed: &Allowed) -> String {
+        self.clean(&allowed.place())
+    }
+
+    fn timed_out(&self, allowed: &Allowed) -> HttpError {
+        HttpError::Timeout {
+            place: self.place(allowed),
+            timeout_ms: self.limits.timeout.as_millis(),
+        }
+    }
+
+    fn failed(&self, allowed: &Allowed, error: ureq::Error) -> HttpError {
+        let error = match error {
+            ureq::Error::Other(other) => match other.downcast::<EgressBlocked>() {
+                Ok(blocked) => return self.blocked(*blocked),
+                Err(other) => ureq::Error::Other(other),
+            },
+            error => error,
+        };
+        match error {
+            ureq::Error::Timeout(_) => self.timed_out(allowed),
+            error @ (ureq::Error::Protocol(_) | ureq::Error::Http(_)) => {
+                let message = self.clean(&error.to_string());
+                HttpError::BadAnswer { place: self.place(allowed), message }
+            }
+            error => {
+                let message = self.clean(&error.to_string());
+                HttpError::Connection { place: self.place(allowed), message }
+            }
+        }
+    }
+}
+
+fn is_redirect(status: u16) -> bool {
+    matches!(status, 301 | 302 | 303 | 307 | 308)
+}
+
+/// A request as it is sent, which changes with every redirect.
+struct Call {
+    method: Method,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    body: Vec<u8>,
+    end: Instant,
+}
+
+impl Call {
+    fn new(request: &HttpRequest, limits: HttpLimits) -> Result<Self, HttpError> {
+        if request.body.len() as u64 > limits.request_bytes_max {
+            let bytes_max = limits.request_bytes_max;
+            return Err(HttpError::TooLong { what: "body of the request", bytes_max });
+        }
+        let method = Method::from_bytes(request.method.as_bytes())
+            .ok()
+            .filter(|method| *method != Method::CONNECT)
+            .ok_or_else(|| HttpError::Request(format!("{:?} is no method", request.method)))?;
+        let mut headers = Vec::with_capacity(request.headers.len());
+        for (name, value) in &request.headers {
+            let bad = || HttpError::Request(format!("the header {name:?} cannot be sent"));
+            let name = HeaderName::try_from(name).map_err(|_| bad())?;
+            if OF_TRANSPORT.contains(&name.as_str()) {
+                return Err(HttpError::Request(format!("the header {name} is not for you to say")));
+            }
+            headers.push((name, HeaderValue::try_from(value).map_err(|_| bad())?));
+        }
+        let now = ambient::instant_now();
+        // A timeout that no clock can show never comes.
+        let end = now.checked_add(limits.timeout).unwrap_or(now + Duration::from_hours(24));
+        Ok(Self { method, headers, body: request.body.clone(), end })
+    }
+
+    /// Changes it as an answer with `status` has it that redirects from `from` to `to`.
+    fn follow(&mut self, status: u16, from: &Allowed, to: &Allowed) {
+        let becomes_get = match status {
+            303 => self.method != Method::HEAD,
+            301 | 302 => self.method == Method::POST,
+            _ => false,
+        };
+        if becomes_get {
+            self.method = Method::GET;
+            self.body.clear();
+            self.headers.retain(|(name, _)| !name.as_str().starts_with("content-"));
+        }
+        let origin = |allowed: &Allowed| {
+            let scheme = allowed.url().split(':').next().unwrap_or_default().to_owned();
+            (scheme, allowed.host().to_owned(), allowed.port())
+        };
+        if origin(from) != origin(to) {
+            self.headers.retain(|(name, _)| !OF_ORIGIN.contains(&name.as_str()));
+        }
+    }
+}
+
+/// The body of an answer, as it comes.
+pub struct HttpBody {
+    reader: Scrubbed<Box<dyn Read + Send + Sync>>,
+    left: u64,
+    bytes_max: u64,
+    place: String,
+    timeout_ms: u128,
+}
+
+impl HttpBody {
+    /// Reads some bytes; 0 at the end.
+    ///
+    /// # Errors
+    /// [`HttpError`]: `Timeout`, `Connection` if it ends before its time, `TooLong`.
+    pub fn read(&mut self, buf: &mut [u8]) -> Result<usize, HttpError> {
+        let count = self.reader.read(buf).map_err(|error| self.failed(&error))?;
+        let left = self.left.checked_sub(count as u64);
+        let too_long = HttpError::TooLong { what: "body of the answer", bytes_max: self.bytes_max };
+        self.left = left.ok_or(too_long)?;
+        Ok(count)
+    }
+
+    /// Reads all that is left.
+    ///
+    /// # Errors
+    /// As [`HttpBody::read`].
+    pub fn read_to_end(&mut self) -> Result<Vec<u8>, HttpError> {
+        let (mut whole, mut piece) = (Vec::new(), vec![0; 64 << 10]);
+        loop {
+            match self.read(&mut piece)? {
+                0 => return Ok(whole),
+                count => whole.extend_from_slice(&piece[..count]),
+            }
+        }
+    }
+
+    fn failed(&self, error: &io::Error) -> HttpError {
+        let place = self.place.clone();
+        match error.get_ref().and_then(|inner| inner.downcast_ref()) {
+            Some(ureq::Error::Timeout(_)) => {
+                HttpError::Timeout { place, timeout_ms: self.timeout_ms }
+            }
+            _ => HttpError::Connection { place, message: format!("the answer broke off: {error}") },
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Connections under the egress policy: names are resolved under it, and what they resolve to is
+//! connected to.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ureq::Agent;
+use ureq::config::Config;
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
+
+use crate::net::{Allowed, EgressPolicy};
+
+/// What makes the request that `policy` allowed, within `timeout`, and no other: no connection
+/// outlives the check of its addresses. It follows no redirects, and an answer of any status is one.
+pub fn agent(policy: &EgressPolicy, allowed: &Allowed, timeout: Duration) -> Agent {
+    let config = Config::builder()
+        .proxy(None)
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .allow_non_standard_methods(true)
+        .timeout_global(Some(timeout))
+        .build();
+    let resolver = CheckedResolver { policy: policy.clone(), allowed: allowed.clone() };
+    Agent::with_parts(config, DefaultConnector::default(), resolver)
+}
+
+/// Resolves names as the host does, and lets no address through that the policy blocks.
+#[derive(Debug)]
+struct CheckedResolver {
+    policy: EgressPolicy,
+    allowed: Allowed,
+}
+
+impl Resolver for CheckedResolver {
+    fn resolve(
+        &self,
+        uri: &ureq::http::Uri,
+        config: &Config,
+        timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let addresses = DefaultResolver::default().resolve(uri, config, timeout)?;
+        self.policy
+            .check_addresses(&self.allowed, addresses.iter().map(SocketAddr::ip))
+            .map_err(|blocked| ureq::Error::Other(Box::new(blocked)))?;
+        Ok(addresses)
+    }
+}
