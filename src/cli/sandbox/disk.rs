@@ -27,6 +27,9 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
     let vfs = sandbox.files();
     let changes: Vec<Change> = changes_of(vfs, &entries);
     changes::warn_of_sensitive(&changes, args.json);
+    // What is written is no longer told.
+    let drifts = sandbox_drifts(&mut sandbox);
+    let vfs = sandbox.files();
     // Also without changes: equal files may have changed places.
     changes::write(vfs, args.json).map_err(|error| {
         let id = &args.id;
@@ -47,7 +50,7 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
         )
     });
     saved.map_err(Unsettled)?;
-    tell_all(&mut sandbox, &args.id);
+    tell(sandbox.files(), &drifts, &args.id);
     if args.json {
         say!("{}", json!({ "id": args.id, "changes": changes }));
     } else if changes.is_empty() {

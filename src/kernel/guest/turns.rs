@@ -4,7 +4,7 @@ use super::{Fault, Guest, NOT_RUNNABLE};
 use crate::base::errno::Errno;
 use crate::kernel::io::pipe::End;
 use crate::kernel::machine::clock::ClockId;
-use crate::kernel::machine::limits::Stop;
+use crate::kernel::machine::limits::{Limit, Stop};
 use crate::kernel::pid::Pid;
 use crate::kernel::process::outcome::{Outcome, RunError};
 use crate::kernel::process::turn::Turnstile;
@@ -122,6 +122,10 @@ impl Guest {
                 machine.processes.mourn(pid, trap.clone());
             }
             all if all.ends_all() => machine.processes.end_all(outcome.clone()),
+            // The time was over while what it had written was read back.
+            _ if machine.has_timed_out() && machine.kernel_version() > 3 => {
+                machine.processes.end_all(Outcome::Limit(Limit::Timeout));
+            }
             _ => {}
         }
         machine.processes.modules -= u32::from(self.is_module);

@@ -82,7 +82,7 @@ impl Watch {
 
     /// Calls `then` at once: nobody can look out for standard input, and a read waits, too.
     #[cfg(not(unix))]
-    pub(super) fn begin(then: impl FnOnce() + Send + 'static) -> Self {
+    pub(in crate::kernel) fn begin(then: impl FnOnce() + Send + 'static) -> Self {
         then();
         Self {}
     }

@@ -9,7 +9,8 @@ use super::fields::{Field, Fields, Separators, WORD_BYTES_MAX, WordError};
 use super::image::Part;
 use super::memory::{Held, Words};
 use super::state::Variables;
-use super::tree::{List, Operator, Parameter, Piece, Word};
+use super::tree::{List, Operator, Parameter, Piece, Word, is_name};
+use super::words::{assigned, assigned_value};
 use crate::kernel::guest::FdAction;
 use crate::kernel::machine::limits::Stop;
 
@@ -59,6 +60,24 @@ impl Shell {
             self.check_word(done).await?;
             for field in fields.done {
                 self.add_matches(field, &mut all).await?;
+            }
+        }
+        Ok(all)
+    }
+
+    /// As [`Shell::fields`]; but words that have the form of assignments are expanded as those.
+    pub async fn declared_fields(&mut self, words: &[Word]) -> Run<Words> {
+        let mut all = Words::none(self.memory());
+        for word in words {
+            if let Some(name) = assigned(word).filter(|name| is_name(name)) {
+                let value = self.text(&assigned_value(word, name.len() + 1)).await?;
+                let added = all.add([name, b"=", &value].concat());
+                self.check_memory(added).await?;
+                continue;
+            }
+            for field in &*self.fields(std::slice::from_ref(word)).await? {
+                let added = all.add(field.clone());
+                self.check_memory(added).await?;
             }
         }
         Ok(all)

@@ -13,7 +13,8 @@ use brush_parser::{ParseError, ParserOptions, SourceSpan, Token};
 use super::cases::Case;
 use super::lexer::{Lexer, SyntaxError, Tokens};
 use super::tree::{
-    Access, Chain, Command, Item, Kind, List, Pipeline, Redirect, Simple, Target, Word, is_name,
+    Access, Chain, Command, Item, Kind, List, Piece, Pipeline, Redirect, Simple, Target, Word,
+    is_name,
 };
 use super::words::assigned_value;
 use crate::kernel::machine::memory::Charge;
@@ -219,7 +220,8 @@ impl Builder<'_> {
     }
 
     fn simple(&self, simple: &ast::SimpleCommand, line: u32) -> Built<Command> {
-        let mut made = Simple { assignments: Vec::new(), words: Vec::new(), is_pure: true };
+        let (assignments, words) = (Vec::new(), Vec::new());
+        let mut made = Simple { assignments, words, declares: false, is_pure: true };
         let mut redirects = Vec::new();
         for item in simple.prefix.iter().flat_map(|prefix| &prefix.0) {
             match item {
@@ -235,6 +237,7 @@ impl Builder<'_> {
         for item in simple.suffix.iter().flat_map(|suffix| &suffix.0) {
             self.argument(item, &mut made, &mut redirects, line)?;
         }
+        made.declares = declares(&made.words);
         made.is_pure = made.assignments.is_empty() && made.words.iter().all(Word::is_pure);
         Ok(Command { line, kind: Kind::Simple(made), redirects })
     }
@@ -423,6 +426,19 @@ fn expands_braces(text: &[u8]) -> bool {
         }
     }
     false
+}
+
+/// Whether `words` call a declaration utility, or `command` with one.
+fn declares(words: &[Word]) -> bool {
+    let mut names = words.iter().map(|word| match word.0.as_slice() {
+        [Piece::Text(text)] => &**text,
+        _ => b"",
+    });
+    let mut name = names.next();
+    while name == Some(b"command") || name == Some(b"-p") || name == Some(b"--") {
+        name = names.next();
+    }
+    name.is_some_and(|name| matches!(name, b"export" | b"readonly" | b"local"))
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use brush_parser::{SourcePosition, SourceSpan, Token};
 use super::cases::{Case, OpenCases};
 use super::grammar;
 use super::tree::{Piece, Word, is_name};
+use super::words::assigned;
 use crate::kernel::machine::memory::{Charge, OutOfMemory};
 
 /// Constructs within constructs. Beyond: refused.
@@ -538,13 +539,6 @@ impl Scan {
             *top = open;
         }
     }
-}
-
-/// The name that `word` assigns to, if it has the form of an assignment.
-fn assigned(word: &Word) -> Option<&[u8]> {
-    let Some(Piece::Text(text)) = word.0.first() else { return None };
-    let name = text.split(|byte| *byte == b'=').next().unwrap_or_default();
-    (name.len() < text.len()).then_some(name)
 }
 
 fn is_assignment(word: &Word) -> bool {

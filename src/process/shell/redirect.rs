@@ -36,8 +36,7 @@ impl Shell {
                     Ok(copy) => Some(copy),
                     Err(Errno::Badf) => None,
                     Err(errno) => {
-                        self.undo(saved);
-                        return self.refuse(&format!("{fd}: {}", errno.meaning())).await;
+                        return self.refuse(&format!("{fd}: {}", errno.meaning()), saved).await;
                     }
                 };
                 saved.push((fd, copy));
@@ -51,15 +50,17 @@ impl Shell {
                 }
             };
             if let Err(message) = placed {
-                self.undo(saved);
-                return self.refuse(&message).await;
+                return self.refuse(&message, saved).await;
             }
         }
         Ok(Some(saved))
     }
 
-    async fn refuse(&mut self, message: &str) -> Run<Option<Saved>> {
-        self.say(message).await?;
+    /// Says `message` where standard error leads by now, and lets everything lead where it did.
+    async fn refuse(&mut self, message: &str, saved: Saved) -> Run<Option<Saved>> {
+        let said = self.say(message).await;
+        self.undo(saved);
+        said?;
         self.state.status = 2;
         Ok(None)
     }
@@ -169,7 +170,13 @@ impl Shell {
 
     /// A descriptor from which nothing can be read.
     pub async fn open_null(&mut self) -> Run<u32> {
-        match self.open_file(Access::Read, b"/dev/null") {
+        let opened = self.open_file(Access::Read, b"/dev/null");
+        let own = opened.and_then(|fd| {
+            let own = self.fd_dup(fd, OWN_FD_MIN);
+            self.close(fd);
+            own.map_err(|errno| errno.meaning().to_owned())
+        });
+        match own {
             Ok(fd) => Ok(fd),
             Err(message) => self.fail(&message).await,
         }

@@ -53,7 +53,11 @@ impl Shell {
         self.tick().await?;
         self.state.line = command.line;
         self.substituted = None;
-        let words = self.fields(&simple.words).await?;
+        let words = if simple.declares {
+            self.declared_fields(&simple.words).await?
+        } else {
+            self.fields(&simple.words).await?
+        };
         let meaning = words.first().map(|name| self.meaning(name));
         let is_special = matches!(&meaning, Some(Meaning::Builtin(b)) if b.is_special());
         let Some(saved) = self.redirect(&command.redirects).await? else {
@@ -200,7 +204,9 @@ impl Shell {
         let script = std::mem::replace(&mut self.state.script, function.script);
         let loops = std::mem::take(&mut self.state.loops);
         self.locals.push(Vec::new());
+        self.state.function_depth += 1;
         let done = self.command(&function.body).await;
+        self.state.function_depth -= 1;
         for (name, before) in self.locals.pop().unwrap_or_default().into_iter().rev() {
             self.state.variables.restore(&name, before);
         }

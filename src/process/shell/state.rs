@@ -291,6 +291,8 @@ pub struct State {
     pub loops: u32,
     /// Calls of functions, `eval` and `.` within each other.
     pub depth: u32,
+    /// Calls of functions within each other.
+    pub function_depth: u32,
 }
 
 impl State {
@@ -327,6 +329,7 @@ impl State {
             line: 1,
             loops: 0,
             depth: 0,
+            function_depth: 0,
         }
     }
 }

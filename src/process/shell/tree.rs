@@ -102,6 +102,8 @@ pub struct Simple {
     pub assignments: Vec<(Box<[u8]>, Word)>,
     /// The command's name and its arguments.
     pub words: Vec<Word>,
+    /// Whether it sets variables by its arguments (POSIX: a declaration utility).
+    pub declares: bool,
     /// Whether its words can be expanded in any process: they change nothing and cannot fail.
     pub is_pure: bool,
 }

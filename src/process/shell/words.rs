@@ -428,6 +428,13 @@ fn with_tilde(mut word: Word) -> Word {
     word
 }
 
+/// The name that `word` assigns to, if it has the form of an assignment.
+pub fn assigned(word: &Word) -> Option<&[u8]> {
+    let Some(Piece::Text(text)) = word.0.first() else { return None };
+    let name = text.split(|byte| *byte == b'=').next().unwrap_or_default();
+    (name.len() < text.len()).then_some(name)
+}
+
 /// The value of an assignment: what follows `prefix` bytes of `word`, with the tildes at its
 /// beginning and after colons taken for what they stand for.
 pub fn assigned_value(word: &Word, prefix: usize) -> Word {

@@ -91,6 +91,33 @@ fn diff_and_git_apply_keep_a_line_that_was_added_on_the_disk() {
     assert_eq!(stdout(&bench.sh("cat a.txt")), merged);
 }
 
+/// Its new time was taken for a change of the user's, for ever.
+#[test]
+fn an_empty_file_that_was_made_again_is_what_the_session_has_after_an_apply() {
+    for script in ["rm e; : > e", ": > c; mv c e", "mv e t; cp -p t e; rm t"] {
+        let bench = Bench::new(&[("e", "")]);
+        assert!(bench.sh(script).status.success());
+        bench.done(&["apply", "box"]);
+        assert!(bench.sh("rm e; echo work > other").status.success());
+        bench.done(&["apply", "box"]);
+        assert!(!bench.at("e").exists(), "{script}");
+        assert_eq!(bench.read("other"), "work\n");
+    }
+}
+
+/// The user had removed it, and the apply put it back without a word.
+#[test]
+fn a_removed_file_that_the_session_writes_is_told_by_an_apply() {
+    let bench = Bench::new(&[("f", "body\n")]);
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    std::fs::remove_file(bench.at("f")).unwrap();
+    assert!(bench.sh("echo more >> f").status.success());
+    let output = bench.call(&["apply", "box"]);
+    let said = stderr(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("belljar: f is not on the disk, and may have been removed"), "{said}");
+}
+
 /// Both left it out in silence.
 #[test]
 fn a_copy_and_a_listing_tell_what_is_gone() {

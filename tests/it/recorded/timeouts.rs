@@ -88,4 +88,12 @@ fn a_run_that_ends_while_a_written_file_is_read_back_ends_there_in_a_replay() {
     let big = std::fs::File::create(scene.path("tree/big")).unwrap();
     big.set_len(40_000_000).unwrap();
     ended(&scene, &["sh", "-c", "echo x >> big; while :; do :; done"]);
+    ended(
+        &scene,
+        &[
+            "sh",
+            "-c",
+            "{ head -c 40000000 /dev/zero; } > f & sleep 5; echo done; while :; do :; done",
+        ],
+    );
 }

@@ -31,23 +31,25 @@ impl Written {
             .iter()
             .filter_map(|it| Some((it.of.filter(|of| of.inode != 0)?.inode, it)))
             .collect();
-        let now = |path: &VPath, before: &Stat| {
+        let now = |path: &VPath, before: &Identity| {
             let set = attributes.get(path).or_else(|| of_inode.get(&before.inode));
             let now = transaction.stat(path).ok();
-            now.filter(|now| is_it(&Identity::of(before), set.and_then(|it| it.times), now))
+            now.filter(|now| is_it(before, set.and_then(|it| it.times), now))
         };
         let mut written: HashMap<VPath, Stat> = HashMap::new();
         for (path, made) in transaction.made() {
-            written.insert(path.clone(), now(path, made).unwrap_or(*made));
+            written.insert(path.clone(), now(path, &Identity::of(made)).unwrap_or(*made));
         }
         for (path, found) in &target.on_disk {
             if let Some(found) = &found.now {
-                written.insert(path.clone(), now(path, found).unwrap_or(*found));
+                written.insert(path.clone(), now(path, &Identity::of(found)).unwrap_or(*found));
             }
         }
-        for path in attributes.keys().copied() {
-            let before = checked.get(&(target.layer, path.clone())).copied();
-            let before = before.filter(|it| it.file_type != FileType::Directory);
+        for (path, set) in &attributes {
+            let path = *path;
+            let before = checked.get(&(target.layer, path.clone())).map(Identity::of);
+            // What was never read, such as an empty file, was not compared either.
+            let before = before.or(set.of).filter(|it| it.file_type != FileType::Directory);
             if let Some(now) = before.and_then(|before| now(path, &before)) {
                 written.entry(path.clone()).or_insert(now);
             }

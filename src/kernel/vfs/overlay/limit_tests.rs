@@ -1,4 +1,5 @@
 //! Everything that a guest can make grow counts, and what fails at a limit takes nothing.
+#![cfg(unix)]
 
 use std::sync::{Arc, Mutex, Weak};
 

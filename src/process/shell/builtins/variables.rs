@@ -114,8 +114,12 @@ impl Shell {
     }
 
     pub(super) async fn local(&mut self, args: &[Vec<u8>]) -> Run<u8> {
-        if self.locals.is_empty() {
+        if self.state.function_depth == 0 {
             return self.fail("local: not in a function").await;
+        }
+        // A subshell ends with what it has set.
+        if self.locals.is_empty() {
+            self.locals.push(Vec::new());
         }
         for arg in args {
             let (name, value) = parts(arg);
