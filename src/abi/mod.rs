@@ -31,7 +31,7 @@ pub struct Process {
 impl Process {
     /// A process that has not started, and whose turn it is.
     pub fn new(guest: Guest) -> Self {
-        let charge = guest.machine().memory.charge();
+        let charge = guest.machine().run.memory.charge();
         Self { guest, memory: None, charge }
     }
 
@@ -125,13 +125,13 @@ fn end_where_the_tape_did(caller: &mut Caller<'_, Process>) {
 
 /// Lets others have their turns. Fuel is the machine's, and goes from hand to hand.
 async fn pause(caller: &mut Caller<'_, Process>) -> wasmtime::Result<()> {
-    let counts_fuel = caller.data().guest.machine().fuel_left.is_some();
+    let counts_fuel = caller.data().guest.machine().run.fuel_left.is_some();
     if counts_fuel {
         let left = caller.get_fuel()?;
-        caller.data_mut().guest.machine_mut().fuel_left = Some(left);
+        caller.data_mut().guest.machine_mut().run.fuel_left = Some(left);
     }
     let resumed = caller.data_mut().guest.pause().await;
-    if counts_fuel && let Some(left) = caller.data().guest.machine().fuel_left {
+    if counts_fuel && let Some(left) = caller.data().guest.machine().run.fuel_left {
         caller.set_fuel(left)?;
     }
     resumed.map_err(wasmtime::Error::new)

@@ -98,7 +98,7 @@ async fn run_as(
     if program.engine.config().fuel {
         let machine = store.data_mut().guest.machine_mut();
         let fuel = machine.fuel();
-        let left = *machine.fuel_left.get_or_insert(fuel);
+        let left = *machine.run.fuel_left.get_or_insert(fuel);
         store.set_fuel(left).expect("the engine counts fuel");
     }
     let instance = pre.instantiate_async(&mut store).await;
@@ -115,7 +115,7 @@ async fn run_as(
     }
     let machine = guest.machine_mut();
     if fuel_left.is_some() {
-        machine.fuel_left = fuel_left;
+        machine.run.fuel_left = fuel_left;
     }
     if outcome.as_ref().is_ok_and(|outcome| *outcome == Outcome::Limit(Limit::Fuel)) {
         machine.note_limit(Limit::Fuel);

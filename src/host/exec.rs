@@ -194,7 +194,7 @@ impl Caller {
         // What cannot be told in an answer need not be kept; bytes that are no text take more room.
         let kept_bytes_max = usize::try_from(self.answer_bytes_max() / 4).unwrap_or(usize::MAX);
         // For as long as it runs: what is kept of its output, in two streams and together.
-        let mut charge = self.guest.machine().memory.charge();
+        let mut charge = self.guest.machine().run.memory.charge();
         charge
             .grow(3 * kept_bytes_max as u64)
             .map_err(|error| HostError::failed(EXEC, error.to_string()))?;

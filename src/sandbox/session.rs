@@ -253,7 +253,6 @@ impl Sandbox {
         let command = self.command(request)?;
         self.machine.vfs_mut().note_run();
         let own = self.limit_time(request);
-        self.machine.renew_budgets();
         let output = command.output_on(&mut self.machine, stdio);
         self.machine.limits = own;
         output.map_err(|error| {

@@ -235,3 +235,25 @@ fn a_module_that_may_take_too_much_memory_to_compile_is_refused_by_name() {
         "{message}"
     );
 }
+
+/// The second run had what the first had left of the limits, and its report had the limits of the first.
+#[test]
+fn each_run_of_a_machine_has_the_whole_of_its_limits() {
+    let limits = Limits { output_bytes_max: 10, memory_bytes_max: 1 << 20, ..Limits::default() };
+    let mut machine = Machine::builder().limits(limits).build().unwrap();
+    let long = Command::shell("echo 0123456789").output(&mut machine).unwrap();
+    assert_eq!(long.status.outcome(), &Outcome::Limit(Limit::Output));
+    assert_eq!(machine.limits_hit(), [Limit::Output]);
+    let big = "exec 2> /tmp/e; x=0123456789abcdef; while :; do x=$x$x; done";
+    let big = Command::shell(big).output(&mut machine).unwrap();
+    assert!(!big.status.success());
+    assert_eq!(machine.limits_hit(), [Limit::Memory]);
+    let short = Command::shell("echo 12345678; missing 2> /tmp/e").output(&mut machine).unwrap();
+    assert_eq!(short.stdout, b"12345678\n");
+    assert_eq!(
+        (machine.limits_hit(), machine.missing_programs()),
+        (vec![], &["missing".to_owned()][..])
+    );
+    assert!(Command::shell("echo 12345678").output(&mut machine).unwrap().status.success());
+    assert_eq!(machine.missing_programs(), &[] as &[String]);
+}

@@ -142,6 +142,29 @@ fn standard_input_is_played_back_as_it_came() {
     assert_eq!(replayed(&path).outputs, [Ok(output)]);
 }
 
+/// Up to version 4 of the kernel the second run had what the first had left of the limits.
+#[test]
+fn each_of_two_runs_has_the_limits_that_it_had_when_it_was_recorded() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("run.tape");
+    let tape = FileTape::create(&path, &Header::new(0), 1 << 30).unwrap();
+    let recorder = Recorder::new(tape, Redaction::default());
+    let greeting = Command::new(&program("hello"));
+    let alone = greeting.clone().output(&mut Machine::builder().build().unwrap()).unwrap();
+    let limits = Limits { output_bytes_max: alone.stdout.len() as u64 + 1, ..Limits::default() };
+    let mut machine = Machine::builder().limits(limits).tape(recorder.clone()).build().unwrap();
+    let outputs: Vec<_> = (0..2).map(|_| Ok(greeting.output(&mut machine).unwrap())).collect();
+    assert_eq!(outputs, [Ok(alone.clone()), Ok(alone)]);
+    recorder.finish().unwrap();
+    assert_eq!(replayed(&path).outputs, outputs);
+
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("\"kernel_version\":5", "\"kernel_version\":4")).unwrap();
+    let again = replay(engine(), &path, &Limits::default(), load);
+    let said = again.map(|_| ()).unwrap_err().to_string();
+    assert!(said.contains("process_exit"), "{said}");
+}
+
 #[test]
 fn the_first_mismatch_ends_the_replay() {
     let scratch = scratch();

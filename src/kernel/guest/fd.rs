@@ -266,8 +266,8 @@ impl Guest {
     /// `EBADF` unless `fd` is open; `ENOTDIR` if it is a file; [`Overlay::list`].
     pub fn fd_readdir(&mut self, fd: u32, cookie: u64) -> Result<ReadDir<'_>, Errno> {
         let id = self.fds.get(fd)?.description;
-        let Machine { vfs, descriptions, .. } = &mut *self.machine;
-        let dir = match descriptions.get_mut(id) {
+        let Machine { vfs, run, .. } = &mut *self.machine;
+        let dir = match run.descriptions.get_mut(id) {
             Description::Dir(dir) => dir,
             Description::File(_) => return Err(Errno::Notdir),
             _ => return Err(Errno::Badf),

@@ -171,11 +171,11 @@ impl Machine {
     /// Names of programs, without a slash, that processes of the last run tried to start and that were
     /// nowhere: the first ones, each once.
     pub fn missing_programs(&self) -> &[String] {
-        &self.missing_programs
+        &self.run.missing_programs
     }
 
     fn note_missing(&mut self, name: &str) {
-        let names = &mut self.missing_programs;
+        let names = &mut self.run.missing_programs;
         let is_new = !names.iter().any(|known| known == name);
         if is_new && names.len() < MISSING_MAX && name.len() <= MISSING_NAME_BYTES_MAX {
             names.push(name.to_owned());

@@ -69,10 +69,10 @@ impl Guest {
         let Some(asked) = self.progress.take().and_then(|progress| progress.asked) else {
             return Err(self.ask(name, params)?);
         };
-        match self.machine.processes.reap_hidden(self.pid, asked.pid) {
+        match self.machine.run.processes.reap_hidden(self.pid, asked.pid) {
             Some(status) => {
                 let reply = asked.reply.take().unwrap_or_else(|| ended(status));
-                let mut charge = self.machine.memory.charge();
+                let mut charge = self.machine.run.memory.charge();
                 if charge.grow(reply.len() as u64).is_err() {
                     self.machine.note_limit(Limit::Memory);
                     return Err(Errno::Nomem.into());
@@ -104,7 +104,7 @@ impl Guest {
         let spawned = self.spawn(Found { image, digest: None, path: None }, request);
         self.host_depth = depth;
         let pid = spawned?;
-        self.machine.processes.hide(pid);
+        self.machine.run.processes.hide(pid);
         Ok(self.wait_for_answer(Asked { pid, reply }))
     }
 
@@ -123,7 +123,7 @@ impl Guest {
     pub(super) fn give_up_host_call(&mut self) {
         if let Some(asked) = self.progress.take().and_then(|progress| progress.asked) {
             // It is there: nobody else waits for it.
-            let _ = self.machine.processes.kill(asked.pid, Some(Signal::KILL));
+            let _ = self.machine.run.processes.kill(asked.pid, Some(Signal::KILL));
         }
     }
 
@@ -141,7 +141,7 @@ impl Guest {
             return Ok(());
         };
         let current_dir = self.real_dir(request.current_dir.as_deref().unwrap_or("."));
-        let (group, number) = (self.machine.processes.group(self.pid), self.starts);
+        let (group, number) = (self.machine.run.processes.group(self.pid), self.starts);
         self.starts = number.wrapping_add(1);
         let SpawnRequest { program, args, .. } = request;
         let current_dir = current_dir.as_str();
@@ -161,24 +161,24 @@ impl Guest {
             amended: false,
         });
         if group != Pid::FIRST {
-            self.machine.processes.kill_group(group);
+            self.machine.run.processes.kill_group(group);
         }
         Err(why)
     }
 
     /// Makes `child`, which has not begun, the first of a group of its own (POSIX `setpgid`).
     pub fn proc_lead_group(&mut self, child: Pid) {
-        self.machine.processes.lead_group(child);
+        self.machine.run.processes.lead_group(child);
     }
 
     /// Ends all processes of `group` (POSIX `killpg`).
     pub fn proc_kill_group(&mut self, group: Pid) {
-        self.machine.processes.kill_group(group);
+        self.machine.run.processes.kill_group(group);
     }
 
     /// Whether `child` has ended and has not been waited for.
     pub fn has_ended(&self, child: Pid) -> bool {
-        self.machine.processes.has_ended(child)
+        self.machine.run.processes.has_ended(child)
     }
 
     /// As [`Guest::proc_wait`] for `child`, until the monotonic clock shows `until` at most.
@@ -187,11 +187,11 @@ impl Guest {
     /// `ECHILD`; `ETIMEDOUT` if the time comes first. [`Fault::Wait`].
     pub fn proc_wait_until(&mut self, child: Pid, until: Option<u64>) -> Result<WaitStatus, Fault> {
         let waited = self.progress.take().is_some_and(|progress| progress.yielded);
-        if let Some((pid, status)) = self.machine.processes.reap(self.pid, Some(child))? {
+        if let Some((pid, status)) = self.machine.run.processes.reap(self.pid, Some(child))? {
             self.tape_wait(pid, status);
             return Ok(status);
         }
-        if waited && self.machine.processes.timed_out(self.pid) {
+        if waited && self.machine.run.processes.timed_out(self.pid) {
             return Err(Errno::Timedout.into());
         }
         self.progress.get_or_insert_default().yielded = true;

@@ -176,13 +176,13 @@ impl Guest {
     ) -> Result<Self, Box<BadPreopen>> {
         let Startup { args, environ, stdio, preopens, program, module_hash } = startup;
         let name = args.first().map(|name| String::from_utf8_lossy(name)).unwrap_or_default();
-        let pid = machine.processes.add(Pid::MACHINE, &name);
-        machine.stdio = stdio;
+        let pid = machine.run.processes.add(Pid::MACHINE, &name);
+        machine.run.stdio = stdio;
         let machine = Turn::with(Box::new(machine));
         let mode = image.mode();
         let is_module = mode == Mode::Module;
         let mut guest = Self::new(machine, pid, is_module, args, environ, preopens);
-        guest.machine.processes.modules += u32::from(is_module);
+        guest.machine.run.processes.modules += u32::from(is_module);
         guest.tape_spawn(Origin { program, path: None, module_hash, mode });
         for stream in [Description::Stdin, Description::Stdout, Description::Stderr] {
             guest.push(stream);
@@ -244,7 +244,7 @@ impl Guest {
                     self.machine.vfs.reopen(node);
                     self.set_current_dir(dir.clone());
                 }
-                let description = self.machine.descriptions.insert(Description::Dir(dir));
+                let description = self.machine.run.descriptions.insert(Description::Dir(dir));
                 self.fds.put(fd, Descriptor { description, close_on_exec: false });
             } else {
                 self.set_current_dir(dir);
@@ -257,7 +257,7 @@ impl Guest {
 
     /// Gives a new description the lowest free number.
     fn push(&mut self, description: Description) -> u32 {
-        let description = self.machine.descriptions.insert(description);
+        let description = self.machine.run.descriptions.insert(description);
         self.fds.push(Descriptor { description, close_on_exec: false })
     }
 
@@ -266,7 +266,7 @@ impl Guest {
     /// # Errors
     /// `EBADF` if it is not open.
     fn description(&self, fd: u32) -> Result<&Description, Errno> {
-        Ok(self.machine.descriptions.get(self.fds.get(fd)?.description))
+        Ok(self.machine.run.descriptions.get(self.fds.get(fd)?.description))
     }
 
     /// What `fd` refers to, to change it.
@@ -275,12 +275,13 @@ impl Guest {
     /// `EBADF` if it is not open.
     fn description_mut(&mut self, fd: u32) -> Result<&mut Description, Errno> {
         let id = self.fds.get(fd)?.description;
-        Ok(self.machine.descriptions.get_mut(id))
+        Ok(self.machine.run.descriptions.get_mut(id))
     }
 
     /// Lets go of what a number referred to.
     fn release(&mut self, descriptor: Descriptor) {
-        let Some(description) = self.machine.descriptions.release(descriptor.description) else {
+        let Some(description) = self.machine.run.descriptions.release(descriptor.description)
+        else {
             return;
         };
         self.tape_close(&description);
@@ -293,10 +294,10 @@ impl Guest {
             Description::File(file) => machine.vfs.end_description(file.node, file.write),
             Description::Dir(dir) => machine.vfs.close(dir.base.dir),
             Description::PipeReader(OpenPipe { pipe, .. }) => {
-                machine.processes.wake_all(machine.pipes.close(pipe, End::Reader));
+                machine.run.processes.wake_all(machine.run.pipes.close(pipe, End::Reader));
             }
             Description::PipeWriter(OpenPipe { pipe, .. }) => {
-                machine.processes.wake_all(machine.pipes.close(pipe, End::Writer));
+                machine.run.processes.wake_all(machine.run.pipes.close(pipe, End::Writer));
             }
         }
     }

@@ -23,7 +23,7 @@ pub enum InputState {
 impl Guest {
     /// What rings for the process.
     pub fn bell(&self) -> HostBell {
-        self.machine.bell.clone()
+        self.machine.run.bell.clone()
     }
 
     /// Has the process wait until the bell rings for it, or, if `reads` is the end of a pipe, until
@@ -41,14 +41,15 @@ impl Guest {
 
     /// Whether it was the bell that ended the last wait.
     pub fn was_rung(&self) -> bool {
-        self.machine.processes.was_rung(self.pid)
+        self.machine.run.processes.was_rung(self.pid)
     }
 
     /// What there is to read from `fd`; `None` if it is nothing to read from.
     pub fn input_state(&self, fd: u32) -> Option<InputState> {
         match self.description(fd).ok()? {
             Description::Stdin => Some(
-                if self.machine.stdin_given_back.is_empty() && self.machine.stdio.stdin.is_stream()
+                if self.machine.run.stdin_given_back.is_empty()
+                    && self.machine.run.stdio.stdin.is_stream()
                 {
                     InputState::Host
                 } else {
@@ -56,7 +57,7 @@ impl Guest {
                 },
             ),
             Description::PipeReader(OpenPipe { pipe, .. }) => {
-                let is_empty = self.machine.pipes.readable(*pipe) == (0, false);
+                let is_empty = self.machine.run.pipes.readable(*pipe) == (0, false);
                 Some(if is_empty { InputState::Pipe } else { InputState::Ready })
             }
             Description::File(OpenFile { read: true, .. }) | Description::Device(_) => {
@@ -87,7 +88,7 @@ impl Guest {
     /// Has `then` called once the run's standard input can be read, as long as what is answered is
     /// kept. Where nobody can tell, that is at once: a read waits instead.
     pub fn watch_stdin(&self, then: impl FnOnce() + Send + 'static) -> Option<Watch> {
-        match self.machine.stdio.stdin {
+        match self.machine.run.stdio.stdin {
             // A tape says itself when.
             Input::Taped(_) => None,
             Input::Host => Some(Watch::begin(then)),
@@ -102,15 +103,15 @@ impl Guest {
     pub fn give_back(&mut self, fd: u32, bytes: &[u8]) {
         let machine = &mut *self.machine;
         let Ok(descriptor) = self.fds.get(fd) else { return };
-        match machine.descriptions.get_mut(descriptor.description) {
+        match machine.run.descriptions.get_mut(descriptor.description) {
             Description::Stdin => {
                 for byte in bytes.iter().rev() {
-                    machine.stdin_given_back.push_front(*byte);
+                    machine.run.stdin_given_back.push_front(*byte);
                 }
             }
             Description::PipeReader(OpenPipe { pipe, .. }) => {
-                let readers = machine.pipes.give_back(*pipe, bytes);
-                machine.processes.wake_all(readers);
+                let readers = machine.run.pipes.give_back(*pipe, bytes);
+                machine.run.processes.wake_all(readers);
             }
             Description::File(file) => file.offset = file.offset.saturating_sub(bytes.len() as u64),
             _ => {}

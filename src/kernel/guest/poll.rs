@@ -120,7 +120,7 @@ impl Guest {
         // Made again after a wait, it must not wait anew for a time that is relative.
         let waited = self.progress.as_mut().and_then(|progress| progress.poll.take());
         // A clock that is played back may not show the time that was waited for.
-        let timed_out = waited.is_some() && self.machine.processes.timed_out(self.pid);
+        let timed_out = waited.is_some() && self.machine.run.processes.timed_out(self.pid);
         let polling = waited.unwrap_or_else(|| self.poll_clocks(subscriptions));
         let Polling { clocks, begun, until } = polling;
         let mut now = if timed_out { until.map_or(begun, |until| until.max(begun)) } else { begun };
@@ -140,7 +140,7 @@ impl Guest {
             }
         }
         if !waits_for_stdin.is_empty() {
-            let others = !pipes.is_empty() || self.machine.processes.others_are_ready();
+            let others = !pipes.is_empty() || self.machine.run.processes.others_are_ready();
             let wait = match until {
                 _ if !ready.is_empty() || others => Some(0),
                 Some(until) => Some(until.saturating_sub(now)),
@@ -162,7 +162,7 @@ impl Guest {
                 now = until.max(now);
             }
         }
-        let has_ended = child.is_some_and(|child| self.machine.processes.has_ended(child));
+        let has_ended = child.is_some_and(|child| self.machine.run.processes.has_ended(child));
         if ready.is_empty() && !has_ended && until.is_none_or(|until| until > now) {
             let is_time = pipes.is_empty() && child.is_none();
             let wait = if is_time { Wait::Time } else { Wait::Poll(pipes, child) };
@@ -201,12 +201,12 @@ impl Guest {
 
     /// What must happen before `fd` is ready; nothing, if it is.
     fn unready(&self, fd: u32, kind: EventKind) -> Option<Unready> {
-        let pipes = &self.machine.pipes;
+        let pipes = &self.machine.run.pipes;
         match (self.description(fd), kind) {
             (Ok(Description::Stdin), EventKind::FdRead)
-                if self.machine.stdin_given_back.is_empty()
+                if self.machine.run.stdin_given_back.is_empty()
                     && !self.machine.clock.is_virtual()
-                    && self.machine.stdio.stdin.may_block() =>
+                    && self.machine.run.stdio.stdin.may_block() =>
             {
                 Some(Unready::Stdin)
             }
@@ -234,7 +234,7 @@ impl Guest {
             return Err(self.stop_at(Limit::Timeout));
         }
         let left_ns = self.machine.time_left_ns();
-        let stdin = &mut self.machine.stdio.stdin;
+        let stdin = &mut self.machine.run.stdio.stdin;
         match left_ns.filter(|left| timeout_ns.is_none_or(|timeout| timeout >= *left)) {
             None => Ok(stdin.wait(timeout_ns)),
             Some(left) if stdin.wait(Some(left)) => Ok(true),
@@ -248,12 +248,12 @@ impl Guest {
         let reads = kind == EventKind::FdRead;
         match self.description(fd) {
             Ok(Description::PipeReader(OpenPipe { pipe, .. })) if reads => {
-                (event.nbytes, event.hangup) = self.machine.pipes.readable(*pipe);
+                (event.nbytes, event.hangup) = self.machine.run.pipes.readable(*pipe);
             }
             Ok(Description::PipeWriter(OpenPipe { pipe, .. })) if !reads => {
-                (event.nbytes, event.hangup) = self.machine.pipes.writable(*pipe);
+                (event.nbytes, event.hangup) = self.machine.run.pipes.writable(*pipe);
             }
-            Ok(Description::Stdin) if reads => match self.machine.stdio.stdin.available() {
+            Ok(Description::Stdin) if reads => match self.machine.run.stdio.stdin.available() {
                 Some(nbytes) => {
                     event.nbytes = nbytes;
                     event.hangup = nbytes == 0;

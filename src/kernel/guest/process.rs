@@ -134,7 +134,7 @@ impl Guest {
         if machine.is_out_of_time() {
             limit = Some(Limit::Timeout);
         } else if let Some(max) = machine.limits.fuel {
-            let left = machine.fuel_left.get_or_insert(max);
+            let left = machine.run.fuel_left.get_or_insert(max);
             *left = left.saturating_sub(fuel);
             limit = (*left == 0).then_some(Limit::Fuel);
         }
@@ -148,12 +148,12 @@ impl Guest {
     /// # Errors
     /// As [`Guest::proc_spawn`], finding the program aside.
     pub fn spawn(&mut self, found: Found, request: SpawnRequest) -> Result<Pid, Errno> {
-        if self.machine.processes.count() >= self.machine.limits.processes_max as usize {
+        if self.machine.run.processes.count() >= self.machine.limits.processes_max as usize {
             self.machine.note_limit(Limit::Processes);
             return Err(Errno::Again);
         }
         let modules_max = found.image.live_max().unwrap_or(u32::MAX);
-        if found.image.mode() == Mode::Module && self.machine.processes.modules >= modules_max {
+        if found.image.mode() == Mode::Module && self.machine.run.processes.modules >= modules_max {
             self.machine.note_limit(Limit::Modules);
             return Err(Errno::Again);
         }
@@ -162,7 +162,7 @@ impl Guest {
         if bytes > ARG_BYTES_MAX {
             return Err(Errno::Toobig);
         }
-        let mut args_charge = self.machine.memory.charge();
+        let mut args_charge = self.machine.run.memory.charge();
         if args_charge.grow(bytes as u64).is_err() {
             self.machine.note_limit(Limit::Memory);
             return Err(Errno::Nomem);
@@ -170,7 +170,7 @@ impl Guest {
         let (preopens, current) = self.preopens_of_child(request.current_dir.as_deref())?;
         let SpawnRequest { program, args, environ, inherit, actions, .. } = request;
         let Found { image, digest: module_hash, path } = found;
-        let pid = self.machine.processes.add(self.pid, &program);
+        let pid = self.machine.run.processes.add(self.pid, &program);
         let mode = image.mode();
         let is_module = mode == Mode::Module;
         let mut child = Self::new(self.machine.later(), pid, is_module, args, environ, preopens);
@@ -192,12 +192,12 @@ impl Guest {
         }
         match done {
             Ok(()) => {
-                self.machine.processes.modules += u32::from(is_module);
-                self.machine.processes.newborn.push(Newborn { pid, guest: child, image });
+                self.machine.run.processes.modules += u32::from(is_module);
+                self.machine.run.processes.newborn.push(Newborn { pid, guest: child, image });
                 Ok(pid)
             }
             Err(errno) => {
-                self.machine.processes.forget(pid);
+                self.machine.run.processes.forget(pid);
                 Err(errno)
             }
         }
@@ -215,7 +215,7 @@ impl Guest {
         let inherited: Vec<(u32, Descriptor)> = parents.iter().collect();
         for (fd, descriptor) in inherited {
             // The parent's own directories are not passed on: the child has its own.
-            let is_own = match self.machine.descriptions.get(descriptor.description) {
+            let is_own = match self.machine.run.descriptions.get(descriptor.description) {
                 Description::Dir(dir) => dir.preopen.is_some() && own.contains(&fd),
                 _ => false,
             };
@@ -250,7 +250,7 @@ impl Guest {
         if fd >= self.machine.limits.open_files_max {
             return Err(Errno::Badf);
         }
-        self.machine.descriptions.retain(descriptor.description);
+        self.machine.run.descriptions.retain(descriptor.description);
         let replaced = self.fds.put(fd, Descriptor { close_on_exec: false, ..descriptor });
         if let Some(replaced) = replaced {
             self.release(replaced);
@@ -268,7 +268,7 @@ impl Guest {
         which: Option<Pid>,
         block: bool,
     ) -> Result<Option<(Pid, WaitStatus)>, Fault> {
-        let ended = self.machine.processes.reap(self.pid, which)?;
+        let ended = self.machine.run.processes.reap(self.pid, which)?;
         match ended {
             Some((pid, status)) => {
                 self.tape_wait(pid, status);
@@ -285,13 +285,13 @@ impl Guest {
     /// # Errors
     /// `ESRCH`; `ENOTSUP` for a signal that would stop it. [`Fault::Stop`] if it ends the caller.
     pub fn proc_kill(&mut self, pid: Pid, signal: Option<Signal>) -> Result<(), Fault> {
-        self.machine.processes.kill(pid, signal)?;
+        self.machine.run.processes.kill(pid, signal)?;
         Ok(self.check_killed()?)
     }
 
     /// The number of the process's parent; 0 for the first process, 1 for an orphan.
     pub fn proc_parent(&self) -> Pid {
-        self.machine.processes.parent(self.pid)
+        self.machine.run.processes.parent(self.pid)
     }
 
     /// Makes a pipe; answers the descriptor to read from and the one to write to.
@@ -303,11 +303,11 @@ impl Guest {
             self.machine.note_limit(Limit::OpenFiles);
             return Err(Errno::Mfile);
         }
-        if self.machine.pipes.count() >= self.machine.limits.pipes_max as usize {
+        if self.machine.run.pipes.count() >= self.machine.limits.pipes_max as usize {
             self.machine.note_limit(Limit::Pipes);
             return Err(Errno::Nfile);
         }
-        let pipe = self.machine.pipes.create();
+        let pipe = self.machine.run.pipes.create();
         let reader = self.push(Description::PipeReader(OpenPipe { pipe, nonblock: false }));
         let writer = self.push(Description::PipeWriter(OpenPipe { pipe, nonblock: false }));
         for fd in [reader, writer] {
@@ -331,7 +331,7 @@ impl Guest {
         if fd >= self.machine.limits.open_files_max {
             return Err(Errno::Mfile);
         }
-        self.machine.descriptions.retain(description);
+        self.machine.run.descriptions.retain(description);
         self.fds.put(fd, Descriptor { description, close_on_exec });
         Ok(fd)
     }
@@ -368,7 +368,7 @@ impl Guest {
     /// [`Fault::Wait`] if there are any.
     pub fn sched_yield(&mut self) -> Result<(), Fault> {
         if self.progress.as_ref().is_some_and(|progress| progress.yielded)
-            || !self.machine.processes.others_are_ready()
+            || !self.machine.run.processes.others_are_ready()
         {
             return Ok(());
         }

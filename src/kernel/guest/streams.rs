@@ -16,18 +16,18 @@ impl Guest {
         let Some(first) = (0..bufs.count()).find(|i| !bufs.get(*i).is_empty()) else {
             return Ok(0);
         };
-        let given_back = &mut self.machine.stdin_given_back;
+        let given_back = &mut self.machine.run.stdin_given_back;
         if !given_back.is_empty() {
             // It is on the tape since it was read first. Reading what is in memory cannot fail.
             return Ok(given_back.read(bufs.get_mut(first)).unwrap_or(0) as u64);
         }
         let has_deadline = self.machine.deadline().is_some();
         if self.machine.is_at_taped_timeout()
-            || matches!(self.machine.stdio.stdin, Input::Host) && has_deadline
+            || matches!(self.machine.run.stdio.stdin, Input::Host) && has_deadline
         {
             self.wait_for_stdin(None)?;
         }
-        let answer = self.machine.stdio.stdin.read(bufs.get_mut(first));
+        let answer = self.machine.run.stdio.stdin.read(bufs.get_mut(first));
         self.tape_stdin(answer.map(|count| &bufs.get(first)[..count]));
         Ok(answer? as u64)
     }
@@ -40,16 +40,16 @@ impl Guest {
         let mut done = 0;
         for index in 0..bufs.count() {
             let bytes = bufs.get(index);
-            let left = usize::try_from(self.machine.output_left).unwrap_or(usize::MAX);
+            let left = usize::try_from(self.machine.run.output_left).unwrap_or(usize::MAX);
             let bytes_allowed = &bytes[..bytes.len().min(left)];
             // Nothing is written of nothing, so that every write and every failure is on the tape.
             if !bytes_allowed.is_empty() {
-                let Stdio { stdout, stderr, .. } = &mut self.machine.stdio;
+                let Stdio { stdout, stderr, .. } = &mut self.machine.run.stdio;
                 let (fd, stream) = if is_stderr { (2, stderr) } else { (1, stdout) };
                 let answer = stream.write(bytes_allowed);
                 self.tape_output(fd, answer.map(|()| bytes_allowed));
                 match answer {
-                    Ok(()) => self.machine.output_left -= bytes_allowed.len() as u64,
+                    Ok(()) => self.machine.run.output_left -= bytes_allowed.len() as u64,
                     Err(Errno::Pipe) if done == 0 && self.machine.kernel_version() > 1 => {
                         return Err(self.broken_pipe());
                     }
@@ -78,12 +78,12 @@ impl Guest {
                 continue;
             }
             let machine = &mut *self.machine;
-            match machine.pipes.read(pipe, buf) {
+            match machine.run.pipes.read(pipe, buf) {
                 None if done == 0 && nonblock => return Err(Errno::Again.into()),
                 None if done == 0 => return Err(self.wait(Wait::Readable(pipe), None)),
                 None => break,
                 Some((count, writers)) => {
-                    machine.processes.wake_all(writers);
+                    machine.run.processes.wake_all(writers);
                     done += count as u64;
                     if count < buf.len() {
                         break;
@@ -98,7 +98,7 @@ impl Guest {
     /// one piece.
     pub(super) fn write_pipe(&mut self, end: OpenPipe, bufs: &Buffers<'_>) -> Result<u64, Fault> {
         let OpenPipe { pipe, nonblock } = end;
-        let (room, is_closed) = self.machine.pipes.writable(pipe);
+        let (room, is_closed) = self.machine.run.pipes.writable(pipe);
         if bufs.total() <= PIPE_BUF as u64 && room < bufs.total() && !is_closed {
             return Err(self.wait_to_write(end));
         }
@@ -111,9 +111,9 @@ impl Guest {
             bytes = &bytes[skipped as usize..];
             while !bytes.is_empty() {
                 let machine = &mut *self.machine;
-                match machine.pipes.write(pipe, bytes) {
+                match machine.run.pipes.write(pipe, bytes) {
                     Ok(Some((count, readers))) => {
-                        machine.processes.wake_all(readers);
+                        machine.run.processes.wake_all(readers);
                         done += count as u64;
                         bytes = &bytes[count..];
                     }
@@ -150,8 +150,8 @@ impl Guest {
             }
             Description::PipeWriter(OpenPipe { pipe, .. }) => {
                 let (pipe, machine) = (*pipe, &mut *self.machine);
-                if let Ok(Some((_, readers))) = machine.pipes.write(pipe, message) {
-                    machine.processes.wake_all(readers);
+                if let Ok(Some((_, readers))) = machine.run.pipes.write(pipe, message) {
+                    machine.run.processes.wake_all(readers);
                 }
             }
             Description::File(file) if file.write => {

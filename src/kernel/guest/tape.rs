@@ -91,7 +91,7 @@ impl Guest {
 
     /// Records what a read from standard input has answered.
     pub(super) fn tape_stdin(&self, answer: Result<&[u8], Errno>) {
-        if self.machine.stdio.stdin.is_stream() {
+        if self.machine.run.stdio.stdin.is_stream() {
             self.tape_stream(0, answer, |bytes| Kind::StreamRead { pid: self.pid.0, bytes });
         }
     }
@@ -238,7 +238,7 @@ impl Guest {
         let mut args = self.args.iter();
         let argv0 = args.next().map_or(Some(String::new()), text)?;
         let program = origin.program.unwrap_or_else(|| argv0.clone());
-        let (stdin, stdin_bytes): (_, Option<Payload>) = match &self.machine.stdio.stdin {
+        let (stdin, stdin_bytes): (_, Option<Payload>) = match &self.machine.run.stdio.stdin {
             Input::Empty => ("empty", None),
             Input::Bytes(bytes) => ("bytes", Some(tape.payload(bytes.get_ref()))),
             Input::Host | Input::Reader(_) | Input::Taped(_) => ("stream", None),

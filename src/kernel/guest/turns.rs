@@ -51,7 +51,7 @@ impl Guest {
     }
 
     pub(super) fn check_killed(&self) -> Result<(), Stop> {
-        match self.machine.processes.killed(self.pid) {
+        match self.machine.run.processes.killed(self.pid) {
             Some(signal) => Err(Stop::Signalled(signal)),
             None => Ok(()),
         }
@@ -64,22 +64,22 @@ impl Guest {
         }
         let machine = &mut *self.machine;
         match &wait {
-            Wait::Readable(pipe) => machine.pipes.wait(*pipe, End::Reader, self.pid),
-            Wait::Writable(pipe) => machine.pipes.wait(*pipe, End::Writer, self.pid),
+            Wait::Readable(pipe) => machine.run.pipes.wait(*pipe, End::Reader, self.pid),
+            Wait::Writable(pipe) => machine.run.pipes.wait(*pipe, End::Writer, self.pid),
             Wait::Poll(pipes, _) => {
                 for (pipe, end) in pipes {
-                    machine.pipes.wait(*pipe, *end, self.pid);
+                    machine.run.pipes.wait(*pipe, *end, self.pid);
                 }
             }
             Wait::Host(pipe) => {
                 if let Some(pipe) = pipe {
-                    machine.pipes.wait(*pipe, End::Reader, self.pid);
+                    machine.run.pipes.wait(*pipe, End::Reader, self.pid);
                 }
             }
             Wait::Turn | Wait::Child(_) | Wait::Time => {}
         }
         let now = if until.is_some() { machine.clock.now(ClockId::Monotonic) } else { 0 };
-        machine.processes.wait(self.pid, wait, until, now);
+        machine.run.processes.wait(self.pid, wait, until, now);
         Fault::Wait
     }
 
@@ -99,7 +99,7 @@ impl Guest {
     pub(in crate::kernel) fn end(mut self, outcome: Result<Outcome, RunError>) -> Option<RunError> {
         // It may have ended before its first turn.
         self.machine.begin();
-        let ended = self.machine.processes.ended.clone();
+        let ended = self.machine.run.processes.ended.clone();
         let (outcome, error) = match (outcome, ended) {
             // It was ended with all others, and what ended them ended it.
             (Ok(Outcome::Signalled(Signal::KILL)), Some(all)) if all.ends_all() => (all, None),
@@ -109,7 +109,7 @@ impl Guest {
         if let Some(error) = &error
             && self.pid != Pid::FIRST
         {
-            let name = self.machine.processes.name(self.pid);
+            let name = self.machine.run.processes.name(self.pid);
             let message = format!("belljar: {}\n", error.clone().of(name));
             self.write_message(message.as_bytes());
         }
@@ -119,17 +119,17 @@ impl Guest {
         let (pid, machine) = (self.pid, &mut *self.machine);
         match &outcome {
             Outcome::Trapped(trap) if pid != Pid::FIRST => {
-                machine.processes.mourn(pid, trap.clone());
+                machine.run.processes.mourn(pid, trap.clone());
             }
-            all if all.ends_all() => machine.processes.end_all(outcome.clone()),
+            all if all.ends_all() => machine.run.processes.end_all(outcome.clone()),
             // The time was over while what it had written was read back.
             _ if machine.has_timed_out() && machine.kernel_version() > 3 => {
-                machine.processes.end_all(Outcome::Limit(Limit::Timeout));
+                machine.run.processes.end_all(Outcome::Limit(Limit::Timeout));
             }
             _ => {}
         }
-        machine.processes.modules -= u32::from(self.is_module);
-        machine.processes.end(pid, &outcome);
+        machine.run.processes.modules -= u32::from(self.is_module);
+        machine.run.processes.end(pid, &outcome);
         machine.vfs.note_process_end();
         self.machine.end();
         error

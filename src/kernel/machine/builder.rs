@@ -1,8 +1,6 @@
 //! How a machine is put together.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::clock::{Clock, ClockId, HostClock, TapedClock, VirtualClock};
 use super::config::{
@@ -10,15 +8,11 @@ use super::config::{
 };
 use super::error::MachineError;
 use super::limits::Limits;
-use super::memory::Memory;
 use super::random::Random;
+use super::run_state::RunState;
 use super::timeout::{TapedTimeout, Timeouts};
 use super::{ClockConfig, Machine, WORKTREE, worktree_of};
 use crate::kernel::host::Host;
-use crate::kernel::io::fd::Descriptions;
-use crate::kernel::io::pipe::Pipes;
-use crate::kernel::io::stdio::Stdio;
-use crate::kernel::process::Processes;
 use crate::kernel::process::programs::Programs;
 use crate::kernel::process::wakeup::HostBell;
 use crate::kernel::vfs::{
@@ -307,27 +301,14 @@ impl MachineBuilder {
         }
         Ok(Machine {
             vfs,
-            descriptions: Descriptions::default(),
-            pipes: Pipes::default(),
-            processes: Processes::default(),
-            stdio: Stdio::default(),
             programs: self.programs,
             host: self.host,
-            bell: self.bell,
-            stdin_given_back: VecDeque::new(),
-            memory: Memory::new(self.limits.memory_bytes_max),
-            fuel_left: None,
             clock,
             random: Random::seeded(self.seed),
-            output_left: self.limits.output_bytes_max,
+            run: RunState::new(&self.limits, self.bell),
             limits: self.limits,
-            deadline: None,
-            uncounted_before: Duration::ZERO,
             timeouts: self.timeouts,
-            limits_hit: Vec::new(),
-            missing_programs: Vec::new(),
             trace: None,
-            trace_left: 0,
             tape: self.tape,
             kernel_version,
             tapes_finds: self.recorded_as.is_none_or(|config| config.has_programs.is_some()),

@@ -18,8 +18,9 @@ use crate::kernel::vfs::{Layer, Mtimes, Source, TimeScale};
 ///   reached, and processes are started at that path, whatever has become of the directory.
 /// - 3: a program of the host is ended as soon as the reader of its output hangs up, and the tape does not
 ///   say that.
-/// - 4: as it is now.
-pub const KERNEL_VERSION: u32 = 4;
+/// - 4: what a run has spent of the limits on output and memory is missing in the next run of the machine.
+/// - 5: as it is now.
+pub const KERNEL_VERSION: u32 = 5;
 
 /// The configuration of a machine, without what its mounts hold.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

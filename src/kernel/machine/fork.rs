@@ -1,19 +1,13 @@
 //! Machines that go on from where another one stands: forks, and those that were saved.
 
-use std::collections::VecDeque;
-
 use serde::{Deserialize, Serialize};
 
 use super::Machine;
 use super::clock::ClockId;
-use super::memory::Memory;
 use super::random::Random;
+use super::run_state::RunState;
 use super::timeout::Timeouts;
 use crate::base::digest::Digest;
-use crate::kernel::io::fd::Descriptions;
-use crate::kernel::io::pipe::Pipes;
-use crate::kernel::io::stdio::Stdio;
-use crate::kernel::process::Processes;
 use crate::kernel::process::wakeup::HostBell;
 use crate::kernel::vfs::{RestoreError, SavedOverlay};
 use crate::store::{Cas, StoreError};
@@ -77,28 +71,15 @@ impl Machine {
         }
         Ok(Self {
             vfs: self.vfs.fork(),
-            descriptions: Descriptions::default(),
-            pipes: Pipes::default(),
-            processes: Processes::default(),
-            stdio: Stdio::default(),
             programs: self.programs.clone(),
             // A host is for one machine.
             host: None,
             clock: self.clock.fork().ok_or(ForkError::Clock)?,
             random: self.random.clone(),
+            run: RunState::new(&self.limits, HostBell::default()),
             limits: self.limits,
-            bell: HostBell::default(),
-            stdin_given_back: VecDeque::new(),
-            memory: Memory::new(self.limits.memory_bytes_max),
-            fuel_left: None,
-            output_left: self.output_left,
-            deadline: None,
-            uncounted_before: std::time::Duration::ZERO,
             timeouts: Timeouts::default(),
-            limits_hit: self.limits_hit.clone(),
-            missing_programs: self.missing_programs.clone(),
             trace: None,
-            trace_left: 0,
             tape: None,
             tapes_finds: true,
             kernel_version: self.kernel_version,

@@ -8,13 +8,12 @@ pub mod fork;
 pub mod limits;
 pub mod memory;
 pub mod random;
+pub(crate) mod run_state;
 pub mod timeout;
+pub(crate) mod trace;
 
-use std::collections::VecDeque;
-use std::fmt;
-use std::io::Write;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -22,15 +21,12 @@ pub use self::builder::MachineBuilder;
 use self::clock::{Clock, ClockId, DEFAULT_START_NS, VirtualClock};
 use self::config::KERNEL_VERSION;
 pub use self::error::MachineError;
-use self::limits::{Limit, Limits};
-use self::memory::Memory;
+use self::limits::Limits;
 use self::random::Random;
+use self::run_state::RunState;
 use self::timeout::Timeouts;
+use self::trace::Trace;
 use super::host::Host;
-use super::io::fd::Descriptions;
-use super::io::pipe::Pipes;
-use super::io::stdio::Stdio;
-use super::process::Processes;
 use super::process::programs::Programs;
 use super::process::wakeup::HostBell;
 use super::vfs::Overlay;
@@ -73,11 +69,6 @@ impl Default for ClockConfig {
 /// them run side by side on different threads.
 pub struct Machine {
     pub(crate) vfs: Overlay,
-    pub(crate) descriptions: Descriptions,
-    pub(crate) pipes: Pipes,
-    pub(crate) processes: Processes,
-    /// The streams of the run that is going on.
-    pub(crate) stdio: Stdio,
     /// What processes may start.
     pub(crate) programs: Option<Arc<dyn Programs>>,
     /// Whom processes may ask by name.
@@ -85,28 +76,11 @@ pub struct Machine {
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) random: Random,
     pub(crate) limits: Limits,
-    /// Rings for processes that wait for the host.
-    pub(crate) bell: HostBell,
-    /// Bytes of standard input that were taken and given back, to be read again.
-    pub(crate) stdin_given_back: VecDeque<u8>,
-    /// What processes have taken.
-    pub(crate) memory: Memory,
-    /// Fuel that is left, if it is counted.
-    pub(crate) fuel_left: Option<u64>,
-    /// Output bytes that may still be written.
-    pub(crate) output_left: u64,
-    /// When the run that is going on must end, on the host's clock.
-    pub(super) deadline: Option<Instant>,
-    /// What no timeout counts, when the run began.
-    pub(super) uncounted_before: Duration,
+    /// What belongs to the run that is going on, or else to the last one.
+    pub(crate) run: RunState,
     /// Where real time ends runs.
     pub(crate) timeouts: Timeouts,
-    pub(crate) limits_hit: Vec<Limit>,
-    /// Names of programs that processes looked for in vain.
-    pub(super) missing_programs: Vec<String>,
-    pub(crate) trace: Option<Box<dyn Write + Send>>,
-    /// Bytes that the trace may still take.
-    pub(crate) trace_left: u64,
+    pub(crate) trace: Option<Trace>,
     /// Where what crosses the boundary is recorded.
     pub(crate) tape: Option<Recorder>,
     /// What it answers: see [`KERNEL_VERSION`].
@@ -127,27 +101,14 @@ impl Machine {
         let limits = Limits::default();
         Self {
             vfs: Overlay::new(limits.vfs, 0),
-            descriptions: Descriptions::default(),
-            pipes: Pipes::default(),
-            processes: Processes::default(),
-            stdio: Stdio::default(),
             programs: None,
             host: None,
-            bell: HostBell::default(),
-            stdin_given_back: VecDeque::new(),
-            memory: Memory::new(0),
-            fuel_left: None,
             clock: Box::new(VirtualClock::starting_at(0)),
             random: Random::seeded(0),
+            run: RunState::new(&limits, HostBell::default()),
             limits,
-            output_left: 0,
-            deadline: None,
-            uncounted_before: Duration::ZERO,
             timeouts: Timeouts::default(),
-            limits_hit: Vec::new(),
-            missing_programs: Vec::new(),
             trace: None,
-            trace_left: 0,
             tape: None,
             kernel_version: KERNEL_VERSION,
             tapes_finds: true,
@@ -216,78 +177,8 @@ impl Machine {
         self.clock.sleep_until(t);
     }
 
-    /// The limits that guests ran into, each once, in the order in which they did.
-    pub fn limits_hit(&self) -> Vec<Limit> {
-        let mut hit = self.limits_hit.clone();
-        if self.memory.has_refused() && !hit.contains(&Limit::Memory) {
-            hit.push(Limit::Memory);
-        }
-        match self.vfs.limit_hit() {
-            Some("upper_bytes_max") => hit.push(Limit::Upper),
-            Some(_) => hit.push(Limit::FileSize),
-            None => {}
-        }
-        hit
-    }
-
-    /// Notes that a guest ran into `limit`.
-    pub(crate) fn note_limit(&mut self, limit: Limit) {
-        if !self.limits_hit.contains(&limit) {
-            self.limits_hit.push(limit);
-        }
-        if limit == Limit::Timeout {
-            self.tape_timeout();
-        }
-    }
-
-    /// Forgets which limits were met, and lets the next run write as much as the first.
-    pub(crate) fn renew_budgets(&mut self) {
-        self.output_left = self.limits.output_bytes_max;
-        self.memory = Memory::new(self.limits.memory_bytes_max);
-        self.limits_hit.clear();
-        self.missing_programs.clear();
-        self.vfs.forget_limit_hit();
-    }
-
-    /// Writes a line for every call of a guest, with its arguments and its answer, to `sink`, up to
-    /// [`Limits::trace_bytes_max`].
-    pub fn set_trace(&mut self, sink: Option<Box<dyn Write + Send>>) {
-        self.trace = sink;
-        self.trace_left = self.limits.trace_bytes_max;
-    }
-
-    /// Adds a line to the trace. One that cannot be written must not change what the guest does.
-    pub(crate) fn trace_line(&mut self, line: fmt::Arguments<'_>) {
-        let Some(trace) = &mut self.trace else { return };
-        let line = format!("{line}\n");
-        if let Some(left) = self.trace_left.checked_sub(line.len() as u64) {
-            self.trace_left = left;
-            let _ = trace.write_all(line.as_bytes());
-            return;
-        }
-        let max = self.limits.trace_bytes_max;
-        let _ = writeln!(trace, "the trace ends here: it has reached its limit of {max} bytes");
-        self.trace = None;
-        self.note_limit(Limit::Trace);
-    }
-
     /// Real time that the run has left, if it is bounded.
     pub fn time_left(&self) -> Option<Duration> {
         self.time_left_ns().map(Duration::from_nanos)
-    }
-
-    /// Fuel that a run has at first, if it is counted.
-    pub(crate) fn fuel(&self) -> u64 {
-        self.limits.fuel.unwrap_or(u64::MAX)
-    }
-
-    /// Starts the countdown of [`Limits::timeout`], and with it a run.
-    pub(crate) fn start_run(&mut self) {
-        self.start_countdown();
-        self.processes = Processes::default();
-        self.vfs.note_process_end();
-        self.bell = self.bell.for_next_run();
-        self.stdin_given_back = VecDeque::new();
-        self.fuel_left = None;
     }
 }

@@ -28,8 +28,6 @@ pub(crate) struct Timeouts {
     steps: u64,
     /// Where the recorded runs were ended that a machine repeats.
     taped: Option<VecDeque<TapedTimeout>>,
-    /// Whether the run that is going on was ended, so that the tape has it.
-    is_noted: bool,
 }
 
 impl Timeouts {
@@ -50,8 +48,7 @@ impl Timeouts {
         let is_here = |end: &TapedTimeout| {
             self.steps >= end.steps && records.is_none_or(|records| records >= end.seq)
         };
-        // A process may have to come to its next step to be ended.
-        self.is_noted || taped.front().is_some_and(is_here)
+        taped.front().is_some_and(is_here)
     }
 
     /// Whether a recorded run will be ended that the machine repeats.
@@ -64,22 +61,22 @@ impl Machine {
     /// Whether the machine repeats a run that was ended here, or before.
     #[inline]
     pub(crate) fn is_at_taped_timeout(&self) -> bool {
-        self.timeouts.taped.is_some()
-            && self.timeouts.is_here(self.tape.as_ref().map(Recorder::records))
+        // A process may have to come to its next step to be ended.
+        let is_here = || self.timeouts.is_here(self.tape.as_ref().map(Recorder::records));
+        self.timeouts.taped.is_some() && (self.run.has_timed_out || is_here())
     }
 
     /// Starts the countdown of [`crate::Limits::timeout`].
     pub(super) fn start_countdown(&mut self) {
         // A timeout that no clock can show never comes.
         let end = |timeout| ambient::instant_now().checked_add(timeout);
-        self.deadline = self.limits.timeout.and_then(end);
-        self.uncounted_before = uncounted_by_now();
-        self.timeouts.is_noted = false;
+        self.run.deadline = self.limits.timeout.and_then(end);
+        self.run.uncounted_before = uncounted_by_now();
     }
 
     /// When the run's timeout is over. What was done for it that no timeout counts moves it.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.deadline?.checked_add(uncounted_since(self.uncounted_before))
+        self.run.deadline?.checked_add(uncounted_since(self.run.uncounted_before))
     }
 
     /// Real time that the run has left, in nanoseconds, if it is bounded.
@@ -95,10 +92,10 @@ impl Machine {
 
     /// Records where real time ends the run, once.
     pub(super) fn tape_timeout(&mut self) {
-        let Timeouts { steps, taped, is_noted } = &mut self.timeouts;
-        if std::mem::replace(is_noted, true) {
+        if std::mem::replace(&mut self.run.has_timed_out, true) {
             return;
         }
+        let Timeouts { steps, taped } = &mut self.timeouts;
         // An older tape does not say where, and one that is repeated too slowly has nothing to say.
         let is_on_tape = taped.as_mut().is_none_or(|taped| taped.pop_front().is_some());
         if let Some(tape) = self.tape.as_ref().filter(|_| is_on_tape) {
@@ -108,7 +105,7 @@ impl Machine {
 
     /// Whether the run was ended because it went on for too long.
     pub(crate) fn has_timed_out(&self) -> bool {
-        self.timeouts.is_noted
+        self.run.has_timed_out
     }
 }
 

@@ -129,7 +129,7 @@ pub fn run(image: Box<dyn Image>, mut machine: Machine, startup: Startup) -> Fin
     let mut not_started = None;
     let machine = loop {
         let mut machine = turnstile.take();
-        for Newborn { pid, guest, image } in machine.processes.newborn.drain(..) {
+        for Newborn { pid, guest, image } in machine.run.processes.newborn.drain(..) {
             running.insert(pid, image.start(guest));
         }
         let Some(pid) = machine.next_turn() else { break machine };
@@ -158,9 +158,9 @@ fn take_turn(process: &mut Running, turnstile: &Turnstile) -> Option<Ended> {
 }
 
 fn finish(mut machine: Machine, not_started: Option<RunError>) -> Finished {
-    let processes = std::mem::take(&mut machine.processes);
-    let stdio = std::mem::take(&mut machine.stdio);
-    let given_back = std::mem::take(&mut machine.stdin_given_back).len();
+    let processes = std::mem::take(&mut machine.run.processes);
+    let stdio = std::mem::take(&mut machine.run.stdio);
+    let given_back = std::mem::take(&mut machine.run.stdin_given_back).len();
     if given_back > 0 && matches!(stdio.stdin, Input::Host) {
         host_stdin::give_back(given_back as u64);
     }
@@ -168,7 +168,7 @@ fn finish(mut machine: Machine, not_started: Option<RunError>) -> Finished {
         Some(error) => Err(error),
         None => Ok(processes.ended.unwrap_or(Outcome::Exited(0))),
     };
-    let fuel_used = machine.fuel_left.map(|left| machine.fuel() - left);
+    let fuel_used = machine.run.fuel_left.map(|left| machine.fuel() - left);
     Finished { machine, stdio, outcome, casualties: processes.casualties, fuel_used }
 }
 
@@ -193,17 +193,17 @@ impl Machine {
     /// for.
     fn next_turn(&mut self) -> Option<Pid> {
         loop {
-            if let Some(pid) = self.processes.next_ready() {
+            if let Some(pid) = self.run.processes.next_ready() {
                 return Some(pid);
             }
-            if !self.processes.any_alive() {
+            if !self.run.processes.any_alive() {
                 return None;
             }
-            let due = self.processes.next_due();
-            if self.processes.any_waits_for_host() {
+            let due = self.run.processes.next_due();
+            if self.run.processes.any_waits_for_host() {
                 match self.listen(due) {
                     Heard::Ring(pid) => {
-                        self.processes.wake_rung(pid);
+                        self.run.processes.wake_rung(pid);
                         continue;
                     }
                     Heard::Timeout => {
@@ -214,12 +214,12 @@ impl Machine {
                 }
             }
             let Some(due) = due else {
-                let waits = self.processes.describe_waits();
-                self.processes.end_all(Outcome::Deadlock(waits));
+                let waits = self.run.processes.describe_waits();
+                self.run.processes.end_all(Outcome::Deadlock(waits));
                 continue;
             };
             match self.sleep_until(due) {
-                Ok(()) => self.processes.wake_due(due),
+                Ok(()) => self.run.processes.wake_due(due),
                 Err(limit) => self.end_at(limit),
             }
         }
@@ -234,29 +234,29 @@ impl Machine {
     fn listen(&mut self, due: Option<u64>) -> Heard {
         let until = self.host_is_waited_for_until(due);
         let is_late = |until: Option<Instant>| until.is_some_and(|it| it <= ambient::instant_now());
-        let is_looked_at = !self.bell.is_taped() && (due.is_none() || self.clock.is_virtual());
-        let hungry = self.processes.hungry().filter(|_| is_looked_at);
+        let is_looked_at = !self.run.bell.is_taped() && (due.is_none() || self.clock.is_virtual());
+        let hungry = self.run.processes.hungry().filter(|_| is_looked_at);
         let mut pause = LOOK_FIRST;
         loop {
             let look_at = hungry.as_ref().and(ambient::instant_now().checked_add(pause));
-            let waits = |pid| pid == Pid::MACHINE || self.processes.waits_for_host(pid);
+            let waits = |pid| pid == Pid::MACHINE || self.run.processes.waits_for_host(pid);
             let begun = ambient::instant_now();
-            let heard = self.bell.listen(waits, until.into_iter().chain(look_at).min());
+            let heard = self.run.bell.listen(waits, until.into_iter().chain(look_at).min());
             let waited_ns = ambient::elapsed_since(begun).as_nanos();
             let waited_ns = u64::try_from(waited_ns).unwrap_or(u64::MAX);
-            let host_waited_ns = &mut self.processes.host_waited_ns;
+            let host_waited_ns = &mut self.run.processes.host_waited_ns;
             *host_waited_ns = host_waited_ns.saturating_add(waited_ns);
             match heard {
                 Some(Pid::MACHINE) => break,
                 Some(pid) => return Heard::Ring(pid),
-                None if self.bell.times_out() => return Heard::Timeout,
+                None if self.run.bell.times_out() => return Heard::Timeout,
                 // The tape has no more: the run leaves it here, or ended here.
-                None if self.bell.is_taped() => return Heard::Time,
+                None if self.run.bell.is_taped() => return Heard::Time,
                 None if self.is_out_of_time() => return Heard::Timeout,
                 None if is_late(until) => break,
                 None => {
                     let is_idle =
-                        |hungry: &Vec<Pid>| hungry.iter().all(|pid| self.bell.is_idle(*pid));
+                        |hungry: &Vec<Pid>| hungry.iter().all(|pid| self.run.bell.is_idle(*pid));
                     if hungry.as_ref().is_some_and(is_idle) {
                         break;
                     }
@@ -264,7 +264,7 @@ impl Machine {
                 }
             }
         }
-        if let (Some(tape), Some(pid)) = (&self.tape, self.processes.first_due()) {
+        if let (Some(tape), Some(pid)) = (&self.tape, self.run.processes.first_due()) {
             tape.push(Kind::Native { pid: pid.0, event: NativeEvent::ClockMoved });
         }
         Heard::Time
@@ -273,7 +273,7 @@ impl Machine {
     /// Until when the host is waited for, while somebody else waits for `due` on the machine's clock.
     fn host_is_waited_for_until(&mut self, due: Option<u64>) -> Option<Instant> {
         let left_ns = if self.clock.is_virtual() {
-            self.processes.patience_left_ns()
+            self.run.processes.patience_left_ns()
         } else {
             due.map(|due| due.saturating_sub(self.clock.now(ClockId::Monotonic)))
         };
@@ -285,7 +285,7 @@ impl Machine {
     /// Ends all processes at `limit`.
     pub(super) fn end_at(&mut self, limit: Limit) {
         self.note_limit(limit);
-        self.processes.end_all(Outcome::Limit(limit));
+        self.run.processes.end_all(Outcome::Limit(limit));
     }
 
     /// Lets time pass until the monotonic clock shows `t`.

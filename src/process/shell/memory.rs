@@ -91,7 +91,7 @@ impl Held<Vec<u8>> {
 impl Shell {
     /// What the shell takes its memory from.
     pub fn memory(&self) -> &Memory {
-        &self.guest.machine().memory
+        &self.guest.machine().run.memory
     }
 
     /// What was to be held, or a message that there is no memory for it.

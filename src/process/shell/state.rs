@@ -298,7 +298,7 @@ pub struct State {
 impl State {
     /// That of a shell that begins.
     pub fn new(name: &[u8], guest: &Guest) -> Self {
-        let memory = &guest.machine().memory;
+        let memory = &guest.machine().run.memory;
         let mut variables = Variables::new(memory);
         for variable in guest.environ() {
             let Some(at) = variable.iter().position(|byte| *byte == b'=') else { continue };

@@ -1,0 +1,109 @@
+//! What belongs to one run of a machine.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::Machine;
+use super::limits::{Limit, Limits};
+use super::memory::Memory;
+use crate::kernel::io::fd::Descriptions;
+use crate::kernel::io::pipe::Pipes;
+use crate::kernel::io::stdio::Stdio;
+use crate::kernel::process::Processes;
+use crate::kernel::process::wakeup::HostBell;
+
+/// What belongs to one run: every run begins with a new one. After the run it says what became of it.
+pub(crate) struct RunState {
+    pub(crate) descriptions: Descriptions,
+    pub(crate) pipes: Pipes,
+    pub(crate) processes: Processes,
+    pub(crate) stdio: Stdio,
+    /// Bytes of standard input that were taken and given back, to be read again.
+    pub(crate) stdin_given_back: VecDeque<u8>,
+    /// Rings for processes that wait for the host.
+    pub(crate) bell: HostBell,
+    /// What processes have taken.
+    pub(crate) memory: Memory,
+    /// Fuel that is left, if it is counted.
+    pub(crate) fuel_left: Option<u64>,
+    /// Output bytes that may still be written.
+    pub(crate) output_left: u64,
+    /// When the run must end, on the host's clock.
+    pub(super) deadline: Option<Instant>,
+    /// What no timeout counts, when the run began.
+    pub(super) uncounted_before: Duration,
+    /// Whether real time ended it, so that the tape has it.
+    pub(super) has_timed_out: bool,
+    pub(super) limits_hit: Vec<Limit>,
+    /// Names of programs that processes looked for in vain.
+    pub(in crate::kernel) missing_programs: Vec<String>,
+}
+
+impl RunState {
+    /// A run that may spend all that `limits` give, and in which `bell` rings.
+    pub(super) fn new(limits: &Limits, bell: HostBell) -> Self {
+        Self {
+            descriptions: Descriptions::default(),
+            pipes: Pipes::default(),
+            processes: Processes::default(),
+            stdio: Stdio::default(),
+            stdin_given_back: VecDeque::new(),
+            bell,
+            memory: Memory::new(limits.memory_bytes_max),
+            fuel_left: None,
+            output_left: limits.output_bytes_max,
+            deadline: None,
+            uncounted_before: Duration::ZERO,
+            has_timed_out: false,
+            limits_hit: Vec::new(),
+            missing_programs: Vec::new(),
+        }
+    }
+}
+
+impl Machine {
+    /// Begins a run, and the countdown of [`Limits::timeout`].
+    pub(crate) fn start_run(&mut self) {
+        let next = RunState::new(&self.limits, self.run.bell.for_next_run());
+        let last = std::mem::replace(&mut self.run, next);
+        if self.kernel_version < 5 {
+            self.run.output_left = last.output_left;
+            self.run.memory = last.memory;
+            self.run.limits_hit = last.limits_hit;
+            self.run.missing_programs = last.missing_programs;
+        } else {
+            self.vfs.forget_limit_hit();
+        }
+        self.vfs.note_process_end();
+        self.start_countdown();
+    }
+
+    /// The limits that guests ran into in the last run, each once, in the order in which they did.
+    pub fn limits_hit(&self) -> Vec<Limit> {
+        let mut hit = self.run.limits_hit.clone();
+        if self.run.memory.has_refused() && !hit.contains(&Limit::Memory) {
+            hit.push(Limit::Memory);
+        }
+        match self.vfs.limit_hit() {
+            Some("upper_bytes_max") => hit.push(Limit::Upper),
+            Some(_) => hit.push(Limit::FileSize),
+            None => {}
+        }
+        hit
+    }
+
+    /// Notes that a guest ran into `limit`.
+    pub(crate) fn note_limit(&mut self, limit: Limit) {
+        if !self.run.limits_hit.contains(&limit) {
+            self.run.limits_hit.push(limit);
+        }
+        if limit == Limit::Timeout {
+            self.tape_timeout();
+        }
+    }
+
+    /// Fuel that a run has at first, if it is counted.
+    pub(crate) fn fuel(&self) -> u64 {
+        self.limits.fuel.unwrap_or(u64::MAX)
+    }
+}
