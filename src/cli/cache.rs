@@ -5,9 +5,9 @@ use belljar::engine::CodeCache;
 use bytesize::ByteSize;
 use serde_json::json;
 
-use super::args::{CacheAction, CacheArgs};
-use super::report::count;
-use super::setup::cache_dir;
+use super::args::installation::{CacheAction, CacheArgs};
+use super::home::cache_dir;
+use super::text::count;
 
 pub fn run(args: &CacheArgs) -> Result<u8> {
     let cache = CodeCache::new(&cache_dir()?);

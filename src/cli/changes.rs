@@ -11,15 +11,17 @@ use belljar::kernel::vfs::{
 use belljar::sandbox::CopyError;
 use belljar::{Machine, Outcome, Overlay};
 
-use super::args::{ApplyArg, RunArgs};
+use super::args::run::{ApplyArg, RunArgs};
+use super::exit;
 use super::exit::Hinted;
+use super::home;
 use super::overtime::Overtime;
 use super::progress::Progress;
 use super::recover::Teller;
-use super::report::{Change, Report, count, printable};
+use super::report::{Change, Report};
 use super::signals::Deferred;
 use super::sink::{Once, Opened};
-use super::{exit, setup};
+use super::text::{count, printable};
 
 /// How many changes the summary names.
 const NAMED_MAX: usize = 3;
@@ -230,7 +232,7 @@ pub fn journaled<T, E>(
 where
     anyhow::Error: From<E>,
 {
-    let journals = setup::journals()?;
+    let journals = home::journals()?;
     let deferred = Deferred::begin()?;
     let teller = Teller::new(quiet, Some(&deferred));
     let written = write(&journals, &teller).map_err(|error| with_remedy(error.into()));

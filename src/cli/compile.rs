@@ -15,11 +15,11 @@ use anyhow::{Context, Result, bail};
 use belljar::base::ambient;
 use belljar::engine::CacheUse;
 use belljar::{Engine, EngineConfig, Module, Program, ProgramError, UnknownImports};
-use clap::Args;
 
+use super::args::groups::CompileArgs;
+use super::args::installation::ChildArgs;
 use super::progress::Progress;
-use super::report::printable;
-use super::values::{duration, size};
+use super::text::printable;
 
 /// Modules that are smaller, and take no more memory, are compiled in this process.
 const SMALL_BYTES: u64 = 16 << 10;
@@ -32,35 +32,6 @@ const LOOK_EVERY_MAX: Duration = Duration::from_millis(20);
 const NOT_KEPT: i32 = 3;
 const REFUSED: i32 = 4;
 const TOO_MUCH: i32 = 5;
-
-/// What compiling may take.
-#[derive(Args, Clone, Copy, Debug)]
-pub struct CompileArgs {
-    /// Real time that compiling may take, all modules together; no other limit counts it
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration, help_heading = "Limits")]
-    pub compile_timeout: Duration,
-
-    /// Memory that compiling may take (on Linux)
-    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size, help_heading = "Limits")]
-    pub max_compile_memory: u64,
-}
-
-/// The command line of the process that compiles, which people do not see.
-#[derive(Args, Debug)]
-pub struct ChildArgs {
-    /// The folder of the cache
-    #[arg(long)]
-    cache_dir: PathBuf,
-    /// The module's name
-    #[arg(long)]
-    name: String,
-    /// Whether the code counts fuel
-    #[arg(long)]
-    fuel: bool,
-    /// Bytes of memory that it may take
-    #[arg(long)]
-    memory_bytes_max: u64,
-}
 
 /// How modules are compiled whose code is not in the cache.
 #[derive(Clone, Debug)]

@@ -10,10 +10,11 @@ use belljar::net::EgressPolicy;
 use belljar::{Command, Engine, EngineConfig, HostDir, Machine, Module, Program, Toolchains};
 use serde_json::json;
 
-use super::args::DoctorArgs;
+use super::args::installation::DoctorArgs;
 use super::exit;
-use super::report::{count, printable};
-use super::setup::{cache_dir, home_dir, journals_dir, toolchains};
+use super::home::{cache_dir, home_dir, journals_dir};
+use super::setup::toolchains;
+use super::text::{count, printable};
 
 /// One thing that was tried.
 struct Check {

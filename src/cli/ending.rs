@@ -3,7 +3,7 @@
 use belljar::kernel::process::{Casualty, Signal};
 use belljar::{ExitStatus, Limit, Outcome, Trap};
 
-use super::report::{count, printable};
+use super::text::{count, printable};
 
 /// Backtraces are shown as far as this many lines.
 const BACKTRACE_LINES_MAX: usize = 16;

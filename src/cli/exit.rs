@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::report::printable;
+use super::text::printable;
 use belljar::native::NativeError;
 use belljar::net::EgressRuleError;
 use belljar::sandbox::{CopyError, HomeError, SandboxError};

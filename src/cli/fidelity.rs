@@ -1,40 +1,13 @@
 //! `belljar fidelity`.
 
-use std::path::PathBuf;
-
 use anyhow::Result;
-use belljar::tape::{CompareError, FidelityMode, compare};
-use clap::Args;
+use belljar::tape::{CompareError, compare};
 
+use super::args::tape::FidelityArgs;
 use super::exit::{self, Usage};
 use super::host_programs::HostPrograms;
-use super::report::printable;
 use super::tape;
-
-#[derive(Args, Debug)]
-#[command(after_help = "Modes:
-  byte-identical   every record, with its number and its times
-  semantic         every record, without these
-  outcome          the files in the end, the exit status, how many model calls
-
-A record that only one tape has is one divergence, and what follows it is compared.
-
-Exit codes: 0 if nothing diverges, 1 if something does, 2 if a tape cannot be read.")]
-pub struct FidelityArgs {
-    /// The tape that was recorded
-    pub recorded: PathBuf,
-
-    /// The tape to compare with it
-    pub replay: PathBuf,
-
-    /// What must be the same
-    #[arg(long, value_name = "MODE", default_value = "semantic")]
-    pub mode: FidelityMode,
-
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
+use super::text::printable;
 
 pub fn run(args: &FidelityArgs) -> Result<u8> {
     for tape in [&args.recorded, &args.replay] {

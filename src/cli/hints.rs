@@ -8,11 +8,12 @@ use belljar::toolchain::similar;
 use belljar::{ProgramError, ResolveError, Resolved, RunError};
 use clap::CommandFactory;
 
-use super::args::{Cli, OnMissing, RunArgs};
+use super::args::Cli;
+use super::args::run::{OnMissing, RunArgs};
+use super::args::values::Sink;
 use super::exit::{Hinted, Usage};
-use super::report::printable;
 use super::setup;
-use super::values::Sink;
+use super::text::printable;
 
 /// The long options of the command `path`, such as `["sandbox", "exec"]`, without their dashes.
 fn options(path: &[&str]) -> Vec<String> {
@@ -71,6 +72,21 @@ pub fn no_such_option(option: &str, path: &[&str]) -> Usage {
         "the program's own come after PROGRAM"
     };
     Usage(format!("there is no option {option}{hint} (`belljar {path} --help` lists them; {own})"))
+}
+
+/// The program, as it was named.
+///
+/// # Errors
+/// What stands in its place is an option that there is not.
+pub fn program_of(args: &RunArgs) -> Result<&OsStr, Usage> {
+    let named = args.command.first().map_or(OsStr::new(""), OsString::as_os_str);
+    if named.is_empty() {
+        return Err(Usage("\"\" cannot be the name of a program".to_owned()));
+    }
+    match named.to_str() {
+        Some(option) if option.starts_with('-') => Err(no_such_option(option, command_of_run())),
+        _ => Ok(named),
+    }
 }
 
 /// An option of the command `path` among the arguments of a program that is not content: it stands too

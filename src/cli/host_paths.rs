@@ -8,9 +8,9 @@ use belljar::kernel::guest::is_special;
 use belljar::process::{OutlineWord, outline};
 use belljar::{Overlay, WORKTREE};
 
-use super::mounts::mount_point;
-use super::report::printable;
-use super::setup::SHELL;
+use super::args::values::SHELL;
+use super::args::values::mount_point;
+use super::text::printable;
 
 /// Longest script that is looked into, in bytes.
 const SCRIPT_BYTES_MAX: u64 = 1 << 20;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use belljar::tape::{Kind, TapeError, TapeReader};
 
-use super::report::{count, printable};
+use super::text::{count, printable};
 
 /// Names that are shown.
 const SHOWN_MAX: usize = 8;

@@ -1,13 +1,11 @@
 //! Lines on standard error, and their colours on a terminal.
 
 use std::fmt::Arguments;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::sync::LazyLock;
 
 use belljar::base::ambient;
 use clap::builder::styling::{AnsiColor, Style};
-
-use super::setup::stderr_is_terminal;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 
@@ -44,6 +42,11 @@ fn coloured(is_error: bool, line: &str) -> String {
         }
     }
     line.to_owned()
+}
+
+/// Whether to show progress and colour on standard error.
+pub fn stderr_is_terminal() -> bool {
+    std::io::stderr().is_terminal()
 }
 
 #[cfg(test)]

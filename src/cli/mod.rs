@@ -19,6 +19,7 @@ macro_rules! say {
 }
 
 mod annotate;
+mod annotations;
 mod args;
 mod cache;
 mod cause;
@@ -29,16 +30,19 @@ mod ending;
 mod exit;
 mod fidelity;
 mod hints;
+mod home;
 mod host;
+mod host_call;
 mod host_paths;
 mod host_programs;
 mod message;
 mod mounts;
 #[cfg(feature = "http")]
 mod net;
+mod options;
 mod overtime;
 mod patch;
-mod planted;
+mod planted_links;
 mod programs;
 mod progress;
 mod record;
@@ -54,8 +58,8 @@ mod sh;
 mod signals;
 mod sink;
 mod tape;
+mod text;
 mod usage;
-mod values;
 mod verify;
 
 use std::ffi::OsString;
@@ -75,7 +79,7 @@ pub fn main() -> ExitCode {
     let done = match cli.command {
         Subcommand::Run(args) => run::run(&args, None),
         Subcommand::Sh(args) => sh::run(*args),
-        Subcommand::Record(args) => record::run(&args),
+        Subcommand::Record(args) => run::run(&args.run, Some(&args)),
         Subcommand::Replay(args) => replay::run(&args),
         Subcommand::Tape(args) => tape::run(&args),
         Subcommand::Fidelity(args) => fidelity::run(&args),
@@ -85,7 +89,7 @@ pub fn main() -> ExitCode {
         Subcommand::Recover(args) => recover::run(&args),
         Subcommand::Annotate(args) => annotate::annotate(&args),
         Subcommand::Annotations(args) => annotate::run(&args),
-        Subcommand::Host(args) => host::run(&args),
+        Subcommand::Host(args) => host_call::run(&args),
         Subcommand::Sandbox(args) => sandbox::run(&args),
         Subcommand::Programs(args) => programs::run(&args),
         Subcommand::Cache(args) => cache::run(&args),
@@ -161,8 +165,8 @@ mod tests {
                 .map(|parsed| parsed.map_err(|error| error.to_string()));
             assert_eq!(format!("{fast:?}"), format!("{whole:?}"), "{line}");
         }
-        assert!(parse_alone::<args::RunArgs>(&["run", "wc"].map(Into::into)).is_some());
-        assert!(parse_alone::<sh::ShArgs>(&["sh", "-c", "ls"].map(Into::into)).is_some());
+        assert!(parse_alone::<args::run::RunArgs>(&["run", "wc"].map(Into::into)).is_some());
+        assert!(parse_alone::<args::sh::ShArgs>(&["sh", "-c", "ls"].map(Into::into)).is_some());
     }
 
     /// Lines that were broken by hand were broken once more where the terminal was narrow.

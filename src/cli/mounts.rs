@@ -9,12 +9,13 @@ use belljar::base::disk;
 use belljar::kernel::vfs::{Baseline, beneath};
 use belljar::{HostDir, Machine, MachineBuilder, MachineError, Preopen, Reach, Source, WORKTREE};
 
-use super::args::MountArgs;
+use super::args::groups::MountArgs;
+use super::args::values::mount_point;
+use super::args::values::{DirMount, Worktree};
 use super::exit::Usage;
+use super::home::{cache_dir, home_dir};
 use super::host_paths::Folder;
 use super::recover::before_opening;
-use super::setup::{cache_dir, home_dir};
-use super::values::{DirMount, Worktree};
 
 /// A mount point that is taken, and the words for who has it.
 struct Taken {
@@ -164,29 +165,6 @@ fn colon_hint(mount: &DirMount) -> String {
     }
 }
 
-/// Where a folder that the guest calls `guest` stands in the namespace. Relative names begin at the
-/// worktree; without one, names of preopened directories lead as far up as they like.
-pub fn mount_point(guest: &str, no_worktree: bool) -> Result<String, String> {
-    let is_relative = !guest.starts_with('/');
-    let mut names = Vec::new();
-    if is_relative && !no_worktree {
-        names.push(&WORKTREE[1..]);
-    }
-    for name in guest.split('/') {
-        match name {
-            "" | "." => {}
-            ".." if names.pop().is_some() || is_relative && no_worktree => {}
-            ".." => {
-                return Err(format!(
-                    "{guest} leads above the root of the guest; choose a name: HOST::GUEST"
-                ));
-            }
-            name => names.push(name),
-        }
-    }
-    Ok(format!("/{}", names.join("/")))
-}
-
 /// Covers what is belljar's own in the folder `host`, mounted at `at`.
 fn hide(builder: MachineBuilder, host: &Path, at: &str) -> Result<MachineBuilder> {
     let cover = |builder: MachineBuilder, at| builder.mount_read_only(at, Source::Memory);
@@ -214,24 +192,4 @@ pub fn hidden(host: &Path, at: &str) -> Result<Vec<String>> {
         }
     }
     Ok(hidden)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mount_point_is_where_its_name_leads() {
-        let at = |guest: &str| mount_point(guest, false);
-        assert_eq!(at("/a//b/."), Ok("/a/b".to_owned()));
-        assert_eq!(at("a/"), Ok("/worktree/a".to_owned()));
-        assert_eq!(at("."), Ok("/worktree".to_owned()));
-        assert_eq!(at("a/../b"), Ok("/worktree/b".to_owned()));
-        assert_eq!(at("../lib"), Ok("/lib".to_owned()));
-        for guest in ["/../a", "../../a", "a/../../../b"] {
-            assert!(at(guest).is_err(), "{guest}");
-        }
-        assert_eq!(mount_point("../../a", true), Ok("/a".to_owned()));
-        assert_eq!(mount_point(".", true), Ok("/".to_owned()));
-    }
 }

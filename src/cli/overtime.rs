@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use belljar::Limit;
 use belljar::base::ambient;
 
-use super::report::{Report, Status, printable};
+use super::report::{Report, Status};
 use super::sink::Once;
+use super::text::printable;
 use super::{compile, exit};
 
 /// How much longer than the timeout a call of the host may take.

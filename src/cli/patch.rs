@@ -1,6 +1,6 @@
 //! `belljar diff` and `belljar apply`: what a recorded run changed, from its tape.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use belljar::kernel::process::Pid;
@@ -9,50 +9,14 @@ use belljar::testbench::{
     TapedChangesError, changed_machine, make_taped_changes, taped_changes_are_made, taped_worktree,
 };
 use belljar::{Machine, Source, WORKTREE};
-use clap::Args;
-use clap::builder::{OsStringValueParser, TypedValueParser};
 
+use super::args::changes::{ApplyArgs, DiffArgs};
 use super::changes::{self, render_diff};
 use super::exit::Usage;
 use super::mounts;
 use super::recover::before_opening;
-use super::report::count;
-use super::values::{DirMount, dir_mount};
+use super::text::count;
 use super::{sink, tape};
-
-#[derive(Args, Debug)]
-pub struct DiffArgs {
-    /// The tape
-    pub tape: PathBuf,
-}
-
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  belljar apply run.tape                  make the changes of the run here
-  belljar apply run.tape --worktree DIR   ... in that folder
-  belljar apply run.tape --dir lib::/lib  ... and in the one mounted at /lib
-
-Nothing is written unless everything that the run changed is what the run found. Where all of it \
-is what the run left, it is applied already, and there is nothing to do.
-
-Exit codes: 0 if the changes are made, now or before, 2 if there is no such tape or folder, 125 if something is \
-not what the run found, or a content is missing.")]
-pub struct ApplyArgs {
-    /// The tape
-    pub tape: PathBuf,
-
-    /// The folder that stands for the worktree of the run
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub worktree: PathBuf,
-
-    /// A folder that stands for a further one of the run; may be repeated
-    #[arg(long, value_name = "HOST::GUEST", value_parser = OsStringValueParser::new().try_map(dir_mount))]
-    pub dir: Vec<DirMount>,
-
-    /// Say nothing but errors
-    #[arg(short, long)]
-    pub quiet: bool,
-}
 
 /// Prints what a recorded run changed.
 pub fn diff(args: &DiffArgs) -> Result<u8> {

@@ -4,8 +4,9 @@ use anyhow::Result;
 use belljar::Resolved;
 use serde_json::json;
 
-use super::args::ProgramsArgs;
-use super::setup::{SHELL, toolchains};
+use super::args::installation::ProgramsArgs;
+use super::args::values::SHELL;
+use super::setup::toolchains;
 
 pub fn run(args: &ProgramsArgs) -> Result<u8> {
     let toolchains = toolchains(&args.toolchain)?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::setup::stderr_is_terminal;
+use super::message::stderr_is_terminal;
 
 /// How long work may take before a log that is no terminal says what is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);

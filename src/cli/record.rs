@@ -1,4 +1,4 @@
-//! `belljar record`.
+//! The tape of `belljar record`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,58 +9,12 @@ use belljar::store::read_slice;
 use belljar::tape::{FileTape, Header, Recorder, Redaction, TapeError};
 use belljar::testbench::record_changes;
 use belljar::{ClockConfig, Machine, Module};
-use clap::Args;
 
-use super::args::RunArgs;
+use super::args::record::RecordArgs;
 use super::exit::{Hinted, Usage};
-use super::planted::Folders;
-use super::report::printable;
-use super::values::size;
-use super::{run, setup};
-
-#[derive(Args, Debug)]
-#[command(
-    after_help = "Examples:
-  belljar record --tape ../run.tape -- wc README.md
-  belljar record --tape ../run.tape --diff -- replace old new a.txt
-  belljar replay ../run.tape
-
-The tape is best written outside of the folders that the program sees. All options of \
-`belljar run` can be given.",
-    after_long_help = "Examples:
-  belljar record --tape ../run.tape -- wc README.md
-      Run the program and write everything that crosses its boundary to ../run.tape, and \
-what is too long for a line to the folder ../run.tape.cas. A tape is best written outside of the \
-folders that the program sees.
-  belljar record --tape ../run.tape --diff -- replace old new a.txt
-      All options of `belljar run` can be given, and do what they do there.
-  belljar replay ../run.tape
-      Run it again, from the tape alone.
-
-Values of variables with names such as API_KEY, and texts that look like keys and tokens, do not \
-reach the tape."
-)]
-pub struct RecordArgs {
-    /// The file to write, or an earlier tape to replace; contents that are too long for it go to the
-    /// folder FILE.cas
-    #[arg(long, value_name = "FILE", help_heading = "Tape")]
-    pub tape: PathBuf,
-
-    /// Bytes that the tape and the contents may take together
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size, help_heading = "Tape")]
-    pub max_tape: u64,
-
-    /// Keep the programs that ran in FILE.cas, so that the tape can be replayed without them
-    #[arg(long, help_heading = "Tape")]
-    pub embed_program: bool,
-
-    #[command(flatten)]
-    pub run: RunArgs,
-}
-
-pub fn run(args: &RecordArgs) -> Result<u8> {
-    run::run(&args.run, Some(args))
-}
+use super::options;
+use super::planted_links::Folders;
+use super::text::printable;
 
 /// A tape that is being recorded.
 pub struct Recording {
@@ -75,7 +29,7 @@ impl Recording {
     /// # Errors
     /// [`Usage`] if it cannot be written.
     pub fn begin(args: &RecordArgs) -> Result<Self> {
-        let start_ns = match setup::clock(&args.run.time)? {
+        let start_ns = match options::clock(&args.run.time)? {
             ClockConfig::Paused { start_ns } => start_ns,
             ClockConfig::Host => ambient::wall_now_ns(),
         };

@@ -3,53 +3,19 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 use belljar::HostDir;
 use belljar::kernel::vfs::{JournalError, Journals, OnChanged, Recovered, VPath, Witness};
-use clap::Args;
 use serde_json::json;
 
+use super::args::changes::RecoverArgs;
 use super::exit::{FAILED, Usage};
-use super::report::{count, printable};
-use super::setup::journals_dir;
+use super::home::journals_dir;
 use super::signals::Deferred;
-
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  belljar recover                   see to this folder
-  belljar recover DIR               ... to that one
-  belljar recover --all             ... to every folder that a journal is about
-  belljar recover --skip-changed    ... but leave files that have changed since
-
-Whenever belljar writes to the disk (`run --apply`, `sh --apply`, `apply`, `sandbox cp`) it first \
-notes what it is going to do in a journal in BELLJAR_HOME. If it is killed, or the power \
-is cut, the folder may hold some new files, some old ones, and temporaries. The next \
-belljar that opens the folder, or this command, then makes it what it was before, or, if \
-every file had its place already, what it was to be. Nothing but what the journal names \
-is touched.
-
-Exit codes: 0 if there is nothing left to do, also if there never was, 2 if there is no such \
-folder, 125 if something cannot be recovered: the message says why, and what to do.")]
-pub struct RecoverArgs {
-    /// The folder
-    #[arg(default_value = ".", conflicts_with = "all")]
-    pub dir: PathBuf,
-
-    /// See to every folder that a journal is about
-    #[arg(long)]
-    pub all: bool,
-
-    /// Leave what somebody has changed since as it is, and take the rest back
-    #[arg(long)]
-    pub skip_changed: bool,
-
-    /// Print what was done as one line of JSON
-    #[arg(long)]
-    pub json: bool,
-}
+use super::text::{count, printable};
 
 pub fn run(args: &RecoverArgs) -> Result<u8> {
     let folder = match HostDir::open(&args.dir) {

@@ -12,11 +12,11 @@ use belljar::base::disk::{self, Copied};
 use belljar::base::errno::Errno;
 use belljar::tape::{Found, Kind, TapeReader};
 
-use super::args::RunArgs;
+use super::args::run::RunArgs;
+use super::args::values::mount_point;
+use super::args::values::{Worktree, split_once};
 use super::exit::Usage;
-use super::mounts::mount_point;
-use super::setup::cache_dir;
-use super::values::{Worktree, split_once};
+use super::home::cache_dir;
 
 /// What the first run has seen of its folders: a copy needs no more.
 #[derive(Default)]

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use belljar::base::digest::Digest;
@@ -11,64 +10,22 @@ use belljar::store::{Cas, StoreError};
 use belljar::tape::{AnnotationFile, Desync, Kind, NativeEvent, TapeError, cas_dir};
 use belljar::testbench::{ReplayError, replay};
 use belljar::{Engine, EngineConfig, Limit, Limits, Module};
-use clap::Args;
 use serde_json::json;
 
+use super::args::replay::ReplayArgs;
 use super::exit;
+use super::home;
 use super::host_programs::HostPrograms;
-use super::report::{count, printable};
-use super::values::{duration, size};
-use super::{annotate, setup, sink, tape};
+use super::text::{count, printable};
+use super::{annotations, setup, sink, tape};
 
 /// Longest module that is looked at because a tape names it, in bytes.
 const MODULE_BYTES_MAX: u64 = 1 << 30;
 
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  belljar replay run.tape                  repeat the run, and print its output
-  belljar replay --toolchain DIR run.tape  ... with the programs of a folder
-  belljar replay --json --quiet run.tape   only say whether it was the same
-
-Exit codes: those of the programs, if the run was the same; 1 if it was not; 2 if there is no such \
-tape; 125 if it cannot be replayed, or had a secret that the tape has not.")]
-pub struct ReplayArgs {
-    /// The tape
-    #[arg(value_name = "FILE")]
-    pub tape: PathBuf,
-
-    /// A folder in which NAME.wasm is the program NAME; may be repeated
-    #[arg(long, value_name = "DIR")]
-    pub toolchain: Vec<PathBuf>,
-
-    /// The module, if it is neither on the tape nor found by its name; may be repeated
-    #[arg(long, value_name = "FILE")]
-    pub module: Vec<PathBuf>,
-
-    /// End the replay after this much real time
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1h")]
-    pub timeout: Duration,
-
-    /// Memory that a program may use, whatever the tape says
-    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size)]
-    pub max_memory: u64,
-
-    /// Bytes that the programs may print, which are held in memory, whatever the tape says
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
-    pub max_output: u64,
-
-    /// Print JSON instead of the run's output
-    #[arg(long)]
-    pub json: bool,
-
-    /// Say nothing but errors
-    #[arg(short, long)]
-    pub quiet: bool,
-}
-
 pub fn run(args: &ReplayArgs) -> Result<u8> {
     let header = tape::open(&args.tape)?.header().clone();
-    let annotations = annotate::find(&args.tape)?;
-    let cache_dir = setup::cache_dir().ok();
+    let annotations = annotations::find(&args.tape)?;
+    let cache_dir = home::cache_dir().ok();
     let engine = Engine::new(EngineConfig { pool_slots: 0, cache_dir, ..EngineConfig::default() })?;
     let named = header.argv.first().map(PathBuf::from);
     let load = |name: &str, digest: Option<Digest>| {
@@ -218,7 +175,7 @@ fn show_annotated(tape: &Path, annotations: Option<&AnnotationFile>, last: u64) 
             note!("{}", tape::shown(&record));
         }
         for said in said {
-            note!("{}", annotate::shown(said));
+            note!("{}", annotations::shown(said));
         }
     }
     Ok(())

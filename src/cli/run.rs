@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use belljar::base::ambient;
@@ -12,17 +12,21 @@ use belljar::{
     ResolveError, Stdio,
 };
 
-use super::args::{self, ClockArg, RunArgs};
+use super::args::groups::ClockArg;
+use super::args::record::RecordArgs;
+use super::args::run::RunArgs;
+use super::args::values::SHELL;
+use super::args::values::Sink;
 use super::host_paths::View;
 use super::host_programs::HostPrograms;
+use super::options;
 use super::overtime::Overtime;
-use super::planted::Folders;
-use super::record::{RecordArgs, Recording};
+use super::planted_links::Folders;
+use super::record::Recording;
 use super::recover::before_opening;
 use super::replaceable::{Written, expect_apart};
 use super::report::{Change, Report, Status, ms, raised_with};
 use super::sink::{self, Failure, Once, Opened, Stdout, Watched};
-use super::values::Sink;
 use super::{changes, ending, exit, hints, host, mounts, setup};
 
 /// Runs a program, and reports however that ends.
@@ -64,9 +68,8 @@ pub fn check_paths(args: &RunArgs, record: Option<&RecordArgs>) -> Result<()> {
 
 /// Writes the report of a run whose options make no sense, as `message` says, unless a program of an
 /// earlier run may have led it astray.
-pub fn report_misunderstood(message: &str) {
-    let Some((sink, folders)) = args::json_of_misunderstood(std::env::args_os()) else { return };
-    if let Sink::File(path) = &sink
+pub fn report_misunderstood(message: &str, sink: &Sink, folders: Vec<PathBuf>) {
+    if let Sink::File(path) = sink
         && let Err(error) = Folders::at(folders).check("--json", path)
     {
         complain!("belljar: {}", exit::describe(&error).1);
@@ -75,7 +78,7 @@ pub fn report_misunderstood(message: &str) {
     let mut report = Report::default();
     report.failed((exit::USAGE, message.to_owned()));
     // What is wrong with the command line is said already.
-    let _ = Opened::new(Written::Report, &sink, &Stdout::default())
+    let _ = Opened::new(Written::Report, sink, &Stdout::default())
         .and_then(|opened| opened.print(&report.to_line()));
 }
 
@@ -87,7 +90,7 @@ fn perform(
     report: &mut Report,
 ) -> Result<u8> {
     let started = ambient::instant_now();
-    let named = args.program()?;
+    let named = hints::program_of(args)?;
     report.program = named.to_string_lossy().into_owned();
     let open = |sink: &Sink| Opened::new(Written::Patch, sink, stdout);
     let diff_to = args.diff.as_ref().map(open).transpose()?;
@@ -101,7 +104,7 @@ fn perform(
             let module = resolved.module();
             Some(module.map_err(|error| hints::module_not_found(error, named.as_ref()))?)
         }
-        Err(error) if named == setup::SHELL && is_not_found(&error) => None,
+        Err(error) if named == SHELL && is_not_found(&error) => None,
         Err(error)
             if let Some(children) = &children
                 && is_not_found(&error) =>
@@ -142,15 +145,15 @@ fn perform(
     let name = module.as_ref().map_or_else(|| report.program.clone(), |it| it.name().to_owned());
     let name = name.as_str();
     report.timings.load_ms = ms(ambient::elapsed_since(started));
-    command.args(args.program_args().iter().map(|arg| setup::guest_bytes(arg)));
+    command.args(args.program_args().iter().map(|arg| options::guest_bytes(arg)));
     if let Some(name) = &args.argv0 {
-        command.argv0(setup::guest_bytes(name));
+        command.argv0(options::guest_bytes(name));
     }
     if preopens.is_none() {
         // Go's runtime knows its current directory by nothing else.
         command.env("PWD", args.cwd.as_deref().map_or(belljar::WORKTREE.to_owned(), absolute));
     }
-    set_up(&mut command, args, setup::environment(&args.env)?, preopens);
+    set_up(&mut command, args, options::environment(&args.env)?, preopens);
 
     let run_started = ambient::instant_now();
     let running = Overtime::watch(args.limits.timeout, name, "ended", report_to);
@@ -199,7 +202,7 @@ pub fn set_up(
     preopens: Option<Vec<Preopen>>,
 ) {
     for (key, value) in environment {
-        command.env(setup::guest_bytes(&key), setup::guest_bytes(&value));
+        command.env(options::guest_bytes(&key), options::guest_bytes(&value));
     }
     if let Some(preopens) = preopens {
         command.preopens(preopens);
@@ -275,7 +278,7 @@ fn run_native(args: &RunArgs, report: &mut Report) -> Result<u8> {
     let code = NativeCommand {
         program: report.program.clone(),
         args: args.program_args().to_vec(),
-        env: setup::environment(&args.env)?,
+        env: options::environment(&args.env)?,
         current_dir,
         profile: args.profile,
     }
@@ -290,7 +293,7 @@ fn stdio(args: &RunArgs, stdout: &Stdout, program: &str, report_to: &Once) -> Re
     let what = "not loaded in time";
     let _opening = Overtime::watch(args.limits.timeout, program, what, report_to);
     Ok(Stdio {
-        stdin: setup::stdin(&args.stdin)?,
+        stdin: options::stdin(&args.stdin)?,
         stdout: OutputStream::Writer(Box::new(stdout.clone())),
         stderr: OutputStream::Writer(Box::new(io::stderr())),
     })
@@ -310,7 +313,7 @@ pub fn trace(args: &RunArgs, failure: &Failure) -> Result<Option<Box<dyn Write +
 
 /// The program, and whether its code came from the cache.
 fn load(args: &RunArgs, engine: &Engine, module: &Module) -> Result<(Program, bool)> {
-    let unknown = setup::unknown_imports(args);
+    let unknown = options::unknown_imports(args);
     if let Some(program) = Program::from_cache(engine, module, unknown)? {
         return Ok((program, true));
     }

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use anyhow::{Context, Result};
 use belljar::base::disk;
 
+use super::args::values::Sink;
 use super::exit::{Lost, Usage};
 use super::replaceable::Written;
-use super::values::Sink;
 
 /// Why something could not be printed: the first such error.
 static PRINT_ERROR: OnceLock<io::Error> = OnceLock::new();

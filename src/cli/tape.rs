@@ -2,69 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use belljar::base::digest::Digest;
 use belljar::base::disk;
 use belljar::store::Cas;
 use belljar::tape::{Record, TapeError, TapeReader, cas_dir};
-use clap::Args;
 use serde_json::{Value, json};
 
-use super::annotate;
+use super::annotations;
+use super::args::tape::{TapeAction, TapeArgs};
 use super::exit::{Hinted, Usage};
 use super::host_programs::HostPrograms;
-use super::report::{count, printable};
+use super::text::{count, printable};
 
 /// Longest text of one field that `show` prints, in characters.
 const SHOWN_CHARS_MAX: usize = 60;
-
-#[derive(Args, Debug)]
-pub struct TapeArgs {
-    #[command(subcommand)]
-    pub action: TapeAction,
-}
-
-#[derive(clap::Subcommand, Debug)]
-pub enum TapeAction {
-    /// Print the records, a line each
-    Show {
-        /// The tape
-        tape: PathBuf,
-        /// Only records of this kind; may be repeated
-        #[arg(long, value_name = "KIND")]
-        kind: Vec<String>,
-        /// Print the records as they stand on the tape
-        #[arg(long)]
-        json: bool,
-    },
-    /// Print records that contain a text; exits with 1 if none does
-    Grep {
-        /// The text
-        text: String,
-        /// The tape
-        tape: PathBuf,
-        /// Print the records as they stand on the tape
-        #[arg(long)]
-        json: bool,
-    },
-    /// Say how many records of which kind there are, and what they take
-    Stat {
-        /// The tape
-        tape: PathBuf,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Print a content by its digest, or by the beginning of it
-    Cat {
-        /// The tape
-        tape: PathBuf,
-        /// The digest, as `content_hash` has it
-        digest: String,
-    },
-}
 
 pub fn run(args: &TapeArgs) -> Result<u8> {
     match &args.action {
@@ -110,7 +64,7 @@ pub fn open(tape: &Path) -> Result<TapeReader> {
 /// Prints the records that are wanted; answers how many.
 fn print(tape: &Path, json: bool, wanted: impl Fn(&Record) -> bool) -> Result<u64> {
     let mut reader = open(tape)?;
-    let annotations = if json { None } else { annotate::find(tape)? };
+    let annotations = if json { None } else { annotations::find(tape)? };
     let mut printed = 0;
     let mut out = io::stdout().lock();
     for record in reader.by_ref() {
@@ -125,7 +79,7 @@ fn print(tape: &Path, json: bool, wanted: impl Fn(&Record) -> bool) -> Result<u6
             written => written.context("cannot write to standard output")?,
         }
         for said in annotations.iter().flat_map(|file| file.for_event(record.seq)) {
-            let _ = writeln!(out, "{}", annotate::shown(said));
+            let _ = writeln!(out, "{}", annotations::shown(said));
         }
     }
     if reader.is_cut_off() {

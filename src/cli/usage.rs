@@ -1,9 +1,14 @@
 //! What is said of a command line that makes no sense: one line, in the words of all other messages.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
+
 use clap::CommandFactory;
+use clap::builder::OsStringValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::args::Cli;
+use super::args::values::{Sink, host_of_mount};
 use super::{exit, hints, run};
 
 /// Says what is wrong with the command line, and answers the exit code. Help that is asked for comes
@@ -29,7 +34,9 @@ pub fn misunderstood(error: &clap::Error) -> u8 {
     }
     let message = message(error);
     complain!("belljar: {message} (`{} --help` says more)", command_path());
-    run::report_misunderstood(&message);
+    if let Some((sink, folders)) = json_of_misunderstood(std::env::args_os()) {
+        run::report_misunderstood(&message, &sink, folders);
+    }
     exit::USAGE
 }
 
@@ -81,4 +88,21 @@ fn command_words() -> Vec<String> {
         command = found;
     }
     words
+}
+
+/// Where `--json` leads on a command line that was not understood, if it is one of `run`, and the folders
+/// that programs of it could change. Values are not looked into, as one of them may be what is wrong.
+fn json_of_misunderstood(args: impl Iterator<Item = OsString>) -> Option<(Sink, Vec<PathBuf>)> {
+    let lenient = Cli::command().ignore_errors(true).mut_subcommand("run", |run| {
+        run.mut_args(|arg| {
+            let takes_values = arg.get_action().takes_values();
+            if takes_values { arg.value_parser(OsStringValueParser::new()) } else { arg }
+        })
+    });
+    let matches = lenient.try_get_matches_from(args).ok()?;
+    let run = matches.subcommand_matches("run")?;
+    let json = run.get_one::<OsString>("json")?;
+    let folders = |name| run.get_many::<OsString>(name).into_iter().flatten();
+    let folders = folders("worktree").chain(folders("dir")).map(host_of_mount);
+    Some((json.clone().into(), folders.chain([".".into()]).collect()))
 }

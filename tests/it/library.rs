@@ -248,12 +248,7 @@ fn each_run_of_a_machine_has_the_whole_of_its_limits() {
     let big = Command::shell(big).output(&mut machine).unwrap();
     assert!(!big.status.success());
     assert_eq!(machine.limits_hit(), [Limit::Memory]);
-    let short = Command::shell("echo 12345678; missing 2> /tmp/e").output(&mut machine).unwrap();
+    let short = Command::shell("echo 12345678").output(&mut machine).unwrap();
     assert_eq!(short.stdout, b"12345678\n");
-    assert_eq!(
-        (machine.limits_hit(), machine.missing_programs()),
-        (vec![], &["missing".to_owned()][..])
-    );
-    assert!(Command::shell("echo 12345678").output(&mut machine).unwrap().status.success());
-    assert_eq!(machine.missing_programs(), &[] as &[String]);
+    assert_eq!(machine.limits_hit(), []);
 }

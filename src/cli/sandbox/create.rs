@@ -9,11 +9,13 @@ use belljar::WORKTREE;
 use belljar::base::disk;
 use belljar::sandbox::{FilesystemAccess, MountSource, Sandbox, SandboxMount, SandboxSpec};
 
-use super::args::CreateArgs;
 use super::{KeptPolicy, TOOLCHAIN, before_opening_folders, home, say_id};
-use crate::cli::args::MountArgs;
+use crate::cli::args::groups::MountArgs;
+use crate::cli::args::sandbox::CreateArgs;
+use crate::cli::args::values::mount_point;
 use crate::cli::exit::Usage;
-use crate::cli::mounts::{hidden, mount_point, not_above, worktree_hint};
+use crate::cli::mounts::{hidden, not_above, worktree_hint};
+use crate::cli::options;
 use crate::cli::setup;
 
 pub fn run(args: &CreateArgs) -> Result<u8> {
@@ -30,10 +32,10 @@ pub fn run(args: &CreateArgs) -> Result<u8> {
     let spec = SandboxSpec {
         session_id: String::new(),
         mounts: mounts(&args.mounts)?,
-        network_policy: setup::network_policy(&args.rules)?,
-        limits: setup::limits(&args.limits),
-        clock: setup::clock(&args.time)?,
-        mtimes: setup::mtimes(&args.time)?,
+        network_policy: options::network_policy(&args.rules)?,
+        limits: options::limits(&args.limits),
+        clock: options::clock(&args.time)?,
+        mtimes: options::mtimes(&args.time)?,
         seed: args.time.seed,
         env: environment(&args.env)?,
         metadata,
@@ -52,7 +54,7 @@ pub fn environment(given: &[OsString]) -> Result<BTreeMap<String, String>> {
             .map_err(|text| Usage(format!("--env {}: it is not UTF-8", text.display())))
     };
     let mut variables = BTreeMap::new();
-    for (key, value) in setup::environment(given)? {
+    for (key, value) in options::environment(given)? {
         variables.insert(text(key)?, text(value)?);
     }
     Ok(variables)

@@ -9,12 +9,13 @@ use belljar::kernel::vfs::{ApplyError, Conflict, ConflictKind, Drift, Taken};
 use belljar::sandbox::Sandbox;
 use serde_json::{Value, json};
 
-use super::args::{ApplyArgs, RefreshArgs};
 use super::{home, waiting};
+use crate::cli::args::sandbox::{ApplyArgs, RefreshArgs};
 use crate::cli::changes::{self, changes_of, shown_path, tell_drifts};
 use crate::cli::exit::{DIFFERENT, Hinted, Unsettled};
-use crate::cli::report::{Change, count, printable};
-use crate::cli::setup::journals_dir;
+use crate::cli::home::journals_dir;
+use crate::cli::report::Change;
+use crate::cli::text::{count, printable};
 
 pub fn apply(args: &ApplyArgs) -> Result<u8> {
     let home = home()?;

@@ -14,22 +14,26 @@ use belljar::toolchain::{Loaded, similar};
 use belljar::{Limit, OutputStream, Stdio, Toolchains};
 use serde_json::{Value, json};
 
-use super::args::ExecArgs;
 use super::create::environment;
 use super::disk::{tell_met, with_drifts};
 use super::show::{absolute, start_dir};
 use super::{KeptPolicy, TOOLCHAIN, home_with, waiting};
+use crate::cli::args::sandbox::ExecArgs;
+use crate::cli::args::values::SHELL;
+use crate::cli::args::values::Sink;
 use crate::cli::changes::{Changed, changes_since, warn_of_sensitive};
 use crate::cli::exit::{self, Hinted, Usage};
+use crate::cli::home;
 use crate::cli::host::HostSettings;
 use crate::cli::host_paths::{Folder, View};
+use crate::cli::options;
 use crate::cli::overtime::Overtime;
-use crate::cli::planted::Folders;
+use crate::cli::planted_links::Folders;
 use crate::cli::replaceable::Written;
-use crate::cli::report::{Change, Report, Status, ms, printable, raised_with};
+use crate::cli::report::{Change, Report, Status, ms, raised_with};
 use crate::cli::sink::{Once, Opened, Stdout};
-use crate::cli::values::Sink;
-use crate::cli::{ending, hints, setup};
+use crate::cli::text::printable;
+use crate::cli::{ending, hints};
 
 /// What is known of PROGRAM's module, once it is ready to run.
 struct Load {
@@ -107,13 +111,13 @@ fn perform(
         ..ExecRequest::default()
     };
     let stdio = Stdio {
-        stdin: setup::stdin(&args.stdin)?,
+        stdin: options::stdin(&args.stdin)?,
         stdout: OutputStream::Writer(Box::new(stdout.clone())),
         stderr: OutputStream::Writer(Box::new(io::stderr())),
     };
     let mut held = home.hold(&args.id, || waiting(&args.id))?;
     let mut sandbox = held.resume()?;
-    sandbox.files().hide_temporaries(&setup::journals_dir()?);
+    sandbox.files().hide_temporaries(&home::journals_dir()?);
     let policy = KeptPolicy::of(sandbox.metadata())?;
     let settings = HostSettings::of_args(policy, &args.answers)?;
     sandbox.set_host(Arc::new(move |_| settings.builder()));
@@ -254,7 +258,7 @@ fn program_hint(name: &str, args: &ExecArgs, sandbox: &Sandbox) -> String {
     let dirs = sandbox.metadata().get(TOOLCHAIN).map_or("[]", String::as_str);
     let dirs = serde_json::from_str(dirs).unwrap_or_default();
     let mut names = Toolchains::new(dirs).and_then(|it| it.names()).unwrap_or_default();
-    names.push(setup::SHELL.to_owned());
+    names.push(SHELL.to_owned());
     let meant = match similar(name, &names) {
         similar if similar.is_empty() => String::new(),
         similar => format!("did you mean {}? ", similar.join(", ")),

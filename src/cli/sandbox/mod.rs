@@ -1,6 +1,5 @@
 //! `belljar sandbox`: sessions that outlive the command.
 
-mod args;
 mod copy;
 mod create;
 mod disk;
@@ -22,15 +21,17 @@ use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-pub use args::SandboxArgs;
-use args::{ForkArgs, GcArgs, RmArgs, SandboxAction, SnapshotArgs};
-
-use super::compile::{CompileArgs, Compiler};
+use super::compile::Compiler;
 use super::exit::{Usage, describe};
 use super::progress::Progress;
 use super::recover::before_opening;
-use super::report::count;
-use super::setup::{self, POOL_SLOTS};
+use super::setup::POOL_SLOTS;
+use super::text::count;
+use crate::cli::args::groups::CompileArgs;
+use crate::cli::args::sandbox::{
+    ForkArgs, GcArgs, RmArgs, SandboxAction, SandboxArgs, SnapshotArgs,
+};
+use crate::cli::home;
 
 /// Under which name a session remembers the folders of its programs.
 const TOOLCHAIN: &str = "belljar.toolchain";
@@ -63,7 +64,7 @@ fn home() -> Result<SandboxHome> {
 /// The sessions of this user, whose modules are compiled within these limits, and of whose programs
 /// `loaded` is told.
 fn home_with(compile: Option<CompileArgs>, loaded: Option<Loaded>) -> Result<SandboxHome> {
-    let cache_dir = setup::cache_dir()?;
+    let cache_dir = home::cache_dir()?;
     let programs = move |spec: &SandboxSpec| {
         before_opening_folders(spec).map_err(|error| SandboxError::Io {
             what: "a folder of the session cannot be opened".to_owned(),
@@ -81,7 +82,7 @@ fn home_with(compile: Option<CompileArgs>, loaded: Option<Loaded>) -> Result<San
                 message: format!("{error:#}"),
             })
     };
-    Ok(SandboxHome::open(setup::home_dir()?, Box::new(programs))?)
+    Ok(SandboxHome::open(home::home_dir()?, Box::new(programs))?)
 }
 
 /// Sees to the folders of a session that is about to be made or resumed.

@@ -13,14 +13,15 @@ use belljar::{ClockConfig, Mtimes, WORKTREE};
 use bytesize::ByteSize;
 use serde_json::{Value, json};
 
-use super::args::{DiffArgs, ListArgs, LsArgs, ShowArgs};
 use super::disk::{tell_all, with_drifts};
 use super::{TOOLCHAIN, home};
+use crate::cli::args::sandbox::{DiffArgs, ListArgs, LsArgs, ShowArgs};
 use crate::cli::changes::{self, render_diff};
 use crate::cli::exit::{Hinted, Usage};
-use crate::cli::report::{Change, printable};
-use crate::cli::setup::journals_dir;
+use crate::cli::home::journals_dir;
+use crate::cli::report::Change;
 use crate::cli::sink;
+use crate::cli::text::printable;
 
 /// Where relative paths of a session begin.
 pub fn start_dir(sandbox: &Sandbox) -> &'static str {

@@ -1,4 +1,4 @@
-//! What the command line of `belljar sandbox` looks like.
+//! `belljar sandbox`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use crate::cli::args::{AnswerArgs, LimitArgs, MountArgs, RuleArgs, TimeArgs};
-use crate::cli::compile::CompileArgs;
-use crate::cli::values::{Sink, StdinFrom, duration};
+use super::groups::{AnswerArgs, CompileArgs, LimitArgs, MountArgs, RuleArgs, TimeArgs};
+use super::values::{Sink, StdinFrom, duration};
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:

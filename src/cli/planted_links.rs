@@ -9,7 +9,7 @@ use anyhow::Result;
 use belljar::base::disk;
 use belljar::sandbox::{MountSource, SandboxMount};
 
-use super::args::MountArgs;
+use super::args::groups::MountArgs;
 use super::exit::Usage;
 
 /// The folders that programs can change.

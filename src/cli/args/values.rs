@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use belljar::WORKTREE;
+
 /// A duration: a number with a unit, such as `500ms`, `10s`, `2m`, `1h 30m`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let hint =
@@ -232,6 +234,32 @@ impl From<OsString> for Sink {
     }
 }
 
+/// The name of the shell.
+pub const SHELL: &str = "sh";
+
+/// Where a folder that the guest calls `guest` stands in the namespace. Relative names begin at the
+/// worktree; without one, names of preopened directories lead as far up as they like.
+pub fn mount_point(guest: &str, no_worktree: bool) -> Result<String, String> {
+    let is_relative = !guest.starts_with('/');
+    let mut names = Vec::new();
+    if is_relative && !no_worktree {
+        names.push(&WORKTREE[1..]);
+    }
+    for name in guest.split('/') {
+        match name {
+            "" | "." => {}
+            ".." if names.pop().is_some() || is_relative && no_worktree => {}
+            ".." => {
+                return Err(format!(
+                    "{guest} leads above the root of the guest; choose a name: HOST::GUEST"
+                ));
+            }
+            name => names.push(name),
+        }
+    }
+    Ok(format!("/{}", names.join("/")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -323,5 +351,20 @@ mod tests {
         assert_eq!(parts("a::ro"), ("a".into(), "a".into(), true));
         assert!(parse("::b").is_err());
         assert!(parse("a::b::c").is_err());
+    }
+
+    #[test]
+    fn a_mount_point_is_where_its_name_leads() {
+        let at = |guest: &str| mount_point(guest, false);
+        assert_eq!(at("/a//b/."), Ok("/a/b".to_owned()));
+        assert_eq!(at("a/"), Ok("/worktree/a".to_owned()));
+        assert_eq!(at("."), Ok("/worktree".to_owned()));
+        assert_eq!(at("a/../b"), Ok("/worktree/b".to_owned()));
+        assert_eq!(at("../lib"), Ok("/lib".to_owned()));
+        for guest in ["/../a", "../../a", "a/../../../b"] {
+            assert!(at(guest).is_err(), "{guest}");
+        }
+        assert_eq!(mount_point("../../a", true), Ok("/a".to_owned()));
+        assert_eq!(mount_point(".", true), Ok("/".to_owned()));
     }
 }

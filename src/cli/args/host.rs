@@ -1,0 +1,92 @@
+//! `belljar host`.
+
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+
+use super::run::RunArgs;
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  belljar host manifest                         what can be asked for
+  belljar host call workspace.cwd               ask for something
+  belljar host call process.exec --params '{\"command\": \"ls | wc -l\"}'
+
+A field that an operation does not take is refused with the names of those that it takes.
+
+`belljar help host call` says more.")]
+pub struct HostArgs {
+    #[command(subcommand)]
+    pub action: HostAction,
+}
+
+#[derive(clap::Subcommand, Debug)]
+pub enum HostAction {
+    /// List what programs may ask of their host
+    Manifest {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Ask the host, as a program would, and print the answer
+    Call(Box<CallArgs>),
+}
+
+const CALL_HELP: &str = "Examples:
+  belljar host call workspace.cwd
+  belljar host call process.exec --params '{\"argv\": [\"wc\", \"README.md\"]}'
+  belljar host call template.render --params @params.json --worktree templates
+  belljar host call process.exec --host-policy policy.json --params -
+
+The other options are those of `belljar run`. Exit codes: 0 for an answer, also one about a \
+command that failed, 1 for a call that failed, 126 for a command that the policy blocked, \
+2 for a command line that makes no sense.";
+
+#[derive(Args, Debug)]
+#[command(override_usage = "belljar host call [OPTIONS] CAPABILITY.OPERATION")]
+pub struct CallArgs {
+    /// What is passed: JSON, a file after @, or - for standard input
+    #[arg(long, value_name = "JSON|@FILE|-", help_heading = "Call", allow_hyphen_values = true)]
+    pub params: Option<String>,
+
+    #[command(flatten)]
+    pub run: CallRunArgs,
+}
+
+/// The options of a run, which stand before or after the one word that is no option.
+#[derive(Debug)]
+pub struct CallRunArgs(pub RunArgs);
+
+/// Options of a run that a call has no use for.
+const NOT_FOR_CALLS: [&str; 2] = ["argv0", "stdin"];
+
+impl CallRunArgs {
+    fn change(command: Command) -> Command {
+        let command = command.mut_arg("command", |word| {
+            let name = "CAPABILITY.OPERATION";
+            let word = word.trailing_var_arg(false).allow_hyphen_values(false);
+            word.num_args(1).value_names([name]).help("What to ask for").long_help(None::<&str>)
+        });
+        // Those of a run have its own help.
+        let command = command.after_help(CALL_HELP).after_long_help(CALL_HELP);
+        NOT_FOR_CALLS.iter().fold(command, |command, id| command.mut_arg(*id, |arg| arg.hide(true)))
+    }
+}
+
+impl FromArgMatches for CallRunArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        RunArgs::from_arg_matches(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+impl Args for CallRunArgs {
+    fn augment_args(command: Command) -> Command {
+        Self::change(RunArgs::augment_args(command))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::change(RunArgs::augment_args_for_update(command))
+    }
+}

@@ -1,0 +1,50 @@
+//! `belljar replay`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::values::{duration, size};
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  belljar replay run.tape                  repeat the run, and print its output
+  belljar replay --toolchain DIR run.tape  ... with the programs of a folder
+  belljar replay --json --quiet run.tape   only say whether it was the same
+
+Exit codes: those of the programs, if the run was the same; 1 if it was not; 2 if there is no such \
+tape; 125 if it cannot be replayed, or had a secret that the tape has not.")]
+pub struct ReplayArgs {
+    /// The tape
+    #[arg(value_name = "FILE")]
+    pub tape: PathBuf,
+
+    /// A folder in which NAME.wasm is the program NAME; may be repeated
+    #[arg(long, value_name = "DIR")]
+    pub toolchain: Vec<PathBuf>,
+
+    /// The module, if it is neither on the tape nor found by its name; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub module: Vec<PathBuf>,
+
+    /// End the replay after this much real time
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1h")]
+    pub timeout: Duration,
+
+    /// Memory that a program may use, whatever the tape says
+    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size)]
+    pub max_memory: u64,
+
+    /// Bytes that the programs may print, which are held in memory, whatever the tape says
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
+    pub max_output: u64,
+
+    /// Print JSON instead of the run's output
+    #[arg(long)]
+    pub json: bool,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub quiet: bool,
+}
