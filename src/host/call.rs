@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::answers;
 use super::bridge::BridgeAnswer;
+use super::caller::{Begun, Caller};
 use super::error::{HostError, answer, parse_answer};
 use super::exec::{EXEC, Exec, Judged};
 use super::exec_result;
@@ -13,7 +14,8 @@ use super::json;
 #[cfg(feature = "http")]
 use super::net::Asked;
 use super::policy::Blocked;
-use super::session::{CallReply, SessionHost};
+use super::reply::CallReply;
+use super::session::SessionHost;
 use super::shells::no_params;
 use super::taped::TapedCall;
 use super::template;
@@ -115,23 +117,6 @@ impl CallImage {
         };
         Ended { guest: caller.guest, outcome: Ok(stop.into()) }
     }
-}
-
-/// A call at work: the host, and its own process.
-pub(super) struct Caller {
-    pub host: SessionHost,
-    pub guest: Guest,
-    /// How many calls it is made within.
-    pub depth: u32,
-    /// What has begun that may be ended before there is an answer.
-    begun: Option<Begun>,
-}
-
-/// A call that somebody has begun to answer.
-#[derive(Clone)]
-struct Begun {
-    by: String,
-    done_as: Option<Value>,
 }
 
 #[derive(Deserialize)]

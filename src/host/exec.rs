@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::call::Caller;
+use super::caller::Caller;
 use super::error::HostError;
 use super::exec_result::{self, Span};
 use super::io::{self, Done};

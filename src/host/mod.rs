@@ -4,6 +4,8 @@
 mod answers;
 mod bridge;
 mod call;
+mod caller;
+mod calls;
 mod capability;
 mod error;
 mod exec;
@@ -16,6 +18,7 @@ mod net;
 mod pattern;
 mod policy;
 mod policy_file;
+mod reply;
 mod session;
 mod shells;
 mod taped;

@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::answers::{self, Answers, Question};
 use super::bridge::{HostBridge, HostTool};
-use super::call::CallImage;
 use super::capability::{self, Manifest};
 use super::error::HostError;
 use super::mock::{HostMock, MockCall, Mocks, NoMockScope};
@@ -16,17 +15,13 @@ use super::net::Net;
 use super::pattern::Commands;
 use super::policy::{Blocked, CommandPolicy};
 use super::taped::{TapedCall, TapedCalls};
-use crate::engine::Outcome;
-use crate::kernel::host::{Host, HostCall, HostReply, Start};
-use crate::kernel::machine::Machine;
+use crate::kernel::host::Start;
 use crate::kernel::process::Pid;
-use crate::kernel::process::schedule::Image;
 use crate::native::SandboxProfile;
 #[cfg(feature = "http")]
 use crate::net::EgressPolicy;
 #[cfg(feature = "http")]
 use crate::net::HttpClient;
-use crate::process::Command;
 
 /// Answers calls by name, for one machine: the command policy first, then mocks, then the bridge, then
 /// what is built in.
@@ -226,67 +221,6 @@ impl SessionHost {
         capability::has(&self.capabilities(), &name)
     }
 
-    /// Makes the call `name` in `machine`, as a process of it would.
-    ///
-    /// # Errors
-    /// [`HostError`]. A command that fails, or is blocked, is no error.
-    pub fn call(
-        &self,
-        machine: &mut Machine,
-        name: &str,
-        params: &Value,
-    ) -> Result<Value, HostError> {
-        self.call_as(machine, name, params, |_| {})
-    }
-
-    /// As [`SessionHost::call`], by a process of which `set_up` says where it is and what its
-    /// environment is.
-    ///
-    /// # Errors
-    /// As [`SessionHost::call`].
-    pub fn call_as(
-        &self,
-        machine: &mut Machine,
-        name: &str,
-        params: &Value,
-        set_up: impl FnOnce(&mut Command),
-    ) -> Result<Value, HostError> {
-        let max = machine.limits().host_call_bytes_max;
-        let params = params.to_string().into_bytes();
-        if params.len() as u64 > max {
-            let (name, what) = (name.to_owned(), "what is passed".to_owned());
-            return Err(HostError::TooLong { name, what, limit_bytes: max });
-        }
-        let call = HostCall { name: name.to_owned(), params: params.into(), depth: 0 };
-        let (mut command, reply) = self.command(call);
-        set_up(&mut command);
-        let output = command.output(machine)?;
-        match (reply.take(), output.status.outcome()) {
-            (Some(answer), Outcome::Exited(_)) => answer,
-            (_, outcome) => {
-                let message = format!("{name} was ended: {}", outcome.name());
-                Err(HostError::Ended { message })
-            }
-        }
-    }
-
-    /// A process that makes `call`, and where its answer will be.
-    pub(super) fn command(&self, call: HostCall) -> (Command, CallReply) {
-        let reply = CallReply::default();
-        let (host, into, name) = (self.clone(), reply.clone(), call.name.clone());
-        let make = move || -> Box<dyn Image> {
-            let (host, call, reply) = (host.clone(), call.clone(), HostReply::default());
-            Box::new(CallImage { host, call, reply, result: Some(into.clone()) })
-        };
-        (Command::of_image(Arc::new(make), name), reply)
-    }
-
-    /// A process that makes the call `name` again that a tape has, with the parameters that it has.
-    pub fn taped_command(&self, name: &str, params: &[u8]) -> Command {
-        let call = HostCall { name: name.to_owned(), params: params.into(), depth: 0 };
-        self.command(call).0
-    }
-
     /// Answers calls of `capability.operation` with `mock`, unless a later one is for them.
     pub fn mock(&self, capability: &str, operation: &str, mock: HostMock) {
         self.state().mocks.add(format!("{capability}.{operation}"), mock);
@@ -359,6 +293,19 @@ impl SessionHost {
         Some(self.state().taped.as_mut()?.next(pid, name))
     }
 
+    /// Whether programs are asked about before they start something.
+    pub(super) fn looks_at_starts(&self) -> bool {
+        self.0.checks_taped_starts || self.policy().checks_starts()
+    }
+
+    /// What the tape says of a start, the `number`th of `pid`: why it was blocked, if it was; `None` if
+    /// nothing is played back.
+    pub(super) fn taped_start(&self, pid: Pid, number: u32) -> Option<Result<(), String>> {
+        let mut state = self.state();
+        let blocked = state.taped.as_mut()?.blocked_start(pid, number);
+        Some(blocked.map_or(Ok(()), Err))
+    }
+
     /// Asks whether a command with `words`, shown as `text`, may run although the rule `index` wants
     /// to be asked for. What was answered once holds for the same words.
     ///
@@ -398,7 +345,7 @@ impl SessionHost {
 
     /// # Errors
     /// The policy does not let `start` happen.
-    fn check_start(&self, start: &Start<'_>) -> Result<(), Blocked> {
+    pub(super) fn check_start(&self, start: &Start<'_>) -> Result<(), Blocked> {
         let policy = self.policy();
         policy.check_dir(start.current_dir)?;
         if !policy.has_rules() {
@@ -432,49 +379,3 @@ impl SessionHost {
 
 /// Answers to questions of the policy that are remembered.
 const DECISIONS_MAX: usize = 1000;
-
-/// Where the result of a call of the host's own code is put.
-#[derive(Clone, Default)]
-pub(super) struct CallReply(Arc<Mutex<Option<Result<Value, HostError>>>>);
-
-impl CallReply {
-    pub fn put(&self, result: Result<Value, HostError>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
-    }
-
-    fn take(&self) -> Option<Result<Value, HostError>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-impl Host for SessionHost {
-    fn has(&self, caller: Pid, name: &str) -> bool {
-        match self.taped(caller, "host.has") {
-            None => capability::has(&self.capabilities(), name),
-            Some(call) => call.is_ok_and(|call| call.answer.contains("true")),
-        }
-    }
-
-    fn call(&self, call: HostCall) -> (Box<dyn Image>, HostReply) {
-        let reply = HostReply::default();
-        let image = CallImage { host: self.clone(), call, reply: reply.clone(), result: None };
-        (Box::new(image), reply)
-    }
-
-    fn checks_starts(&self) -> bool {
-        self.0.checks_taped_starts || self.policy().checks_starts()
-    }
-
-    fn may_start(&self, start: &Start<'_>) -> Result<(), String> {
-        if let Some(taped) = &mut self.state().taped {
-            return taped.blocked_start(start.pid, start.number).map_or(Ok(()), Err);
-        }
-        self.check_start(start).map_err(|blocked| {
-            let why = blocked.to_string();
-            if let Some(running) = self.state().running.get_mut(&start.group) {
-                running.blocked.get_or_insert(blocked);
-            }
-            why
-        })
-    }
-}

@@ -9,6 +9,7 @@ mod fake;
 mod fixture;
 #[cfg(feature = "http")]
 mod http;
+mod miss;
 mod provider;
 mod record;
 mod replay;
@@ -21,10 +22,11 @@ pub use fake::{FakeLlmProvider, FakeStep};
 pub use fixture::{FIXTURE_BYTES_MAX, FixtureError};
 #[cfg(feature = "http")]
 pub use http::{HttpProvider, RESPONSE_BYTES_MAX, TIMEOUT};
+pub use miss::{Difference, Miss, Nearest};
 pub use provider::{
     FailureKind, LlmDelta, LlmError, LlmFailure, LlmProvider, LlmRequest, LlmResponse, Message,
     OnDelta,
 };
 pub use record::Record;
-pub use replay::{Difference, Miss, Nearest, Replay, Unused};
+pub use replay::{Replay, Unused};
 pub use taped::Taped;

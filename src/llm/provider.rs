@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::replay::Miss;
+use super::miss::Miss;
 use crate::base::digest::Digest;
 use crate::net::EgressBlocked;
 

@@ -1,13 +1,14 @@
 //! A subprocess that was started.
 
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use super::runner::NativeChild;
 use super::streams::{ChildInput, ChildOutput, Collected, CutShort, Sent, Streams, Written, lock};
 use super::{
-    SubprocessError, SubprocessOutput, SubprocessRequest, SubprocessStatus, SubprocessStdio,
-    TapeEntry,
+    SandboxProfile, SubprocessError, SubprocessOutput, SubprocessRequest, SubprocessStatus,
+    SubprocessStdio, TapeEntry, TapedFailure,
 };
 use crate::base::digest::Digest;
 use crate::engine::Program;
@@ -63,6 +64,32 @@ impl Call {
                 Ok(SubprocessOutput { status: SubprocessStatus::TIMED_OUT, stdout, stderr })
             }
             (None, None) => Ok(SubprocessOutput { status, stdout, stderr }),
+        }
+    }
+
+    /// What whoever made the call is told of `failure`, which a tape has.
+    pub(super) fn failed(
+        &self,
+        failure: &TapedFailure,
+        request: &SubprocessRequest,
+        root: &Path,
+        profile: SandboxProfile,
+    ) -> SubprocessError {
+        let (number, program) = (self.number, self.program.clone());
+        match failure {
+            TapedFailure::NotFound => SubprocessError::NotFound { call: number, program },
+            TapedFailure::CurrentDir => SubprocessError::CurrentDir {
+                call: number,
+                program,
+                dir: request.dir(root).unwrap_or_default(),
+                why: "there is no such folder on the host",
+            },
+            TapedFailure::PermissionDenied => {
+                SubprocessError::PermissionDenied { call: number, program, profile }
+            }
+            TapedFailure::Denied => SubprocessError::Denied { call: number, program },
+            TapedFailure::OutputLimit => self.output_limit(),
+            TapedFailure::Host(message) => self.host_error(io::Error::other(message.clone())),
         }
     }
 

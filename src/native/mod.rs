@@ -10,6 +10,7 @@ mod host_waits;
 mod image;
 mod in_machine;
 mod machine_tape;
+mod mismatch;
 mod playback;
 mod profile;
 mod recording;
@@ -25,7 +26,7 @@ pub use child::SubprocessChild;
 pub use children::{NativeChildren, NativePrograms};
 pub use error::{FindError, SubprocessError};
 pub use image::{HostImage, TapedChildren};
-pub use playback::{Difference, Mismatch};
+pub use mismatch::{Difference, Mismatch};
 pub use profile::{ProfileError, SandboxProfile};
 pub use request::{
     SUBPROCESS_OUTPUT_BYTES_MAX, SubprocessInput, SubprocessOutput, SubprocessRequest,

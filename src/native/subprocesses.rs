@@ -393,14 +393,14 @@ impl Subprocesses {
             let (index, entry) = playback.take(call.number, &call.asked)?;
             if let Some(failure) = entry.failure.as_ref().filter(|failure| failure.is_of_start()) {
                 pass_time(call, &entry, machine);
-                return Err(failure.error(call, request, &self.root, self.profile));
+                return Err(call.failed(failure, request, &self.root, self.profile));
             }
             let SubprocessOutput { stdout, stderr, .. } = entry.output();
             let is_piped = request.stdin == SubprocessInput::Piped;
             let stdin = is_piped.then(|| ChildInput::new(None));
             return Ok((Work::Taped(index, Box::new(entry)), Streams::of(stdout, stderr), stdin));
         }
-        let fail = |failure: &TapedFailure| failure.error(call, request, &self.root, self.profile);
+        let fail = |failure: &TapedFailure| call.failed(failure, request, &self.root, self.profile);
         if self.profile == SandboxProfile::Wasi {
             return Err(fail(&TapedFailure::Denied));
         }

@@ -1,12 +1,8 @@
 //! Runs that failed, on a process tape.
 
-use std::io;
-use std::path::Path;
-
 use serde::{Deserialize, Serialize};
 
-use super::child::Call;
-use super::{SandboxProfile, SubprocessError, SubprocessRequest};
+use super::SubprocessError;
 
 /// Why a program did not run, or not to its end.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -43,31 +39,5 @@ impl TapedFailure {
     /// Whether the program never ran.
     pub(super) fn is_of_start(&self) -> bool {
         *self != Self::OutputLimit
-    }
-
-    /// What whoever made the call is told.
-    pub(super) fn error(
-        &self,
-        call: &Call,
-        request: &SubprocessRequest,
-        root: &Path,
-        profile: SandboxProfile,
-    ) -> SubprocessError {
-        let (number, program) = (call.number, call.program.clone());
-        match self {
-            Self::NotFound => SubprocessError::NotFound { call: number, program },
-            Self::CurrentDir => SubprocessError::CurrentDir {
-                call: number,
-                program,
-                dir: request.dir(root).unwrap_or_default(),
-                why: "there is no such folder on the host",
-            },
-            Self::PermissionDenied => {
-                SubprocessError::PermissionDenied { call: number, program, profile }
-            }
-            Self::Denied => SubprocessError::Denied { call: number, program },
-            Self::OutputLimit => call.output_limit(),
-            Self::Host(message) => call.host_error(io::Error::other(message.clone())),
-        }
     }
 }

@@ -2,6 +2,7 @@
 //! with it. The format is described in `docs/tape-format.md`.
 
 mod annotations;
+mod desync;
 mod fidelity;
 mod file;
 mod header;
@@ -20,6 +21,7 @@ pub use annotations::{
     Annotation, AnnotationError, AnnotationFile, AnnotationHeader, AnnotationKind, Author,
     AuthorKind, HypothesisStatus, Problem, Span, annotations_path,
 };
+pub use desync::{Desync, Withheld};
 pub use fidelity::{
     CompareError, Divergence, FidelityMode, FidelityReport, FieldDifference, TapeSource, compare,
 };
@@ -28,7 +30,7 @@ pub use header::{Header, Version};
 pub use leaks::{ClockLeak, ClockLeakKind, ClockLeaks};
 pub use native::NativeEvent;
 pub use payload::{INLINE_BYTES_MAX, Payload};
-pub use player::{Desync, Player, Withheld};
+pub use player::Player;
 pub use record::{Found, Kind, Phase, Preopened, Record};
 pub use recorder::{MemoryTape, ReadAt, Recorder, TapeError, TapeSink, TapedContent};
 pub use redact::{BadRule, Redaction};

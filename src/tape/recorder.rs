@@ -7,8 +7,8 @@ use std::hash::Hasher;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::desync::Desync;
 use super::payload::{INLINE_BYTES_MAX, Payload};
-use super::player::Desync;
 use super::record::{Kind, Phase, Record};
 use super::redact::Redaction;
 use crate::base::digest::{Digest, DigestHasher};

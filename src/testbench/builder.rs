@@ -8,7 +8,6 @@ use serde_json::Value;
 use super::config::{
     ClockConfig, FilesystemConfig, LlmConfig, NetworkConfig, SubprocessConfig, TapeConfig,
 };
-use super::session::{TestbenchError, TestbenchSession};
 use crate::engine::Engine;
 use crate::host::{Answers, CommandPolicy, HostBridge};
 use crate::kernel::machine::limits::Limits;
@@ -107,14 +106,6 @@ impl Testbench {
     /// A builder whose every axis is the host's.
     pub fn builder() -> TestbenchBuilder {
         TestbenchBuilder(Self::default())
-    }
-
-    /// Begins a session.
-    ///
-    /// # Errors
-    /// [`TestbenchError`]: a folder or a tape cannot be used. Nothing is left behind then.
-    pub fn activate(&self) -> Result<TestbenchSession, TestbenchError> {
-        TestbenchSession::begin(self)
     }
 }
 

@@ -5,7 +5,8 @@ use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::time::Duration;
 
-use super::session::{TestbenchError, TestbenchSession};
+use super::error::TestbenchError;
+use super::session::TestbenchSession;
 use crate::native::{
     SubprocessChild, SubprocessInput, SubprocessOutput, SubprocessRequest, SubprocessStatus,
     SubprocessStdio,
@@ -33,6 +34,13 @@ use crate::native::{
 pub struct SessionCommand<'a> {
     session: &'a mut TestbenchSession,
     request: SubprocessRequest,
+}
+
+impl TestbenchSession {
+    /// A program to run in the session, by its name.
+    pub fn command(&mut self, program: impl AsRef<OsStr>) -> SessionCommand<'_> {
+        SessionCommand::new(self, program.as_ref())
+    }
 }
 
 impl<'a> SessionCommand<'a> {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::session::{TestbenchError, TestbenchSession};
+use super::error::TestbenchError;
+use super::session::TestbenchSession;
 use crate::host::{
     HostBridge, HostError, HostMock, HostTool, Manifest, MockCall, NoMockScope, SessionHost,
 };

@@ -6,9 +6,11 @@ mod changes;
 mod clock;
 mod command;
 mod config;
+mod error;
 mod host;
 mod llm;
 mod replay;
+mod replay_error;
 mod script;
 mod session;
 mod taped_changes;
@@ -22,9 +24,11 @@ pub use command::{SessionChild, SessionCommand};
 pub use config::{
     ClockConfig, FilesystemConfig, LlmConfig, NetworkConfig, SubprocessConfig, TapeConfig,
 };
+pub use error::TestbenchError;
 pub use llm::SessionLlm;
-pub use replay::{ReplayError, Replayed, replay};
-pub use session::{EmittedTape, TestbenchError, TestbenchFinalize, TestbenchSession};
+pub use replay::{Replayed, replay};
+pub use replay_error::ReplayError;
+pub use session::{EmittedTape, TestbenchFinalize, TestbenchSession};
 pub use taped_changes::{
     TapedChangesError, TapedConflict, changed_machine, make_taped_changes, taped_changes_are_made,
     taped_worktree,

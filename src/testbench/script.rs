@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::replay::ReplayError;
+use super::replay_error::ReplayError;
 use super::taped_programs::TapedFinds;
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;

@@ -2,78 +2,32 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::builder::Testbench;
 use super::changes::record_changes;
 use super::clock::ClockHandle;
-use super::command::SessionCommand;
 use super::config::{ClockConfig, FilesystemConfig, NetworkConfig, SubprocessConfig, TapeConfig};
+use super::error::TestbenchError;
 use super::llm::{LlmAxis, SessionLlm};
-use crate::engine::{Engine, EngineConfig, EngineError, Module, Program};
-use crate::host::{HostError, Question, SessionHost};
+use crate::engine::{Engine, EngineConfig, Module, Program};
+use crate::host::{Question, SessionHost};
+use crate::kernel::machine::Machine;
 use crate::kernel::machine::clock::{Clock, ClockId};
-use crate::kernel::machine::{Machine, MachineError};
 use crate::kernel::process::programs::Programs;
-use crate::kernel::vfs::{ApplyError, DiffEntry, DiffError, HostDir, Overlay};
-use crate::llm::{FixtureError, LlmProvider};
+use crate::kernel::vfs::{DiffEntry, HostDir, Overlay};
+use crate::llm::LlmProvider;
 use crate::native::{
     FindError, NativeChildren, NativePrograms, OnMissing, ProcessTape, SandboxProfile,
     SubprocessError, SubprocessOutput, SubprocessRequest, Subprocesses, TapeEntry,
 };
 #[cfg(feature = "http")]
 use crate::net::HttpClient;
-use crate::net::{Allowed, EgressBlocked, EgressPolicy, EgressRuleError};
+use crate::net::{Allowed, EgressBlocked, EgressPolicy};
 use crate::process::ShellImage;
 use crate::tape::{ClockLeak, FileTape, Header, Recorder, Redaction, TapeError};
 use crate::toolchain::{ResolveError, Resolved, ToolchainPrograms, Toolchains};
-
-/// A session could not begin, or could not be ended as asked.
-#[derive(thiserror::Error)]
-pub enum TestbenchError {
-    /// The worktree cannot be opened.
-    #[error("cannot open the worktree {}", path.display())]
-    Worktree {
-        /// The folder.
-        path: PathBuf,
-        /// What the host answered.
-        source: std::io::Error,
-    },
-    /// The folder of the toolchain cannot be used.
-    #[error(transparent)]
-    Toolchain(#[from] ResolveError),
-    /// No engine can be made to run the toolchain with.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-    /// The record of subprocesses, or a subprocess.
-    #[error(transparent)]
-    Subprocess(#[from] SubprocessError),
-    /// The fixture of language models.
-    #[error(transparent)]
-    Fixture(#[from] FixtureError),
-    /// What the environment says of who may be reached.
-    #[error(transparent)]
-    Egress(#[from] EgressRuleError),
-    /// The tape.
-    #[error(transparent)]
-    Tape(#[from] TapeError),
-    /// The machine cannot be put together.
-    #[error(transparent)]
-    Machine(#[from] MachineError),
-    /// A call of the host.
-    #[error(transparent)]
-    Host(HostError),
-    /// What changed cannot be told.
-    #[error(transparent)]
-    Diff(#[from] DiffError),
-    /// What a command changed cannot be written to the disk.
-    #[error(transparent)]
-    Apply(#[from] ApplyError),
-}
-
-crate::base::readable::readable!(TestbenchError);
 
 /// A tape that was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -132,8 +86,18 @@ impl Drop for SessionTape {
     }
 }
 
+impl Testbench {
+    /// Begins a session.
+    ///
+    /// # Errors
+    /// [`TestbenchError`]: a folder or a tape cannot be used. Nothing is left behind then.
+    pub fn activate(&self) -> Result<TestbenchSession, TestbenchError> {
+        TestbenchSession::begin(self)
+    }
+}
+
 impl TestbenchSession {
-    pub(super) fn begin(testbench: &Testbench) -> Result<Self, TestbenchError> {
+    fn begin(testbench: &Testbench) -> Result<Self, TestbenchError> {
         let mut clock = match testbench.clock {
             ClockConfig::Real => ClockHandle::real(),
             ClockConfig::Paused { starting_at_ms } => ClockHandle::paused_at_ms(starting_at_ms),
@@ -288,11 +252,6 @@ impl TestbenchSession {
     pub fn llm(&mut self, real: impl FnOnce() -> Box<dyn LlmProvider>) -> SessionLlm<'_> {
         let tape = self.tape_recorder();
         SessionLlm::new(self.llm.provider(real), tape)
-    }
-
-    /// A program to run in the session, by its name.
-    pub fn command(&mut self, program: impl AsRef<OsStr>) -> SessionCommand<'_> {
-        SessionCommand::new(self, program.as_ref())
     }
 
     /// Runs a program to its end.

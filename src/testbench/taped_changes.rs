@@ -13,7 +13,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::changes::{SET_NS, WRITTEN_NS, describe};
-use super::replay::ReplayError;
+use super::replay_error::ReplayError;
 use super::script::Script;
 use crate::base::ambient;
 use crate::base::digest::Digest;

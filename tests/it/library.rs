@@ -244,6 +244,9 @@ fn each_run_of_a_machine_has_the_whole_of_its_limits() {
     let long = Command::shell("echo 0123456789").output(&mut machine).unwrap();
     assert_eq!(long.status.outcome(), &Outcome::Limit(Limit::Output));
     assert_eq!(machine.limits_hit(), [Limit::Output]);
+    // All processes of a run have it together.
+    let tree = Command::shell("(echo 123); echo 123 | cat >&2; echo 123").output(&mut machine);
+    assert_eq!(tree.unwrap().status.outcome(), &Outcome::Limit(Limit::Output));
     let big = "exec 2> /tmp/e; x=0123456789abcdef; while :; do x=$x$x; done";
     let big = Command::shell(big).output(&mut machine).unwrap();
     assert!(!big.status.success());

@@ -1,5 +1,6 @@
 //! What processes read and write that is no file: descriptors, pipes, standard streams.
 
+mod capture;
 pub mod fd;
 pub mod host_stdin;
 pub mod pipe;

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 
+use super::capture::capture;
 use super::host_stdin;
 use super::taped_stdio::{TapedInput, TapedOutput};
 use crate::base::errno::Errno;
@@ -118,16 +119,6 @@ impl Output {
             Self::Discard | Self::Writer(_) => Vec::new(),
         }
     }
-}
-
-/// Adds `bytes` to what was captured.
-///
-/// # Errors
-/// `ENOMEM` if the host has no memory left.
-pub(super) fn capture(captured: &mut Vec<u8>, bytes: &[u8]) -> Result<(), Errno> {
-    captured.try_reserve(bytes.len()).map_err(|_| Errno::Nomem)?;
-    captured.extend_from_slice(bytes);
-    Ok(())
 }
 
 /// The three streams of a process.

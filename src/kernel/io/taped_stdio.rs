@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::stdio::capture;
+use super::capture::capture;
 use crate::base::errno::Errno;
 use crate::store::Cas;
 use crate::tape::Payload;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::context::{Leave, Run, Shell};
-use super::memory::Held;
+use super::held::Held;
 use crate::base::errno::Errno;
 use crate::kernel::guest::{
     AT_FDCWD, Buffers, Fault, FileStat, Guest, OFlags, Range, SpawnError, SpawnRequest,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::memory::ENTRY_BYTES;
+use super::held::ENTRY_BYTES;
 use super::pattern::{Pattern, Steps};
 use crate::kernel::machine::limits::Stop;
 use crate::kernel::machine::memory::{Charge, Memory, OutOfMemory};

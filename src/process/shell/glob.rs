@@ -2,7 +2,7 @@
 
 use super::context::{Run, Shell};
 use super::fields::Field;
-use super::memory::Words;
+use super::held::Words;
 use crate::kernel::guest::{OFlags, rights};
 use crate::kernel::io::fd::FdFlags;
 use crate::kernel::vfs::Follow;

@@ -1,8 +1,8 @@
 //! Redirections: POSIX 2.7.
 
 use super::context::{Run, Shell};
+use super::held::Held;
 use super::image::Part;
-use super::memory::Held;
 use super::tree::{Access, Redirect, Target};
 use crate::base::errno::Errno;
 use crate::kernel::guest::{FdAction, OFlags, rights};

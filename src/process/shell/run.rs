@@ -1,39 +1,15 @@
 //! Running commands: lists, pipelines, and what is compound.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use super::context::{Leave, Run, Shell};
+use super::deep::Deep;
+use super::held::Words;
 use super::image::Part;
-use super::memory::Words;
 use super::state::Function;
 use super::tree::{Chain, Command, Item, Kind, List, Pipeline, Word};
 use crate::kernel::guest::FdAction;
 use crate::kernel::process::Pid;
-
-/// Stack that a command may need until the next place that looks, in bytes.
-const STACK_NEEDED_BYTES: usize = 256 << 10;
-const STACK_MORE_BYTES: usize = 4 << 20;
-
-/// A part of a run that may be deep within others: it is given stack when that runs out.
-pub struct Deep<'a, T>(Pin<Box<dyn Future<Output = T> + 'a>>);
-
-impl<'a, T> Deep<'a, T> {
-    /// `future`, wherever it is polled.
-    pub fn new(future: impl Future<Output = T> + 'a) -> Self {
-        Self(Box::pin(future))
-    }
-}
-
-impl<T> Future for Deep<'_, T> {
-    type Output = T;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let inner = self.0.as_mut();
-        stacker::maybe_grow(STACK_NEEDED_BYTES, STACK_MORE_BYTES, || inner.poll(context))
-    }
-}
 
 /// Stack that a compound command takes until it ends, in bytes.
 const COMMAND_STACK_BYTES: usize = 5 << 10;

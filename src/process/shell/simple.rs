@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::builtins::{self, Builtin};
 use super::context::{Before, Leave, Run, Shell};
+use super::deep::Deep;
+use super::held::Words;
 use super::image::{Part, ShellImage};
-use super::memory::Words;
 use super::redirect::Saved;
-use super::run::Deep;
 use super::state::Function;
 use super::tree::{Command, Kind, Simple, Word};
 use crate::base::errno::Errno;

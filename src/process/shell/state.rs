@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::memory::{ENTRY_BYTES, Held, Words};
+use super::held::{ENTRY_BYTES, Held, Words};
 use super::tree::{Command, is_name};
 use crate::kernel::guest::Guest;
 use crate::kernel::machine::memory::{Charge, Memory, OutOfMemory};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::io;
 
-use super::settle::Checked;
+use super::checked::Checked;
 use super::{ApplyError, OnDisk, Target};
 use crate::base::errno::Errno;
 use crate::kernel::vfs::layer::{FileType, Stat};

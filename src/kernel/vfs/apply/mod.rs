@@ -5,6 +5,7 @@
 //! transaction for all mounts (see [`self::transaction`]). In between, and after, all paths go
 //! through the open directory that was mounted: nothing outside it can be reached.
 
+mod checked;
 pub(super) mod conflicts;
 pub(super) mod rebase;
 pub(super) mod settle;

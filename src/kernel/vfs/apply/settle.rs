@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Target;
+use super::checked::{Checked, is_same};
 use super::written::Written;
 use crate::base::errno::Errno;
 use crate::kernel::vfs::layer::{FileType, Layer, Stat};
@@ -21,9 +22,6 @@ pub(in crate::kernel::vfs) struct Placed {
     /// Relative to the mount's root.
     pub path: VPath,
 }
-
-/// What was compared with the disk, by layer and path.
-pub(super) type Checked = HashMap<(u16, VPath), Stat>;
 
 impl Overlay {
     /// Every entry of `mount` that has a node, directories before what is in them. Other mounts
@@ -307,10 +305,4 @@ impl Overlay {
         }
         Ok(false)
     }
-}
-
-/// Whether nothing but names came or went.
-pub(super) fn is_same(before: &Stat, after: &Stat) -> bool {
-    (before.file_type, before.size, before.mtime_ns)
-        == (after.file_type, after.size, after.mtime_ns)
 }

@@ -9,8 +9,8 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
+use super::checked::is_same;
 use super::conflicts::ConflictKind;
-use super::settle::is_same;
 use crate::base::errno::Errno;
 use crate::kernel::vfs::diff::file_version::FileVersion;
 use crate::kernel::vfs::journal::plan::{Attributes, Identity, Plan, Step};

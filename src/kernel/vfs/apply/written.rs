@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::Target;
-use super::settle::Checked;
+use super::checked::Checked;
 use super::transaction::Transaction;
 use crate::kernel::vfs::journal::plan::{Attributes, Identity};
 use crate::kernel::vfs::layer::Times;

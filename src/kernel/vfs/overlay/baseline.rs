@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::drift::DriftKind;
+use super::drift_kind::DriftKind;
 use crate::base::ambient;
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;

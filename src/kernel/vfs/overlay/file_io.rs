@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::Overlay;
 use super::content::{CHUNK_BYTES, SLOT_BYTES};
-use super::drift::{Drift, DriftKind};
+use super::drift::Drift;
+use super::drift_kind::DriftKind;
 use super::node::NodeId;
 use crate::base::errno::Errno;
 use crate::kernel::vfs::layer::Blob;

@@ -13,6 +13,7 @@ pub(super) mod below_files;
 pub(super) mod content;
 pub(super) mod dirs;
 pub(super) mod drift;
+pub(super) mod drift_kind;
 pub(super) mod file_io;
 mod limits;
 pub(super) mod links;

@@ -11,7 +11,7 @@ use crate::base::digest::Digest;
 use crate::kernel::vfs::layer::{DirEntry, FileType, Stat};
 use crate::kernel::vfs::overlay::Overlay;
 use crate::kernel::vfs::overlay::baseline::{Baseline, List, Pin, Pins, There, start};
-use crate::kernel::vfs::overlay::drift::DriftKind;
+use crate::kernel::vfs::overlay::drift_kind::DriftKind;
 use crate::kernel::vfs::path::{VPath, check_name};
 use crate::store::{Cas, StoreError};
 

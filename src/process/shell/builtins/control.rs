@@ -5,8 +5,8 @@ use crate::kernel::vfs::{FileType, Follow};
 use crate::process::shell::arithmetic;
 use crate::process::shell::builtins;
 use crate::process::shell::context::{Leave, Run, Shell};
-use crate::process::shell::memory::Held;
-use crate::process::shell::run::Deep;
+use crate::process::shell::deep::Deep;
+use crate::process::shell::held::Held;
 use crate::process::shell::simple::Meaning;
 
 /// Words that the grammar keeps for itself.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::kernel::machine::memory::OutOfMemory;
 use crate::process::shell::arithmetic;
 use crate::process::shell::context::{Run, Shell};
-use crate::process::shell::memory::Words;
+use crate::process::shell::held::Words;
 use crate::process::shell::state::{Variable, Variables};
 use crate::process::shell::tree::is_name;
 
