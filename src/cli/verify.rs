@@ -16,7 +16,8 @@ use serde_json::json;
 
 use super::args::groups::MtimesArg;
 use super::args::run::RunArgs;
-use super::args::values::{StdinFrom, Worktree};
+use super::args::spelled::value_name;
+use super::args::values::StdinFrom;
 use super::args::verify::VerifyArgs;
 use super::cause::cause;
 use super::exit::{DIFFERENT, FAILED, NotRun, Usage};
@@ -208,7 +209,7 @@ fn perform(
         reason = "this is belljar itself, and no program of the host's"
     )]
     let mut child = std::process::Command::new(std::env::current_exe()?);
-    child.args(["record", "--quiet", "--tape"]).arg(tape).args(options(run, stdin)?);
+    child.args(["record", "--quiet", "--tape"]).arg(tape).args(run.to_options(stdin)?);
     child.arg("--").args(&run.command).envs(variables.iter().cloned());
     child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let output = child.output().context("cannot start belljar again")?;
@@ -220,110 +221,4 @@ fn perform(
         return Err(NotRun { code: code.unwrap_or(FAILED), message }.into());
     }
     Ok(())
-}
-
-/// The options of a recorded run, spelled out.
-fn options(run: &RunArgs, stdin: &OsString) -> Result<Vec<OsString>> {
-    let mut options: Vec<OsString> = Vec::new();
-    let mut add = |name: &str, value: OsString| options.extend([name.into(), value]);
-    for dir in &run.toolchain {
-        add("--toolchain", dir.into());
-    }
-    for variable in &run.env {
-        add("--env", variable.clone());
-    }
-    if let Some(name) = &run.argv0 {
-        add("--argv0", name.clone());
-    }
-    if let Some(Worktree { host, read_only }) = &run.mounts.worktree {
-        let mut value = host.clone().into_os_string();
-        if *read_only {
-            value.push("::ro");
-        }
-        add("--worktree", value);
-    }
-    for mount in &run.mounts.dir {
-        let mut value = mount.host.clone().into_os_string();
-        value.push("::");
-        value.push(&mount.guest);
-        if mount.read_only {
-            value.push("::ro");
-        }
-        add("--dir", value);
-    }
-    if let Some(cwd) = &run.cwd {
-        add("--cwd", cwd.into());
-    }
-    let (rules, answers) = (&run.rules, &run.answers);
-    let files = [("--host-policy", &rules.host_policy), ("--host-answers", &answers.host_answers)];
-    for (name, path) in files {
-        if let Some(path) = path {
-            add(name, path.into());
-        }
-    }
-    if let Some(task) = &answers.host_task {
-        add("--host-task", task.into());
-    }
-    for (name, rules) in [("--allow-net", &rules.allow_net), ("--deny-net", &rules.deny_net)] {
-        for rule in rules {
-            add(name, rule.to_string().into());
-        }
-    }
-    for credential in &answers.credential {
-        add("--credential", credential.into());
-    }
-    add("--stdin", stdin.clone());
-    if let Some(start_ns) = run.time.start_at {
-        let start = jiff::Timestamp::from_nanosecond(start_ns.into()).context("--start-at")?;
-        add("--start-at", start.to_string().into());
-    }
-    for (name, value) in
-        [("--timeout", run.limits.timeout), ("--virtual-timeout", run.limits.virtual_timeout)]
-    {
-        if let Some(value) = value {
-            add(name, format!("{}ns", value.as_nanos()).into());
-        }
-    }
-    add("--compile-timeout", format!("{}ns", run.compile.compile_timeout.as_nanos()).into());
-    if let Some(fuel) = run.limits.fuel {
-        add("--fuel", fuel.to_string().into());
-    }
-    for (name, value) in [
-        ("--seed", run.time.seed),
-        ("--max-files", run.limits.max_files.into()),
-        ("--max-processes", run.limits.max_processes.into()),
-    ] {
-        add(name, value.to_string().into());
-    }
-    for (name, bytes) in [
-        ("--max-memory", run.limits.max_memory),
-        ("--max-compile-memory", run.compile.max_compile_memory),
-        ("--max-upper", run.limits.max_upper),
-        ("--max-output", run.limits.max_output),
-        ("--max-host-call", run.limits.max_host_call),
-    ] {
-        let is_unlimited = bytes == u64::MAX;
-        add(name, if is_unlimited { "unlimited".into() } else { format!("{bytes}B").into() });
-    }
-    for (name, value) in [
-        ("--clock", value_name(&run.time.clock)),
-        ("--mtimes", value_name(&run.time.mtimes)),
-        ("--unknown-imports", value_name(&run.unknown_imports)),
-        ("--on-missing", value_name(&run.on_missing)),
-        ("--native-time", value_name(&run.native_time)),
-        ("--profile", run.profile.name().to_owned()),
-    ] {
-        add(name, value.into());
-    }
-    if run.mounts.no_worktree {
-        options.push("--no-worktree".into());
-    }
-    if run.no_cache {
-        options.push("--no-cache".into());
-    }
-    Ok(options)
-}
-
-fn value_name(value: &impl clap::ValueEnum) -> String {
-    value.to_possible_value().map(|known| known.get_name().to_owned()).unwrap_or_default()
 }

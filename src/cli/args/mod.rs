@@ -9,6 +9,7 @@ pub mod replay;
 pub mod run;
 pub mod sandbox;
 pub mod sh;
+pub mod spelled;
 pub mod tape;
 pub mod values;
 pub mod verify;
