@@ -41,6 +41,7 @@ pub mod base;
 pub mod engine;
 pub mod host;
 pub mod kernel;
+#[cfg(feature = "llm")]
 pub mod llm;
 pub mod native;
 pub mod net;

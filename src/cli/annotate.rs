@@ -11,7 +11,7 @@ use belljar::tape::{
 use serde_json::{Map, json};
 
 use super::annotations::load;
-use super::args::tape::{AnnotateArgs, AnnotationsAction, AnnotationsArgs};
+use super::args::annotations::{AnnotateArgs, AnnotationsAction, AnnotationsArgs};
 use super::exit::Usage;
 use super::tape;
 use super::text::{count, printable};

@@ -1,28 +1,112 @@
-//! Annotations of tapes, to read and to print.
+//! What annotations say of the records of a tape.
 
 use std::path::Path;
 
 use anyhow::Result;
-use belljar::base::disk;
-use belljar::tape::{Annotation, AnnotationFile, HypothesisStatus, annotations_path};
+use serde_json::Value;
 
-use super::exit::Usage;
-use super::text::printable;
+#[cfg(feature = "annotations")]
+use {
+    super::exit::Usage,
+    super::text::printable,
+    belljar::base::disk,
+    belljar::tape::{Annotation, AnnotationFile, HypothesisStatus, annotations_path},
+};
+
+/// What is said of a tape, if anything is. Without the feature `annotations` nothing is.
+pub struct Said {
+    #[cfg(feature = "annotations")]
+    file: Option<AnnotationFile>,
+}
+
+#[cfg(not(feature = "annotations"))]
+#[allow(clippy::unnecessary_wraps, clippy::unused_self, reason = "it is used as the other one")]
+impl Said {
+    /// Nothing.
+    pub fn nothing() -> Self {
+        Self {}
+    }
+
+    /// What is said of the tape.
+    pub fn of(_tape: &Path) -> Result<Self> {
+        Ok(Self::nothing())
+    }
+
+    /// Whether anything is said.
+    pub fn is_nothing(&self) -> bool {
+        true
+    }
+
+    /// All that is said, as JSON.
+    pub fn to_json(&self) -> Result<Vec<Value>> {
+        Ok(Vec::new())
+    }
+
+    /// What is said of the record `seq`, as JSON.
+    pub fn of_record_to_json(&self, _seq: u64) -> Result<Vec<Value>> {
+        Ok(Vec::new())
+    }
+
+    /// What is said of the record `seq`, a line each, to stand below it.
+    pub fn lines_of_record(&self, _seq: u64) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+#[cfg(feature = "annotations")]
+impl Said {
+    /// Nothing.
+    pub fn nothing() -> Self {
+        Self { file: None }
+    }
+
+    /// What is said of the tape.
+    ///
+    /// # Errors
+    /// [`Usage`] if its file of annotations cannot be read.
+    pub fn of(tape: &Path) -> Result<Self> {
+        let is_annotated = disk::symlink_metadata(&annotations_path(tape)).is_ok();
+        Ok(Self { file: if is_annotated { Some(load(tape)?) } else { None } })
+    }
+
+    /// Whether nothing is said.
+    pub fn is_nothing(&self) -> bool {
+        self.file.is_none()
+    }
+
+    /// All that is said, as JSON.
+    pub fn to_json(&self) -> Result<Vec<Value>> {
+        let all = self.file.iter().flat_map(AnnotationFile::annotations);
+        Ok(all.map(serde_json::to_value).collect::<Result<_, _>>()?)
+    }
+
+    /// What is said of the record `seq`, as JSON.
+    pub fn of_record_to_json(&self, seq: u64) -> Result<Vec<Value>> {
+        Ok(self.of_record(seq).map(serde_json::to_value).collect::<Result<_, _>>()?)
+    }
+
+    /// What is said of the record `seq`, a line each, to stand below it.
+    pub fn lines_of_record(&self, seq: u64) -> Vec<String> {
+        self.of_record(seq).map(line).collect()
+    }
+
+    fn of_record(&self, seq: u64) -> impl Iterator<Item = &Annotation> {
+        self.file.iter().flat_map(move |file| file.for_event(seq))
+    }
+}
 
 /// The annotations of a tape.
+///
+/// # Errors
+/// [`Usage`] if they cannot be read.
+#[cfg(feature = "annotations")]
 pub fn load(tape: &Path) -> Result<AnnotationFile> {
     let path = annotations_path(tape);
     Ok(AnnotationFile::load(&path).map_err(Usage::because)?)
 }
 
-/// The annotations of a tape, if it has any.
-pub fn find(tape: &Path) -> Result<Option<AnnotationFile>> {
-    let is_annotated = disk::symlink_metadata(&annotations_path(tape)).is_ok();
-    if is_annotated { load(tape).map(Some) } else { Ok(None) }
-}
-
-/// An annotation on a line of its own, to stand below its record.
-pub fn shown(said: &Annotation) -> String {
+#[cfg(feature = "annotations")]
+fn line(said: &Annotation) -> String {
     let status = said.hypothesis_status.as_ref().map(HypothesisStatus::name);
     let what = status.or(said.friction_kind.as_deref()).map(|what| format!(", {what}"));
     let mut line = format!("{}{} ({})", said.kind, what.unwrap_or_default(), said.author.id);

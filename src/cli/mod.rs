@@ -18,6 +18,7 @@ macro_rules! say {
     };
 }
 
+#[cfg(feature = "annotations")]
 mod annotate;
 mod annotations;
 mod args;
@@ -87,7 +88,9 @@ pub fn main() -> ExitCode {
         Subcommand::Diff(args) => patch::diff(&args),
         Subcommand::Apply(args) => patch::apply(&args),
         Subcommand::Recover(args) => recover::run(&args),
+        #[cfg(feature = "annotations")]
         Subcommand::Annotate(args) => annotate::annotate(&args),
+        #[cfg(feature = "annotations")]
         Subcommand::Annotations(args) => annotate::run(&args),
         Subcommand::Host(args) => host_call::run(&args),
         Subcommand::Sandbox(args) => sandbox::run(&args),

@@ -7,24 +7,25 @@ use anyhow::{Context, Result};
 use belljar::base::digest::Digest;
 use belljar::base::disk;
 use belljar::store::{Cas, StoreError};
-use belljar::tape::{AnnotationFile, Desync, Kind, NativeEvent, TapeError, cas_dir};
+use belljar::tape::{Desync, Kind, NativeEvent, TapeError, cas_dir};
 use belljar::testbench::{ReplayError, replay};
 use belljar::{Engine, EngineConfig, Limit, Limits, Module};
 use serde_json::json;
 
+use super::annotations::Said;
 use super::args::replay::ReplayArgs;
 use super::exit;
 use super::home;
 use super::host_programs::HostPrograms;
 use super::text::{count, printable};
-use super::{annotations, setup, sink, tape};
+use super::{setup, sink, tape};
 
 /// Longest module that is looked at because a tape names it, in bytes.
 const MODULE_BYTES_MAX: u64 = 1 << 30;
 
 pub fn run(args: &ReplayArgs) -> Result<u8> {
     let header = tape::open(&args.tape)?.header().clone();
-    let annotations = annotations::find(&args.tape)?;
+    let said = Said::of(&args.tape)?;
     let cache_dir = home::cache_dir().ok();
     let engine = Engine::new(EngineConfig { pool_slots: 0, cache_dir, ..EngineConfig::default() })?;
     let named = header.argv.first().map(PathBuf::from);
@@ -46,8 +47,7 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
                 Some(Err(error)) => exit::of_run_error(error),
             };
             if args.json {
-                let said: Vec<_> =
-                    annotations.iter().flat_map(AnnotationFile::annotations).collect();
+                let said = said.to_json()?;
                 say!(
                     "{}",
                     json!({
@@ -67,7 +67,7 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
                 }
             }
             if !args.quiet {
-                show_annotated(&args.tape, annotations.as_ref(), u64::MAX)?;
+                show_annotated(&args.tape, &said, u64::MAX)?;
                 let records =
                     count(usize::try_from(replayed.records).unwrap_or(usize::MAX), "record");
                 note!("belljar: the run is the same, in {records}");
@@ -87,8 +87,7 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
                     |(field, tape, run)| json!({ "field": field, "tape": tape, "run": run });
                 let differences: Vec<_> =
                     desync.differences().into_iter().map(difference).collect();
-                let said: Vec<_> =
-                    annotations.iter().flat_map(|file| file.for_event(desync.seq())).collect();
+                let said = said.of_record_to_json(desync.seq())?;
                 say!(
                     "{}",
                     json!({
@@ -100,7 +99,7 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
                 );
             } else {
                 if !args.quiet {
-                    show_annotated(&args.tape, annotations.as_ref(), desync.seq())?;
+                    show_annotated(&args.tape, &said, desync.seq())?;
                 }
                 let message = desync.to_string();
                 let lines: Vec<String> = message.lines().map(printable).collect();
@@ -163,19 +162,21 @@ fn bound_met(args: &ReplayArgs, desync: &Desync) -> Result<Option<(&'static str,
 }
 
 /// Shows the records of which something is said, up to the one numbered `last`, and what is said.
-fn show_annotated(tape: &Path, annotations: Option<&AnnotationFile>, last: u64) -> Result<()> {
-    let Some(annotations) = annotations else { return Ok(()) };
+fn show_annotated(tape: &Path, said: &Said, last: u64) -> Result<()> {
+    if said.is_nothing() {
+        return Ok(());
+    }
     for record in tape::open(tape)? {
         let record = record?;
         if record.seq > last {
             break;
         }
-        let said = annotations.for_event(record.seq);
-        if !said.is_empty() {
+        let lines = said.lines_of_record(record.seq);
+        if !lines.is_empty() {
             note!("{}", tape::shown(&record));
         }
-        for said in said {
-            note!("{}", annotations::shown(said));
+        for line in lines {
+            note!("{line}");
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ use belljar::store::Cas;
 use belljar::tape::{Record, TapeError, TapeReader, cas_dir};
 use serde_json::{Value, json};
 
-use super::annotations;
+use super::annotations::Said;
 use super::args::tape::{TapeAction, TapeArgs};
 use super::exit::{Hinted, Usage};
 use super::host_programs::HostPrograms;
@@ -64,7 +64,7 @@ pub fn open(tape: &Path) -> Result<TapeReader> {
 /// Prints the records that are wanted; answers how many.
 fn print(tape: &Path, json: bool, wanted: impl Fn(&Record) -> bool) -> Result<u64> {
     let mut reader = open(tape)?;
-    let annotations = if json { None } else { annotations::find(tape)? };
+    let said = if json { Said::nothing() } else { Said::of(tape)? };
     let mut printed = 0;
     let mut out = io::stdout().lock();
     for record in reader.by_ref() {
@@ -78,8 +78,8 @@ fn print(tape: &Path, json: bool, wanted: impl Fn(&Record) -> bool) -> Result<u6
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(printed),
             written => written.context("cannot write to standard output")?,
         }
-        for said in annotations.iter().flat_map(|file| file.for_event(record.seq)) {
-            let _ = writeln!(out, "{}", annotations::shown(said));
+        for line in said.lines_of_record(record.seq) {
+            let _ = writeln!(out, "{line}");
         }
     }
     if reader.is_cut_off() {

@@ -18,6 +18,7 @@ use super::reply::CallReply;
 use super::session::SessionHost;
 use super::shells::no_params;
 use super::taped::TapedCall;
+#[cfg(feature = "templates")]
 use super::template;
 use crate::kernel::guest::{Guest, HostRecord};
 use crate::kernel::host::{HostCall, HostReply};
@@ -381,6 +382,7 @@ impl Caller {
             "process.get_default_shell" => host.get_default_shell(name, params)?,
             SET_SHELL => host.set_default_shell(guest, name, params)?,
             "process.shell_invocation" => host.shell_invocation(guest, name, params)?,
+            #[cfg(feature = "templates")]
             "template.render" => {
                 let max = guest.machine().limits().host_call_bytes_max;
                 let read = |path: &str| {

@@ -38,6 +38,7 @@ const CAPABILITIES: &[(&str, &str)] = &[
     ("net", "Requests over the network, as far as the egress policy lets them"),
     ("process", "Commands and shells"),
     ("runtime", "What the program is run for"),
+    #[cfg(feature = "templates")]
     ("template", "Templates"),
     ("tool", "The tools of the embedder's bridge"),
     ("workspace", "Where the program works"),
@@ -61,6 +62,7 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("process.shell_invocation", "Says which arguments run a command in a shell"),
     ("runtime.set_result", "Sets what the program has come to"),
     ("runtime.task", "Says what the program is to do"),
+    #[cfg(feature = "templates")]
     ("template.render", "Renders a template"),
     ("tool.call", "Calls a tool"),
     ("tool.list", "Lists the tools"),

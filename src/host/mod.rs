@@ -22,8 +22,11 @@ mod reply;
 mod session;
 mod shells;
 mod taped;
+#[cfg(feature = "templates")]
 mod template;
+#[cfg(feature = "templates")]
 mod template_tags;
+#[cfg(feature = "templates")]
 mod template_values;
 
 pub use answers::{Answers, AnswersError, Question, ScriptedAnswers};

@@ -1,6 +1,7 @@
 //! Rank 2: the record of everything that crosses the boundary of a machine, and what can be done
 //! with it. The format is described in `docs/tape-format.md`.
 
+#[cfg(feature = "annotations")]
 mod annotations;
 mod desync;
 mod fidelity;
@@ -17,6 +18,7 @@ mod recorder;
 mod redact;
 mod texts;
 
+#[cfg(feature = "annotations")]
 pub use annotations::{
     Annotation, AnnotationError, AnnotationFile, AnnotationHeader, AnnotationKind, Author,
     AuthorKind, HypothesisStatus, Problem, Span, annotations_path,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::config::{
-    ClockConfig, FilesystemConfig, LlmConfig, NetworkConfig, SubprocessConfig, TapeConfig,
-};
+#[cfg(feature = "llm")]
+use super::config::LlmConfig;
+use super::config::{ClockConfig, FilesystemConfig, NetworkConfig, SubprocessConfig, TapeConfig};
 use crate::engine::Engine;
 use crate::host::{Answers, CommandPolicy, HostBridge};
 use crate::kernel::machine::limits::Limits;
@@ -41,6 +41,7 @@ pub struct Testbench {
     /// What a spawn does.
     pub subprocess: SubprocessConfig,
     /// Language models.
+    #[cfg(feature = "llm")]
     pub llm: LlmConfig,
     /// What the host's code may reach.
     pub network: NetworkConfig,
@@ -82,6 +83,7 @@ impl Default for Testbench {
             clock: ClockConfig::default(),
             filesystem: FilesystemConfig::default(),
             subprocess: SubprocessConfig::default(),
+            #[cfg(feature = "llm")]
             llm: LlmConfig::default(),
             network: NetworkConfig::default(),
             tape: TapeConfig::default(),
@@ -147,12 +149,14 @@ impl TestbenchBuilder {
     }
 
     /// Language models answer what is recorded at `fixture`.
+    #[cfg(feature = "llm")]
     pub fn replay_llm(mut self, fixture: impl Into<PathBuf>) -> Self {
         self.0.llm = LlmConfig::Replay { fixture: fixture.into() };
         self
     }
 
     /// What language models answer is recorded at `fixture`.
+    #[cfg(feature = "llm")]
     pub fn record_llm(mut self, fixture: impl Into<PathBuf>) -> Self {
         self.0.llm = LlmConfig::Record { fixture: fixture.into() };
         self

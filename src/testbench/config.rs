@@ -32,6 +32,7 @@ pub enum FilesystemConfig {
 }
 
 /// Language models.
+#[cfg(feature = "llm")]
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum LlmConfig {
     /// Whoever the host's code asks.

@@ -6,6 +6,7 @@ use crate::engine::EngineError;
 use crate::host::HostError;
 use crate::kernel::machine::MachineError;
 use crate::kernel::vfs::{ApplyError, DiffError};
+#[cfg(feature = "llm")]
 use crate::llm::FixtureError;
 use crate::native::SubprocessError;
 use crate::net::EgressRuleError;
@@ -33,6 +34,7 @@ pub enum TestbenchError {
     #[error(transparent)]
     Subprocess(#[from] SubprocessError),
     /// The fixture of language models.
+    #[cfg(feature = "llm")]
     #[error(transparent)]
     Fixture(#[from] FixtureError),
     /// What the environment says of who may be reached.

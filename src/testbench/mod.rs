@@ -8,6 +8,7 @@ mod command;
 mod config;
 mod error;
 mod host;
+#[cfg(feature = "llm")]
 mod llm;
 mod replay;
 mod replay_error;
@@ -21,10 +22,11 @@ pub use builder::{Testbench, TestbenchBuilder};
 pub use changes::record_changes;
 pub use clock::{ClockHandle, NotPaused, SessionInstant};
 pub use command::{SessionChild, SessionCommand};
-pub use config::{
-    ClockConfig, FilesystemConfig, LlmConfig, NetworkConfig, SubprocessConfig, TapeConfig,
-};
+#[cfg(feature = "llm")]
+pub use config::LlmConfig;
+pub use config::{ClockConfig, FilesystemConfig, NetworkConfig, SubprocessConfig, TapeConfig};
 pub use error::TestbenchError;
+#[cfg(feature = "llm")]
 pub use llm::SessionLlm;
 pub use replay::{Replayed, replay};
 pub use replay_error::ReplayError;

@@ -10,6 +10,7 @@ use super::changes::record_changes;
 use super::clock::ClockHandle;
 use super::config::{ClockConfig, FilesystemConfig, NetworkConfig, SubprocessConfig, TapeConfig};
 use super::error::TestbenchError;
+#[cfg(feature = "llm")]
 use super::llm::{LlmAxis, SessionLlm};
 use crate::engine::{Engine, EngineConfig, Module, Program};
 use crate::host::{Question, SessionHost};
@@ -17,6 +18,7 @@ use crate::kernel::machine::Machine;
 use crate::kernel::machine::clock::{Clock, ClockId};
 use crate::kernel::process::programs::Programs;
 use crate::kernel::vfs::{DiffEntry, HostDir, Overlay};
+#[cfg(feature = "llm")]
 use crate::llm::LlmProvider;
 use crate::native::{
     FindError, NativeChildren, NativePrograms, OnMissing, ProcessTape, SandboxProfile,
@@ -60,6 +62,7 @@ pub struct TestbenchSession {
     pub(super) host: SessionHost,
     tape: Option<SessionTape>,
     egress: EgressPolicy,
+    #[cfg(feature = "llm")]
     llm: LlmAxis,
     subprocesses: Subprocesses,
     subprocess: SubprocessConfig,
@@ -120,6 +123,7 @@ impl TestbenchSession {
         if let Some(roots) = &testbench.sandbox_roots {
             subprocesses = subprocesses.sandbox_roots(roots);
         }
+        #[cfg(feature = "llm")]
         let llm = LlmAxis::open(&testbench.llm)?;
         let egress = match &testbench.network {
             NetworkConfig::Real => {
@@ -184,6 +188,7 @@ impl TestbenchSession {
             host,
             tape,
             egress,
+            #[cfg(feature = "llm")]
             llm,
             subprocesses,
             subprocess: testbench.subprocess.clone(),
@@ -249,6 +254,7 @@ impl TestbenchSession {
 
     /// The language model: `real`, which is made when it is first asked, or what a fixture holds.
     /// Every call goes on the session's tape.
+    #[cfg(feature = "llm")]
     pub fn llm(&mut self, real: impl FnOnce() -> Box<dyn LlmProvider>) -> SessionLlm<'_> {
         let tape = self.tape_recorder();
         SessionLlm::new(self.llm.provider(real), tape)
@@ -295,6 +301,7 @@ impl TestbenchSession {
         let is_overlay = matches!(self.filesystem, FilesystemConfig::Overlay { .. });
         let fs_diff = if is_overlay { self.machine.vfs_mut().diff()? } else { Vec::new() };
         let recorded_subprocesses = self.subprocesses.finish()?;
+        #[cfg(feature = "llm")]
         self.llm.finish()?;
         let clock_leaks = self.clock.leaks();
         let mut tape = None;

@@ -16,7 +16,9 @@ mod host;
 mod hostile;
 mod http;
 mod library;
+#[cfg(feature = "llm")]
 mod llm;
+#[cfg(feature = "llm")]
 mod llm_http;
 mod modules;
 mod native_children;
@@ -32,18 +34,22 @@ mod replay;
 mod replay_faults;
 mod sandbox;
 mod sandbox_profiles;
+#[cfg(feature = "llm")]
 mod sessions;
 mod shell;
 mod subprocess;
 mod subprocess_stream;
 mod support;
 mod tape;
+#[cfg(feature = "annotations")]
 mod tape_annotations;
+#[cfg(all(feature = "llm", feature = "annotations"))]
 mod tape_docs;
 mod tape_fidelity;
 mod tape_hostile;
 mod tape_long;
 mod taped_changes;
+#[cfg(feature = "llm")]
 mod testbench;
 mod tidy;
 mod toolchains;

@@ -1,5 +1,7 @@
 //! What the command line looks like. Nothing here does anything.
 
+#[cfg(feature = "annotations")]
+pub mod annotations;
 pub mod changes;
 pub mod groups;
 pub mod host;
@@ -18,6 +20,8 @@ use clap::Parser;
 use clap::builder::Styles;
 use clap::builder::styling::AnsiColor;
 
+#[cfg(feature = "annotations")]
+use self::annotations::{AnnotateArgs, AnnotationsArgs};
 use self::changes::{ApplyArgs, DiffArgs, RecoverArgs};
 use self::host::HostArgs;
 use self::installation::{CacheArgs, ChildArgs, DoctorArgs, ProgramsArgs};
@@ -26,7 +30,7 @@ use self::replay::ReplayArgs;
 use self::run::RunArgs;
 use self::sandbox::SandboxArgs;
 use self::sh::ShArgs;
-use self::tape::{AnnotateArgs, AnnotationsArgs, FidelityArgs, TapeArgs};
+use self::tape::{FidelityArgs, TapeArgs};
 use self::verify::VerifyArgs;
 
 const STYLES: Styles = Styles::styled()
@@ -71,8 +75,10 @@ pub enum Subcommand {
     /// Finish or take back what a killed belljar had begun to write to the disk
     Recover(RecoverArgs),
     /// Annotate a record of a tape
+    #[cfg(feature = "annotations")]
     Annotate(Box<AnnotateArgs>),
     /// Check or print the annotations of a tape
+    #[cfg(feature = "annotations")]
     Annotations(AnnotationsArgs),
     /// Say what programs may ask of their host, or ask it yourself
     Host(HostArgs),

@@ -22,6 +22,7 @@ pub fn hermetic(worktree: &Path) -> TestbenchBuilder {
         .engine(engine())
 }
 
+#[cfg(feature = "llm")]
 /// A folder with one file.
 pub fn worktree() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
