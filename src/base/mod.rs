@@ -8,5 +8,6 @@ pub mod atomic_file;
 pub mod digest;
 pub mod disk;
 pub mod errno;
+pub mod exhausted;
 pub mod own;
 pub mod readable;

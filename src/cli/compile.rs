@@ -193,13 +193,14 @@ impl Compiler {
         let mut stdin = child.stdin.take().context("no standard input")?;
         let mut stderr = child.stderr.take().context("no standard error")?;
         std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new;
             // Whoever ends early does not read all.
-            scope.spawn(move || stdin.write_all(bytes));
-            let said = scope.spawn(move || {
+            thread().spawn_scoped(scope, move || stdin.write_all(bytes))?;
+            let said = thread().spawn_scoped(scope, move || {
                 let mut said = Vec::new();
                 let read = stderr.by_ref().take(64 << 10).read_to_end(&mut said);
                 read.map(|_| String::from_utf8_lossy(&said).into_owned())
-            });
+            })?;
             let mut pause = Duration::from_millis(1);
             let status = loop {
                 if let Some(status) = child.try_wait()? {

@@ -2,7 +2,7 @@
 //!
 //! `--timeout` ends a guest wherever it is, but no call of the host: a write to a pipe that nobody
 //! reads, the opening of a pipe that nobody writes to, the comparison of large files. Belljar waits
-//! a a little longer for these, and then leaves without them.
+//! a little longer for these, and then leaves without them.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
@@ -35,7 +35,7 @@ impl Overtime {
         report_to: &Once,
     ) -> Self {
         let (program, report_to) = (program.to_owned(), report_to.clone());
-        Self(timeout.map(|timeout| {
+        Self(timeout.and_then(|timeout| {
             let (end, ended) = mpsc::channel();
             let (begun, spent_before) = (ambient::instant_now(), compile::spent());
             let watch = move || {
@@ -53,7 +53,8 @@ impl Overtime {
                     }
                 }
             };
-            (end, thread::spawn(watch))
+            // Without a thread nobody waits: what the host holds up is then held up.
+            Some((end, thread::Builder::new().spawn(watch).ok()?))
         }))
     }
 }
@@ -80,7 +81,7 @@ impl Drop for Overtime {
 fn leave(program: String, what: &'static str, report_to: &Once) {
     let (say, said) = mpsc::channel();
     let report_to = report_to.clone();
-    thread::spawn(move || {
+    let saying = move || {
         let why = format!("{} was {what}: timeout", printable(&program));
         complain!("belljar: {why} (raise it with --timeout)");
         let mut report = Report { status: Status::TimedOut, program, ..Report::default() };
@@ -89,7 +90,9 @@ fn leave(program: String, what: &'static str, report_to: &Once) {
         // Nobody is left to tell that it cannot be written.
         let _ = report_to.print(&report.to_line());
         let _ = say.send(());
-    });
-    let _ = said.recv_timeout(SAYING);
+    };
+    if thread::Builder::new().spawn(saying).is_ok() {
+        let _ = said.recv_timeout(SAYING);
+    }
     std::process::exit(exit::TIMED_OUT.into());
 }

@@ -55,13 +55,14 @@ struct LateLine {
 impl LateLine {
     fn start(line: String, patience: Duration, mut to: impl Write + Send + 'static) -> Self {
         let (done, waiting) = mpsc::channel::<()>();
-        let thread = std::thread::spawn(move || {
+        let late = move || {
             if waiting.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
                 // Whoever closed it does not want to know.
                 let _ = to.write_all(line.as_bytes());
             }
-        });
-        Self { done: Some(done), thread: Some(thread) }
+        };
+        // Without a thread there is no line.
+        Self { done: Some(done), thread: std::thread::Builder::new().spawn(late).ok() }
     }
 }
 

@@ -200,11 +200,13 @@ pub fn on_a_busy_machine<T>(work: impl FnOnce() -> T) -> T {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..processors {
-            scope.spawn(|| {
+            let work = || {
                 while busy.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
                 }
-            });
+            };
+            // A host that starts no more threads is busy.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
         }
         let done = work();
         busy.store(false, Ordering::Relaxed);

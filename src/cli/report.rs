@@ -213,6 +213,9 @@ pub fn raised_with(limit: Limit) -> String {
         Limit::HostCall => "--max-host-call",
         // It is the host's.
         Limit::Modules => return String::new(),
+        Limit::Host => {
+            return " (it has too many processes or open files, or too little memory)".to_owned();
+        }
         _ => "the library's limits",
     };
     format!(" (raise it with {option})")

@@ -25,7 +25,8 @@ const KEEP_RESIDENT_BYTES: usize = 256 << 10;
 pub struct EngineConfig {
     /// Keep memories and stacks ready for so many processes, so that starting one costs
     /// microseconds. Those beyond get theirs from the system. To make a pool takes time: about two
-    /// milliseconds for 1000. 0 makes none. Default: 1000.
+    /// milliseconds for 1000, and gigabytes of address space for each; where the host has less, there is none. 0
+    /// makes none. Default: 1000.
     pub pool_slots: u32,
     /// Compile programs so that they count what they execute, for [`crate::Limits::fuel`]. They run
     /// slower. Default: no.

@@ -65,9 +65,17 @@ impl Engine {
     /// An engine as `config` says.
     ///
     /// # Errors
-    /// If the machine lacks something that the code generator needs, or address space for the pool.
+    /// If the machine lacks something that the code generator needs.
     pub fn new(config: EngineConfig) -> Result<Self, EngineError> {
-        let main = Backend::new(&config, config.pool_slots)?;
+        let mut config = config;
+        let main = match Backend::new(&config, config.pool_slots) {
+            // There is less address space than the pool takes.
+            Err(_) if config.pool_slots > 0 => {
+                config.pool_slots = 0;
+                Backend::new(&config, 0)
+            }
+            main => main,
+        }?;
         let cache = config.cache_dir.as_deref().map(CodeCache::new);
         let watchdog = Watchdog::default();
         let inner = Inner { config, main, on_demand: OnceLock::new(), cache, watchdog };

@@ -7,6 +7,7 @@ use wasmtime::{
 use super::config::MODULES_MAX;
 use super::program::{Program, UnknownImportCalled};
 use crate::abi::Process;
+use crate::base::exhausted::is_exhausted;
 use crate::kernel::guest::{Guest, Startup};
 use crate::kernel::machine::Machine;
 use crate::kernel::machine::limits::{Limit, Stop};
@@ -76,8 +77,17 @@ async fn run_as(
     store.set_epoch_deadline(u64::from(!ends_at_once));
     if deadline.is_some() || repeats_end {
         let (owner, engine) = (program.engine.clone(), engine.clone());
-        let watch = move |deadline| (deadline, owner.0.watchdog.watch(&engine, deadline));
-        let mut watched = deadline.map(&watch);
+        let watch = move |deadline| {
+            owner.0.watchdog.watch(&engine, deadline).map(|watch| (deadline, watch))
+        };
+        let mut watched = match deadline.map(&watch).transpose() {
+            Ok(watched) => watched,
+            Err(error) => {
+                let message = format!("nothing can watch its time: {error}");
+                let outcome = RunError::Instantiate { program: program.name().to_owned(), message };
+                return Ok(Ended { guest: store.into_data().guest, outcome: Err(outcome) });
+            }
+        };
         store.epoch_deadline_callback(move |mut store| {
             let machine = store.data_mut().guest.machine_mut();
             if machine.is_out_of_time() {
@@ -87,7 +97,7 @@ async fn run_as(
             // It may have moved while something was compiled.
             let deadline = machine.deadline();
             if deadline != watched.as_ref().map(|(deadline, _)| *deadline) {
-                watched = deadline.map(&watch);
+                watched = deadline.and_then(|deadline| watch(deadline).ok());
             }
             Ok(UpdateDeadline::Continue(1))
         });
@@ -106,7 +116,7 @@ async fn run_as(
     let full = full.map(|error| format!("{error:#}"));
     let outcome = match instance {
         Ok(instance) => start(program, &mut store, instance).await,
-        Err(error) => instantiation_error(program, &store, &error),
+        Err(error) => instantiation_error(program, &mut store, &error),
     };
     let fuel_left = program.engine.config().fuel.then(|| store.get_fuel().unwrap_or(0));
     let mut guest = store.into_data().guest;
@@ -152,7 +162,7 @@ async fn start(
 /// A guest may have a start function, which ends like any other code.
 fn instantiation_error(
     program: &Program,
-    store: &Store<Process>,
+    store: &mut Store<Process>,
     error: &wasmtime::Error,
 ) -> Result<Outcome, RunError> {
     let machine = store.data().guest.machine();
@@ -166,7 +176,12 @@ fn instantiation_error(
         let limit_bytes = machine.limits().memory_bytes_max;
         return Err(RunError::Memory { program: name, limit_bytes });
     }
-    Err(RunError::Instantiate { program: name, message: format!("{error:#}") })
+    let is_of_host = error.chain().any(is_exhausted);
+    let error = RunError::Instantiate { program: name, message: format!("{error:#}") };
+    if is_of_host {
+        return Ok(store.data_mut().guest.end_for_lack_of(&error));
+    }
+    Err(error)
 }
 
 fn outcome_of(error: &wasmtime::Error) -> Outcome {

@@ -1,6 +1,7 @@
 //! Wakes programs that run past their timeout.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -58,7 +59,10 @@ impl Shared {
 
 impl Watchdog {
     /// Sees to it that programs on `engine` are woken at `deadline`, until the answer is dropped.
-    pub(super) fn watch(&self, engine: &wasmtime::Engine, deadline: Instant) -> Watch {
+    ///
+    /// # Errors
+    /// If the host starts no thread.
+    pub(super) fn watch(&self, engine: &wasmtime::Engine, deadline: Instant) -> io::Result<Watch> {
         let mut state = self.0.lock();
         let known = |weak: &wasmtime::EngineWeak| {
             weak.upgrade().is_some_and(|known| wasmtime::Engine::same(&known, engine))
@@ -66,17 +70,16 @@ impl Watchdog {
         if !state.engines.iter().any(known) {
             state.engines.push(engine.weak());
         }
+        if !state.running {
+            let shared = self.0.clone();
+            std::thread::Builder::new().spawn(move || shared.watch())?;
+            state.running = true;
+        }
         let entry = (deadline, state.next_id);
         state.next_id += 1;
         state.deadlines.insert(entry);
-        if state.running {
-            self.0.changed.notify_one();
-        } else {
-            state.running = true;
-            let shared = self.0.clone();
-            std::thread::spawn(move || shared.watch());
-        }
-        Watch { shared: self.0.clone(), entry }
+        self.0.changed.notify_one();
+        Ok(Watch { shared: self.0.clone(), entry })
     }
 }
 

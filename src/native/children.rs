@@ -102,8 +102,9 @@ impl NativeChildren {
     /// # Errors
     /// Why it cannot be started, and what to do.
     pub(super) fn command(&self, program: &str, guest: &Guest) -> Result<Command, String> {
-        let confinement = self.confinement().map_err(|error| chain(&error))?;
-        let dir = self.host_dir(guest)?;
+        let root = self.root(guest)?;
+        let confinement = self.confinement(&root).map_err(|error| chain(&error))?;
+        let dir = host_dir(guest, &root)?;
         let mut request = SubprocessRequest::new(program);
         request.args(guest.args().iter().skip(1).map(|arg| host_text(arg)));
         request.env_clear().env("PATH", ambient::env_var("PATH").unwrap_or_default());
@@ -125,46 +126,34 @@ impl NativeChildren {
         Ok(command)
     }
 
-    fn confinement(&self) -> Result<Option<Arc<Confinement>>, ProfileError> {
+    /// What they are started in, where `worktree` is the folder that they see.
+    fn confinement(&self, worktree: &Path) -> Result<Option<Arc<Confinement>>, ProfileError> {
         let mut confinement = lock(&self.confinement);
         if confinement.is_none() {
-            let worktree = std::slice::from_ref(&self.worktree);
-            let roots = self.roots.as_deref().unwrap_or(worktree);
+            let worktree = [worktree.to_owned()];
+            let roots = self.roots.as_deref().unwrap_or(&worktree);
             *confinement = Confinement::new(self.profile, roots, &[])?.map(Arc::new);
         }
         Ok(confinement.clone())
     }
 
-    /// The folder of the disk that the current directory of `guest` shows.
-    fn host_dir(&self, guest: &Guest) -> Result<PathBuf, String> {
-        let current = guest.current_dir().map_err(|_| {
-            "it runs on the disk, and its current directory was removed; start it in a folder that \
-             is there"
-        })?;
-        let current = &*current;
-        let mounts: Vec<String> = guest.machine().vfs().mounts().iter().map(Mount::path).collect();
-        let within = |at: &str| beneath(at, current).is_some();
-        let mount = mounts.iter().filter(|at| within(at)).max_by_key(|at| at.len());
-        let worktree = guest.machine().worktree().unwrap_or(WORKTREE);
-        let Some(below) =
-            beneath(worktree, current).filter(|_| mount.is_some_and(|at| at == worktree))
-        else {
-            return Err(format!(
-                "it runs on the disk, and {current} is not in the worktree; start it in a folder \
-                 of {worktree}"
-            ));
+    /// The folder of the disk that `guest` sees as its worktree, where it is now.
+    fn root(&self, guest: &Guest) -> Result<PathBuf, String> {
+        let at = guest.machine().worktree().unwrap_or(WORKTREE);
+        let mounts = guest.machine().vfs().mounts();
+        let host = mounts.iter().find(|mount| mount.path() == at).and_then(Mount::host);
+        let root = match host {
+            Some(host) => host.path_now().ok_or_else(|| {
+                format!(
+                    "it runs on the disk, and the folder that the run began in is not at {} any \
+                     more; move it back, or start the run again",
+                    host.path().display()
+                )
+            })?,
+            // Without a name it is the folder where this process is.
+            None => Path::new(".").join(&self.worktree),
         };
-        // Without a name it is the folder where this process is.
-        let root = disk::canonical(&Path::new(".").join(&self.worktree));
-        let root = root.map_err(|error| chain(&error))?;
-        let is_dir = |dir: &PathBuf| disk::metadata(dir).is_ok_and(|found| found.is_dir());
-        match disk::canonical(&root.join(below)) {
-            Ok(dir) if dir.starts_with(&root) && is_dir(&dir) => Ok(dir),
-            _ => Err(format!(
-                "it sees the disk, not what the run has changed, and the disk has no folder \
-                 {current}; make the folder there first, or start it in one that is there"
-            )),
-        }
+        disk::canonical(&root).map_err(|error| chain(&error))
     }
 }
 
@@ -172,6 +161,34 @@ impl NativeChildren {
 fn chain(error: &dyn std::error::Error) -> String {
     let sources = std::iter::successors(Some(error), |error| error.source());
     sources.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// The folder of the disk that the current directory of `guest` shows, in that of its worktree, `root`.
+fn host_dir(guest: &Guest, root: &Path) -> Result<PathBuf, String> {
+    let current = guest.current_dir().map_err(|_| {
+        "it runs on the disk, and its current directory was removed; start it in a folder that \
+         is there"
+    })?;
+    let current = &*current;
+    let mounts: Vec<String> = guest.machine().vfs().mounts().iter().map(Mount::path).collect();
+    let within = |at: &str| beneath(at, current).is_some();
+    let mount = mounts.iter().filter(|at| within(at)).max_by_key(|at| at.len());
+    let worktree = guest.machine().worktree().unwrap_or(WORKTREE);
+    let Some(below) = beneath(worktree, current).filter(|_| mount.is_some_and(|at| at == worktree))
+    else {
+        return Err(format!(
+            "it runs on the disk, and {current} is not in the worktree; start it in a folder \
+             of {worktree}"
+        ));
+    };
+    let is_dir = |dir: &PathBuf| disk::metadata(dir).is_ok_and(|found| found.is_dir());
+    match disk::canonical(&root.join(below)) {
+        Ok(dir) if dir.starts_with(root) && is_dir(&dir) => Ok(dir),
+        _ => Err(format!(
+            "it sees the disk, not what the run has changed, and the disk has no folder \
+             {current}; make the folder there first, or start it in one that is there"
+        )),
+    }
 }
 
 /// Bytes of a process as the host has them.

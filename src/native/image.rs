@@ -9,6 +9,7 @@ use super::host_child::{Connected, HostChild, HostEnd, HostEvent};
 use super::streams::lock;
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
+use crate::base::exhausted::is_exhausted;
 use crate::kernel::guest::{Buffers, Fault, FdAction, Guest, InputState, Range, SpawnRequest};
 use crate::kernel::io::host_stdin::Watch;
 use crate::kernel::machine::limits::Stop;
@@ -140,7 +141,7 @@ impl TapedChildren {
     fn next(&self, pid: Pid) -> Option<(HostEvent, bool)> {
         let mut is_charged = false;
         let event = match self.next_if(pid, |_| true)? {
-            NativeEvent::Failed { message } => HostEvent::Failed(message),
+            NativeEvent::Failed { message, .. } => HostEvent::Failed(message),
             NativeEvent::Taken => HostEvent::Taken,
             NativeEvent::Readable => HostEvent::Readable,
             NativeEvent::Output { fd, bytes } => {
@@ -165,6 +166,13 @@ impl TapedChildren {
         };
         Some((event, is_charged))
     }
+}
+
+/// Why a program could not be started.
+struct NotStarted {
+    message: String,
+    /// The host had nothing left for it.
+    exhausted: bool,
 }
 
 /// What a process has of its program.
@@ -202,26 +210,32 @@ impl Child {
     ///
     /// # Errors
     /// Why it cannot be started.
-    fn start(image: &HostImage, guest: &Guest, connected: Connected) -> Result<Self, String> {
+    fn start(image: &HostImage, guest: &Guest, connected: Connected) -> Result<Self, NotStarted> {
+        let for_good = |message| NotStarted { message, exhausted: false };
         match &image.runs {
             Runs::Live(children) => {
-                let command = children.command(&image.program, guest)?;
+                let command = children.command(&image.program, guest).map_err(for_good)?;
                 let (bell, pid) = (guest.bell(), Arc::new(AtomicU32::new(guest.pid().0)));
                 let ring = {
                     let (bell, pid) = (bell.clone(), Arc::clone(&pid));
                     move || bell.ring(Pid(pid.load(Ordering::SeqCst)))
                 };
                 let child = HostChild::spawn(command, connected, ring);
-                let child = child.map_err(|error| error.to_string())?;
+                let child = child.map_err(|error| NotStarted {
+                    message: error.to_string(),
+                    exhausted: is_exhausted(&error),
+                })?;
                 bell.attend(guest.pid(), Box::new(child.is_idle()));
                 let charges_time = children.charges_time();
                 Ok(Self::Live(LiveChild { child, charges_time, bell, pid }))
             }
-            Runs::Left(_) => Err("it has ended".to_owned()),
+            Runs::Left(_) => Err(for_good("it has ended".to_owned())),
             Runs::Taped(children) => {
                 let is_failure = |event: &NativeEvent| matches!(event, NativeEvent::Failed { .. });
                 match children.next_if(guest.pid(), is_failure) {
-                    Some(NativeEvent::Failed { message }) => Err(message),
+                    Some(NativeEvent::Failed { message, exhausted }) => {
+                        Err(NotStarted { message, exhausted })
+                    }
                     _ => Ok(Self::Taped(Arc::clone(children))),
                 }
             }
@@ -317,9 +331,11 @@ async fn process(image: HostImage, mut guest: Guest) -> Ended {
     let HostImage { program, profile, .. } = image;
     let child = match started {
         Ok(child) => child,
-        Err(message) => {
-            guest.tape_native(|_| NativeEvent::Failed { message: message.clone() });
-            return Ended { guest, outcome: Err(RunError::Host { program, message }) };
+        Err(NotStarted { message, exhausted }) => {
+            guest.tape_native(|_| NativeEvent::Failed { message: message.clone(), exhausted });
+            let error = RunError::Host { program, message };
+            let outcome = if exhausted { Ok(guest.end_for_lack_of(&error)) } else { Err(error) };
+            return Ended { guest, outcome };
         }
     };
     let mut bridge = Bridge {
@@ -372,7 +388,10 @@ impl Bridge {
                     return Ok(Outcome::Exited(0));
                 }
                 HostEvent::Failed(message) => {
-                    self.guest.tape_native(|_| NativeEvent::Failed { message: message.clone() });
+                    self.guest.tape_native(|_| NativeEvent::Failed {
+                        message: message.clone(),
+                        exhausted: false,
+                    });
                     return Err(Leave::Error(message));
                 }
             }

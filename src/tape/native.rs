@@ -16,6 +16,9 @@ pub enum NativeEvent {
     Failed {
         /// Why not.
         message: String,
+        /// Whether the host had no process, descriptor or memory left for it, which ends the run.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        exhausted: bool,
     },
     /// It was given bytes to read; none: there are no more.
     Input {

@@ -505,3 +505,47 @@ fn a_program_of_the_host_reads_a_device() {
         ["00", "00", "00", "00", "4", "0"]
     );
 }
+
+/// They ran in whatever folder had the name of the worktree by then.
+#[test]
+fn a_worktree_that_is_moved_takes_its_programs_of_the_host_with_it() {
+    use std::io::Write;
+
+    let folder = tempfile::tempdir().unwrap();
+    let dir = |name: &str| folder.path().join(name);
+    let ran = |worktree: &str, switch: &dyn Fn()| {
+        let script = "echo begun; read _; dd if=f; dd if=/dev/null of=made";
+        let args =
+            ["sh", "--quiet", "--on-missing", "native", "--worktree", worktree, "-c", script];
+        let mut command = belljar(folder.path());
+        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut belljar = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut begun = [0; 6];
+        belljar.stdout.as_mut().unwrap().read_exact(&mut begun).unwrap();
+        switch();
+        belljar.stdin.take().unwrap().write_all(b"go\n").unwrap();
+        belljar.wait_with_output().unwrap()
+    };
+    let new = |name: &str, text: &str| {
+        std::fs::create_dir(dir(name)).unwrap();
+        std::fs::write(dir(name).join("f"), text).unwrap();
+    };
+    new("one", "one\n");
+    let output = ran("one", &|| {
+        std::fs::rename(dir("one"), dir("moved")).unwrap();
+        new("one", "another\n");
+    });
+    assert_eq!(stdout(&output), "one\n", "{}", stderr(&output));
+    assert!(dir("moved/made").exists() && !dir("one/made").exists());
+    std::os::unix::fs::symlink("moved", dir("current")).unwrap();
+    let output = ran("current", &|| {
+        std::fs::remove_file(dir("current")).unwrap();
+        std::os::unix::fs::symlink("one", dir("current")).unwrap();
+    });
+    assert_eq!(stdout(&output), "one\n", "{}", stderr(&output));
+    assert!(!dir("one/made").exists());
+    new("gone", "gone\n");
+    let output = ran("gone", &|| std::fs::remove_dir_all(dir("gone")).unwrap());
+    let message = stderr(&output);
+    assert!(message.contains("the folder that the run began in is not at"), "{message}");
+}

@@ -110,6 +110,18 @@ void close_input(FILE *file) {
     if (file != stdin) fclose(file);
 }
 
+bool is_output(FILE *file, off_t *next) {
+    static struct stat output;
+    static enum { UNKNOWN, A_FILE, ANOTHER } kind;
+    if (kind == UNKNOWN) kind = fstat(1, &output) == 0 && S_ISREG(output.st_mode) ? A_FILE : ANOTHER;
+    struct stat input, now;
+    if (kind == ANOTHER || fstat(fileno(file), &input) || !S_ISREG(input.st_mode)) return false;
+    if (input.st_dev != output.st_dev || input.st_ino != output.st_ino) return false;
+    bool appends = fcntl(1, F_GETFL) & O_APPEND;
+    *next = appends ? (fstat(1, &now) ? 0 : now.st_size) : lseek(1, 0, SEEK_CUR);
+    return true;
+}
+
 bool read_whole(const char *path, struct bytes *bytes) {
     *bytes = (struct bytes){0};
     append(bytes, "", 0);

@@ -63,6 +63,8 @@ bool read_whole(const char *path, struct bytes *bytes);
 // Opens a file to read, `-` being standard input; NULL after a message.
 FILE *open_input(const char *path);
 void close_input(FILE *file);
+// Whether standard output goes to the file that is read; `next` is where the next byte of it is written.
+bool is_output(FILE *file, off_t *next);
 
 // The names in a directory but . and .., sorted by bytes; false with errno set.
 bool list_dir(const char *path, struct texts *names);

@@ -151,6 +151,17 @@ same tee -a a
 same tee /nowhere/x
 trees tee
 
+# What is read and written at once.
+for command in 'cat a.txt >> a.txt' 'cat *.txt > all.txt' 'cat a.txt > a.txt' 'cat < a.txt >> a.txt' 'cat z.txt a.txt > z.txt' \
+    '{ echo x; cat a.txt; } > a.txt' '{ cat; cat a.txt; } < a.txt >> all.txt' 'cat -n a.txt >> a.txt' \
+    'grep foo *.txt > z.txt' 'grep -r foo . > found' 'grep -c foo *.txt > z.txt' 'grep -l foo *.txt >> a.txt' \
+    'grep -m1 foo *.txt >> a.txt' 'grep foo < a.txt >> a.txt' 'grep -s foo a.txt >> a.txt' \
+    'grep -q foo a.txt >> a.txt' 'grep -L foo *.txt >> a.txt'; do
+    both sh -c 'mkdir -p loops && cd loops && rm -f * && printf "foo 1\nfoo 2\n" > a.txt && : > all.txt && : > z.txt'
+    same sh -c "cd loops && $command"
+    trees "$command"
+done
+
 # --- grep --------------------------------------------------------------------------------------------------------------
 
 reads 'foo bar\nFoo\nfoobar\nbar.baz\n\na+b\n(x)\naaa\nfoo_bar foo\n[z]\n'
@@ -434,6 +445,15 @@ same ln -f one two
 same ln -sf three three
 same ln -sf one three
 same ln -sfT three to_d
+both sh -c 'ln -s nothing e; mkdir c; ln -s a c/c; echo old > old; ln -s old g; ln old older'
+same ln -sf e e
+same ln -sf c/c c
+same ln -sf g g
+same ln -sfn e e
+same ln -sf old old
+same ln -sf older old
+same ln -f old older
+same ln -f g g
 same rm dirlink soft
 same rm -d n
 trees rm

@@ -222,6 +222,7 @@ fn raised(args: &ExecArgs, limit: Limit) -> String {
         _ => false,
     };
     match raised_with(limit) {
+        how if !how.starts_with(" (raise") => how,
         how if is_of_exec => how.replace(')', "; the session's own limits hold as well)"),
         how => how.replace(')', " of `belljar sandbox create`)"),
     }

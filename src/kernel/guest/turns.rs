@@ -94,6 +94,20 @@ impl Guest {
         self.pid
     }
 
+    /// The outcome of a process that has not begun, as the host has nothing left for it: no script goes on
+    /// without what it started. `error` is what it says.
+    pub(crate) fn end_for_lack_of(&mut self, error: &RunError) -> Outcome {
+        self.say(error);
+        self.machine.note_limit(Limit::Host);
+        Outcome::Limit(Limit::Host)
+    }
+
+    fn say(&mut self, error: &RunError) {
+        let name = self.machine.run.processes.name(self.pid);
+        let message = format!("belljar: {}\n", error.clone().of(name));
+        self.write_message(message.as_bytes());
+    }
+
     /// Ends the process: closes its descriptors, and lets those know who wait for it. Answers why
     /// it did not start, if it did not.
     pub(in crate::kernel) fn end(mut self, outcome: Result<Outcome, RunError>) -> Option<RunError> {
@@ -109,11 +123,13 @@ impl Guest {
         if let Some(error) = &error
             && self.pid != Pid::FIRST
         {
-            let name = self.machine.run.processes.name(self.pid);
-            let message = format!("belljar: {}\n", error.clone().of(name));
-            self.write_message(message.as_bytes());
+            self.say(error);
         }
         self.give_up_host_call();
+        if self.machine.kernel_version() > 4 {
+            // Real time may end the run while what it has written is read back.
+            self.machine.timeouts.step();
+        }
         self.close_all();
         self.tape_exit(&outcome);
         let (pid, machine) = (self.pid, &mut *self.machine);
@@ -123,7 +139,7 @@ impl Guest {
             }
             all if all.ends_all() => machine.run.processes.end_all(outcome.clone()),
             // The time was over while what it had written was read back.
-            _ if machine.has_timed_out() && machine.kernel_version() > 3 => {
+            _ if machine.has_timed_out() && machine.kernel_version() > 4 => {
                 machine.run.processes.end_all(Outcome::Limit(Limit::Timeout));
             }
             _ => {}

@@ -61,22 +61,36 @@ impl Watch {
     /// Calls `then` once standard input can be read; at once, if nobody can look out for that, as a
     /// read waits, too.
     #[cfg(unix)]
-    pub(in crate::kernel) fn begin(then: impl FnOnce() + Send + 'static) -> Self {
+    pub(in crate::kernel) fn begin<F: FnOnce() + Send + 'static>(then: F) -> Self {
+        use std::sync::{Arc, Mutex, PoisonError};
+
         use rustix::event::{PollFd, PollFlags, poll};
 
         let Ok((closed, until_closed)) = io::pipe() else {
             then();
             return Self { _until_closed: None };
         };
-        std::thread::spawn(move || {
+        let then = Arc::new(Mutex::new(Some(then)));
+        let call = |then: &Mutex<Option<_>>| {
+            let then = then.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some::<F>(then) = then {
+                then();
+            }
+        };
+        let later = Arc::clone(&then);
+        let watch = move || {
             let stdin = io::stdin();
             let mut fds = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&closed, PollFlags::IN)];
             // Where waiting is not possible, reading finds out.
             let _ = poll(&mut fds, None);
             if fds[1].revents().is_empty() {
-                then();
+                call(&later);
             }
-        });
+        };
+        if std::thread::Builder::new().spawn(watch).is_err() {
+            call(&then);
+            return Self { _until_closed: None };
+        }
         Self { _until_closed: Some(until_closed) }
     }
 

@@ -296,6 +296,9 @@ impl MachineBuilder {
         if kernel_version == 2 {
             vfs.count_readers_as_writers();
         }
+        if kernel_version > 4 {
+            vfs.tell_moved_dirs_apart();
+        }
         if kernel_version > 1 && clock.is_virtual() {
             vfs.tell_writes_apart(now);
         }

@@ -23,7 +23,8 @@ pub struct Limits {
     /// such as a write to a pipe that nobody reads: that cannot be interrupted, and the run ends
     /// after it. Loading and compiling a program is no part of its run.
     pub timeout: Option<Duration>,
-    /// Time that may pass on the machine's own clock. Beyond: ended.
+    /// Time that may pass on the machine's own clock. Beyond: ended; where that is the host's clock, once
+    /// a process sleeps.
     pub virtual_timeout: Option<Duration>,
     /// Open descriptors of a process. Beyond: `EMFILE`.
     pub open_files_max: u32,
@@ -111,6 +112,8 @@ pub enum Limit {
     Processes,
     /// Modules that live at once: [`crate::kernel::process::schedule::Image::live_max`]
     Modules,
+    /// What the host gives to one user: programs of the host, their pipes, memory to start a program in.
+    Host,
     /// [`Limits::pipes_max`]
     Pipes,
     /// [`Limits::output_bytes_max`]
@@ -136,6 +139,7 @@ impl Limit {
             Self::OpenFiles => "open_files",
             Self::Processes => "processes",
             Self::Modules => "modules",
+            Self::Host => "host",
             Self::Pipes => "pipes",
             Self::Output => "output",
             Self::Trace => "trace",
@@ -156,6 +160,7 @@ impl fmt::Display for Limit {
             Self::OpenFiles => "limit of open files",
             Self::Processes => "limit of processes",
             Self::Modules => "limit of modules that live at once",
+            Self::Host => "limit of what the host gives to one user",
             Self::Pipes => "limit of pipes",
             Self::Output => "output limit",
             Self::Trace => "trace limit",

@@ -293,13 +293,8 @@ impl Machine {
     /// # Errors
     /// The timeout that comes first, if one does; the clock then stands there.
     pub(in crate::kernel) fn sleep_until(&mut self, t: u64) -> Result<(), Limit> {
-        if let Some(stop_at) = self.limits.virtual_timeout_ns()
-            && t > stop_at
-        {
-            self.clock.sleep_until(stop_at);
-            self.stamp_tape();
-            return Err(Limit::VirtualTimeout);
-        }
+        let stop_at = self.limits.virtual_timeout_ns().filter(|stop_at| t > *stop_at);
+        let until = stop_at.unwrap_or(t);
         if self.is_at_taped_timeout() {
             return Err(Limit::Timeout);
         }
@@ -307,14 +302,14 @@ impl Machine {
             && let Some(left_ns) = self.time_left_ns()
         {
             let end = self.clock.now(ClockId::Monotonic).saturating_add(left_ns);
-            if t > end {
+            if until > end {
                 self.clock.sleep_until(end);
                 return Err(Limit::Timeout);
             }
         }
-        self.clock.sleep_until(t);
+        self.clock.sleep_until(until);
         self.stamp_tape();
-        Ok(())
+        stop_at.map_or(Ok(()), |_| Err(Limit::VirtualTimeout))
     }
 
     /// Has the tape show the time, if it is a virtual one: that of the host is on it as it is read.

@@ -5,10 +5,16 @@ mod checks;
 mod compiling;
 mod hints;
 mod host;
+#[cfg(unix)]
+mod host_limits;
 mod living;
 #[cfg(unix)]
 mod living_moves;
 mod messages;
+#[cfg(unix)]
+mod moved_between;
+#[cfg(target_os = "linux")]
+mod owners;
 mod places;
 mod replacing;
 mod report;

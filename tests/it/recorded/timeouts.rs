@@ -81,6 +81,14 @@ fn a_run_that_waits_when_its_time_is_over_waits_in_a_replay() {
     }
 }
 
+/// The sleep began with the end of the virtual timeout in view, and went on to that.
+#[test]
+fn a_run_on_the_hosts_clock_ends_at_the_first_of_its_two_timeouts() {
+    let scene = Scene::new();
+    let script = "echo x > made; sleep 1000";
+    ended(&scene, &["--clock", "real", "--virtual-timeout", "900s", "sh", "-c", script]);
+}
+
 /// What was read back is on the tape as well, so that the replay did not know the place.
 #[test]
 fn a_run_that_ends_while_a_written_file_is_read_back_ends_there_in_a_replay() {
@@ -88,6 +96,27 @@ fn a_run_that_ends_while_a_written_file_is_read_back_ends_there_in_a_replay() {
     let big = std::fs::File::create(scene.path("tree/big")).unwrap();
     big.set_len(40_000_000).unwrap();
     ended(&scene, &["sh", "-c", "echo x >> big; while :; do :; done"]);
+    // At the end of a process, which makes no call there.
+    let wasi = |name: &str, params: &str| {
+        format!(
+            r#"(import "wasi_snapshot_preview1" "{name}" (func ${name} (param {params}) (result i32)))"#
+        )
+    };
+    let text = format!(
+        r#"(module {} {} {} (memory (export "memory") 1) (data (i32.const 8) "made")
+            (data (i32.const 16) "\08\00\00\00\01\00\00\00")
+            (func (export "_start")
+                (drop (call $path_open (i32.const 4) (i32.const 0) (i32.const 8) (i32.const 4)
+                    (i32.const 1) (i64.const -1) (i64.const 0) (i32.const 0) (i32.const 32)))
+                (drop (call $fd_filestat_set_size (i32.load (i32.const 32)) (i64.const 1000000000)))
+                (drop (call $fd_write (i32.load (i32.const 32)) (i32.const 16) (i32.const 1)
+                    (i32.const 36)))))"#,
+        wasi("path_open", "i32 i32 i32 i32 i32 i64 i64 i32 i32"),
+        wasi("fd_filestat_set_size", "i32 i64"),
+        wasi("fd_write", "i32 i32 i32 i32"),
+    );
+    scene.write("tree/leave.wat", &text);
+    ended(&scene, &["sh", "-c", "./leave.wat; while :; do :; done"]);
     ended(
         &scene,
         &[

@@ -276,7 +276,8 @@ static int link_one(const char *from, const char *to) {
     int (*make)(const char *, const char *) = symbolic ? symlink : link;
     if (make(from, to) == 0) return 0;
     if (forced && errno == EEXIST && lstat(to, &target) == 0 && !S_ISDIR(target.st_mode)) {
-        if (symbolic ? same_name(from, to) : same(&source, &target)) {
+        bool is_there = !symbolic || stat(from, &source) == 0;
+        if (is_there && same(&source, &target) && (target.st_nlink == 1 || same_name(from, to))) {
             return warn("'%s' and '%s' are the same file", from, to);
         }
         if (link_in_place(make, from, to) == 0) return 0;

@@ -118,6 +118,15 @@ static void search(const char *path) {
         return;
     }
     const char *name = file == stdin ? "(standard input)" : path;
+    off_t next;
+    bool prints = !quiet && !count_only && !names_only && !names_without && most > 1;
+    if (prints && is_output(file, &next) && (file != stdin || lseek(0, 0, SEEK_CUR) < next)) {
+        // It would find what it writes.
+        any_error = true;
+        if (!no_messages) warn("%s: input file is also the output", name);
+        if (file != stdin) fclose(file);
+        return;
+    }
     char *line = NULL;
     size_t room = 0;
     uint64_t number = 0, selected = 0;

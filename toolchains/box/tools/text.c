@@ -24,6 +24,13 @@ int tool_cat(int argc, char **argv) {
             status = 1;
             continue;
         }
+        off_t next;
+        if (is_output(file, &next) && lseek(fileno(file), 0, SEEK_CUR) < next) {
+            // It would read what it writes, without an end.
+            status = warn("%s: input file is output file", path);
+            close_input(file);
+            continue;
+        }
         // What is there is passed on before more is waited for.
         ssize_t count;
         while ((count = read(fileno(file), block, sizeof block)) > 0) {

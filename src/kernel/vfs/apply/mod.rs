@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use self::conflicts::Conflict;
 use self::settle::Placed;
-use self::staging::replaced;
+use self::staging::{By, replaced};
 use self::transaction::{Failure, StepError, Touched, Transaction};
 use self::written::Written;
 use super::diff::{Change, DiffError};
@@ -296,11 +296,17 @@ impl Overlay {
         let mut touched = Touched::default();
         let Writing { targets, changes, transactions, journal } = writing;
         let each = |transactions: &mut Vec<_>| 0..transactions.len();
+        // All that is read is read before anything on the disk gets another change time.
+        for by in [By::Copy, By::Link] {
+            for at in each(transactions) {
+                let (target, transaction) = (&targets[at], &mut transactions[at]);
+                let staged = self.stage(target, &changes[at], by, transaction, &mut touched);
+                staged.map_err(|error| Stop::Failure(target.mount, error.into()))?;
+            }
+        }
         for at in each(transactions) {
             let (target, transaction) = (&targets[at], &mut transactions[at]);
             let stop = |failure| Stop::Failure(target.mount, failure);
-            let staged = self.stage(target, &changes[at], transaction, &mut touched);
-            staged.map_err(Failure::from).map_err(stop)?;
             for (index, change) in changes[at].iter().enumerate() {
                 let before = replaced(&target.changes[*change]);
                 transaction.keep(index, before, &mut touched).map_err(stop)?;

@@ -8,12 +8,22 @@ use super::transaction::{StepError, Touched, Transaction};
 use crate::kernel::vfs::diff::Change;
 use crate::kernel::vfs::journal::plan::{Attributes, Identity, Plan, Step};
 use crate::kernel::vfs::layer::Times;
-use crate::kernel::vfs::layer::host_dir::{Access, HostDir, HostPermissions};
+use crate::kernel::vfs::layer::host_dir::HostDir;
+use crate::kernel::vfs::layer::host_permissions::HostPermissions;
 use crate::kernel::vfs::layer::temporary::temporary_name;
 use crate::kernel::vfs::layer::{FileType, Layer, Stat};
 use crate::kernel::vfs::overlay::Overlay;
 use crate::kernel::vfs::overlay::node::{Body, Node, NodeId, Origin, TimesOf};
 use crate::kernel::vfs::path::VPath;
+
+/// How something is made beside its place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    /// It is made anew. What it is made of is read from the disk, which looks at change times.
+    Copy,
+    /// It is another name of a file, which gets another change time by that.
+    Link,
+}
 
 /// What is to be done in one directory of the host.
 pub(super) struct Planned {
@@ -69,7 +79,7 @@ impl Overlay {
         for change in target.changes.iter().filter(|it| target.created.contains(&it.path)) {
             let Some(id) = change.after else { continue };
             if let Some(permissions) = self.permissions(target, change, id)? {
-                todo.entry(&change.path).or_default().0 = Some(permissions.mode());
+                todo.entry(&change.path).or_default().0 = Some(permissions.mode_for_new());
             }
         }
         for placed in &target.placed {
@@ -93,11 +103,12 @@ impl Overlay {
         Ok(todo.into_iter().rev().map(attributes).collect())
     }
 
-    /// Makes everything beside its place.
+    /// Makes everything beside its place that is made `by` that.
     pub(super) fn stage(
         &self,
         target: &Target,
         planned: &[usize],
+        by: By,
         transaction: &mut Transaction<'_>,
         touched: &mut Touched,
     ) -> Result<(), StepError> {
@@ -105,12 +116,15 @@ impl Overlay {
         let mut staged_at: HashMap<NodeId, VPath> = HashMap::new();
         for (index, change) in planned.iter().map(|change| &target.changes[*change]).enumerate() {
             let Some(id) = change.after else { continue };
+            let is_linked = self.linked_from(target, id).is_some();
+            if is_linked != (by == By::Link) {
+                continue;
+            }
             match transaction.steps()[index].clone() {
                 Step::Remove { .. } => {}
                 Step::CreateDir { .. } => {
-                    let is_private = self.permissions(target, change, id)?.is_some();
-                    let access = if is_private { Access::Private } else { Access::Shared };
-                    transaction.stage_dir(index, access)?;
+                    let permissions = self.permissions(target, change, id)?;
+                    transaction.stage_dir(index, permissions.as_ref())?;
                 }
                 Step::Place { temporary, .. } => {
                     let of = staged_at.get(&id);
@@ -159,20 +173,11 @@ impl Overlay {
         host.permissions(path).map(Some).map_err(StepError::new("examine", path))
     }
 
-    fn stage_one(
-        &self,
-        target: &Target,
-        change: &Change,
-        id: NodeId,
-        index: usize,
-        transaction: &mut Transaction<'_>,
-        touched: &mut Touched,
-    ) -> Result<(), StepError> {
+    /// The file on the disk of which `id` is to be another name.
+    fn linked_from(&self, target: &Target, id: NodeId) -> Option<&VPath> {
         let node = self.node(id);
-        let path = &change.path;
-        let times = target.disk_times.of(node);
-        if let Body::Symlink(text) = &node.body {
-            return transaction.stage_symlink(index, text, times);
+        if matches!(node.body, Body::Symlink(_) | Body::Dir(_)) {
+            return None;
         }
         // A file that was only moved or linked: another name for it does, and keeps all that the
         // host knows of it. If it stays where it is, it does so as long as it is this file: what was
@@ -194,9 +199,26 @@ impl Overlay {
             }
             TimesOf::Clock | TimesOf::Layer | TimesOf::Content => true,
         };
-        if let Some(origin) = node.origin.as_deref().filter(is_near)
-            && keeps_times(origin)
-            && transaction.stage_link(index, &origin.path, touched).is_ok()
+        node.origin.as_deref().filter(is_near).filter(|it| keeps_times(it)).map(|it| &it.path)
+    }
+
+    fn stage_one(
+        &self,
+        target: &Target,
+        change: &Change,
+        id: NodeId,
+        index: usize,
+        transaction: &mut Transaction<'_>,
+        touched: &mut Touched,
+    ) -> Result<(), StepError> {
+        let node = self.node(id);
+        let path = &change.path;
+        let times = target.disk_times.of(node);
+        if let Body::Symlink(text) = &node.body {
+            return transaction.stage_symlink(index, text, times);
+        }
+        if let Some(origin) = self.linked_from(target, id)
+            && transaction.stage_link(index, origin, touched).is_ok()
         {
             return Ok(());
         }

@@ -19,7 +19,8 @@ use crate::kernel::vfs::journal::tree::Tree;
 use crate::kernel::vfs::journal::{SYNCED_ONE_BY_ONE_MAX, Witness, dirs_of, sync_dirs};
 use crate::kernel::vfs::layer::Stat;
 use crate::kernel::vfs::layer::Times;
-use crate::kernel::vfs::layer::host_dir::{Access, HostPermissions, set_file_times};
+use crate::kernel::vfs::layer::host_dir::{Access, set_file_times};
+use crate::kernel::vfs::layer::host_permissions::HostPermissions;
 use crate::kernel::vfs::path::VPath;
 
 /// What file systems leave out of a file where it is all zeros.
@@ -244,11 +245,20 @@ impl<'w> Transaction<'w> {
     }
 
     /// Makes a directory beside the place of the step `index`.
-    pub fn stage_dir(&mut self, index: usize, access: Access) -> Result<(), StepError> {
+    pub fn stage_dir(
+        &mut self,
+        index: usize,
+        permissions: Option<&HostPermissions>,
+    ) -> Result<(), StepError> {
         let (path, temporary) = &self.made_by(index);
         self.expect_goes_on(path)?;
+        let access = if permissions.is_some() { Access::Private } else { Access::Shared };
         let made = self.tree.create_dir(temporary, access);
         made.map_err(StepError::new("create a temporary directory for", path))?;
+        if let Some(permissions) = permissions {
+            let given = self.tree.give_dir(temporary, permissions);
+            given.map_err(StepError::new("set the owner of", path))?;
+        }
         self.note_staged(index)
     }
 
@@ -483,7 +493,7 @@ mod tests {
         transaction.stage_link(2, &path("gone"), &mut touched).unwrap();
         transaction.stage_symlink(3, "never", None).unwrap();
         for index in [1, 5] {
-            transaction.stage_dir(index, Access::Shared).unwrap();
+            transaction.stage_dir(index, None).unwrap();
         }
         transaction.keep(2, Some(&old), &mut touched).unwrap();
         transaction.sync_staged().unwrap();
@@ -547,7 +557,7 @@ mod tests {
         let steps = vec![Step::CreateDir { path: path("made"), temporary: temporary() }];
         let plan = Plan { steps, attributes: Vec::new() };
         let mut transaction = Transaction::new(host.clone(), plan, false, &());
-        transaction.stage_dir(0, Access::Shared).unwrap();
+        transaction.stage_dir(0, None).unwrap();
         transaction.place(0, None, &mut Touched::default()).unwrap();
         host.create_dir(&path("made/theirs"), Access::Shared).unwrap();
         assert_eq!(transaction.roll_back(), [path("made")]);

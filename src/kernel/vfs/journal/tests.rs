@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::base::errno::Errno;
 use crate::kernel::vfs::journal::tree::Tree;
 use crate::kernel::vfs::layer::host_dir::Access;
+use crate::kernel::vfs::layer::host_permissions::HostPermissions;
 use crate::kernel::vfs::test_trees::{Tree as Shown, on_disk, shown};
 use crate::kernel::vfs::*;
 
@@ -111,6 +112,10 @@ impl Tree for Asking {
     fn set_dir_mode(&self, path: &VPath, mode: u32) -> io::Result<()> {
         self.ask(Operation::SetDirMode(path.clone()))?;
         self.host.set_dir_mode(path, mode)
+    }
+
+    fn give_dir(&self, path: &VPath, permissions: &HostPermissions) -> io::Result<()> {
+        self.host.give_dir(path, permissions)
     }
 
     fn sync_file(&self, path: &VPath, _file: &File) -> io::Result<()> {

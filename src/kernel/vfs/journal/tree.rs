@@ -9,6 +9,7 @@ use std::io;
 use crate::base::errno::Errno;
 use crate::kernel::vfs::layer::Times;
 use crate::kernel::vfs::layer::host_dir::{Access, HostDir};
+use crate::kernel::vfs::layer::host_permissions::HostPermissions;
 use crate::kernel::vfs::layer::{FileType, Stat};
 use crate::kernel::vfs::path::VPath;
 
@@ -25,6 +26,8 @@ pub(in crate::kernel::vfs) trait Tree: Send + Sync {
     fn remove_dir(&self, path: &VPath) -> io::Result<()>;
     fn set_times(&self, path: &VPath, times: Times) -> io::Result<()>;
     fn set_dir_mode(&self, path: &VPath, mode: u32) -> io::Result<()>;
+    /// Gives a new directory the owner of another one.
+    fn give_dir(&self, path: &VPath, permissions: &HostPermissions) -> io::Result<()>;
     /// Makes the content of `file`, which stands at `path`, survive a power cut.
     fn sync_file(&self, path: &VPath, file: &File) -> io::Result<()>;
     /// Makes the names in the directory `path` survive a power cut.
@@ -97,6 +100,10 @@ impl Tree for HostDir {
 
     fn set_times(&self, path: &VPath, times: Times) -> io::Result<()> {
         self.set_times(path, times)
+    }
+
+    fn give_dir(&self, path: &VPath, permissions: &HostPermissions) -> io::Result<()> {
+        self.give_dir(path, permissions)
     }
 
     fn set_dir_mode(&self, path: &VPath, mode: u32) -> io::Result<()> {

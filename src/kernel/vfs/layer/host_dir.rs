@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirBuilder, DirEntry as HostEntry, FileType as HostType};
-use cap_std::fs::{Metadata, OpenOptions, Permissions};
+use cap_std::fs::{Metadata, OpenOptions};
 
 use super::{Blob, DirEntry, FileType, Layer, Stat};
 use crate::base::disk;
@@ -51,9 +51,6 @@ pub(in crate::kernel::vfs) struct Examined {
     pub changed_ns: u64,
 }
 
-/// Who may do what with a file or directory of the host.
-pub(in crate::kernel::vfs) struct HostPermissions(Permissions);
-
 /// Who may get at something new. The process's mask (`umask`) applies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::kernel::vfs) enum Access {
@@ -80,28 +77,6 @@ impl Access {
     }
 }
 
-impl HostPermissions {
-    /// These permissions as a number: the mode on Unix, elsewhere whether it is read-only.
-    pub fn mode(&self) -> u32 {
-        #[cfg(unix)]
-        return cap_std::fs::PermissionsExt::mode(&self.0) & 0o7777;
-        #[cfg(not(unix))]
-        return u32::from(self.0.readonly());
-    }
-
-    /// Gives `file` these permissions, those to run as another user aside: they were granted to
-    /// other bytes.
-    pub fn set_on(&self, file: &File) -> io::Result<()> {
-        let permissions = self.0.clone().into_std(file)?;
-        #[cfg(unix)]
-        let permissions = {
-            use std::os::unix::fs::PermissionsExt;
-            std::fs::Permissions::from_mode(permissions.mode() & 0o1777)
-        };
-        file.set_permissions(permissions)
-    }
-}
-
 /// Sets the times of an open file.
 pub(in crate::kernel::vfs) fn set_file_times(file: &File, times: Times) -> io::Result<()> {
     let time = |ns| SystemTime::UNIX_EPOCH + Duration::from_nanos(ns);
@@ -120,6 +95,11 @@ impl HostDir {
         Ok(Self { dir, path, hidden: OnceLock::new() })
     }
 
+    /// The directory itself.
+    pub(super) fn dir(&self) -> &Dir {
+        &self.dir
+    }
+
     /// The same open directory.
     pub(in crate::kernel::vfs) fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { dir: self.dir.try_clone()?, path: self.path.clone(), hidden: OnceLock::new() })
@@ -132,7 +112,7 @@ impl HostDir {
     }
 
     /// Where it was found: to tell whether two lie within each other, and for messages.
-    pub(in crate::kernel::vfs) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -150,26 +130,6 @@ impl HostDir {
         let _ = access;
         let (dir, name) = self.place(path)?;
         dir.open_with(name, &options).map(cap_std::fs::File::into_std)
-    }
-
-    /// The permissions of what stands at `path`.
-    pub(in crate::kernel::vfs) fn permissions(&self, path: &VPath) -> io::Result<HostPermissions> {
-        let (dir, name) = self.place(path)?;
-        dir.symlink_metadata(name).map(|m| HostPermissions(m.permissions()))
-    }
-
-    /// Gives the directory `path` the permissions that [`HostPermissions::mode`] has answered.
-    pub(in crate::kernel::vfs) fn set_dir_mode(&self, path: &VPath, mode: u32) -> io::Result<()> {
-        #[cfg(unix)]
-        let permissions: Permissions = cap_std::fs::PermissionsExt::from_mode(mode & 0o7777);
-        #[cfg(not(unix))]
-        let permissions = {
-            let mut permissions = self.permissions(path)?.0;
-            permissions.set_readonly(mode != 0);
-            permissions
-        };
-        let (dir, name) = self.place(path)?;
-        dir.set_permissions(name, permissions)
     }
 
     /// Sets the times of what stands at `path`; a symbolic link is not followed.

@@ -2,7 +2,10 @@
 
 pub(super) mod contents;
 pub(super) mod host_dir;
+mod host_path;
+pub(super) mod host_permissions;
 pub(super) mod host_walk;
+mod owner;
 pub(super) mod recording;
 pub(super) mod taped;
 pub(super) mod temporary;

@@ -79,6 +79,11 @@ impl Mount {
         format!("/{}", self.at.as_str())
     }
 
+    /// The directory of the host that it shows, if it shows one that can be written to.
+    pub(crate) fn host(&self) -> Option<&HostDir> {
+        self.host.as_deref()
+    }
+
     /// Whether writes are refused with `EROFS`.
     pub fn is_read_only(&self) -> bool {
         self.read_only

@@ -46,6 +46,8 @@ pub(in crate::kernel::vfs) struct WriteTimes {
     /// Whether a file that was written to is still being written to while anybody has it open, as
     /// version 2 of the kernel had it.
     readers_write: bool,
+    /// Whether what lies in a directory that is moved away is gone as well; since version 5 of the kernel.
+    knows_moved_dirs: bool,
 }
 
 /// The longest time that a clock is set forward by for what was changed on the disk. What took longer there
@@ -116,8 +118,14 @@ impl Overlay {
             seen_ns: now,
             refreshes: std::mem::take(&mut self.writes.refreshes),
             readers_write: self.writes.readers_write,
+            knows_moved_dirs: self.writes.knows_moved_dirs,
             ..WriteTimes::default()
         };
+    }
+
+    /// Has what lies in a directory that is moved away count as gone.
+    pub(crate) fn tell_moved_dirs_apart(&mut self) {
+        self.writes.knows_moved_dirs = true;
     }
 
     /// Has whoever reads a file count among those who write it.
@@ -236,19 +244,31 @@ impl Overlay {
         node.is_being_written |= node.opens > 0;
     }
 
+    /// Has the next write come in another second than the last one.
+    fn write_in_another_second(&mut self) {
+        self.writes.last_ns = self.writes.last_ns.map(next_second);
+        self.writes.gone.clear();
+    }
+
     /// Notes that `name` in `dir` does not stand for `id` any more.
     pub(super) fn note_gone(&mut self, dir: NodeId, name: &str, id: NodeId) {
         let Some(last) = self.writes.last_ns else { return };
         let node = self.node(id);
         let (ino, written) = (node.ino, node.times.mtim);
-        let is_known = !matches!(node.body, Body::Dir(_)) && !says_nothing(node);
+        if let Body::Dir(moved) = &node.body {
+            if self.writes.knows_moved_dirs && !moved.entries.is_empty() {
+                // What lies in it, at whatever depth, is not looked for.
+                self.write_in_another_second();
+            }
+            return;
+        }
+        let is_known = !says_nothing(node);
         if !is_known || !is_same_second(written, last) {
             return;
         }
         if self.writes.gone.len() == GONE_MAX {
             // Then nobody needs to know them.
-            self.writes.last_ns = Some(next_second(last));
-            self.writes.gone.clear();
+            self.write_in_another_second();
             return;
         }
         self.writes.gone.insert((dir, name.into()), (ino, written));
@@ -359,6 +379,37 @@ mod tests {
         assert_eq!(bench.second("other"), 100);
         bench.write("removed");
         assert_eq!(bench.second("removed"), 101);
+    }
+
+    #[test]
+    fn a_file_in_a_directory_that_takes_the_name_of_another_is_of_another_second() {
+        type Gone = fn(&mut Bench, Base);
+        let moved: Gone =
+            |bench, base| bench.0.rename((base, "pkg"), (base, "old"), START_NS).unwrap();
+        let removed: Gone = |bench, base| {
+            bench.0.unlink(base, "pkg/part", START_NS).unwrap();
+            bench.0.remove_dir(base, "pkg", START_NS).unwrap();
+        };
+        let above: Gone =
+            |bench, base| bench.0.rename((base, "top"), (base, "old"), START_NS).unwrap();
+        for (dir, gone, second) in
+            [("pkg", moved, 101), ("pkg", removed, 101), ("top/pkg", above, 101)]
+        {
+            let mut bench = Bench::new();
+            bench.0.tell_moved_dirs_apart();
+            let base = bench.base();
+            let make = |bench: &mut Bench| {
+                for (at, _) in dir.match_indices('/').chain([(dir.len(), "")]) {
+                    bench.0.create_dir(base, &dir[..at], START_NS).unwrap();
+                }
+                bench.write(&format!("{dir}/part"));
+            };
+            make(&mut bench);
+            bench.0.note_process_end();
+            gone(&mut bench, base);
+            make(&mut bench);
+            assert_eq!(bench.second(&format!("{dir}/part")), second, "{dir}");
+        }
     }
 
     #[test]

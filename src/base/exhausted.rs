@@ -1,0 +1,40 @@
+//! Tells when the host has nothing left.
+
+use std::error::Error;
+
+/// Whether `error` says that the host has no process, descriptor or memory left for this user: later,
+/// or for another one, the same may succeed. Not what it comes from.
+pub fn is_exhausted(error: &(dyn Error + 'static)) -> bool {
+    #[cfg(unix)]
+    {
+        use rustix::io::Errno;
+        let of_system = || error.downcast_ref::<Errno>().copied();
+        let errno = error.downcast_ref().and_then(Errno::from_io_error).or_else(of_system);
+        matches!(errno, Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE))
+    }
+    #[cfg(not(unix))]
+    {
+        // ERROR_TOO_MANY_OPEN_FILES, _NOT_ENOUGH_MEMORY, _OUTOFMEMORY, _NO_SYSTEM_RESOURCES and
+        // _COMMITMENT_LIMIT of Windows.
+        let code = error.downcast_ref().and_then(std::io::Error::raw_os_error);
+        matches!(code, Some(4 | 8 | 14 | 1450 | 1455))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn errors_of_the_system_are_told_apart_however_they_are_wrapped() {
+        use rustix::io::Errno;
+        for (errno, is_it) in [(Errno::AGAIN, true), (Errno::MFILE, true), (Errno::NOENT, false)] {
+            assert_eq!(is_exhausted(&errno), is_it);
+            assert_eq!(is_exhausted(&io::Error::from(errno)), is_it);
+        }
+        assert!(!is_exhausted(&io::Error::other("of its own")));
+    }
+}

@@ -1,0 +1,41 @@
+//! Where an open directory of the host stands now.
+
+use std::path::PathBuf;
+
+use cap_std::fs::Dir;
+
+use super::host_dir::HostDir;
+#[cfg(target_os = "linux")]
+use crate::base::disk;
+
+impl HostDir {
+    /// A path that leads to this directory now, whatever has taken its name since it was opened; `None`
+    /// if the system knows none.
+    pub(crate) fn path_now(&self) -> Option<PathBuf> {
+        let id = self.id().ok()?;
+        let leads_here =
+            |path: &PathBuf| Self::open(path).is_ok_and(|it| it.id().is_ok_and(|it| it == id));
+        let opened_at = Some(self.path().to_owned());
+        opened_at.filter(leads_here).or_else(|| path_of(self.dir()).filter(leads_here))
+    }
+}
+
+/// The path of an open directory, as the system has it.
+#[cfg(target_os = "linux")]
+fn path_of(dir: &Dir) -> Option<PathBuf> {
+    use std::os::fd::AsRawFd;
+    disk::read_link(format!("/proc/self/fd/{}", dir.as_raw_fd()).as_ref()).ok()
+}
+
+#[cfg(target_vendor = "apple")]
+fn path_of(dir: &Dir) -> Option<PathBuf> {
+    let path = rustix::fs::getpath(dir).ok()?;
+    Some(std::os::unix::ffi::OsStringExt::from_vec(path.into_bytes()))
+        .map(|path: std::ffi::OsString| path.into())
+}
+
+/// Windows lets nobody move a directory that is open.
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+fn path_of(_dir: &Dir) -> Option<PathBuf> {
+    None
+}

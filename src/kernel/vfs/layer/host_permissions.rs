@@ -1,0 +1,111 @@
+//! Who may do what with the files and directories of the host.
+
+use std::fs::File;
+use std::io;
+
+#[cfg(unix)]
+use cap_std::fs::OpenOptions;
+use cap_std::fs::Permissions;
+
+use super::host_dir::HostDir;
+use super::owner::Owner;
+use crate::kernel::vfs::path::VPath;
+
+/// Who may do what with a file or directory of the host.
+pub(in crate::kernel::vfs) struct HostPermissions {
+    mode: Permissions,
+    #[cfg_attr(not(unix), expect(dead_code, reason = "owners are of Unix"))]
+    owner: Owner,
+}
+
+impl HostPermissions {
+    /// These permissions as a number: the mode on Unix, elsewhere whether it is read-only.
+    pub fn mode(&self) -> u32 {
+        #[cfg(unix)]
+        return cap_std::fs::PermissionsExt::mode(&self.mode) & 0o7777;
+        #[cfg(not(unix))]
+        return u32::from(self.mode.readonly());
+    }
+
+    /// Gives `file` these permissions, those to run as another user aside: they were granted to
+    /// other bytes. It also gets its owner and group, as far as this user may give it to them, its access lists
+    /// and other attributes.
+    pub fn set_on(&self, file: &File) -> io::Result<()> {
+        #[cfg(unix)]
+        let permissions = {
+            use std::os::unix::fs::PermissionsExt;
+            std::fs::Permissions::from_mode(self.owner.give(file, self.mode() & 0o1777))
+        };
+        #[cfg(not(unix))]
+        let permissions = self.mode.clone().into_std(file)?;
+        file.set_permissions(permissions)
+    }
+
+    /// As [`HostPermissions::mode`], for a new directory that is given the owner as far as possible.
+    pub fn mode_for_new(&self) -> u32 {
+        #[cfg(unix)]
+        return self.owner.mode_for_new(self.mode());
+        #[cfg(not(unix))]
+        return self.mode();
+    }
+}
+
+/// Opens a file or directory to look at, and no link.
+#[cfg(unix)]
+fn unfollowed() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    cap_std::fs::OpenOptionsExt::custom_flags(&mut options, flags.bits().cast_signed());
+    options.read(true);
+    options
+}
+
+impl HostDir {
+    /// The permissions of what stands at `path`.
+    pub(in crate::kernel::vfs) fn permissions(&self, path: &VPath) -> io::Result<HostPermissions> {
+        let (dir, name) = self.place(path)?;
+        let found = dir.symlink_metadata(name)?;
+        #[cfg(unix)]
+        let owner = {
+            use cap_std::fs::MetadataExt;
+            let is_kept = found.is_file() || found.is_dir();
+            let open = is_kept.then(|| dir.open_with(name, &unfollowed()).ok()).flatten();
+            let open = open.map(cap_std::fs::File::into_std);
+            Owner::of(found.uid(), found.gid(), open.as_ref())
+        };
+        #[cfg(not(unix))]
+        let owner = Owner;
+        Ok(HostPermissions { mode: found.permissions(), owner })
+    }
+
+    /// Gives the new directory `path` the owner, and the access lists, of another one, as far as this user may.
+    pub(in crate::kernel::vfs) fn give_dir(
+        &self,
+        path: &VPath,
+        permissions: &HostPermissions,
+    ) -> io::Result<()> {
+        #[cfg(unix)]
+        {
+            let (dir, name) = self.place(path)?;
+            let opened = dir.open_with(name, &unfollowed())?.into_std();
+            let _ = permissions.owner.give(&opened, 0);
+        }
+        #[cfg(not(unix))]
+        let _ = (path, permissions);
+        Ok(())
+    }
+
+    /// Gives the directory `path` the permissions that [`HostPermissions::mode`] has answered.
+    pub(in crate::kernel::vfs) fn set_dir_mode(&self, path: &VPath, mode: u32) -> io::Result<()> {
+        #[cfg(unix)]
+        let permissions: Permissions = cap_std::fs::PermissionsExt::from_mode(mode & 0o7777);
+        #[cfg(not(unix))]
+        let permissions = {
+            let mut permissions = self.permissions(path)?.mode;
+            permissions.set_readonly(mode != 0);
+            permissions
+        };
+        let (dir, name) = self.place(path)?;
+        dir.set_permissions(name, permissions)
+    }
+}

@@ -1,0 +1,161 @@
+//! Whose a file of the host is, besides what its mode says: owner, group, access lists and other attributes.
+//!
+//! A file that is written anew in the place of another one is to be read and written by whoever could do so
+//! before, and by nobody else.
+
+#[cfg(unix)]
+pub(super) use unix::Owner;
+
+/// Elsewhere nothing is known of it.
+#[cfg(not(unix))]
+#[derive(Default)]
+pub(super) struct Owner;
+
+#[cfg(unix)]
+mod unix {
+    use std::fs::File;
+    use std::os::unix::fs::MetadataExt;
+
+    use rustix::fs::{Gid, Uid, fchown};
+    use rustix::process::{getegid, geteuid, getgroups};
+
+    use super::attributes::Attributes;
+
+    pub struct Owner {
+        uid: u32,
+        gid: u32,
+        attributes: Attributes,
+    }
+
+    impl Owner {
+        /// That of a file or directory with `uid` and `gid`, which is `open` if it can be read.
+        pub fn of(uid: u32, gid: u32, open: Option<&File>) -> Self {
+            Self { uid, gid, attributes: open.map(Attributes::of).unwrap_or_default() }
+        }
+
+        /// Gives `file` this owner, as far as the system lets this user; answers which of the bits of `mode`
+        /// may be set then. Those of a group that it could not be given go to nobody else.
+        pub fn give(&self, file: &File, mode: u32) -> u32 {
+            let gid_of = |file: &File| file.metadata().map(|it| (it.uid(), it.gid())).ok();
+            if gid_of(file) != Some((self.uid, self.gid)) {
+                let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+                if fchown(file, Some(uid), Some(gid)).is_err() {
+                    let _ = fchown(file, None, Some(gid));
+                }
+            }
+            let is_of_group = gid_of(file).is_some_and(|(_, gid)| gid == self.gid);
+            let has_attributes = self.attributes.give(file);
+            if is_of_group && has_attributes { mode } else { without_group(mode) }
+        }
+
+        /// The bits of `mode` that something new can have that is to have this owner.
+        pub fn mode_for_new(&self, mode: u32) -> u32 {
+            let gid = Gid::from_raw(self.gid);
+            let can_give = || {
+                geteuid().is_root()
+                    || getegid() == gid
+                    || getgroups().is_ok_and(|groups| groups.contains(&gid))
+            };
+            if can_give() { mode } else { without_group(mode) }
+        }
+    }
+
+    /// `mode`, where the group may do what all others may do as well.
+    fn without_group(mode: u32) -> u32 {
+        mode & !0o070 | mode & ((mode & 0o007) << 3)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::without_group;
+
+        #[test]
+        fn a_group_that_is_another_may_do_what_all_may() {
+            for (mode, narrowed) in
+                [(0o664, 0o644), (0o660, 0o600), (0o755, 0o755), (0o1771, 0o1711), (0o604, 0o604)]
+            {
+                assert_eq!(without_group(mode), narrowed, "{mode:o}");
+            }
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod attributes {
+    use std::collections::BTreeMap;
+    use std::ffi::CString;
+    use std::fs::File;
+
+    use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr};
+
+    /// Longest value and longest list of names that Linux has, in bytes.
+    const BYTES_MAX: usize = 64 << 10;
+
+    /// Who may get at a file, and at what is made in a directory.
+    const LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+
+    /// Attributes by name.
+    #[derive(Default)]
+    pub struct Attributes(BTreeMap<CString, Vec<u8>>);
+
+    fn is_list(name: &CString) -> bool {
+        LISTS.contains(&name.as_bytes())
+    }
+
+    /// Whether a file keeps the attribute that is written anew. What the system grants to bytes it does not.
+    fn is_kept(name: &CString) -> bool {
+        let name = name.as_bytes();
+        name.starts_with(b"user.") || name == b"security.selinux" || LISTS.contains(&name)
+    }
+
+    impl Attributes {
+        /// Those of `file`.
+        pub fn of(file: &File) -> Self {
+            let mut buffer = vec![0; BYTES_MAX];
+            let len = flistxattr(file, &mut buffer[..]).unwrap_or_default();
+            let names = buffer[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty());
+            let names: Vec<CString> = names.filter_map(|name| CString::new(name).ok()).collect();
+            let value = |name: CString| {
+                let mut buffer = vec![0; BYTES_MAX];
+                let len = fgetxattr(file, &name, &mut buffer[..]).ok()?;
+                buffer.truncate(len);
+                Some((name, buffer))
+            };
+            Self(names.into_iter().filter(is_kept).filter_map(value).collect())
+        }
+
+        /// Gives them to `file`; answers whether it has their access lists, and no others.
+        pub fn give(&self, file: &File) -> bool {
+            let mut has_lists = true;
+            for name in Self::of(file).0.keys().filter(|name| is_list(name)) {
+                if !self.0.contains_key(name) {
+                    has_lists &= fremovexattr(file, name).is_ok();
+                }
+            }
+            for (name, value) in &self.0 {
+                let set = fsetxattr(file, name, value, XattrFlags::empty());
+                has_lists &= set.is_ok() || !is_list(name);
+            }
+            has_lists
+        }
+    }
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+mod attributes {
+    use std::fs::File;
+
+    /// Not known here.
+    #[derive(Default)]
+    pub struct Attributes;
+
+    impl Attributes {
+        pub fn of(_file: &File) -> Self {
+            Self
+        }
+
+        pub fn give(&self, _file: &File) -> bool {
+            true
+        }
+    }
+}

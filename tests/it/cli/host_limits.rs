@@ -1,0 +1,62 @@
+//! What the host gives to one user is at an end.
+
+use crate::cli::scratch;
+use crate::support::{bash, stderr, stdout};
+
+/// No program could be started, the script went on, and what was left of it was written to the disk.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_script_runs_where_address_space_is_limited() {
+    let folder = scratch();
+    let script =
+        "ulimit -v 100000000; \"$0\" sh --apply -c 'cp note.txt kept; echo new > note.txt'";
+    let output = bash(folder.path(), script);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!((&*read("kept"), &*read("note.txt")), ("one\ntwo\n", "new\n"));
+    let output = bash(folder.path(), "ulimit -v 100000000; \"$0\" doctor");
+    assert!(stdout(&output).contains("FAILED  pool "), "{}", stdout(&output));
+}
+
+/// A module did not find the address space for its memory, with the same result.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_ends_where_a_program_cannot_have_its_memory() {
+    let folder = scratch();
+    let script = "ulimit -v 4000000; \"$0\" sh --apply -c 'cp note.txt kept; echo new > note.txt'";
+    let output = bash(folder.path(), script);
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(134), "{message}");
+    assert!(message.contains("belljar: cannot start cp: "), "{message}");
+    assert!(message.contains("limit of what the host gives to one user"), "{message}");
+    assert_eq!(std::fs::read_to_string(folder.path().join("note.txt")).unwrap(), "one\ntwo\n");
+}
+
+/// A program of the host could not be started, with the same result.
+#[test]
+fn a_run_ends_where_the_host_cannot_start_a_program() {
+    let folder = scratch();
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).ok();
+    let mut ended = 0;
+    for files in 12..40 {
+        let script = format!(
+            "printf 'one\\ntwo\\n' > note.txt; rm -f kept; ulimit -n {files}; \"$0\" record --quiet \
+             --tape run.tape --apply --on-missing native -- sh -c 'sed p note.txt > kept; echo new > note.txt'"
+        );
+        let output = bash(folder.path(), &script);
+        let message = stderr(&output);
+        if message.contains("limit of what the host gives to one user") {
+            ended += 1;
+            assert_eq!(output.status.code(), Some(134), "{files}: {message}");
+            let replayed = bash(folder.path(), "\"$0\" replay run.tape");
+            assert!(stderr(&replayed).contains("the run is the same"), "{}", stderr(&replayed));
+        }
+        if !output.status.success() {
+            assert_eq!((read("kept"), read("note.txt")), (None, Some("one\ntwo\n".to_owned())));
+        } else {
+            assert_eq!(read("kept").as_deref(), Some("one\none\ntwo\ntwo\n"), "{files}: {message}");
+            assert_eq!(read("note.txt").as_deref(), Some("new\n"), "{files}: {message}");
+        }
+    }
+    assert!(ended > 0);
+}
