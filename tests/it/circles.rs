@@ -25,7 +25,7 @@ const KNOWN: &[(&str, &[&str], &str)] = &[
         "a program of the host may start others, by what started it",
     ),
     ("process/shell", &["builtins", "simple"], "a builtin such as `command` runs a simple command"),
-    ("process/shell", &["grammar", "lexer", "words"], "a word may hold a command: `$( )`"),
+    ("process/shell", &["lexer", "parser", "words"], "a word may hold a command: `$( )`"),
 ];
 
 /// The path of a module, from the crate on.

@@ -70,7 +70,7 @@ impl Shell {
         let mut all = Words::none(self.memory());
         for word in words {
             if let Some(name) = assigned(word).filter(|name| is_name(name)) {
-                let value = self.text(&assigned_value(word, name.len() + 1)).await?;
+                let value = self.text(&assigned_value(word.clone(), name.len() + 1)).await?;
                 let added = all.add([name, b"=", &value].concat());
                 self.check_memory(added).await?;
                 continue;

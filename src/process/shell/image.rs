@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::context::{Leave, Run, Shell};
 use super::deep::Deep;
-use super::grammar::SCRIPT_BYTES_MAX;
 use super::held::Held;
 use super::lexer::SyntaxError;
+use super::parser::SCRIPT_BYTES_MAX;
 use super::state::{Options, State};
 use super::tree::{Chain, Command, List};
 use crate::kernel::guest::{Guest, OFlags, rights};

@@ -7,7 +7,7 @@ use super::fields::Field;
 use super::held::Held;
 use super::lexer::SyntaxError;
 use super::pattern::{PART_BYTES, Pattern, Steps};
-use super::{grammar, tree::List};
+use super::{parser, tree::List};
 use crate::kernel::machine::limits::Stop;
 use crate::kernel::machine::memory::{Charge, Memory, OutOfMemory};
 
@@ -47,6 +47,6 @@ impl Shell {
 
     /// The commands of `source`, and the memory that they take.
     pub fn parse(&self, source: &[u8]) -> Result<(List, Charge), SyntaxError> {
-        grammar::parse(source, 1, self.memory().charge())
+        parser::parse(source, 1, self.memory().charge())
     }
 }

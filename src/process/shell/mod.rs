@@ -1,7 +1,7 @@
 //! The shell: POSIX scripts, run on the kernel as a process that is no module.
 //!
-//! `lexer.rs` and `words.rs` take text apart, `brush-parser` knows the grammar, and `grammar.rs` makes
-//! of what it finds a tree that is run: `run.rs`, `simple.rs`, `expand.rs`. A subshell is another
+//! `lexer.rs` and `words.rs` take text apart, and `parser.rs` makes of it a tree that is run: `run.rs`,
+//! `simple.rs`, `expand.rs`. A subshell is another
 //! process with a copy of the state and a part of the tree. Every process of a script waits as any
 //! guest does, by making a call again, so that all of them run in turns on the kernel's scheduler.
 //!
@@ -10,18 +10,17 @@
 mod arithmetic;
 mod builtins;
 mod calls;
-mod cases;
 mod context;
 mod deep;
 mod expand;
 mod fields;
 mod glob;
-mod grammar;
 mod held;
 mod image;
 mod lexer;
 mod memory;
 mod outline;
+mod parser;
 mod pattern;
 mod redirect;
 mod run;

@@ -1,7 +1,8 @@
 //! What commands a script holds, for those who decide whether it may run.
 
-use super::grammar;
+use super::deep::with_stack;
 use super::lexer::SyntaxError;
+use super::parser;
 use super::tree::{
     Chain, Command, Item, Kind, Operator, Parameter, Piece, Pipeline, Redirect, Simple, Target,
     Word,
@@ -55,18 +56,14 @@ impl From<SyntaxError> for OutlineError {
 /// The shell would refuse the script, and run nothing of it.
 pub fn outline(script: &[u8]) -> Result<Vec<Vec<OutlineWord>>, OutlineError> {
     let memory = Memory::new(OUTLINE_BYTES_MAX);
-    let (list, _charge) = grammar::parse(script, 1, memory.charge())?;
+    let (list, _charge) = parser::parse(script, 1, memory.charge())?;
     let mut outline = Outline::default();
-    // The lexer has bounded how deep it is.
-    stacker::maybe_grow(OUTLINE_STACK_BYTES, OUTLINE_STACK_BYTES, || outline.list(&list));
+    outline.list(&list);
     Ok(outline.commands)
 }
 
 /// Memory that the parts of a script may take, in bytes. Beyond: refused.
 const OUTLINE_BYTES_MAX: u64 = 256 << 20;
-
-/// Stack for scripts that are as deep as they may be.
-const OUTLINE_STACK_BYTES: usize = 4 << 20;
 
 #[derive(Default)]
 struct Outline {
@@ -84,7 +81,7 @@ impl Outline {
         let rest = chain.rest.iter().map(|(_, pipeline)| pipeline);
         for Pipeline { parts, .. } in std::iter::once(&chain.first).chain(rest) {
             for part in parts {
-                self.command(part);
+                with_stack(|| self.command(part));
             }
         }
     }
@@ -134,9 +131,8 @@ impl Outline {
         }
         for Redirect { target, .. } in &command.redirects {
             match target {
-                Target::File(_, word) | Target::Duplicate(word) | Target::Document(word) => {
-                    self.word(word);
-                }
+                Target::File(_, word) | Target::Duplicate(word) => self.word(word),
+                Target::Document(document) => self.word(document.text()),
             }
         }
     }
@@ -225,6 +221,14 @@ E
         let mut expected = expected;
         expected.sort();
         assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn scripts_may_be_as_deep_as_the_shell_takes_them() {
+        for (open, close) in [("{ ", "; }"), ("( ", ")"), ("if ", "; then :; fi")] {
+            let script = format!("{}a{}", open.repeat(5_000), close.repeat(5_000));
+            assert_eq!(shown(&script)[0], "a");
+        }
     }
 
     #[test]

@@ -127,8 +127,8 @@ impl Shell {
                 let copy = self.fd_dup(from, OWN_FD_MIN);
                 Ok(copy.map(Opened::As).map_err(|errno| format!("{text}: {}", errno.meaning())))
             }
-            Target::Document(word) => {
-                let text = self.text(word).await?;
+            Target::Document(document) => {
+                let text = self.text(document.text()).await?;
                 self.document(text).await
             }
         }

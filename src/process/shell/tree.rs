@@ -2,7 +2,11 @@
 //!
 //! Parts that another process may run are behind an [`Arc`], so that a subshell costs no copy.
 
-use std::sync::Arc;
+use std::fmt;
+use std::mem;
+use std::sync::{Arc, OnceLock};
+
+use super::deep::with_stack;
 
 /// Commands, one after the other.
 pub type List = Vec<Item>;
@@ -43,6 +47,16 @@ pub struct Command {
     pub kind: Kind,
     /// Where its descriptors lead, in order.
     pub redirects: Vec<Redirect>,
+}
+
+impl Drop for Command {
+    /// However many are in each other.
+    fn drop(&mut self) {
+        if !matches!(self.kind, Kind::Simple(_)) {
+            let kind = mem::replace(&mut self.kind, Kind::Group(List::new()));
+            with_stack(|| drop(kind));
+        }
+    }
 }
 
 /// What a command is.
@@ -125,7 +139,30 @@ pub enum Target {
     /// What another descriptor refers to, or nothing (`-`).
     Duplicate(Word),
     /// These bytes, to be read.
-    Document(Word),
+    Document(Document),
+}
+
+/// The text of a here-document, which comes after the command that it is for.
+#[derive(Clone, Default)]
+pub struct Document(Arc<OnceLock<Word>>);
+
+impl Document {
+    /// It is `text`. Only the first call has an effect.
+    pub fn set(&self, text: Word) {
+        let _ = self.0.set(text);
+    }
+
+    /// What it is, once the script has been parsed.
+    pub fn text(&self) -> &Word {
+        static NOTHING: Word = Word(Vec::new());
+        self.0.get().unwrap_or(&NOTHING)
+    }
+}
+
+impl fmt::Debug for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text().fmt(f)
+    }
 }
 
 /// How a file is opened.

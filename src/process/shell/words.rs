@@ -1,7 +1,7 @@
 //! From the text of a word to its pieces: quotes and expansions.
 
-use super::grammar;
 use super::lexer::{Lexer, SyntaxError};
+use super::parser;
 use super::tree::{Operator, Parameter, Piece, Word, is_name};
 
 /// What a piece takes besides its text.
@@ -184,7 +184,7 @@ impl Lexer<'_> {
 
     fn quotes(&mut self, out: &mut Pieces) -> Result<(), SyntaxError> {
         self.next();
-        self.deeper(|lexer| {
+        self.deeper_in_word(|lexer| {
             out.flush();
             let before = out.list.len();
             lexer.pieces(Within::Quotes, out)?;
@@ -196,17 +196,6 @@ impl Lexer<'_> {
         })?;
         self.next();
         Ok(())
-    }
-
-    fn deeper<T>(
-        &mut self,
-        take: impl FnOnce(&mut Self) -> Result<T, SyntaxError>,
-    ) -> Result<T, SyntaxError> {
-        self.depth += 1;
-        self.check_depth(0)?;
-        let taken = take(self)?;
-        self.depth -= 1;
-        Ok(taken)
     }
 
     fn backquotes(&mut self, within: Within, out: &mut Pieces) -> Result<(), SyntaxError> {
@@ -231,11 +220,8 @@ impl Lexer<'_> {
                 None => return Err(self.malformed("EOF in backquote substitution")),
             }
         }
-        self.check_depth(1)?;
-        let mut inner = self.within(&text, line);
-        let tokens = inner.script(false)?;
-        let script = grammar::build(&tokens, inner.line)?.into();
-        out.add(Piece::Substitution { script, quoted: within.is_quoted() });
+        let script = self.deeper_in_word(|lexer| parser::whole(&mut lexer.within(&text, line)))?;
+        out.add(Piece::Substitution { script: script.into(), quoted: within.is_quoted() });
         Ok(())
     }
 
@@ -255,7 +241,7 @@ impl Lexer<'_> {
             }
             Some(b'{') => {
                 self.next();
-                let piece = self.deeper(|lexer| lexer.braces(within))?;
+                let piece = self.deeper_in_word(|lexer| lexer.braces(within))?;
                 out.add(piece);
                 return Ok(());
             }
@@ -279,7 +265,7 @@ impl Lexer<'_> {
     }
 
     fn arithmetic(&mut self, quoted: bool, out: &mut Pieces) -> Result<(), SyntaxError> {
-        let expression = self.deeper(|lexer| {
+        let expression = self.deeper_in_word(|lexer| {
             let mut pieces = Pieces::default();
             lexer.pieces(Within::Arithmetic, &mut pieces)?;
             if !lexer.sees(b"))") {
@@ -437,17 +423,18 @@ pub fn assigned(word: &Word) -> Option<&[u8]> {
 
 /// The value of an assignment: what follows `prefix` bytes of `word`, with the tildes at its
 /// beginning and after colons taken for what they stand for.
-pub fn assigned_value(word: &Word, prefix: usize) -> Word {
+pub fn assigned_value(word: Word, prefix: usize) -> Word {
     let mut value = Vec::new();
     let mut at_start = true;
-    for (index, piece) in word.0.iter().enumerate() {
+    let count = word.0.len();
+    for (index, piece) in word.0.into_iter().enumerate() {
         let Piece::Text(text) = piece else {
-            value.push(piece.clone());
+            value.push(piece);
             at_start = false;
             continue;
         };
         let mut text = if index == 0 { &text[prefix..] } else { &text[..] };
-        let is_last = index + 1 == word.0.len();
+        let is_last = index + 1 == count;
         let mut plain = Vec::new();
         while let Some((byte, rest)) = text.split_first() {
             let ends = rest.first().map_or(is_last, |next| matches!(next, b'/' | b':'));

@@ -51,11 +51,11 @@ fn a_run_ends_where_the_host_cannot_start_a_program() {
             let replayed = bash(folder.path(), "\"$0\" replay run.tape");
             assert!(stderr(&replayed).contains("the run is the same"), "{}", stderr(&replayed));
         }
-        if !output.status.success() {
-            assert_eq!((read("kept"), read("note.txt")), (None, Some("one\ntwo\n".to_owned())));
-        } else {
+        if output.status.success() {
             assert_eq!(read("kept").as_deref(), Some("one\none\ntwo\ntwo\n"), "{files}: {message}");
             assert_eq!(read("note.txt").as_deref(), Some("new\n"), "{files}: {message}");
+        } else {
+            assert_eq!((read("kept"), read("note.txt")), (None, Some("one\ntwo\n".to_owned())));
         }
     }
     assert!(ended > 0);

@@ -136,6 +136,28 @@ fn recursion_without_end_is_an_error() {
 }
 
 #[test]
+fn commands_are_nested_as_deep_as_memory_allows() {
+    let nested = |open: &str, close: &str| {
+        format!("{}echo deep{}", open.repeat(10_000), close.repeat(10_000))
+    };
+    for (open, close) in [
+        ("{ ", "; }"),
+        ("case x in x) ", " ;; esac"),
+        ("if ", "; then :; fi"),
+        ("if :; then ", "; fi"),
+        ("for x in y; do ", "; done"),
+    ] {
+        let script = nested(open, close);
+        assert_eq!(printed(&script), "deep\n", "{open}");
+        let limits = Limits { memory_bytes_max: 32 << 20, ..Limits::default() };
+        let mut machine = machine().limits(limits).build().unwrap();
+        let output = Command::shell(&script).output(&mut machine).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{open}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("out of memory"), "{open}");
+    }
+}
+
+#[test]
 fn words_and_variables_are_bounded() {
     let doubling = "x=0123456789abcdef; while :; do x=$x$x; done";
     assert!(said(doubling).contains("MiB"));

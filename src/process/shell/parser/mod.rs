@@ -1,0 +1,531 @@
+//! From tokens to a tree: POSIX's grammar, by recursive descent. What POSIX has not is refused by its name.
+
+use std::sync::Arc;
+
+use super::deep::with_stack;
+use super::lexer::{Delimiter, Lexer, SyntaxError, Taken, Token};
+use super::tree::{
+    Access, Chain, Command, Document, Item, Kind, List, Piece, Pipeline, Redirect, Simple, Target,
+    Word, is_name,
+};
+use super::words::{assigned, assigned_value};
+use crate::kernel::machine::memory::Charge;
+
+/// Bytes of a script. Beyond: refused.
+pub const SCRIPT_BYTES_MAX: usize = 16 << 20;
+
+type Parsed<T> = Result<T, SyntaxError>;
+
+/// The commands of `source`, whose first line is `line`, and `memory`, to which what they take has
+/// been added.
+///
+/// # Errors
+/// [`SyntaxError`].
+pub fn parse(source: &[u8], line: u32, memory: Charge) -> Parsed<(List, Charge)> {
+    if source.len() > SCRIPT_BYTES_MAX {
+        let what = format!("the script is longer than {} MiB", SCRIPT_BYTES_MAX >> 20);
+        return Err(SyntaxError::Malformed { line, what });
+    }
+    let taken = Taken::new(memory);
+    let mut lexer = Lexer::new(source, line, &taken);
+    lexer.take_memory(source.len() as u64)?;
+    let list = whole(&mut lexer)?;
+    Ok((list, taken.into_charge()))
+}
+
+/// All commands that `lexer` reads.
+///
+/// # Errors
+/// [`SyntaxError`].
+pub(super) fn whole(lexer: &mut Lexer<'_>) -> Parsed<List> {
+    let mut parser = Parser::new(lexer)?;
+    let list = parser.list()?;
+    if !matches!(parser.token, Token::End) {
+        return Err(parser.unexpected(None));
+    }
+    parser.documents()?;
+    Ok(list)
+}
+
+/// The commands up to the `)` that closes what was opened before, which is taken as well.
+///
+/// # Errors
+/// [`SyntaxError`].
+pub(super) fn nested(lexer: &mut Lexer<'_>) -> Parsed<List> {
+    let mut parser = Parser::new(lexer)?;
+    let list = parser.list()?;
+    if !parser.is_operator(")") {
+        return Err(parser.unexpected(Some(")")));
+    }
+    if !parser.pending.is_empty() {
+        return Err(parser.lexer.malformed("here-document without a body"));
+    }
+    Ok(list)
+}
+
+/// Reads one token ahead.
+struct Parser<'l, 's> {
+    lexer: &'l mut Lexer<'s>,
+    /// What comes next.
+    token: Token,
+    /// The line that it begins in.
+    line: u32,
+    /// The here-documents whose text begins after the next end of a line.
+    pending: Vec<(Delimiter, Document)>,
+}
+
+impl<'l, 's> Parser<'l, 's> {
+    fn new(lexer: &'l mut Lexer<'s>) -> Parsed<Self> {
+        let (token, line) = lexer.token()?;
+        Ok(Self { lexer, token, line, pending: Vec::new() })
+    }
+
+    /// Takes the token.
+    fn next(&mut self) -> Parsed<Token> {
+        // What follows the end of a line is the text of here-documents, and no token.
+        if self.is_operator("\n") {
+            self.documents()?;
+        }
+        let (token, line) = self.lexer.token()?;
+        self.line = line;
+        Ok(std::mem::replace(&mut self.token, token))
+    }
+
+    fn documents(&mut self) -> Parsed<()> {
+        for (delimiter, document) in std::mem::take(&mut self.pending) {
+            document.set(self.lexer.document_until(&delimiter)?);
+        }
+        Ok(())
+    }
+
+    fn is_operator(&self, operator: &str) -> bool {
+        matches!(self.token, Token::Operator(it) if it == operator)
+    }
+
+    /// The text of the word that comes next, if nothing in it is quoted or expanded.
+    fn literal(&self) -> &[u8] {
+        match &self.token {
+            Token::Word(word) => word.literal().unwrap_or_default(),
+            _ => b"",
+        }
+    }
+
+    fn is_reserved(&self, word: &str) -> bool {
+        self.literal() == word.as_bytes()
+    }
+
+    fn skip_newlines(&mut self) -> Parsed<()> {
+        while self.is_operator("\n") {
+            self.next()?;
+        }
+        Ok(())
+    }
+
+    fn take_operator(&mut self, operator: &str) -> Parsed<bool> {
+        let is_it = self.is_operator(operator);
+        if is_it {
+            self.next()?;
+        }
+        Ok(is_it)
+    }
+
+    fn expect_operator(&mut self, operator: &'static str) -> Parsed<()> {
+        if self.take_operator(operator)? { Ok(()) } else { Err(self.unexpected(Some(operator))) }
+    }
+
+    fn take_reserved(&mut self, word: &str) -> Parsed<bool> {
+        let is_it = self.is_reserved(word);
+        if is_it {
+            self.next()?;
+        }
+        Ok(is_it)
+    }
+
+    fn expect_reserved(&mut self, word: &'static str) -> Parsed<()> {
+        if self.take_reserved(word)? { Ok(()) } else { Err(self.unexpected(Some(word))) }
+    }
+
+    /// What comes next stands where it cannot.
+    fn unexpected(&self, expected: Option<&str>) -> SyntaxError {
+        let token = match &self.token {
+            Token::End => "end of file".to_owned(),
+            Token::Operator("\n") => "newline".to_owned(),
+            Token::Operator(operator) => format!("\"{operator}\""),
+            Token::Number(number) => format!("\"{number}\""),
+            Token::Word(word) => match word.literal().map(str::from_utf8) {
+                Some(Ok(text)) if text.len() < 100 => format!("\"{text}\""),
+                _ => "word".to_owned(),
+            },
+        };
+        let expected = expected.map(|it| format!(" (expecting \"{it}\")")).unwrap_or_default();
+        let what = format!("{token} unexpected{expected}");
+        SyntaxError::Malformed { line: self.line, what }
+    }
+
+    fn unsupported(&self, name: &'static str) -> SyntaxError {
+        SyntaxError::Unsupported { line: self.line, name }
+    }
+
+    fn malformed(&self, what: &str) -> SyntaxError {
+        SyntaxError::Malformed { line: self.line, what: what.to_owned() }
+    }
+
+    /// Commands, up to what no command begins with.
+    fn list(&mut self) -> Parsed<List> {
+        let mut list = List::new();
+        loop {
+            self.skip_newlines()?;
+            if !self.begins_command() {
+                return Ok(list);
+            }
+            let chain = Arc::new(self.chain()?);
+            let background = self.take_operator("&")?;
+            list.push(Item { chain, background });
+            if !background && !self.take_operator(";")? && !self.is_operator("\n") {
+                return Ok(list);
+            }
+        }
+    }
+
+    /// As [`Parser::list`], with a command at least.
+    fn body(&mut self) -> Parsed<List> {
+        let list = self.list()?;
+        if list.is_empty() { Err(self.unexpected(None)) } else { Ok(list) }
+    }
+
+    fn begins_command(&self) -> bool {
+        const ENDS: [&[u8]; 9] =
+            [b"then", b"else", b"elif", b"fi", b"do", b"done", b"esac", b"in", b"}"];
+        match &self.token {
+            Token::Word(_) => !ENDS.contains(&self.literal()),
+            Token::Operator(operator) => *operator == "(" || redirection(operator).is_some(),
+            Token::Number(_) => true,
+            Token::End => false,
+        }
+    }
+
+    fn chain(&mut self) -> Parsed<Chain> {
+        let first = self.pipeline()?;
+        let mut rest = Vec::new();
+        loop {
+            let after_success = self.is_operator("&&");
+            if !after_success && !self.is_operator("||") {
+                return Ok(Chain { first, rest });
+            }
+            self.next()?;
+            self.skip_newlines()?;
+            rest.push((after_success, self.pipeline()?));
+        }
+    }
+
+    fn pipeline(&mut self) -> Parsed<Pipeline> {
+        let negated = self.take_reserved("!")?;
+        let mut parts = vec![Arc::new(self.command()?)];
+        while self.take_operator("|")? {
+            self.skip_newlines()?;
+            parts.push(Arc::new(self.command()?));
+        }
+        Ok(Pipeline { negated, parts })
+    }
+
+    fn command(&mut self) -> Parsed<Command> {
+        if !self.begins_command() || self.is_reserved("!") {
+            return Err(self.unexpected(None));
+        }
+        match self.literal() {
+            b"[[" => Err(self.unsupported("[[ … ]]")),
+            b"function" => Err(self.unsupported("function")),
+            b"select" => Err(self.unsupported("select")),
+            b"coproc" => Err(self.unsupported("coproc")),
+            b"{" | b"if" | b"while" | b"until" | b"for" | b"case" => self.compound(),
+            _ if self.is_operator("(") => self.compound(),
+            _ => self.simple(),
+        }
+    }
+
+    /// A compound command, and its redirections.
+    fn compound(&mut self) -> Parsed<Command> {
+        let line = self.line;
+        self.lexer.enter()?;
+        let kind = with_stack(|| self.kind())?;
+        self.lexer.leave();
+        let mut redirects = Vec::new();
+        while let Some(redirect) = self.redirect()? {
+            redirects.push(redirect);
+        }
+        Ok(Command { line, kind, redirects })
+    }
+
+    fn kind(&mut self) -> Parsed<Kind> {
+        // Two without a blank between them are no subshells.
+        let is_arithmetic = self.lexer.sees(b"(");
+        if self.is_operator("(") && is_arithmetic {
+            return Err(self.unsupported("((…))"));
+        }
+        let Token::Word(word) = self.next()? else {
+            let list = Arc::new(self.body()?);
+            self.expect_operator(")")?;
+            return Ok(Kind::Subshell(list));
+        };
+        match word.literal().unwrap_or_default() {
+            b"{" => {
+                let list = self.body()?;
+                self.expect_reserved("}")?;
+                Ok(Kind::Group(list))
+            }
+            b"if" => self.branches(),
+            b"for" => self.each(),
+            b"case" => self.case(),
+            word => {
+                let condition = self.body()?;
+                Ok(Kind::Loop { until: word == b"until", condition, body: self.repeated()? })
+            }
+        }
+    }
+
+    fn branches(&mut self) -> Parsed<Kind> {
+        let mut branches = Vec::new();
+        loop {
+            let condition = self.body()?;
+            self.expect_reserved("then")?;
+            branches.push((condition, self.body()?));
+            if !self.take_reserved("elif")? {
+                break;
+            }
+        }
+        let otherwise = if self.take_reserved("else")? { Some(self.body()?) } else { None };
+        self.expect_reserved("fi")?;
+        Ok(Kind::If { branches, otherwise })
+    }
+
+    fn repeated(&mut self) -> Parsed<List> {
+        self.expect_reserved("do")?;
+        let body = self.body()?;
+        self.expect_reserved("done")?;
+        Ok(body)
+    }
+
+    fn each(&mut self) -> Parsed<Kind> {
+        if self.is_operator("(") && self.lexer.sees(b"(") {
+            return Err(self.unsupported("for ((…))"));
+        }
+        if !is_name(self.literal()) {
+            return Err(self.malformed("Bad for loop variable"));
+        }
+        let name = self.literal().into();
+        self.next()?;
+        let is_ended = self.take_operator(";")?;
+        self.skip_newlines()?;
+        let mut words = None;
+        if !is_ended && self.take_reserved("in")? {
+            let mut values = Vec::new();
+            while matches!(self.token, Token::Word(_)) {
+                values.push(self.argument()?);
+            }
+            if !self.take_operator(";")? && !self.is_operator("\n") {
+                return Err(self.unexpected(None));
+            }
+            self.skip_newlines()?;
+            words = Some(values);
+        }
+        Ok(Kind::For { name, words, body: self.repeated()? })
+    }
+
+    fn case(&mut self) -> Parsed<Kind> {
+        let subject = self.word()?;
+        self.skip_newlines()?;
+        self.expect_reserved("in")?;
+        let mut arms = Vec::new();
+        loop {
+            self.skip_newlines()?;
+            if self.take_reserved("esac")? {
+                break;
+            }
+            self.take_operator("(")?;
+            let mut patterns = vec![self.word()?];
+            while self.take_operator("|")? {
+                patterns.push(self.word()?);
+            }
+            self.expect_operator(")")?;
+            arms.push((patterns, self.list()?));
+            if !self.take_operator(";;")? {
+                self.expect_reserved("esac")?;
+                break;
+            }
+        }
+        Ok(Kind::Case { subject, arms })
+    }
+
+    /// A simple command, or the definition of a function.
+    fn simple(&mut self) -> Parsed<Command> {
+        let line = self.line;
+        let (assignments, words) = (Vec::new(), Vec::new());
+        let mut made = Simple { assignments, words, declares: false, is_pure: true };
+        let mut redirects = Vec::new();
+        loop {
+            if let Some(redirect) = self.redirect()? {
+                redirects.push(redirect);
+            } else if !matches!(self.token, Token::Word(_)) {
+                break;
+            } else if made.words.is_empty() && self.begins_assignment()? {
+                let word = self.word()?;
+                let name: Box<[u8]> = assigned(&word).unwrap_or_default().into();
+                let value = assigned_value(word, name.len() + 1);
+                made.assignments.push((name, value));
+            } else {
+                made.words.push(self.argument()?);
+                let is_alone = made.words.len() == 1 && made.assignments.is_empty();
+                if is_alone && redirects.is_empty() && self.is_operator("(") {
+                    return self.function(&made.words[0], line);
+                }
+            }
+        }
+        made.declares = declares(&made.words);
+        made.is_pure = made.assignments.is_empty() && made.words.iter().all(Word::is_pure);
+        Ok(Command { line, kind: Kind::Simple(made), redirects })
+    }
+
+    fn begins_assignment(&self) -> Parsed<bool> {
+        let Token::Word(word) = &self.token else { return Ok(false) };
+        let Some(name) = assigned(word) else { return Ok(false) };
+        let bare = name.strip_suffix(b"+").unwrap_or(name);
+        let of_array = bare.strip_suffix(b"]").and_then(|it| it.split(|byte| *byte == b'[').next());
+        if of_array.is_some_and(is_name) {
+            return Err(self.unsupported("an array"));
+        }
+        if is_name(bare) && bare.len() < name.len() {
+            return Err(self.unsupported("+="));
+        }
+        Ok(is_name(name))
+    }
+
+    fn function(&mut self, name: &Word, line: u32) -> Parsed<Command> {
+        self.next()?;
+        self.expect_operator(")")?;
+        let Some(name) = name.literal().filter(|name| is_name(name)) else {
+            let what = "Bad function name".to_owned();
+            return Err(SyntaxError::Malformed { line, what });
+        };
+        self.skip_newlines()?;
+        let is_compound = self.is_operator("(")
+            || matches!(self.literal(), b"{" | b"if" | b"while" | b"until" | b"for" | b"case");
+        if !is_compound {
+            return Err(self.unexpected(None));
+        }
+        let mut body = self.compound()?;
+        body.line = line;
+        let kind = Kind::Function { name: name.into(), body: Arc::new(body) };
+        Ok(Command { line, kind, redirects: Vec::new() })
+    }
+
+    /// Takes the word that comes next.
+    fn word(&mut self) -> Parsed<Word> {
+        match &mut self.token {
+            Token::Word(word) => {
+                let word = std::mem::take(word);
+                self.next()?;
+                Ok(word)
+            }
+            _ => Err(self.unexpected(None)),
+        }
+    }
+
+    /// Takes the word that comes next, which may become several ones.
+    fn argument(&mut self) -> Parsed<Word> {
+        if let Token::Word(word) = &self.token {
+            let has_braces =
+                |piece: &Piece| matches!(piece, Piece::Text(text) if expands_braces(text));
+            if word.0.iter().any(has_braces) {
+                return Err(self.unsupported("brace expansion"));
+            }
+        }
+        self.word()
+    }
+
+    /// Takes the redirection that comes next, if one does.
+    fn redirect(&mut self) -> Parsed<Option<Redirect>> {
+        let number = match self.token {
+            Token::Number(number) => {
+                self.next()?;
+                Some(number)
+            }
+            _ => None,
+        };
+        let Token::Operator(operator) = self.token else { return Ok(None) };
+        let Some((default, kind)) = redirection(operator) else { return Ok(None) };
+        self.next()?;
+        let target = match kind {
+            Redirection::File(access) => Target::File(access, self.word()?),
+            Redirection::Duplicate => {
+                // A redirection without a blank follows: `2>&1<file`.
+                if let Token::Number(number) = self.token {
+                    let digits = number.to_string().into_bytes().into();
+                    self.token = Token::Word(Word(vec![Piece::Text(digits)]));
+                }
+                Target::Duplicate(self.word()?)
+            }
+            Redirection::Document { strips_tabs } => {
+                let Token::Word(word) = &self.token else { return Err(self.unexpected(None)) };
+                let delimiter = self.lexer.delimiter(word, strips_tabs)?;
+                let document = Document::default();
+                // Before the next token, which may be the end of the line.
+                self.pending.push((delimiter, document.clone()));
+                self.next()?;
+                Target::Document(document)
+            }
+        };
+        Ok(Some(Redirect { fd: number.unwrap_or(default), target }))
+    }
+}
+
+enum Redirection {
+    File(Access),
+    Duplicate,
+    Document { strips_tabs: bool },
+}
+
+/// The descriptor that `operator` redirects unless another is given, and where to.
+fn redirection(operator: &str) -> Option<(u32, Redirection)> {
+    Some(match operator {
+        "<" => (0, Redirection::File(Access::Read)),
+        ">" => (1, Redirection::File(Access::Write)),
+        ">>" => (1, Redirection::File(Access::Append)),
+        "<>" => (0, Redirection::File(Access::ReadWrite)),
+        ">|" => (1, Redirection::File(Access::Clobber)),
+        "<&" => (0, Redirection::Duplicate),
+        ">&" => (1, Redirection::Duplicate),
+        "<<" => (0, Redirection::Document { strips_tabs: false }),
+        "<<-" => (0, Redirection::Document { strips_tabs: true }),
+        _ => return None,
+    })
+}
+
+/// Whether other shells would make several words of `text`: `{a,b}`, `{1..9}`.
+fn expands_braces(text: &[u8]) -> bool {
+    let mut rest = text;
+    while let Some(open) = rest.iter().position(|byte| *byte == b'{') {
+        rest = &rest[open + 1..];
+        let Some(close) = rest.iter().position(|byte| *byte == b'}') else { return false };
+        let inner = &rest[..close];
+        if inner.contains(&b',') || inner.windows(2).any(|two| two == b"..") {
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether `words` call a declaration utility, or `command` with one.
+fn declares(words: &[Word]) -> bool {
+    let mut names = words.iter().map(|word| match word.0.as_slice() {
+        [Piece::Text(text)] => &**text,
+        _ => b"",
+    });
+    let mut name = names.next();
+    while name == Some(b"command") || name == Some(b"-p") || name == Some(b"--") {
+        name = names.next();
+    }
+    name.is_some_and(|name| matches!(name, b"export" | b"readonly" | b"local"))
+}
+
+#[cfg(test)]
+mod tests;
