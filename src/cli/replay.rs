@@ -8,7 +8,7 @@ use belljar::base::digest::Digest;
 use belljar::base::disk;
 use belljar::store::{Cas, StoreError};
 use belljar::tape::{Desync, Kind, NativeEvent, TapeError, cas_dir};
-use belljar::testbench::{ReplayError, replay};
+use belljar::testbench::{ReplayError, Replayed, replay};
 use belljar::{Engine, EngineConfig, Limit, Limits, Module};
 use serde_json::json;
 
@@ -39,82 +39,81 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
         ..Limits::default()
     };
     match replay(&engine, &args.tape, &bounds, load) {
-        Ok(replayed) => {
-            let ran = HostPrograms::on(&args.tape)?;
-            let code = match replayed.outputs.last() {
-                None => 0,
-                Some(Ok(output)) => exit::of_outcome(output.status.outcome()),
-                Some(Err(error)) => exit::of_run_error(error),
-            };
-            if args.json {
-                let said = said.to_json()?;
-                say!(
-                    "{}",
-                    json!({
-                        "equal": true, "records": replayed.records, "exit_code": code,
-                        "annotations": said, "host_programs": ran.names,
-                    })
-                );
-                return Ok(code);
-            }
-            for output in &replayed.outputs {
-                match output {
-                    Ok(output) => {
-                        sink::print(&output.stdout);
-                        let _ = std::io::stderr().write_all(&output.stderr);
-                    }
-                    Err(error) => note!("belljar: {}", printable(&error.to_string())),
-                }
-            }
-            if !args.quiet {
-                show_annotated(&args.tape, &said, u64::MAX)?;
-                let records =
-                    count(usize::try_from(replayed.records).unwrap_or(usize::MAX), "record");
-                note!("belljar: the run is the same, in {records}");
-                if !ran.is_empty() {
-                    note!("belljar: note: {ran}; what they did is what the tape says");
-                }
-            }
-            Ok(code)
-        }
-        Err(ReplayError::Tape(TapeError::Desync(desync))) => {
-            if let Some(error) = lost(&Cas::new(cas_dir(&args.tape)), &desync) {
-                return Err(error).context("cannot replay it");
-            }
-            let bound = bound_met(args, &desync)?;
-            if args.json {
-                let difference =
-                    |(field, tape, run)| json!({ "field": field, "tape": tape, "run": run });
-                let differences: Vec<_> =
-                    desync.differences().into_iter().map(difference).collect();
-                let said = said.of_record_to_json(desync.seq())?;
-                say!(
-                    "{}",
-                    json!({
-                        "equal": false, "seq": desync.seq(), "expected": desync.expected,
-                        "found": desync.found, "differences": differences, "annotations": said,
-                        "withheld": desync.withheld.as_ref().map(|withheld| withheld.seq),
-                        "limit": bound.map(|(limit, _)| limit),
-                    })
-                );
-            } else {
-                if !args.quiet {
-                    show_annotated(&args.tape, &said, desync.seq())?;
-                }
-                let message = desync.to_string();
-                let lines: Vec<String> = message.lines().map(printable).collect();
-                complain!("belljar: {}", lines.join("\n"));
-                if let Some((limit, option)) = bound {
-                    note!("belljar: note: the replay was ended: {limit} (raise it with {option})");
-                }
-            }
-            // A replay that was ended, or that lacks what was withheld, does not tell whether the run is
-            // another one.
-            let is_unknown = desync.withheld.is_some() || bound.is_some();
-            Ok(if is_unknown { exit::FAILED } else { exit::DIFFERENT })
-        }
+        Ok(replayed) => tell_same(args, &said, &replayed),
+        Err(ReplayError::Tape(TapeError::Desync(desync))) => tell_different(args, &said, &desync),
         Err(error) => Err(error).context("cannot replay it"),
     }
+}
+
+/// Prints what the run printed; answers the code that it ended with.
+fn tell_same(args: &ReplayArgs, said: &Said, replayed: &Replayed) -> Result<u8> {
+    let ran = HostPrograms::on(&args.tape)?;
+    let code = match replayed.outputs.last() {
+        None => 0,
+        Some(Ok(output)) => exit::of_outcome(output.status.outcome()),
+        Some(Err(error)) => exit::of_run_error(error),
+    };
+    if args.json {
+        let said = said.to_json()?;
+        let line = json!({
+            "equal": true, "records": replayed.records, "exit_code": code,
+            "annotations": said, "host_programs": ran.names,
+        });
+        say!("{line}");
+        return Ok(code);
+    }
+    for output in &replayed.outputs {
+        match output {
+            Ok(output) => {
+                sink::print(&output.stdout);
+                let _ = std::io::stderr().write_all(&output.stderr);
+            }
+            Err(error) => note!("belljar: {}", printable(&error.to_string())),
+        }
+    }
+    if !args.quiet {
+        show_annotated(&args.tape, said, u64::MAX)?;
+        let records = count(usize::try_from(replayed.records).unwrap_or(usize::MAX), "record");
+        note!("belljar: the run is the same, in {records}");
+        if !ran.is_empty() {
+            note!("belljar: note: {ran}; what they did is what the tape says");
+        }
+    }
+    Ok(code)
+}
+
+/// Says where the run left its tape, and why as far as that is known.
+fn tell_different(args: &ReplayArgs, said: &Said, desync: &Desync) -> Result<u8> {
+    if let Some(error) = lost(&Cas::new(cas_dir(&args.tape)), desync) {
+        return Err(error).context("cannot replay it");
+    }
+    let bound = bound_met(args, desync)?;
+    if args.json {
+        let difference = |(field, tape, run)| json!({ "field": field, "tape": tape, "run": run });
+        let differences: Vec<_> = desync.differences().into_iter().map(difference).collect();
+        let said = said.of_record_to_json(desync.seq())?;
+        let line = json!({
+            "equal": false, "seq": desync.seq(), "expected": desync.expected,
+            "found": desync.found, "differences": differences, "annotations": said,
+            "withheld": desync.withheld.as_ref().map(|withheld| withheld.seq),
+            "limit": bound.map(|(limit, _)| limit),
+        });
+        say!("{line}");
+    } else {
+        if !args.quiet {
+            show_annotated(&args.tape, said, desync.seq())?;
+        }
+        let message = desync.to_string();
+        let lines: Vec<String> = message.lines().map(printable).collect();
+        complain!("belljar: {}", lines.join("\n"));
+        if let Some((limit, option)) = bound {
+            note!("belljar: note: the replay was ended: {limit} (raise it with {option})");
+        }
+    }
+    // A replay that was ended, or that lacks what was withheld, does not tell whether the run is
+    // another one.
+    let is_unknown = desync.withheld.is_some() || bound.is_some();
+    Ok(if is_unknown { exit::FAILED } else { exit::DIFFERENT })
 }
 
 /// Why the store cannot give what the program was to be told where the run left its tape. Then that

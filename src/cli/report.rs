@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belljar::kernel::process::Casualty;
-use belljar::{ExitStatus, Limit, Outcome};
+use belljar::{ExitStatus, Limit, Machine, Outcome};
 use serde::Serialize;
 
 use super::exit;
@@ -97,6 +97,13 @@ pub struct Trapped {
 
 impl Report {
     /// Notes how the guest ended.
+    /// Takes from `machine` what the run has spent, besides `took` on its clock.
+    pub fn spent(&mut self, machine: &Machine, took: Duration) {
+        self.limits_hit = machine.limits_hit().into_iter().map(Limit::name).collect();
+        self.virtual_time_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        self.upper_bytes = machine.vfs().upper_bytes();
+    }
+
     pub fn ended(&mut self, status: &ExitStatus) {
         let outcome = status.outcome();
         self.guest_exit_code = status.code();

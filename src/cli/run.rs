@@ -1,6 +1,6 @@
 //! `belljar run`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use anyhow::Result;
 use belljar::base::ambient;
 use belljar::native::{NativeChildren, NativeCommand, NativeError, ProfileError, SandboxProfile};
 use belljar::{
-    Command, Engine, ExitStatus, Limit, Module, Outcome, OutputStream, Overlay, Preopen, Program,
+    Command, Engine, ExitStatus, Module, Outcome, OutputStream, Overlay, Preopen, Program,
     ResolveError, Stdio,
 };
 
@@ -98,30 +98,17 @@ fn perform(
     let trace = trace(args, &trace_failure)?;
     let recording = record.map(Recording::begin).transpose()?;
     let children = setup::native_children(args)?;
-    let mut native = None;
-    let module = match setup::program(named, &args.toolchain) {
-        Ok(resolved) => {
-            let module = resolved.module();
-            Some(module.map_err(|error| hints::module_not_found(error, named.as_ref()))?)
-        }
-        Err(error) if named == SHELL && is_not_found(&error) => None,
-        Err(error)
-            if let Some(children) = &children
-                && is_not_found(&error) =>
-        {
-            if recording.is_none() {
-                return run_native(args, report);
-            }
+    let found = find(args, named, children.is_some(), &report.program)?;
+    let (module, native) = match (found, &children) {
+        (Found::Module(module), _) => (Some(module), None),
+        (Found::Native, Some(_)) if recording.is_none() => return run_native(args, report),
+        (Found::Native, Some(children)) => {
             expect_native(args.profile, children, &report.program)?;
-            native = Some(Command::native(children, &report.program));
-            None
+            (None, Some(Command::native(children, &report.program)))
         }
-        Err(error) => return Err(hints::program_not_found(error, args, &report.program)),
+        (Found::Native, None) | (Found::Shell, _) => (None, None),
     };
-    // Before it runs: `yes` has no end.
-    if let Some(hint) = hints::misread_value(&args.command).filter(|_| !args.quiet) {
-        note!("belljar: note: this runs the program {}; {hint}", report.program);
-    }
+    forewarn(args, &report.program);
     let engine = Engine::new(setup::engine_config(args)?)?;
     let host = host::of_args(args)?;
     let (mut machine, preopens) =
@@ -131,13 +118,7 @@ fn perform(
 
     let mut command = match &module {
         None => native.unwrap_or_else(Command::sh),
-        Some(module) => {
-            let (program, cache_hit) = load(args, &engine, module)?;
-            report.program = program.name().into();
-            report.unknown_imports = program.unknown_imports().to_vec();
-            report.cache_hit = cache_hit;
-            Command::new(&program)
-        }
+        Some(module) => of_module(args, &engine, module, report)?,
     };
     if let (Some(recording), Some(module)) = (&recording, &module) {
         recording.embed(module)?;
@@ -145,34 +126,22 @@ fn perform(
     let name = module.as_ref().map_or_else(|| report.program.clone(), |it| it.name().to_owned());
     let name = name.as_str();
     report.timings.load_ms = ms(ambient::elapsed_since(started));
-    command.args(args.program_args().iter().map(|arg| options::guest_bytes(arg)));
-    if let Some(name) = &args.argv0 {
-        command.argv0(options::guest_bytes(name));
-    }
-    if preopens.is_none() {
-        // Go's runtime knows its current directory by nothing else.
-        command.env("PWD", args.cwd.as_deref().map_or(belljar::WORKTREE.to_owned(), absolute));
-    }
-    set_up(&mut command, args, options::environment(&args.env)?, preopens);
+    set_up_named(&mut command, args, preopens)?;
 
     let run_started = ambient::instant_now();
     let running = Overtime::watch(args.limits.timeout, name, "ended", report_to);
     let status = command.status(&mut machine, stdio);
     drop(running);
-    report.limits_hit = machine.limits_hit().into_iter().map(Limit::name).collect();
+    let elapsed = machine.elapsed();
+    report.spent(&machine, elapsed);
     let status = status.map_err(|error| hints::not_started(error, args))?;
     report.timings.run_ms = ms(ambient::elapsed_since(run_started));
     machine.set_trace(None);
     report.ended(&status);
-    report.virtual_time_ms = u64::try_from(machine.elapsed().as_millis()).unwrap_or(u64::MAX);
-    report.upper_bytes = machine.vfs().upper_bytes();
     report.host_result = host.result();
     ending::tell(name, &status, &machine.limits_hit(), args.quiet, &raised_with);
-    if !args.quiet && args.time.clock == ClockArg::Real {
-        note!("belljar: note: with --clock real the run cannot be repeated exactly");
-    }
     let missing = machine.missing_programs();
-    report.host_programs = mention_host(args, children.as_deref(), &status, missing);
+    report.host_programs = mention_world(args, children.as_deref(), &status, missing);
 
     let changes_started = ambient::instant_now();
     if let Some(recording) = recording {
@@ -192,6 +161,69 @@ fn perform(
     let is_change = |change: &Change| !change.is_of_times();
     let would_change = args.check && status.success() && report.changes.iter().any(is_change);
     Ok(if would_change { exit::WOULD_CHANGE } else { exit::of_outcome(status.outcome()) })
+}
+
+/// Says what may be meant by other words than `program` before that runs: `yes` has no end.
+fn forewarn(args: &RunArgs, program: &str) {
+    if let Some(hint) = hints::misread_value(&args.command).filter(|_| !args.quiet) {
+        note!("belljar: note: this runs the program {program}; {hint}");
+    }
+}
+
+/// The command that is `module`, compiled.
+fn of_module(
+    args: &RunArgs,
+    engine: &Engine,
+    module: &Module,
+    report: &mut Report,
+) -> Result<Command> {
+    let (program, cache_hit) = load(args, engine, module)?;
+    report.program = program.name().into();
+    report.unknown_imports = program.unknown_imports().to_vec();
+    report.cache_hit = cache_hit;
+    Ok(Command::new(&program))
+}
+
+/// Gives `command` what the command line says of PROGRAM.
+fn set_up_named(
+    command: &mut Command,
+    args: &RunArgs,
+    preopens: Option<Vec<Preopen>>,
+) -> Result<()> {
+    command.args(args.program_args().iter().map(|arg| options::guest_bytes(arg)));
+    if let Some(name) = &args.argv0 {
+        command.argv0(options::guest_bytes(name));
+    }
+    if preopens.is_none() {
+        // Go's runtime knows its current directory by nothing else.
+        command.env("PWD", args.cwd.as_deref().map_or(belljar::WORKTREE.to_owned(), absolute));
+    }
+    set_up(command, args, options::environment(&args.env)?, preopens);
+    Ok(())
+}
+
+/// What PROGRAM names.
+enum Found {
+    Module(Module),
+    /// The shell, which is no module.
+    Shell,
+    /// A program of the host, if it has one of that name.
+    Native,
+}
+
+/// What `named`, which messages call `program`, is; of the host only if its programs may be run.
+fn find(args: &RunArgs, named: &OsStr, may_be_native: bool, program: &str) -> Result<Found> {
+    match setup::program(named, &args.toolchain) {
+        Ok(resolved) => {
+            let module = resolved.module();
+            module
+                .map(Found::Module)
+                .map_err(|error| hints::module_not_found(error, named.as_ref()))
+        }
+        Err(error) if named == SHELL && is_not_found(&error) => Ok(Found::Shell),
+        Err(error) if may_be_native && is_not_found(&error) => Ok(Found::Native),
+        Err(error) => Err(hints::program_not_found(error, args, program)),
+    }
 }
 
 /// Gives `command` the variables of `environment`, its directories and the current one.
@@ -320,13 +352,17 @@ fn load(args: &RunArgs, engine: &Engine, module: &Module) -> Result<(Program, bo
     Ok((setup::compiler(args)?.compile(engine, module, unknown)?, false))
 }
 
-/// Says which programs of the host ran, or that they might have; answers their names.
-fn mention_host(
+/// Says what of the world was in the run: its time, or programs of the host, or that they might have been;
+/// answers their names.
+fn mention_world(
     args: &RunArgs,
     children: Option<&NativeChildren>,
     status: &ExitStatus,
     missing: &[String],
 ) -> Vec<String> {
+    if !args.quiet && args.time.clock == ClockArg::Real {
+        note!("belljar: note: with --clock real the run cannot be repeated exactly");
+    }
     let ran = HostPrograms::from(children.map(NativeChildren::started).unwrap_or_default());
     if !args.quiet && !ran.is_empty() {
         note!("belljar: note: {ran}, {}", protection(args.profile));

@@ -383,27 +383,14 @@ impl Caller {
             SET_SHELL => host.set_default_shell(guest, name, params)?,
             "process.shell_invocation" => host.shell_invocation(guest, name, params)?,
             #[cfg(feature = "templates")]
-            "template.render" => {
-                let max = guest.machine().limits().host_call_bytes_max;
-                let read = |path: &str| {
-                    guest.begin_call("path_open");
-                    let read = guest.read_file(path, template::TEMPLATE_BYTES_MAX);
-                    read.map_err(|errno| errno.to_string())
-                };
-                template::render(name, params, max, read)?
-            }
+            "template.render" => self.render(name, params)?,
             #[cfg(feature = "http")]
             "net.http" => {
+                let asked = Asked::parse(name, params)?;
                 let machine = guest.machine();
                 let (tape, time_left) = (machine.tape.clone(), machine.time_left());
-                let asked = Asked::parse(name, params)?;
-                host.net().http(
-                    name,
-                    &asked,
-                    tape,
-                    time_left,
-                    machine.limits().host_call_bytes_max,
-                )?
+                let bytes_max = machine.limits().host_call_bytes_max;
+                host.net().http(name, &asked, tape, time_left, bytes_max)?
             }
             #[cfg(feature = "http")]
             "net.read" => host.net().read(name, params)?,
@@ -443,14 +430,22 @@ impl Caller {
             }
             "tool.call" => {
                 let ToolParams { name: tool, args } = json::take(name, params)?;
-                let bridge = host.bridge().ok_or_else(|| {
-                    HostError::failed(name, format!("there is no tool {tool:?}: no bridge is set"))
-                })?;
-                let called = bridge.call_tool(&tool, &args);
-                called.map_err(|message| HostError::bridge(name, message))?
+                host.call_tool(name, &tool, &args)?
             }
             _ => return Err(HostError::Unsupported { name: name.to_owned() }.into()),
         })
+    }
+
+    #[cfg(feature = "templates")]
+    fn render(&mut self, name: &str, params: &Value) -> Result<Value, HostError> {
+        let guest = &mut self.guest;
+        let max = guest.machine().limits().host_call_bytes_max;
+        let read = |path: &str| {
+            guest.begin_call("path_open");
+            let read = guest.read_file(path, template::TEMPLATE_BYTES_MAX);
+            read.map_err(|errno| errno.to_string())
+        };
+        template::render(name, params, max, read)
     }
 }
 

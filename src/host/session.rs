@@ -200,6 +200,19 @@ impl SessionHost {
         &self.0.task
     }
 
+    /// What the tool `tool` of the bridge answers to the operation `name`.
+    pub(super) fn call_tool(
+        &self,
+        name: &str,
+        tool: &str,
+        args: &Value,
+    ) -> Result<Value, HostError> {
+        let bridge = self.bridge().ok_or_else(|| {
+            HostError::failed(name, format!("there is no tool {tool:?}: no bridge is set"))
+        })?;
+        bridge.call_tool(tool, args).map_err(|message| HostError::bridge(name, message))
+    }
+
     pub(super) fn bridge(&self) -> Option<Arc<dyn HostBridge>> {
         self.state().bridge.clone()
     }

@@ -165,51 +165,7 @@ impl Script {
                 }
                 Kind::Timeout { steps } => script.learn_timeout(record.seq, steps),
                 Kind::Native { pid, event } => script.native_events.push((Pid(pid), event)),
-                Kind::ProcessSpawn {
-                    program,
-                    argv0,
-                    args,
-                    env,
-                    preopens,
-                    module_hash,
-                    stdin,
-                    stdin_bytes,
-                    mode,
-                    profile,
-                    ..
-                } => {
-                    let stdin = match (stdin.as_str(), stdin_bytes) {
-                        ("bytes", Some(payload)) => {
-                            Input::Bytes(io::Cursor::new(payload.bytes(&cas)?))
-                        }
-                        ("stream", _) => Input::Taped(TapedInput::new(cas.clone())),
-                        _ => Input::Empty,
-                    };
-                    let preopens = preopens.into_iter().map(preopen).collect::<Result<_, _>>();
-                    let preopens = preopens.map_err(|message: String| incomplete(path, message))?;
-                    let (stdout, stderr) = (TapedOutput::default(), TapedOutput::default());
-                    let runs = match mode.as_str() {
-                        BUILT_IN => Runs::Shell,
-                        NAMED => Runs::Named,
-                        HOST => Runs::HostCall,
-                        NATIVE => Runs::Native(profile),
-                        _ => Runs::Module,
-                    };
-                    let spawn = Spawn {
-                        program,
-                        argv0,
-                        runs,
-                        params: Vec::new(),
-                        args,
-                        env,
-                        preopens,
-                        module_hash,
-                        stdin,
-                        stdout,
-                        stderr,
-                    };
-                    script.spawns.push(spawn);
-                }
+                spawn @ Kind::ProcessSpawn { .. } => script.learn_spawn(spawn, &cas, path)?,
                 call @ Kind::HostCall { .. } => script.learn_host_call(call, &cas)?,
                 decision @ Kind::Egress { .. } if is_for_a_guest(&decision) => {
                     script.egress.push(decision);
@@ -222,6 +178,54 @@ impl Script {
             }
         }
         Ok(script)
+    }
+
+    /// Learns of a process that the run began with.
+    fn learn_spawn(&mut self, spawn: Kind, cas: &Cas, tape: &Path) -> Result<(), ReplayError> {
+        let Kind::ProcessSpawn {
+            program,
+            argv0,
+            args,
+            env,
+            preopens,
+            module_hash,
+            stdin,
+            stdin_bytes,
+            mode,
+            profile,
+            ..
+        } = spawn
+        else {
+            return Ok(());
+        };
+        let stdin = match (stdin.as_str(), stdin_bytes) {
+            ("bytes", Some(payload)) => Input::Bytes(io::Cursor::new(payload.bytes(cas)?)),
+            ("stream", _) => Input::Taped(TapedInput::new(cas.clone())),
+            _ => Input::Empty,
+        };
+        let preopens = preopens.into_iter().map(preopen).collect::<Result<_, _>>();
+        let preopens = preopens.map_err(|message: String| incomplete(tape, message))?;
+        let runs = match mode.as_str() {
+            BUILT_IN => Runs::Shell,
+            NAMED => Runs::Named,
+            HOST => Runs::HostCall,
+            NATIVE => Runs::Native(profile),
+            _ => Runs::Module,
+        };
+        self.spawns.push(Spawn {
+            program,
+            argv0,
+            runs,
+            params: Vec::new(),
+            args,
+            env,
+            preopens,
+            module_hash,
+            stdin,
+            stdout: TapedOutput::default(),
+            stderr: TapedOutput::default(),
+        });
+        Ok(())
     }
 
     fn learn_timeout(&mut self, seq: u64, steps: u64) {

@@ -99,6 +99,35 @@ impl Testbench {
     }
 }
 
+fn egress_policy(network: &NetworkConfig) -> Result<EgressPolicy, TestbenchError> {
+    Ok(match network {
+        NetworkConfig::Real => {
+            EgressPolicy::from_environment()?.unwrap_or_else(EgressPolicy::allow_by_default)
+        }
+        NetworkConfig::DenyByDefault { allow } => {
+            allow.iter().cloned().fold(EgressPolicy::default(), EgressPolicy::allow)
+        }
+    })
+}
+
+/// The tape that `testbench` asks for, begun; `clock` writes to it as well.
+fn begin_tape(
+    testbench: &Testbench,
+    clock: &mut ClockHandle,
+) -> Result<Option<SessionTape>, TestbenchError> {
+    let TapeConfig::Emit { path, argv, script_path } = &testbench.tape else { return Ok(None) };
+    let started_ns = clock.now(ClockId::Realtime);
+    let mut header = Header::new((started_ns / 1_000_000).cast_signed());
+    header.argv.clone_from(argv);
+    header.script_path.clone_from(script_path);
+    let redaction = Redaction::default();
+    let header = header.without_secrets(&redaction);
+    let file = FileTape::create(path, &header, testbench.tape_bytes_max)?;
+    let recorder = Recorder::new(file, redaction);
+    clock.set_tape(recorder.clone());
+    Ok(Some(SessionTape { recorder, path: path.clone() }))
+}
+
 impl TestbenchSession {
     fn begin(testbench: &Testbench) -> Result<Self, TestbenchError> {
         let mut clock = match testbench.clock {
@@ -125,14 +154,7 @@ impl TestbenchSession {
         }
         #[cfg(feature = "llm")]
         let llm = LlmAxis::open(&testbench.llm)?;
-        let egress = match &testbench.network {
-            NetworkConfig::Real => {
-                EgressPolicy::from_environment()?.unwrap_or_else(EgressPolicy::allow_by_default)
-            }
-            NetworkConfig::DenyByDefault { allow } => {
-                allow.iter().cloned().fold(EgressPolicy::default(), EgressPolicy::allow)
-            }
-        };
+        let egress = egress_policy(&testbench.network)?;
         // What is on a process tape must not be run beside it.
         let is_taped = matches!(
             testbench.subprocess,
@@ -169,19 +191,9 @@ impl TestbenchSession {
         } else {
             programs
         });
-        let mut tape = None;
-        if let TapeConfig::Emit { path, argv, script_path } = &testbench.tape {
-            let started_ns = clock.now(ClockId::Realtime);
-            let mut header = Header::new((started_ns / 1_000_000).cast_signed());
-            header.argv.clone_from(argv);
-            header.script_path.clone_from(script_path);
-            let redaction = Redaction::default();
-            let header = header.without_secrets(&redaction);
-            let file = FileTape::create(path, &header, testbench.tape_bytes_max)?;
-            let recorder = Recorder::new(file, redaction);
-            builder = builder.tape(recorder.clone());
-            clock.set_tape(recorder.clone());
-            tape = Some(SessionTape { recorder, path: path.clone() });
+        let tape = begin_tape(testbench, &mut clock)?;
+        if let Some(tape) = &tape {
+            builder = builder.tape(tape.recorder.clone());
         }
         Ok(Self {
             machine: builder.build()?,

@@ -452,8 +452,7 @@ fn stat_in_place(vfs: &mut Overlay, path: &str) -> Result<Metadata, Errno> {
 ///
 /// # Errors
 /// [`TapedChangesError::Diff`]: something cannot be read.
-fn is_made(vfs: &Overlay, changes: &[Change]) -> Result<bool, TapedChangesError> {
-    let mut fork = vfs.clone();
+fn is_made(mut fork: Overlay, changes: &[Change]) -> Result<bool, TapedChangesError> {
     let base = fork.host_base();
     let there: HashSet<&str> =
         changes.iter().filter(|it| it.how != "deleted").map(|it| &*it.path).collect();
@@ -519,13 +518,27 @@ fn is_made(vfs: &Overlay, changes: &[Change]) -> Result<bool, TapedChangesError>
 /// # Errors
 /// [`TapedChangesError`].
 pub fn taped_changes_are_made(path: &Path, vfs: &Overlay) -> Result<bool, TapedChangesError> {
+    let mut fork = vfs.clone();
+    let changes = read_changes(path, &mut fork)?;
+    is_made(fork, &changes)
+}
+
+/// The changes on the tape at `path`. `vfs` shows the times of its machine from then on.
+fn read_changes(path: &Path, vfs: &mut Overlay) -> Result<Vec<Change>, TapedChangesError> {
     let mut changes = Vec::new();
     for record in TapeReader::open(path)? {
-        if let Kind::Change { path, change, detail } = record?.kind {
-            changes.push(Change { path, how: change, detail });
+        match record?.kind {
+            Kind::Machine { config } => {
+                let config: Result<MachineConfig, _> = serde_json::from_value(config);
+                vfs.set_time_scale(config.map_or(TimeScale::Unknown, |it| it.time_scale()));
+            }
+            Kind::Change { path, change, detail } => {
+                changes.push(Change { path, how: change, detail });
+            }
+            _ => {}
         }
     }
-    is_made(vfs, &changes)
+    Ok(changes)
 }
 
 /// Makes in `vfs` what the run on the tape at `path` changed, if everything that it changed is there
@@ -535,21 +548,9 @@ pub fn taped_changes_are_made(path: &Path, vfs: &Overlay) -> Result<bool, TapedC
 /// # Errors
 /// [`TapedChangesError`]. `vfs` is then as it was.
 pub fn make_taped_changes(path: &Path, vfs: &mut Overlay) -> Result<usize, TapedChangesError> {
-    let mut changes = Vec::new();
     let mut fork = vfs.clone();
     fork.take_times_as_given();
-    for record in TapeReader::open(path)? {
-        match record?.kind {
-            Kind::Machine { config } => {
-                let config: Result<MachineConfig, _> = serde_json::from_value(config);
-                fork.set_time_scale(config.map_or(TimeScale::Unknown, |it| it.time_scale()));
-            }
-            Kind::Change { path, change, detail } => {
-                changes.push(Change { path, how: change, detail });
-            }
-            _ => {}
-        }
-    }
+    let changes = read_changes(path, &mut fork)?;
     let making = Making {
         vfs: &mut fork,
         changes: &changes,

@@ -8,16 +8,16 @@ macro_rules! demo {
 }
 
 /// Name and module of each program that is a module of its own.
-const DEMO: [(&str, &[u8]); 5] = demo!["cat", "jsonfmt", "replace", "sha256sum", "wc"];
+const DEMO: [(&str, &[u8]); 4] = demo!["jsonfmt", "replace", "sha256sum", "wc"];
 
 /// The file utilities of scripts: one module, which does what it is called for.
 const BOX: &[u8] = include_bytes!("../../toolchains/box/box.wasm");
 
 /// The names that [`BOX`] goes by.
-const BOX_NAMES: [&str; 30] = [
-    "basename", "box", "cp", "cut", "date", "dirname", "echo", "env", "false", "find", "grep",
-    "head", "ln", "ls", "mkdir", "mv", "printf", "rm", "rmdir", "seq", "sleep", "sort", "tail",
-    "tee", "touch", "tr", "true", "uniq", "xargs", "yes",
+const BOX_NAMES: [&str; 31] = [
+    "basename", "box", "cat", "cp", "cut", "date", "dirname", "echo", "env", "false", "find",
+    "grep", "head", "ln", "ls", "mkdir", "mv", "printf", "rm", "rmdir", "seq", "sleep", "sort",
+    "tail", "tee", "touch", "tr", "true", "uniq", "xargs", "yes",
 ];
 
 /// The module of the built-in program `name`, and its name for as long as belljar runs.

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 /// Longest a source file may be: one operation, one file.
 const LINES_MAX: usize = 600;
 
+/// Lines of a function, its signature included.
+const FUNCTION_LINES_MAX: usize = 80;
+
 /// The ranks of `src/`: a file uses only lower ones, or its own folder.
 const RANKS: &[(&str, u32)] = &[
     ("base", 0),
@@ -128,6 +131,42 @@ fn files_are_short() {
         })
         .collect();
     assert!(long.is_empty(), "{}", long.join("\n"));
+}
+
+/// The lines of the function that begins with the first of `lines`, if one does: as `rustfmt` leaves it, it
+/// ends at the first brace that stands where it begins.
+fn function_lines(lines: &[&str]) -> Option<usize> {
+    let code = lines[0].trim_start();
+    let qualifiers = ["pub", "async", "const", "unsafe", "extern"];
+    let is_qualifier = |word: &&str| qualifiers.iter().any(|it| word.starts_with(it));
+    if code.split(' ').find(|word| !is_qualifier(word) && !word.ends_with(')')) != Some("fn") {
+        return None;
+    }
+    let indent = &lines[0][..lines[0].len() - code.len()];
+    let rest = lines.iter().enumerate();
+    let mut at_its_place = rest.filter_map(|(at, line)| Some((at, line.strip_prefix(indent)?)));
+    let (at, end) = at_its_place
+        .find(|(_, line)| *line == "}" || line.ends_with(';') && !line.starts_with(' '))?;
+    (end == "}").then_some(at + 1)
+}
+
+#[test]
+fn functions_are_short() {
+    let mut long = Vec::new();
+    for path in rust_sources(&["src"]) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        for at in 0..lines.len() {
+            let count = function_lines(&lines[at..]).unwrap_or_default();
+            if count > FUNCTION_LINES_MAX {
+                long.push(format!("{}:{} has {count} lines", relative(&path), at + 1));
+            }
+        }
+    }
+    assert!(long.is_empty(), "{}", long.join("\n"));
+    let text = ["    pub(crate) async fn f(", "    ) -> T {", "        x;", "    }", "}"];
+    assert_eq!(function_lines(&text), Some(4));
+    assert_eq!(function_lines(&["    fn f() -> T;", "    }"]), None);
 }
 
 #[test]

@@ -100,16 +100,7 @@ fn perform(
     if let Some(option) = args.command[0].to_str().filter(|word| word.starts_with('-')) {
         return Err(hints::no_such_option(option, &["sandbox", "exec"]).into());
     }
-    let mut words = args.command.iter().map(text).collect::<Result<Vec<_>>>()?.into_iter();
-    let mut request = ExecRequest {
-        command: words.next().unwrap_or_default(),
-        args: words.collect(),
-        env: environment(&args.env)?,
-        timeout: args.timeout,
-        // Without it the session's own holds, and --timeout is real time, as it is everywhere.
-        virtual_timeout: Some(args.virtual_timeout.unwrap_or(Duration::MAX)),
-        ..ExecRequest::default()
-    };
+    let mut request = request(args)?;
     let stdio = Stdio {
         stdin: options::stdin(&args.stdin)?,
         stdout: OutputStream::Writer(Box::new(stdout.clone())),
@@ -157,43 +148,65 @@ fn perform(
     let took = sandbox.elapsed().saturating_sub(elapsed);
     let machine = sandbox.machine();
     let limits_hit = machine.limits_hit();
-    report.limits_hit = limits_hit.iter().map(|limit| limit.name()).collect();
-    report.virtual_time_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-    report.upper_bytes = machine.vfs().upper_bytes();
+    report.spent(machine, took);
     report.host_result = sandbox.host().result();
     ending::tell(&request.command, &status, &limits_hit, false, &|limit| raised(args, limit));
     if !status.success() {
-        let misplaced = hints::misplaced_option(&args.command[1..], &["sandbox", "exec"]);
-        let path = path_hint(&args.command, &mut sandbox, &cwd);
-        let missing = match sandbox.machine().missing_programs() {
-            [] => None,
-            names => Some(format!(
-                "{}: `belljar sandbox create --toolchain` adds folders of modules",
-                hints::not_found(names)
-            )),
-        };
-        for hint in missing.into_iter().chain(misplaced).chain(path) {
-            note!("belljar: note: {hint}");
-        }
+        advise(args, &mut sandbox, &cwd);
     }
     report.drifts = tell_met(&mut sandbox, &args.id);
     held.save(&mut sandbox).with_context(|| {
         format!("the program has run, but session {} is as it was before", args.id)
     })?;
-    match before.map(|before| changes_by(before, &mut sandbox)) {
-        None => {}
-        Some(Ok(changes)) => {
+    if let Some(before) = before {
+        tell_changes(before, &mut sandbox, &args.id, report);
+    }
+    report.timings.changes_ms = ms(ambient::elapsed_since(run_ended));
+    Ok(exit::of_outcome(status.outcome()))
+}
+
+fn request(args: &ExecArgs) -> Result<ExecRequest> {
+    let mut words = args.command.iter().map(text).collect::<Result<Vec<_>>>()?.into_iter();
+    Ok(ExecRequest {
+        command: words.next().unwrap_or_default(),
+        args: words.collect(),
+        env: environment(&args.env)?,
+        timeout: args.timeout,
+        // Without it the session's own holds, and --timeout is real time, as it is everywhere.
+        virtual_timeout: Some(args.virtual_timeout.unwrap_or(Duration::MAX)),
+        ..ExecRequest::default()
+    })
+}
+
+/// Says what may have been meant by a command that failed.
+fn advise(args: &ExecArgs, sandbox: &mut Sandbox, cwd: &str) {
+    let misplaced = hints::misplaced_option(&args.command[1..], &["sandbox", "exec"]);
+    let path = path_hint(&args.command, sandbox, cwd);
+    let missing = match sandbox.machine().missing_programs() {
+        [] => None,
+        names => Some(format!(
+            "{}: `belljar sandbox create --toolchain` adds folders of modules",
+            hints::not_found(names)
+        )),
+    };
+    for hint in missing.into_iter().chain(misplaced).chain(path) {
+        note!("belljar: note: {hint}");
+    }
+}
+
+/// Puts what the program changed into `report`, in a session that had changed `before` until then.
+fn tell_changes(before: Result<Changed>, sandbox: &mut Sandbox, id: &str, report: &mut Report) {
+    match changes_by(before, sandbox) {
+        Ok(changes) => {
             report.sensitive = warn_of_sensitive(&changes, true);
             report.changes = changes;
         }
-        Some(Err(error)) => {
-            let error = with_drifts(error, &mut sandbox, &args.id);
+        Err(error) => {
+            let error = with_drifts(error, sandbox, id);
             note!("belljar: warning: {}", printable(&format!("{error:#}")));
             report.changes_error = Some(format!("{error:#}"));
         }
     }
-    report.timings.changes_ms = ms(ambient::elapsed_since(run_ended));
-    Ok(exit::of_outcome(status.outcome()))
 }
 
 /// What the program changed in a session that had changed `before` until then.

@@ -228,19 +228,16 @@ impl MachineBuilder {
         Ok(())
     }
 
-    /// The machine.
-    ///
-    /// # Errors
-    /// [`MachineError::Mount`]: see [`Overlay::mount`]. [`MachineError::Layers`] if it has a tape.
-    /// [`MachineError::Ambiguous`].
-    pub fn build(mut self) -> Result<Machine, MachineError> {
-        if let Some(shared) = &mut self.shared_clock {
+    /// The clock of the machine; what is shared says what kind it is.
+    fn make_clock(&mut self) -> Box<dyn Clock> {
+        if let Some(mut shared) = self.shared_clock.take() {
             let start_ns = shared.now(ClockId::Realtime);
             let is_virtual = shared.is_virtual();
             self.clock =
                 if is_virtual { ClockConfig::Paused { start_ns } } else { ClockConfig::Host };
+            return shared;
         }
-        let mut clock: Box<dyn Clock> = match (&self.taped_clock, self.clock) {
+        match (&self.taped_clock, self.clock) {
             (Some((start_ns, start_monotonic_ns, values_ns)), _) => {
                 Box::new(TapedClock::new(*start_ns, *start_monotonic_ns, values_ns.clone()))
             }
@@ -248,10 +245,16 @@ impl MachineBuilder {
                 Box::new(VirtualClock::starting_at(start_ns))
             }
             (None, ClockConfig::Host) => Box::new(HostClock::start()),
-        };
-        if let Some(shared) = self.shared_clock.take() {
-            clock = shared;
         }
+    }
+
+    /// The machine.
+    ///
+    /// # Errors
+    /// [`MachineError::Mount`]: see [`Overlay::mount`]. [`MachineError::Layers`] if it has a tape.
+    /// [`MachineError::Ambiguous`].
+    pub fn build(mut self) -> Result<Machine, MachineError> {
+        let mut clock = self.make_clock();
         let now = clock.now(ClockId::Realtime);
         let mtimes = self.mtimes.unwrap_or(Mtimes::Host);
         self.check_names()?;
@@ -297,7 +300,7 @@ impl MachineBuilder {
             vfs.count_readers_as_writers();
         }
         if kernel_version > 4 {
-            vfs.tell_moved_dirs_apart();
+            vfs.follow_dirs();
         }
         if kernel_version > 1 && clock.is_virtual() {
             vfs.tell_writes_apart(now);

@@ -19,7 +19,8 @@ use crate::kernel::vfs::{Layer, Mtimes, Source, TimeScale};
 /// - 3: a program of the host is ended as soon as the reader of its output hangs up, and the tape does not
 ///   say that.
 /// - 4: what a run has spent of the limits on output and memory is missing in the next run of the machine; the end
-///   of a process is no step; a directory that is moved takes nothing with it that writes are told apart from.
+///   of a process is no step; a directory that is moved takes nothing with it that writes are told apart from, and one in which
+///   something is made is a step later than that.
 /// - 5: as it is now.
 pub const KERNEL_VERSION: u32 = 5;
 

@@ -24,6 +24,8 @@ mod sh;
 mod streams;
 mod tape;
 mod tape_faults;
+#[cfg(target_os = "linux")]
+mod unseen;
 mod verify;
 
 use std::io::Write;

@@ -38,7 +38,7 @@ impl Scene {
         let demo = |name: &str| package().join("toolchains/demo").join(name);
         for (from, to) in [
             (demo("replace.wasm"), "tree/w.wasm"),
-            (demo("cat.wasm"), "tree/sub/w.wasm"),
+            (guest("cat"), "tree/sub/w.wasm"),
             (demo("wc.wasm"), "tree/sub/found.wasm"),
             (guest("trap"), "tree/trap.wasm"),
             (guest("random"), "tree/random.wasm"),

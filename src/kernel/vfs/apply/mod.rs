@@ -31,7 +31,7 @@ use self::settle::Placed;
 use self::staging::{By, replaced};
 use self::transaction::{Failure, StepError, Touched, Transaction};
 use self::written::Written;
-use super::diff::{Change, DiffError};
+use super::diff::{Change, DiffError, failed};
 use super::journal::error::JournalError;
 use super::journal::plan::Step;
 use super::journal::tree::Tree;
@@ -215,17 +215,7 @@ impl Overlay {
     ) -> Result<Applied, ApplyError> {
         self.renew_touched();
         let targets = self.targets()?;
-        let has_times =
-            |target: &Target| target.placed.iter().any(|p| self.node(p.id).carries_times());
-        let has_work = |target: &Target| !target.changes.is_empty() || !target.on_disk.is_empty();
-        // Equal files that changed places are no change. From now on each is the one in its place.
-        let is_moved = |target: &Target, placed: &Placed| {
-            let node = self.node(placed.id);
-            let origin = node.origin.as_ref().filter(|it| it.layer == target.layer);
-            node.nlink == 1 && origin.is_some_and(|origin| origin.path != placed.path)
-        };
-        let has_moved = |target: &Target| target.placed.iter().any(|it| is_moved(target, it));
-        if !targets.iter().any(|it| has_work(it) || has_times(it) || has_moved(it)) {
+        if !targets.iter().any(|target| self.has_work(target)) {
             return Ok(Applied::default());
         }
         self.expect_apart(&targets)?;
@@ -289,6 +279,18 @@ impl Overlay {
         // What they are of may have another stamp now.
         self.below_files = BelowFiles::default();
         Ok(applied)
+    }
+
+    /// Whether something is to be written, or to be known from now on, of `target`.
+    fn has_work(&self, target: &Target) -> bool {
+        // Equal files that changed places are no change. From now on each is the one in its place.
+        let is_moved = |placed: &Placed| {
+            let node = self.node(placed.id);
+            let origin = node.origin.as_ref().filter(|it| it.layer == target.layer);
+            node.nlink == 1 && origin.is_some_and(|origin| origin.path != placed.path)
+        };
+        let counts = |placed: &Placed| self.node(placed.id).carries_times() || is_moved(placed);
+        !target.changes.is_empty() || !target.on_disk.is_empty() || target.placed.iter().any(counts)
     }
 
     /// Makes everything beside its place, and then gives it its place.
@@ -359,18 +361,23 @@ impl Overlay {
                 // What is in a directory that is still to be made is not there, whatever stands in
                 // its place: it may be a link to a directory with the same names.
                 let mut to_be_made = HashSet::new();
-                changes.retain(|change| {
-                    let parent = change.path.split_last().map(|(parent, _)| parent);
-                    let now = Layer::stat(&*host, &change.path).ok();
+                let mut left = Vec::new();
+                for change in changes {
+                    let path = change.path.clone();
+                    let now = host.look(&path).map_err(failed("examine", &path))?;
+                    let parent = path.split_last().map(|(parent, _)| parent);
                     let is_there = !parent.is_some_and(|it| to_be_made.contains(&it))
-                        && self.is_on_disk(change, &host, now.as_ref());
+                        && self.is_on_disk(&change, &host, now.as_ref());
                     if is_there {
-                        on_disk.insert(change.path.clone(), OnDisk { after: change.after, now });
-                    } else if change.after.is_some() {
-                        to_be_made.insert(change.path.clone());
+                        on_disk.insert(path, OnDisk { after: change.after, now });
+                        continue;
                     }
-                    !is_there
-                });
+                    if change.after.is_some() {
+                        to_be_made.insert(path);
+                    }
+                    left.push(change);
+                }
+                changes = left;
             }
             let is_dir = |id: &NodeId| matches!(self.node(*id).body, Body::Dir(_));
             let was_dir = |change: &Change| change.before_type() == Some(FileType::Directory);

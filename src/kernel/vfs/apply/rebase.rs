@@ -52,6 +52,19 @@ impl Baseline {
     }
 }
 
+/// Whether a link stands in the place of one of the directories that `path` is in: what it leads to may have
+/// what is at `path`.
+fn is_behind_link(host: &HostDir, path: &VPath) -> bool {
+    let mut at = path.clone();
+    while let Some((parent, _)) = at.split_last() {
+        if let Ok(found) = Layer::stat(host, &parent) {
+            return found.file_type == FileType::SymbolicLink;
+        }
+        at = parent;
+    }
+    false
+}
+
 impl Overlay {
     /// Whether the disk has at its path, where `now` stands, what `change` makes of it, and not what was
     /// there before.
@@ -67,7 +80,7 @@ impl Overlay {
             return false;
         }
         match (change.after, now) {
-            (None, None) => true,
+            (None, None) => !is_behind_link(host, path),
             (Some(id), Some(now)) if self.file_type(id) == now.file_type => {
                 match &self.node(id).body {
                     Body::Dir(_) => before.is_none_or(|it| it.file_type != FileType::Directory),

@@ -338,6 +338,41 @@ fn mounted(place: Place, disk: &Path, upper: &Path) -> (Overlay, MountId, bool) 
     (overlay, mount, is_around)
 }
 
+/// What git makes of `visible` by `patch` is `after`, and back.
+fn check_patch(git: &Path, patch: &str, visible: &Tree, after: &Tree) {
+    let _ = fs::remove_dir_all(git);
+    fs::create_dir(git).unwrap();
+    write_to(git, &without_empty_dirs(visible));
+    if !patch.is_empty() && !baffles_git(git, visible, after) {
+        git_apply(git, patch, &["--check"]);
+        git_apply(git, patch, &[]);
+        assert_eq!(on_disk(git), without_empty_dirs(after), "{patch}");
+        if !baffles_git(git, after, visible) {
+            git_apply(git, patch, &["-R"]);
+            let (reversed, original) = (on_disk(git), without_empty_dirs(visible));
+            assert_eq!(without_modes(reversed), without_modes(original), "reversed: {patch}");
+        }
+    }
+}
+
+/// What has a time has that on the disk, and at most as many names as it had.
+fn check_disk(disk: &Path, timed: Vec<(String, u64)>, names: Vec<(String, u32)>) {
+    for (path, mtim) in timed {
+        if let Ok(metadata) = fs::symlink_metadata(disk.join(&path)) {
+            let on_disk = metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec();
+            assert_eq!(on_disk.cast_unsigned(), mtim, "{path}");
+        }
+    }
+    for (path, nlink) in names {
+        // What only has a further name on the disk was never changed.
+        if let Ok(metadata) = fs::symlink_metadata(disk.join(&path))
+            && !metadata.is_dir()
+        {
+            assert!(metadata.nlink() <= u64::from(nlink), "{path} is no file of its own");
+        }
+    }
+}
+
 fn check(place: Place, lower: &Tree, upper: &Tree, rounds: &[Vec<Op>]) {
     let folder = tempfile::tempdir().unwrap();
     let [disk, top, git] = ["disk", "top", "git"].map(|name| folder.path().join(name));
@@ -374,24 +409,10 @@ fn check(place: Place, lower: &Tree, upper: &Tree, rounds: &[Vec<Op>]) {
         } else {
             assert_eq!(reported(&entries), compared(&before, &after));
         }
-        for pair in entries.windows(2) {
-            assert!(pair[0].path <= pair[1].path, "sorted");
-        }
+        assert!(entries.is_sorted_by_key(|entry| &entry.path));
 
         let patch = render_unified_diff(&entries, &VPath::root()).unwrap();
-        let _ = fs::remove_dir_all(&git);
-        fs::create_dir(&git).unwrap();
-        write_to(&git, &without_empty_dirs(&visible));
-        if !patch.is_empty() && !baffles_git(&git, &visible, &after) {
-            git_apply(&git, &patch, &["--check"]);
-            git_apply(&git, &patch, &[]);
-            assert_eq!(on_disk(&git), without_empty_dirs(&after), "{patch}");
-            if !baffles_git(&git, &after, &visible) {
-                git_apply(&git, &patch, &["-R"]);
-                let (reversed, original) = (on_disk(&git), without_empty_dirs(&visible));
-                assert_eq!(without_modes(reversed), without_modes(original), "reversed: {patch}");
-            }
-        }
+        check_patch(&git, &patch, &visible, &after);
         if place == Place::Merged {
             return;
         }
@@ -424,20 +445,7 @@ fn check(place: Place, lower: &Tree, upper: &Tree, rounds: &[Vec<Op>]) {
         } else {
             assert_eq!(now, after);
         }
-        for (path, mtim) in timed {
-            if let Ok(metadata) = fs::symlink_metadata(disk.join(&path)) {
-                let on_disk = metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec();
-                assert_eq!(on_disk.cast_unsigned(), mtim, "{path}");
-            }
-        }
-        for (path, nlink) in names {
-            // What only has a further name on the disk was never changed.
-            if let Ok(metadata) = fs::symlink_metadata(disk.join(&path))
-                && !metadata.is_dir()
-            {
-                assert!(metadata.nlink() <= u64::from(nlink), "{path} is no file of its own");
-            }
-        }
+        check_disk(&disk, timed, names);
         check_counts(&actor.overlay);
         assert_eq!(shown(&actor.overlay, mount, &now), after, "the view has not changed");
         assert_eq!(actor.read_held(), held, "nor has what is open");

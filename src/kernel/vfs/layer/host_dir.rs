@@ -180,6 +180,15 @@ impl HostDir {
         }
     }
 
+    /// What stands at `path`; `None` if nothing does, and not if that cannot be told.
+    pub(in crate::kernel::vfs) fn look(&self, path: &VPath) -> Result<Option<Stat>, Errno> {
+        match Layer::stat(self, path) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::Noent | Errno::Notdir) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
     /// What stands at `path`, and when that changed.
     pub(in crate::kernel::vfs) fn examine(&self, path: &VPath) -> Result<Examined, Errno> {
         let metadata = if path.is_root() {

@@ -22,11 +22,8 @@ impl Overlay {
         self.expect_writable(target.dir)?;
         self.expect_linked(target.dir)?;
         self.expect_path(target.dir, &target.name)?;
-        let mount = self.node(target.dir).mount;
         let body = Dir { complete: true, ..Dir::default() };
-        let id = self.create(mount, Body::Dir(Arc::new(body)), &target.name, now)?;
-        self.attach(target.dir, &target.name, id, now);
-        Ok(id)
+        self.create(target.dir, Body::Dir(Arc::new(body)), &target.name, now)
     }
 
     /// Removes an empty directory. It stays usable, and empty, for those that have it open.

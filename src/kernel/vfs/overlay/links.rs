@@ -73,10 +73,7 @@ impl Overlay {
         self.expect_writable(target.dir)?;
         self.expect_linked(target.dir)?;
         self.expect_path(target.dir, &target.name)?;
-        let mount = self.node(target.dir).mount;
-        let id = self.create(mount, Body::Symlink(text.into()), &target.name, now)?;
-        self.attach(target.dir, &target.name, id, now);
-        Ok(())
+        self.create(target.dir, Body::Symlink(text.into()), &target.name, now).map(drop)
     }
 
     /// The text of a symbolic link.

@@ -264,13 +264,13 @@ impl Overlay {
         self.upper_bytes = self.upper_bytes.saturating_sub(bytes);
     }
 
-    /// A new node that a guest makes, to be attached under `name`.
+    /// Makes a new node, which stands for `name` in `dir` from then on.
     ///
     /// # Errors
     /// `ENOSPC` at the limit.
     pub(super) fn create(
         &mut self,
-        mount: MountId,
+        dir: NodeId,
         body: Body,
         name: &str,
         now: u64,
@@ -278,18 +278,20 @@ impl Overlay {
         self.expect_room(node_bytes(&body) + name.len() as u64)?;
         self.upper_bytes += node_bytes(&body);
         let ino = self.fresh_ino();
-        let times = Times::all(self.time_of_making(now));
-        Ok(self.insert(Node {
+        let times = Times::all(self.time_of_making_in(dir, now));
+        let id = self.insert(Node {
             ino,
             nlink: 1,
             opens: 0,
             is_being_written: false,
-            mount,
+            mount: self.node(dir).mount,
             times,
             times_of: TimesOf::Clock,
             origin: None,
             body,
-        }))
+        });
+        self.attach(dir, name, id, now);
+        Ok(id)
     }
 
     /// Frees `id` if nothing names it and nobody has it open.

@@ -315,10 +315,8 @@ impl Overlay {
 
     fn make_scaffold(&mut self, dir: NodeId, name: &str, now: u64) -> Result<NodeId, Errno> {
         let body = Dir { complete: true, scaffold: true, ..Dir::default() };
-        let mount = self.node(dir).mount;
-        let id = self.create(mount, Body::Dir(Arc::new(body)), name, now)?;
         let times = self.node(dir).times;
-        self.attach(dir, name, id, now);
+        let id = self.create(dir, Body::Dir(Arc::new(body)), name, now)?;
         self.node_mut(dir).times = times;
         Ok(id)
     }

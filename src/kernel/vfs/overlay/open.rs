@@ -69,11 +69,8 @@ impl Overlay {
                 self.expect_writable(target.dir)?;
                 self.expect_linked(target.dir)?;
                 self.expect_path(target.dir, &target.name)?;
-                let mount = self.node(target.dir).mount;
                 let body = Body::File(File::default());
-                let id = self.create(mount, body, &target.name, now)?;
-                self.attach(target.dir, &target.name, id, now);
-                id
+                self.create(target.dir, body, &target.name, now)?
             }
         };
         let node = self.node_mut(id);

@@ -117,15 +117,7 @@ impl Overlay {
         creates: bool,
         mut from_top: bool,
     ) -> Result<Resolved<'a>, Errno> {
-        if path.is_empty() {
-            return Err(Errno::Noent);
-        }
-        if path.len() > self.limits.path_bytes_max {
-            return Err(Errno::Nametoolong);
-        }
-        if path.starts_with('/') {
-            return Err(Errno::Perm);
-        }
+        self.check_path(path)?;
         self.expect_dir(base.dir)?;
         let base = self.confine(base);
         let mut rest = Rest { text: Cow::Borrowed(path), at: 0 };
@@ -146,27 +138,17 @@ impl Overlay {
                 _ => Err(Errno::Noent),
             };
             let seen = |errno| if outside { Errno::Noent } else { errno };
-            match &*name {
-                "" | "." => {
-                    if is_last {
-                        return finish(dir, Cow::Borrowed(""), Some(dir));
-                    }
-                    continue;
-                }
-                ".." => {
+            if matches!(&*name, "" | "." | "..") {
+                if name == ".." {
                     if dir == base.root && !(from_top && dir == self.root()) {
                         return Err(if links == 0 { Errno::Perm } else { Errno::Noent });
                     }
-                    dir = match self.dir_with_root().filter(|_| entered == Some(dir)) {
-                        Some(worktree) => worktree,
-                        None => self.dir(dir).parent.ok_or(Errno::Noent)?,
-                    };
-                    if is_last {
-                        return finish(dir, Cow::Borrowed(""), Some(dir));
-                    }
-                    continue;
+                    dir = self.above(dir, entered)?;
                 }
-                _ => {}
+                if is_last {
+                    return finish(dir, Cow::Borrowed(""), Some(dir));
+                }
+                continue;
             }
             check_name(&name)?;
             if creates && wants_dir {
@@ -189,23 +171,12 @@ impl Overlay {
                     if links > SYMLOOP_MAX {
                         return Err(seen(Errno::Loop));
                     }
-                    if target.is_empty() {
-                        return Err(Errno::Noent);
-                    }
+                    let text = self.spliced(target, &rest.text[rest.at..], wants_dir)?;
                     if target.starts_with('/') {
                         // Whoever came from the top finds the top above it.
                         from_top = true;
                         dir = self.root();
                         outside = dir != base.root;
-                    }
-                    let mut text = String::from(&**target);
-                    let remaining = &rest.text[rest.at..];
-                    if !remaining.is_empty() || wants_dir {
-                        text.push('/');
-                        text.push_str(remaining);
-                    }
-                    if text.len() > self.limits.path_bytes_max {
-                        return Err(Errno::Nametoolong);
                     }
                     rest = Rest { text: Cow::Owned(text), at: 0 };
                 }
@@ -217,6 +188,37 @@ impl Overlay {
                 _ => return Err(seen(Errno::Notdir)),
             }
         }
+    }
+
+    fn check_path(&self, path: &str) -> Result<(), Errno> {
+        if path.is_empty() {
+            return Err(Errno::Noent);
+        }
+        if path.len() > self.limits.path_bytes_max {
+            return Err(Errno::Nametoolong);
+        }
+        if path.starts_with('/') { Err(Errno::Perm) } else { Ok(()) }
+    }
+
+    /// The directory above `dir`: the worktree, if it was `entered` through that.
+    fn above(&self, dir: NodeId, entered: Option<NodeId>) -> Result<NodeId, Errno> {
+        match self.dir_with_root().filter(|_| entered == Some(dir)) {
+            Some(worktree) => Ok(worktree),
+            None => self.dir(dir).parent.ok_or(Errno::Noent),
+        }
+    }
+
+    /// The path that a link's `target` stands for where `remaining` comes after its name.
+    fn spliced(&self, target: &str, remaining: &str, wants_dir: bool) -> Result<String, Errno> {
+        if target.is_empty() {
+            return Err(Errno::Noent);
+        }
+        let mut text = target.to_owned();
+        if !remaining.is_empty() || wants_dir {
+            text.push('/');
+            text.push_str(remaining);
+        }
+        if text.len() > self.limits.path_bytes_max { Err(Errno::Nametoolong) } else { Ok(text) }
     }
 
     /// A directory that was moved out of `base.root` while it was open confines lookups to itself.

@@ -46,8 +46,9 @@ pub(in crate::kernel::vfs) struct WriteTimes {
     /// Whether a file that was written to is still being written to while anybody has it open, as
     /// version 2 of the kernel had it.
     readers_write: bool,
-    /// Whether what lies in a directory that is moved away is gone as well; since version 5 of the kernel.
-    knows_moved_dirs: bool,
+    /// Whether what lies in a directory that is moved away is gone as well, and what is made has the time
+    /// of its directory; since version 5 of the kernel.
+    follows_dirs: bool,
 }
 
 /// The longest time that a clock is set forward by for what was changed on the disk. What took longer there
@@ -118,14 +119,15 @@ impl Overlay {
             seen_ns: now,
             refreshes: std::mem::take(&mut self.writes.refreshes),
             readers_write: self.writes.readers_write,
-            knows_moved_dirs: self.writes.knows_moved_dirs,
+            follows_dirs: self.writes.follows_dirs,
             ..WriteTimes::default()
         };
     }
 
-    /// Has what lies in a directory that is moved away count as gone.
-    pub(crate) fn tell_moved_dirs_apart(&mut self) {
-        self.writes.knows_moved_dirs = true;
+    /// Has what lies in a directory that is moved away count as gone, and what is made have the time of its
+    /// directory.
+    pub(crate) fn follow_dirs(&mut self) {
+        self.writes.follows_dirs = true;
     }
 
     /// Has whoever reads a file count among those who write it.
@@ -222,6 +224,16 @@ impl Overlay {
         time
     }
 
+    /// The time of a new node that is made in `dir` when the clock shows `now`. With that, `dir` was written
+    /// to as well: it is not later than what it holds.
+    pub(super) fn time_of_making_in(&mut self, dir: NodeId, now: u64) -> u64 {
+        let time = self.time_of_making(now);
+        if self.writes.follows_dirs && self.writes.last_ns.is_some() {
+            self.writes.last_node = Some(dir);
+        }
+        time
+    }
+
     /// The time of a write to `id` when the clock shows `now`.
     pub(super) fn time_of_touch(&mut self, id: NodeId, now: u64) -> u64 {
         let node = &self.nodes[id];
@@ -256,7 +268,7 @@ impl Overlay {
         let node = self.node(id);
         let (ino, written) = (node.ino, node.times.mtim);
         if let Body::Dir(moved) = &node.body {
-            if self.writes.knows_moved_dirs && !moved.entries.is_empty() {
+            if self.writes.follows_dirs && !moved.entries.is_empty() {
                 // What lies in it, at whatever depth, is not looked for.
                 self.write_in_another_second();
             }
@@ -396,7 +408,7 @@ mod tests {
             [("pkg", moved, 101), ("pkg", removed, 101), ("top/pkg", above, 101)]
         {
             let mut bench = Bench::new();
-            bench.0.tell_moved_dirs_apart();
+            bench.0.follow_dirs();
             let base = bench.base();
             let make = |bench: &mut Bench| {
                 for (at, _) in dir.match_indices('/').chain([(dir.len(), "")]) {
@@ -410,6 +422,25 @@ mod tests {
             make(&mut bench);
             assert_eq!(bench.second(&format!("{dir}/part")), second, "{dir}");
         }
+    }
+
+    /// `make` takes what is older than its directory for out of date.
+    #[test]
+    fn a_directory_is_not_later_than_what_was_made_in_it() {
+        let mut bench = Bench::new();
+        bench.0.follow_dirs();
+        let base = bench.base();
+        bench.0.create_dir(base, "dir", START_NS).unwrap();
+        bench.0.create_dir(base, "dir/dir", START_NS).unwrap();
+        assert_eq!(bench.time("dir"), bench.time("dir/dir"));
+        bench.0.symlink("to", base, "dir/link", START_NS).unwrap();
+        assert_eq!(bench.time("dir"), bench.time("dir/link"));
+        let flags = OpenFlags { create: true, write: true, ..OpenFlags::default() };
+        let open = bench.0.open(base, "dir/file", flags, START_NS).unwrap();
+        assert_eq!(bench.time("dir"), bench.time("dir/file"));
+        bench.0.write_at(open, 0, b"text", START_NS).unwrap();
+        assert!(bench.time("dir") < bench.time("dir/file"));
+        assert!(bench.time("dir/link") < bench.time("dir/file"), "one after the other");
     }
 
     #[test]

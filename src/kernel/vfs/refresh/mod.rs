@@ -95,7 +95,7 @@ impl Overlay {
             let removed: HashSet<&VPath> =
                 here.iter().filter(|it| it.before.is_some()).map(|it| &it.path).collect();
             for change in &here {
-                let now = disk.stat(&change.path).ok();
+                let now = disk.look(&change.path).map_err(failed("examine", &change.path))?;
                 if self.is_on_disk(change, &disk, now.as_ref()) {
                     keeping.settled.insert(change.path.clone());
                     continue;
@@ -124,7 +124,7 @@ impl Overlay {
                 let mut conflicts = refreshed.conflicts.iter();
                 conflicts.any(|conflict| (conflict.mount, &conflict.path) == (mount, &it.path))
             };
-            let taken = taken(&baseline, &keeping).into_iter().filter(|it| !is_told(it));
+            let taken = taken(&baseline, &keeping)?.into_iter().filter(|it| !is_told(it));
             refreshed.taken.extend(taken);
             let pins = kept_pins(&baseline, &keeping);
             self.prune(&keeping);
@@ -204,22 +204,13 @@ impl Overlay {
     }
 }
 
-/// What stands at `path`; `None` if nothing does.
-pub(super) fn look(disk: &HostDir, path: &VPath) -> Result<Option<Stat>, Errno> {
-    match disk.stat(path) {
-        Ok(stat) => Ok(Some(stat)),
-        Err(Errno::Noent | Errno::Notdir) => Ok(None),
-        Err(errno) => Err(errno),
-    }
-}
-
 /// Whether the disk has changed what `change` is about. What was only touched is noted in `renewed`.
 fn compare(
     change: &Change,
     baseline: &Baseline,
     renewed: &mut BTreeMap<VPath, Stat>,
 ) -> Result<Option<Conflict>, Errno> {
-    let look = |path: &VPath| look(baseline.disk(), path);
+    let look = |path: &VPath| baseline.disk().look(path);
     let now = look(&change.path)?;
     let before = change.before.as_ref().map(|found| found.stat);
     let mut path = change.path.clone();
@@ -313,7 +304,10 @@ fn digest_on_disk(
 }
 
 /// What had been looked at and is another thing on the disk now.
-fn taken(baseline: &Baseline, keeping: &Keeping) -> Vec<Taken> {
+///
+/// # Errors
+/// What the disk answers where it does not say whether there is anything.
+fn taken(baseline: &Baseline, keeping: &Keeping) -> Result<Vec<Taken>, DiffError> {
     let pins = baseline.pins().clone();
     let mut taken = BTreeMap::new();
     let mut gone_dirs: HashSet<VPath> = HashSet::new();
@@ -331,7 +325,7 @@ fn taken(baseline: &Baseline, keeping: &Keeping) -> Vec<Taken> {
             gone_dirs.insert(path.clone());
             continue;
         }
-        let now = baseline.disk().stat(path).ok();
+        let now = baseline.disk().look(path).map_err(failed("examine", path))?;
         let kind = match (pin, now) {
             (Pin::There(there), Some(now)) if there.stat.file_type == FileType::Directory => {
                 let names = || pinned_names(&pins, path, there);
@@ -353,7 +347,7 @@ fn taken(baseline: &Baseline, keeping: &Keeping) -> Vec<Taken> {
     }
     let line = |(path, kind)| Taken { mount: keeping.mount, path, kind };
     taken.retain(|path, _| !keeping.keeps(path) || keeping.moves_along(path));
-    taken.into_iter().map(line).collect()
+    Ok(taken.into_iter().map(line).collect())
 }
 
 fn pinned_names<'p>(pins: &'p Pins, dir: &VPath, there: &'p There) -> Option<HashSet<&'p str>> {

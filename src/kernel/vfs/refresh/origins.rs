@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
+use super::is_only_touched;
 use super::keeping::Keeping;
-use super::{is_only_touched, look};
 use crate::base::errno::Errno;
 use crate::kernel::vfs::apply::conflicts::{Conflict, ConflictKind};
 use crate::kernel::vfs::diff::Change;
@@ -67,7 +67,7 @@ impl Overlay {
             let Some(origin) = origin else { continue };
             let path = &origin.path;
             let failed = |errno| (path.clone(), errno);
-            let now = look(baseline.disk(), path).map_err(failed)?;
+            let now = baseline.disk().look(path).map_err(failed)?;
             let is_dir = matches!(node.body, Body::Dir(_));
             // What programs have made of that path is a change of its own, and is told there. But nobody
             // could list a directory again that is none any more.
