@@ -60,16 +60,16 @@ stack_of() { # SOURCE
         guest-examples/minimake.c) echo 1048576 ;;
         # As deep as a path of 4096 bytes leads.
         toolchains/box/box.c) echo 2097152 ;;
-        tests/guests/*) echo 131072 ;;
+        tests/guests/* | toolchains/demo/*) echo 131072 ;;
         *) echo 65536 ;;
     esac
 }
 
-# Programs that start others, or ask the host. The library comes before the program, and so before the C library, some
+# Programs that start others, ask the host, or must not take a relative path for an absolute one. The library comes before the program, and so before the C library, some
 # of whose functions it replaces.
 library_for() { # SOURCE -> arguments for the compiler
     case $1 in
-        guest-examples/ask.c | guest-examples/procs.c | guest-examples/cc-driver.c | guest-examples/minimake.c | guest-examples/spawnbench.c | tests/guests/*_with_libbelljar.c | toolchains/box/*)
+        guest-examples/ask.c | guest-examples/procs.c | guest-examples/cc-driver.c | guest-examples/minimake.c | guest-examples/spawnbench.c | tests/guests/*_with_libbelljar.c | toolchains/*)
             echo -Iguest-examples/libbelljar/include -Iguest-examples/include guest-examples/libbelljar/libbelljar.c
             ;;
     esac

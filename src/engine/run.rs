@@ -66,8 +66,11 @@ struct PoolFull {
 async fn run_as(
     pre: &InstancePre<Process>,
     program: &Program,
-    guest: Guest,
+    mut guest: Guest,
 ) -> Result<Ended, PoolFull> {
+    if let Some(outcome) = guest.repeat_lack() {
+        return Ok(Ended { guest, outcome: Ok(outcome) });
+    }
     let engine = pre.module().engine();
     let deadline = guest.machine().deadline();
     let ends_at_once = guest.machine().is_at_taped_timeout() || guest.machine().has_timed_out();
@@ -84,8 +87,10 @@ async fn run_as(
             Ok(watched) => watched,
             Err(error) => {
                 let message = format!("nothing can watch its time: {error}");
-                let outcome = RunError::Instantiate { program: program.name().to_owned(), message };
-                return Ok(Ended { guest: store.into_data().guest, outcome: Err(outcome) });
+                let error = RunError::Instantiate { program: program.name().to_owned(), message };
+                let mut guest = store.into_data().guest;
+                let outcome = Ok(guest.end_for_lack(&error));
+                return Ok(Ended { guest, outcome });
             }
         };
         store.epoch_deadline_callback(move |mut store| {
@@ -179,7 +184,7 @@ fn instantiation_error(
     let is_of_host = error.chain().any(is_exhausted);
     let error = RunError::Instantiate { program: name, message: format!("{error:#}") };
     if is_of_host {
-        return Ok(store.data_mut().guest.end_for_lack_of(&error));
+        return Ok(store.data_mut().guest.end_for_lack(&error));
     }
     Err(error)
 }

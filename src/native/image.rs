@@ -141,7 +141,7 @@ impl TapedChildren {
     fn next(&self, pid: Pid) -> Option<(HostEvent, bool)> {
         let mut is_charged = false;
         let event = match self.next_if(pid, |_| true)? {
-            NativeEvent::Failed { message, .. } => HostEvent::Failed(message),
+            NativeEvent::Failed { message } => HostEvent::Failed(message),
             NativeEvent::Taken => HostEvent::Taken,
             NativeEvent::Readable => HostEvent::Readable,
             NativeEvent::Output { fd, bytes } => {
@@ -162,7 +162,9 @@ impl TapedChildren {
                 HostEvent::Ended(end)
             }
             NativeEvent::Closed => HostEvent::Closed,
-            NativeEvent::Input { .. } | NativeEvent::ClockMoved => return None,
+            NativeEvent::Lacking { .. } | NativeEvent::Input { .. } | NativeEvent::ClockMoved => {
+                return None;
+            }
         };
         Some((event, is_charged))
     }
@@ -233,9 +235,7 @@ impl Child {
             Runs::Taped(children) => {
                 let is_failure = |event: &NativeEvent| matches!(event, NativeEvent::Failed { .. });
                 match children.next_if(guest.pid(), is_failure) {
-                    Some(NativeEvent::Failed { message, exhausted }) => {
-                        Err(NotStarted { message, exhausted })
-                    }
+                    Some(NativeEvent::Failed { message }) => Err(for_good(message)),
                     _ => Ok(Self::Taped(Arc::clone(children))),
                 }
             }
@@ -315,6 +315,9 @@ async fn process(image: HostImage, mut guest: Guest) -> Ended {
     if let Err(stop) = guest.begin() {
         return Ended { guest, outcome: Ok(stop.into()) };
     }
+    if let Some(outcome) = guest.repeat_lack() {
+        return Ended { guest, outcome: Ok(outcome) };
+    }
     // It is the program that a broken pipe ends, unless it ignores that.
     guest.ignore_sigpipe(true);
     let started_ns = guest.virtual_now_ns();
@@ -332,10 +335,12 @@ async fn process(image: HostImage, mut guest: Guest) -> Ended {
     let child = match started {
         Ok(child) => child,
         Err(NotStarted { message, exhausted }) => {
-            guest.tape_native(|_| NativeEvent::Failed { message: message.clone(), exhausted });
-            let error = RunError::Host { program, message };
-            let outcome = if exhausted { Ok(guest.end_for_lack_of(&error)) } else { Err(error) };
-            return Ended { guest, outcome };
+            if exhausted {
+                let outcome = Ok(guest.end_for_lack(&RunError::Host { program, message }));
+                return Ended { guest, outcome };
+            }
+            guest.tape_native(|_| NativeEvent::Failed { message: message.clone() });
+            return Ended { guest, outcome: Err(RunError::Host { program, message }) };
         }
     };
     let mut bridge = Bridge {
@@ -388,10 +393,7 @@ impl Bridge {
                     return Ok(Outcome::Exited(0));
                 }
                 HostEvent::Failed(message) => {
-                    self.guest.tape_native(|_| NativeEvent::Failed {
-                        message: message.clone(),
-                        exhausted: false,
-                    });
+                    self.guest.tape_native(|_| NativeEvent::Failed { message: message.clone() });
                     return Err(Leave::Error(message));
                 }
             }

@@ -16,9 +16,11 @@ pub enum NativeEvent {
     Failed {
         /// Why not.
         message: String,
-        /// Whether the host had no process, descriptor or memory left for it, which ends the run.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        exhausted: bool,
+    },
+    /// The host had no process, descriptor or memory left for it, or for a module, which ended the run.
+    Lacking {
+        /// What was said.
+        message: String,
     },
     /// It was given bytes to read; none: there are no more.
     Input {
@@ -67,7 +69,7 @@ pub enum NativeEvent {
 impl NativeEvent {
     /// Whether the host did it, and so rang for it.
     pub fn is_of_host(&self) -> bool {
-        !matches!(self, Self::Failed { .. } | Self::Input { .. })
+        !matches!(self, Self::Failed { .. } | Self::Lacking { .. } | Self::Input { .. })
     }
 }
 

@@ -59,7 +59,10 @@ impl Kind {
             Self::HostCall { capability, operation, .. } => {
                 [capability, operation].into_iter().for_each(text);
             }
-            Self::Native { event: NativeEvent::Failed { message, .. }, .. } => text(message),
+            Self::Native {
+                event: NativeEvent::Failed { message } | NativeEvent::Lacking { message },
+                ..
+            } => text(message),
             Self::Unknown { fields, .. } => {
                 fields.values_mut().for_each(|value| withhold_in_value(value, rules));
             }

@@ -61,7 +61,7 @@ pub fn replay(
     let calls = std::mem::take(&mut script.host_calls);
     let host = SessionHost::builder().taped(calls, checks_starts).build();
     let (events, times_out) = (std::mem::take(&mut script.native_events), script.times_out);
-    let is_beside = events.is_empty();
+    let is_beside = events.is_empty() && script.lacks.is_empty();
     let taped = Arc::new(TapedChildren::new(events, Cas::new(cas_dir(path))));
     let engine = if counts_fuel && !engine.config().fuel {
         Engine::new(EngineConfig { fuel: true, ..engine.config().clone() })?

@@ -15,6 +15,7 @@ use crate::kernel::io::stdio::Input;
 use crate::kernel::io::taped_stdio::{TapedInput, TapedOutput};
 use crate::kernel::machine::MachineBuilder;
 use crate::kernel::machine::config::{KERNEL_VERSION, MachineConfig, MountConfig};
+use crate::kernel::machine::lack::TapedLack;
 use crate::kernel::machine::limits::{Limit, Limits};
 use crate::kernel::machine::timeout::TapedTimeout;
 use crate::kernel::process::Pid;
@@ -122,6 +123,8 @@ pub(super) struct Script {
     pub times_out: bool,
     /// Where it did, in each run on the tape that it ended.
     timeouts: Vec<TapedTimeout>,
+    /// Where the host had nothing left for a process.
+    pub lacks: Vec<TapedLack>,
     clock_values_ns: Vec<u64>,
     tree: TapedTree,
     /// What the egress policy has decided for the call of the host that is next.
@@ -140,6 +143,7 @@ impl Script {
             started: HashSet::new(),
             times_out: false,
             timeouts: Vec::new(),
+            lacks: Vec::new(),
             has_shell: false,
             host_calls: TapedCalls::default(),
             egress: Vec::new(),
@@ -164,6 +168,9 @@ impl Script {
                     script.times_out |= status == Limit::Timeout.name();
                 }
                 Kind::Timeout { steps } => script.learn_timeout(record.seq, steps),
+                Kind::Native { event: NativeEvent::Lacking { message }, .. } => {
+                    script.lacks.push(TapedLack { seq: record.seq, message });
+                }
                 Kind::Native { pid, event } => script.native_events.push((Pid(pid), event)),
                 spawn @ Kind::ProcessSpawn { .. } => script.learn_spawn(spawn, &cas, path)?,
                 call @ Kind::HostCall { .. } => script.learn_host_call(call, &cas)?,
@@ -306,7 +313,8 @@ impl Script {
             config.limits.timeout = None;
         }
         let builder = config.builder(&Arc::new(self.tree), self.clock_values_ns, bounds);
-        let builder = builder.recorded_as(recorded).taped_timeouts(self.timeouts);
+        let builder =
+            builder.recorded_as(recorded).taped_timeouts(self.timeouts).taped_lacks(self.lacks);
         Ok((builder, self.spawns))
     }
 }

@@ -89,6 +89,7 @@ fn failed(path: &str) -> impl FnOnce(Errno) -> TapedChangesError {
             Errno::Noent | Errno::Notdir => "nothing is there",
             Errno::Exist | Errno::Isdir => "something is there",
             Errno::Notempty => "it holds something else",
+            Errno::Loop => "a link leads back to itself",
             errno => return TapedChangesError::Refused { path, errno },
         };
         conflict(&path, found)

@@ -2,6 +2,7 @@
 // module is called `cat`, or `box cat FILE`. Locale, users and permissions are none: text is bytes, time is UTC.
 #include "box.h"
 
+#include <ctype.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -233,6 +234,11 @@ struct timespec parse_time(const char *text) {
             used = 0;
             if (sscanf(rest, ":%2d%n", &tm.tm_sec, &used) < 1) die("invalid date '%s'", text);
             rest += used;
+        }
+        // A fraction of a second, to the nanosecond.
+        if ((*rest == '.' || *rest == ',') && isdigit((unsigned char)rest[1])) {
+            long unit = 100000000;
+            for (rest++; isdigit((unsigned char)*rest); rest++, unit /= 10) time.tv_nsec += unit * (*rest - '0');
         }
     }
     if (strcmp(rest, "Z") == 0 || strcmp(rest, " UTC") == 0) rest = "";

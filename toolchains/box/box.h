@@ -90,7 +90,8 @@ int run_program(char **argv, int in);
 
 // Copies a file or a tree; see cp.
 struct copying {
-    bool recursive, preserve, force, verbose;
+    // `links`: a link is copied as one, also where nothing is copied with what it holds.
+    bool recursive, links, preserve, force, verbose;
 };
 int copy_path(const char *from, const char *to, const struct copying *how);
 int remove_path(const char *path, bool recursive, bool force);

@@ -454,6 +454,21 @@ same ln -sf old old
 same ln -sf older old
 same ln -f old older
 same ln -f g g
+both sh -c 'echo text > linked; ln -s linked led_to; ln -s nothing unled; echo file > filed; touch -d 2001-01-01 linked'
+same cp -P led_to led_copy
+same cp -P unled unled_copy
+same cp -P led_to filed
+same cp -P linked linked_copy
+trees 'cp -P'
+same find filed linked f1 -newer led_to
+same ls -L led_to linked
+same ls -LF led_to
+same ls -HF led_to
+same ls -F led_to
+both touch -d '2001-02-03T04:05:06.789Z' timed
+both touch -d '2001-02-03 04:05:06,7' timed2
+same find timed -newer timed2
+same date -r timed +%s
 same rm dirlink soft
 same rm -d n
 trees rm

@@ -9,6 +9,7 @@ use crate::kernel::pid::Pid;
 use crate::kernel::process::outcome::{Outcome, RunError};
 use crate::kernel::process::turn::Turnstile;
 use crate::kernel::process::{Signal, Wait};
+use crate::tape::NativeEvent;
 
 impl Guest {
     /// Waits for the process's first turn.
@@ -96,16 +97,28 @@ impl Guest {
 
     /// The outcome of a process that has not begun, as the host has nothing left for it: no script goes on
     /// without what it started. `error` is what it says.
-    pub(crate) fn end_for_lack_of(&mut self, error: &RunError) -> Outcome {
-        self.say(error);
+    pub(crate) fn end_for_lack(&mut self, error: &RunError) -> Outcome {
+        let name = self.machine.run.processes.name(self.pid);
+        let message = error.clone().of(name).to_string();
+        self.lack(message)
+    }
+
+    /// As [`Guest::end_for_lack`], if the machine repeats a run in which that happened here.
+    pub(crate) fn repeat_lack(&mut self) -> Option<Outcome> {
+        let records = self.machine.tape.as_ref()?.records();
+        let message = self.machine.lacks.at(records)?;
+        Some(self.lack(message))
+    }
+
+    fn lack(&mut self, message: String) -> Outcome {
+        self.tape_native(|_| NativeEvent::Lacking { message: message.clone() });
+        self.say(&message);
         self.machine.note_limit(Limit::Host);
         Outcome::Limit(Limit::Host)
     }
 
-    fn say(&mut self, error: &RunError) {
-        let name = self.machine.run.processes.name(self.pid);
-        let message = format!("belljar: {}\n", error.clone().of(name));
-        self.write_message(message.as_bytes());
+    fn say(&mut self, message: &str) {
+        self.write_message(format!("belljar: {message}\n").as_bytes());
     }
 
     /// Ends the process: closes its descriptors, and lets those know who wait for it. Answers why
@@ -123,7 +136,9 @@ impl Guest {
         if let Some(error) = &error
             && self.pid != Pid::FIRST
         {
-            self.say(error);
+            let name = self.machine.run.processes.name(self.pid);
+            let message = error.clone().of(name).to_string();
+            self.say(&message);
         }
         self.give_up_host_call();
         if self.machine.kernel_version() > 4 {

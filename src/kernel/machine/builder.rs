@@ -7,6 +7,7 @@ use super::config::{
     HostConfig, KERNEL_VERSION, MachineConfig, MountConfig, SourceKind, time_scale,
 };
 use super::error::MachineError;
+use super::lack::{Lacks, TapedLack};
 use super::limits::Limits;
 use super::random::Random;
 use super::run_state::RunState;
@@ -46,6 +47,7 @@ pub struct MachineBuilder {
     host: Option<Arc<dyn Host>>,
     bell: HostBell,
     timeouts: Timeouts,
+    lacks: Lacks,
 }
 
 impl Default for MachineBuilder {
@@ -65,6 +67,7 @@ impl Default for MachineBuilder {
             host: None,
             bell: HostBell::default(),
             timeouts: Timeouts::default(),
+            lacks: Lacks::default(),
         }
     }
 }
@@ -133,6 +136,12 @@ impl MachineBuilder {
     /// Instead of a bell that the host rings: one that has rung as it did when a tape was recorded.
     pub fn taped_bell(mut self, bell: HostBell) -> Self {
         self.bell = bell;
+        self
+    }
+
+    /// Where processes could not be started in runs that were recorded, for lack of what the host gives.
+    pub fn taped_lacks(mut self, lacks: Vec<TapedLack>) -> Self {
+        self.lacks = Lacks::taped(lacks);
         self
     }
 
@@ -314,6 +323,7 @@ impl MachineBuilder {
             run: RunState::new(&self.limits, self.bell),
             limits: self.limits,
             timeouts: self.timeouts,
+            lacks: self.lacks,
             trace: None,
             tape: self.tape,
             kernel_version,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Machine;
 use super::clock::ClockId;
+use super::lack::Lacks;
 use super::random::Random;
 use super::run_state::RunState;
 use super::timeout::Timeouts;
@@ -79,6 +80,7 @@ impl Machine {
             run: RunState::new(&self.limits, HostBell::default()),
             limits: self.limits,
             timeouts: Timeouts::default(),
+            lacks: Lacks::default(),
             trace: None,
             tape: None,
             tapes_finds: true,

@@ -5,6 +5,7 @@ pub mod clock;
 pub mod config;
 mod error;
 pub mod fork;
+pub mod lack;
 pub mod limits;
 pub mod memory;
 pub mod random;
@@ -21,6 +22,7 @@ pub use self::builder::MachineBuilder;
 use self::clock::{Clock, ClockId, DEFAULT_START_NS, VirtualClock};
 use self::config::KERNEL_VERSION;
 pub use self::error::MachineError;
+use self::lack::Lacks;
 use self::limits::Limits;
 use self::random::Random;
 use self::run_state::RunState;
@@ -80,6 +82,8 @@ pub struct Machine {
     pub(crate) run: RunState,
     /// Where real time ends runs.
     pub(crate) timeouts: Timeouts,
+    /// Where the host had nothing left, in the runs that it repeats.
+    pub(crate) lacks: Lacks,
     pub(crate) trace: Option<Trace>,
     /// Where what crosses the boundary is recorded.
     pub(crate) tape: Option<Recorder>,
@@ -108,6 +112,7 @@ impl Machine {
             run: RunState::new(&limits, HostBell::default()),
             limits,
             timeouts: Timeouts::default(),
+            lacks: Lacks::default(),
             trace: None,
             tape: None,
             kernel_version: KERNEL_VERSION,

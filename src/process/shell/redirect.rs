@@ -150,15 +150,20 @@ impl Shell {
         if path.is_empty() {
             return Err(refused(Errno::Noent));
         }
+        let mut excl = false;
         if access == Access::Write && self.state.options.noclobber {
-            let known = self.path_filestat_get(path.as_bytes(), Follow::Yes);
-            if known.is_ok_and(|stat| stat.metadata.file_type == FileType::RegularFile) {
-                return Err(refused(Errno::Exist));
+            match self.path_filestat_get(path.as_bytes(), Follow::Yes) {
+                Ok(stat) if stat.metadata.file_type == FileType::RegularFile => {
+                    return Err(refused(Errno::Exist));
+                }
+                Ok(_) => {}
+                // Nothing, or a link that leads nowhere, which `open` then refuses.
+                Err(_) => excl = true,
             }
         }
         let creat = access != Access::Read;
         let trunc = matches!(access, Access::Write | Access::Clobber);
-        let oflags = OFlags { creat, trunc, ..OFlags::default() };
+        let oflags = OFlags { creat, trunc, excl, ..OFlags::default() };
         let rights = match access {
             Access::Read => rights::FD_READ,
             Access::ReadWrite => rights::FD_READ | rights::FD_WRITE,

@@ -23,13 +23,17 @@ fn a_script_runs_where_address_space_is_limited() {
 #[test]
 fn a_run_ends_where_a_program_cannot_have_its_memory() {
     let folder = scratch();
-    let script = "ulimit -v 4000000; \"$0\" sh --apply -c 'cp note.txt kept; echo new > note.txt'";
+    let script = "ulimit -v 4000000; \"$0\" record --tape run.tape --apply -- \
+                  sh -c 'echo begun; cp note.txt kept; echo new > note.txt'";
     let output = bash(folder.path(), script);
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(134), "{message}");
     assert!(message.contains("belljar: cannot start cp: "), "{message}");
     assert!(message.contains("limit of what the host gives to one user"), "{message}");
     assert_eq!(std::fs::read_to_string(folder.path().join("note.txt")).unwrap(), "one\ntwo\n");
+    let replayed = bash(folder.path(), "\"$0\" replay run.tape");
+    assert_eq!(replayed.status.code(), Some(134), "{}", stderr(&replayed));
+    assert!(stderr(&replayed).contains("the run is the same"), "{}", stderr(&replayed));
 }
 
 /// A program of the host could not be started, with the same result.

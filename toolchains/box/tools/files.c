@@ -95,7 +95,8 @@ static int copy_link(const char *from, const char *to) {
 // `root` is the topmost directory that has been made, so that a tree is not copied into itself for ever.
 static int copy_tree(const char *from, const char *to, const struct copying *how, const struct stat *root) {
     struct stat source, target, made;
-    if ((how->recursive ? lstat : stat)(from, &source)) return warn("cannot stat '%s': %s", from, strerror(errno));
+    bool keeps_links = how->recursive || how->links;
+    if ((keeps_links ? lstat : stat)(from, &source)) return warn("cannot stat '%s': %s", from, strerror(errno));
     bool is_link = S_ISLNK(source.st_mode);
     // A file is written through a link, and all else would take the place of the link.
     bool is_there = (S_ISREG(source.st_mode) ? stat : lstat)(to, &target) == 0;
@@ -191,7 +192,7 @@ int tool_cp(int argc, char **argv) {
             case 'p': copying.preserve = true; break;
             case 'f': copying.force = true; break;
             case 'v': copying.verbose = true; break;
-            case 'P': break;
+            case 'P': copying.links = true; break;
             case 'n': no_clobber = true; break;
             case 't': dir = optarg; break;
             case 'T': exact = true; break;

@@ -124,7 +124,7 @@ static struct node *parse_primary(void) {
         struct stat stat_;
         node->kind = NEWER;
         node->text = operand(word);
-        if (stat(node->text, &stat_)) die("'%s': %s", node->text, strerror(errno));
+        if (lstat(node->text, &stat_)) die("'%s': %s", node->text, strerror(errno));
         node->time = stat_.st_mtim;
     } else if (strcmp(word, "-maxdepth") == 0) {
         max_depth = parse_count(operand(word), "depth");

@@ -4,6 +4,8 @@
 #include <time.h>
 
 static bool all, almost_all, is_long, recursive, dirs_as_files, marks, slashes, reverse, by_time, by_size, inodes, human;
+// Whether what links lead to is shown in place of them: of all, or of those that are named.
+static bool follows_all, follows_operands;
 
 struct entry {
     char *name;
@@ -131,7 +133,7 @@ static int list(const char *path, bool titled, bool first) {
     for (size_t i = 0; i < names.count; i++) {
         if (names.at[i][0] == '.' && !all && !almost_all) continue;
         char *inner = join(path, names.at[i]);
-        if (!look(inner, names.at[i], false, &entries[count])) status = 1;
+        if (!look(inner, names.at[i], follows_all, &entries[count])) status = 1;
         else blocks += entries[count++].stat.st_blocks;
         free(inner);
     }
@@ -155,7 +157,9 @@ int tool_ls(int argc, char **argv) {
     trouble = 2;
     for (int option; (option = getopt_long(argc, argv, "1aAlRdFprtSihLHn", (struct option[]){{0}}, NULL)) != -1;) {
         switch (option) {
-            case '1': case 'L': case 'H': break;
+            case '1': break;
+            case 'L': follows_all = true; break;
+            case 'H': follows_operands = true; break;
             case 'a': all = true; break;
             case 'A': almost_all = true; break;
             case 'l': case 'n': is_long = true; break;
@@ -179,7 +183,8 @@ int tool_ls(int argc, char **argv) {
     for (size_t i = 0; i < operand_count; i++) {
         struct entry entry = {0};
         // A link that is named is followed, unless it is asked about itself.
-        if (!look(operands[i], operands[i], !is_long && !dirs_as_files && !marks, &entry)) {
+        bool follows = follows_all || follows_operands || (!is_long && !dirs_as_files && !marks);
+        if (!look(operands[i], operands[i], follows, &entry)) {
             status = 2;
         } else if (S_ISDIR(entry.stat.st_mode) && !dirs_as_files) {
             dirs[dir_count++] = entry;

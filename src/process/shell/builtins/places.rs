@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::base::errno::Errno;
 use crate::kernel::guest::absolute;
-use crate::kernel::vfs::Follow;
+use crate::kernel::vfs::{FileType, Follow};
 use crate::process::shell::context::{Run, Shell};
 
 /// Whether `-P` is given, and not `-L` after it; and the operands.
@@ -35,7 +35,10 @@ impl Shell {
         let (dir, is_shown) = match args.first().map(Vec::as_slice) {
             None => (variable(self, b"HOME"), false),
             Some(b"-") => (variable(self, b"OLDPWD"), true),
-            Some(dir) => (dir.to_vec(), false),
+            Some(dir) => match self.in_cdpath(dir, &variable(self, b"CDPATH")) {
+                Some(found) => (found, true),
+                None => (dir.to_vec(), false),
+            },
         };
         if dir.is_empty() && args.first().is_none_or(|arg| !arg.is_empty()) {
             let name = if is_shown { "OLDPWD" } else { "HOME" };
@@ -63,6 +66,23 @@ impl Shell {
             return self.print(format!("{after}\n").as_bytes()).await;
         }
         Ok(0)
+    }
+
+    /// Where `dir` is in the directories of `cdpath`, if that has one before the current directory has it.
+    fn in_cdpath(&mut self, dir: &[u8], cdpath: &[u8]) -> Option<Vec<u8>> {
+        let first = dir.split(|byte| *byte == b'/').next().unwrap_or_default();
+        if cdpath.is_empty() || [&b""[..], b".", b".."].contains(&first) {
+            return None;
+        }
+        for place in cdpath.split(|byte| *byte == b':') {
+            let slash = if place.is_empty() || place.ends_with(b"/") { &b""[..] } else { b"/" };
+            let found = [place, slash, dir].concat();
+            let stat = self.path_filestat_get(&found, Follow::Yes);
+            if stat.is_ok_and(|stat| stat.metadata.file_type == FileType::Directory) {
+                return (!place.is_empty()).then_some(found);
+            }
+        }
+        None
     }
 
     /// Makes `dir` the current directory; answers the path of the one before. Unless it

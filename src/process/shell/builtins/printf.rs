@@ -1,7 +1,6 @@
 //! `printf`.
 
 use super::printing::unescape;
-use crate::process::shell::arithmetic;
 use crate::process::shell::context::{Run, Shell};
 
 /// Longest that a width or precision makes a field, in bytes.
@@ -194,19 +193,9 @@ impl Printer<'_> {
         if let [b'\'' | b'"', byte, ..] = text {
             return i128::from(*byte);
         }
-        if let Some(value) = arithmetic::wide_number(text) {
-            return value;
-        }
-        let shown = String::from_utf8_lossy(text).into_owned();
-        // What begins as a number counts as far as it is one.
-        let is_part = |byte: &&u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'+');
-        let len = text.trim_ascii_start().iter().take_while(is_part).count();
-        let value = arithmetic::wide_number(&text.trim_ascii_start()[..len]);
-        self.errors.push(match value {
-            Some(_) => format!("{shown}: not completely converted"),
-            None => format!("{shown}: expected numeric value"),
-        });
-        value.unwrap_or(0)
+        let (value, len) = leading_integer(text);
+        self.check_converted(text, len);
+        value
     }
 
     fn float(&mut self) -> f64 {
@@ -214,14 +203,64 @@ impl Printer<'_> {
         if let [b'\'' | b'"', byte, ..] = text.as_slice() {
             return f64::from(*byte);
         }
-        let shown = String::from_utf8_lossy(&text).into_owned();
-        if let Ok(value) = shown.trim().parse() {
-            return value;
+        let (value, len) = leading_float(&text);
+        self.check_converted(&text, len);
+        value
+    }
+
+    /// Notes an error unless all of `text` is the number of which `len` bytes were read. Without any text the
+    /// number is 0.
+    fn check_converted(&mut self, text: &[u8], len: usize) {
+        let shown = String::from_utf8_lossy(text);
+        match len {
+            _ if len == text.len() => {}
+            0 => self.errors.push(format!("{shown}: expected numeric value")),
+            _ => self.errors.push(format!("{shown}: not completely converted")),
         }
-        self.errors.push(format!("{shown}: expected numeric value"));
-        0.0
     }
 }
+
+/// The number that `text` begins with, as C's `strtoimax` reads it in base 0, and its length; 0 if there is
+/// none. What is too large is the largest.
+fn leading_integer(text: &[u8]) -> (i128, usize) {
+    let blanks = text.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+    let (is_negative, signs) = match text.get(blanks) {
+        Some(b'-') => (true, 1),
+        Some(b'+') => (false, 1),
+        _ => (false, 0),
+    };
+    let begin = blanks + signs;
+    let digit = |at: usize, base| char::from(*text.get(at)?).to_digit(base);
+    let is_hex = text[begin..].starts_with(b"0x") || text[begin..].starts_with(b"0X");
+    let (mut at, base) = match text.get(begin) {
+        Some(b'0') if is_hex && digit(begin + 2, 16).is_some() => (begin + 2, 16),
+        Some(b'0') => (begin, 8),
+        _ => (begin, 10),
+    };
+    let (first, mut value) = (at, 0i128);
+    while let Some(digit) = digit(at, base) {
+        value = value.saturating_mul(base.into()).saturating_add(digit.into());
+        at += 1;
+    }
+    let value = if is_negative { -value } else { value };
+    if at == first { (0, 0) } else { (value, at) }
+}
+
+/// The number that `text` begins with, as C's `strtod` reads it but for hexadecimal ones, and its length; 0 if
+/// there is none.
+fn leading_float(text: &[u8]) -> (f64, usize) {
+    let blanks = text.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+    let number: String =
+        text[blanks..].iter().copied().take_while(u8::is_ascii).map(char::from).collect();
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    let longest = number.find(|c| !is_part(c)).unwrap_or(number.len()).min(FLOAT_BYTES_MAX);
+    let parsed =
+        (1..=longest).rev().find_map(|len| Some((number[..len].parse().ok()?, blanks + len)));
+    parsed.unwrap_or((0.0, 0))
+}
+
+/// Bytes of a number with a point that are read. More digits would not change it.
+const FLOAT_BYTES_MAX: usize = 400;
 
 fn bounded(width: u64) -> usize {
     usize::try_from(width).unwrap_or(usize::MAX).min(WIDTH_MAX)

@@ -1,0 +1,27 @@
+//! Processes that the host had nothing left for when a tape was recorded: a replay ends where the run did.
+
+use std::collections::VecDeque;
+
+/// A process that could not be started.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TapedLack {
+    /// The place on the tape.
+    pub seq: u64,
+    /// What was said.
+    pub message: String,
+}
+
+/// Those of the runs that a machine repeats, in the order of the tape.
+#[derive(Debug, Default)]
+pub(crate) struct Lacks(VecDeque<TapedLack>);
+
+impl Lacks {
+    pub(super) fn taped(lacks: Vec<TapedLack>) -> Self {
+        Self(lacks.into())
+    }
+
+    /// What was said of a process that could not be started where the tape had `records`.
+    pub(crate) fn at(&mut self, records: u64) -> Option<String> {
+        self.0.pop_front_if(|lack| lack.seq == records).map(|lack| lack.message)
+    }
+}
