@@ -68,6 +68,9 @@ pub fn settle(
     // After the changes are written: the program may have read the file that the diff goes to.
     if let Some((opened, text)) = diff {
         opened.print(&text)?;
+        if !args.quiet {
+            tell_refused_by_git(&entries);
+        }
         let said = entries.iter().filter(|entry| is_in_unified_diff(entry)).count();
         if said < report.changes.len() && !args.quiet {
             let left_out = count(report.changes.len() - said, "change");
@@ -339,6 +342,19 @@ pub fn render_diff(vfs: &Overlay, entries: &[DiffEntry]) -> Result<String> {
         text.push_str(&render_unified_diff(of_mount, &prefix).context("--diff")?);
     }
     Ok(text)
+}
+
+/// Says which files and links among `entries` are not in their diff, as `git apply` would refuse it.
+pub fn tell_refused_by_git(entries: &[DiffEntry]) {
+    let is_dir = |kind: &DiffKind| matches!(kind, DiffKind::DirAdded | DiffKind::DirDeleted);
+    let refused = entries.iter().filter(|it| !is_dir(&it.kind) && !is_in_unified_diff(it));
+    let names: Vec<String> = refused.map(|entry| printable(entry.path.as_str())).collect();
+    if !names.is_empty() {
+        let more = names.len().saturating_sub(NAMED_MAX);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let names = names[..names.len().min(NAMED_MAX)].join(", ");
+        note!("belljar: note: the diff leaves out {names}{more}, as git applies no such change");
+    }
 }
 
 /// Names of files and folders from which version control, editors, shells and build tools take

@@ -27,6 +27,7 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
     let entries = vfs.diff().context(what)?;
     let text = render_diff(vfs, &entries)?;
     sink::print(text.as_bytes());
+    changes::tell_refused_by_git(&entries);
     Ok(0)
 }
 

@@ -276,6 +276,7 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
         let text = render_diff(shown.files(), &entries);
         let text = text.map_err(|error| with_drifts(error, &mut shown, id))?;
         sink::print(text.as_bytes());
+        changes::tell_refused_by_git(&entries);
     }
     tell_all(&mut shown, id);
     Ok(0)

@@ -100,19 +100,19 @@ impl Guest {
     pub(crate) fn end_for_lack(&mut self, error: &RunError) -> Outcome {
         let name = self.machine.run.processes.name(self.pid);
         let message = error.clone().of(name).to_string();
-        self.lack(message)
+        self.lack(&message)
     }
 
     /// As [`Guest::end_for_lack`], if the machine repeats a run in which that happened here.
     pub(crate) fn repeat_lack(&mut self) -> Option<Outcome> {
         let records = self.machine.tape.as_ref()?.records();
         let message = self.machine.lacks.at(records)?;
-        Some(self.lack(message))
+        Some(self.lack(&message))
     }
 
-    fn lack(&mut self, message: String) -> Outcome {
-        self.tape_native(|_| NativeEvent::Lacking { message: message.clone() });
-        self.say(&message);
+    fn lack(&mut self, message: &str) -> Outcome {
+        self.tape_native(|_| NativeEvent::Lacking { message: message.to_owned() });
+        self.say(message);
         self.machine.note_limit(Limit::Host);
         Outcome::Limit(Limit::Host)
     }

@@ -163,7 +163,7 @@ impl Shell {
         }
         let creat = access != Access::Read;
         let trunc = matches!(access, Access::Write | Access::Clobber);
-        let oflags = OFlags { creat, trunc, excl, ..OFlags::default() };
+        let oflags = OFlags { creat, excl, trunc, ..OFlags::default() };
         let rights = match access {
             Access::Read => rights::FD_READ,
             Access::ReadWrite => rights::FD_READ | rights::FD_WRITE,

@@ -218,3 +218,24 @@ fn a_pipe_is_not_moved_to_another_folder() {
     assert!(stderr(&output).contains("mv: "), "{}", stderr(&output));
     assert_eq!(std::fs::read_to_string(folder.path().join("result")).unwrap(), "work\n");
 }
+
+/// Times were compared of two scales, and a link to itself was an error.
+#[test]
+fn what_is_applied_already_is_known_for_any_clock_and_any_link() {
+    for (options, script) in [
+        (&["--start-at", "2020-01-01T00:00:00Z"][..], "cp -p note.txt copy"),
+        (&["--start-at", "2031-01-01T00:00:00Z"], "echo a > a; cp -pr old copied"),
+        (&[], "rm -r old; ln -s old old"),
+        (&[], "mv old old.v1; ln -s old.v1 old"),
+    ] {
+        let folder = recorded("true");
+        let record = ["record", "-q", "--tape", "run.tape", "--worktree", "tree"];
+        let args = [&record[..], options, &["--", "sh", "-c", script]].concat();
+        succeed(folder.path(), &args);
+        let apply = ["apply", "run.tape", "--worktree", "tree"];
+        succeed(folder.path(), &apply);
+        let again = call(folder.path(), &apply);
+        assert_eq!(again.status.code(), Some(0), "{script}: {}", stderr(&again));
+        assert_eq!(stderr(&again), "belljar: already applied: nothing to do\n", "{script}");
+    }
+}

@@ -95,7 +95,7 @@ fn every_command_of_sandboxes_speaks_json() {
     let kinds: Vec<_> = listed.as_array().unwrap().iter().map(|entry| &entry["kind"]).collect();
     assert_eq!(kinds, ["session", "session", "session", "snapshot"]);
     assert_eq!(json(at, &["rm", "two", "--json"])["removed"][0], "two");
-    assert_eq!(json(at, &["gc", "--json"])["contents"], 4);
+    assert_eq!(json(at, &["gc", "--json"])["contents"], 3);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::Output;
 use serde_json::Value;
 
 use super::scratch;
-use crate::support::{belljar, stderr, stdout};
+use crate::support::{belljar, guest, stderr, stdout};
 
 fn sh(folder: &Path, args: &[&str]) -> Output {
     belljar(folder).arg("sh").args(args).output().unwrap()
@@ -111,4 +111,54 @@ fn a_trace_shows_the_calls_of_a_shell() {
     ] {
         assert!(trace.contains(line), "no {line:?} in: {trace}");
     }
+}
+
+/// Some took `worktree/c` for the file `c` of the mount `/worktree`, and `replace` changed it.
+#[test]
+fn built_in_programs_know_a_relative_path_from_an_absolute_one() {
+    let folder = scratch();
+    for dir in ["worktree", "sub"] {
+        std::fs::create_dir(folder.path().join(dir)).unwrap();
+    }
+    std::fs::write(folder.path().join("c"), "top\n").unwrap();
+    for command in ["cat", "head", "wc", "sha256sum", "jsonfmt", "replace top xop", "grep top"] {
+        for dir in ["worktree", "sub"] {
+            let script =
+                format!("echo tmp > /tmp/n; cd {dir}; {command} worktree/c; {command} tmp/n");
+            let output = sh(folder.path(), &["--apply", "-c", &script]);
+            let said = stderr(&output);
+            assert_eq!(stdout(&output), "", "{command} in {dir}");
+            assert!(said.contains("worktree/c") && said.contains("tmp/n"), "{command}: {said}");
+        }
+    }
+    assert_eq!(std::fs::read_to_string(folder.path().join("c")).unwrap(), "top\n");
+}
+
+/// Each was out of date for ever: its directory was later.
+#[test]
+fn directories_links_and_empty_files_are_as_late_as_their_directory() {
+    let folder = scratch();
+    let makefile = "all: build/obj\nbuild:\n\tmkdir build\nbuild/obj: build\n\tmkdir build/obj\n";
+    std::fs::write(folder.path().join("Makefile"), makefile).unwrap();
+    let tools = guest("minimake").parent().unwrap().display().to_string();
+    let output = sh(folder.path(), &["--toolchain", &tools, "-c", "minimake; minimake"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    for made in ["mkdir o/s", ": > o/s", "ln -s q o/s"] {
+        let script = format!("mkdir o; sleep 1; {made}; find o -maxdepth 0 -newer o/s");
+        let output = sh(folder.path(), &["--quiet", "-c", &script]);
+        assert_eq!((stdout(&output), stderr(&output)), (String::new(), String::new()), "{made}");
+    }
+}
+
+#[test]
+fn a_diff_says_which_files_it_leaves_out() {
+    let folder = scratch();
+    let script = "mkdir .git; echo x > .git/config; mkdir s; echo y > s/.git";
+    let said = "note: the diff leaves out .git/config, s/.git, as git applies no such change";
+    let output = sh(folder.path(), &["--diff", "-c", script]);
+    assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    let record = ["record", "-q", "--tape", "run.tape", "--", "sh", "-c", script];
+    belljar(folder.path()).args(record).output().unwrap();
+    let output = belljar(folder.path()).args(["diff", "run.tape"]).output().unwrap();
+    assert!(stderr(&output).contains(said), "{}", stderr(&output));
 }

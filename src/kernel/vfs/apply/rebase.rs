@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Target;
 use super::written::Written;
 use crate::base::digest::Digest;
+use crate::base::disk;
 use crate::kernel::vfs::diff::Change;
 use crate::kernel::vfs::diff::file_version::FileVersion;
 use crate::kernel::vfs::layer::host_dir::HostDir;
@@ -52,13 +53,14 @@ impl Baseline {
     }
 }
 
-/// Whether a link stands in the place of one of the directories that `path` is in: what it leads to may have
-/// what is at `path`.
-fn is_behind_link(host: &HostDir, path: &VPath) -> bool {
+/// Whether something is at `path` for those who follow links, of which one stands in the place of a directory
+/// that `path` is in.
+fn shows_through_link(host: &HostDir, path: &VPath) -> bool {
     let mut at = path.clone();
     while let Some((parent, _)) = at.split_last() {
         if let Ok(found) = Layer::stat(host, &parent) {
-            return found.file_type == FileType::SymbolicLink;
+            let is_link = found.file_type == FileType::SymbolicLink;
+            return is_link && disk::symlink_metadata(&host.path().join(path.as_str())).is_ok();
         }
         at = parent;
     }
@@ -80,7 +82,7 @@ impl Overlay {
             return false;
         }
         match (change.after, now) {
-            (None, None) => !is_behind_link(host, path),
+            (None, None) => !shows_through_link(host, path),
             (Some(id), Some(now)) if self.file_type(id) == now.file_type => {
                 match &self.node(id).body {
                     Body::Dir(_) => before.is_none_or(|it| it.file_type != FileType::Directory),

@@ -121,7 +121,7 @@ impl Begun<'_> {
                     gone.extend(self.no_dir_above(path, &removed_dirs)?);
                 }
                 // What stands there now is another step's, and is looked at there.
-                Undo::Not(_) if matches!(step, Step::Remove { .. }) && made.contains_key(path) => {}
+                Undo::Not(_) if matches!(step, Step::Remove { .. }) && is_ours(path) => {}
                 Undo::Not(what) => changed.push(ChangedSince { path: path.clone(), what }),
                 Undo::Remove if matches!(step, Step::CreateDir { .. }) => {
                     let mut names: Vec<String> = self

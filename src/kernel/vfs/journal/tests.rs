@@ -371,15 +371,44 @@ fn an_interruption_at_any_operation_is_taken_back_or_goes_through() {
 
 /// Killed once everything is beside its place, and something is in it.
 pub(super) fn half_written() -> Scene {
+    written_up_to(6)
+}
+
+/// Killed after as many things have come from beside their places, or have gone there.
+fn written_up_to(most: usize) -> Scene {
     let is_placing = |operation: &Operation| matches!(operation, Operation::Rename(from, _) if from.as_str().contains(".belljar-"));
     let mut scene = Scene::new(0);
     let placed = AtomicUsize::new(0);
     let through = Asking::through(move |_, operation| {
         let count = placed.fetch_add(usize::from(is_placing(&operation)), Ordering::Relaxed);
-        if count > 6 { Err(io::Error::other("killed")) } else { Ok(()) }
+        if count > most { Err(io::Error::other("killed")) } else { Ok(()) }
     });
     assert!(scene.apply(&through).is_err());
     scene
+}
+
+/// Half of it was taken back, and the rest said to be refused by the system.
+#[test]
+fn what_somebody_made_where_a_file_was_to_come_leaves_all_as_it_is() {
+    let path = "becomes a file";
+    let mut met = 0;
+    for most in 0..8 {
+        let scene = written_up_to(most);
+        if fs::symlink_metadata(scene.disk.join(path)).is_ok() {
+            continue;
+        }
+        met += 1;
+        fs::write(scene.disk.join(path), "mine, since then").unwrap();
+        let before = on_disk(&scene.disk);
+        let error = scene.recover().unwrap_err();
+        let JournalError::Changed { changed, .. } = &error else { panic!("{most}: {error}") };
+        assert_eq!((changed.len(), changed[0].path.as_str()), (1, path), "{most}");
+        assert_eq!(on_disk(&scene.disk), before, "{most}");
+        fs::remove_file(scene.disk.join(path)).unwrap();
+        scene.recover().unwrap();
+        assert_eq!(on_disk(&scene.disk), scene.before, "{most}");
+    }
+    assert!(met > 0);
 }
 
 #[test]
