@@ -10,6 +10,7 @@ use super::provider::{LlmDelta, LlmFailure, LlmResponse};
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
 use crate::tape::Version;
+use crate::tape::lines::line_of;
 
 /// Longest fixture that is written or read, in bytes.
 pub const FIXTURE_BYTES_MAX: u64 = 256 << 20;
@@ -111,14 +112,7 @@ impl Entry {
 /// The first line of a fixture that is written now.
 pub(super) fn header_line() -> Vec<u8> {
     let belljar_version = env!("CARGO_PKG_VERSION").to_owned();
-    line(&Header { format: FORMAT.to_owned(), version: VERSION, belljar_version })
-}
-
-/// `value` as a line.
-pub(super) fn line(value: &impl Serialize) -> Vec<u8> {
-    let mut line = serde_json::to_vec(value).expect("keys are text; the rest is JSON");
-    line.push(b'\n');
-    line
+    line_of(&Header { format: FORMAT.to_owned(), version: VERSION, belljar_version })
 }
 
 /// The calls of the fixture at `path`, each with its line.

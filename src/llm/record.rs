@@ -8,6 +8,7 @@ use super::provider::{LlmDelta, LlmError, LlmProvider, LlmRequest, LlmResponse, 
 use super::secrets;
 use crate::base::{atomic_file, disk};
 use crate::tape::Redaction;
+use crate::tape::lines::line_of;
 
 /// Passes calls on, and keeps each with its answer for a fixture, without secrets.
 ///
@@ -73,7 +74,7 @@ impl<P: LlmProvider> Record<P> {
         let entry = Entry { request_hash, request: request.to_json(), deltas, response, error };
         let mut value = serde_json::to_value(entry).expect("keys are text; the rest is JSON");
         secrets::redact(&mut value, &self.redaction);
-        self.lines.extend(fixture::line(&value));
+        self.lines.extend(line_of(&value));
     }
 }
 

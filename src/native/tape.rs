@@ -12,6 +12,7 @@ use super::{
 use crate::base::atomic_file;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
+use crate::tape::lines::line_of;
 use crate::tape::{Redaction, TapeError, Version};
 
 /// Longest that a process tape may be, in bytes: it is read and written whole.
@@ -143,7 +144,7 @@ impl TapeEntry {
 
     /// How much of a tape it takes.
     pub(super) fn len_bytes(&self) -> u64 {
-        line(self).len() as u64
+        line_of(self).len() as u64
     }
 
     fn check(&self) -> Result<(), String> {
@@ -252,18 +253,12 @@ impl ProcessTape {
 
     fn to_bytes(&self) -> Vec<u8> {
         let belljar_version = env!("CARGO_PKG_VERSION").to_owned();
-        let header = line(&Header { version: VERSION, belljar_version });
+        let header = line_of(&Header { version: VERSION, belljar_version });
         self.entries.iter().fold(header, |mut bytes, entry| {
-            bytes.extend(line(entry));
+            bytes.extend(line_of(entry));
             bytes
         })
     }
-}
-
-fn line(value: &impl Serialize) -> Vec<u8> {
-    let mut line = serde_json::to_vec(value).expect("memory takes any JSON object");
-    line.push(b'\n');
-    line
 }
 
 #[cfg(test)]

@@ -6,15 +6,13 @@ use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::header::{Header, Version};
+use super::lines::{LINE_BYTES_MAX, LineError, Lines, line_of};
 use super::payload::Payload;
 use super::record::Record;
 use super::recorder::{ReadAt, TapeError, TapeSink};
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
 use crate::store::{Cas, StoreError};
-
-/// Longest line that is read or written, in bytes.
-const LINE_BYTES_MAX: usize = 16 << 20;
 
 /// The folder of the store that belongs to the tape `path`, finished or not.
 pub fn cas_dir(path: &Path) -> PathBuf {
@@ -126,8 +124,7 @@ impl FileTape {
     }
 
     fn line(&mut self, value: &impl serde::Serialize) -> Result<(), TapeError> {
-        let mut line = serde_json::to_vec(value).expect("records are JSON objects");
-        line.push(b'\n');
+        let line = line_of(value);
         self.charge(line.len() as u64)?;
         let write = |file: &mut BufWriter<File>| file.write_all(&line);
         self.file.as_mut().map_or(Ok(()), write).map_err(DiskError::new("write", &self.path))?;
@@ -246,8 +243,7 @@ struct Versioned {
 pub struct TapeReader {
     path: PathBuf,
     header: Header,
-    lines: BufReader<File>,
-    line: u64,
+    lines: Lines<BufReader<File>>,
     cut_off: bool,
     done: bool,
 }
@@ -261,11 +257,10 @@ impl TapeReader {
     pub fn open(path: &Path) -> Result<Self, TapeError> {
         let file = disk::open(path)?;
         let header = Header::new(0);
-        let lines = BufReader::with_capacity(64 << 10, file);
-        let mut reader =
-            Self { path: path.to_owned(), header, lines, line: 0, cut_off: false, done: false };
-        let Some((line, _)) = reader.next_line()? else {
-            reader.line = 1;
+        let lines = Lines::of(BufReader::with_capacity(64 << 10, file));
+        let mut reader = Self { path: path.to_owned(), header, lines, cut_off: false, done: false };
+        let Some(line) = reader.next_line()? else {
+            reader.lines.number = 1;
             return Err(reader.bad("the tape is empty: expected a header"));
         };
         let no_header = |reader: &Self, error: serde_json::Error| {
@@ -291,7 +286,7 @@ impl TapeReader {
 
     /// The line of the last record, from 1.
     pub fn line(&self) -> u64 {
-        self.line
+        self.lines.number
     }
 
     /// Whether the last line was cut off, and left out.
@@ -301,31 +296,23 @@ impl TapeReader {
 
     fn bad(&self, message: impl Into<String>) -> TapeError {
         let tape = self.path.display().to_string();
-        TapeError::Line { tape, line: self.line, message: message.into() }
+        TapeError::Line { tape, line: self.lines.number, message: message.into() }
     }
 
-    /// The next line without its end, and whether it had one.
-    fn next_line(&mut self) -> Result<Option<(Vec<u8>, bool)>, TapeError> {
-        let mut line = Vec::new();
-        let limit = LINE_BYTES_MAX as u64 + 1;
-        let read = self.lines.by_ref().take(limit).read_until(b'\n', &mut line);
-        read.map_err(DiskError::new("read", &self.path))?;
-        if line.is_empty() {
-            return Ok(None);
-        }
-        self.line += 1;
-        let ended = line.pop_if(|last| *last == b'\n').is_some();
-        if line.len() > LINE_BYTES_MAX {
-            return Err(self.bad(format!("the line is longer than {LINE_BYTES_MAX} bytes")));
-        }
-        Ok(Some((line, ended)))
+    fn next_line(&mut self) -> Result<Option<Vec<u8>>, TapeError> {
+        self.lines.next().map_err(|error| match error {
+            LineError::Read(error) => DiskError::new("read", &self.path)(error).into(),
+            LineError::TooLong => {
+                self.bad(format!("the line is longer than {LINE_BYTES_MAX} bytes"))
+            }
+        })
     }
 
     fn next_record(&mut self) -> Result<Option<Record>, TapeError> {
-        let Some((line, ended)) = self.next_line()? else { return Ok(None) };
+        let Some(line) = self.next_line()? else { return Ok(None) };
         match serde_json::from_slice(&line) {
             Ok(record) => Ok(Some(record)),
-            Err(_) if !ended => {
+            Err(_) if !self.lines.is_ended => {
                 self.cut_off = true;
                 Ok(None)
             }

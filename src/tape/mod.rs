@@ -8,6 +8,7 @@ mod fidelity;
 mod file;
 mod header;
 mod leaks;
+pub(crate) mod lines;
 mod native;
 mod payload;
 mod player;

@@ -5,7 +5,7 @@ mod annotation;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -15,15 +15,13 @@ pub use self::annotation::{
 };
 use super::file::TapeReader;
 use super::header::Version;
+use super::lines::{LINE_BYTES_MAX, LineError, Lines, line_of};
 use super::recorder::TapeError;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
 
 /// The version of the format.
 const SCHEMA: Version = Version { major: 1, minor: 0 };
-
-/// Longest line that is read or written, in bytes, as on a tape.
-const LINE_BYTES_MAX: usize = 16 << 20;
 
 /// Longest file that is read, in bytes: it is held in memory.
 const FILE_BYTES_MAX: u64 = 256 << 20;
@@ -160,30 +158,43 @@ impl AnnotationFile {
 
     fn read(path: &Path, file: &File) -> Result<Self, AnnotationError> {
         let file = BufReader::new(file.take(FILE_BYTES_MAX + 1));
-        let mut lines = Lines { path, file, line: 0, bytes: 0, ended: true };
-        let Some(text) = lines.next()? else {
-            lines.line = 1;
-            return Err(lines.bad("the file is empty: expected a header"));
+        let mut lines = Lines::of(file);
+        let bad = |line, message| AnnotationError::Line { path: path.to_owned(), line, message };
+        let next = |lines: &mut Lines<_>| {
+            let next = lines.next().map_err(|error| match error {
+                LineError::Read(error) => DiskError::new("read", path)(error).into(),
+                LineError::TooLong => {
+                    let message = format!("the line is longer than {LINE_BYTES_MAX} bytes");
+                    bad(lines.number, message)
+                }
+            });
+            if lines.bytes > FILE_BYTES_MAX {
+                return Err(AnnotationError::TooLong { path: path.to_owned() });
+            }
+            next
         };
-        let no_header = |lines: &Lines, error: serde_json::Error| {
-            lines.bad(format!("this is no header of annotations: {error}"))
+        let Some(text) = next(&mut lines)? else {
+            return Err(bad(1, "the file is empty: expected a header".to_owned()));
         };
+        let no_header =
+            |error: serde_json::Error| bad(1, format!("this is no header of annotations: {error}"));
         // First of all: what follows may be unknown to this version.
-        let Versioned { schema_version } =
-            serde_json::from_slice(&text).map_err(|error| no_header(&lines, error))?;
+        let Versioned { schema_version } = serde_json::from_slice(&text).map_err(no_header)?;
         if schema_version.major != SCHEMA.major {
             return Err(AnnotationError::Version { path: path.to_owned(), found: schema_version });
         }
-        let header = serde_json::from_slice(&text).map_err(|error| no_header(&lines, error))?;
+        let header = serde_json::from_slice(&text).map_err(no_header)?;
         let mut this = Self::new(path.to_owned(), header, 0);
-        while let Some(text) = lines.next()? {
+        while let Some(text) = next(&mut lines)? {
             match serde_json::from_slice(&text) {
-                Ok(annotation) => this.annotations.push((lines.line, annotation)),
-                Err(_) if !lines.ended => this.cut_off = true,
-                Err(error) => return Err(lines.bad(format!("this is no annotation: {error}"))),
+                Ok(annotation) => this.annotations.push((lines.number, annotation)),
+                Err(_) if !lines.is_ended => this.cut_off = true,
+                Err(error) => {
+                    return Err(bad(lines.number, format!("this is no annotation: {error}")));
+                }
             }
         }
-        (this.bytes, this.ended) = (lines.bytes, lines.ended);
+        (this.bytes, this.ended) = (lines.bytes, lines.is_ended);
         Ok(this)
     }
 
@@ -332,54 +343,8 @@ fn digest_of(tape: &Path) -> Result<Digest, DiskError> {
     Ok(digest)
 }
 
-fn line_of(value: &impl Serialize) -> Vec<u8> {
-    let mut line = serde_json::to_vec(value).expect("maps have text for keys");
-    line.push(b'\n');
-    line
-}
-
 /// What must be known of a header before the rest of it is looked at.
 #[derive(Deserialize)]
 struct Versioned {
     schema_version: Version,
-}
-
-/// The lines of a file, and how far it was read.
-struct Lines<'a> {
-    path: &'a Path,
-    file: BufReader<std::io::Take<&'a File>>,
-    line: u64,
-    bytes: u64,
-    /// Whether the last line had an end.
-    ended: bool,
-}
-
-impl Lines<'_> {
-    /// The next line, without its end.
-    fn next(&mut self) -> Result<Option<Vec<u8>>, AnnotationError> {
-        let mut line = Vec::new();
-        let mut piece = self.file.by_ref().take(LINE_BYTES_MAX as u64 + 1);
-        piece.read_until(b'\n', &mut line).map_err(DiskError::new("read", self.path))?;
-        self.bytes += line.len() as u64;
-        if self.bytes > FILE_BYTES_MAX {
-            return Err(AnnotationError::TooLong { path: self.path.to_owned() });
-        }
-        if line.is_empty() {
-            return Ok(None);
-        }
-        self.line += 1;
-        self.ended = line.pop_if(|last| *last == b'\n').is_some();
-        if line.len() > LINE_BYTES_MAX {
-            return Err(self.bad(format!("the line is longer than {LINE_BYTES_MAX} bytes")));
-        }
-        Ok(Some(line))
-    }
-
-    fn bad(&self, message: impl Into<String>) -> AnnotationError {
-        AnnotationError::Line {
-            path: self.path.to_owned(),
-            line: self.line,
-            message: message.into(),
-        }
-    }
 }
