@@ -11,6 +11,7 @@ mod conformance;
 mod determinism;
 mod docs;
 mod egress;
+mod examples;
 mod file_times;
 mod host;
 mod hostile;
