@@ -168,8 +168,8 @@ impl Script {
                     script.times_out |= status == Limit::Timeout.name();
                 }
                 Kind::Timeout { steps } => script.learn_timeout(record.seq, steps),
-                Kind::Native { event: NativeEvent::Lacking { message }, .. } => {
-                    script.lacks.push(TapedLack { seq: record.seq, message });
+                Kind::Native { pid, event: NativeEvent::Lacking { message } } => {
+                    script.lacks.push(TapedLack { seq: record.seq, pid: Pid(pid), message });
                 }
                 Kind::Native { pid, event } => script.native_events.push((Pid(pid), event)),
                 spawn @ Kind::ProcessSpawn { .. } => script.learn_spawn(spawn, &cas, path)?,

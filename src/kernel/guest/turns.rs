@@ -106,7 +106,7 @@ impl Guest {
     /// As [`Guest::end_for_lack`], if the machine repeats a run in which that happened here.
     pub(crate) fn repeat_lack(&mut self) -> Option<Outcome> {
         let records = self.machine.tape.as_ref()?.records();
-        let message = self.machine.lacks.at(records)?;
+        let message = self.machine.lacks.at(self.pid, records)?;
         Some(self.lack(&message))
     }
 

@@ -2,11 +2,15 @@
 
 use std::collections::VecDeque;
 
+use crate::kernel::pid::Pid;
+
 /// A process that could not be started.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TapedLack {
     /// The place on the tape.
     pub seq: u64,
+    /// Which process it was.
+    pub pid: Pid,
     /// What was said.
     pub message: String,
 }
@@ -20,8 +24,9 @@ impl Lacks {
         Self(lacks.into())
     }
 
-    /// What was said of a process that could not be started where the tape had `records`.
-    pub(crate) fn at(&mut self, records: u64) -> Option<String> {
-        self.0.pop_front_if(|lack| lack.seq == records).map(|lack| lack.message)
+    /// What was said of the process `pid`, if it could not be started where the tape had `records`.
+    pub(crate) fn at(&mut self, pid: Pid, records: u64) -> Option<String> {
+        let lack = self.0.pop_front_if(|lack| (lack.seq, lack.pid) == (records, pid));
+        lack.map(|lack| lack.message)
     }
 }

@@ -287,6 +287,10 @@ impl Shell {
                 if value.is_unset(false) {
                     self.check_set(parameter).await?;
                 }
+                if matches!(value, Value::Unset) {
+                    let done = self.add(&value, parameter, quoted, out);
+                    return self.check_word(done).await;
+                }
                 let pattern = self.field(&pattern.0).await?;
                 let pattern = self.pattern(&pattern, 0..pattern.text.len()).await?;
                 let value = self.stepwise(|steps| {

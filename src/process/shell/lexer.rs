@@ -90,6 +90,9 @@ pub struct Delimiter {
     strips_tabs: bool,
 }
 
+/// What continues a line: POSIX has it removed before there are tokens.
+const CONTINUED: &[u8] = b"\\\n";
+
 /// A longer one comes before what it begins with.
 const OPERATORS: [&str; 18] = [
     "<<-", "&&", "||", ";;", "<<", ">>", "<&", ">&", "<>", ">|", "|", "&", ";", "<", ">", "(", ")",
@@ -150,9 +153,7 @@ impl<'s> Lexer<'s> {
             if let Some((_, name)) = REFUSED.iter().find(|(text, _)| self.sees(text.as_bytes())) {
                 return Err(self.unsupported(name));
             }
-            for _ in operator.bytes() {
-                self.next();
-            }
+            self.take(operator.as_bytes());
             return Ok((Token::Operator(operator), line));
         }
         let word = self.word()?;
@@ -232,7 +233,34 @@ impl<'s> Lexer<'s> {
     }
 
     pub(super) fn sees(&self, text: &[u8]) -> bool {
-        self.source[self.at..].starts_with(text)
+        self.past(text).is_some()
+    }
+
+    /// Takes `text` if it comes next.
+    pub(super) fn take(&mut self, text: &[u8]) -> bool {
+        let Some(at) = self.past(text) else { return false };
+        while self.at < at {
+            self.next();
+        }
+        true
+    }
+
+    /// Where `text` ends that comes next; the line may be continued within it.
+    fn past(&self, text: &[u8]) -> Option<usize> {
+        let mut at = self.at;
+        for (index, byte) in text.iter().enumerate() {
+            while index > 0 && self.source[at..].starts_with(CONTINUED) {
+                at += CONTINUED.len();
+            }
+            (self.source.get(at) == Some(byte)).then_some(())?;
+            at += 1;
+        }
+        Some(at)
+    }
+
+    /// Takes what continues the line, where that may be within a token.
+    pub(super) fn skip_continued(&mut self) {
+        while self.take(CONTINUED) {}
     }
 
     /// Takes a byte.
@@ -247,10 +275,7 @@ impl<'s> Lexer<'s> {
         loop {
             match self.peek() {
                 Some(b' ' | b'\t') => self.at += 1,
-                Some(b'\\') if self.peek_at(1) == Some(b'\n') => {
-                    self.at += 2;
-                    self.line += 1;
-                }
+                Some(b'\\') if self.take(CONTINUED) => {}
                 Some(b'#') => {
                     while self.peek().is_some_and(|byte| byte != b'\n') {
                         self.at += 1;
@@ -261,23 +286,40 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// The delimiter that `word` is.
+    /// The delimiter that stands here: a word of which only the quotes are removed; `None` if there is none.
     ///
     /// # Errors
     /// [`SyntaxError`].
-    pub fn delimiter(&self, word: &Word, strips_tabs: bool) -> Result<Delimiter, SyntaxError> {
+    pub fn delimiter(&mut self, strips_tabs: bool) -> Result<Option<Delimiter>, SyntaxError> {
+        self.skip_blanks();
         let mut delimiter = Delimiter { text: Vec::new(), is_quoted: false, strips_tabs };
-        for piece in &word.0 {
-            match piece {
-                Piece::Text(text) => delimiter.text.extend_from_slice(text),
-                Piece::Quoted(text) => {
-                    delimiter.is_quoted = true;
-                    delimiter.text.extend_from_slice(text);
-                }
-                _ => return Err(self.malformed("a here-document's delimiter is expanded")),
+        let mut quote = None;
+        while let Some(byte) = self.peek() {
+            let is_end = quote.is_none() && b" \t\n;&|<>()".contains(&byte);
+            if is_end {
+                break;
+            }
+            self.next();
+            match (quote, byte) {
+                (None, b'\'' | b'"') => (quote, delimiter.is_quoted) = (Some(byte), true),
+                (Some(open), byte) if open == byte => quote = None,
+                (None | Some(b'"'), b'\\') => match self.next() {
+                    Some(b'\n') => {}
+                    Some(next) => {
+                        let stays = quote.is_some() && !b"$`\"\\".contains(&next);
+                        delimiter.text.extend(stays.then_some(b'\\'));
+                        delimiter.text.push(next);
+                        delimiter.is_quoted = true;
+                    }
+                    None => delimiter.text.push(b'\\'),
+                },
+                (_, byte) => delimiter.text.push(byte),
             }
         }
-        Ok(delimiter)
+        if quote.is_some() {
+            return Err(self.malformed("Unterminated quoted string"));
+        }
+        Ok((delimiter.is_quoted || !delimiter.text.is_empty()).then_some(delimiter))
     }
 
     /// The here-document that begins here and ends with a line that is `delimiter`.
@@ -286,20 +328,22 @@ impl<'s> Lexer<'s> {
     /// [`SyntaxError`].
     pub fn document_until(&mut self, delimiter: &Delimiter) -> Result<Word, SyntaxError> {
         let line = self.line;
-        let mut body = Vec::new();
+        let (mut body, mut is_continued) = (Vec::new(), false);
         while self.at < self.source.len() {
             let rest = &self.source[self.at..];
             let len = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
             let mut text = &rest[..len];
             self.at += (len + 1).min(rest.len());
             self.line += 1;
-            if delimiter.strips_tabs {
+            if delimiter.strips_tabs && !is_continued {
                 let tabs = text.iter().take_while(|byte| **byte == b'\t').count();
                 text = &text[tabs..];
             }
-            if text == delimiter.text {
+            if text == delimiter.text && !is_continued {
                 break;
             }
+            let backslashes = text.iter().rev().take_while(|byte| **byte == b'\\').count();
+            is_continued = !delimiter.is_quoted && backslashes % 2 == 1;
             body.extend_from_slice(text);
             body.push(b'\n');
         }

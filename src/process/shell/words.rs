@@ -228,11 +228,9 @@ impl Lexer<'_> {
     fn dollar(&mut self, within: Within, out: &mut Pieces) -> Result<(), SyntaxError> {
         let quoted = within.is_quoted();
         self.next();
+        self.skip_continued();
         let parameter = match self.peek() {
-            Some(b'(') if self.peek_at(1) == Some(b'(') => {
-                self.at += 2;
-                return self.arithmetic(quoted, out);
-            }
+            Some(b'(') if self.take(b"((") => return self.arithmetic(quoted, out),
             Some(b'(') => {
                 self.next();
                 let script = self.nested()?;
@@ -268,26 +266,23 @@ impl Lexer<'_> {
         let expression = self.deeper_in_word(|lexer| {
             let mut pieces = Pieces::default();
             lexer.pieces(Within::Arithmetic, &mut pieces)?;
-            if !lexer.sees(b"))") {
-                return Err(lexer.malformed("Missing '))'"));
+            if lexer.take(b"))") {
+                Ok(pieces.finish())
+            } else {
+                Err(lexer.malformed("Missing '))'"))
             }
-            lexer.at += 2;
-            Ok(pieces.finish())
         })?;
         out.add(Piece::Arithmetic { expression, quoted });
         Ok(())
     }
 
     fn name_or_special(&mut self) -> Option<Parameter> {
-        let start = self.at;
-        while self.peek().is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-            self.at += 1;
-        }
-        let name = &self.source[start..self.at];
-        if is_name(name) {
+        let start = (self.at, self.line);
+        let name = self.take_while(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if is_name(&name) {
             return Some(Parameter::Variable(name.into()));
         }
-        self.at = start;
+        (self.at, self.line) = start;
         let parameter = match self.peek()? {
             b'@' => Parameter::All,
             b'*' => Parameter::Joined,
@@ -302,12 +297,20 @@ impl Lexer<'_> {
         Some(parameter)
     }
 
-    fn parameter(&mut self) -> Result<Option<Parameter>, SyntaxError> {
-        let start = self.at;
-        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+    /// The bytes that come next as long as they are `part` of something, and what continues the line.
+    fn take_while(&mut self, part: impl Fn(u8) -> bool) -> Vec<u8> {
+        let mut taken = Vec::new();
+        while let Some(byte) = self.peek().filter(|byte| part(*byte)) {
+            taken.push(byte);
             self.at += 1;
+            self.skip_continued();
         }
-        let digits = std::str::from_utf8(&self.source[start..self.at]).unwrap_or_default();
+        taken
+    }
+
+    fn parameter(&mut self) -> Result<Option<Parameter>, SyntaxError> {
+        let digits = self.take_while(|byte| byte.is_ascii_digit());
+        let digits = std::str::from_utf8(&digits).unwrap_or_default();
         if digits.is_empty() {
             return Ok(self.name_or_special());
         }
@@ -318,16 +321,19 @@ impl Lexer<'_> {
     /// What stands in `${…}`, of which the `${` is taken.
     fn braces(&mut self, within: Within) -> Result<Piece, SyntaxError> {
         let quoted = within.is_quoted();
+        self.skip_continued();
         if self.sees(b"#") && !self.sees(b"#}") {
-            let start = self.at;
+            let start = (self.at, self.line);
             self.next();
-            if let Some(parameter) = self.parameter()?
-                && self.sees(b"}")
+            self.skip_continued();
+            let parameter = self.parameter()?;
+            self.skip_continued();
+            if let Some(parameter) = parameter
+                && self.take(b"}")
             {
-                self.next();
                 return Ok(Piece::Parameter { parameter, operator: Operator::Length, quoted });
             }
-            self.at = start;
+            (self.at, self.line) = start;
         }
         if self.sees(b"!") && !self.sees(b"!}") && self.peek_at(1).is_some_and(is_first_of_name) {
             return Err(self.unsupported("${!x}"));
@@ -335,6 +341,7 @@ impl Lexer<'_> {
         let Some(parameter) = self.parameter()? else {
             return Err(self.malformed("Bad substitution"));
         };
+        self.skip_continued();
         let operator = self.operator_in_braces(within)?;
         if self.next() != Some(b'}') {
             return Err(self.malformed("Bad substitution"));
@@ -343,10 +350,9 @@ impl Lexer<'_> {
     }
 
     fn operator_in_braces(&mut self, within: Within) -> Result<Operator, SyntaxError> {
-        let or_empty = self.sees(b":");
-        if or_empty {
-            self.next();
-        }
+        self.skip_continued();
+        let or_empty = self.take(b":");
+        self.skip_continued();
         let Some(byte) = self.peek() else { return Err(self.malformed("Missing '}'")) };
         match byte {
             b'-' | b'=' | b'?' | b'+' => {
@@ -362,6 +368,7 @@ impl Lexer<'_> {
             _ if or_empty => Err(self.unsupported("${x:1:2}")),
             b'%' | b'#' => {
                 self.next();
+                self.skip_continued();
                 let longest = self.peek() == Some(byte);
                 if longest {
                     self.next();

@@ -10,6 +10,8 @@ mod host_limits;
 mod living;
 #[cfg(unix)]
 mod living_moves;
+#[cfg(unix)]
+mod living_replaced;
 mod messages;
 #[cfg(unix)]
 mod moved_between;

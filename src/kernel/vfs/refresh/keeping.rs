@@ -31,8 +31,8 @@ pub(super) struct Keeping {
     pub renewed: BTreeMap<VPath, Stat>,
     /// Where directories come from that stand elsewhere in the mount now.
     pub moved_dirs: BTreeSet<VPath>,
-    /// Names that the disk has anew of files that were linked to others.
-    pub given_back: BTreeSet<VPath>,
+    /// Names that the disk has anew of what stands for itself elsewhere by now, and what that is.
+    pub given_back: BTreeMap<VPath, NodeId>,
 }
 
 impl Keeping {
@@ -202,7 +202,7 @@ impl Overlay {
             let mut shows_layer = false;
             let keeps = match entry.kind {
                 EntryKind::Below(_) => false,
-                EntryKind::Node(_) if keeping.given_back.contains(&at) => false,
+                EntryKind::Node(id) if keeping.given_back.get(&at) == Some(&id) => false,
                 EntryKind::Absent => entry.shadows && (hides || keeping.keeps(&at)),
                 EntryKind::Node(id) if self.is_fixed(id) => true,
                 EntryKind::Node(id) => {

@@ -89,7 +89,7 @@ impl Overlay {
                 linked: HashSet::new(),
                 renewed: BTreeMap::new(),
                 moved_dirs: self.moved_dirs(mount, layer),
-                given_back: BTreeSet::new(),
+                given_back: BTreeMap::new(),
             };
             let disk = baseline.disk().clone();
             let removed: HashSet<&VPath> =

@@ -15,6 +15,9 @@ use crate::kernel::vfs::overlay::node::{Body, EntryKind, MountId, NodeId, Origin
 use crate::kernel::vfs::overlay::{Overlay, node_bytes};
 use crate::kernel::vfs::path::VPath;
 
+/// Where something stands.
+type Place = (MountId, VPath);
+
 impl Overlay {
     /// Gives every origin of which `stamp_of` knows one another stamp.
     pub(in crate::kernel::vfs) fn restamp(&mut self, stamp_of: impl Fn(&Origin) -> Option<u64>) {
@@ -54,16 +57,12 @@ impl Overlay {
         baseline: &Baseline,
         keeping: &mut Keeping,
     ) -> Result<Vec<Conflict>, (VPath, Errno)> {
-        let mut gone: Vec<(NodeId, VPath, &Change, Option<Stat>)> = Vec::new();
-        for change in changes {
-            let is_here = change.mount == keeping.mount;
-            let Some(id) = change.after else { continue };
-            if is_here && !keeping.changed.contains(&change.path) {
-                continue;
-            }
+        let mut gone: Vec<(NodeId, VPath, Place, Option<Stat>)> = Vec::new();
+        for (id, to) in self.came_from_elsewhere(changes, keeping) {
             let node = self.node(id);
+            let is_here = to.0 == keeping.mount;
             let origin = node.origin.as_deref().filter(|it| it.layer == keeping.layer);
-            let origin = origin.filter(|it| !is_here || it.path != change.path);
+            let origin = origin.filter(|it| !is_here || it.path != to.1);
             let Some(origin) = origin else { continue };
             let path = &origin.path;
             let failed = |errno| (path.clone(), errno);
@@ -89,14 +88,14 @@ impl Overlay {
                 keeping.renewed.insert(path.clone(), *now);
                 continue;
             }
-            gone.push((id, path.clone(), change, now));
+            gone.push((id, path.clone(), to, now));
         }
         let mut told: BTreeSet<VPath> = BTreeSet::new();
         let mut conflicts = Vec::new();
         for (id, path, to, now) in gone {
             let is_parted = self.part(id);
             if is_parted {
-                keeping.given_back.insert(path.clone());
+                keeping.given_back.insert(path.clone(), id);
             }
             // Of a directory it is said once.
             let is_told = keeping.changed.contains(&path) || is_within(&path, &told);
@@ -104,13 +103,32 @@ impl Overlay {
                 continue;
             }
             let what = match now {
-                _ if is_parted => ConflictKind::OriginGone(to.mount, to.path.clone()),
+                _ if is_parted => ConflictKind::OriginGone(to.0, to.1),
                 Some(_) => ConflictKind::Changed,
                 None => ConflictKind::Vanished,
             };
             conflicts.push(Conflict { mount: keeping.mount, path, what });
         }
         Ok(conflicts)
+    }
+
+    /// What `changes` have made of nodes that may come from elsewhere, and where: also directories that took the
+    /// place of others, which is no change of them.
+    fn came_from_elsewhere(&self, changes: &[Change], keeping: &Keeping) -> Vec<(NodeId, Place)> {
+        let is_made = |change: &&Change| {
+            change.mount != keeping.mount || keeping.changed.contains(&change.path)
+        };
+        let made = changes.iter().filter(is_made);
+        let made = made.filter_map(|it| Some((it.after?, (it.mount, it.path.clone()))));
+        let mut made: Vec<_> = made.collect();
+        let known: HashSet<NodeId> = changes.iter().filter_map(|it| it.after).collect();
+        for mount in (0..self.mounts().len()).filter_map(|index| u16::try_from(index).ok()) {
+            let placed = self.placed_in(MountId(mount)).into_iter();
+            let dirs = placed.filter(|it| matches!(self.node(it.id).body, Body::Dir(_)));
+            let others = dirs.filter(|it| !known.contains(&it.id));
+            made.extend(others.map(|it| (it.id, (MountId(mount), it.path))));
+        }
+        made
     }
 
     /// Makes `id` something that was made here; answers whether all of it is known.

@@ -14,6 +14,23 @@ use crate::kernel::machine::memory::Charge;
 /// Bytes of a script. Beyond: refused.
 pub const SCRIPT_BYTES_MAX: usize = 16 << 20;
 
+/// The special built-in utilities of POSIX, whose names no function can have.
+const SPECIAL: [&[u8]; 13] = [
+    b"break",
+    b"continue",
+    b"eval",
+    b"exec",
+    b"exit",
+    b"export",
+    b"readonly",
+    b"return",
+    b"set",
+    b"shift",
+    b"times",
+    b"trap",
+    b"unset",
+];
+
 type Parsed<T> = Result<T, SyntaxError>;
 
 /// The commands of `source`, whose first line is `line`, and `memory`, to which what they take has
@@ -402,7 +419,8 @@ impl<'l, 's> Parser<'l, 's> {
     fn function(&mut self, name: &Word, line: u32) -> Parsed<Command> {
         self.next()?;
         self.expect_operator(")")?;
-        let Some(name) = name.literal().filter(|name| is_name(name)) else {
+        let may_be_name = |name: &&[u8]| is_name(name) && !SPECIAL.contains(name);
+        let Some(name) = name.literal().filter(may_be_name) else {
             let what = "Bad function name".to_owned();
             return Err(SyntaxError::Malformed { line, what });
         };
@@ -453,10 +471,13 @@ impl<'l, 's> Parser<'l, 's> {
         };
         let Token::Operator(operator) = self.token else { return Ok(None) };
         let Some((default, kind)) = redirection(operator) else { return Ok(None) };
-        self.next()?;
         let target = match kind {
-            Redirection::File(access) => Target::File(access, self.word()?),
+            Redirection::File(access) => {
+                self.next()?;
+                Target::File(access, self.word()?)
+            }
             Redirection::Duplicate => {
+                self.next()?;
                 // A redirection without a blank follows: `2>&1<file`.
                 if let Token::Number(number) = self.token {
                     let digits = number.to_string().into_bytes().into();
@@ -465,12 +486,15 @@ impl<'l, 's> Parser<'l, 's> {
                 Target::Duplicate(self.word()?)
             }
             Redirection::Document { strips_tabs } => {
-                let Token::Word(word) = &self.token else { return Err(self.unexpected(None)) };
-                let delimiter = self.lexer.delimiter(word, strips_tabs)?;
+                let delimiter = self.lexer.delimiter(strips_tabs)?;
+                let is_there = delimiter.is_some();
                 let document = Document::default();
                 // Before the next token, which may be the end of the line.
-                self.pending.push((delimiter, document.clone()));
+                self.pending.extend(delimiter.map(|delimiter| (delimiter, document.clone())));
                 self.next()?;
+                if !is_there {
+                    return Err(self.unexpected(None));
+                }
                 Target::Document(document)
             }
         };
