@@ -32,7 +32,7 @@ impl Said {
         Ok(Self::nothing())
     }
 
-    /// Whether anything is said.
+    /// Whether nothing is said.
     pub fn is_nothing(&self) -> bool {
         true
     }

@@ -196,16 +196,8 @@ pub fn warn_of_sensitive(changes: &[Change], quiet: bool) -> Vec<String> {
     }
     named.sort_by_key(|change| !is_hook(change));
     if !named.is_empty() && !quiet {
-        let more = match named.len().saturating_sub(SENSITIVE_NAMED_MAX) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let paths = named.iter().take(SENSITIVE_NAMED_MAX);
-        let paths: Vec<String> = paths.map(|change| printable(&change.shown_path())).collect();
-        let paths = paths.join(", ");
-        note!(
-            "belljar: warning: the program changed {paths}{more}, which other tools may run or obey"
-        );
+        let paths = listed(named.iter().map(|it| it.shown_path()), SENSITIVE_NAMED_MAX);
+        note!("belljar: warning: the program changed {paths}, which other tools may run or obey");
     }
     found.iter().map(|change| change.shown_path()).collect()
 }
@@ -348,12 +340,21 @@ pub fn render_diff(vfs: &Overlay, entries: &[DiffEntry]) -> Result<String> {
 pub fn tell_refused_by_git(entries: &[DiffEntry]) {
     let is_dir = |kind: &DiffKind| matches!(kind, DiffKind::DirAdded | DiffKind::DirDeleted);
     let refused = entries.iter().filter(|it| !is_dir(&it.kind) && !is_in_unified_diff(it));
-    let names: Vec<String> = refused.map(|entry| printable(entry.path.as_str())).collect();
-    if !names.is_empty() {
-        let more = names.len().saturating_sub(NAMED_MAX);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let names = names[..names.len().min(NAMED_MAX)].join(", ");
-        note!("belljar: note: the diff leaves out {names}{more}, as git applies no such change");
+    let paths: Vec<&str> = refused.map(|entry| entry.path.as_str()).collect();
+    if !paths.is_empty() {
+        let paths = listed(paths, NAMED_MAX);
+        note!("belljar: note: the diff leaves out {paths}, as git applies no such change");
+    }
+}
+
+/// The first `most` of `paths`, and how many more there are.
+fn listed<P: AsRef<str>>(paths: impl IntoIterator<Item = P>, most: usize) -> String {
+    let mut paths = paths.into_iter();
+    let shown = paths.by_ref().take(most).map(|path| printable(path.as_ref()));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match paths.count() {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }
 

@@ -142,18 +142,18 @@ impl NativeChildren {
         let at = guest.machine().worktree().unwrap_or(WORKTREE);
         let mounts = guest.machine().vfs().mounts();
         let host = mounts.iter().find(|mount| mount.path() == at).and_then(Mount::host);
-        let root = match host {
-            Some(host) => host.path_now().ok_or_else(|| {
-                format!(
-                    "it runs on the disk, and the folder that the run began in is not at {} any \
-                     more; move it back, or start the run again",
-                    host.path().display()
-                )
-            })?,
+        let Some(host) = host else {
             // Without a name it is the folder where this process is.
-            None => Path::new(".").join(&self.worktree),
+            let root = disk::canonical(&Path::new(".").join(&self.worktree));
+            return root.map_err(|error| chain(&error));
         };
-        disk::canonical(&root).map_err(|error| chain(&error))
+        host.path_now().ok_or_else(|| {
+            format!(
+                "it runs on the disk, and the folder that the run began in is not at {} any more; \
+                 move it back, or start the run again",
+                host.path().display()
+            )
+        })
     }
 }
 

@@ -204,7 +204,7 @@ impl HostChild {
     }
 
     /// What says that the run's standard input can be read.
-    pub(super) fn on_readable(&self) -> impl FnOnce() + Send + use<> {
+    pub(super) fn on_readable(&self) -> impl Fn() + Clone + Send + use<> {
         let shared = Arc::clone(&self.0);
         move || shared.push(HostEvent::Readable)
     }

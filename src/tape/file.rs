@@ -302,9 +302,7 @@ impl TapeReader {
     fn next_line(&mut self) -> Result<Option<Vec<u8>>, TapeError> {
         self.lines.next().map_err(|error| match error {
             LineError::Read(error) => DiskError::new("read", &self.path)(error).into(),
-            LineError::TooLong => {
-                self.bad(format!("the line is longer than {LINE_BYTES_MAX} bytes"))
-            }
+            LineError::Malformed(why) => self.bad(why),
         })
     }
 

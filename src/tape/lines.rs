@@ -19,8 +19,8 @@ pub(crate) fn line_of(value: &impl Serialize) -> Vec<u8> {
 pub(crate) enum LineError {
     /// The file cannot be read.
     Read(io::Error),
-    /// The line is longer than [`LINE_BYTES_MAX`].
-    TooLong,
+    /// The line is no line of such a file.
+    Malformed(String),
 }
 
 /// Reads line by line, in memory for one.
@@ -51,7 +51,11 @@ impl<R: BufRead> Lines<R> {
         }
         self.number += 1;
         self.is_ended = line.pop_if(|last| *last == b'\n').is_some();
-        if line.len() > LINE_BYTES_MAX { Err(LineError::TooLong) } else { Ok(Some(line)) }
+        if line.len() > LINE_BYTES_MAX {
+            let why = format!("the line is longer than {LINE_BYTES_MAX} bytes");
+            return Err(LineError::Malformed(why));
+        }
+        Ok(Some(line))
     }
 }
 
@@ -72,6 +76,6 @@ mod tests {
         let mut lines = Lines::of(&longest[..]);
         assert_eq!(lines.next().unwrap().unwrap().len(), LINE_BYTES_MAX);
         let longer = [&longest[..], b"x\n"].concat();
-        assert!(matches!(Lines::of(&longer[..]).next(), Err(LineError::TooLong)));
+        assert!(matches!(Lines::of(&longer[..]).next(), Err(LineError::Malformed(_))));
     }
 }

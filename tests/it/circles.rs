@@ -24,7 +24,6 @@ const KNOWN: &[(&str, &[&str], &str)] = &[
         &["children", "image"],
         "a program of the host may start others, by what started it",
     ),
-    ("process/shell", &["builtins", "simple"], "a builtin such as `command` runs a simple command"),
     ("process/shell", &["lexer", "parser", "words"], "a word may hold a command: `$( )`"),
 ];
 

@@ -87,7 +87,7 @@ impl Guest {
 
     /// Has `then` called once the run's standard input can be read, as long as what is answered is
     /// kept. Where nobody can tell, that is at once: a read waits instead.
-    pub fn watch_stdin(&self, then: impl FnOnce() + Send + 'static) -> Option<Watch> {
+    pub fn watch_stdin(&self, then: impl Fn() + Clone + Send + 'static) -> Option<Watch> {
         match self.machine.run.stdio.stdin {
             // A tape says itself when.
             Input::Taped(_) => None,

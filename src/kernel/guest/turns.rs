@@ -98,15 +98,14 @@ impl Guest {
     /// The outcome of a process that has not begun, as the host has nothing left for it: no script goes on
     /// without what it started. `error` is what it says.
     pub(crate) fn end_for_lack(&mut self, error: &RunError) -> Outcome {
-        let name = self.machine.run.processes.name(self.pid);
-        let message = error.clone().of(name).to_string();
-        self.lack(&message)
+        self.lack(&self.text_of(error))
     }
 
     /// As [`Guest::end_for_lack`], if the machine repeats a run in which that happened here.
     pub(crate) fn repeat_lack(&mut self) -> Option<Outcome> {
-        let records = self.machine.tape.as_ref()?.records();
-        let message = self.machine.lacks.at(self.pid, records)?;
+        let (pid, machine) = (self.pid, &mut *self.machine);
+        let tape = machine.tape.as_ref()?;
+        let message = machine.lacks.at(pid, || tape.records())?;
         Some(self.lack(&message))
     }
 
@@ -115,6 +114,11 @@ impl Guest {
         self.say(message);
         self.machine.note_limit(Limit::Host);
         Outcome::Limit(Limit::Host)
+    }
+
+    /// What the process says of `error`, by its own name.
+    fn text_of(&self, error: &RunError) -> String {
+        error.clone().of(self.machine.run.processes.name(self.pid)).to_string()
     }
 
     fn say(&mut self, message: &str) {
@@ -136,9 +140,7 @@ impl Guest {
         if let Some(error) = &error
             && self.pid != Pid::FIRST
         {
-            let name = self.machine.run.processes.name(self.pid);
-            let message = error.clone().of(name).to_string();
-            self.say(&message);
+            self.say(&self.text_of(error));
         }
         self.give_up_host_call();
         if self.machine.kernel_version() > 4 {

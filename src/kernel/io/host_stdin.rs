@@ -61,34 +61,25 @@ impl Watch {
     /// Calls `then` once standard input can be read; at once, if nobody can look out for that, as a
     /// read waits, too.
     #[cfg(unix)]
-    pub(in crate::kernel) fn begin<F: FnOnce() + Send + 'static>(then: F) -> Self {
-        use std::sync::{Arc, Mutex, PoisonError};
-
+    pub(in crate::kernel) fn begin(then: impl Fn() + Clone + Send + 'static) -> Self {
         use rustix::event::{PollFd, PollFlags, poll};
 
         let Ok((closed, until_closed)) = io::pipe() else {
             then();
             return Self { _until_closed: None };
         };
-        let then = Arc::new(Mutex::new(Some(then)));
-        let call = |then: &Mutex<Option<_>>| {
-            let then = then.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some::<F>(then) = then {
-                then();
-            }
-        };
-        let later = Arc::clone(&then);
+        let later = then.clone();
         let watch = move || {
             let stdin = io::stdin();
             let mut fds = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&closed, PollFlags::IN)];
             // Where waiting is not possible, reading finds out.
             let _ = poll(&mut fds, None);
             if fds[1].revents().is_empty() {
-                call(&later);
+                later();
             }
         };
         if std::thread::Builder::new().spawn(watch).is_err() {
-            call(&then);
+            then();
             return Self { _until_closed: None };
         }
         Self { _until_closed: Some(until_closed) }
@@ -96,7 +87,7 @@ impl Watch {
 
     /// Calls `then` at once: nobody can look out for standard input, and a read waits, too.
     #[cfg(not(unix))]
-    pub(in crate::kernel) fn begin(then: impl FnOnce() + Send + 'static) -> Self {
+    pub(in crate::kernel) fn begin(then: impl Fn() + Clone + Send + 'static) -> Self {
         then();
         Self {}
     }

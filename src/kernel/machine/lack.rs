@@ -24,9 +24,10 @@ impl Lacks {
         Self(lacks.into())
     }
 
-    /// What was said of the process `pid`, if it could not be started where the tape had `records`.
-    pub(crate) fn at(&mut self, pid: Pid, records: u64) -> Option<String> {
-        let lack = self.0.pop_front_if(|lack| (lack.seq, lack.pid) == (records, pid));
-        lack.map(|lack| lack.message)
+    /// What was said of the process `pid`, if it could not be started where the tape had as many `records` as it
+    /// has now.
+    pub(crate) fn at(&mut self, pid: Pid, records: impl FnOnce() -> u64) -> Option<String> {
+        let lack = self.0.pop_front_if(|lack| lack.pid == pid && lack.seq == records())?;
+        Some(lack.message)
     }
 }

@@ -8,6 +8,7 @@
 //! Nothing here knows the host: a shell has a [`crate::kernel::guest::Guest`] and nothing else.
 
 mod arithmetic;
+mod builtin;
 mod builtins;
 mod calls;
 mod context;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::builtins::{self, Builtin};
+use super::builtin::{self, Builtin};
 use super::context::{Before, Leave, Run, Shell};
 use super::deep::Deep;
 use super::held::Words;
@@ -37,7 +37,7 @@ pub enum Meaning {
 impl Shell {
     /// What `name` stands for.
     pub fn meaning(&self, name: &[u8]) -> Meaning {
-        let builtin = builtins::find(name);
+        let builtin = builtin::find(name);
         match builtin {
             Some(builtin) if builtin.is_special() => return Meaning::Builtin(builtin),
             _ => {}

@@ -163,10 +163,7 @@ impl AnnotationFile {
         let next = |lines: &mut Lines<_>| {
             let next = lines.next().map_err(|error| match error {
                 LineError::Read(error) => DiskError::new("read", path)(error).into(),
-                LineError::TooLong => {
-                    let message = format!("the line is longer than {LINE_BYTES_MAX} bytes");
-                    bad(lines.number, message)
-                }
+                LineError::Malformed(why) => bad(lines.number, why),
             });
             if lines.bytes > FILE_BYTES_MAX {
                 return Err(AnnotationError::TooLong { path: path.to_owned() });

@@ -299,10 +299,16 @@ impl Overlay {
         let Writing { targets, changes, transactions, journal } = writing;
         let each = |transactions: &mut Vec<_>| 0..transactions.len();
         // All that is read is read before anything on the disk gets another change time.
+        let links: Vec<_> = targets
+            .iter()
+            .zip(*changes)
+            .map(|(target, planned)| self.links(target, planned))
+            .collect();
         for by in [By::Copy, By::Link] {
             for at in each(transactions) {
                 let (target, transaction) = (&targets[at], &mut transactions[at]);
-                let staged = self.stage(target, &changes[at], by, transaction, &mut touched);
+                let how = (&*links[at], by);
+                let staged = self.stage(target, &changes[at], how, transaction, &mut touched);
                 staged.map_err(|error| Stop::Failure(target.mount, error.into()))?;
             }
         }

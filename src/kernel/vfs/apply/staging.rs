@@ -103,21 +103,28 @@ impl Overlay {
         Ok(todo.into_iter().rev().map(attributes).collect())
     }
 
-    /// Makes everything beside its place that is made `by` that.
+    /// Of which file on the disk each of the `planned` changes makes another name, if it makes one of any.
+    pub(super) fn links(&self, target: &Target, planned: &[usize]) -> Vec<Option<&VPath>> {
+        let ids = planned.iter().map(|change| target.changes[*change].after);
+        ids.map(|id| self.linked_from(target, id?)).collect()
+    }
+
+    /// Makes everything beside its place that is made `by` that, where `links` are as [`Overlay::links`] found
+    /// them before anything was made.
     pub(super) fn stage(
         &self,
         target: &Target,
         planned: &[usize],
-        by: By,
+        (links, by): (&[Option<&VPath>], By),
         transaction: &mut Transaction<'_>,
         touched: &mut Touched,
     ) -> Result<(), StepError> {
         // Names of one file, by what the file is.
         let mut staged_at: HashMap<NodeId, VPath> = HashMap::new();
-        for (index, change) in planned.iter().map(|change| &target.changes[*change]).enumerate() {
+        for (index, (planned, origin)) in planned.iter().zip(links).enumerate() {
+            let change = &target.changes[*planned];
             let Some(id) = change.after else { continue };
-            let is_linked = self.linked_from(target, id).is_some();
-            if is_linked != (by == By::Link) {
+            if origin.is_some() != (by == By::Link) {
                 continue;
             }
             match transaction.steps()[index].clone() {
@@ -127,9 +134,11 @@ impl Overlay {
                     transaction.stage_dir(index, permissions.as_ref())?;
                 }
                 Step::Place { temporary, .. } => {
-                    let of = staged_at.get(&id);
-                    if of.is_none_or(|of| transaction.stage_link(index, of, touched).is_err()) {
-                        self.stage_one(target, change, id, index, transaction, touched)?;
+                    let mut link = |of: &VPath| transaction.stage_link(index, of, touched).is_ok();
+                    let is_linked =
+                        staged_at.get(&id).is_some_and(&mut link) || origin.is_some_and(&mut link);
+                    if !is_linked {
+                        self.stage_anew(target, change, id, index, transaction)?;
                     }
                     staged_at.entry(id).or_insert(temporary);
                 }
@@ -202,25 +211,19 @@ impl Overlay {
         node.origin.as_deref().filter(is_near).filter(|it| keeps_times(it)).map(|it| &it.path)
     }
 
-    fn stage_one(
+    fn stage_anew(
         &self,
         target: &Target,
         change: &Change,
         id: NodeId,
         index: usize,
         transaction: &mut Transaction<'_>,
-        touched: &mut Touched,
     ) -> Result<(), StepError> {
         let node = self.node(id);
         let path = &change.path;
         let times = target.disk_times.of(node);
         if let Body::Symlink(text) = &node.body {
             return transaction.stage_symlink(index, text, times);
-        }
-        if let Some(origin) = self.linked_from(target, id)
-            && transaction.stage_link(index, origin, touched).is_ok()
-        {
-            return Ok(());
         }
         let permissions = self.permissions(target, change, id)?;
         // A file that was only moved keeps its time also where it has to be copied.

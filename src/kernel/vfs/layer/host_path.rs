@@ -1,6 +1,6 @@
 //! Where an open directory of the host stands now.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cap_std::fs::Dir;
 
@@ -9,14 +9,15 @@ use super::host_dir::HostDir;
 use crate::base::disk;
 
 impl HostDir {
-    /// A path that leads to this directory now, whatever has taken its name since it was opened; `None`
-    /// if the system knows none.
+    /// The path, without links, that leads to this directory now, whatever has taken its name since it was
+    /// opened; `None` if the system knows none.
     pub(crate) fn path_now(&self) -> Option<PathBuf> {
         let id = self.id().ok()?;
-        let leads_here =
-            |path: &PathBuf| Self::open(path).is_ok_and(|it| it.id().is_ok_and(|it| it == id));
-        let opened_at = Some(self.path().to_owned());
-        opened_at.filter(leads_here).or_else(|| path_of(self.dir()).filter(leads_here))
+        let found = |path: &Path| {
+            let there = Self::open(path).ok()?;
+            (there.id().ok()? == id).then(|| there.path().to_owned())
+        };
+        found(self.path()).or_else(|| found(&path_of(self.dir())?))
     }
 }
 

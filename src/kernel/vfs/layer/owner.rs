@@ -36,14 +36,14 @@ mod unix {
         /// Gives `file` this owner, as far as the system lets this user; answers which of the bits of `mode`
         /// may be set then. Those of a group that it could not be given go to nobody else.
         pub fn give(&self, file: &File, mode: u32) -> u32 {
-            let gid_of = |file: &File| file.metadata().map(|it| (it.uid(), it.gid())).ok();
-            if gid_of(file) != Some((self.uid, self.gid)) {
+            let owner_of = |file: &File| file.metadata().map(|it| (it.uid(), it.gid())).ok();
+            if owner_of(file) != Some((self.uid, self.gid)) {
                 let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
                 if fchown(file, Some(uid), Some(gid)).is_err() {
                     let _ = fchown(file, None, Some(gid));
                 }
             }
-            let is_of_group = gid_of(file).is_some_and(|(_, gid)| gid == self.gid);
+            let is_of_group = owner_of(file).is_some_and(|(_, gid)| gid == self.gid);
             let has_attributes = self.attributes.give(file);
             if is_of_group && has_attributes { mode } else { without_group(mode) }
         }
@@ -108,26 +108,30 @@ mod attributes {
         name.starts_with(b"user.") || name == b"security.selinux" || LISTS.contains(&name)
     }
 
+    /// The names of all attributes of `file`.
+    fn names(file: &File) -> Vec<CString> {
+        let mut buffer = vec![0; BYTES_MAX];
+        let len = flistxattr(file, &mut buffer[..]).unwrap_or_default();
+        let names = buffer[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        names.filter_map(|name| CString::new(name).ok()).collect()
+    }
+
     impl Attributes {
         /// Those of `file`.
         pub fn of(file: &File) -> Self {
-            let mut buffer = vec![0; BYTES_MAX];
-            let len = flistxattr(file, &mut buffer[..]).unwrap_or_default();
-            let names = buffer[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty());
-            let names: Vec<CString> = names.filter_map(|name| CString::new(name).ok()).collect();
             let value = |name: CString| {
                 let mut buffer = vec![0; BYTES_MAX];
                 let len = fgetxattr(file, &name, &mut buffer[..]).ok()?;
                 buffer.truncate(len);
                 Some((name, buffer))
             };
-            Self(names.into_iter().filter(is_kept).filter_map(value).collect())
+            Self(names(file).into_iter().filter(is_kept).filter_map(value).collect())
         }
 
         /// Gives them to `file`; answers whether it has their access lists, and no others.
         pub fn give(&self, file: &File) -> bool {
             let mut has_lists = true;
-            for name in Self::of(file).0.keys().filter(|name| is_list(name)) {
+            for name in names(file).iter().filter(|name| is_list(name)) {
                 if !self.0.contains_key(name) {
                     has_lists &= fremovexattr(file, name).is_ok();
                 }

@@ -3,7 +3,7 @@
 use crate::kernel::process::Signal;
 use crate::kernel::vfs::{FileType, Follow};
 use crate::process::shell::arithmetic;
-use crate::process::shell::builtins;
+use crate::process::shell::builtin;
 use crate::process::shell::context::{Leave, Run, Shell};
 use crate::process::shell::deep::Deep;
 use crate::process::shell::held::Held;
@@ -111,7 +111,7 @@ impl Shell {
         self.traps.remove("EXIT");
         let is_program =
             std::str::from_utf8(&args[0]).is_ok_and(|name| self.guest.has_program(name));
-        if let Some(builtin) = builtins::find(&args[0])
+        if let Some(builtin) = builtin::find(&args[0])
             && !is_program
         {
             self.state.status = Deep::new(self.builtin(builtin, args)).await?;
@@ -143,7 +143,7 @@ impl Shell {
         if let Some(is_long) = shows {
             return self.describe(name, is_long).await;
         }
-        if let Some(builtin) = builtins::find(name) {
+        if let Some(builtin) = builtin::find(name) {
             let done = Deep::new(self.builtin(builtin, args)).await;
             return match done {
                 Err(Leave::Error) => Ok(self.state.status),
@@ -265,7 +265,7 @@ fn condition_name(condition: &[u8]) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::shell::builtins::Builtin;
+    use crate::process::shell::builtin::Builtin;
 
     #[test]
     fn conditions_have_names_and_numbers() {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::builtin::{self, Builtin};
 use super::deep::with_stack;
 use super::lexer::{Delimiter, Lexer, SyntaxError, Taken, Token};
 use super::tree::{
@@ -13,23 +14,6 @@ use crate::kernel::machine::memory::Charge;
 
 /// Bytes of a script. Beyond: refused.
 pub const SCRIPT_BYTES_MAX: usize = 16 << 20;
-
-/// The special built-in utilities of POSIX, whose names no function can have.
-const SPECIAL: [&[u8]; 13] = [
-    b"break",
-    b"continue",
-    b"eval",
-    b"exec",
-    b"exit",
-    b"export",
-    b"readonly",
-    b"return",
-    b"set",
-    b"shift",
-    b"times",
-    b"trap",
-    b"unset",
-];
 
 type Parsed<T> = Result<T, SyntaxError>;
 
@@ -71,7 +55,7 @@ pub(super) fn whole(lexer: &mut Lexer<'_>) -> Parsed<List> {
 pub(super) fn nested(lexer: &mut Lexer<'_>) -> Parsed<List> {
     let mut parser = Parser::new(lexer)?;
     let list = parser.list()?;
-    if !parser.is_operator(")") {
+    if !parser.is(")") {
         return Err(parser.unexpected(Some(")")));
     }
     if !parser.pending.is_empty() {
@@ -100,7 +84,7 @@ impl<'l, 's> Parser<'l, 's> {
     /// Takes the token.
     fn next(&mut self) -> Parsed<Token> {
         // What follows the end of a line is the text of here-documents, and no token.
-        if self.is_operator("\n") {
+        if self.is("\n") {
             self.documents()?;
         }
         let (token, line) = self.lexer.token()?;
@@ -115,8 +99,12 @@ impl<'l, 's> Parser<'l, 's> {
         Ok(())
     }
 
-    fn is_operator(&self, operator: &str) -> bool {
-        matches!(self.token, Token::Operator(it) if it == operator)
+    /// Whether `text` comes next: an operator, or a reserved word, as which no operator can be read.
+    fn is(&self, text: &str) -> bool {
+        match self.token {
+            Token::Operator(operator) => operator == text,
+            _ => self.literal() == text.as_bytes(),
+        }
     }
 
     /// The text of the word that comes next, if nothing in it is quoted or expanded.
@@ -127,39 +115,25 @@ impl<'l, 's> Parser<'l, 's> {
         }
     }
 
-    fn is_reserved(&self, word: &str) -> bool {
-        self.literal() == word.as_bytes()
-    }
-
     fn skip_newlines(&mut self) -> Parsed<()> {
-        while self.is_operator("\n") {
+        while self.is("\n") {
             self.next()?;
         }
         Ok(())
     }
 
-    fn take_operator(&mut self, operator: &str) -> Parsed<bool> {
-        let is_it = self.is_operator(operator);
+    /// Takes `text` if it comes next; answers whether it did.
+    fn take(&mut self, text: &str) -> Parsed<bool> {
+        let is_it = self.is(text);
         if is_it {
             self.next()?;
         }
         Ok(is_it)
     }
 
-    fn expect_operator(&mut self, operator: &'static str) -> Parsed<()> {
-        if self.take_operator(operator)? { Ok(()) } else { Err(self.unexpected(Some(operator))) }
-    }
-
-    fn take_reserved(&mut self, word: &str) -> Parsed<bool> {
-        let is_it = self.is_reserved(word);
-        if is_it {
-            self.next()?;
-        }
-        Ok(is_it)
-    }
-
-    fn expect_reserved(&mut self, word: &'static str) -> Parsed<()> {
-        if self.take_reserved(word)? { Ok(()) } else { Err(self.unexpected(Some(word))) }
+    /// Takes `text`, which has to come next.
+    fn expect(&mut self, text: &str) -> Parsed<()> {
+        if self.take(text)? { Ok(()) } else { Err(self.unexpected(Some(text))) }
     }
 
     /// What comes next stands where it cannot.
@@ -196,9 +170,9 @@ impl<'l, 's> Parser<'l, 's> {
                 return Ok(list);
             }
             let chain = Arc::new(self.chain()?);
-            let background = self.take_operator("&")?;
+            let background = self.take("&")?;
             list.push(Item { chain, background });
-            if !background && !self.take_operator(";")? && !self.is_operator("\n") {
+            if !background && !self.take(";")? && !self.is("\n") {
                 return Ok(list);
             }
         }
@@ -221,12 +195,16 @@ impl<'l, 's> Parser<'l, 's> {
         }
     }
 
+    fn begins_compound(&self) -> bool {
+        ["(", "{", "if", "while", "until", "for", "case"].iter().any(|text| self.is(text))
+    }
+
     fn chain(&mut self) -> Parsed<Chain> {
         let first = self.pipeline()?;
         let mut rest = Vec::new();
         loop {
-            let after_success = self.is_operator("&&");
-            if !after_success && !self.is_operator("||") {
+            let after_success = self.is("&&");
+            if !after_success && !self.is("||") {
                 return Ok(Chain { first, rest });
             }
             self.next()?;
@@ -236,9 +214,9 @@ impl<'l, 's> Parser<'l, 's> {
     }
 
     fn pipeline(&mut self) -> Parsed<Pipeline> {
-        let negated = self.take_reserved("!")?;
+        let negated = self.take("!")?;
         let mut parts = vec![Arc::new(self.command()?)];
-        while self.take_operator("|")? {
+        while self.take("|")? {
             self.skip_newlines()?;
             parts.push(Arc::new(self.command()?));
         }
@@ -246,7 +224,7 @@ impl<'l, 's> Parser<'l, 's> {
     }
 
     fn command(&mut self) -> Parsed<Command> {
-        if !self.begins_command() || self.is_reserved("!") {
+        if !self.begins_command() || self.is("!") {
             return Err(self.unexpected(None));
         }
         match self.literal() {
@@ -254,8 +232,7 @@ impl<'l, 's> Parser<'l, 's> {
             b"function" => Err(self.unsupported("function")),
             b"select" => Err(self.unsupported("select")),
             b"coproc" => Err(self.unsupported("coproc")),
-            b"{" | b"if" | b"while" | b"until" | b"for" | b"case" => self.compound(),
-            _ if self.is_operator("(") => self.compound(),
+            _ if self.begins_compound() => self.compound(),
             _ => self.simple(),
         }
     }
@@ -276,18 +253,18 @@ impl<'l, 's> Parser<'l, 's> {
     fn kind(&mut self) -> Parsed<Kind> {
         // Two without a blank between them are no subshells.
         let is_arithmetic = self.lexer.sees(b"(");
-        if self.is_operator("(") && is_arithmetic {
+        if self.is("(") && is_arithmetic {
             return Err(self.unsupported("((…))"));
         }
         let Token::Word(word) = self.next()? else {
             let list = Arc::new(self.body()?);
-            self.expect_operator(")")?;
+            self.expect(")")?;
             return Ok(Kind::Subshell(list));
         };
         match word.literal().unwrap_or_default() {
             b"{" => {
                 let list = self.body()?;
-                self.expect_reserved("}")?;
+                self.expect("}")?;
                 Ok(Kind::Group(list))
             }
             b"if" => self.branches(),
@@ -304,26 +281,26 @@ impl<'l, 's> Parser<'l, 's> {
         let mut branches = Vec::new();
         loop {
             let condition = self.body()?;
-            self.expect_reserved("then")?;
+            self.expect("then")?;
             branches.push((condition, self.body()?));
-            if !self.take_reserved("elif")? {
+            if !self.take("elif")? {
                 break;
             }
         }
-        let otherwise = if self.take_reserved("else")? { Some(self.body()?) } else { None };
-        self.expect_reserved("fi")?;
+        let otherwise = if self.take("else")? { Some(self.body()?) } else { None };
+        self.expect("fi")?;
         Ok(Kind::If { branches, otherwise })
     }
 
     fn repeated(&mut self) -> Parsed<List> {
-        self.expect_reserved("do")?;
+        self.expect("do")?;
         let body = self.body()?;
-        self.expect_reserved("done")?;
+        self.expect("done")?;
         Ok(body)
     }
 
     fn each(&mut self) -> Parsed<Kind> {
-        if self.is_operator("(") && self.lexer.sees(b"(") {
+        if self.is("(") && self.lexer.sees(b"(") {
             return Err(self.unsupported("for ((…))"));
         }
         if !is_name(self.literal()) {
@@ -331,15 +308,15 @@ impl<'l, 's> Parser<'l, 's> {
         }
         let name = self.literal().into();
         self.next()?;
-        let is_ended = self.take_operator(";")?;
+        let is_ended = self.take(";")?;
         self.skip_newlines()?;
         let mut words = None;
-        if !is_ended && self.take_reserved("in")? {
+        if !is_ended && self.take("in")? {
             let mut values = Vec::new();
             while matches!(self.token, Token::Word(_)) {
                 values.push(self.argument()?);
             }
-            if !self.take_operator(";")? && !self.is_operator("\n") {
+            if !self.take(";")? && !self.is("\n") {
                 return Err(self.unexpected(None));
             }
             self.skip_newlines()?;
@@ -351,22 +328,22 @@ impl<'l, 's> Parser<'l, 's> {
     fn case(&mut self) -> Parsed<Kind> {
         let subject = self.word()?;
         self.skip_newlines()?;
-        self.expect_reserved("in")?;
+        self.expect("in")?;
         let mut arms = Vec::new();
         loop {
             self.skip_newlines()?;
-            if self.take_reserved("esac")? {
+            if self.take("esac")? {
                 break;
             }
-            self.take_operator("(")?;
+            self.take("(")?;
             let mut patterns = vec![self.word()?];
-            while self.take_operator("|")? {
+            while self.take("|")? {
                 patterns.push(self.word()?);
             }
-            self.expect_operator(")")?;
+            self.expect(")")?;
             arms.push((patterns, self.list()?));
-            if !self.take_operator(";;")? {
-                self.expect_reserved("esac")?;
+            if !self.take(";;")? {
+                self.expect("esac")?;
                 break;
             }
         }
@@ -392,7 +369,7 @@ impl<'l, 's> Parser<'l, 's> {
             } else {
                 made.words.push(self.argument()?);
                 let is_alone = made.words.len() == 1 && made.assignments.is_empty();
-                if is_alone && redirects.is_empty() && self.is_operator("(") {
+                if is_alone && redirects.is_empty() && self.is("(") {
                     return self.function(&made.words[0], line);
                 }
             }
@@ -418,16 +395,15 @@ impl<'l, 's> Parser<'l, 's> {
 
     fn function(&mut self, name: &Word, line: u32) -> Parsed<Command> {
         self.next()?;
-        self.expect_operator(")")?;
-        let may_be_name = |name: &&[u8]| is_name(name) && !SPECIAL.contains(name);
+        self.expect(")")?;
+        let may_be_name =
+            |name: &&[u8]| is_name(name) && !builtin::find(name).is_some_and(Builtin::is_special);
         let Some(name) = name.literal().filter(may_be_name) else {
             let what = "Bad function name".to_owned();
             return Err(SyntaxError::Malformed { line, what });
         };
         self.skip_newlines()?;
-        let is_compound = self.is_operator("(")
-            || matches!(self.literal(), b"{" | b"if" | b"while" | b"until" | b"for" | b"case");
-        if !is_compound {
+        if !self.begins_compound() {
             return Err(self.unexpected(None));
         }
         let mut body = self.compound()?;
