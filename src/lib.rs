@@ -28,16 +28,19 @@
 //! # Map
 //!
 //! The folders of `src/` are ranks. A file uses only lower ones:
-//! [`base`] < [`store`] < [`tape`] < [`kernel`], [`net`] < [`abi`] < [`engine`] < [`process`],
-//! [`toolchain`], [`llm`] < [`native`] < [`host`] < [`testbench`], [`sandbox`].
+//! `base` < `store` < [`tape`] < [`kernel`], [`net`] < `abi` < [`engine`] < [`process`], [`toolchain`],
+//! [`llm`] < [`native`] < [`host`] < [`testbench`], [`sandbox`] < `cli`.
 
 /// The example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 pub struct Readme;
 
-pub mod abi;
-pub mod base;
+mod abi;
+mod base;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod cli;
 pub mod engine;
 pub mod host;
 pub mod kernel;
@@ -47,20 +50,23 @@ pub mod native;
 pub mod net;
 pub mod process;
 pub mod sandbox;
-pub mod store;
+mod store;
 pub mod tape;
 pub mod testbench;
 pub mod toolchain;
 
+pub use base::digest::Digest;
+pub use base::errno::Errno;
 pub use engine::{
     Engine, EngineConfig, EngineError, Module, Outcome, Program, ProgramError, RunError, Trap,
     UnknownImports,
 };
 pub use kernel::guest::{Preopen, Reach};
-pub use kernel::io::stdio::{Input, Output as OutputStream, Stdio};
+pub use kernel::io::stdio::{Input, OutputStream, Stdio};
 pub use kernel::machine::limits::{Limit, Limits};
 pub use kernel::machine::{ClockConfig, Machine, MachineBuilder, MachineError, WORKTREE};
 pub use kernel::vfs::{HostDir, Layer, Mtimes, Overlay, Source, VfsLimits};
 pub use process::{Command, ExitStatus, Output};
+pub use store::{Cas, Removed, StoreError};
 pub use testbench::{Testbench, TestbenchSession};
 pub use toolchain::{ResolveError, Resolved, ToolchainPrograms, Toolchains};

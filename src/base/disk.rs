@@ -4,13 +4,9 @@
 //! Every error carries the operation and the path.
 #![allow(clippy::disallowed_methods, reason = "this file is the door to the host's files by path")]
 
-use std::fs::{File, FileTimes, Metadata};
-use std::hash::Hasher;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
-
-use super::digest::DigestHasher;
 
 /// A host file operation that failed.
 #[derive(thiserror::Error)]
@@ -62,12 +58,14 @@ pub fn open(path: &Path) -> Result<File, DiskError> {
 }
 
 /// What `path` names opened for reading, whatever it is: opening a pipe waits for somebody who writes.
+#[cfg(feature = "cli")]
 pub fn open_stream(path: &Path) -> Result<File, DiskError> {
     File::open(path).map_err(DiskError::new("open", path))
 }
 
 /// A file created, or emptied, for writing; or a device or a pipe that somebody reads, as it is. It is
 /// never waited for.
+#[cfg(any(test, feature = "cli"))]
 pub fn create(path: &Path) -> Result<File, DiskError> {
     let mut options = File::options();
     options.write(true).create(true).truncate(true);
@@ -75,12 +73,14 @@ pub fn create(path: &Path) -> Result<File, DiskError> {
 }
 
 /// What is at `path`, whatever it is, to be written to at its end. It is never waited for.
+#[cfg(feature = "cli")]
 pub fn append(path: &Path) -> Result<File, DiskError> {
     let mut options = File::options();
     options.append(true);
     open_to_write(&mut options, path)
 }
 
+#[cfg(any(test, feature = "cli"))]
 fn open_to_write(options: &mut std::fs::OpenOptions, path: &Path) -> Result<File, DiskError> {
     open_without_waiting(options, path).map_err(|error| {
         let error = match std::fs::metadata(path) {
@@ -168,6 +168,7 @@ pub fn is_at(file: &File, path: &Path) -> bool {
 }
 
 /// A file opened for reading from its start and writing at its end.
+#[cfg(feature = "annotations")]
 pub fn open_append(path: &Path) -> Result<File, DiskError> {
     let mut options = File::options();
     options.read(true).append(true);
@@ -231,136 +232,8 @@ pub fn remove_file(path: &Path) -> Result<(), DiskError> {
     }
 }
 
-/// What to copy of an entry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Copied {
-    /// Nothing.
-    Nothing,
-    /// That it is there: a file of its length, a folder with what is kept of its entries, a link.
-    Shape,
-    /// All of it.
-    Content,
-}
-
-/// Copies the folder `from` to `to`, which is made. `keep` is asked what to copy of each entry, by
-/// its path below `from`, with slashes. What is copied is the same as there but for its time; that,
-/// and the order in which entries are made, depend on `number`, from 1; many file systems list them in
-/// it. In place of a pipe or a device stands a socket.
-pub fn copy_tree_perturbed(
-    from: &Path,
-    to: &Path,
-    number: u64,
-    keep: &dyn Fn(&str) -> Copied,
-) -> Result<(), DiskError> {
-    copy_dir(from, to, "", number, keep)
-}
-
-fn copy_dir(
-    from: &Path,
-    to: &Path,
-    below: &str,
-    number: u64,
-    keep: &dyn Fn(&str) -> Copied,
-) -> Result<(), DiskError> {
-    create_private_dir_all(to)?;
-    let mut entries = list(from)?;
-    in_order(&mut entries, number);
-    for entry in entries {
-        let Some(name) = entry.file_name() else { continue };
-        let copy = to.join(name);
-        let path = format!("{below}{}", name.to_string_lossy());
-        let kept = keep(&path);
-        if kept == Copied::Nothing {
-            continue;
-        }
-        let metadata = symlink_metadata(&entry)?;
-        if metadata.is_dir() {
-            copy_dir(&entry, &copy, &(path + "/"), number, keep)?;
-        } else if metadata.is_symlink() {
-            let target = std::fs::read_link(&entry).map_err(DiskError::new("read link", &entry))?;
-            symlink(&target, &copy)?;
-        } else if !metadata.is_file() {
-            make_special(&copy)?;
-        } else {
-            if kept == Copied::Content {
-                std::fs::copy(&entry, &copy).map_err(DiskError::new("copy", &entry))?;
-            } else {
-                let file = create(&copy)?;
-                file.set_len(metadata.len()).map_err(DiskError::new("set length of", &copy))?;
-                let access = file.set_permissions(metadata.permissions());
-                access.map_err(DiskError::new("set permissions of", &copy))?;
-            }
-            let times = FileTimes::new().set_modified(perturbed(&metadata, &path, number));
-            // A read-only copy keeps the time at which it was made, which is another one as well.
-            if let Ok(file) = File::options().write(true).open(&copy) {
-                file.set_times(times).map_err(DiskError::new("set times of", &copy))?;
-            }
-        }
-    }
-    // Where a folder cannot be opened, it keeps the time at which it was made, which is another one as well.
-    if let (Ok(metadata), Ok(dir)) = (symlink_metadata(from), File::open(to)) {
-        let _ = dir.set_times(FileTimes::new().set_modified(perturbed(&metadata, below, number)));
-    }
-    Ok(())
-}
-
-/// Another time for the copy `number` of the file `path` with the attributes `metadata`: in the first copy
-/// files that are later than others are earlier, in further ones chance has it.
-fn perturbed(metadata: &std::fs::Metadata, path: &str, number: u64) -> SystemTime {
-    if number % 2 == 1 {
-        let modified = metadata.modified().ok();
-        let since = modified.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
-        let earlier = PERTURBED_END.saturating_sub(since.unwrap_or_default());
-        return SystemTime::UNIX_EPOCH + earlier + Duration::from_secs(number);
-    }
-    let mut hasher = DigestHasher::default();
-    hasher.write_u64(number);
-    hasher.write(path.as_bytes());
-    SystemTime::UNIX_EPOCH + Duration::from_secs(hasher.finish() % PERTURBED_END.as_secs())
-}
-
-/// 2036-12-31T23:00:00Z, since 1970: before machines' clocks start. A program that writes to a file with a later time
-/// moves its clock for that alone.
-const PERTURBED_END: Duration = Duration::from_hours(587_327);
-
-/// Puts sorted entries into another order for each of as many numbers as there are entries; 1
-/// reverses them.
-fn in_order(entries: &mut [PathBuf], number: u64) {
-    if let Some(by) = number.wrapping_sub(1).checked_rem(entries.len() as u64) {
-        entries.rotate_left(by as usize);
-        entries.reverse();
-    }
-}
-
-/// Stands for a pipe, a socket or a device: something that is no file, and that nobody opens.
-#[cfg(unix)]
-fn make_special(path: &Path) -> Result<(), DiskError> {
-    std::os::unix::net::UnixListener::bind(path).map_err(DiskError::new("create", path))?;
-    Ok(())
-}
-
-/// There is nothing of the kind.
-#[cfg(windows)]
-fn make_special(_path: &Path) -> Result<(), DiskError> {
-    Ok(())
-}
-
-#[cfg(unix)]
-fn symlink(target: &Path, link: &Path) -> Result<(), DiskError> {
-    std::os::unix::fs::symlink(target, link).map_err(DiskError::new("create link", link))
-}
-
-/// Whether a link leads to a file or a folder is part of it there.
-#[cfg(windows)]
-fn symlink(target: &Path, link: &Path) -> Result<(), DiskError> {
-    use std::os::windows::fs::{symlink_dir, symlink_file};
-
-    let place = link.parent().unwrap_or(Path::new(".")).join(target);
-    let made = if place.is_dir() { symlink_dir(target, link) } else { symlink_file(target, link) };
-    made.map_err(DiskError::new("create link", link))
-}
-
 /// Removes a folder and all that is in it. Links are removed, and not followed.
+#[cfg(feature = "cli")]
 pub fn remove_dir_all(path: &Path) -> Result<(), DiskError> {
     std::fs::remove_dir_all(path).map_err(DiskError::new("remove", path))
 }
@@ -398,26 +271,7 @@ pub fn canonical(path: &Path) -> Result<PathBuf, DiskError> {
 }
 
 /// The process's current folder.
+#[cfg(feature = "cli")]
 pub fn current_dir() -> Result<PathBuf, DiskError> {
     std::env::current_dir().map_err(DiskError::new("find", Path::new(".")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn entries_are_made_in_as_many_orders_as_there_are_entries() {
-        let sorted = ["a", "b", "c"].map(PathBuf::from);
-        let orders: std::collections::HashSet<Vec<PathBuf>> = (1..=3)
-            .map(|number| {
-                let mut entries = sorted.to_vec();
-                in_order(&mut entries, number);
-                assert_ne!(entries, sorted);
-                entries
-            })
-            .collect();
-        assert_eq!(orders.len(), 3);
-        in_order(&mut [], 1);
-    }
 }

@@ -3,11 +3,6 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use belljar::base::{ambient, disk};
-use belljar::tape::{
-    Annotation, AnnotationError, AnnotationFile, AnnotationKind, Author, AuthorKind,
-    annotations_path,
-};
 use serde_json::{Map, json};
 
 use super::annotations::load;
@@ -15,6 +10,11 @@ use super::args::annotations::{AnnotateArgs, AnnotationsAction, AnnotationsArgs}
 use super::exit::Usage;
 use super::tape;
 use super::text::{count, printable};
+use crate::base::{ambient, disk};
+use crate::tape::{
+    Annotation, AnnotationError, AnnotationFile, AnnotationKind, Author, AuthorKind,
+    annotations_path,
+};
 
 /// Adds an annotation.
 pub fn annotate(args: &AnnotateArgs) -> Result<u8> {

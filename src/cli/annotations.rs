@@ -9,8 +9,8 @@ use serde_json::Value;
 use {
     super::exit::Usage,
     super::text::printable,
-    belljar::base::disk,
-    belljar::tape::{Annotation, AnnotationFile, HypothesisStatus, annotations_path},
+    crate::base::disk,
+    crate::tape::{Annotation, AnnotationFile, HypothesisStatus, annotations_path},
 };
 
 /// What is said of a tape, if anything is. Without the feature `annotations` nothing is.

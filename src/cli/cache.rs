@@ -1,13 +1,13 @@
 //! `belljar cache`.
 
 use anyhow::Result;
-use belljar::engine::CodeCache;
 use bytesize::ByteSize;
 use serde_json::json;
 
 use super::args::installation::{CacheAction, CacheArgs};
 use super::home::cache_dir;
 use super::text::count;
+use crate::engine::CodeCache;
 
 pub fn run(args: &CacheArgs) -> Result<u8> {
     let cache = CodeCache::new(&cache_dir()?);

@@ -1,6 +1,6 @@
 //! What `belljar verify` says of the first difference between two runs.
 
-use belljar::tape::Divergence;
+use crate::tape::Divergence;
 
 /// In words, what `divergence` comes from, and which option changes that. `timed_out` tells whether
 /// `--timeout` ended one of the runs.
@@ -53,8 +53,8 @@ pub fn cause(divergence: &Divergence, timed_out: bool) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use belljar::base::digest::Digest;
-    use belljar::tape::{
+    use crate::base::digest::Digest;
+    use crate::tape::{
         FidelityMode, Kind, MemoryTape, Payload, Record, Recorder, Redaction, compare,
     };
 

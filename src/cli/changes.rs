@@ -4,12 +4,6 @@ use std::collections::HashSet;
 use std::error::Error;
 
 use anyhow::{Context, Result, bail};
-use belljar::kernel::vfs::{
-    ApplyError, ChangedTimes, DiffEntry, DiffKind, Drift, Journals, MountId, VPath, Witness,
-    diff_between, is_in_unified_diff, render_unified_diff,
-};
-use belljar::sandbox::CopyError;
-use belljar::{Machine, Outcome, Overlay};
 
 use super::args::run::{ApplyArg, RunArgs};
 use super::exit;
@@ -22,6 +16,12 @@ use super::report::{Change, Report};
 use super::signals::Deferred;
 use super::sink::{Once, Opened};
 use super::text::{count, printable};
+use crate::kernel::vfs::{
+    ApplyError, ChangedTimes, DiffEntry, DiffKind, Drift, Journals, MountId, VPath, Witness,
+    diff_between, is_in_unified_diff, render_unified_diff,
+};
+use crate::sandbox::CopyError;
+use crate::{Machine, Outcome, Overlay};
 
 /// How many changes the summary names.
 const NAMED_MAX: usize = 3;
@@ -113,8 +113,8 @@ pub fn changes_of(vfs: &Overlay, entries: &[DiffEntry]) -> Vec<Change> {
 /// The path `path` of a mount, beneath the worktree, or in the namespace if it is not there.
 pub fn shown_path(vfs: &Overlay, mount: MountId, path: &VPath) -> String {
     match (mount_path(vfs, mount).as_str(), path.as_str()) {
-        (belljar::WORKTREE, "") => ".".to_owned(),
-        (belljar::WORKTREE, path) => path.to_owned(),
+        (crate::WORKTREE, "") => ".".to_owned(),
+        (crate::WORKTREE, path) => path.to_owned(),
         (mount, path) => format!("{}/{path}", mount.trim_end_matches('/')),
     }
 }

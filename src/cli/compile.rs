@@ -12,14 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use belljar::base::ambient;
-use belljar::engine::CacheUse;
-use belljar::{Engine, EngineConfig, Module, Program, ProgramError, UnknownImports};
 
 use super::args::groups::CompileArgs;
 use super::args::installation::ChildArgs;
 use super::progress::Progress;
 use super::text::printable;
+use crate::base::ambient;
+use crate::engine::CacheUse;
+use crate::{Engine, EngineConfig, Module, Program, ProgramError, UnknownImports};
 
 /// Modules that are smaller, and take no more memory, are compiled in this process.
 const SMALL_BYTES: u64 = 16 << 10;
@@ -85,8 +85,8 @@ impl Drop for Spending {
 }
 
 impl Compiler {
-    /// For [`belljar::ToolchainPrograms::compiler`].
-    pub fn shared(self) -> belljar::toolchain::Compile {
+    /// For [`crate::ToolchainPrograms::compiler`].
+    pub fn shared(self) -> crate::toolchain::Compile {
         Arc::new(move |engine, module, unknown| self.compile(engine, module, unknown))
     }
 

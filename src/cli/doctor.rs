@@ -3,11 +3,6 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use belljar::base::disk::{self, DiskError};
-use belljar::engine::CodeCache;
-use belljar::kernel::vfs::Journals;
-use belljar::net::EgressPolicy;
-use belljar::{Command, Engine, EngineConfig, HostDir, Machine, Module, Program, Toolchains};
 use serde_json::json;
 
 use super::args::installation::DoctorArgs;
@@ -15,6 +10,11 @@ use super::exit;
 use super::home::{cache_dir, home_dir, journals_dir};
 use super::setup::toolchains;
 use super::text::{count, printable};
+use crate::base::disk::{self, DiskError};
+use crate::engine::CodeCache;
+use crate::kernel::vfs::Journals;
+use crate::net::EgressPolicy;
+use crate::{Command, Engine, EngineConfig, HostDir, Machine, Module, Program, Toolchains};
 
 /// One thing that was tried.
 struct Check {
@@ -120,9 +120,9 @@ fn check_cache() -> Result<String> {
         EngineConfig { pool_slots: 0, cache_dir: Some(dir.clone()), ..EngineConfig::default() };
     let engine = Engine::new(config)?;
     let module = Toolchains::default().resolve("cat")?.module()?;
-    let unknown = belljar::UnknownImports::Deny;
+    let unknown = crate::UnknownImports::Deny;
     let (_, used) = Program::compile(&engine, &module, unknown)?;
-    if let belljar::engine::CacheUse::Failed(error) = used {
+    if let crate::engine::CacheUse::Failed(error) = used {
         return Err(error.into());
     }
     Program::from_cache(&engine, &module, unknown)?.context("what was stored is not there")?;
@@ -199,7 +199,7 @@ fn check_egress() -> Result<String> {
 fn check_folder() -> Result<String> {
     let dir = HostDir::open(".".as_ref())?;
     let mut machine = Machine::builder().worktree(dir).build()?;
-    let id = machine.vfs_mut().open_dir(belljar::WORKTREE)?;
+    let id = machine.vfs_mut().open_dir(crate::WORKTREE)?;
     let names = machine.vfs_mut().list(id)?.len();
     Ok(format!("{} in the current folder", count(names, "name")))
 }

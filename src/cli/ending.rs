@@ -1,9 +1,8 @@
 //! What is said of how a program ended.
 
-use belljar::kernel::process::{Casualty, Signal};
-use belljar::{ExitStatus, Limit, Outcome, Trap};
-
 use super::text::{count, printable};
+use crate::kernel::process::{Casualty, Signal};
+use crate::{ExitStatus, Limit, Outcome, Trap};
 
 /// Backtraces are shown as far as this many lines.
 const BACKTRACE_LINES_MAX: usize = 16;

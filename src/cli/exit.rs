@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::text::printable;
-use belljar::native::NativeError;
-use belljar::net::EgressRuleError;
-use belljar::sandbox::{CopyError, HomeError, SandboxError};
-use belljar::{Outcome, ProgramError, ResolveError, RunError};
+use crate::native::NativeError;
+use crate::net::EgressRuleError;
+use crate::sandbox::{CopyError, HomeError, SandboxError};
+use crate::{Outcome, ProgramError, ResolveError, RunError};
 
 /// The command line makes no sense, or names a file or folder that cannot be used.
 pub const USAGE: u8 = 2;

@@ -1,13 +1,13 @@
 //! `belljar fidelity`.
 
 use anyhow::Result;
-use belljar::tape::{CompareError, compare};
 
 use super::args::tape::FidelityArgs;
 use super::exit::{self, Usage};
 use super::host_programs::HostPrograms;
 use super::tape;
 use super::text::printable;
+use crate::tape::{CompareError, compare};
 
 pub fn run(args: &FidelityArgs) -> Result<u8> {
     for tape in [&args.recorded, &args.replay] {

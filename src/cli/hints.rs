@@ -3,9 +3,6 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use belljar::base::disk;
-use belljar::toolchain::similar;
-use belljar::{ProgramError, ResolveError, Resolved, RunError};
 use clap::CommandFactory;
 
 use super::args::Cli;
@@ -14,6 +11,9 @@ use super::args::values::Sink;
 use super::exit::{Hinted, Usage};
 use super::setup;
 use super::text::printable;
+use crate::base::disk;
+use crate::toolchain::similar;
+use crate::{ProgramError, ResolveError, Resolved, RunError};
 
 /// The long options of the command `path`, such as `["sandbox", "exec"]`, without their dashes.
 fn options(path: &[&str]) -> Vec<String> {

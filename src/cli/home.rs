@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use belljar::base::ambient;
-use belljar::kernel::vfs::{JournalError, Journals};
 use etcetera::BaseStrategy;
 
 use super::exit::Usage;
+use crate::base::ambient;
+use crate::kernel::vfs::{JournalError, Journals};
 
 /// The folder for compiled code: `BELLJAR_CACHE_DIR`, or the platform's.
 pub fn cache_dir() -> Result<PathBuf> {

@@ -4,11 +4,6 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::sync::Arc;
 
 use anyhow::Result;
-use belljar::host::{
-    Answers, CommandPolicy, Question, ScriptedAnswers, SessionHost, SessionHostBuilder,
-};
-#[cfg(feature = "http")]
-use belljar::net::{Credentials, HttpClient};
 
 use super::args::groups::AnswerArgs;
 use super::args::run::{OnMissing, RunArgs};
@@ -18,6 +13,11 @@ use super::message;
 use super::net;
 use super::options;
 use super::text::printable;
+use crate::host::{
+    Answers, CommandPolicy, Question, ScriptedAnswers, SessionHost, SessionHostBuilder,
+};
+#[cfg(feature = "http")]
+use crate::net::{Credentials, HttpClient};
 
 /// The host that `args` ask for.
 ///

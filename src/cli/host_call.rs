@@ -3,10 +3,6 @@
 use std::io::Read;
 
 use anyhow::{Context, Result};
-use belljar::Outcome;
-use belljar::base::disk;
-use belljar::host::{HostError, SessionHost};
-use belljar::toolchain::similar;
 use serde_json::{Value, json};
 
 use super::args::host::{CallArgs, HostAction, HostArgs};
@@ -21,6 +17,10 @@ use super::report::Report;
 use super::sink::{self, Failure, Once, Opened, Stdout};
 use super::text::printable;
 use super::{changes, hints, run, setup};
+use crate::Outcome;
+use crate::base::disk;
+use crate::host::{HostError, HostHandle, SessionHost};
+use crate::toolchain::similar;
 
 /// Exit code of a call that failed.
 const CALL_FAILED: u8 = 1;
@@ -63,12 +63,13 @@ fn call(call: &CallArgs) -> Result<u8> {
     let params = params(call)?;
     let host = host::of_args(args)?;
     let children = setup::native_children(args)?;
-    let (mut machine, preopens) = setup::machine(args, None, children.as_ref(), &host)?;
+    let handle = host.handle();
+    let (mut machine, preopens) = setup::machine(args, None, children.as_ref(), host)?;
     let trace_failure = Failure::default();
     machine.set_trace(run::trace(args, &trace_failure)?);
     let environment = options::environment(&args.env)?;
     let calling = Overtime::watch(args.limits.timeout, &name, "ended", &Once::new(None));
-    let result = host.call_as(&mut machine, &name, &params, |command| {
+    let result = handle.call_as(&mut machine, &name, &params, |command| {
         run::set_up(command, args, environment, preopens);
     });
     drop(calling);
@@ -88,7 +89,7 @@ fn call(call: &CallArgs) -> Result<u8> {
         }
         (None, Ok(value)) => say!("{}", serde_json::to_string_pretty(value)?),
         (None, Err(error)) => {
-            let hint = hint(error, &name, args, &host);
+            let hint = hint(error, &name, args, &handle);
             let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
             complain!("belljar: {}{hint}", printable(&error.to_string()));
         }
@@ -104,7 +105,7 @@ fn call(call: &CallArgs) -> Result<u8> {
 }
 
 /// What may help a call that failed.
-fn hint(error: &HostError, name: &str, args: &RunArgs, host: &SessionHost) -> Option<String> {
+fn hint(error: &HostError, name: &str, args: &RunArgs, host: &HostHandle) -> Option<String> {
     match error {
         HostError::Unsupported { .. } => {
             let known = host.capabilities().into_iter().flat_map(|(capability, entry)| {
@@ -166,6 +167,6 @@ fn params(call: &CallArgs) -> Result<Value> {
     } else {
         given.clone().into_bytes()
     };
-    let value = belljar::host::parse_json(&text);
+    let value = crate::host::parse_json(&text);
     value.map_err(|error| Usage(format!("--params is no JSON: {error}")).into())
 }

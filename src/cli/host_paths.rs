@@ -3,14 +3,13 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
 
-use belljar::base::disk;
-use belljar::kernel::guest::is_special;
-use belljar::process::{OutlineWord, outline};
-use belljar::{Overlay, WORKTREE};
-
 use super::args::values::SHELL;
 use super::args::values::mount_point;
 use super::text::printable;
+use crate::base::disk;
+use crate::kernel::guest::is_special;
+use crate::process::{OutlineWord, outline};
+use crate::{Overlay, WORKTREE};
 
 /// Longest script that is looked into, in bytes.
 const SCRIPT_BYTES_MAX: u64 = 1 << 20;

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
-use belljar::tape::{Kind, TapeError, TapeReader};
-
 use super::text::{count, printable};
+use crate::tape::{Kind, TapeError, TapeReader};
 
 /// Names that are shown.
 const SHOWN_MAX: usize = 8;

@@ -4,8 +4,9 @@ use std::fmt::Arguments;
 use std::io::{IsTerminal, Write};
 use std::sync::LazyLock;
 
-use belljar::base::ambient;
 use clap::builder::styling::{AnsiColor, Style};
+
+use crate::base::ambient;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 

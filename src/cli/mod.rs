@@ -43,6 +43,7 @@ mod net;
 mod options;
 mod overtime;
 mod patch;
+mod perturbed;
 mod planted_links;
 mod programs;
 mod progress;

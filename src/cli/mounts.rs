@@ -5,9 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use belljar::base::disk;
-use belljar::kernel::vfs::{Baseline, beneath};
-use belljar::{HostDir, Machine, MachineBuilder, MachineError, Preopen, Reach, Source, WORKTREE};
 
 use super::args::groups::MountArgs;
 use super::args::values::mount_point;
@@ -16,6 +13,9 @@ use super::exit::Usage;
 use super::home::{cache_dir, home_dir};
 use super::host_paths::Folder;
 use super::recover::before_opening;
+use crate::base::disk;
+use crate::kernel::vfs::{Baseline, beneath};
+use crate::{HostDir, Machine, MachineBuilder, MachineError, Preopen, Reach, Source, WORKTREE};
 
 /// A mount point that is taken, and the words for who has it.
 struct Taken {

@@ -1,11 +1,11 @@
 //! With which credentials the host of programs makes requests for them.
 
 use anyhow::Result;
-use belljar::base::ambient;
-use belljar::net::EgressRule;
-use belljar::net::{Credential, Credentials};
 
 use super::exit::Usage;
+use crate::base::ambient;
+use crate::net::EgressRule;
+use crate::net::{Credential, Credentials};
 
 /// What `given` says.
 ///

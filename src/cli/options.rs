@@ -5,14 +5,14 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::Result;
-use belljar::base::{ambient, disk};
-use belljar::net::EgressPolicy;
-use belljar::{ClockConfig, Input, Limits, Mtimes, UnknownImports, VfsLimits};
 
 use super::args::groups::{ClockArg, LimitArgs, MtimesArg, RuleArgs, TimeArgs};
 use super::args::run::{RunArgs, UnknownImportsArg};
 use super::args::values::{StdinFrom, split_once};
 use super::exit::Usage;
+use crate::base::{ambient, disk};
+use crate::net::EgressPolicy;
+use crate::{ClockConfig, Input, Limits, Mtimes, UnknownImports, VfsLimits};
 
 /// Whom programs may reach through their host.
 ///

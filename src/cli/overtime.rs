@@ -8,13 +8,12 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use belljar::Limit;
-use belljar::base::ambient;
-
 use super::report::{Report, Status};
 use super::sink::Once;
 use super::text::printable;
 use super::{compile, exit};
+use crate::Limit;
+use crate::base::ambient;
 
 /// How much longer than the timeout a call of the host may take.
 const GRACE: Duration = Duration::from_secs(1);

@@ -3,12 +3,6 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use belljar::kernel::process::Pid;
-use belljar::tape::Kind;
-use belljar::testbench::{
-    TapedChangesError, changed_machine, make_taped_changes, taped_changes_are_made, taped_worktree,
-};
-use belljar::{Machine, Source, WORKTREE};
 
 use super::args::changes::{ApplyArgs, DiffArgs};
 use super::changes::{self, render_diff};
@@ -17,6 +11,12 @@ use super::mounts;
 use super::recover::before_opening;
 use super::text::count;
 use super::{sink, tape};
+use crate::kernel::process::Pid;
+use crate::tape::Kind;
+use crate::testbench::{
+    TapedChangesError, changed_machine, make_taped_changes, taped_changes_are_made, taped_worktree,
+};
+use crate::{Machine, Source, WORKTREE};
 
 /// Prints what a recorded run changed.
 pub fn diff(args: &DiffArgs) -> Result<u8> {

@@ -6,11 +6,11 @@
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::Result;
-use belljar::base::disk;
-use belljar::sandbox::{MountSource, SandboxMount};
 
 use super::args::groups::MountArgs;
 use super::exit::Usage;
+use crate::base::disk;
+use crate::sandbox::{MountSource, SandboxMount};
 
 /// The folders that programs can change.
 pub struct Folders(Vec<PathBuf>);

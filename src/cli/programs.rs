@@ -1,12 +1,12 @@
 //! `belljar programs`.
 
 use anyhow::Result;
-use belljar::Resolved;
 use serde_json::json;
 
 use super::args::installation::ProgramsArgs;
 use super::args::values::SHELL;
 use super::setup::toolchains;
+use crate::Resolved;
 
 pub fn run(args: &ProgramsArgs) -> Result<u8> {
     let toolchains = toolchains(&args.toolchain)?;

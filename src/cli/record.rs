@@ -4,17 +4,17 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use belljar::base::{ambient, disk};
-use belljar::store::read_slice;
-use belljar::tape::{FileTape, Header, Recorder, Redaction, TapeError};
-use belljar::testbench::record_changes;
-use belljar::{ClockConfig, Machine, Module};
 
 use super::args::record::RecordArgs;
 use super::exit::{Hinted, Usage};
 use super::options;
 use super::planted_links::Folders;
 use super::text::printable;
+use crate::base::{ambient, disk};
+use crate::store::read_slice;
+use crate::tape::{FileTape, Header, Recorder, Redaction, TapeError};
+use crate::testbench::record_changes;
+use crate::{ClockConfig, Machine, Module};
 
 /// A tape that is being recorded.
 pub struct Recording {

@@ -7,8 +7,6 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
-use belljar::HostDir;
-use belljar::kernel::vfs::{JournalError, Journals, OnChanged, Recovered, VPath, Witness};
 use serde_json::json;
 
 use super::args::changes::RecoverArgs;
@@ -16,6 +14,8 @@ use super::exit::{FAILED, Usage};
 use super::home::journals_dir;
 use super::signals::Deferred;
 use super::text::{count, printable};
+use crate::HostDir;
+use crate::kernel::vfs::{JournalError, Journals, OnChanged, Recovered, VPath, Witness};
 
 pub fn run(args: &RecoverArgs) -> Result<u8> {
     let folder = match HostDir::open(&args.dir) {

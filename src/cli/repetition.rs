@@ -6,17 +6,18 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
-use belljar::WORKTREE;
-use belljar::base::ambient;
-use belljar::base::disk::{self, Copied};
-use belljar::base::errno::Errno;
-use belljar::tape::{Found, Kind, TapeReader};
 
 use super::args::run::RunArgs;
 use super::args::values::mount_point;
 use super::args::values::{Worktree, split_once};
 use super::exit::Usage;
 use super::home::cache_dir;
+use super::perturbed::{self, Copied};
+use crate::WORKTREE;
+use crate::base::ambient;
+use crate::base::disk;
+use crate::base::errno::Errno;
+use crate::tape::{Found, Kind, TapeReader};
 
 /// What the first run has seen of its folders: a copy needs no more.
 #[derive(Default)]
@@ -104,7 +105,7 @@ impl Repetition {
         let copy = |from: &Path, at: &str, name: &str| -> Result<PathBuf> {
             let (to, at) = (home.join(name), at.trim_end_matches('/'));
             let keep = |path: &str| seen.kept(&format!("{at}/{path}"));
-            disk::copy_tree_perturbed(from, &to, u64::from(number), &keep)?;
+            perturbed::copy_tree(from, &to, u64::from(number), &keep)?;
             Ok(to)
         };
         let mut moves = Vec::new();

@@ -6,10 +6,10 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use belljar::base::disk::{self, DiskError};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::exit::Usage;
+use crate::base::disk::{self, DiskError};
 
 /// Bytes at the beginning of a file that tell a patch or a trace.
 const BEGINNING_BYTES: u64 = 64 << 10;

@@ -4,12 +4,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use belljar::base::digest::Digest;
-use belljar::base::disk;
-use belljar::store::{Cas, StoreError};
-use belljar::tape::{Desync, Kind, NativeEvent, TapeError, cas_dir};
-use belljar::testbench::{ReplayError, Replayed, replay};
-use belljar::{Engine, EngineConfig, Limit, Limits, Module};
 use serde_json::json;
 
 use super::annotations::Said;
@@ -19,6 +13,12 @@ use super::home;
 use super::host_programs::HostPrograms;
 use super::text::{count, printable};
 use super::{setup, sink, tape};
+use crate::base::digest::Digest;
+use crate::base::disk;
+use crate::store::{Cas, StoreError};
+use crate::tape::{Desync, Kind, NativeEvent, TapeError, cas_dir};
+use crate::testbench::{ReplayError, Replayed, replay};
+use crate::{Engine, EngineConfig, Limit, Limits, Module};
 
 /// Longest module that is looked at because a tape names it, in bytes.
 const MODULE_BYTES_MAX: u64 = 1 << 30;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use belljar::kernel::process::Casualty;
-use belljar::{ExitStatus, Limit, Machine, Outcome};
 use serde::Serialize;
 
 use super::exit;
+use crate::kernel::process::Casualty;
+use crate::{ExitStatus, Limit, Machine, Outcome};
 
 /// How a run ended.
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -183,7 +183,7 @@ impl Change {
     /// Its path: beneath the worktree, or in the namespace if it is not there.
     pub fn shown_path(&self) -> String {
         match self.mount.as_str() {
-            belljar::WORKTREE => self.path.clone(),
+            crate::WORKTREE => self.path.clone(),
             mount => format!("{}/{}", mount.trim_end_matches('/'), self.path),
         }
     }

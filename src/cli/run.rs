@@ -5,12 +5,6 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use belljar::base::ambient;
-use belljar::native::{NativeChildren, NativeCommand, NativeError, ProfileError, SandboxProfile};
-use belljar::{
-    Command, Engine, ExitStatus, Module, Outcome, OutputStream, Overlay, Preopen, Program,
-    ResolveError, Stdio,
-};
 
 use super::args::groups::ClockArg;
 use super::args::record::RecordArgs;
@@ -28,6 +22,12 @@ use super::replaceable::{Written, expect_apart};
 use super::report::{Change, Report, Status, ms, raised_with};
 use super::sink::{self, Failure, Once, Opened, Stdout, Watched};
 use super::{changes, ending, exit, hints, host, mounts, setup};
+use crate::base::ambient;
+use crate::native::{NativeChildren, NativeCommand, NativeError, ProfileError, SandboxProfile};
+use crate::{
+    Command, Engine, ExitStatus, Module, Outcome, OutputStream, Overlay, Preopen, Program,
+    ResolveError, Stdio,
+};
 
 /// Runs a program, and reports however that ends.
 pub fn run(args: &RunArgs, record: Option<&RecordArgs>) -> Result<u8> {
@@ -111,8 +111,9 @@ fn perform(
     forewarn(args, &report.program);
     let engine = Engine::new(setup::engine_config(args)?)?;
     let host = host::of_args(args)?;
+    let handle = host.handle();
     let (mut machine, preopens) =
-        setup::machine(args, recording.as_ref(), children.as_ref(), &host)?;
+        setup::machine(args, recording.as_ref(), children.as_ref(), host)?;
     machine.set_trace(trace);
     let stdio = stdio(args, stdout, &report.program, report_to)?;
 
@@ -123,8 +124,7 @@ fn perform(
     if let (Some(recording), Some(module)) = (&recording, &module) {
         recording.embed(module)?;
     }
-    let name = module.as_ref().map_or_else(|| report.program.clone(), |it| it.name().to_owned());
-    let name = name.as_str();
+    let name = &module.as_ref().map_or_else(|| report.program.clone(), |it| it.name().to_owned());
     report.timings.load_ms = ms(ambient::elapsed_since(started));
     set_up_named(&mut command, args, preopens)?;
 
@@ -138,7 +138,7 @@ fn perform(
     report.timings.run_ms = ms(ambient::elapsed_since(run_started));
     machine.set_trace(None);
     report.ended(&status);
-    report.host_result = host.result();
+    report.host_result = handle.result();
     ending::tell(name, &status, &machine.limits_hit(), args.quiet, &raised_with);
     let missing = machine.missing_programs();
     report.host_programs = mention_world(args, children.as_deref(), &status, missing);
@@ -196,7 +196,7 @@ fn set_up_named(
     }
     if preopens.is_none() {
         // Go's runtime knows its current directory by nothing else.
-        command.env("PWD", args.cwd.as_deref().map_or(belljar::WORKTREE.to_owned(), absolute));
+        command.env("PWD", args.cwd.as_deref().map_or(crate::WORKTREE.to_owned(), absolute));
     }
     set_up(command, args, options::environment(&args.env)?, preopens);
     Ok(())
@@ -246,7 +246,7 @@ pub fn set_up(
 
 /// The guest's path of `--cwd`: a relative one begins at the worktree.
 pub fn absolute(cwd: &str) -> String {
-    if cwd.starts_with('/') { cwd.to_owned() } else { format!("{}/{cwd}", belljar::WORKTREE) }
+    if cwd.starts_with('/') { cwd.to_owned() } else { format!("{}/{cwd}", crate::WORKTREE) }
 }
 
 /// Says what may have been meant by arguments of a program that is not content.
@@ -266,7 +266,7 @@ fn advise(args: &RunArgs, status: &ExitStatus, report: &Report, vfs: &mut Overla
 /// What to say of an argument that names something of the host which the program does not see.
 fn path_hint(args: &RunArgs, vfs: &mut Overlay) -> Option<String> {
     let folders = mounts::folders(&args.mounts);
-    let cwd = args.cwd.as_deref().map_or(belljar::WORKTREE.to_owned(), absolute);
+    let cwd = args.cwd.as_deref().map_or(crate::WORKTREE.to_owned(), absolute);
     let view = View { folders: &folders, cwd: &cwd, option: "--dir" };
     view.hint(&args.command, vfs)
 }

@@ -5,12 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use belljar::base::ambient;
-use belljar::host::SessionHost;
-use belljar::kernel::process::programs::Programs;
-use belljar::native::{NativeChildren, NativeError, NativePrograms};
-use belljar::process::ShellImage;
-use belljar::{EngineConfig, Machine, Preopen, Resolved, ToolchainPrograms, Toolchains};
 
 use super::args::run::{NativeTime, OnMissing, RunArgs};
 use super::args::values::SHELL;
@@ -20,6 +14,12 @@ use super::home::{cache_dir, journals_dir};
 use super::mounts;
 use super::options::{clock, limits, mtimes, unknown_imports};
 use super::record::Recording;
+use crate::base::ambient;
+use crate::host::SessionHost;
+use crate::kernel::process::programs::Programs;
+use crate::native::{NativeChildren, NativeError, NativePrograms};
+use crate::process::ShellImage;
+use crate::{EngineConfig, Machine, Preopen, Resolved, ToolchainPrograms, Toolchains};
 
 /// The toolchains of [`toolchain_dirs`].
 pub fn toolchains(dirs: &[PathBuf]) -> Result<Toolchains> {
@@ -100,7 +100,7 @@ pub fn machine(
     args: &RunArgs,
     recording: Option<&Recording>,
     children: Option<&Arc<NativeChildren>>,
-    host: &SessionHost,
+    host: SessionHost,
 ) -> Result<(Machine, Option<Vec<Preopen>>)> {
     let engine = EngineConfig { pool_slots: POOL_SLOTS, ..engine_config(args)? };
     let mut programs = ToolchainPrograms::with_engine_config(engine, toolchains(&args.toolchain)?)
@@ -119,7 +119,7 @@ pub fn machine(
         .seed(args.time.seed)
         .clock(clock(&args.time)?)
         .programs(programs)
-        .host(Arc::new(host.clone()));
+        .host(host);
     builder = builder.mtimes(mtimes(&args.time)?);
     if let Some(recording) = recording {
         builder = builder.tape(recording.recorder());

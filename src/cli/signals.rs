@@ -84,7 +84,7 @@ pub fn let_long_files_be_errors() {
 
 /// Whether whoever started belljar had it ignore the signal, as `nohup` does, as far as the system says.
 fn is_ignored(number: i32) -> bool {
-    use belljar::base::disk;
+    use crate::base::disk;
     let status = disk::read_at_most("/proc/self/status".as_ref(), 64 << 10).ok().flatten();
     let status = status.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

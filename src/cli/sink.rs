@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context, Result};
-use belljar::base::disk;
 
 use super::args::values::Sink;
 use super::exit::{Lost, Usage};
 use super::replaceable::Written;
+use crate::base::disk;
 
 /// Why something could not be printed: the first such error.
 static PRINT_ERROR: OnceLock<io::Error> = OnceLock::new();

@@ -5,10 +5,6 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use belljar::base::digest::Digest;
-use belljar::base::disk;
-use belljar::store::Cas;
-use belljar::tape::{Record, TapeError, TapeReader, cas_dir};
 use serde_json::{Value, json};
 
 use super::annotations::Said;
@@ -16,6 +12,10 @@ use super::args::tape::{TapeAction, TapeArgs};
 use super::exit::{Hinted, Usage};
 use super::host_programs::HostPrograms;
 use super::text::{count, printable};
+use crate::base::digest::Digest;
+use crate::base::disk;
+use crate::store::Cas;
+use crate::tape::{Record, TapeError, TapeReader, cas_dir};
 
 /// Longest text of one field that `show` prints, in characters.
 const SHOWN_CHARS_MAX: usize = 60;

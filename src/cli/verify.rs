@@ -7,11 +7,6 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use belljar::Limit;
-use belljar::base::{ambient, atomic_file, disk};
-use belljar::tape::{
-    FidelityMode, FidelityReport, Found, Kind, Record, TapeError, TapeReader, TapeSource, compare,
-};
 use serde_json::json;
 
 use super::args::groups::MtimesArg;
@@ -27,6 +22,11 @@ use super::repetition::{Repetition, Seen, on_a_busy_machine, varied};
 use super::replaceable::Written;
 use super::sink::{Opened, Stdout};
 use super::text::printable;
+use crate::Limit;
+use crate::base::{ambient, atomic_file, disk};
+use crate::tape::{
+    FidelityMode, FidelityReport, Found, Kind, Record, TapeError, TapeReader, TapeSource, compare,
+};
 
 pub fn run(args: &VerifyArgs) -> Result<u8> {
     let run = &args.run;

@@ -15,7 +15,7 @@ use super::json;
 use super::net::Asked;
 use super::policy::Blocked;
 use super::reply::CallReply;
-use super::session::SessionHost;
+use super::session::HostHandle;
 use super::shells::no_params;
 use super::taped::TapedCall;
 #[cfg(feature = "templates")]
@@ -28,7 +28,7 @@ use crate::kernel::process::schedule::{Ended, Image, Mode, Running};
 
 /// The process that makes a call.
 pub(super) struct CallImage {
-    pub host: SessionHost,
+    pub host: HostHandle,
     pub call: HostCall,
     /// Where a guest finds the answer.
     pub reply: HostReply,

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::session::SessionHost;
+use super::session::HostHandle;
 use crate::kernel::guest::Guest;
 
 /// A call at work: the host, and its own process.
 pub(super) struct Caller {
-    pub host: SessionHost,
+    pub host: HostHandle,
     pub guest: Guest,
     /// How many calls it is made within.
     pub depth: u32,

@@ -8,7 +8,7 @@ use super::call::CallImage;
 use super::capability;
 use super::error::HostError;
 use super::reply::CallReply;
-use super::session::SessionHost;
+use super::session::{HostHandle, SessionHost};
 use crate::kernel::host::{Host, HostCall, HostReply, Start};
 use crate::kernel::machine::Machine;
 use crate::kernel::process::Pid;
@@ -16,7 +16,7 @@ use crate::kernel::process::outcome::Outcome;
 use crate::kernel::process::schedule::Image;
 use crate::process::Command;
 
-impl SessionHost {
+impl HostHandle {
     /// Makes the call `name` in `machine`, as a process of it would.
     ///
     /// # Errors
@@ -30,11 +30,11 @@ impl SessionHost {
         self.call_as(machine, name, params, |_| {})
     }
 
-    /// As [`SessionHost::call`], by a process of which `set_up` says where it is and what its
+    /// As [`HostHandle::call`], by a process of which `set_up` says where it is and what its
     /// environment is.
     ///
     /// # Errors
-    /// As [`SessionHost::call`].
+    /// As [`HostHandle::call`].
     pub fn call_as(
         &self,
         machine: &mut Machine,
@@ -89,7 +89,7 @@ impl Host for SessionHost {
 
     fn call(&self, call: HostCall) -> (Box<dyn Image>, HostReply) {
         let reply = HostReply::default();
-        let image = CallImage { host: self.clone(), call, reply: reply.clone(), result: None };
+        let image = CallImage { host: self.handle(), call, reply: reply.clone(), result: None };
         (Box::new(image), reply)
     }
 

@@ -38,5 +38,5 @@ pub use mock::{HostMock, MockCall, NoMockScope};
 pub use pattern::{CommandPattern, Match, PatternError};
 pub use policy::{Blocked, CommandPolicy, PreHook};
 pub use policy_file::PolicyError;
-pub use session::{SessionHost, SessionHostBuilder};
+pub use session::{HostHandle, SessionHost, SessionHostBuilder};
 pub use taped::{TapedCall, TapedCalls};

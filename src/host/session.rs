@@ -1,6 +1,7 @@
 //! A host: mocks, bridge, policy and what is built in, for one machine.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
@@ -23,27 +24,30 @@ use crate::net::EgressPolicy;
 #[cfg(feature = "http")]
 use crate::net::HttpClient;
 
-/// Answers calls by name, for one machine: the command policy first, then mocks, then the bridge, then
-/// what is built in.
+/// Answers calls by name: the command policy first, then mocks, then the bridge, then what is built in.
 ///
-/// Clones are the same host: one goes to [`crate::MachineBuilder::host`], another stays with whoever
-/// wants to mock operations or call them.
+/// It belongs to one machine, to which [`crate::MachineBuilder::host`] moves it. A [`HostHandle`] of it
+/// mocks operations and calls them.
 ///
 /// ```
-/// use std::sync::Arc;
 /// use belljar::Machine;
 /// use belljar::host::{HostMock, SessionHost};
 /// use serde_json::json;
 ///
 /// let host = SessionHost::default();
 /// host.mock("db", "query", HostMock::result(json!([1, 2])).params(json!({ "table": "a" })));
-/// let mut machine = Machine::builder().host(Arc::new(host.clone())).build()?;
-/// assert_eq!(host.call(&mut machine, "db.query", &json!({ "table": "a", "limit": 2 }))?, json!([1, 2]));
-/// assert!(host.call(&mut machine, "db.query", &json!({ "table": "b" })).is_err());
+/// let handle = host.handle();
+/// let mut machine = Machine::builder().host(host).build()?;
+/// assert_eq!(handle.call(&mut machine, "db.query", &json!({ "table": "a", "limit": 2 }))?, json!([1, 2]));
+/// assert!(handle.call(&mut machine, "db.query", &json!({ "table": "b" })).is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(Default)]
+pub struct SessionHost(HostHandle);
+
+/// A handle of a [`SessionHost`]. Clones are handles of the same host.
 #[derive(Clone, Default)]
-pub struct SessionHost(Arc<Shared>);
+pub struct HostHandle(Arc<Shared>);
 
 struct Shared {
     policy: CommandPolicy,
@@ -162,7 +166,7 @@ impl SessionHostBuilder {
 
     /// The host.
     pub fn build(self) -> SessionHost {
-        SessionHost(Arc::new(self.0))
+        SessionHost(HostHandle(Arc::new(self.0)))
     }
 }
 
@@ -172,6 +176,21 @@ impl SessionHost {
         SessionHostBuilder::default()
     }
 
+    /// A handle, to keep when the host moves to its machine.
+    pub fn handle(&self) -> HostHandle {
+        self.0.clone()
+    }
+}
+
+impl Deref for SessionHost {
+    type Target = HostHandle;
+
+    fn deref(&self) -> &HostHandle {
+        &self.0
+    }
+}
+
+impl HostHandle {
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         // It is whole between statements, whoever panicked.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)

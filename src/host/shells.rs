@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::error::HostError;
 use super::json;
-use super::session::SessionHost;
+use super::session::HostHandle;
 use crate::kernel::guest::Guest;
 use crate::native::SandboxProfile;
 
@@ -66,7 +66,7 @@ pub(super) fn is_hermetic(guest: &Guest, id: &str) -> Option<bool> {
     guest.is_hermetic(id).or_else(|| (id == HERMETIC).then_some(true))
 }
 
-impl SessionHost {
+impl HostHandle {
     /// The shell that runs commands which name none.
     fn default_shell(&self) -> String {
         self.state().shell.clone().unwrap_or_else(|| HERMETIC.to_owned())

@@ -5,9 +5,18 @@
 //! knows wasm. All that a guest can observe is owned by its machine: nothing is global.
 
 pub mod guest;
-pub mod host;
-pub mod io;
-pub mod machine;
+pub(crate) mod host;
+pub(crate) mod io;
+pub(crate) mod machine;
 mod pid;
-pub mod process;
+pub(crate) mod process;
 pub mod vfs;
+
+pub use host::{Host, HostCall, HostReply, Start};
+pub use machine::clock;
+pub use machine::fork::ForkError;
+pub use machine::limits::Stop;
+pub use process::outcome::Outcome;
+pub use process::programs::{Found, MakeImage, NotRunnable, Place, Programs};
+pub use process::schedule;
+pub use process::{Pid, Signal, WaitStatus};

@@ -7,7 +7,7 @@ use super::shell::ShellImage;
 use crate::base::digest::Digest;
 use crate::engine::{Finished, Outcome, Program, RunError};
 use crate::kernel::guest::{Preopen, Reach, Startup};
-use crate::kernel::io::stdio::{Input, Output as Stream, Stdio};
+use crate::kernel::io::stdio::{Input, OutputStream, Stdio};
 use crate::kernel::machine::Machine;
 use crate::kernel::process::Casualty;
 use crate::kernel::process::programs::MakeImage;
@@ -209,7 +209,8 @@ impl Command {
     /// # Errors
     /// [`RunError`] if it cannot be started. A program that fails is no error.
     pub fn output_from(&self, machine: &mut Machine, stdin: Input) -> Result<Output, RunError> {
-        let (stdout, stderr) = (Stream::Capture(Vec::new()), Stream::Capture(Vec::new()));
+        let (stdout, stderr) =
+            (OutputStream::Capture(Vec::new()), OutputStream::Capture(Vec::new()));
         self.output_on(machine, Stdio { stdin, stdout, stderr })
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::io::stdio::Output;
+use crate::kernel::io::stdio::OutputStream;
 use crate::kernel::machine::ClockConfig;
 use crate::kernel::machine::limits::Limits;
 use crate::kernel::vfs::Mtimes;
@@ -81,7 +81,7 @@ pub trait SandboxBackend: Send + Sync {
         session_id: &'a str,
         request: ExecRequest,
     ) -> SandboxFuture<'a, ExecResult> {
-        let capture = || Output::Capture(Vec::new());
+        let capture = || OutputStream::Capture(Vec::new());
         self.exec_streaming(session_id, request, capture(), capture())
     }
 
@@ -94,8 +94,8 @@ pub trait SandboxBackend: Send + Sync {
         &'a self,
         session_id: &'a str,
         request: ExecRequest,
-        stdout: Output,
-        stderr: Output,
+        stdout: OutputStream,
+        stderr: OutputStream,
     ) -> SandboxFuture<'a, ExecResult>;
 
     /// Keeps what a session is now; answers the snapshot's id.

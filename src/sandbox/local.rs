@@ -14,7 +14,7 @@ use super::backend::{
 use super::registry::Registry;
 use super::session::{effective_mounts, target_of};
 use crate::base::{ambient, disk};
-use crate::kernel::io::stdio::Output;
+use crate::kernel::io::stdio::OutputStream;
 use crate::kernel::machine::Machine;
 use crate::kernel::machine::limits::Limits;
 use crate::kernel::vfs::{VPath, beneath};
@@ -172,8 +172,8 @@ impl Local {
     fn exec(
         &mut self,
         request: &ExecRequest,
-        stdout: Output,
-        stderr: Output,
+        stdout: OutputStream,
+        stderr: OutputStream,
     ) -> Result<ExecResult, SandboxError> {
         let asked = self.asked(request)?;
         let exec_error = |error: &SubprocessError, is_found| SandboxError::Exec {
@@ -274,7 +274,7 @@ impl Local {
 
 /// Writes to `output` what comes of `stream`, as it comes; answers what is captured. A writer that has
 /// had enough gets no more, and the program goes on.
-fn passed_on(stream: Option<ChildOutput>, mut output: Output) -> Vec<u8> {
+fn passed_on(stream: Option<ChildOutput>, mut output: OutputStream) -> Vec<u8> {
     let (mut piece, mut is_wanted) = (vec![0; PIECE_BYTES], true);
     let Some(mut stream) = stream else { return output.into_captured() };
     while let Ok(count @ 1..) = stream.read(&mut piece) {
@@ -410,8 +410,8 @@ impl SandboxBackend for LocalBackend {
         &'a self,
         session_id: &'a str,
         request: ExecRequest,
-        stdout: Output,
-        stderr: Output,
+        stdout: OutputStream,
+        stderr: OutputStream,
     ) -> SandboxFuture<'a, ExecResult> {
         let run = move |local: &mut Local| local.exec(&request, stdout, stderr);
         Box::pin(self.sessions.with_blocking(session_id, run))

@@ -11,8 +11,8 @@ use super::backend::{
     OUTPUTS_DIR, OUTPUTS_DIR_VARIABLE, SandboxError, SandboxMount, SandboxSpec, check_env,
 };
 use crate::base::errno::Errno;
-use crate::host::{HostError, SessionHost, SessionHostBuilder};
-use crate::kernel::io::stdio::{Input, Output, Stdio};
+use crate::host::{HostError, HostHandle, SessionHost, SessionHostBuilder};
+use crate::kernel::io::stdio::{Input, OutputStream, Stdio};
 use crate::kernel::machine::limits::Limits;
 use crate::kernel::machine::{Machine, MachineBuilder, MachineError};
 use crate::kernel::process::Casualty;
@@ -51,7 +51,7 @@ pub type MakeHost = Arc<dyn Fn(&SandboxSpec) -> SessionHostBuilder + Send + Sync
 /// ```
 pub struct Sandbox {
     machine: Machine,
-    host: SessionHost,
+    host: HostHandle,
     make_host: MakeHost,
     /// What was read of folders of the host.
     contents: Arc<Contents>,
@@ -107,7 +107,8 @@ impl Sandbox {
             .limits(spec.limits)
             .programs(programs);
         let host = host_of(&make_host, &spec);
-        builder = builder.host(Arc::new(host.clone()));
+        let handle = host.handle();
+        builder = builder.host(host);
         for mount in &spec.mounts {
             builder = with_mount(builder, mount, contents, beginning)?;
         }
@@ -119,7 +120,7 @@ impl Sandbox {
                 SandboxError::invalid("mounts", error)
             }
         })?;
-        Ok(Self { machine, host, make_host, contents: contents.clone(), spec })
+        Ok(Self { machine, host: handle, make_host, contents: contents.clone(), spec })
     }
 
     /// A session that goes on from here by itself. It shares what it has with this one until one of
@@ -135,20 +136,22 @@ impl Sandbox {
         })?;
         let (spec, make_host) = (self.spec.clone(), self.make_host.clone());
         let host = host_of(&make_host, &spec);
-        machine.set_host(Arc::new(host.clone()));
-        Ok(Self { machine, host, make_host, contents: self.contents.clone(), spec })
+        let handle = host.handle();
+        machine.set_host(host);
+        Ok(Self { machine, host: handle, make_host, contents: self.contents.clone(), spec })
     }
 
     /// Gives it a host that `make_host` makes, in place of the one that it has; so have its forks.
     pub fn set_host(&mut self, make_host: MakeHost) {
-        self.host = host_of(&make_host, &self.spec);
-        self.machine.set_host(Arc::new(self.host.clone()));
+        let host = host_of(&make_host, &self.spec);
+        self.host = host.handle();
+        self.machine.set_host(host);
         self.make_host = make_host;
     }
 
     /// Whom its programs can ask by name: for mocks, and for another bridge. A fork has one of its
     /// own, made anew.
-    pub fn host(&self) -> &SessionHost {
+    pub fn host(&self) -> &HostHandle {
         &self.host
     }
 
@@ -215,7 +218,7 @@ impl Sandbox {
     /// # Errors
     /// [`SandboxError`]: `InvalidRequest`; `Exec` if it cannot be started.
     pub fn exec(&mut self, request: &ExecRequest) -> Result<ExecResult, SandboxError> {
-        let capture = || Output::Capture(Vec::new());
+        let capture = || OutputStream::Capture(Vec::new());
         let stdin = Input::Bytes(std::io::Cursor::new(request.stdin.clone()));
         self.exec_on(request, Stdio { stdin, stdout: capture(), stderr: capture() })
     }

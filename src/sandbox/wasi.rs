@@ -16,7 +16,7 @@ use super::session::{MakeHost, Sandbox};
 use super::snapshot::{SnapshotError, SnapshotStore};
 use crate::base::digest::Digest;
 use crate::host::{HostError, SessionHost, SessionHostBuilder};
-use crate::kernel::io::stdio::{Input, Output, Stdio};
+use crate::kernel::io::stdio::{Input, OutputStream, Stdio};
 use crate::kernel::process::programs::Programs;
 use crate::net::EgressPolicy;
 
@@ -246,8 +246,8 @@ impl SandboxBackend for WasiBackend {
         &'a self,
         session_id: &'a str,
         request: ExecRequest,
-        stdout: Output,
-        stderr: Output,
+        stdout: OutputStream,
+        stderr: OutputStream,
     ) -> SandboxFuture<'a, ExecResult> {
         let stdin = Input::Bytes(std::io::Cursor::new(request.stdin.clone()));
         let run =

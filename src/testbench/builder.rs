@@ -35,46 +35,46 @@ const TAPE_BYTES_MAX: u64 = 1 << 30;
 #[derive(Clone)]
 pub struct Testbench {
     /// Time.
-    pub clock: ClockConfig,
+    pub(super) clock: ClockConfig,
     /// Files.
-    pub filesystem: FilesystemConfig,
+    pub(super) filesystem: FilesystemConfig,
     /// What a spawn does.
-    pub subprocess: SubprocessConfig,
+    pub(super) subprocess: SubprocessConfig,
     /// Language models.
     #[cfg(feature = "llm")]
-    pub llm: LlmConfig,
+    pub(super) llm: LlmConfig,
     /// What the host's code may reach.
-    pub network: NetworkConfig,
+    pub(super) network: NetworkConfig,
     /// The record of the session.
-    pub tape: TapeConfig,
+    pub(super) tape: TapeConfig,
     /// What to do about a program that a toolchain lacks, be it one that a module starts. Default:
     /// run the host's.
-    pub on_missing: OnMissing,
+    pub(super) on_missing: OnMissing,
     /// Whether a paused clock shows the real time of programs of the host that modules start.
     /// Default: it stands still.
-    pub charge_native_time: bool,
+    pub(super) charge_native_time: bool,
     /// What programs of the host may do.
-    pub sandbox_profile: SandboxProfile,
+    pub(super) sandbox_profile: SandboxProfile,
     /// Where confined ones may write; `None` for the worktree.
-    pub sandbox_roots: Option<Vec<PathBuf>>,
+    pub(super) sandbox_roots: Option<Vec<PathBuf>>,
     /// The bounds of programs that are modules.
-    pub limits: Limits,
+    pub(super) limits: Limits,
     /// The seed of their random numbers.
-    pub seed: u64,
+    pub(super) seed: u64,
     /// The times that files of the worktree show them until they are changed.
-    pub mtimes: Mtimes,
+    pub(super) mtimes: Mtimes,
     /// Bytes that the tape and its contents may take together.
-    pub tape_bytes_max: u64,
+    pub(super) tape_bytes_max: u64,
     /// What runs them; `None` makes one when it is needed, which costs milliseconds.
-    pub engine: Option<Engine>,
+    pub(super) engine: Option<Engine>,
     /// Which commands may run.
-    pub host_policy: CommandPolicy,
+    pub(super) host_policy: CommandPolicy,
     /// Who is asked for calls of the host that no mock answers.
-    pub host_bridge: Option<Arc<dyn HostBridge>>,
+    pub(super) host_bridge: Option<Arc<dyn HostBridge>>,
     /// Who answers questions.
-    pub host_answers: Option<Arc<dyn Answers>>,
+    pub(super) host_answers: Option<Arc<dyn Answers>>,
     /// What programs are to do: the answer of `runtime.task`.
-    pub host_task: Value,
+    pub(super) host_task: Value,
 }
 
 impl Default for Testbench {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::error::TestbenchError;
 use super::session::TestbenchSession;
 use crate::host::{
-    HostBridge, HostError, HostMock, HostTool, Manifest, MockCall, NoMockScope, SessionHost,
+    HostBridge, HostError, HostHandle, HostMock, HostTool, Manifest, MockCall, NoMockScope,
 };
 
 impl TestbenchSession {
@@ -41,7 +41,7 @@ impl TestbenchSession {
     }
 
     /// The calls that mocks have answered since the innermost scope began: see
-    /// [`SessionHost::mock_calls`].
+    /// [`HostHandle::mock_calls`].
     pub fn host_mock_calls(&self) -> Vec<MockCall> {
         self.host.mock_calls()
     }
@@ -86,7 +86,7 @@ impl TestbenchSession {
     }
 
     /// The host, to hand to somebody else.
-    pub fn host(&self) -> SessionHost {
+    pub fn host(&self) -> HostHandle {
         self.host.clone()
     }
 }

@@ -10,8 +10,8 @@ use super::script::{Runs, Script, Spawn, incomplete};
 use super::taped_programs::{FoundPrograms, StartedPrograms};
 use crate::base::digest::Digest;
 use crate::engine::{Engine, EngineConfig, Module, Outcome, Program, RunError};
-use crate::host::SessionHost;
-use crate::kernel::io::stdio::{Output as Stream, Stdio};
+use crate::host::{HostHandle, SessionHost};
+use crate::kernel::io::stdio::{OutputStream, Stdio};
 use crate::kernel::machine::Machine;
 use crate::kernel::machine::limits::Limits;
 use crate::kernel::process::programs::Programs;
@@ -60,6 +60,7 @@ pub fn replay(
     let checks_starts = host_config.is_some_and(|host| host.checks_starts);
     let calls = std::mem::take(&mut script.host_calls);
     let host = SessionHost::builder().taped(calls, checks_starts).build();
+    let handle = host.handle();
     let (events, times_out) = (std::mem::take(&mut script.native_events), script.times_out);
     let is_beside = events.is_empty() && script.lacks.is_empty();
     let taped = Arc::new(TapedChildren::new(events, Cas::new(cas_dir(path))));
@@ -94,12 +95,12 @@ pub fn replay(
         builder = builder.programs(programs);
     }
     if host_config.is_some() {
-        builder = builder.host(Arc::new(host.clone()));
+        builder = builder.host(host);
     }
     let mut machine = builder.taped_bell(taped.bell(times_out)).build()?;
     let mut outputs = Vec::new();
     for (program, spawn) in firsts {
-        let output = run(&mut machine, &host, program.as_ref(), spawn, &taped);
+        let output = run(&mut machine, &handle, program.as_ref(), spawn, &taped);
         let is_over = match &output {
             Ok(output) => *output.status.outcome() == Outcome::Tape,
             Err(_) => recorder.failed(),
@@ -185,7 +186,7 @@ fn with_withheld(path: &Path, mut error: TapeError) -> TapeError {
 /// Runs `spawn`, which is of `program` if it is of a module.
 fn run(
     machine: &mut Machine,
-    host: &SessionHost,
+    host: &HostHandle,
     program: Option<&Program>,
     spawn: Spawn,
     taped: &Arc<TapedChildren>,
@@ -202,6 +203,6 @@ fn run(
         let (key, value) = variable.split_once('=').unwrap_or((variable, ""));
         command.env(key, value);
     }
-    let (stdout, stderr) = (Stream::Taped(spawn.stdout), Stream::Taped(spawn.stderr));
+    let (stdout, stderr) = (OutputStream::Taped(spawn.stdout), OutputStream::Taped(spawn.stderr));
     command.output_on(machine, Stdio { stdin: spawn.stdin, stdout, stderr })
 }

@@ -13,7 +13,7 @@ use super::error::TestbenchError;
 #[cfg(feature = "llm")]
 use super::llm::{LlmAxis, SessionLlm};
 use crate::engine::{Engine, EngineConfig, Module, Program};
-use crate::host::{Question, SessionHost};
+use crate::host::{HostHandle, Question, SessionHost};
 use crate::kernel::machine::Machine;
 use crate::kernel::machine::clock::{Clock, ClockId};
 use crate::kernel::process::programs::Programs;
@@ -59,7 +59,7 @@ pub struct TestbenchFinalize {
 pub struct TestbenchSession {
     // Dropped in this order, the reverse of that in which they are put together.
     pub(super) machine: Machine,
-    pub(super) host: SessionHost,
+    pub(super) host: HostHandle,
     tape: Option<SessionTape>,
     egress: EgressPolicy,
     #[cfg(feature = "llm")]
@@ -174,6 +174,7 @@ impl TestbenchSession {
             host = host.http(HttpClient::new(egress.clone()));
         }
         let host = host.build();
+        let handle = host.handle();
         if let Some(bridge) = &testbench.host_bridge {
             host.set_bridge(bridge.clone());
         }
@@ -184,7 +185,7 @@ impl TestbenchSession {
             .seed(testbench.seed)
             .mtimes(testbench.mtimes)
             .shared_clock(Box::new(clock.clone()))
-            .host(Arc::new(host.clone()));
+            .host(host);
         let programs = programs.unwrap_or_else(|| built_in(testbench));
         builder = builder.programs(if runs_native {
             with_native(testbench, programs, worktree)?
@@ -197,7 +198,7 @@ impl TestbenchSession {
         }
         Ok(Self {
             machine: builder.build()?,
-            host,
+            host: handle,
             tape,
             egress,
             #[cfg(feature = "llm")]

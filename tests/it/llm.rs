@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use belljar::kernel::machine::clock::{Clock, ClockId, VirtualClock};
+use belljar::kernel::clock::{Clock, ClockId, VirtualClock};
 use belljar::llm::{
     FailureKind, FakeLlmProvider, FakeStep, FixtureError, LlmDelta, LlmError, LlmFailure,
     LlmProvider, LlmRequest, LlmResponse, Message, Record, Replay, Taped,

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use belljar::base::errno::Errno;
+use belljar::Errno;
 use belljar::{
     Command, Limit, Limits, Machine, Module, Outcome, Program, ProgramError, Stdio, UnknownImports,
 };

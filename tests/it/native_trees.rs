@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use belljar::kernel::guest::{FdAction, Guest, SpawnRequest, Startup};
-use belljar::kernel::process::schedule::{Ended, Image, Mode, Running, run};
+use belljar::kernel::schedule::{Ended, Image, Mode, Running, run};
 use belljar::native::{NativeChildren, NativePrograms};
 use belljar::{
     Command, HostDir, Limits, Machine, Outcome, Preopen, Reach, ToolchainPrograms, Toolchains,

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use belljar::base::errno::Errno;
+use belljar::Errno;
 use belljar::kernel::vfs::{
     FileType, Follow, HostDir, Metadata, NAME_MAX, SYMLOOP_MAX, SetTime, Source, Times, VfsLimits,
 };

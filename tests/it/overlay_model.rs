@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 
+use belljar::Cas;
 use belljar::kernel::vfs::Metadata;
-use belljar::store::Cas;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use tempfile::TempDir;
 

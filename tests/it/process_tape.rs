@@ -1,6 +1,6 @@
 //! Process tapes as files: what is written reads back, and what is damaged is named by its line.
 
-use belljar::base::digest::Digest;
+use belljar::Digest;
 use belljar::native::{
     PROCESS_TAPE_BYTES_MAX, ProcessTape, SandboxProfile, TapeEntry, TapedBytes, TapedFailure,
 };

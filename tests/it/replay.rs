@@ -4,8 +4,8 @@ use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use belljar::base::digest::Digest;
-use belljar::base::errno::Errno;
+use belljar::Digest;
+use belljar::Errno;
 use belljar::kernel::vfs::{Blob, DirEntry, FileType, Layer, Stat, VPath};
 use belljar::tape::{
     FidelityMode, FileTape, Header, Kind, MemoryTape, Record, Recorder, Redaction, Tape, TapeError,

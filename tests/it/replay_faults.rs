@@ -5,7 +5,7 @@ use std::io::{self, Cursor, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use belljar::base::errno::Errno;
+use belljar::Errno;
 use belljar::kernel::vfs::{Blob, DirEntry, Layer, Stat, VPath};
 use belljar::tape::{FileTape, Header, Kind, Recorder, Redaction, Tape};
 use belljar::testbench::record_changes;

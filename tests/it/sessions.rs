@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
-use belljar::base::digest::Digest;
+use belljar::Digest;
 use belljar::llm::{FakeLlmProvider, FakeStep, LlmProvider, LlmRequest, Message};
 use belljar::tape::{
     ClockLeak, ClockLeakKind, FidelityMode, Kind, MemoryTape, Recorder, Redaction, Tape, TapeError,

@@ -313,7 +313,7 @@ fn a_session_moves_between_threads() {
 #[test]
 fn each_field_that_differs_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let digest = belljar::base::digest::Digest::of(b"in");
+    let digest = belljar::Digest::of(b"in");
     let entry = format!(
         r#"{{"program":"cc","args":["-c","a.c"],"cwd":"sub","env":["LANG=C"],"stdin_digest":"{digest}","exit_code":0}}"#
     );

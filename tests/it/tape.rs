@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use belljar::base::digest::Digest;
+use belljar::Digest;
 use belljar::tape::{
     FileTape, Header, Kind, MemoryTape, Payload, Recorder, Redaction, Tape, TapeError, TapeReader,
     cas_dir,

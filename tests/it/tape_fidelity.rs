@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use belljar::base::digest::Digest;
+use belljar::Digest;
 use belljar::tape::{
     CompareError, FidelityMode, FidelityReport, Kind, Payload, Phase, Record, TapeError,
     TapeSource, compare,

@@ -97,7 +97,7 @@ fn a_long_tape_is_looked_into_in_little_memory() {
 
     // A content is as long as it likes.
     let bytes = std::fs::metadata(&tape).unwrap().len();
-    let content = belljar::base::digest::Digest::of(&std::fs::read(&tape).unwrap()).to_string();
+    let content = belljar::Digest::of(&std::fs::read(&tape).unwrap()).to_string();
     let cas = belljar::tape::cas_dir(&tape);
     std::fs::create_dir_all(&cas).unwrap();
     let file = std::fs::File::create(cas.join(&content)).unwrap();

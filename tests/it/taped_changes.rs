@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use belljar::base::errno::Errno;
+use belljar::Errno;
 use belljar::kernel::vfs::{Follow, Overlay, SetTime, VPath, render_unified_diff};
 use belljar::tape::{FileTape, Header, Recorder, Redaction};
 use belljar::testbench::{

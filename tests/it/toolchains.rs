@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use belljar::base::digest::Digest;
+use belljar::Digest;
 
 use crate::support::{self, belljar, stderr};
 

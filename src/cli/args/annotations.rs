@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use belljar::tape::Span;
 use clap::Args;
+
+use crate::tape::Span;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:

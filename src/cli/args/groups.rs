@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use belljar::net::EgressRule;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use super::values::{
     DirMount, Worktree, dir_mount, duration, instant, number, seed, size, small_number,
 };
+use crate::net::EgressRule;
 
 /// The folders that a program sees.
 #[derive(Args, Clone, Debug)]

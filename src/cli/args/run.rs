@@ -3,12 +3,12 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use belljar::native::SandboxProfile;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use super::groups::{AnswerArgs, CompileArgs, LimitArgs, MountArgs, RuleArgs, TimeArgs};
 use super::values::{Sink, StdinFrom, guest_path};
+use crate::native::SandboxProfile;
 
 #[derive(Args, Clone, Debug)]
 #[command(

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use belljar::tape::FidelityMode;
 use clap::Args;
+
+use crate::tape::FidelityMode;
 
 #[derive(Args, Debug)]
 pub struct TapeArgs {

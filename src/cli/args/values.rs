@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use belljar::WORKTREE;
+use crate::WORKTREE;
 
 /// A duration: a number with a unit, such as `500ms`, `10s`, `2m`, `1h 30m`.
 pub fn duration(text: &str) -> Result<Duration, String> {

@@ -4,18 +4,18 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use belljar::base::disk;
-use belljar::sandbox::{Copied, check_session_id};
 use serde_json::json;
 
 use super::disk::tell_all;
 use super::show::absolute;
 use super::{home, waiting};
+use crate::base::disk;
 use crate::cli::args::sandbox::CpArgs;
 use crate::cli::changes::journaled;
 use crate::cli::exit::Usage;
 use crate::cli::recover::before_opening;
 use crate::cli::text::printable;
+use crate::sandbox::{Copied, check_session_id};
 
 pub fn run(args: &CpArgs) -> Result<u8> {
     let copied = match (in_session(&args.from), in_session(&args.to)) {

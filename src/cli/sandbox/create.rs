@@ -5,11 +5,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use belljar::WORKTREE;
-use belljar::base::disk;
-use belljar::sandbox::{FilesystemAccess, MountSource, Sandbox, SandboxMount, SandboxSpec};
 
 use super::{KeptPolicy, TOOLCHAIN, before_opening_folders, home, say_id};
+use crate::WORKTREE;
+use crate::base::disk;
 use crate::cli::args::groups::MountArgs;
 use crate::cli::args::sandbox::CreateArgs;
 use crate::cli::args::values::mount_point;
@@ -17,6 +16,7 @@ use crate::cli::exit::Usage;
 use crate::cli::mounts::{hidden, not_above, worktree_hint};
 use crate::cli::options;
 use crate::cli::setup;
+use crate::sandbox::{FilesystemAccess, MountSource, Sandbox, SandboxMount, SandboxSpec};
 
 pub fn run(args: &CreateArgs) -> Result<u8> {
     let home = home()?;

@@ -4,18 +4,18 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
-use belljar::Overlay;
-use belljar::kernel::vfs::{ApplyError, Conflict, ConflictKind, Drift, Taken};
-use belljar::sandbox::Sandbox;
 use serde_json::{Value, json};
 
 use super::{home, waiting};
+use crate::Overlay;
 use crate::cli::args::sandbox::{ApplyArgs, RefreshArgs};
 use crate::cli::changes::{self, changes_of, shown_path, tell_drifts};
 use crate::cli::exit::{DIFFERENT, Hinted, Unsettled};
 use crate::cli::home::journals_dir;
 use crate::cli::report::Change;
 use crate::cli::text::{count, printable};
+use crate::kernel::vfs::{ApplyError, Conflict, ConflictKind, Drift, Taken};
+use crate::sandbox::Sandbox;
 
 pub fn apply(args: &ApplyArgs) -> Result<u8> {
     let home = home()?;
@@ -77,7 +77,7 @@ pub fn refresh(args: &RefreshArgs) -> Result<u8> {
         if !args.json {
             note!("belljar: {given_up} of the session given up");
         }
-        belljar::kernel::vfs::Refreshed::default()
+        crate::kernel::vfs::Refreshed::default()
     } else {
         let refreshed = sandbox.refresh().context("nothing is taken in");
         refreshed.map_err(|error| with_drifts(error, &mut sandbox, &args.id))?

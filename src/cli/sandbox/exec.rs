@@ -6,18 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use belljar::base::ambient;
-use belljar::sandbox::{
-    ExecRequest, MountSource, Sandbox, SandboxError, SandboxHome, SandboxMount,
-};
-use belljar::toolchain::{Loaded, similar};
-use belljar::{Limit, OutputStream, Stdio, Toolchains};
 use serde_json::{Value, json};
 
 use super::create::environment;
 use super::disk::{tell_met, with_drifts};
 use super::show::{absolute, start_dir};
 use super::{KeptPolicy, TOOLCHAIN, home_with, waiting};
+use crate::base::ambient;
 use crate::cli::args::sandbox::ExecArgs;
 use crate::cli::args::values::SHELL;
 use crate::cli::args::values::Sink;
@@ -34,6 +29,9 @@ use crate::cli::report::{Change, Report, Status, ms, raised_with};
 use crate::cli::sink::{Once, Opened, Stdout};
 use crate::cli::text::printable;
 use crate::cli::{ending, hints};
+use crate::sandbox::{ExecRequest, MountSource, Sandbox, SandboxError, SandboxHome, SandboxMount};
+use crate::toolchain::{Loaded, similar};
+use crate::{Limit, OutputStream, Stdio, Toolchains};
 
 /// What is known of PROGRAM's module, once it is ready to run.
 struct Load {

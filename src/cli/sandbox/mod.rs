@@ -11,12 +11,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use belljar::host::{CommandPolicy, PolicyError};
-use belljar::kernel::process::programs::Programs;
-use belljar::process::ShellImage;
-use belljar::sandbox::{MountSource, SandboxError, SandboxHome, SandboxSpec};
-use belljar::toolchain::Loaded;
-use belljar::{EngineConfig, ToolchainPrograms, Toolchains};
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -32,6 +26,12 @@ use crate::cli::args::sandbox::{
     ForkArgs, GcArgs, RmArgs, SandboxAction, SandboxArgs, SnapshotArgs,
 };
 use crate::cli::home;
+use crate::host::{CommandPolicy, PolicyError};
+use crate::kernel::process::programs::Programs;
+use crate::process::ShellImage;
+use crate::sandbox::{MountSource, SandboxError, SandboxHome, SandboxSpec};
+use crate::toolchain::Loaded;
+use crate::{EngineConfig, ToolchainPrograms, Toolchains};
 
 /// Under which name a session remembers the folders of its programs.
 const TOOLCHAIN: &str = "belljar.toolchain";

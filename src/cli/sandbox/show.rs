@@ -3,18 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use belljar::base::ambient;
-use belljar::base::digest::Digest;
-use belljar::kernel::vfs::{CompareError, DiffEntry, FileType, diff_overlays};
-use belljar::sandbox::{
-    FilesystemAccess, HomeDetails, HomeEntry, HomeKind, Listed, MountSource, Sandbox, SandboxMount,
-};
-use belljar::{ClockConfig, Mtimes, WORKTREE};
 use bytesize::ByteSize;
 use serde_json::{Value, json};
 
 use super::disk::{tell_all, with_drifts};
 use super::{TOOLCHAIN, home};
+use crate::base::ambient;
+use crate::base::digest::Digest;
 use crate::cli::args::sandbox::{DiffArgs, ListArgs, LsArgs, ShowArgs};
 use crate::cli::changes::{self, render_diff};
 use crate::cli::exit::{Hinted, Usage};
@@ -22,6 +17,11 @@ use crate::cli::home::journals_dir;
 use crate::cli::report::Change;
 use crate::cli::sink;
 use crate::cli::text::printable;
+use crate::kernel::vfs::{CompareError, DiffEntry, FileType, diff_overlays};
+use crate::sandbox::{
+    FilesystemAccess, HomeDetails, HomeEntry, HomeKind, Listed, MountSource, Sandbox, SandboxMount,
+};
+use crate::{ClockConfig, Mtimes, WORKTREE};
 
 /// Where relative paths of a session begin.
 pub fn start_dir(sandbox: &Sandbox) -> &'static str {

@@ -288,7 +288,7 @@ impl Guest {
     /// `fd_renumber`.
     ///
     /// # Errors
-    /// `EBADF` if `from` is not open, or `to` never was: see [`crate::kernel::io::fd::FdTable::renumber`].
+    /// `EBADF` if `from` is not open, or `to` never was: see `FdTable::renumber`.
     pub fn fd_renumber(&mut self, from: u32, to: u32) -> Result<(), Errno> {
         if let Some(replaced) = self.fds.renumber(from, to)? {
             self.release(replaced);

@@ -82,7 +82,7 @@ impl Input {
 
 /// Where standard output or standard error goes.
 #[derive(Default)]
-pub enum Output {
+pub enum OutputStream {
     /// Nowhere.
     #[default]
     Discard,
@@ -94,7 +94,7 @@ pub enum Output {
     Taped(TapedOutput),
 }
 
-impl Output {
+impl OutputStream {
     /// Writes all of `bytes`.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ pub struct Stdio {
     /// Descriptor 0.
     pub stdin: Input,
     /// Descriptor 1.
-    pub stdout: Output,
+    pub stdout: OutputStream,
     /// Descriptor 2.
-    pub stderr: Output,
+    pub stderr: OutputStream,
 }

@@ -126,10 +126,9 @@ impl MachineBuilder {
         self
     }
 
-    /// Whom processes may ask by name, such as [`crate::host::SessionHost`]. Default: nobody. A host
-    /// is for one machine.
-    pub fn host(mut self, host: Arc<dyn Host>) -> Self {
-        self.host = Some(host);
+    /// What answers the calls that processes make by name. Default: nothing, such calls fail.
+    pub fn host(mut self, host: impl Host + 'static) -> Self {
+        self.host = Some(Arc::new(host));
         self
     }
 

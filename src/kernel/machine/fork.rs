@@ -73,7 +73,6 @@ impl Machine {
         Ok(Self {
             vfs: self.vfs.fork(),
             programs: self.programs.clone(),
-            // A host is for one machine.
             host: None,
             clock: self.clock.fork().ok_or(ForkError::Clock)?,
             random: self.random.clone(),

@@ -131,9 +131,9 @@ impl Machine {
         self.kernel_version
     }
 
-    /// Sets whom processes may ask by name from now on. A host is for one machine.
-    pub fn set_host(&mut self, host: Arc<dyn Host>) {
-        self.host = Some(host);
+    /// Sets what answers the calls that processes make by name from now on.
+    pub fn set_host(&mut self, host: impl Host + 'static) {
+        self.host = Some(Arc::new(host));
     }
 
     /// The namespace.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use belljar::base::errno::Errno;
-use belljar::kernel::machine::clock::{DEFAULT_START_NS, SPIN_FREE_READS, SPIN_TICK_NS, UPTIME_NS};
+use belljar::Errno;
+use belljar::kernel::clock::{DEFAULT_START_NS, SPIN_FREE_READS, SPIN_TICK_NS, UPTIME_NS};
 use belljar::{ClockConfig, Limit, Limits, Outcome};
 
 use super::flags::{MONOTONIC, REALTIME};

@@ -1,8 +1,8 @@
 //! `fd_*`, reading, writing and listing aside.
 
-use belljar::base::errno::Errno::{self, Badf, Inval};
+use belljar::Errno::{self, Badf, Inval};
+use belljar::kernel::clock::DEFAULT_START_NS;
 use belljar::kernel::guest::rights;
-use belljar::kernel::machine::clock::DEFAULT_START_NS;
 use belljar::{Preopen, Reach};
 
 use super::fd_kinds::{KINDS, one_of_each};

@@ -1,7 +1,7 @@
 //! Reading, writing and seeking in files.
 
-use belljar::base::errno::Errno::{Badf, Fault, Fbig, Inval, Nospc};
-use belljar::kernel::machine::clock::DEFAULT_START_NS;
+use belljar::Errno::{Badf, Fault, Fbig, Inval, Nospc};
+use belljar::kernel::clock::DEFAULT_START_NS;
 use belljar::{Limit, Limits};
 
 use super::flags::*;

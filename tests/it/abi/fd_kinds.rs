@@ -1,6 +1,6 @@
 //! What every call on a descriptor answers for every kind of descriptor.
 
-use belljar::base::errno::Errno::{self, Badf, Inval, Isdir, Notdir, Notsock, Notsup, Spipe};
+use belljar::Errno::{self, Badf, Inval, Isdir, Notdir, Notsock, Notsup, Spipe};
 
 use super::fd::world;
 use super::flags::*;

@@ -1,9 +1,8 @@
 //! Calls of the host as guests meet them: every errno, and what is written to memory, byte for byte.
 
 use std::fmt::Write;
-use std::sync::Arc;
 
-use belljar::base::errno::Errno;
+use belljar::Errno;
 use belljar::host::{HostMock, SessionHost};
 use belljar::{Command, Limits, Machine, Module, Program};
 use serde_json::json;
@@ -51,7 +50,7 @@ impl Seen {
 fn machine(limits: Limits) -> Machine {
     let host = SessionHost::default();
     host.mock("db", "query", HostMock::result(json!("0123456789")).params(json!({ "a": 1 })));
-    Machine::builder().host(Arc::new(host)).limits(limits).build().unwrap()
+    Machine::builder().host(host).limits(limits).build().unwrap()
 }
 
 /// Makes `calls`, each an expression that answers a number.
@@ -143,7 +142,8 @@ fn what_there_was_no_room_for_can_be_had_until_the_next_call() {
 fn pointers_are_checked_before_anything_is_asked() {
     let host = SessionHost::default();
     host.mock("db", "query", HostMock::result(1));
-    let mut machine = Machine::builder().host(Arc::new(host.clone())).build().unwrap();
+    let handle = host.handle();
+    let mut machine = Machine::builder().host(host).build().unwrap();
     let (name, params, buf) = ((NAME, 8), (PARAMS, 7), (BUF, 100));
     let end = 3 * MEMORY_BYTES;
     for (bad, errno) in [
@@ -165,7 +165,7 @@ fn pointers_are_checked_before_anything_is_asked() {
     ] {
         calls(&mut machine, &[bad]).answers(&[Some(errno)]).wrote(&[]);
     }
-    assert_eq!(host.mock_calls(), []);
+    assert_eq!(handle.mock_calls(), []);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `path_*`, opening and renaming aside.
 
-use belljar::base::errno::Errno::{
+use belljar::Errno::{
     self, Badf, Busy, Exist, Ilseq, Inval, Isdir, Loop, Nametoolong, Noent, Notdir, Notempty, Perm,
     Rofs, Xdev,
 };

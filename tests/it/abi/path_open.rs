@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use belljar::base::errno::Errno::{
+use belljar::Errno::{
     self, Acces, Badf, Exist, Inval, Io, Isdir, Loop, Mfile, Nametoolong, Noent, Notdir, Perm, Rofs,
 };
-use belljar::kernel::machine::clock::DEFAULT_START_NS;
+use belljar::kernel::clock::DEFAULT_START_NS;
 use belljar::{Limit, Limits, Source};
 
 use super::flags::*;

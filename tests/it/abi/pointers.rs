@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
 
-use belljar::base::errno::Errno::{self, Fault, Inval, Notsock};
+use belljar::Errno::{self, Fault, Inval, Notsock};
 use belljar::{Command, Module, Outcome, Program};
 
 use super::flags::*;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use belljar::base::errno::Errno::{Badf, Inval};
-use belljar::kernel::machine::clock::{DEFAULT_START_NS, UPTIME_NS};
+use belljar::Errno::{Badf, Inval};
+use belljar::kernel::clock::{DEFAULT_START_NS, UPTIME_NS};
 use belljar::{ClockConfig, Limit, Limits, Outcome};
 
 use super::flags::*;
@@ -283,7 +283,7 @@ fn subscriptions_are_counted_first() {
         s.poll_oneoff(0, 0, count, out).fails(Inval);
         s.poll_oneoff(u32::MAX, u32::MAX, count, u32::MAX).fails(Inval);
     }
-    s.poll_oneoff(0, 0, 65_536, out).fails(belljar::base::errno::Errno::Fault);
+    s.poll_oneoff(0, 0, 65_536, out).fails(belljar::Errno::Fault);
     let many = polled(&mut s, &[after(3); 500]);
     let run = World::new().run(&s);
     assert_eq!(events(&run, many), (100..600).map(clock_event).collect::<Vec<_>>());

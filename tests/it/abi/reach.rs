@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use belljar::base::errno::Errno::{
-    self, Busy, Exist, Inval, Isdir, Noent, Notdir, Notempty, Perm, Rofs,
-};
+use belljar::Errno::{self, Busy, Exist, Inval, Isdir, Noent, Notdir, Notempty, Perm, Rofs};
 use belljar::{HostDir, Machine, Preopen, Reach, Source};
 
 use super::flags::*;

@@ -1,6 +1,6 @@
 //! `fd_readdir`: entries through buffers of any size, and cookies.
 
-use belljar::base::errno::Errno::{Badf, Noent, Notdir};
+use belljar::Errno::{Badf, Noent, Notdir};
 
 use super::flags::*;
 use super::interpreter::MASK;

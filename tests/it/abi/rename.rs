@@ -1,8 +1,6 @@
 //! `path_rename`.
 
-use belljar::base::errno::Errno::{
-    Badf, Busy, Inval, Isdir, Noent, Notdir, Notempty, Perm, Rofs, Xdev,
-};
+use belljar::Errno::{Badf, Busy, Inval, Isdir, Noent, Notdir, Notempty, Perm, Rofs, Xdev};
 
 use super::flags::*;
 use super::path::world;

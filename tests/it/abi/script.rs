@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::panic::Location;
 
-use belljar::base::errno::Errno;
+use belljar::Errno;
 
 use super::flags::FOLLOW;
 use super::functions::FUNCTIONS;

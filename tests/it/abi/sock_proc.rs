@@ -1,6 +1,6 @@
 //! `proc_*`, `sched_yield` and `sock_*`.
 
-use belljar::base::errno::Errno::{Badf, Notsock, Notsup};
+use belljar::Errno::{Badf, Notsock, Notsup};
 use belljar::tape::{Kind, MemoryTape, Recorder, Redaction};
 use belljar::{Machine, Outcome, Source};
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Cursor, Read, Write};
 
-use belljar::base::errno::Errno::{Acces, Io, Nospc};
+use belljar::Errno::{Acces, Io, Nospc};
 use belljar::{Input, Limit, Limits, Outcome};
 
 use super::script::{Script, gather, scatter};

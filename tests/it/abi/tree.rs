@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use belljar::base::errno::Errno;
+use belljar::Errno;
 use belljar::kernel::vfs::{Blob, DirEntry, FileType, Stat, VPath};
 use belljar::{Layer, Source};
 

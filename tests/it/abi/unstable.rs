@@ -1,7 +1,7 @@
 //! The forerunner, `wasi_unstable`: four functions have other layouts, all others are the same.
 
-use belljar::base::errno::Errno::{Badf, Inval, Noent, Notsock, Notsup, Spipe};
-use belljar::kernel::machine::clock::UPTIME_NS;
+use belljar::Errno::{Badf, Inval, Noent, Notsock, Notsup, Spipe};
+use belljar::kernel::clock::UPTIME_NS;
 
 use super::flags::*;
 use super::interpreter::MEMORY_BYTES;
@@ -163,7 +163,7 @@ fn tour(snapshot: Snapshot) -> Script {
     s.sock_shutdown(fd, 0).fails(Notsock);
     s.fd_renumber(fd, 0).ok();
     s.fd_close(0).ok();
-    s.random_get((MEMORY_BYTES, 1)).fails(belljar::base::errno::Errno::Fault);
+    s.random_get((MEMORY_BYTES, 1)).fails(belljar::Errno::Fault);
     s.dump();
     s.proc_exit(42).any();
     s

@@ -332,7 +332,7 @@ fn a_session_from_before_anything_was_kept_opens() {
     saved["version"] = serde_json::json!([1, 0]);
     assert!(saved["machine"]["files"].as_object_mut().unwrap().remove("baselines").is_some());
     let old = serde_json::to_vec(&saved).unwrap();
-    let digest = belljar::base::digest::Digest::of(&old).to_string();
+    let digest = belljar::Digest::of(&old).to_string();
     std::fs::write(home.join("contents").join(&digest), old).unwrap();
     std::fs::write(&record, text.replace(state, &digest)).unwrap();
     bench.write("changed", "another, which is longer\n");

@@ -1,6 +1,5 @@
 //! `net.http`: requests that the host makes for programs.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use belljar::Machine;
@@ -17,8 +16,9 @@ const HELLO: &str = "HTTP/1.1 200 OK\r\nx-one: 1\r\ncontent-length: 5\r\n\r\nhel
 
 fn ask(policy: EgressPolicy, name: &str, params: &Value) -> Result<Value, HostError> {
     let host = SessionHost::builder().http(HttpClient::new(policy)).build();
-    let mut machine = Machine::builder().host(Arc::new(host.clone())).build().unwrap();
-    host.call(&mut machine, name, params)
+    let handle = host.handle();
+    let mut machine = Machine::builder().host(host).build().unwrap();
+    handle.call(&mut machine, name, params)
 }
 
 #[test]
@@ -51,9 +51,10 @@ fn nobody_is_asked_whom_the_policy_blocks_and_that_is_on_the_tape() {
     let server = Server::saying(&[HELLO]);
     let (tape, host) = (MemoryTape::default(), SessionHost::default());
     let recorder = Recorder::new(tape.clone(), Redaction::default());
-    let machine = Machine::builder().host(Arc::new(host.clone())).tape(recorder);
+    let handle = host.handle();
+    let machine = Machine::builder().host(host).tape(recorder);
     let mut machine = machine.build().unwrap();
-    let blocked = host.call(&mut machine, "net.http", &json!({ "url": server.url("/") }));
+    let blocked = handle.call(&mut machine, "net.http", &json!({ "url": server.url("/") }));
     assert!(matches!(blocked, Err(HostError::EgressBlocked { .. })), "{blocked:?}");
     let is_denial = |kind: &Kind| matches!(kind, Kind::Egress { allowed: false, .. });
     assert!(tape.records().iter().any(|record| is_denial(&record.kind)));
@@ -65,8 +66,9 @@ fn a_long_answer_is_read_piece_by_piece() {
     let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{long}", long.len());
     let server = Server::saying(&[&answer]);
     let host = SessionHost::builder().http(HttpClient::new(server.policy())).build();
-    let mut machine = Machine::builder().host(Arc::new(host.clone())).build().unwrap();
-    let mut ask = |name: &str, params: Value| host.call(&mut machine, name, &params);
+    let handle = host.handle();
+    let mut machine = Machine::builder().host(host).build().unwrap();
+    let mut ask = |name: &str, params: Value| handle.call(&mut machine, name, &params);
     let head = ask("net.http", json!({ "url": server.url("/"), "stream": true })).unwrap();
     assert_eq!(
         (&head["status"], &head["handle"], &head["body"]),
@@ -90,8 +92,9 @@ fn limits_and_mistakes_have_their_names() {
     let server = Server::saying(&[HELLO]);
     let limits = HttpLimits { response_bytes_max: 3, ..HttpLimits::default() };
     let host = SessionHost::builder().http(HttpClient::new(server.policy()).limits(limits)).build();
-    let mut machine = Machine::builder().host(Arc::new(host.clone())).build().unwrap();
-    let too_long = host.call(&mut machine, "net.http", &json!({ "url": server.url("/") }));
+    let handle = host.handle();
+    let mut machine = Machine::builder().host(host).build().unwrap();
+    let too_long = handle.call(&mut machine, "net.http", &json!({ "url": server.url("/") }));
     assert!(too_long.unwrap_err().to_string().contains("3 bytes"));
     for (params, expected) in [
         (json!({}), "url"),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use belljar::base::digest::Digest;
+use belljar::Digest;
 use belljar::host::{BridgeAnswer, HostBridge, HostMock, ScriptedAnswers};
 use belljar::tape::{Tape, TapeError};
 use belljar::testbench::{ReplayError, Replayed, TestbenchSession, replay};

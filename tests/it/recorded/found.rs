@@ -1,6 +1,6 @@
 //! What processes found that looked for programs is on the tape: the folders of a replay are others, or gone.
 
-use belljar::base::digest::Digest;
+use belljar::Digest;
 use belljar::tape::Kind;
 
 use super::scene::Scene;

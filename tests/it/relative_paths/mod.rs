@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use belljar::base::errno::Errno;
+use belljar::Errno;
 use belljar::sandbox::{
     ExecRequest, FilesystemAccess, MountSource, Sandbox, SandboxMount, SandboxSpec,
 };

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use belljar::base::digest::Digest;
+use belljar::Digest;
 use belljar::sandbox::{
     ExecRequest, FilesystemAccess, MountSource, Sandbox, SandboxMount, SandboxSpec, SnapshotError,
     SnapshotStore,
 };
-use belljar::store::read_slice;
 use serde_json::Value;
 
-use super::{PROGRAMS, sandbox, sh};
+use super::{PROGRAMS, keep, sandbox, sh};
 use crate::support::number_from_env;
 use crate::support::plans::Chance;
 
@@ -220,7 +219,7 @@ fn snapshots_that_were_tampered_with_are_refused_or_work() {
         keep_host(&mut bad, host.path());
         let bytes = serde_json::to_vec(&bad).unwrap();
         let digest = Digest::of(&bytes);
-        store.cas().put(digest, &mut read_slice(&bytes)).unwrap();
+        keep(&store, digest, &bytes);
         let tried = std::panic::catch_unwind(|| match store.resume(digest, PROGRAMS.clone()) {
             Ok(mut sandbox) => {
                 use_all(&mut sandbox);
@@ -285,7 +284,7 @@ fn a_snapshot_after_which_nothing_can_be_made_is_refused() {
     let mut bad: Value = serde_json::from_slice(&text).unwrap();
     bad["machine"]["files"]["next_ino"] = u64::MAX.into();
     let bytes = serde_json::to_vec(&bad).unwrap();
-    store.cas().put(Digest::of(&bytes), &mut read_slice(&bytes)).unwrap();
+    keep(&store, Digest::of(&bytes), &bytes);
     let refused = store.resume(Digest::of(&bytes), PROGRAMS.clone()).map(|_| ()).unwrap_err();
     assert!(matches!(refused, SnapshotError::Restore { .. }), "{refused}");
 }
@@ -307,7 +306,7 @@ fn texts_of_snapshots_are_taken_for_nothing_else() {
             _ => drop(bytes.remove(at)),
         }
         let digest = Digest::of(&bytes);
-        store.cas().put(digest, &mut read_slice(&bytes)).unwrap();
+        keep(&store, digest, &bytes);
         let Ok(mut sandbox) = store.resume(digest, PROGRAMS.clone()) else { continue };
         let is_of_host = |mount: &SandboxMount| match &mount.source {
             MountSource::Host(path) => path == host.path(),

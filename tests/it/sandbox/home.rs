@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Barrier;
 use std::time::Duration;
 
+use belljar::Removed;
 use belljar::sandbox::{
     ExecRequest, HomeError, HomeKind, Sandbox, SandboxHome, SandboxSpec, SnapshotError,
     SnapshotStore,
 };
-use belljar::store::Removed;
 
 use super::{PROGRAMS, sandbox, sh};
 

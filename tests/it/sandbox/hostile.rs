@@ -2,12 +2,11 @@
 
 use std::fmt::Write;
 
-use belljar::base::digest::Digest;
+use belljar::Digest;
 use belljar::sandbox::{FilesystemAccess, MountSource, SandboxMount, SandboxSpec, SnapshotStore};
-use belljar::store::read_slice;
 use serde_json::{Value, json};
 
-use super::{PROGRAMS, sandbox, sh};
+use super::{PROGRAMS, keep, sandbox, sh};
 
 /// The snapshot of a session with directories, files, and a long file, as data.
 struct Snapshot(Value);
@@ -56,7 +55,7 @@ fn said_of(lie: impl FnOnce(&mut Snapshot)) -> Result<(), String> {
     lie(&mut snapshot);
     let bytes = serde_json::to_vec(&snapshot.0).unwrap();
     let lying = Digest::of(&bytes);
-    store.cas().put(lying, &mut read_slice(&bytes)).unwrap();
+    keep(&store, lying, &bytes);
     store.resume(lying, PROGRAMS.clone()).map(|_| ()).map_err(|error| {
         let mut said = error.to_string();
         let mut source = std::error::Error::source(&error);

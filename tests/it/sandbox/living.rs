@@ -249,5 +249,5 @@ fn what_was_replaced_unread_can_be_told_after_the_disk_changed() {
     assert!(text.contains("-one\n+new\n") && text.contains("-gone\n"), "{text}");
     // Garbage is told by what a snapshot names.
     let parts = store.parts_of(id).unwrap();
-    assert!(parts.contains(&belljar::base::digest::Digest::of(b"gone\n")));
+    assert!(parts.contains(&belljar::Digest::of(b"gone\n")));
 }

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use belljar::base::errno::Errno;
+use belljar::Errno;
 use belljar::kernel::vfs::{Drift, DriftKind, VPath, render_unified_diff};
 use belljar::sandbox::{
     FilesystemAccess, MountSource, Sandbox, SandboxMount, SandboxSpec, SnapshotStore,

@@ -17,6 +17,7 @@ mod moment;
 #[cfg(unix)]
 mod refreshed;
 
+use std::io::Read;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -27,7 +28,7 @@ use belljar::sandbox::{
     ExecRequest, ExecResult, FilesystemAccess, MountSource, Sandbox, SandboxBackend, SandboxError,
     SandboxMount, SandboxSpec, SnapshotStore, WasiBackend,
 };
-use belljar::{OutputStream, ToolchainPrograms, Toolchains};
+use belljar::{Digest, OutputStream, ToolchainPrograms, Toolchains};
 
 use crate::support::engine;
 
@@ -42,6 +43,12 @@ fn sandbox(spec: SandboxSpec) -> Sandbox {
 
 fn backend() -> WasiBackend {
     WasiBackend::new(PROGRAMS.clone())
+}
+
+/// Stores `bytes` under `digest`, whatever their own digest is.
+fn keep(store: &SnapshotStore, digest: Digest, bytes: &[u8]) {
+    let mut read = |offset: u64, buf: &mut [u8]| (&bytes[offset as usize..]).read(buf);
+    store.cas().put(digest, &mut read).unwrap();
 }
 
 fn sh(sandbox: &mut Sandbox, script: &str) -> String {

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-use belljar::base::errno::Errno;
+use belljar::Errno;
 use belljar::kernel::vfs::{FileType, Follow, Taken, TakenKind, VPath, render_unified_diff};
 use belljar::sandbox::{Sandbox, SnapshotStore};
 

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use belljar::base::errno::Errno;
+use belljar::Cas;
+use belljar::Errno;
 use belljar::kernel::vfs::{
     Base, Blob, DirEntry, FileType, Follow, Layer, Metadata, Mtimes, NodeId, OpenFlags, Overlay,
     RestoreError, Source, Stat, VPath, VfsLimits,
 };
-use belljar::store::Cas;
 
 use super::plans::{NOW, Op, Place, SLOTS, Sown, What, pattern};
 

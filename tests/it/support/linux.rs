@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use belljar::base::errno::Errno;
+use belljar::Errno;
 use belljar::kernel::vfs::{FileType, Follow, Metadata, OpenFlags, SetTime, Times};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, Mode, OFlags, RawDir, SeekFrom, Timespec, Timestamps,

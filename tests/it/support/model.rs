@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use belljar::base::errno::Errno;
+use belljar::Errno;
 use belljar::kernel::vfs::{
     FileType, Follow, Metadata, NAME_MAX, OpenFlags, PATH_BYTES_MAX, SYMLOOP_MAX, SetTime, Times,
 };

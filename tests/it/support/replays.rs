@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Output, Stdio};
 
-use belljar::base::digest::Digest;
+use belljar::Digest;
 use belljar::tape::{FileTape, Header, Recorder, Redaction};
 use belljar::testbench::{record_changes, replay};
 use belljar::{Command, Limits, Machine, MachineBuilder, Module, Toolchains};
