@@ -1,4 +1,4 @@
-//! Rank 9: the command line. Only this folder prints.
+//! Rank 10: the command line. Only this folder prints.
 
 /// Prints a line to standard error, of what went well or may matter. Whoever closed it does not want to
 /// know.

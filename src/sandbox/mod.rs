@@ -1,4 +1,4 @@
-//! Rank 8: sandboxes, sessions that live, are forked and are resumed.
+//! Rank 9: sandboxes, sessions that live, are forked and are resumed.
 #![doc = include_str!("../../docs/sandbox.md")]
 
 mod backend;

@@ -159,7 +159,7 @@ impl SnapshotStore {
     }
 
     /// Keeps what `sandbox` is now; answers the snapshot's id. What is there already is not written
-    /// again. Nothing of a folder of the host is kept but what programs changed.
+    /// again. Of a host directory it keeps what programs have read or changed.
     ///
     /// # Errors
     /// [`SnapshotError::Write`].

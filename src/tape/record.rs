@@ -387,7 +387,8 @@ pub struct Preopened {
     pub path: String,
     /// The name under which the guest finds it.
     pub name: String,
-    /// Where lookups from it may lead: `confined`, `namespace` or `namespace_or_root`.
+    /// Where lookups from it may lead: `confined`, `namespace` or `current_dir`; `namespace_or_root` on
+    /// tapes of version 0 of the kernel.
     pub reach: String,
 }
 

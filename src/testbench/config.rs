@@ -53,7 +53,7 @@ pub enum LlmConfig {
 /// What the host's code may reach; guests have no sockets.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum NetworkConfig {
-    /// Everybody on the public internet.
+    /// What the variables `BELLJAR_EGRESS_*` allow; if none of them is set, the public internet.
     #[default]
     Real,
     /// Nobody but these.

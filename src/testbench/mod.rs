@@ -1,4 +1,4 @@
-//! Rank 8: the axes of a run, composed; runs that are recorded, repeated and compared.
+//! Rank 9: the axes of a run, composed; runs that are recorded, repeated and compared.
 #![doc = include_str!("../../docs/testbench.md")]
 
 mod builder;

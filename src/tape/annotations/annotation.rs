@@ -63,7 +63,7 @@ names! {
         Note = "note",
         /// A place to find again.
         Marker = "marker",
-        /// Not to be shown or counted.
+        /// Noise, which a viewer may hide.
         Mute = "mute",
         /// A guess at why; [`Annotation::hypothesis_status`] says how it stands.
         Hypothesis = "hypothesis",
