@@ -51,7 +51,7 @@ pub fn annotate(args: &AnnotateArgs) -> Result<u8> {
     };
     match file.append(annotation.clone()) {
         Err(error @ AnnotationError::Invalid { .. }) => {
-            let message = format!("{error} (`belljar annotate --help` has kinds and options)");
+            let message = format!("{error} (see `belljar annotate --help` for kinds and options)");
             return Err(Usage(message).into());
         }
         appended => appended?,
@@ -64,7 +64,7 @@ pub fn annotate(args: &AnnotateArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// That the tape has a record `seq`: what is said stays said, so that a slip is better found before.
+/// Checks that the tape has a record `seq`: annotations are never removed, so a wrong one is refused first.
 fn expect_record(path: &Path, seq: u64) -> Result<()> {
     let mut last = None;
     for record in tape::open(path)? {
@@ -73,11 +73,12 @@ fn expect_record(path: &Path, seq: u64) -> Result<()> {
             return Ok(());
         }
     }
-    let last = last.map_or("it has none".to_owned(), |last| format!("its last is {last}"));
+    let last =
+        last.map_or("it has no records".to_owned(), |last| format!("its last one is {last}"));
     Err(Usage(format!("{} has no record {seq}: {last}", path.display())).into())
 }
 
-/// Looks after annotations.
+/// Checks or prints annotations.
 pub fn run(args: &AnnotationsArgs) -> Result<u8> {
     match &args.action {
         AnnotationsAction::Validate { tape, json } => {

@@ -1,4 +1,4 @@
-//! What annotations say of the records of a tape.
+//! The annotations of a tape, for commands that print records.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use {
     crate::tape::{Annotation, AnnotationFile, HypothesisStatus, annotations_path},
 };
 
-/// What is said of a tape, if anything is. Without the feature `annotations` nothing is.
+/// The annotations of a tape, if there are any. Without the feature `annotations` there are none.
 pub struct Said {
     #[cfg(feature = "annotations")]
     file: Option<AnnotationFile>,
@@ -22,32 +22,32 @@ pub struct Said {
 #[cfg(not(feature = "annotations"))]
 #[allow(clippy::unnecessary_wraps, clippy::unused_self, reason = "it is used as the other one")]
 impl Said {
-    /// Nothing.
+    /// No annotations.
     pub fn nothing() -> Self {
         Self {}
     }
 
-    /// What is said of the tape.
+    /// The annotations of the tape.
     pub fn of(_tape: &Path) -> Result<Self> {
         Ok(Self::nothing())
     }
 
-    /// Whether nothing is said.
+    /// Whether there are none.
     pub fn is_nothing(&self) -> bool {
         true
     }
 
-    /// All that is said, as JSON.
+    /// All annotations, as JSON.
     pub fn to_json(&self) -> Result<Vec<Value>> {
         Ok(Vec::new())
     }
 
-    /// What is said of the record `seq`, as JSON.
+    /// The annotations of the record `seq`, as JSON.
     pub fn of_record_to_json(&self, _seq: u64) -> Result<Vec<Value>> {
         Ok(Vec::new())
     }
 
-    /// What is said of the record `seq`, a line each, to stand below it.
+    /// The annotations of the record `seq`, a line each, to print below it.
     pub fn lines_of_record(&self, _seq: u64) -> Vec<String> {
         Vec::new()
     }
@@ -55,12 +55,12 @@ impl Said {
 
 #[cfg(feature = "annotations")]
 impl Said {
-    /// Nothing.
+    /// No annotations.
     pub fn nothing() -> Self {
         Self { file: None }
     }
 
-    /// What is said of the tape.
+    /// The annotations of the tape.
     ///
     /// # Errors
     /// [`Usage`] if its file of annotations cannot be read.
@@ -69,23 +69,23 @@ impl Said {
         Ok(Self { file: if is_annotated { Some(load(tape)?) } else { None } })
     }
 
-    /// Whether nothing is said.
+    /// Whether there are none.
     pub fn is_nothing(&self) -> bool {
         self.file.is_none()
     }
 
-    /// All that is said, as JSON.
+    /// All annotations, as JSON.
     pub fn to_json(&self) -> Result<Vec<Value>> {
         let all = self.file.iter().flat_map(AnnotationFile::annotations);
         Ok(all.map(serde_json::to_value).collect::<Result<_, _>>()?)
     }
 
-    /// What is said of the record `seq`, as JSON.
+    /// The annotations of the record `seq`, as JSON.
     pub fn of_record_to_json(&self, seq: u64) -> Result<Vec<Value>> {
         Ok(self.of_record(seq).map(serde_json::to_value).collect::<Result<_, _>>()?)
     }
 
-    /// What is said of the record `seq`, a line each, to stand below it.
+    /// The annotations of the record `seq`, a line each, to print below it.
     pub fn lines_of_record(&self, seq: u64) -> Vec<String> {
         self.of_record(seq).map(line).collect()
     }

@@ -12,8 +12,8 @@ use crate::engine::CodeCache;
 pub fn run(args: &CacheArgs) -> Result<u8> {
     let cache = CodeCache::new(&cache_dir()?);
     let (info, json, verb) = match args.action {
-        CacheAction::Info { json } => (cache.info()?, json, "holds"),
-        CacheAction::Clear { json } => (cache.clear()?, json, "held"),
+        CacheAction::Info { json } => (cache.info()?, json, "compiled code of"),
+        CacheAction::Clear { json } => (cache.clear()?, json, "removed compiled code of"),
     };
     if json {
         let path = info.path.to_string_lossy();
@@ -21,7 +21,7 @@ pub fn run(args: &CacheArgs) -> Result<u8> {
     } else {
         let (modules, bytes) =
             (count(info.entries as usize, "module"), ByteSize(info.bytes).display().iec());
-        say!("{} {verb} the code of {modules}, {bytes}", info.path.display());
+        say!("{verb} {modules}, {bytes}, in {}", info.path.display());
     }
     Ok(0)
 }

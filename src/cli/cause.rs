@@ -1,52 +1,48 @@
-//! What `belljar verify` says of the first difference between two runs.
+//! The cause that `belljar verify` names for the first difference between two runs.
 
 use crate::tape::Divergence;
 
-/// In words, what `divergence` comes from, and which option changes that. `timed_out` tells whether
+/// The cause of `divergence`, and the option that removes it. `timed_out` tells whether
 /// `--timeout` ended one of the runs.
 pub fn cause(divergence: &Divergence, timed_out: bool) -> &'static str {
     let has = |field: &str| divergence.fields.iter().any(|known| known.field.starts_with(field));
     let kind = divergence.category.split('.').next().unwrap_or_default();
     match kind {
-        "machine" if has("config.seed") => "the random numbers are others: use the same --seed",
+        "machine" if has("config.seed") => "the random numbers differ: use the same --seed",
         "machine" if has("config.start_ns") => {
-            "the machine shows the host's time: leave out --clock real"
+            "the machine uses the host's clock: omit --clock real"
         }
-        "machine" => "the machine is put together in another way, and no option says why",
-        "clock_read" | "clock_sleep" => {
-            "the program reads the host's clock: leave out --clock real"
-        }
+        "machine" => "the settings of the machine differ, and no option explains it",
+        "clock_read" | "clock_sleep" => "the program reads the host's clock: omit --clock real",
         "process_spawn" if has("module_hash") => {
-            "the program itself has changed: leave its module alone, or name a copy of it"
+            "the program's module changed between the runs: run a copy of it"
         }
         "process_spawn" if has("env") => {
-            "a variable is the host's (--env): give it a value that is the same everywhere, \
+            "a variable depends on the host (--env): give it a value that is the same everywhere, \
              --env NAME=VALUE"
         }
         "process_spawn" if has("args") => {
-            "an argument holds the path of a folder of the host: give it as the program sees it, \
-             relative or below /worktree, or where --dir mounts it"
+            "an argument contains the path of a directory of the host: use the path that the program \
+             sees, relative, below /worktree, or where --dir mounts it"
         }
-        // From here on the time at which a run was ended explains whatever is missing.
+        // From here on, the time at which a run was ended can explain what is missing.
         _ if timed_out => {
-            "the program was ended after real time, wherever it stood (--timeout): give it longer, \
-             or end it by --virtual-timeout or --fuel"
+            "real time ended the program (--timeout): use a longer one, or --virtual-timeout or --fuel"
         }
         "dir_list" => {
-            "a folder below has other names, or lists them in another order: what is mounted with \
-             --worktree or --dir must hold still"
+            "a mounted directory has other names, or lists them in another order: directories of \
+             --worktree and --dir must not change during the runs"
         }
         "file_stat" | "link_read" | "file_read" => {
-            "a file below is not the same, or another one is asked for: what is mounted with \
-             --worktree or --dir must hold still"
+            "a mounted file differs, or the program uses another one: directories of --worktree and \
+             --dir must not change during the runs"
         }
         "random" => "the program asks for other random bytes: use the same --seed",
         "stream_read" => {
-            "standard input is not the same: give it a file that stays as it is (--stdin FILE), or \
-             --stdin null"
+            "standard input differs: use a file that does not change (--stdin FILE), or --stdin null"
         }
-        "process_exit" => "the program ends in another way, and no option says why",
-        _ => "the program itself does something else, and no option says why",
+        "process_exit" => "the program ends differently, and no option explains it",
+        _ => "the program behaves differently, and no option explains it",
     }
 }
 

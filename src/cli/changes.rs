@@ -1,4 +1,4 @@
-//! What becomes of a run's changes to files.
+//! The changes of a run: shown, reported, written to the disk.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -32,7 +32,7 @@ const DRIFTS_MAX: usize = 10;
 const SENSITIVE_NAMED_MAX: usize = 20;
 
 /// Prints the diff to `diff_to` and writes changes to the disk, as asked; otherwise says what changed
-/// and how to keep it. What is known of it goes into the report, also where something fails.
+/// and how to keep it. Fills in the report as far as possible, also if something fails.
 pub fn settle(
     args: &RunArgs,
     machine: &mut Machine,
@@ -43,15 +43,15 @@ pub fn settle(
 ) -> Result<()> {
     let vfs = machine.vfs_mut();
     let unread = tell_torn(vfs);
-    let what = "ended, and its changes were not told in time";
+    let what = "ended, and its changes were not found in time";
     let telling = Overtime::watch(args.limits.timeout, &report.program, what, report_to);
-    let entries = vfs.diff().context("cannot tell what the program changed")?;
+    let entries = vfs.diff().context("cannot determine what the program changed")?;
     report.changes = changes_of(vfs, &entries);
     let diff = match diff_to {
         Some(opened) => Some((opened, render_diff(vfs, &entries)?)),
         None => None,
     };
-    // What is written is never cut short.
+    // Writing to the disk has no timeout.
     drop(telling);
     let finished = matches!(outcome, Outcome::Exited(_));
     let applies = match args.apply {
@@ -74,7 +74,7 @@ pub fn settle(
         let said = entries.iter().filter(|entry| is_in_unified_diff(entry)).count();
         if said < report.changes.len() && !args.quiet {
             let left_out = count(report.changes.len() - said, "change");
-            note!("belljar: note: {left_out} cannot be said in a diff (empty directories, times)");
+            note!("belljar: note: the diff does not show {left_out} (empty directories, times)");
         }
     }
     if !applies && !report.changes.is_empty() && !args.quiet {
@@ -84,15 +84,15 @@ pub fn settle(
     written
 }
 
-/// Writes `changes` to the disk, unless the program could not read what `unread` names.
+/// Writes `changes` to the disk, unless the program could not read some of its files, as `unread` names.
 fn apply(args: &RunArgs, vfs: &mut Overlay, changes: &[Change], unread: &[Drift]) -> Result<()> {
     let message = format!("writing {} to the disk", count(changes.len(), "change"));
     let _progress = (changes.len() > 100).then(|| Progress::start(message, args.quiet));
-    // A home is needed only where something is written.
+    // Only writing needs a home.
     if changes.is_empty() {
         return Ok(());
     }
-    // The program ran without what it could not read, so its changes may be wrong.
+    // The program ran without those files, so its changes may be wrong.
     if let Some(Drift { mount, path, kind }) = unread.first() {
         let path = printable(&shown_path(vfs, *mount, path));
         let why = kind.since("the run began");
@@ -103,14 +103,14 @@ fn apply(args: &RunArgs, vfs: &mut Overlay, changes: &[Change], unread: &[Drift]
     write(vfs, args.quiet)
 }
 
-/// Everything that is not what it was below, times that were set included.
+/// All changes, including times that were set.
 pub fn changes_of(vfs: &Overlay, entries: &[DiffEntry]) -> Vec<Change> {
     let mut changes: Vec<_> = entries.iter().map(|entry| describe(vfs, entry)).collect();
     changes.extend(only_times(vfs, entries));
     changes
 }
 
-/// The path `path` of a mount, beneath the worktree, or in the namespace if it is not there.
+/// The path `path` of a mount, relative to the worktree, or absolute in the namespace if it is elsewhere.
 pub fn shown_path(vfs: &Overlay, mount: MountId, path: &VPath) -> String {
     match (mount_path(vfs, mount).as_str(), path.as_str()) {
         (crate::WORKTREE, "") => ".".to_owned(),
@@ -119,7 +119,7 @@ pub fn shown_path(vfs: &Overlay, mount: MountId, path: &VPath) -> String {
     }
 }
 
-/// Says which of `drifts` could not be shown as it was when the `what` began.
+/// Names the `drifts`: paths that could not be shown as they were when the `what` began.
 pub fn tell_drifts(vfs: &Overlay, drifts: &[Drift], what: &str) {
     for Drift { mount, path, kind } in drifts.iter().take(DRIFTS_MAX) {
         let path = printable(&shown_path(vfs, *mount, path));
@@ -130,21 +130,20 @@ pub fn tell_drifts(vfs: &Overlay, drifts: &[Drift], what: &str) {
     }
 }
 
-/// Says which files a run could not read because they changed on the disk while it went on, and
-/// answers with them.
+/// Names the files that a run could not read because they changed on the disk meanwhile, and returns
+/// them.
 pub fn tell_torn(vfs: &mut Overlay) -> Vec<Drift> {
     let mut drifts = vfs.take_drifts();
-    // Names are looked up in vain all the time.
+    // A name that was looked up and did not exist is not an error.
     drifts.retain(|drift| drift.kind.is_error());
     tell_drifts(vfs, &drifts, "run");
     if !drifts.is_empty() {
-        note!("belljar: note: the disk must hold still while a program runs; run it again");
+        note!("belljar: note: mounted files must not change while a program runs; run it again");
     }
     drifts
 }
 
-/// The paths of the changes that other tools may run or obey; says so, unless it is to be quiet.
-/// What has changed since a namespace was left with the changes `before`, times that were set included.
+/// The changes between the states `before` and `now` of a namespace, including times that were set.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -153,7 +152,7 @@ pub fn changes_since(before: &Changed, now: &Changed, vfs: &Overlay) -> Result<V
     Ok(changes_of_entries(&entries, &before.times, vfs))
 }
 
-/// What `entries` tell, and what has other times in `vfs` than those in `before`.
+/// The changes in `entries`, and those of times in `vfs` that are not in `before`.
 pub fn changes_of_entries(
     entries: &[DiffEntry],
     before: &[ChangedTimes],
@@ -168,25 +167,25 @@ pub fn changes_of_entries(
     changes
 }
 
-/// All that a namespace says that it has changed.
+/// All changes of a namespace at one point.
 pub struct Changed {
     entries: Vec<DiffEntry>,
     times: Vec<ChangedTimes>,
 }
 
 impl Changed {
-    /// What `vfs` has changed by now.
+    /// The changes of `vfs` so far.
     ///
     /// # Errors
-    /// A layer does not answer.
+    /// A layer cannot be read.
     pub fn of(vfs: &mut Overlay) -> Result<Self> {
-        let entries = vfs.diff().context("cannot tell what changed")?;
+        let entries = vfs.diff().context("cannot determine what changed")?;
         Ok(Self { entries, times: vfs.changed_times() })
     }
 }
 
-/// The paths of the changes that other tools may run or obey; names them, unless it is to be quiet.
-/// Hooks come first: what a program planted must not hide behind what it changed besides.
+/// The paths of the changes that other tools may run or obey; warns of them, unless `quiet`. Hooks come
+/// first, so that a long list cannot hide them.
 pub fn warn_of_sensitive(changes: &[Change], quiet: bool) -> Vec<String> {
     let found: Vec<&Change> = changes.iter().filter(|change| is_sensitive(change)).collect();
     let mut named: Vec<&&Change> =
@@ -202,24 +201,24 @@ pub fn warn_of_sensitive(changes: &[Change], quiet: bool) -> Vec<String> {
     found.iter().map(|change| change.shown_path()).collect()
 }
 
-/// Writes all changes to the disk, and says what of them the host refused.
+/// Writes all changes to the disk, and warns of attributes that the host refused.
 pub fn write(vfs: &mut Overlay, quiet: bool) -> Result<()> {
     let applied = journaled(quiet, |journals, witness| vfs.apply_journaled(journals, witness))
         .context("cannot write the changes to the disk")?;
     for path in applied.attributes_refused.iter().filter(|_| !quiet) {
-        note!("belljar: warning: {path} is written, but its times or permissions are not");
+        note!("belljar: warning: {path} is written, but its times or permissions could not be set");
     }
     for path in applied.leftovers {
-        note!("belljar: warning: {path} is left over and could not be removed");
+        note!("belljar: warning: cannot remove the temporary {path}");
     }
     Ok(())
 }
 
 /// Lets `write` write to the disk. A signal that comes meanwhile ends belljar once everything is
-/// written, or taken back.
+/// written or undone.
 ///
 /// # Errors
-/// As `write` answers; what it notes cannot be noted.
+/// As `write`; the journal cannot be written.
 pub fn journaled<T, E>(
     quiet: bool,
     write: impl FnOnce(&Journals, &dyn Witness) -> Result<T, E>,
@@ -247,7 +246,7 @@ where
     written
 }
 
-/// `error`, and what to do if some of what was written is still there.
+/// `error`, with a hint if some of what was written could not be undone.
 fn with_remedy(error: anyhow::Error) -> anyhow::Error {
     let is_half_done = |cause: &(dyn Error + 'static)| {
         let of_copy = cause.downcast_ref().and_then(|error| match error {
@@ -260,7 +259,7 @@ fn with_remedy(error: anyhow::Error) -> anyhow::Error {
         return error;
     }
     let hint =
-        "the journal has what they were: see to what is in the way, and then run `belljar recover`";
+        "the journal has the earlier versions: remove the cause, and then run `belljar recover`";
     Hinted { error, hint: hint.to_owned() }.into()
 }
 
@@ -303,8 +302,8 @@ fn describe(vfs: &Overlay, entry: &DiffEntry) -> Change {
     }
 }
 
-/// What is as it was but for a time that the program set, or made later by writing what was there
-/// before: `--apply` writes that as well.
+/// Files of which only a time changed: the program set it, or wrote the same content again. `--apply`
+/// writes these as well.
 fn only_times(vfs: &Overlay, entries: &[DiffEntry]) -> Vec<Change> {
     let changed: HashSet<(MountId, &VPath)> =
         entries.iter().map(|entry| (entry.mount, &entry.path)).collect();
@@ -336,14 +335,14 @@ pub fn render_diff(vfs: &Overlay, entries: &[DiffEntry]) -> Result<String> {
     Ok(text)
 }
 
-/// Says which files and links among `entries` are not in their diff, as `git apply` would refuse it.
+/// Names the files and links among `entries` that the diff leaves out, as `git apply` would refuse it.
 pub fn tell_refused_by_git(entries: &[DiffEntry]) {
     let is_dir = |kind: &DiffKind| matches!(kind, DiffKind::DirAdded | DiffKind::DirDeleted);
     let refused = entries.iter().filter(|it| !is_dir(&it.kind) && !is_in_unified_diff(it));
     let paths: Vec<&str> = refused.map(|entry| entry.path.as_str()).collect();
     if !paths.is_empty() {
         let paths = listed(paths, NAMED_MAX);
-        note!("belljar: note: the diff leaves out {paths}, as git applies no such change");
+        note!("belljar: note: the diff leaves out {paths}: git refuses such changes");
     }
 }
 
@@ -358,8 +357,8 @@ fn listed<P: AsRef<str>>(paths: impl IntoIterator<Item = P>, most: usize) -> Str
     }
 }
 
-/// Names of files and folders from which version control, editors, shells and build tools take
-/// commands without being asked.
+/// Names of files and directories from which version control, editors, shells and build tools take
+/// commands by themselves.
 const SENSITIVE_NAMES: &[&str] = &[
     ".cargo",
     ".devcontainer",
@@ -378,21 +377,21 @@ const SENSITIVE_NAMES: &[&str] = &[
     ".vscode",
 ];
 
-/// Whether other tools may run or obey what was changed.
+/// Whether other tools may run or obey the changed file.
 fn is_sensitive(change: &Change) -> bool {
     let is_known =
         |name: &str| SENSITIVE_NAMES.iter().any(|known| name.eq_ignore_ascii_case(known));
     change.path.split('/').any(is_known)
 }
 
-/// Whether what was changed is run without being asked: it lies in a folder of hooks.
+/// Whether the changed file is run by itself: it lies in a directory of hooks.
 fn is_hook(change: &Change) -> bool {
     const FOLDERS: [&str; 3] = ["hooks", ".githooks", ".husky"];
     let is_folder = |name: &str| FOLDERS.iter().any(|known| name.eq_ignore_ascii_case(known));
     change.path.split('/').any(is_folder)
 }
 
-/// What changed, in one line.
+/// The changes in one line.
 fn summary(changes: &[Change]) -> String {
     let words = |change: &Change| {
         format!("{} {}", printable(&change.shown_path()), change.kind.replace('_', " "))

@@ -1,9 +1,9 @@
 //! Compiling in a process of its own, whose memory and time have limits.
 //!
-//! What a function takes to compile can grow with the square of its size, in memory and in time, and
-//! a code generator cannot be interrupted. So modules that are not small are compiled by another
-//! belljar, which puts the code into the cache. One that runs out of memory is compiled again on one
-//! thread, which takes less, and then refused.
+//! The memory and time to compile a function can grow with the square of its size, and the code
+//! generator cannot be interrupted. So modules that are not small are compiled by a second belljar
+//! process, which puts the code into the cache. If it runs out of memory, the module is compiled again
+//! on one thread, which takes less, and then refused.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ use crate::{Engine, EngineConfig, Module, Program, ProgramError, UnknownImports}
 const SMALL_BYTES: u64 = 16 << 10;
 const SMALL_COMPILE_BYTES: u64 = 128 << 20;
 
-/// Longest pause between two looks at a process that compiles.
+/// Longest interval at which a compiling process is polled.
 const LOOK_EVERY_MAX: Duration = Duration::from_millis(20);
 
 /// Exit codes of the process that compiles.
@@ -36,22 +36,22 @@ const TOO_MUCH: i32 = 5;
 /// How modules are compiled whose code is not in the cache.
 #[derive(Clone, Debug)]
 pub struct Compiler {
-    /// The cache, which the code is put into.
+    /// The directory of the cache.
     pub cache_dir: Option<PathBuf>,
     /// Whether the code counts fuel.
     pub fuel: bool,
-    /// What that may take.
+    /// The limits of compiling.
     pub limits: CompileArgs,
-    /// Whether nothing is said of it.
+    /// Whether to print no progress.
     pub quiet: bool,
 }
 
-/// Real time that compiling took.
+/// Real time that compiling took so far.
 static SPENT: Mutex<Spent> = Mutex::new(Spent { before: Duration::ZERO, since: None });
 
 struct Spent {
     before: Duration,
-    /// Since when something is being compiled, if it is.
+    /// When the compilation in progress began, if there is one.
     since: Option<Instant>,
 }
 
@@ -121,7 +121,7 @@ impl Compiler {
                 let [bytes, limit] =
                     [bytes, limit_bytes].map(|it| bytesize::ByteSize(it).display().iec());
                 let message = format!(
-                    "it may take {bytes} of memory, and {limit} are allowed (raise it with \
+                    "it may take {bytes} of memory, and the limit is {limit} (raise it with \
                      --max-compile-memory)"
                 );
                 ProgramError::Compile { name, message }
@@ -132,7 +132,7 @@ impl Compiler {
             && !self.quiet
         {
             let error = anyhow::Error::from(error);
-            note!("belljar: warning: the compiled code was not kept: {error:#}");
+            note!("belljar: warning: cannot cache the compiled code: {error:#}");
         }
         Ok(program)
     }
@@ -143,7 +143,7 @@ impl Compiler {
         let refuse =
             |message: String| ProgramError::Compile { name: module.name().to_owned(), message };
         for threads in [None, Some("1")] {
-            // Without another belljar there is only this one.
+            // If no process can be started, compile in this one.
             let Ok(mut child) = self.start(cache_dir, module.name(), threads) else {
                 return Ok(false);
             };
@@ -188,13 +188,13 @@ impl Compiler {
         Ok(child.spawn()?)
     }
 
-    /// How the child ended, and what it said; none if its time was over.
+    /// The exit status and error output of the child; `None` if it ran out of time.
     fn wait(&self, child: &mut Child, bytes: &[u8]) -> Result<Option<(ExitStatus, String)>> {
         let mut stdin = child.stdin.take().context("no standard input")?;
         let mut stderr = child.stderr.take().context("no standard error")?;
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new;
-            // Whoever ends early does not read all.
+            // A child that exits early does not read everything: the write may fail.
             thread().spawn_scoped(scope, move || stdin.write_all(bytes))?;
             let said = thread().spawn_scoped(scope, move || {
                 let mut said = Vec::new();
@@ -229,13 +229,13 @@ pub fn child(args: &ChildArgs) -> Result<u8> {
         pool_slots: 0,
         fuel: args.fuel,
         cache_dir: Some(args.cache_dir.clone()),
-        // Where the system counts what it takes, nobody has to tell it from its code.
+        // If the system enforces the limit, no estimate from the code is needed.
         compile_memory_bytes_max: if is_counted { u64::MAX } else { args.memory_bytes_max },
     };
     let engine = Engine::new(config)?;
     let module = Module::from_bytes(args.name.as_str(), bytes)?;
     let code = match Program::compile(&engine, &module, UnknownImports::Trap) {
-        // What cannot be linked its parent finds as well.
+        // The parent process reports these errors itself.
         Ok((_, CacheUse::Stored | CacheUse::Hit))
         | Err(ProgramError::Import { .. } | ProgramError::Mismatch { .. }) => 0,
         Err(ProgramError::CompileMemory { .. }) => TOO_MUCH,
@@ -251,8 +251,8 @@ pub fn child(args: &ChildArgs) -> Result<u8> {
     }
 }
 
-/// Lets allocations beyond `bytes_max` fail, where the system counts what is written to; answers
-/// whether it does.
+/// Makes allocations beyond `bytes_max` fail, on systems that count private memory; returns whether
+/// this one does.
 fn limit_memory(bytes_max: u64) -> bool {
     #[cfg(target_os = "linux")]
     {

@@ -16,7 +16,7 @@ use crate::kernel::vfs::Journals;
 use crate::net::EgressPolicy;
 use crate::{Command, Engine, EngineConfig, HostDir, Machine, Module, Program, Toolchains};
 
-/// One thing that was tried.
+/// One check and its result.
 struct Check {
     name: &'static str,
     result: Result<String>,
@@ -33,37 +33,37 @@ pub fn run(args: &DoctorArgs) -> u8 {
         Check {
             name: "pool",
             result: check_pool(),
-            advice: "programs start more slowly without one, and do all else the same: raise `ulimit -v`",
+            advice: "raise `ulimit -v`; without a pool programs start more slowly, and run the same otherwise",
         },
         Check {
             name: "cache",
             result: check_cache(),
-            advice: "set BELLJAR_CACHE_DIR to a folder that is yours alone; without, modules are compiled anew",
+            advice: "set BELLJAR_CACHE_DIR to a directory of your own; without it each run compiles its modules",
         },
         Check {
             name: "home",
             result: check_home(),
-            advice: "set BELLJAR_HOME to a folder that is yours alone and that you can write to; without it there are no sandboxes, and nothing is applied",
+            advice: "set BELLJAR_HOME to a directory of your own that you can write to, for sandboxes and --apply",
         },
         Check {
             name: "journals",
             result: check_journals(),
-            advice: "if no belljar runs, `belljar recover --all` takes back or finishes what was being written",
+            advice: "if no belljar is running, `belljar recover --all` completes or undoes what was being written",
         },
         Check {
             name: "toolchains",
             result: check_toolchains(),
-            advice: "check the folders in BELLJAR_TOOLCHAIN",
+            advice: "check the directories in BELLJAR_TOOLCHAIN",
         },
         Check {
             name: "egress",
             result: check_egress(),
-            advice: "set BELLJAR_EGRESS_DEFAULT to deny or allow, and BELLJAR_EGRESS_ALLOW and BELLJAR_EGRESS_DENY to rules with commas between them",
+            advice: "set BELLJAR_EGRESS_DEFAULT to deny or allow, and the others to rules separated by commas",
         },
         Check {
             name: "folder",
             result: check_folder(),
-            advice: "go to a folder that you can read, or name one with --worktree",
+            advice: "change to a directory that you can read, or name one with --worktree",
         },
     ];
     let healthy = checks.iter().all(|check| check.result.is_ok());
@@ -110,7 +110,7 @@ fn check_engine() -> Result<String> {
 
 fn check_pool() -> Result<String> {
     let engine = Engine::new(EngineConfig::default())?;
-    anyhow::ensure!(engine.config().pool_slots > 0, "too little address space for one");
+    anyhow::ensure!(engine.config().pool_slots > 0, "not enough address space");
     Ok("address space for 1000 processes".to_owned())
 }
 
@@ -125,7 +125,8 @@ fn check_cache() -> Result<String> {
     if let crate::engine::CacheUse::Failed(error) = used {
         return Err(error.into());
     }
-    Program::from_cache(&engine, &module, unknown)?.context("what was stored is not there")?;
+    Program::from_cache(&engine, &module, unknown)?
+        .context("the stored code is not in the cache")?;
     let info = CodeCache::new(&dir).info()?;
     Ok(format!("{} in {}", count(info.entries as usize, "module"), info.path.display()))
 }
@@ -143,14 +144,14 @@ fn check_home() -> Result<String> {
     let sessions = count(sessions.iter().filter(is_session).count(), "session");
     let path = printable(&dir.display().to_string());
     let open =
-        if others_read { "; other users can read it (chmod go-rwx forbids that)" } else { "" };
+        if others_read { "; other users can read it (chmod go-rwx prevents that)" } else { "" };
     Ok(format!("{sessions} in {path}{open}"))
 }
 
-/// Whether others than its user can look into the folder `dir`.
+/// Whether other users can read the directory `dir`.
 ///
 /// # Errors
-/// They can write there, or it is somebody else's.
+/// They can write there, or it belongs to another user.
 #[cfg(unix)]
 fn others_can_read(dir: &Path) -> Result<bool> {
     use std::os::unix::fs::MetadataExt;
@@ -161,7 +162,7 @@ fn others_can_read(dir: &Path) -> Result<bool> {
     Ok(metadata.mode() & 0o055 != 0)
 }
 
-/// Access is not told by modes there.
+/// Modes do not tell access there.
 #[cfg(not(unix))]
 fn others_can_read(_dir: &Path) -> Result<bool> {
     Ok(false)
@@ -173,11 +174,11 @@ fn check_journals() -> Result<String> {
         None => Vec::new(),
     };
     if folders.is_empty() {
-        return Ok("no folder is half written".to_owned());
+        return Ok("no interrupted writes".to_owned());
     }
     let shown: Vec<String> =
         folders.iter().map(|folder| printable(&folder.display().to_string())).collect();
-    anyhow::bail!("a belljar is writing to {}, or was when it was killed", shown.join(", "))
+    anyhow::bail!("a belljar is writing to {}, or was killed while it did", shown.join(", "))
 }
 
 fn check_toolchains() -> Result<String> {
@@ -188,10 +189,10 @@ fn check_toolchains() -> Result<String> {
 fn check_egress() -> Result<String> {
     Ok(match EgressPolicy::from_environment()? {
         None => {
-            "BELLJAR_EGRESS_* are not set: programs that belljar runs reach nobody; testbench sessions \
-             of the library reach the public internet"
+            "BELLJAR_EGRESS_* are not set: programs that belljar runs have no network; testbench sessions \
+             of the library can reach the public internet"
         }
-        Some(_) => "BELLJAR_EGRESS_* say whom programs and sessions without rules of their own reach",
+        Some(_) => "BELLJAR_EGRESS_* apply to programs and sessions without rules of their own",
     }
     .to_owned())
 }
@@ -201,5 +202,5 @@ fn check_folder() -> Result<String> {
     let mut machine = Machine::builder().worktree(dir).build()?;
     let id = machine.vfs_mut().open_dir(crate::WORKTREE)?;
     let names = machine.vfs_mut().list(id)?.len();
-    Ok(format!("{} in the current folder", count(names, "name")))
+    Ok(format!("{} in the current directory", count(names, "name")))
 }

@@ -1,4 +1,4 @@
-//! What is said of how a program ended.
+//! Messages about how a program ended.
 
 use super::text::{count, printable};
 use crate::kernel::process::{Casualty, Signal};
@@ -7,8 +7,8 @@ use crate::{ExitStatus, Limit, Outcome, Trap};
 /// Backtraces are shown as far as this many lines.
 const BACKTRACE_LINES_MAX: usize = 16;
 
-/// Says on standard error why `program` did not end by itself, and which limits it met. `raised` is what
-/// is added about a limit: how to raise it.
+/// Prints why `program` did not end by itself, and which limits it met. `raised` returns the text about
+/// a limit that says how to raise it.
 pub fn tell(
     program: &str,
     status: &ExitStatus,
@@ -23,7 +23,7 @@ pub fn tell(
         Outcome::Limit(limit) => {
             complain!("belljar: {name} was ended: {limit}{}", raised(*limit));
         }
-        // Whoever reads has heard enough: no shell says anything of that.
+        // The reader closed its end: shells are silent about that, too.
         Outcome::Signalled(signal) if *signal == Signal::PIPE => {}
         Outcome::Signalled(signal) => complain!("belljar: {name} was ended by {signal}"),
         Outcome::Deadlock(waits) => {

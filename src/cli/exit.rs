@@ -1,4 +1,4 @@
-//! The one map from what happened to exit codes; [`Outcome::code`] has its part of it.
+//! The only map from errors and outcomes to exit codes, with [`Outcome::code`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,15 +8,15 @@ use crate::net::EgressRuleError;
 use crate::sandbox::{CopyError, HomeError, SandboxError};
 use crate::{Outcome, ProgramError, ResolveError, RunError};
 
-/// The command line makes no sense, or names a file or folder that cannot be used.
+/// The command line is invalid, or names a file or directory that cannot be used.
 pub const USAGE: u8 = 2;
 /// The program exited with 0 and would change something, and `--check` asks for that.
 pub const WOULD_CHANGE: u8 = 122;
-/// Changes are on the disk, and a report of that could not be written, or their session not be told.
+/// Changes are on the disk, but a report could not be written, or their session not be updated.
 pub const UNREPORTED: u8 = 123;
 /// The guest ran out of time: real, virtual, or fuel.
 pub const TIMED_OUT: u8 = 124;
-/// Two runs, or two tapes, are not the same.
+/// Two runs, or two tapes, differ.
 pub const DIFFERENT: u8 = 1;
 /// Belljar itself failed.
 pub const FAILED: u8 = 125;
@@ -25,7 +25,7 @@ pub const NOT_RUNNABLE: u8 = 126;
 /// There is no such program.
 pub const NOT_FOUND: u8 = 127;
 
-/// The command line was understood, and cannot be followed.
+/// The command line is valid, but cannot be carried out.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Usage(pub String);
@@ -45,8 +45,7 @@ impl Usage {
 /// Whether changes were written to the disk.
 static APPLIED: AtomicBool = AtomicBool::new(false);
 
-/// Notes that changes are on the disk: whatever fails from now on is said with [`UNREPORTED`] if it is
-/// a report.
+/// Notes that changes are on the disk: from now on a report that fails has the code [`UNREPORTED`].
 pub fn note_applied() {
     APPLIED.store(true, Ordering::Relaxed);
 }
@@ -65,33 +64,33 @@ fn where_changes_are() -> &'static str {
     if of_lost_report() == UNREPORTED { "; the changes are on the disk" } else { "" }
 }
 
-/// Changes are on the disk, and the session that they are of could not be told.
+/// Changes are on the disk, but their session could not be updated.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:#}")]
 pub struct Unsettled(pub anyhow::Error);
 
-/// An error, and what may help.
+/// An error with a hint.
 #[derive(Debug, thiserror::Error)]
 #[error("{error:#} ({hint})")]
 pub struct Hinted {
-    /// What went wrong.
+    /// The error.
     pub error: anyhow::Error,
-    /// What to do about it.
+    /// The hint.
     pub hint: String,
 }
 
-/// What another run of belljar ended with, before its program did.
+/// The error of another belljar process, which did not get to run its program to the end.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct NotRun {
-    /// Its code.
+    /// Its exit code.
     pub code: u8,
-    /// What it said.
+    /// Its message.
     pub message: String,
 }
 
-/// The code for how a guest ended. Its own code passes through; one that does not fit into a byte
-/// becomes 255, so that a failure stays one.
+/// The exit code for an outcome. The guest's own code passes through; one above 255 becomes 255, so that
+/// a failure stays one.
 pub fn of_outcome(outcome: &Outcome) -> u8 {
     u8::try_from(outcome.code()).unwrap_or(u8::MAX)
 }

@@ -1,4 +1,4 @@
-//! What may have been meant: a word more where a message alone leaves its reader stuck.
+//! Hints in messages: what the user may have meant.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -27,12 +27,12 @@ fn options(path: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// The name of what looks like a long option, without dashes and value.
+/// The name of a word that looks like a long option, without dashes and value.
 fn long_name(arg: &str) -> Option<&str> {
     arg.strip_prefix("--")?.split('=').next()
 }
 
-/// What to say of a long option that the command `path` does not take, and another one does.
+/// The hint for a long option that the command `path` does not take, but another one does.
 pub fn taken_elsewhere(option: &str, path: &[&str]) -> Option<String> {
     const OTHERS: [(&[&str], &str); 3] = [
         (&["sandbox", "create"], ", and keeps it for all programs of the session"),
@@ -57,7 +57,7 @@ fn did_you_mean(word: &str, known: &[String], prefix: &str) -> String {
     }
 }
 
-/// `option` stands where PROGRAM, or the script, of the command `path` should.
+/// The error for `option` in the place of PROGRAM, or of the script, of the command `path`.
 pub fn no_such_option(option: &str, path: &[&str]) -> Usage {
     let elsewhere = taken_elsewhere(option, path).map(|elsewhere| format!("; {elsewhere}"));
     let meant = || match long_name(option) {
@@ -67,9 +67,9 @@ pub fn no_such_option(option: &str, path: &[&str]) -> Usage {
     let hint = elsewhere.unwrap_or_else(meant);
     let (option, path) = (printable(option), path.join(" "));
     let own = if path == "sh" {
-        "the script's own come after it"
+        "those of the script come after it"
     } else {
-        "the program's own come after PROGRAM"
+        "those of the program come after PROGRAM"
     };
     Usage(format!("there is no option {option}{hint} (`belljar {path} --help` lists them; {own})"))
 }
@@ -77,7 +77,7 @@ pub fn no_such_option(option: &str, path: &[&str]) -> Usage {
 /// The program, as it was named.
 ///
 /// # Errors
-/// What stands in its place is an option that there is not.
+/// In its place is an unknown option.
 pub fn program_of(args: &RunArgs) -> Result<&OsStr, Usage> {
     let named = args.command.first().map_or(OsStr::new(""), OsString::as_os_str);
     if named.is_empty() {
@@ -89,8 +89,8 @@ pub fn program_of(args: &RunArgs) -> Result<&OsStr, Usage> {
     }
 }
 
-/// An option of the command `path` among the arguments of a program that is not content: it stands too
-/// late, as everything after PROGRAM is the program's.
+/// The hint for an option of the command `path` among the arguments of a program that failed: everything
+/// after PROGRAM belongs to the program.
 pub fn misplaced_option(program_args: &[OsString], path: &[&str]) -> Option<String> {
     let options = options(path);
     let is_option =
@@ -104,7 +104,7 @@ pub fn misplaced_option(program_args: &[OsString], path: &[&str]) -> Option<Stri
     })
 }
 
-/// The command that this process was asked for, of those that take the options of a run.
+/// The command of this process, of those that take the options of a run.
 pub fn command_of_run() -> &'static [&'static str] {
     match std::env::args_os().nth(1).unwrap_or_default().to_str() {
         Some("sh") => &["sh"],
@@ -114,8 +114,8 @@ pub fn command_of_run() -> &'static [&'static str] {
     }
 }
 
-/// What to say of a word that was meant as the value of `--apply`, and is taken for PROGRAM: it is the
-/// first of `command`.
+/// The hint for the first word of `command` if it was meant as the value of `--apply`, but is taken for
+/// PROGRAM.
 pub fn misread_value(command: &[OsString]) -> Option<String> {
     const MEANT: [&str; 9] =
         ["always", "success", "never", "yes", "no", "true", "false", "on", "off"];
@@ -126,7 +126,7 @@ pub fn misread_value(command: &[OsString]) -> Option<String> {
         .then(|| "--apply takes its value after `=`: --apply=always, or --apply=success".to_owned())
 }
 
-/// Adds to `error`, if it is a program that was not found, where one that was meant may be.
+/// Adds a hint to `error` if a program was not found: where the intended one may be.
 pub fn program_not_found(error: anyhow::Error, args: &RunArgs, program: &str) -> anyhow::Error {
     let Some(ResolveError::NotFound { similar, .. }) = error.downcast_ref() else { return error };
     let is_file = |path: &str| disk::metadata(Path::new(path)).is_ok_and(|found| found.is_file());
@@ -137,24 +137,24 @@ pub fn program_not_found(error: anyhow::Error, args: &RunArgs, program: &str) ->
     let hint = if let Some(hint) = misread_value(&args.command) {
         hint
     } else if is_file(&module) {
-        format!("for the module in this folder: ./{module}")
+        format!("to run the module in this directory: ./{module}")
     } else if is_dir(program) {
-        format!("{program} is a folder; to look for programs in it: --toolchain {program}")
+        format!("{program} is a directory; to look for programs in it: --toolchain {program}")
     } else if is_file(program) {
-        format!("a file of this folder needs a path: ./{program}")
+        format!("to run the file in this directory: ./{program}")
     } else if let Some((option, _)) = bare.filter(|_| program.contains('.')) {
-        format!("if it is the file for {option}: {option}={program}")
+        format!("to name the file of {option}: {option}={program}")
     } else if !similar.is_empty() {
         return error;
     } else {
-        "`belljar programs` lists what there is; name a folder with --toolchain or \
-         BELLJAR_TOOLCHAIN, or a module by its path"
+        "`belljar programs` lists all programs; add a directory with --toolchain or \
+         BELLJAR_TOOLCHAIN, or give the path of a module"
             .to_owned()
     };
     Hinted { error, hint }.into()
 }
 
-/// Adds to `error`, if it is a file that is not there, the module of nearly that name.
+/// Adds a hint to `error` if the file does not exist, but a module of nearly that name does.
 pub fn module_not_found(error: ProgramError, program: &Path) -> anyhow::Error {
     let module = program.with_added_extension("wasm");
     match &error {
@@ -176,7 +176,7 @@ pub fn not_started(error: RunError, args: &RunArgs) -> anyhow::Error {
     Hinted { error: error.into(), hint: hint.to_owned() }.into()
 }
 
-/// Says how programs could be found that were not: `names`, as far as they are known.
+/// Says how programs that were not found could be: `names`, as far as they are known.
 pub fn on_missing(args: &RunArgs, names: &[String]) {
     if args.on_missing == OnMissing::Native {
         return;
@@ -186,8 +186,8 @@ pub fn on_missing(args: &RunArgs, names: &[String]) {
         names => not_found(names),
     };
     note!(
-        "belljar: note: {what}: --toolchain names a folder of modules, and --on-missing native lets \
-         the host's programs run"
+        "belljar: note: {what}: --toolchain adds a directory of modules, and --on-missing native runs \
+         native programs"
     );
 }
 
@@ -198,7 +198,7 @@ pub fn not_found(names: &[String]) -> String {
     format!("there {what} {}", shown.join(", "))
 }
 
-/// What to say of a word that stands where a command of the command `parent` should.
+/// The message for an unknown subcommand of the command `parent`.
 pub fn no_such_subcommand(parent: &str, word: &str) -> Option<String> {
     let command = Cli::command();
     let command = command.find_subcommand(parent)?;
@@ -220,7 +220,7 @@ fn is_file_name(word: &str) -> bool {
     word.contains(['.', '/']) || disk::metadata(Path::new(word)).is_ok()
 }
 
-/// What to say of a word that stands where a command should.
+/// The message for an unknown command.
 pub fn no_such_command(word: &str) -> String {
     let shown = printable(word);
     let is_program = match setup::program(OsStr::new(word), &[]) {

@@ -1,4 +1,4 @@
-//! The host that programs ask.
+//! The host that programs call.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub fn of_args(args: &RunArgs) -> Result<SessionHost> {
     Ok(host.build())
 }
 
-/// What hosts are, of which any number can be made.
+/// The settings of hosts, from which any number can be built.
 pub struct HostSettings {
     policy: CommandPolicy,
     answers: Option<Arc<dyn Answers>>,
@@ -52,7 +52,7 @@ pub struct HostSettings {
 }
 
 impl HostSettings {
-    /// Hosts under `policy` that answer as `args` say.
+    /// Settings with `policy`, and answers as in `args`.
     ///
     /// # Errors
     /// [`Usage`] for a file, or a credential, that cannot be used.
@@ -81,7 +81,7 @@ impl HostSettings {
         })
     }
 
-    /// One of them, which may reach nobody.
+    /// A builder with these settings, and without network.
     pub fn builder(&self) -> SessionHostBuilder {
         let mut host = SessionHost::builder().policy(self.policy.clone());
         if let Some(answers) = self.answers.clone() {
@@ -96,7 +96,7 @@ impl HostSettings {
     }
 }
 
-/// Asks whoever sits at the terminal.
+/// Asks on the terminal.
 fn ask_on_terminal(question: &Question) -> Result<String, String> {
     let choices = match &question.choices {
         choices if choices.is_empty() => String::new(),
@@ -105,11 +105,11 @@ fn ask_on_terminal(question: &Question) -> Result<String, String> {
     let default = question.default.as_ref().map(|text| format!(" (default: {text})"));
     let text = format!("{}{choices}{}", question.question, default.unwrap_or_default());
     let mut stderr = std::io::stderr();
-    // Who cannot be asked will not answer.
+    // Errors are ignored: a question that is not seen gets no answer.
     let _ = write!(stderr, "belljar: {} ", printable(&text)).and_then(|()| stderr.flush());
     let mut answer = String::new();
     match std::io::stdin().lock().read_line(&mut answer) {
-        Ok(0) => Err(format!("nobody answers {:?}", question.question)),
+        Ok(0) => Err(format!("no answer to {:?}: standard input has ended", question.question)),
         Ok(_) => Ok(answer.trim_end_matches(['\r', '\n']).to_owned()),
         Err(error) => Err(format!("cannot read the answer to {:?}: {error}", question.question)),
     }

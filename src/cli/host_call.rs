@@ -1,4 +1,4 @@
-//! `belljar host`: the host asked by hand.
+//! `belljar host`: calls of the host from the command line.
 
 use std::io::Read;
 
@@ -25,7 +25,7 @@ use crate::toolchain::similar;
 /// Exit code of a call that failed.
 const CALL_FAILED: u8 = 1;
 
-/// Bytes of parameters that are read.
+/// Longest parameters that are read, in bytes.
 const PARAMS_BYTES_MAX: u64 = 1 << 30;
 
 pub fn run(args: &HostArgs) -> Result<u8> {
@@ -104,7 +104,7 @@ fn call(call: &CallArgs) -> Result<u8> {
     Ok(code)
 }
 
-/// What may help a call that failed.
+/// The hint for a call that failed.
 fn hint(error: &HostError, name: &str, args: &RunArgs, host: &HostHandle) -> Option<String> {
     match error {
         HostError::Unsupported { .. } => {
@@ -115,13 +115,16 @@ fn hint(error: &HostError, name: &str, args: &RunArgs, host: &HostHandle) -> Opt
                 similar if similar.is_empty() => String::new(),
                 similar => format!("did you mean {}? ", similar.join(", ")),
             };
-            Some(format!("{meant}`belljar host manifest` lists what there is"))
+            Some(format!("{meant}`belljar host manifest` lists all operations"))
         }
-        HostError::EgressBlocked { .. } => Some("--allow-net adds a rule".to_owned()),
+        HostError::EgressBlocked { .. } => Some("--allow-net can allow it".to_owned()),
         HostError::Failed { .. }
             if name == "interaction.ask" && args.answers.host_answers.is_none() =>
         {
-            Some("--host-answers names a file of answers; a terminal is asked otherwise".to_owned())
+            Some(
+                "--host-answers names a file of answers; without it, belljar asks on a terminal"
+                    .to_owned(),
+            )
         }
         _ => None,
     }
@@ -130,16 +133,17 @@ fn hint(error: &HostError, name: &str, args: &RunArgs, host: &HostHandle) -> Opt
 fn refuse_unused(args: &RunArgs) -> Result<()> {
     if let [_, more, ..] = args.command.as_slice() {
         let more = printable(&more.to_string_lossy());
-        let why = format!("{more} is one word too many: what is passed comes after --params");
+        let why = format!("unexpected argument {more}: parameters come after --params");
         return Err(Usage(why).into());
     }
     let options =
         [("--argv0", args.argv0.is_some()), ("--stdin", !matches!(args.stdin, StdinFrom::Inherit))];
     match options.into_iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),
-        Some((option, _)) => {
-            Err(Usage(format!("{option} is not for calls; see `belljar host call --help`")).into())
-        }
+        Some((option, _)) => Err(Usage(format!(
+            "{option} is not an option of calls; see `belljar host call --help`"
+        ))
+        .into()),
     }
 }
 
@@ -150,7 +154,7 @@ fn answer(result: &Result<Value, HostError>) -> Value {
     }
 }
 
-/// What is passed.
+/// The parameters of the call.
 fn params(call: &CallArgs) -> Result<Value> {
     let Some(given) = &call.params else { return Ok(json!({})) };
     let text = if given == "-" {
@@ -162,11 +166,11 @@ fn params(call: &CallArgs) -> Result<Value> {
         let read = disk::read_at_most(path.as_ref(), PARAMS_BYTES_MAX);
         read.map_err(|error| Usage::of("--params", error))?.ok_or_else(|| {
             let size = bytesize::ByteSize(PARAMS_BYTES_MAX).display().iec();
-            Usage(format!("--params: {path} has more than {size}"))
+            Usage(format!("--params: {path} is larger than {size}"))
         })?
     } else {
         given.clone().into_bytes()
     };
     let value = crate::host::parse_json(&text);
-    value.map_err(|error| Usage(format!("--params is no JSON: {error}")).into())
+    value.map_err(|error| Usage(format!("--params is not JSON: {error}")).into())
 }

@@ -1,4 +1,4 @@
-//! Arguments that name files of the host which a program does not see, as it sees its folders elsewhere.
+//! Hints for arguments that are paths of the host, which the program sees elsewhere or not at all.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
@@ -11,10 +11,10 @@ use crate::kernel::guest::is_special;
 use crate::process::{OutlineWord, outline};
 use crate::{Overlay, WORKTREE};
 
-/// Longest script that is looked into, in bytes.
+/// Longest script that is examined, in bytes.
 const SCRIPT_BYTES_MAX: u64 = 1 << 20;
 
-/// A folder of the host that a program sees.
+/// A directory of the host that a program sees.
 pub struct Folder {
     /// Where it is on the host.
     pub host: PathBuf,
@@ -22,19 +22,19 @@ pub struct Folder {
     pub at: String,
 }
 
-/// What programs see of the host.
+/// The directories of the host that programs see.
 pub struct View<'a> {
-    /// The folders.
+    /// The directories.
     pub folders: &'a [Folder],
     /// Where relative paths begin, in the namespace.
     pub cwd: &'a str,
-    /// What shows a further folder: an option, or a command with one.
+    /// The option, or the command with an option, that mounts another directory.
     pub option: &'a str,
 }
 
 impl View<'_> {
-    /// What to say of the first argument of `command`, a program and its arguments, that names something
-    /// of the host which the program does not see under that name. Words of a script are such arguments.
+    /// The hint for the first argument of `command`, a program and its arguments, that is a path of the
+    /// host which the program does not see under that name. Words of a script count as arguments.
     pub fn hint(&self, command: &[OsString], vfs: &mut Overlay) -> Option<String> {
         let (program, args) = command.split_first()?;
         let script = if is_shell(program) { self.script(args, vfs) } else { None };
@@ -43,13 +43,12 @@ impl View<'_> {
         args.chain(words).filter_map(path_in).find_map(|path| self.hint_of(path, vfs))
     }
 
-    /// The words of the script that a shell with these arguments runs, as far as they are known before it
-    /// runs.
+    /// The words that are known before a run, of the script that a shell with these arguments runs.
     fn script(&self, args: &[OsString], vfs: &mut Overlay) -> Option<Vec<String>> {
         let mut words = args.iter().filter_map(|arg| arg.to_str());
         let mut word = words.next()?;
         while word.starts_with(['-', '+']) && !(word.starts_with('-') && word.contains('c')) {
-            // The name of an option stands in a word of its own.
+            // The name of the option follows as a word of its own.
             if word.ends_with('o') {
                 words.next()?;
             }
@@ -112,14 +111,14 @@ impl View<'_> {
         if !leads_out(&Path::new(below).join(path)) {
             return None;
         }
-        // Where belljar itself stands in the worktree, the path is what a person would write.
+        // If belljar's current directory is the worktree, the path as given is the shortest.
         let is_here = worktree.host == Path::new(".") && below.is_empty();
         let host = if is_here { path.into() } else { worktree.host.join(below).join(path) };
         disk::symlink_metadata(&host).ok()?;
         let dir = folder_of(&host)?;
         let (shown, folder) = (printable(path), printable(dir.to_str()?));
         let keeps_its_name = is_here && mount_point(&folder, false).is_ok_and(|at| at != "/");
-        let what = format!("{shown} leads out of the worktree, and the program sees nothing else");
+        let what = format!("{shown} leads out of the worktree, and the program sees only that");
         if keeps_its_name {
             return Some(format!("{what}; `{} {folder}` shows it", self.option));
         }
@@ -130,12 +129,12 @@ impl View<'_> {
     }
 }
 
-/// Whether `program` is called as the shell is.
+/// Whether `program` has the name of the shell.
 fn is_shell(program: &OsStr) -> bool {
     Path::new(program).file_name().is_some_and(|name| name == SHELL)
 }
 
-/// The folder that is to be mounted to show `path`; none if that is the root of the host.
+/// The directory to mount so that `path` shows; none if that is the root of the host.
 fn folder_of(path: &Path) -> Option<PathBuf> {
     let is_dir = disk::metadata(path).is_ok_and(|found| found.is_dir());
     let dir = if is_dir { path } else { path.parent()? };
@@ -144,7 +143,7 @@ fn folder_of(path: &Path) -> Option<PathBuf> {
     (!is_root).then(|| dir.to_owned())
 }
 
-/// Whether a relative path leads above where it begins, as if there were no links.
+/// Whether a relative path leads above its start, links ignored.
 fn leads_out(path: &Path) -> bool {
     let mut depth = 0_i64;
     path.components().any(|part| {

@@ -1,4 +1,4 @@
-//! Which programs of the host a run had: it is not hermetic.
+//! The native programs of a run, which make it not hermetic.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,17 +7,17 @@ use std::path::Path;
 use super::text::{count, printable};
 use crate::tape::{Kind, TapeError, TapeReader};
 
-/// Names that are shown.
+/// Most names that are shown.
 const SHOWN_MAX: usize = 8;
 
-/// Programs of the host that ran.
+/// Native programs that ran.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct HostPrograms {
-    /// How many processes.
+    /// The number of processes.
     pub processes: usize,
-    /// The name of each program, once, in the order in which they first ran.
+    /// The name of each program, once, in the order of their first start.
     pub names: Vec<String>,
-    /// The numbers of those of the run that was noted last.
+    /// The process IDs of those in the last run that was noted.
     pids: BTreeSet<u32>,
 }
 
@@ -34,14 +34,14 @@ impl HostPrograms {
         Ok(ran)
     }
 
-    /// Takes note of what `kind` says of one.
+    /// Notes the record `kind`, if it is the start of one.
     pub fn note(&mut self, kind: &Kind) {
         let Kind::ProcessSpawn { program, mode, pid, parent, .. } = kind else { return };
         if parent.is_none() {
             self.pids.clear();
         }
         if mode == "native" {
-            // One that another one starts writes what is written by those whom that left behind.
+            // A native child of a native process writes the output of processes that its parent left behind.
             if !parent.is_some_and(|parent| self.pids.contains(&parent)) {
                 self.add(program);
             }
@@ -78,8 +78,8 @@ impl fmt::Display for HostPrograms {
         let names = self.names.iter().take(SHOWN_MAX).map(|name| printable(name));
         let names = names.collect::<Vec<_>>().join(", ");
         let more = if self.names.len() > SHOWN_MAX { ", …" } else { "" };
-        let processes = count(self.processes, "program");
-        write!(f, "not hermetic: {processes} of the host ran: {names}{more}")
+        let processes = count(self.processes, "native program");
+        write!(f, "not hermetic: {processes} ran: {names}{more}")
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn programs_are_counted_and_named_once() {
         let ran = HostPrograms::from(["git", "sort", "git"].map(str::to_owned).to_vec());
-        assert_eq!(ran.to_string(), "not hermetic: 3 programs of the host ran: git, sort");
+        assert_eq!(ran.to_string(), "not hermetic: 3 native programs ran: git, sort");
         let many = (0..9).map(|n| n.to_string()).collect::<Vec<_>>();
         assert!(HostPrograms::from(many).to_string().ends_with("6, 7, …"));
         assert!(HostPrograms::default().is_empty());

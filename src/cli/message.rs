@@ -10,7 +10,7 @@ use crate::base::ambient;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 
-/// Words after `belljar:` that say what kind of a message it is.
+/// Words after `belljar:` that name the kind of message.
 const KINDS: [(&str, Style); 2] = [
     ("note:", AnsiColor::Cyan.on_default().bold()),
     ("warning:", AnsiColor::Yellow.on_default().bold()),
@@ -23,7 +23,7 @@ static HAS_COLOURS: LazyLock<bool> = LazyLock::new(|| {
     stderr_is_terminal() && can && ambient::setting("NO_COLOR").is_none()
 });
 
-/// Prints a line. Whoever closed standard error does not want to know.
+/// Prints a line. Errors are ignored: standard error may be closed.
 pub fn print(is_error: bool, line: Arguments<'_>) {
     let mut line = format!("{line}\n");
     if *HAS_COLOURS {
@@ -45,7 +45,7 @@ fn coloured(is_error: bool, line: &str) -> String {
     line.to_owned()
 }
 
-/// Whether to show progress and colour on standard error.
+/// Whether standard error is a terminal, for progress and colours.
 pub fn stderr_is_terminal() -> bool {
     std::io::stderr().is_terminal()
 }

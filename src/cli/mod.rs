@@ -1,17 +1,16 @@
 //! Rank 10: the command line. Only this folder prints.
 
-/// Prints a line to standard error, of what went well or may matter. Whoever closed it does not want to
-/// know.
+/// Prints a line to standard error: information, a note or a warning.
 macro_rules! note {
     ($($format:tt)*) => { $crate::cli::message::print(false, format_args!($($format)*)) };
 }
 
-/// As `note!`, of what went wrong.
+/// As `note!`, for errors.
 macro_rules! complain {
     ($($format:tt)*) => { $crate::cli::message::print(true, format_args!($($format)*)) };
 }
 
-/// Prints a line to standard output, as far as somebody listens.
+/// Prints a line to standard output.
 macro_rules! say {
     ($($format:tt)*) => {
         $crate::cli::sink::print(format!("{}\n", format_args!($($format)*)).as_bytes())
@@ -71,7 +70,7 @@ use clap::{Args, CommandFactory, Parser};
 
 use args::{Cli, Subcommand};
 
-/// Parses the command line, does what it says, and answers the exit code.
+/// Parses the command line, carries it out, and returns the exit code.
 pub fn main() -> ExitCode {
     signals::let_long_files_be_errors();
     let cli = match parse(std::env::args_os()) {
@@ -116,8 +115,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Reads the command line. To describe all commands takes about as long as to run a small program:
-/// `run` and `sh` are described alone first, unless that does not understand the words.
+/// Parses the command line. Building the definition of all commands takes about as long as running a
+/// small program, so `run` and `sh` are tried alone first.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
     let words: Vec<OsString> = words.collect();
     let alone = match words.get(1).and_then(|word| word.to_str()) {
@@ -128,13 +127,13 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
     alone.map_or_else(|| Cli::try_parse_from(words), |command| Ok(Cli { command }))
 }
 
-/// The arguments of one command, if all is well with them.
+/// The arguments of one command, if they are valid.
 fn parse_alone<A: Args>(words: &[OsString]) -> Option<A> {
     let command = A::augment_args(clap::Command::new("belljar"));
     A::from_arg_matches(&command.try_get_matches_from(words).ok()?).ok()
 }
 
-/// The exit code `code`, unless something that was to be printed is lost.
+/// The exit code `code`, unless standard output could not be written.
 fn unless_lost(code: u8) -> u8 {
     let Some(error) = sink::print_error() else { return code };
     complain!("belljar: cannot write to standard output: {error}");

@@ -1,4 +1,4 @@
-//! The folders of a run: the worktree and those of `--dir`.
+//! The mounts of a run: the worktree and those of `--dir`.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -17,15 +17,15 @@ use crate::base::disk;
 use crate::kernel::vfs::{Baseline, beneath};
 use crate::{HostDir, Machine, MachineBuilder, MachineError, Preopen, Reach, Source, WORKTREE};
 
-/// A mount point that is taken, and the words for who has it.
+/// A mount point that is taken, and the option that took it, for messages.
 struct Taken {
     at: String,
     by: String,
 }
 
-/// The machine of `builder` with the folders mounted, and the preopens where they are not the whole
-/// namespace. Unless `others_write`, as programs of the host may that take part in a run, folders are
-/// as they are now for as long as it goes on.
+/// The machine of `builder` with the directories mounted, and the preopens if they are not the whole
+/// namespace. Unless `others_write`, as native programs of the run may, directories show their present
+/// state for the whole run.
 pub fn mount(
     mut builder: MachineBuilder,
     args: &MountArgs,
@@ -64,7 +64,8 @@ pub fn mount(
                 (true, false) => ", or --no-worktree".to_owned(),
                 (false, _) => String::new(),
             };
-            let why = format!("{by} is at {at} already; choose another GUEST: {host}::GUEST{or}");
+            let why =
+                format!("{by} is mounted at {at} already; choose another GUEST: {host}::GUEST{or}");
             return Err(refuse(why).into());
         }
         not_above(&at, taken.iter().map(|taken| &*taken.at)).map_err(refuse)?;
@@ -94,19 +95,19 @@ pub fn mount(
     Ok((machine, args.no_worktree.then_some(preopens)))
 }
 
-/// Checks that nothing is mounted beneath `at` yet.
+/// Checks that nothing is mounted below `at` yet.
 ///
 /// # Errors
-/// A folder that is mounted at `at` would hide one of `taken`.
+/// A mount at `at` would hide one of `taken`.
 pub fn not_above<'a>(at: &str, mut taken: impl Iterator<Item = &'a str>) -> Result<(), String> {
     let is_hidden = |other: &&str| beneath(at, other).is_some_and(|rest| !rest.is_empty());
     match taken.find(is_hidden) {
-        Some(hidden) => Err(format!("it would hide what is at {hidden}; give it before that one")),
+        Some(hidden) => Err(format!("it would hide the mount at {hidden}; put it before that one")),
         None => Ok(()),
     }
 }
 
-/// The folders of the host that programs see, and where.
+/// The directories of the host that programs see, and where.
 pub fn folders(args: &MountArgs) -> Vec<Folder> {
     let worktree = (!args.no_worktree).then(|| Folder {
         host: args.worktree.clone().unwrap_or_default().host,
@@ -119,24 +120,24 @@ pub fn folders(args: &MountArgs) -> Vec<Folder> {
     worktree.into_iter().chain(dirs).collect()
 }
 
-/// The folder `path` of the host, to mount.
+/// Opens the directory `path` of the host.
 pub fn open(path: &Path) -> Result<Source, String> {
     match HostDir::open(path) {
         Ok(dir) => Ok(Source::Host(Arc::new(dir))),
-        Err(error) => Err(format!("cannot open the folder {}: {error}", path.display())),
+        Err(error) => Err(format!("cannot open the directory {}: {error}", path.display())),
     }
 }
 
-/// `source` as it is now.
+/// `source`, fixed in its present state.
 fn begun(source: Source) -> Source {
     match source {
-        // What is changed before it is read is an error: a run has no store to keep it in.
+        // A file that changes before it is read is an error: a run has no store for contents.
         Source::Host(dir) => Source::Baseline(Arc::new(Baseline::begin(dir, None, false))),
         source => source,
     }
 }
 
-/// For those who are used to `HOST:ro`, or want the worktree elsewhere.
+/// A hint for `HOST:ro`, and for a worktree with a mount point.
 pub fn worktree_hint(given: &Path) -> String {
     let given = given.to_string_lossy();
     let parts: Vec<&str> = given.split(':').filter(|part| !part.is_empty()).collect();
@@ -154,7 +155,7 @@ fn is_folder(path: &str) -> bool {
     disk::metadata(Path::new(path)).is_ok_and(|found| found.is_dir())
 }
 
-/// For those who are used to `HOST:GUEST`.
+/// A hint for `HOST:GUEST`.
 fn colon_hint(mount: &DirMount) -> String {
     let parts: Vec<&str> = mount.given.split(':').filter(|part| !part.is_empty()).collect();
     match parts[..] {
@@ -165,14 +166,14 @@ fn colon_hint(mount: &DirMount) -> String {
     }
 }
 
-/// Covers what is belljar's own in the folder `host`, mounted at `at`.
+/// Hides belljar's own directories in the directory `host`, mounted at `at`.
 fn hide(builder: MachineBuilder, host: &Path, at: &str) -> Result<MachineBuilder> {
     let cover = |builder: MachineBuilder, at| builder.mount_read_only(at, Source::Memory);
     Ok(hidden(host, at)?.into_iter().fold(builder, cover))
 }
 
-/// Where the cache of compiled code and the home of sandboxes stand if the folder `host` is mounted at
-/// `at`, as far as they lie in it: whoever can write there decides what runs.
+/// The paths of the cache of compiled code and of the home of sandboxes if the directory `host` is mounted
+/// at `at` and they lie in it: a program that can write there decides what runs.
 ///
 /// # Errors
 /// [`Usage`] if `host` lies in one of them.
@@ -183,7 +184,7 @@ pub fn hidden(host: &Path, at: &str) -> Result<Vec<String>> {
         let Ok(own) = disk::canonical(&own) else { continue };
         if host.starts_with(&own) {
             let host = host.display();
-            let message = format!("{host} is where belljar keeps {what}: it cannot be mounted");
+            let message = format!("cannot mount {host}: belljar keeps {what} there");
             return Err(Usage(message).into());
         }
         if let Ok(inside) = own.strip_prefix(&host) {

@@ -1,4 +1,4 @@
-//! From options to values of the library.
+//! Converts options to values of the library.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -14,10 +14,10 @@ use crate::base::{ambient, disk};
 use crate::net::EgressPolicy;
 use crate::{ClockConfig, Input, Limits, Mtimes, UnknownImports, VfsLimits};
 
-/// Whom programs may reach through their host.
+/// The network policy of programs.
 ///
 /// # Errors
-/// [`Usage`] for a rule of the environment that makes no sense.
+/// [`Usage`] for an invalid rule in the environment.
 pub fn network_policy(args: &RuleArgs) -> Result<EgressPolicy> {
     #[cfg(not(feature = "http"))]
     if !args.allow_net.is_empty() {
@@ -32,7 +32,7 @@ pub fn network_policy(args: &RuleArgs) -> Result<EgressPolicy> {
     Ok(args.deny_net.iter().cloned().fold(allowed, EgressPolicy::deny))
 }
 
-/// The bounds of a run.
+/// The limits of a run.
 pub fn limits(args: &LimitArgs) -> Limits {
     Limits {
         memory_bytes_max: args.max_memory,
@@ -48,7 +48,7 @@ pub fn limits(args: &LimitArgs) -> Limits {
     }
 }
 
-/// What to do about functions that a module imports and nobody defines.
+/// What to do about functions that a module imports and belljar does not define.
 pub fn unknown_imports(args: &RunArgs) -> UnknownImports {
     match args.unknown_imports {
         UnknownImportsArg::Trap => UnknownImports::Trap,
@@ -56,14 +56,14 @@ pub fn unknown_imports(args: &RunArgs) -> UnknownImports {
     }
 }
 
-/// What the clock is.
+/// The clock.
 pub fn clock(args: &TimeArgs) -> Result<ClockConfig> {
     match (args.clock, args.start_at) {
         (ClockArg::Paused, Some(start_ns)) => Ok(ClockConfig::Paused { start_ns }),
         (ClockArg::Paused, None) => Ok(ClockConfig::default()),
         (ClockArg::Real, None) => Ok(ClockConfig::Host),
         (ClockArg::Real, Some(_)) => Err(Usage(
-            "--start-at cannot set the host's clock: leave out --clock real, or --start-at".into(),
+            "--start-at cannot set the host's clock: omit --clock real or --start-at".into(),
         )
         .into()),
     }
@@ -85,8 +85,8 @@ pub fn mtimes(args: &TimeArgs) -> Result<Mtimes> {
     })
 }
 
-/// The variables of `--env`, with those that are passed through looked up. One that is not set here
-/// is not set there either.
+/// The variables of `--env`, with the values of those that are passed through. One that is not set here
+/// is left out.
 pub fn environment(given: &[OsString]) -> Result<Vec<(OsString, OsString)>> {
     let mut variables = Vec::new();
     for given in given {
@@ -102,7 +102,7 @@ pub fn environment(given: &[OsString]) -> Result<Vec<(OsString, OsString)>> {
     Ok(variables)
 }
 
-/// What `--stdin` names.
+/// The input that `--stdin` names.
 pub fn stdin(from: &StdinFrom) -> Result<Input> {
     Ok(match from {
         StdinFrom::Inherit => Input::Host,

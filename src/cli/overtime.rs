@@ -1,8 +1,8 @@
-//! The end of what the host holds up.
+//! `--timeout` for calls of the host's operating system that block.
 //!
-//! `--timeout` ends a guest wherever it is, but no call of the host: a write to a pipe that nobody
-//! reads, the opening of a pipe that nobody writes to, the comparison of large files. Belljar waits
-//! a little longer for these, and then leaves without them.
+//! `--timeout` interrupts a guest anywhere, but not a blocking call: a write to a full pipe, the opening
+//! of a pipe without a writer, the comparison of large files. Belljar waits a little longer for these, and
+//! then exits.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
@@ -18,15 +18,15 @@ use crate::base::ambient;
 /// How much longer than the timeout a call of the host may take.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How long saying why may take: standard error or output may be what holds up.
+/// Longest time for the last message: standard error or output may be what blocks.
 const SAYING: Duration = Duration::from_millis(200);
 
 /// A part of a run that belljar waits for no longer than `--timeout` and a second.
 pub struct Overtime(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Overtime {
-    /// Starts waiting; when the time is over, says that `program` was `what`, also in the report,
-    /// and ends the process.
+    /// Starts waiting. When the time is over, prints that `program` was `what`, writes the report, and
+    /// ends the process.
     pub fn watch(
         timeout: Option<Duration>,
         program: &str,
@@ -52,13 +52,13 @@ impl Overtime {
                     }
                 }
             };
-            // Without a thread nobody waits: what the host holds up is then held up.
+            // If no thread can be started, there is no timeout for blocking calls.
             Some((end, thread::Builder::new().spawn(watch).ok()?))
         }))
     }
 }
 
-/// How much longer a part that began at `begun` may take. What is compiled is not its time.
+/// How much longer a part that began at `begun` may take, without the time of compiling.
 fn time_left(begun: Instant, spent_before: Duration, timeout: Duration) -> Duration {
     let compiling = compile::spent().saturating_sub(spent_before);
     let allowed = timeout.saturating_add(GRACE).saturating_add(compiling);
@@ -66,8 +66,8 @@ fn time_left(begun: Instant, spent_before: Duration, timeout: Duration) -> Durat
 }
 
 impl Drop for Overtime {
-    /// The part came to its end. If that was too late, this waits for the process to end: nothing
-    /// that comes after has begun.
+    /// Ends the wait. If the time is over, this blocks until the process ends, so that nothing after the
+    /// part begins.
     fn drop(&mut self) {
         if let Some((end, watch)) = self.0.take() {
             drop(end);
@@ -86,7 +86,7 @@ fn leave(program: String, what: &'static str, report_to: &Once) {
         let mut report = Report { status: Status::TimedOut, program, ..Report::default() };
         (report.exit_code, report.error) = (exit::TIMED_OUT, Some(why));
         report.limits_hit = vec![Limit::Timeout.name()];
-        // Nobody is left to tell that it cannot be written.
+        // An error cannot be reported any more.
         let _ = report_to.print(&report.to_line());
         let _ = say.send(());
     };

@@ -1,4 +1,4 @@
-//! `belljar diff` and `belljar apply`: what a recorded run changed, from its tape.
+//! `belljar diff` and `belljar apply`: the changes of a recorded run, from its tape.
 
 use std::path::Path;
 
@@ -18,9 +18,9 @@ use crate::testbench::{
 };
 use crate::{Machine, Source, WORKTREE};
 
-/// Prints what a recorded run changed.
+/// Prints the changes of a recorded run.
 pub fn diff(args: &DiffArgs) -> Result<u8> {
-    let what = "cannot tell what the run changed";
+    let what = "cannot determine what the run changed";
     tape::open(&args.tape)?;
     let mut machine = changed_machine(&args.tape).map_err(classify(what))?;
     let vfs = machine.vfs_mut();
@@ -31,7 +31,7 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// Makes the changes of a recorded run on the disk.
+/// Writes the changes of a recorded run to the disk.
 pub fn apply(args: &ApplyArgs) -> Result<u8> {
     let open = |path: &Path| -> Result<Source> {
         before_opening(path, args.quiet)?;
@@ -45,7 +45,7 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
     for mount in &args.dir {
         if !mount.guest.starts_with('/') {
             let message = format!(
-                "--dir {0}: say where the run had it, as the tape names it: {0}::/GUEST",
+                "--dir {0}: give the path that the run had for it: {0}::/GUEST",
                 mount.host.display()
             );
             return Err(Usage(message).into());
@@ -75,14 +75,14 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
         tell(
             args,
             &format!(
-                "note: the run did not end by itself ({how}): this is what it had changed until then"
+                "note: the run did not end by itself ({how}): these are its changes until then"
             ),
         );
     }
     Ok(0)
 }
 
-/// How the run on the tape ended, if that was not by itself.
+/// How the run on the tape ended, unless it exited by itself.
 fn unfinished(tape: &Path) -> Result<Option<String>> {
     for record in tape::open(tape)? {
         if let Kind::ProcessExit { pid, status, .. } = record?.kind
@@ -100,7 +100,7 @@ fn tell(args: &ApplyArgs, what: &str) {
     }
 }
 
-/// A tape that cannot be read is a file that was named wrongly; `what` comes of any other error.
+/// A tape that cannot be read is a usage error; other errors get the context `what`.
 fn classify(what: &'static str) -> impl FnOnce(TapedChangesError) -> anyhow::Error {
     move |error| match error {
         TapedChangesError::Replay(error) => Usage::because(error).into(),

@@ -1,7 +1,7 @@
-//! Links that a program may have planted.
+//! Symbolic links that a program may have planted.
 //!
-//! What a program changed and `--apply` wrote can be a symbolic link in place of a folder. A later
-//! command that names a path through it would then read or write somewhere else.
+//! A program can replace a directory by a symbolic link, and `--apply` writes that. A later command that
+//! names a path through the link would then read or write somewhere else.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -12,7 +12,7 @@ use super::exit::Usage;
 use crate::base::disk;
 use crate::sandbox::{MountSource, SandboxMount};
 
-/// The folders that programs can change.
+/// The directories that programs can change.
 pub struct Folders(Vec<PathBuf>);
 
 impl Folders {
@@ -36,14 +36,14 @@ impl Folders {
         Self(mounts.iter().filter_map(of_host).collect())
     }
 
-    /// Whether `path` lies in one of the folders, wherever links lead.
+    /// Whether `path` lies in one of the directories, links followed.
     pub fn hold(&self, path: &Path) -> bool {
         let Ok(path) = disk::canonical(path) else { return false };
         self.0.iter().any(|dir| disk::canonical(dir).is_ok_and(|dir| path.starts_with(dir)))
     }
 
-    /// Refuses `path`, which `option` names, if it lies in one of the folders by name and is led
-    /// out of it by a link.
+    /// Refuses `path`, which `option` names, if it lies in one of the directories by name and a link leads
+    /// out of it.
     ///
     /// # Errors
     /// [`Usage`].
@@ -61,7 +61,7 @@ impl Folders {
                 let (path, real) = (path.display(), real.display());
                 return Err(Usage(format!(
                     "{option}: {path} leads out of {} by a symbolic link, which a program may have \
-                     put there; if it is meant, name {real}",
+                     put there; if that is intended, name {real}",
                     folder.display()
                 ))
                 .into());

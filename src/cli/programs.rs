@@ -18,7 +18,7 @@ pub fn run(args: &ProgramsArgs) -> Result<u8> {
         };
         programs.push((name, place));
     }
-    // It is no module, and a toolchain's comes before it.
+    // The shell is not a module; that of a toolchain takes precedence.
     if !programs.iter().any(|(name, _)| name == SHELL) {
         programs.push((SHELL.to_owned(), "built in".to_owned()));
         programs.sort();

@@ -9,11 +9,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::message::stderr_is_terminal;
 
-/// How long work may take before a log that is no terminal says what is waited for.
+/// How long work may take before a line about it is printed where there is no terminal.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Shows that something is going on, until it is dropped: on a terminal a line that goes away, in a
-/// log one line, and only if it takes long.
+/// Shows progress until it is dropped: on a terminal a line that disappears, in a log one line, and only
+/// after a while.
 pub struct Progress {
     bar: Option<ProgressBar>,
     _line: Option<LateLine>,
@@ -45,9 +45,9 @@ impl Drop for Progress {
     }
 }
 
-/// A line that is written after a while, unless this is dropped before.
+/// A line that is printed after a while, unless this is dropped before.
 struct LateLine {
-    /// Taken when it is dropped: the thread notices.
+    /// Dropped to end the thread.
     done: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -57,11 +57,11 @@ impl LateLine {
         let (done, waiting) = mpsc::channel::<()>();
         let late = move || {
             if waiting.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
-                // Whoever closed it does not want to know.
+                // Standard error may be closed.
                 let _ = to.write_all(line.as_bytes());
             }
         };
-        // Without a thread there is no line.
+        // If no thread can be started, there is no line.
         Self { done: Some(done), thread: std::thread::Builder::new().spawn(late).ok() }
     }
 }
@@ -69,7 +69,7 @@ impl LateLine {
 impl Drop for LateLine {
     fn drop(&mut self) {
         self.done = None;
-        // Its line must not come after what is said next.
+        // Its line must not come after the next message.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

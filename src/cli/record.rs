@@ -40,20 +40,20 @@ impl Recording {
         let header = header.without_secrets(&redaction);
         let path = args.tape.clone();
         if disk::metadata(&path).is_ok_and(|metadata| metadata.is_dir()) {
-            return Err(Usage(format!("--tape: {} is a folder", path.display())).into());
+            return Err(Usage(format!("--tape: {} is a directory", path.display())).into());
         }
         let tape = FileTape::create(&path, &header, args.max_tape)
             .map_err(|error| Usage::of("--tape", error))?;
         if Folders::of(&args.run.mounts).hold(&path) && !args.run.quiet {
             note!(
-                "belljar: note: the program can see the tape; better write it outside its folders"
+                "belljar: note: the program can see the tape; write it outside of mounted directories"
             );
         }
         let recorder = Recorder::new(tape, redaction);
         Ok(Self { recorder, path, embeds: args.embed_program })
     }
 
-    /// What writes it.
+    /// The recorder of the tape.
     pub fn recorder(&self) -> Recorder {
         self.recorder.clone()
     }
@@ -63,7 +63,7 @@ impl Recording {
         self.embeds
     }
 
-    /// Puts the program on the tape, if that is asked for.
+    /// Puts the program on the tape, with `--embed-program`.
     ///
     /// # Errors
     /// The module cannot be read; [`Usage`] if it holds a secret.
@@ -76,23 +76,23 @@ impl Recording {
         match embedded.withheld_by {
             None => Ok(()),
             Some(rule) => Err(Usage(format!(
-                "--embed-program: {} is not put on the tape: it holds what the rule {rule} takes for a \
-                 secret; record without it, and name the program with --module when you replay",
+                "--embed-program: cannot put {} on the tape: the rule {rule} finds a secret in it; \
+                 record without --embed-program, and replay with --module",
                 printable(module.name())
             ))
             .into()),
         }
     }
 
-    /// Adds what changed, and makes the tape last; answers how many records it has.
+    /// Adds the changes, and completes the tape; returns its number of records.
     ///
     /// # Errors
-    /// The tape is full or cannot be written; what changed cannot be told.
+    /// The tape is full or cannot be written; the changes cannot be determined.
     pub fn finish(self, machine: &mut Machine) -> Result<u64> {
-        record_changes(machine, &self.recorder).context("cannot tell what changed")?;
+        record_changes(machine, &self.recorder).context("cannot determine what changed")?;
         self.recorder.finish().map_err(|error| {
             let is_full = matches!(error, TapeError::Full { .. });
-            let what = format!("the tape {} is not written", self.path.display());
+            let what = format!("cannot write the tape {}", self.path.display());
             let error = anyhow::Error::from(error).context(what);
             if is_full {
                 Hinted { error, hint: "raise it with --max-tape".into() }.into()

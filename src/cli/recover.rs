@@ -1,5 +1,5 @@
-//! `belljar recover`, and what every command that opens a folder does first: what a belljar that was
-//! killed had begun to write there is finished, or taken back.
+//! `belljar recover`, and the recovery before every command that opens a directory: the interrupted
+//! writes of a killed belljar are completed or undone.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ pub fn run(args: &RecoverArgs) -> Result<u8> {
         _ if args.all => None,
         Ok(folder) => Some(folder),
         Err(error) => {
-            let message = format!("cannot open the folder {}: {error}", args.dir.display());
+            let message = format!("cannot open the directory {}: {error}", args.dir.display());
             return Err(Usage(message).into());
         }
     };
@@ -36,7 +36,7 @@ pub fn run(args: &RecoverArgs) -> Result<u8> {
             for folder in journals.folders()? {
                 let folder = shown(&folder);
                 note!(
-                    "belljar: note: a journal is about {folder}, which is not there; the journal stays"
+                    "belljar: note: a journal names {folder}, which does not exist; the journal stays"
                 );
             }
             recovered
@@ -46,13 +46,14 @@ pub fn run(args: &RecoverArgs) -> Result<u8> {
         let recovered: Vec<_> = recovered.iter().map(to_json).collect();
         say!("{}", json!({ "recovered": recovered }));
     } else if recovered.is_empty() && !teller.is_unreadable.get() {
-        let place = if args.all { "anywhere".to_owned() } else { args.dir.display().to_string() };
+        let place =
+            if args.all { "any directory".to_owned() } else { args.dir.display().to_string() };
         say!("nothing to recover in {}", printable(&place));
     }
     Ok(if teller.is_unreadable.get() { FAILED } else { 0 })
 }
 
-/// Sees to the folder `path`, which is about to be opened. One that cannot be opened is not seen to.
+/// Recovers the directory `path`, which is about to be opened; does nothing if it cannot be opened.
 pub fn before_opening(path: &Path, quiet: bool) -> Result<()> {
     let Some(journals) = Journals::open_existing(&journals_dir()?)? else { return Ok(()) };
     let Ok(folder) = HostDir::open(path) else { return Ok(()) };
@@ -71,7 +72,7 @@ fn to_json(recovered: &Recovered) -> serde_json::Value {
     })
 }
 
-/// Tells the user.
+/// Prints messages about recovery.
 pub struct Teller<'d> {
     quiet: bool,
     deferred: Option<&'d Deferred>,
@@ -79,7 +80,7 @@ pub struct Teller<'d> {
 }
 
 impl<'d> Teller<'d> {
-    /// Tells nothing but what goes wrong if `quiet`; hears of signals if they are `deferred`.
+    /// Prints only warnings if `quiet`; is interrupted by a signal if signals are `deferred`.
     pub fn new(quiet: bool, deferred: Option<&'d Deferred>) -> Self {
         Self { quiet, deferred, is_unreadable: Cell::new(false) }
     }
@@ -98,12 +99,12 @@ impl Witness for Teller<'_> {
         if !self.quiet {
             let files = count(*files, "file");
             let outcome = match (is_finished, recovered.files) {
-                (true, _) => format!("finished: all changes are there ({files})"),
+                (true, _) => format!("completed: all changes are on the disk ({files})"),
                 (false, _) if !left.is_empty() => {
-                    format!("taken back, but for the paths below ({files})")
+                    format!("undone, except for the paths below ({files})")
                 }
-                (false, 0) => "taken back: no file had been changed yet".to_owned(),
-                (false, _) => format!("taken back: the folder is as it was before ({files})"),
+                (false, 0) => "undone: no file had been changed yet".to_owned(),
+                (false, _) => format!("undone: the directory is as it was before ({files})"),
             };
             note!("belljar: an earlier belljar was ended while it wrote to {folder}; {outcome}");
         }
@@ -111,12 +112,12 @@ impl Witness for Teller<'_> {
             note!("belljar: warning: {} is left as it is", printable(path.as_str()));
         }
         for path in kept {
-            note!("belljar: note: what it was before is in {}", printable(path.as_str()));
+            note!("belljar: note: its earlier version is in {}", printable(path.as_str()));
         }
     }
 
     fn unreadable(&self, error: &JournalError) {
-        // More than one folder that is seen to can come across it.
+        // The recovery of several directories can meet the same journal.
         static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
         self.is_unreadable.set(true);
         let text = error.to_string();
@@ -132,5 +133,5 @@ impl Witness for Teller<'_> {
 
 fn shown(folder: &Path) -> String {
     let text = folder.display().to_string();
-    if text.is_empty() { "a folder".to_owned() } else { printable(&text) }
+    if text.is_empty() { "a directory".to_owned() } else { printable(&text) }
 }

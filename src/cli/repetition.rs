@@ -1,4 +1,4 @@
-//! What `belljar verify` makes another when it repeats a run, and must not matter.
+//! The conditions that `belljar verify` varies when it repeats a run.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -19,12 +19,12 @@ use crate::base::disk;
 use crate::base::errno::Errno;
 use crate::tape::{Found, Kind, TapeReader};
 
-/// What the first run has seen of its folders: a copy needs no more.
+/// What the first run has seen of its directories: a copy needs no more.
 #[derive(Default)]
 pub struct Seen {
-    /// What was looked up or read, and every folder above it.
+    /// Paths that were looked up or read, and every directory above them.
     named: HashSet<String>,
-    /// What was not there, even if it is now.
+    /// Paths that did not exist then, even if they do now.
     absent: HashSet<String>,
     listed: HashSet<String>,
     read: HashSet<String>,
@@ -87,7 +87,7 @@ fn parent(path: &str) -> &str {
 
 /// A run under other conditions.
 pub struct Repetition {
-    /// The same run, over the copies, as somebody would ask for it there.
+    /// The same run, over the copies.
     pub run: RunArgs,
     number: u32,
     home: PathBuf,
@@ -95,10 +95,10 @@ pub struct Repetition {
 }
 
 impl Repetition {
-    /// The repetition `number`, from 1, of `run`, with copies of its folders in `home`.
+    /// The repetition `number`, from 1, of `run`, with copies of its directories in `home`.
     ///
     /// # Errors
-    /// A folder cannot be copied.
+    /// A directory cannot be copied.
     pub fn prepare(run: &RunArgs, number: u32, home: PathBuf, seen: &Seen) -> Result<Self> {
         let mut again = run.clone();
         disk::create_private_dir_all(&home)?;
@@ -124,14 +124,14 @@ impl Repetition {
             visible.push(at);
             mount.host = to;
         }
-        // A folder of compiled code is hidden from programs, which shows: it lies in the copy, too.
+        // The directory of compiled code shows as a hidden one: it lies in the copy, too.
         let mut code = disk::canonical(&cache_dir()?)?;
         for (from, to) in &moves {
             if let Ok(below) = code.strip_prefix(from) {
                 code = to.join(below);
             }
         }
-        // What the program itself finds under that path is no path of the host's to it.
+        // A path under which the program itself finds the directory is not one of the host's.
         let is_hosts = |path: &Path| {
             let is_visible = visible.iter().any(|at| path.starts_with(at));
             !is_visible && path != Path::new("/tmp") && path.parent().is_some()
@@ -150,8 +150,7 @@ impl Repetition {
         Ok(Self { run: again, number, home, code })
     }
 
-    /// The host's variables that are others than they were: who runs it, where from, in which
-    /// language and time zone.
+    /// The host's variables that differ: user, directories, language, time zone.
     pub fn variables(&self) -> Vec<(&'static str, OsString)> {
         let user = user(self.number);
         let mut variables: Vec<(&'static str, OsString)> = vec![
@@ -159,7 +158,7 @@ impl Repetition {
             ("PWD", self.home.clone().into()),
             ("COLUMNS", "17".into()),
             ("SOURCE_DATE_EPOCH", "1".into()),
-            // Otherwise it would be below the home folder.
+            // Otherwise it would be below the home directory.
             ("BELLJAR_CACHE_DIR", self.code.clone().into()),
         ];
         for name in ["USER", "LOGNAME", "USERNAME", "BELLJAR_VERIFY"] {
@@ -171,7 +170,7 @@ impl Repetition {
             ("TZ", ["America/Lima", "Pacific/Auckland"]),
         ] {
             values.rotate_left(self.number as usize % 2);
-            // The host's own would be no other.
+            // The host's own value would be no variation.
             let host = ambient::env_var(name);
             let other = values.into_iter().find(|value| host.as_deref() != Some(OsStr::new(value)));
             variables.extend(other.map(|value| (name, value.into())));
@@ -180,12 +179,12 @@ impl Repetition {
     }
 }
 
-/// Who repeats a run.
+/// The user name of a repetition.
 fn user(number: u32) -> String {
     format!("verifier{number}")
 }
 
-/// What is another in the repetitions of `run`, for people.
+/// The names of the conditions that vary in the repetitions of `run`.
 pub fn varied(run: &RunArgs) -> Vec<&'static str> {
     let mut varied = Vec::new();
     if !run.mounts.no_worktree || !run.mounts.dir.is_empty() {
@@ -206,7 +205,7 @@ pub fn on_a_busy_machine<T>(work: impl FnOnce() -> T) -> T {
                     std::hint::spin_loop();
                 }
             };
-            // A host that starts no more threads is busy.
+            // If no more threads can be started, the host is busy anyway.
             let _ = std::thread::Builder::new().spawn_scoped(scope, work);
         }
         let done = work();
@@ -215,7 +214,7 @@ pub fn on_a_busy_machine<T>(work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// `text` as a shell would have made it of `$PWD` where the folders in `moves` are their copies.
+/// `text` with the paths of directories replaced by those of their copies, as `$PWD` would be there.
 fn moved(text: &OsStr, moves: &[(PathBuf, PathBuf)]) -> OsString {
     let Some(unmoved) = text.to_str() else { return text.to_owned() };
     let mut text = unmoved.to_owned();

@@ -1,4 +1,4 @@
-//! Which files a report may replace: earlier ones of its kind, and none that somebody else wrote.
+//! Which files a report may replace: earlier ones of its kind, and none that belljar did not write.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,13 +11,13 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use super::exit::Usage;
 use crate::base::disk::{self, DiskError};
 
-/// Bytes at the beginning of a file that tell a patch or a trace.
+/// Bytes at the beginning of a file in which a patch or a trace is recognised.
 const BEGINNING_BYTES: u64 = 64 << 10;
 
-/// Longest JSON report that is looked at, in bytes.
+/// Longest JSON report that is examined, in bytes.
 const REPORT_BYTES_MAX: u64 = 1 << 30;
 
-/// What belljar writes to the files that options name.
+/// The kinds of files that options of belljar write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Written {
     /// A report in JSON.
@@ -46,8 +46,8 @@ impl Written {
         }
     }
 
-    /// Expects nothing at `path`, or what may give way to this: an earlier one, an empty file, or what is
-    /// no file, such as a pipe.
+    /// Checks that `path` is free, or holds what may be replaced: an earlier file of this kind, an empty
+    /// file, or something other than a file, such as a pipe.
     ///
     /// # Errors
     /// [`Usage`]: something else is there, or it cannot be read.
@@ -82,7 +82,7 @@ impl Written {
     }
 }
 
-/// Expects that no two options name one file: each would write over the other.
+/// Checks that no two options name one file: each would overwrite the other.
 ///
 /// # Errors
 /// [`Usage`]: two do.
@@ -137,7 +137,7 @@ impl<'de> Deserialize<'de> for Fields {
                 f.write_str("an object")
             }
 
-            /// However long the object is, this takes no memory for what is not known.
+            /// Takes no memory for unknown fields, however long the object is.
             fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Fields, A::Error> {
                 let mut fields = Fields::default();
                 while let Some(name) = object.next_key::<String>()? {

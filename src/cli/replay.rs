@@ -20,7 +20,7 @@ use crate::tape::{Desync, Kind, NativeEvent, TapeError, cas_dir};
 use crate::testbench::{ReplayError, Replayed, replay};
 use crate::{Engine, EngineConfig, Limit, Limits, Module};
 
-/// Longest module that is looked at because a tape names it, in bytes.
+/// Longest module that is read because a tape names it, in bytes.
 const MODULE_BYTES_MAX: u64 = 1 << 30;
 
 pub fn run(args: &ReplayArgs) -> Result<u8> {
@@ -45,7 +45,7 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
     }
 }
 
-/// Prints what the run printed; answers the code that it ended with.
+/// Prints the output of the run; returns its exit code.
 fn tell_same(args: &ReplayArgs, said: &Said, replayed: &Replayed) -> Result<u8> {
     let ran = HostPrograms::on(&args.tape)?;
     let code = match replayed.outputs.last() {
@@ -76,13 +76,13 @@ fn tell_same(args: &ReplayArgs, said: &Said, replayed: &Replayed) -> Result<u8> 
         let records = count(usize::try_from(replayed.records).unwrap_or(usize::MAX), "record");
         note!("belljar: the run is the same, in {records}");
         if !ran.is_empty() {
-            note!("belljar: note: {ran}; what they did is what the tape says");
+            note!("belljar: note: {ran}; what they did comes from the tape");
         }
     }
     Ok(code)
 }
 
-/// Says where the run left its tape, and why as far as that is known.
+/// Prints where the run differs from its tape, and why, as far as that is known.
 fn tell_different(args: &ReplayArgs, said: &Said, desync: &Desync) -> Result<u8> {
     if let Some(error) = lost(&Cas::new(cas_dir(&args.tape)), desync) {
         return Err(error).context("cannot replay it");
@@ -110,14 +110,13 @@ fn tell_different(args: &ReplayArgs, said: &Said, desync: &Desync) -> Result<u8>
             note!("belljar: note: the replay was ended: {limit} (raise it with {option})");
         }
     }
-    // A replay that was ended, or that lacks what was withheld, does not tell whether the run is
-    // another one.
+    // A replay that was ended, or that lacks a withheld content, does not tell whether the run differs.
     let is_unknown = desync.withheld.is_some() || bound.is_some();
     Ok(if is_unknown { exit::FAILED } else { exit::DIFFERENT })
 }
 
-/// Why the store cannot give what the program was to be told where the run left its tape. Then that
-/// says nothing of the run.
+/// Why the store lacks the content of the record at which the run differs: then the difference is not one
+/// of the run.
 fn lost(cas: &Cas, desync: &Desync) -> Option<StoreError> {
     if desync.withheld.is_some() {
         return None;
@@ -160,7 +159,7 @@ fn bound_met(args: &ReplayArgs, desync: &Desync) -> Result<Option<(&'static str,
     Ok((output_bytes > args.max_output).then_some((Limit::Output.name(), "--max-output")))
 }
 
-/// Shows the records of which something is said, up to the one numbered `last`, and what is said.
+/// Prints the annotated records up to number `last`, with their annotations.
 fn show_annotated(tape: &Path, said: &Said, last: u64) -> Result<()> {
     if said.is_nothing() {
         return Ok(());
@@ -181,8 +180,8 @@ fn show_annotated(tape: &Path, said: &Said, last: u64) -> Result<()> {
     Ok(())
 }
 
-/// The module of the program `name`: what was asked for, what the tape holds, what the toolchains
-/// have, what the recorded command line named.
+/// The module of the program `name`: from `--module`, the tape, the toolchains, or the path in the recorded
+/// command line.
 fn find(
     args: &ReplayArgs,
     named: Option<&Path>,
@@ -200,8 +199,7 @@ fn find(
         let bytes = Cas::new(cas_dir(&args.tape)).get(digest?, MODULE_BYTES_MAX).ok()?;
         Module::from_bytes(name, bytes).ok()
     };
-    // Names, never paths: the tape may be anybody's. That of the first program is not always that of
-    // its module.
+    // Names, never paths: the tape is not trusted. The first program's name can differ from its module's.
     let callable = [Some(name), named.and_then(Path::to_str)];
     let by_name = || {
         let toolchains = setup::toolchains(&args.toolchain).ok()?;
@@ -218,14 +216,11 @@ fn find(
     let found = candidates.into_iter().filter_map(|find| find()).find(is_it);
     found.with_context(|| {
         if let Some(path) = args.module.last() {
-            return format!(
-                "--module {} is another module than the one that was recorded",
-                path.display()
-            );
+            return format!("--module {} is not the recorded module", path.display());
         }
         format!(
-            "no module here is the {name} that was recorded (digest {}); name it with --module, or \
-             its folder with --toolchain, or record with --embed-program",
+            "cannot find the recorded module of {name} (digest {}); name it with --module, or its \
+             directory with --toolchain, or record with --embed-program",
             digest.map_or_else(|| "unknown".to_owned(), |digest| digest.to_string())
         )
     })

@@ -1,4 +1,4 @@
-//! What a run says of itself, for people and for machines.
+//! The JSON report of a run.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{ExitStatus, Limit, Machine, Outcome};
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// It did not begin: `error` and the exit code say why.
+    /// It did not start: `error` and the exit code say why.
     #[default]
     NotStarted,
     /// The program exited by itself.
@@ -27,9 +27,9 @@ pub enum Status {
     TimedOut,
     /// Another limit ended it.
     Limit,
-    /// It ended, and then its changes could not be told or written.
+    /// It ended, and then its changes could not be determined or written.
     Failed,
-    /// The host's program of that name ran instead: what it changed is real, and not known.
+    /// The native program of that name ran instead: its changes are real, and not known.
     Native,
 }
 
@@ -42,24 +42,24 @@ pub struct Report {
     pub exit_code: u8,
     /// The guest's own exit code.
     pub guest_exit_code: Option<u32>,
-    /// What went wrong, if anything did.
+    /// The error, if there was one.
     pub error: Option<String>,
     /// The functions that were active at a trap.
     pub backtrace: Vec<String>,
     /// The processes that it started, or that these did, which trapped.
     pub trapped: Vec<Trapped>,
-    /// What of a session's folders could not be shown as it was.
+    /// Files of a session's directories that could not be shown as they were.
     #[serde(skip)]
     pub drifts: Vec<serde_json::Value>,
     /// The limits that the guest ran into, whether they ended it or not.
     pub limits_hit: Vec<&'static str>,
     /// The program.
     pub program: String,
-    /// Functions that it imports and nobody defines.
+    /// Functions that it imports and belljar does not define.
     pub unknown_imports: Vec<String>,
     /// Whether its compiled code came from the cache.
     pub cache_hit: bool,
-    /// Programs of the host that processes were.
+    /// Native programs that ran as processes.
     pub host_programs: Vec<String>,
     /// The virtual time that passed.
     pub virtual_time_ms: u64,
@@ -67,11 +67,11 @@ pub struct Report {
     pub fuel_used: Option<u64>,
     /// Bytes that it changed or created.
     pub upper_bytes: u64,
-    /// What it said that it has come to, by `runtime.set_result`.
+    /// What it set with `runtime.set_result`.
     pub host_result: Option<serde_json::Value>,
     /// The files that it changed.
     pub changes: Vec<Change>,
-    /// Why nobody can tell what files of a session it changed.
+    /// Why the files of a session that it changed cannot be determined.
     #[serde(skip)]
     pub changes_error: Option<String>,
     /// Changed files that other tools may run or obey, by their path in the namespace.
@@ -89,21 +89,21 @@ pub struct Trapped {
     pub pid: u32,
     /// The program.
     pub program: String,
-    /// What happened.
+    /// The trap.
     pub error: String,
     /// The functions that were active.
     pub backtrace: Vec<String>,
 }
 
 impl Report {
-    /// Notes how the guest ended.
-    /// Takes from `machine` what the run has spent, besides `took` on its clock.
+    /// Notes the limits and the memory of `machine`, and the time `took` on its clock.
     pub fn spent(&mut self, machine: &Machine, took: Duration) {
         self.limits_hit = machine.limits_hit().into_iter().map(Limit::name).collect();
         self.virtual_time_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         self.upper_bytes = machine.vfs().upper_bytes();
     }
 
+    /// Notes how the guest ended.
     pub fn ended(&mut self, status: &ExitStatus) {
         let outcome = status.outcome();
         self.guest_exit_code = status.code();
@@ -125,7 +125,7 @@ impl Report {
             Outcome::Tape => Status::Failed,
         };
         match outcome {
-            // Whoever ends the tape says why.
+            // The error of the tape is reported where that is finished.
             Outcome::Exited(_) | Outcome::Tape => {}
             Outcome::Limit(limit) => self.error = Some(limit.to_string()),
             Outcome::Signalled(signal) => self.error = Some(signal.to_string()),
@@ -137,7 +137,7 @@ impl Report {
         }
     }
 
-    /// Notes what belljar itself makes of it.
+    /// Notes belljar's own exit code, or error.
     pub fn concluded(&mut self, done: &anyhow::Result<u8>) {
         match done {
             Ok(code) => self.exit_code = *code,
@@ -145,7 +145,7 @@ impl Report {
         }
     }
 
-    /// Notes that belljar answers `code`, and why.
+    /// Notes that belljar exits with `code`, and why.
     pub fn failed(&mut self, (code, message): (u8, String)) {
         (self.exit_code, self.error) = (code, Some(message));
         if self.status != Status::NotStarted {
@@ -155,7 +155,7 @@ impl Report {
 
     /// The report as a line of JSON.
     pub fn to_line(&self) -> String {
-        // Numbers that are none become null, and no map has a key that is no text.
+        // NaN becomes null, and all keys are strings.
         serde_json::to_string(self).expect("a report can be said in JSON") + "\n"
     }
 }
@@ -180,7 +180,7 @@ impl Change {
         self.kind == "times"
     }
 
-    /// Its path: beneath the worktree, or in the namespace if it is not there.
+    /// Its path: relative to the worktree, or absolute in the namespace if it is elsewhere.
     pub fn shown_path(&self) -> String {
         match self.mount.as_str() {
             crate::WORKTREE => self.path.clone(),
@@ -197,7 +197,7 @@ pub struct Timings {
     pub load_ms: f64,
     /// Running the guest.
     pub run_ms: f64,
-    /// Finding out what changed, and writing it.
+    /// Determining the changes, and writing them.
     pub changes_ms: f64,
 }
 
@@ -206,7 +206,7 @@ pub fn ms(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1_000_000.0).round() / 1000.0
 }
 
-/// What a message about a limit adds: how to raise it, if that is possible.
+/// The end of a message about a limit: how to raise it, if that is possible.
 pub fn raised_with(limit: Limit) -> String {
     let option = match limit {
         Limit::Memory => "--max-memory",

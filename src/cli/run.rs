@@ -29,7 +29,7 @@ use crate::{
     ResolveError, Stdio,
 };
 
-/// Runs a program, and reports however that ends.
+/// Runs a program, and writes the report however that ends.
 pub fn run(args: &RunArgs, record: Option<&RecordArgs>) -> Result<u8> {
     check_paths(args, record)?;
     let stdout = Stdout::default();
@@ -43,7 +43,7 @@ pub fn run(args: &RunArgs, record: Option<&RecordArgs>) -> Result<u8> {
     written.map(|()| code)
 }
 
-/// Refuses paths that a program of an earlier run may have led astray.
+/// Refuses paths that a program of an earlier run may have redirected by a link.
 pub fn check_paths(args: &RunArgs, record: Option<&RecordArgs>) -> Result<()> {
     let folders = Folders::of(&args.mounts);
     let sinks = [("--json", &args.json), ("--diff", &args.diff), ("--trace", &args.trace)];
@@ -56,7 +56,7 @@ pub fn check_paths(args: &RunArgs, record: Option<&RecordArgs>) -> Result<()> {
     }
     written.extend(record.map(|record| ("--tape", &*record.tape)));
     expect_apart(&written)?;
-    // Where nothing is written, a link of the user's own is as good as a folder.
+    // A read-only mount can be a link of the user's own.
     for mount in args.mounts.dir.iter().filter(|mount| !mount.read_only) {
         folders.check("--dir", &mount.host)?;
     }
@@ -66,8 +66,8 @@ pub fn check_paths(args: &RunArgs, record: Option<&RecordArgs>) -> Result<()> {
     }
 }
 
-/// Writes the report of a run whose options make no sense, as `message` says, unless a program of an
-/// earlier run may have led it astray.
+/// Writes the report of a run whose options are invalid, with `message`, unless a program of an earlier
+/// run may have redirected its path.
 pub fn report_misunderstood(message: &str, sink: &Sink, folders: Vec<PathBuf>) {
     if let Sink::File(path) = sink
         && let Err(error) = Folders::at(folders).check("--json", path)
@@ -77,7 +77,7 @@ pub fn report_misunderstood(message: &str, sink: &Sink, folders: Vec<PathBuf>) {
     }
     let mut report = Report::default();
     report.failed((exit::USAGE, message.to_owned()));
-    // What is wrong with the command line is said already.
+    // The error of the command line is printed already.
     let _ = Opened::new(Written::Report, sink, &Stdout::default())
         .and_then(|opened| opened.print(&report.to_line()));
 }
@@ -157,13 +157,13 @@ fn perform(
     }
     settled?;
     trace_failure.check("--trace")?;
-    // What was written as it was before is no change to whoever reads it.
+    // A file that was written with the same content is not a change for `--check`.
     let is_change = |change: &Change| !change.is_of_times();
     let would_change = args.check && status.success() && report.changes.iter().any(is_change);
     Ok(if would_change { exit::WOULD_CHANGE } else { exit::of_outcome(status.outcome()) })
 }
 
-/// Says what may be meant by other words than `program` before that runs: `yes` has no end.
+/// Notes before the run that `program` may be a misread value: `yes` would not end.
 fn forewarn(args: &RunArgs, program: &str) {
     if let Some(hint) = hints::misread_value(&args.command).filter(|_| !args.quiet) {
         note!("belljar: note: this runs the program {program}; {hint}");
@@ -184,7 +184,7 @@ fn of_module(
     Ok(Command::new(&program))
 }
 
-/// Gives `command` what the command line says of PROGRAM.
+/// Gives `command` the arguments, name and environment of PROGRAM.
 fn set_up_named(
     command: &mut Command,
     args: &RunArgs,
@@ -202,16 +202,16 @@ fn set_up_named(
     Ok(())
 }
 
-/// What PROGRAM names.
+/// The program that PROGRAM names.
 enum Found {
     Module(Module),
-    /// The shell, which is no module.
+    /// The shell, which is not a module.
     Shell,
-    /// A program of the host, if it has one of that name.
+    /// A native program, if the host has one of that name.
     Native,
 }
 
-/// What `named`, which messages call `program`, is; of the host only if its programs may be run.
+/// Finds `named`, which messages call `program`; a native one only if `may_be_native`.
 fn find(args: &RunArgs, named: &OsStr, may_be_native: bool, program: &str) -> Result<Found> {
     match setup::program(named, &args.toolchain) {
         Ok(resolved) => {
@@ -249,7 +249,7 @@ pub fn absolute(cwd: &str) -> String {
     if cwd.starts_with('/') { cwd.to_owned() } else { format!("{}/{cwd}", crate::WORKTREE) }
 }
 
-/// Says what may have been meant by arguments of a program that is not content.
+/// Prints hints about the arguments of a program that failed, or whose changes are not written.
 fn advise(args: &RunArgs, status: &ExitStatus, report: &Report, vfs: &mut Overlay) {
     let is_content = status.success() && (report.applied || report.changes.is_empty());
     let misplaced = if is_content {
@@ -263,7 +263,7 @@ fn advise(args: &RunArgs, status: &ExitStatus, report: &Report, vfs: &mut Overla
     }
 }
 
-/// What to say of an argument that names something of the host which the program does not see.
+/// The hint for an argument that is a path of the host which the program does not see.
 fn path_hint(args: &RunArgs, vfs: &mut Overlay) -> Option<String> {
     let folders = mounts::folders(&args.mounts);
     let cwd = args.cwd.as_deref().map_or(crate::WORKTREE.to_owned(), absolute);
@@ -275,7 +275,7 @@ fn is_not_found(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref::<ResolveError>(), Some(ResolveError::NotFound { .. }))
 }
 
-/// Expects the host to have `program`, and to run it.
+/// Checks that the host has `program`, and that the profile allows it.
 fn expect_native(profile: SandboxProfile, children: &NativeChildren, program: &str) -> Result<()> {
     if !children.has(program) {
         return Err(NativeError::NotFound { program: program.to_owned() }.into());
@@ -286,7 +286,7 @@ fn expect_native(profile: SandboxProfile, children: &NativeChildren, program: &s
     Ok(())
 }
 
-/// What protects the host from its programs, in words.
+/// The protection of the host from native programs, in words.
 fn protection(profile: SandboxProfile) -> String {
     match profile {
         SandboxProfile::Unrestricted => "without protection".to_owned(),
@@ -294,13 +294,13 @@ fn protection(profile: SandboxProfile) -> String {
     }
 }
 
-/// Runs the host's program on the streams of this process, its terminal among them, outside of any
+/// Runs the native program on the streams of this process, including its terminal, outside of any
 /// machine.
 fn run_native(args: &RunArgs, report: &mut Report) -> Result<u8> {
-    // One that is refused does not run.
+    // With the profile `wasi` it is refused.
     if !args.quiet && args.profile != SandboxProfile::Wasi {
         note!(
-            "belljar: running the host's {:?} {}: what it does is real, and no limit holds",
+            "belljar: running the native program {:?} {}: its effects are real, and no limit holds",
             report.program,
             protection(args.profile)
         );
@@ -320,7 +320,7 @@ fn run_native(args: &RunArgs, report: &mut Report) -> Result<u8> {
     Ok(u8::try_from(code).unwrap_or(u8::MAX))
 }
 
-/// The streams of `program`. A pipe at `--stdin` may have nobody who writes to it.
+/// The streams of `program`. Opening a pipe at `--stdin` blocks until it has a writer.
 fn stdio(args: &RunArgs, stdout: &Stdout, program: &str, report_to: &Once) -> Result<Stdio> {
     let what = "not loaded in time";
     let _opening = Overtime::watch(args.limits.timeout, program, what, report_to);
@@ -331,7 +331,7 @@ fn stdio(args: &RunArgs, stdout: &Stdout, program: &str, report_to: &Once) -> Re
     })
 }
 
-/// What `--trace` names. If writing to it fails, `failure` knows.
+/// The output of `--trace`. If writing to it fails, `failure` has the error.
 pub fn trace(args: &RunArgs, failure: &Failure) -> Result<Option<Box<dyn Write + Send>>> {
     Ok(match &args.trace {
         None => None,
@@ -352,8 +352,8 @@ fn load(args: &RunArgs, engine: &Engine, module: &Module) -> Result<(Program, bo
     Ok((setup::compiler(args)?.compile(engine, module, unknown)?, false))
 }
 
-/// Says what of the world was in the run: its time, or programs of the host, or that they might have been;
-/// answers their names.
+/// Notes what made the run not hermetic, the host's clock or native programs, and how programs that were
+/// not found could be; returns the names of the native programs.
 fn mention_world(
     args: &RunArgs,
     children: Option<&NativeChildren>,

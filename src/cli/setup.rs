@@ -1,4 +1,4 @@
-//! From parsed arguments to the pieces of the library.
+//! Builds the objects of the library from parsed arguments.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub fn toolchains(dirs: &[PathBuf]) -> Result<Toolchains> {
     Ok(Toolchains::new(toolchain_dirs(dirs)?)?)
 }
 
-/// The folders named with `--toolchain`, then those of `BELLJAR_TOOLCHAIN`.
+/// The directories of `--toolchain`, then those of `BELLJAR_TOOLCHAIN`.
 pub fn toolchain_dirs(dirs: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut dirs = dirs.to_vec();
     Toolchains::new(dirs.clone()).context("--toolchain")?;
@@ -47,7 +47,7 @@ fn is_path(program: &OsStr) -> bool {
     is_module || program.as_encoded_bytes().iter().any(is_separator)
 }
 
-/// What PROGRAM names, by path or in `dirs` and `BELLJAR_TOOLCHAIN`.
+/// The program that PROGRAM names, by path, or in `dirs` and `BELLJAR_TOOLCHAIN`.
 pub fn program(program: &OsStr, dirs: &[PathBuf]) -> Result<Resolved> {
     if is_path(program) {
         return Ok(Resolved::at(program.into())?);
@@ -55,15 +55,15 @@ pub fn program(program: &OsStr, dirs: &[PathBuf]) -> Result<Resolved> {
     match program.to_str() {
         Some(name) => Ok(toolchains(dirs)?.resolve(name)?),
         None => Err(Usage(format!(
-            "{0} cannot be the name of a program: it is not UTF-8; for a module of that name, say \
-             where it is: ./{0}.wasm",
+            "{0} cannot be the name of a program: it is not UTF-8; to run a module of that name, \
+             give its path: ./{0}.wasm",
             program.display()
         ))
         .into()),
     }
 }
 
-/// How to make the engine for one run.
+/// The settings of the engine for one run.
 pub fn engine_config(args: &RunArgs) -> Result<EngineConfig> {
     let cache_dir = if args.no_cache { None } else { Some(cache_dir()?) };
     let compile_memory_bytes_max = args.compile.max_compile_memory;
@@ -71,17 +71,17 @@ pub fn engine_config(args: &RunArgs) -> Result<EngineConfig> {
     Ok(EngineConfig { pool_slots: 0, fuel, cache_dir, compile_memory_bytes_max })
 }
 
-/// How modules of a run are compiled.
+/// The compiler of a run's modules.
 pub fn compiler(args: &RunArgs) -> Result<Compiler> {
     let EngineConfig { cache_dir, fuel, .. } = engine_config(args)?;
     Ok(Compiler { cache_dir, fuel, limits: args.compile, quiet: args.quiet })
 }
 
-/// Processes beside the first that are started in no time. To make more ready would take longer than
-/// most trees take to run.
+/// Processes after the first for which address space is reserved. Reserving more would take longer than
+/// most process trees run.
 pub const POOL_SLOTS: u32 = 100;
 
-/// How programs of the host run as processes, if they may.
+/// The settings of native programs as processes, with `--on-missing native`.
 pub fn native_children(args: &RunArgs) -> Result<Option<Arc<NativeChildren>>> {
     if args.on_missing == OnMissing::Deny {
         return Ok(None);
@@ -94,8 +94,7 @@ pub fn native_children(args: &RunArgs) -> Result<Option<Arc<NativeChildren>>> {
     Ok(Some(Arc::new(children)))
 }
 
-/// The machine, which is recorded by `recording`, and the preopens where they are not the whole
-/// namespace.
+/// The machine, recorded by `recording`, and the preopens if they are not the whole namespace.
 pub fn machine(
     args: &RunArgs,
     recording: Option<&Recording>,

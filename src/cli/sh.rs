@@ -23,7 +23,7 @@ pub fn run(mut args: ShArgs) -> Result<u8> {
         && args.run.stdin == StdinFrom::Inherit
         && std::io::stdin().is_terminal();
     if reads_terminal && !args.run.quiet {
-        note!("belljar: note: the script is read from this terminal, to its end (Ctrl-D)");
+        note!("belljar: note: reading the script from the terminal; end it with Ctrl-D");
     }
     args.run.command.insert(0, OsStr::new(SHELL).to_owned());
     run::run(&args.run, None)

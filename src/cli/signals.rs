@@ -1,8 +1,7 @@
-//! Signals that ask belljar to end while it writes to the disk: they wait until that is done, or
-//! taken back, and then end it.
+//! Signals that end belljar wait while it writes to the disk, until that is complete or undone.
 //!
-//! On Windows these are Ctrl-C and `SIGTERM`, which is of the C library alone there; the end of a
-//! console or of a session ends belljar at once.
+//! On Windows these are Ctrl-C and `SIGTERM`, which only the C library raises there; closing the console
+//! or the session ends belljar at once.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,13 +19,13 @@ const ENDING: &[i32] = &[signals::SIGINT, signals::SIGTERM];
 static HANDLED: OnceLock<Handled> = OnceLock::new();
 
 struct Handled {
-    /// Whether a signal ends belljar at once, as if it were not handled.
+    /// Whether a signal ends belljar at once, as if it had no handler.
     ends: Arc<AtomicBool>,
-    /// The first one that came while it did not.
+    /// The signal that came while `ends` was not set.
     caught: Arc<AtomicUsize>,
 }
 
-/// A time in which signals do not end belljar.
+/// While this exists, signals do not end belljar.
 pub struct Deferred(&'static Handled);
 
 impl Deferred {
@@ -37,7 +36,7 @@ impl Deferred {
     pub fn begin() -> Result<Self> {
         if HANDLED.get().is_none() {
             let handled = Handled::new().context("cannot handle signals")?;
-            // There is one thread that writes to the disk.
+            // Only one thread writes to the disk.
             let _ = HANDLED.set(handled);
         }
         let handled = HANDLED.get().context("cannot handle signals")?;
@@ -54,11 +53,11 @@ impl Deferred {
         i32::try_from(self.0.caught.load(Ordering::SeqCst)).ok().filter(|number| *number != 0)
     }
 
-    /// Ends it: does what a signal that came would have done.
+    /// Ends it: a signal that came takes effect now.
     pub fn end(self) {
         self.0.ends.store(true, Ordering::SeqCst);
         if let Some(number) = self.number() {
-            // It does not come back, unless the system does not know the signal, which came from there.
+            // This does not return: the system knows the signal.
             let _ = emulate_default_handler(number);
         }
     }
@@ -75,14 +74,14 @@ impl Handled {
     }
 }
 
-/// Lets a write beyond the limit of a file's length (`ulimit -f`) be an error, and no signal.
+/// Makes a write beyond the file size limit (`ulimit -f`) an error instead of a signal.
 pub fn let_long_files_be_errors() {
-    // Where that cannot be had, it is a signal.
+    // If that fails, it remains a signal.
     #[cfg(unix)]
     let _ = flag::register(signals::SIGXFSZ, Arc::new(AtomicBool::new(false)));
 }
 
-/// Whether whoever started belljar had it ignore the signal, as `nohup` does, as far as the system says.
+/// Whether belljar was started to ignore the signal, as by `nohup`, as far as `/proc` tells.
 fn is_ignored(number: i32) -> bool {
     use crate::base::disk;
     let status = disk::read_at_most("/proc/self/status".as_ref(), 64 << 10).ok().flatten();

@@ -1,4 +1,4 @@
-//! Where options send what they print: standard output, or files that they name.
+//! The outputs of options: standard output, or files that they name.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,11 +13,11 @@ use super::exit::{Lost, Usage};
 use super::replaceable::Written;
 use crate::base::disk;
 
-/// Why something could not be printed: the first such error.
+/// The first error of writing to standard output.
 static PRINT_ERROR: OnceLock<io::Error> = OnceLock::new();
 
-/// Prints to standard output. Whoever has heard enough hangs up; what is lost for any other reason is
-/// a failure of the command, see [`print_error`].
+/// Prints to standard output. A closed pipe is ignored; any other error is a failure of the command, see
+/// [`print_error`].
 pub fn print(bytes: &[u8]) {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
@@ -28,13 +28,13 @@ pub fn print(bytes: &[u8]) {
     }
 }
 
-/// Why something that [`print`] was given is lost, if anything is.
+/// The error of [`print`], if there was one.
 pub fn print_error() -> Option<&'static io::Error> {
     PRINT_ERROR.get()
 }
 
-/// Standard output, and its last byte, so that what belljar prints after a program begins on a line
-/// of its own.
+/// Standard output, and its last byte, so that the output of belljar after a program's begins on a new
+/// line.
 #[derive(Clone)]
 pub struct Stdout(Arc<AtomicU8>);
 
@@ -64,7 +64,7 @@ impl Write for Stdout {
     }
 }
 
-/// What a report is written to.
+/// The open output of a report.
 pub struct Opened {
     what: Written,
     to: To,
@@ -76,8 +76,8 @@ enum To {
 }
 
 impl Opened {
-    /// Opens what `sink` says: before the program runs, so that nothing of an earlier run is taken
-    /// for a report of this one.
+    /// Opens the output `sink`: before the program runs, so that an earlier report is not taken for one of
+    /// this run.
     ///
     /// # Errors
     /// [`Usage`] if it cannot be written to.
@@ -92,7 +92,7 @@ impl Opened {
     /// Writes the report.
     ///
     /// # Errors
-    /// [`Lost`], as the host answers.
+    /// [`Lost`] if that fails.
     pub fn print(self, text: &str) -> Result<()> {
         let option = self.what.option();
         let printed = match self.to {
@@ -109,18 +109,18 @@ impl Opened {
     }
 }
 
-/// A file that is written to while a program runs: what fails is told in the end.
+/// A file that is written while a program runs; errors are reported at the end.
 pub struct Watched {
     file: File,
     failure: Failure,
 }
 
-/// Why a [`Watched`] file is not whole: the first error.
+/// The first error of a [`Watched`] file.
 #[derive(Clone, Default)]
 pub struct Failure(Arc<OnceLock<io::Error>>);
 
 impl Watched {
-    /// Writes to `file`, and tells `failure` of what goes wrong.
+    /// Writes to `file`, and keeps the first error in `failure`.
     pub fn new(file: File, failure: Failure) -> Self {
         Self { file, failure }
     }
@@ -142,7 +142,7 @@ impl Write for Watched {
 
 impl Failure {
     /// # Errors
-    /// [`Lost`] if the file that `option` names is not whole.
+    /// [`Lost`] if the file that `option` names is not complete.
     pub fn check(&self, option: &str) -> Result<()> {
         match self.0.get() {
             Some(error) => Err(Lost(anyhow::anyhow!("{option}: cannot write: {error}")).into()),
@@ -151,29 +151,28 @@ impl Failure {
     }
 }
 
-/// A report that more than one thread may come to write: the first one does.
+/// A report that several threads may write: only the first one does.
 #[derive(Clone)]
 pub struct Once(Arc<Mutex<Option<Opened>>>);
 
 impl Once {
-    /// The report goes to `opened`; to nowhere if that is none.
+    /// The report goes to `opened`, if that is given.
     pub fn new(opened: Option<Opened>) -> Self {
         Self(Arc::new(Mutex::new(opened)))
     }
 
-    /// Writes the report, unless it is written.
+    /// Writes the report, unless it was written already.
     ///
     /// # Errors
-    /// As the host answers.
+    /// [`Lost`] if that fails.
     pub fn print(&self, text: &str) -> Result<()> {
         let opened = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         opened.map_or(Ok(()), |opened| opened.print(text))
     }
 }
 
-/// Creates the file `path` for `what`, or empties it. A symbolic link in its place may be one that an
-/// earlier program left there, and is not followed, but for those of the system, such as `/dev/stdout`:
-/// what they lead to is written to at its end.
+/// Creates the file `path` for `what`, or empties it. A symbolic link is not followed, as an earlier program
+/// may have left it, except those of the system, such as `/dev/stdout`: their target is appended to.
 ///
 /// # Errors
 /// [`Usage`] if that cannot be done, or a file is there that [`Written::check`] refuses.
@@ -184,7 +183,10 @@ pub fn create(what: Written, path: &Path) -> Result<File> {
         return disk::append(path).map_err(|error| Usage::of(option, error).into());
     }
     if is_link {
-        let message = format!("{option}: {} is a symbolic link; name the file", path.display());
+        let message = format!(
+            "{option}: {} is a symbolic link; name the file that it leads to",
+            path.display()
+        );
         return Err(Usage(message).into());
     }
     what.check(path)?;

@@ -1,4 +1,4 @@
-//! `belljar tape`: looking into tapes.
+//! `belljar tape`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -43,7 +43,7 @@ pub fn run(args: &TapeArgs) -> Result<u8> {
 /// The tape that an argument names.
 ///
 /// # Errors
-/// [`Usage`] if it is none.
+/// [`Usage`] if it cannot be read.
 pub fn open(tape: &Path) -> Result<TapeReader> {
     TapeReader::open(tape).map_err(|error| {
         let is_missing = matches!(&error, TapeError::Disk(error) if error.source.kind() == io::ErrorKind::NotFound);
@@ -53,7 +53,7 @@ pub fn open(tape: &Path) -> Result<TapeReader> {
         }
         let partial = tape.with_added_extension("partial");
         let hint = if disk::metadata(&partial).is_ok() {
-            format!("{} is what a recorder that was killed has left", partial.display())
+            format!("{} is left from a recording that was killed", partial.display())
         } else {
             format!("`belljar record --tape {} -- PROGRAM` records one", tape.display())
         };
@@ -61,7 +61,7 @@ pub fn open(tape: &Path) -> Result<TapeReader> {
     })
 }
 
-/// Prints the records that are wanted; answers how many.
+/// Prints the records that are wanted; returns their number.
 fn print(tape: &Path, json: bool, wanted: impl Fn(&Record) -> bool) -> Result<u64> {
     let mut reader = open(tape)?;
     let said = if json { Said::nothing() } else { Said::of(tape)? };
@@ -88,7 +88,7 @@ fn print(tape: &Path, json: bool, wanted: impl Fn(&Record) -> bool) -> Result<u6
     Ok(printed)
 }
 
-/// A record for people.
+/// A record as a line of text.
 pub fn shown(record: &Record) -> String {
     let mut line =
         format!("{:>6} {:>9} ms  {:<14}", record.seq, record.monotonic_ms, record.kind.name());
@@ -100,7 +100,7 @@ pub fn shown(record: &Record) -> String {
             }
             other => other.to_string(),
         };
-        // A digest is known by its first digits.
+        // The first digits identify a digest.
         let keep = if name.ends_with("_hash") { 12 } else { SHOWN_CHARS_MAX };
         let mut short: String = text.chars().take(keep).collect();
         if short.len() < text.len() {
@@ -150,7 +150,7 @@ fn stat(tape: &Path, json: bool) -> Result<u8> {
     Ok(0)
 }
 
-/// Prints what `from` holds, a piece at a time. Nobody who has stopped reading is told of that.
+/// Copies `from` to standard output. A closed pipe is not an error.
 fn copy_to_stdout(from: &mut impl Read) -> io::Result<()> {
     match io::copy(from, &mut io::stdout().lock()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

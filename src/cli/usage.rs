@@ -1,4 +1,4 @@
-//! What is said of a command line that makes no sense: one line, in the words of all other messages.
+//! Messages about an invalid command line: one line, in the form of all other messages.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,8 +11,8 @@ use super::args::Cli;
 use super::args::values::{Sink, host_of_mount};
 use super::{exit, hints, run};
 
-/// Says what is wrong with the command line, and answers the exit code. Help that is asked for comes
-/// this way, too: it goes to standard output and is a success.
+/// Prints what is wrong with the command line, and returns the exit code. Requested help comes this way,
+/// too: it goes to standard output and is a success.
 pub fn misunderstood(error: &clap::Error) -> u8 {
     if !error.use_stderr() {
         let _ = error.print();
@@ -33,7 +33,7 @@ pub fn misunderstood(error: &clap::Error) -> u8 {
         return exit::USAGE;
     }
     let message = message(error);
-    complain!("belljar: {message} (`{} --help` says more)", command_path());
+    complain!("belljar: {message} (see `{} --help`)", command_path());
     if let Some((sink, folders)) = json_of_misunderstood(std::env::args_os()) {
         run::report_misunderstood(&message, &sink, folders);
     }
@@ -51,9 +51,9 @@ fn message(error: &clap::Error) -> String {
         && let Some(argument) = text(ContextKind::InvalidArg)
     {
         let meant = text(ContextKind::SuggestedArg);
-        // After `--` comes what is run.
+        // After `--` comes the program.
         if meant == Some(argument) {
-            return format!("{argument} is after --, where the program comes: put it before");
+            return format!("{argument} is after --, where the program begins: put it before");
         }
         let path = command_words();
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
@@ -63,7 +63,7 @@ fn message(error: &clap::Error) -> String {
         let what = if argument.starts_with('-') { "option" } else { "argument" };
         return format!("there is no {what} {argument}{meant}");
     }
-    // What follows the first paragraph is usage.
+    // The usage follows the first paragraph.
     let whole = error.to_string();
     let lines = whole.lines().take_while(|line| !line.is_empty()).map(str::trim);
     let lines = lines.collect::<Vec<_>>().join(" ");
@@ -90,8 +90,8 @@ fn command_words() -> Vec<String> {
     words
 }
 
-/// Where `--json` leads on a command line that was not understood, if it is one of `run`, and the folders
-/// that programs of it could change. Values are not looked into, as one of them may be what is wrong.
+/// The output of `--json` in an invalid command line, if it is one of `run`, and the directories that its
+/// programs could change. Values are not parsed, as one of them may be the invalid one.
 fn json_of_misunderstood(args: impl Iterator<Item = OsString>) -> Option<(Sink, Vec<PathBuf>)> {
     let lenient = Cli::command().ignore_errors(true).mut_subcommand("run", |run| {
         run.mut_args(|arg| {

@@ -1,4 +1,4 @@
-//! `belljar verify`: the same run, several times, under conditions that must not matter.
+//! `belljar verify`: the same run, several times, under varied conditions.
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Read};
@@ -31,8 +31,8 @@ use crate::tape::{
 pub fn run(args: &VerifyArgs) -> Result<u8> {
     let run = &args.run;
     if run.apply.is_some() || run.check || run.diff.is_some() || run.trace.is_some() {
-        let message = "verify runs the program several times and keeps nothing: leave out --apply, \
-                       --check, --diff and --trace";
+        let message = "verify runs the program several times and keeps nothing: omit --apply, --check, \
+                       --diff and --trace";
         return Err(Usage(message.to_owned()).into());
     }
     let open = |sink| Opened::new(Written::Report, sink, &Stdout::default());
@@ -50,7 +50,7 @@ pub fn run(args: &VerifyArgs) -> Result<u8> {
         let home = scratch.path().join(format!("other folder {number}"));
         let again = Repetition::prepare(run, number, home.clone(), &seen)?;
         let variables = again.variables();
-        // What leaks of time is often whole seconds.
+        // The resolution of a leaked time is often a second.
         while now_s() == started_s {
             ambient::sleep(Duration::from_millis(10));
         }
@@ -91,7 +91,7 @@ fn now_s() -> u64 {
     ambient::wall_now_ns() / 1_000_000_000
 }
 
-/// Whether real time ended the run on `tape`.
+/// Whether `--timeout` ended the run on `tape`.
 fn is_timed_out(tape: &Path) -> Result<bool> {
     for record in TapeReader::open(tape)? {
         if let Kind::ProcessExit { status, .. } = record?.kind
@@ -103,8 +103,8 @@ fn is_timed_out(tape: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// Compares the runs on two tapes. Times of files on the disk, which the program was shown, are what the
-/// disk has, and no answer of the program: where it makes something of them, that differs.
+/// Compares the runs on two tapes, without the times of files on the disk: if the program depends on them,
+/// something else differs as well.
 fn compared(first: &Path, again: &Path) -> Result<FidelityReport> {
     let (first, again) = (WithoutFileTimes(first), WithoutFileTimes(again));
     Ok(compare(&first, &again, FidelityMode::ByteIdentical)?)
@@ -124,8 +124,8 @@ impl TapeSource for WithoutFileTimes<'_> {
     }
 }
 
-/// Whether the runs are the same if the program does not see the times of files on the disk, and are not
-/// if it does.
+/// Whether the runs are equal if the program does not see the times of files on the disk, and differ if
+/// it does.
 fn follows_times(run: &RunArgs, number: u32, stdin: &OsString, scratch: &Path) -> Result<bool> {
     let is_same = |mtimes: MtimesArg| -> Result<bool> {
         let tapes =
@@ -141,7 +141,7 @@ fn follows_times(run: &RunArgs, number: u32, stdin: &OsString, scratch: &Path) -
     Ok(is_same(MtimesArg::Content)? && !is_same(MtimesArg::Host)?)
 }
 
-/// Why two runs are not the same.
+/// The cause of a difference between two runs.
 fn cause_of(
     report: &FidelityReport,
     timed_out: bool,
@@ -150,11 +150,11 @@ fn cause_of(
 ) -> String {
     match report.divergences.first() {
         _ if !ran.is_empty() => {
-            format!("{ran}, and nobody can repeat them: use modules (--toolchain)")
+            format!("{ran}, which cannot be repeated: use modules (--toolchain)")
         }
-        _ if follows_times => "the program makes something of the times of files on the disk: use \
-                               --mtimes content"
-            .to_owned(),
+        _ if follows_times => {
+            "the program depends on the times of files on the disk: use --mtimes content".to_owned()
+        }
         Some(first) => cause(first, timed_out).to_owned(),
         None => String::new(),
     }
@@ -174,8 +174,8 @@ fn different(
         });
         report_to.print(&format!("{report}\n"))?;
     } else {
-        say!("run {number} is not the same: {cause}");
-        // What comes after follows from it, more often than not.
+        say!("run {number} differs: {cause}");
+        // Later differences usually follow from the first one.
         report.divergences.truncate(1);
         say!("{}", report.render().trim_end());
     }
@@ -197,7 +197,7 @@ fn stdin(from: &StdinFrom, scratch: &Path) -> Result<OsString> {
     }
 }
 
-/// Records one run in a process of its own, with these of the host's variables changed.
+/// Records one run in a process of its own, with these environment variables changed.
 fn perform(
     run: &RunArgs,
     stdin: &OsString,

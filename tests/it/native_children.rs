@@ -365,7 +365,7 @@ fn a_tree_with_programs_of_the_host_is_replayed_without_them() {
         cd /tmp; host-true; echo $?";
     let (output, said) = place.replayed(&[], &["sh", "-c", script], Stdio::null());
     assert_eq!(stdout(&output), "588895\n3\n137\none\ntwo\nthree\n126\n");
-    let ran = "not hermetic: 9 programs of the host ran: host-cat, host-sort, host-sh, host-sleep";
+    let ran = "not hermetic: 9 native programs ran: host-cat, host-sort, host-sh, host-sleep";
     assert!(said.contains(ran), "{said}");
     let tape = place.tape().display().to_string();
     assert!(stdout(&place.call(&["tape", "stat", &tape])).contains(ran));
@@ -405,7 +405,7 @@ fn verify_names_programs_of_the_host() {
     let output = place.call(&args);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let said = stdout(&output);
-    assert!(said.contains("not hermetic: 1 program of the host ran: host-true"), "{said}");
+    assert!(said.contains("not hermetic: 1 native program ran: host-true"), "{said}");
 }
 
 /// No built-in program stands for `awk`.

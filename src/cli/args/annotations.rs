@@ -16,58 +16,58 @@ Kinds: correct, incorrect, alternative, note, marker, mute, hypothesis (with --s
 verifying, confirmed, disproven or stale), friction (with --friction WHAT), \
 crystallize_here.")]
 pub struct AnnotateArgs {
-    /// The tape; what is said of it goes to TAPE.annotations.jsonl
+    /// The tape; annotations are kept in TAPE.annotations.jsonl
     pub tape: PathBuf,
 
-    /// The record that it is about, by its `seq`
+    /// The annotated record, by its `seq`
     #[arg(long, value_name = "SEQ")]
     pub event: u64,
 
-    /// What it says
+    /// The kind of annotation
     #[arg(long, value_name = "KIND", default_value = "note")]
     pub kind: String,
 
-    /// Why
+    /// The evidence for it
     #[arg(long, value_name = "TEXT")]
     pub evidence: Option<String>,
 
-    /// What to do instead
+    /// What should have been done instead
     #[arg(long, value_name = "TEXT")]
     pub suggested_fix: Option<String>,
 
-    /// Who says it
+    /// The author
     #[arg(long, value_name = "NAME")]
     pub author: String,
 
-    /// What the author is: human, agent or system
+    /// The kind of author: human, agent or system
     #[arg(long, value_name = "WHAT", default_value = "human")]
     pub author_kind: String,
 
-    /// The records that it is about, if it is more than one: FIRST..LAST
+    /// The annotated records, if there are several: FIRST..LAST
     #[arg(long, value_name = "FIRST..LAST", value_parser = span)]
     pub span: Option<Span>,
 
-    /// How a hypothesis stands
+    /// The status of a hypothesis
     #[arg(long, value_name = "STATUS")]
     pub status: Option<String>,
 
-    /// What got in the way, for a friction
+    /// The kind of friction
     #[arg(long, value_name = "WHAT")]
     pub friction: Option<String>,
 
-    /// Where it is made
+    /// The tool or place in which the annotation is made
     #[arg(long, value_name = "WHERE", default_value = "cli")]
     pub surface: String,
 
-    /// Anything else, as text; may be repeated
+    /// A further field, as text; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = metadata)]
     pub metadata: Vec<(String, String)>,
 
-    /// Where there is more; may be repeated
+    /// A link to more information; may be repeated
     #[arg(long, value_name = "URL")]
     pub link: Vec<String>,
 
-    /// Its name [default: one that is free]
+    /// The id of the annotation [default: a free one]
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
 
@@ -84,7 +84,7 @@ pub struct AnnotationsArgs {
 
 #[derive(clap::Subcommand, Debug)]
 pub enum AnnotationsAction {
-    /// Say all that is wrong with a tape's annotations; exits with 2 if something is
+    /// Print all problems of a tape's annotations; exits with 2 if there are any
     Validate {
         /// The tape
         tape: PathBuf,
@@ -106,7 +106,7 @@ fn span(text: &str) -> Result<Span, String> {
     let parts = text.split_once("..").and_then(|(first, last)| {
         Some(Span { start_event_id: first.parse().ok()?, end_event_id: last.parse().ok()? })
     });
-    parts.ok_or_else(|| format!("{text:?} is no span: use FIRST..LAST, such as 3..7"))
+    parts.ok_or_else(|| format!("{text:?} is not a span: use FIRST..LAST, such as 3..7"))
 }
 
 fn metadata(text: &str) -> Result<(String, String), String> {

@@ -1,4 +1,4 @@
-//! `belljar diff`, `apply` and `recover`: what was changed, and the disk.
+//! `belljar diff`, `apply` and `recover`.
 
 use std::path::PathBuf;
 
@@ -15,62 +15,61 @@ pub struct DiffArgs {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  belljar apply run.tape                  make the changes of the run here
-  belljar apply run.tape --worktree DIR   ... in that folder
-  belljar apply run.tape --dir lib::/lib  ... and in the one mounted at /lib
+  belljar apply run.tape                  write the changes to this directory
+  belljar apply run.tape --worktree DIR   ... to another directory
+  belljar apply run.tape --dir lib::/lib  ... and to the one mounted at /lib
 
-Nothing is written unless everything that the run changed is what the run found. Where all of it \
-is what the run left, it is applied already, and there is nothing to do.
+Nothing is written unless every file that the run changed still is what the run found. If all of them \
+are what the run left, the changes are applied already, and nothing is done.
 
-Exit codes: 0 if the changes are made, now or before, 2 if there is no such tape or folder, 125 if something is \
-not what the run found, or a content is missing.")]
+Exit codes: 0 if the changes are on the disk, now or before, 2 if there is no such tape or directory, 125 if a \
+file is not what the run found, or a content is missing.")]
 pub struct ApplyArgs {
     /// The tape
     pub tape: PathBuf,
 
-    /// The folder that stands for the worktree of the run
+    /// The directory that stands for the worktree of the run
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub worktree: PathBuf,
 
-    /// A folder that stands for a further one of the run; may be repeated
+    /// A directory that stands for another one of the run; may be repeated
     #[arg(long, value_name = "HOST::GUEST", value_parser = OsStringValueParser::new().try_map(dir_mount))]
     pub dir: Vec<DirMount>,
 
-    /// Say nothing but errors
+    /// Print only errors
     #[arg(short, long)]
     pub quiet: bool,
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  belljar recover                   see to this folder
-  belljar recover DIR               ... to that one
-  belljar recover --all             ... to every folder that a journal is about
+  belljar recover                   recover this directory
+  belljar recover DIR               ... another directory
+  belljar recover --all             ... every directory that a journal names
   belljar recover --skip-changed    ... but leave files that have changed since
 
-Whenever belljar writes to the disk (`run --apply`, `sh --apply`, `apply`, `sandbox cp`) it first \
-notes what it is going to do in a journal in BELLJAR_HOME. If it is killed, or the power \
-is cut, the folder may hold some new files, some old ones, and temporaries. The next \
-belljar that opens the folder, or this command, then makes it what it was before, or, if \
-every file had its place already, what it was to be. Nothing but what the journal names \
-is touched.
+Before belljar writes to the disk (`run --apply`, `sh --apply`, `apply`, `sandbox apply`, `sandbox cp`), it \
+notes in a journal in BELLJAR_HOME what it is going to do. If it is killed, or the power \
+is cut, the directory can hold some new files, some old ones, and temporaries. The next \
+belljar that opens the directory, or this command, then undoes the changes, or, if \
+every file was in place already, completes them. Only files that the journal names are touched.
 
-Exit codes: 0 if there is nothing left to do, also if there never was, 2 if there is no such \
-folder, 125 if something cannot be recovered: the message says why, and what to do.")]
+Exit codes: 0 if nothing is left to do, also if there was nothing, 2 if there is no such \
+directory, 125 if something cannot be recovered: the message says why, and what to do.")]
 pub struct RecoverArgs {
-    /// The folder
+    /// The directory
     #[arg(default_value = ".", conflicts_with = "all")]
     pub dir: PathBuf,
 
-    /// See to every folder that a journal is about
+    /// Recover every directory that a journal names
     #[arg(long)]
     pub all: bool,
 
-    /// Leave what somebody has changed since as it is, and take the rest back
+    /// Leave files that have changed since as they are, and undo the rest
     #[arg(long)]
     pub skip_changed: bool,
 
-    /// Print what was done as one line of JSON
+    /// Print the result as one line of JSON
     #[arg(long)]
     pub json: bool,
 }

@@ -6,13 +6,13 @@ use super::run::RunArgs;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  belljar host manifest                         what can be asked for
-  belljar host call workspace.cwd               ask for something
+  belljar host manifest                         list all operations
+  belljar host call workspace.cwd               make a call
   belljar host call process.exec --params '{\"command\": \"ls | wc -l\"}'
 
-A field that an operation does not take is refused with the names of those that it takes.
+A field that an operation does not take is refused; the message names those that it takes.
 
-`belljar help host call` says more.")]
+See also `belljar help host call`.")]
 pub struct HostArgs {
     #[command(subcommand)]
     pub action: HostAction,
@@ -20,13 +20,13 @@ pub struct HostArgs {
 
 #[derive(clap::Subcommand, Debug)]
 pub enum HostAction {
-    /// List what programs may ask of their host
+    /// List the operations that programs can ask of their host
     Manifest {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Ask the host, as a program would, and print the answer
+    /// Make a call of the host as a program would, and print the answer
     Call(Box<CallArgs>),
 }
 
@@ -37,13 +37,13 @@ const CALL_HELP: &str = "Examples:
   belljar host call process.exec --host-policy policy.json --params -
 
 The other options are those of `belljar run`. Exit codes: 0 for an answer, also one about a \
-command that failed, 1 for a call that failed, 126 for a command that the policy blocked, \
-2 for a command line that makes no sense.";
+command that failed, 1 for a call that failed, 2 for an invalid command line, 126 for a command \
+that the policy blocked.";
 
 #[derive(Args, Debug)]
 #[command(override_usage = "belljar host call [OPTIONS] CAPABILITY.OPERATION")]
 pub struct CallArgs {
-    /// What is passed: JSON, a file after @, or - for standard input
+    /// The parameters: JSON, a file after @, or - for standard input
     #[arg(long, value_name = "JSON|@FILE|-", help_heading = "Call", allow_hyphen_values = true)]
     pub params: Option<String>,
 
@@ -51,11 +51,11 @@ pub struct CallArgs {
     pub run: CallRunArgs,
 }
 
-/// The options of a run, which stand before or after the one word that is no option.
+/// The options of a run, before or after the operation.
 #[derive(Debug)]
 pub struct CallRunArgs(pub RunArgs);
 
-/// Options of a run that a call has no use for.
+/// Options of a run that do not apply to a call.
 const NOT_FOR_CALLS: [&str; 2] = ["argv0", "stdin"];
 
 impl CallRunArgs {
@@ -63,9 +63,9 @@ impl CallRunArgs {
         let command = command.mut_arg("command", |word| {
             let name = "CAPABILITY.OPERATION";
             let word = word.trailing_var_arg(false).allow_hyphen_values(false);
-            word.num_args(1).value_names([name]).help("What to ask for").long_help(None::<&str>)
+            word.num_args(1).value_names([name]).help("The operation").long_help(None::<&str>)
         });
-        // Those of a run have its own help.
+        // Without these, the examples of `run` would show.
         let command = command.after_help(CALL_HELP).after_long_help(CALL_HELP);
         NOT_FOR_CALLS.iter().fold(command, |command, id| command.mut_arg(*id, |arg| arg.hide(true)))
     }

@@ -1,4 +1,4 @@
-//! What is on this machine: programs, compiled code, and whether all is well.
+//! `belljar programs`, `cache` and `doctor`.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::Args;
 
 #[derive(Args, Debug)]
 pub struct ProgramsArgs {
-    /// A folder in which NAME.wasm is the program NAME; may be repeated
+    /// A directory in which NAME.wasm is the program NAME; may be repeated
     #[arg(long, value_name = "DIR")]
     pub toolchain: Vec<PathBuf>,
 
@@ -23,13 +23,13 @@ pub struct CacheArgs {
 
 #[derive(clap::Subcommand, Debug)]
 pub enum CacheAction {
-    /// Say where it is and what it holds
+    /// Print where the cache is and what it holds
     Info {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Remove everything it holds
+    /// Empty the cache
     Clear {
         /// Print JSON
         #[arg(long)]
@@ -44,10 +44,10 @@ pub struct DoctorArgs {
     pub json: bool,
 }
 
-/// The command line of the process that compiles, which people do not see.
+/// The command line of the process that compiles, which help does not show.
 #[derive(Args, Debug)]
 pub struct ChildArgs {
-    /// The folder of the cache
+    /// The directory of the cache
     #[arg(long)]
     pub cache_dir: PathBuf,
     /// The module's name
@@ -56,7 +56,7 @@ pub struct ChildArgs {
     /// Whether the code counts fuel
     #[arg(long)]
     pub fuel: bool,
-    /// Bytes of memory that it may take
+    /// Bytes of memory that compiling may take
     #[arg(long)]
     pub memory_bytes_max: u64,
 }

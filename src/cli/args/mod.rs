@@ -1,4 +1,4 @@
-//! What the command line looks like. Nothing here does anything.
+//! The definition of the command line: no code here has effects.
 
 #[cfg(feature = "annotations")]
 pub mod annotations;
@@ -39,12 +39,12 @@ const STYLES: Styles = Styles::styled()
     .literal(AnsiColor::Cyan.on_default().bold())
     .placeholder(AnsiColor::Cyan.on_default());
 
-/// Runs toolchains that were compiled to WebAssembly under a virtual kernel: their files, clock
-/// and chance are its own, and nothing on your disk changes until you say so.
+/// Runs toolchains that are compiled to WebAssembly in a virtual kernel, with files, a clock and
+/// random numbers of its own. Nothing on your disk changes until you ask for it.
 #[derive(Parser, Debug)]
 #[command(
     name = "belljar", version, styles = STYLES, arg_required_else_help = true,
-    after_help = "`belljar help run` has the options of a run, with examples."
+    after_help = "See `belljar help run` for the options of a run, with examples."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -53,18 +53,18 @@ pub struct Cli {
 
 #[derive(clap::Subcommand, Debug)]
 pub enum Subcommand {
-    /// Run a program over a folder and show what it would change
+    /// Run a program over a directory and show what it would change
     #[command(visible_alias = "r")]
     Run(Box<RunArgs>),
-    /// Run a POSIX shell script over a folder and show what it would change
+    /// Run a POSIX shell script over a directory and show what it would change
     Sh(Box<ShArgs>),
     /// Run a program and record everything that crosses its boundary on a tape
     Record(Box<RecordArgs>),
-    /// Repeat a recorded run from its tape alone, and stop where it differs
+    /// Repeat a recorded run from its tape alone, and stop at the first difference
     Replay(ReplayArgs),
-    /// Run a program several times under varied conditions, and say whether the runs are the same
+    /// Run a program several times under varied conditions, and tell whether the runs are equal
     Verify(Box<VerifyArgs>),
-    /// Look into tapes
+    /// Print or search tapes
     Tape(TapeArgs),
     /// Compare two tapes
     Fidelity(FidelityArgs),
@@ -72,7 +72,7 @@ pub enum Subcommand {
     Diff(DiffArgs),
     /// Apply the changes of a recorded run to the disk, from its tape
     Apply(ApplyArgs),
-    /// Finish or take back what a killed belljar had begun to write to the disk
+    /// Complete or undo what a killed belljar was writing to the disk
     Recover(RecoverArgs),
     /// Annotate a record of a tape
     #[cfg(feature = "annotations")]
@@ -80,17 +80,17 @@ pub enum Subcommand {
     /// Check or print the annotations of a tape
     #[cfg(feature = "annotations")]
     Annotations(AnnotationsArgs),
-    /// Say what programs may ask of their host, or ask it yourself
+    /// List what programs can ask of their host, or make such a call
     Host(HostArgs),
-    /// Run programs in sessions that live on: made, forked, kept, resumed
+    /// Run programs in persistent sessions that can be forked, kept and resumed
     Sandbox(SandboxArgs),
     /// List the programs that can be run by name
     Programs(ProgramsArgs),
-    /// Look into or empty the cache of compiled code
+    /// Show or empty the cache of compiled code
     Cache(CacheArgs),
-    /// Check that belljar works on this machine, and say how to mend what does not
+    /// Check that belljar works on this machine, and say how to fix what does not
     Doctor(DoctorArgs),
-    /// Compile the module on standard input into the cache, for belljar itself
+    /// Compile the module on standard input into the cache: for belljar's own use
     #[command(hide = true)]
     CompileModule(ChildArgs),
     /// Print a completion script for a shell

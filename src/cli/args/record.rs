@@ -14,28 +14,27 @@ use super::values::size;
   belljar record --tape ../run.tape --diff -- replace old new a.txt
   belljar replay ../run.tape
 
-The tape is best written outside of the folders that the program sees. All options of \
+Write the tape outside of the directories that the program sees. All options of \
 `belljar run` can be given.",
     after_long_help = "Examples:
   belljar record --tape ../run.tape -- wc README.md
-      Run the program and write everything that crosses its boundary to ../run.tape, and \
-what is too long for a line to the folder ../run.tape.cas. A tape is best written outside of the \
-folders that the program sees.
+      Run the program, and write everything that crosses its boundary to ../run.tape, and \
+contents to the directory ../run.tape.cas. Write the tape outside of the directories \
+that the program sees.
   belljar record --tape ../run.tape --diff -- replace old new a.txt
       All options of `belljar run` can be given, and do what they do there.
   belljar replay ../run.tape
-      Run it again, from the tape alone.
+      Repeat the run from the tape alone.
 
-Values of variables with names such as API_KEY, and texts that look like keys and tokens, do not \
-reach the tape."
+Values of variables with names such as API_KEY, and texts that look like keys and tokens, are kept \
+off the tape."
 )]
 pub struct RecordArgs {
-    /// The file to write, or an earlier tape to replace; contents that are too long for it go to the
-    /// folder FILE.cas
+    /// The file to write, or an earlier tape to replace; contents go to the directory FILE.cas
     #[arg(long, value_name = "FILE", help_heading = "Tape")]
     pub tape: PathBuf,
 
-    /// Bytes that the tape and the contents may take together
+    /// Bytes of the tape and its contents together
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size, help_heading = "Tape")]
     pub max_tape: u64,
 

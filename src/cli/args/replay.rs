@@ -10,21 +10,21 @@ use super::values::{duration, size};
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   belljar replay run.tape                  repeat the run, and print its output
-  belljar replay --toolchain DIR run.tape  ... with the programs of a folder
-  belljar replay --json --quiet run.tape   only say whether it was the same
+  belljar replay --toolchain DIR run.tape  ... with the programs of a directory
+  belljar replay --json --quiet run.tape   only report whether it was equal
 
-Exit codes: those of the programs, if the run was the same; 1 if it was not; 2 if there is no such \
-tape; 125 if it cannot be replayed, or had a secret that the tape has not.")]
+Exit codes: the program's own, if the run was equal; 1 if it differed; 2 if there is no such \
+tape; 125 if it cannot be replayed, or had a secret that the tape does not hold.")]
 pub struct ReplayArgs {
     /// The tape
     #[arg(value_name = "FILE")]
     pub tape: PathBuf,
 
-    /// A folder in which NAME.wasm is the program NAME; may be repeated
+    /// A directory in which NAME.wasm is the program NAME; may be repeated
     #[arg(long, value_name = "DIR")]
     pub toolchain: Vec<PathBuf>,
 
-    /// The module, if it is neither on the tape nor found by its name; may be repeated
+    /// A module of the run that is neither on the tape nor found by its name; may be repeated
     #[arg(long, value_name = "FILE")]
     pub module: Vec<PathBuf>,
 
@@ -32,11 +32,11 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1h")]
     pub timeout: Duration,
 
-    /// Memory that a program may use, whatever the tape says
+    /// Memory that the run may use, if the tape does not say less
     #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size)]
     pub max_memory: u64,
 
-    /// Bytes that the programs may print, which are held in memory, whatever the tape says
+    /// Bytes of output, which are held in memory, if the tape does not say less
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
     pub max_output: u64,
 
@@ -44,7 +44,7 @@ pub struct ReplayArgs {
     #[arg(long)]
     pub json: bool,
 
-    /// Say nothing but errors
+    /// Print only errors
     #[arg(short, long)]
     pub quiet: bool,
 }

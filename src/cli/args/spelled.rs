@@ -1,6 +1,6 @@
-//! Options of a run, spelled out again.
+//! Converts parsed options of a run back to words of a command line.
 //!
-//! Every field of every group is named here, so that the compiler tells of one that is forgotten.
+//! Every field of every group is named here, so that the compiler reports one that is forgotten.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -54,11 +54,11 @@ impl Words {
 }
 
 impl RunArgs {
-    /// The options with which `belljar run` and `record` do the same once more, with `stdin` as the value
-    /// of `--stdin`; without those that say what becomes of the changes and of the reports.
+    /// The options with which `belljar run` and `record` repeat the run, with `stdin` as the value of
+    /// `--stdin`; without those of changes and reports.
     ///
     /// # Errors
-    /// The start time is none that can be written.
+    /// The start time cannot be written as a date.
     pub fn to_options(&self, stdin: &OsStr) -> Result<Vec<OsString>> {
         let Self {
             command: _,

@@ -14,28 +14,28 @@ pub struct TapeArgs {
 
 #[derive(clap::Subcommand, Debug)]
 pub enum TapeAction {
-    /// Print the records, a line each
+    /// Print the records, one per line
     Show {
         /// The tape
         tape: PathBuf,
         /// Only records of this kind; may be repeated
         #[arg(long, value_name = "KIND")]
         kind: Vec<String>,
-        /// Print the records as they stand on the tape
+        /// Print the records as they are on the tape
         #[arg(long)]
         json: bool,
     },
-    /// Print records that contain a text; exits with 1 if none does
+    /// Print the records that contain a text; exits with 1 if there are none
     Grep {
         /// The text
         text: String,
         /// The tape
         tape: PathBuf,
-        /// Print the records as they stand on the tape
+        /// Print the records as they are on the tape
         #[arg(long)]
         json: bool,
     },
-    /// Say how many records of which kind there are, and what they take
+    /// Print the number of records of each kind, and the command line of the run
     Stat {
         /// The tape
         tape: PathBuf,
@@ -43,11 +43,11 @@ pub enum TapeAction {
         #[arg(long)]
         json: bool,
     },
-    /// Print a content by its digest, or by the beginning of it
+    /// Print a content by its digest, or the first digits of it
     Cat {
         /// The tape
         tape: PathBuf,
-        /// The digest, as `content_hash` has it
+        /// The digest, as in `content_hash`
         digest: String,
     },
 }
@@ -55,20 +55,20 @@ pub enum TapeAction {
 #[derive(Args, Debug)]
 #[command(after_help = "Modes:
   byte-identical   every record, with its number and its times
-  semantic         every record, without these
-  outcome          the files in the end, the exit status, how many model calls
+  semantic         every record, without number and times
+  outcome          final files, exit status, number of model calls
 
-A record that only one tape has is one divergence, and what follows it is compared.
+A record that only one tape has is one divergence; the records after it are aligned again.
 
-Exit codes: 0 if nothing diverges, 1 if something does, 2 if a tape cannot be read.")]
+Exit codes: 0 if nothing differs, 1 if something does, 2 if a tape cannot be read.")]
 pub struct FidelityArgs {
-    /// The tape that was recorded
+    /// The recorded tape
     pub recorded: PathBuf,
 
     /// The tape to compare with it
     pub replay: PathBuf,
 
-    /// What must be the same
+    /// What must be equal
     #[arg(long, value_name = "MODE", default_value = "semantic")]
     pub mode: FidelityMode,
 

@@ -1,4 +1,4 @@
-//! Values of options, parsed.
+//! Parsers of the values of options.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use crate::WORKTREE;
 /// A duration: a number with a unit, such as `500ms`, `10s`, `2m`, `1h 30m`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let hint =
-        || format!("{text:?} is no duration: use a number with a unit, such as 500ms, 10s, 2m");
+        || format!("{text:?} is not a duration: use a number with a unit, such as 500ms, 10s, 2m");
     let span: jiff::SignedDuration = text.parse().map_err(|_| hint())?;
     match Duration::try_from(span) {
-        Ok(Duration::ZERO) => Err("no program ends in no time".to_owned()),
+        Ok(Duration::ZERO) => Err("a duration must be longer than 0".to_owned()),
         duration => duration.map_err(|_| format!("{text:?} is negative")),
     }
 }
@@ -29,13 +29,15 @@ pub fn number(text: &str) -> Result<u64, String> {
     };
     let digits = if factor == 1 { digits.as_str() } else { &digits[..digits.len() - 1] };
     let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
-    number.ok_or_else(|| format!("{text:?} is no number: use digits, such as 1000000, 1000k or 1M"))
+    number.ok_or_else(|| {
+        format!("{text:?} is not a number: use digits, such as 1000000, 1000k or 1M")
+    })
 }
 
-/// A number of things that there may be at once: as [`number`], up to 4294967295.
+/// As [`number`], up to 4294967295.
 pub fn small_number(text: &str) -> Result<u32, String> {
     u32::try_from(number(text)?)
-        .map_err(|_| format!("{text:?} is too much: use {} at most", u32::MAX))
+        .map_err(|_| format!("{text:?} is too large: use at most {}", u32::MAX))
 }
 
 /// A seed: a whole number, decimal or after `0x` hexadecimal.
@@ -44,12 +46,12 @@ pub fn seed(text: &str) -> Result<u64, String> {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    parsed.map_err(|_| format!("{text:?} is no seed: use a number from 0 to {}", u64::MAX))
+    parsed.map_err(|_| format!("{text:?} is not a seed: use a number from 0 to {}", u64::MAX))
 }
 
 /// A size: a number with a unit, such as `512MiB`, `4G`, `1000B`. K, M and G, with or without a B, are
-/// powers of 1000, KiB, MiB and GiB of 1024, in either case of letters. A number alone is refused, but
-/// for 0: some take it for bytes, some for MiB.
+/// powers of 1000, KiB, MiB and GiB of 1024, in either case of letters. A number without a unit is refused,
+/// except 0: some read it as bytes, some as MiB.
 pub fn size(text: &str) -> Result<u64, String> {
     if text == "unlimited" {
         return Ok(u64::MAX);
@@ -60,19 +62,19 @@ pub fn size(text: &str) -> Result<u64, String> {
     }
     text.parse::<bytesize::ByteSize>().map(|size| size.as_u64()).map_err(|_| {
         format!(
-            "{text:?} is no size: use a number with a unit, such as 512MiB, 2G, 100B, or unlimited"
+            "{text:?} is not a size: use a number with a unit, such as 512MiB, 2G, 100B, or unlimited"
         )
     })
 }
 
-/// Numbers that are days of 1973 and later in seconds since 1970, and of the first three years in
-/// milliseconds: which of them is meant nobody can tell.
+/// Numbers that could be seconds or milliseconds since 1970: as seconds, days from 1973 on; as milliseconds,
+/// days of the first three years.
 const SECONDS_OR_MILLISECONDS: std::ops::Range<i64> = 100_000_000..100_000_000_000;
 
 /// An instant, in nanoseconds since the Unix epoch: milliseconds since then, seconds after an `@` as
 /// `date -d` takes them, or RFC 3339, of which the time may be left out, and the offset, which is 0 then.
 pub fn instant(text: &str) -> Result<u64, String> {
-    let range = || format!("{text:?} lies before 1970 or after 2554");
+    let range = || format!("{text:?} is before 1970 or after 2554");
     let (digits, unit_ns) = match text.strip_prefix('@') {
         Some(seconds) => (seconds, 1_000_000_000),
         None => (text, 1_000_000),
@@ -86,7 +88,7 @@ pub fn instant(text: &str) -> Result<u64, String> {
     let timestamp = text.parse::<jiff::Timestamp>().ok().or_else(|| in_utc(text));
     let timestamp = timestamp.ok_or_else(|| {
         format!(
-            "{text:?} is no instant: use RFC 3339, such as 2024-05-01T12:00:00Z or 2024-05-01, @SECONDS \
+            "{text:?} is not a time: use RFC 3339, such as 2024-05-01T12:00:00Z or 2024-05-01, @SECONDS \
              or milliseconds since 1970"
         )
     })?;
@@ -100,7 +102,7 @@ fn in_utc(text: &str) -> Option<jiff::Timestamp> {
     jiff::tz::TimeZone::UTC.to_timestamp(civil).ok()
 }
 
-/// What to say of a number that may count seconds or milliseconds.
+/// The message about a number that could be seconds or milliseconds.
 fn either(count: i64) -> String {
     let milliseconds = jiff::Timestamp::from_millisecond(count).unwrap_or_default();
     let seconds = match jiff::Timestamp::from_second(count) {
@@ -108,13 +110,13 @@ fn either(count: i64) -> String {
         Err(_) => String::new(),
     };
     format!(
-        "{count} may count seconds or milliseconds since 1970: for seconds use @{count}{seconds}, for \
+        "{count} could be seconds or milliseconds since 1970: for seconds use @{count}{seconds}, for \
          milliseconds use {milliseconds}"
     )
 }
 
-/// `text` before and after the first `separator`, whatever else its bytes are where the host's
-/// names are bytes; elsewhere only what is Unicode can be split.
+/// `text` before and after the first `separator`. On Unix the rest can be any bytes; elsewhere only Unicode
+/// can be split.
 pub fn split_once(text: &OsStr, separator: &str) -> Option<(OsString, OsString)> {
     #[cfg(unix)]
     {
@@ -132,15 +134,15 @@ pub fn split_once(text: &OsStr, separator: &str) -> Option<(OsString, OsString)>
 /// A path of the guest, which is always UTF-8.
 pub fn guest_path(text: OsString) -> Result<String, String> {
     text.into_string()
-        .map_err(|text| format!("{} is not UTF-8, as paths of a guest are", text.display()))
+        .map_err(|text| format!("{}: paths that a program sees must be UTF-8", text.display()))
 }
 
 /// A directory to mount: `HOST[::GUEST][::ro]`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DirMount {
-    /// All of it as it was given, for messages.
+    /// The text that was given, for messages.
     pub given: String,
-    /// The folder of the host.
+    /// The directory of the host.
     pub host: PathBuf,
     /// Where the guest finds it.
     pub guest: String,
@@ -157,7 +159,7 @@ pub fn dir_mount(text: OsString) -> Result<DirMount, String> {
         Some((host, rest)) => match split_once(&rest, "::") {
             None => (host, rest, false),
             Some((guest, rest)) if rest == "ro" => (host, guest, true),
-            Some(_) => return Err("after GUEST only ::ro may follow".to_owned()),
+            Some(_) => return Err("only ::ro can follow GUEST".to_owned()),
         },
     };
     if host.is_empty() || guest.is_empty() {
@@ -166,15 +168,15 @@ pub fn dir_mount(text: OsString) -> Result<DirMount, String> {
     Ok(DirMount { given, host: host.into(), guest: guest_path(guest)?, read_only })
 }
 
-/// The folder of the host in what is to be a mount, whatever follows it.
+/// The directory of the host in the text of a mount, whatever follows it.
 pub fn host_of_mount(text: &OsString) -> PathBuf {
     split_once(text, "::").map_or_else(|| text.clone(), |(host, _)| host).into()
 }
 
-/// The folder to work on: `DIR[::ro]`.
+/// The directory to work on: `DIR[::ro]`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Worktree {
-    /// The folder of the host.
+    /// The directory of the host.
     pub host: PathBuf,
     /// Whether the guest may not write.
     pub read_only: bool,
@@ -198,11 +200,11 @@ impl From<OsString> for Worktree {
 /// Where standard input comes from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StdinFrom {
-    /// From this process's.
+    /// This process's standard input.
     Inherit,
-    /// It is empty.
+    /// Empty.
     Null,
-    /// From a file.
+    /// A file.
     File(PathBuf),
 }
 
@@ -216,12 +218,12 @@ impl From<OsString> for StdinFrom {
     }
 }
 
-/// A report to write: on standard output, or into a file.
+/// Where a report is written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Sink {
-    /// To the stream that is usual for it.
+    /// The standard stream that is usual for it.
     Stream,
-    /// Into this file.
+    /// This file.
     File(PathBuf),
 }
 
@@ -237,8 +239,8 @@ impl From<OsString> for Sink {
 /// The name of the shell.
 pub const SHELL: &str = "sh";
 
-/// Where a folder that the guest calls `guest` stands in the namespace. Relative names begin at the
-/// worktree; without one, names of preopened directories lead as far up as they like.
+/// The path in the namespace of a directory that the guest calls `guest`. Relative names begin at the
+/// worktree; without one, names of preopened directories can lead up any number of steps.
 pub fn mount_point(guest: &str, no_worktree: bool) -> Result<String, String> {
     let is_relative = !guest.starts_with('/');
     let mut names = Vec::new();
@@ -251,7 +253,7 @@ pub fn mount_point(guest: &str, no_worktree: bool) -> Result<String, String> {
             ".." if names.pop().is_some() || is_relative && no_worktree => {}
             ".." => {
                 return Err(format!(
-                    "{guest} leads above the root of the guest; choose a name: HOST::GUEST"
+                    "{guest} leads above the root; choose another path: HOST::GUEST"
                 ));
             }
             name => names.push(name),

@@ -10,25 +10,25 @@ use super::run::RunArgs;
   belljar verify -- wc README.md
   belljar verify -n 10 --toolchain DIR -- cc1 -quiet main.c -o main.s
 
-All options of `belljar run` can be given but --apply, --check, --diff and --trace; --json reports \
-the verification.
+All options of `belljar run` can be given except --apply, --check, --diff and --trace; --json reports \
+the comparison.
 
-Exit codes: 0 if all runs were the same, also if all failed in the same way, 1 if not.",
+Exit codes: 0 if all runs were equal, also if all failed in the same way, 1 if not.",
     after_long_help = "Examples:
   belljar verify -- wc README.md
-      Run it three times, and say whether all that crossed its boundary was the same.
+      Run it three times, and tell whether everything that crossed its boundary was equal.
   belljar verify -n 10 --toolchain DIR -- cc1 -quiet main.c -o main.s
-      All options of `belljar run` can be given but --apply, --check, --diff and --trace; --json \
-reports the verification.
+      All options of `belljar run` can be given except --apply, --check, --diff and --trace; --json \
+reports the comparison.
 
 The first run is as you ask for it. Each further run works on a copy of what the first one saw of \
-its folders. The copy has another name, other file times, and files made in another order; \
-arguments that hold the path of a folder hold that of the copy. Variables that are passed through \
-have other values, and so have the user, the language, the time zone and the start time; the \
-machine is busy. Belljar compares, record by record, what each run asked for and what it was \
-answered.
+its directories. The copy has another name, other file times, and files made in another order; \
+arguments that contain the path of a directory contain that of the copy. Variables that are passed \
+through, the user, the language, the time zone and the start time differ, and all processors are \
+busy. Belljar compares, record by record, what each run asked for and what it was answered.
 
-Exit codes: 0 if all runs were the same, also if all failed in the same way, 1 if not. What cannot be run ends as with `belljar run`: 2, 126 or 127."
+Exit codes: 0 if all runs were equal, also if all failed in the same way, 1 if not; 2, 126 or 127, as \
+with `belljar run`, if it cannot be run."
 )]
 pub struct VerifyArgs {
     /// How often to run it

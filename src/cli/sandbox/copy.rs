@@ -42,18 +42,18 @@ pub fn run(args: &CpArgs) -> Result<u8> {
             copied
         }
         (Some(_), Some(_)) => {
-            let message = "cp copies from the host or to it; copy there first, and then on, or write ./ \
-                           before a path of the host that has a colon";
+            let message = "cp: FROM and TO are both in sessions; copy to the host first, or write ./ before a \
+                           path of the host that has a colon";
             return Err(Usage(message.to_owned()).into());
         }
         (None, None) => {
-            let message = "cp: neither FROM nor TO is of a session; write that as ID:/PATH";
+            let message = "cp: neither FROM nor TO is in a session; write one of them as ID:/PATH";
             return Err(Usage(message.to_owned()).into());
         }
     };
     let Copied { files, directories, links, left_out } = copied;
     for path in &left_out {
-        note!("belljar: note: {} is no file, and was left out", printable(path));
+        note!("belljar: note: left out {}, which is not a file", printable(path));
     }
     if args.json {
         let report = json!({
@@ -64,7 +64,7 @@ pub fn run(args: &CpArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// `path`, if it is a folder, or the one that it lies in.
+/// `path`, if it is a directory, or else its parent.
 fn folder_of(path: &Path) -> PathBuf {
     if disk::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
         return path.to_owned();
@@ -73,7 +73,7 @@ fn folder_of(path: &Path) -> PathBuf {
     parent.unwrap_or(Path::new(".")).to_owned()
 }
 
-/// The session and the path of `ID:PATH`. A letter by itself is a drive where there are drives.
+/// The session and the path of `ID:PATH`. On Windows a single letter is a drive.
 fn in_session(text: &OsStr) -> Option<(&str, &str)> {
     let (id, path) = text.to_str()?.split_once(':')?;
     let is_drive = cfg!(windows) && id.len() == 1;

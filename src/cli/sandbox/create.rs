@@ -47,7 +47,7 @@ pub fn run(args: &CreateArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// The variables of `--env`, which a session keeps as text.
+/// The variables of `--env`, which must be UTF-8 in a session.
 pub fn environment(given: &[OsString]) -> Result<BTreeMap<String, String>> {
     let text = |text: OsString| {
         text.into_string()
@@ -71,7 +71,7 @@ fn mounts(args: &MountArgs) -> Result<Vec<SandboxMount>> {
         let at = mount_point(&dir.guest, args.no_worktree)
             .map_err(|why| Usage(format!("{option}: {why}")))?;
         if mounts.iter().any(|mount| mount.target == at) {
-            let why = format!("something is at {at} already; choose another GUEST");
+            let why = format!("something is mounted at {at} already; choose another GUEST");
             return Err(Usage(format!("{option}: {why}")).into());
         }
         not_above(&at, mounts.iter().map(|mount: &SandboxMount| &*mount.target))
@@ -81,7 +81,7 @@ fn mounts(args: &MountArgs) -> Result<Vec<SandboxMount>> {
     Ok(mounts)
 }
 
-/// Adds the folder `host` at `target`, without what is belljar's own there.
+/// Adds the directory `host` at `target`, and hides belljar's own directories in it.
 fn mount(
     mounts: &mut Vec<SandboxMount>,
     option: &str,
@@ -94,10 +94,10 @@ fn mount(
     if !disk::metadata(&host).is_ok_and(|metadata| metadata.is_dir()) {
         let hint = if option == "--worktree" { worktree_hint(given) } else { String::new() };
         let given = given.display();
-        return Err(Usage(format!("{option}: there is no folder {given}{hint}")).into());
+        return Err(Usage(format!("{option}: there is no directory {given}{hint}")).into());
     }
     if host.to_str().is_none() {
-        let why = "a session remembers folders as text, and its path is not UTF-8; rename it";
+        let why = "a session needs paths in UTF-8; rename it";
         return Err(Usage(format!("{option}: {}: {why}", host.display())).into());
     }
     let access = if read_only { FilesystemAccess::ReadOnly } else { FilesystemAccess::ReadWrite };

@@ -1,5 +1,5 @@
-//! `belljar sandbox apply` and `refresh`: what a session and the folders below it have to do with each
-//! other, and what is told of that.
+//! `belljar sandbox apply` and `refresh`: between a session and the directories of the host; and messages
+//! about files that changed there.
 
 use std::collections::BTreeSet;
 
@@ -23,20 +23,19 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
     let mut sandbox = held.resume()?;
     let vfs = sandbox.files();
     vfs.hide_temporaries(&journals_dir()?);
-    let entries = vfs.diff().context("cannot tell what the session changed");
+    let entries = vfs.diff().context("cannot determine what the session changed");
     let entries = entries.map_err(|error| with_drifts(error, &mut sandbox, &args.id))?;
     let vfs = sandbox.files();
     let changes: Vec<Change> = changes_of(vfs, &entries);
     changes::warn_of_sensitive(&changes, args.json);
-    // What is written is no longer told.
+    // Taken before the write, which forgets them.
     let drifts = sandbox_drifts(&mut sandbox);
     let vfs = sandbox.files();
-    // Also without changes: equal files may have changed places.
+    // Also without changes: equal files may have been exchanged.
     changes::write(vfs, args.json).map_err(|error| {
         let id = &args.id;
         let hint = format!(
-            "`belljar sandbox refresh {id}` takes in what changed on the disk, and names what both \
-             changed"
+            "`belljar sandbox refresh {id}` takes in what changed on the disk, and names conflicts"
         );
         let is_conflict = error
             .chain()
@@ -45,8 +44,8 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
     })?;
     let saved = held.save(&mut sandbox).with_context(|| {
         format!(
-            "the changes are on the disk, but session {0} does not know it; \
-             `belljar sandbox apply {0}` tells it",
+            "the changes are on the disk, but session {0} is not updated; run \
+             `belljar sandbox apply {0}` again",
             args.id
         )
     });
@@ -55,7 +54,7 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
     if args.json {
         say!("{}", json!({ "id": args.id, "changes": changes }));
     } else if changes.is_empty() {
-        note!("belljar: session {} has changed nothing in folders of the host", args.id);
+        note!("belljar: session {} has changed nothing in directories of the host", args.id);
     } else {
         note!("belljar: {} written to the disk", count(changes.len(), "change"));
     }
@@ -71,11 +70,11 @@ pub fn refresh(args: &RefreshArgs) -> Result<u8> {
     let refreshed = if args.discard {
         let given_up = match sandbox.diff() {
             Ok(changes) => count(changes.len(), "change"),
-            Err(_) => "what was changed".to_owned(),
+            Err(_) => "all changes".to_owned(),
         };
-        sandbox.discard_and_refresh().context("cannot give up what the session changed")?;
+        sandbox.discard_and_refresh().context("cannot give up the session's changes")?;
         if !args.json {
-            note!("belljar: {given_up} of the session given up");
+            note!("belljar: gave up {given_up} of the session");
         }
         crate::kernel::vfs::Refreshed::default()
     } else {
@@ -95,7 +94,7 @@ pub fn refresh(args: &RefreshArgs) -> Result<u8> {
             json!({ "id": args.id, "taken": taken, "conflicts": conflicts, "drifts": drifts })
         );
     } else {
-        // What was an error is taken in. What was not there, and may have been, is told once more.
+        // Errors are taken in now. Names that may have existed before are reported once more.
         let unsure: Vec<Drift> = drifts.into_iter().filter(|it| !it.kind.is_error()).collect();
         tell_drifts(vfs, &unsure, "session");
         for it in &refreshed.taken {
@@ -130,28 +129,28 @@ pub fn refresh(args: &RefreshArgs) -> Result<u8> {
     }
     let conflicts = count(open, "path");
     note!(
-        "belljar: note: of {conflicts} the session keeps its own version; all else is taken in. To go on, make the \
-         file on the disk what it was, or what the session has (`belljar sandbox cp {id}:PATH PATH`), or give up \
-         all that the session changed (`belljar sandbox refresh --discard {id}`)"
+        "belljar: note: the session keeps its own version of {conflicts}; everything else is taken in. To resolve, \
+         restore the file on the disk, or copy the session's version there (`belljar sandbox cp {id}:PATH PATH`), \
+         or give up all changes of the session (`belljar sandbox refresh --discard {id}`)"
     );
     Ok(DIFFERENT)
 }
 
-/// All that could not be shown as it was, and what was met just now.
+/// All files that could not be shown as they were, including those met just now.
 fn sandbox_drifts(sandbox: &mut Sandbox) -> Vec<Drift> {
     let mut drifts: BTreeSet<Drift> = sandbox.files().take_drifts().into_iter().collect();
     drifts.extend(sandbox.drifts());
     drifts.into_iter().collect()
 }
 
-/// Says what of folders of the host a session could not show as it was, now or before.
+/// Names all files of the host that a session could not show as they were, now or before.
 pub fn tell_all(sandbox: &mut Sandbox, id: &str) {
     let drifts = sandbox_drifts(sandbox);
     tell(sandbox.files(), &drifts, id);
 }
 
-/// Says what of folders of the host programs have met errors at; answers all that they could not see as
-/// it was. Names are looked up in vain all the time: who looks at the session is told of those.
+/// Names the files of the host at which programs met errors; returns all that could not be shown as they
+/// were. Names that did not exist are not errors; `diff`, `apply` and `refresh` report those.
 pub fn tell_met(sandbox: &mut Sandbox, id: &str) -> Vec<Value> {
     let drifts = sandbox.files().take_drifts();
     let errors: Vec<Drift> = drifts.iter().filter(|it| it.kind.is_error()).cloned().collect();
@@ -172,7 +171,7 @@ fn tell(vfs: &Overlay, drifts: &[Drift], id: &str) {
     }
 }
 
-/// `error`, after what may be the reason for it was told.
+/// Returns `error`, after naming the changed files that may be its cause.
 pub fn with_drifts(error: anyhow::Error, sandbox: &mut Sandbox, id: &str) -> anyhow::Error {
     tell_all(sandbox, id);
     error

@@ -33,14 +33,14 @@ use crate::sandbox::{ExecRequest, MountSource, Sandbox, SandboxError, SandboxHom
 use crate::toolchain::{Loaded, similar};
 use crate::{Limit, OutputStream, Stdio, Toolchains};
 
-/// What is known of PROGRAM's module, once it is ready to run.
+/// How PROGRAM's module was loaded.
 struct Load {
     at: Instant,
     is_cached: bool,
     unknown_imports: Vec<String>,
 }
 
-/// Where [`Load`] is noted; of the programs that PROGRAM starts nothing is.
+/// The [`Load`] of PROGRAM, not of the programs that it starts.
 type Noted = Arc<Mutex<Option<Load>>>;
 
 pub fn run(args: &ExecArgs) -> Result<u8> {
@@ -60,7 +60,7 @@ fn program_of(args: &ExecArgs) -> String {
     args.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Notes the program that was asked for, under whatever path it is found.
+/// Notes the load of PROGRAM, whatever the path at which it is found.
 fn note_load(args: &ExecArgs, noted: &Noted) -> Loaded {
     let (asked, noted) = (module_name(&program_of(args)), Arc::clone(noted));
     Arc::new(move |program, is_cached| {
@@ -77,7 +77,7 @@ fn module_name(path: &str) -> String {
     name.strip_suffix(".wasm").unwrap_or(name).to_owned()
 }
 
-/// What the report goes to, unless a program of the session may have led it astray.
+/// Opens the report, unless a program of the session may have redirected its path by a link.
 fn open_report(args: &ExecArgs, home: &SandboxHome, stdout: &Stdout) -> Result<Option<Opened>> {
     let Some(sink) = &args.json else { return Ok(None) };
     if let Sink::File(path) = sink {
@@ -115,10 +115,10 @@ fn perform(
         Some(cwd) => absolute(&sandbox, cwd),
     };
     request.cwd = Some(cwd.clone());
-    // What cannot be told keeps nothing from running.
+    // If the changes cannot be determined, the program runs all the same.
     let before = args.json.is_some().then(|| Changed::of(sandbox.files()));
     let elapsed = sandbox.elapsed();
-    // Whoever waits for the session must not wait for somebody who does not read.
+    // A reader that blocks must not block others that wait for the session.
     let timeout = [sandbox.machine().limits().timeout, args.timeout].into_iter().flatten().min();
     let what = "ended, and its session is as it was before";
     let run_started = ambient::instant_now();
@@ -126,7 +126,7 @@ fn perform(
     let result = sandbox.output_on(&request, stdio);
     drop(running);
     let run_ended = ambient::instant_now();
-    // A program that is no module, as the shell, is loaded in no time.
+    // The shell is not a module, and is not loaded.
     let loaded = noted.lock().unwrap_or_else(PoisonError::into_inner).take();
     let loaded_at = loaded.as_ref().map_or(run_started, |load| load.at);
     report.timings.load_ms = ms(loaded_at.duration_since(started));
@@ -135,7 +135,7 @@ fn perform(
     }
     let status = match result {
         Ok(result) => result.status,
-        // The program itself may be what cannot be read.
+        // The program's own file may be the one that changed on the disk.
         Err(error) => {
             let error = hinted(error, args, &mut sandbox, &cwd);
             return Err(with_drifts(error, &mut sandbox, &args.id));
@@ -154,7 +154,10 @@ fn perform(
     }
     report.drifts = tell_met(&mut sandbox, &args.id);
     held.save(&mut sandbox).with_context(|| {
-        format!("the program has run, but session {} is as it was before", args.id)
+        format!(
+            "the program has run, but session {} could not be saved, and is as it was before",
+            args.id
+        )
     })?;
     if let Some(before) = before {
         tell_changes(before, &mut sandbox, &args.id, report);
@@ -170,20 +173,20 @@ fn request(args: &ExecArgs) -> Result<ExecRequest> {
         args: words.collect(),
         env: environment(&args.env)?,
         timeout: args.timeout,
-        // Without it the session's own holds, and --timeout is real time, as it is everywhere.
+        // Without the option only the session's limit holds, and --timeout stays real time.
         virtual_timeout: Some(args.virtual_timeout.unwrap_or(Duration::MAX)),
         ..ExecRequest::default()
     })
 }
 
-/// Says what may have been meant by a command that failed.
+/// Prints hints about a command that failed.
 fn advise(args: &ExecArgs, sandbox: &mut Sandbox, cwd: &str) {
     let misplaced = hints::misplaced_option(&args.command[1..], &["sandbox", "exec"]);
     let path = path_hint(&args.command, sandbox, cwd);
     let missing = match sandbox.machine().missing_programs() {
         [] => None,
         names => Some(format!(
-            "{}: `belljar sandbox create --toolchain` adds folders of modules",
+            "{}: `belljar sandbox create --toolchain` adds directories of modules",
             hints::not_found(names)
         )),
     };
@@ -192,7 +195,7 @@ fn advise(args: &ExecArgs, sandbox: &mut Sandbox, cwd: &str) {
     }
 }
 
-/// Puts what the program changed into `report`, in a session that had changed `before` until then.
+/// Puts the changes of the program into `report`; `before` are the session's earlier ones.
 fn tell_changes(before: Result<Changed>, sandbox: &mut Sandbox, id: &str, report: &mut Report) {
     match changes_by(before, sandbox) {
         Ok(changes) => {
@@ -207,13 +210,13 @@ fn tell_changes(before: Result<Changed>, sandbox: &mut Sandbox, id: &str, report
     }
 }
 
-/// What the program changed in a session that had changed `before` until then.
+/// The changes of the program; `before` are the session's earlier ones.
 fn changes_by(before: Result<Changed>, sandbox: &mut Sandbox) -> Result<Vec<Change>> {
     let now = Changed::of(sandbox.files())?;
     changes_since(&before?, &now, sandbox.files())
 }
 
-/// The report as a line of JSON: that of a run, and what is the session's.
+/// The report as a line of JSON: that of a run, and the fields of the session.
 fn line(id: &str, report: &Report) -> String {
     let timed_out = report.status == Status::TimedOut;
     let mut line = json!({ "id": id, "timed_out": timed_out, "message": report.error, "drifts": report.drifts, "changes_error": report.changes_error });
@@ -225,7 +228,7 @@ fn line(id: &str, report: &Report) -> String {
     format!("{line}\n")
 }
 
-/// What a message about a limit adds: how to raise it.
+/// The end of a message about a limit: how to raise it.
 fn raised(args: &ExecArgs, limit: Limit) -> String {
     let is_of_exec = match limit {
         Limit::Timeout => args.timeout.is_some(),
@@ -239,8 +242,7 @@ fn raised(args: &ExecArgs, limit: Limit) -> String {
     }
 }
 
-/// What to say of the first argument of `command` that names something of the host which the program does
-/// not see.
+/// The hint for the first argument of `command` that is a path of the host which the program does not see.
 fn path_hint(command: &[OsString], sandbox: &mut Sandbox, cwd: &str) -> Option<String> {
     let of_host = |mount: &SandboxMount| match &mount.source {
         MountSource::Host(host) => Some(Folder { host: host.clone(), at: mount.target.clone() }),
@@ -251,8 +253,7 @@ fn path_hint(command: &[OsString], sandbox: &mut Sandbox, cwd: &str) -> Option<S
     view.hint(command, sandbox.files())
 }
 
-/// Adds to `error`, if it is a program that was not found, which one may have been meant, or where
-/// programs come from.
+/// Adds a hint to `error` if a program was not found: the intended one, or where programs come from.
 fn hinted(error: SandboxError, args: &ExecArgs, sandbox: &mut Sandbox, cwd: &str) -> anyhow::Error {
     let hint = match &error {
         SandboxError::Exec { is_found: false, command, .. } if command.contains('/') => {
@@ -265,7 +266,7 @@ fn hinted(error: SandboxError, args: &ExecArgs, sandbox: &mut Sandbox, cwd: &str
     Hinted { error: error.into(), hint }.into()
 }
 
-/// What to say of a name that no program of the session has.
+/// The hint for a name that no program of the session has.
 fn program_hint(name: &str, args: &ExecArgs, sandbox: &Sandbox) -> String {
     let dirs = sandbox.metadata().get(TOOLCHAIN).map_or("[]", String::as_str);
     let dirs = serde_json::from_str(dirs).unwrap_or_default();
@@ -275,11 +276,11 @@ fn program_hint(name: &str, args: &ExecArgs, sandbox: &Sandbox) -> String {
         similar if similar.is_empty() => String::new(),
         similar => format!("did you mean {}? ", similar.join(", ")),
     };
-    let show = format!("`belljar sandbox show {}` names the folders of its programs", args.id);
-    format!("{meant}`belljar programs` lists those that are built in; {show}")
+    let show = format!("`belljar sandbox show {}` shows its toolchains", args.id);
+    format!("{meant}`belljar programs` lists the built-in ones; {show}")
 }
 
 fn text(word: &OsString) -> Result<String> {
-    let is_no_text = || Usage(format!("{} is not UTF-8, as a session wants it", word.display()));
+    let is_no_text = || Usage(format!("{}: arguments must be UTF-8 in a session", word.display()));
     Ok(word.to_str().ok_or_else(is_no_text)?.to_owned())
 }

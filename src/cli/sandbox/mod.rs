@@ -33,10 +33,10 @@ use crate::sandbox::{MountSource, SandboxError, SandboxHome, SandboxSpec};
 use crate::toolchain::Loaded;
 use crate::{EngineConfig, ToolchainPrograms, Toolchains};
 
-/// Under which name a session remembers the folders of its programs.
+/// The metadata key of a session's toolchain directories.
 const TOOLCHAIN: &str = "belljar.toolchain";
 
-/// Does what is asked of sandboxes.
+/// Runs a command of `belljar sandbox`.
 pub fn run(args: &SandboxArgs) -> Result<u8> {
     match &args.action {
         SandboxAction::Create(args) => create::run(args),
@@ -56,18 +56,18 @@ pub fn run(args: &SandboxArgs) -> Result<u8> {
     }
 }
 
-/// The sessions of this user, in which nothing runs.
+/// The sessions of this user, to run no program in them.
 fn home() -> Result<SandboxHome> {
     home_with(None, None)
 }
 
-/// The sessions of this user, whose modules are compiled within these limits, and of whose programs
-/// `loaded` is told.
+/// The sessions of this user. Modules are compiled within the limits `compile`; `loaded` is called for each
+/// program that is loaded.
 fn home_with(compile: Option<CompileArgs>, loaded: Option<Loaded>) -> Result<SandboxHome> {
     let cache_dir = home::cache_dir()?;
     let programs = move |spec: &SandboxSpec| {
         before_opening_folders(spec).map_err(|error| SandboxError::Io {
-            what: "a folder of the session cannot be opened".to_owned(),
+            what: "cannot open a directory of the session".to_owned(),
             source: std::io::Error::other(format!("{error:#}")),
         })?;
         let dirs = spec.metadata.get(TOOLCHAIN).map_or("[]", String::as_str);
@@ -85,7 +85,7 @@ fn home_with(compile: Option<CompileArgs>, loaded: Option<Loaded>) -> Result<San
     Ok(SandboxHome::open(home::home_dir()?, Box::new(programs))?)
 }
 
-/// Sees to the folders of a session that is about to be made or resumed.
+/// Recovers the directories of a session that is about to be made or resumed.
 fn before_opening_folders(spec: &SandboxSpec) -> Result<()> {
     for mount in &spec.mounts {
         if let MountSource::Host(path) = &mount.source {
@@ -118,7 +118,7 @@ fn programs(
     Ok(programs.with("sh", ShellImage::maker()))
 }
 
-/// The command policy of a session, which it remembers as it was.
+/// The command policy of a session, whose text is kept.
 #[derive(Serialize, Deserialize)]
 struct KeptPolicy {
     file: String,
@@ -126,7 +126,7 @@ struct KeptPolicy {
 }
 
 impl KeptPolicy {
-    /// Under which name a session remembers it.
+    /// Its metadata key.
     const NAME: &str = "belljar.host_policy";
 
     fn read(path: &Path) -> Result<Self> {
@@ -154,9 +154,9 @@ impl KeptPolicy {
     }
 }
 
-/// Says that somebody else has the session `id`, until it is dropped.
+/// Shows that another process uses the session `id`, until this is dropped.
 fn waiting(id: &str) -> Progress {
-    Progress::start(format!("waiting for what runs in {id}"), false)
+    Progress::start(format!("waiting for the program that runs in {id}"), false)
 }
 
 fn say_id(id: &str, json: bool) {
@@ -179,7 +179,7 @@ fn fork(args: &ForkArgs, fallback: Option<&str>) -> Result<u8> {
     Ok(0)
 }
 
-/// As a fork, but under the id that the session of the snapshot had.
+/// A fork under the id of the snapshot's session.
 fn resume(args: &ForkArgs) -> Result<u8> {
     let origin = home()?.origin_of(&args.from)?;
     fork(args, Some(&origin))
@@ -197,7 +197,7 @@ fn rm(args: &RmArgs) -> Result<u8> {
     for (_, (_, message)) in &failed {
         complain!("belljar: {message}");
     }
-    // Who is told that something failed must be told what did not.
+    // After an error the user must know what was removed.
     if !failed.is_empty() && !removed.is_empty() {
         note!("belljar: removed {}", removed.join(", "));
     }

@@ -40,7 +40,7 @@ pub fn absolute(sandbox: &Sandbox, path: &str) -> String {
 pub fn list(args: &ListArgs) -> Result<u8> {
     let home = home()?;
     let entries = home.list()?;
-    // One that cannot be understood is listed all the same.
+    // A damaged one is listed as well.
     let known = |entry: &HomeEntry| home.details(&entry.id).ok();
     if args.json {
         let line = |entry: &HomeEntry| {
@@ -121,7 +121,7 @@ pub fn show(args: &ShowArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// What a session was made with, besides its mounts and toolchains.
+/// The settings of a session other than its mounts and toolchains.
 fn made_with(details: &HomeDetails) -> Value {
     let start_at = match details.clock {
         ClockConfig::Paused { start_ns } => Some(date(start_ns)),
@@ -137,7 +137,7 @@ fn made_with(details: &HomeDetails) -> Value {
     })
 }
 
-/// The folders of a session's programs, in the order in which they are searched.
+/// The toolchain directories of a session, in the order in which they are searched.
 fn toolchains_of(details: &HomeDetails) -> Vec<PathBuf> {
     let dirs = details.metadata.get(TOOLCHAIN).map(|dirs| serde_json::from_str(dirs));
     dirs.and_then(Result::ok).unwrap_or_default()
@@ -171,7 +171,7 @@ fn kind_name(kind: HomeKind) -> &'static str {
     }
 }
 
-/// Twelve digits of the id of a snapshot, which are enough to name it; the id of a session.
+/// The first twelve digits of a snapshot's id, which identify it; all of a session's id.
 fn short(id: &str) -> &str {
     if Digest::from_hex(id).is_some() { &id[..12] } else { id }
 }
@@ -187,7 +187,7 @@ fn age(then_ms: u64) -> String {
     }
 }
 
-/// Prints rows with their columns one below the other.
+/// Prints rows with aligned columns.
 fn print_table<const N: usize>(rows: &[[String; N]]) {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<usize> = (0..N).map(|column| width(column).unwrap_or(0)).collect();
@@ -233,7 +233,7 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
     let mut sandbox = resumed(&args.id)?;
     let (entries, changes, mut shown) = match &args.other {
         None => {
-            let entries = sandbox.diff().context("cannot tell what the session changed");
+            let entries = sandbox.diff().context("cannot determine what the session changed");
             let entries = entries.map_err(|error| with_drifts(error, &mut sandbox, &args.id))?;
             let changes = changes::changes_of(sandbox.files(), &entries);
             (entries, changes, sandbox)
@@ -244,8 +244,8 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
             if others || sandbox.mounts().len() != after.mounts().len() {
                 let (one, other) = (&args.id, printable(other));
                 return Err(Usage(format!(
-                    "{one} and {other} do not have the same folders (`belljar sandbox show` lists \
-                     them): only sessions that do can be compared"
+                    "cannot compare {one} and {other}: they have different mounts (`belljar sandbox show` \
+                     lists them)"
                 ))
                 .into());
             }
@@ -257,8 +257,8 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
                 );
                 let id = if is_after { other } else { &args.id };
                 let hint = format!(
-                    "`belljar sandbox refresh {id}` takes in what is on the disk now, and then they can be \
-                     compared"
+                    "run `belljar sandbox refresh {id}`, which takes in what is on the disk now, and compare \
+                     again"
                 );
                 let is_unshown =
                     matches!(error.downcast_ref(), Some(CompareError::Unshown { .. }));
@@ -282,7 +282,7 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// The diff that makes `before` what `after` is, and the changes.
+/// The diff from `before` to `after`, and the changes.
 fn compare(before: &mut Sandbox, after: &mut Sandbox) -> Result<(Vec<DiffEntry>, Vec<Change>)> {
     let times = before.files().changed_times();
     let entries = diff_overlays(before.files(), after.files())?;
@@ -290,7 +290,7 @@ fn compare(before: &mut Sandbox, after: &mut Sandbox) -> Result<(Vec<DiffEntry>,
     Ok((entries, changes))
 }
 
-/// A session or snapshot to look at, without belljar's own files.
+/// A session or snapshot to read, with belljar's temporaries hidden.
 fn resumed(id: &str) -> Result<Sandbox> {
     let mut sandbox = home()?.resume(id)?;
     sandbox.files().hide_temporaries(&journals_dir()?);

@@ -129,7 +129,7 @@ fn nothing_is_taken_back_if_a_directory_became_a_file_since() {
             assert_eq!(tree(folder), before, "{rename}");
             let said = bench.succeed(&["recover", "--skip-changed"]);
             assert!(said.contains("a/x is left as it is"), "{rename}: {said}");
-            assert!(said.contains("what it was before is in .belljar-"), "{rename}: {said}");
+            assert!(said.contains("its earlier version is in .belljar-"), "{rename}: {said}");
         }
         let now = tree(folder);
         assert_eq!((&*now["a"], &*now["d"]), (&b"mine"[..], &b"d"[..]), "{rename}");

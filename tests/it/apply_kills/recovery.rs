@@ -19,7 +19,7 @@ fn recover_says_what_it_did_to_people_and_machines() {
     let output = recover(&[]);
     assert!(output.status.success());
     let said = stderr(&output);
-    assert!(said.contains("taken back: the folder is as it was before (18 files)"), "{said}");
+    assert!(said.contains("undone: the directory is as it was before (18 files)"), "{said}");
     assert_eq!(tree(folder.path()).len(), 40);
     assert!(tree(folder.path()).values().all(|content| content == b"old"));
     killed_halfway(folder.path(), home.path());
@@ -57,13 +57,13 @@ fn every_command_that_opens_a_folder_recovers_it_first() {
         if !session.is_empty() {
             // Once: it sees to the folder as well.
             let output = run(&session);
-            assert!(stderr(&output).contains("taken back"), "{}", stderr(&output));
+            assert!(stderr(&output).contains("undone"), "{}", stderr(&output));
             session.clear();
             killed_halfway(folder.path(), home.path());
         }
         let output = run(args);
         assert!(output.status.success(), "{args:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains("taken back"), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("undone"), "{args:?}: {}", stderr(&output));
         assert!(stdout(&output).contains("f39"), "{args:?}: {}", stdout(&output));
         assert!(!stdout(&output).contains(".belljar-"), "{args:?}: {}", stdout(&output));
         assert!(tree(folder.path()).values().all(|content| content == b"old"), "{args:?}");
@@ -95,7 +95,7 @@ fn a_folder_that_is_gone_does_not_hold_up_the_others_of_its_journal() {
         command.env("BELLJAR_HOME", home.path()).arg("recover").args(args).output().unwrap()
     };
     let said = stderr(&recover(&folder, &[]));
-    assert!(said.contains("taken back: the folder is as it was before"), "{said}");
+    assert!(said.contains("undone: the directory is as it was before"), "{said}");
     assert_eq!(tree(&folder), before);
     std::fs::write(folder.join("n1"), "mine").unwrap();
     std::fs::write(folder.join("f1"), "mine").unwrap();
@@ -103,10 +103,10 @@ fn a_folder_that_is_gone_does_not_hold_up_the_others_of_its_journal() {
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output), "nothing to recover in .\n");
     let said = stderr(&recover(&folder, &["--all"]));
-    assert!(said.contains("/other, which is not there; the journal stays"), "{said}");
+    assert!(said.contains("/other, which does not exist; the journal stays"), "{said}");
     // What is left of it is about the other one, wherever that is now.
     let said = stderr(&recover(&away, &[]));
-    assert!(said.contains("taken back: the folder is as it was before"), "{said}");
+    assert!(said.contains("undone: the directory is as it was before"), "{said}");
     assert_eq!(tree(&away), others);
     assert_eq!(std::fs::read(folder.join("n1")).unwrap(), b"mine");
     assert_eq!(stderr(&recover(&folder, &["--all"])), "");
@@ -138,7 +138,7 @@ fn a_folder_that_is_refused_does_not_hold_up_the_others() {
             format!("`belljar recover --skip-changed {}", top.path().join(refused).display());
         assert!(said.contains(&next), "{said}");
     }
-    assert!(said.contains("/b; taken back"), "{said}");
+    assert!(said.contains("/b; undone"), "{said}");
     assert!(tree(&folders[1]).values().all(|content| content == b"old"));
 }
 
@@ -162,9 +162,9 @@ fn a_folder_that_was_moved_is_recovered_where_it_is() {
         stderr(&output)
     };
     assert_eq!(run(&folder, &["run", "cat", "f1"]), "");
-    assert!(run(&folder, &["recover", "--all"]).contains("is not there; the journal stays"));
+    assert!(run(&folder, &["recover", "--all"]).contains("does not exist; the journal stays"));
     assert_eq!(tree(&folder).len(), 1);
-    assert!(run(&moved, &["run", "cat", "f1"]).contains("taken back"));
+    assert!(run(&moved, &["run", "cat", "f1"]).contains("undone"));
     assert!(tree(&moved).len() == 40 && tree(&moved).values().all(|content| content == b"old"));
 }
 

@@ -119,7 +119,7 @@ fn a_session_that_cannot_be_told_that_its_changes_are_on_the_disk_has_a_code_of_
     let (code, said) = run("2", "apply box");
     assert_eq!(code, Some(123), "{said}");
     assert!(said.contains("the changes are on the disk"), "{said}");
-    assert!(said.contains("`belljar sandbox apply box` tells it"), "{said}");
+    assert!(said.contains("`belljar sandbox apply box` again"), "{said}");
     assert_eq!(std::fs::read(folder.path().join("f7")).unwrap(), b"new\n");
     succeed("apply box");
     succeed("apply box");

@@ -61,7 +61,7 @@ fn what_is_no_file_among_the_journals_is_named_and_never_waited_for() {
             }
             let output = run(&["recover", "--all"]);
             assert!(output.status.success(), "{}", stderr(&output));
-            assert_eq!(stdout(&output), "nothing to recover in anywhere\n");
+            assert_eq!(stdout(&output), "nothing to recover in any directory\n");
         }
     }
     assert_eq!(fs::read_to_string(folder.path().join("f")).unwrap(), "new\n".repeat(10));
@@ -138,7 +138,7 @@ fn journals_that_others_could_have_written_are_not_followed() {
     }
     set(home, 0o1777);
     let (code, said) = run(&["recover"]);
-    assert!(code == Some(0) && said.contains("taken back"), "{said}");
+    assert!(code == Some(0) && said.contains("undone"), "{said}");
     assert!(tree(folder).values().all(|content| content == b"old"));
 }
 

@@ -184,7 +184,7 @@ fn every_message_of_wrong_usage_has_one_form() {
             "\"256\" has no unit: use one, such as 256MiB or 256B",
         ),
         (&["run"], "the following required arguments were not provided: <PROGRAM>"),
-        (&["sandbox", "exec"], "(`belljar sandbox exec --help` says more)"),
+        (&["sandbox", "exec"], "(see `belljar sandbox exec --help`)"),
         (&["tape", "shw"], "there is no command tape shw; did you mean show?"),
         (&["rnu"], "there is no command rnu; did you mean run?"),
         (&["run", "--env", "=x", "wc"], "--env =x: a variable needs a name"),

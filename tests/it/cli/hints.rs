@@ -101,7 +101,7 @@ fn misspelt_names_of_a_session_and_its_programs_are_recognised() {
     if cfg!(unix) {
         says(dir, &[(&["sandbox", "exec", "box", &outside], 127, "is a path of the host")]);
     }
-    let note = "there is no program gcc: `belljar sandbox create --toolchain` adds folders";
+    let note = "there is no program gcc: `belljar sandbox create --toolchain` adds directories";
     says(dir, &[(&["sandbox", "exec", "box", "sh", "-c", "gcc x.c"], 127, note)]);
 }
 
@@ -113,7 +113,7 @@ fn a_program_that_a_makefile_lacks_is_named() {
     std::fs::write(dir.join("Makefile"), "all:\n\tgcc -c x.c\n").unwrap();
     let make = guest_arg("minimake");
     let note =
-        "there is no program gcc: --toolchain names a folder of modules, and --on-missing native";
+        "there is no program gcc: --toolchain adds a directory of modules, and --on-missing native";
     says(dir, &[(&["run", &make], 2, note), (&["sh", "-c", "gcc x.c; exit 1"], 1, note)]);
     let both = "there are no programs gcc, ld: --toolchain";
     says(dir, &[(&["sh", "-c", "gcc x.c; ld x.o; gcc y.c"], 127, both)]);
@@ -169,7 +169,7 @@ fn numbers_times_and_folders_that_are_nearly_right() {
         dir,
         &[
             (&["run", "--max-files", "lots", "wc"], 2, "use digits, such as 1000000, 1000k or 1M"),
-            (&["run", "--max-processes", "5G", "wc"], 2, "use 4294967295 at most"),
+            (&["run", "--max-processes", "5G", "wc"], 2, "use at most 4294967295"),
             (&["run", "--start-at", "1600000000", "wc"], 2, "@1600000000 (which is 2020-09-13T"),
             (&["run", "--worktree", ".:ro", "wc"], 2, "did you mean --worktree .::ro?"),
             (&["run", "--worktree", ".::/x", "wc"], 2, "did you mean --dir .::/x?"),
@@ -182,10 +182,7 @@ fn numbers_times_and_folders_that_are_nearly_right() {
         ],
     );
     std::fs::write(dir.join("cut.partial"), "").unwrap();
-    says(
-        dir,
-        &[(&["replay", "cut"], 2, "cut.partial is what a recorder that was killed has left")],
-    );
+    says(dir, &[(&["replay", "cut"], 2, "cut.partial is left from a recording that was killed")]);
     let output = run(dir, &["--max-files", "1k", "--start-at", "2024-05-01", "date"]);
     assert_eq!(stdout(&output), "Wed May  1 00:00:00 UTC 2024\n", "{}", stderr(&output));
 }

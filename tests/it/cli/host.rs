@@ -67,12 +67,12 @@ fn parameters_come_from_the_command_line_a_file_or_standard_input() {
     child.stdin.take().unwrap().write_all(params.as_bytes()).unwrap();
     assert_eq!(stdout(&child.wait_with_output().unwrap()), "1\n");
     for (args, message) in [
-        (&["--params", "{"][..], "--params is no JSON: EOF"),
+        (&["--params", "{"][..], "--params is not JSON: EOF"),
         (&["--params", "{\"a\":1,\"a\":2}"], "is there twice"),
         (&["--params", "@none"], "--params: cannot"),
-        (&["--argv0", "x"], "--argv0 is not for calls"),
+        (&["--argv0", "x"], "--argv0 is not an option of calls"),
         // It was ignored.
-        (&["{}"], "what is passed comes after --params"),
+        (&["{}"], "parameters come after --params"),
         (&["--host-policy", "none"], "--host-policy: cannot"),
         (&["--host-answers", "p.json"], "expected a list of texts"),
     ] {
@@ -88,7 +88,7 @@ fn a_call_that_fails_names_the_next_step() {
     for (operation, params, expected) in [
         ("process.exce", "{}", "(did you mean process.exec?"),
         ("interaction.ask", r#"{"question": "well?"}"#, "(--host-answers"),
-        ("net.http", r#"{"url": "http://example.com"}"#, "(--allow-net adds a rule)"),
+        ("net.http", r#"{"url": "http://example.com"}"#, "(--allow-net can allow it)"),
     ] {
         let output = host(folder.path(), &["call", operation, "--params", params]);
         assert_eq!(output.status.code(), Some(1), "{operation}");
@@ -112,7 +112,8 @@ fn a_call_that_fails_and_one_that_is_blocked_have_codes_of_their_own() {
     let folder = scratch();
     let output = host(folder.path(), &["call", "x.y"]);
     assert_eq!(output.status.code(), Some(1));
-    let said = "belljar: unsupported operation x.y (`belljar host manifest` lists what there is)\n";
+    let said =
+        "belljar: unsupported operation x.y (`belljar host manifest` lists all operations)\n";
     assert_eq!(stderr(&output), said);
     let output = host(folder.path(), &["call", "x.y", "--json"]);
     let error =

@@ -264,7 +264,7 @@ fn apply_refuses_conflicts_and_says_how_to_go_on() {
     let bench = Bench::new(&[("a", "one\n"), ("input", "one\n"), ("c", "one\n")]);
     assert_eq!(
         stderr(&bench.call(&["apply", "box"])),
-        "belljar: session box has changed nothing in folders of the host\n"
+        "belljar: session box has changed nothing in directories of the host\n"
     );
     assert!(
         bench

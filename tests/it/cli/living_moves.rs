@@ -451,7 +451,7 @@ fn a_folder_that_was_moved_unlisted_and_became_a_file_locks_nobody_out() {
     };
     let moved = report(&["mv", "c", "moved"]);
     assert_eq!((&moved["exit_code"], &moved["error"]), (&0.into(), &Value::Null));
-    let why = "cannot tell what changed: cannot list moved: I/O error (EIO)";
+    let why = "cannot determine what changed: cannot list moved: I/O error (EIO)";
     assert_eq!(moved["changes_error"], why);
     assert_eq!(report(&["cat", "result"])["changes_error"], why);
     assert_eq!(bench.conflicts(), "conflict c\nconflict c/d\n");

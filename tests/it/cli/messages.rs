@@ -206,15 +206,8 @@ fn options_after_the_program_are_noticed_when_it_is_not_content() {
 fn help_has_headings_and_names_nothing_that_is_not_installed() {
     let folder = scratch();
     let help = stdout(&belljar(folder.path()).args(["help", "run"]).output().unwrap());
-    let headings = [
-        "Program:",
-        "Files:",
-        "Time and chance:",
-        "Limits:",
-        "Afterwards:",
-        "Reports:",
-        "Examples:",
-    ];
+    let headings =
+        ["Program:", "Files:", "Time and chance:", "Limits:", "Changes:", "Reports:", "Examples:"];
     let places: Vec<usize> = headings
         .iter()
         .map(|heading| {

@@ -105,7 +105,7 @@ fn a_folder_is_not_mounted_over_one_that_was_mounted_before() {
         command.args(args).args(dirs).env("BELLJAR_HOME", folder.path().join("home"));
         let output = command.args((args[0] == "run").then_some("true")).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-        let said = "--dir .::/lib: it would hide what is at /lib/sub; give it before that one";
+        let said = "--dir .::/lib: it would hide the mount at /lib/sub; put it before that one";
         assert!(stderr(&output).contains(said), "{}", stderr(&output));
     }
     let args =

@@ -164,11 +164,11 @@ fn errors_of_sandboxes_name_the_next_step() {
     says(&["create", "--id", "../x"], 2, "letters, digits");
     says(&["create", "--worktree", "nowhere"], 2, "nowhere");
     says(&["create", "--dir", ".::/worktree"], 2, "choose another GUEST");
-    says(&["create", "--worktree", ".home/sessions"], 2, "cannot be mounted");
+    says(&["create", "--worktree", ".home/sessions"], 2, "cannot mount");
     says(&["create", "--toolchain", "nowhere"], 2, "nowhere");
     says(&["create", "--allow-net", "http://x"], 2, "URL");
     says(&["cp", "note.txt", "other.txt"], 2, "ID:/PATH");
-    says(&["cp", "box:/a", "box:/b"], 2, "copy there first");
+    says(&["cp", "box:/a", "box:/b"], 2, "copy to the host first");
     says(&["cp", "box:/worktree/nothing", "."], 2, "worktree/nothing");
     says(&["fork", "0123456789"], 2, "`belljar sandbox list`");
     says(&["exec", "box", "./nothing.wasm"], 127, "`belljar sandbox ls box`");
@@ -281,7 +281,7 @@ fn whoever_waits_for_a_session_is_told() {
     let mut says = String::new();
     let mut stderr = std::io::BufReader::new(second.stderr.take().unwrap());
     std::io::BufRead::read_line(&mut stderr, &mut says).unwrap();
-    assert_eq!(says, "belljar: waiting for what runs in box…\n");
+    assert_eq!(says, "belljar: waiting for the program that runs in box…\n");
     std::io::Write::write_all(&mut first.stdin.take().unwrap(), b"came first\n").unwrap();
     assert!(first.wait().unwrap().success());
     assert_eq!(stdout(&second.wait_with_output().unwrap()), "came first\n");

@@ -64,7 +64,7 @@ fn two_sessions_are_compared_by_what_each_has_changed() {
     done(at, &["create", "--id", "elsewhere", "--no-worktree"]);
     let refused = call(at, &["diff", "one", "elsewhere"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(stderr(&refused).contains("do not have the same folders"), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("they have different mounts"), "{}", stderr(&refused));
 }
 
 /// Of a session only what this program changed is in its report, as with `run`.

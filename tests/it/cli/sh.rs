@@ -154,7 +154,7 @@ fn directories_links_and_empty_files_are_as_late_as_their_directory() {
 fn a_diff_says_which_files_it_leaves_out() {
     let folder = scratch();
     let script = "mkdir .git; echo x > .git/config; mkdir s; echo y > s/.git";
-    let said = "note: the diff leaves out .git/config, s/.git, as git applies no such change";
+    let said = "note: the diff leaves out .git/config, s/.git: git refuses such changes";
     let output = sh(folder.path(), &["--diff", "-c", script]);
     assert!(stderr(&output).contains(said), "{}", stderr(&output));
     let record = ["record", "-q", "--tape", "run.tape", "--", "sh", "-c", script];

@@ -111,7 +111,7 @@ fn a_diff_ends_with_the_timeout() {
     // Where comparing is that fast, nothing is left to end.
     if output.status.code() != Some(0) {
         assert_eq!(output.status.code(), Some(124), "{}", stderr(&output));
-        assert!(stderr(&output).contains("its changes were not told in time: timeout"));
+        assert!(stderr(&output).contains("its changes were not found in time: timeout"));
         assert!(std::fs::read_to_string(dir.join("r.json")).unwrap().contains("\"timed_out\""));
     }
     assert!(begun.elapsed() < Duration::from_secs(30));
@@ -130,7 +130,11 @@ fn a_relative_home_is_no_place_for_a_cache() {
         }
         let output = command.output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains("is no absolute path: set HOME"), "{}", stderr(&output));
+        assert!(
+            stderr(&output).contains("is not an absolute path: set HOME"),
+            "{}",
+            stderr(&output)
+        );
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }

@@ -132,7 +132,7 @@ fn another_module_is_not_taken_for_the_recorded_one() {
     assert_eq!(output.status.code(), Some(125));
     assert!(stderr(&output).contains("--embed-program"), "{}", stderr(&output));
     let output = call(dir, &["replay", "--module", "tool.wasm", "t"]);
-    assert!(stderr(&output).contains("--module tool.wasm is another module"));
+    assert!(stderr(&output).contains("--module tool.wasm is not the recorded module"));
     assert_eq!(
         succeed(dir, &["replay", "-q", "--module", &guest_arg("hello"), "t"]),
         "hello, world\n"
@@ -222,7 +222,10 @@ fn a_replay_that_lacks_a_content_names_it_and_blames_no_run() {
     let output = call(dir, &["diff", "moved.tape"]);
     assert_eq!(output.status.code(), Some(125));
     let message = stderr(&output);
-    assert!(message.contains("cannot tell what the run changed: moved.tape.cas/"), "{message}");
+    assert!(
+        message.contains("cannot determine what the run changed: moved.tape.cas/"),
+        "{message}"
+    );
 }
 
 /// What is said of a tape stays said: a slip is refused where it is made.
@@ -235,7 +238,7 @@ fn an_annotation_of_a_record_that_is_not_there_is_refused() {
         let output = call(dir, &args);
         assert_eq!(output.status.code(), Some(2));
         let message = stderr(&output);
-        assert!(message.contains("run.tape has no record 99: its last is 11"), "{message}");
+        assert!(message.contains("run.tape has no record 99: its last one is 11"), "{message}");
     }
     assert!(!dir.join("run.tape.annotations.jsonl").exists());
 }

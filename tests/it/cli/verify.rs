@@ -74,24 +74,33 @@ fn what_depends_on_more_is_found_and_its_cause_named() {
     let here = folder.path().canonicalize().unwrap().display().to_string();
     let (note, define) = (format!("{here}/note.txt"), format!("BASE={here}/sub"));
     for (args, words) in [
-        (&["--clock", "real", &clock][..], ["host's time", "--clock real"]),
-        (&["--clock", "real", &sleeper, "1"], ["host's time", "--clock real"]),
-        (&["--env", "USER", &env], ["a variable is the host's", "--env NAME=VALUE"]),
-        (&["--env", "LANG", &env], ["a variable is the host's", "--env NAME=VALUE"]),
-        (&["--env", "BELLJAR_CACHE_DIR", &env], ["a variable is the host's", "--env NAME=VALUE"]),
-        (&["--env", "NOT_SET_ANYWHERE", &env], ["a variable is the host's", "--env NAME=VALUE"]),
-        (&["--env", &define, &env], ["a variable is the host's", "--env NAME=VALUE"]),
-        (&["wc", &note], ["path of a folder of the host", "--dir"]),
+        (&["--clock", "real", &clock][..], ["host's clock", "--clock real"]),
+        (&["--clock", "real", &sleeper, "1"], ["host's clock", "--clock real"]),
+        (&["--env", "USER", &env], ["a variable depends on the host", "--env NAME=VALUE"]),
+        (&["--env", "LANG", &env], ["a variable depends on the host", "--env NAME=VALUE"]),
+        (
+            &["--env", "BELLJAR_CACHE_DIR", &env],
+            ["a variable depends on the host", "--env NAME=VALUE"],
+        ),
+        (
+            &["--env", "NOT_SET_ANYWHERE", &env],
+            ["a variable depends on the host", "--env NAME=VALUE"],
+        ),
+        (&["--env", &define, &env], ["a variable depends on the host", "--env NAME=VALUE"]),
+        (&["wc", &note], ["path of a directory of the host", "--dir"]),
         (
             &["--dir", ".::/w", &env, &format!("-I{here}")],
-            ["path of a folder of the host", "/worktree"],
+            ["path of a directory of the host", "/worktree"],
         ),
         (
             &["sh", "-c", "[ note.txt -nt earlier ] && echo later"],
             ["times of files", "--mtimes content"],
         ),
         // What is printed until then depends on how fast the machine is, and how busy.
-        (&["--timeout", "200ms", &spew, "1000000"], ["after real time", "--virtual-timeout"]),
+        (
+            &["--timeout", "200ms", &spew, "1000000"],
+            ["real time ended the program", "--virtual-timeout"],
+        ),
     ] {
         let cause = cause(folder.path(), args);
         assert!(words.iter().all(|word| cause.contains(word)), "{args:?}: {cause}");
@@ -205,7 +214,7 @@ fn cause_when(dir: &Path, args: &[&str], meanwhile: impl FnOnce() + Send, then: 
 fn input_that_is_another_for_each_run_is_found() {
     let folder = scratch();
     let cause = cause_when(folder.path(), &["wc"], || {}, b"two\n");
-    assert!(cause.contains("standard input is not the same"), "{cause}");
+    assert!(cause.contains("standard input differs"), "{cause}");
     assert!(cause.contains("--stdin FILE"), "{cause}");
 }
 
@@ -220,7 +229,7 @@ fn a_module_that_is_replaced_between_the_runs_is_found() {
         std::fs::rename(dir.join("other.wasm"), dir.join("tool.wasm")).unwrap();
     };
     let cause = cause_when(dir, &["./tool.wasm"], replace, b"");
-    assert!(cause.contains("the program itself has changed"), "{cause}");
+    assert!(cause.contains("module changed between the runs"), "{cause}");
 }
 
 #[cfg(unix)]
@@ -230,7 +239,7 @@ fn a_file_that_changes_between_the_runs_is_found() {
     let note = folder.path().join("note.txt");
     let change = || std::fs::write(&note, "another\n").unwrap();
     let cause = cause_when(folder.path(), &["cat", "note.txt", "-"], change, b"");
-    assert!(cause.contains("a file below is not the same"), "{cause}");
+    assert!(cause.contains("a mounted file differs"), "{cause}");
     assert!(cause.contains("--worktree"), "{cause}");
 }
 
@@ -266,7 +275,7 @@ fn verify_says_what_it_cannot_do() {
     let folder = scratch();
     let output = call(folder.path(), &["verify", "--apply", "--", "wc", "note.txt"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("leave out --apply"));
+    assert!(stderr(&output).contains("omit --apply"));
     let output = call(folder.path(), &["verify", "--", "nothing"]);
     assert_eq!(output.status.code(), Some(127), "as `run` would end");
     assert!(stderr(&output).contains("no program \"nothing\""), "{}", stderr(&output));
