@@ -174,7 +174,7 @@ fn every_message_of_wrong_usage_has_one_form() {
     let folder = scratch();
     let cases: &[(&[&str], &str)] = &[
         (&["run", "--aply", "wc"], "there is no option --aply; did you mean --apply? (`"),
-        (&["replay", "--jsn", "x"], "there is no option --jsn; did you mean --json? (`"),
+        (&["replay", "--jsn", "x"], "there is no option --jsn; did you mean --json? (see `"),
         (
             &["run", "--clock", "x", "wc"],
             "invalid value 'x' for '--clock <WHICH>' [possible values",

@@ -64,7 +64,7 @@ fn an_option_of_another_command_names_the_command() {
             (&["run", "--tape", "t", "wc"], 2, "--tape; `belljar record` takes it"),
             (&["replay", "--apply", "t"], 2, "--apply; `belljar run` takes it"),
             (&["sh", "--aply", "s"], 2, "did you mean --apply? (`belljar sh --help` lists them"),
-            (&["host", "call", "--frob"], 2, "no option --frob (`belljar host call --help`"),
+            (&["host", "call", "--frob"], 2, "no option --frob (see `belljar host call --help`)"),
             (
                 &["sh", "-c", "wc gone", "x", "--json"],
                 1,
