@@ -1,11 +1,10 @@
 //! The file system of the kernel: one namespace of copy-on-write mounts.
 //!
-//! - [`Layer`] is a read-only tree below; [`HostDir`] is the one over a directory of the host.
-//! - [`Overlay`] is everything else: names, links, contents, times, inode numbers. All changes
-//!   live there, in memory.
+//! - [`Layer`] is a read-only tree; [`HostDir`] is a layer over a directory of the host.
+//! - [`Overlay`] holds the rest in memory: names, links, contents, times, inode numbers, all changes.
 //!
-//! Nothing here writes to the disk but [`Overlay::apply`] and [`Overlay::apply_journaled`], when they
-//! are asked to, and [`Journals`], which takes back what they began, or finishes it.
+//! Only [`Overlay::apply`], [`Overlay::apply_journaled`] and the recovery of [`Journals`] write to mounted
+//! directories.
 
 mod apply;
 mod diff;

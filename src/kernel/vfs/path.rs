@@ -8,10 +8,10 @@ use crate::base::errno::Errno;
 /// Longest name of one directory entry, in bytes (POSIX `NAME_MAX`).
 pub const NAME_MAX: usize = 255;
 
-/// Longest path in bytes: POSIX `PATH_MAX`, which counts the closing NUL.
+/// Longest path in bytes: `PATH_MAX` of Linux without the closing NUL.
 pub const PATH_BYTES_MAX: usize = 4095;
 
-/// Symbolic links followed in one lookup before it fails with `ELOOP` (POSIX `SYMLOOP_MAX`).
+/// Symbolic links followed in one lookup before it fails with `ELOOP`, as on Linux.
 pub const SYMLOOP_MAX: u32 = 40;
 
 /// A normalised path relative to the root of a layer: names joined by single slashes, without
@@ -28,7 +28,7 @@ impl VPath {
     /// Normalises `path` lexically.
     ///
     /// # Errors
-    /// `EPERM` if a `..` leaves the root; `EINVAL` on NUL; `ENAMETOOLONG` on a name that is too long.
+    /// `EPERM` if a `..` leaves the root; `EINVAL` on NUL; `ENAMETOOLONG` if a name exceeds [`NAME_MAX`] bytes.
     pub fn parse(path: &str) -> Result<Self, Errno> {
         let mut names: Vec<&str> = Vec::new();
         for name in path.split('/') {
@@ -43,7 +43,7 @@ impl VPath {
         Ok(Self(names.join("/").into()))
     }
 
-    /// The path of the entry `name` in this directory. `name` has been checked.
+    /// The path of the entry `name`, a valid name, in this directory.
     #[must_use]
     pub fn join(&self, name: &str) -> Self {
         if self.0.is_empty() {
@@ -56,7 +56,7 @@ impl VPath {
         Self(joined.into())
     }
 
-    /// The absolute path of this one in a tree that is mounted at the absolute path `at`.
+    /// The absolute path of `self` in a tree that is mounted at the absolute path `at`.
     pub fn absolute(&self, at: &str) -> String {
         let at = at.trim_end_matches('/');
         if self.is_root() && !at.is_empty() { at.to_owned() } else { format!("{at}/{}", self.0) }
@@ -110,8 +110,8 @@ pub fn check_name(name: &str) -> Result<&str, Errno> {
     Ok(name)
 }
 
-/// The path from the directory `dir` to `path`, if it lies there: empty if it is `dir`. Both are absolute
-/// and without `.`, `..` and empty names.
+/// The path of `path` relative to the directory `dir`, empty if they are equal; `None` if it is not in `dir`.
+/// Both are absolute and have no `.`, `..` or empty names.
 pub fn beneath<'a>(dir: &str, path: &'a str) -> Option<&'a str> {
     let rest = path.strip_prefix(dir.trim_end_matches('/'))?;
     if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_beneath_a_directory_whose_names_it_begins_with() {
+    fn beneath_compares_whole_names() {
         for (dir, path, expected) in [
             ("/a", "/a/b/c", Some("b/c")),
             ("/a", "/a", Some("")),

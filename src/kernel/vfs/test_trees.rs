@@ -1,6 +1,6 @@
-//! Trees as the tests compare them: on the disk, and as an overlay shows them.
+//! Trees that tests compare: on the disk, and as an overlay shows them.
 #![cfg(unix)]
-#![allow(clippy::disallowed_methods, reason = "the tests look at the disk and run git")]
+#![allow(clippy::disallowed_methods, reason = "the tests use the disk and run git")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ pub(super) enum Item {
     Link(Vec<u8>),
 }
 
-/// Paths relative to the top, and what stands there.
+/// Items by path relative to the top.
 pub(super) type Tree = BTreeMap<String, Item>;
 
 pub(super) fn on_disk(top: &Path) -> Tree {
@@ -61,8 +61,8 @@ pub(super) fn write_to(top: &Path, tree: &Tree) {
     }
 }
 
-/// The tree of `mount` as guests see it, other mounts in it left out. `before` is what the layers
-/// have there. Looks at a fork: looking instantiates.
+/// The tree of `mount` as guests see it, without other mounts in it. `before` is the tree of its layers.
+/// Walks a fork, because lookups create nodes.
 pub(super) fn shown(overlay: &Overlay, mount: MountId, before: &Tree) -> Tree {
     let mut overlay = overlay.clone();
     let mut tree = Tree::new();
@@ -87,7 +87,7 @@ pub(super) fn shown(overlay: &Overlay, mount: MountId, before: &Tree) -> Tree {
                 }
                 Body::Symlink(text) => Item::Link(text.as_bytes().to_vec()),
                 Body::File(_) => Item::File { bytes: overlay.read_node(id).unwrap(), executable },
-                Body::Special(_) => unreachable!("none was made"),
+                Body::Special(_) => unreachable!("tests create no special files"),
             };
             tree.insert(path, item);
         }
@@ -102,19 +102,19 @@ pub(super) fn git_apply(top: &Path, patch: &str, arguments: &[&str]) {
     git.args(["apply", "--whitespace=nowarn"]).args(arguments).arg(&file).current_dir(top);
     git.env("GIT_CEILING_DIRECTORIES", top.parent().unwrap());
     git.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
-    let output = git.output().expect("git is installed where the tests run");
+    let output = git.output().expect("the tests need git");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "git apply {arguments:?}: {said}\n{patch}");
 }
 
-/// What counts against limits is what is there.
+/// Checks that the charged bytes are those of the nodes.
 pub(super) fn check_counts(overlay: &Overlay) {
     let (mut upper, mut cache) = (0, 0);
     for (id, node) in overlay.nodes.iter() {
         if let Body::Dir(dir) = &node.body {
             upper += dir.entries.iter().map(|(name, entry)| entry.name_bytes(name)).sum::<u64>();
         }
-        // A mount that was refused leaves a node of a mount that is not there.
+        // A refused mount leaves a node whose mount does not exist.
         let is_refused = usize::from(node.mount.0) >= overlay.mounts.len();
         if is_refused || (node.nlink, node.opens) == (0, 0) || overlay.is_mount_point(id) {
             continue;

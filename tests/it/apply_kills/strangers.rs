@@ -51,7 +51,7 @@ fn what_is_no_file_among_the_journals_is_named_and_never_waited_for() {
                 let (out, said) = (stdout(&output), stderr(&output));
                 assert_eq!(output.status.code(), Some(code), "{index} {args:?}: {said}");
                 assert!(said.contains(entry.to_str().unwrap()), "{index} {args:?}: {said}");
-                assert!(said.contains("does not say which folder"), "{index} {args:?}: {said}");
+                assert!(said.contains("names no directory"), "{index} {args:?}: {said}");
                 assert!(!out.contains("nothing to recover"), "{index} {args:?}: {out}");
             }
             if entry.is_dir() {

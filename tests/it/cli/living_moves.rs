@@ -42,14 +42,17 @@ fn a_file_that_the_user_and_the_session_moved_is_a_conflict_that_a_refresh_settl
             std::fs::remove_file(bench.at("f")).unwrap();
         }
         let said = bench.refused();
-        assert!(said.contains("f is not on the disk any more"), "{said}");
+        assert!(said.contains("f no longer exists on the disk"), "{said}");
         assert!(said.contains("`belljar sandbox refresh box`"), "{said}");
         assert_eq!(bench.read("k"), "keep\n");
         let output = bench.call(&["refresh", "box"]);
         assert_eq!(output.status.code(), Some(1));
         assert!(stdout(&output).contains("conflict f\n"), "{}", stdout(&output));
         let said = stderr(&output);
-        assert!(said.contains("f, which was moved or linked to b, is not on the disk"), "{said}");
+        assert!(
+            said.contains("f, which was moved or linked to b, changed on the disk or is gone"),
+            "{said}"
+        );
         assert!(said.contains("`belljar sandbox apply box`"), "{said}");
         assert_eq!(bench.done(&["refresh", "box"]), "", "it is told once");
         bench.done(&["apply", "box"]);
@@ -98,7 +101,7 @@ fn a_folder_that_the_user_and_the_session_moved_is_a_conflict_that_a_refresh_set
     let bench = Bench::new(&[("a/f", "1\n"), ("a/e/x", "2\n")]);
     bench.changes("mv a d; echo S >> d/f");
     std::fs::rename(bench.at("a"), bench.at("c")).unwrap();
-    assert!(bench.refused().contains("a is not on the disk any more"));
+    assert!(bench.refused().contains("a no longer exists on the disk"));
     assert!(bench.conflicts().contains("conflict a\n"));
     bench.done(&["apply", "box"]);
     assert_eq!((bench.read("d/f").as_str(), bench.read("d/e/x").as_str()), ("1\nS\n", "2\n"));
@@ -112,7 +115,7 @@ fn what_was_moved_out_of_a_folder_that_became_a_file_is_a_new_file() {
     bench.changes("mv d/a/e b");
     std::fs::remove_dir_all(bench.at("d")).unwrap();
     bench.write("d", "by the user\n");
-    assert!(bench.refused().contains("d/a/e is not on the disk any more"));
+    assert!(bench.refused().contains("d/a/e no longer exists on the disk"));
     assert!(bench.conflicts().contains("conflict d/a/e\n"));
     assert_eq!(stdout(&bench.sh("cat d b")), "by the user\n1\n");
     bench.done(&["apply", "box"]);
@@ -146,7 +149,7 @@ fn what_is_new_in_a_folder_that_the_session_moved_moves_along_after_a_refresh() 
         let output = bench.call(&[command, "box"]);
         assert_eq!(output.status.code(), Some(125));
         let said = stderr(&output);
-        assert!(said.contains("a/e/new is new on the disk"), "{said}");
+        assert!(said.contains("a/e/new was created or changed on the disk"), "{said}");
         assert!(said.contains("`belljar sandbox refresh box`"), "{said}");
     }
     let taken = bench.done(&["refresh", "box"]);
@@ -155,7 +158,7 @@ fn what_is_new_in_a_folder_that_the_session_moved_moves_along_after_a_refresh() 
     // What comes after that, too.
     bench.write("a/later", "by the user\n");
     let said = bench.refused();
-    assert!(said.contains("a cannot be removed: on the disk it also holds \"later\""), "{said}");
+    assert!(said.contains("cannot remove a: on the disk it also holds \"later\""), "{said}");
     assert!(bench.done(&["refresh", "box"]).contains("added a/later\n"));
     bench.done(&["apply", "box"]);
     for (name, text) in [("f", "1\n"), ("e/x", "2\n"), ("e/new", "by the user\n")] {
@@ -187,7 +190,7 @@ fn what_is_new_in_a_folder_that_the_session_removed_is_a_conflict_and_stays() {
     let bench = Bench::new(&[("a/f", "1\n")]);
     bench.changes("rm -r a");
     bench.write("a/new", "by the user\n");
-    let holds = "a cannot be removed: on the disk it also holds \"new\"";
+    let holds = "cannot remove a: on the disk it also holds \"new\"";
     assert!(bench.refused().contains(holds));
     assert_eq!(bench.conflicts(), "conflict a\n");
     assert!(bench.refused().contains(holds));
@@ -211,7 +214,7 @@ fn a_folder_that_became_a_link_out_of_the_tree_or_to_itself_is_another_thing() {
         assert!(said.contains("I/O error"), "{target}: {said}");
         assert!(said.contains("`belljar sandbox refresh box`"), "{target}: {said}");
         let said = bench.refused();
-        assert!(said.contains("d on the disk is no directory any more"), "{target}: {said}");
+        assert!(said.contains("d is no longer a directory on the disk"), "{target}: {said}");
         assert!(bench.conflicts().contains("conflict d/g\n"), "{target}");
         assert_eq!(stdout(&bench.sh("cat d/g")), "two\nS\n");
         // The session gets out of the way.
@@ -231,7 +234,7 @@ fn a_folder_that_became_a_link_to_its_new_name_is_another_thing() {
     bench.changes("echo S >> d/g");
     std::fs::rename(bench.at("d"), bench.at("old")).unwrap();
     symlink("old", bench.at("d")).unwrap();
-    assert!(bench.refused().contains("d on the disk is no directory any more"));
+    assert!(bench.refused().contains("d is no longer a directory on the disk"));
     assert!(bench.conflicts().contains("conflict d/g\n"));
     std::fs::remove_file(bench.at("d")).unwrap();
     std::fs::rename(bench.at("old"), bench.at("d")).unwrap();
@@ -344,7 +347,7 @@ fn what_was_moved_to_another_folder_and_is_gone_is_a_conflict_that_a_refresh_set
     std::fs::remove_dir_all(bench.at("../more/d")).unwrap();
     std::fs::remove_file(bench.at("own")).unwrap();
     let said = bench.refused();
-    assert!(said.contains("m is not on the disk any more"), "{said}");
+    assert!(said.contains("m no longer exists on the disk"), "{said}");
     let output = bench.call(&["refresh", "box"]);
     assert_eq!(output.status.code(), Some(1));
     let told = stdout(&output);

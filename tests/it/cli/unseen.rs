@@ -53,7 +53,7 @@ fn a_link_in_the_place_of_its_directory_does_not_make_a_file_deleted() {
         let output = call(folder.path(), &format!("cd w; {moved}; \"$0\" sandbox apply s"));
         let message = stderr(&output);
         assert_eq!(output.status.code(), Some(125), "{moved}: {message}");
-        assert!(message.contains("d on the disk is no directory any more"), "{moved}: {message}");
+        assert!(message.contains("d is no longer a directory on the disk"), "{moved}: {message}");
         let refreshed = call(folder.path(), "cd w; \"$0\" sandbox refresh s");
         assert_eq!(refreshed.status.code(), Some(1), "{moved}: {}", stderr(&refreshed));
     }

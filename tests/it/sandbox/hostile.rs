@@ -77,7 +77,7 @@ fn assert_refused(why: &str, lie: impl FnOnce(&mut Snapshot)) {
 #[test]
 fn a_snapshot_whose_tree_is_none_is_refused() {
     said_of(|_| ()).unwrap();
-    assert_refused("a directory holds itself", |snapshot| {
+    assert_refused("a directory contains itself", |snapshot| {
         let one = snapshot.number("one");
         snapshot.entries("tmp").retain(|entry| entry[0] != "one");
         let two = snapshot.nodes()[one]["body"]["dir"]["entries"][0][2]["node"].as_u64().unwrap();
@@ -85,22 +85,24 @@ fn a_snapshot_whose_tree_is_none_is_refused() {
         let entries = &mut snapshot.nodes()[two]["body"]["dir"]["entries"];
         entries.as_array_mut().unwrap().push(json!(["up", false, { "node": one }]));
     });
-    assert_refused("a directory stands in two places", |snapshot| {
+    assert_refused("a directory has two names", |snapshot| {
         let one = snapshot.number("one");
         snapshot.add("other", "again", one);
     });
-    assert_refused("something holds the root", |snapshot| snapshot.add("other", "root", 0));
-    assert_refused("a number is out of range", |snapshot| snapshot.add("other", "x", 4000));
-    assert_refused("nothing names a file", |snapshot| {
+    assert_refused("the root is an entry of a directory", |snapshot| {
+        snapshot.add("other", "root", 0)
+    });
+    assert_refused("a node number is out of range", |snapshot| snapshot.add("other", "x", 4000));
+    assert_refused("a file has no name", |snapshot| {
         snapshot.entries("tmp").retain(|entry| entry[0] != "note");
     });
     for name in ["", ".", "..", "a/b", "../../escaped", "/etc/passwd", "a\0b", &"n".repeat(4000)] {
-        assert_refused("a name is no name", |snapshot| {
+        assert_refused("invalid file name", |snapshot| {
             let note = snapshot.number("note");
             snapshot.add("other", name, note);
         });
     }
-    assert_refused("a directory has a name twice", |snapshot| {
+    assert_refused("a directory has an entry twice", |snapshot| {
         let note = snapshot.number("note");
         snapshot.add("tmp", "link", note);
     });
@@ -109,25 +111,25 @@ fn a_snapshot_whose_tree_is_none_is_refused() {
 #[test]
 fn a_snapshot_that_names_what_is_not_there_is_refused() {
     let files = |snapshot: &mut Snapshot| snapshot.0["machine"]["files"].take();
-    assert_refused("there are fewer layers", |snapshot| {
+    assert_refused("a layer number is out of range", |snapshot| {
         snapshot.node("other")["body"]["dir"]["below"] = json!([[99, "tmp"]]);
     });
     for path in ["..", "../..", "/etc", "a//b", "a/../..", "./a", "a/"] {
-        assert_refused("a path is no path", |snapshot| {
+        assert_refused("invalid path", |snapshot| {
             snapshot.node("other")["body"]["dir"]["below"] = json!([[0, path]]);
         });
     }
-    assert_refused("there are fewer mounts", |snapshot| {
+    assert_refused("a mount number is out of range", |snapshot| {
         snapshot.node("note")["mount"] = json!(999);
     });
-    assert_refused("a mount has no directory", |snapshot| {
+    assert_refused("the root of a mount is not a directory", |snapshot| {
         let note = snapshot.number("note");
         snapshot.0["machine"]["files"]["mounts"][0]["root"] = json!(note);
     });
-    assert_refused("where now", |snapshot| {
+    assert_refused(", now ", |snapshot| {
         snapshot.0["machine"]["files"]["mounts"].as_array_mut().unwrap().pop();
     });
-    assert_refused("a file comes from nowhere", |snapshot| {
+    assert_refused("a file has neither content nor origin", |snapshot| {
         snapshot.node("note")["body"] = json!({ "file_below": 5 });
     });
     assert_refused("cannot be understood", |snapshot| drop(files(snapshot)));
@@ -138,19 +140,19 @@ fn a_snapshot_that_names_what_is_not_there_is_refused() {
 #[test]
 fn a_snapshot_that_lies_about_sizes_is_refused() {
     for len in [1_u64 << 62, u64::MAX] {
-        assert_refused("a file is longer than it can be", |snapshot| {
+        assert_refused("the length of a file is out of range", |snapshot| {
             snapshot.node("note")["body"]["file"]["len"] = json!(len);
         });
     }
-    assert_refused("a file is longer than it can be", |snapshot| {
+    assert_refused("the length of a file is out of range", |snapshot| {
         let file = &mut snapshot.node("note")["body"]["file"];
         let chunk = file["chunks"][0].clone();
         file["chunks"] = json!(vec![chunk; 1000]);
     });
-    assert_refused("a file is longer than it says", |snapshot| {
+    assert_refused("a file has more bytes than its length", |snapshot| {
         snapshot.node("note")["body"]["file"]["len"] = json!(1);
     });
-    assert_refused("it is larger than the limit", |snapshot| {
+    assert_refused("it exceeds the size limit", |snapshot| {
         snapshot.0["limits"]["vfs"]["upper_bytes_max"] = json!(16 << 10);
     });
 }

@@ -1,4 +1,4 @@
-//! Whether the disk is still as it was when it was looked at.
+//! Compares the disk with the state that was looked at.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -13,32 +13,32 @@ use crate::kernel::vfs::overlay::baseline::Pin;
 use crate::kernel::vfs::overlay::node::{Body, MountId, Origin};
 use crate::kernel::vfs::path::VPath;
 
-/// Something on the disk that is not as it was when it was looked at.
+/// A path that changed on the disk since it was looked at.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Conflict {
-    /// The mount that it lies in.
+    /// Its mount.
     pub mount: MountId,
-    /// Where, relative to the mount's root.
+    /// Its path, relative to the mount's root.
     pub path: VPath,
-    /// In what way.
+    /// How it changed.
     pub what: ConflictKind,
 }
 
-/// In what way something on the disk is not as it was.
+/// How a path changed on the disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ConflictKind {
-    /// A file or link that was read, or is to be replaced or removed, is another one now.
+    /// A file or symbolic link that was read, or is to be replaced or removed, changed.
     Changed,
-    /// What was read, or is to be replaced or removed, is not there any more.
+    /// A path that was read, or is to be replaced or removed, is gone.
     Vanished,
-    /// Where something is to be created, or removed though it was never seen, there is something.
+    /// Something exists at a path that is to be created, or that is to be removed and was never seen.
     Appeared,
-    /// What was moved, or linked, to this path of this mount is not where it came from as it was.
+    /// The origin of what was moved or linked to this path of this mount changed or is gone.
     OriginGone(MountId, VPath),
-    /// A directory on the way is none any more.
+    /// A directory above a path to write is no longer a directory.
     NotADirectory,
-    /// A directory that is to be removed holds this name, which is hidden by a mount or cannot be
-    /// spelled by guests, or came just now.
+    /// A directory that is to be removed has this entry, which a mount hides, whose name is not UTF-8, or
+    /// which is new.
     Holds(String),
 }
 
@@ -47,32 +47,32 @@ impl fmt::Display for Conflict {
         let path = &self.path;
         match &self.what {
             ConflictKind::Changed => write!(f, "{path} changed on the disk since it was read"),
-            ConflictKind::Vanished => write!(f, "{path} is not on the disk any more"),
+            ConflictKind::Vanished => write!(f, "{path} no longer exists on the disk"),
             ConflictKind::Appeared => write!(f, "{path} appeared on the disk in the meantime"),
             ConflictKind::OriginGone(mount, to) => {
                 let mount = if *mount == self.mount { "" } else { " of another mount" };
                 write!(
                     f,
-                    "{path}, which was moved or linked to {to}{mount}, is not on the disk as it was"
+                    "{path}, which was moved or linked to {to}{mount}, changed on the disk or is gone"
                 )
             }
-            ConflictKind::NotADirectory => write!(f, "{path} on the disk is no directory any more"),
+            ConflictKind::NotADirectory => write!(f, "{path} is no longer a directory on the disk"),
             ConflictKind::Holds(name) => {
-                write!(f, "{path} cannot be removed: on the disk it also holds {name:?}")
+                write!(f, "cannot remove {path}: on the disk it also holds {name:?}")
             }
         }
     }
 }
 
 impl Overlay {
-    /// Compares what matters with the disk.
+    /// Compares with the disk all that must not have changed.
     pub(super) fn check(&self, targets: &[Target]) -> Result<Checked, ApplyError> {
         let on_disk: HashMap<(u16, &VPath), &OnDisk> = targets
             .iter()
             .flat_map(|target| target.on_disk.iter().map(|(path, it)| ((target.layer, path), it)))
             .collect();
         let is_open = |origin: &&Origin| !on_disk.contains_key(&(origin.layer, &origin.path));
-        // What both have taken away cannot be moved.
+        // What is gone on both sides cannot be moved.
         let is_source = |origin: &&Origin| {
             let found = on_disk.get(&(origin.layer, &origin.path));
             found.is_none_or(|found| found.now.is_none())
@@ -108,7 +108,7 @@ impl Overlay {
                     check.is_as_seen(origin)?;
                 }
                 let (layer, path) = (target.layer, &change.path);
-                // What is pinned says nothing of the disk.
+                // A pinned state is not that of the disk.
                 let before = match &change.before {
                     Some(_) if target.is_pinned => check.fresh(layer, path)?,
                     before => before.as_ref().map(|found| found.stat),
@@ -139,8 +139,8 @@ impl Overlay {
         Err(ApplyError::Conflicts(check.conflicts.into_iter().map(conflict).collect()))
     }
 
-    /// Adds what is known under other names of the files `linked`, by their stamps: a file has another one
-    /// once a name of it is gone.
+    /// Adds other known names of the files `linked`, by their stamps: these change when a name of the file is
+    /// removed.
     fn check_other_names(
         &self,
         targets: &[Target],
@@ -180,7 +180,7 @@ impl Overlay {
     }
 }
 
-/// The comparison with the disk.
+/// A comparison with the disk.
 struct Check<'a> {
     overlay: &'a Overlay,
     fresh: HashMap<(u16, VPath), Option<Stat>>,
@@ -224,8 +224,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// What is to be made must not be there. Beneath a directory that is to be made nothing is, and
-    /// what stands in that directory's place may be a link that leads elsewhere.
+    /// Checks that nothing is at a path that is to be created. Beneath a directory that is to be created nothing is
+    /// checked: in its place may be a symbolic link that leads elsewhere.
     fn is_free(&mut self, target: &Target, path: &VPath) -> Result<(), ApplyError> {
         let is_beneath = path.split_last().is_some_and(|(dir, _)| target.created.contains(&dir));
         if !is_beneath && self.fresh(target.layer, path)?.is_some() {
@@ -243,7 +243,7 @@ impl Check<'_> {
         };
         let names = match target.host.names(path) {
             Ok(names) => names,
-            // Said by the comparison of the directory itself.
+            // Found by the comparison of the directory itself.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -266,7 +266,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Directories on the way to `path` must be directories, not links that lead elsewhere.
+    /// Checks that all directories above `path` are directories, not symbolic links.
     fn way_is_clear(
         &mut self,
         target: &Target,

@@ -1,9 +1,9 @@
-//! Changes written to the disk.
+//! Writes changes to the disk.
 //!
-//! First everything that matters is compared with what the disk has now: a difference is a
-//! conflict, and nothing is written. Then new contents are staged, and put in place as one
-//! transaction for all mounts (see [`self::transaction`]). In between, and after, all paths go
-//! through the open directory that was mounted: nothing outside it can be reached.
+//! First the disk is compared with the state that was looked at: a difference that matters is a conflict, and nothing
+//! is written. Then new contents are staged and put in place as one transaction for all mounts (see
+//! [`self::transaction`]). All paths go through the open directory that was mounted, so nothing outside it is
+//! reached.
 
 mod checked;
 pub(super) mod conflicts;
@@ -55,37 +55,35 @@ pub struct Applied {
     pub dirs_created: usize,
     /// Directories that were removed.
     pub dirs_removed: usize,
-    /// Paths that have all their bytes, but not the times or permissions they should have: the
-    /// host refused.
+    /// Paths whose contents were written, but whose times or permissions the host refused to set.
     pub attributes_refused: Vec<VPath>,
-    /// Temporaries that the host did not let us remove. They hold what was replaced or removed.
+    /// Temporary files that the host refused to remove. They hold what was replaced or removed.
     pub leftovers: Vec<VPath>,
 }
 
 /// Why changes could not be written to the disk.
 #[derive(thiserror::Error)]
 pub enum ApplyError {
-    /// The changes could not be told. Nothing was written.
+    /// The changes cannot be determined. Nothing was written.
     #[error(transparent)]
     Diff(#[from] DiffError),
-    /// The disk is not as it was when it was looked at. All differences that matter, sorted by
-    /// mount and path. Nothing was written.
+    /// The disk changed since it was looked at. All differences that matter, sorted by mount and path. Nothing was
+    /// written.
     #[error("nothing was written, because {}", list(.0))]
     Conflicts(Vec<Conflict>),
-    /// The host refused a step. Nothing was written, or it was taken back.
+    /// The host refused a step. Nothing was written, or all was taken back.
     #[error("cannot {operation} {path}: {error}; nothing was written")]
     Host {
-        /// What was tried, as a verb.
+        /// What failed, as a verb.
         operation: &'static str,
         /// The mount.
         mount: MountId,
         /// The path relative to the mount's root.
         path: VPath,
-        /// What the host answered.
+        /// The host's error.
         error: io::Error,
     },
-    /// Two mounts show the same file or directory of the disk, and both changed it. Nothing was
-    /// written.
+    /// Two mounts show the same file or directory of the disk, and both changed it. Nothing was written.
     #[error(
         "the mounts {first} and {second} both changed {} on the disk; nothing was written \
          (mount one of them read-only)",
@@ -94,31 +92,31 @@ pub enum ApplyError {
     Overlap {
         /// One mount's path in the namespace.
         first: String,
-        /// The other's.
+        /// The other mount's path.
         second: String,
-        /// What both changed, on the disk.
+        /// The path on the disk that both changed.
         path: PathBuf,
     },
-    /// [`Witness::is_interrupted`] said so. Nothing was written, or it was taken back.
+    /// [`Witness::is_interrupted`] returned true. Nothing was written, or all was taken back.
     #[error("interrupted; nothing was written")]
     Interrupted,
-    /// What is to be written cannot be noted, or somebody else's changes cannot be taken back. Nothing
-    /// was written.
+    /// The journal cannot be written, or changes left by another process cannot be taken back. Nothing was
+    /// written.
     #[error("{0}; nothing was written")]
     Journal(JournalError),
-    /// Something went wrong, and not all that had been written could be taken back.
+    /// A step failed, and not all that had been written could be taken back.
     #[error("{cause}, except that these could not be put back: {}", list(left))]
     HalfDone {
-        /// What went wrong. Its text says of what is not in `left` that it was not written.
+        /// The failure. Paths that are not in `left` are as before.
         cause: Box<ApplyError>,
-        /// Paths, relative to their mounts, that are not as they were before.
+        /// Paths, relative to their mounts, that were not put back.
         left: Vec<VPath>,
     },
 }
 
 crate::base::readable::readable!(ApplyError);
 
-/// By hand, so that it is no source as well: its text is said already.
+// Not `#[from]`, which would make it the source too, so that its text appeared twice.
 impl From<JournalError> for ApplyError {
     fn from(error: JournalError) -> Self {
         Self::Journal(error)
@@ -137,59 +135,55 @@ pub(super) struct Target {
     /// Sorted by path.
     pub changes: Vec<Change>,
     pub placed: Vec<Placed>,
-    /// Whether changes are told from a [`Baseline`] and not from the disk.
+    /// Changes are relative to a [`Baseline`], not to the disk.
     pub is_pinned: bool,
-    /// Paths of changes that the disk has already, and that are not among `changes`.
+    /// Changes that the disk has already, which are not among `changes`.
     pub on_disk: HashMap<VPath, OnDisk>,
-    /// Which times files are to have on the disk.
+    /// Converts times to those of the disk.
     pub disk_times: Arc<DiskTimes>,
-    /// Directories that are to be made.
+    /// Directories to be created.
     pub created: HashSet<VPath>,
-    /// Directories that are to be removed.
+    /// Directories to be removed.
     pub removed: HashSet<VPath>,
 }
 
 /// A change that the disk has already.
 pub(super) struct OnDisk {
-    /// What stands at the path in the namespace.
+    /// The node at the path in the namespace.
     pub after: Option<NodeId>,
-    /// What stands there on the disk, as it was compared.
+    /// What the disk has at the path.
     pub now: Option<Stat>,
 }
 
-/// Makes of a directory of the host what is written through.
+/// Wraps a directory of the host for writing.
 pub(super) type Decorate<'a> = &'a dyn Fn(Arc<HostDir>) -> Arc<dyn Tree>;
 
 impl Overlay {
-    /// Writes the changes in mounts of host directories back to these directories, all or nothing.
-    /// Afterwards the namespace is as it was, and has no changes there.
+    /// Writes the changes in mounts of host directories to these directories, all or nothing. Afterwards the
+    /// namespace is as before and has no changes there. Does nothing if nothing changed.
     ///
-    /// A file that is replaced keeps its permissions, without those to run as another user; one
-    /// that was moved takes its own along. One that has further names on the disk is replaced also if
-    /// only its times were set: the other names, which may lie elsewhere, keep theirs. Names of one file become names of one file where the
-    /// host allows it; one that is new has the permissions of a new file under all of them. Times
-    /// that were set explicitly go to the disk, also where nothing else changed; others are the
-    /// host's. Forks of this overlay see the disk change beneath them. Nothing is synced, and nothing is
-    /// noted: what becomes of it if the process is killed, or the power is cut, is up to the host; see
-    /// [`Overlay::apply_journaled`].
+    /// A replaced file keeps its permissions, without set-user-id and set-group-id; a moved file keeps its own. A file
+    /// of which only the times were set is replaced if it has further names on the disk: those may be outside the
+    /// directory and keep their times. Names of one file become hard links where the host allows it; a new file
+    /// has default permissions. Times that were set explicitly are set on the disk, even if nothing else changed;
+    /// others are the host's. Forks of this overlay see the disk change. Nothing is synced, and no journal is
+    /// written: a kill or power cut may leave parts; see [`Overlay::apply_journaled`].
     ///
-    /// No conflict is made of files that were neither read nor changed, of listings, and of names
-    /// that were not found. If there is nothing to write, nothing is checked either.
+    /// Files that were neither read nor changed, listings, and names that were not found cause no conflicts.
     ///
     /// # Errors
-    /// See [`ApplyError`]; but for `HalfDone`, the disk is as it was before.
+    /// [`ApplyError`]. Except for `HalfDone`, the disk is as before.
     pub fn apply(&mut self) -> Result<Applied, ApplyError> {
         self.apply_through(None, &(), &|host| host)
     }
 
-    /// As [`Overlay::apply`], all or nothing also if the process is killed or the power is cut: what is
-    /// done is noted in `journals` before, and synced, and [`Journals::recover`] finishes it or takes it
-    /// back. What others have left there to be done about these directories is done first; if others
-    /// write to them at this moment, that is waited for. If `witness` says that this is interrupted,
-    /// everything is taken back, as long as not all of it is done.
+    /// As [`Overlay::apply`], but all or nothing even if the process is killed or the power is cut: each step is
+    /// noted in `journals` and synced first, and [`Journals::recover`] finishes it or takes it back. Older journals
+    /// of these directories are recovered first; other processes that write to them are waited for. If `witness`
+    /// reports an interruption before the commit, all is taken back.
     ///
     /// # Errors
-    /// See [`ApplyError`]; but for `HalfDone`, the disk is as it was before.
+    /// [`ApplyError`]. Except for `HalfDone`, the disk is as before.
     pub fn apply_journaled(
         &mut self,
         journals: &Journals,
@@ -198,8 +192,8 @@ impl Overlay {
         self.apply_through(Some(journals), witness, &|host| host)
     }
 
-    /// Does not show, in directories of the host that are mounted, what a belljar that is writing to the
-    /// disk has there for as long as that takes, as the [`Journals`] in the folder `journals` tell.
+    /// Hides, in mounted directories of the host, the temporary files of live [`Journals`] in the directory
+    /// `journals`.
     pub fn hide_temporaries(&self, journals: &Path) {
         for host in self.mounts.iter().filter_map(|mount| mount.host.as_ref()) {
             let journals = journals.to_owned();
@@ -225,7 +219,7 @@ impl Overlay {
             JournalError::Interrupted => ApplyError::Interrupted,
             error => error.into(),
         })?;
-        // What others have written while this waited shows in what follows.
+        // Anything that others wrote while this waited is found below.
         let mut checked = self.check(&targets)?;
         let placed: HashSet<NodeId> =
             targets.iter().flat_map(|target| &target.placed).map(|placed| placed.id).collect();
@@ -276,14 +270,14 @@ impl Overlay {
         for target in &targets {
             self.keep_what_was_written(target);
         }
-        // What they are of may have another stamp now.
+        // Their files may have other stamps now.
         self.below_files = BelowFiles::default();
         Ok(applied)
     }
 
-    /// Whether something is to be written, or to be known from now on, of `target`.
+    /// Whether `target` has something to write or to record.
     fn has_work(&self, target: &Target) -> bool {
-        // Equal files that changed places are no change. From now on each is the one in its place.
+        // Swapped equal files are not a change, but each node needs the origin of its new place.
         let is_moved = |placed: &Placed| {
             let node = self.node(placed.id);
             let origin = node.origin.as_ref().filter(|it| it.layer == target.layer);
@@ -293,12 +287,12 @@ impl Overlay {
         !target.changes.is_empty() || !target.on_disk.is_empty() || target.placed.iter().any(counts)
     }
 
-    /// Makes everything beside its place, and then gives it its place.
+    /// Stages everything, then puts it in place.
     fn write_all(&self, writing: &mut Writing<'_, '_>) -> Result<(), Stop> {
         let mut touched = Touched::default();
         let Writing { targets, changes, transactions, journal } = writing;
         let each = |transactions: &mut Vec<_>| 0..transactions.len();
-        // All that is read is read before anything on the disk gets another change time.
+        // Determined before change times on the disk change.
         let links: Vec<_> = targets
             .iter()
             .zip(*changes)
@@ -364,8 +358,8 @@ impl Overlay {
             let is_pinned = self.mounts[mount.index()].baseline.is_some();
             let mut on_disk = HashMap::new();
             if is_pinned {
-                // What is in a directory that is still to be made is not there, whatever stands in
-                // its place: it may be a link to a directory with the same names.
+                // Nothing exists in a directory that is yet to be created, whatever is in its place: it may be a
+                // symbolic link to a directory with the same names.
                 let mut to_be_made = HashSet::new();
                 let mut left = Vec::new();
                 for change in changes {
@@ -406,8 +400,8 @@ impl Overlay {
         Ok(targets)
     }
 
-    /// Adds the files of which only the times were set and that have further names on the disk:
-    /// these must keep theirs.
+    /// Adds files of which only the times were set, and which have further names on the disk, whose times must
+    /// stay.
     fn add_shared_times(
         &self,
         host: &HostDir,
@@ -474,17 +468,17 @@ enum Stop {
     Journal(JournalError),
 }
 
-/// What is being written, to all targets.
+/// A write to all targets.
 struct Writing<'a, 'w> {
     targets: &'a [Target],
-    /// For each step of each target, the change that it is for.
+    /// For each step of each target, the index of its change.
     changes: &'a [Vec<usize>],
     transactions: Vec<Transaction<'w>>,
     journal: Option<Journal<'w>>,
 }
 
 impl<'w> Writing<'_, 'w> {
-    /// Does what is left once everything has its place.
+    /// Completes the write after the commit.
     fn finish(self) -> (Applied, Vec<Transaction<'w>>) {
         let mut applied = Applied::default();
         for transaction in &self.transactions {
@@ -501,14 +495,14 @@ impl<'w> Writing<'_, 'w> {
             }
         }
         if let Some(journal) = self.journal {
-            // One that stays is found to have nothing left to do.
+            // One that stays will be found to have nothing left to do.
             let _ = journal.remove();
         }
         (applied, self.transactions)
     }
 }
 
-/// Takes everything back, and says why.
+/// Takes everything back and returns the reason.
 fn give_up(writing: Writing<'_, '_>, stop: Stop, witness: &dyn Witness) -> ApplyError {
     let left: Vec<VPath> =
         writing.transactions.iter().rev().flat_map(Transaction::roll_back).collect();
@@ -523,7 +517,7 @@ fn give_up(writing: Writing<'_, '_>, stop: Stop, witness: &dyn Witness) -> Apply
         Stop::Journal(error) => error.into(),
     };
     if !left.is_empty() {
-        // The journal stays: who comes next tries again.
+        // The journal stays for a later recovery.
         return ApplyError::HalfDone { cause: Box::new(cause), left };
     }
     if let Some(journal) = writing.journal {
@@ -533,7 +527,7 @@ fn give_up(writing: Writing<'_, '_>, stop: Stop, witness: &dyn Witness) -> Apply
 }
 
 impl Target {
-    /// Directories that are not there both before and after: nothing temporary may stand in them.
+    /// Directories that do not exist both before and after: no temporary files in them.
     pub(super) fn unstable(&self) -> HashSet<VPath> {
         self.created.union(&self.removed).cloned().collect()
     }

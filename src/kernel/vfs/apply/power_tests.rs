@@ -1,10 +1,9 @@
-//! The power is cut while belljar writes to the disk.
+//! Power cuts while belljar writes to the disk.
 //!
-//! What it does is recorded, and done again on another folder of the same content, up to some
-//! operation. Of what was not synced by then, any part may be missing: names that were given or
-//! taken, and the ends of files.
+//! The operations of an apply are recorded and repeated up to some point on another directory with the same contents.
+//! Any part of what was not synced by then may be missing: added and removed names, ends of files.
 #![cfg(unix)]
-#![allow(clippy::disallowed_methods, reason = "the tests look at the disk")]
+#![allow(clippy::disallowed_methods, reason = "the tests use the disk")]
 
 use std::fs;
 use std::io::Write;
@@ -16,8 +15,8 @@ use crate::kernel::vfs::journal::tests::{Asking, Operation, Scene, Through};
 use crate::kernel::vfs::layer::host_dir::Access;
 use crate::kernel::vfs::*;
 
-/// An operation, in the folder of journals or in the one that is written to, and what a file that
-/// it makes holds in the end.
+/// An operation in the directory of journals or the directory that is written to, with the final content of a
+/// file that it creates.
 #[derive(Clone, Debug)]
 struct Done {
     in_journals: bool,
@@ -25,7 +24,7 @@ struct Done {
     content: Vec<u8>,
 }
 
-/// Everything that writing the changes of a scene does, and the journal at its fullest.
+/// Records all operations of an apply, and the journal at its fullest.
 fn record(files: usize) -> (Vec<Done>, Content) {
     let mut scene = Scene::new(files);
     let done: Arc<Mutex<Vec<Done>>> = Arc::default();
@@ -34,7 +33,7 @@ fn record(files: usize) -> (Vec<Done>, Content) {
     let through: Through = Asking::through(move |host, operation| {
         let mut log = log.lock().unwrap();
         let in_journals = host.path() == fs::canonicalize(&journals).unwrap();
-        // What was made last has its content by now.
+        // The file created last is complete now.
         if !in_journals
             && let Some(Done {
                 in_journals: false,
@@ -58,7 +57,7 @@ fn record(files: usize) -> (Vec<Done>, Content) {
     (done, content)
 }
 
-/// A small generator, so that a failure can be repeated from its number.
+/// A small generator, so that a failure can be repeated from its seed.
 struct Dice(u64);
 
 impl Dice {
@@ -73,7 +72,7 @@ fn parent(path: &VPath) -> VPath {
     path.split_last().map_or_else(VPath::root, |(parent, _)| parent)
 }
 
-/// The directories whose names the operation changes.
+/// The directories in which the operation changes names.
 fn dirs(operation: &Operation) -> Vec<VPath> {
     match operation {
         Operation::CreateFile(path)
@@ -87,10 +86,10 @@ fn dirs(operation: &Operation) -> Vec<VPath> {
     }
 }
 
-/// Whether something in `later` makes all of `dirs` survive.
+/// Whether operations in `later` sync all of `dirs`.
 fn survive(dirs: &[VPath], in_journals: bool, later: &[Done]) -> bool {
     dirs.iter().all(|dir| {
-        // Where it is at each time.
+        // Follows renames.
         let mut dir = dir.clone();
         later.iter().filter(|done| done.in_journals == in_journals).any(|done| {
             match &done.operation {
@@ -116,7 +115,7 @@ fn is_later(before: &[Done]) -> bool {
     before.iter().any(|done| done.in_journals && is_sync(done))
 }
 
-/// A scene on which `done` has happened, as far as `dice` let it survive.
+/// A scene after `done`, of which `dice` decides what survived.
 fn replay(files: usize, done: &[Done], recorded: &Content, dice: &mut Dice) -> Scene {
     let scene = Scene::new(files);
     fs::create_dir_all(&scene.journals).unwrap();
@@ -124,7 +123,7 @@ fn replay(files: usize, done: &[Done], recorded: &Content, dice: &mut Dice) -> S
         (HostDir::open(&scene.disk).unwrap(), HostDir::open(&scene.journals).unwrap());
     let roots = [Root { id: disk.id().unwrap(), path: disk.path().to_owned() }];
     let plans = recorded.plans.as_ref().unwrap();
-    // All of it, nothing of it, or any part: what was not synced may be there.
+    // All of it, none of it, or any part of what was not synced survives.
     let odds = [0, 2, 4][dice.below(3)];
     let mut journal = Vec::new();
     for (index, Done { in_journals, operation, content }) in done.iter().enumerate() {
@@ -158,7 +157,7 @@ fn replay(files: usize, done: &[Done], recorded: &Content, dice: &mut Dice) -> S
                 journal.truncate(len);
             }
             Operation::SyncFile(_) if *in_journals && is_later(&done[..index]) => {
-                // Its third part was written right before, and names what was made here.
+                // The journal's third part was written just before, and names the files made here.
                 let part = format::staged_part(&[staged(&disk, &plans[0].steps)]);
                 append(&scene, &part);
             }
@@ -190,7 +189,7 @@ fn append(scene: &Scene, part: &[u8]) {
     }
 }
 
-/// What the journal says of what was made. What did not survive had some number, too.
+/// The identities that the journal has for staged files; for files that did not survive, any number.
 fn staged(disk: &HostDir, steps: &[Step]) -> Vec<Option<Identity>> {
     let lost = Identity { file_type: FileType::RegularFile, inode: 1, size: 2, mtime_ns: 3 };
     let made = |step: &Step| match step {
@@ -211,7 +210,7 @@ fn cut_everywhere(files: usize, step: usize, times: usize) -> (usize, usize) {
             let when = format!("{files} files, cut at {len} of {}, number {number}", done.len());
             let scene = replay(files, &done[..len], &content, &mut dice);
             let folder = HostDir::open(&scene.disk).unwrap();
-            // Nothing is really synced: the power stays on.
+            // Not really synced: the power stays on.
             let journals = Journals::open(&scene.journals).unwrap();
             let journals = journals.decorated(Asking::through(|_, _| Ok(())));
             let recovered = journals.recover(&folder, OnChanged::Refuse, &());
@@ -225,14 +224,14 @@ fn cut_everywhere(files: usize, step: usize, times: usize) -> (usize, usize) {
 }
 
 #[test]
-fn a_power_cut_leaves_the_old_tree_or_the_new_one() {
+fn power_cut_leaves_the_old_or_the_new_tree() {
     let (old, new) = cut_everywhere(0, 1, 12);
     assert!(old > 100 && new > 50, "{old} {new}");
 }
 
-/// Many files are synced by their file systems.
+/// Many files are synced by file system.
 #[test]
-fn a_power_cut_among_many_files_leaves_the_old_tree_or_the_new_one() {
+fn power_cut_among_many_files_leaves_the_old_or_the_new_tree() {
     let (old, new) = cut_everywhere(70, 17, 3);
     assert!(old > 20 && new > 5, "{old} {new}");
 }

@@ -1,6 +1,6 @@
-//! What others do to the disk while a patch is being written, and names that lie outside of it.
+//! Changes by other programs during an apply, and names outside the mounted directory.
 #![cfg(unix)]
-#![allow(clippy::disallowed_methods, reason = "the tests look at the disk")]
+#![allow(clippy::disallowed_methods, reason = "the tests use the disk")]
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -26,8 +26,7 @@ fn mounted(mounts: &[(&str, &Path)]) -> Overlay {
     overlay
 }
 
-/// Holds the file `f`, whose content is `bytes`. Whoever opens it finds that somebody did this to
-/// the disk meanwhile.
+/// A layer with the file `f`, whose content is `bytes`. Opening it runs a change of the disk.
 pub(super) struct Meddler(pub Box<dyn Fn() + Send + Sync>);
 
 impl Meddler {
@@ -64,9 +63,9 @@ impl Layer for Meddler {
     }
 }
 
-/// What was checked was once compared by length and time alone before it was replaced.
+/// The check right before replacing compared only length and time.
 #[test]
-fn an_edit_between_check_and_rename_is_a_conflict_whatever_its_length_and_time() {
+fn edit_of_equal_length_and_time_before_rename_is_a_conflict() {
     let folder = tempfile::tempdir().unwrap();
     let victim = folder.path().join("a");
     fs::write(&victim, "older").unwrap();
@@ -89,13 +88,13 @@ fn an_edit_between_check_and_rename_is_a_conflict_whatever_its_length_and_time()
         other => panic!("{other:?}"),
     }
     assert_eq!(fs::read(&victim).unwrap(), b"their");
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary is left");
 }
 
-/// Somebody clears up the temporaries: a step fails when others have been made. A temporary that was
-/// gone was once said to be something that could not be put back.
+/// Another program removes temporaries, so a later step fails. A missing temporary was reported as something that
+/// could not be put back.
 #[test]
-fn a_step_that_fails_in_the_middle_leaves_everything_as_it_was() {
+fn failed_step_is_rolled_back() {
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path();
     for name in ["a", "gone", "moved", "z"] {
@@ -129,16 +128,16 @@ fn a_step_that_fails_in_the_middle_leaves_everything_as_it_was() {
         other => panic!("{other:?}"),
     }
     assert_eq!(on_disk(disk), before);
-    // Now nobody interferes: y is not among what is new any more.
+    // Nothing interferes now, and y is no longer new.
     overlay.write("/w/y", b"again", 2).unwrap();
     overlay.apply().unwrap();
     assert_eq!(fs::read(disk.join("c/e/f")).unwrap(), b"old");
     assert_eq!(fs::read(disk.join("z")).unwrap(), b"bytes");
 }
 
-/// What stands there now is of another type than what was seen: nothing is written through it.
+/// Another type is at the path now: nothing is written through it.
 #[test]
-fn another_type_in_the_way_is_a_conflict() {
+fn changed_type_on_the_way_is_a_conflict() {
     use ConflictKind::{Appeared, Changed, NotADirectory, Vanished};
     let outside = tempfile::tempdir().unwrap();
     let target = outside.path().join("target");
@@ -188,9 +187,9 @@ fn another_type_in_the_way_is_a_conflict() {
     assert_eq!(conflicts(&|disk| replace_dir(disk, &nothing)), vanished);
 }
 
-/// Writing gives and takes names, and so changes the stamps of the files that it is about.
+/// Writing adds and removes names, which changes the stamps of the files.
 #[test]
-fn writing_itself_is_no_conflict() {
+fn changes_of_stamps_by_apply_are_no_conflict() {
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path();
     fs::write(disk.join("a"), "one file").unwrap();
@@ -213,9 +212,9 @@ fn writing_itself_is_no_conflict() {
     assert_eq!(fs::read_dir(disk).unwrap().count(), 4);
 }
 
-/// A file that was moved away from an equal one was once written as a further name of that.
+/// The moved file was written as a further name of the equal new one.
 #[test]
-fn an_equal_file_in_the_place_of_one_that_moved_stays_a_file_of_its_own() {
+fn equal_file_in_place_of_a_moved_one_is_not_linked() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     fs::write(path("a"), "text").unwrap();
@@ -236,10 +235,9 @@ fn an_equal_file_in_the_place_of_one_that_moved_stays_a_file_of_its_own() {
     assert_eq!(overlay.apply().unwrap(), Applied::default());
 }
 
-/// A further name of a file that was written anew as it was, and so is no change, was once written
-/// as a file of its own.
+/// A file written with the same bytes is not a change; its further name was written as a separate file.
 #[test]
-fn a_name_of_a_file_that_was_written_as_it_was_is_a_name_of_it() {
+fn link_to_a_rewritten_equal_file_is_a_hard_link() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a"), "text").unwrap();
     let mut overlay = mounted(&[("/w", folder.path())]);
@@ -252,9 +250,9 @@ fn a_name_of_a_file_that_was_written_as_it_was_is_a_name_of_it() {
     assert_eq!(overlay.apply().unwrap(), Applied::default());
 }
 
-/// Setting the times of a file once set those of its other name, outside of what was mounted.
+/// Setting the times of a file also set those of its other name outside the mount.
 #[test]
-fn times_of_a_name_outside_stay() {
+fn times_of_a_name_outside_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let (inside, outside) = (folder.path().join("inside"), folder.path().join("outside"));
     fs::create_dir(&inside).unwrap();
@@ -282,7 +280,7 @@ fn times_of_a_name_outside_stay() {
 }
 
 #[test]
-fn mounts_that_overlap_do_not_write_to_one_place() {
+fn overlapping_mounts_cannot_write_the_same_path() {
     let folder = tempfile::tempdir().unwrap();
     let inner = folder.path().join("inner");
     fs::create_dir(&inner).unwrap();
@@ -304,7 +302,7 @@ fn mounts_that_overlap_do_not_write_to_one_place() {
 }
 
 #[test]
-fn an_error_of_the_host_is_said_once() {
+fn host_error_appears_once_in_the_message() {
     let error = ApplyError::Host {
         operation: "remove",
         mount: MountId(0),
@@ -315,9 +313,9 @@ fn an_error_of_the_host_is_said_once() {
     assert!(std::error::Error::source(&error).is_none());
 }
 
-/// Belljar is killed: the disk has files in their old version or the new one, and temporaries.
+/// After a kill each file has its old or its new content, and there are temporaries.
 #[test]
-fn a_crash_leaves_no_half_of_a_file() {
+fn kill_leaves_no_partial_file() {
     let names = ["a", "b", "c"];
     let mut overlay = mounted(&[]);
     overlay.write("/new", b"bytes", 2).unwrap();

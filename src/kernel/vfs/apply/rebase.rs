@@ -1,4 +1,4 @@
-//! What a baseline is once changes are on the disk.
+//! Updates a baseline after changes were written to the disk.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::kernel::vfs::overlay::baseline::{Baseline, KEPT_BYTES_MAX, Pin, There
 use crate::kernel::vfs::overlay::node::{Body, NodeId};
 use crate::kernel::vfs::path::VPath;
 
-/// Directories of the mounts that hold what they held, but for what is about to be written.
+/// By mount, directories in which no name was added or removed before the write.
 pub(super) type KnownDirs = Vec<(usize, HashSet<VPath>)>;
 
 impl Baseline {
-    /// Takes the stamps `renewed`: nothing but names came or went.
+    /// Updates stamps in pins of files of which only names changed.
     pub(super) fn renew_stamps<'a>(&self, renewed: impl Iterator<Item = (&'a VPath, u64)>) {
         let mut pins = self.pins();
         for (path, stamp) in renewed {
@@ -30,7 +30,7 @@ impl Baseline {
         }
     }
 
-    /// Takes what was found anew of what is as it was.
+    /// Updates the attributes in pins of unchanged entries.
     pub(in crate::kernel::vfs) fn renew(&self, renewed: &BTreeMap<VPath, Stat>) {
         let mut pins = self.pins();
         for (path, stat) in renewed {
@@ -40,7 +40,7 @@ impl Baseline {
         }
     }
 
-    /// Takes what directories hold now for what is known of them.
+    /// Accepts the present change times of directories.
     fn accept_dirs(&self, dirs: &HashSet<VPath>) {
         for path in dirs {
             let Ok(now) = self.disk().examine(path) else { continue };
@@ -53,8 +53,7 @@ impl Baseline {
     }
 }
 
-/// Whether something is at `path` for those who follow links, of which one stands in the place of a directory
-/// that `path` is in.
+/// Whether `path` exists on the disk only through a symbolic link in place of one of its directories.
 fn shows_through_link(host: &HostDir, path: &VPath) -> bool {
     let mut at = path.clone();
     while let Some((parent, _)) = at.split_last() {
@@ -68,8 +67,7 @@ fn shows_through_link(host: &HostDir, path: &VPath) -> bool {
 }
 
 impl Overlay {
-    /// Whether the disk has at its path, where `now` stands, what `change` makes of it, and not what was
-    /// there before.
+    /// Whether the disk, which has `now` at the path, has the result of `change` already, and not the old state.
     pub(in crate::kernel::vfs) fn is_on_disk(
         &self,
         change: &Change,
@@ -106,12 +104,12 @@ impl Overlay {
         })
     }
 
-    /// The directories above what is about to be written that hold what they held.
+    /// The directories above the changes in which no name was added or removed so far.
     pub(super) fn known_dirs(&self, targets: &[Target]) -> KnownDirs {
         let mut known = Vec::new();
         for target in targets {
             let index = target.mount.index();
-            // One that keeps no contents ends with its run.
+            // A baseline without contents ends with its run.
             let baseline = self.mounts[index].baseline.as_ref();
             let Some(baseline) = baseline.filter(|it| it.contents().is_some()) else { continue };
             let mut above = HashSet::new();
@@ -129,20 +127,20 @@ impl Overlay {
         known
     }
 
-    /// Notes that the directories `known` hold what they held, and what was written.
+    /// Accepts the change times of the directories `known`, which are due to the write.
     pub(super) fn accept_dirs(&self, known: KnownDirs) {
         for (index, dirs) in known {
             let Some(baseline) = &self.mounts[index].baseline else { continue };
             if !dirs.is_empty() {
-                // What others write after this has a later change time.
+                // So that later writes by others have a later change time.
                 start(baseline.disk(), true);
                 baseline.accept_dirs(&dirs);
             }
         }
     }
 
-    /// What files have in the namespace that were written, or that the disk has like that, so that they can be
-    /// read later, whatever others make of them on the disk at this moment.
+    /// Keeps the contents of files that were written, or that the disk has already, so that they can be read later
+    /// whatever happens on the disk; returns digests and lengths.
     pub(super) fn written_contents(&self, target: &Target) -> HashMap<VPath, (Digest, u64)> {
         let mut contents = HashMap::new();
         let Some(baseline) = &self.mounts[target.mount.index()].baseline else { return contents };
@@ -173,7 +171,7 @@ impl Overlay {
         contents
     }
 
-    /// Compares with what was `written` from now on, be it still there or not.
+    /// Makes `written` the state to compare with, whether the disk still has it or not.
     pub(super) fn move_baseline(
         &mut self,
         target: &Target,
@@ -222,7 +220,7 @@ impl Overlay {
                 }
                 pins.by_path.insert((*path).clone(), pin);
             }
-            // Of the others only times were set.
+            // Of others only the times were set.
             for (path, stat) in written.iter().filter(|(path, _)| !changed.contains_key(path)) {
                 if let Some(Pin::There(there)) = pins.by_path.get_mut(path) {
                     there.stat = *stat;
@@ -232,7 +230,7 @@ impl Overlay {
         self.set_baseline(index, moved);
     }
 
-    /// Makes sure that what was just written can be read later, whatever becomes of the disk.
+    /// Keeps the contents of files just written, so that they can be read later.
     pub(super) fn keep_what_was_written(&self, target: &Target) {
         let Some(baseline) = &self.mounts[target.mount.index()].baseline else { return };
         if baseline.contents().is_none() {
@@ -242,7 +240,7 @@ impl Overlay {
             let is_file = matches!(baseline.pin(path), Ok(Pin::There(there))
                 if there.stat.file_type == FileType::RegularFile);
             if is_file {
-                // Whoever changes it at this moment is told of later.
+                // A change at this moment is found and reported later.
                 let _ = baseline.keep(path);
             }
         }

@@ -1,4 +1,4 @@
-//! What a patch asks of the nodes, and what becomes of them once their changes are on the disk.
+//! Queries for an apply, and updates of the nodes once their changes are on the disk.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,18 +14,17 @@ use crate::kernel::vfs::overlay::times::{ChangedTimes, TimeScale};
 use crate::kernel::vfs::overlay::{Overlay, node_bytes};
 use crate::kernel::vfs::path::VPath;
 
-/// A node in the tree of a mount.
+/// A node with its place in a mount's tree.
 pub(in crate::kernel::vfs) struct Placed {
     pub dir: NodeId,
     pub name: Arc<str>,
     pub id: NodeId,
-    /// Relative to the mount's root.
+    /// Its path, relative to the mount's root.
     pub path: VPath,
 }
 
 impl Overlay {
-    /// Every entry of `mount` that has a node, directories before what is in them. Other mounts
-    /// within it are left out.
+    /// All entries of `mount` that have nodes, without other mounts in it; directories come before their entries.
     pub(in crate::kernel::vfs) fn placed_in(&self, mount: MountId) -> Vec<Placed> {
         let mut placed = Vec::new();
         let mut dirs = vec![(self.mount_root(mount), VPath::root())];
@@ -45,7 +44,7 @@ impl Overlay {
         placed
     }
 
-    /// Whether `id` stands where a layer has it.
+    /// Whether `id` is at the place where a layer has it.
     pub(in crate::kernel::vfs) fn is_at_home(&self, id: NodeId) -> bool {
         let Some(origin) = &self.node(id).origin else { return false };
         let mut at = self.mount_root(self.mount_of(origin.layer));
@@ -59,9 +58,8 @@ impl Overlay {
         at == id
     }
 
-    /// What has a time that a program set, or that comes from a program that wrote to it, in mounts that
-    /// have something below: where that is a directory of the host, [`Overlay::apply`] sets times also
-    /// where nothing else changed. Sorted by mount, then bytewise by path.
+    /// Nodes in layered mounts whose times a program set, explicitly or by a write, sorted by mount, then bytewise
+    /// by path. In mounts of host directories [`Overlay::apply`] sets times even if nothing else changed.
     pub fn changed_times(&self) -> Vec<ChangedTimes> {
         let mut found = Vec::new();
         for (id, mount) in (0..).map(MountId).zip(&self.mounts) {
@@ -87,12 +85,11 @@ impl Overlay {
         found
     }
 
-    /// Takes into memory what files still have only in `layer` of `mount` though they are not among
-    /// the nodes `placed` on the disk: removed while open, or moved to a mount in memory. A patch
-    /// is about to remove it there.
+    /// Loads into memory files of `layer` of `mount` that are not among the nodes `placed` on the disk: those removed
+    /// while open, or moved to another mount. The apply will remove them from the disk.
     ///
     /// # Errors
-    /// `ENOMEM`; `ENOSPC` if that goes beyond the limit of the upper layer; as the layer answers.
+    /// `ENOMEM`; `ENOSPC` at the limit of the upper layer; those of the layer.
     pub(super) fn sever_strays(
         &mut self,
         mount: MountId,
@@ -110,7 +107,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// Makes `id` independent of the layer that it came from.
+    /// Makes `id` independent of its layer.
     pub(in crate::kernel::vfs) fn sever(&mut self, id: NodeId) -> Result<(), (VPath, Errno)> {
         let node = &mut self.nodes[id];
         let Some(origin) = &node.origin else { return Ok(()) };
@@ -132,7 +129,7 @@ impl Overlay {
             }
             if !file.content.is_dirty() {
                 self.cache_bytes = self.cache_bytes.saturating_sub(held);
-                // Counts as written from now on.
+                // Marks it as written.
                 file.content.set_len(file.content.len()).map_err(failed)?;
             }
             self.below_files.close(id);
@@ -143,7 +140,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// Notes that the changes of `target` are in its layer now, as `written`.
+    /// Records that the layer of `target` now has its changes, as `written`.
     pub(super) fn settle(&mut self, target: &Target, written: &Written) {
         let mut settled = HashSet::new();
         let layer = target.layer;
@@ -169,8 +166,8 @@ impl Overlay {
         }
     }
 
-    /// What stands at `path` of the layer by what is known, and not by a new look: what others have written
-    /// there by now is a change of the disk, and must not be taken for what the namespace has.
+    /// The attributes at `path` of the layer, from what is known. Looking again could find the write of another program
+    /// and take it for the namespace's own.
     fn stat_of_settled(&self, target: &Target, written: &Written, path: &VPath) -> Option<Stat> {
         if let Some(stat) = written.get(path) {
             return Some(*stat);
@@ -181,7 +178,7 @@ impl Overlay {
         }
     }
 
-    /// Makes `path` of `layer`, where `stat` stands, the origin of `id`, unless it is not there.
+    /// Makes `path` of `layer`, with the attributes `stat`, the origin of `id`; returns whether it is.
     fn relocate(&mut self, id: NodeId, layer: u16, path: &VPath, stat: Option<&Stat>) -> bool {
         let node = &mut self.nodes[id];
         let had_times = node.carries_times();
@@ -200,7 +197,7 @@ impl Overlay {
             Body::File(file) => {
                 self.below_files.close(id);
                 if file.content.is_dirty() {
-                    // The disk has the bytes; memory need not.
+                    // The bytes are on the disk and need no memory.
                     was_read = false;
                     let len = file.content.len();
                     let old = std::mem::replace(&mut file.content, Content::below(len));
@@ -231,8 +228,8 @@ impl Overlay {
         });
     }
 
-    /// Takes the stamps anew of what was checked and is as it was: writing a patch gives and takes
-    /// names of files, which changes the stamps of their other names.
+    /// Updates the stamps of checked files that are unchanged: an apply adds and removes names of files, which
+    /// changes their stamps.
     pub(super) fn renew_stamps(&mut self, checked: &Checked) {
         let layers = &self.layers;
         let mut renewed: HashMap<(u16, VPath), u64> = HashMap::new();
@@ -253,11 +250,11 @@ impl Overlay {
         }
     }
 
-    /// Forgets all changes in mounts that have something below, and all that was read there, as if
-    /// they were mounted now. What is open stays open: files keep what they hold, without a name.
+    /// Drops all changes in layered mounts, and all that was read there, as if they were mounted now. Open files
+    /// keep their contents, without a name.
     ///
     /// # Errors
-    /// As [`Overlay::mount`], if mounts within these mounts do not find their places any more.
+    /// Those of [`Overlay::mount`], if mounts within these mounts cannot be placed again.
     pub fn discard(&mut self, now: u64) -> Result<(), Errno> {
         for index in 0..self.mounts.len() {
             if !self.mounts[index].is_layered {
@@ -281,7 +278,7 @@ impl Overlay {
                     self.drop_link(id, now);
                 }
             }
-            // With what those were that went just now.
+            // Includes the origins of nodes freed above.
             self.seen.retain(|origin| !layers.contains(&origin.layer));
         }
         for index in 1..self.mounts.len() {

@@ -1,4 +1,4 @@
-//! From changes to steps, and from steps to what stands beside its places.
+//! Plans the steps of an apply, and stages them beside their places.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -16,24 +16,24 @@ use crate::kernel::vfs::overlay::Overlay;
 use crate::kernel::vfs::overlay::node::{Body, Node, NodeId, Origin, TimesOf};
 use crate::kernel::vfs::path::VPath;
 
-/// How something is made beside its place.
+/// How a step is staged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum By {
-    /// It is made anew. What it is made of is read from the disk, which looks at change times.
+    /// As a copy. Reads from the disk, which checks change times.
     Copy,
-    /// It is another name of a file, which gets another change time by that.
+    /// As a further name of a file, whose change time changes by that.
     Link,
 }
 
-/// What is to be done in one directory of the host.
+/// The plan for one directory of the host.
 pub(super) struct Planned {
     pub plan: Plan,
-    /// For each step, the change of the target that it is for.
+    /// For each step, the index of its change.
     pub changes: Vec<usize>,
 }
 
 impl Overlay {
-    /// Decides what is to be done. Nothing is changed yet.
+    /// Plans the steps. Nothing is changed yet.
     pub(super) fn plan(&self, target: &Target) -> Result<Planned, StepError> {
         let mut planned = Planned { plan: Plan::default(), changes: Vec::new() };
         let unstable = target.unstable();
@@ -71,8 +71,8 @@ impl Overlay {
         Ok(planned)
     }
 
-    /// What must be set last: times and permissions of directories, innermost first, and times of
-    /// what did not change otherwise.
+    /// Attributes that are set last: times and permissions of directories, innermost first, and times of paths that did
+    /// not change otherwise.
     fn attributes(&self, target: &Target) -> Result<Vec<Attributes>, StepError> {
         let changed: HashSet<&VPath> = target.changes.iter().map(|change| &change.path).collect();
         let mut todo: BTreeMap<&VPath, (Option<u32>, Option<Times>)> = BTreeMap::new();
@@ -86,7 +86,7 @@ impl Overlay {
             let (node, path) = (self.node(placed.id), &placed.path);
             let is_dir = matches!(node.body, Body::Dir(_));
             let Some(times) = target.disk_times.of(node) else { continue };
-            // What was only written to is that file under all its names, and keeps them.
+            // A file that was only written to keeps its times under all its names.
             let is_shared = || {
                 let names = target.host.stat(path).map_or(0, |stat| stat.nlink);
                 node.times_of == TimesOf::Clock && names > 1
@@ -103,14 +103,14 @@ impl Overlay {
         Ok(todo.into_iter().rev().map(attributes).collect())
     }
 
-    /// Of which file on the disk each of the `planned` changes makes another name, if it makes one of any.
+    /// For each of the `planned` changes, the file on the disk of which it makes a further name, if any.
     pub(super) fn links(&self, target: &Target, planned: &[usize]) -> Vec<Option<&VPath>> {
         let ids = planned.iter().map(|change| target.changes[*change].after);
         ids.map(|id| self.linked_from(target, id?)).collect()
     }
 
-    /// Makes everything beside its place that is made `by` that, where `links` are as [`Overlay::links`] found
-    /// them before anything was made.
+    /// Stages the steps of one kind (`by`). `links` is the result of [`Overlay::links`] from before anything was
+    /// staged.
     pub(super) fn stage(
         &self,
         target: &Target,
@@ -119,7 +119,7 @@ impl Overlay {
         transaction: &mut Transaction<'_>,
         touched: &mut Touched,
     ) -> Result<(), StepError> {
-        // Names of one file, by what the file is.
+        // The first staged name of each file.
         let mut staged_at: HashMap<NodeId, VPath> = HashMap::new();
         for (index, (planned, origin)) in planned.iter().zip(links).enumerate() {
             let change = &target.changes[*planned];
@@ -147,12 +147,12 @@ impl Overlay {
         Ok(())
     }
 
-    /// The host directory that `origin` lies in.
+    /// The host directory of `origin`.
     fn host_of(&self, origin: &Origin) -> Option<&HostDir> {
         self.mounts[usize::from(self.mount_of(origin.layer).0)].host.as_deref()
     }
 
-    /// The times that the disk has for the file `node`, if nothing was written to it.
+    /// The times that the disk has for the file `node`, unless it was written to.
     fn times_of_origin(&self, node: &Node) -> Option<Times> {
         let is_written = matches!(&node.body, Body::File(file) if file.content.is_dirty());
         let origin = node.origin.as_ref().filter(|_| !is_written)?;
@@ -160,8 +160,7 @@ impl Overlay {
         (stat.stamp == origin.stamp).then(|| Times::all(stat.mtime_ns))
     }
 
-    /// The permissions that `id` is to have: those it has where it comes from, or else those of the
-    /// file that it replaces.
+    /// The permissions for `id`: those of its origin, or of the file that it replaces.
     fn permissions(
         &self,
         target: &Target,
@@ -182,15 +181,14 @@ impl Overlay {
         host.permissions(path).map(Some).map_err(StepError::new("examine", path))
     }
 
-    /// The file on the disk of which `id` is to be another name.
+    /// The file on the disk of which `id` becomes a further name.
     fn linked_from(&self, target: &Target, id: NodeId) -> Option<&VPath> {
         let node = self.node(id);
         if matches!(node.body, Body::Symlink(_) | Body::Dir(_)) {
             return None;
         }
-        // A file that was only moved or linked: another name for it does, and keeps all that the
-        // host knows of it. If it stays where it is, it does so as long as it is this file: what was
-        // put in its place, though equal to it, is another.
+        // A file that was only moved or linked gets a further name, which keeps all its attributes. A file that stays
+        // can be linked to while it is this file: an equal file put in its place is another one.
         let is_written = matches!(&node.body, Body::File(file) if file.content.is_dirty());
         let leaves = |origin: &Origin| {
             target.changes.binary_search_by(|change| change.path.cmp(&origin.path)).is_ok()
@@ -199,9 +197,9 @@ impl Overlay {
             let is_same = if leaves(origin) { !is_written } else { self.is_at_home(id) };
             origin.layer == target.layer && is_same
         };
-        // Another name has the times of the file. One that stays, or that has further names, keeps those.
+        // A further name shares the times of the file, which must not change if that stays or has other names.
         let keeps_times = |origin: &Origin| match node.times_of {
-            // Those that were set are set on the file where it stands.
+            // Times that were set are set on the file in its place.
             TimesOf::Guest => !leaves(origin),
             TimesOf::Clock if leaves(origin) => {
                 target.host.stat(&origin.path).is_ok_and(|stat| stat.nlink > 1)
@@ -226,7 +224,7 @@ impl Overlay {
             return transaction.stage_symlink(index, text, times);
         }
         let permissions = self.permissions(target, change, id)?;
-        // A file that was only moved keeps its time also where it has to be copied.
+        // A moved file keeps its time even if it must be copied.
         let times = times.or_else(|| self.times_of_origin(node));
         match self.file_version(id, change.before.as_ref()) {
             Some(version) => transaction.stage_file(index, &version, permissions.as_ref(), times),
@@ -235,13 +233,13 @@ impl Overlay {
     }
 }
 
-/// The file or link that `change` replaces.
+/// The file or symbolic link that `change` replaces.
 pub(super) fn replaced(change: &Change) -> Option<&Stat> {
     let stat = change.before.as_ref().map(|found| &found.stat);
     stat.filter(|stat| stat.file_type != FileType::Directory)
 }
 
-/// A name that nothing has, in the nearest directory above `path` that is there before and after.
+/// A new temporary name in the nearest directory above `path` that exists before and after.
 fn temporary_beside(path: &VPath, unstable: &HashSet<VPath>) -> VPath {
     let mut dir = path.split_last().map_or_else(VPath::root, |(parent, _)| parent);
     while let Some((parent, _)) = dir.split_last().filter(|_| unstable.contains(&dir)) {

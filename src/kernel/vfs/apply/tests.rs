@@ -1,6 +1,6 @@
-//! What a patch refuses, what it keeps, and what becomes of the overlay.
+//! Conflicts of an apply, attributes that it keeps, and the overlay afterwards.
 #![cfg(unix)]
-#![allow(clippy::disallowed_methods, reason = "the tests look at the disk")]
+#![allow(clippy::disallowed_methods, reason = "the tests use the disk")]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -25,7 +25,7 @@ fn tree(items: &[(&str, Item)]) -> Tree {
     items.iter().map(|(path, item)| ((*path).to_owned(), item.clone())).collect()
 }
 
-/// A directory of the host, mounted at `/w`; `/tmp` is in memory.
+/// A host directory mounted at `/w`; `/tmp` is in memory.
 struct Bench {
     _folder: tempfile::TempDir,
     disk: PathBuf,
@@ -58,7 +58,7 @@ impl Bench {
         self.overlay.unlink(self.base(), path, 2).unwrap();
     }
 
-    /// Applies, which must fail with exactly these conflicts and leave the disk as it is.
+    /// Applies, which must fail with these conflicts and leave the disk unchanged.
     fn conflicts(&mut self) -> Vec<(String, ConflictKind)> {
         let before = on_disk(&self.disk);
         let conflicts = match self.overlay.apply() {
@@ -90,7 +90,7 @@ fn host(disk: &Path) -> Source {
 }
 
 #[test]
-fn every_conflict_is_named_and_nothing_is_written() {
+fn all_conflicts_are_reported_and_nothing_is_written() {
     let names = ["changed", "deleted", "modified", "read", "renamed", "timed", "untouched"];
     let items: Vec<(&str, Item)> = names.iter().map(|name| (*name, file("old"))).collect();
     let mut bench = Bench::new(&items);
@@ -122,7 +122,7 @@ fn every_conflict_is_named_and_nothing_is_written() {
 }
 
 #[test]
-fn directories_with_something_unseen_stay() {
+fn directory_with_unseen_entry_is_not_removed() {
     let mut bench = Bench::new(&[("d/a", file("a")), ("e/a", file("a")), ("f/a", file("a"))]);
     bench.unlink("w/d/a");
     let base = bench.base();
@@ -145,14 +145,14 @@ fn directories_with_something_unseen_stay() {
     let expected = [
         "d/late appeared on the disk in the meantime",
         "e/late appeared on the disk in the meantime",
-        "f cannot be removed: on the disk it also holds \"odd\u{fffd}\"",
+        "cannot remove f: on the disk it also holds \"odd\u{fffd}\"",
     ];
     assert_eq!(conflicts, expected);
     assert_eq!(fs::read_dir(bench.disk.join("f")).unwrap().count(), before);
 }
 
 #[test]
-fn a_link_in_place_of_a_directory_leads_nowhere() {
+fn symlink_in_place_of_directory_is_a_conflict() {
     let mut bench = Bench::new(&[("d/e/a", file("a")), ("other/a", file("b"))]);
     bench.overlay.write("/w/d/e/a", b"mine", 2).unwrap();
     bench.overlay.write("/w/d/e/new", b"mine", 2).unwrap();
@@ -172,12 +172,12 @@ fn a_link_in_place_of_a_directory_leads_nowhere() {
 }
 
 #[test]
-fn what_was_done_is_taken_back_when_a_later_mount_fails() {
+fn conflict_in_a_later_mount_rolls_back_all_mounts() {
     let items = [("a", file("a")), ("b", file("b")), ("d/x", file("x")), ("gone/y", file("y"))];
     let mut bench = Bench::new(&items);
     symlink("a", bench.disk.join("link")).unwrap();
     let before = on_disk(&bench.disk);
-    // Something appears in the second mount once everything was found to be as it was.
+    // Something appears in the second mount after the check.
     let later = tempfile::tempdir().unwrap();
     let appears = later.path().join("b");
     let there = appears.clone();
@@ -200,14 +200,14 @@ fn what_was_done_is_taken_back_when_a_later_mount_fails() {
         assert_eq!(on_disk(&bench.disk), before);
         fs::remove_file(&appears).unwrap();
     }
-    // Nothing of the attempts is taken for somebody else's change.
+    // Changes by the failed attempts are not taken for those of others.
     bench.unlink("z/b");
     bench.overlay.apply().unwrap();
     assert_eq!(fs::read(bench.disk.join("b")).unwrap(), b"first");
 }
 
 #[test]
-fn permissions_inodes_and_names_survive() {
+fn apply_keeps_permissions_inodes_and_hard_links() {
     let names = ["edited", "moved", "setuid", "d/inner", "one", "two", "linked"];
     let items: Vec<(&str, Item)> = names.iter().map(|name| (*name, file("old"))).collect();
     let mut bench = Bench::new(&items);
@@ -235,7 +235,7 @@ fn permissions_inodes_and_names_survive() {
     bench.rename("w/replacement", "w/linked");
     bench.overlay.apply().unwrap();
     assert_eq!(stat(&bench, "edited").mode() & 0o7777, 0o600);
-    assert_eq!(stat(&bench, "setuid").mode() & 0o7777, 0o755, "granted to other bytes");
+    assert_eq!(stat(&bench, "setuid").mode() & 0o7777, 0o755, "granted to other contents");
     assert_eq!(stat(&bench, "e").mode() & 0o7777, 0o700);
     let now = stat(&bench, "e/moved");
     let known = |m: &fs::Metadata| (m.ino(), m.mode(), m.mtime_nsec());
@@ -244,7 +244,7 @@ fn permissions_inodes_and_names_survive() {
         assert_eq!(stat(&bench, a).ino(), stat(&bench, b).ino(), "{a} and {b} are one file");
     }
     assert_eq!(fs::read(bench.disk.join("two")).unwrap(), b"written");
-    // Names of one file can be taken away one by one.
+    // Names of one file can be removed one by one.
     bench.unlink("w/two");
     bench.rename("w/uno", "w/tmp");
     bench.overlay.apply().unwrap();
@@ -254,7 +254,7 @@ fn permissions_inodes_and_names_survive() {
 }
 
 #[test]
-fn names_of_one_file_on_the_disk_are_no_conflict_for_each_other() {
+fn hard_links_on_the_disk_do_not_conflict() {
     let mut bench = Bench::new(&[("a", file("text"))]);
     for name in ["b", "c", "d"] {
         fs::hard_link(bench.disk.join("a"), bench.disk.join(name)).unwrap();
@@ -270,7 +270,7 @@ fn names_of_one_file_on_the_disk_are_no_conflict_for_each_other() {
 }
 
 #[test]
-fn times_that_were_set_go_to_the_disk() {
+fn times_set_explicitly_are_applied() {
     let items = [("d/a", file("a")), ("d/b", file("b")), ("later", file("x"))];
     let mut bench = Bench::new(&items);
     let base = bench.base();
@@ -296,7 +296,7 @@ fn times_that_were_set_go_to_the_disk() {
 }
 
 #[test]
-fn a_file_that_got_another_name_and_a_time_can_be_written_again() {
+fn file_with_new_link_and_time_can_be_written_again() {
     let mut bench = Bench::new(&[("a", file("")), ("d/x", file(""))]);
     let base = bench.base();
     bench.overlay.link((base, "w/a"), Follow::No, (base, "w/d/b"), 2).unwrap();
@@ -350,11 +350,11 @@ fn large_files_are_compared_and_written_in_pieces() {
     let sparse = fs::metadata(bench.disk.join("sparse")).unwrap();
     assert_eq!(sparse.len(), (8 << 30) + 3);
     assert!(sparse.blocks() < 20_000, "holes stay holes");
-    assert_eq!(bench.overlay.upper_bytes(), 0, "the disk has it");
+    assert_eq!(bench.overlay.upper_bytes(), 0, "the content is on the disk");
 }
 
 #[test]
-fn what_left_the_mount_outlives_its_file() {
+fn files_moved_out_or_open_survive_their_removal() {
     let mut bench = Bench::new(&[("moved", file("moved")), ("open", file("open"))]);
     let base = bench.base();
     let id = bench.overlay.open(base, "w/open", OpenFlags::default(), 2).unwrap();
@@ -386,7 +386,7 @@ fn files_move_between_directories_of_the_host() {
 }
 
 #[test]
-fn pipes_move_and_go() {
+fn pipes_are_moved_and_removed() {
     let mut bench = Bench::new(&[("d/a", file("a"))]);
     for name in ["d/pipe", "gone"] {
         let path = bench.disk.join(name);
@@ -409,7 +409,7 @@ fn pipes_move_and_go() {
     assert!(!bench.disk.join("gone").exists() && !bench.disk.join("d").exists());
 }
 
-/// Counts what is asked of a layer.
+/// Counts the calls of a layer.
 struct Counting(HostDir, AtomicUsize);
 
 impl Counting {
@@ -435,7 +435,7 @@ impl Layer for Counting {
 }
 
 #[test]
-fn the_cost_is_that_of_what_was_touched() {
+fn cost_is_that_of_what_was_touched() {
     let folder = tempfile::tempdir().unwrap();
     for dir in 0..50 {
         for name in 0..20 {
@@ -452,11 +452,11 @@ fn the_cost_is_that_of_what_was_touched() {
     let before = layer.1.load(Ordering::Relaxed);
     assert_eq!(overlay.diff().unwrap().len(), 1);
     let asked = layer.1.load(Ordering::Relaxed) - before;
-    assert!(asked <= 2, "one stat and one open for the file that was written, not {asked}");
+    assert!(asked <= 2, "one stat and one open for the written file, not {asked}");
 }
 
 #[test]
-fn discarding_leaves_what_is_below_and_other_mounts() {
+fn discard_keeps_layers_and_other_mounts() {
     let items = [("a", file("a")), ("d/b", file("b")), ("d/m/hidden", file("h"))];
     let mut bench = Bench::new(&items);
     let nested = bench.overlay.mount("/w/d/m", Source::Memory, false, Mtimes::Fixed(1), 1).unwrap();
@@ -468,7 +468,7 @@ fn discarding_leaves_what_is_below_and_other_mounts() {
     let base = bench.base();
     let open = bench.overlay.open(base, "w/a", OpenFlags::default(), 2).unwrap();
     let above = bench.overlay.rename((base, "w/d"), (base, "w/e"), 2);
-    assert_eq!(above, Err(Errno::Busy), "a mount stays where it is");
+    assert_eq!(above, Err(Errno::Busy), "a mount point above");
     bench.rename("w/d/b", "w/e");
     bench.overlay.discard(3).unwrap();
     check_counts(&bench.overlay);
@@ -499,7 +499,7 @@ fn read_only_mounts_are_left_alone() {
 }
 
 #[test]
-fn the_patch_is_what_git_itself_would_write() {
+fn patch_equals_that_of_git() {
     let lines = |from: u32, to: u32| -> String {
         let line = |n: u32| vec!["line ".to_owned(), n.to_string(), "\n".to_owned()];
         (from..to).flat_map(line).collect()
@@ -525,7 +525,7 @@ fn the_patch_is_what_git_itself_would_write() {
     let base = bench.base();
     bench.overlay.symlink("kept", base, "w/type", 2).unwrap();
     let patch = bench.patch();
-    assert!(!patch.contains('\0'), "text whatever is in it");
+    assert!(!patch.contains('\0'), "the patch is text");
     for piece in [
         "diff --git \"a/sp ace/\\303\\251\" \"b/sp ace/\\303\\251\"\n",
         "@@ -1,7 +1,7 @@\n line 0\n line 1\n line 2\n-line 3\n+three\n line 4\n",
@@ -560,7 +560,7 @@ fn the_patch_is_what_git_itself_would_write() {
 }
 
 #[test]
-fn what_git_refuses_is_left_out() {
+fn paths_that_git_refuses_are_left_out_of_the_patch() {
     let mut bench = Bench::new(&[(".git/config", file("old")), ("a", file("old\n"))]);
     bench.overlay.write("/w/.git/config", b"new", 2).unwrap();
     bench.overlay.write("/w/a", b"new\n", 2).unwrap();
@@ -583,7 +583,7 @@ fn what_git_refuses_is_left_out() {
 }
 
 #[test]
-fn links_whose_text_is_no_utf8_can_be_removed() {
+fn symlink_with_non_utf8_text_can_be_removed() {
     let mut bench = Bench::new(&[("a", file("a"))]);
     let text = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"odd\xff");
     symlink(text, bench.disk.join("link")).unwrap();

@@ -1,9 +1,9 @@
-//! Changes to one directory of the host that are made as a whole or not at all.
+//! Changes to one directory of the host, all or nothing.
 //!
-//! New contents are first written to temporaries beside their places, and what they will replace
-//! gets a further name. Then things are renamed. What stood in the way is kept under another name
-//! until all is done, so that [`Transaction::roll_back`] can put it back. A file that is replaced is
-//! there at every moment, in its old version or the new one.
+//! New contents are written to temporaries beside their places, and files to be replaced get a further name. Then
+//! things are renamed. Whatever was there is kept under another name until all is done, so that
+//! [`Transaction::roll_back`] can restore it. A replaced file exists at every moment, in its old version or the
+//! new one.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -23,13 +23,13 @@ use crate::kernel::vfs::layer::host_dir::{Access, set_file_times};
 use crate::kernel::vfs::layer::host_permissions::HostPermissions;
 use crate::kernel::vfs::path::VPath;
 
-/// What file systems leave out of a file where it is all zeros.
+/// Unit in which zeros become holes.
 const BLOCK_BYTES: usize = 4096;
 
-/// A step that the host refused.
+/// A refused step.
 #[derive(Debug)]
 pub(super) struct StepError {
-    /// What was tried, as a verb.
+    /// What failed, as a verb.
     pub operation: &'static str,
     pub path: VPath,
     pub source: io::Error,
@@ -42,7 +42,7 @@ impl StepError {
     }
 }
 
-/// Why a directory was not written to.
+/// Why writing a directory failed.
 #[derive(Debug)]
 pub(super) enum Failure {
     Step(StepError),
@@ -55,12 +55,12 @@ impl From<StepError> for Failure {
     }
 }
 
-/// The stamps of files that writing gave or took a name, which changes the stamps of their others.
+/// The stamps of files to which writing gave or took a name, by inode.
 #[derive(Default)]
 pub(super) struct Touched(HashMap<u64, u64>);
 
 impl Touched {
-    /// Notes the stamp of what stands at `path` now.
+    /// Records the present stamp of `path`.
     pub fn note(&mut self, tree: &dyn Tree, path: &VPath) {
         if let Ok(stat) = tree.stat(path) {
             self.0.insert(stat.inode, stat.stamp);
@@ -73,18 +73,17 @@ impl Touched {
     }
 }
 
-/// Changes to one directory of the host. See the module's own text.
+/// Changes to one directory of the host.
 pub(super) struct Transaction<'w> {
     tree: Arc<dyn Tree>,
     plan: Plan,
-    /// What was made of each step.
+    /// What was staged for each step.
     staged: Vec<Option<Identity>>,
-    /// The same, with all that is known of it.
+    /// The same, with all attributes.
     made: Vec<Option<Stat>>,
-    /// Steps of which the host lets nothing have a further name: what stands in their place is
-    /// renamed before they come to it.
+    /// Steps whose old file cannot get a further name: it is renamed right before the new one is placed.
     renames: HashSet<usize>,
-    /// Whether all has to survive a power cut.
+    /// All must survive a power cut.
     is_durable: bool,
     syncs_each: bool,
     witness: &'w dyn Witness,
@@ -104,23 +103,21 @@ impl<'w> Transaction<'w> {
         &self.plan.steps
     }
 
-    /// What was made of each step.
     pub fn staged(&self) -> &[Option<Identity>] {
         &self.staged
     }
 
-    /// What is set once everything has its place.
+    /// Attributes that are set last.
     pub fn attributes(&self) -> &[Attributes] {
         &self.plan.attributes
     }
 
-    /// What was made of each step that makes something, at its path.
+    /// Paths of staged steps, with the attributes of what was staged.
     pub fn made(&self) -> impl Iterator<Item = (&VPath, &Stat)> {
         let steps = self.plan.steps.iter().zip(&self.made);
         steps.filter_map(|(step, made)| Some((step.path(), made.as_ref()?)))
     }
 
-    /// What stands at `path` now.
     pub fn stat(&self, path: &VPath) -> Result<Stat, Errno> {
         self.tree.stat(path)
     }
@@ -132,7 +129,7 @@ impl<'w> Transaction<'w> {
         Ok(())
     }
 
-    /// The step `index`, which makes something: its path, and the temporary.
+    /// The path of the step `index`, and its temporary or backup.
     fn made_by(&self, index: usize) -> (VPath, VPath) {
         match &self.plan.steps[index] {
             Step::CreateDir { path, temporary } | Step::Place { path, temporary, .. } => {
@@ -145,13 +142,13 @@ impl<'w> Transaction<'w> {
     fn note_staged(&mut self, index: usize) -> Result<(), StepError> {
         let (path, temporary) = self.made_by(index);
         let stat = self.tree.stat(&temporary).map_err(io::Error::other);
-        let stat = stat.map_err(StepError::new("examine what was written for", &path))?;
+        let stat = stat.map_err(StepError::new("examine the temporary file for", &path))?;
         self.staged[index] = Some(Identity::of(&stat));
         self.made[index] = Some(stat);
         Ok(())
     }
 
-    /// Writes `version` beside the place of the step `index`.
+    /// Writes `version` to the temporary of the step `index`.
     pub fn stage_file(
         &mut self,
         index: usize,
@@ -174,8 +171,7 @@ impl<'w> Transaction<'w> {
             }
             let is_zero = |block: &[u8]| block.iter().all(|byte| *byte == 0);
             let mut at = offset;
-            // Runs of blocks that hold something: zeros that a guest made for nothing must not
-            // fill the disk.
+            // Zeros become holes, so that a guest's sparse file does not fill the disk.
             let blocks: Vec<&[u8]> = bytes.chunks(BLOCK_BYTES).collect();
             for run in blocks.chunk_by(|a, b| is_zero(a) == is_zero(b)) {
                 let len: usize = run.iter().map(|block| block.len()).sum();
@@ -192,7 +188,7 @@ impl<'w> Transaction<'w> {
             PieceError::Layer(errno) => io::Error::other(errno),
             PieceError::Host(error) => error,
         });
-        // The length also makes the holes at the end.
+        // Setting the length makes a hole at the end.
         let written = written.and_then(|()| file.set_len(version.len()));
         written.map_err(StepError::new("write a temporary file for", path))?;
         if let Some(permissions) = permissions {
@@ -211,7 +207,7 @@ impl<'w> Transaction<'w> {
         self.note_staged(index)
     }
 
-    /// Makes what the step `index` places a further name of the file `of`.
+    /// Stages the step `index` as a further name of the file `of`.
     pub fn stage_link(
         &mut self,
         index: usize,
@@ -226,7 +222,7 @@ impl<'w> Transaction<'w> {
         self.note_staged(index)
     }
 
-    /// Makes a symbolic link beside the place of the step `index`.
+    /// Stages the step `index` as a symbolic link.
     pub fn stage_symlink(
         &mut self,
         index: usize,
@@ -244,7 +240,7 @@ impl<'w> Transaction<'w> {
         self.note_staged(index)
     }
 
-    /// Makes a directory beside the place of the step `index`.
+    /// Stages the step `index` as a directory.
     pub fn stage_dir(
         &mut self,
         index: usize,
@@ -262,8 +258,7 @@ impl<'w> Transaction<'w> {
         self.note_staged(index)
     }
 
-    /// Gives what the step `index` will replace, which must be `before`, the further name under which
-    /// it is kept.
+    /// Gives the file that the step `index` will replace, which must be `before`, its backup name.
     pub fn keep(
         &mut self,
         index: usize,
@@ -282,7 +277,7 @@ impl<'w> Transaction<'w> {
         Ok(())
     }
 
-    /// Makes what was staged survive a power cut.
+    /// Syncs what was staged.
     pub fn sync_staged(&self) -> Result<(), StepError> {
         if !self.is_durable {
             return Ok(());
@@ -292,7 +287,7 @@ impl<'w> Transaction<'w> {
         } else {
             let is_place = |step: &&Step| matches!(step, Step::Place { .. });
             let places: Vec<Step> = self.plan.steps.iter().filter(is_place).cloned().collect();
-            // The nearest directory above that is there has the temporary.
+            // Temporaries can be in a directory above the place.
             let temporaries = places.iter().flat_map(Step::temporaries);
             let dirs: HashSet<VPath> =
                 temporaries.filter_map(|path| path.split_last().map(|(dir, _)| dir)).collect();
@@ -301,7 +296,7 @@ impl<'w> Transaction<'w> {
         synced.map_err(StepError::new("sync", &VPath::root()))
     }
 
-    /// The directories that hold something that is kept of steps of a kind.
+    /// The directories that hold backups of steps of a kind.
     fn dirs_of_kept(&self, is_of_kind: impl Fn(&Step) -> bool) -> Vec<VPath> {
         let is_kept =
             |step: &Step| matches!(step, Step::Place { backup: Some(_), .. } | Step::Remove { .. });
@@ -309,7 +304,7 @@ impl<'w> Transaction<'w> {
         dirs_of(&self.plan.steps.iter().filter(kept).cloned().collect::<Vec<_>>())
     }
 
-    /// Does the step `index`, in the place of what must be `before`.
+    /// Carries out the step `index`, which replaces `before`.
     pub fn place(
         &mut self,
         index: usize,
@@ -327,7 +322,7 @@ impl<'w> Transaction<'w> {
                         return Err(failed()(io::ErrorKind::DirectoryNotEmpty.into()).into());
                     }
                     Ok(()) => {}
-                    // Some file systems rename no directory of theirs.
+                    // Some file systems cannot rename directories.
                     Err(_) => tree.remove_dir(path).map_err(failed())?,
                 }
             }
@@ -358,8 +353,8 @@ impl<'w> Transaction<'w> {
         Ok(())
     }
 
-    /// Makes sure that what the step `index` has put aside is `before`: whoever had it open may have
-    /// written to it until now, and what they wrote would go with it.
+    /// Checks that the backup of the step `index` is still `before`: a process that had the file open may have written
+    /// to it, and that would be lost.
     pub fn expect_kept(&self, index: usize, before: Option<&Stat>) -> Result<(), Failure> {
         let (Step::Place { path, backup: Some(backup), .. }
         | Step::Remove { path, backup, dir_mode: None }) = &self.plan.steps[index]
@@ -374,7 +369,7 @@ impl<'w> Transaction<'w> {
         }
     }
 
-    /// Makes sure, right before it goes, that `path` is still what was checked.
+    /// Checks, right before a step, that `path` is still as it was checked.
     fn expect(
         &self,
         path: &VPath,
@@ -392,13 +387,13 @@ impl<'w> Transaction<'w> {
         }
     }
 
-    /// Makes the names that were given and taken survive a power cut.
+    /// Syncs the directories in which names changed.
     pub fn sync(&self) -> Result<(), StepError> {
         if !self.is_durable {
             return Ok(());
         }
         let mut dirs = dirs_of(&self.plan.steps);
-        // What left a directory that is removed has left it there, too.
+        // Entries that left a removed directory left it under its backup name.
         dirs.extend(self.plan.steps.iter().filter_map(|step| match step {
             Step::Remove { backup, dir_mode: Some(_), .. } => Some(backup.clone()),
             _ => None,
@@ -411,19 +406,19 @@ impl<'w> Transaction<'w> {
         Begun { tree: &*self.tree, plan: &self.plan, staged: &self.staged }
     }
 
-    /// Takes everything back. Answers what could not be: paths that are not as they were.
+    /// Takes everything back; returns paths that could not be put back.
     pub fn roll_back(&self) -> Vec<VPath> {
         let left = self.begun().take_back().left;
-        // What was taken back is told; whether it would survive a power cut is not known then.
+        // The result is reported even if it might not survive a power cut.
         let _ = self.sync();
         left
     }
 
-    /// Sets what is set last, and removes what was kept.
+    /// Sets the last attributes and removes backups.
     pub fn finish(&self) -> Finished {
         let finished = self.begun().finish();
         if self.is_durable {
-            // After a power cut the journal is there as well, or everything that it names is gone.
+            // After a power cut the journal is there too, or nothing that it names is left.
             let _ = sync_dirs(&*self.tree, self.dirs_of_kept(|_| true));
         }
         finished
@@ -462,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_step_leaves_nothing_behind() {
+    fn failed_step_leaves_no_temporaries() {
         let folder = tempfile::tempdir().unwrap();
         let host = Arc::new(HostDir::open(folder.path()).unwrap());
         let write = |name: &str| {
@@ -506,16 +501,16 @@ mod tests {
         };
         assert_eq!(error.source.kind(), io::ErrorKind::DirectoryNotEmpty);
         assert_eq!((error.operation, error.path), ("remove", path("full")));
-        assert!(transaction.place(5, None, &mut touched).is_err(), "something is there");
+        assert!(transaction.place(5, None, &mut touched).is_err(), "the path exists");
         assert_eq!(transaction.roll_back(), []);
         assert_eq!(names(""), before);
         assert_eq!(names("full"), ["kept"]);
         assert_eq!(Layer::stat(&*host, &path("old")).unwrap().size, 3);
     }
 
-    /// It went with what was replaced.
+    /// Such data was lost with the replaced file.
     #[test]
-    fn what_is_written_through_an_open_descriptor_to_what_goes_is_a_conflict() {
+    fn write_to_a_replaced_open_file_is_a_conflict() {
         let folder = tempfile::tempdir().unwrap();
         let host = Arc::new(HostDir::open(folder.path()).unwrap());
         let create = |name: &str| host.create_file(&path(name), Access::Shared).unwrap();
@@ -551,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_put_back_is_named() {
+    fn paths_that_cannot_be_put_back_are_returned() {
         let folder = tempfile::tempdir().unwrap();
         let host = Arc::new(HostDir::open(folder.path()).unwrap());
         let steps = vec![Step::CreateDir { path: path("made"), temporary: temporary() }];

@@ -1,7 +1,7 @@
-//! What a patch has put on the disk, told apart from what others put there since.
+//! What an apply put on the disk, as opposed to what others wrote there since.
 //!
-//! A namespace goes on from what it has written. If it looked at the disk anew for that, it would take what
-//! somebody wrote in the meantime for its own, and its next patch would take that back.
+//! The namespace continues from what it wrote. Looking at the disk again could find another program's write, which
+//! the next apply would then take back.
 
 use std::collections::HashMap;
 
@@ -13,19 +13,19 @@ use crate::kernel::vfs::layer::Times;
 use crate::kernel::vfs::layer::{FileType, Stat};
 use crate::kernel::vfs::path::VPath;
 
-/// What file systems leave out of times: nothing, or what is less than one of these.
+/// Resolutions of the times of file systems.
 const TIME_UNITS_NS: [u64; 6] = [1, 100, 1_000, 1_000_000, 1_000_000_000, 2_000_000_000];
 
-/// What a patch has made, or found as it was to be, by its path.
+/// Attributes of what an apply made, or found already as wanted, by path.
 pub(super) struct Written(HashMap<VPath, Stat>);
 
 impl Written {
-    /// What stands on the disk because of `target`. Where it is another thing by now, it is what it was when it
-    /// was made, with a stamp that nothing on the disk has. What is in it is no longer in `checked`.
+    /// What is on the disk because of `target`. A path that has changed again keeps the attributes from when it was
+    /// made, with a stamp that nothing on the disk has. Removes these paths from `checked`.
     pub fn of(target: &Target, transaction: &Transaction<'_>, checked: &mut Checked) -> Self {
         let attributes: HashMap<&VPath, &Attributes> =
             transaction.attributes().iter().map(|it| (&it.path, it)).collect();
-        // The times of a file with several names are set under one of them.
+        // The times of a file with several names are set through one of them.
         let of_inode: HashMap<u64, &Attributes> = transaction
             .attributes()
             .iter()
@@ -48,7 +48,7 @@ impl Written {
         for (path, set) in &attributes {
             let path = *path;
             let before = checked.get(&(target.layer, path.clone())).map(Identity::of);
-            // What was never read, such as an empty file, was not compared either.
+            // Unread files, such as empty ones, were not compared.
             let before = before.or(set.of).filter(|it| it.file_type != FileType::Directory);
             if let Some(now) = before.and_then(|before| now(path, &before)) {
                 written.entry(path.clone()).or_insert(now);
@@ -60,18 +60,18 @@ impl Written {
         Self(written)
     }
 
-    /// What was written at `path`.
+    /// The attributes written at `path`.
     pub fn get(&self, path: &VPath) -> Option<&Stat> {
         self.0.get(path)
     }
 
-    /// All paths, with what was written there.
+    /// All paths with their attributes.
     pub fn iter(&self) -> impl Iterator<Item = (&VPath, &Stat)> {
         self.0.iter()
     }
 }
 
-/// Whether `now` is what `of` tells, but for the `times` that were set since.
+/// Whether `now` is `of`, apart from the `times` that were set since.
 fn is_it(of: &Identity, times: Option<Times>, now: &Stat) -> bool {
     let is_set = |times: Times| {
         let shown = |unit: &u64| now.mtime_ns == times.mtim - times.mtim % unit;
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_that_was_set_is_known_also_where_the_disk_leaves_digits_out() {
+    fn time_rounded_by_the_file_system_is_recognised() {
         let stat = Stat {
             file_type: FileType::RegularFile,
             size: 3,

@@ -1,4 +1,4 @@
-//! How two namespaces over the same layers differ, from what each says that it has changed.
+//! The differences between two namespaces over the same layers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::kernel::vfs::overlay::baseline::{Baseline, Pin, There as PinnedThere}
 use crate::kernel::vfs::overlay::node::MountId;
 use crate::kernel::vfs::path::VPath;
 
-/// What stands at a path.
+/// What is at a path.
 #[derive(Clone)]
 enum There {
     Nothing,
@@ -21,7 +21,7 @@ enum There {
     Special(FileType),
 }
 
-/// What a path is below and in the namespace.
+/// What is at a path in the layers and in the namespace.
 struct Known {
     below: There,
     now: There,
@@ -30,30 +30,31 @@ struct Known {
 /// Why two namespaces cannot be compared.
 #[derive(thiserror::Error)]
 pub enum CompareError {
-    /// The changes of one of the two could not be told, or a file could not be read.
+    /// The changes of one of them cannot be determined, or a file cannot be read.
     #[error(transparent)]
     Diff(#[from] DiffError),
-    /// One of the two cannot show a path that the other one has written to the disk, or has taken in from
-    /// there.
-    #[error("{path} cannot be compared: it changed on the disk, and only one of the two knows it")]
+    /// One of them does not know the former state of a path that the other one has written to the disk or
+    /// refreshed from it.
+    #[error(
+        "cannot compare {path}: it changed on the disk before one of the two sides had read it"
+    )]
     Unshown {
         /// The path relative to its mount's root.
         path: VPath,
-        /// Whether the one that does not know it is the second one.
+        /// The namespace without that state is the second one.
         is_after: bool,
     },
 }
 
 crate::base::readable::readable!(CompareError);
 
-/// What must be done to the namespace `before` to make it `after`, which has the same mounts over the same
-/// folders. Each counts with what it has changed, and with the state of the folders that it shows: that of two
-/// that began as one differs once one of them was applied or refreshed. What changed on the disk between two
-/// such states, and neither has looked at, is not told. Files that were moved are removed in one place and
-/// added in the other.
+/// Returns the changes that turn the namespace `before` into `after`, which must have the same mounts over the same
+/// directories. Each side is its changes over the state of the directories that it shows; these states part when
+/// one side is applied or refreshed. Changes on the disk between two such states that neither has looked at are
+/// not found. A moved file is removed in one place and added in the other.
 ///
 /// # Errors
-/// See [`CompareError`].
+/// [`CompareError`].
 pub fn diff_overlays(
     before: &mut Overlay,
     after: &mut Overlay,
@@ -99,7 +100,7 @@ pub fn diff_overlays(
 }
 
 impl Overlay {
-    /// What the layer of `mount` has at `path`. If `is_parted`, that nothing is there must be certain.
+    /// What the layer of `mount` has at `path`. If `is_parted`, an absent path must be certain.
     fn shown_below(&self, mount: MountId, path: &VPath, is_parted: bool) -> Result<There, Errno> {
         let Some((layer, _)) = self.dir(self.mount_root(mount)).below.first() else {
             return Ok(There::Nothing);
@@ -123,15 +124,15 @@ impl Overlay {
     }
 }
 
-/// Where two states of a folder are known to differ.
+/// Where two states of a directory are known to differ.
 struct Parted {
     paths: BTreeSet<VPath>,
-    /// Whether both are of one time, but for what was written since.
+    /// Both have the same start.
     began_as_one: bool,
 }
 
 impl Baseline {
-    /// Where this state is another one than `other`, as far as one of the two knows that.
+    /// Where this state and `other` differ, as far as one of them knows.
     fn parted_from(&self, other: &Self) -> Parted {
         let began_as_one = self.start_ns() == other.start_ns();
         let mut parted = Parted { paths: BTreeSet::new(), began_as_one };
@@ -163,7 +164,7 @@ impl Baseline {
                 (Some(Pin::There(_)), _) | (_, Some(Pin::There(_))) => {
                     paths.insert(path.clone());
                 }
-                // The other one has it if the disk has it since.
+                // `other` shows it if it is on the disk now.
                 (Some(Pin::Absent { is_certain: true }), None)
                 | (None, Some(Pin::Absent { is_certain: true }))
                     if self.disk().stat(path).is_ok() =>
@@ -177,9 +178,9 @@ impl Baseline {
     }
 }
 
-/// What must be done to a namespace with the changes `before` to make it one with the changes `after`.
-/// Both are answers of [`crate::kernel::vfs::Overlay::diff`], of namespaces with the same mounts over the same
-/// layers. Files that were moved are removed in one place and added in the other.
+/// Returns the changes that turn a namespace with the changes `before` into one with the changes `after`. Both come
+/// from [`crate::kernel::vfs::Overlay::diff`], of namespaces with the same mounts over the same layers. A moved file
+/// is removed in one place and added in the other.
 ///
 /// # Errors
 /// [`DiffError::Layer`] if a file cannot be read to compare it.
@@ -216,7 +217,7 @@ fn by_path(entries: &[DiffEntry]) -> BTreeMap<(MountId, VPath), Known> {
         let entry = known
             .entry((*mount, path.clone()))
             .or_insert(Known { below: There::Nothing, now: There::Nothing });
-        // What takes the place of something else has two entries.
+        // A change of type is two entries.
         if !matches!(below, There::Nothing) {
             entry.below = below;
         }

@@ -1,30 +1,30 @@
-//! Why changes cannot be told.
+//! Errors of diffs.
 
 use crate::base::errno::Errno;
 use crate::kernel::vfs::path::VPath;
 
-/// Why changes could not be told.
+/// Why changes cannot be determined.
 #[derive(thiserror::Error)]
 pub enum DiffError {
-    /// A layer did not answer.
+    /// A layer failed.
     #[error("cannot {operation} {path}: {errno}")]
     Layer {
-        /// What was tried, as a verb.
+        /// What failed, as a verb.
         operation: &'static str,
         /// The path relative to its mount's root.
         path: VPath,
-        /// What the layer answered. `EIO` if a file became shorter than it was.
+        /// The layer's error; `EIO` if a file became shorter.
         errno: Errno,
     },
-    /// Directories are nested so deeply that no path names what is in them.
-    #[error("{path} is a longer path than the {max} bytes that a path may have")]
+    /// Directories are nested so deeply that the path exceeds the limit.
+    #[error("{path} exceeds the limit of {max} bytes for a path")]
     TooDeep {
         /// The path relative to its mount's root.
         path: VPath,
         /// The limit.
         max: usize,
     },
-    /// A file that no patch can hold.
+    /// A file is too large for a patch.
     #[error("{path} is too large for a patch: {len} bytes")]
     TooLarge {
         /// The path relative to its mount's root.
@@ -32,17 +32,17 @@ pub enum DiffError {
         /// Its length in bytes.
         len: u64,
     },
-    /// Files that no patch can hold together.
-    #[error("the files up to {path} hold more than the {max} bytes that one patch may be about")]
+    /// The files of a patch are too large together.
+    #[error("the changed files up to {path} exceed the limit of {max} bytes for one patch")]
     PatchTooLarge {
-        /// The first path that goes beyond, relative to its mount's root.
+        /// The first path past the limit, relative to its mount's root.
         path: VPath,
         /// The limit.
         max: u64,
     },
-    /// So many changes, in such deep directories, that their paths take more memory than they did.
+    /// The paths of the changes are too long together.
     #[error(
-        "the paths of all changes together are longer than {max} bytes \
+        "the paths of all changes exceed {max} bytes in total \
          (raise `VfsLimits::change_path_bytes_max`)"
     )]
     TooMany {

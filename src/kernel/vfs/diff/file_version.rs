@@ -1,4 +1,4 @@
-//! The content of a file on one side of a change, shared or read when it is asked for.
+//! The content of a file on one side of a change, shared with the overlay or read from the layer.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -12,21 +12,21 @@ use crate::kernel::vfs::overlay::content::{CHUNK_BYTES, Content};
 use crate::kernel::vfs::overlay::node::Node;
 use crate::kernel::vfs::path::VPath;
 
-/// Bytes that are compared or copied at a time.
+/// Bytes compared or copied at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// A file on one side of a change. Later changes of the overlay do not show in it; what nobody had
-/// read is read from the layer when it is asked for.
+/// A file on one side of a change. It keeps its state when the overlay changes later; what was not read is read
+/// from the layer.
 #[derive(Clone)]
 pub struct FileVersion {
-    /// Whether its owner may execute it.
+    /// Its owner may execute it.
     pub executable: bool,
     content: Content,
     below: Option<(Arc<dyn Layer>, VPath)>,
 }
 
 impl FileVersion {
-    /// `below` is the file of a layer that has what is not in `content`.
+    /// `below` is the file of a layer that has the bytes not in `content`.
     pub(super) fn new(
         executable: bool,
         content: Content,
@@ -49,16 +49,15 @@ impl FileVersion {
         self.content.len()
     }
 
-    /// Whether it holds nothing.
+    /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     ///
     /// # Errors
-    /// `ENOMEM` if memory does not hold them; as the layer answers, `EIO` if the file there became
-    /// shorter.
+    /// `ENOMEM`; those of the layer; `EIO` if the file there became shorter.
     pub fn read(&self) -> Result<Vec<u8>, Errno> {
         let len = usize::try_from(self.len()).map_err(|_| Errno::Nomem)?;
         let mut bytes = Vec::new();
@@ -68,10 +67,10 @@ impl FileVersion {
         Ok(bytes)
     }
 
-    /// What reads it at an offset, and answers the count, 0 at the end.
+    /// Returns a function that reads at an offset and returns the count, 0 at the end.
     ///
     /// # Errors
-    /// As the layer answers when the file there is opened; and then as [`FileVersion::read`].
+    /// Those of opening the file in the layer; later those of [`FileVersion::read`].
     pub fn reader(&self) -> Result<impl FnMut(u64, &mut [u8]) -> Result<usize, Errno> + '_, Errno> {
         let below = self.open()?;
         Ok(move |offset: u64, buf: &mut [u8]| {
@@ -81,10 +80,10 @@ impl FileVersion {
         })
     }
 
-    /// The digest of the bytes, and how many there are.
+    /// Returns the digest of the bytes, and their number.
     ///
     /// # Errors
-    /// As [`FileVersion::read`].
+    /// Those of [`FileVersion::read`].
     pub fn digest(&self) -> Result<(Digest, u64), Errno> {
         let mut read = self.reader()?;
         let mut hasher = DigestHasher::default();
@@ -100,8 +99,7 @@ impl FileVersion {
         }
     }
 
-    /// Hands the bytes to `sink` in order, with the offset of each piece; pieces that are holes
-    /// are left out.
+    /// Passes the bytes to `sink` in order, in pieces with their offsets, without holes.
     pub(in crate::kernel::vfs) fn read_pieces<E: From<Errno>>(
         &self,
         mut sink: impl FnMut(u64, &[u8]) -> Result<(), E>,
@@ -126,7 +124,7 @@ impl FileVersion {
         self.len().min(PIECE_BYTES as u64) as usize
     }
 
-    /// The file of the layer, if some of the bytes are only there.
+    /// Opens the file of the layer, if some of the bytes are only there.
     fn open(&self) -> Result<Option<Blob>, Errno> {
         match &self.below {
             Some((layer, path)) if self.content.needs_below(0, u64::MAX) => {
@@ -141,7 +139,7 @@ impl FileVersion {
         if count < buf.len() { Err(Errno::Io) } else { Ok(()) }
     }
 
-    /// Whether both hold the same bytes.
+    /// Whether both have the same bytes.
     pub(in crate::kernel::vfs) fn has_same_bytes(&self, other: &Self) -> Result<bool, Errno> {
         if self.len() != other.len() {
             return Ok(false);
@@ -154,7 +152,7 @@ impl FileVersion {
         let (mut ours, mut theirs) = (vec![0; self.piece_bytes()], vec![0; self.piece_bytes()]);
         let mut offset = 0;
         while offset < self.len() {
-            // What was cut off and is part of it again reads as zeros.
+            // Lengths below are compared, because a part that was cut off and extended again reads as zeros.
             let below = |side: &Self| side.content.below_bytes_at(offset);
             let is_untouched = same_file && below(self).is_some() && below(self) == below(other);
             let holes = self.content.is_hole(offset) && other.content.is_hole(offset);
@@ -181,9 +179,8 @@ impl fmt::Debug for FileVersion {
     }
 }
 
-/// Whether the owner may execute the file `node`, which stands in place of `before`. Guests cannot
-/// say: a file that one makes is as executable as the one that it replaces, unless it has further
-/// names, which would have to agree.
+/// Whether the owner may execute the file `node`, which replaces `before`. Guests cannot set this: a new file takes
+/// it from the file that it replaces, unless it has several names, which might disagree.
 pub(super) fn is_executable(node: &Node, before: Option<&Found>) -> bool {
     match (&node.origin, before) {
         (Some(origin), _) => origin.executable,
@@ -194,20 +191,20 @@ pub(super) fn is_executable(node: &Node, before: Option<&Found>) -> bool {
     }
 }
 
-/// The offset at which the chunk after that of `offset` starts.
+/// The start of the chunk after that of `offset`.
 fn chunk_end(offset: u64) -> u64 {
     (offset / CHUNK_BYTES as u64 + 1) * CHUNK_BYTES as u64
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "the test writes to the disk")]
+#[allow(clippy::disallowed_methods, reason = "the test uses the disk")]
 mod tests {
     use super::*;
     use crate::kernel::vfs::HostDir;
 
-    /// What was written so was not told, and not applied.
+    /// Such a change was not reported, and not applied.
     #[test]
-    fn an_unread_file_that_was_cut_and_made_as_long_as_it_was_is_changed() {
+    fn unread_file_truncated_and_extended_is_modified() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a"), "abcdef").unwrap();
         let layer: Arc<dyn Layer> = Arc::new(HostDir::open(folder.path()).unwrap());

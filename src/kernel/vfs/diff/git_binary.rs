@@ -1,17 +1,17 @@
-//! `GIT binary patch`: bytes that are no text, inside a patch that is.
+//! `GIT binary patch`: bytes that are not text, in a patch that is.
 //!
-//! Git's format: what replaces the file, then what is replaced, each a zlib stream in lines of
-//! base 85. A line starts with a letter that says how many bytes it holds.
+//! Git's format: the new file, then the old one, each a zlib stream in lines of base 85. Each line starts with a
+//! letter for its number of bytes.
 
 use std::fmt::Write;
 
-/// Fixed, so that the same bytes always give the same patch.
+/// Fixed, so that equal bytes give equal patches.
 const DEFLATE_LEVEL: u8 = 6;
 
 /// Bytes in a full line.
 const LINE_BYTES: usize = 52;
 
-/// Git's digits; others number base 85 differently.
+/// Git's digits; other encodings of base 85 differ.
 const DIGITS: &[u8; 85] =
     b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~";
 
@@ -23,7 +23,7 @@ pub(super) fn render(out: &mut String, before: &[u8], after: &[u8]) {
 }
 
 fn literal(out: &mut String, bytes: &[u8]) {
-    writeln!(out, "literal {}", bytes.len()).expect("a String takes what it is given");
+    writeln!(out, "literal {}", bytes.len()).expect("writing to a String succeeds");
     let stream = miniz_oxide::deflate::compress_to_vec_zlib(bytes, DEFLATE_LEVEL);
     base85_lines(out, &stream);
     out.push('\n');
@@ -32,7 +32,6 @@ fn literal(out: &mut String, bytes: &[u8]) {
 fn base85_lines(out: &mut String, stream: &[u8]) {
     out.reserve(stream.len() / 4 * 5 + stream.len() / LINE_BYTES * 2 + 16);
     for line in stream.chunks(LINE_BYTES) {
-        // At most 52, so it fits.
         let count = line.len() as u8;
         out.push(char::from(if count <= 26 { b'A' + count - 1 } else { b'a' + count - 27 }));
         for group in line.chunks(4) {
@@ -55,10 +54,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digits_and_lengths_are_those_of_git() {
+    fn empty_content_is_encoded_as_by_git() {
         let mut out = String::new();
         base85_lines(&mut out, &[0x78, 1, 3, 0, 0, 0, 0, 1]);
-        assert_eq!(out, "HcmV?d00001\n", "how git spells nothing, compressed");
+        assert_eq!(out, "HcmV?d00001\n", "git's encoding of no bytes, compressed");
     }
 
     #[test]

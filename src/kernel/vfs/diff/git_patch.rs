@@ -1,9 +1,8 @@
-//! Changes as a patch that `git apply` takes and that gives the same tree.
+//! Changes as a patch that `git apply` accepts and that gives the same tree.
 //!
-//! Text is what is UTF-8 without NUL; everything else goes as `GIT binary patch`. Git itself looks
-//! for NUL only, in the first 8000 bytes. The stricter rule makes every patch UTF-8 text without
-//! NUL, so that terminals, editors, mail and JSON carry it unharmed; a file in another encoding is
-//! still patched byte for byte, though nobody can read how.
+//! A file that is UTF-8 without NUL is text; others are a `GIT binary patch`. Git only looks for NUL in the first
+//! 8000 bytes. The stricter rule keeps every patch valid UTF-8 without NUL, for terminals, editors, mail and
+//! JSON; a file in another encoding is still patched exactly.
 
 use std::fmt::{self, Write};
 use std::ops::Range;
@@ -17,26 +16,25 @@ use super::line_diff::{self, Budget};
 use super::{DiffEntry, DiffError, DiffKind, failed};
 use crate::kernel::vfs::path::VPath;
 
-/// Unchanged lines shown around a change.
+/// Unchanged lines around a change.
 const CONTEXT_LINES: u32 = 3;
 
-/// Past this length a file is not compared line by line.
+/// Longer files are not compared line by line.
 const TEXT_BYTES_MAX: usize = 64 << 20;
 
 /// `git apply` refuses patches of 1023 MiB and more; base 85 takes 5 bytes for 4.
 const FILE_BYTES_MAX: u64 = 768 << 20;
 
-/// What the files of one patch may hold together: beyond, it would hardly be one that `git apply`
-/// takes, and a guest that removes a large tree must not decide how much memory it needs.
+/// Bytes of the files of one patch: `git apply` would refuse more, and removing a large tree must not exhaust
+/// memory.
 const PATCH_BYTES_MAX: u64 = 2 << 30;
 
 const NO_OBJECT: &str = "0000000000000000000000000000000000000000";
 
-/// Whether [`render_unified_diff`] says what `entry` does.
+/// Whether [`render_unified_diff`] shows `entry`.
 ///
-/// Git knows no directories, so that empty ones do not come to be, or stay; it knows no sockets and
-/// pipes; and it refuses paths into a repository's own `.git`, as well as a symbolic link named
-/// `.gitmodules`.
+/// Git has no directories, so empty ones are neither created nor removed; it has no sockets or pipes; and it refuses
+/// paths into a `.git` directory, and a symbolic link named `.gitmodules`.
 pub fn is_in_unified_diff(entry: &DiffEntry) -> bool {
     let is_symlink = match entry.kind {
         DiffKind::DirAdded
@@ -48,8 +46,8 @@ pub fn is_in_unified_diff(entry: &DiffEntry) -> bool {
         | DiffKind::SymlinkDeleted { .. } => true,
         DiffKind::Added { .. } | DiffKind::Modified { .. } | DiffKind::Deleted { .. } => false,
     };
-    // Git minds what Windows would make of a name: `git~1` may stand for `.git`, dots and blanks at
-    // the end count for nothing, and what follows a colon names a stream.
+    // Git also refuses what Windows would take for these names: `git~1` may be `.git`, dots and blanks at the
+    // end are ignored, and a colon begins the name of a stream.
     let is_refused = |name: &str| {
         let name = name.split([':', '\\']).next().unwrap_or(name).trim_end_matches(['.', ' ']);
         let is = |other| name.eq_ignore_ascii_case(other);
@@ -58,14 +56,12 @@ pub fn is_in_unified_diff(entry: &DiffEntry) -> bool {
     !entry.path.as_str().split('/').any(is_refused)
 }
 
-/// The changes of one mount in git's patch format, which `git apply` turns into the same files.
-/// Paths are relative to the mount's root, beneath `prefix` if that is not the root. What
-/// [`is_in_unified_diff`] denies is left out. A text that has so much in common with the one before,
-/// in another order, that comparing them would take long is shown as replaced whole.
+/// Returns the changes of one mount in git's patch format. Paths are relative to the mount's root, beneath
+/// `prefix` if that is not the root. Entries without [`is_in_unified_diff`] are left out. A text that takes too many
+/// steps to compare with the old one is shown as replaced whole.
 ///
 /// # Errors
-/// A content cannot be read; a file is larger than `git apply` takes; or all of them together hold
-/// more than 2 GiB.
+/// [`DiffError`]: a content cannot be read, a file is too large for `git apply`, or all of them exceed 2 GiB.
 pub fn render_unified_diff<'a>(
     entries: impl IntoIterator<Item = &'a DiffEntry>,
     prefix: &VPath,
@@ -108,8 +104,8 @@ pub fn render_unified_diff<'a>(
     Ok(out)
 }
 
-/// Bytes of the files on both sides of a change, as far as a patch can hold them: a single file
-/// that is larger is named as such.
+/// Bytes of the files on both sides of a change. A file past the limit counts just beyond it, so that it gets an
+/// error of its own.
 fn content_bytes(kind: &DiffKind) -> u64 {
     let len = |version: &FileVersion| version.len().min(FILE_BYTES_MAX + 1);
     match kind {
@@ -120,7 +116,7 @@ fn content_bytes(kind: &DiffKind) -> u64 {
     }
 }
 
-/// A file or link as git sees it.
+/// A file or symbolic link as git sees it.
 struct Side {
     mode: &'static str,
     bytes: Vec<u8>,
@@ -139,13 +135,13 @@ impl Side {
         Self { mode: "120000", bytes: target.to_vec() }
     }
 
-    /// The name of the content in git's object store.
+    /// Its name in git's object store.
     fn object(&self) -> String {
         let mut hash = Sha1::new();
         hash.update(format!("blob {}\0", self.bytes.len()));
         hash.update(&self.bytes);
         hash.finalize().iter().fold(String::with_capacity(40), |mut hex, byte| {
-            write!(hex, "{byte:02x}").expect("a String takes what it is given");
+            write!(hex, "{byte:02x}").expect("writing to a String succeeds");
             hex
         })
     }
@@ -185,7 +181,7 @@ fn render(
         git_binary::render(out, old_bytes, new_bytes);
         return;
     };
-    // Without it a blank in the name would be taken for the end of the name.
+    // The tab ends a name that holds a blank.
     let end = if path.contains(' ') { "\t" } else { "" };
     let old_name = before.map_or_else(|| "/dev/null".to_owned(), |_| a + end);
     let new_name = after.map_or_else(|| "/dev/null".to_owned(), |_| b + end);
@@ -201,11 +197,11 @@ fn text(bytes: &[u8]) -> Option<&str> {
 }
 
 fn line(out: &mut String, text: fmt::Arguments<'_>) {
-    writeln!(out, "{text}").expect("a String takes what it is given");
+    writeln!(out, "{text}").expect("writing to a String succeeds");
 }
 
-/// `side` and `path` as git writes a name: as it is, or in C style if it holds anything but
-/// printable ASCII, quotes or backslashes.
+/// `side` and `path` as git writes a name: quoted in C style if it has quotes, backslashes or anything but printable
+/// ASCII.
 fn quoted(side: &str, path: &str) -> String {
     let is_plain = |b: u8| (b' '..0x7f).contains(&b) && b != b'"' && b != b'\\';
     let mut name = format!("{side}{path}");
@@ -225,7 +221,7 @@ fn quoted(side: &str, path: &str) -> String {
             0x0c => name.push_str("\\f"),
             b'\r' => name.push_str("\\r"),
             byte if is_plain(byte) => name.push(char::from(byte)),
-            byte => write!(name, "\\{byte:03o}").expect("a String takes what it is given"),
+            byte => write!(name, "\\{byte:03o}").expect("writing to a String succeeds"),
         }
     }
     name.push('"');
@@ -241,7 +237,7 @@ fn render_hunks(out: &mut String, before: &str, after: &str, budget: &mut Budget
             render_line(out, sign, input.interner[*token]);
         }
     };
-    // Changes whose context would meet are shown as one.
+    // Changes whose context overlaps share a hunk.
     let meet = |a: &Hunk, b: &Hunk| b.before.start - a.before.end <= 2 * CONTEXT_LINES;
     for group in hunks.chunk_by(meet) {
         let (first, last) = (&group[0], &group[group.len() - 1]);
@@ -261,7 +257,7 @@ fn render_hunks(out: &mut String, before: &str, after: &str, budget: &mut Budget
     }
 }
 
-/// The first line, counted from 1, and how many, if not one; of none, the line before.
+/// The first line, counted from 1, and the number of lines unless it is 1; with no lines, the line before.
 struct HunkRange<'a>(&'a Range<u32>);
 
 impl fmt::Display for HunkRange<'_> {
@@ -322,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_no_line_and_of_one() {
+    fn hunk_ranges_of_zero_and_one_line() {
         assert_eq!(hunks("", "a\n"), "@@ -0,0 +1 @@\n+a\n");
         assert_eq!(hunks("a\nb\n", ""), "@@ -1,2 +0,0 @@\n-a\n-b\n");
         assert_eq!(hunks("a", "a\n"), "@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a\n");

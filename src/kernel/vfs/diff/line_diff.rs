@@ -1,18 +1,18 @@
 //! Which lines changed, in bounded time.
 //!
-//! Comparing lines takes time that grows with the square of their number where texts have much in
-//! common in another order. A guest chooses the texts: so steps are counted, which gives the same
+//! The time to compare lines can grow with the square of their number, and a guest chooses the texts. So steps are
+//! counted, which gives the same patch on every machine, and past the limit a file is shown as replaced whole.
 //! patch everywhere, and what would take too many is shown as replaced whole.
 
 use imara_diff::{Algorithm, Diff, Hunk, InternedInput, Token};
 
-/// Steps for all files of a patch together: a few seconds.
+/// Steps for all files of a patch: a few seconds.
 const STEPS_MAX: u64 = 1 << 30;
 
-/// Steps for one file, so that one leaves some to the others.
+/// Steps for one file, so that one file leaves some to the others.
 const FILE_STEPS_MAX: u64 = 1 << 26;
 
-/// Steps that comparing the files of a patch may still take.
+/// Steps left for the files of a patch.
 pub(super) struct Budget(u64);
 
 impl Default for Budget {
@@ -28,7 +28,7 @@ impl Budget {
     }
 }
 
-/// The hunks that turn the lines of one text into those of the other.
+/// Returns the hunks that turn the lines of one text into those of the other.
 pub(super) fn hunks(input: &InternedInput<&str>, budget: &mut Budget) -> Vec<Hunk> {
     let mut own = Budget(budget.0.min(FILE_STEPS_MAX));
     let all = own.0;
@@ -43,8 +43,8 @@ pub(super) fn hunks(input: &InternedInput<&str>, budget: &mut Budget) -> Vec<Hun
     diff.hunks().collect()
 }
 
-/// How to compare; `None` if it would take too many steps. A histogram gives the better patch, and
-/// can take as many steps as there are lines for every change.
+/// Selects the algorithm; `None` if comparing would take too many steps. Histogram gives the better patch, but
+/// can take as many steps as there are lines for each change.
 fn algorithm(input: &InternedInput<&str>, budget: &mut Budget) -> Option<Algorithm> {
     let lines = (input.before.len() + input.after.len()) as u64;
     budget.take(lines)?;
@@ -56,7 +56,7 @@ fn algorithm(input: &InternedInput<&str>, budget: &mut Budget) -> Option<Algorit
     Some(if by_histogram.is_some() { Algorithm::Histogram } else { Algorithm::Myers })
 }
 
-/// The lines of `text` that `other` has, too.
+/// The lines of `text` that `other` has too.
 fn in_common(input: &InternedInput<&str>, text: &[Token], other: &[Token]) -> Vec<Token> {
     let mut is_there = vec![false; input.interner.num_tokens() as usize];
     for token in other {
@@ -65,18 +65,17 @@ fn in_common(input: &InternedInput<&str>, text: &[Token], other: &[Token]) -> Ve
     text.iter().copied().filter(|token| is_there[token.0 as usize]).collect()
 }
 
-/// The fewest lines to delete and insert that turn `a` into `b` (Myers, "An O(ND) Difference
-/// Algorithm and Its Variations", 1986); `None` if finding them takes more steps than there are.
+/// The least number of lines to delete and insert that turn `a` into `b` (Myers, "An O(ND) Difference
+/// Algorithm and Its Variations", 1986); `None` if finding it takes more steps than are left.
 #[expect(
     clippy::cast_sign_loss,
     clippy::cast_possible_wrap,
-    reason = "diagonals lie on both sides of 0; places on them do not, and counts fit in half a word"
+    reason = "diagonals are signed, positions are not negative, counts fit in half a word"
 )]
 fn distance(a: &[Token], b: &[Token], budget: &mut Budget) -> Option<u64> {
     let changes_max = ((a.len() + b.len()) as u64).min(budget.0.saturating_mul(2).isqrt());
     let changes_max = isize::try_from(changes_max).ok()?;
-    // How far into `a` each diagonal reaches; that of as many deletions as insertions is in the
-    // middle.
+    // How far into `a` each diagonal reaches, with diagonal 0 (as many deletions as insertions) in the middle.
     let mut reach = vec![0_isize; 2 * changes_max as usize + 3];
     let slot = |diagonal: isize| (diagonal + changes_max + 1) as usize;
     for changes in 0..=changes_max {
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_distance_is_that_of_the_shortest_edit() {
+    fn distance_is_that_of_the_shortest_edit() {
         let cases = [
             ("", "", 0),
             ("", "a\nb\n", 2),
@@ -130,19 +129,19 @@ mod tests {
         }
     }
 
-    /// Lines of few kinds, in another order: comparing 400,000 of them once took four minutes.
+    /// Few distinct lines in another order: comparing 400,000 of them took four minutes.
     #[test]
-    fn a_shuffled_text_is_replaced_whole() {
+    fn shuffled_text_is_replaced_whole() {
         let of_kinds = |kinds: u32| text(|n| (n.wrapping_mul(n) % 7 % kinds).to_string());
         let (before, after) = (of_kinds(2), of_kinds(3));
         let input = InternedInput::new(before.as_str(), after.as_str());
         let mut budget = Budget::default();
         assert_eq!(hunks(&input, &mut budget), [Hunk { before: 0..200_000, after: 0..200_000 }]);
-        assert!(budget.0 > 0 && budget.0 < STEPS_MAX, "others are still compared");
+        assert!(budget.0 > 0 && budget.0 < STEPS_MAX, "enough is left for others");
     }
 
     #[test]
-    fn a_long_text_with_many_changes_is_compared_line_by_line() {
+    fn long_text_with_many_changes_is_compared_by_line() {
         let before = text(|n| n.to_string());
         let after = text(|n| if n.is_multiple_of(50) { format!("new {n}") } else { n.to_string() });
         let input = InternedInput::new(before.as_str(), after.as_str());
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn files_share_what_a_patch_may_take() {
+    fn files_of_a_patch_share_the_budget() {
         let input = InternedInput::new("a\nb\nc\n", "a\nx\nc\n");
         assert_eq!(hunks(&input, &mut Budget::default())[0].before, 1..2);
         assert_eq!(hunks(&input, &mut Budget(3))[0].before, 0..3);

@@ -1,11 +1,11 @@
 //! What changed, as data: the namespace compared with the layers below it.
 //!
-//! Only directories that somebody looked at are walked, and of these only what is not where it
-//! came from: the cost is that of what was touched, whatever lies beside it. A directory that was
-//! moved, made anew or removed is compared entry by entry with what the layers have in its place.
+//! Only directories that were looked at are walked, and of these only entries that are not in their original place.
+//! So the cost is that of what was touched. A directory that was moved, created or removed is compared entry
+//! by entry with what the layers have in its place.
 //!
-//! Contents are not copied: an entry shares the chunks of the file as it is now, and names the
-//! file of the layer for what nobody has read.
+//! Contents are not copied: an entry shares the chunks of the present file, and refers to the file of the layer for
+//! what was not read.
 
 pub(super) mod between;
 mod error;
@@ -31,71 +31,69 @@ use crate::base::errno::Errno;
 /// One change.
 #[derive(Clone, Debug)]
 pub struct DiffEntry {
-    /// The mount that it lies in.
+    /// Its mount.
     pub mount: MountId,
-    /// Where, relative to the mount's root.
+    /// Its path, relative to the mount's root.
     pub path: VPath,
     /// What changed.
     pub kind: DiffKind,
-    /// For what was added: the path in the same mount that a layer has it at, if it was moved away
-    /// from there.
+    /// For an addition: where a layer has it in the same mount, if it was moved from there.
     pub renamed_from: Option<VPath>,
-    /// Where a layer has it, if that is elsewhere, be it in another mount: it takes its permissions
-    /// along, also where something equal stands there now.
+    /// Where a layer has it, if that is another place, in any mount. Its permissions come from there, even if an
+    /// equal file is there now.
     pub origin: Option<(MountId, VPath)>,
-    /// For a further name of a file: the name in the same mount that goes before, which is the one
-    /// that a layer has it under, or else the first that has an entry.
+    /// For a further name of a file: the earlier name in the same mount, which is the name that a layer has, or
+    /// else the first one with an entry.
     pub link_of: Option<VPath>,
 }
 
-/// What changed at a path. Something of another type in place of what was there is a deletion
-/// followed by an addition.
+/// What changed at a path. A change of type is a deletion followed by an addition.
 #[derive(Clone, Debug)]
 pub enum DiffKind {
-    /// A file that was not there.
+    /// A new file.
     Added {
         /// The file.
         content: FileVersion,
     },
-    /// A file that has other bytes, or is executable where it was not, or the reverse.
+    /// A file with other bytes or another executable bit.
     Modified {
         /// The file of the layer.
         before: FileVersion,
         /// The file now.
         content: FileVersion,
     },
-    /// A file that is not there any more.
+    /// A file that was removed.
     Deleted {
         /// The file of the layer.
         before: FileVersion,
     },
-    /// A directory that was not there. What it holds has entries of its own.
+    /// A new directory. Its entries are listed separately.
     DirAdded,
-    /// A directory that is not there any more. What it held has entries of its own.
+    /// A directory that was removed. Its entries are listed separately.
     DirDeleted,
-    /// A symbolic link that was not there.
+    /// A new symbolic link.
     SymlinkAdded {
         /// Its text.
         target: Box<[u8]>,
     },
-    /// A symbolic link that has another text.
+    /// A symbolic link with another text.
     SymlinkModified {
         /// Its text in the layer.
         before: Box<[u8]>,
         /// Its text now.
         target: Box<[u8]>,
     },
-    /// A symbolic link that is not there any more.
+    /// A symbolic link that was removed.
     SymlinkDeleted {
         /// Its text in the layer.
         before: Box<[u8]>,
     },
-    /// Something that is neither file nor directory nor link was moved here.
+    /// A pipe, socket, device or other special file that was moved here.
     SpecialAdded {
         /// Its type.
         file_type: FileType,
     },
-    /// Something that is neither file nor directory nor link is not there any more.
+    /// A special file that was removed.
     SpecialDeleted {
         /// Its type.
         file_type: FileType,
@@ -116,7 +114,7 @@ impl Change {
     }
 }
 
-/// A directory to compare: in the layers, in the namespace, or in both.
+/// A directory to compare: of the layers, of the namespace, or of both.
 struct Pair {
     path: VPath,
     before: Vec<(u16, VPath)>,
@@ -127,30 +125,29 @@ struct Pair {
 struct Comparison<'a> {
     overlay: &'a mut Overlay,
     mount: MountId,
-    /// Places in the layers that other mounts hide: what is there is no change.
+    /// Places in the layers that other mounts hide; not changes.
     hidden: HashSet<VPath>,
-    /// Directories still to be compared: nesting must not use up the stack.
+    /// Directories still to be compared. A list, because recursion could overflow the stack.
     pairs: Vec<Pair>,
     changes: Vec<Change>,
-    /// What the paths of further changes may take.
+    /// Bytes left for the paths of further changes.
     path_bytes_left: &'a mut u64,
-    /// Directories that only mount points needed so far.
+    /// Directories that so far only exist to hold mount points.
     scaffolds: Vec<(VPath, NodeId)>,
-    /// Whether names in moved directories are left out of which nobody knows what they were, as they
-    /// changed on the disk before they were looked at. Otherwise they are an error.
+    /// Leaves out names in moved directories whose former state is unknown, because they changed on the disk
+    /// before they were looked at. Otherwise they are an error.
     leaves_out_unknown: bool,
 }
 
 impl Overlay {
-    /// All changes in mounts that have something below, sorted by mount, then bytewise by path.
+    /// Returns all changes in mounts of layers, sorted by mount, then bytewise by path.
     ///
-    /// Equal bytes are no change, and neither are times; nor are mount points and the directories
-    /// made for them. The cost is that of what was touched or moved.
+    /// Times are not compared. Mount points, and directories made for them, are not changes. The cost is that of
+    /// what was touched or moved.
     ///
     /// # Errors
-    /// A layer cannot be read; directories are nested more deeply than
-    /// [`super::VfsLimits::path_bytes_max`] lets a path be long; or there are more changes than
-    /// [`super::VfsLimits::change_path_bytes_max`] lets be told.
+    /// [`DiffError`]: a layer cannot be read, a path exceeds [`super::VfsLimits::path_bytes_max`], or the paths of
+    /// all changes exceed [`super::VfsLimits::change_path_bytes_max`].
     pub fn diff(&mut self) -> Result<Vec<DiffEntry>, DiffError> {
         let changes = self.changes()?;
         let replaced: HashSet<(MountId, &VPath)> = changes
@@ -195,14 +192,14 @@ impl Overlay {
         Ok(entries)
     }
 
-    /// Where a layer has `id`, unless that is the place of `change`.
+    /// Where a layer has `id`, unless `change` is there.
     fn origin_elsewhere(&self, id: NodeId, change: &Change) -> Option<(MountId, VPath)> {
         let origin = self.node(id).origin.as_ref()?;
         let place = (self.mount_of(origin.layer), origin.path.clone());
         (place != (change.mount, change.path.clone())).then_some(place)
     }
 
-    /// The name of the file `id` that goes before the one of `change`, if it has several.
+    /// The earlier name of the file `id`, if it has several and `change` is not the first.
     fn name_before(
         &self,
         id: NodeId,
@@ -225,8 +222,8 @@ impl Overlay {
         self.compare_mounts(false)
     }
 
-    /// As [`Overlay::changes`], without what stands in directories that were moved and changed on the disk
-    /// before anybody looked at it.
+    /// As [`Overlay::changes`], without entries of moved directories that changed on the disk before they were
+    /// looked at.
     pub(super) fn known_changes(&mut self) -> Result<Vec<Change>, DiffError> {
         self.compare_mounts(true)
     }
@@ -258,7 +255,7 @@ impl Overlay {
         Ok(changes)
     }
 
-    /// The file `id` as it is now. `before` is what it stands in place of.
+    /// The present file `id`, which replaces `before`.
     pub(super) fn file_version(&self, id: NodeId, before: Option<&Found>) -> Option<FileVersion> {
         let node = self.node(id);
         let Body::File(file) = &node.body else { return None };
@@ -270,7 +267,7 @@ impl Overlay {
         Some(FileVersion::new(executable, file.content.clone(), below))
     }
 
-    /// Where the layers of `mount` have what is now `id`.
+    /// Where the layers of `mount` have the node `id`.
     fn origin_in(&self, id: NodeId, mount: MountId) -> Option<VPath> {
         let origin = self.node(id).origin.as_ref()?;
         let layers = &self.dir(self.mount_root(mount)).below;
@@ -301,7 +298,7 @@ impl Overlay {
     }
 }
 
-/// What stands on one side of a change.
+/// One side of a change.
 enum Side {
     File(FileVersion),
     Dir,
@@ -363,8 +360,8 @@ impl Comparison<'_> {
         Ok(changes)
     }
 
-    /// A directory through which the same directories show as through its place: only names that
-    /// somebody looked at can differ.
+    /// Compares a directory that shows the layers' directories of its place: only entries that were looked at can
+    /// differ.
     fn in_place(&mut self, pair: &Pair, dir: NodeId) -> Result<(), DiffError> {
         let entries = &self.overlay.dir(dir).entries;
         let looked_at = entries.iter().filter_map(|(name, entry)| match entry.kind {
@@ -385,8 +382,7 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// Whether `id` is, as it was, what `dirs` have under `name`. A directory in its place is
-    /// noted for comparison.
+    /// Whether `id` is the unchanged entry `name` of `dirs`. A directory is added to the pairs.
     fn is_untouched(
         &mut self,
         id: NodeId,
@@ -412,7 +408,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// Directories that have nothing to do with each other, or one where the other side has none.
+    /// Compares unrelated directories, or one with nothing.
     fn entry_by_entry(&mut self, pair: &Pair) -> Result<(), DiffError> {
         let mut names: BTreeSet<Arc<str>> = BTreeSet::new();
         for (layer, dir) in &pair.before {
@@ -441,7 +437,7 @@ impl Comparison<'_> {
             let after = after.filter(|id| !self.overlay.is_mount_point(*id));
             let before = match self.find(&pair.before, &name, &path) {
                 Err(DiffError::Layer { errno: Errno::Io, .. }) if self.leaves_out_unknown => {
-                    // What a program has put there is a change, whatever was there.
+                    // An entry of a program is a change, whatever was there before.
                     if after.is_none() {
                         continue;
                     }
@@ -501,8 +497,7 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// Whether nothing tells `id` from what a layer has in its place. Neither is known to be a
-    /// directory.
+    /// Whether `id` equals what a layer has in its place. At most one of them is a directory.
     fn is_same(&self, before: &Found, id: NodeId, path: &VPath) -> Result<bool, DiffError> {
         let node = self.overlay.node(id);
         if node.body.file_type() != before.stat.file_type {
@@ -523,7 +518,7 @@ impl Comparison<'_> {
                     return Ok(false);
                 }
                 match new.has_same_bytes(&old) {
-                    // What it was was changed before anybody read it: it is told when it is asked for.
+                    // The file changed before it was read: counted as changed; reading it will fail.
                     Err(Errno::Io)
                         if self.overlay.mounts[self.mount.index()].baseline.is_some() =>
                     {
@@ -543,7 +538,7 @@ impl Comparison<'_> {
     }
 }
 
-/// `path` as seen from the directory `top`, if it lies beneath it.
+/// `path` relative to the directory `top`, if it is beneath it.
 fn relative(path: &VPath, top: &VPath) -> Option<VPath> {
     let rest = match top.as_str() {
         "" => path.as_str(),

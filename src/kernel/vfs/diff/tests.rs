@@ -1,7 +1,7 @@
-//! Random trees, random changes: what `git apply` and `apply` make of them must be what the
-//! overlay shows. `BELLJAR_TEST_CASES` sets how many.
+//! Random trees and changes: `git apply` and `apply` must give the tree that the overlay shows.
+//! `BELLJAR_TEST_CASES` is the number of cases.
 #![cfg(unix)]
-#![allow(clippy::disallowed_methods, reason = "the tests look at the disk and run git")]
+#![allow(clippy::disallowed_methods, reason = "the tests use the disk and run git")]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +19,7 @@ use crate::kernel::vfs::test_trees::{
 };
 use crate::kernel::vfs::*;
 
-/// What git sees of a tree.
+/// The tree as git sees it.
 fn without_empty_dirs(tree: &Tree) -> Tree {
     let holds = |dir: &str| {
         let beneath = format!("{dir}/");
@@ -31,7 +31,7 @@ fn without_empty_dirs(tree: &Tree) -> Tree {
     tree.iter().filter(stays).map(|(path, item)| (path.clone(), item.clone())).collect()
 }
 
-/// Up to git 2.47, `git apply -R` forgets the mode of a file that comes back.
+/// Up to git 2.47, `git apply -R` loses the mode of a file that it restores.
 fn without_modes(mut tree: Tree) -> Tree {
     for item in tree.values_mut() {
         if let Item::File { bytes, .. } | Item::Link(bytes) = item {
@@ -46,8 +46,8 @@ fn without_dirs(tree: &Tree) -> Tree {
     tree.iter().filter(stays).map(|(path, item)| (path.clone(), item.clone())).collect()
 }
 
-/// Whether git refuses every patch from one tree, which is on the disk, to the other: it cannot put
-/// a directory in place of a link that leads to itself, or through which it sees another link.
+/// Whether git refuses every patch from one tree, which is on the disk, to the other: it cannot replace a
+/// symbolic link by a directory if the link leads to itself, or if another link is seen through it.
 fn baffles_git(top: &Path, from: &Tree, to: &Tree) -> bool {
     let is_loop = |path: &String| {
         let error = fs::metadata(top.join(path)).err().and_then(|error| error.raw_os_error());
@@ -60,7 +60,7 @@ fn baffles_git(top: &Path, from: &Tree, to: &Tree) -> bool {
     from.keys().any(is_loop) || to.keys().any(leads_astray)
 }
 
-/// What a comparison of whole trees says: a path, whether it was there, whether it is.
+/// The differences of two trees: path, whether it was there, whether it is there.
 fn compared(before: &Tree, after: &Tree) -> BTreeSet<(String, bool, bool)> {
     let mut changes = BTreeSet::new();
     for path in before.keys().chain(after.keys()) {
@@ -101,7 +101,7 @@ fn reported(entries: &[DiffEntry]) -> BTreeSet<(String, bool, bool)> {
 const NAMES: [&str; 11] =
     ["a", "b", "d", "d-x", "m", "sp ace", "\u{e9}\"q", "tab\tnl\n\\", "-R", "a b", " cr\r "];
 
-/// One of the paths that have come up so far, or a name in it.
+/// A path used so far, or a name in it.
 type Pick = (usize, Option<&'static str>);
 
 #[derive(Clone, Debug)]
@@ -110,7 +110,7 @@ enum Op {
     WriteAt(Pick, u16, Vec<u8>),
     Append(Pick, Vec<u8>),
     SetLen(Pick, u16),
-    /// Writes the lines in another order, so that hunks come to lie all over the file.
+    /// Reorders the lines, so that hunks are all over the file.
     Shuffle(Pick, usize),
     Read(Pick),
     Hold(Pick),
@@ -188,7 +188,7 @@ fn tree() -> impl Strategy<Value = Tree> {
     })
 }
 
-/// An overlay, and what was opened in it.
+/// An overlay, and what is open in it.
 struct Actor {
     overlay: Overlay,
     at: &'static str,
@@ -204,7 +204,7 @@ impl Actor {
         name.map_or_else(|| known.clone(), |name| format!("{known}{slash}{name}"))
     }
 
-    /// Failures are part of it: whatever is refused leaves everything as it was.
+    /// Refused operations are allowed, and must change nothing.
     fn run(&mut self, op: &Op) {
         self.now += 1;
         let now = self.now;
@@ -285,7 +285,7 @@ impl Actor {
         }
     }
 
-    /// Notes what is open, or makes sure that it is still what was noted.
+    /// Reads what is open.
     fn read_held(&mut self) -> Vec<Option<Vec<u8>>> {
         let ids: Vec<NodeId> = self.held.iter().map(|(id, _)| *id).collect();
         ids.into_iter().map(|id| self.overlay.read_node(id).ok()).collect()
@@ -308,18 +308,18 @@ fn remove_tree(
     overlay.remove_dir(base, path, now)
 }
 
-/// Where the tree is mounted.
+/// The mount point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
     Root,
     Beneath,
     /// With a mount in memory at `d/m`.
     Around,
-    /// As two layers that merge: no patch is written.
+    /// Two merged layers: no patch is written.
     Merged,
 }
 
-/// An overlay, its mount, and whether there is another one in that.
+/// An overlay, its mount, and whether another mount is in that.
 fn mounted(place: Place, disk: &Path, upper: &Path) -> (Overlay, MountId, bool) {
     let mut overlay = Overlay::new(VfsLimits::default(), 1);
     let at = if place == Place::Root { "/" } else { "/w" };
@@ -332,13 +332,13 @@ fn mounted(place: Place, disk: &Path, upper: &Path) -> (Overlay, MountId, bool) 
         _ => Source::Host(host),
     };
     let mount = overlay.mount(at, source, false, Mtimes::Fixed(1), 1).unwrap();
-    // A file in the way refuses it.
+    // Refused if a file is in the way.
     let is_around = place == Place::Around
         && overlay.mount("/w/d/m", Source::Memory, false, Mtimes::Fixed(1), 1).is_ok();
     (overlay, mount, is_around)
 }
 
-/// What git makes of `visible` by `patch` is `after`, and back.
+/// Checks that git turns `visible` into `after` by `patch`, and back.
 fn check_patch(git: &Path, patch: &str, visible: &Tree, after: &Tree) {
     let _ = fs::remove_dir_all(git);
     fs::create_dir(git).unwrap();
@@ -355,7 +355,7 @@ fn check_patch(git: &Path, patch: &str, visible: &Tree, after: &Tree) {
     }
 }
 
-/// What has a time has that on the disk, and at most as many names as it had.
+/// Checks that files have their times on the disk, and at most the names they had.
 fn check_disk(disk: &Path, timed: Vec<(String, u64)>, names: Vec<(String, u32)>) {
     for (path, mtim) in timed {
         if let Ok(metadata) = fs::symlink_metadata(disk.join(&path)) {
@@ -364,7 +364,7 @@ fn check_disk(disk: &Path, timed: Vec<(String, u64)>, names: Vec<(String, u32)>)
         }
     }
     for (path, nlink) in names {
-        // What only has a further name on the disk was never changed.
+        // A file that only got a further name on the disk was never changed.
         if let Ok(metadata) = fs::symlink_metadata(disk.join(&path))
             && !metadata.is_dir()
         {
@@ -388,7 +388,7 @@ fn check(place: Place, lower: &Tree, upper: &Tree, rounds: &[Vec<Op>]) {
     let mut actor = Actor { overlay, at, known, held: Vec::new(), now: 1 };
     for ops in rounds {
         let before = match place {
-            // Executable bits come from the layers themselves.
+            // Executable bits are those of the layers.
             Place::Merged => shown(&mounted(place, &disk, &top).0, mount, &Tree::new()),
             _ => on_disk(&disk),
         };
@@ -427,7 +427,7 @@ fn check(place: Place, lower: &Tree, upper: &Tree, rounds: &[Vec<Op>]) {
             placed.iter().map(|p| (p.path.to_string(), actor.overlay.node(p.id).nlink)).collect();
         match actor.overlay.apply() {
             Ok(applied) => assert!(applied.leftovers.is_empty(), "{applied:?}"),
-            // A directory was moved away around a mount that hides what the disk has there.
+            // A directory was moved away around a mount that hides an entry of the disk.
             Err(ApplyError::Conflicts(conflicts)) if is_around => {
                 let expected = |c: &Conflict| {
                     matches!(c.what, ConflictKind::Holds(_) | ConflictKind::Appeared)
@@ -462,7 +462,7 @@ proptest! {
     })]
 
     #[test]
-    fn git_and_the_disk_end_up_with_what_the_overlay_shows(
+    fn apply_and_git_apply_give_the_tree_of_the_overlay(
         place in select(&[Place::Root, Place::Beneath, Place::Around, Place::Merged][..]),
         lower in tree(),
         upper in tree(),

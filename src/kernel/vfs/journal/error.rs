@@ -1,4 +1,4 @@
-//! What can go wrong with journals.
+//! Errors of journals.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,48 +8,47 @@ use crate::base::disk::DiskError;
 use crate::base::own::{ExposedError, OwnError};
 use crate::kernel::vfs::path::VPath;
 
-/// A journal cannot be written, or not be followed.
+/// A journal cannot be written or followed.
 #[derive(thiserror::Error)]
 pub enum JournalError {
-    /// The folder of journals cannot be used.
+    /// The directory of journals cannot be used.
     #[error(
         "cannot {operation} the journal {}: {error} (belljar must be able to write there; BELLJAR_HOME \
-         can name another folder)",
+         can name another directory)",
         path.display()
     )]
     Disk {
-        /// What was tried, as a verb.
+        /// What failed, as a verb.
         operation: &'static str,
-        /// The folder, or the journal.
+        /// The directory or the journal.
         path: PathBuf,
-        /// What the host answered.
+        /// The host's error.
         error: io::Error,
     },
-    /// The folder that is to be opened, or the one of journals, cannot be told from others.
+    /// A directory cannot be identified.
     #[error(transparent)]
     Folder(#[from] DiskError),
-    /// Somebody else could have put a journal there, or written it.
+    /// Another user could have written the journal.
     #[error(transparent)]
     Exposed(#[from] ExposedError),
-    /// It makes no sense.
+    /// The journal is damaged.
     #[error(
-        "the journal {} is damaged: {why}; {}. Files called .belljar-*.tmp in that folder hold what \
-         was being written, and what it replaced: put right what is wrong by hand, and then remove \
-         the journal",
+        "the journal {} is damaged: {why}; {}. The files .belljar-*.tmp in that directory hold new and \
+        replaced contents: repair the directory by hand, then remove the journal",
         path.display(), about(folders)
     )]
     Damaged {
         /// The journal.
         path: PathBuf,
-        /// The folders that it was about, as far as it says.
+        /// The directories it names, if they can be read.
         folders: Vec<PathBuf>,
-        /// What is wrong with it.
+        /// The defect.
         why: &'static str,
     },
     /// A later belljar wrote it.
     #[error(
-        "the journal {} has version {major}.{minor}, and this belljar reads version 1: recover it \
-         with the belljar that wrote it",
+        "the journal {} has version {major}.{minor}, but this belljar reads version 1; recover it \
+        with the belljar that wrote it",
         path.display()
     )]
     Version {
@@ -60,32 +59,31 @@ pub enum JournalError {
         /// Its minor version.
         minor: u16,
     },
-    /// What was begun cannot be taken back, because somebody has changed it since.
+    /// The write that was begun cannot be taken back without losing later changes.
     #[error(
-        "an earlier belljar did not finish what it wrote to {0}, and it cannot be taken back, because {1}; \
-         `belljar recover --skip-changed {0}` leaves that as it is and takes the rest back",
+        "an interrupted write to {0} cannot be taken back, because {1}; `belljar recover --skip-changed {0}` \
+        keeps these changes and takes the rest back",
         folder.display(), list(changed, ToString::to_string)
     )]
     Changed {
-        /// The folder.
+        /// The directory.
         folder: PathBuf,
-        /// What was changed.
+        /// The later changes.
         changed: Vec<ChangedSince>,
     },
-    /// The host refused to take something back.
+    /// The host refused to take a step back.
     #[error(
-        "an earlier belljar did not finish what it wrote to {0}, and the system refuses to put these \
-         back: {1}; see to it that they can be written, and then run `belljar recover {0}`, or leave \
-         them as they are with `belljar recover --skip-changed {0}`",
+        "an interrupted write to {0} cannot be taken back, because the system refuses to restore {1}; make \
+        that writable and run `belljar recover {0}`, or give it up with `belljar recover --skip-changed {0}`",
         folder.display(), list(left, ToString::to_string)
     )]
     Refused {
-        /// The folder.
+        /// The directory.
         folder: PathBuf,
-        /// What is not as it was.
+        /// Paths that were not restored.
         left: Vec<VPath>,
     },
-    /// [`crate::kernel::vfs::Witness::is_interrupted`] said so.
+    /// [`crate::kernel::vfs::Witness::is_interrupted`] returned true.
     #[error("interrupted")]
     Interrupted,
 }
@@ -103,8 +101,8 @@ impl From<OwnError> for JournalError {
 
 fn about(folders: &[PathBuf]) -> String {
     match folders {
-        [] => "it does not say which folder it was about".to_owned(),
-        folders => format!("it was about {}", list(folders, |it| it.display().to_string())),
+        [] => "it names no directory".to_owned(),
+        folders => format!("it is for {}", list(folders, |it| it.display().to_string())),
     }
 }
 
@@ -112,7 +110,7 @@ fn list<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
     items.iter().map(text).collect::<Vec<_>>().join("; ")
 }
 
-/// Wraps an error of the host for `map_err`.
+/// Wraps an error of the host, for `map_err`.
 pub(super) fn failed(
     operation: &'static str,
     path: &Path,

@@ -1,5 +1,5 @@
-//! A journal that somebody has left is followed: what it says was begun is taken back, or finished, in
-//! those of its directories that are there.
+//! Follows a journal without a writer: what was begun is taken back or finished, in those of its directories that
+//! exist.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -18,12 +18,12 @@ use crate::kernel::vfs::layer::Layer;
 use crate::kernel::vfs::layer::host_dir::{Access, HostDir};
 use crate::kernel::vfs::path::VPath;
 
-/// A directory that a journal is about, and what it says of it.
+/// A directory of a journal, with its parts.
 struct About<'c> {
     root: &'c Root,
-    /// What is to be done there; `None` if that is not whole.
+    /// The plan; `None` if that part is incomplete.
     plan: Option<&'c Plan>,
-    /// What was made of each step; empty if that is not known.
+    /// What was staged for each step; empty if that part is incomplete.
     staged: &'c [Option<Identity>],
 }
 
@@ -36,15 +36,15 @@ fn abouts(content: &Content) -> impl Iterator<Item = About<'_>> {
 }
 
 impl About<'_> {
-    /// Whether `folder` is this directory. A device can have another number once the system was started
-    /// anew: then it is if path and inode are the same, and something that the journal names is there.
+    /// Whether `folder` is this directory. A device can have another number after a restart: then the path and
+    /// inode must be equal, and something that the journal names must be there.
     fn is(&self, folder: &HostDir) -> bool {
         let Ok(id) = folder.id() else { return false };
         let Root { id: known, path } = self.root;
         id == *known || id.1 == known.1 && folder.path() == path && self.shows_in(folder)
     }
 
-    /// Whether a temporary is there, or what was made of a step.
+    /// Whether a temporary, or what was staged for a step, is in `folder`.
     fn shows_in(&self, folder: &HostDir) -> bool {
         let Some(plan) = self.plan else { return false };
         let is_there = |path: &VPath| Layer::stat(folder, path).is_ok();
@@ -56,8 +56,8 @@ impl About<'_> {
             || plan.steps.iter().zip(self.staged).any(is_made)
     }
 
-    /// The directory, if it is still there: one of `folders`, what its path leads to, or what the end of
-    /// its path leads to in one of `folders`, which was moved with it.
+    /// Opens the directory if it still exists: one of `folders`, the one at its path, or the one at the end of its
+    /// path in one of `folders`, which was moved with it.
     fn open(&self, folders: &[&HostDir]) -> Option<HostDir> {
         if let Some(folder) = folders.iter().find(|folder| self.is(folder)) {
             return folder.try_clone().ok();
@@ -66,7 +66,7 @@ impl About<'_> {
         here.or_else(|| folders.iter().find_map(|folder| self.open_in(folder)))
     }
 
-    /// The directory, if it lies in `folder` under some of the last names of its path.
+    /// Opens the directory if it is in `folder` under some of the last names of its path.
     fn open_in(&self, folder: &HostDir) -> Option<HostDir> {
         let names: Vec<_> = self.root.path.components().collect();
         let ends = (1..names.len()).rev().map(|at| names[at..].iter().collect::<PathBuf>());
@@ -76,7 +76,7 @@ impl About<'_> {
 }
 
 impl Found {
-    /// The directory of this journal that is one of `folders`, or lies in one, or holds one.
+    /// The directory of this journal that is, contains, or is contained in one of `folders`.
     pub(super) fn related(&self, folders: &[&HostDir]) -> Option<PathBuf> {
         let is_of = |about: &About<'_>, folder: &HostDir| {
             let path = &about.root.path;
@@ -92,7 +92,7 @@ impl Found {
 }
 
 impl Journals {
-    /// Recovers what `found` is about. Whoever does has the lock.
+    /// Recovers what `found` is for. The caller holds the lock.
     pub(super) fn follow(
         &self,
         found: &Found,
@@ -101,7 +101,7 @@ impl Journals {
     ) -> Result<Vec<Recovered>, JournalError> {
         let path = self.at(&found.name());
         if found.state == DRAFT {
-            // Nothing had begun.
+            // A draft: nothing had begun.
             self.tree.remove_file(&found.name()).map_err(failed("remove", &path))?;
             return Ok(Vec::new());
         }
@@ -124,13 +124,12 @@ impl Journals {
         }
         let is_finished = found.state == COMMITTED;
         if content.plans.is_none() {
-            return damaged("its second part is not whole");
+            return damaged("its second part is incomplete");
         }
         if is_finished && content.staged.is_none() {
-            return damaged("its third part is not whole");
+            return damaged("its third part is incomplete");
         }
         let mut there = Vec::new();
-        // Those that are not there.
         let mut rest = Vec::new();
         for about in abouts(content) {
             let Some(plan) = about.plan else { continue };
@@ -149,7 +148,7 @@ impl Journals {
                 let examine =
                     |error| JournalError::Folder(DiskError::new("examine", folder)(error));
                 if staged.is_empty() && begun.has_moved() {
-                    return damaged("its third part is not whole, and files were moved");
+                    return damaged("its third part is incomplete, and files were moved");
                 }
                 let changed = begun.changed_since().map_err(examine)?;
                 if !changed.is_empty() && on_changed == OnChanged::Refuse {
@@ -171,8 +170,8 @@ impl Journals {
         Ok(recovered)
     }
 
-    /// Writes the journal `found` anew, about `rest` alone: what was done for others must not be done once
-    /// more when somebody has worked there since.
+    /// Rewrites the journal `found` for `rest` alone: a directory that was recovered must not be recovered again after
+    /// later changes.
     fn keep_rest(&self, found: &Found, rest: &[About<'_>]) -> Result<(), JournalError> {
         let roots: Vec<Root> = rest.iter().map(|about| about.root.clone()).collect();
         let plans: Vec<Plan> = rest.iter().filter_map(|about| about.plan.cloned()).collect();
@@ -209,7 +208,7 @@ fn recover_root(
     if is_finished {
         recovered.files = steps.iter().filter(|step| step.is_of_file()).count();
         recovered.left = begun.finish().leftovers;
-        // Who removed a directory since has removed what was left in it.
+        // Removing a directory also removed what was left in it.
         let has_dir = |path: &VPath| {
             path.split_last().is_some_and(|(dir, _)| matches!(begun.tree.look(&dir), Ok(Some(_))))
         };
@@ -222,14 +221,14 @@ fn recover_root(
         }
         let left: HashSet<&VPath> = taken.left.iter().collect();
         let of_left = steps.iter().filter(|step| left.contains(step.path()));
-        // In a directory that was moved they are wherever that is now.
+        // Temporaries in a directory that was moved are wherever that is now.
         let has_dir =
             |path: &VPath| path.split_last().is_some_and(|(dir, _)| begun.tree.stat(&dir).is_ok());
         let there = |path: &&VPath| begun.tree.stat(path).is_ok() || !has_dir(path);
         recovered.kept = of_left.flat_map(Step::temporaries).filter(there).cloned().collect();
         (recovered.files, recovered.left) = (taken.files, taken.left);
     }
-    // What cannot be reached is left, and cannot be synced either.
+    // Unreachable paths are left and cannot be synced.
     let left: HashSet<&VPath> = recovered.left.iter().collect();
     let is_left = |step: &Step| step.temporaries().chain([step.path()]).any(|it| left.contains(it));
     let seen: Vec<Step> = steps.iter().filter(|step| !is_left(step)).cloned().collect();

@@ -1,6 +1,6 @@
-//! Which folder a journal is about, and what is no journal.
+//! Identification of directories, and files that are not journals.
 #![cfg(unix)]
-#![allow(clippy::disallowed_methods, reason = "the tests look at the disk")]
+#![allow(clippy::disallowed_methods, reason = "the tests use the disk")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use super::tests::{Scene, half_written, recover};
 use crate::kernel::vfs::test_trees::on_disk;
 use crate::kernel::vfs::*;
 
-/// The journal of a scene that was killed.
+/// The journal of a killed scene.
 fn journal(scene: &Scene) -> PathBuf {
     let mut paths = fs::read_dir(&scene.journals).unwrap().map(|entry| entry.unwrap().path());
     paths.find(|path| path.extension().is_some_and(|it| it == "prepared")).unwrap()
@@ -29,9 +29,9 @@ fn rewrite(scene: &Scene, change: impl FnOnce(&mut Content)) {
     fs::write(path, parts.concat()).unwrap();
 }
 
-/// The system numbers devices anew when it is started: after a power cut a journal was about no folder.
+/// Devices are numbered anew at a restart: after a power cut a journal matched no directory.
 #[test]
-fn a_folder_on_a_device_of_another_number_is_recovered() {
+fn directory_on_renumbered_device_is_recovered() {
     let scene = half_written();
     rewrite(&scene, |content| content.roots[0].id.0 ^= 1);
     assert_eq!(scene.recover().unwrap().len(), 1);
@@ -39,10 +39,10 @@ fn a_folder_on_a_device_of_another_number_is_recovered() {
     assert_eq!(scene.recover().unwrap(), []);
 }
 
-/// Another disk may be mounted where the journal's was, and the topmost directories of two disks can have
-/// one inode number.
+/// Another disk may be mounted in the same place, and root directories of two disks can have the same inode
+/// number.
 #[test]
-fn a_folder_on_another_device_that_shows_nothing_of_a_journal_is_another() {
+fn unrelated_directory_with_same_path_and_inode_is_left_alone() {
     let scene = half_written();
     rewrite(&scene, |content| {
         content.roots[0].id.0 ^= 1;
@@ -52,12 +52,12 @@ fn a_folder_on_another_device_that_shows_nothing_of_a_journal_is_another() {
     let before = on_disk(&scene.disk);
     assert_eq!(scene.recover().unwrap(), []);
     assert_eq!(on_disk(&scene.disk), before);
-    assert!(journal(&scene).exists(), "it stays for the disk that it is about");
+    assert!(journal(&scene).exists(), "it stays for its own disk");
 }
 
-/// Whoever is killed while the journal is written anew leaves the one that was there.
+/// A kill while the journal is rewritten leaves the old one.
 #[test]
-fn a_folder_that_is_gone_is_all_that_is_left_in_its_journal() {
+fn journal_keeps_only_missing_directories() {
     let scene = half_written();
     let gone = tempfile::tempdir().unwrap();
     let id = HostDir::open(gone.path()).unwrap().id().unwrap();
@@ -76,9 +76,9 @@ fn a_folder_that_is_gone_is_all_that_is_left_in_its_journal() {
     assert_eq!(scene.recover().unwrap(), []);
 }
 
-/// Belljar waited for ever for somebody who writes into the pipe.
+/// Opening the pipe waited for a writer.
 #[test]
-fn what_is_no_file_is_no_journal() {
+fn non_file_in_place_of_journal_is_not_opened() {
     let scene = half_written();
     let pipe = scene.journals.join("0123456789abcdef.prepared");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -93,14 +93,14 @@ fn what_is_no_file_is_no_journal() {
     });
     for count in [0, 1] {
         let recovered = done.recv_timeout(std::time::Duration::from_mins(1));
-        assert_eq!(recovered, Ok(count), "it waits for somebody who writes");
+        assert_eq!(recovered, Ok(count), "it waits for a writer");
     }
     assert!(pipe.exists());
 }
 
-/// It says which files of which folder somebody changes.
+/// A journal tells which files change.
 #[test]
-fn a_journal_is_read_by_its_user_alone() {
+fn journals_are_private_to_their_user() {
     let scene = half_written();
     let files = fs::read_dir(&scene.journals).unwrap().map(|entry| entry.unwrap().path());
     for path in files.chain([scene.journals.clone()]) {

@@ -1,13 +1,12 @@
-//! The bytes of a journal.
+//! The format of journals.
 //!
-//! A journal begins with [`MAGIC`] and its version, a major and a minor number of 16 bits each. Up
-//! to three parts follow: which directories are written to ([`Root`]), what is to be done there
-//! ([`Plan`]), and what was made of it beside its places ([`Identity`]). A part is a tag of four
-//! bytes, its length in 64 bits, as many bytes, and the BLAKE3 digest of all that. Numbers are little
-//! endian; a text has its length, in 32 bits, before it, and so has a list its number of entries.
+//! A journal starts with [`MAGIC`] and its version: a major and a minor number of 16 bits each. Up to three parts
+//! follow: the directories ([`Root`]), the plans ([`Plan`]), and what was staged ([`Identity`]). A part is a tag
+//! of four bytes, its length in 64 bits, the content, and the BLAKE3 digest of all that. Numbers are little-endian;
+//! texts and lists start with their length in 32 bits.
 //!
-//! Whoever reads one trusts nothing of it: a length is compared with what is there before anything
-//! is done with it, names are checked, and what is to be a temporary must be called like one.
+//! A reader trusts nothing: lengths are compared with the bytes that are there, names are checked, and temporaries must
+//! have the form of temporary names.
 
 use std::path::PathBuf;
 
@@ -21,52 +20,52 @@ use crate::kernel::vfs::path::VPath;
 
 const MAGIC: &[u8] = b"belljar journal\n";
 
-/// A reader takes every minor version of its own major one.
+/// Readers accept every minor version of their major version.
 const VERSION: [u16; 2] = [1, 0];
 
 const ROOTS: [u8; 4] = *b"ROOT";
 const PLANS: [u8; 4] = *b"PLAN";
 const STAGED: [u8; 4] = *b"DONE";
 
-/// Bytes of a journal.
+/// Longest journal.
 pub(super) const BYTES_MAX: u64 = 1 << 30;
 
 /// A directory that is written to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::kernel::vfs) struct Root {
-    /// See `HostDir::id`.
+    /// `HostDir::id`.
     pub id: (u64, u64),
-    /// Where it was found.
+    /// Its path when it was opened.
     pub path: PathBuf,
 }
 
-/// What was made of each step of each directory; `None` for a step that makes nothing.
+/// What was staged for each step of each directory; `None` for a step that stages nothing.
 pub(super) type Staged = Vec<Vec<Option<Identity>>>;
 
-/// What a journal says.
+/// The content of a journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::kernel::vfs) struct Content {
     pub roots: Vec<Root>,
-    /// `None` if this part is not whole.
+    /// `None` if this part is incomplete.
     pub plans: Option<Vec<Plan>>,
-    /// `None` if this part is not whole.
+    /// `None` if this part is incomplete.
     pub staged: Option<Staged>,
-    /// What is wrong with what comes after the directories.
+    /// The first defect after the directories.
     pub flaw: Option<&'static str>,
 }
 
-/// Why something is no journal.
+/// Why a file is not a usable journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::kernel::vfs) enum Flaw {
-    /// What is wrong with it.
+    /// The defect.
     Damaged(&'static str),
-    /// It was written by a later belljar.
+    /// A later belljar wrote it.
     Version(u16, u16),
-    /// Somebody else could have written it.
+    /// Another user could have written it.
     Exposed(Exposure),
 }
 
-/// The beginning of a journal about `roots`.
+/// The start of a journal about `roots`.
 pub(in crate::kernel::vfs) fn beginning(roots: &[Root]) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend(VERSION.iter().flat_map(|number| number.to_le_bytes()));
@@ -80,7 +79,7 @@ pub(in crate::kernel::vfs) fn beginning(roots: &[Root]) -> Vec<u8> {
     bytes
 }
 
-/// The part that says what is to be done.
+/// The part with the plans.
 pub(in crate::kernel::vfs) fn plans_part(plans: &[Plan]) -> Vec<u8> {
     let mut out = Out::default();
     out.list(plans, |out, plan| {
@@ -90,35 +89,35 @@ pub(in crate::kernel::vfs) fn plans_part(plans: &[Plan]) -> Vec<u8> {
     out.part(PLANS)
 }
 
-/// The part that says what was made.
+/// The part with what was staged.
 pub(in crate::kernel::vfs) fn staged_part(staged: &[Vec<Option<Identity>>]) -> Vec<u8> {
     let mut out = Out::default();
     out.list(staged, |out, steps| out.list(steps, |out, made| out.identity(made.as_ref())));
     out.part(STAGED)
 }
 
-/// Reads a journal, which whoever wrote it may have left at any byte.
+/// Parses a journal, which may end at any byte.
 pub(in crate::kernel::vfs) fn parse(bytes: &[u8]) -> Result<Content, Flaw> {
-    let mut rest = bytes.strip_prefix(MAGIC).ok_or(Flaw::Damaged("it does not begin like one"))?;
+    let mut rest = bytes.strip_prefix(MAGIC).ok_or(Flaw::Damaged("it has no journal header"))?;
     let mut version = || {
         let (number, after) = rest.split_first_chunk()?;
         rest = after;
         Some(u16::from_le_bytes(*number))
     };
     let (Some(major), Some(minor)) = (version(), version()) else {
-        return Err(Flaw::Damaged("it is cut off"));
+        return Err(Flaw::Damaged("it ends within the header"));
     };
     if major != VERSION[0] {
         return Err(Flaw::Version(major, minor));
     }
-    let roots = part(&mut rest, ROOTS).ok_or(Flaw::Damaged("its first part is not whole"))?;
+    let roots = part(&mut rest, ROOTS).ok_or(Flaw::Damaged("its first part is incomplete"))?;
     let roots = In(roots).whole(|part| part.list(In::root));
-    let roots = roots.ok_or(Flaw::Damaged("its first part makes no sense"))?;
+    let roots = roots.ok_or(Flaw::Damaged("its first part is invalid"))?;
     let mut content = Content { roots, plans: None, staged: None, flaw: None };
     let Some(plans) = part(&mut rest, PLANS) else { return Ok(content) };
     let plans = In(plans).whole(|part| part.list(In::plan));
     let Some(plans) = plans.filter(|plans| plans.len() == content.roots.len()) else {
-        content.flaw = Some("its second part makes no sense");
+        content.flaw = Some("its second part is invalid");
         return Ok(content);
     };
     let lengths: Vec<usize> = plans.iter().map(|plan| plan.steps.len()).collect();
@@ -127,14 +126,14 @@ pub(in crate::kernel::vfs) fn parse(bytes: &[u8]) -> Result<Content, Flaw> {
     let staged = In(staged).whole(|part| part.list(|part| part.list(In::identity)));
     content.staged = staged.filter(|staged| staged.iter().map(Vec::len).eq(lengths));
     if content.staged.is_none() {
-        content.flaw = Some("its third part makes no sense");
+        content.flaw = Some("its third part is invalid");
     } else if !rest.is_empty() {
-        content.flaw = Some("something stands after its end");
+        content.flaw = Some("there are bytes after its end");
     }
     Ok(content)
 }
 
-/// Takes the part `tag` off `rest`; `None` if it is not there as a whole.
+/// Takes the part `tag` off `rest`; `None` if it is incomplete.
 fn part<'b>(rest: &mut &'b [u8], tag: [u8; 4]) -> Option<&'b [u8]> {
     let after = rest.strip_prefix(&tag)?;
     let (len, after) = after.split_first_chunk()?;
@@ -149,7 +148,7 @@ fn part<'b>(rest: &mut &'b [u8], tag: [u8; 4]) -> Option<&'b [u8]> {
     Some(content)
 }
 
-/// A part that is being written.
+/// A part being written.
 #[derive(Default)]
 struct Out(Vec<u8>);
 
@@ -242,11 +241,11 @@ impl Out {
     }
 }
 
-/// What is left of a part that is being read.
+/// The rest of a part being read.
 struct In<'b>(&'b [u8]);
 
 impl<'b> In<'b> {
-    /// What `read` makes of it, if nothing is left then.
+    /// The result of `read` if it leaves nothing.
     fn whole<T>(mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         read(&mut self).filter(|_| self.0.is_empty())
     }
@@ -276,7 +275,7 @@ impl<'b> In<'b> {
         Some(text)
     }
 
-    /// A path below the root, as this writes it.
+    /// A normalised path other than the root.
     fn path(&mut self) -> Option<VPath> {
         let text = std::str::from_utf8(self.text()?).ok()?;
         VPath::parse(text).ok().filter(|path| path.as_str() == text && !path.is_root())
@@ -290,7 +289,7 @@ impl<'b> In<'b> {
 
     fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = self.u32()?;
-        // Grows with what is there, not with what is said to be.
+        // Not allocated from `count`, which is not trusted.
         let mut items = Vec::new();
         for _ in 0..count {
             items.push(item(self)?);
@@ -298,7 +297,7 @@ impl<'b> In<'b> {
         Some(items)
     }
 
-    #[expect(clippy::option_option, reason = "whether it can be read, and whether it is there")]
+    #[expect(clippy::option_option, reason = "the outer one is whether it can be read")]
     fn option<T>(&mut self, some: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
         match self.u8()? {
             0 => Some(None),
@@ -347,7 +346,7 @@ impl<'b> In<'b> {
         Some(Attributes { path, times, mode, of })
     }
 
-    #[expect(clippy::option_option, reason = "whether it can be read, and whether it is there")]
+    #[expect(clippy::option_option, reason = "the outer one is whether it can be read")]
     fn identity(&mut self) -> Option<Option<Identity>> {
         self.option(|part| {
             let file_type = match part.u8()? {

@@ -1,6 +1,6 @@
-//! What journals say, whole, cut off, and where they make no sense.
+//! Journals: complete, truncated and invalid ones.
 #![cfg(unix)]
-#![allow(clippy::disallowed_methods, reason = "the tests look at the disk")]
+#![allow(clippy::disallowed_methods, reason = "the tests use the disk")]
 
 use std::fs;
 
@@ -41,7 +41,7 @@ fn bytes_of((roots, plans, staged): &Parts) -> Vec<u8> {
 }
 
 #[test]
-fn a_journal_says_what_was_written_into_it() {
+fn journal_round_trips() {
     let journal = some_journal();
     let content = format::parse(&bytes_of(&journal)).unwrap();
     assert_eq!(
@@ -51,9 +51,9 @@ fn a_journal_says_what_was_written_into_it() {
     assert_eq!(content.flaw, None);
 }
 
-/// Where a journal is cut off, as after a power cut, its parts are there as a whole or not at all.
+/// After a power cut each part is there completely or not at all.
 #[test]
-fn a_journal_that_is_cut_off_says_what_it_says_whole() {
+fn truncated_journal_keeps_its_complete_parts() {
     let journal = some_journal();
     let bytes = bytes_of(&journal);
     let (roots, plans) =
@@ -73,7 +73,7 @@ fn a_journal_that_is_cut_off_says_what_it_says_whole() {
 }
 
 #[test]
-fn a_journal_that_names_something_else_is_damaged() {
+fn journal_with_foreign_paths_is_damaged() {
     let (roots, plans, staged) = some_journal();
     let path = |text: &str| VPath::parse(text).unwrap();
     let journal = |steps: Vec<Step>| {
@@ -96,19 +96,19 @@ fn a_journal_that_names_something_else_is_damaged() {
     assert!(format::parse(&short.concat()).unwrap().flaw.is_some());
     let twice = [bytes_of(&(roots.clone(), plans.clone(), staged)), b"x".to_vec()].concat();
     assert!(format::parse(&twice).unwrap().flaw.is_some());
-    // Names that climb are not even read.
+    // Paths with `..` are not even read.
     let mut bytes = bytes_of(&some_journal());
     let at = bytes.windows(4).position(|it| it == b"gone").unwrap();
     bytes[at..at + 4].copy_from_slice(b"/../");
-    assert!(format::parse(&bytes).unwrap().plans.is_none(), "its digest is another");
+    assert!(format::parse(&bytes).unwrap().plans.is_none(), "its digest differs");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Whatever a journal holds: it is told, and nothing outside of its folder is touched.
+    /// Whatever a journal contains, it is reported, and nothing outside its directory changes.
     #[test]
-    fn a_journal_of_any_bytes_is_no_panic(
+    fn arbitrary_journal_bytes_never_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..400),
         flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         begins_well in any::<bool>(),
@@ -133,9 +133,9 @@ proptest! {
         prop_assert_eq!(fs::read(disk.join("gone")).unwrap(), b"x");
     }
 
-    /// Parts that are whole, whatever they hold.
+    /// Parts with a valid digest and arbitrary content.
     #[test]
-    fn a_part_of_any_bytes_is_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_part_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let mut journal = format::beginning(&some_journal().0);
         let mut part = b"PLAN".to_vec();
         part.extend((bytes.len() as u64).to_le_bytes());

@@ -1,15 +1,13 @@
-//! Journals: what is being written to the disk is noted before it is done, so that whoever comes
-//! after a belljar that was killed can finish it or take it back.
+//! Journals: each write to the disk is noted before it is done, so that it can be finished or taken back after a kill.
 //!
-//! Journals lie in a folder of their own, which belongs to the user alone. One that is being written
-//! is called `ID.draft`; once it says all that is to be done, and that would survive a power cut, it
-//! is `ID.prepared`, and the first name below the folder may change. From then on everything could
-//! be taken back, until the journal is renamed to `ID.committed`: then everything has its place, and
-//! only what was kept of before is left to be removed. In the end the journal goes.
+//! Journals are in a directory of their own, private to the user. A journal being written is `ID.draft`. Once the
+//! plans are in it and synced, it becomes `ID.prepared`, and the first name in the target directory may change. All
+//! can be taken back until the journal is renamed to `ID.committed`: then everything is in place, and only backups
+//! remain to be removed. Then the journal is removed.
 //!
-//! Whoever writes has its journal locked, so that one that nobody has locked is of somebody who was
-//! killed. No two write to folders of which one holds the other, or that are the same. Journals are
-//! begun and recovered one at a time: the file `lock` is locked for that long.
+//! A writer has its journal locked, so an unlocked journal belongs to a killed process. Two processes never write to
+//! the same directory, or to one within another. Journals are begun and recovered one at a time, under a lock of
+//! the file `lock`.
 
 pub(super) mod error;
 pub(super) mod follow;
@@ -45,10 +43,10 @@ use crate::base::disk::{self, DiskError};
 use crate::base::errno::Errno;
 use crate::base::own::{self, Strangers};
 
-/// How long to wait before looking again whether somebody is done.
+/// Interval between checks whether another process is done.
 const PATIENCE: Duration = Duration::from_millis(10);
 
-/// Above this many files it takes less time to sync whole file systems.
+/// Above this number of files, syncing whole file systems takes less time.
 pub(super) const SYNCED_ONE_BY_ONE_MAX: usize = 64;
 
 const LOCK: &str = "lock";
@@ -56,30 +54,29 @@ pub(super) const DRAFT: &str = "draft";
 const PREPARED: &str = "prepared";
 pub(super) const COMMITTED: &str = "committed";
 
-/// A folder of journals.
+/// A directory of journals.
 pub struct Journals {
     pub(super) path: PathBuf,
     dir: Arc<HostDir>,
-    /// `dir`, to write to.
+    /// `dir`, for writing.
     pub(super) tree: Arc<dyn Tree>,
     #[cfg(all(test, unix))]
     decorate: Option<self::tests::Through>,
 }
 
-/// What is told of journals while something else is done.
+/// Is told of waits and recoveries during an operation.
 pub trait Witness {
-    /// Another belljar writes to `folder` at this moment. It is waited for.
+    /// Another belljar is writing to `folder` and is waited for.
     fn waiting(&self, folder: &Path);
-    /// Something was recovered.
+    /// A directory was recovered.
     fn recovered(&self, recovered: &Recovered);
-    /// There is a journal that does not say which folder it is about, or one of several folders that are
-    /// seen to is refused.
+    /// A journal does not name its directories, or the recovery of one of several directories failed.
     fn unreadable(&self, error: &JournalError);
-    /// Whether to stop, and leave everything as it was.
+    /// Returns whether to stop and leave everything as it was.
     fn is_interrupted(&self) -> bool;
 }
 
-/// Nobody.
+/// Ignores everything.
 impl Witness for () {
     fn waiting(&self, _folder: &Path) {}
     fn recovered(&self, _recovered: &Recovered) {}
@@ -89,37 +86,36 @@ impl Witness for () {
     }
 }
 
-/// What became of a journal that a belljar which was killed had left.
+/// The recovery of a directory from the journal of a killed belljar.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recovered {
-    /// The folder that was written to.
+    /// The directory.
     pub folder: PathBuf,
-    /// Whether everything had its place: then what was left to do was done. Otherwise it was taken
-    /// back.
+    /// Everything was in place, and the rest was done; otherwise it was taken back.
     pub is_finished: bool,
-    /// Files and links that were taken back, or that had been written or removed.
+    /// Number of files and symbolic links taken back, or written and removed.
     pub files: usize,
-    /// Paths below the folder that somebody has changed since, and that were left as they are.
+    /// Paths in the directory that were changed later and left as they are.
     pub left: Vec<VPath>,
-    /// Where what they were before is kept, for those of which it is.
+    /// Where the old versions of these are kept.
     pub kept: Vec<VPath>,
 }
 
-/// What to do about what somebody has changed since.
+/// What to do about paths that were changed later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnChanged {
-    /// Take nothing back, and say what it is.
+    /// Take nothing back and return an error.
     #[default]
     Refuse,
-    /// Leave it as it is, and take the rest back.
+    /// Leave them and take the rest back.
     Skip,
 }
 
-/// A journal that somebody has left, or writes.
+/// A journal in the directory of journals.
 pub(super) struct Found {
     id: String,
     pub state: &'static str,
-    /// Locked as long as it is open, unless somebody else has it.
+    /// Locked while it is open, unless a writer has it locked.
     _file: Option<File>,
     is_live: bool,
     pub content: Result<Content, Flaw>,
@@ -136,9 +132,9 @@ impl Found {
 }
 
 impl Journals {
-    /// The folder `dir`, which is made if need be, and which nobody else can look into then. On Unix it,
-    /// and the folder that holds it, must belong to this user or to root, and nobody else may write there;
-    /// to the one that holds it others may, if nobody can rename there what is another's (`/tmp`).
+    /// Opens the directory `dir`, and creates it, private to this user, if needed. On Unix it and its parent
+    /// must belong to this user or root, and others must not be able to write there; the parent may be writable
+    /// if it is sticky (`/tmp`).
     ///
     /// # Errors
     /// [`JournalError::Exposed`], [`JournalError::Folder`], [`JournalError::Disk`].
@@ -149,7 +145,7 @@ impl Journals {
         Ok(Self::of(dir, HostDir::open(dir).map_err(failed("open", dir))?))
     }
 
-    /// The folder `dir`, if it is there; see [`Journals::open`] for whose it must be.
+    /// Opens the directory `dir` if it exists, with the conditions of [`Journals::open`].
     ///
     /// # Errors
     /// [`JournalError::Exposed`], [`JournalError::Folder`], [`JournalError::Disk`].
@@ -175,7 +171,7 @@ impl Journals {
         }
     }
 
-    /// Does everything through what `decorate` makes of its folder, and of those that are recovered.
+    /// Passes all operations, also those of recovered directories, through `decorate`.
     #[cfg(all(test, unix))]
     pub(super) fn decorated(mut self, decorate: self::tests::Through) -> Self {
         self.tree = decorate(self.dir.clone());
@@ -193,18 +189,18 @@ impl Journals {
         folder
     }
 
-    /// Finishes, or takes back, what belljars that were killed had begun to write to `folder`, to a
-    /// folder in it, or to one that holds it. One that is alive is waited for.
+    /// Finishes or takes back what killed belljars had begun to write to `folder`, a directory in it, or one that
+    /// contains it. Waits for live ones.
     ///
     /// # Errors
-    /// [`JournalError`]; but for `Refused`, nothing was changed then.
+    /// [`JournalError`]; except for `Refused`, nothing was changed.
     pub fn recover(
         &self,
         folder: &HostDir,
         on_changed: OnChanged,
         witness: &dyn Witness,
     ) -> Result<Vec<Recovered>, JournalError> {
-        // Nobody needs to write to the folder of journals where there is nothing to do.
+        // Without related journals the directory of journals need not be writable.
         let may_concern =
             |found: &Found| found.content.is_err() || found.related(&[folder]).is_some();
         if !self.found(false)?.iter().any(may_concern) {
@@ -213,11 +209,11 @@ impl Journals {
         self.settle(&[folder], on_changed, witness).map(|(_, recovered)| recovered)
     }
 
-    /// As [`Journals::recover`], for all folders that any journal is about and that are there. One that
-    /// is refused does not keep the others from being seen to.
+    /// As [`Journals::recover`], for all existing directories of all journals. An error in one does not stop the
+    /// others.
     ///
     /// # Errors
-    /// [`JournalError`]: the last one. [`Witness::unreadable`] is told of those before it.
+    /// [`JournalError`]: the last one. [`Witness::unreadable`] gets the earlier ones.
     pub fn recover_all(
         &self,
         on_changed: OnChanged,
@@ -227,14 +223,14 @@ impl Journals {
         let roots = found.iter().flat_map(Found::roots);
         let folders: Vec<HostDir> =
             roots.filter_map(|root| HostDir::open(&root.path).ok()).collect();
-        // Those that do not say what they are about are told as well.
+        // Journals that name no directory are reported as well.
         if folders.is_empty() && found.iter().all(|found| found.content.is_ok()) {
             return Ok(Vec::new());
         }
         drop(found);
         let folders: Vec<&HostDir> = folders.iter().collect();
         let (mut recovered, mut refused) = (Vec::new(), None);
-        // Without a folder: those that do not say which one they are about.
+        // An empty chunk reports journals that name no directory.
         let each = folders.chunks(1).chain(folders.is_empty().then_some(&[][..]));
         for folder in each {
             match self.settle(folder, on_changed, witness) {
@@ -250,7 +246,7 @@ impl Journals {
         refused.map_or(Ok(recovered), Err)
     }
 
-    /// The folders that any journal is about.
+    /// The directories of all journals.
     ///
     /// # Errors
     /// [`JournalError::Disk`].
@@ -259,12 +255,11 @@ impl Journals {
         Ok(found.iter().flat_map(Found::roots).map(|root| root.path.clone()).collect())
     }
 
-    /// Names of the temporaries that are on the disk while changes are written there, as the journals
-    /// in the folder `journals` tell.
+    /// The names of temporaries of all journals in the directory `journals`.
     pub(super) fn temporaries(journals: &Path) -> HashSet<String> {
         let mut names = HashSet::new();
         let Ok(Some(journals)) = Self::open_existing(journals) else { return names };
-        // One that cannot be read names nothing; whoever recovers it says so.
+        // Unreadable journals name none; recovering reports them.
         for found in journals.found(false).unwrap_or_default() {
             let plans = found.content.ok().and_then(|content| content.plans);
             for path in plans.iter().flatten().flat_map(|p| &p.steps).flat_map(Step::temporaries) {
@@ -274,8 +269,7 @@ impl Journals {
         names
     }
 
-    /// Begins a journal about `folders`, once nobody else writes to them and everything that others
-    /// had begun there is finished or taken back.
+    /// Begins a journal about `folders`, after other writers there are done and older journals are recovered.
     ///
     /// # Errors
     /// [`JournalError`].
@@ -303,8 +297,8 @@ impl Journals {
         Ok(journal)
     }
 
-    /// Waits until nobody writes to `folders`, and recovers what there is about them. Until the lock is
-    /// dropped nobody can begin.
+    /// Waits for other writers to `folders` and recovers older journals. While the returned lock is held no
+    /// other process can begin.
     fn settle(
         &self,
         folders: &[&HostDir],
@@ -355,7 +349,7 @@ impl Journals {
         Ok(file)
     }
 
-    /// The names of all journals, with what these are made of. What is called otherwise is none.
+    /// Ids and states of all journals; other files are ignored.
     fn names(&self) -> Result<Vec<(String, &'static str)>, JournalError> {
         let names = self.dir.names(&VPath::root()).map_err(failed("list", &self.path))?;
         let parts = |name: std::ffi::OsString| {
@@ -368,14 +362,14 @@ impl Journals {
         Ok(names)
     }
 
-    /// All journals; those that nobody has locked are locked if `locks`.
+    /// All journals; locks those without a writer if `locks`.
     fn found(&self, locks: bool) -> Result<Vec<Found>, JournalError> {
         'again: loop {
             let mut all = Vec::new();
             for (id, state) in self.names()? {
                 match self.find(&id, state, locks)? {
                     Some(found) => all.push(found),
-                    // Whoever writes it is done, or one step further.
+                    // Its writer has renamed or removed it meanwhile.
                     None => continue 'again,
                 }
             }
@@ -383,7 +377,7 @@ impl Journals {
         }
     }
 
-    /// The journal `id`; `None` if it is not there, or not in this state, any more.
+    /// The journal `id`; `None` if it is gone or in another state now.
     fn find(
         &self,
         id: &str,
@@ -395,10 +389,10 @@ impl Journals {
         let found = |file, is_live, content| {
             Ok(Some(Found { id: id.to_owned(), state, _file: file, is_live, content }))
         };
-        // Before it is opened: a link may lead anywhere, and a pipe may have nobody at its other end.
+        // Before it is opened: a symbolic link may lead anywhere, and opening a pipe waits.
         match Layer::stat(&*self.dir, &name) {
             Ok(stat) if stat.file_type == FileType::RegularFile => {}
-            Ok(_) => return found(None, false, Err(Flaw::Damaged("it is no file"))),
+            Ok(_) => return found(None, false, Err(Flaw::Damaged("it is not a file"))),
             Err(Errno::Noent) => return Ok(None),
             Err(errno) => return Err(failed("examine", &path)(io::Error::other(errno))),
         }
@@ -411,7 +405,7 @@ impl Journals {
         };
         let metadata = file.metadata().map_err(failed("examine", &path))?;
         if let Some(exposure) = own::exposure(&metadata) {
-            // Nor is it waited for: who locks it may never be done.
+            // Not waited for: another user could hold the lock for ever.
             return found(None, false, Err(Flaw::Exposed(exposure)));
         }
         let is_live = locks && !lock(&file).map_err(failed("lock", &path))?;
@@ -425,7 +419,7 @@ impl Journals {
             _ => match (&mut file).take(BYTES_MAX + 1).read_to_end(&mut bytes) {
                 Ok(len) if len as u64 > BYTES_MAX => too_long(),
                 Ok(_) => format::parse(&bytes),
-                // Where others cannot read what is locked.
+                // Some systems do not let others read a locked file.
                 Err(_) if is_live || !locks => Err(Flaw::Damaged("it cannot be read")),
                 Err(error) => return Err(failed("read", &path)(error)),
             },
@@ -438,37 +432,36 @@ impl Journals {
     }
 }
 
-/// A journal that is being written. Dropped, it is left for whoever comes next, unless nothing had
-/// begun.
+/// A journal being written. When dropped it stays for recovery, unless it is a draft.
 pub(super) struct Journal<'j> {
     journals: &'j Journals,
     id: String,
     state: &'static str,
-    /// Locked as long as it is open.
+    /// Locked while it is open.
     file: File,
 }
 
 impl Journal<'_> {
-    /// Notes what is to be done, in the order of the folders. Once this has answered it may be done.
+    /// Records and syncs the plans, in the order of the directories. They may be carried out afterwards.
     pub fn prepare(&mut self, plans: &[Plan]) -> Result<(), JournalError> {
         self.write(&format::plans_part(plans))?;
         self.sync()?;
         self.rename(PREPARED)
     }
 
-    /// Notes what was made beside its places. Once this has answered it may come to them.
+    /// Records and syncs what was staged. It may be put in place afterwards.
     pub fn staged(&mut self, staged: &[Vec<Option<Identity>>]) -> Result<(), JournalError> {
         self.write(&format::staged_part(staged))?;
         self.sync()
     }
 
-    /// Notes that everything has its place. From then on nothing is taken back.
+    /// Records that everything is in place. From then on nothing is taken back.
     pub fn commit(&mut self) -> Result<(), JournalError> {
         let renamed = self.rename(COMMITTED);
         if renamed.is_err() && self.state == COMMITTED {
             let back = self.journals.tree.rename(&self.name(), &name(&self.id, PREPARED));
             if back.is_err() {
-                // Whoever looks finds that it was done, and so it is.
+                // Recovery will find it committed, so it is.
                 return Ok(());
             }
             self.state = PREPARED;
@@ -476,7 +469,7 @@ impl Journal<'_> {
         renamed
     }
 
-    /// Removes it: there is nothing left to do.
+    /// Removes the journal, as nothing is left to do.
     pub fn remove(self) -> Result<(), JournalError> {
         let tree = &self.journals.tree;
         let path = self.journals.at(&self.name());
@@ -510,13 +503,13 @@ impl Journal<'_> {
 impl Drop for Journal<'_> {
     fn drop(&mut self) {
         if self.state == DRAFT {
-            // Whoever comes next removes it, if this cannot.
+            // If this fails, the next recovery removes it.
             let _ = self.journals.tree.remove_file(&self.name());
         }
     }
 }
 
-/// Expects that nobody else could have put a journal into the folder `dir`.
+/// Checks that no other user could have written to the directory `dir`.
 fn expect_own(dir: &Path) -> Result<(), JournalError> {
     if let Some(above) = dir.parent() {
         own::expect_own_folder(above, Strangers::Apart)?;
@@ -524,7 +517,7 @@ fn expect_own(dir: &Path) -> Result<(), JournalError> {
     Ok(own::expect_own_folder(dir, Strangers::KeptOut)?)
 }
 
-/// An id that no journal has.
+/// A new random id.
 pub(super) fn new_id() -> String {
     temporary_name()[9..25].to_owned()
 }
@@ -533,7 +526,7 @@ pub(super) fn name(id: &str, state: &str) -> VPath {
     VPath::root().join(&format!("{id}.{state}"))
 }
 
-/// Locks `file`, unless somebody else has; answers whether it is locked.
+/// Locks `file`; returns false if another process has it locked.
 fn lock(file: &File) -> io::Result<bool> {
     match file.try_lock() {
         Ok(()) => Ok(true),
@@ -550,7 +543,7 @@ fn wait(witness: &dyn Witness) -> Result<(), JournalError> {
     Ok(())
 }
 
-/// The directories whose names `steps` change.
+/// The directories in which `steps` change names.
 pub(super) fn dirs_of(steps: &[Step]) -> Vec<VPath> {
     let paths = steps.iter().flat_map(|step| step.temporaries().chain([step.path()]));
     let dirs: HashSet<VPath> =
@@ -558,12 +551,12 @@ pub(super) fn dirs_of(steps: &[Step]) -> Vec<VPath> {
     dirs.into_iter().collect()
 }
 
-/// Makes the names in `dirs` survive a power cut, as far as the directories are there.
+/// Syncs those of the directories `dirs` that exist.
 pub(super) fn sync_dirs(tree: &dyn Tree, mut dirs: Vec<VPath>) -> io::Result<()> {
     let mut there = Vec::new();
     dirs.sort_unstable();
     for dir in dirs {
-        // A link that took a directory's place may lead anywhere, or nowhere.
+        // Skips symbolic links in place of directories.
         if tree.is_dir(&dir)? {
             there.push(dir);
         }

@@ -1,32 +1,32 @@
-//! What writing to one directory of the host consists of: decided first, then done, and, if it was
-//! not done to the end, taken back.
+//! The plan of an apply for one directory of the host: decided first, then carried out, and taken back if it could
+//! not be completed.
 
 use crate::kernel::vfs::layer::Times;
 use crate::kernel::vfs::layer::{FileType, Stat};
 use crate::kernel::vfs::path::VPath;
 
-/// The steps of one directory, in the order in which they are done.
+/// The steps of one directory, in order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(in crate::kernel::vfs) struct Plan {
     pub steps: Vec<Step>,
-    /// What is set once everything has its place, in this order.
+    /// Set last, in this order.
     pub attributes: Vec<Attributes>,
 }
 
-/// A change of one name. Temporaries and backups are names that nothing has before.
+/// A change of one name. Temporaries and backups are new names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::kernel::vfs) enum Step {
-    /// What stands at `path` goes to `backup`, and is removed in the end.
+    /// Moves `path` to `backup`, which is removed in the end.
     Remove {
         path: VPath,
         backup: VPath,
-        /// The permissions of a directory, to make it again; `None` for anything else.
+        /// The mode of a directory, to create it again; `None` for anything else.
         dir_mode: Option<u32>,
     },
-    /// A directory is made at `temporary`, and then goes to `path`, where nothing is.
+    /// Creates a directory at `temporary` and moves it to `path`, where nothing is.
     CreateDir { path: VPath, temporary: VPath },
-    /// A file or link is made at `temporary`, and then goes to `path`, in place of the file or link
-    /// that has the further name `backup` meanwhile.
+    /// Creates a file or symbolic link at `temporary` and moves it to `path`, over the file that has the
+    /// further name `backup` meanwhile.
     Place { path: VPath, temporary: VPath, backup: Option<VPath> },
 }
 
@@ -40,7 +40,7 @@ impl Step {
         }
     }
 
-    /// The names that are there only while it is done.
+    /// The names that exist only during the step.
     pub fn temporaries(&self) -> impl Iterator<Item = &VPath> {
         let (one, other) = match self {
             Self::Remove { backup, .. } => (Some(backup), None),
@@ -50,7 +50,7 @@ impl Step {
         one.into_iter().chain(other)
     }
 
-    /// Whether `path` is where it keeps what stood in its place before.
+    /// Whether `path` is its backup.
     pub fn keeps_at(&self, path: &VPath) -> bool {
         match self {
             Self::Remove { backup, .. } | Self::Place { backup: Some(backup), .. } => {
@@ -60,29 +60,29 @@ impl Step {
         }
     }
 
-    /// Whether it is about a file or a link.
+    /// Whether it concerns a file or symbolic link.
     pub fn is_of_file(&self) -> bool {
         matches!(self, Self::Remove { dir_mode: None, .. } | Self::Place { .. })
     }
 }
 
-/// Times and permissions that are set last.
+/// Times and mode that are set last.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::kernel::vfs) struct Attributes {
     pub path: VPath,
     pub times: Option<Times>,
     pub mode: Option<u32>,
-    /// What must stand at `path`; `None` for a directory that is made.
+    /// What must be at `path`; `None` for a new directory.
     pub of: Option<Identity>,
 }
 
-/// What tells something that was made from what somebody puts in its place later.
+/// Distinguishes what was made from what others put in its place later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::kernel::vfs) struct Identity {
     pub file_type: FileType,
-    /// 0 where the host does not say.
+    /// 0 if unknown.
     pub inode: u64,
-    /// 0 for a directory, which changes with what is put into it; so is the time.
+    /// Size and time are 0 for a directory, as they change with its entries.
     pub size: u64,
     pub mtime_ns: u64,
 }

@@ -1,7 +1,7 @@
-//! What was begun on the disk is taken back, or finished.
+//! Takes back or finishes a plan that was begun.
 //!
-//! Both look at what is there, step by step, and so begin from wherever somebody stopped: in the
-//! middle of writing, when the host refused something, or in the middle of this.
+//! Both decide each step from what is on the disk, so they can start wherever an earlier process stopped: while
+//! writing, at a refused step, or in a recovery.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -13,27 +13,27 @@ use crate::kernel::vfs::layer::host_dir::Access;
 use crate::kernel::vfs::layer::{FileType, Stat};
 use crate::kernel::vfs::path::VPath;
 
-/// Something that somebody else changed since, so that it cannot be taken back without a loss.
+/// A path that was changed later, so that it cannot be taken back without a loss.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChangedSince {
-    /// Where, relative to the folder.
+    /// The path, relative to the directory.
     pub path: VPath,
-    /// In what way.
+    /// How it was changed.
     pub what: ChangedKind,
 }
 
-/// In what way something was changed since.
+/// How a path was changed later.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ChangedKind {
-    /// It is neither what stood there before nor what was written.
+    /// It is neither the old nor the new version.
     Changed,
-    /// A directory that was made holds this name, which was not written.
+    /// A directory that was created has this entry, which belljar did not write.
     Holds(String),
-    /// What stood there before is not where it was kept.
+    /// The old version is not at its backup name.
     Lost,
-    /// It cannot be looked at, for this reason: a link may lead out of the folder where a directory was.
+    /// It cannot be examined, for this reason.
     Unseen(String),
-    /// It is no directory any more, and something has to be put back there.
+    /// It is no longer a directory, and an entry must be restored in it.
     NotADirectory,
 }
 
@@ -41,68 +41,67 @@ impl fmt::Display for ChangedSince {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = &self.path;
         match &self.what {
-            ChangedKind::Changed => write!(f, "{path} was changed since"),
-            ChangedKind::Holds(name) => write!(f, "{path} holds {name:?}, which is not from there"),
-            ChangedKind::Lost => write!(f, "what {path} was before is gone"),
-            ChangedKind::Unseen(why) => write!(f, "{path} cannot be looked at: {why}"),
-            ChangedKind::NotADirectory => write!(f, "{path} is no directory any more"),
+            ChangedKind::Changed => write!(f, "{path} has changed since"),
+            ChangedKind::Holds(name) => write!(f, "{path} now also holds {name:?}"),
+            ChangedKind::Lost => write!(f, "the old version of {path} is gone"),
+            ChangedKind::Unseen(why) => write!(f, "{path} cannot be examined: {why}"),
+            ChangedKind::NotADirectory => write!(f, "{path} is no longer a directory"),
         }
     }
 }
 
-/// What is to be done about a step to take it back.
+/// What taking a step back requires.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Undo {
-    /// It was not done: only its temporaries go.
+    /// It was not done: remove its temporaries.
     Clear,
-    /// What is kept at the backup goes back to its place.
+    /// Move the backup to its place.
     Restore,
-    /// The directory is made again.
+    /// Create the directory again.
     MakeDir(u32),
-    /// What was made is removed.
+    /// Remove what was made.
     Remove,
-    /// It cannot be done without a loss.
+    /// It would lose a later change.
     Not(ChangedKind),
-    /// This directory, in which it would have to be done, is none any more.
+    /// This directory, which it needs, is no longer one.
     Nowhere(VPath),
 }
 
-/// What was taken back.
+/// The result of taking back.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(in crate::kernel::vfs) struct TakenBack {
-    /// Files and links that have again what they had.
+    /// Number of files and symbolic links restored.
     pub files: usize,
-    /// Paths that are not as they were.
+    /// Paths that were not restored.
     pub left: Vec<VPath>,
 }
 
-/// What was finished.
+/// The result of finishing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(in crate::kernel::vfs) struct Finished {
-    /// Paths that do not have the times or permissions they should have: the host refused.
+    /// Paths whose times or permissions the host refused to set.
     pub refused: Vec<VPath>,
     /// Temporaries that could not be removed.
     pub leftovers: Vec<VPath>,
 }
 
-/// A plan that was begun, and where.
+/// A plan that was begun in a directory.
 pub(in crate::kernel::vfs) struct Begun<'a> {
     pub tree: &'a dyn Tree,
     pub plan: &'a Plan,
-    /// What was made of each step; empty if that is not known. Nothing has come to its place then, as
-    /// far as anybody knows.
+    /// What was staged for each step; empty if unknown, in which case nothing should have been put in place.
     pub staged: &'a [Option<Identity>],
 }
 
 impl Begun<'_> {
-    /// What somebody else has changed since, so that [`Begun::take_back`] would leave it as it is.
+    /// Returns the paths that were changed later, and that [`Begun::take_back`] would leave.
     pub fn changed_since(&self) -> io::Result<Vec<ChangedSince>> {
         let made: HashMap<&VPath, usize> = (0..)
             .zip(&self.plan.steps)
             .filter(|(_, step)| !matches!(step, Step::Remove { .. }))
             .map(|(index, step)| (step.path(), index))
             .collect();
-        // What has not come to its place was not put there by a step.
+        // A step that is not done put nothing at its path.
         let is_ours = |path: &VPath| {
             let undo = made.get(path).map(|index| self.undo_of(*index));
             undo.is_some_and(|undo| !matches!(undo, Ok(Undo::Clear)))
@@ -120,7 +119,7 @@ impl Begun<'_> {
                 Undo::Restore | Undo::MakeDir(_) => {
                     gone.extend(self.no_dir_above(path, &removed_dirs)?);
                 }
-                // What stands there now is another step's, and is looked at there.
+                // The path now has the result of another step, which is examined there.
                 Undo::Not(_) if matches!(step, Step::Remove { .. }) && is_ours(path) => {}
                 Undo::Not(what) => changed.push(ChangedSince { path: path.clone(), what }),
                 Undo::Remove if matches!(step, Step::CreateDir { .. }) => {
@@ -143,7 +142,7 @@ impl Begun<'_> {
                 _ => {}
             }
         }
-        // What was beneath another one that is gone went with it.
+        // Report only the topmost of the missing directories.
         let is_uppermost = |dir: &&VPath| {
             let above = |dir: &VPath| dir.split_last().map(|(dir, _)| dir);
             !std::iter::successors(above(dir), above).any(|dir| gone.contains(&dir))
@@ -154,7 +153,7 @@ impl Begun<'_> {
         Ok(changed)
     }
 
-    /// The directories that steps remove, each with its step.
+    /// The directories that steps remove, with the steps' indexes.
     fn removed_dirs(&self) -> HashMap<&VPath, usize> {
         let mut removed = HashMap::new();
         for (index, step) in self.plan.steps.iter().enumerate() {
@@ -165,8 +164,7 @@ impl Begun<'_> {
         removed
     }
 
-    /// The directory above `path`, if it is none, and taking back one of `removed_dirs` does not make it
-    /// one.
+    /// The parent of `path`, if it is not a directory and taking back one of `removed_dirs` does not make it one.
     fn no_dir_above(
         &self,
         path: &VPath,
@@ -174,14 +172,14 @@ impl Begun<'_> {
     ) -> io::Result<Option<VPath>> {
         let Some((dir, _)) = path.split_last() else { return Ok(None) };
         let will_be = match removed_dirs.get(&dir) {
-            // What is in the way there is told of that step.
+            // Anything in its way is reported for that step.
             Some(index) => self.undo_of(*index)? != Undo::Clear,
             None => false,
         };
         Ok(if will_be || self.tree.is_dir(&dir)? { None } else { Some(dir) })
     }
 
-    /// Whether something has left its place, as far as it can be seen.
+    /// Whether a backup of a removal exists, as far as it can be seen.
     pub fn has_moved(&self) -> bool {
         let is_kept = |step: &Step| match step {
             Step::Remove { backup, .. } => self.tree.look(backup).is_ok_and(|it| it.is_some()),
@@ -190,8 +188,8 @@ impl Begun<'_> {
         self.plan.steps.iter().any(is_kept)
     }
 
-    /// Takes everything back, the last step first. What somebody else has changed since, and what the
-    /// host refuses, is left as it is and named.
+    /// Takes all steps back, the last one first. Paths that were changed later, or that the host refuses, are left and
+    /// returned.
     pub fn take_back(&self) -> TakenBack {
         let mut taken = TakenBack::default();
         for (index, step) in self.plan.steps.iter().enumerate().rev() {
@@ -203,7 +201,7 @@ impl Begun<'_> {
         taken
     }
 
-    /// Answers whether something was to be done about it.
+    /// Takes a step back; returns whether anything was to be done.
     fn undo(&self, index: usize) -> io::Result<bool> {
         let (tree, step) = (self.tree, &self.plan.steps[index]);
         let undo = self.undo_of(index)?;
@@ -223,7 +221,7 @@ impl Begun<'_> {
                 tree.remove(step.path())?;
             }
         }
-        // The temporary last: as long as it is there, nothing has come to its place.
+        // The temporary last: while it exists, nothing was put in place.
         match step {
             Step::Place { temporary, backup, .. } => {
                 if let Some(backup) = backup {
@@ -242,8 +240,8 @@ impl Begun<'_> {
         if undo != Undo::Clear || self.staged.is_empty() {
             return Ok(undo);
         }
-        // What was kept may have gone elsewhere, with the directory that held it: temporaries stand in
-        // directories that are there before and after.
+        // The backup may have moved away with its directory: temporaries are in directories that exist before and
+        // after.
         for temporary in self.plan.steps[index].temporaries() {
             if let Some((dir, _)) = temporary.split_last().filter(|(dir, _)| !dir.is_root())
                 && !self.tree.is_dir(&dir)?
@@ -290,7 +288,7 @@ impl Begun<'_> {
                 match (look(backup)?, look(temporary)?, look(path)?) {
                     (None, None, Some(stat)) if is_made(&stat) => Undo::Not(ChangedKind::Lost),
                     (Some(_), _, None) if is_known => Undo::Restore,
-                    // Nothing has come to its place.
+                    // Nothing was put in place.
                     (None, ..) | (_, _, None) | (_, Some(_), _) => Undo::Clear,
                     (Some(kept), None, Some(stat)) => match is_made(&stat) {
                         true => Undo::Restore,
@@ -302,7 +300,7 @@ impl Begun<'_> {
         })
     }
 
-    /// Whether what stands at `path` is what another step removes, and has not removed.
+    /// Whether `path` still has what another step removes.
     fn is_from_before(&self, path: &VPath) -> io::Result<bool> {
         for step in &self.plan.steps {
             if let Step::Remove { path: removed, backup, .. } = step
@@ -314,17 +312,16 @@ impl Begun<'_> {
         Ok(false)
     }
 
-    /// Whether the directory that held `path` is none any more, so that `path` is left over wherever it is
-    /// now.
+    /// Whether the directory of `path` is no longer one, so that `path` is left over wherever it is now.
     fn has_gone(&self, path: &VPath) -> bool {
         path.split_last().is_some_and(|(dir, _)| !self.tree.is_dir(&dir).unwrap_or(false))
     }
 
-    /// Finishes what has come to its places: removes what was kept, and sets what is set last.
+    /// Finishes the plan: removes backups and sets the last attributes.
     pub fn finish(&self) -> Finished {
         let tree = self.tree;
         let mut finished = Finished::default();
-        // First: this gives times to directories.
+        // First, because it changes the times of directories.
         for step in &self.plan.steps {
             for path in step.temporaries() {
                 let is_left = match tree.remove(path) {
@@ -355,7 +352,7 @@ impl Begun<'_> {
     }
 }
 
-/// Whether two names lead to one file, as far as the host says.
+/// Whether two names are the same file, as far as the host says.
 fn is_same_file(one: &Stat, other: &Stat) -> bool {
     one.inode != 0 && one.inode == other.inode
 }

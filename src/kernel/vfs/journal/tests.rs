@@ -1,7 +1,6 @@
-//! Belljar is killed, or refused something, at every operation of writing to the disk; journals that
-//! make no sense, and files that look like temporaries.
+//! Kills and refusals at every operation of an apply; damaged journals, and files named like temporaries.
 #![cfg(unix)]
-#![allow(clippy::disallowed_methods, reason = "the tests look at the disk")]
+#![allow(clippy::disallowed_methods, reason = "the tests use the disk")]
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -18,10 +17,10 @@ use crate::kernel::vfs::layer::host_permissions::HostPermissions;
 use crate::kernel::vfs::test_trees::{Tree as Shown, on_disk, shown};
 use crate::kernel::vfs::*;
 
-/// What is put between belljar and a directory of the host.
+/// Wraps a directory of the host.
 pub(in crate::kernel::vfs) type Through = Arc<dyn Fn(Arc<HostDir>) -> Arc<dyn Tree> + Send + Sync>;
 
-/// An operation of a directory that changes something.
+/// An operation that changes a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::kernel::vfs) enum Operation {
     CreateFile(VPath),
@@ -38,10 +37,10 @@ pub(in crate::kernel::vfs) enum Operation {
     SyncFileSystems,
 }
 
-/// Whether an operation in a directory may happen.
+/// Whether an operation in a directory is allowed.
 type May = dyn Fn(&HostDir, Operation) -> io::Result<()> + Send + Sync;
 
-/// Asks before every operation whether it may happen.
+/// Asks before each operation whether it is allowed.
 pub(in crate::kernel::vfs) struct Asking {
     host: Arc<HostDir>,
     may: Arc<May>,
@@ -131,7 +130,7 @@ impl Tree for Asking {
     }
 }
 
-/// Lets operations happen up to the one of this number, and from then on none: as if killed.
+/// Allows operations up to this number and none after it, as if killed.
 fn dying(number: usize) -> (Through, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();
@@ -142,7 +141,7 @@ fn dying(number: usize) -> (Through, Arc<AtomicUsize>) {
     (Asking::through(may), count)
 }
 
-/// A folder of the host, changes to it that are of all kinds, and a place for journals.
+/// A directory of the host, changes of all kinds to it, and a directory for journals.
 pub(in crate::kernel::vfs) struct Scene {
     _folder: tempfile::TempDir,
     pub disk: PathBuf,
@@ -153,7 +152,7 @@ pub(in crate::kernel::vfs) struct Scene {
 }
 
 impl Scene {
-    /// The folder as it is before.
+    /// Creates the old tree.
     pub fn fill(disk: &Path, files: usize) {
         for name in ["d/sub", "emptied", "becomes a file", "left alone"] {
             fs::create_dir_all(disk.join(name)).unwrap();
@@ -223,7 +222,7 @@ impl Scene {
         recover(&self.disk, &self.journals, OnChanged::Refuse)
     }
 
-    /// Expects the folder to be wholly old or new, and answers whether it is new.
+    /// Checks that the tree is entirely old or new; returns whether it is new.
     pub fn is_new(&self, when: &str) -> bool {
         let now = on_disk(&self.disk);
         assert!(now == self.before || now == self.after, "{when}: {:#?}", self.mixed(&now));
@@ -255,9 +254,9 @@ pub(super) fn recover(
     Journals::open(journals).unwrap().recover(&folder, on_changed, &())
 }
 
-/// A third of the files was new, the rest old, and temporaries lay everywhere.
+/// A third of the files was new, the rest old, and temporaries were everywhere.
 #[test]
-fn a_kill_at_any_operation_leaves_the_old_tree_or_the_new_one() {
+fn kill_at_any_operation_leaves_the_old_or_the_new_tree() {
     let mut scene = Scene::new(0);
     let (through, count) = dying(usize::MAX);
     scene.apply(&through).unwrap();
@@ -268,7 +267,7 @@ fn a_kill_at_any_operation_leaves_the_old_tree_or_the_new_one() {
     for number in 0..operations {
         let when = format!("killed at {number} of {operations}");
         let mut scene = Scene::new(0);
-        // What is not seen to has been done: the last operations are of cleaning up.
+        // The last operations only clean up: their failure is ignored.
         let done = scene.apply(&dying(number).0).is_ok();
         let recovered = scene.recover().unwrap_or_else(|error| panic!("{when}: {error}"));
         let is_new = scene.is_new(&when);
@@ -282,7 +281,7 @@ fn a_kill_at_any_operation_leaves_the_old_tree_or_the_new_one() {
 }
 
 #[test]
-fn a_kill_at_any_operation_of_a_recovery_leaves_something_to_recover() {
+fn kill_during_recovery_can_be_recovered() {
     let (through, count) = dying(usize::MAX);
     Scene::new(0).apply(&through).unwrap();
     let operations = count.load(Ordering::Relaxed);
@@ -305,7 +304,7 @@ fn a_kill_at_any_operation_of_a_recovery_leaves_something_to_recover() {
 }
 
 #[test]
-fn a_refusal_at_any_operation_is_taken_back() {
+fn refusal_at_any_operation_is_rolled_back() {
     let (through, count) = dying(usize::MAX);
     Scene::new(0).apply(&through).unwrap();
     let operations = count.load(Ordering::Relaxed);
@@ -339,9 +338,9 @@ fn a_refusal_at_any_operation_is_taken_back() {
     assert!(refused > 40, "{refused}");
 }
 
-/// Whoever was interrupted once left what it had done by then.
+/// What was done before an interruption stayed.
 #[test]
-fn an_interruption_at_any_operation_is_taken_back_or_goes_through() {
+fn interruption_at_any_operation_is_rolled_back_or_completes() {
     struct At(Arc<AtomicUsize>, usize);
     impl Witness for At {
         fn waiting(&self, _: &Path) {}
@@ -369,12 +368,12 @@ fn an_interruption_at_any_operation_is_taken_back_or_goes_through() {
     assert!(taken_back > 20 && through_it > 20, "{taken_back} {through_it}");
 }
 
-/// Killed once everything is beside its place, and something is in it.
+/// Killed when everything is staged and some of it in place.
 pub(super) fn half_written() -> Scene {
     written_up_to(6)
 }
 
-/// Killed after as many things have come from beside their places, or have gone there.
+/// Killed after this number of renames of temporaries.
 fn written_up_to(most: usize) -> Scene {
     let is_placing = |operation: &Operation| matches!(operation, Operation::Rename(from, _) if from.as_str().contains(".belljar-"));
     let mut scene = Scene::new(0);
@@ -387,9 +386,9 @@ fn written_up_to(most: usize) -> Scene {
     scene
 }
 
-/// Half of it was taken back, and the rest said to be refused by the system.
+/// Half of it was taken back, and the rest reported as refused by the system.
 #[test]
-fn what_somebody_made_where_a_file_was_to_come_leaves_all_as_it_is() {
+fn file_created_at_an_unplaced_path_refuses_recovery() {
     let path = "becomes a file";
     let mut met = 0;
     for most in 0..8 {
@@ -412,7 +411,7 @@ fn what_somebody_made_where_a_file_was_to_come_leaves_all_as_it_is() {
 }
 
 #[test]
-fn what_somebody_changed_since_is_not_lost() {
+fn file_changed_since_is_not_taken_back() {
     let scene = half_written();
     let now = on_disk(&scene.disk);
     let placed = ["a", "b", "becomes a file"]
@@ -426,7 +425,7 @@ fn what_somebody_changed_since_is_not_lost() {
     assert_eq!((changed.len(), changed[0].path.as_str()), (1, placed));
     assert!(error.to_string().contains("belljar recover --skip-changed"), "{error}");
     assert_eq!(on_disk(&scene.disk), before, "nothing was taken back");
-    // Whoever wants to write there is told as well.
+    // An apply there is refused too.
     let host = Source::Host(Arc::new(HostDir::open(&scene.disk).unwrap()));
     let mut overlay = Overlay::new(VfsLimits::default(), 1);
     overlay.mount("/w", host, false, Mtimes::Fixed(1), 1).unwrap();
@@ -446,9 +445,9 @@ fn what_somebody_changed_since_is_not_lost() {
 }
 
 #[test]
-fn a_planted_journal_or_temporary_changes_nothing() {
+fn planted_journal_and_temporary_are_ignored() {
     let scene = half_written();
-    // The journal of this folder, put where a guest can write.
+    // The journal of this directory, where a guest can write.
     let journal = fs::read_dir(&scene.journals)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -488,7 +487,7 @@ fn temporaries_of_a_live_journal_are_not_listed() {
 }
 
 #[test]
-fn a_folder_within_and_one_above_are_recovered_as_well() {
+fn opening_a_child_or_parent_directory_recovers() {
     for below in [true, false] {
         let scene = half_written();
         let open = if below { scene.disk.join("left alone") } else { scene.disk.join("..") };
@@ -498,27 +497,27 @@ fn a_folder_within_and_one_above_are_recovered_as_well() {
 }
 
 #[test]
-fn another_folder_is_none_of_its_business() {
+fn recovery_leaves_other_directories_alone() {
     let scene = half_written();
     let before = on_disk(&scene.disk);
     let other = tempfile::tempdir().unwrap();
     assert_eq!(recover(other.path(), &scene.journals, OnChanged::Refuse).unwrap(), []);
     assert_eq!(on_disk(&scene.disk), before);
-    // The folder gave way to another one, of the same path.
+    // Another directory with the same path.
     fs::rename(&scene.disk, scene.disk.with_file_name("was")).unwrap();
     fs::create_dir(&scene.disk).unwrap();
     Scene::fill(&scene.disk, 0);
     let filled = on_disk(&scene.disk);
     assert_eq!(scene.recover().unwrap(), []);
     assert_eq!(on_disk(&scene.disk), filled);
-    // It is found under its new one.
+    // It is found under its new path.
     let was = scene.disk.with_file_name("was");
     assert_eq!(recover(&was, &scene.journals, OnChanged::Refuse).unwrap().len(), 1);
     assert_eq!(on_disk(&was), scene.before);
 }
 
 #[test]
-fn one_that_is_alive_is_waited_for() {
+fn recovery_waits_for_live_writer() {
     struct Waits(AtomicUsize);
     impl Witness for Waits {
         fn waiting(&self, _: &Path) {
@@ -555,13 +554,13 @@ fn one_that_is_alive_is_waited_for() {
     });
     scene.apply(&through).unwrap();
     let recovered = others.lock().unwrap().take().unwrap().join().unwrap();
-    assert_eq!(recovered, [], "nothing was taken from under its feet");
+    assert_eq!(recovered, [], "nothing was recovered while it was live");
     assert!(scene.is_new("written"));
 }
 
 #[test]
-fn a_damaged_journal_is_named_and_nothing_is_done() {
-    for (at, what) in [(200, "second part"), (usize::MAX, "stands after")] {
+fn damaged_journal_is_reported_and_not_followed() {
+    for (at, what) in [(200, "second part"), (usize::MAX, "after its end")] {
         let scene = half_written();
         let mut journals = fs::read_dir(&scene.journals).unwrap().map(|it| it.unwrap().path());
         let journal =

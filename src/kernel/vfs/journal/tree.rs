@@ -1,6 +1,5 @@
-//! The operations that writing to a directory of the host takes, one by one.
-//!
-//! [`HostDir`] does them. A test stands in between, to record them or to let them fail.
+//! The operations on a directory of the host that an apply uses. Tests wrap [`HostDir`] to record them or make them
+//! fail.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -13,7 +12,7 @@ use crate::kernel::vfs::layer::host_permissions::HostPermissions;
 use crate::kernel::vfs::layer::{FileType, Stat};
 use crate::kernel::vfs::path::VPath;
 
-/// A directory of the host that is written to. Paths are relative to it, and no link is followed.
+/// A directory of the host for writing. Paths are relative to it; symbolic links are not followed.
 pub(in crate::kernel::vfs) trait Tree: Send + Sync {
     fn stat(&self, path: &VPath) -> Result<Stat, Errno>;
     fn names(&self, path: &VPath) -> io::Result<Vec<OsString>>;
@@ -26,17 +25,16 @@ pub(in crate::kernel::vfs) trait Tree: Send + Sync {
     fn remove_dir(&self, path: &VPath) -> io::Result<()>;
     fn set_times(&self, path: &VPath, times: Times) -> io::Result<()>;
     fn set_dir_mode(&self, path: &VPath, mode: u32) -> io::Result<()>;
-    /// Gives a new directory the owner of another one.
+    /// Sets the owner of a new directory to that in `permissions`.
     fn give_dir(&self, path: &VPath, permissions: &HostPermissions) -> io::Result<()>;
-    /// Makes the content of `file`, which stands at `path`, survive a power cut.
+    /// Syncs `file`, which is at `path`.
     fn sync_file(&self, path: &VPath, file: &File) -> io::Result<()>;
-    /// Makes the names in the directory `path` survive a power cut.
+    /// Syncs the directory `path`.
     fn sync_dir(&self, path: &VPath) -> io::Result<()>;
-    /// Makes everything on the file systems of the directories `dirs` survive a power cut. `Ok(false)`
-    /// where the host has no call for that: nothing is done then.
+    /// Syncs the file systems of the directories `dirs`. Does nothing and returns `Ok(false)` if the host cannot.
     fn sync_file_systems(&self, dirs: &[VPath]) -> io::Result<bool>;
 
-    /// What stands at `path`; `None` if nothing does.
+    /// Returns what is at `path`; `None` if nothing is.
     fn look(&self, path: &VPath) -> io::Result<Option<Stat>> {
         match self.stat(path) {
             Ok(stat) => Ok(Some(stat)),
@@ -45,12 +43,12 @@ pub(in crate::kernel::vfs) trait Tree: Send + Sync {
         }
     }
 
-    /// Whether a directory stands at `path`.
+    /// Whether `path` is a directory.
     fn is_dir(&self, path: &VPath) -> io::Result<bool> {
         Ok(self.look(path)?.is_some_and(|stat| stat.file_type == FileType::Directory))
     }
 
-    /// Removes what stands at `path`, be it an empty directory; answers whether something did.
+    /// Removes `path`, a file or an empty directory; returns whether it existed.
     fn remove(&self, path: &VPath) -> io::Result<bool> {
         match self.look(path)?.map(|stat| stat.file_type) {
             None => return Ok(false),

@@ -1,4 +1,4 @@
-//! What was read of files below, kept for as long as somebody may want to read it again.
+//! Contents of files of the layers, kept to be read again.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,23 +13,23 @@ use crate::base::disk;
 use crate::base::errno::Errno;
 use crate::store::{Cas, StoreError};
 
-/// Up to this length a content is kept in memory.
+/// Longest content that is kept in memory.
 const SMALL_BYTES_MAX: u64 = 256 << 10;
 
-/// What contents in memory may take together. Others go to a file that has no name.
+/// Bytes of contents kept in memory, in total. Further ones go to an unnamed file.
 const MEMORY_BYTES_MAX: u64 = 32 << 20;
 
-/// Bytes of a content that are copied at a time.
+/// Bytes copied at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Reads at an offset until the buffer is full or the content ends; answers the count.
+/// Reads at an offset until the buffer is full or the content ends; returns the count.
 type Read<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> Result<usize, Errno>;
 
-/// Contents by their digest: those of a store, and those that were kept since in memory and in a file
-/// without a name, which goes with the process.
+/// Contents by digest: those of a store, and those kept since then, in memory and in an unnamed file that
+/// disappears with the process.
 #[derive(Default)]
 pub struct Contents {
-    /// Where those are that were kept before. Nothing is written there but by [`Contents::store`].
+    /// Contents kept earlier. Only [`Contents::store`] writes to a store.
     cas: Option<Cas>,
     kept: Mutex<Kept>,
 }
@@ -39,7 +39,7 @@ struct Kept {
     memory: HashMap<Digest, Arc<[u8]>>,
     memory_bytes: u64,
     spool: Option<Arc<HostFile>>,
-    /// The same file, to write to.
+    /// The same file, for writing.
     spool_end: Option<File>,
     spool_bytes: u64,
     /// Offsets in the spool.
@@ -47,20 +47,20 @@ struct Kept {
 }
 
 impl Contents {
-    /// Those of `cas`, and what is kept from now on.
+    /// Reads from `cas` and from what is kept later.
     pub fn of_store(cas: Cas) -> Self {
         Self { cas: Some(cas), kept: Mutex::default() }
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        // What is named is whole, whatever panicked.
+        // An entry is inserted only once its content is complete, so a panic leaves no partial one.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the `len_bytes` of `blob`.
+    /// Keeps the first `len_bytes` of `blob`.
     ///
     /// # Errors
-    /// As [`Blob::read_at`]; `EIO` if it is shorter, or the host cannot keep it.
+    /// Those of [`Blob::read_at`]; `EIO` if it is shorter, or the host cannot store it.
     pub(in crate::kernel::vfs) fn keep(
         &self,
         blob: &Blob,
@@ -69,10 +69,10 @@ impl Contents {
         self.keep_read(&mut |offset, buf| blob.read_at(buf, offset), len_bytes)
     }
 
-    /// Keeps the `len_bytes` that `read` reads at an offset.
+    /// Keeps `len_bytes` obtained with `read`.
     ///
     /// # Errors
-    /// As `read` answers; `EIO` if there is less, or the host cannot keep it.
+    /// Those of `read`; `EIO` if there is less; those of the host that cannot store it.
     pub(in crate::kernel::vfs) fn keep_read(
         &self,
         read: Read<'_>,
@@ -101,10 +101,10 @@ impl Contents {
         Ok(digest)
     }
 
-    /// The content with `digest`, which is `len_bytes` long.
+    /// Opens the content with `digest`, which has `len_bytes`.
     ///
     /// # Errors
-    /// `EIO` if it is not there, or damaged.
+    /// `EIO` if it is missing or damaged.
     pub(in crate::kernel::vfs) fn open(
         &self,
         digest: Digest,
@@ -128,10 +128,10 @@ impl Contents {
         Ok(Blob::Host(file.into()))
     }
 
-    /// Writes the content with `digest` to `cas`, if it is not there.
+    /// Writes the content with `digest` to `cas`, unless it is there.
     ///
     /// # Errors
-    /// As [`Cas::put`].
+    /// Those of [`Cas::put`].
     pub(in crate::kernel::vfs) fn store(
         &self,
         digest: Digest,
@@ -151,8 +151,8 @@ impl Contents {
 }
 
 impl Kept {
-    /// Writes the `len_bytes` that `read` reads to the end of the spool, which is made in the folder `dir`, or
-    /// in that of the system.
+    /// Appends `len_bytes` obtained with `read` to the spool, which is created in `dir`, or in the system's
+    /// directory for temporary files.
     fn append(
         &mut self,
         dir: Option<&std::path::Path>,

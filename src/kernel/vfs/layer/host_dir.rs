@@ -1,7 +1,7 @@
-//! Directories of the host, through cap-std, which only this and `host_walk.rs` know.
+//! Directories of the host, through cap-std, which only the files `host_*` of this directory use.
 //!
-//! Every path is resolved beneath the open root by cap-std, component by component, so that
-//! neither a symbolic link nor a host process that rearranges the tree can lead outside.
+//! Every path is resolved beneath the open root, component by component: neither a symbolic link nor a host
+//! process that rearranges the tree can lead outside.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -23,42 +23,41 @@ use crate::kernel::vfs::layer::Times;
 use crate::kernel::vfs::layer::temporary::may_be_temporary;
 use crate::kernel::vfs::path::VPath;
 
-/// An open directory of the host: a [`Layer`] for reading, and the target of a patch.
+/// An open directory of the host: a [`Layer`] for reading, and the target of an apply.
 pub struct HostDir {
     pub(super) dir: Dir,
-    /// Where it was found, without links as far as that can be told. Never opened: another
-    /// directory may stand there now.
+    /// Its path when it was opened, canonical if possible. Never opened: another directory may be there now.
     path: PathBuf,
-    /// What tells the names of temporaries that are not listed.
+    /// Returns the temporaries that are not listed.
     hidden: OnceLock<HiddenNames>,
 }
 
-/// Tells names that a directory does not list at this moment.
+/// Returns the names that directories do not list at this moment.
 pub(in crate::kernel::vfs) type HiddenNames = Box<dyn Fn() -> HashSet<String> + Send + Sync>;
 
 /// A file of the host opened for reading.
 pub struct HostFile {
     file: File,
-    /// What it was when it was opened, if it may change while it is read.
+    /// [`Stat::stamp`] at open, if the file may change while it is read.
     stamp: Option<u64>,
 }
 
-/// What a directory of the host has at a path, with what tells whether that is as it was.
+/// The entry at a path, with what detects a change of it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::kernel::vfs) struct Examined {
     pub stat: Stat,
-    /// When it last changed in any way, on the clock of the disk: nanoseconds since the Unix epoch.
+    /// Last change of anything, on the clock of the disk: nanoseconds since the Unix epoch.
     pub changed_ns: u64,
 }
 
-/// Who may get at something new. The process's mask (`umask`) applies.
+/// Who may access a new file or directory. The process's `umask` applies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::kernel::vfs) enum Access {
-    /// Its owner alone, until its permissions are set.
+    /// Its owner only, until its permissions are set.
     Private,
-    /// Everyone.
+    /// Everyone, without execution.
     Shared,
-    /// Everyone, who may also execute it.
+    /// Everyone, with execution.
     SharedExecutable,
 }
 
@@ -84,39 +83,35 @@ pub(in crate::kernel::vfs) fn set_file_times(file: &File, times: Times) -> io::R
 }
 
 impl HostDir {
-    /// Opens the host directory `path`. What the overlay reads later is what stands beneath *this*
-    /// directory, even if another one takes its name.
+    /// Opens the host directory `path`. Later reads go to *this* directory, even if another one takes its path.
     ///
     /// # Errors
-    /// As the host answers: the path is missing, is no directory, or may not be read.
+    /// Those of the host: the path is missing, is not a directory, or may not be read.
     pub fn open(path: &Path) -> io::Result<Self> {
         let dir = Dir::open_ambient_dir(path, ambient_authority())?;
         let path = disk::canonical(path).unwrap_or_else(|_| path.to_owned());
         Ok(Self { dir, path, hidden: OnceLock::new() })
     }
 
-    /// The directory itself.
     pub(super) fn dir(&self) -> &Dir {
         &self.dir
     }
 
-    /// The same open directory.
     pub(in crate::kernel::vfs) fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { dir: self.dir.try_clone()?, path: self.path.clone(), hidden: OnceLock::new() })
     }
 
-    /// Does not list from now on what has the name of a temporary and is in `hidden`. Only the first
-    /// call has an effect.
+    /// Stops listing temporaries that `hidden` returns. Only the first call has an effect.
     pub(in crate::kernel::vfs) fn hide_temporaries(&self, hidden: HiddenNames) {
         let _ = self.hidden.set(hidden);
     }
 
-    /// Where it was found: to tell whether two lie within each other, and for messages.
+    /// Its path when it was opened: for messages, and to detect directories that contain each other.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Creates the file `path`, which must not exist, for writing.
+    /// Creates the file `path`, which must not exist, and opens it for writing.
     pub(in crate::kernel::vfs) fn create_file(
         &self,
         path: &VPath,
@@ -132,7 +127,7 @@ impl HostDir {
         dir.open_with(name, &options).map(cap_std::fs::File::into_std)
     }
 
-    /// Sets the times of what stands at `path`; a symbolic link is not followed.
+    /// Sets the times of `path`; a symbolic link is not followed.
     pub(in crate::kernel::vfs) fn set_times(&self, path: &VPath, times: Times) -> io::Result<()> {
         #[cfg(unix)]
         {
@@ -160,8 +155,8 @@ impl HostDir {
         }
     }
 
-    /// What tells this directory from all others of this machine, under whatever path: its device and
-    /// inode, or, where there are none, a digest of its path.
+    /// Identifies this directory on this machine, whatever its path: device and inode, or, where there are none,
+    /// a digest of its path.
     pub(in crate::kernel::vfs) fn id(&self) -> io::Result<(u64, u64)> {
         #[cfg(unix)]
         {
@@ -180,7 +175,7 @@ impl HostDir {
         }
     }
 
-    /// What stands at `path`; `None` if nothing does, and not if that cannot be told.
+    /// Returns what is at `path`, `None` if nothing is; an error if that cannot be determined.
     pub(in crate::kernel::vfs) fn look(&self, path: &VPath) -> Result<Option<Stat>, Errno> {
         match Layer::stat(self, path) {
             Ok(stat) => Ok(Some(stat)),
@@ -189,7 +184,7 @@ impl HostDir {
         }
     }
 
-    /// What stands at `path`, and when that changed.
+    /// Returns what is at `path`, with its change time.
     pub(in crate::kernel::vfs) fn examine(&self, path: &VPath) -> Result<Examined, Errno> {
         let metadata = if path.is_root() {
             self.dir.dir_metadata()
@@ -199,8 +194,8 @@ impl HostDir {
         metadata.map(|metadata| examined(&metadata)).map_err(errno)
     }
 
-    /// Does `what` in the directory that holds `path`, which is reached through directories alone: where
-    /// a link has taken the place of one, nothing is found, wherever it leads.
+    /// Calls `what` with the directory that holds `path`, and its name there. No symbolic link is followed on
+    /// the way: such a path is not found.
     fn at<T>(
         &self,
         path: &VPath,
@@ -210,7 +205,7 @@ impl HostDir {
         what(&dir, name)
     }
 
-    /// What the directory `path` holds, which is reached as [`HostDir::at`] has it.
+    /// The entries of the directory `path`; no symbolic link is followed.
     fn entries(&self, path: &VPath) -> io::Result<cap_std::fs::ReadDir> {
         if path.is_root() {
             return self.dir.entries();
@@ -221,9 +216,8 @@ impl HostDir {
         self.dir.read_dir(native(path)?)
     }
 
-    /// The change time of something that is made in this directory now, in nanoseconds since the Unix
-    /// epoch: what the clock of the disk shows. Leaves no trace. `None` where the host, or the disk,
-    /// cannot make a file without a name.
+    /// The present time on the clock of the disk, in nanoseconds since the Unix epoch: the change time of an
+    /// unnamed file created here. `None` where the host or the file system cannot create one.
     pub(in crate::kernel::vfs) fn disk_clock_ns(&self) -> Option<u64> {
         #[cfg(target_os = "linux")]
         {
@@ -237,8 +231,8 @@ impl HostDir {
         None
     }
 
-    /// The entries of the directory `path`, as [`Layer::list`] has them, each with its inode number, or
-    /// 0 where the host has none.
+    /// The entries of the directory `path`, as [`Layer::list`] returns them, each with its inode number, or 0
+    /// where the host has none.
     pub(in crate::kernel::vfs) fn list_with_inodes(
         &self,
         path: &VPath,
@@ -260,7 +254,7 @@ impl HostDir {
         Ok(list)
     }
 
-    /// Opens the file `path` for reading and writing, to lock it; makes it if `create`.
+    /// Opens the file `path` for reading and writing, to lock it; creates it if `create`.
     pub(in crate::kernel::vfs) fn open_to_lock(
         &self,
         path: &VPath,
@@ -273,8 +267,7 @@ impl HostDir {
         self.dir.open_with(native(path)?, &options).map(cap_std::fs::File::into_std)
     }
 
-    /// Opens the file `path` for reading. A pipe in its place is not waited for, and a link is another
-    /// thing.
+    /// Opens the file `path` for reading. Does not wait for the writer of a pipe, and follows no symbolic link.
     pub(in crate::kernel::vfs) fn open_to_read(&self, path: &VPath) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true);
@@ -288,24 +281,24 @@ impl HostDir {
         opened.map(cap_std::fs::File::into_std)
     }
 
-    /// The names of all entries of the directory `path`, also of those that guests cannot spell.
+    /// The names of all entries of the directory `path`, including those that are not UTF-8.
     pub(in crate::kernel::vfs) fn names(&self, path: &VPath) -> io::Result<Vec<OsString>> {
         self.entries(path)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
     }
 
-    /// Renames within the tree, over a file that stands at `to`.
+    /// Renames within the tree and replaces a file at `to`.
     pub(in crate::kernel::vfs) fn rename(&self, from: &VPath, to: &VPath) -> io::Result<()> {
         let ((from_dir, from), (to_dir, to)) = (self.place(from)?, self.place(to)?);
         from_dir.rename(from, &to_dir, to)
     }
 
-    /// Gives the file `from` the further name `to`.
+    /// Creates `to` as a further name of the file `from`.
     pub(in crate::kernel::vfs) fn hard_link(&self, from: &VPath, to: &VPath) -> io::Result<()> {
         let ((from_dir, from), (to_dir, to)) = (self.place(from)?, self.place(to)?);
         from_dir.hard_link(from, &to_dir, to)
     }
 
-    /// Removes what is no directory.
+    /// Removes a file or symbolic link.
     pub(in crate::kernel::vfs) fn remove_file(&self, path: &VPath) -> io::Result<()> {
         let (dir, name) = self.place(path)?;
         dir.remove_file(name)
@@ -317,13 +310,12 @@ impl HostDir {
         dir.remove_dir(name)
     }
 
-    /// Creates a directory.
     pub(in crate::kernel::vfs) fn create_dir(
         &self,
         path: &VPath,
         access: Access,
     ) -> io::Result<()> {
-        #[cfg_attr(not(unix), expect(unused_mut, reason = "modes are of Unix"))]
+        #[cfg_attr(not(unix), expect(unused_mut, reason = "only Unix has modes"))]
         let mut builder = DirBuilder::new();
         #[cfg(unix)]
         cap_std::fs::DirBuilderExt::mode(&mut builder, access.dir_mode());
@@ -340,7 +332,7 @@ impl HostDir {
         }
         let hidden = hidden();
         list.retain(|(entry, _)| {
-            // One whose journal is gone by now went before that.
+            // The list may be older than `hidden`: a temporary whose journal has ended since is gone.
             !may_be_temporary(&entry.name)
                 || !hidden.contains(&*entry.name)
                     && native(&dir.join(&entry.name))
@@ -376,7 +368,7 @@ impl Layer for HostDir {
     }
 
     fn open(&self, path: &VPath) -> Result<Blob, Errno> {
-        // A FIFO can have taken the file's place since it was examined.
+        // A pipe can have taken the file's place since it was examined.
         let file = self.open_to_read(path).map_err(errno)?;
         let metadata = Metadata::from_file(&file).map_err(errno)?;
         if metadata.is_dir() {
@@ -395,23 +387,22 @@ impl Layer for HostDir {
 }
 
 impl From<File> for HostFile {
-    /// A file that nobody changes.
+    /// A file that does not change.
     fn from(file: File) -> Self {
         Self { file, stamp: None }
     }
 }
 
 impl HostFile {
-    /// What it was when it was opened, if it may change while it is read: see [`Stat::stamp`].
+    /// [`Stat::stamp`] when it was opened, if the file may change while it is read.
     pub fn stamp(&self) -> Option<u64> {
         self.stamp
     }
 
-    /// Reads at `offset` until `buf` is full or the file ends; answers the count.
+    /// Reads at `offset` until `buf` is full or the file ends; returns the count.
     ///
     /// # Errors
-    /// `EIO` if the file changed since it was opened: what was read could be of two states; and others
-    /// as the host answers.
+    /// `EIO` if the file changed since it was opened, as `buf` could mix two states; those of the host.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Errno> {
         let filled = self.read_unchecked(buf, offset)?;
         if let Some(stamp) = self.stamp {
@@ -453,8 +444,7 @@ fn read_some_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, buf, offset)
 }
 
-/// `path` as the host spells it. Where the host gives more characters a meaning than the slash,
-/// a name that holds one cannot be spelled.
+/// `path` in the host's syntax. Windows gives some characters a meaning; names that hold one are refused.
 pub(in crate::kernel::vfs) fn native(path: &VPath) -> io::Result<&Path> {
     if cfg!(windows) && path.as_str().contains(['\\', ':', '*', '?', '"', '<', '>', '|']) {
         return Err(io::ErrorKind::InvalidFilename.into());
@@ -513,7 +503,7 @@ pub(in crate::kernel::vfs) fn examined(metadata: &Metadata) -> Examined {
     let mut stamp = DefaultHasher::new();
     stamp.write_u8(file_type as u8);
     stamp.write_u64(size);
-    // A directory's own stamp would change whenever something else in it does.
+    // A directory's own times and inode would change with its entries.
     if file_type != FileType::Directory {
         stamp.write_u64(mtime_ns);
         #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! Where an open directory of the host stands now.
+//! The present path of an open directory of the host.
 
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,8 @@ use super::host_dir::HostDir;
 use crate::base::disk;
 
 impl HostDir {
-    /// The path, without links, that leads to this directory now, whatever has taken its name since it was
-    /// opened; `None` if the system knows none.
+    /// The present canonical path of this directory, which may have been moved since it was opened; `None` if
+    /// the system does not know it.
     pub(crate) fn path_now(&self) -> Option<PathBuf> {
         let id = self.id().ok()?;
         let found = |path: &Path| {
@@ -21,7 +21,7 @@ impl HostDir {
     }
 }
 
-/// The path of an open directory, as the system has it.
+/// The path that the system has for an open directory.
 #[cfg(target_os = "linux")]
 fn path_of(dir: &Dir) -> Option<PathBuf> {
     use std::os::fd::AsRawFd;
@@ -35,7 +35,7 @@ fn path_of(dir: &Dir) -> Option<PathBuf> {
         .map(|path: std::ffi::OsString| path.into())
 }
 
-/// Windows lets nobody move a directory that is open.
+/// Windows does not let an open directory be moved.
 #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
 fn path_of(_dir: &Dir) -> Option<PathBuf> {
     None

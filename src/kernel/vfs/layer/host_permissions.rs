@@ -1,4 +1,4 @@
-//! Who may do what with the files and directories of the host.
+//! Permissions of the host's files and directories.
 
 use std::fs::File;
 use std::io;
@@ -11,15 +11,15 @@ use super::host_dir::HostDir;
 use super::owner::Owner;
 use crate::kernel::vfs::path::VPath;
 
-/// Who may do what with a file or directory of the host.
+/// The permissions of a file or directory of the host.
 pub(in crate::kernel::vfs) struct HostPermissions {
     mode: Permissions,
-    #[cfg_attr(not(unix), expect(dead_code, reason = "owners are of Unix"))]
+    #[cfg_attr(not(unix), expect(dead_code, reason = "only Unix has owners"))]
     owner: Owner,
 }
 
 impl HostPermissions {
-    /// These permissions as a number: the mode on Unix, elsewhere whether it is read-only.
+    /// These permissions as a number: the mode on Unix, elsewhere 1 if read-only.
     pub fn mode(&self) -> u32 {
         #[cfg(unix)]
         return cap_std::fs::PermissionsExt::mode(&self.mode) & 0o7777;
@@ -27,9 +27,8 @@ impl HostPermissions {
         return u32::from(self.mode.readonly());
     }
 
-    /// Gives `file` these permissions, those to run as another user aside: they were granted to
-    /// other bytes. It also gets its owner and group, as far as this user may give it to them, its access lists
-    /// and other attributes.
+    /// Sets these permissions on `file`, without set-user-id and set-group-id, which were granted to other
+    /// contents; also its access lists and other attributes, and its owner and group as far as this user may.
     pub fn set_on(&self, file: &File) -> io::Result<()> {
         #[cfg(unix)]
         let permissions = {
@@ -41,7 +40,7 @@ impl HostPermissions {
         file.set_permissions(permissions)
     }
 
-    /// As [`HostPermissions::mode`], for a new directory that is given the owner as far as possible.
+    /// As [`HostPermissions::mode`], for a new directory that gets the owner as far as possible.
     pub fn mode_for_new(&self) -> u32 {
         #[cfg(unix)]
         return self.owner.mode_for_new(self.mode());
@@ -50,7 +49,7 @@ impl HostPermissions {
     }
 }
 
-/// Opens a file or directory to look at, and no link.
+/// Opens a file or directory without following a symbolic link or waiting for a pipe.
 #[cfg(unix)]
 fn unfollowed() -> OpenOptions {
     let mut options = OpenOptions::new();
@@ -61,7 +60,7 @@ fn unfollowed() -> OpenOptions {
 }
 
 impl HostDir {
-    /// The permissions of what stands at `path`.
+    /// The permissions of `path`.
     pub(in crate::kernel::vfs) fn permissions(&self, path: &VPath) -> io::Result<HostPermissions> {
         let (dir, name) = self.place(path)?;
         let found = dir.symlink_metadata(name)?;
@@ -78,7 +77,7 @@ impl HostDir {
         Ok(HostPermissions { mode: found.permissions(), owner })
     }
 
-    /// Gives the new directory `path` the owner, and the access lists, of another one, as far as this user may.
+    /// Gives the new directory `path` owner and access lists from `permissions`, as far as this user may.
     pub(in crate::kernel::vfs) fn give_dir(
         &self,
         path: &VPath,
@@ -95,7 +94,7 @@ impl HostDir {
         Ok(())
     }
 
-    /// Gives the directory `path` the permissions that [`HostPermissions::mode`] has answered.
+    /// Sets the permissions of the directory `path` to what [`HostPermissions::mode`] returned.
     pub(in crate::kernel::vfs) fn set_dir_mode(&self, path: &VPath, mode: u32) -> io::Result<()> {
         #[cfg(unix)]
         let permissions: Permissions = cap_std::fs::PermissionsExt::from_mode(mode & 0o7777);

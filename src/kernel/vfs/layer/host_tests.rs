@@ -1,4 +1,4 @@
-//! Directories of the host that others rearrange.
+//! A host directory whose tree is rearranged by another program.
 #![allow(clippy::disallowed_methods, reason = "the test rearranges the disk from outside")]
 
 use std::fs;
@@ -8,9 +8,9 @@ use super::Layer;
 use super::host_dir::{Access, HostDir};
 use crate::kernel::vfs::path::VPath;
 
-/// A path was looked up while it led to a folder; another program has put a link there since.
+/// The path led to a directory when it was looked up; another program has replaced it by a symbolic link.
 #[test]
-fn a_folder_that_became_a_link_leads_nowhere() {
+fn directory_replaced_by_symlink_is_not_followed() {
     let folder = tempfile::tempdir().unwrap();
     let (root, outside) = (folder.path().join("root"), folder.path().join("outside"));
     fs::create_dir_all(root.join("a")).unwrap();
@@ -20,7 +20,7 @@ fn a_folder_that_became_a_link_leads_nowhere() {
     let host = HostDir::open(&root).unwrap();
     fs::remove_dir(root.join("a")).unwrap();
     symlink(&outside, root.join("a")).unwrap();
-    assert_eq!(fs::read(root.join("a/secret")).unwrap(), b"hunter2", "its path leads there");
+    assert_eq!(fs::read(root.join("a/secret")).unwrap(), b"hunter2", "by path it is readable");
 
     let path = |text: &str| VPath::parse(text).unwrap();
     let (secret, new, mine, taken) = (path("a/secret"), path("a/x"), path("mine"), path("taken"));
@@ -36,6 +36,6 @@ fn a_folder_that_became_a_link_leads_nowhere() {
 
     fs::rename(&root, folder.path().join("moved")).unwrap();
     symlink(&outside, &root).unwrap();
-    assert!(host.stat(&path("secret")).is_err(), "the root is what was opened");
+    assert!(host.stat(&path("secret")).is_err(), "the root is the directory that was opened");
     assert!(host.stat(&mine).is_ok());
 }

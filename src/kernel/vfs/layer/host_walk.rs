@@ -1,5 +1,5 @@
-//! The way to what is written in a directory of the host. No link is followed on it: a directory that
-//! somebody has put a link in the place of is no directory any more, wherever the link leads.
+//! From the root of a host directory to the directory that an operation changes. No symbolic link is followed:
+//! one on the way is `ENOTDIR`, wherever it leads.
 
 use std::io;
 use std::ops::Deref;
@@ -14,11 +14,11 @@ use super::host_dir::{HostDir, native};
 use super::way;
 use crate::kernel::vfs::path::VPath;
 
-/// A directory that was walked to.
+/// A directory reached from the root.
 pub(super) enum Walked<'a> {
-    /// The root, which is open anyway.
+    /// The root itself.
     Root(&'a Dir),
-    /// One below it.
+    /// A directory below the root.
     #[cfg(unix)]
     Below(Dir),
 }
@@ -36,10 +36,10 @@ impl Deref for Walked<'_> {
 }
 
 impl HostDir {
-    /// The directory `path`.
+    /// Opens the directory `path`.
     ///
     /// # Errors
-    /// As the host answers; `NotADirectory` if there is a link, or a file, on the way or at its end.
+    /// Those of the host; `NotADirectory` if a component is a symbolic link or a file.
     #[cfg(unix)]
     fn walk_to(&self, path: &VPath) -> io::Result<Walked<'_>> {
         if path.is_root() {
@@ -49,7 +49,7 @@ impl HostDir {
         Ok(Walked::Below(Dir::from_std_file(dir)))
     }
 
-    /// The directory that holds `path`, and the name by which it does.
+    /// Opens the directory that holds `path`; returns it with the name of `path` in it.
     pub(super) fn place<'a>(&'a self, path: &'a VPath) -> io::Result<(Walked<'a>, &'a Path)> {
         let native = native(path)?;
         if path.is_root() {
@@ -62,7 +62,7 @@ impl HostDir {
         Ok((Walked::Root(&self.dir), native))
     }
 
-    /// Makes the names in the directory `path` survive a power cut, where a directory can be synced.
+    /// Syncs the directory `path`, so that its names survive a power cut; does nothing except on Unix.
     pub(in crate::kernel::vfs) fn sync_dir(&self, path: &VPath) -> io::Result<()> {
         #[cfg(unix)]
         return self.open_dir_to_sync(path)?.sync_all();
@@ -80,8 +80,7 @@ impl HostDir {
         self.walk_to(path)?.open_with(".", &options).map(cap_std::fs::File::into_std)
     }
 
-    /// Makes all of the file systems that the directories `dirs` lie in survive a power cut; answers
-    /// whether the host can do that.
+    /// Syncs the file systems of the directories `dirs`; returns whether the host can do that.
     pub(in crate::kernel::vfs) fn sync_file_systems(&self, dirs: &[VPath]) -> io::Result<bool> {
         #[cfg(target_os = "linux")]
         {

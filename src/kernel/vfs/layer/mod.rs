@@ -1,4 +1,4 @@
-//! What a read-only tree below an overlay must offer.
+//! Read-only trees below an overlay.
 
 pub(super) mod contents;
 pub(super) mod host_dir;
@@ -25,70 +25,69 @@ use super::path::VPath;
 use crate::base::digest::{Digest, DigestHasher};
 use crate::base::errno::Errno;
 
-/// Bytes of a content that are hashed at a time.
+/// Bytes hashed at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A read-only tree: a host directory, a bundle, a tape.
+/// A read-only tree: a directory of the host, a tape.
 ///
-/// Names compare bytewise (see [`Layer::names_are_exact`]). No operation follows a symbolic link, in any component: the overlay
-/// resolves links itself and asks with paths that hold none. A layer is asked for the same thing
-/// once: the overlay keeps the answers and assumes that the tree holds still while it is in use.
+/// Names compare bytewise (see [`Layer::names_are_exact`]). No operation follows a symbolic link in any
+/// component: the overlay resolves links and passes paths without any. The overlay asks for each thing once,
+/// keeps the answer, and assumes that the tree does not change meanwhile.
 pub trait Layer: Send + Sync {
-    /// What stands at `path`.
+    /// Returns what is at `path`.
     ///
     /// # Errors
-    /// `ENOENT` if nothing does; `EACCES`, `EIO` as the storage answers.
+    /// `ENOENT` if nothing is; `EACCES`, `EIO` as the storage fails.
     fn stat(&self, path: &VPath) -> Result<Stat, Errno>;
 
-    /// The entries of the directory `path`, without `.` and `..`, sorted bytewise by name. Names
-    /// that are not UTF-8, which no guest could spell, are left out.
+    /// Lists the directory `path`, without `.` and `..`, sorted bytewise by name. Names that are not UTF-8 are
+    /// left out, as no guest could use them.
     ///
     /// # Errors
-    /// `ENOENT`, `ENOTDIR`; `EACCES`, `EIO` as the storage answers.
+    /// `ENOENT`, `ENOTDIR`; `EACCES`, `EIO` as the storage fails.
     fn list(&self, path: &VPath) -> Result<Vec<DirEntry>, Errno>;
 
-    /// The text of the symbolic link `path`.
+    /// Returns the text of the symbolic link `path`.
     ///
     /// # Errors
-    /// `EINVAL` if `path` is no symbolic link; `ENOENT`, `EACCES`, `EIO`.
+    /// `EINVAL` if `path` is not a symbolic link; `ENOENT`, `EACCES`, `EIO`.
     fn read_link(&self, path: &VPath) -> Result<Box<[u8]>, Errno>;
 
-    /// The content of the regular file `path`.
+    /// Opens the content of the regular file `path`.
     ///
     /// # Errors
-    /// `ENOENT`, `EISDIR`, `EACCES`, `EIO`; `EMFILE` when the host has no descriptor left.
+    /// `ENOENT`, `EISDIR`, `EACCES`, `EIO`; `EMFILE` if the host has no descriptor left.
     fn open(&self, path: &VPath) -> Result<Blob, Errno>;
 
-    /// What stands at `path` now, whatever was answered before: to tell whether what is about to be
-    /// written to is as it was.
+    /// Returns what is at `path` now, whatever earlier calls returned: detects changes before a write.
     ///
     /// # Errors
-    /// As [`Layer::stat`].
+    /// Those of [`Layer::stat`].
     fn stat_now(&self, path: &VPath) -> Result<Stat, Errno> {
         self.stat(path)
     }
 
-    /// The digest of the content of the regular file `path`.
+    /// Returns the digest of the content of the regular file `path`.
     ///
     /// # Errors
-    /// As [`Layer::open`].
+    /// Those of [`Layer::open`].
     fn digest(&self, path: &VPath) -> Result<Digest, Errno> {
         self.open(path)?.digest()
     }
 
-    /// Whether [`Layer::stat`] finds a name only under its stored spelling. Where it does not (a
-    /// host that folds case), the overlay looks names up in listings instead.
+    /// Returns whether [`Layer::stat`] finds a name only in its stored spelling. If not (a host that folds
+    /// case), the overlay looks names up in listings.
     fn names_are_exact(&self) -> bool {
         true
     }
 }
 
-/// The type of a directory entry, numbered as preview1's `filetype`.
+/// The type of a directory entry; the numbers are those of preview1's `filetype`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum FileType {
-    /// Of a type that has no other name here.
+    /// Any other type.
     Unknown = 0,
     /// A block device.
     BlockDevice = 1,
@@ -106,7 +105,7 @@ pub enum FileType {
     SymbolicLink = 7,
 }
 
-/// What a layer knows of one entry.
+/// The attributes of one entry of a layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stat {
     /// The entry's type.
@@ -115,15 +114,14 @@ pub struct Stat {
     pub size: u64,
     /// Last modification, nanoseconds since the Unix epoch.
     pub mtime_ns: u64,
-    /// Whether its owner may execute it.
+    /// Its owner may execute it.
     pub executable: bool,
-    /// Changes when the entry does, as far as the storage can tell (on a host: length,
-    /// modification time, change time, inode). Compared, never interpreted.
+    /// Changes when the entry does, as far as the storage can tell (on a host: type, length, modification
+    /// time, change time, inode). Only compared.
     pub stamp: u64,
-    /// What tells it from all others in the storage, under whatever name (on a host: its inode
-    /// number); 0 where nothing does.
+    /// Identifies the entry within the storage, whatever its name (on a host: inode number); 0 if unknown.
     pub inode: u64,
-    /// Names that a file has in the storage, as far as that is known; 1 otherwise.
+    /// Names that a file has in the storage; 1 if unknown.
     pub nlink: u64,
 }
 
@@ -146,15 +144,15 @@ pub enum Blob {
     Part {
         /// The file.
         file: Arc<HostFile>,
-        /// Where the part begins.
+        /// Its start in the file.
         offset: u64,
-        /// How many bytes it has.
+        /// Its length in bytes.
         len: u64,
     },
 }
 
 impl Blob {
-    /// What the file was when it was opened, if it may change while it is read: see [`Stat::stamp`].
+    /// [`Stat::stamp`] when the file was opened, if it may change while it is read.
     pub fn stamp(&self) -> Option<u64> {
         match self {
             Self::Host(file) => file.stamp(),
@@ -162,10 +160,10 @@ impl Blob {
         }
     }
 
-    /// The digest of the content.
+    /// Returns the digest of the content.
     ///
     /// # Errors
-    /// As [`Blob::read_at`].
+    /// Those of [`Blob::read_at`].
     pub fn digest(&self) -> Result<Digest, Errno> {
         let mut hasher = DigestHasher::default();
         let mut piece = vec![0; PIECE_BYTES];
@@ -180,10 +178,10 @@ impl Blob {
         }
     }
 
-    /// Reads at `offset` until `buf` is full or the content ends; answers the count.
+    /// Reads at `offset` until `buf` is full or the content ends; returns the count.
     ///
     /// # Errors
-    /// `EIO` and others as the storage answers.
+    /// `EIO` and others as the storage fails.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Errno> {
         match self {
             Self::Host(file) => file.read_at(buf, offset),
@@ -204,7 +202,7 @@ impl Blob {
 /// Nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Times {
-    /// Last access, as set: reading does not change it.
+    /// Last access, as set; reading does not change it.
     pub atim: u64,
     /// Last modification of the content.
     pub mtim: u64,
@@ -213,7 +211,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// All three the same.
+    /// Three equal times.
     pub fn all(now: u64) -> Self {
         Self { atim: now, mtim: now, ctim: now }
     }

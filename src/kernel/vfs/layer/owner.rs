@@ -1,12 +1,11 @@
-//! Whose a file of the host is, besides what its mode says: owner, group, access lists and other attributes.
+//! Who may access a file of the host, besides its mode: owner, group, access lists, other attributes.
 //!
-//! A file that is written anew in the place of another one is to be read and written by whoever could do so
-//! before, and by nobody else.
+//! A file that replaces another one must be accessible to the same users as before, and to no others.
 
 #[cfg(unix)]
 pub(super) use unix::Owner;
 
-/// Elsewhere nothing is known of it.
+/// Unknown on other systems.
 #[cfg(not(unix))]
 #[derive(Default)]
 pub(super) struct Owner;
@@ -28,13 +27,13 @@ mod unix {
     }
 
     impl Owner {
-        /// That of a file or directory with `uid` and `gid`, which is `open` if it can be read.
+        /// The owner of a file or directory with `uid` and `gid`, open as `open` if it can be read.
         pub fn of(uid: u32, gid: u32, open: Option<&File>) -> Self {
             Self { uid, gid, attributes: open.map(Attributes::of).unwrap_or_default() }
         }
 
-        /// Gives `file` this owner, as far as the system lets this user; answers which of the bits of `mode`
-        /// may be set then. Those of a group that it could not be given go to nobody else.
+        /// Gives `file` this owner, as far as this user may; returns the bits of `mode` that may then be set. If
+        /// the group or the access lists could not be set, the group's bits are reduced to those of all others.
         pub fn give(&self, file: &File, mode: u32) -> u32 {
             let owner_of = |file: &File| file.metadata().map(|it| (it.uid(), it.gid())).ok();
             if owner_of(file) != Some((self.uid, self.gid)) {
@@ -48,7 +47,7 @@ mod unix {
             if is_of_group && has_attributes { mode } else { without_group(mode) }
         }
 
-        /// The bits of `mode` that something new can have that is to have this owner.
+        /// The bits of `mode` that may be set on something new before it gets this owner.
         pub fn mode_for_new(&self, mode: u32) -> u32 {
             let gid = Gid::from_raw(self.gid);
             let can_give = || {
@@ -60,7 +59,7 @@ mod unix {
         }
     }
 
-    /// `mode`, where the group may do what all others may do as well.
+    /// `mode` with the group's bits reduced to those that all others have.
     fn without_group(mode: u32) -> u32 {
         mode & !0o070 | mode & ((mode & 0o007) << 3)
     }
@@ -70,7 +69,7 @@ mod unix {
         use super::without_group;
 
         #[test]
-        fn a_group_that_is_another_may_do_what_all_may() {
+        fn without_group_keeps_only_bits_of_others() {
             for (mode, narrowed) in
                 [(0o664, 0o644), (0o660, 0o600), (0o755, 0o755), (0o1771, 0o1711), (0o604, 0o604)]
             {
@@ -88,10 +87,10 @@ mod attributes {
 
     use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr};
 
-    /// Longest value and longest list of names that Linux has, in bytes.
+    /// Longest value, and longest list of names, on Linux.
     const BYTES_MAX: usize = 64 << 10;
 
-    /// Who may get at a file, and at what is made in a directory.
+    /// Access lists: of a file, and of new entries in a directory.
     const LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
     /// Attributes by name.
@@ -102,13 +101,12 @@ mod attributes {
         LISTS.contains(&name.as_bytes())
     }
 
-    /// Whether a file keeps the attribute that is written anew. What the system grants to bytes it does not.
+    /// Whether a replaced file keeps the attribute. Those by which the system trusts contents are dropped.
     fn is_kept(name: &CString) -> bool {
         let name = name.as_bytes();
         name.starts_with(b"user.") || name == b"security.selinux" || LISTS.contains(&name)
     }
 
-    /// The names of all attributes of `file`.
     fn names(file: &File) -> Vec<CString> {
         let mut buffer = vec![0; BYTES_MAX];
         let len = flistxattr(file, &mut buffer[..]).unwrap_or_default();
@@ -117,7 +115,7 @@ mod attributes {
     }
 
     impl Attributes {
-        /// Those of `file`.
+        /// The attributes of `file`.
         pub fn of(file: &File) -> Self {
             let value = |name: CString| {
                 let mut buffer = vec![0; BYTES_MAX];
@@ -128,7 +126,7 @@ mod attributes {
             Self(names(file).into_iter().filter(is_kept).filter_map(value).collect())
         }
 
-        /// Gives them to `file`; answers whether it has their access lists, and no others.
+        /// Sets them on `file`; returns whether it then has their access lists and no others.
         pub fn give(&self, file: &File) -> bool {
             let mut has_lists = true;
             for name in names(file).iter().filter(|name| is_list(name)) {
@@ -149,7 +147,7 @@ mod attributes {
 mod attributes {
     use std::fs::File;
 
-    /// Not known here.
+    /// Not supported on this system.
     #[derive(Default)]
     pub struct Attributes;
 

@@ -1,4 +1,4 @@
-//! A layer whose answers go on a tape.
+//! A layer that records its answers on a tape.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,25 +9,24 @@ use crate::base::errno::Errno;
 use crate::kernel::vfs::path::VPath;
 use crate::tape::{Found, Kind, Recorder, TapedContent};
 
-/// Another layer, all of whose answers are recorded: the overlay asks for each thing once, so that
-/// the tape holds what a machine saw of the tree, and nothing twice.
+/// Records all answers of another layer. The overlay asks for each thing once, so the tape holds all that a
+/// machine saw of the tree, without repetition.
 ///
-/// A file may change under a run that has it open. What the machine reads of it is therefore what
-/// the tape has kept, from the store of the tape, and not what stands there by then: a run and its
-/// replay read the same bytes. A content that is withheld for a secret is read where it is.
+/// A file may change while a run has it open. So the machine reads the content that was recorded, from the
+/// tape's store: a run and its replay read the same bytes. A content withheld for a secret is read in place.
 pub struct RecordingLayer {
     inner: Arc<dyn Layer>,
-    /// Where the layer is mounted.
+    /// The mount point.
     at: Box<str>,
-    /// Whether the machine sees the layer's own times. Otherwise they do not go on the tape.
+    /// The machine sees the layer's own times. Otherwise they are not recorded.
     shows_times: bool,
     recorder: Recorder,
-    /// Files whose content is on the tape.
+    /// Digests of recorded contents.
     opened: Mutex<HashMap<VPath, Digest>>,
 }
 
 impl RecordingLayer {
-    /// Records what `inner`, mounted at `at`, answers.
+    /// Records the answers of `inner`, mounted at `at`.
     pub fn new(inner: Arc<dyn Layer>, at: &VPath, shows_times: bool, recorder: Recorder) -> Self {
         let at = at.absolute("/").into();
         Self { inner, at, shows_times, recorder, opened: Mutex::default() }
@@ -37,7 +36,7 @@ impl RecordingLayer {
         path.absolute(&self.at)
     }
 
-    /// Puts the content of `blob` on the tape, and answers its digest.
+    /// Records the content of `blob` and returns its digest.
     fn record_content(&self, path: &VPath, blob: &Blob) -> Result<Digest, Errno> {
         let read = |offset, buf: &mut [u8]| blob.read_at(buf, offset);
         let path = self.absolute(path);
@@ -49,7 +48,6 @@ impl RecordingLayer {
 
     fn open_recorded(&self, path: &VPath) -> Result<Blob, Errno> {
         let kept = |digest| Some(Blob::Host(self.recorder.kept(digest)?.into()));
-        // Nothing panics while it is locked.
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(digest) = opened.get(path) {
             return kept(*digest).map_or_else(|| self.inner.open(path), Ok);
@@ -74,7 +72,7 @@ impl RecordingLayer {
         answer
     }
 
-    /// Records that `operation` failed, if it did.
+    /// Records an error of `operation`.
     fn record_error<T>(&self, path: &VPath, operation: &str, answer: &Result<T, Errno>) {
         if let Err(errno) = answer {
             self.recorder.push(Kind::FileError {
@@ -127,11 +125,11 @@ impl Layer for RecordingLayer {
     }
 }
 
-/// The operations of a layer whose failures have records of their own.
+/// The operations whose errors have records of their own.
 pub(super) const OPEN: &str = "open";
 pub(super) const READ_LINK: &str = "read_link";
 
-/// What a type is called on a tape, and its letter in a listing.
+/// Type names of a tape, with the letters of its listings.
 const TYPES: [(FileType, &str, char); 4] = [
     (FileType::Directory, "dir", 'd'),
     (FileType::RegularFile, "file", 'f'),
@@ -159,10 +157,10 @@ fn listing_text(entries: &[DirEntry]) -> String {
     text
 }
 
-/// The listing that `text` is of.
+/// Parses a listing.
 ///
 /// # Errors
-/// What the line is that makes no sense.
+/// A message with the first invalid line.
 pub(super) fn parse_listing(text: &str) -> Result<Vec<DirEntry>, String> {
     text.lines()
         .map(|line| {
@@ -171,7 +169,7 @@ pub(super) fn parse_listing(text: &str) -> Result<Vec<DirEntry>, String> {
                 let name: String = serde_json::from_str(name).ok()?;
                 Some(DirEntry { name: name.into(), file_type: letters.next()?.0 })
             });
-            entry.ok_or_else(|| format!("{line:?} is no entry of a listing"))
+            entry.ok_or_else(|| format!("{line:?} is not an entry of a listing"))
         })
         .collect()
 }
@@ -181,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn listings_read_as_they_are_written() {
+    fn listings_round_trip() {
         let entry = |name: &str, file_type| DirEntry { name: name.into(), file_type };
         let entries = vec![
             entry("a b\n\"c", FileType::RegularFile),

@@ -1,4 +1,4 @@
-//! The tree that a tape has seen.
+//! The tree that a tape recorded.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,39 +12,38 @@ use crate::kernel::vfs::path::VPath;
 use crate::store::Cas;
 use crate::tape::{Found, Kind, Payload, Record};
 
-/// A tape holds something that no layer can have answered.
+/// A record holds an answer that no layer can give.
 #[derive(thiserror::Error)]
 #[error("record {seq}: {message}")]
 pub struct TapedTreeError {
     /// The record.
     pub seq: u64,
-    /// What is wrong with it.
+    /// The defect.
     pub message: String,
 }
 
 crate::base::readable::readable!(TapedTreeError);
 
-/// What a tape says of the trees below a machine: enough to run it again without them. What nobody
-/// asked for when the tape was recorded is not there.
+/// The trees below a recorded machine, as far as it asked for them: enough to replay the run without them.
 pub struct TapedTree {
     entries: HashMap<String, Entry>,
     cas: Cas,
 }
 
-/// What is known of one path: a list of answers to each question.
+/// The answers recorded for one path, by question.
 #[derive(Default)]
 struct Entry {
     stat: Answers<Stat>,
-    /// The last of those that tell of a directory, once only the last count: one that is mounted, also where
-    /// the tree that it is mounted in was asked for the same path later.
+    /// The last answer that found a directory; set by [`TapedTree::keep_last_answers`]. The root of a mount
+    /// stays a directory, even if the tree around the mount was asked for the same path later.
     dir: Option<Stat>,
     list: Answers<Vec<DirEntry>>,
     link: Answers<Box<[u8]>>,
     content: Answers<(Digest, u64)>,
 }
 
-/// What was answered to a question that was asked more than once, because a storage failed: one
-/// answer after the other, and then the last one for ever.
+/// The answers to one question, in order; the last one repeats. A question was asked again if its answer was
+/// an error of the storage.
 struct Answers<T> {
     given: Vec<Result<T, Errno>>,
     asked: AtomicUsize,
@@ -57,7 +56,7 @@ impl<T> Default for Answers<T> {
 }
 
 impl<T: Clone> Answers<T> {
-    /// The next answer; `None` if the question was never asked.
+    /// Returns the next answer; `None` if the question was never asked.
     fn next(&self) -> Option<Result<T, Errno>> {
         let asked = self.asked.fetch_add(1, Ordering::Relaxed);
         self.given.get(asked).or(self.given.last()).cloned()
@@ -69,16 +68,15 @@ impl<T: Clone> Answers<T> {
 }
 
 impl TapedTree {
-    /// A tree of which nothing is known, with the contents in `cas`.
+    /// An empty tree, with the contents in `cas`.
     pub fn new(cas: Cas) -> Self {
         Self { entries: HashMap::new(), cas }
     }
 
-    /// Learns what `record` says, if it is of a layer.
+    /// Takes in `record`, if a layer made it.
     ///
     /// # Errors
-    /// [`TapedTreeError`]: an errno that does not exist, a listing that is none, a payload that is
-    /// missing or damaged.
+    /// [`TapedTreeError`]: unknown errno or operation, invalid listing, missing or damaged payload.
     pub fn learn(&mut self, record: &Record) -> Result<(), TapedTreeError> {
         self.learn_kind(&record.kind).map_err(|message| TapedTreeError { seq: record.seq, message })
     }
@@ -86,7 +84,7 @@ impl TapedTree {
     fn learn_kind(&mut self, kind: &Kind) -> Result<(), String> {
         let bytes = |payload: &Payload| payload.bytes(&self.cas).map_err(|error| error.to_string());
         let errno = |name: &str| {
-            Errno::from_name(name).ok_or_else(|| format!("{name:?} is no errno of preview1"))
+            Errno::from_name(name).ok_or_else(|| format!("{name:?} is not an errno of preview1"))
         };
         match kind {
             Kind::FileStat { path, found } => {
@@ -106,7 +104,7 @@ impl TapedTree {
             }
             Kind::DirList { path, entries } => {
                 let text = String::from_utf8(bytes(entries)?);
-                let text = text.map_err(|_| "the listing is no text")?;
+                let text = text.map_err(|_| "the listing is not UTF-8")?;
                 let list = match Errno::from_name(&text) {
                     Some(errno) => Err(errno),
                     None => Ok(parse_listing(&text)?),
@@ -125,7 +123,7 @@ impl TapedTree {
                 match operation.as_str() {
                     OPEN => self.entry(path).content.given.push(Err(errno)),
                     READ_LINK => self.entry(path).link.given.push(Err(errno)),
-                    _ => return Err(format!("{operation:?} is no operation of a tree")),
+                    _ => return Err(format!("{operation:?} is not an operation of a tree")),
                 }
             }
             _ => {}
@@ -133,7 +131,7 @@ impl TapedTree {
         Ok(())
     }
 
-    /// Forgets all answers but the last to each question: how the tree was found in the end.
+    /// Drops all answers except the last to each question: the tree as it was in the end.
     pub fn keep_last_answers(&mut self) {
         for Entry { stat, dir, list, link, content } in self.entries.values_mut() {
             let is_dir = |stat: &&Stat| stat.file_type == FileType::Directory;
@@ -158,13 +156,13 @@ pub struct TapedLayer {
 }
 
 impl TapedLayer {
-    /// What `tree` knows of the mount point `at`, an absolute path.
+    /// The part of `tree` that was mounted at the absolute path `at`.
     pub fn new(tree: Arc<TapedTree>, at: &str, exact_names: bool) -> Self {
         Self { tree, at: at.into(), exact_names }
     }
 
     /// # Errors
-    /// `ENOENT` for what the tape does not know: the run is another one than was recorded.
+    /// `ENOENT` if the tape has no record of `path`: the run is not the recorded one.
     fn find(&self, path: &VPath) -> Result<&Entry, Errno> {
         self.tree.entries.get(&path.absolute(&self.at)).ok_or(Errno::Noent)
     }
@@ -194,7 +192,7 @@ impl Layer for TapedLayer {
         Ok(Blob::Host(file.into()))
     }
 
-    // Also of what was withheld from the store.
+    // Also for contents that were withheld from the store.
     fn digest(&self, path: &VPath) -> Result<Digest, Errno> {
         let content = self.find(path)?.content.next();
         content.unwrap_or(Err(Errno::Noent)).map(|(digest, _)| digest)

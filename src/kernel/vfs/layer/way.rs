@@ -1,4 +1,4 @@
-//! The way to a directory of the host, through directories alone.
+//! Opens directories of the host without following symbolic links.
 
 use std::fs::File;
 use std::io;
@@ -12,10 +12,10 @@ const FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXE
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const FLAGS: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
 
-/// Opens the directory `path` beneath `root`, to look at what it holds. The path has neither `.` nor `..`.
+/// Opens the directory `path` beneath `root`, to list it. `path` has neither `.` nor `..`.
 ///
 /// # Errors
-/// `ENOTDIR` if it is no directory, or has a symbolic link on the way or at its end; as the host answers.
+/// `ENOTDIR` if a component is a symbolic link or not a directory; those of the host.
 pub(super) fn open(root: &impl AsFd, path: &Path) -> io::Result<File> {
     #[cfg(target_os = "linux")]
     {
@@ -23,7 +23,7 @@ pub(super) fn open(root: &impl AsFd, path: &Path) -> io::Result<File> {
         use rustix::io::Errno;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         match openat2(root, path, FLAGS, Mode::empty(), resolve) {
-            // Older kernels do not have it, and some profiles refuse it.
+            // Missing in old kernels, denied by some seccomp profiles, or raced by a rename.
             Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN) => {}
             dir => return dir.map(File::from).map_err(no_link),
         }
@@ -40,7 +40,7 @@ pub(super) fn open(root: &impl AsFd, path: &Path) -> io::Result<File> {
     dir.ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
-/// `error`, or `ENOTDIR` for a link, which is no directory, wherever it leads.
+/// Converts `ELOOP` to `ENOTDIR`: a symbolic link is not a directory, wherever it leads.
 fn no_link(error: rustix::io::Errno) -> io::Error {
     match error {
         rustix::io::Errno::LOOP => rustix::io::Errno::NOTDIR.into(),
@@ -49,14 +49,14 @@ fn no_link(error: rustix::io::Errno) -> io::Error {
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "the tests look at the disk")]
+#[allow(clippy::disallowed_methods, reason = "the tests use the disk")]
 mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
 
     #[test]
-    fn a_link_on_the_way_is_no_directory_wherever_it_leads() {
+    fn symlink_component_is_enotdir() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::create_dir_all(at("d/e/f")).unwrap();

@@ -7,43 +7,43 @@ use crate::base::errno::Errno;
 use crate::kernel::vfs::layer::FileType;
 use crate::kernel::vfs::layer::Times;
 
-/// What `stat` answers.
+/// The attributes that `stat` returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metadata {
-    /// Inode number: unique in the namespace, a function of what was done, not of the host.
+    /// Inode number: unique in the namespace, independent of the host.
     pub ino: u64,
-    /// The type.
+    /// Its type.
     pub file_type: FileType,
-    /// Names of a file; 1 for a directory, as on file systems that do not count.
+    /// Number of names of a file; 1 for a directory, as on file systems that do not count.
     pub nlink: u32,
-    /// Length of a file or of a link's text in bytes; 0 for a directory.
+    /// Length of a file or of a symbolic link's text in bytes; 0 for a directory.
     pub size: u64,
     /// Its times.
     pub times: Times,
 }
 
-/// What to make of one of the times of a file.
+/// How to change one of a file's times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SetTime {
-    /// Leave it.
+    /// Keep it.
     Keep,
     /// The time of the operation.
     Now,
-    /// This one, nanoseconds since the Unix epoch.
+    /// Set it to this time, nanoseconds since the Unix epoch.
     At(u64),
 }
 
 impl Overlay {
-    /// The attributes of what `path` names.
+    /// Returns the attributes of `path`.
     ///
     /// # Errors
-    /// `ENOENT`, `ENOTDIR`, and as [`Base`].
+    /// `ENOENT`, `ENOTDIR`, and those of [`Base`].
     pub fn stat(&mut self, base: Base, path: &str, follow: Follow) -> Result<Metadata, Errno> {
         let id = self.lookup(base, path, follow)?;
         Ok(self.metadata_of(id))
     }
 
-    /// The attributes of a node.
+    /// Returns the attributes of a node.
     pub fn metadata_of(&mut self, id: NodeId) -> Metadata {
         self.settle_times(id);
         let node = self.node(id);
@@ -61,10 +61,10 @@ impl Overlay {
         }
     }
 
-    /// Sets the times of what `path` names.
+    /// Sets the times of `path`.
     ///
     /// # Errors
-    /// `EROFS` on a read-only mount; and as [`Overlay::stat`].
+    /// `EROFS` on a read-only mount, and those of [`Overlay::stat`].
     pub fn set_times_at(
         &mut self,
         base: Base,

@@ -1,12 +1,10 @@
-//! A folder of the host as it was when somebody began to look at it.
+//! A directory of the host as it was at one time, although programs outside go on changing it.
 //!
-//! The folder lives on, and is not copied. What was answered once is answered again: that is pinned. What
-//! was not looked at is read from the disk as long as it can only be what it was, which its change time
-//! tells: the disk sets that whenever a file, or the names in a folder, change. All else is a [`DriftKind`],
-//! which is told, and never shown as if it were the state of the beginning.
+//! The directory is not copied. Each answer is pinned: it is given again later. Whatever has not been looked at is
+//! read from the disk, as long as its change time shows that it is unchanged: the disk sets the change time of a
+//! file when it changes, and of a directory when its names change. Anything else is reported as a [`DriftKind`].
 //!
-//! Change times cannot be set by programs, but they are not everything: see "Folders that change" in
-//! `docs/sandbox.md`.
+//! Programs cannot set change times. What these do not show is in `docs/sandbox.md`, "Folders that change".
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,34 +19,34 @@ use crate::kernel::vfs::layer::host_dir::{Examined, HostDir};
 use crate::kernel::vfs::layer::{Blob, DirEntry, FileType, Layer, Stat};
 use crate::kernel::vfs::path::VPath;
 
-/// How often something is looked at again that changes while it is looked at.
+/// Attempts to look at something that changes meanwhile.
 const LOOKS_MAX: usize = 8;
 
-/// The coarsest clock that a disk has, FAT's.
+/// The coarsest clock of a disk: FAT's.
 const COARSEST: Duration = Duration::from_secs(2);
 
-/// How far behind a clock may be that is not known to be coarser: a turn of the system's.
+/// Lag of a clock that is not known to be coarser: one tick of the system's timer.
 const TURN: Duration = Duration::from_millis(16);
 
-/// Longest file that is kept when it is first opened. Longer ones are read from the disk, as long as they
-/// are as they were: to copy them would take longer than most programs do that read them.
+/// Longest file whose content is kept when it is first opened. Longer ones are read from the disk while they
+/// are unchanged, because copying takes longer than most programs that read them.
 pub(in crate::kernel::vfs) const KEPT_BYTES_MAX: u64 = 256 << 20;
 
-/// A directory of the host as it was at one time: a [`Layer`]. See the module's own text.
+/// A directory of the host as it was at one time: a [`Layer`].
 ///
-/// A fork of an overlay shares what is pinned: both began with the same state.
+/// Forks of an overlay share the pins, as they began with the same state.
 pub struct Baseline {
     shared: Arc<Shared>,
-    /// What could not be shown as it was since somebody last asked, by this overlay.
+    /// Drifts that this overlay met since [`Baseline::take_met`].
     met: Mutex<BTreeMap<VPath, DriftKind>>,
 }
 
 pub(super) struct Shared {
     disk: Arc<HostDir>,
-    /// What has a later change time has changed since.
+    /// A later change time means changed since the start.
     start_ns: u64,
-    /// Where the content of a file goes when it is first opened. `None`: nowhere; it is read from the
-    /// disk as long as it is as it was.
+    /// Keeps the content of a file when it is first opened. `None`: files are read from the disk while they are
+    /// unchanged.
     contents: Option<Arc<Contents>>,
     pins: Mutex<Pins>,
 }
@@ -56,20 +54,20 @@ pub(super) struct Shared {
 #[derive(Clone, Default)]
 pub(in crate::kernel::vfs) struct Pins {
     pub(in crate::kernel::vfs) by_path: BTreeMap<VPath, Pin>,
-    /// What was written there since the beginning: by it this state differs from others that began with it.
+    /// Paths that this session wrote on the disk, in which it differs from others with the same start.
     pub(in crate::kernel::vfs) written: BTreeSet<VPath>,
-    /// What could not be shown as it was.
+    /// All that could not be shown as it was.
     pub(in crate::kernel::vfs) drifts: BTreeMap<VPath, DriftKind>,
 }
 
 /// What is answered for a path from now on.
 #[derive(Clone)]
 pub(in crate::kernel::vfs) enum Pin {
-    /// This stood there.
+    /// This was there.
     There(There),
-    /// Nothing stood there; or nothing stands there, and nobody knows.
+    /// Nothing was there; if not `is_certain`, something may have been.
     Absent { is_certain: bool },
-    /// Nobody knows what stood there.
+    /// It is not known what was there.
     Unknown,
 }
 
@@ -79,8 +77,8 @@ pub(in crate::kernel::vfs) struct There {
     pub link: Option<Box<[u8]>>,
     pub content: Option<(Digest, u64)>,
     pub list: Option<Arc<List>>,
-    /// For a directory: besides those up to the start, the change time as of which it is known to hold
-    /// what it held, and what was written there since with everybody's knowledge.
+    /// For a directory: a change time after the start that is only due to writes of this session, so that the
+    /// names are known to be the old ones apart from these.
     pub accepted_ns: Option<u64>,
 }
 
@@ -88,18 +86,18 @@ pub(in crate::kernel::vfs) struct There {
 #[derive(Clone, Default)]
 pub(in crate::kernel::vfs) struct List {
     pub entries: Vec<DirEntry>,
-    /// Inode numbers of the directories among them, as far as they are known.
+    /// Inode numbers of the subdirectories, where known.
     pub inodes: HashMap<Box<str>, u64>,
-    /// Whether the directory had changed before.
+    /// The directory had changed before it was listed.
     pub is_late: bool,
 }
 
-/// A directory that holds what is looked at.
+/// The state on the disk of a directory that is looked at.
 #[derive(PartialEq)]
 enum Folder {
-    /// It is the one that it was; `true` if no name came or went.
+    /// The same directory, with its change time; `true` if no name in it was added or removed.
     Same(bool, u64),
-    /// Another one stands there, or none.
+    /// Another directory or nothing.
     Other,
 }
 
@@ -110,18 +108,18 @@ impl From<Stat> for There {
 }
 
 impl Baseline {
-    /// The state of `disk` from now on. What is read is kept in `contents`; without them a file that
-    /// changes before it was read, or while it is, answers `EIO`.
+    /// Pins the state of `disk` from now on. What is read is kept in `contents`; without it, a file that changes
+    /// before or while it is read fails with `EIO`.
     ///
-    /// If `wait`, it returns once the disk's clock has moved on, so that whatever changes after that
-    /// has a later change time: at most two seconds, on most disks some milliseconds. Otherwise what
-    /// changes in that time may be taken for a part of the state.
+    /// If `wait`, returns only when the disk's clock has advanced, so that later changes have later change times:
+    /// after some milliseconds on most disks, at most about two seconds. Otherwise changes made within that
+    /// time may be taken for part of the state.
     pub fn begin(disk: Arc<HostDir>, contents: Option<Arc<Contents>>, wait: bool) -> Self {
         let start_ns = start(&disk, wait);
         Self::with(disk, start_ns, contents, Pins::default())
     }
 
-    /// The state of `disk` at a time that is yet to be told, by [`crate::kernel::vfs::Overlay::restore`].
+    /// A baseline whose start and pins are set by [`crate::kernel::vfs::Overlay::restore`].
     pub fn to_restore(disk: Arc<HostDir>, contents: Option<Arc<Contents>>) -> Self {
         Self::with(disk, u64::MAX, contents, Pins::default())
     }
@@ -136,12 +134,12 @@ impl Baseline {
         Self { shared: Arc::new(shared), met: Mutex::default() }
     }
 
-    /// For an overlay that goes on by itself from here.
+    /// For a fork of an overlay.
     pub(in crate::kernel::vfs) fn fork(&self) -> Self {
         Self { shared: self.shared.clone(), met: Mutex::default() }
     }
 
-    /// The directory.
+    /// The directory on the disk.
     pub fn disk(&self) -> &Arc<HostDir> {
         &self.shared.disk
     }
@@ -155,16 +153,16 @@ impl Baseline {
     }
 
     pub(in crate::kernel::vfs) fn pins(&self) -> MutexGuard<'_, Pins> {
-        // A pin is whole, whatever panicked.
+        // A pin is complete once inserted, so a panic leaves no partial one.
         self.shared.pins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether both are one state.
+    /// Whether both share their state.
     pub(in crate::kernel::vfs) fn is_shared_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// Whether nothing stood at `path`, or nothing tells that something may have that was written there.
+    /// Whether `path`, where nothing was found, is certain to have been absent.
     pub(in crate::kernel::vfs) fn is_known_absent(&self, path: &VPath) -> bool {
         !matches!(self.pin(path), Ok(Pin::Absent { is_certain: false } | Pin::Unknown))
     }
@@ -178,7 +176,7 @@ impl Baseline {
         std::mem::take(&mut *met).into_iter().collect()
     }
 
-    /// Notes that `path` could not be shown as it was.
+    /// Records that `path` could not be shown as it was.
     fn drifted(&self, path: &VPath, kind: DriftKind) {
         self.pins().drifts.entry(path.clone()).or_insert(kind);
         self.meet(path, kind);
@@ -193,9 +191,8 @@ impl Baseline {
         found.changed_ns > self.shared.start_ns
     }
 
-    /// What is answered for `path`.
+    /// Returns the pin of `path`; makes those of its directories first.
     pub(in crate::kernel::vfs) fn pin(&self, path: &VPath) -> Result<Pin, Errno> {
-        // From the first directory that is pinned down.
         let mut missing = vec![path.clone()];
         {
             let pins = self.pins();
@@ -217,7 +214,7 @@ impl Baseline {
         Ok(last)
     }
 
-    /// Finds out what stood at `path`, whose directory is pinned.
+    /// Finds out what was at `path`, whose directory is pinned.
     fn establish(&self, path: &VPath) -> Result<Pin, Errno> {
         let Some((parent, name)) = path.split_last() else {
             return Ok(Pin::There(self.disk().examine(path)?.stat.into()));
@@ -272,8 +269,8 @@ impl Baseline {
         unknown(if was_there { DriftKind::Changed } else { DriftKind::Newer })
     }
 
-    /// What `look` finds in the directory `path`, which is pinned as `dir`, and what that directory was
-    /// meanwhile.
+    /// Calls `look` until the directory `path`, pinned as `dir`, is the same before and after it; returns the
+    /// directory's state and the result.
     fn look<T>(
         &self,
         path: &VPath,
@@ -305,7 +302,7 @@ impl Baseline {
         Ok(Folder::Same(is_same, now.changed_ns))
     }
 
-    /// What is pinned at `path`, if it is there.
+    /// The pin of `path`, which must be there.
     fn there(&self, path: &VPath) -> Result<There, Errno> {
         match self.pin(path)? {
             Pin::There(there) => Ok(there),
@@ -323,14 +320,14 @@ impl Baseline {
         }
     }
 
-    /// Adds to what is pinned at `path`.
+    /// Changes the pin of `path`.
     fn amend(&self, path: &VPath, amend: impl FnOnce(&mut There)) {
         if let Some(Pin::There(there)) = self.pins().by_path.get_mut(path) {
             amend(there);
         }
     }
 
-    /// `EIO`, as what is pinned at `path` is another thing now.
+    /// Records that the pinned file at `path` is no longer there; returns `EIO`.
     fn lost(&self, path: &VPath) -> Errno {
         let is_there = self.disk().examine(path).is_ok();
         self.drifted(path, if is_there { DriftKind::Changed } else { DriftKind::Gone });
@@ -366,13 +363,13 @@ impl Baseline {
         kept.ok_or(Errno::Io)
     }
 
-    /// What was found in the directory `path`, and what is known of single names.
+    /// The entries found in the directory `path`, corrected by the pins of single names.
     fn list_of(&self, path: &VPath, found: Vec<(DirEntry, u64)>, is_late: bool) -> List {
         let pins = self.pins();
         let mut entries = BTreeMap::new();
         let mut list = List { is_late, ..List::default() };
         for (entry, inode) in found {
-            // One that is late says nothing of what was there before.
+            // A late listing does not show what was there before.
             if entry.file_type == FileType::Directory && inode != 0 && !is_late {
                 list.inodes.insert(entry.name.clone(), inode);
             }
@@ -407,7 +404,7 @@ impl Baseline {
         }
     }
 
-    /// What is known to have stood at `path`.
+    /// The pinned attributes of `path`.
     pub(in crate::kernel::vfs) fn pinned_stat(&self, path: &VPath) -> Option<Stat> {
         match self.pins().by_path.get(path) {
             Some(Pin::There(there)) => Some(there.stat),
@@ -415,7 +412,7 @@ impl Baseline {
         }
     }
 
-    /// The content of the file `path`, if it is kept.
+    /// Digest and length of the file `path`, if its content is kept.
     pub(in crate::kernel::vfs) fn pinned_content(&self, path: &VPath) -> Option<(Digest, u64)> {
         match self.pins().by_path.get(path) {
             Some(Pin::There(there)) => there.content,
@@ -423,14 +420,14 @@ impl Baseline {
         }
     }
 
-    /// Makes sure that the content of the file `path` can be read later, whatever becomes of it.
+    /// Keeps the content of the file `path`, so that it can be read after it has changed.
     pub(in crate::kernel::vfs) fn keep(&self, path: &VPath) -> Result<(), Errno> {
         self.open(path).map(drop)
     }
 
-    /// Which of the directories `paths` hold what they held.
+    /// Returns those of the directories `paths` in which no name was added or removed.
     pub(in crate::kernel::vfs) fn unchanged_dirs(&self, paths: HashSet<VPath>) -> HashSet<VPath> {
-        // A directory that has not been read since a refresh has no pin: `pin` looks it up.
+        // A directory that was not read since a refresh has no pin: `pin` makes one.
         let is_same = |path: &VPath| match self.pin(path) {
             Ok(Pin::There(dir)) => matches!(self.folder(path, &dir), Ok(Folder::Same(true, _))),
             _ => false,
@@ -438,7 +435,7 @@ impl Baseline {
         paths.into_iter().filter(is_same).collect()
     }
 
-    /// The same state, but for what `change` makes of the pins: for this overlay, and not for its forks.
+    /// A copy for this overlay alone, with pins changed by `change`; forks keep theirs.
     pub(in crate::kernel::vfs) fn changed(&self, change: impl FnOnce(&mut Pins, &HostDir)) -> Self {
         let mut pins = self.pins().clone();
         change(&mut pins, self.disk());
@@ -453,7 +450,7 @@ impl List {
         Some(&self.entries[at])
     }
 
-    /// Makes `name` stand for what `pin` says.
+    /// Sets the entry `name` from `pin`.
     pub(in crate::kernel::vfs) fn set(&mut self, name: &str, pin: &Pin) {
         let at = self.entries.binary_search_by(|entry| (*entry.name).cmp(name));
         self.inodes.remove(name);
@@ -475,7 +472,7 @@ impl List {
     }
 }
 
-/// The pins of what stands in the directory `dir`.
+/// The pins of the entries of the directory `dir`.
 fn children<'p>(
     pins: &'p BTreeMap<VPath, Pin>,
     dir: &VPath,
@@ -485,7 +482,7 @@ fn children<'p>(
         .filter(move |(path, _)| path.split_last().is_some_and(|(parent, _)| parent == of))
 }
 
-/// The entries of a map of paths that lie in the directory `dir`, at whatever depth.
+/// The entries of a map of paths that are beneath the directory `dir`, at any depth.
 pub(in crate::kernel::vfs) fn beneath<'p, V>(
     map: &'p BTreeMap<VPath, V>,
     dir: &VPath,
@@ -545,7 +542,7 @@ impl Layer for Baseline {
         let len_bytes = there.stat.size;
         let digest = match contents.keep(&blob, len_bytes) {
             Err(Errno::Io) => {
-                // A changed file, unless the host could not keep it.
+                // The file changed, unless `contents` failed to keep it.
                 let is_same = |found: Examined| found.stat.stamp == there.stat.stamp;
                 if self.disk().examine(path).is_ok_and(is_same) {
                     return Err(Errno::Io);
@@ -567,7 +564,7 @@ impl Layer for Baseline {
     }
 }
 
-/// The latest change time that something on `disk` can have by now; if `wait`, not later.
+/// The latest change time that something on `disk` can have now; if `wait`, returns once that time is over.
 pub(in crate::kernel::vfs) fn start(disk: &HostDir, wait: bool) -> u64 {
     let begun = ambient::instant_now();
     if let Some(start_ns) = disk.disk_clock_ns() {
@@ -577,7 +574,7 @@ pub(in crate::kernel::vfs) fn start(disk: &HostDir, wait: bool) -> u64 {
         }
         return start_ns;
     }
-    // The system's clock, which is ahead of change times by what the disk's clock leaves out.
+    // The system's clock is ahead of change times by the resolution of the disk's clock.
     let start_ns = ambient::wall_now_ns();
     let is_coarse = |found: Examined| found.changed_ns.is_multiple_of(1_000_000_000);
     let is_coarse = disk.examine(&VPath::root()).is_ok_and(is_coarse);

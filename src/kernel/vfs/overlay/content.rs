@@ -1,8 +1,7 @@
-//! The bytes of one file: chunks that are shared until they are written.
+//! The bytes of one file, in chunks that are shared until written.
 //!
-//! A chunk is a hole, a piece of the file below that nobody has read yet, or memory. Cloning a
-//! content clones references. Sparse files cost what is written to them, and a large file grows
-//! without copying what it holds already.
+//! A chunk is a hole, an unread piece of the file below, or memory. Cloning a content clones references, sparse
+//! files cost what is written to them, and a growing file is not copied.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,26 +11,26 @@ use memmap2::MmapMut;
 use crate::base::errno::Errno;
 use crate::kernel::vfs::layer::Blob;
 
-/// Bytes in a chunk, the last one aside. The size of a huge page on x86-64 and arm64.
+/// Length of every chunk but the last: a huge page on x86-64 and arm64.
 pub const CHUNK_BYTES: usize = 2 << 20;
 
-/// Up to this size a chunk lives on the heap and doubles as it grows; past it, it is one mapping.
+/// Up to this length a chunk is on the heap and doubles as it grows; a longer one is a mapping.
 const HEAP_MAX: usize = 1 << 20;
 
-/// Bytes that the list of chunks takes for each.
+/// Bytes per chunk in the list of chunks.
 pub const SLOT_BYTES: u64 = size_of::<Chunk>() as u64;
 
 /// The content of a regular file.
 #[derive(Clone, Default)]
 pub struct Content {
     len: u64,
-    /// Bytes of the file below that are still part of this one: chunks that are still there end
-    /// with them, whatever `len` says.
+    /// Length of the part of the file below that is still part of this one. `Below` chunks end there, whatever
+    /// `len` is.
     below_len: u64,
-    /// Chunks past the end of this vector are below as far as `below_len` reaches, then holes: a
-    /// file that nobody reads takes no memory, however long it is.
+    /// Chunks past its end are `Below` up to `below_len`, then holes: an unread file takes no memory, however
+    /// long it is.
     chunks: Vec<Chunk>,
-    /// Whether anything was written since the content came from the layer below.
+    /// Something was written since the content came from the layer below.
     dirty: bool,
 }
 
@@ -42,17 +41,17 @@ enum Chunk {
     Memory(Arc<Buffer>),
 }
 
-/// What a content holds in one chunk, for whoever keeps it.
+/// One chunk of a content, to be saved.
 pub enum Piece<B> {
     /// Zeros.
     Hole,
-    /// What the file below has there.
+    /// The bytes of the file below at the same place.
     Below,
     /// These bytes, then zeros.
     Bytes(B),
 }
 
-/// The memory of one chunk. Bytes past its length are zeros of the file.
+/// The memory of one chunk. Bytes past its length read as zeros.
 enum Buffer {
     Heap(Vec<u8>),
     Mapped { pages: MmapMut, len: usize },
@@ -66,7 +65,7 @@ impl Buffer {
         }
     }
 
-    /// Memory that it takes. What a vector has to spare has not been touched, and is not counted.
+    /// Bytes of memory it takes. The spare capacity of a vector is untouched memory and does not count.
     fn memory_bytes(&self) -> usize {
         match self {
             Self::Heap(bytes) => bytes.len(),
@@ -74,7 +73,7 @@ impl Buffer {
         }
     }
 
-    /// Writes `bytes` at `at`, which together stay within a chunk.
+    /// Writes `bytes` at `at`; both lie within the chunk.
     fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), Errno> {
         let end = at + bytes.len();
         if let Self::Heap(heap) = self {
@@ -102,10 +101,10 @@ impl Buffer {
         Ok(())
     }
 
-    /// Forgets the bytes from `at` on.
+    /// Drops the bytes from `at` on.
     fn truncate(&mut self, at: usize) {
         match self {
-            // Memory that nothing counts any more must not be held either.
+            // Freed: uncharged memory must not stay allocated.
             Self::Heap(heap) => {
                 heap.truncate(at);
                 heap.shrink_to(at);
@@ -122,7 +121,7 @@ impl Buffer {
         }
     }
 
-    /// A copy to write to, when this one is shared. It takes as much memory as this one.
+    /// Copies a shared buffer for writing. The copy takes as much memory as this one.
     fn duplicate(&self) -> Result<Self, Errno> {
         match self {
             Self::Heap(_) => {
@@ -139,16 +138,16 @@ impl Buffer {
     }
 }
 
-/// A chunk's worth of zeroed memory, in a huge page where the system has them.
+/// Maps zeroed memory for one chunk, a huge page where the system has them.
 fn map_chunk() -> Result<MmapMut, Errno> {
     let pages = MmapMut::map_anon(CHUNK_BYTES).map_err(|_| Errno::Nomem)?;
-    // Advice: a system that cannot follow it serves small pages.
+    // Only advice: a system without huge pages uses small ones.
     #[cfg(target_os = "linux")]
     let _ = pages.advise(memmap2::Advice::HugePage);
     Ok(pages)
 }
 
-/// Memory of a buffer that was made for `len` bytes; see [`Buffer::memory_bytes`].
+/// [`Buffer::memory_bytes`] of a new buffer with `len` bytes.
 fn buffer_bytes(len: usize) -> usize {
     if len <= HEAP_MAX { len } else { CHUNK_BYTES }
 }
@@ -159,14 +158,14 @@ fn locate(offset: u64) -> (usize, usize) {
     (chunk, (offset % CHUNK_BYTES as u64) as usize)
 }
 
-/// The chunks that `offset..offset + len` touches.
+/// The chunks that `offset..offset + len` overlaps.
 fn touched(offset: u64, len: u64) -> Range<usize> {
     let end = offset.saturating_add(len).div_ceil(CHUNK_BYTES as u64);
     locate(offset).0..usize::try_from(end).unwrap_or(usize::MAX)
 }
 
 impl Content {
-    /// The content of a file of a layer, none of it read yet.
+    /// The content of a file of a layer, unread.
     pub fn below(len: u64) -> Self {
         Self { len, below_len: len, chunks: Vec::new(), dirty: false }
     }
@@ -179,18 +178,18 @@ impl Content {
         }
     }
 
-    /// Chunks that the file below reaches into.
+    /// Number of chunks that begin within the file below.
     fn below_chunks(&self) -> usize {
         usize::try_from(self.below_len.div_ceil(CHUNK_BYTES as u64)).unwrap_or(usize::MAX)
     }
 
-    /// The bytes of the file below that lie in chunk `index`, as a count.
+    /// Bytes of the file below in chunk `index`.
     fn below_bytes(&self, index: usize) -> usize {
         let start = index as u64 * CHUNK_BYTES as u64;
         self.below_len.saturating_sub(start).min(CHUNK_BYTES as u64) as usize
     }
 
-    /// Gives chunk `index` a place in the vector.
+    /// The entry of chunk `index` in the list, which is extended if needed.
     fn slot(&mut self, index: usize) -> Result<&mut Chunk, Errno> {
         if index >= self.chunks.len() {
             let more = index + 1 - self.chunks.len();
@@ -207,7 +206,7 @@ impl Content {
         self.below_len
     }
 
-    /// The chunks, as far as they are listed.
+    /// The listed chunks.
     pub fn pieces(&self) -> impl Iterator<Item = Piece<&[u8]>> {
         self.chunks.iter().map(|chunk| match chunk {
             Chunk::Hole => Piece::Hole,
@@ -216,7 +215,7 @@ impl Content {
         })
     }
 
-    /// A content that was written to, of `pieces` no longer than a chunk.
+    /// A dirty content made of `pieces`, none of them longer than a chunk.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -248,12 +247,12 @@ impl Content {
         self.len
     }
 
-    /// Whether it was written since it came from the layer below.
+    /// Whether it was written to since it came from the layer below.
     pub fn is_dirty(&self) -> bool {
         self.dirty
     }
 
-    /// Whether some of the bytes in `offset..offset + len` are still only in the layer below.
+    /// Whether some of the bytes in `offset..offset + len` have not been read from the layer below.
     pub fn needs_below(&self, offset: u64, len: u64) -> bool {
         let Range { start, end } = touched(offset, len);
         let is_below = |chunk: &Chunk| matches!(chunk, Chunk::Below);
@@ -262,10 +261,10 @@ impl Content {
             || start.max(self.chunks.len()) < end.min(self.below_chunks())
     }
 
-    /// Reads chunks that are still below into memory: those that `offset..offset + len` touches.
+    /// Reads the chunks that `offset..offset + len` overlaps into memory, as far as they are below.
     ///
     /// # Errors
-    /// As [`Blob::read_at`]; `EIO` if the file below is shorter than it was; `ENOMEM`.
+    /// Those of [`Blob::read_at`]; `EIO` if the file below became shorter; `ENOMEM`.
     pub fn load(&mut self, below: &Blob, offset: u64, len: u64) -> Result<(), Errno> {
         let Range { start, end } = touched(offset, len);
         for index in start..end.min(self.below_chunks()) {
@@ -292,8 +291,8 @@ impl Content {
         Ok(())
     }
 
-    /// Gives back what was read of the file below, but for the chunks that `offset..offset + len`
-    /// touches. Nothing has been written yet.
+    /// Frees what was read of the file below, except the chunks that `offset..offset + len` overlaps. The content
+    /// must not be dirty.
     pub fn forget_read(&mut self, offset: u64, len: u64) {
         let Range { start, end } = touched(offset, len);
         self.chunks.truncate(end);
@@ -302,8 +301,7 @@ impl Content {
         }
     }
 
-    /// How many bytes of the chunk that holds `offset` are those of the file below, if none of it has
-    /// been read or written.
+    /// Bytes of the file below in the chunk that holds `offset`, if that chunk was neither read nor written.
     pub fn below_bytes_at(&self, offset: u64) -> Option<usize> {
         let index = locate(offset).0;
         matches!(self.chunk(index), Chunk::Below).then(|| self.below_bytes(index))
@@ -314,12 +312,11 @@ impl Content {
         matches!(self.chunk(locate(offset).0), Chunk::Hole)
     }
 
-    /// Copies from `offset` on into `buf` until it is full or the content ends; answers the count.
-    /// The bytes have been loaded ([`Content::load`]) or come from `below`.
+    /// Copies from `offset` on into `buf` until it is full or the content ends; returns the count. Bytes that
+    /// [`Content::load`] has not loaded come from `below`.
     ///
     /// # Errors
-    /// If some of the bytes are still below: as [`Blob::read_at`]; `EIO` if the file there is
-    /// shorter than it was.
+    /// Those of [`Blob::read_at`]; `EIO` if the file below became shorter, or is needed and `None`.
     pub fn read(&self, below: Option<&Blob>, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
         let count = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
         let count = count.min(buf.len());
@@ -353,11 +350,10 @@ impl Content {
         Ok(count)
     }
 
-    /// Writes `bytes` at `offset`, extending the content as needed, with zeros in any gap. What
-    /// the write touches has been loaded.
+    /// Writes `bytes` at `offset` and extends the content with zeros if needed. The range must be loaded.
     ///
     /// # Errors
-    /// `ENOMEM` if the host has no memory left; nothing past the first failing chunk is written.
+    /// `ENOMEM`; the chunks before the failing one have been written.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
         self.dirty = true;
         let mut done = 0;
@@ -371,7 +367,7 @@ impl Content {
         Ok(())
     }
 
-    /// Sets the length: cuts the end off, or adds zeros that take no memory.
+    /// Sets the length: cuts the end off, or extends it with a hole.
     ///
     /// # Errors
     /// `ENOMEM` if a shared chunk cannot be copied.
@@ -390,9 +386,9 @@ impl Content {
         Ok(())
     }
 
-    /// The bytes that a write of `len` at `offset` adds to [`Content::charged`], with what must be
-    /// loaded for it. What was read before the first write, and is not touched by it, is given back
-    /// ([`Content::forget_read`]) and does not count.
+    /// Bytes that a write of `len` at `offset` will add to [`Content::charged`], including what must be loaded for
+    /// it. What was read before the first write and is not overlapped by it is freed ([`Content::forget_read`])
+    /// and does not count.
     pub fn growth(&self, offset: u64, len: usize) -> u64 {
         if len == 0 {
             return 0;
@@ -420,13 +416,13 @@ impl Content {
         growth
     }
 
-    /// Memory that counts against the limit of the upper layer: nothing until the first write.
+    /// Bytes that count against the limit of the upper layer: none before the first write.
     pub fn charged(&self) -> u64 {
         if self.dirty { self.held_bytes() } else { 0 }
     }
 
-    /// Bytes of memory that it takes, shared chunks in full. A hole takes its place in the list of
-    /// chunks: a byte far out is not for nothing.
+    /// Bytes of memory it takes, shared chunks in full. A hole takes its place in the list of chunks, so a byte
+    /// written far out costs something.
     pub fn held_bytes(&self) -> u64 {
         let bytes = |chunk: &Chunk| match chunk {
             Chunk::Memory(buffer) => buffer.memory_bytes(),
@@ -436,14 +432,14 @@ impl Content {
         memory as u64 + self.chunks.len() as u64 * SLOT_BYTES
     }
 
-    /// Whether chunk `index` comes after a full one.
+    /// Whether chunk `index` follows a full one.
     fn follows_full(&self, index: usize) -> bool {
         let before = index.checked_sub(1).and_then(|before| self.chunks.get(before));
         matches!(before, Some(Chunk::Memory(b)) if b.bytes().len() == CHUNK_BYTES)
     }
 
     fn buffer_mut(&mut self, index: usize) -> Result<&mut Buffer, Errno> {
-        // After a full chunk this one will most likely fill up too: it starts as one mapping.
+        // Sequential writes will fill this chunk too: start with a mapping.
         let follows_full = self.follows_full(index);
         let chunk = self.slot(index)?;
         match chunk {
@@ -460,7 +456,7 @@ impl Content {
             Chunk::Below => return Err(Errno::Io),
         }
         let Chunk::Memory(buffer) = chunk else { unreachable!("set just above") };
-        Ok(Arc::get_mut(buffer).expect("nobody else holds a buffer made or checked just above"))
+        Ok(Arc::get_mut(buffer).expect("the buffer was made or found unshared just above"))
     }
 }
 
@@ -474,9 +470,9 @@ mod tests {
         bytes
     }
 
-    /// The copy of a mapping that held little was once a vector, which nobody took off the account.
+    /// The copy of a short mapping was a vector, and the difference stayed charged.
     #[test]
-    fn a_shared_chunk_that_is_written_takes_what_it_took() {
+    fn copy_of_shared_chunk_is_charged_the_same() {
         let mut content = Content::default();
         content.write(0, &vec![1; CHUNK_BYTES]).unwrap();
         content.write(CHUNK_BYTES as u64, b"little").unwrap();
@@ -489,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_read_as_zeros_also_across_chunks() {
+    fn gaps_across_chunks_read_as_zeros() {
         let mut content = Content::default();
         let far = CHUNK_BYTES as u64 * 2 + 5;
         content.write(far, b"end").unwrap();
@@ -502,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_cut_off_do_not_come_back() {
+    fn truncated_bytes_do_not_reappear() {
         for size in [100, HEAP_MAX + 100, CHUNK_BYTES + 100] {
             let mut content = Content::default();
             content.write(0, &vec![7; size]).unwrap();
@@ -514,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_grew_by_without_a_write_reads_as_zeros() {
+    fn extension_by_set_len_reads_as_zeros() {
         let mut content = Content::default();
         content.write(0, b"abc").unwrap();
         content.set_len(100).unwrap();
@@ -522,7 +518,7 @@ mod tests {
         assert_eq!(content.read(None, 50, &mut out).unwrap(), 10);
         assert_eq!(out, [0; 10]);
 
-        // Of a file below, the chunk that grew is still there: it ends where it ended.
+        // The last chunk of a file below ends where that file ends.
         let below = Blob::Bytes(Arc::from(*b"abc"));
         let mut content = Content::below(3);
         content.set_len(100).unwrap();
@@ -544,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_foretells_the_charge() {
+    fn growth_predicts_the_charge() {
         let len = CHUNK_BYTES as u64 * 3 - 5;
         let below = Blob::Bytes(vec![7; len as usize].into());
         let steps = [
@@ -571,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_is_read_piece_by_piece() {
+    fn chunks_below_are_read_one_by_one() {
         let bytes: Vec<u8> = (0..CHUNK_BYTES * 3).map(|i| (i % 251) as u8).collect();
         let below = Blob::Bytes(bytes.clone().into());
         let mut content = Content::below(bytes.len() as u64);

@@ -8,13 +8,13 @@ use super::resolve::{Base, Follow, without_slashes};
 use crate::base::errno::Errno;
 
 impl Overlay {
-    /// Makes a directory. What a layer below has of that name does not show through it.
+    /// Creates a directory. No directory of the same name below shows through it.
     ///
     /// # Errors
-    /// `EEXIST` if anything stands there, also a dangling link; `EROFS`; `ENOENT` if the parent
-    /// does not exist or was removed; `ENOSPC`; and as [`Base`].
+    /// `EEXIST` if anything is there, including a dangling symbolic link; `EROFS`; `ENOENT` if the parent does not
+    /// exist or was removed; `ENOSPC`; and those of [`Base`].
     pub fn create_dir(&mut self, base: Base, path: &str, now: u64) -> Result<NodeId, Errno> {
-        // `mkdir("link/")` does not follow the link: something of that name exists.
+        // `mkdir("link/")` does not follow the link: it is `EEXIST`.
         let target = self.resolve(base, without_slashes(path), Follow::No)?;
         if target.node.is_some() {
             return Err(Errno::Exist);
@@ -26,13 +26,12 @@ impl Overlay {
         self.create(target.dir, Body::Dir(Arc::new(body)), &target.name, now)
     }
 
-    /// Removes an empty directory. It stays usable, and empty, for those that have it open.
+    /// Removes an empty directory. Open descriptors still refer to it, and see it empty.
     ///
     /// # Errors
-    /// `ENOTDIR` if it is none, `ENOTEMPTY`, `EINVAL` for `.`, `ENOTEMPTY` for `..`, `EBUSY` for
-    /// the root and mount points, `EROFS`, and as [`Base`].
+    /// `ENOTDIR`, `ENOTEMPTY`, `EINVAL` for `.`, `ENOTEMPTY` for `..`, `EBUSY` for the root and mount points,
+    /// `EROFS`, and those of [`Base`].
     pub fn remove_dir(&mut self, base: Base, path: &str, now: u64) -> Result<(), Errno> {
-        // A slash at the end asks for a directory, which is what this call is about.
         let trimmed = without_slashes(path);
         let target = self.resolve(base, trimmed, Follow::No)?;
         let id = target.node.ok_or(Errno::Noent)?;
@@ -53,14 +52,14 @@ impl Overlay {
         Ok(())
     }
 
-    /// Takes all entries out of a directory, whatever becomes of what they name.
+    /// Removes all entries of a directory without releasing their nodes.
     pub(in crate::kernel::vfs) fn forget_entries(&mut self, id: NodeId) {
         self.unlist(id);
         let entries = std::mem::take(&mut self.dir_mut(id).entries);
         self.uncharge(entries.iter().map(|(name, entry)| entry.name_bytes(name)).sum());
     }
 
-    /// Ends the life of an empty directory that has just been detached.
+    /// Releases an empty directory that has just been detached.
     pub(in crate::kernel::vfs) fn unlink_dir(&mut self, id: NodeId) {
         self.forget_entries(id);
         *self.dir_mut(id) = Dir { complete: true, ..Dir::default() };

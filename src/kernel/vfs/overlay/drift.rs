@@ -1,31 +1,30 @@
-//! What a namespace cannot show as it was, because somebody changed the folder below it.
+//! Changes on the disk because of which an overlay cannot show a directory as it was.
 
 use super::Overlay;
 use super::drift_kind::DriftKind;
 use super::node::MountId;
 use crate::kernel::vfs::path::VPath;
 
-/// Something in a folder of the host that changed after a namespace began to show it, and before it
-/// was looked at.
+/// A file or directory of the host that changed after a mount began to show it, and before it was looked at.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Drift {
-    /// The mount that it lies in.
+    /// Its mount.
     pub mount: MountId,
-    /// Where, relative to the mount's root.
+    /// Its path, relative to the mount's root.
     pub path: VPath,
-    /// What is known of it.
+    /// What is known about the change.
     pub kind: DriftKind,
 }
 
 impl Overlay {
-    /// All that could not be shown as it was since the mounts were made, or refreshed, sorted by mount
-    /// and path. Only a [`crate::kernel::vfs::Baseline`] can tell.
+    /// All drifts since the mounts were made or refreshed, sorted by mount and path. Only a mount with a
+    /// [`crate::kernel::vfs::Baseline`] has any.
     pub fn drifts(&self) -> Vec<Drift> {
         self.drifts_of(crate::kernel::vfs::Baseline::drifts)
     }
 
-    /// As [`Overlay::drifts`], but only what was met since this was last called, by this namespace and
-    /// not by its forks.
+    /// Drifts that this overlay, not its forks, met since the last call; also files that changed while they
+    /// were read.
     pub fn take_drifts(&mut self) -> Vec<Drift> {
         let mut drifts = self.drifts_of(crate::kernel::vfs::Baseline::take_met);
         drifts.append(&mut self.torn);

@@ -1,47 +1,45 @@
-//! In what way something differs from what a namespace began with.
+//! Kinds of drift.
 
-/// What is known of something that changed before it was looked at.
+/// How something differs from the state that is shown, when it changed before it was looked at.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum DriftKind {
-    /// It was there, and is another one now: `EIO`.
+    /// It existed, and has changed: `EIO`.
     Changed,
-    /// It is there, and either new or another one than was there: `EIO`.
+    /// It is new, or existed and has changed: `EIO`.
     Newer,
-    /// It was there, and is not any more: `EIO`.
+    /// It existed, and is gone: `EIO`.
     Gone,
-    /// It is not there, and may have been: `ENOENT`.
+    /// It does not exist, and may have existed: `ENOENT`.
     Missing,
-    /// A directory that had changed before it was listed: names that were removed are not in it.
+    /// A directory that changed before it was listed: names removed before that are missing.
     ListedLate,
 }
 
 impl DriftKind {
-    /// What a sentence says that begins with the path, where `beginning` is when the state began that is
-    /// shown: `the session began`.
+    /// The rest of a sentence that begins with the path. `beginning` names the start of the state shown, such
+    /// as `the session began`.
     pub fn since(self, beginning: &str) -> String {
         match self {
             Self::Changed => {
                 format!("was changed on the disk after {beginning} and before it was read")
             }
-            Self::Newer => format!("is new on the disk, or was changed there, since {beginning}"),
+            Self::Newer => format!("was created or changed on the disk after {beginning}"),
             Self::Gone => {
                 format!("was removed from the disk after {beginning} and before it was read")
             }
             Self::Missing => {
-                format!("is not on the disk, and may have been removed since {beginning}")
+                format!("is not on the disk, and may have been removed after {beginning}")
             }
             Self::ListedLate => {
-                format!(
-                    "lacks what was removed from it on the disk since {beginning}, if anything was"
-                )
+                format!("may lack names that were removed on the disk after {beginning}")
             }
         }
     }
 
-    /// Whether programs met an error that tells nothing of the reason.
+    /// Whether programs got an errno, which does not tell the reason.
     pub fn is_error(self) -> bool {
         matches!(self, Self::Changed | Self::Newer | Self::Gone)
     }

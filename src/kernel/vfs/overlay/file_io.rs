@@ -12,19 +12,18 @@ use crate::kernel::vfs::layer::Blob;
 use crate::kernel::vfs::path::VPath;
 
 impl Overlay {
-    /// Length of the file `id` in bytes.
+    /// The length of the file `id` in bytes.
     ///
     /// # Errors
-    /// `EISDIR`, `EINVAL` unless it is a regular file.
+    /// `EISDIR` for a directory, `EINVAL` for anything else that is not a regular file.
     pub fn len(&self, id: NodeId) -> Result<u64, Errno> {
         Ok(self.file(id)?.content.len())
     }
 
-    /// Reads from `offset` on until `buf` is full or the file ends; answers the count.
+    /// Reads from `offset` on until `buf` is full or the file ends; returns the count.
     ///
     /// # Errors
-    /// `EISDIR`, `EINVAL` unless `id` is a regular file; as the layer below answers, `EIO` if the
-    /// file there became shorter.
+    /// Those of [`Overlay::len`] and of the layer below; `EIO` if the file there became shorter.
     pub fn read_at(&mut self, id: NodeId, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
         let content = &self.file(id)?.content;
         let len = (buf.len() as u64).min(content.len().saturating_sub(offset));
@@ -35,7 +34,7 @@ impl Overlay {
             return content.read(None, offset, buf);
         }
         let below = self.open_below(id)?;
-        // Of a file that was written, what is read counts as written: it stays below.
+        // Bytes read into a written file would be charged as written: they are not kept.
         if !self.file(id)?.content.is_dirty() {
             let chunks = (offset + len) / CHUNK_BYTES as u64 + 1;
             let more = len.saturating_add(CHUNK_BYTES as u64 * 2 + chunks * SLOT_BYTES);
@@ -50,12 +49,11 @@ impl Overlay {
         read
     }
 
-    /// Writes `bytes` at `offset`; a gap before it reads as zeros.
+    /// Writes `bytes` at `offset`; a gap before it reads as zeros. At a limit nothing is written or loaded.
     ///
     /// # Errors
     /// `EFBIG` past [`crate::kernel::vfs::VfsLimits::file_bytes_max`], `ENOSPC` past
-    /// [`crate::kernel::vfs::VfsLimits::upper_bytes_max`]: nothing is written or loaded then. `EISDIR`, `EINVAL` unless
-    /// `id` is a regular file; as the layer below answers.
+    /// [`crate::kernel::vfs::VfsLimits::upper_bytes_max`]; those of [`Overlay::len`] and of the layer below.
     pub fn write_at(
         &mut self,
         id: NodeId,
@@ -71,7 +69,7 @@ impl Overlay {
         let content = &self.file(id)?.content;
         let mut growth = content.growth(offset, bytes.len());
         if !content.is_dirty() || content.needs_below(offset, bytes.len() as u64) {
-            // Before anything is loaded: a write that fails takes no memory.
+            // Checked before anything is loaded, so that a failed write takes no memory.
             self.expect_room(growth)?;
             self.copy_up(id, offset, bytes.len() as u64)?;
             growth = self.file(id)?.content.growth(offset, bytes.len());
@@ -82,10 +80,10 @@ impl Overlay {
         Ok(())
     }
 
-    /// Cuts the file to `len` bytes, or extends it with zeros. Takes no memory.
+    /// Truncates the file to `len` bytes, or extends it with zeros that take no memory.
     ///
     /// # Errors
-    /// `EFBIG` past the limit; `EISDIR`, `EINVAL` unless `id` is a regular file.
+    /// `EFBIG` past the limit, and those of [`Overlay::len`].
     pub fn set_len(&mut self, id: NodeId, len: u64, now: u64) -> Result<(), Errno> {
         self.file(id)?;
         self.check_len(len)?;
@@ -104,11 +102,11 @@ impl Overlay {
         Ok(())
     }
 
-    /// Makes sure that the file reaches to `offset + len`.
+    /// Extends the file to `offset + len` bytes if it is shorter.
     ///
     /// # Errors
-    /// `EINVAL` if `len` is 0; `EFBIG` past the limit; `ENOSPC` if that much memory is not to be
-    /// had; `EISDIR`, `EINVAL` unless `id` is a regular file.
+    /// `EINVAL` if `len` is 0; `EFBIG` past the limit; `ENOSPC` if the limit leaves less room; those of
+    /// [`Overlay::len`].
     pub fn allocate(&mut self, id: NodeId, offset: u64, len: u64, now: u64) -> Result<(), Errno> {
         let current = self.len(id)?;
         if len == 0 {
@@ -135,7 +133,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// The file of the layer that `id` came from, opened.
+    /// Opens the file of a layer that `id` came from.
     fn open_below(&mut self, id: NodeId) -> Result<Arc<Blob>, Errno> {
         if let Some(below) = self.below_files.get(id) {
             return Ok(below);
@@ -146,11 +144,11 @@ impl Overlay {
         let is_open = node.opens > 0;
         let below = Arc::new(self.layers[usize::from(layer)].open(&path)?);
         if below.stamp().is_some_and(|found| found != stamp) {
-            // Its length may be another one: what is read would be of two states.
+            // The length may differ too: the read would mix two states.
             self.note_torn(layer, &path);
             return Err(Errno::Io);
         }
-        // What cannot be read has told nobody anything.
+        // Set only now: a file that cannot be opened has not been read.
         if let Some(origin) = &mut self.node_mut(id).origin {
             origin.was_read = true;
         }
@@ -160,7 +158,7 @@ impl Overlay {
         Ok(below)
     }
 
-    /// Notes that the file `path` of `layer` is not what it was when it was examined.
+    /// Records that the file `path` of `layer` changed since it was looked at.
     fn note_torn(&mut self, layer: u16, path: &VPath) {
         let drift =
             Drift { mount: self.mount_of(layer), path: path.clone(), kind: DriftKind::Changed };
@@ -169,7 +167,7 @@ impl Overlay {
         }
     }
 
-    /// Notes that the file `below` of `id` changed while it was read, if `read` failed for that.
+    /// Records that the file `below` of `id` changed while it was read, if `read` failed because of that.
     fn note_if_torn<T>(&mut self, id: NodeId, below: &Blob, read: &Result<T, Errno>) {
         if let (Err(Errno::Io), Some(_), Some(origin)) =
             (read, below.stamp(), self.node(id).origin.as_deref())
@@ -179,8 +177,7 @@ impl Overlay {
         }
     }
 
-    /// Makes ready for a write: what it touches is loaded, and of what was read before the first
-    /// one no more than that is kept.
+    /// Prepares a write: loads the chunks it overlaps, and before the first write frees other chunks.
     fn copy_up(&mut self, id: NodeId, offset: u64, len: u64) -> Result<(), Errno> {
         self.forget_read(id, offset, len)?;
         if self.file(id)?.content.needs_below(offset, len) {
@@ -189,7 +186,7 @@ impl Overlay {
             self.note_if_torn(id, &below, &loaded);
             loaded?;
         }
-        // From now on it counts as written.
+        // Charged as written from now on.
         let content = &self.file(id)?.content;
         if !content.is_dirty() {
             self.cache_bytes = self.cache_bytes.saturating_sub(content.held_bytes());
@@ -197,8 +194,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// Gives back what was read of a file that was not written, but for what `offset..offset + len`
-    /// touches.
+    /// Frees what was read of an unwritten file, except what `offset..offset + len` overlaps.
     fn forget_read(&mut self, id: NodeId, offset: u64, len: u64) -> Result<(), Errno> {
         let content = &mut self.file_mut(id)?.content;
         if !content.is_dirty() {

@@ -1,4 +1,4 @@
-//! Everything that a guest can make grow counts, and what fails at a limit takes nothing.
+//! Everything that a guest can make grow is charged, and a call that fails at a limit charges nothing.
 #![cfg(unix)]
 
 use std::sync::{Arc, Mutex, Weak};
@@ -22,10 +22,10 @@ fn open(overlay: &mut Overlay, path: &str) -> NodeId {
     overlay.open(overlay.host_base(), path, flags, 2).unwrap()
 }
 
-/// A directory that holds files of zeros, all names that begin with `f`.
+/// A directory of files of zeros; every name that begins with `f` exists.
 struct Zeros {
     len: u64,
-    /// The contents that were handed out.
+    /// Contents that were opened.
     opened: Mutex<Vec<Weak<[u8]>>>,
 }
 
@@ -54,7 +54,7 @@ impl Layer for Zeros {
     }
 }
 
-/// A file of `len` bytes at `/f`, below.
+/// An overlay over a file `/f` of `len` bytes.
 fn over(len: u64, upper_bytes_max: u64) -> Overlay {
     let mut overlay = memory(upper_bytes_max);
     let zeros = Zeros { len, opened: Mutex::default() };
@@ -64,7 +64,7 @@ fn over(len: u64, upper_bytes_max: u64) -> Overlay {
 }
 
 #[test]
-fn names_count() {
+fn names_are_charged() {
     let mut overlay = memory(1 << 20);
     let base = overlay.host_base();
     let (long, longer) = ("n".repeat(200), "m".repeat(255));
@@ -85,7 +85,7 @@ fn names_count() {
 }
 
 #[test]
-fn a_name_longer_than_there_is_room_for_is_refused() {
+fn name_beyond_the_limit_is_enospc() {
     let mut overlay = memory(2 * NODE_BYTES);
     let base = overlay.host_base();
     overlay.create_dir(base, "d", 2).unwrap();
@@ -102,7 +102,7 @@ fn a_name_longer_than_there_is_room_for_is_refused() {
 }
 
 #[test]
-fn an_emptied_directory_gives_its_memory_back() {
+fn emptied_directory_frees_its_memory() {
     let mut overlay = memory(1 << 30);
     let base = overlay.host_base();
     for index in 0..10_000 {
@@ -115,10 +115,10 @@ fn an_emptied_directory_gives_its_memory_back() {
     assert_eq!(overlay.upper_bytes(), 0);
 }
 
-/// A guest once opened a directory a thousand times, changed it in between, and made the host hold
-/// a thousand listings that nothing counted.
+/// A guest that opened a directory a thousand times and changed it in between made the host hold a thousand
+/// uncharged listings.
 #[test]
-fn listings_that_are_held_count() {
+fn held_listings_are_charged() {
     let mut overlay = memory(1 << 20);
     let base = overlay.host_base();
     for index in 0..1000 {
@@ -132,7 +132,7 @@ fn listings_that_are_held_count() {
         }
         overlay.remove_dir(base, "0500", 2).unwrap();
         overlay.create_dir(base, "0500", 2).unwrap();
-        assert!(held.len() < 100, "they take more than 30 KiB each");
+        assert!(held.len() < 100, "each takes more than 30 KiB");
     };
     assert_eq!(refused, Errno::Nospc);
     assert!(held.len() > 5);
@@ -141,7 +141,7 @@ fn listings_that_are_held_count() {
 }
 
 #[test]
-fn a_listing_that_nobody_holds_is_not_counted() {
+fn released_listing_is_not_charged() {
     let mut overlay = memory(NODE_BYTES + 10);
     let base = overlay.host_base();
     for _ in 0..3 {
@@ -152,7 +152,7 @@ fn a_listing_that_nobody_holds_is_not_counted() {
 }
 
 #[test]
-fn a_chunk_that_is_mapped_counts_whole() {
+fn mapped_chunk_is_charged_in_full() {
     let mut overlay = memory(16 * MIB);
     let file = open(&mut overlay, "f");
     let empty = overlay.upper_bytes();
@@ -163,9 +163,9 @@ fn a_chunk_that_is_mapped_counts_whole() {
     check_counts(&overlay);
 }
 
-/// A write to a large file below once read what it touches before it found that there is no room.
+/// A write to a large file below loaded its chunks before the limit was checked.
 #[test]
-fn a_write_that_fails_loads_nothing() {
+fn failed_write_loads_nothing() {
     let mut overlay = over(20 * MIB, 4 * MIB);
     let file = open(&mut overlay, "f");
     let bytes = vec![1; 10 << 20];
@@ -179,7 +179,7 @@ fn a_write_that_fails_loads_nothing() {
 }
 
 #[test]
-fn reading_a_file_that_was_written_takes_no_more_memory() {
+fn reading_a_written_file_takes_no_memory() {
     let mut overlay = over(20 * MIB, 64 * MIB);
     let file = open(&mut overlay, "f");
     overlay.write_at(file, 5, b"written", 2).unwrap();
@@ -190,9 +190,9 @@ fn reading_a_file_that_was_written_takes_no_more_memory() {
     assert_eq!((overlay.upper_bytes, overlay.cache_bytes), (before, 0));
 }
 
-/// What was read of a file was once counted as written when the file was cut, without a limit.
+/// Truncating a file charged what had been read of it as written, without a check of the limit.
 #[test]
-fn a_file_that_was_read_and_is_cut_takes_no_memory() {
+fn truncating_a_read_file_charges_nothing() {
     let mut overlay = over(20 * MIB, MIB);
     let file = open(&mut overlay, "f");
     let mut bytes = vec![1; 20 << 20];
@@ -206,9 +206,9 @@ fn a_file_that_was_read_and_is_cut_takes_no_memory() {
     check_counts(&overlay);
 }
 
-/// A sparse file of a hostile folder claims any length.
+/// A sparse file in an untrusted directory can claim any length.
 #[test]
-fn a_file_that_claims_exbibytes_cannot_be_opened() {
+fn file_of_exbibytes_cannot_be_opened() {
     let mut overlay = over(7 << 60, MIB);
     let base = overlay.host_base();
     let opened = overlay.open(base, "f", OpenFlags::default(), 2);
@@ -217,16 +217,16 @@ fn a_file_that_claims_exbibytes_cannot_be_opened() {
 }
 
 #[test]
-fn a_file_that_is_only_looked_at_takes_no_memory_whatever_its_length() {
+fn stat_of_a_long_file_takes_no_memory() {
     let mut overlay = over(1 << 40, MIB);
     assert_eq!(overlay.metadata("/f").unwrap().size, 1 << 40);
     let file = overlay.lookup(overlay.host_base(), "f", Follow::No).unwrap();
     assert_eq!(overlay.file(file).unwrap().content.held_bytes(), 0);
 }
 
-/// Holes take no memory in the overlay, and would in a patch.
+/// Holes take no memory in the overlay, but would in a patch.
 #[test]
-fn a_patch_does_not_fill_memory_with_holes() {
+fn patch_with_large_holes_is_refused() {
     let mut overlay = over(10, MIB);
     for name in ["a", "b", "c", "d"] {
         let file = open(&mut overlay, name);
@@ -238,9 +238,9 @@ fn a_patch_does_not_fill_memory_with_holes() {
     assert!(matches!(&error, DiffError::PatchTooLarge { path, .. } if path.as_str() == "c"));
 }
 
-/// A guest may open more files than the host lets a process open.
+/// Guests may open more files than the host allows a process.
 #[test]
-fn few_files_below_are_kept_open() {
+fn at_most_open_max_files_below_are_open() {
     let limits = VfsLimits { cache_bytes_max: 0, ..VfsLimits::default() };
     let mut overlay = Overlay::new(limits, 1);
     let zeros = Arc::new(Zeros { len: 10, opened: Mutex::default() });
@@ -264,11 +264,11 @@ fn few_files_below_are_kept_open() {
     assert_eq!(open(), 0);
 }
 
-/// What leaves its mount is read when its place on the disk is written: a file of the host may
-/// claim more than memory holds.
+/// A file that left its mount is read when its place on the disk is written; a file of the host can claim
+/// more bytes than memory has.
 #[cfg(unix)]
 #[test]
-fn a_file_that_left_its_mount_is_not_read_past_the_limit() {
+fn file_moved_to_another_mount_is_not_read_past_the_limit() {
     let folder = tempfile::tempdir().unwrap();
     let sparse = disk::create(&folder.path().join("sparse")).unwrap();
     sparse.set_len(1 << 38).unwrap();
@@ -283,9 +283,9 @@ fn a_file_that_left_its_mount_is_not_read_past_the_limit() {
     assert_eq!(disk::metadata(&folder.path().join("sparse")).unwrap().len(), 1 << 38);
 }
 
-/// Many files in a deep directory: each is small, and the list of their paths is not.
+/// Each of many files in a deep directory is small, but the list of their paths is not.
 #[test]
-fn changes_whose_paths_fill_memory_are_not_told() {
+fn paths_of_changes_are_limited() {
     let mut overlay = over(10, 64 * MIB);
     let base = overlay.host_base();
     let deep = vec!["d".repeat(250); 8].join("/");

@@ -1,29 +1,28 @@
-//! Bounds on an overlay.
+//! Limits of an overlay.
 
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::vfs::path::PATH_BYTES_MAX;
 
-/// Bounds on what guests can make an overlay hold.
+/// Limits on what guests can make an overlay hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct VfsLimits {
-    /// Bytes of all that was written or created, content and bookkeeping. Beyond: `ENOSPC`.
+    /// Bytes of all that was written or created, contents and bookkeeping. Beyond: `ENOSPC`.
     pub upper_bytes_max: u64,
-    /// Length of one file, holes included. Beyond: `EFBIG`.
+    /// Bytes of one file, holes included. Beyond: `EFBIG`.
     pub file_bytes_max: u64,
-    /// Length of a path that a guest passes, of the text of a symbolic link, and of the path of what
-    /// is made, from its mount point. Beyond: `ENAMETOOLONG`.
+    /// Bytes of a path that a guest passes, of a symbolic link's text, and of the path of anything that is
+    /// created, from its mount point. Beyond: `ENAMETOOLONG`.
     pub path_bytes_max: usize,
-    /// Bytes of unchanged files that are kept in memory once they were read.
+    /// Bytes of unchanged files kept in memory once read. Beyond: they are read again.
     pub cache_bytes_max: u64,
-    /// Bytes of the paths of all changes together, when they are told. Beyond:
-    /// [`crate::kernel::vfs::DiffError::TooMany`]. Directories share what comes before them in memory, and a
-    /// list of paths does not: a guest could make one much larger than itself.
+    /// Bytes of the paths of all changes in a diff. Beyond: [`crate::kernel::vfs::DiffError::TooMany`]. In the
+    /// overlay paths share their directories, in a list they do not: it could be much larger than the overlay.
     pub change_path_bytes_max: u64,
 }
 
 impl VfsLimits {
-    /// These bounds, and where `bounds` are tighter, those.
+    /// The tighter of each of these limits and the one in `bounds`.
     #[must_use]
     pub fn within(&self, bounds: &Self) -> Self {
         Self {

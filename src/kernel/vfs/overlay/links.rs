@@ -7,11 +7,11 @@ use crate::base::errno::Errno;
 use crate::kernel::vfs::layer::FileType;
 
 impl Overlay {
-    /// Gives the file `from` the further name `to`.
+    /// Creates `to` as a further name of the file `from`.
     ///
     /// # Errors
-    /// `EEXIST` if anything stands at `to`; `EPERM` if `from` is a directory; `EXDEV` from one
-    /// mount to another; `EROFS`; `ENOENT`; `EMLINK`; `ENOSPC`; and as [`Base`].
+    /// `EEXIST` if anything is at `to`; `EPERM` if `from` is a directory; `EXDEV` between mounts; `EROFS`;
+    /// `ENOENT`; `EMLINK`; `ENOSPC`; and those of [`Base`].
     pub fn link(
         &mut self,
         from: (Base, &str),
@@ -47,11 +47,11 @@ impl Overlay {
         Ok(())
     }
 
-    /// Makes a symbolic link that holds `text`, which need not name anything.
+    /// Creates a symbolic link with the text `text`, which may name nothing.
     ///
     /// # Errors
-    /// `EEXIST` if anything stands there; `ENOENT` if `text` is empty or a slash ends the path;
-    /// `EROFS`; `ENOSPC`; and as [`Base`].
+    /// `EEXIST` if anything is there; `ENOENT` if `text` is empty or the path ends in a slash; `ENAMETOOLONG` or
+    /// `EINVAL` (NUL) for `text`; `EROFS`; `ENOSPC`; and those of [`Base`].
     pub fn symlink(&mut self, text: &str, base: Base, path: &str, now: u64) -> Result<(), Errno> {
         if text.is_empty() {
             return Err(Errno::Noent);
@@ -76,12 +76,10 @@ impl Overlay {
         self.create(target.dir, Body::Symlink(text.into()), &target.name, now).map(drop)
     }
 
-    /// The text of a symbolic link.
+    /// Returns the text of a symbolic link.
     ///
     /// # Errors
-    /// `EINVAL` if it is none: tools ask this of every component of a path. `EILSEQ` if its text is
-    /// not UTF-8. And as
-    /// [`Base`].
+    /// `EINVAL` if it is not a symbolic link; `EILSEQ` if its text is not UTF-8; and those of [`Base`].
     pub fn read_link(&mut self, base: Base, path: &str) -> Result<&str, Errno> {
         let id = self.lookup(base, path, Follow::No)?;
         match &self.node(id).body {
@@ -91,11 +89,11 @@ impl Overlay {
         }
     }
 
-    /// Removes a name of what is no directory. The content stays for those that have it open.
+    /// Removes a name of anything but a directory. Open descriptors keep the content.
     ///
     /// # Errors
-    /// `EISDIR` for a directory; `ENOTDIR` if a slash ends the path and it is none; `EROFS`;
-    /// `EBUSY` for mount points; `ENOENT`; and as [`Base`].
+    /// `EISDIR` for a directory; `ENOTDIR` if the path ends in a slash; `EROFS`; `EBUSY` for mount points;
+    /// `ENOENT`; and those of [`Base`].
     pub fn unlink(&mut self, base: Base, path: &str, now: u64) -> Result<(), Errno> {
         let trimmed = without_slashes(path);
         let target = self.resolve(base, trimmed, Follow::No)?;
@@ -115,7 +113,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// Notes that a name of `id`, which is no directory, has been detached.
+    /// Counts one name of `id`, not a directory, less after it was detached.
     pub(in crate::kernel::vfs) fn drop_link(&mut self, id: NodeId, now: u64) {
         let node = self.node_mut(id);
         node.nlink -= 1;

@@ -1,8 +1,7 @@
-//! Directories as lists: POSIX `readdir`.
+//! Listings of directories: POSIX `readdir`.
 //!
-//! A directory keeps its listing until an entry comes or goes. Whoever reads one holds on to it
-//! meanwhile, so that a guest with many descriptors could make many listings of one directory live
-//! side by side: those that no directory has any more count against the limit.
+//! A directory keeps its listing until an entry is added or removed. Readers hold theirs longer: a guest with many
+//! descriptors could keep many old listings of one directory alive, so these are charged.
 
 use std::sync::{Arc, Weak};
 
@@ -25,7 +24,7 @@ pub struct Listed {
     pub file_type: FileType,
 }
 
-/// A listing that no directory has any more, and the memory that it takes while somebody holds it.
+/// A listing that its directory no longer has, and the memory it takes while a reader holds it.
 #[derive(Clone)]
 pub(in crate::kernel::vfs) struct OldListing {
     listing: Weak<Vec<Listed>>,
@@ -33,11 +32,11 @@ pub(in crate::kernel::vfs) struct OldListing {
 }
 
 impl Overlay {
-    /// The entries of the directory `dir`.
+    /// Returns the entries of the directory `dir`.
     ///
     /// # Errors
-    /// `ENOTDIR` unless it is a directory; `ENOSPC` if listings that are still held take what the
-    /// limit leaves; as the layers below answer.
+    /// `ENOTDIR` unless it is a directory; `ENOSPC` if old listings that are still held exceed the limit; those of
+    /// the layers below.
     pub fn list(&mut self, dir: NodeId) -> Result<Listing, Errno> {
         self.expect_dir(dir)?;
         self.complete(dir)?;
@@ -59,13 +58,13 @@ impl Overlay {
         Ok(listing)
     }
 
-    /// Whether `listing` is what [`Overlay::list`] would answer for `dir` now.
+    /// Whether `listing` is still what [`Overlay::list`] returns for `dir`.
     pub fn is_listing_of(&self, listing: &Listing, dir: NodeId) -> bool {
         matches!(&self.node(dir).body, Body::Dir(dir)
             if dir.listing.as_ref().is_some_and(|now| Arc::ptr_eq(now, listing)))
     }
 
-    /// The entry `name` of the directory `dir`, which has been listed, if it is there now.
+    /// Returns the present entry `name` of the directory `dir`, which has been listed.
     pub fn list_one(&self, dir: NodeId, name: &str) -> Option<Listed> {
         let Body::Dir(this) = &self.node(dir).body else { return None };
         let (_, name, entry) = this.entries.get_full(name)?;
@@ -81,13 +80,13 @@ impl Overlay {
         Some(Listed { name: name.clone(), ino, file_type })
     }
 
-    /// Keeps the listing of `dir` up to date with an entry that comes.
+    /// Updates the listing of `dir` for a new entry.
     pub(super) fn list_one_more(&mut self, dir: NodeId, entry: Listed) {
         let old = self.dir_mut(dir).list_one_more(entry);
         self.note_old(old);
     }
 
-    /// Forgets the listing of `dir`, from which an entry goes.
+    /// Drops the listing of `dir`, because an entry is removed.
     pub(in crate::kernel::vfs) fn unlist(&mut self, dir: NodeId) {
         let old = self.dir_mut(dir).listing.take();
         self.note_old(old);
@@ -104,8 +103,8 @@ impl Overlay {
 }
 
 impl Dir {
-    /// Adds an entry that comes last: names are mostly made in order, and a listing that is there
-    /// need not be sorted. Otherwise answers the listing, which is out of date.
+    /// Appends an entry whose name sorts last, which is the common order of creation: the listing stays sorted.
+    /// Otherwise removes and returns the listing.
     fn list_one_more(&mut self, entry: Listed) -> Option<Listing> {
         if self.complete && self.count == 0 {
             return self.listing.replace(Arc::new(vec![entry]));

@@ -1,11 +1,11 @@
 //! The namespace: one tree of nodes in memory over read-only layers.
 //!
-//! A node comes into being when somebody looks at it; a directory remembers which directories of
-//! layers show through it. So mounting walks nothing, a lookup that was made once costs one hash,
-//! and renaming a directory moves one entry whatever lies beneath it.
+//! A node is created when its entry is first looked up; a directory knows the directories of layers that show
+//! through it. So mounting walks nothing, a repeated lookup costs one hash, and renaming a directory moves
+//! one entry.
 //!
-//! Operations stand in files of their own, each an `impl Overlay`. They take the time of the
-//! operation as `now`, nanoseconds since the Unix epoch: the overlay has no clock.
+//! Each group of operations is an `impl Overlay` in a file of its own. The overlay has no clock: operations take
+//! the time as `now`, nanoseconds since the Unix epoch.
 
 pub(super) mod attr;
 pub(super) mod baseline;
@@ -50,64 +50,63 @@ use super::path::{VPath, check_name};
 use crate::base::errno::Errno;
 use crate::tape::Recorder;
 
-/// Lookups below that may fail in one directory before it is listed instead.
+/// Failed lookups below in one directory before it is listed instead.
 const MISSES_MAX: u8 = 8;
 
-/// What a node costs against the limit of the upper layer, its content and the bytes of its name
-/// aside; and what each further name of it does.
+/// Charge for a node, without its content and the bytes of its name; also for each further name.
 pub(super) const NODE_BYTES: u64 = 512;
 
-/// Entries of a directory that are not worth giving memory back for.
+/// Spare entries that a directory may keep allocated.
 const ENTRIES_SPARE: usize = 32;
 
-/// Longest file of a layer that can be opened. Sparse files can claim to be longer.
+/// Longest file of a layer that can be opened. Sparse files can claim any length.
 const FILE_BELOW_BYTES_MAX: u64 = 1 << 40;
 
-/// A copy-on-write file system in memory over read-only layers. See the module's own text.
+/// A copy-on-write file system in memory over read-only layers.
 ///
-/// A clone is a fork: it shares contents until one of the two writes to them. What is open in the
-/// original is open in both, and each closes its own.
+/// A clone is a fork: it shares contents until one of the two writes. Open files are open in both, and each
+/// closes its own.
 #[derive(Clone)]
 pub struct Overlay {
     pub(super) nodes: Nodes,
     pub(super) layers: Vec<Arc<dyn Layer>>,
     pub(super) mounts: Vec<Mount>,
-    /// Where relative paths begin.
+    /// The mount from which changes have short names.
     pub(super) worktree: Option<MountId>,
-    /// Whether the root shows through the worktree: see [`Overlay::show_root_in_worktree`].
+    /// The root shows through the worktree: see [`Overlay::show_root_in_worktree`].
     pub(super) root_shows: bool,
-    /// How times of files below and those of the clock belong together.
+    /// How times of files below relate to the clock.
     pub(super) time_scale: TimeScale,
-    /// When something was written.
+    /// Times of writes.
     pub(super) writes: WriteTimes,
     pub(super) next_ino: u64,
     pub(super) limits: VfsLimits,
     pub(super) upper_bytes: u64,
     pub(super) cache_bytes: u64,
     pub(super) limit_hit: Option<&'static str>,
-    /// No path of what was made here is longer, from its mount point.
+    /// Upper bound on the length of paths created here, from their mount point.
     pub(super) longest_path_bytes: usize,
     pub(super) below_files: BelowFiles,
     pub(super) tape: Option<Recorder>,
     pub(super) old_listings: Vec<OldListing>,
-    /// What was seen in layers and is no node's origin: that of a node which is no more, or a
-    /// further name of a file. A patch removes nothing that was not seen.
+    /// Paths seen in layers that are not the origin of a node: the node was freed, or it is a further name
+    /// of a file. A patch removes only what was seen.
     pub(super) seen: Vec<Origin>,
-    /// Files that changed before they were read, or while they were, since somebody last asked.
+    /// Files that changed before or while they were read, since [`Overlay::take_drifts`].
     pub(super) torn: Vec<Drift>,
 }
 
-/// What layers have under one name.
+/// The entry that layers have under one name.
 pub(super) struct Found {
     pub layer: u16,
     pub path: VPath,
     pub stat: Stat,
-    /// If it is a directory: those of lower layers that merge with it.
+    /// For a directory: the directories of lower layers that merge with it.
     pub rest: Vec<(u16, VPath)>,
 }
 
 impl Found {
-    /// The directories that show through a directory found, the uppermost first.
+    /// The directories that show through, the uppermost first.
     pub fn dirs(&self) -> Vec<(u16, VPath)> {
         let mut dirs = vec![(self.layer, self.path.clone())];
         dirs.extend(self.rest.iter().cloned());
@@ -116,7 +115,7 @@ impl Found {
 }
 
 impl Overlay {
-    /// A namespace that holds an empty root directory, all of whose times are `now`.
+    /// A namespace with an empty root directory whose times are `now`.
     pub fn new(limits: VfsLimits, now: u64) -> Self {
         let mut overlay = Self {
             nodes: Nodes::default(),
@@ -155,7 +154,7 @@ impl Overlay {
         overlay
     }
 
-    /// From now on what layers answer goes on a tape: those that are mounted after this.
+    /// Records the answers of layers that are mounted from now on.
     pub(crate) fn set_tape(&mut self, recorder: Recorder) {
         self.tape = Some(recorder);
     }
@@ -165,17 +164,17 @@ impl Overlay {
         NodeId(0)
     }
 
-    /// The bounds it was made with.
+    /// The limits.
     pub fn limits(&self) -> &VfsLimits {
         &self.limits
     }
 
-    /// Bytes that count against [`VfsLimits::upper_bytes_max`].
+    /// Bytes charged to [`VfsLimits::upper_bytes_max`].
     pub fn upper_bytes(&self) -> u64 {
         self.upper_bytes
     }
 
-    /// The first limit that an operation ran into, by the name of its field.
+    /// The first limit that was reached, by the name of its field.
     pub fn limit_hit(&self) -> Option<&'static str> {
         self.limit_hit
     }
@@ -197,7 +196,7 @@ impl Overlay {
         &mut self.nodes[id]
     }
 
-    /// The directory `id`, which is known to be one.
+    /// The directory `id`, which must be one.
     pub(super) fn dir(&self, id: NodeId) -> &Dir {
         match &self.node(id).body {
             Body::Dir(dir) => dir,
@@ -241,7 +240,7 @@ impl Overlay {
     }
 
     /// # Errors
-    /// `ENOSPC` if `bytes` more go beyond the limit.
+    /// `ENOSPC` if `bytes` more exceed the limit.
     pub(super) fn expect_room(&mut self, bytes: u64) -> Result<(), Errno> {
         if self.upper_bytes.saturating_add(bytes) > self.limits.upper_bytes_max {
             self.limit_hit.get_or_insert("upper_bytes_max");
@@ -250,10 +249,10 @@ impl Overlay {
         Ok(())
     }
 
-    /// Counts `bytes` more against the limit.
+    /// Charges `bytes`.
     ///
     /// # Errors
-    /// `ENOSPC` if that goes beyond it; nothing is counted then.
+    /// `ENOSPC` if that exceeds the limit; nothing is charged then.
     pub(super) fn charge(&mut self, bytes: u64) -> Result<(), Errno> {
         self.expect_room(bytes)?;
         self.upper_bytes += bytes;
@@ -264,7 +263,7 @@ impl Overlay {
         self.upper_bytes = self.upper_bytes.saturating_sub(bytes);
     }
 
-    /// Makes a new node, which stands for `name` in `dir` from then on.
+    /// Creates a node with the entry `name` in `dir`.
     ///
     /// # Errors
     /// `ENOSPC` at the limit.
@@ -294,7 +293,7 @@ impl Overlay {
         Ok(id)
     }
 
-    /// Frees `id` if nothing names it and nobody has it open.
+    /// Frees `id` if it has no name and is not open.
     pub(super) fn release(&mut self, id: NodeId) {
         let node = self.node_mut(id);
         if node.nlink > 0 || node.opens > 0 {
@@ -320,10 +319,10 @@ impl Overlay {
         }
     }
 
-    /// What `name` in the directory `dir` stands for.
+    /// Returns the node of `name` in the directory `dir`; `None` for `ENOENT`.
     ///
     /// # Errors
-    /// As the layers below answer; `ENOENT` is `None` instead.
+    /// Those of the layers below.
     pub(super) fn child(&mut self, dir: NodeId, name: &str) -> Result<Option<NodeId>, Errno> {
         let this = self.dir(dir);
         match this.entries.get(name) {
@@ -344,20 +343,20 @@ impl Overlay {
     /// Whether the directory `dir` has an entry `name`, or shows one of the root.
     ///
     /// # Errors
-    /// As the layers below answer.
+    /// Those of the layers below.
     pub(crate) fn has_entry(&mut self, dir: NodeId, name: &str) -> Result<bool, Errno> {
         let own = self.child(dir, check_name(name)?)?;
         Ok(own.or_else(|| self.shown(dir, name)).is_some())
     }
 
-    /// Makes the node of an entry below, or notes that there is none.
+    /// Creates the node of an entry below, or records that there is none.
     fn materialise(&mut self, dir: NodeId, name: &str) -> Result<Option<NodeId>, Errno> {
         let Some(found) = self.find_below(&self.dir(dir).below, name)? else {
             let this = self.dir_mut(dir);
             this.misses = this.misses.saturating_add(1);
             let entry = Entry { kind: EntryKind::Absent, shadows: false };
             if this.entries.insert(name.into(), entry).is_some() && this.complete {
-                // Listed once and gone now: the tree below did not hold still.
+                // Was in the listing and is gone: the tree below changed.
                 this.count -= 1;
                 self.unlist(dir);
             }
@@ -369,7 +368,7 @@ impl Overlay {
                 let name_bytes = name_len(name);
                 Body::Dir(Arc::new(Dir { parent: Some(dir), name_bytes, below, ..Dir::default() }))
             }
-            // The list of its chunks alone could take more memory than there is.
+            // Its list of chunks alone could exceed memory.
             FileType::RegularFile if found.stat.size > FILE_BELOW_BYTES_MAX => {
                 Body::Special(FileType::RegularFile)
             }
@@ -378,7 +377,7 @@ impl Overlay {
                 let target = self.layers[usize::from(found.layer)].read_link(&found.path)?;
                 match String::from_utf8(target.into_vec()) {
                     Ok(target) => Body::Symlink(target.into()),
-                    // No guest could spell where it leads; it can be seen and removed.
+                    // Guests have no way to express its target; it can be seen and removed.
                     Err(_) => Body::Special(FileType::SymbolicLink),
                 }
             }
@@ -404,11 +403,11 @@ impl Overlay {
         Ok(Some(id))
     }
 
-    /// The uppermost entry `name` of the directories `dirs` of layers, which merge in this order,
-    /// and, if it is a directory, those that merge with it.
+    /// The uppermost entry `name` of the directories `dirs` of layers, with the directories that merge with it;
+    /// `None` for `ENOENT`.
     ///
     /// # Errors
-    /// As the layers answer; `ENOENT` is `None` instead.
+    /// Those of the layers.
     pub(super) fn find_below(
         &self,
         dirs: &[(u16, VPath)],
@@ -417,7 +416,7 @@ impl Overlay {
         let mut found: Option<Found> = None;
         for (layer, path) in dirs {
             let tree = &self.layers[usize::from(*layer)];
-            // One that folds case would answer for another layer's name.
+            // A layer that folds case would match a name of another layer.
             if dirs.len() > 1 && !tree.names_are_exact() {
                 match tree.list(path) {
                     Ok(list) if list.iter().any(|entry| *entry.name == *name) => {}
@@ -446,10 +445,10 @@ impl Overlay {
         Ok(found)
     }
 
-    /// Gives every entry below `dir` its entry here.
+    /// Creates an entry here for every entry below `dir`.
     ///
     /// # Errors
-    /// As the layers below answer.
+    /// Those of the layers below.
     pub(super) fn complete(&mut self, dir: NodeId) -> Result<(), Errno> {
         if self.dir(dir).complete {
             return Ok(());
@@ -476,7 +475,7 @@ impl Overlay {
             }
         }
         let this = self.dir_mut(dir);
-        // A name that nothing below has and nothing here: no need to remember it any more.
+        // Absent here and below: a complete directory need not remember it.
         this.entries.retain(|_, entry| entry.shadows || !matches!(entry.kind, EntryKind::Absent));
         let present = |entry: &&Entry| !matches!(entry.kind, EntryKind::Absent);
         this.count = u32::try_from(this.entries.values().filter(present).count())
@@ -485,13 +484,13 @@ impl Overlay {
         Ok(())
     }
 
-    /// What the name of an entry counts now; 0 if there is none.
+    /// Bytes charged for the name of an entry; 0 if there is none.
     pub(super) fn name_bytes(&self, dir: NodeId, name: &str) -> u64 {
         self.dir(dir).entries.get(name).map_or(0, |entry| entry.name_bytes(name))
     }
 
-    /// Makes `name` in `dir` stand for `id`. Nothing stands there now. The bytes of the name are
-    /// counted: callers make sure that there is room.
+    /// Makes `name`, which is absent, the entry of `id` in `dir` and charges its bytes: callers have checked that
+    /// there is room.
     pub(super) fn attach(&mut self, dir: NodeId, name: &str, id: NodeId, now: u64) {
         self.note_come(dir, name, id, now);
         let (ino, file_type) = (self.node(id).ino, self.file_type(id));
@@ -519,7 +518,7 @@ impl Overlay {
         self.touch(dir, now);
     }
 
-    /// Makes `name` in `dir` stand for nothing, and leaves a whiteout if a layer has the name.
+    /// Removes the entry `name` from `dir`; leaves a whiteout if a layer has the name.
     pub(super) fn detach(&mut self, dir: NodeId, name: &str, now: u64) {
         if let Some(EntryKind::Node(id)) = self.dir(dir).entries.get(name).map(|entry| entry.kind) {
             self.note_gone(dir, name, id);
@@ -536,7 +535,7 @@ impl Overlay {
                 this.entries.swap_remove(name);
             }
         }
-        // What a directory once held must not go on taking memory that nothing counts.
+        // Uncharged memory must not stay allocated.
         let entries = &mut this.entries;
         if entries.capacity() / 4 > entries.len() + ENTRIES_SPARE {
             entries.shrink_to(entries.len() * 2);
@@ -545,20 +544,19 @@ impl Overlay {
         self.touch(dir, now);
     }
 
-    /// Whether the directory `dir` holds nothing.
+    /// Whether the directory `dir` is empty.
     pub(super) fn is_empty(&mut self, dir: NodeId) -> Result<bool, Errno> {
         self.complete(dir)?;
         Ok(self.dir(dir).count == 0)
     }
 }
 
-/// The length of a name of an entry, which has been checked.
+/// Length of a checked name.
 fn name_len(name: &str) -> u8 {
     u8::try_from(name.len()).unwrap_or(u8::MAX)
 }
 
-/// What a node made here costs against the limit of the upper layer, its names and the content of a
-/// file aside.
+/// Charge for a node created here, without its names and the content of a file.
 pub(super) fn node_bytes(body: &Body) -> u64 {
     match body {
         Body::Symlink(target) => NODE_BYTES + target.len() as u64,

@@ -1,4 +1,4 @@
-//! The mount table: which tree stands where in the namespace.
+//! The mount table: which tree is mounted where.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::kernel::vfs::layer::recording::RecordingLayer;
 use crate::kernel::vfs::layer::{FileType, Layer};
 use crate::kernel::vfs::path::VPath;
 
-/// The directory of the root that does not show where relative paths begin: programs make their own.
+/// A directory of the root that does not show in the worktree: programs create their own.
 const TMP: &str = "tmp";
 
 /// What to mount.
@@ -21,9 +21,9 @@ const TMP: &str = "tmp";
 pub enum Source {
     /// A new, empty directory in memory.
     Memory,
-    /// A directory of the host. Guests see it and change a copy; a patch can write changes back.
+    /// A directory of the host. Guests change a copy; [`Overlay::apply`] can write the changes back.
     Host(Arc<HostDir>),
-    /// A directory of the host as it was at one time, whatever becomes of it. Otherwise as `Host`.
+    /// Like `Host`, but with the state of one time, whatever changes later.
     Baseline(Arc<Baseline>),
     /// Read-only trees, the uppermost first.
     Layers(Vec<Arc<dyn Layer>>),
@@ -41,22 +41,22 @@ impl Source {
     }
 }
 
-/// One line of the mount table.
+/// One entry of the mount table.
 #[derive(Clone)]
 pub struct Mount {
-    /// The directory that stands at the mount point.
+    /// The directory mounted.
     pub(in crate::kernel::vfs) root: NodeId,
-    /// Where it is mounted.
+    /// The mount point.
     pub(in crate::kernel::vfs) at: VPath,
     pub(in crate::kernel::vfs) read_only: bool,
     pub(in crate::kernel::vfs) mtimes: Mtimes,
-    /// What a patch is written to.
+    /// Where an apply writes to.
     pub(in crate::kernel::vfs) host: Option<Arc<HostDir>>,
-    /// The first of its layers.
+    /// Index of its first layer.
     pub(in crate::kernel::vfs) layer: u16,
-    /// What the disk is compared with, if that was noted.
+    /// The state that the disk is compared with, if recorded.
     pub(in crate::kernel::vfs) baseline: Option<Arc<Baseline>>,
-    /// Whether there is anything below, so that changes mean something.
+    /// There is a tree below, of which changes can be reported.
     pub(in crate::kernel::vfs) is_layered: bool,
 }
 
@@ -79,25 +79,25 @@ impl Mount {
         format!("/{}", self.at.as_str())
     }
 
-    /// The directory of the host that it shows, if it shows one that can be written to.
+    /// The directory of the host that it shows, if it shows one.
     pub(crate) fn host(&self) -> Option<&HostDir> {
         self.host.as_deref()
     }
 
-    /// Whether writes are refused with `EROFS`.
+    /// Whether writes fail with `EROFS`.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
 }
 
 impl Overlay {
-    /// Mounts `source` at the absolute path `at`, hiding what stands there. Directories on the way
-    /// that do not exist are made. Takes the same time whatever the size of the tree.
+    /// Mounts `source` at the absolute path `at`, over what is there. Creates missing directories on the way.
+    /// Takes the same time whatever the size of the tree.
     ///
     /// # Errors
-    /// `EINVAL` if `at` is not absolute; `EPERM` if it leaves the root; `ENOTDIR` if a file or a
-    /// link stands on the way; `ENOSPC`; and as the layer's root answers, `ENOTDIR` if that is no
-    /// directory.
+    /// `EINVAL` if `at` is not absolute; `EPERM` if it leaves the root; `ENOTDIR` if a file or symbolic link is on
+    /// the way, or the layer's root is not a directory; `EBUSY` on a mount point, or for the root if it is not
+    /// empty; `ENOSPC`; those of the layer.
     pub fn mount(
         &mut self,
         at: &str,
@@ -125,7 +125,7 @@ impl Overlay {
             }
         };
         let mut times = Times::all(now);
-        // The uppermost comes last, as its times are the ones that show.
+        // The uppermost comes last: its times show.
         for layer in layers.iter().rev() {
             let stat = layer.stat(&VPath::root())?;
             if stat.file_type != FileType::Directory {
@@ -141,7 +141,7 @@ impl Overlay {
         let root = if at.is_root() {
             self.remount_root(dir, id, times)?
         } else {
-            // Before there is a node of a mount that is refused.
+            // Checked first, so that a refused mount leaves no node.
             self.find_place(&at, now)?;
             let ino = self.fresh_ino();
             let body = Body::Dir(Arc::new(dir));
@@ -165,7 +165,7 @@ impl Overlay {
         Ok(id)
     }
 
-    /// Makes the mount at `at` the worktree, from which changes have their short names.
+    /// Makes the mount at `at` the worktree, whose changes have short names.
     ///
     /// # Errors
     /// `ENOENT` if nothing is mounted at `at`.
@@ -181,13 +181,12 @@ impl Overlay {
         self.worktree
     }
 
-    /// Lets the root show through the worktree.
+    /// Makes the root show through the worktree.
     ///
-    /// Programs cannot tell `/lib` from `lib` (see [`crate::Reach::CurrentDir`]): so where a tree is
-    /// mounted at `/lib`, the worktree has the name `lib` as well, unless the tree below has something
-    /// of that name. It cannot be removed or renamed there, and is not listed. `/tmp` and directories
-    /// in memory give way to what programs make. And nothing can be made in the root, unless something
-    /// is mounted there: nobody would look there for it.
+    /// Programs cannot tell `/lib` from `lib` (see [`crate::Reach::CurrentDir`]). So where a tree is mounted at
+    /// `/lib`, the worktree has an entry `lib` too, unless the tree below has one. It cannot be removed or
+    /// renamed, and is not listed. `/tmp` and directories in memory do not show. Nothing can be created in the
+    /// root, as no diff would show it, unless a tree is mounted there.
     pub fn show_root_in_worktree(&mut self) {
         self.root_shows = true;
         if self.node(self.root()).mount == MountId(0) {
@@ -195,12 +194,12 @@ impl Overlay {
         }
     }
 
-    /// What the root has of the name `name`, which the tree below the directory `dir` has not, if the
-    /// root shows through `dir`: see [`Overlay::show_root_in_worktree`].
+    /// Returns the root's entry `name`, if the root shows through `dir` and an entry below a mount has that first
+    /// name: see [`Overlay::show_root_in_worktree`].
     pub(super) fn shown(&self, dir: NodeId, name: &str) -> Option<NodeId> {
         let shows =
             |mount: &Mount| mount.is_layered && mount.at.as_str().split('/').next() == Some(name);
-        // The worktree does not show in itself: whoever removes `worktree` there means no such thing.
+        // The worktree does not show in itself: removing `worktree` there must not hit it.
         let is_own = self.worktree.is_some_and(|mount| shows(&self.mounts[mount.index()]));
         if self.dir_with_root() != Some(dir)
             || name == TMP
@@ -215,7 +214,7 @@ impl Overlay {
         }
     }
 
-    /// Whether `path`, from the root, leads through a mount point to something in it.
+    /// Whether `path`, from the root, leads through a mount point to an entry in it.
     pub(crate) fn leads_into_mount(&self, path: &str) -> bool {
         let is_name = |name: &&str| !name.is_empty() && *name != ".";
         self.mounts[1..].iter().any(|mount| {
@@ -236,18 +235,18 @@ impl Overlay {
         self.worktree.filter(|_| self.root_shows).map(|mount| self.mount_root(mount))
     }
 
-    /// Whether `id` is a mount point, or a directory made for one to stand in.
+    /// Whether `id` is a mount point, or a directory made to hold one.
     pub(in crate::kernel::vfs) fn is_fixed(&self, id: NodeId) -> bool {
         let is_scaffold = matches!(&self.node(id).body, Body::Dir(dir) if dir.scaffold);
         is_scaffold || self.is_mount_point(id)
     }
 
-    /// The mount table, in the order of mounting; the first line is the root.
+    /// The mount table, in the order of mounting; the first entry is the root.
     pub fn mounts(&self) -> &[Mount] {
         &self.mounts
     }
 
-    /// The directory at the mount point of `id`.
+    /// The directory mounted as `id`.
     pub fn mount_root(&self, id: MountId) -> NodeId {
         self.mounts[usize::from(id.0)].root
     }
@@ -256,7 +255,7 @@ impl Overlay {
         self.mounts[usize::from(self.node(id).mount.0)].root == id
     }
 
-    /// Puts a tree under the root, which must be empty but for directories made for mount points.
+    /// Mounts a tree at the root, which must be empty.
     fn remount_root(&mut self, mut dir: Dir, id: MountId, times: Times) -> Result<NodeId, Errno> {
         let root = self.root();
         if self.mounts.len() > 1 || self.dir(root).count > 0 {
@@ -270,7 +269,7 @@ impl Overlay {
         Ok(root)
     }
 
-    /// Makes `root` stand at the mount point `at`, hiding what stands there.
+    /// Puts `root` at the mount point `at`, over what is there.
     pub(in crate::kernel::vfs) fn place(
         &mut self,
         at: &VPath,
@@ -284,7 +283,7 @@ impl Overlay {
             self.detach(dir, name, now);
         }
         self.attach(dir, name, root, now);
-        // No guest made it: it does not count.
+        // Not made by a guest: not charged.
         self.uncharge(self.name_bytes(dir, name));
         if let Some(entry) = self.dir_mut(dir).entries.get_mut(name) {
             entry.shadows = true;
@@ -293,7 +292,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// The directory that holds the mount point `at`, in which nothing prevents a mount there.
+    /// Returns the directory that holds the mount point `at`, having checked that nothing prevents the mount.
     fn find_place(&mut self, at: &VPath, now: u64) -> Result<NodeId, Errno> {
         let (parent, name) = at.split_last().ok_or(Errno::Inval)?;
         let mut dir = self.root();

@@ -1,4 +1,4 @@
-//! What the overlay is made of: nodes, and the entries that name them.
+//! Nodes of the overlay, and the entries that name them.
 
 use std::sync::Arc;
 
@@ -11,82 +11,80 @@ use super::listing::Listing;
 use crate::kernel::vfs::layer::{FileType, Stat, Times};
 use crate::kernel::vfs::path::VPath;
 
-/// Names a node of one overlay for as long as something refers to it: an entry, an open
-/// description or a mount.
+/// Identifies a node of one overlay while an entry, an open description or a mount refers to it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NodeId(pub(in crate::kernel::vfs) u32);
 
-/// Names a mount of one overlay, in the order of mounting; 0 is the root.
+/// Identifies a mount of one overlay, in the order of mounting; 0 is the root.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MountId(pub(in crate::kernel::vfs) u16);
 
 impl MountId {
-    /// Its line in [`crate::kernel::vfs::Overlay::mounts`].
+    /// Its index in [`crate::kernel::vfs::Overlay::mounts`].
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
 }
 
-/// Where the times of a node are from.
+/// The source of a node's times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::kernel::vfs) enum TimesOf {
-    /// What it was found as below.
+    /// The layer below.
     Layer,
-    /// Its content below, which nobody has looked at for that: the times it has say nothing.
+    /// Its content below, not read yet for that: the present value means nothing.
     Content,
-    /// The clock, when somebody changed or made it.
+    /// The clock, at a write or creation.
     Clock,
-    /// Whoever set them to definite values.
+    /// Values set explicitly.
     Guest,
 }
 
-/// A file, directory or link, whatever names it has.
+/// A file, directory or symbolic link.
 #[derive(Clone)]
 pub(in crate::kernel::vfs) struct Node {
     pub ino: u64,
-    /// Entries that name it.
+    /// Number of names.
     pub nlink: u32,
     /// Open descriptions of it.
     pub opens: u32,
-    /// Whether it was made or written to by whoever has it open.
+    /// Created or written to through a description that is still open.
     pub is_being_written: bool,
-    /// The mount it was found or made in.
+    /// The mount it was found or created in.
     pub mount: MountId,
     pub times: Times,
-    /// Where the times are from.
     pub times_of: TimesOf,
-    /// Where in a layer it comes from; `None` if it was made here.
+    /// Its origin in a layer; `None` if created here.
     pub origin: Option<Box<Origin>>,
     pub body: Body,
 }
 
 impl Node {
-    /// Whether a patch carries its times to the disk: somebody set them, or wrote to it. Directories
-    /// have what the disk makes of them, unless somebody set it.
+    /// Whether an apply sets its times on the disk: they were set explicitly, or it was written to. Directories
+    /// get the disk's own times unless theirs were set.
     pub fn carries_times(&self) -> bool {
         match self.times_of {
             TimesOf::Guest => true,
-            // What the host wrote has no time.
+            // The host writes at time 0, which means no time.
             TimesOf::Clock => !matches!(self.body, Body::Dir(_)) && self.times.mtim > 0,
             TimesOf::Layer | TimesOf::Content => false,
         }
     }
 }
 
-/// Where in a layer a node comes from.
+/// The entry of a layer that a node comes from.
 #[derive(Clone)]
 pub(in crate::kernel::vfs) struct Origin {
     pub layer: u16,
     pub path: VPath,
     pub stamp: u64,
     pub executable: bool,
-    /// Whether the content was looked at, so that it must not have changed when a patch is applied.
+    /// The content was read, so a change on the disk is a conflict for an apply.
     pub was_read: bool,
 }
 
 impl Origin {
-    /// What was found at `path` of `layer` just now.
+    /// The entry just found at `path` of `layer`.
     pub fn new(layer: u16, path: &VPath, stat: &Stat) -> Self {
         let Stat { stamp, executable, .. } = *stat;
         Self { layer, path: path.clone(), stamp, executable, was_read: false }
@@ -98,7 +96,7 @@ pub(in crate::kernel::vfs) enum Body {
     File(File),
     Dir(Arc<Dir>),
     Symlink(Box<str>),
-    /// Neither of these: shown, never opened.
+    /// Anything else; visible, but cannot be opened.
     Special(FileType),
 }
 
@@ -120,37 +118,36 @@ pub(in crate::kernel::vfs) struct File {
 
 #[derive(Clone, Default)]
 pub(in crate::kernel::vfs) struct Dir {
-    /// The directory that holds this one; itself for the root, `None` once it is removed.
+    /// The parent directory; itself for the root, `None` once removed.
     pub parent: Option<NodeId>,
-    /// Length of its name; 0 for mount points.
+    /// Length of its name in bytes; 0 for mount points.
     pub name_bytes: u8,
     /// The directories of layers whose entries show through, the uppermost first.
     pub below: Vec<(u16, VPath)>,
-    /// In the order in which they came, so that a listing, which is sorted, mostly is already.
+    /// In the order of creation, which is mostly sorted already.
     pub entries: IndexMap<Arc<str>, Entry, DefaultHashBuilder>,
-    /// Whether every entry below has its entry here.
+    /// Every entry below has its entry here.
     pub complete: bool,
-    /// Names looked up below in vain since the start: after a few, a listing is cheaper.
+    /// Failed lookups below: after a few, a listing is cheaper.
     pub misses: u8,
-    /// Present entries, once `complete`.
+    /// Number of entries that are present; valid once `complete`.
     pub count: u32,
-    /// The listing, until an entry comes or goes.
+    /// The listing, until an entry is added or removed.
     pub listing: Option<Listing>,
-    /// Made for a mount point to stand in: no change that anyone made.
+    /// Made to hold a mount point: not a change.
     pub scaffold: bool,
 }
 
-/// What a name in a directory stands for.
+/// The entry of a name in a directory.
 #[derive(Clone, Copy)]
 pub(in crate::kernel::vfs) struct Entry {
     pub kind: EntryKind,
-    /// Whether a layer below has something of this name.
+    /// A layer below has an entry of this name.
     pub shadows: bool,
 }
 
 impl Entry {
-    /// What the name of this entry costs against the limit of the upper layer: a name that a layer
-    /// has does not grow with what guests do.
+    /// Bytes charged for the name of this entry: only for names that guests made, not those that a layer has.
     pub fn name_bytes(&self, name: &str) -> u64 {
         let is_made_here = matches!(self.kind, EntryKind::Node(_)) && !self.shadows;
         if is_made_here { name.len() as u64 } else { 0 }
@@ -160,20 +157,19 @@ impl Entry {
 #[derive(Clone, Copy)]
 pub(in crate::kernel::vfs) enum EntryKind {
     Node(NodeId),
-    /// Seen in a listing below and not looked at since.
+    /// Found in a listing below, not looked up yet.
     Below(FileType),
-    /// Nothing: removed here (a whiteout), or looked up below in vain.
+    /// Absent: removed here (a whiteout), or looked up in vain.
     Absent,
 }
 
-/// Numbers of nodes that were made here are smaller.
+/// Inode numbers of nodes created here are smaller.
 pub(in crate::kernel::vfs) const MADE_INO_END: u64 = 1 << 63;
 
-/// The inode number of the entry `name` that a layer has in the directory with number `dir_ino`:
-/// the same in whatever order entries are looked at. Numbers of nodes made here count up from 1,
-/// so the top bit keeps the two apart.
+/// The inode number of the entry `name` of a layer, in the directory numbered `dir_ino`: independent of the order
+/// of lookups. The top bit keeps it apart from numbers of nodes created here, which count up from 1.
 pub(in crate::kernel::vfs) fn ino_below(dir_ino: u64, name: &str) -> u64 {
-    // FNV-1a over both, then the finisher of SplitMix64, which spreads what FNV leaves close.
+    // FNV-1a over both, then the finisher of SplitMix64 to spread close values.
     let bytes = dir_ino.to_le_bytes().into_iter().chain(name.bytes());
     let mut hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -1,4 +1,4 @@
-//! The nodes of an overlay, by number. Clones share them until one of the two writes.
+//! The nodes of an overlay, by number. Clones share them until one is written to.
 
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
@@ -7,23 +7,22 @@ use super::node::{Body, MountId, Node, NodeId, TimesOf};
 use crate::kernel::vfs::layer::FileType;
 use crate::kernel::vfs::layer::Times;
 
-/// Nodes that are copied together when one of them is written to in a clone.
+/// Nodes copied together when one of them is written to in a clone.
 const PAGE_NODES: usize = 32;
 
 type Page = [Node; PAGE_NODES];
 
-/// The nodes of an overlay: pages of them, so that to clone them takes next to nothing however
-/// many there are.
+/// The nodes of an overlay, in pages, so that a clone is cheap however many there are.
 #[derive(Clone, Default)]
 pub(in crate::kernel::vfs) struct Nodes {
     pages: Vec<Arc<Page>>,
-    /// Numbers given out; those that are free again stand in `free`.
+    /// Numbers given out, including those in `free`.
     len: usize,
     free: Vec<u32>,
 }
 
 impl Nodes {
-    /// Gives `node` a number.
+    /// Adds `node` and returns its number.
     pub fn insert(&mut self, node: Node) -> NodeId {
         if let Some(index) = self.free.pop() {
             self[NodeId(index)] = node;
@@ -38,12 +37,12 @@ impl Nodes {
         id
     }
 
-    /// Gives the number `id` to the next node that is inserted.
+    /// Makes the number `id` available for the next insertion.
     pub fn free(&mut self, id: NodeId) {
         self.free.push(id.0);
     }
 
-    /// Every number that was given out, with its node; free ones have one that nothing names.
+    /// All numbers that were given out, with their nodes; free ones have placeholders.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         let nodes = self.pages.iter().flat_map(|page| page.iter());
         nodes.take(self.len).enumerate().map(|(index, node)| (id_of(index), node))
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_given_out_again() {
+    fn free_numbers_are_reused() {
         let mut nodes = Nodes::default();
         for ino in 0..PAGE_NODES as u64 {
             nodes.insert(node(ino));

@@ -7,15 +7,15 @@ use super::resolve::{Base, Follow};
 use crate::base::errno::Errno;
 use crate::kernel::vfs::layer::FileType;
 
-/// How to open; the names are those of POSIX, `directory` for `O_DIRECTORY` and so on.
+/// How to open, with the names of POSIX: `directory` is `O_DIRECTORY`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent flags of one system call")]
 pub struct OpenFlags {
-    /// Create the file if it is not there.
+    /// Create the file if it does not exist.
     pub create: bool,
-    /// With `create`: fail if something is there, even a dangling symbolic link.
+    /// With `create`: fail if anything is there, even a dangling symbolic link.
     pub exclusive: bool,
-    /// Cut an existing file to length 0.
+    /// Truncate an existing file to length 0.
     pub truncate: bool,
     /// Fail unless it is a directory.
     pub directory: bool,
@@ -26,19 +26,19 @@ pub struct OpenFlags {
 }
 
 impl Overlay {
-    /// Opens what `path` names. The node stays, also without a name, until [`Overlay::close`].
+    /// Opens `path`. The node exists until [`Overlay::close`], even if its names are removed.
     ///
     /// # Errors
-    /// - `ENOENT` if it is not there and `create` is not set, or the directory was removed;
-    /// - `EEXIST` if it is there and `exclusive` is set;
-    /// - `ENOTDIR` if `directory` is set, or a slash ends the path, and it is no directory;
+    /// - `ENOENT` if it does not exist and `create` is not set, or the directory was removed;
+    /// - `EEXIST` if it exists and `create` and `exclusive` are set;
+    /// - `ENOTDIR` if it is not a directory, and `directory` is set or the path ends in a slash;
     /// - `EISDIR` to write, truncate or create a directory;
     /// - `ELOOP` if it is a symbolic link and `follow` is not set;
     /// - `EINVAL` if `create` and `directory` are both set;
-    /// - `EROFS` to change something on a read-only mount;
-    /// - `EACCES` if it is neither file nor directory nor link; `EFBIG` if it is a file of a layer
-    ///   that is longer than 1 TiB;
-    /// - `ENOSPC` at the limit; and as [`Base`].
+    /// - `EROFS` to change anything on a read-only mount;
+    /// - `EACCES` if it is not a file, directory or symbolic link; `EFBIG` if it is a file of a layer longer
+    ///   than 1 TiB;
+    /// - `ENOSPC` at the limit; and those of [`Base`].
     pub fn open(
         &mut self,
         base: Base,
@@ -93,13 +93,13 @@ impl Overlay {
         }
     }
 
-    /// Notes one more open description of `id`.
+    /// Adds an open description of `id`.
     pub fn reopen(&mut self, id: NodeId) {
         self.node_mut(id).opens += 1;
     }
 
-    /// Ends one open description of `id`, through which it was written if it `writes`. A node that has
-    /// neither name nor description goes.
+    /// Closes an open description of `id`; `writes` if it was open for writing. Frees the node if it has neither
+    /// name nor description left.
     pub fn end_description(&mut self, id: NodeId, writes: bool) {
         if writes {
             self.note_end_of_writing(id);
@@ -107,7 +107,7 @@ impl Overlay {
         self.close(id);
     }
 
-    /// As [`Overlay::end_description`], of one through which nothing was written.
+    /// As [`Overlay::end_description`], for a description that was not open for writing.
     pub fn close(&mut self, id: NodeId) {
         let node = self.node_mut(id);
         node.opens -= 1;
@@ -125,7 +125,7 @@ impl Overlay {
     }
 
     /// # Errors
-    /// `EISDIR` for a directory, `EINVAL` for what is no file otherwise.
+    /// `EISDIR` for a directory, `EINVAL` for anything else that is not a file.
     pub(super) fn file(&self, id: NodeId) -> Result<&File, Errno> {
         match &self.node(id).body {
             Body::File(file) => Ok(file),
@@ -142,10 +142,10 @@ impl Overlay {
         }
     }
 
-    /// The whole content of the file at the absolute path `path`, for the host side.
+    /// Returns the content of the file at the absolute path `path`; for the host.
     ///
     /// # Errors
-    /// As [`Overlay::open`]; `EFBIG` if it does not fit into memory's address range.
+    /// Those of [`Overlay::open`]; `EFBIG` if it exceeds the address range; `ENOMEM`.
     pub fn read(&mut self, path: &str) -> Result<Vec<u8>, Errno> {
         let id = self.lookup(self.host_base(), host_path(path)?, Follow::Yes)?;
         self.read_node(id)
@@ -163,11 +163,11 @@ impl Overlay {
         Ok(bytes)
     }
 
-    /// Makes `bytes` the content of the file at the absolute path `path`, for the host side. The
-    /// file is created if need be; its directory must exist.
+    /// Makes `bytes` the content of the file at the absolute path `path`; for the host. Creates the file if
+    /// needed; its directory must exist.
     ///
     /// # Errors
-    /// As [`Overlay::open`] and [`Overlay::write_at`].
+    /// Those of [`Overlay::open`] and [`Overlay::write_at`].
     pub fn write(&mut self, path: &str, bytes: &[u8], now: u64) -> Result<(), Errno> {
         let flags = OpenFlags {
             create: true,
@@ -182,10 +182,10 @@ impl Overlay {
         written
     }
 
-    /// What stands at the absolute path `path`, links followed, for the host side.
+    /// Returns the attributes of the absolute path `path`, symbolic links followed; for the host.
     ///
     /// # Errors
-    /// As [`Overlay::stat`].
+    /// Those of [`Overlay::stat`].
     pub fn metadata(&mut self, path: &str) -> Result<Metadata, Errno> {
         if path.trim_matches('/').is_empty() {
             return Ok(self.metadata_of(self.root()));
@@ -193,10 +193,10 @@ impl Overlay {
         self.stat(self.host_base(), host_path(path)?, Follow::Yes)
     }
 
-    /// Opens the directory at the absolute path `path`, links followed, for the host side.
+    /// Opens the directory at the absolute path `path`, symbolic links followed; for the host.
     ///
     /// # Errors
-    /// As [`Overlay::open`].
+    /// Those of [`Overlay::open`].
     pub fn open_dir(&mut self, path: &str) -> Result<NodeId, Errno> {
         let relative = host_path(path)?;
         let relative = if relative.is_empty() { "." } else { relative };
@@ -204,24 +204,23 @@ impl Overlay {
         self.open(self.host_base(), relative, flags, 0)
     }
 
-    /// Opens the directory at `path`, links followed: from the directory `from`, or from the root if the
-    /// path is absolute. Above the root is the root.
+    /// Opens the directory at `path`, symbolic links followed: from the directory `from`, or from the root if
+    /// the path is absolute. `..` in the root is the root.
     ///
     /// # Errors
-    /// `ENOENT`, `ENOTDIR`, and as [`Base`].
+    /// `ENOENT`, `ENOTDIR`, and those of [`Base`].
     pub fn open_dir_from(&mut self, from: NodeId, path: &str) -> Result<NodeId, Errno> {
         let id = self.lookup_dir(from, path)?;
         self.reopen(id);
         Ok(id)
     }
 
-    /// The directory that holds the directory `id`; `id` itself for the root and for a directory
-    /// that was removed.
+    /// The parent of the directory `id`; `id` itself for the root and for a removed directory.
     pub fn parent(&self, id: NodeId) -> NodeId {
         self.dir(id).parent.unwrap_or(id)
     }
 
-    /// The absolute path of the directory `id`, in which nothing is a link; `None` if it was removed.
+    /// The absolute path of the directory `id`, without symbolic links; `None` if it was removed.
     pub fn dir_path(&self, id: NodeId) -> Option<String> {
         let (mut at, mut names) = (id, Vec::new());
         while at != self.root() {
@@ -251,7 +250,7 @@ impl Overlay {
     }
 }
 
-/// An absolute path as seen from the root.
+/// `path`, which is absolute, relative to the root.
 ///
 /// # Errors
 /// `EINVAL` if it is relative.

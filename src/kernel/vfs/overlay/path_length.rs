@@ -1,14 +1,14 @@
-//! How long the paths of what is made may become.
+//! Limits on the length of paths that are created.
 //!
-//! Through descriptors of directories a program can make trees that no path reaches. What is in them
-//! could neither be told nor be written to the disk, so nothing is made there.
+//! Through descriptors of directories a program can create trees that no path reaches. Nothing is created beyond
+//! that length, as it could be neither reported nor written to the disk.
 
 use super::Overlay;
 use super::node::{Body, EntryKind, NodeId};
 use crate::base::errno::Errno;
 
 impl Overlay {
-    /// Length of the path of the directory `id` from its mount point.
+    /// Length of the path of the directory `id`, from its mount point.
     fn path_bytes(&self, id: NodeId) -> usize {
         let (mut at, mut bytes) = (id, 0);
         while !self.is_mount_point(at) {
@@ -22,8 +22,7 @@ impl Overlay {
         bytes
     }
 
-    /// Makes sure that something called `name` in `dir` has a path: what can only be reached through
-    /// descriptors could neither be told nor be written to the disk.
+    /// Checks that a path to `name` in `dir` is not too long.
     ///
     /// # Errors
     /// `ENAMETOOLONG`.
@@ -36,8 +35,8 @@ impl Overlay {
         Ok(())
     }
 
-    /// Makes sure that everything beneath the directory `id` still has a path once it is called
-    /// `to`. Looks at it only if something that was made has a path that long.
+    /// Checks that no path beneath the directory `id` becomes too long when it is renamed to `to`. Walks the tree
+    /// only if some path may.
     ///
     /// # Errors
     /// `ENAMETOOLONG`.
@@ -61,8 +60,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// Length of the longest path beneath the directory `id`, from there, among those that were
-    /// looked at or made.
+    /// Length of the longest known path beneath the directory `id`, from there.
     fn longest_beneath(&self, id: NodeId) -> usize {
         let mut longest = 0;
         let mut todo = vec![(id, 0)];
@@ -87,9 +85,9 @@ mod tests {
     use super::*;
     use crate::kernel::vfs::{Base, Follow, HostDir, Mtimes, OpenFlags, Source, VfsLimits};
 
-    /// Through descriptors a tree could be made that no path reaches: then all changes were lost.
+    /// A tree that no path reaches could be created through descriptors; then all changes were lost.
     #[test]
-    fn nothing_is_made_deeper_than_a_path_can_say() {
+    fn path_beyond_the_limit_cannot_be_created() {
         let folder = tempfile::tempdir().unwrap();
         let source = Source::Host(Arc::new(HostDir::open(folder.path()).unwrap()));
         let mut overlay = Overlay::new(VfsLimits::default(), 1);
@@ -118,7 +116,7 @@ mod tests {
             Err(Errno::Nametoolong)
         );
         assert_eq!(overlay.rename((top, "file"), (deepest, "f"), 2), Err(Errno::Nametoolong));
-        // A directory takes what lies beneath it along.
+        // Renaming a directory lengthens the paths beneath it.
         overlay.create_dir(top, "e", 2).unwrap();
         overlay.create_dir(top, "ee", 2).unwrap();
         for to in ["e/d", "dd"] {

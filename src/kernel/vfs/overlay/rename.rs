@@ -6,20 +6,19 @@ use super::resolve::{Base, Follow, without_slashes};
 use crate::base::errno::Errno;
 
 impl Overlay {
-    /// Gives what stands at `from` the name `to` instead, in place of what stands there. Files
-    /// with one name move between mounts, directories and files with several within one. Nothing is copied, whatever lies beneath.
+    /// Renames `from` to `to` and replaces what is there. A file with one name can move between mounts, directories
+    /// and files with several names only within one. No content is copied.
     ///
     /// # Errors
-    /// - `ENOENT` if `from` is not there, or the directory of `to` was removed;
-    /// - `ENOTDIR` to put a directory over a file, or if a slash ends a path of a file;
-    /// - `EISDIR` to put a file over a directory;
-    /// - `ENOTEMPTY` to put a directory over one that is not empty;
-    /// - `EINVAL` to put a directory beneath itself;
-    /// - `EBUSY` for `.` and `..` as Linux has it, for the root, mount points, and directories above them: a mount stays where it is
-    ///   said to be; `EXDEV` for a directory, or a file with several names, to another mount;
-    ///   `EROFS`; `ENOSPC` if the new name is longer than there is room for; `ENAMETOOLONG` if a path
-    ///   of what lies beneath would become too long;
-    /// - and as [`Base`].
+    /// - `ENOENT` if `from` does not exist, or the directory of `to` was removed;
+    /// - `ENOTDIR` to replace a file by a directory, or if the path of a file ends in a slash;
+    /// - `EISDIR` to replace a directory by a file;
+    /// - `ENOTEMPTY` to replace a directory that is not empty;
+    /// - `EINVAL` to move a directory beneath itself;
+    /// - `EBUSY` for `.` and `..`, as on Linux, for the root, mount points and directories above them;
+    /// - `EXDEV` for a directory, or a file with several names, to another mount;
+    /// - `EROFS`; `ENOSPC` for the longer name; `ENAMETOOLONG` if a path beneath becomes too long;
+    /// - those of [`Base`].
     pub fn rename(&mut self, from: (Base, &str), to: (Base, &str), now: u64) -> Result<(), Errno> {
         let from_path = without_slashes(from.1);
         let to_path = without_slashes(to.1);
@@ -89,7 +88,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// Whether `dir` is `top` or lies beneath it.
+    /// Whether `dir` is `top` or beneath it.
     pub(super) fn is_beneath(&self, mut dir: NodeId, top: NodeId) -> bool {
         loop {
             if dir == top {

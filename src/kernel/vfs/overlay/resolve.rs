@@ -7,47 +7,46 @@ use super::node::{Body, NodeId};
 use crate::base::errno::Errno;
 use crate::kernel::vfs::path::{SYMLOOP_MAX, check_name};
 
-/// Where a lookup starts and what it may not leave.
+/// Where a lookup starts, and the directory that it must not leave.
 ///
-/// Every operation that takes a path fails as lookups do:
+/// Every operation that takes a path has these errors:
 /// - `EPERM` if the path is absolute, or a `..` in it leaves `root`;
-/// - `ENOENT` if it is empty, if a component on the way does not exist, or if a symbolic link leads
-///   outside `root`: seen from inside, there is nothing;
-/// - `ENOTDIR` if a component on the way is no directory;
+/// - `ENOENT` if it is empty, a component on the way does not exist, or a symbolic link leads out of `root`;
+/// - `ENOTDIR` if a component on the way is not a directory;
 /// - `ELOOP` after [`SYMLOOP_MAX`] symbolic links;
-/// - `ENAMETOOLONG`, `EINVAL` (NUL in a name); and as the layers below answer.
+/// - `ENAMETOOLONG`, `EINVAL` (NUL in a name); those of the layers below.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Base {
-    /// The directory that relative paths are relative to.
+    /// The directory in which relative paths start.
     pub dir: NodeId,
-    /// The directory whose tree the lookup stays in: it holds `dir`, if `dir` was not moved away.
+    /// The directory that the lookup must not leave. It holds `dir`, unless `dir` was moved away.
     pub root: NodeId,
 }
 
-/// Whether the last component is followed if it is a symbolic link.
+/// Whether a symbolic link in the last component is followed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Follow {
-    /// It is.
+    /// Followed.
     Yes,
-    /// It is not, unless a slash comes after it.
+    /// Not followed, unless a slash comes after it.
     No,
 }
 
-/// What a path denotes.
+/// The result of a lookup.
 #[derive(Debug)]
 pub(super) struct Resolved<'a> {
-    /// The directory that holds the entry; the directory itself where `name` is empty.
+    /// The directory that holds the entry; if `name` is empty, the entry itself.
     pub dir: NodeId,
     /// The entry's name; empty if the path ends in `.` or `..`.
     pub name: Cow<'a, str>,
-    /// What stands there now.
+    /// The node, if the entry exists.
     pub node: Option<NodeId>,
-    /// Whether the path ends in a slash, so that only a directory will do.
+    /// The path ends in a slash, so only a directory is accepted.
     pub wants_dir: bool,
 }
 
 impl Resolved<'_> {
-    /// The node, which must exist, and be a directory if a slash said so.
+    /// The node, which must exist, and be a directory if the path ends in a slash.
     pub fn existing(&self, overlay: &Overlay) -> Result<NodeId, Errno> {
         let node = self.node.ok_or(Errno::Noent)?;
         if self.wants_dir {
@@ -57,7 +56,7 @@ impl Resolved<'_> {
     }
 }
 
-/// The rest of a path, and what is known of it.
+/// The part of a path that remains.
 struct Rest<'a> {
     text: Cow<'a, str>,
     at: usize,
@@ -77,8 +76,7 @@ impl Overlay {
         self.resolve_last(base, path, follow, false)
     }
 
-    /// As [`Overlay::resolve`]; if the call `creates` a file, a slash after the last name is
-    /// `EISDIR`, whatever stands there, as on Linux.
+    /// As [`Overlay::resolve`]; if `creates` and the path ends in a slash after a name, `EISDIR`, as on Linux.
     pub(super) fn resolve_last<'a>(
         &mut self,
         base: Base,
@@ -89,11 +87,11 @@ impl Overlay {
         self.walk(base, path, follow, creates, false)
     }
 
-    /// The directory at `path`, looked up from the directory `dir`, or from the root if the path is
-    /// absolute. Above the root is the root.
+    /// Looks up the directory `path` from the directory `dir`, or from the root if the path is absolute. `..` in
+    /// the root is the root.
     ///
     /// # Errors
-    /// `ENOENT`, `ENOTDIR`, and as [`Base`].
+    /// `ENOENT`, `ENOTDIR`, and those of [`Base`].
     pub(super) fn lookup_dir(&mut self, dir: NodeId, path: &str) -> Result<NodeId, Errno> {
         let root = self.root();
         let (dir, path) = match path.strip_prefix('/').map(|rest| rest.trim_start_matches('/')) {
@@ -107,8 +105,7 @@ impl Overlay {
         Ok(id)
     }
 
-    /// As [`Overlay::resolve_last`]; `from_top` whether the top is found above the top, as on Linux,
-    /// and not `EPERM`.
+    /// As [`Overlay::resolve_last`]; with `from_top`, `..` in the root is the root, as on Linux, and not `EPERM`.
     fn walk<'a>(
         &mut self,
         base: Base,
@@ -123,15 +120,15 @@ impl Overlay {
         let mut rest = Rest { text: Cow::Borrowed(path), at: 0 };
         let mut dir = base.dir;
         let mut links = 0;
-        // Set while an absolute link is walked from the top and has not come to `base.root` yet.
+        // While an absolute link is resolved from the root, before it reaches `base.root`.
         let mut outside = false;
-        // A directory of the root that was entered through the worktree, which then lies above it.
+        // A directory of the root entered through the worktree, which is then its parent.
         let mut entered: Option<NodeId> = None;
         loop {
             let (name, is_last, wants_dir) = next_component(&mut rest);
             let finish = |dir, name, node| match node {
                 _ if !outside => Ok(Resolved { dir, name, node, wants_dir }),
-                // Its name lies outside: from inside it is `.`.
+                // Its name is outside: within `base.root` it is `.`.
                 Some(root) if root == base.root => {
                     Ok(Resolved { dir: root, name: Cow::Borrowed(""), node, wants_dir })
                 }
@@ -173,7 +170,7 @@ impl Overlay {
                     }
                     let text = self.spliced(target, &rest.text[rest.at..], wants_dir)?;
                     if target.starts_with('/') {
-                        // Whoever came from the top finds the top above it.
+                        // An absolute link starts at the root, where `..` is the root.
                         from_top = true;
                         dir = self.root();
                         outside = dir != base.root;
@@ -200,7 +197,7 @@ impl Overlay {
         if path.starts_with('/') { Err(Errno::Perm) } else { Ok(()) }
     }
 
-    /// The directory above `dir`: the worktree, if it was `entered` through that.
+    /// The parent of `dir`: the worktree, if `dir` was `entered` through it.
     fn above(&self, dir: NodeId, entered: Option<NodeId>) -> Result<NodeId, Errno> {
         match self.dir_with_root().filter(|_| entered == Some(dir)) {
             Some(worktree) => Ok(worktree),
@@ -208,7 +205,7 @@ impl Overlay {
         }
     }
 
-    /// The path that a link's `target` stands for where `remaining` comes after its name.
+    /// The path that replaces a symbolic link to `target` and the `remaining` components.
     fn spliced(&self, target: &str, remaining: &str, wants_dir: bool) -> Result<String, Errno> {
         if target.is_empty() {
             return Err(Errno::Noent);
@@ -221,7 +218,7 @@ impl Overlay {
         if text.len() > self.limits.path_bytes_max { Err(Errno::Nametoolong) } else { Ok(text) }
     }
 
-    /// A directory that was moved out of `base.root` while it was open confines lookups to itself.
+    /// Confines lookups from a directory that was moved out of `base.root` to that directory.
     fn confine(&self, base: Base) -> Base {
         let is_inside = base.dir == base.root
             || base.root == self.root()
@@ -229,12 +226,12 @@ impl Overlay {
         if is_inside { base } else { Base { root: base.dir, ..base } }
     }
 
-    /// Whether `path` names something from `base`, or, with `makes`, something that could be made.
+    /// Whether `path` exists from `base`, or, with `makes`, could be created.
     pub fn reaches(&mut self, base: Base, path: &str, makes: bool) -> bool {
         self.resolve(base, path, Follow::No).is_ok_and(|found| makes || found.node.is_some())
     }
 
-    /// Resolves `path` to a node that exists.
+    /// Resolves `path` to an existing node.
     pub(in crate::kernel::vfs) fn lookup(
         &mut self,
         base: Base,
@@ -245,8 +242,8 @@ impl Overlay {
     }
 }
 
-/// `path` without the slashes at its end, for calls that do not follow a link before them. What is
-/// nothing but slashes stays absolute.
+/// `path` without trailing slashes, for calls that do not follow a symbolic link before them; unchanged if it
+/// has nothing else.
 pub(super) fn without_slashes(path: &str) -> &str {
     match path.trim_end_matches('/') {
         "" => path,
@@ -254,8 +251,8 @@ pub(super) fn without_slashes(path: &str) -> &str {
     }
 }
 
-/// Takes the next component off `rest`: its name, whether it is the last one, and whether a slash
-/// follows it as the last one.
+/// Removes the next component from `rest`: its name, whether it is the last, and whether the last has a slash
+/// after it.
 fn next_component<'a>(rest: &mut Rest<'a>) -> (Cow<'a, str>, bool, bool) {
     let len = rest.text.len();
     let bytes = rest.text.as_bytes();
@@ -283,7 +280,7 @@ mod tests {
     use crate::kernel::vfs::VfsLimits;
 
     #[test]
-    fn a_directory_that_was_moved_out_of_its_root_leads_no_further() {
+    fn directory_moved_out_of_root_confines_lookups() {
         let mut overlay = Overlay::new(VfsLimits::default(), 1);
         let top = overlay.host_base();
         for dir in ["given", "given/inner", "other"] {
@@ -291,7 +288,7 @@ mod tests {
         }
         let root = overlay.open_dir("/given").unwrap();
         let base = Base { dir: overlay.open_dir("/given/inner").unwrap(), root };
-        assert!(overlay.reaches(base, "../inner", false), "it is within its root");
+        assert!(overlay.reaches(base, "../inner", false), "still within its root");
         overlay.rename((top, "given/inner"), (top, "inner"), 2).unwrap();
         for out in ["..", "../other", "../given"] {
             assert!(!overlay.reaches(base, out, false), "{out}");

@@ -1,8 +1,8 @@
-//! Times of files: what those below show, and what those of the disk get when changes are applied.
+//! Times of files: those that files below show, and those that an apply sets on the disk.
 //!
-//! A paused clock and the disk's do not show the same time. Files of the disk show their own times, which
-//! are before the clock's start; what programs write is after it, in the order in which they wrote. When
-//! changes are applied that order is kept, and ends where the disk's clock stands.
+//! A paused clock differs from the disk's. Files of the disk show times before the start of the clock, writes of
+//! programs times after it, in the order of the writes. An apply keeps that order and ends it at the present
+//! time of the disk.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,53 +15,51 @@ use crate::kernel::vfs::layer::Stat;
 use crate::kernel::vfs::layer::Times;
 use crate::kernel::vfs::path::VPath;
 
-/// 2037-01-01T00:00:00Z, which is later than the files of any disk, nanoseconds since the Unix epoch. A
-/// clock that starts earlier shows files earlier by as much.
+/// 2037-01-01T00:00:00Z, later than files of any disk, in nanoseconds since the Unix epoch. A clock that starts
+/// earlier shifts the times of files by the difference.
 pub const FILES_END_NS: u64 = 2_114_380_800_000_000_000;
 
-/// 1990-01-01T00:00:00Z: the first of the times that are derived from contents.
+/// 1990-01-01T00:00:00Z: the first of the times derived from contents.
 const CONTENT_TIMES_BEGIN_S: u64 = 631_152_000;
 
-/// How many seconds such times may be apart: eight and a half years. Two contents have the same one by a
-/// chance of one in that many.
+/// Range of these times in seconds, eight and a half years. Two contents have equal times with a probability of
+/// one in that many.
 const CONTENT_TIMES_SPAN_S: u64 = 1 << 28;
 
-/// Between two times that are given to files of the disk in the order in which programs wrote them.
+/// Distance of times that an apply sets on files written one after the other.
 const APPLIED_STEP_NS: u64 = 1_000;
 
-/// Times that files of a layer show until they are changed.
+/// The modification times that files of a layer show until they are changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mtimes {
-    /// All the same, nanoseconds since the Unix epoch. Whoever compares times takes a file that was
-    /// changed below for the file that it was.
+    /// The same for all files, nanoseconds since the Unix epoch. Tools that compare times do not see that a
+    /// file below was changed.
     Fixed(u64),
-    /// Those of the layer. They are an input, as contents are.
+    /// Those of the layer: an input, as contents are.
     #[default]
     Host,
-    /// For each file one that depends on nothing but its content, between 1990 and 1998: whoever compares
-    /// times for equality sees what changed, and which file is newer means nothing. Links and directories
-    /// have the first of these times.
+    /// A time derived from the content, between 1990 and 1998. Tools that compare times for equality see
+    /// changes; which file is newer means nothing. Links and directories have the first of these times.
     Content,
 }
 
-/// How times of files below and those of a machine's clock belong together.
+/// How times of files below relate to a machine's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimeScale {
-    /// Nothing is known of the clock: what programs write has the disk's times on the disk.
+    /// Unknown clock: an apply leaves the disk to set the times of written files.
     Unknown,
-    /// The machine's clock is that of the disk.
+    /// The machine's clock is the disk's.
     Same,
-    /// The clock was paused at this time, nanoseconds since the Unix epoch.
+    /// The clock is paused and started at this time, nanoseconds since the Unix epoch.
     Paused(u64),
 }
 
-/// Clocks that start earlier leave no room for files to be shown earlier by as much as they do: 2000-01-01.
+/// 2000-01-01. For a clock that starts earlier, times of files are scaled, as there is no room to shift them.
 const SHIFTED_NS: u64 = 946_684_800_000_000_000;
 
 impl TimeScale {
-    /// What a file shows that the disk changed last at `ns`: never a time that the clock has yet to
-    /// reach.
+    /// The time that a file last changed at `ns` on the disk shows; never after the start of the clock.
     fn shown(self, ns: u64) -> u64 {
         match self {
             Self::Unknown | Self::Same => ns,
@@ -70,7 +68,7 @@ impl TimeScale {
         }
     }
 
-    /// The time of the disk that is shown as `ns`.
+    /// The time on the disk that is shown as `ns`.
     fn hidden(self, ns: u64) -> u64 {
         match self {
             Self::Unknown | Self::Same | Self::Paused(0) => ns,
@@ -80,13 +78,13 @@ impl TimeScale {
     }
 }
 
-/// `ns` times `by`, divided by `of`.
+/// `ns * by / of`.
 fn scaled(ns: u64, by: u64, of: u64) -> u64 {
     u64::try_from(u128::from(ns) * u128::from(by) / u128::from(of)).unwrap_or(u64::MAX)
 }
 
 impl Mtimes {
-    /// What an entry with the attributes `stat` shows, and whether that is all that there is to it.
+    /// The times of an entry with the attributes `stat`, and their source.
     pub(in crate::kernel::vfs) fn of(self, stat: &Stat, scale: TimeScale) -> (Times, TimesOf) {
         match self {
             Self::Fixed(time) => (Times::all(time), TimesOf::Layer),
@@ -98,13 +96,13 @@ impl Mtimes {
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// Whether a clock that began at `start` and showed `now` has shown `ns`, give or take a second.
+/// Whether a clock that started at `start` and shows `now` has shown `ns`, within a second.
 fn is_of_clock(ns: u64, start: u64, now: u64) -> bool {
     (start..=now.saturating_add(NS_PER_S)).contains(&ns)
 }
 
-/// The number `number` of the times that stand for contents: whole seconds, as some compare no more. All
-/// are before the clock's start.
+/// The time for contents numbered `number`: whole seconds, which is all that some tools compare, before the start
+/// of the clock.
 fn content_time_ns(number: u32, scale: TimeScale) -> u64 {
     let number = u64::from(number);
     let seconds = match scale {
@@ -117,33 +115,32 @@ fn content_time_ns(number: u32, scale: TimeScale) -> u64 {
     seconds * NS_PER_S
 }
 
-/// Times of a file that [`Overlay::apply`] gives to the disk.
+/// Times that [`Overlay::apply`] sets on a file of the disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChangedTimes {
     /// The mount.
     pub mount: MountId,
     /// The path in it.
     pub path: VPath,
-    /// What programs see.
+    /// The times that programs see.
     pub times: Times,
-    /// Whether a program set them to definite values. Otherwise one wrote to the file, and they are the
-    /// clock's.
+    /// A program set them explicitly; otherwise they are the clock's at a write.
     pub was_set: bool,
 }
 
-/// Which times files get on the disk. A program sees what was written when by the machine's clock, and
-/// the disk has another one: what was written in one order has its times in that order, up to now.
+/// Converts times that programs see to times of the disk. Writes keep their order; the last one gets the present
+/// time.
 pub(in crate::kernel::vfs) struct DiskTimes {
     scale: TimeScale,
-    /// The times at which something was written, each once, from the first on.
+    /// Distinct times of writes, sorted.
     written: Vec<u64>,
-    /// What the disk has for times that files of it show and that programs gave to others.
+    /// Times that programs copied from files of the disk, and the disk's times of these files.
     copied: HashMap<u64, u64>,
     newest_ns: u64,
 }
 
 impl DiskTimes {
-    /// The times that `node` is to have; `None` if it keeps those of the disk.
+    /// The times that `node` gets on the disk; `None` if it keeps those it has there.
     pub fn of(&self, node: &Node) -> Option<Times> {
         let Times { atim, mtim, ctim } = node.times;
         if !node.carries_times() {
@@ -158,8 +155,8 @@ impl DiskTimes {
         }
     }
 
-    /// The disk's time for `ns`: of what a file of the disk may show, that file's; of another date
-    /// this one; and of what has yet to come there, as long ago as it is on the machine's clock.
+    /// Converts `ns`: a time copied from a file of the disk becomes that file's, another date stays, and a date
+    /// that is in the disk's future becomes as old as it is on the machine's clock.
     fn on_disk(&self, ns: u64) -> u64 {
         if let Some(copied) = self.copied.get(&ns) {
             return *copied;
@@ -174,7 +171,7 @@ impl DiskTimes {
                 if hidden <= self.newest_ns {
                     hidden
                 } else if ns <= self.newest_ns {
-                    // No file of the disk shows that: it is a date.
+                    // No file of the disk shows it: a date.
                     ns
                 } else {
                     self.newest_ns.saturating_sub(start - ns)
@@ -186,13 +183,13 @@ impl DiskTimes {
 }
 
 impl Overlay {
-    /// Which times changed files get on the disk if they are written there now.
+    /// The conversion for an apply at the present time.
     pub(in crate::kernel::vfs) fn disk_times(&self) -> DiskTimes {
         let mut written = Vec::new();
         let copied = self.copied_times();
         if let TimeScale::Paused(start) = self.time_scale {
             for (_, node) in self.nodes.iter().filter(|(_, node)| node.carries_times()) {
-                // Programs set times to those of other files, to what the clock shows, and to others.
+                // Only times that the clock has shown, not dates or copies of other files' times.
                 let is_past =
                     |ns: &u64| is_of_clock(*ns, start, node.times.ctim) && !copied.contains_key(ns);
                 written.extend([node.times.mtim, node.times.atim].into_iter().filter(is_past));
@@ -203,7 +200,7 @@ impl Overlay {
         DiskTimes { scale: self.time_scale, written, copied, newest_ns: ambient::wall_now_ns() }
     }
 
-    /// What the disk has for the times that programs have set, as far as files of the disk show them.
+    /// Times that programs set and files of the disk show, with the disk's times of these files.
     fn copied_times(&self) -> HashMap<u64, u64> {
         let of_guest = self.nodes.iter().filter(|(_, node)| node.times_of == TimesOf::Guest);
         let set: HashSet<u64> =
@@ -228,17 +225,17 @@ impl Overlay {
         copied
     }
 
-    /// Whether `ns`, set at `set_ns`, is a time that the clock has shown, which the disk has another one for.
+    /// Whether `ns`, set at `set_ns`, is a time that a paused clock has shown.
     pub(crate) fn is_clock_time(&self, ns: u64, set_ns: u64) -> bool {
         matches!(self.time_scale, TimeScale::Paused(start) if is_of_clock(ns, start, set_ns))
     }
 
-    /// Says how the times of files below belong to those of the clock: for what is mounted after this.
+    /// Sets how times of files below relate to the clock, for later mounts.
     pub fn set_time_scale(&mut self, scale: TimeScale) {
         self.time_scale = scale;
     }
 
-    /// Makes sure that the times of `node` are what its content says, where that is where they are from.
+    /// Computes the times of `node` from its content, if that is their source.
     pub(super) fn settle_times(&mut self, id: NodeId) {
         let node = self.node(id);
         if node.times_of != TimesOf::Content {
@@ -246,7 +243,7 @@ impl Overlay {
         }
         let mut times = node.times;
         if let (Body::File(_), Some(origin)) = (&node.body, &node.origin)
-            // Where it cannot be read, reading it will tell.
+            // An unreadable file keeps its time; reading it will fail.
             && let Ok(digest) = self.layers[usize::from(origin.layer)].digest(&origin.path)
         {
             let [a, b, c, d, ..] = *digest.as_bytes();

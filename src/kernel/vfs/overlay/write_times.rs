@@ -1,12 +1,11 @@
-//! When something is written, so that nobody takes it for what was written before.
+//! Times of writes, such that tools which compare times see every change.
 //!
-//! Under a paused clock everything would be written at one time. But make and ninja tell by which file is
-//! later whether something is to be made, and Python, git and rsync by the time and the length of a file
-//! whether it is what they know, most of them in whole seconds. So each write is a little later than the one
-//! before it; and where something is changed that a process may have looked at which has ended since, it
-//! is in another second than before. Builds from scratch make new files only, and take no time.
+//! Under a paused clock all writes would have the same time. But make and ninja compare which file is newer, and
+//! Python, git and rsync compare time and length, mostly in whole seconds. So a write to another file is a little
+//! later than the write before it, and a change to a file that a process may have seen, which has ended since,
+//! is in another second. Builds from scratch only create files, and stay within a second.
 //!
-//! Files are never later than the clock: the kernel sets that forward, whenever somebody reads it.
+//! No file is later than the clock: the kernel sets the clock forward when it is read.
 
 use std::collections::HashMap;
 
@@ -18,63 +17,61 @@ use super::times::{Mtimes, TimeScale};
 use crate::kernel::vfs::layer::Stat;
 use crate::kernel::vfs::layer::Times;
 
-/// Between writes to two files.
+/// Distance between writes to different files.
 const STEP_NS: u64 = 1_000;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Names that are remembered after their files are gone.
+/// Removed names that are remembered.
 const GONE_MAX: usize = 4096;
 
-/// What is known of the writes to a namespace.
+/// The state of the times of writes to a namespace.
 #[derive(Clone, Default)]
 pub(in crate::kernel::vfs) struct WriteTimes {
-    /// The time of the last write. `None` if the clock's is the time of every write.
+    /// The time of the last write; `None` if writes have the clock's time.
     last_ns: Option<u64>,
     last_node: Option<NodeId>,
-    /// When the run began, or the namespace was made.
+    /// Start of the run, or creation of the namespace.
     began_ns: u64,
-    /// What was written until then, processes may have seen that have ended.
+    /// Writes up to here may have been seen by processes that have ended.
     seen_ns: u64,
-    /// When a file was written to last.
+    /// The last write to a file.
     last_file_ns: u64,
-    /// The names that files had which were written to in the current second and are not there any more:
-    /// which files, by their inode numbers, and when they were written to.
+    /// Names removed whose files were written to in the current second: inode number and time of the write.
     gone: HashMap<(NodeId, Box<str>), (u64, u64)>,
-    /// When the disk's new state was taken in.
+    /// Refreshes from the disk.
     pub(in crate::kernel::vfs) refreshes: Vec<Refresh>,
-    /// Whether a file that was written to is still being written to while anybody has it open, as
-    /// version 2 of the kernel had it.
+    /// A written file counts as being written while any description of it is open, as up to version 2 of the
+    /// kernel.
     readers_write: bool,
-    /// Whether what lies in a directory that is moved away is gone as well, and what is made has the time
-    /// of its directory; since version 5 of the kernel.
+    /// Moving a directory removes the names in it, and a new entry has its directory's time; since version 5
+    /// of the kernel.
     follows_dirs: bool,
 }
 
-/// The longest time that a clock is set forward by for what was changed on the disk. What took longer there
-/// is shown as if it had gone faster.
+/// The most by which a refresh sets a clock forward. Changes that took longer are shown compressed.
 const REFRESH_NS_MAX: u64 = 600 * SECOND_NS;
 
-/// Sessions that take in what was changed within this time show different times for it: 365 days.
+/// 365 days: refreshes that begin at different times of the disk within this range show different times.
 const REFRESHES_APART_NS: u64 = 365 * 24 * 60 * 60 * SECOND_NS;
 
-/// What was changed on the disk between the beginning of a session, or a refresh, and the next refresh is
-/// later than what the session wrote before that one, and in the order in which it was changed.
+/// Shows changes made on the disk between the start of a session, or a refresh, and the next refresh: later than
+/// the session's writes before that, in the order in which they were made.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(in crate::kernel::vfs) struct Refresh {
     pub mount: u16,
-    /// By the disk's clock.
+    /// On the disk's clock.
     pub since_ns: u64,
     pub until_ns: u64,
-    /// What a file shows that was changed at the beginning of that.
+    /// The time shown for a change at `since_ns`.
     pub shown_ns: u64,
-    /// How much later one is shown that was changed at the end of it; 0 in snapshots from before 1.3.
+    /// How much later a change at `until_ns` is shown; 0 in snapshots before version 1.3.
     #[serde(default)]
     pub span_ns: u64,
 }
 
 impl Refresh {
-    /// What a file shows that was changed at `ns` by the disk's clock, if that is in between.
+    /// The time shown for a change at `ns` on the disk's clock, if it is in the range.
     fn shown(&self, ns: u64) -> Option<u64> {
         let at = ns.checked_sub(self.since_ns).filter(|_| ns <= self.until_ns)?;
         let whole = self.until_ns.saturating_sub(self.since_ns).max(1);
@@ -92,8 +89,8 @@ fn next_second(ns: u64) -> u64 {
 }
 
 impl WriteTimes {
-    /// The time of a write to `node` when the clock shows `now`; in another second than `before` if
-    /// that is when it was written to last, and somebody may know that.
+    /// The time of a write to `node` when the clock shows `now`; not in the second of `before`, its previous
+    /// write, if a process may have seen that.
     fn next(&mut self, node: Option<NodeId>, before: Option<u64>, now: u64) -> u64 {
         let Some(last) = self.last_ns else { return now };
         let is_same = node.is_some() && node == self.last_node;
@@ -110,8 +107,7 @@ impl WriteTimes {
 }
 
 impl Overlay {
-    /// From now on tells writes apart by their times, the first of which is after `now`, nanoseconds since
-    /// the Unix epoch.
+    /// Gives writes distinguishable times from now on, the first one after `now`, nanoseconds since the Unix epoch.
     pub(crate) fn tell_writes_apart(&mut self, now: u64) {
         self.writes = WriteTimes {
             last_ns: Some(now),
@@ -124,63 +120,62 @@ impl Overlay {
         };
     }
 
-    /// Has what lies in a directory that is moved away count as gone, and what is made have the time of its
-    /// directory.
+    /// Makes a moved directory remove the names in it, and a new entry have its directory's time.
     pub(crate) fn follow_dirs(&mut self) {
         self.writes.follows_dirs = true;
     }
 
-    /// Has whoever reads a file count among those who write it.
+    /// Makes a written file count as being written while any description of it is open.
     pub(crate) fn count_readers_as_writers(&mut self) {
         self.writes.readers_write = true;
     }
 
-    /// Notes that a description of `id` is closed through which it was written.
+    /// Records that a description of `id` that was open for writing is closed.
     pub(super) fn note_end_of_writing(&mut self, id: NodeId) {
         if !self.writes.readers_write {
             self.node_mut(id).is_being_written = false;
         }
     }
 
-    /// From now on takes the times of writes as they are given.
+    /// Gives writes the clock's time from now on.
     pub(crate) fn take_times_as_given(&mut self) {
         self.writes = WriteTimes::default();
     }
 
-    /// The time of the last write; `None` if that is no later than the clock.
+    /// The time of the last write; `None` if writes have the clock's time.
     #[inline]
     pub(crate) fn last_write_ns(&self) -> Option<u64> {
         self.writes.last_ns
     }
 
-    /// Notes that a process has ended, which may have seen all that was written.
+    /// Records the end of a process, which may have seen all writes until now.
     pub(crate) fn note_process_end(&mut self) {
         self.writes.seen_ns = self.writes.last_ns.unwrap_or_default();
     }
 
-    /// The earliest time that another run would write at; `None` if that is when the clock says. It is in
-    /// another second than the last write: people take longer than that between two commands.
+    /// The earliest time of a write of another run; `None` if that is the clock's. Not in the second of the last
+    /// write.
     pub(crate) fn next_run_ns(&self) -> Option<u64> {
         let last = self.writes.last_ns?;
         Some(if last > self.writes.began_ns { next_second(last) } else { last })
     }
 
-    /// Notes that another run begins.
+    /// Records the start of another run.
     pub(crate) fn note_run(&mut self) {
         if let Some(began_ns) = self.next_run_ns() {
             self.tell_writes_apart(began_ns);
         }
     }
 
-    /// Notes that mounts take in what was changed on the disk between these times of its clock: what was
-    /// changed in one of them before something in another is shown so.
+    /// Records that mounts take in changes made on the disk within `windows` of its clock. One range for all mounts
+    /// keeps the order of changes between them.
     pub(in crate::kernel::vfs) fn note_refresh(&mut self, windows: &[(MountId, u64, u64)]) {
         let since_ns = windows.iter().map(|(_, since_ns, _)| *since_ns).min();
         let until_ns = windows.iter().map(|(_, _, until_ns)| *until_ns).max();
         let (Some(since_ns), Some(until_ns)) = (since_ns, until_ns) else { return };
         self.note_run();
         let mut shown_ns = self.time_of_making(0);
-        // In another second than what another session takes in that begins with the same clock.
+        // In another second than a refresh of another session with the same start of the clock.
         let shows_host =
             |(mount, _, _): &(MountId, u64, u64)| self.mounts[mount.index()].mtimes == Mtimes::Host;
         if let TimeScale::Paused(start_ns) = self.time_scale
@@ -189,7 +184,7 @@ impl Overlay {
             shown_ns = shown_ns.max(start_ns.saturating_add(since_ns % REFRESHES_APART_NS));
         }
         let span_ns = until_ns.saturating_sub(since_ns).min(REFRESH_NS_MAX);
-        // Whatever is written from now on is later.
+        // Later writes are later than this.
         self.writes.last_ns = self.writes.last_ns.map(|last| last.max(shown_ns + span_ns));
         let refresh = |(mount, _, _): &(MountId, u64, u64)| Refresh {
             mount: mount.0,
@@ -201,7 +196,7 @@ impl Overlay {
         self.writes.refreshes.extend(windows.iter().map(refresh));
     }
 
-    /// What an entry of `mount` shows that has the attributes `stat` below.
+    /// The times of an entry of `mount` that has the attributes `stat` below.
     pub(in crate::kernel::vfs) fn times_below(
         &self,
         mount: MountId,
@@ -217,15 +212,15 @@ impl Overlay {
         }
     }
 
-    /// The time of a new node that is made when the clock shows `now`.
+    /// The time of a new node when the clock shows `now`.
     pub(super) fn time_of_making(&mut self, now: u64) -> u64 {
         let time = self.writes.next(None, None, now);
         self.writes.last_file_ns = time;
         time
     }
 
-    /// The time of a new node that is made in `dir` when the clock shows `now`. With that, `dir` was written
-    /// to as well: it is not later than what it holds.
+    /// The time of a new node in `dir` when the clock shows `now`. `dir` counts as written to at the same time, so
+    /// that it is not later than its entry.
     pub(super) fn time_of_making_in(&mut self, dir: NodeId, now: u64) -> u64 {
         let time = self.time_of_making(now);
         if self.writes.follows_dirs && self.writes.last_ns.is_some() {
@@ -239,7 +234,7 @@ impl Overlay {
         let node = &self.nodes[id];
         let is_dir = matches!(node.body, Body::Dir(_));
         let is_known = !is_dir && !says_nothing(node);
-        // Who goes on writing has looked at nothing in between.
+        // A process that is still writing has not looked in between.
         let before = (is_known && !node.is_being_written).then_some(node.times.mtim);
         let time = self.writes.next(Some(id), before, now);
         if !is_dir {
@@ -248,7 +243,7 @@ impl Overlay {
         time
     }
 
-    /// Notes that the content of `id` changed when the clock showed `now`.
+    /// Records a change of the content of `id` when the clock shows `now`.
     pub(super) fn touch(&mut self, id: NodeId, now: u64) {
         let time = self.time_of_touch(id, now);
         let node = self.node_mut(id);
@@ -256,20 +251,20 @@ impl Overlay {
         node.is_being_written |= node.opens > 0;
     }
 
-    /// Has the next write come in another second than the last one.
+    /// Puts the next write in another second than the last one.
     fn write_in_another_second(&mut self) {
         self.writes.last_ns = self.writes.last_ns.map(next_second);
         self.writes.gone.clear();
     }
 
-    /// Notes that `name` in `dir` does not stand for `id` any more.
+    /// Records that `name` in `dir` is no longer `id`.
     pub(super) fn note_gone(&mut self, dir: NodeId, name: &str, id: NodeId) {
         let Some(last) = self.writes.last_ns else { return };
         let node = self.node(id);
         let (ino, written) = (node.ino, node.times.mtim);
         if let Body::Dir(moved) = &node.body {
             if self.writes.follows_dirs && !moved.entries.is_empty() {
-                // What lies in it, at whatever depth, is not looked for.
+                // Names beneath it are not tracked.
                 self.write_in_another_second();
             }
             return;
@@ -279,16 +274,15 @@ impl Overlay {
             return;
         }
         if self.writes.gone.len() == GONE_MAX {
-            // Then nobody needs to know them.
+            // With the next write in another second, none of them matters.
             self.write_in_another_second();
             return;
         }
         self.writes.gone.insert((dir, name.into()), (ino, written));
     }
 
-    /// Notes that `name` in `dir` stands for `id` from now on: if what it stood for before was another file,
-    /// written to in the same second, and `id` was just written, that was in another second. What was
-    /// written since then stays later than `id`.
+    /// Records that `name` in `dir` is now `id`. If a process may have seen another file of that name, written to
+    /// in the same second, `id`, if just written, moves to another second. Later writes stay later than `id`.
     pub(super) fn note_come(&mut self, dir: NodeId, name: &str, id: NodeId, now: u64) {
         if self.writes.gone.is_empty() {
             return;
@@ -310,8 +304,8 @@ impl Overlay {
     }
 }
 
-/// Whether the time of a node is what all files below show of which nothing is known, or for which a clock
-/// that starts with 1970 leaves no room.
+/// Whether the time of a node means nothing: files below whose time is unknown show it, and all files below
+/// under a clock that starts in 1970.
 fn says_nothing(node: &Node) -> bool {
     node.times_of == TimesOf::Layer && node.times.mtim < SECOND_NS
 }
@@ -351,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn each_write_is_later_than_the_one_before_it() {
+    fn each_write_is_later_than_the_previous_one() {
         let mut bench = Bench::new();
         let (a, b) = (bench.write("a"), bench.write("b"));
         assert!(START_NS < a && a < b, "{a} {b}");
@@ -360,11 +354,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_may_have_seen_is_changed_in_another_second() {
+    fn change_after_a_process_ended_is_in_another_second() {
         let mut bench = Bench::new();
         bench.write("a");
         bench.write("a");
-        assert_eq!(bench.second("a"), 100, "nobody has looked");
+        assert_eq!(bench.second("a"), 100, "no process has looked");
         bench.0.note_process_end();
         bench.write("new");
         assert_eq!(bench.second("new"), 100);
@@ -373,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_takes_the_name_of_another_is_of_another_second() {
+    fn file_replaced_by_rename_is_in_another_second() {
         let mut bench = Bench::new();
         let base = bench.base();
         for name in ["renamed", "removed"] {
@@ -394,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_a_directory_that_takes_the_name_of_another_is_of_another_second() {
+    fn file_in_replaced_directory_is_in_another_second() {
         type Gone = fn(&mut Bench, Base);
         let moved: Gone =
             |bench, base| bench.0.rename((base, "pkg"), (base, "old"), START_NS).unwrap();
@@ -424,9 +418,9 @@ mod tests {
         }
     }
 
-    /// `make` takes what is older than its directory for out of date.
+    /// `make` considers a file that is older than its directory out of date.
     #[test]
-    fn a_directory_is_not_later_than_what_was_made_in_it() {
+    fn directory_is_not_later_than_its_new_entry() {
         let mut bench = Bench::new();
         bench.0.follow_dirs();
         let base = bench.base();
@@ -444,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_on_writing_is_not_held_up_by_others() {
+    fn continued_writing_stays_in_the_second() {
         let mut bench = Bench::new();
         let flags = OpenFlags { create: true, write: true, ..OpenFlags::default() };
         let base = bench.base();
@@ -459,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn another_run_writes_in_another_second() {
+    fn next_run_writes_in_another_second() {
         let mut bench = Bench::new();
         bench.0.note_run();
         assert_eq!(bench.0.last_write_ns(), Some(START_NS), "nothing was written");
@@ -471,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_of_any_number_of_files_that_are_gone_take_no_more_memory() {
+    fn remembered_removed_names_are_limited() {
         let mut bench = Bench::new();
         let base = bench.base();
         bench.write("kept");

@@ -1,4 +1,4 @@
-//! What of a mount stays as it is when the disk's new state is taken in.
+//! Determines what a refresh keeps of a mount.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -13,30 +13,30 @@ use crate::kernel::vfs::overlay::node::{
 use crate::kernel::vfs::overlay::{Overlay, node_bytes};
 use crate::kernel::vfs::path::VPath;
 
-/// The paths of one mount whose state before is kept.
+/// The paths of one mount whose former state is kept.
 pub(super) struct Keeping {
     pub mount: MountId,
     pub layer: u16,
-    /// What is changed, and the disk does not have like that.
+    /// Changed paths whose change the disk does not have.
     pub changed: BTreeSet<VPath>,
-    /// Those of `changed` where something stood before.
+    /// Those of `changed` that existed before.
     pub stood: BTreeSet<VPath>,
-    /// What is changed, and the disk has like that.
+    /// Changed paths whose change the disk has.
     pub settled: BTreeSet<VPath>,
-    /// Where kept nodes come from; of directories all that is beneath, too.
+    /// Origins of kept nodes; includes everything beneath directories.
     pub origins: BTreeSet<VPath>,
-    /// Files with several names that are kept.
+    /// Kept files with several names.
     pub linked: HashSet<NodeId>,
-    /// Stamps of what was touched and is as it was.
+    /// New attributes of files that were touched but not changed.
     pub renewed: BTreeMap<VPath, Stat>,
-    /// Where directories come from that stand elsewhere in the mount now.
+    /// Origins of directories that were moved within the mount.
     pub moved_dirs: BTreeSet<VPath>,
-    /// Names that the disk has anew of what stands for itself elsewhere by now, and what that is.
+    /// Names that exist on the disk again, whose nodes are elsewhere and independent by now.
     pub given_back: BTreeMap<VPath, NodeId>,
 }
 
 impl Keeping {
-    /// Whether `path` stands in a directory that shows it elsewhere now, and is not changed there.
+    /// Whether `path` is an unchanged entry of a directory that was moved.
     pub(super) fn moves_along(&self, path: &VPath) -> bool {
         let dir = path.split_last().map(|(dir, _)| dir);
         dir.is_some_and(|dir| self.moved_dirs.contains(&dir)) && !self.changed.contains(path)
@@ -60,15 +60,14 @@ impl Keeping {
 }
 
 impl Overlay {
-    /// Where nodes come from that are kept though they are not where they come from.
+    /// Adds the origins of kept nodes that are not in their original place.
     pub(super) fn note_origins(&self, keeping: &mut Keeping) {
         for placed in self.placed_in(keeping.mount) {
             let node = self.node(placed.id);
             let Some(origin) = &node.origin else { continue };
             let is_dir = matches!(node.body, Body::Dir(_));
-            // A time alone is not worth a conflict where the disk has another file by now, nor if the
-            // session wrote what the disk has. What was applied keeps the time at which the session
-            // wrote it, which the disk does not have.
+            // A changed time alone is no conflict if the disk has another file now, or has what the session wrote.
+            // Applied files keep the session's time of the write, which the disk does not have.
             let is_timed = || {
                 let now = self.layers[usize::from(origin.layer)].stat_now(&origin.path);
                 let Some(now) = now.ok().filter(|now| now.stamp == origin.stamp) else {
@@ -87,15 +86,15 @@ impl Overlay {
             }
         }
         self.note_linked(keeping);
-        // What was moved to another mount comes from here as well.
+        // Nodes that were moved to another mount also come from here.
         for (_, node) in self.nodes.iter().filter(|(_, node)| node.mount != keeping.mount) {
             let origin = node.origin.as_ref().filter(|origin| origin.layer == keeping.layer);
             keeping.origins.extend(origin.map(|origin| origin.path.clone()));
         }
     }
 
-    /// Keeps files with several names, of which the disk cannot say that they are one: those of which a
-    /// name is changed, and those that the disk has under all their names as they were.
+    /// Keeps files with several names, as the disk cannot tell that these are one file: those with a changed name, and
+    /// those that are unchanged under all names.
     fn note_linked(&self, keeping: &mut Keeping) {
         let mut names: HashMap<NodeId, Vec<VPath>> = HashMap::new();
         for placed in self.placed_in(keeping.mount) {
@@ -120,10 +119,10 @@ impl Overlay {
         }
     }
 
-    /// Forgets what was only looked at in the mount.
+    /// Drops what was only looked at in the mount.
     pub(super) fn prune(&mut self, keeping: &Keeping) {
         let root = self.mount_root(keeping.mount);
-        // Directories in which things are as in the layer, each after the one that it stands in.
+        // Directories whose entries may come from the layer, each after its parent.
         let mut dirs = vec![(root, VPath::root(), None)];
         let mut at = 0;
         while at < dirs.len() {
@@ -133,7 +132,7 @@ impl Overlay {
             }
             at += 1;
         }
-        // Directories that came where the disk has one show that as well.
+        // Directories at a path where the disk has one too show both.
         let is_elsewhere = |id: NodeId, path: &VPath| {
             self.node(id).origin.as_ref().is_some_and(|origin| origin.path != *path)
         };
@@ -142,7 +141,7 @@ impl Overlay {
             .filter(|(id, path, _)| is_elsewhere(*id, path))
             .map(|(_, path, _)| path.clone())
             .collect();
-        // What holds nothing any more is forgotten, innermost first.
+        // Drop empty directories, innermost first.
         for (id, path, place) in dirs.into_iter().rev() {
             let Some((dir, name)) = place else { continue };
             let node = self.node(id);
@@ -163,8 +162,8 @@ impl Overlay {
         self.seen.retain(is_kept);
     }
 
-    /// Gives another inode number to what stands elsewhere than where its number is from: the disk may have
-    /// something else there by now, and two files of one number would be taken for one.
+    /// Gives nodes that are not in their original place new inode numbers: the disk may have another file there, which
+    /// would get the same number.
     pub(super) fn renumber(&mut self, mount: MountId) {
         let placed = self.placed_in(mount);
         let is_home = |overlay: &Self, placed: &Placed| {
@@ -182,8 +181,7 @@ impl Overlay {
         }
     }
 
-    /// Forgets what was only looked at in the directory `dir`; answers the directories in it in which
-    /// the same is to be done.
+    /// Drops what was only looked at in the directory `dir`; returns the subdirectories still to be pruned.
     fn prune_entries(
         &mut self,
         dir: NodeId,
@@ -192,7 +190,7 @@ impl Overlay {
     ) -> Vec<(Arc<str>, NodeId)> {
         let (mut inner, mut dropped) = (Vec::new(), Vec::new());
         self.unlist(dir);
-        // Names of the directory that it was moved from are hidden here.
+        // Whiteouts that hide names of the place it was moved from.
         let hides = self.dir(dir).below.iter().any(|below| *below != (keeping.layer, path.clone()));
         let entries = std::mem::take(&mut self.dir_mut(dir).entries);
         let mut kept = entries.clone();
@@ -219,7 +217,7 @@ impl Overlay {
                             true
                         }
                         _ if is_kept => true,
-                        // Made on both sides: what is in it is looked at one by one.
+                        // Created on both sides: compare the entries one by one.
                         Body::Dir(_) => {
                             shows_layer = self.take_from_layer(id, &at, keeping);
                             inner.push((name.clone(), id));
@@ -230,7 +228,7 @@ impl Overlay {
                 }
             };
             if shows_layer {
-                // Once it is removed here, the layer's must not show in its place.
+                // Removing it here must not uncover that of the layer.
                 self.uncharge(entry.name_bytes(&name));
                 entry.shadows = true;
             }
@@ -254,11 +252,11 @@ impl Overlay {
         inner
     }
 
-    /// Lets the layer show through the directory `id`, which was made here, or moved, and stands at `path`;
-    /// answers whether there is one.
+    /// Lets the layer show through the directory `id` at `path`, which was created or moved here; returns whether the
+    /// layer has one.
     fn take_from_layer(&mut self, id: NodeId, path: &VPath, keeping: &Keeping) -> bool {
         let layer = keeping.layer;
-        // What the disk has there moves along with the directory that stood there.
+        // What the disk has there belongs to the directory that was moved away.
         if keeping.moved_dirs.contains(path) {
             return false;
         }
@@ -273,13 +271,13 @@ impl Overlay {
             self.uncharge(node_bytes(&self.node(id).body));
             self.node_mut(id).origin = Some(Box::new(Origin::new(layer, path, &stat)));
         } else {
-            // It shows what it was moved from as well.
+            // It still shows the place it was moved from.
             self.seen.push(Origin::new(layer, path, &stat));
         }
         true
     }
 
-    /// Hides what stood in `path` before the directory `id` took its place, and was not made again there.
+    /// Hides what was in `path` before the directory `id` replaced it, and was not created again.
     fn shadow_what_stood(&mut self, id: NodeId, path: &VPath, keeping: &Keeping) {
         let beneath = format!("{}/", path.as_str());
         let stood = keeping.stood.range(path.join("")..);
@@ -304,13 +302,12 @@ impl Overlay {
     }
 }
 
-/// What is pinned and stays so.
+/// The pins that are kept.
 pub(super) fn kept_pins(baseline: &Baseline, keeping: &Keeping) -> Pins {
     let old = baseline.pins();
     let mut pins = Pins::default();
     for (path, pin) in &old.by_path {
-        // What nobody knew, and names that were not there, are looked at anew where a moved directory shows
-        // them.
+        // Unknown and absent names are looked at again where a moved directory shows them.
         let is_known = matches!(pin, Pin::There(_));
         let is_settled = keeping.settled.contains(path);
         if !keeping.keeps(path) || is_settled || !is_known && keeping.moves_along(path) {
@@ -333,7 +330,7 @@ pub(super) fn kept_pins(baseline: &Baseline, keeping: &Keeping) -> Pins {
     for (path, kind) in drifts {
         pins.drifts.insert(path.clone(), *kind);
     }
-    // Directories above are those of now, unless there are none: then they are part of a conflict.
+    // Parent directories get their present state; if they are gone, the old one, as part of a conflict.
     let kept: Vec<VPath> = pins.by_path.keys().chain(&keeping.changed).cloned().collect();
     for path in kept {
         let is_made = !pins.by_path.contains_key(&path);
@@ -347,7 +344,7 @@ pub(super) fn kept_pins(baseline: &Baseline, keeping: &Keeping) -> Pins {
             let pin = match (now.map(|now| now.stat).filter(is_dir), old.by_path.get(&parent)) {
                 (Some(stat), _) => Some(Pin::There(stat.into())),
                 (None, Some(pin)) => Some(pin.clone()),
-                // What was made in a directory that was made has nothing to do with the disk.
+                // An entry of a new directory has nothing to do with the disk.
                 (None, None) => (!is_made).then_some(Pin::Unknown),
             };
             if let Some(pin) = pin {
@@ -356,7 +353,7 @@ pub(super) fn kept_pins(baseline: &Baseline, keeping: &Keeping) -> Pins {
             at = parent;
         }
     }
-    // Where something was made that the disk did not have, whatever comes to be there is a conflict.
+    // An entry created where the disk had none: whatever appears there on the disk is a conflict.
     for path in keeping.changed.difference(&keeping.stood) {
         let is_dir =
             |(dir, _): (VPath, &str)| matches!(pins.by_path.get(&dir), Some(Pin::There(_)));
@@ -369,7 +366,7 @@ pub(super) fn kept_pins(baseline: &Baseline, keeping: &Keeping) -> Pins {
     pins
 }
 
-/// Takes names out of the lists of directories that nothing is known of and that are not there any more.
+/// Removes names without pins from the lists of directories if they no longer exist.
 fn forget_what_is_gone(pins: &mut Pins, disk: &HostDir) {
     let mut gone: Vec<(VPath, Arc<List>)> = Vec::new();
     for (path, pin) in &pins.by_path {
@@ -391,8 +388,7 @@ fn forget_what_is_gone(pins: &mut Pins, disk: &HostDir) {
     }
 }
 
-/// Lets directories that nobody has listed, and that are none any more, hold what is known to have been
-/// there: nobody can list them again.
+/// Gives unlisted directories that are gone the entries that are pinned, as they cannot be listed any more.
 fn list_what_is_gone(pins: &mut Pins, disk: &HostDir) {
     let is_dir = |stat: &Stat| stat.file_type == FileType::Directory;
     let mut lists = Vec::new();

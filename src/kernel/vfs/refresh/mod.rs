@@ -1,8 +1,8 @@
-//! The disk's new state, taken in beneath what a namespace has changed.
+//! Takes in the disk's new state beneath the changes of a namespace.
 //!
-//! What programs have only looked at is forgotten, so that it is looked at anew. What they have changed
-//! stays, and so does what it was before: if the disk has changed that as well, it is a conflict, and
-//! the change goes on being told against the old state, so that no patch takes the disk's change back.
+//! What programs only looked at is dropped, and looked at again later. Their changes stay, with the state before them:
+//! if the disk changed that too, it is a conflict, and the change stays relative to the old state, so that no apply
+//! takes the disk's change back.
 
 pub(super) mod keeping;
 pub(super) mod origins;
@@ -22,34 +22,34 @@ use super::path::VPath;
 use crate::base::digest::DigestHasher;
 use crate::base::errno::Errno;
 
-/// What [`Overlay::refresh`] found.
+/// The result of [`Overlay::refresh`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Refreshed {
-    /// What had been looked at and is another thing now, sorted by mount and path.
+    /// Paths that had been looked at and have changed, sorted by mount and path.
     pub taken: Vec<Taken>,
-    /// What both the disk and programs have changed, which is as programs left it.
+    /// Paths that both the disk and programs changed; the programs' version stays.
     pub conflicts: Vec<Conflict>,
 }
 
-/// Something that is another thing now.
+/// A path that changed on the disk.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Taken {
-    /// The mount that it lies in.
+    /// Its mount.
     pub mount: MountId,
-    /// Where, relative to the mount's root.
+    /// Its path, relative to the mount's root.
     pub path: VPath,
-    /// In what way.
+    /// How it changed.
     pub kind: TakenKind,
 }
 
-/// In what way something is another thing now.
+/// How a path changed on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum TakenKind {
-    /// It was there, and has other bytes, another text or another type, or may have.
+    /// It existed, and has other bytes, another text or another type, or may have.
     Changed,
-    /// It was not there.
+    /// It did not exist.
     Added,
-    /// It is not there any more.
+    /// It no longer exists.
     Removed,
 }
 
@@ -65,14 +65,14 @@ impl TakenKind {
 }
 
 impl Overlay {
-    /// Takes in what folders of the host hold now, in mounts of a [`Baseline`]: what programs have
-    /// changed stays as it is, and all else is as on the disk. What both changed is a conflict. What
-    /// is changed in the same way on both sides is no change any more. Nothing may be open.
+    /// Takes in the present state of host directories in mounts of a [`Baseline`], beneath the changes of programs.
+    /// What both sides changed is a conflict, unless they changed it alike: then it is no longer a change.
+    /// Nothing may be open.
     ///
     /// # Errors
-    /// As [`Overlay::diff`]; nothing is taken in then.
+    /// Those of [`Overlay::diff`]; nothing is taken in then.
     pub fn refresh(&mut self) -> Result<Refreshed, DiffError> {
-        // What nobody knows as it changed on the disk before it was looked at is taken in.
+        // Excludes entries of unknown former state, which are taken in.
         let changes = self.known_changes()?;
         let (mut refreshed, mut windows) = (Refreshed::default(), Vec::new());
         for (mount, index) in (0..).map(MountId).zip(0..self.mounts.len()) {
@@ -118,7 +118,7 @@ impl Overlay {
             })?);
             let appeared = self.list_moved_dirs_anew(&keeping, &disk);
             refreshed.conflicts.extend(appeared);
-            // Names that both made, with what lies beneath, are read as the disk has them.
+            // Names that both sides created are read from the disk, with everything beneath them.
             self.note_origins(&mut keeping);
             let is_told = |it: &Taken| {
                 let mut conflicts = refreshed.conflicts.iter();
@@ -143,10 +143,10 @@ impl Overlay {
         Ok(refreshed)
     }
 
-    /// Gives up all changes in folders of the host, and shows what these hold now.
+    /// Drops all changes in host directories, and shows their present state.
     ///
     /// # Errors
-    /// As [`Overlay::discard`].
+    /// Those of [`Overlay::discard`].
     pub fn discard_and_refresh(&mut self, now: u64) -> Result<(), Errno> {
         let mut windows = Vec::new();
         for (mount, index) in (0..).map(MountId).zip(0..self.mounts.len()) {
@@ -161,8 +161,8 @@ impl Overlay {
         self.discard(now)
     }
 
-    /// Takes the stamps of what was touched and is as it was, so that it is no conflict: whoever takes
-    /// changes back that were half written touches what they were about.
+    /// Takes over the stamps of files that were touched but not changed, so that they are no conflict: taking back a
+    /// partial write touches files.
     pub(super) fn renew_touched(&mut self) {
         for index in 0..self.mounts.len() {
             let Some(baseline) = self.mounts[index].baseline.clone() else { continue };
@@ -204,7 +204,7 @@ impl Overlay {
     }
 }
 
-/// Whether the disk has changed what `change` is about. What was only touched is noted in `renewed`.
+/// Compares a change with the disk. Files that were only touched are added to `renewed`.
 fn compare(
     change: &Change,
     baseline: &Baseline,
@@ -227,7 +227,7 @@ fn compare(
         (Some(_), None) => Some(ConflictKind::Vanished),
         (None, Some(_)) => Some(ConflictKind::Appeared),
         (None, None) => {
-            // The first directory above that stood there before must do so.
+            // The nearest directory above that existed must still exist.
             let mut what = None;
             while let Some((parent, _)) = path.split_last() {
                 path = parent;
@@ -249,12 +249,12 @@ fn compare(
     Ok(what.map(|what| Conflict { mount: change.mount, path, what }))
 }
 
-/// Whether this is the type of a pipe, a socket or a device, which have no content to compare.
+/// Whether this is the type of a pipe, socket or device, which have no content to compare.
 fn is_special(file_type: FileType) -> bool {
     !matches!(file_type, FileType::RegularFile | FileType::Directory | FileType::SymbolicLink)
 }
 
-/// Whether the file or link `path`, which was `before`, is what it was, as far as that is kept.
+/// Whether the file or symbolic link `path`, formerly `before`, is unchanged, as far as its content is kept.
 pub(super) fn is_only_touched(
     path: &VPath,
     before: &Stat,
@@ -303,10 +303,10 @@ fn digest_on_disk(
     }
 }
 
-/// What had been looked at and is another thing on the disk now.
+/// The paths that had been looked at and changed on the disk.
 ///
 /// # Errors
-/// What the disk answers where it does not say whether there is anything.
+/// Those of the disk.
 fn taken(baseline: &Baseline, keeping: &Keeping) -> Result<Vec<Taken>, DiffError> {
     let pins = baseline.pins().clone();
     let mut taken = BTreeMap::new();
@@ -360,7 +360,7 @@ fn pinned_names<'p>(pins: &'p Pins, dir: &VPath, there: &'p There) -> Option<Has
     Some(listed.chain(known).collect())
 }
 
-/// The names that came and went in the directory `path`, if it was listed.
+/// The names added to and removed from the directory `path`, if it was listed.
 fn new_names<'p>(
     baseline: &Baseline,
     path: &VPath,

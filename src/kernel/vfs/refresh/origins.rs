@@ -1,4 +1,4 @@
-//! What was moved or linked, once the disk has something else, or nothing, where it came from.
+//! Moved and linked nodes whose origin changed on the disk or is gone.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::kernel::vfs::overlay::node::{Body, EntryKind, MountId, NodeId, Origin
 use crate::kernel::vfs::overlay::{Overlay, node_bytes};
 use crate::kernel::vfs::path::VPath;
 
-/// Where something stands.
+/// A place in the namespace.
 type Place = (MountId, VPath);
 
 impl Overlay {
-    /// Gives every origin of which `stamp_of` knows one another stamp.
+    /// Sets the stamps of all origins for which `stamp_of` returns one.
     pub(in crate::kernel::vfs) fn restamp(&mut self, stamp_of: impl Fn(&Origin) -> Option<u64>) {
         for id in self.nodes.ids() {
-            // A look does not copy what clones share.
+            // Checked first: a mutable access copies what clones share.
             let Some(stamp) = self.node(id).origin.as_deref().and_then(&stamp_of) else { continue };
             if let Some(origin) = &mut self.node_mut(id).origin {
                 origin.stamp = stamp;
@@ -33,7 +33,7 @@ impl Overlay {
         }
     }
 
-    /// Where directories of `layer` come from that stand elsewhere in `mount` now.
+    /// The origins of directories of `layer` that were moved within `mount`.
     pub(super) fn moved_dirs(&self, mount: MountId, layer: u16) -> BTreeSet<VPath> {
         let mut moved = BTreeSet::new();
         for placed in self.placed_in(mount) {
@@ -45,12 +45,12 @@ impl Overlay {
         moved
     }
 
-    /// Lets what was moved or linked stand for itself if the disk does not have it any more where it
-    /// came from, and tells of it: programs keep what they have, as something new. `changes` are those
-    /// of all mounts: a file that came from this one may stand in another.
+    /// Makes moved and linked nodes independent if their origin is gone or changed on the disk, and returns conflicts:
+    /// programs keep what they have, as new files. `changes` are those of all mounts, as a file of this one may have
+    /// been moved to another.
     ///
     /// # Errors
-    /// The disk does not answer.
+    /// Those of the disk.
     pub(super) fn part_from_origins(
         &mut self,
         changes: &[Change],
@@ -68,8 +68,7 @@ impl Overlay {
             let failed = |errno| (path.clone(), errno);
             let now = baseline.disk().look(path).map_err(failed)?;
             let is_dir = matches!(node.body, Body::Dir(_));
-            // What programs have made of that path is a change of its own, and is told there. But nobody
-            // could list a directory again that is none any more.
+            // A change at that path is compared on its own. But a directory that is gone cannot be listed again.
             if keeping.changed.contains(path) && !is_dir {
                 continue;
             }
@@ -97,7 +96,7 @@ impl Overlay {
             if is_parted {
                 keeping.given_back.insert(path.clone(), id);
             }
-            // Of a directory it is said once.
+            // Reported once for a directory.
             let is_told = keeping.changed.contains(&path) || is_within(&path, &told);
             if is_parted && is_told || !told.insert(path.clone()) {
                 continue;
@@ -112,8 +111,8 @@ impl Overlay {
         Ok(conflicts)
     }
 
-    /// What `changes` have made of nodes that may come from elsewhere, and where: also directories that took the
-    /// place of others, which is no change of them.
+    /// The nodes in `changes` that may come from elsewhere, with their places; also directories that replaced others,
+    /// which is not a change of them.
     fn came_from_elsewhere(&self, changes: &[Change], keeping: &Keeping) -> Vec<(NodeId, Place)> {
         let is_made = |change: &&Change| {
             change.mount != keeping.mount || keeping.changed.contains(&change.path)
@@ -131,7 +130,7 @@ impl Overlay {
         made
     }
 
-    /// Makes `id` something that was made here; answers whether all of it is known.
+    /// Makes `id` a node created here; returns whether its content is complete.
     fn part(&mut self, id: NodeId) -> bool {
         match self.node(id).body {
             Body::File(_) | Body::Symlink(_) => self.sever(id).is_ok(),
@@ -163,15 +162,15 @@ impl Overlay {
         self.upper_bytes = self.upper_bytes.saturating_add(bytes);
     }
 
-    /// The names of what has nodes in the directory `dir`.
+    /// The names of entries with nodes in the directory `dir`.
     pub(in crate::kernel::vfs) fn known_names(&self, dir: NodeId) -> Vec<Arc<str>> {
         let entries = self.dir(dir).entries.iter();
         let nodes = entries.filter(|(_, entry)| matches!(entry.kind, EntryKind::Node(_)));
         nodes.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Lets what came to directories on the disk show through where they were moved to; tells of what
-    /// programs have made there under the same names.
+    /// Lets new entries on the disk show through directories that were moved; returns conflicts with entries that
+    /// programs created under the same names.
     pub(super) fn list_moved_dirs_anew(
         &mut self,
         keeping: &Keeping,
@@ -213,7 +212,7 @@ impl Overlay {
     }
 }
 
-/// Whether `path` lies in one of the directories `dirs`, at whatever depth.
+/// Whether `path` is beneath one of the directories `dirs`.
 fn is_within(path: &VPath, dirs: &BTreeSet<VPath>) -> bool {
     let above = |path: &VPath| path.split_last().map(|(dir, _)| dir);
     let mut dir = above(path);
@@ -226,8 +225,7 @@ fn is_within(path: &VPath, dirs: &BTreeSet<VPath>) -> bool {
     false
 }
 
-/// What a directory holds on the disk besides what programs have removed from it, if they have removed
-/// that as well.
+/// A conflict if a directory that programs removed has other entries on the disk than those they removed.
 pub(super) fn holds_another(
     change: &Change,
     keeping: &Keeping,

@@ -1,4 +1,4 @@
-//! What is pinned of folders of the host, as data.
+//! Pins of host directories as data.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -15,17 +15,17 @@ use crate::kernel::vfs::overlay::drift_kind::DriftKind;
 use crate::kernel::vfs::path::{VPath, check_name};
 use crate::store::{Cas, StoreError};
 
-/// What a [`Baseline`] knows.
+/// The state of a [`Baseline`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SavedBaseline {
-    /// The mount that it is of.
+    /// Its mount.
     pub mount: u16,
     start_ns: u64,
     pins: Vec<SavedPin>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     drifts: Vec<(String, DriftKind)>,
-    /// Since 1.2.
+    /// Since version 1.2.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     written: Vec<String>,
 }
@@ -34,7 +34,7 @@ pub(super) struct SavedBaseline {
 #[serde(rename_all = "snake_case")]
 enum SavedPin {
     There(Box<SavedThere>),
-    /// The path, and whether it is certain.
+    /// The path, and whether its absence is certain.
     Absent(String, bool),
     Unknown(String),
 }
@@ -44,7 +44,7 @@ enum SavedPin {
 struct SavedThere {
     path: String,
     stat: SavedStat,
-    /// In base64.
+    /// Base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     link: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,7 +55,7 @@ struct SavedThere {
     accepted_ns: Option<u64>,
 }
 
-/// Type, length, modification time, whether it may be executed, stamp, inode number, count of links.
+/// Type, length, modification time, executable, stamp, inode number, number of names.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 struct SavedStat(FileType, u64, u64, bool, u64, u64, u64);
 
@@ -68,7 +68,7 @@ struct SavedList {
 }
 
 impl SavedBaseline {
-    /// The digests of the contents that it names.
+    /// The digests of the contents it refers to.
     pub fn contents(&self) -> impl Iterator<Item = Digest> {
         self.pins.iter().filter_map(|pin| match pin {
             SavedPin::There(there) => there.content,
@@ -78,10 +78,10 @@ impl SavedBaseline {
 }
 
 impl Baseline {
-    /// What is known, as data. Contents go to `cas`, as far as they are not there.
+    /// Returns the state as data. Writes contents to `cas` that are not there.
     ///
     /// # Errors
-    /// As [`Cas::put`].
+    /// Those of [`Cas::put`].
     pub(super) fn save(&self, mount: u16, cas: &Cas) -> Result<SavedBaseline, StoreError> {
         let pins = self.pins().clone();
         let mut saved = Vec::with_capacity(pins.by_path.len());
@@ -99,7 +99,7 @@ impl Baseline {
         Ok(SavedBaseline { mount, start_ns: self.start_ns(), pins: saved, drifts, written })
     }
 
-    /// What `saved` says of the directory of this one.
+    /// The state `saved` for the same directory.
     ///
     /// # Errors
     /// [`RestoreError::Damaged`].
@@ -119,13 +119,13 @@ impl Baseline {
         Ok(Self::with(self.disk().clone(), saved.start_ns, contents, pins))
     }
 
-    /// What can be said of a session from before anything was pinned: what was looked at and is as it
-    /// was, by its stamp, and that the rest is not known.
+    /// The state of a session from before pins existed: what was looked at is pinned if its stamp is unchanged, and
+    /// unknown otherwise.
     pub(super) fn of_stamps(&self, looked_at: impl Iterator<Item = (VPath, u64)>) -> Self {
         let mut pins = Pins::default();
         for (path, stamp) in looked_at {
             let pin = match self.disk().examine(&path) {
-                // Directories are told by what they are, which nobody noted.
+                // The stamp of a directory does not identify it.
                 Ok(found) if found.stat.file_type == FileType::Directory => continue,
                 Ok(found) if found.stat.stamp == stamp => Pin::There(found.stat.into()),
                 _ => {
@@ -174,7 +174,8 @@ impl SavedPin {
             None => None,
             Some(text) => {
                 let text = BASE64.decode(text);
-                let text = text.map_err(|_| RestoreError::Damaged("a link is no base64"))?;
+                let text =
+                    text.map_err(|_| RestoreError::Damaged("a symbolic link is not base64"))?;
                 Some(text.into())
             }
         };
@@ -205,7 +206,7 @@ impl SavedList {
         for (name, file_type, inode) in &self.entries {
             let is_name = !name.is_empty() && name != "." && name != ".." && !name.contains('/');
             if !is_name || check_name(name).is_err() {
-                return Err(RestoreError::Damaged("a name is no name"));
+                return Err(RestoreError::Damaged("invalid file name"));
             }
             entries.insert(name, *file_type);
             if *inode != 0 {
@@ -220,16 +221,15 @@ impl SavedList {
 
 fn path_of(path: &str) -> Result<VPath, RestoreError> {
     let parsed = VPath::parse(path).ok().filter(|parsed| parsed.as_str() == path);
-    parsed.ok_or(RestoreError::Damaged("a path is no path"))
+    parsed.ok_or(RestoreError::Damaged("invalid path"))
 }
 
-/// Bytes of files that were replaced or removed unread and are kept all the same, each time that a
-/// namespace is saved.
+/// Bytes of files, replaced or removed without being read, that are kept each time a namespace is saved.
 const UNREAD_BYTES_MAX: u64 = 256 << 20;
 
 impl Overlay {
-    /// Keeps what files were that programs have replaced, removed, moved or linked without reading them, so that
-    /// changes can be told later, whatever becomes of the disk. What cannot be kept is told then.
+    /// Keeps the old contents of files that programs replaced, removed, moved or linked without reading them, so that
+    /// changes can be shown later, whatever happens on the disk. What cannot be kept is reported then.
     pub(crate) fn keep_what_was_replaced(&mut self) {
         if self.mounts.iter().all(|mount| mount.baseline.is_none()) {
             return;
@@ -248,31 +248,31 @@ impl Overlay {
                 let is_file = stat.file_type == FileType::RegularFile;
                 if is_file && stat.size <= left && seen.insert(path.clone()) {
                     left -= stat.size;
-                    // One that has changed by now is told.
+                    // A change until now is reported later.
                     let _ = baseline.keep(path);
                 }
             }
         }
     }
 
-    /// The layer of the mount `index` if it is a baseline.
+    /// The layer of the mount `index`, if that has a baseline.
     pub(super) fn layer_of_baseline(&self, index: usize) -> Option<usize> {
         let mount = &self.mounts[index];
         mount.baseline.as_ref().map(|_| usize::from(mount.layer))
     }
 
-    /// Shows `baseline` in the mount `index` from now on.
+    /// Makes `baseline` the state that the mount `index` shows.
     pub(in crate::kernel::vfs) fn set_baseline(&mut self, index: usize, baseline: Baseline) {
         let Some(layer) = self.layer_of_baseline(index) else { return };
         let baseline = std::sync::Arc::new(baseline);
         self.mounts[index].baseline = Some(baseline.clone());
-        // What is recorded goes on being so; nothing is asked once a run has ended.
+        // A recorded layer stays recorded; after a run nothing asks it.
         if self.tape.is_none() {
             self.layers[layer] = baseline;
         }
     }
 
-    /// A namespace that goes on by itself from here, and tells what it meets by itself.
+    /// A fork, which reports its own drifts.
     pub(crate) fn fork(&self) -> Self {
         let mut fork = self.clone();
         fork.torn.clear();

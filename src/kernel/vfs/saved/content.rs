@@ -1,4 +1,4 @@
-//! The content of a file as data.
+//! Contents of files as data.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
@@ -9,10 +9,10 @@ use crate::base::digest::Digest;
 use crate::kernel::vfs::overlay::content::{CHUNK_BYTES, Content, Piece};
 use crate::store::{Cas, StoreError, read_slice};
 
-/// Up to this size a piece stands where it is named: a file of its own for each would cost more.
+/// Longest piece that is stored inline, as a file of its own would cost more.
 const INLINE_BYTES_MAX: usize = 1 << 10;
 
-/// A content that was written to. Long ones are in a store.
+/// A written content. Long pieces are in a store.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SavedContent {
@@ -29,12 +29,12 @@ enum SavedChunk {
     Below,
     /// In the store.
     Stored(Digest),
-    /// In base64.
+    /// Base64.
     Inline(String),
 }
 
 impl SavedContent {
-    /// The digests of what is in the store.
+    /// The digests of the pieces in the store.
     pub fn stored(&self) -> impl Iterator<Item = Digest> {
         self.chunks.iter().filter_map(|chunk| match chunk {
             SavedChunk::Stored(digest) => Some(*digest),
@@ -44,10 +44,10 @@ impl SavedContent {
 }
 
 impl Content {
-    /// The content as data. What is long goes to `cas`, as far as it is not there.
+    /// Returns the content as data. Writes long pieces to `cas` that are not there.
     ///
     /// # Errors
-    /// As [`Cas::put`].
+    /// Those of [`Cas::put`].
     pub(super) fn save(&self, cas: &Cas) -> Result<SavedContent, StoreError> {
         let chunk = |piece: Piece<&[u8]>| {
             Ok(match piece {
@@ -70,7 +70,7 @@ impl Content {
         Ok(SavedContent { len: self.len(), below_len, chunks })
     }
 
-    /// What `saved` was, if it is at most `len_max` long.
+    /// Restores `saved`, which may be at most `len_max` bytes long.
     ///
     /// # Errors
     /// [`RestoreError`]: `Store`, `Damaged`.
@@ -82,7 +82,7 @@ impl Content {
         let below_len = saved.below_len.unwrap_or(0);
         let chunks_max = saved.len.div_ceil(CHUNK_BYTES as u64);
         if saved.len > len_max || below_len > saved.len || saved.chunks.len() as u64 > chunks_max {
-            return Err(RestoreError::Damaged("a file is longer than it can be"));
+            return Err(RestoreError::Damaged("the length of a file is out of range"));
         }
         let piece = |(index, chunk): (usize, &SavedChunk)| {
             let bytes = match chunk {
@@ -91,16 +91,16 @@ impl Content {
                 SavedChunk::Stored(digest) => cas.get(*digest, CHUNK_BYTES as u64)?,
                 SavedChunk::Inline(text) => BASE64
                     .decode(text)
-                    .map_err(|_| RestoreError::Damaged("a content is no base64"))?,
+                    .map_err(|_| RestoreError::Damaged("a content is not base64"))?,
             };
             let left = saved.len - index as u64 * CHUNK_BYTES as u64;
             if bytes.len() as u64 > left.min(CHUNK_BYTES as u64) {
-                return Err(RestoreError::Damaged("a file is longer than it says"));
+                return Err(RestoreError::Damaged("a file has more bytes than its length"));
             }
             Ok(Piece::Bytes(bytes))
         };
         let pieces = saved.chunks.iter().enumerate().map(piece).collect::<Result<_, _>>()?;
         Self::from_pieces(saved.len, below_len, pieces)
-            .map_err(|_| RestoreError::Damaged("there is no memory for a content"))
+            .map_err(|_| RestoreError::Damaged("a content does not fit in memory"))
     }
 }

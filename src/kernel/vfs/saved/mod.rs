@@ -1,7 +1,7 @@
-//! A namespace as data: what was changed and what was seen, to go on from in another process.
+//! A namespace as data, to be continued in another process: changes and what was looked at.
 //!
-//! The layers are not part of it, and what was only read of them is not either. Whoever restores
-//! it mounts the same ones again, in the same order.
+//! Layers, and contents that were only read, are not included. Before restoring, the same layers must be mounted in the
+//! same order.
 
 pub(super) mod baseline;
 pub(super) mod content;
@@ -26,7 +26,7 @@ use super::path::{NAME_MAX, VPath};
 use crate::base::digest::Digest;
 use crate::store::{Cas, StoreError};
 
-/// What [`Overlay::save`] answers. Its numbers are checked when it is restored.
+/// The result of [`Overlay::save`]. It is checked when restored.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SavedOverlay {
@@ -35,24 +35,24 @@ pub struct SavedOverlay {
     /// The root comes first.
     nodes: Vec<SavedNode>,
     seen: Vec<SavedOrigin>,
-    /// What is known of folders of the host; `None` if that was not noted yet.
+    /// The states of host directories; `None` if saved before they existed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     baselines: Option<Vec<SavedBaseline>>,
-    /// When the state of folders of the host was taken in.
+    /// Refreshes from host directories.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     refreshes: Vec<Refresh>,
 }
 
-/// A namespace cannot be restored.
+/// Why a namespace cannot be restored.
 #[derive(thiserror::Error)]
 pub enum RestoreError {
-    /// A content is not there, or is another.
+    /// A content is missing or damaged.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It was saved from a namespace with other mounts.
+    /// It was saved with other mounts.
     #[error("it was saved with other mounts: {0}")]
     Mounts(String),
-    /// It cannot have been saved.
+    /// The data is invalid.
     #[error("it is damaged: {0}")]
     Damaged(&'static str),
 }
@@ -72,9 +72,9 @@ struct SavedMount {
 struct SavedNode {
     ino: u64,
     mount: u16,
-    /// Last access, modification and change.
+    /// Access, modification, change.
     times: [u64; 3],
-    /// As [`TimesOf::Guest`]: only read, from before [`SavedNode::times_of`].
+    /// As [`TimesOf::Guest`]; only read, from before [`SavedNode::times_of`] existed.
     #[serde(default, skip_serializing)]
     times_set: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,7 +86,7 @@ struct SavedNode {
 
 impl SavedNode {
     fn times_of(&self) -> TimesOf {
-        // What was written to was not told from what was not.
+        // Writes were not recorded then.
         let before = if self.times_set { TimesOf::Guest } else { TimesOf::Layer };
         self.times_of.unwrap_or(before)
     }
@@ -107,9 +107,9 @@ struct SavedOrigin {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum SavedBody {
-    /// A file that was made or written to.
+    /// A file that was created or written to.
     File(SavedContent),
-    /// A file as it is in its layer, so many bytes long.
+    /// An unchanged file of its layer, with its length.
     FileBelow(u64),
     Dir(SavedDir),
     Symlink(String),
@@ -130,7 +130,7 @@ struct SavedDir {
     scaffold: bool,
 }
 
-/// The name, whether a layer has it as well, and what it stands for.
+/// Name, whether a layer has it too, and what it is.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 struct SavedEntry(String, bool, SavedKind);
 
@@ -153,7 +153,7 @@ fn is_zero(value: &u8) -> bool {
 }
 
 impl SavedOverlay {
-    /// The digests of the contents that are in the store.
+    /// The digests of the contents in the store.
     pub fn contents(&self) -> Vec<Digest> {
         let file = |node: &SavedNode| match &node.body {
             SavedBody::File(content) => content.stored().collect(),
@@ -165,18 +165,18 @@ impl SavedOverlay {
 }
 
 impl Overlay {
-    /// The namespace as data. What was written goes to `cas`, as far as it is not there. Nothing
-    /// that is only open, or that was removed, is part of it.
+    /// Returns the namespace as data. Writes contents to `cas` that are not there. Open files without a name are
+    /// not included.
     ///
     /// # Errors
-    /// As [`Cas::put`].
+    /// Those of [`Cas::put`].
     pub fn save(&self, cas: &Cas) -> Result<SavedOverlay, StoreError> {
         let mut numbers: HashMap<NodeId, u32> = HashMap::new();
         let mut order: Vec<NodeId> = Vec::new();
         let mut number_of = |id: NodeId, order: &mut Vec<NodeId>| {
             *numbers.entry(id).or_insert_with(|| {
                 order.push(id);
-                // As many nodes as there are have numbers of this size already.
+                // Node ids have the same size.
                 (order.len() - 1) as u32
             })
         };
@@ -184,7 +184,7 @@ impl Overlay {
         let mut mounts = Vec::with_capacity(self.mounts.len());
         for mount in &self.mounts {
             let (at, read_only) = (mount.at.as_str().to_owned(), mount.read_only);
-            // One that another mount hides is reached from here alone.
+            // A mount hidden by another one is only reachable from here.
             mounts.push(SavedMount { at, read_only, root: number_of(mount.root, &mut order) });
         }
         let mut nodes = Vec::new();
@@ -238,15 +238,15 @@ impl Overlay {
         Ok(SavedOverlay { next_ino: self.next_ino, mounts, nodes, seen, baselines, refreshes })
     }
 
-    /// Makes the namespace what `saved` was, of which it has the mounts and nothing else.
+    /// Makes this namespace, which must have the same mounts and nothing else, what `saved` was.
     ///
     /// # Errors
-    /// [`RestoreError`]; the namespace is as it was then.
+    /// [`RestoreError`]; the namespace is unchanged then.
     pub fn restore(&mut self, saved: &SavedOverlay, cas: &Cas) -> Result<(), RestoreError> {
         let mut restored = Self { nodes: Nodes::default(), ..self.clone() };
         restored.check_mounts(&saved.mounts)?;
         if saved.next_ino > INO_MAX {
-            return Err(RestoreError::Damaged("more nodes were made than anybody can make"));
+            return Err(RestoreError::Damaged("the next inode number is out of range"));
         }
         let (mut parents, mut names) =
             (vec![None; saved.nodes.len()], vec![0_u32; saved.nodes.len()]);
@@ -260,7 +260,7 @@ impl Overlay {
                 name_bytes[child] = u8::try_from(name.len()).unwrap_or(u8::MAX);
                 let is_dir = matches!(saved.nodes[child].body, SavedBody::Dir(_));
                 if is_dir && parents[child].replace(id_of(index)).is_some() {
-                    return Err(RestoreError::Damaged("a directory stands in two places"));
+                    return Err(RestoreError::Damaged("a directory has two names"));
                 }
             }
         }
@@ -268,12 +268,12 @@ impl Overlay {
             let root = mount.root as usize;
             let node = saved.nodes.get(root).ok_or(DAMAGED_NUMBER)?;
             if !matches!(node.body, SavedBody::Dir(_)) {
-                return Err(RestoreError::Damaged("a mount has no directory"));
+                return Err(RestoreError::Damaged("the root of a mount is not a directory"));
             }
             names[root] = names[root].max(1);
         }
         if parents.first().is_some_and(Option::is_some) {
-            return Err(RestoreError::Damaged("something holds the root"));
+            return Err(RestoreError::Damaged("the root is an entry of a directory"));
         }
         check_no_cycles(&parents)?;
         restored.upper_bytes = 0;
@@ -293,7 +293,7 @@ impl Overlay {
         restored.writes.refreshes.clone_from(&saved.refreshes);
         restored.seen = saved.seen.iter().map(|o| restored.origin(o)).collect::<Result<_, _>>()?;
         restored.cache_bytes = 0;
-        // Nobody has looked yet.
+        // The true value is not saved.
         restored.longest_path_bytes = self.limits.path_bytes_max;
         restored.restore_baselines(saved)?;
         *self = restored;
@@ -307,7 +307,8 @@ impl Overlay {
             let of_mount = |saved: &&SavedBaseline| usize::from(saved.mount) == index;
             let baseline = if let Some(baselines) = &saved.baselines {
                 let saved = baselines.iter().find(of_mount);
-                let saved = saved.ok_or(RestoreError::Damaged("a folder has no beginning"))?;
+                let saved =
+                    saved.ok_or(RestoreError::Damaged("a mounted directory has no saved state"))?;
                 unbegun.restored(saved)?
             } else {
                 let origins = self.nodes.iter().filter_map(|(_, node)| node.origin.as_deref());
@@ -329,7 +330,7 @@ impl Overlay {
         }
         let had: Vec<String> = saved.iter().map(|mount| format!("/{}", mount.at)).collect();
         let has: Vec<String> = self.mounts.iter().map(super::Mount::path).collect();
-        Err(RestoreError::Mounts(format!("{} where now {} are", had.join(" "), has.join(" "))))
+        Err(RestoreError::Mounts(format!("{}, now {}", had.join(" "), has.join(" "))))
     }
 
     fn origin(&self, saved: &SavedOrigin) -> Result<Origin, RestoreError> {
@@ -340,10 +341,10 @@ impl Overlay {
 
     fn layer_path(&self, layer: u16, path: &str) -> Result<VPath, RestoreError> {
         if usize::from(layer) >= self.layers.len() {
-            return Err(RestoreError::Damaged("there are fewer layers"));
+            return Err(RestoreError::Damaged("a layer number is out of range"));
         }
         let parsed = VPath::parse(path).ok().filter(|parsed| parsed.as_str() == path);
-        parsed.ok_or(RestoreError::Damaged("a path is no path"))
+        parsed.ok_or(RestoreError::Damaged("invalid path"))
     }
 
     fn restored_node(
@@ -354,10 +355,10 @@ impl Overlay {
         cas: &Cas,
     ) -> Result<Node, RestoreError> {
         if usize::from(saved.mount) >= self.mounts.len() {
-            return Err(RestoreError::Damaged("there are fewer mounts"));
+            return Err(RestoreError::Damaged("a mount number is out of range"));
         }
         if names == 0 {
-            return Err(RestoreError::Damaged("nothing names a file"));
+            return Err(RestoreError::Damaged("a file has no name"));
         }
         let body = match &saved.body {
             SavedBody::File(content) => {
@@ -365,7 +366,7 @@ impl Overlay {
                 Body::File(File { content })
             }
             SavedBody::FileBelow(_) if saved.origin.is_none() => {
-                return Err(RestoreError::Damaged("a file comes from nowhere"));
+                return Err(RestoreError::Damaged("a file has neither content nor origin"));
             }
             SavedBody::FileBelow(len) => Body::File(File { content: Content::below(*len) }),
             SavedBody::Symlink(target) => Body::Symlink(target.as_str().into()),
@@ -395,7 +396,7 @@ impl Overlay {
         for SavedEntry(name, shadows, kind) in &saved.entries {
             let is_name = !name.is_empty() && name.len() <= NAME_MAX && name != "." && name != "..";
             if !is_name || name.contains(['/', '\0']) {
-                return Err(RestoreError::Damaged("a name is no name"));
+                return Err(RestoreError::Damaged("invalid file name"));
             }
             let kind = match kind {
                 SavedKind::Node(number) => EntryKind::Node(NodeId(*number)),
@@ -404,7 +405,7 @@ impl Overlay {
             };
             let entry = Entry { kind, shadows: *shadows };
             if dir.entries.insert(name.as_str().into(), entry).is_some() {
-                return Err(RestoreError::Damaged("a directory has a name twice"));
+                return Err(RestoreError::Damaged("a directory has an entry twice"));
             }
         }
         let is_present = |entry: &&Entry| !matches!(entry.kind, EntryKind::Absent);
@@ -415,7 +416,7 @@ impl Overlay {
         Ok(dir)
     }
 
-    /// Counts a restored node against the limit of the upper layer.
+    /// Charges a restored node to the limit of the upper layer.
     fn charge_restored(&mut self, id: NodeId, is_mount_root: bool) -> Result<(), RestoreError> {
         let node = self.node(id);
         let mut bytes = 0;
@@ -429,21 +430,21 @@ impl Overlay {
                 bytes += file.content.charged();
             }
         }
-        self.charge(bytes).map_err(|_| RestoreError::Damaged("it is larger than the limit"))
+        self.charge(bytes).map_err(|_| RestoreError::Damaged("it exceeds the size limit"))
     }
 }
 
-/// Nodes that can have been made before: at one a nanosecond, as many can be made after.
+/// Limit on inode numbers: leaves as many for later nodes.
 const INO_MAX: u64 = 1 << 62;
 
-const DAMAGED_NUMBER: RestoreError = RestoreError::Damaged("a number is out of range");
+const DAMAGED_NUMBER: RestoreError = RestoreError::Damaged("a node number is out of range");
 
 fn id_of(index: usize) -> NodeId {
     NodeId(u32::try_from(index).unwrap_or(u32::MAX))
 }
 
 /// # Errors
-/// [`RestoreError::Damaged`] if a directory holds itself.
+/// [`RestoreError::Damaged`] if a directory contains itself.
 fn check_no_cycles(parents: &[Option<NodeId>]) -> Result<(), RestoreError> {
     let mut is_rooted = vec![false; parents.len()];
     for start in 0..parents.len() {
@@ -451,7 +452,7 @@ fn check_no_cycles(parents: &[Option<NodeId>]) -> Result<(), RestoreError> {
         while !is_rooted[at] {
             path.push(at);
             if path.len() > parents.len() {
-                return Err(RestoreError::Damaged("a directory holds itself"));
+                return Err(RestoreError::Damaged("a directory contains itself"));
             }
             let Some(parent) = parents[at] else { break };
             at = parent.0 as usize;
