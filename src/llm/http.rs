@@ -1,8 +1,6 @@
 //! Asks an OpenAI-compatible chat endpoint.
 //!
-//! Every call is checked by the egress policy: its URL, then the addresses that the host resolves to,
-//! and connections go to these and no other, without a proxy. A redirect is refused, because what is
-//! sent, a conversation and a key, was meant for the endpoint that was named.
+//! A redirect is refused: the conversation and the key are meant for the named endpoint.
 
 use std::fmt;
 use std::io::{self, BufReader, Read};
@@ -16,7 +14,7 @@ use super::provider::{
 };
 use super::secrets;
 use super::sse::Events;
-use crate::net::{self, Allowed, EgressBlocked, EgressPolicy};
+use crate::net::{EgressPolicy, HttpBody, HttpClient, HttpError, HttpLimits, HttpRequest};
 use crate::tape::Recorder;
 
 /// Longest answer that is read, in bytes, unless told otherwise.
@@ -92,11 +90,6 @@ impl HttpProvider {
         self
     }
 
-    fn check(&self) -> Result<Allowed, EgressBlocked> {
-        let url = format!("{}/chat/completions", self.base_url.trim_end_matches('/'));
-        self.policy.check_on_tape("llm", &url, self.tape.as_ref())
-    }
-
     fn failure(&self, kind: FailureKind, message: impl Into<String>) -> LlmFailure {
         LlmFailure::new(kind, self.without_key(&message.into()))
     }
@@ -113,73 +106,68 @@ impl HttpProvider {
         self.without_key(&message_in(body)).chars().take(ERROR_CHARS).collect()
     }
 
-    /// Sends the request; answers the body of the answer, which ends at the limit with an error.
-    fn send(&self, request: &LlmRequest, streams: bool) -> Result<impl Read + use<>, LlmError> {
-        let allowed = self.check()?;
+    /// Sends the request; returns the body of the response.
+    fn send(&self, request: &LlmRequest, streams: bool) -> Result<Body, LlmError> {
         let mut body = request.to_json();
         body["stream"] = streams.into();
-        let agent = net::agent(&self.policy, &allowed, self.timeout);
-        let mut call = agent
-            .post(allowed.url())
-            .header("content-type", "application/json")
-            .header("accept", if streams { "text/event-stream" } else { "application/json" });
+        let accept = if streams { "text/event-stream" } else { "application/json" };
+        let mut headers = vec![("content-type", "application/json".to_owned())];
+        headers.push(("accept", accept.to_owned()));
         if let Some(key) = &self.api_key {
-            call = call.header("authorization", format!("Bearer {key}"));
+            headers.push(("authorization", format!("Bearer {key}")));
         }
-        let response =
-            call.send(body.to_string()).map_err(|error| self.call_failed(&allowed, error))?;
-        let status = response.status().as_u16();
+        let request = HttpRequest {
+            method: "POST".to_owned(),
+            url: format!("{}/chat/completions", self.base_url.trim_end_matches('/')),
+            headers: headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            body: body.to_string().into_bytes(),
+        };
+        let limits = HttpLimits {
+            timeout: self.timeout,
+            request_bytes_max: u64::MAX,
+            response_bytes_max: self.response_bytes_max,
+            redirects_max: 0,
+        };
+        let client = HttpClient::new(self.policy.clone()).surface("llm").limits(limits);
+        let response = client.tape(self.tape.clone()).send(&request);
+        let response = response.map_err(|error| self.failed(error))?;
+        let status = response.status;
         if (200..300).contains(&status) {
-            let reader = response.into_body().into_with_config().limit(u64::MAX).reader();
-            return Ok(Bounded { reader, left: self.response_bytes_max });
+            return Ok(Body(response.body));
         }
-        let location = response.headers().get("location").and_then(|to| to.to_str().ok());
-        let message = if let Some(to) = location.filter(|_| (300..400).contains(&status)) {
+        let location = response.headers.iter().find(|(name, _)| name == "location");
+        let message = if let Some((_, to)) = location.filter(|_| (300..400).contains(&status)) {
             let to = to.split('?').next().unwrap_or_default();
             format!("redirects to {to:?}: redirects are refused; name the endpoint that it means")
         } else {
             let mut body = Vec::new();
-            // What cannot be read of a message for people is left out.
-            let _ = response.into_body().into_reader().take(ERROR_BYTES_MAX).read_to_end(&mut body);
+            // The message is for people: an unreadable rest is left out.
+            let _ = Body(response.body).take(ERROR_BYTES_MAX).read_to_end(&mut body);
             format!("answers {status}: {}", self.shown(&body))
         };
-        let message = format!("{} {message}", allowed.place());
+        let message = format!("{} {message}", response.place);
         let failure = self.failure(FailureKind::Status, message);
         Err(LlmFailure { status: Some(status), ..failure }.into())
     }
 
-    fn call_failed(&self, allowed: &Allowed, error: ureq::Error) -> LlmError {
+    fn failed(&self, error: HttpError) -> LlmError {
         let kind = match error {
-            ureq::Error::Other(other) => match other.downcast::<EgressBlocked>() {
-                Ok(blocked) => {
-                    if let Some(tape) = &self.tape {
-                        tape.push(blocked.record(tape));
-                    }
-                    return (*blocked).into();
-                }
-                Err(other) => {
-                    return self.failure(FailureKind::Connection, other.to_string()).into();
-                }
-            },
-            ureq::Error::Timeout(_) => FailureKind::Timeout,
-            ureq::Error::Protocol(_) | ureq::Error::Http(_) => FailureKind::BadAnswer,
-            _ => FailureKind::Connection,
+            HttpError::Blocked(blocked) => return blocked.into(),
+            HttpError::Timeout { .. } => FailureKind::Timeout,
+            HttpError::Connection { .. } => FailureKind::Connection,
+            HttpError::TooLong { .. } => FailureKind::TooLong,
+            HttpError::Request(_) | HttpError::BadAnswer { .. } | HttpError::Redirects { .. } => {
+                FailureKind::BadAnswer
+            }
         };
-        self.failure(kind, format!("{}: {error}", allowed.place())).into()
+        self.failure(kind, error.to_string()).into()
     }
 
-    fn read_failed(&self, error: &io::Error) -> LlmError {
-        let inner = error.get_ref();
-        if inner.and_then(|inner| inner.downcast_ref::<TooLong>()).is_some() {
-            let max = self.response_bytes_max;
-            let message = format!("the answer is longer than {max} bytes, which is the limit");
-            return self.failure(FailureKind::TooLong, message).into();
+    fn read_failed(&self, error: io::Error) -> LlmError {
+        match error.downcast() {
+            Ok(error) => self.failed(error),
+            Err(error) => self.failure(FailureKind::Connection, error.to_string()).into(),
         }
-        let kind = match inner.and_then(|inner| inner.downcast_ref()) {
-            Some(ureq::Error::Timeout(_)) => FailureKind::Timeout,
-            _ => FailureKind::Connection,
-        };
-        self.failure(kind, format!("the answer broke off: {error}")).into()
     }
 
     fn bad_answer(&self, problem: &str) -> LlmError {
@@ -231,7 +219,7 @@ impl LlmProvider for HttpProvider {
     fn complete(&mut self, request: &LlmRequest) -> Result<LlmResponse, LlmError> {
         let mut bytes = Vec::new();
         let read = self.send(request, false)?.read_to_end(&mut bytes);
-        read.map_err(|error| self.read_failed(&error))?;
+        read.map_err(|error| self.read_failed(error))?;
         let value = self.parse(&bytes)?;
         if value.pointer("/choices/0").is_none() {
             return Err(self.bad_answer("there is nothing in `choices`"));
@@ -249,7 +237,7 @@ impl LlmProvider for HttpProvider {
         let body = self.send(request, true)?;
         let mut whole = LlmResponse::default();
         for data in Events::new(BufReader::new(body)) {
-            let data = data.map_err(|error| self.read_failed(&error))?;
+            let data = data.map_err(|error| self.read_failed(error))?;
             if data == b"[DONE]" {
                 return Ok(whole);
             }
@@ -277,23 +265,11 @@ fn message_in(body: &[u8]) -> String {
     }
 }
 
-/// More was sent than may be.
-#[derive(thiserror::Error)]
-#[error("more than may be")]
-struct TooLong;
+/// The body of a response as a stream whose errors are [`HttpError`].
+struct Body(HttpBody);
 
-crate::base::readable::readable!(TooLong);
-
-/// A reader that fails where more comes than may.
-struct Bounded<R> {
-    reader: R,
-    left: u64,
-}
-
-impl<R: Read> Read for Bounded<R> {
+impl Read for Body {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let count = self.reader.read(buf)?;
-        self.left = self.left.checked_sub(count as u64).ok_or_else(|| io::Error::other(TooLong))?;
-        Ok(count)
+        self.0.read(buf).map_err(io::Error::other)
     }
 }

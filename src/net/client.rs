@@ -64,6 +64,8 @@ pub struct HttpResponse {
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: HttpBody,
+    /// Who answered, for messages: host and port.
+    pub(crate) place: String,
 }
 
 impl fmt::Debug for HttpResponse {
@@ -82,7 +84,7 @@ pub struct HttpLimits {
     pub request_bytes_max: u64,
     /// Longest body of an answer, in bytes. Default: 64 MiB.
     pub response_bytes_max: u64,
-    /// Redirects that are followed. Default: [`REDIRECTS_MAX`].
+    /// Redirects that are followed; 0 returns a redirect as the response. Default: [`REDIRECTS_MAX`].
     pub redirects_max: u32,
 }
 
@@ -157,6 +159,7 @@ pub struct HttpClient {
     credentials: Credentials,
     limits: HttpLimits,
     tape: Option<Recorder>,
+    surface: Option<&'static str>,
 }
 
 impl HttpClient {
@@ -191,6 +194,13 @@ impl HttpClient {
         self.limits
     }
 
+    /// What sends the requests, as errors and tapes name it. Default: `http`.
+    #[must_use]
+    pub fn surface(mut self, surface: &'static str) -> Self {
+        self.surface = Some(surface);
+        self
+    }
+
     /// Records what the policy decides on `tape`.
     #[must_use]
     pub fn tape(mut self, tape: Option<Recorder>) -> Self {
@@ -205,12 +215,14 @@ impl HttpClient {
     /// [`HttpError`].
     pub fn send(&self, request: &HttpRequest) -> Result<HttpResponse, HttpError> {
         let mut call = Call::new(request, self.limits)?;
-        let mut allowed = self.decided(self.policy.check("http", &request.url))?;
+        let mut allowed =
+            self.decided(self.policy.check(self.surface.unwrap_or("http"), &request.url))?;
         for _ in 0..=self.limits.redirects_max {
             let response = self.send_once(&call, &allowed)?;
             let location = response.headers().get("location").map(HeaderValue::as_bytes);
             let location = location.and_then(|to| std::str::from_utf8(to).ok());
-            let Some(to) = location.filter(|_| is_redirect(response.status().as_u16())) else {
+            let follows = self.limits.redirects_max > 0 && is_redirect(response.status().as_u16());
+            let Some(to) = location.filter(|_| follows) else {
                 return Ok(self.answer(&allowed, response));
             };
             let next = self.decided(self.policy.check_redirect(&allowed, to))?;
@@ -300,7 +312,8 @@ impl HttpClient {
             place: self.place(allowed),
             timeout_ms: self.limits.timeout.as_millis(),
         };
-        HttpResponse { url: self.clean(allowed.url()), status, headers, body }
+        let (url, place) = (self.clean(allowed.url()), self.place(allowed));
+        HttpResponse { url, status, headers, body, place }
     }
 
     fn clean(&self, text: &str) -> String {

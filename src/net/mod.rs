@@ -25,6 +25,4 @@ pub use self::client::{
 #[cfg(feature = "http")]
 pub use self::credentials::{Credential, CredentialError, Credentials};
 pub use self::policy::{Allowed, EgressBlocked, EgressPolicy, URL_BYTES_MAX};
-#[cfg(all(feature = "http", feature = "llm"))]
-pub(crate) use self::resolver::agent;
 pub use self::rule::{EgressRule, EgressRuleError};
