@@ -1,5 +1,5 @@
-//! Belljar runs toolchains that were compiled to WebAssembly under a virtual kernel: files, time,
-//! chance and limits are its own, so that the same inputs give the same bytes on every system.
+//! Belljar runs toolchains that were compiled to WebAssembly in a virtual kernel with its own files,
+//! clock, random bytes and limits, so that the same inputs give the same bytes on every system.
 //!
 //! ```
 //! use belljar::{Command, Engine, EngineConfig, HostDir, Machine, Program, Toolchains};
@@ -15,23 +15,24 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What is always true
+//! # Invariants
 //!
-//! - **One door.** What a guest asks for goes through [`kernel::guest::Guest`], and is limited,
-//!   denied or traced there, once.
-//! - **No ambient state.** A [`Machine`] owns its files, clock, chance and limits. Machines on
+//! - **One door.** All calls of a guest go through [`kernel::guest::Guest`], where they are limited,
+//!   denied, traced and recorded.
+//! - **No ambient state.** A [`Machine`] owns its files, clock, random bytes and limits. Machines on
+//!   different threads share nothing.
 //!   different threads never see each other.
-//! - **The disk is not written** but by [`Overlay::apply`], when asked.
-//! - **Nothing escapes.** Host directories are read through capabilities; there are no sockets.
-//! - **Time is virtual** unless a machine is told otherwise.
+//! - **Only [`Overlay::apply`] writes to the disk**, when asked.
+//! - **Nothing escapes.** Directories of the host are read through capabilities; there are no sockets.
+//! - **Time is virtual** unless a machine has the host's clock.
 //!
 //! # Map
 //!
-//! The folders of `src/` are ranks. A file uses only lower ones:
+//! The directories of `src/` are ranks. A file uses only lower ones:
 //! `base` < `store` < [`tape`] < [`kernel`], [`net`] < `abi` < [`engine`] < [`process`], [`toolchain`],
 //! [`llm`] < [`native`] < [`host`] < [`testbench`], [`sandbox`] < `cli`.
 
-/// The example of the README.
+/// The examples of the README, as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 pub struct Readme;

@@ -1,12 +1,12 @@
-//! Guest memory, every access checked.
+//! Checked access to guest memory.
 
 use crate::base::errno::Errno;
 use crate::kernel::guest::{Range, Ranges};
 
-/// Pieces that one call may read or write (POSIX `IOV_MAX`).
+/// Most buffers of one call (POSIX `IOV_MAX`).
 const IOV_MAX: u32 = 1024;
 
-/// The memory of a guest. Pointers, lengths and alignments come from the guest and may be anything.
+/// The memory of a guest. Pointers, lengths and alignments are untrusted.
 pub(super) struct GuestMemory<'m> {
     bytes: &'m mut [u8],
 }
@@ -16,10 +16,10 @@ impl<'m> GuestMemory<'m> {
         Self { bytes }
     }
 
-    /// `len` bytes at `ptr`.
+    /// The range of `len` bytes at `ptr`.
     ///
     /// # Errors
-    /// `EFAULT` if they do not lie within the memory.
+    /// `EFAULT` if it is not within the memory.
     pub fn range(&self, ptr: u32, len: u64) -> Result<Range, Errno> {
         let start = ptr as usize;
         let len = usize::try_from(len).map_err(|_| Errno::Fault)?;
@@ -30,10 +30,10 @@ impl<'m> GuestMemory<'m> {
         Ok(Range { start, len })
     }
 
-    /// Room for a value of `len` bytes that is aligned to `align`.
+    /// The place of a result of `len` bytes, aligned to `align`.
     ///
     /// # Errors
-    /// `EINVAL` if `ptr` is not aligned, `EFAULT` if the room does not lie within the memory.
+    /// `EINVAL` if `ptr` is not aligned; `EFAULT` if it is not within the memory.
     pub fn place(&self, ptr: u32, len: u64, align: u32) -> Result<Place, Errno> {
         if !ptr.is_multiple_of(align) {
             return Err(Errno::Inval);
@@ -50,7 +50,7 @@ impl<'m> GuestMemory<'m> {
     }
 
     /// # Errors
-    /// `ENAMETOOLONG` if it is longer than `max`, `EFAULT`, `EILSEQ` if it is not UTF-8.
+    /// `ENAMETOOLONG` if it is longer than `max`; `EFAULT`; `EILSEQ` if it is not UTF-8.
     pub fn path(&self, ptr: u32, len: u32, max: usize) -> Result<&str, Errno> {
         let range = self.range(ptr, len.into())?;
         if range.len > max {
@@ -69,11 +69,11 @@ impl<'m> GuestMemory<'m> {
         Ok(&self.bytes[range.start..range.start + range.len])
     }
 
-    /// The buffers of a list of `count` pairs of pointer and length at `ptr`.
+    /// The `count` buffers of a list of pointers and lengths at `ptr`.
     ///
     /// # Errors
-    /// `EINVAL` if the list is not aligned or longer than [`IOV_MAX`], or if the buffers hold more
-    /// bytes than a `size` can count; `EFAULT` if it, or a buffer, does not lie within the memory.
+    /// `EINVAL` if the list is not aligned or longer than [`IOV_MAX`], or the buffers have more bytes
+    /// than a `size` can count; `EFAULT` if it, or a buffer, is not within the memory.
     pub fn buffers(&self, ptr: u32, count: u32) -> Result<Ranges, Errno> {
         if count > IOV_MAX {
             return Err(Errno::Inval);
@@ -113,7 +113,7 @@ impl<'m> GuestMemory<'m> {
         std::array::from_fn(|i| self.bytes[at + i])
     }
 
-    /// Writes `value` at `offset` in `place`, which has room for it.
+    /// Writes `value` at `offset` in `place`, which must have room for it.
     pub fn put(&mut self, place: Place, offset: usize, value: &[u8]) {
         debug_assert!(offset + value.len() <= place.0.len);
         let at = place.0.start + offset;
@@ -128,18 +128,18 @@ impl<'m> GuestMemory<'m> {
         self.put(place, 0, &value.to_le_bytes());
     }
 
-    /// The bytes of `range`, to fill.
+    /// The bytes of `range`, mutable.
     pub fn slice_mut(&mut self, range: Range) -> &mut [u8] {
         &mut self.bytes[range.start..range.start + range.len]
     }
 
-    /// The memory as a whole.
+    /// The whole memory.
     pub fn all(&mut self) -> &mut [u8] {
         self.bytes
     }
 }
 
-/// Room in guest memory that was checked.
+/// A checked place for a result in guest memory.
 #[derive(Clone, Copy)]
 pub(super) struct Place(Range);
 
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_buffers_is_checked_whole() {
+    fn buffers_checks_each_entry_of_the_list() {
         let mut bytes = [0; 32];
         bytes[4] = 8;
         bytes[8] = 30;

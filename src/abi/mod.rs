@@ -1,8 +1,7 @@
-//! Rank 4: what guests import, translated to and from the kernel's terms.
+//! Rank 4: the imports of modules, translated to calls of the kernel.
 //!
-//! Every function decodes its arguments, makes one call on [`Guest`], and encodes the answer.
-//! Pointers are checked before the call, those for answers too, so that a call either happens
-//! with an answer or does not happen.
+//! Each function decodes its arguments, makes one call on [`Guest`], and encodes the answer. Pointers,
+//! also those for answers, are checked before the call, so that a call has an answer or no effect.
 
 pub mod belljar;
 mod memory;
@@ -16,26 +15,26 @@ use crate::kernel::machine::limits::{Limit, Stop};
 use crate::kernel::machine::memory::Charge;
 use memory::GuestMemory;
 
-/// What an entry of a table takes.
+/// Bytes charged for an entry of a table.
 const TABLE_ELEMENT_BYTES: u64 = 8;
 
-/// What a wasmtime store holds: one process.
+/// The data of a wasmtime store: one process.
 pub struct Process {
-    /// The kernel's side of it.
+    /// The kernel's side.
     pub guest: Guest,
-    /// Its export `memory`, once it was looked up.
+    /// Its export `memory`, once looked up.
     memory: Option<Memory>,
     charge: Charge,
 }
 
 impl Process {
-    /// A process that has not started, and whose turn it is.
+    /// Creates a process that has not started, in its turn.
     pub fn new(guest: Guest) -> Self {
         let charge = guest.machine().run.memory.charge();
         Self { guest, memory: None, charge }
     }
 
-    /// Counts `bytes` more against the limit of memory; answers whether it allows them.
+    /// Charges `bytes`; returns whether the limit of memory allows them.
     fn take_memory(&mut self, bytes: u64) -> bool {
         let has_grown = self.charge.grow(bytes).is_ok();
         if !has_grown {
@@ -65,17 +64,16 @@ impl ResourceLimiter for Process {
     }
 }
 
-/// A number that the trace shows beside a successful answer, by its name.
+/// A number that the trace shows for a successful call, with its name.
 type Answer = Option<(&'static str, u64)>;
 
-/// A call that may have to wait, on its way to an answer.
+/// A call that may wait.
 type Answering<'c> = Box<dyn Future<Output = wasmtime::Result<i32>> + Send + 'c>;
 
-/// Makes one call: runs `body` on the guest's memory and kernel side, and turns what it answers
-/// into what the guest gets.
+/// Makes one call: runs `body` with the guest's memory and kernel side, and encodes what it returns.
 ///
 /// # Errors
-/// [`Stop`], which ends the guest.
+/// [`Stop`], if it ends the guest.
 #[inline]
 fn call(
     mut caller: Caller<'_, Process>,
@@ -92,10 +90,10 @@ fn call(
     answer
 }
 
-/// As [`call`], for one that may have to wait: `body` is run again whenever it has waited.
+/// As [`call`], for a call that may wait: `body` runs again after each wait.
 ///
 /// # Errors
-/// [`Stop`], which ends the guest.
+/// [`Stop`], if it ends the guest.
 async fn call_waiting(
     mut caller: Caller<'_, Process>,
     name: &'static str,
@@ -115,7 +113,7 @@ async fn call_waiting(
     answer
 }
 
-/// Has the guest ended before it can do anything else, if real time ended the recorded run here.
+/// Interrupts the guest if the replayed run timed out here.
 #[inline]
 fn end_where_the_tape_did(caller: &mut Caller<'_, Process>) {
     if caller.data().guest.machine().is_at_taped_timeout() {
@@ -123,7 +121,7 @@ fn end_where_the_tape_did(caller: &mut Caller<'_, Process>) {
     }
 }
 
-/// Lets others have their turns. Fuel is the machine's, and goes from hand to hand.
+/// Gives up the turn. Fuel is the machine's, so it moves with the turn.
 async fn pause(caller: &mut Caller<'_, Process>) -> wasmtime::Result<()> {
     let counts_fuel = caller.data().guest.machine().run.fuel_left.is_some();
     if counts_fuel {
@@ -148,7 +146,7 @@ fn look_up_memory(caller: &mut Caller<'_, Process>) {
 fn sides<'c>(caller: &'c mut Caller<'_, Process>) -> (GuestMemory<'c>, &'c mut Guest) {
     let (bytes, process) = match caller.data().memory {
         Some(memory) => memory.data_and_store_mut(caller),
-        // Without memory every pointer is a bad one.
+        // Without a memory every pointer is bad.
         None => (&mut [][..], caller.data_mut()),
     };
     (GuestMemory::new(bytes), &mut process.guest)
@@ -162,7 +160,7 @@ fn finish(guest: &mut Guest, answer: Result<Answer, Fault>) -> wasmtime::Result<
     if let Err(Fault::Stop(stop)) = guest.check_tape() {
         return Err(wasmtime::Error::new(stop));
     }
-    // A call that was too late itself, as it took the time, ends the process as it ends the run.
+    // A call during which the run timed out ends the process.
     if guest.machine().has_timed_out() {
         return Err(wasmtime::Error::new(Stop::Limit(Limit::Timeout)));
     }
@@ -174,7 +172,7 @@ fn finish(guest: &mut Guest, answer: Result<Answer, Fault>) -> wasmtime::Result<
     }
 }
 
-/// Notes the arguments of the current call if calls are traced. Costs a test otherwise.
+/// Writes the arguments of the current call to the trace, if there is one.
 macro_rules! trace {
     ($guest:expr, $($format:tt)*) => {
         if $guest.is_traced() {
@@ -184,7 +182,7 @@ macro_rules! trace {
 }
 use trace;
 
-/// A flag word of a guest, all of whose bits must have a meaning.
+/// Checks that all bits of a guest's flags have a meaning.
 fn known_bits(bits: u32, mask: u32) -> Result<u32, Errno> {
     if bits & !mask == 0 { Ok(bits) } else { Err(Errno::Inval) }
 }

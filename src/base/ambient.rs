@@ -1,4 +1,4 @@
-//! The host's own clock and environment: the one file that may read them.
+//! The host's clock and environment: the one file that may read them.
 #![allow(
     clippy::disallowed_methods,
     reason = "this file is the door to the host's clock and environment"
@@ -7,13 +7,13 @@
 use std::ffi::OsString;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Nanoseconds since the Unix epoch on the host's clock; 0 when that clock stands before 1970.
+/// Nanoseconds since the Unix epoch on the host's clock; 0 before 1970.
 pub fn wall_now_ns() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     u64::try_from(since.unwrap_or(Duration::ZERO).as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A point on the host's monotonic clock, for deadlines and for timings shown to people.
+/// The host's monotonic clock, for deadlines and timings.
 pub fn instant_now() -> Instant {
     Instant::now()
 }
@@ -28,12 +28,12 @@ pub fn sleep(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// A variable of the host's environment, if it is set.
+/// A variable of the host's environment, if set.
 pub fn env_var(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }
 
-/// A setting from the host's environment: a variable that is set and not empty.
+/// A variable of the host's environment, if set and not empty.
 pub fn setting(name: &str) -> Option<OsString> {
     env_var(name).filter(|value| !value.is_empty())
 }

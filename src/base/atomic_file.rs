@@ -1,22 +1,21 @@
-//! Files that are either whole or not there, whatever happens while they are written.
+//! Files that appear whole or not at all.
 
 use std::io::Write;
 use std::path::Path;
 
 use crate::base::disk::{self, DiskError};
 
-/// How the names of files begin that are not whole yet. One that is there while nobody writes was
-/// left by a process that was killed.
+/// Prefix of temporary files. One that is left when nothing is being written belonged to a process that
+/// was killed.
 pub const TEMPORARY_PREFIX: &str = ".belljar-";
 
-/// Writes `parts`, one after the other, to `path`: into a temporary file beside it, synced, then
-/// renamed over it. Readers see the old file or the new one; a crash leaves at most a temporary.
-///
-/// On Unix the file can be read and written by this user alone.
+/// Writes `parts`, in order, to a temporary file beside `path`, syncs it and renames it to `path`. Readers
+/// see the old file or the new one; a crash leaves at most the temporary file. On Unix only this user
+/// can read and write it.
 ///
 /// # Errors
-/// The folder is missing or cannot be written, or the disk is full; `path` is a folder, a device, or
-/// whatever else is no file. It is then as it was.
+/// The directory does not exist or cannot be written, the disk is full, or `path` is not a regular file.
+/// `path` is then unchanged.
 pub fn write(path: &Path, parts: &[&[u8]]) -> Result<(), DiskError> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let fail = |operation| DiskError::new(operation, path);

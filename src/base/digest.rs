@@ -1,4 +1,4 @@
-//! BLAKE3 digests: the names of everything that is stored by content.
+//! BLAKE3 digests, which name contents.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -6,12 +6,11 @@ use std::io::{self, Read};
 
 use serde::{Deserialize, Serialize};
 
-/// A 32-byte BLAKE3 digest. Shown, and parsed, as 64 lower-case hex digits.
+/// A 32-byte BLAKE3 digest, written as 64 lower-case hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
-/// Bytes read at a time: what BLAKE3 hashes in one go at its widest. More would be more pages to
-/// touch for a small file.
+/// Bytes read at a time: the widest step of BLAKE3. Larger pieces would touch more pages for small files.
 const PIECE_BYTES: usize = 16 << 10;
 
 impl Digest {
@@ -20,10 +19,10 @@ impl Digest {
         Self(*blake3::hash(bytes).as_bytes())
     }
 
-    /// The digest of everything that `reader` has left, and the number of its bytes.
+    /// Returns the digest of the rest of `reader`, and the number of bytes.
     ///
     /// # Errors
-    /// As the reader answers.
+    /// Errors of `reader`.
     pub fn of_reader(mut reader: impl Read) -> io::Result<(Self, u64)> {
         let mut hasher = blake3::Hasher::new();
         let mut piece = vec![0; PIECE_BYTES];
@@ -39,8 +38,7 @@ impl Digest {
         }
     }
 
-    /// The digest whose hex form is `text`; `None` unless it is exactly 64 hex digits, lower-case:
-    /// a digest has one name.
+    /// Parses exactly 64 lower-case hex digits; `None` otherwise, so that a digest has one spelling.
     pub fn from_hex(text: &str) -> Option<Self> {
         if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
             return None;
@@ -80,12 +78,12 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// Collects what implements [`std::hash::Hash`] into a [`Digest`] instead of 64 bits.
+/// Turns a [`std::hash::Hash`] implementation into a [`Digest`].
 #[derive(Default)]
 pub struct DigestHasher(blake3::Hasher);
 
 impl DigestHasher {
-    /// The digest of everything written so far.
+    /// The digest of the bytes written so far.
     pub fn digest(&self) -> Digest {
         Digest(*self.0.finalize().as_bytes())
     }
@@ -107,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hex_round_trips_and_rejects_what_is_not_a_digest() {
+    fn hex_round_trips_and_rejects_other_texts() {
         let digest = Digest::of(b"belljar");
         assert_eq!(Digest::from_hex(&digest.to_string()), Some(digest));
         assert_eq!(Digest::from_hex("00"), None);
@@ -115,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn all_ways_to_the_digest_agree() {
+    fn bytes_reader_and_hasher_give_the_same_digest() {
         let bytes = vec![7u8; PIECE_BYTES * 2 + 1];
         let mut hasher = DigestHasher::default();
         hasher.write(&bytes);

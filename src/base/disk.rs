@@ -1,47 +1,45 @@
-//! The host's files by path, for belljar's own needs (modules, caches, reports).
-//!
-//! Guests never come here: their files go through the kernel and its capability-based host layer.
-//! Every error carries the operation and the path.
+//! The host's files by path, for belljar's own use (modules, caches, reports). Files of guests go through
+//! the kernel and its layers. Each error has the operation and the path.
 #![allow(clippy::disallowed_methods, reason = "this file is the door to the host's files by path")]
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// A host file operation that failed.
+/// A failed operation on a file of the host.
 #[derive(thiserror::Error)]
 #[error("cannot {operation} {}", path.display())]
 pub struct DiskError {
-    /// What was tried, as a verb: `read`, `create folder`.
+    /// The operation, as a verb: `read`, `create directory`.
     pub operation: &'static str,
-    /// The path as the caller gave it.
+    /// The path, as given.
     pub path: PathBuf,
-    /// What the host answered.
+    /// The error of the host.
     pub source: io::Error,
 }
 
 crate::base::readable::readable!(DiskError);
 
 impl DiskError {
-    /// Wraps `source` for `map_err`.
+    /// Returns a function that wraps an [`io::Error`], for `map_err`.
     pub fn new(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self { operation, path: path.to_owned(), source }
     }
 }
 
-/// The whole content of a file.
+/// Reads a whole file.
 pub fn read(path: &Path) -> Result<Vec<u8>, DiskError> {
     let mut bytes = Vec::new();
     open(path)?.read_to_end(&mut bytes).map_err(DiskError::new("read", path))?;
     Ok(bytes)
 }
 
-/// What the symbolic link at `path` leads to.
+/// Reads the target of a symbolic link.
 pub fn read_link(path: &Path) -> Result<PathBuf, DiskError> {
     std::fs::read_link(path).map_err(DiskError::new("read link", path))
 }
 
-/// The content of a file; `None` if it has more than `bytes_max` bytes, whatever it says that it has.
+/// Reads a file; `None` if it turns out to have more than `bytes_max` bytes.
 pub fn read_at_most(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>, DiskError> {
     let mut bytes = Vec::new();
     let read = open(path)?.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes);
@@ -49,22 +47,21 @@ pub fn read_at_most(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>, Disk
     Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= bytes_max))
 }
 
-/// A file opened for reading. What is no regular file is refused, and never waited for: a pipe may have
-/// nobody who writes to it, and a device no end.
+/// Opens a regular file for reading. Other files are refused without waiting: a pipe may have no
+/// writer, and a device no end.
 pub fn open(path: &Path) -> Result<File, DiskError> {
     let mut options = File::options();
     options.read(true);
     expect_file(open_without_waiting(&mut options, path), path)
 }
 
-/// What `path` names opened for reading, whatever it is: opening a pipe waits for somebody who writes.
+/// Opens any file for reading. Opening a pipe waits for a writer.
 #[cfg(feature = "cli")]
 pub fn open_stream(path: &Path) -> Result<File, DiskError> {
     File::open(path).map_err(DiskError::new("open", path))
 }
 
-/// A file created, or emptied, for writing; or a device or a pipe that somebody reads, as it is. It is
-/// never waited for.
+/// Creates or truncates a file for writing; or opens a device, or a pipe that has a reader. It does not wait.
 #[cfg(any(test, feature = "cli"))]
 pub fn create(path: &Path) -> Result<File, DiskError> {
     let mut options = File::options();
@@ -72,7 +69,7 @@ pub fn create(path: &Path) -> Result<File, DiskError> {
     open_to_write(&mut options, path)
 }
 
-/// What is at `path`, whatever it is, to be written to at its end. It is never waited for.
+/// Opens any file for appending. It does not wait.
 #[cfg(feature = "cli")]
 pub fn append(path: &Path) -> Result<File, DiskError> {
     let mut options = File::options();
@@ -90,7 +87,7 @@ fn open_to_write(options: &mut std::fs::OpenOptions, path: &Path) -> Result<File
                 if std::os::unix::fs::FileTypeExt::is_fifo(&metadata.file_type())
                     && error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) =>
             {
-                io::Error::other("nobody reads the pipe")
+                io::Error::other("the pipe has no reader")
             }
             _ => error,
         };
@@ -98,8 +95,7 @@ fn open_to_write(options: &mut std::fs::OpenOptions, path: &Path) -> Result<File
     })
 }
 
-/// Opens `path` without waiting for whoever has the other end of a pipe; what was opened then waits as
-/// ever.
+/// Opens `path` without waiting for the other end of a pipe. Reads and writes wait as usual.
 fn open_without_waiting(options: &mut std::fs::OpenOptions, path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     {
@@ -122,12 +118,12 @@ fn expect_file(opened: io::Result<File>, path: &Path) -> Result<File, DiskError>
         return Err(fail(io::ErrorKind::IsADirectory.into()));
     }
     if !metadata.is_file() {
-        return Err(fail(io::Error::other("it is a pipe or a device, and no file")));
+        return Err(fail(io::Error::other("not a regular file but a pipe or a device")));
     }
     Ok(file)
 }
 
-/// A new file for writing that nobody else can read, where nothing is: no link is followed.
+/// Creates a new file for writing, private to this user. Nothing may exist at `path`, not even a link.
 pub fn create_new_private(path: &Path) -> Result<File, DiskError> {
     let mut options = File::options();
     options.write(true).create_new(true);
@@ -136,8 +132,7 @@ pub fn create_new_private(path: &Path) -> Result<File, DiskError> {
     options.open(path).map_err(DiskError::new("create", path))
 }
 
-/// A file to lock, made if it is not there. Nobody else can open one that is new. A link in its place
-/// is not followed.
+/// Opens a lock file, and creates it, private to this user, if it does not exist. Links are not followed.
 pub fn open_lock(path: &Path) -> Result<File, DiskError> {
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false);
@@ -149,7 +144,7 @@ pub fn open_lock(path: &Path) -> Result<File, DiskError> {
     options.open(path).map_err(DiskError::new("open", path))
 }
 
-/// Whether `file` is what stands at `path`, as far as the system can tell.
+/// Returns whether `file` is the file at `path`, as far as the system can tell.
 pub fn is_at(file: &File, path: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -161,13 +156,13 @@ pub fn is_at(file: &File, path: &Path) -> bool {
     }
     #[cfg(not(unix))]
     {
-        // An open file can be neither renamed nor removed there.
+        // Open files cannot be renamed or removed here.
         let _ = file;
         path.exists()
     }
 }
 
-/// A file opened for reading from its start and writing at its end.
+/// Opens a file for reading from its start and appending.
 #[cfg(feature = "annotations")]
 pub fn open_append(path: &Path) -> Result<File, DiskError> {
     let mut options = File::options();
@@ -175,33 +170,33 @@ pub fn open_append(path: &Path) -> Result<File, DiskError> {
     expect_file(open_without_waiting(&mut options, path), path)
 }
 
-/// Expects a file at `path`, or nothing: what else is there, a device say, must not give way to a file.
+/// Checks that `path` is a regular file or does not exist: nothing else may be replaced by a file.
 pub fn expect_replaceable(path: &Path) -> Result<(), DiskError> {
     match std::fs::metadata(path) {
         Ok(metadata) if !metadata.is_file() => {
-            let why = "it is no file; name another path";
+            let why = "not a regular file; name another path";
             Err(DiskError::new("replace", path)(io::Error::other(why)))
         }
         _ => Ok(()),
     }
 }
 
-/// Gives `from` the name `to`, whatever stood there.
+/// Renames `from` to `to`, replacing it.
 pub fn rename(from: &Path, to: &Path) -> Result<(), DiskError> {
     std::fs::rename(from, to).map_err(DiskError::new("rename", from))
 }
 
-/// Metadata of what `path` names, links followed.
+/// Metadata of `path`, links followed.
 pub fn metadata(path: &Path) -> Result<Metadata, DiskError> {
     std::fs::metadata(path).map_err(DiskError::new("examine", path))
 }
 
-/// Metadata of `path` itself: a symbolic link is not followed.
+/// Metadata of `path` itself, links not followed.
 pub fn symlink_metadata(path: &Path) -> Result<Metadata, DiskError> {
     std::fs::symlink_metadata(path).map_err(DiskError::new("examine", path))
 }
 
-/// Whether `path` names a file that somebody may execute, as far as the system tells that.
+/// Returns whether `path` is an executable file, as far as the system can tell.
 pub fn is_executable(path: &Path) -> bool {
     let Ok(metadata) = std::fs::metadata(path) else { return false };
     #[cfg(unix)]
@@ -211,7 +206,7 @@ pub fn is_executable(path: &Path) -> bool {
     metadata.is_file() && may_execute
 }
 
-/// The names in a folder, sorted.
+/// The paths of the entries of a directory, sorted.
 pub fn list(path: &Path) -> Result<Vec<PathBuf>, DiskError> {
     let entries = std::fs::read_dir(path).map_err(DiskError::new("list", path))?;
     let mut paths = entries
@@ -222,7 +217,7 @@ pub fn list(path: &Path) -> Result<Vec<PathBuf>, DiskError> {
     Ok(paths)
 }
 
-/// Removes a file. A file that is not there is no error.
+/// Removes a file, if it exists.
 pub fn remove_file(path: &Path) -> Result<(), DiskError> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -232,28 +227,28 @@ pub fn remove_file(path: &Path) -> Result<(), DiskError> {
     }
 }
 
-/// Removes a folder and all that is in it. Links are removed, and not followed.
+/// Removes a directory and its contents. Links are not followed.
 #[cfg(feature = "cli")]
 pub fn remove_dir_all(path: &Path) -> Result<(), DiskError> {
     std::fs::remove_dir_all(path).map_err(DiskError::new("remove", path))
 }
 
-/// Removes a folder that is empty.
+/// Removes an empty directory.
 pub fn remove_empty_dir(path: &Path) -> Result<(), DiskError> {
     std::fs::remove_dir(path).map_err(DiskError::new("remove", path))
 }
 
-/// Creates a folder and its parents; on Unix, new ones can be entered by this user alone.
+/// Creates a directory and its parents; on Unix, private to this user.
 pub fn create_private_dir_all(path: &Path) -> Result<(), DiskError> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path).map_err(DiskError::new("create folder", path))
+    builder.create(path).map_err(DiskError::new("create directory", path))
 }
 
-/// The absolute path of `path` without links, `.` and `..`. What does not exist at its end stays as
-/// it is.
+/// Returns `path` as an absolute path without links, `.` and `..`. A part at its end that does not exist
+/// is kept.
 pub fn canonical(path: &Path) -> Result<PathBuf, DiskError> {
     match std::fs::canonicalize(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -270,7 +265,7 @@ pub fn canonical(path: &Path) -> Result<PathBuf, DiskError> {
     }
 }
 
-/// The process's current folder.
+/// The current directory of the host process.
 #[cfg(feature = "cli")]
 pub fn current_dir() -> Result<PathBuf, DiskError> {
     std::env::current_dir().map_err(DiskError::new("find", Path::new(".")))

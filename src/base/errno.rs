@@ -1,4 +1,4 @@
-//! The error numbers of WASI preview1, which the kernel speaks throughout.
+//! The error numbers of WASI preview1, used throughout the kernel.
 //!
 //! Source: the `errno` enum of `wasi_snapshot_preview1`. POSIX gives the meanings.
 
@@ -7,7 +7,7 @@ use std::io;
 
 macro_rules! errnos {
     ($($variant:ident = $number:literal, $name:literal, $meaning:literal;)*) => {
-        /// An error number, as preview1 numbers it. Success is not an error: it is `Ok`.
+        /// An error number of preview1. Success is `Ok`.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u16)]
         pub enum Errno {
@@ -25,7 +25,7 @@ macro_rules! errnos {
                 match name { $($name => Some(Self::$variant),)* _ => None }
             }
 
-            /// What `strerror` would say of it.
+            /// The text of `strerror`.
             pub fn meaning(self) -> &'static str {
                 match self { $(Self::$variant => $meaning,)* }
             }
@@ -113,12 +113,12 @@ errnos! {
 }
 
 impl Errno {
-    /// The number that a guest sees.
+    /// The number of preview1.
     pub fn code(self) -> u16 {
         self as u16
     }
 
-    /// The errno that says of a host error what a guest may know of it.
+    /// Returns the errno for an error of the host.
     pub fn from_io(error: &io::Error) -> Self {
         use io::ErrorKind as K;
         match error.kind() {

@@ -1,9 +1,9 @@
-//! Tells when the host has nothing left.
+//! Recognises errors of an exhausted host.
 
 use std::error::Error;
 
-/// Whether `error` says that the host has no process, descriptor or memory left for this user: later,
-/// or for another one, the same may succeed. Not what it comes from.
+/// Returns whether `error` itself, not its cause, says that the host has no process, descriptor or memory
+/// left for this user: later, or for another user, the same may succeed.
 pub fn is_exhausted(error: &(dyn Error + 'static)) -> bool {
     #[cfg(unix)]
     {
@@ -29,7 +29,7 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn errors_of_the_system_are_told_apart_however_they_are_wrapped() {
+    fn is_exhausted_recognises_wrapped_system_errors() {
         use rustix::io::Errno;
         for (errno, is_it) in [(Errno::AGAIN, true), (Errno::MFILE, true), (Errno::NOENT, false)] {
             assert_eq!(is_exhausted(&errno), is_it);

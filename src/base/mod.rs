@@ -1,4 +1,4 @@
-//! Rank 0: what everything else stands on. Knows nothing of wasm, guests or files of guests.
+//! Rank 0: used by everything else. Knows nothing of WebAssembly, guests or their files.
 //!
 //! `disk` and `ambient` are the only files of the crate that touch the host's files, clock and
 //! environment by path or by global; `clippy.toml` bans those calls elsewhere.

@@ -1,4 +1,4 @@
-//! What must be the user's own: others could put something there for belljar to obey.
+//! Checks that files which belljar obeys belong to the user.
 
 use std::fmt;
 use std::fs::Metadata;
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use super::disk::{self, DiskError};
 
-/// Somebody else could have written something.
+/// Other users may have written to a file or directory.
 #[derive(thiserror::Error)]
 #[error("{}", self.text())]
 pub struct ExposedError {
-    /// The folder, or the file.
+    /// The file or directory.
     pub path: PathBuf,
-    /// Who could.
+    /// How it is exposed.
     pub exposure: Exposure,
 }
 
@@ -23,21 +23,21 @@ impl ExposedError {
         let (path, exposure) = (self.path.display(), self.exposure);
         let remedy = match exposure {
             Exposure::Owner(_) => "move it away if it is not yours".to_owned(),
-            Exposure::Mode(_) => format!("keep them out with `chmod go-w {path}`"),
+            Exposure::Mode(_) => format!("run `chmod go-w {path}`"),
         };
         format!(
-            "{path} is not trusted, because {exposure}: {remedy}, or name a folder of your own with \
-             BELLJAR_HOME"
+            "{path} is not trusted, because {exposure}: {remedy}, or set BELLJAR_HOME to a directory of \
+             your own"
         )
     }
 }
 
-/// Who, besides the user and root, could have written something.
+/// Why users other than this one and root can write to something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exposure {
     /// It belongs to the user with this number.
     Owner(u32),
-    /// Its permissions, these, let its group or all others write.
+    /// Its mode, this one, lets its group or all users write.
     Mode(u32),
 }
 
@@ -50,26 +50,25 @@ impl fmt::Display for Exposure {
     }
 }
 
-/// Who could have written what has the attributes `metadata`. Always `None` where there are no users and
-/// modes as on Unix.
+/// Returns how a file with the attributes `metadata` is exposed. `None` on systems without the users and
+/// modes of Unix.
 pub fn exposure(metadata: &Metadata) -> Option<Exposure> {
     owner_exposure(metadata).or_else(|| mode_exposure(metadata))
 }
 
-/// What others may do in a folder that must be the user's own.
+/// What other users may do in a directory that must be the user's own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Strangers {
-    /// Nobody else may write there.
+    /// Nothing.
     KeptOut,
-    /// They may write there, if nobody can rename or remove what is another's, as in `/tmp`.
+    /// Write, if they cannot rename or remove files of others, as in `/tmp`.
     Apart,
 }
 
-/// Expects that the folder `path`, if it is there, is the user's own, and, if a link leads to it, that
-/// the link is as well.
+/// Checks that the directory `path`, if it exists, and a link that leads to it belong to the user.
 ///
 /// # Errors
-/// An error that says who else could write there, or that it cannot be examined.
+/// It is exposed, or cannot be examined.
 pub fn expect_own_folder(path: &Path, strangers: Strangers) -> Result<(), OwnError> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let expect = |exposure: Option<Exposure>| match exposure {
@@ -90,10 +89,10 @@ pub fn expect_own_folder(path: &Path, strangers: Strangers) -> Result<(), OwnErr
     Ok(())
 }
 
-/// A folder cannot be trusted, or not be examined.
+/// A directory that is not trusted, or cannot be examined.
 #[derive(thiserror::Error)]
 pub enum OwnError {
-    /// Somebody else could have written there.
+    /// Other users may have written there.
     #[error(transparent)]
     Exposed(#[from] ExposedError),
     /// It cannot be examined.
@@ -121,7 +120,7 @@ fn is_sticky(metadata: &Metadata) -> bool {
     std::os::unix::fs::MetadataExt::mode(metadata) & 0o1000 != 0
 }
 
-/// The folder stands in the user's own profile, which the system keeps private.
+/// The directory is in the user's profile, which the system keeps private.
 #[cfg(not(unix))]
 fn owner_exposure(_metadata: &Metadata) -> Option<Exposure> {
     None

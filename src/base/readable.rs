@@ -1,13 +1,12 @@
-//! Errors that `unwrap` and `?` show in words.
+//! Errors whose debug output is readable.
 
 use std::error::Error;
 use std::fmt;
 
-/// Writes `error` and its causes as a test that fails shows them: what went wrong, and below it why, as
-/// far as that is not said already.
+/// Writes `error` and its causes, each unless the text before already contains it.
 ///
 /// # Errors
-/// As the formatter answers.
+/// Errors of the formatter.
 pub fn write(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut said = error.to_string();
     f.write_str(&said)?;
@@ -23,8 +22,7 @@ pub fn write(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// Lets `{:?}` of an error say what `{}` says, and its causes: that is what a test shows that calls
-/// `unwrap`, and a `main` that returns an error.
+/// Makes `{:?}` of an error print its message and causes, for `unwrap` in tests and for `main`.
 macro_rules! readable {
     ($error:ty) => {
         impl std::fmt::Debug for $error {

@@ -1,18 +1,18 @@
-//! Compiled code on disk, so that a module is compiled once.
+//! A cache of compiled code on disk.
 //!
-//! Compiled code is executable code: whoever can write here runs as the user. So the folder belongs
-//! to the user alone, code is stored under its own digest, and the digest is checked before a byte
-//! is used. Layout, below a folder named for the version of this layout:
+//! Whoever can write here can run code as the user. So the directory must be private to the user, code
+//! is stored under its digest, and the digest is checked before use. Layout, below a directory named
+//! for its version:
 //!
 //! ```text
 //! keys/<key>            64 hex digits: the digest of the code for <key>
 //! code/<digest>.cwasm   the code
 //! ```
 //!
-//! The key is the digest of the module, of everything that the code generator's output depends on
-//! (version, settings, CPU features) and nothing else. Files are written whole and renamed into
-//! place, code before key, so that any number of processes can share a cache.
-#![allow(unsafe_code, reason = "loading compiled code cannot be checked")]
+//! The key is the digest of the module and of all that the output of the code generator depends on
+//! (version, settings, CPU features). Files are written whole and renamed, code before key, so any
+//! number of processes can share a cache.
+#![allow(unsafe_code, reason = "the compiler cannot check compiled code")]
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -23,36 +23,36 @@ use crate::base::disk::{self, DiskError};
 
 const LAYOUT: &str = "code-1";
 
-/// A folder of compiled code.
+/// A directory of compiled code.
 #[derive(Clone, Debug)]
 pub struct CodeCache {
     root: PathBuf,
 }
 
-/// The cache cannot be used. Programs run all the same, compiled anew.
+/// The cache cannot be used. Programs still run, compiled anew.
 #[derive(thiserror::Error)]
 pub enum CacheError {
-    /// The disk refused something.
+    /// A file operation failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// Somebody else could put code there.
+    /// Other users could put code there.
     #[error(
-        "cache folder {} can be written by others, or is not yours; \
-         code in it would not be safe to run (set BELLJAR_CACHE_DIR, or `chmod go-w` it)",
+        "cache directory {} is not yours, or others can write to it, so its code is not safe to run: \
+         set BELLJAR_CACHE_DIR, or run `chmod go-w` on it",
         path.display()
     )]
     NotPrivate {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
     },
 }
 
 crate::base::readable::readable!(CacheError);
 
-/// What a cache holds.
+/// The size of a cache.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CacheInfo {
-    /// Its folder.
+    /// Its directory.
     pub path: PathBuf,
     /// Modules with compiled code.
     pub entries: u64,
@@ -61,7 +61,7 @@ pub struct CacheInfo {
 }
 
 impl CodeCache {
-    /// The cache in the folder `dir`, which is created when something is stored.
+    /// Creates a cache in the directory `dir`, which is created with the first entry.
     pub fn new(dir: &Path) -> Self {
         Self { root: dir.join(LAYOUT) }
     }
@@ -74,7 +74,7 @@ impl CodeCache {
         self.root.join("code").join(format!("{digest}.cwasm"))
     }
 
-    /// The code for `key`; `None` if there is none, or it is damaged, in which case it is removed.
+    /// Returns the code for `key`; `None` if there is none, or it is damaged and was removed.
     ///
     /// # Errors
     /// [`CacheError::NotPrivate`].
@@ -96,10 +96,10 @@ impl CodeCache {
         Ok(None)
     }
 
-    /// Keeps `code` for `key`.
+    /// Stores `code` for `key`.
     ///
     /// # Errors
-    /// [`CacheError`]; the cache is then as it was.
+    /// [`CacheError`]; the cache is then unchanged.
     pub(super) fn store(&self, key: Digest, code: &[u8]) -> Result<(), CacheError> {
         for folder in ["keys", "code"] {
             disk::create_private_dir_all(&self.root.join(folder))?;
@@ -111,10 +111,10 @@ impl CodeCache {
         Ok(())
     }
 
-    /// What it holds.
+    /// Returns the size of the cache.
     ///
     /// # Errors
-    /// [`CacheError::Disk`] if its folders cannot be read.
+    /// [`CacheError::Disk`] if its directories cannot be read.
     pub fn info(&self) -> Result<CacheInfo, CacheError> {
         let mut info = CacheInfo { path: self.root.clone(), entries: 0, bytes: 0 };
         for path in self.files("code")? {
@@ -124,7 +124,7 @@ impl CodeCache {
         Ok(info)
     }
 
-    /// Removes everything it holds; answers what that was.
+    /// Removes all entries; returns their size.
     ///
     /// # Errors
     /// [`CacheError::Disk`] if something cannot be removed.
@@ -147,7 +147,7 @@ impl CodeCache {
     }
 
     /// # Errors
-    /// [`CacheError::NotPrivate`] unless the folders belong to this user, who alone can write there.
+    /// [`CacheError::NotPrivate`] unless the directories belong to this user, and no other can write there.
     fn check_private(&self) -> Result<(), CacheError> {
         for path in [&self.root, &self.root.join("keys"), &self.root.join("code")] {
             if !is_private(path)? {
@@ -167,38 +167,37 @@ fn is_private(path: &Path) -> Result<bool, DiskError> {
     Ok(metadata.is_dir() && metadata.uid() == owner && metadata.mode() & 0o022 == 0)
 }
 
-/// Elsewhere the folder stands in the user's own profile, which the system keeps private.
+/// The directory is in the user's profile, which the system keeps private.
 #[cfg(not(unix))]
 fn is_private(_path: &Path) -> Result<bool, DiskError> {
     Ok(true)
 }
 
-/// The code of `module` for another engine, which takes the same code.
+/// Copies the code of `module` to another engine, which must accept the same code.
 pub(super) fn copy(
     module: &wasmtime::Module,
     engine: &wasmtime::Engine,
 ) -> wasmtime::Result<wasmtime::Module> {
     let code = module.serialize()?;
-    // SAFETY: the code generator has made it, and it was not out of our hands since.
+    // SAFETY: the code generator made it, and nothing else had access to it.
     unsafe { wasmtime::Module::deserialize(engine, code) }
 }
 
-/// Compiled code in the cache that has the digest under which it was stored.
+/// Compiled code whose digest was checked.
 pub(super) struct VerifiedCode(File);
 
 impl VerifiedCode {
     fn open(path: &Path, digest: Digest) -> Option<Self> {
         let file = disk::open(path).ok()?;
-        // Read, not mapped: a fault a page would cost more than the copy.
+        // Read, not mapped: a page fault per page costs more than the copy.
         (Digest::of_reader(&file).ok()?.0 == digest).then_some(Self(file))
     }
 
-    /// The module, for `engine`; `None` if that does not take it, as a pool that has no room for so
-    /// large a module.
+    /// Loads the module; `None` if `engine` refuses it, for example because it is too large for the pool.
     pub fn load(&self, engine: &wasmtime::Engine) -> Option<wasmtime::Module> {
         let file = self.0.try_clone().ok()?;
-        // SAFETY: these bytes, through this very file handle, have the digest under which this user
-        // stored what the code generator made.
+        // SAFETY: the bytes behind this file handle have the digest under which this user stored what
+        // the code generator made.
         unsafe { wasmtime::Module::deserialize_open_file(engine, file) }.ok()
     }
 }

@@ -1,9 +1,8 @@
-//! What compiling a module may take, told from its code before it is compiled.
+//! Estimates the memory that compiling a module takes, from its code.
 //!
-//! The memory of a code generator grows with the code of a function, and for some code with its square:
-//! a variable that lives across many blocks has a value in each of them. The figures below are upper
-//! bounds, measured with modules that are made to take much (`tests/it/cli/compiling.rs`); ordinary code
-//! takes a tenth.
+//! The memory of a code generator grows with the size of a function, and for some code quadratically: a
+//! variable that is live across many blocks has a value in each. The constants are upper bounds, measured
+//! with modules made for it (`tests/it/cli/compiling.rs`); ordinary code takes a tenth.
 
 use std::collections::HashMap;
 
@@ -14,33 +13,33 @@ use wasmparser::{
 
 /// Bytes of memory for each byte of a function's code.
 const CODE_BYTES: u64 = 1200;
-/// For each loop.
+/// Bytes for each loop.
 const LOOP_BYTES: u64 = 12 << 10;
-/// For each value that enters or leaves a block.
+/// Bytes for each parameter and result of a block.
 const BLOCK_VALUE_BYTES: u64 = 16 << 10;
-/// For each value that a call takes or answers.
+/// Bytes for each parameter and result of a call.
 const CALL_VALUE_BYTES: u64 = 700;
-/// For each block that each variable lives across.
+/// Bytes for each block that a variable is live across.
 const LIVE_BYTES: u64 = 32;
-/// For each byte of the module, for as long as it is compiled: the machine code of its functions.
+/// Bytes for each byte of the module, until it is compiled: the machine code of its functions.
 const MODULE_BYTES: u64 = 24;
 
-/// Upper bounds of the memory that compiling a module takes, in bytes.
+/// Upper bounds of the memory for compiling a module, in bytes.
 #[derive(Debug)]
 pub(super) struct CompileCost {
-    /// For all of it.
+    /// For the whole module.
     module_bytes: u64,
-    /// For each function, the largest first.
+    /// For each function, largest first.
     function_bytes: Vec<u64>,
 }
 
 impl CompileCost {
-    /// Of the valid binary module `bytes`.
+    /// Computes the bounds for the valid binary module `bytes`.
     pub(super) fn of(bytes: &[u8]) -> Self {
         let mut counter = Counter::default();
         let mut function_bytes = Vec::new();
         for payload in Parser::new(0).parse_all(bytes) {
-            // What cannot be read the compiler refuses.
+            // The compiler refuses what cannot be parsed.
             let Ok(payload) = payload else { break };
             if let Payload::CodeSectionEntry(body) = &payload {
                 function_bytes.push(counter.function(body).unwrap_or(0));
@@ -51,61 +50,61 @@ impl CompileCost {
         Self { module_bytes: (bytes.len() as u64).saturating_mul(MODULE_BYTES), function_bytes }
     }
 
-    /// On so many threads, each of which compiles one function at a time.
+    /// The bound with `threads` threads, each of which compiles one function at a time.
     pub(super) fn on_threads(&self, threads: usize) -> u64 {
         let largest = self.function_bytes.iter().take(threads);
         largest.fold(self.module_bytes, |sum, bytes| sum.saturating_add(*bytes))
     }
 
-    /// The most threads, up to `threads_max`, on which it takes no more than `bytes_max`; `None` if it
-    /// takes more on one.
+    /// Returns the largest number of threads, up to `threads_max`, within `bytes_max`; `None` if one thread
+    /// exceeds it.
     pub(super) fn threads_within(&self, bytes_max: u64, threads_max: usize) -> Option<usize> {
         (1..=threads_max.max(1)).rev().find(|threads| self.on_threads(*threads) <= bytes_max)
     }
 }
 
-/// Values that something takes and answers.
+/// The number of parameters and results.
 fn arity(params: &[wasmparser::ValType], results: &[wasmparser::ValType]) -> u64 {
     (params.len() + results.len()) as u64
 }
 
-/// A block, loop or branch that is open.
+/// An open block, loop or branch.
 struct Frame {
     id: u64,
     is_loop: bool,
 }
 
-/// A variable of the function that is being counted.
+/// A variable of the current function.
 #[derive(Clone, Copy, Default)]
 struct Variable {
-    /// The function; of another one nothing here holds.
+    /// The function; the rest is void for another one.
     function: u64,
-    /// The block from which on it lives.
+    /// The first block in which it is live.
     first: u64,
     last: u64,
-    /// How many frames were open where it was first written, and the innermost of them.
+    /// Number of frames open at its first write, and the innermost of them.
     written_in: Option<(usize, u64)>,
-    /// The loop, by the block in which it begins, that it lives to the end of.
+    /// The first block of a loop to whose end it is live.
     lives_through: Option<u64>,
 }
 
-/// Counts what functions take.
+/// Computes the bounds of functions.
 #[derive(Default)]
 struct Counter {
-    /// Values of each type, 0 of what is no function.
+    /// Parameters and results of each type; 0 if it is not a function.
     types: Vec<u64>,
-    /// Values of each function.
+    /// Parameters and results of each function.
     functions: Vec<u64>,
     variables: Vec<Variable>,
-    /// Variables of the function that were used.
+    /// Variables used in the current function.
     used: Vec<u32>,
     function: u64,
     frames: Vec<Frame>,
-    /// The block in which each loop begins that is open.
+    /// The first blocks of the open loops.
     open_loops: Vec<u64>,
-    /// Blocks of the function up to here.
+    /// Blocks of the function so far.
     block: u64,
-    /// The last block of each loop that has ended, by its first one.
+    /// The last block of each ended loop, by its first one.
     loop_ends: HashMap<u64, u64>,
 }
 
@@ -143,7 +142,7 @@ impl Counter {
         self.types.get(ty as usize).copied().unwrap_or(0)
     }
 
-    /// What the function `body` takes.
+    /// The bound for the function `body`.
     fn function(&mut self, body: &FunctionBody<'_>) -> Result<u64, BinaryReaderError> {
         self.function += 1;
         self.block = 0;
@@ -253,7 +252,7 @@ impl Counter {
         self.live_through_loops(index);
     }
 
-    /// A value that may come from elsewhere than the first write has lived since the function began.
+    /// A value that need not come from the first write has been live since the start of the function.
     fn read(&mut self, index: u32) {
         let written_in = self.variable(index).written_in;
         let is_open = |(depth, id): (usize, u64)| {
@@ -265,7 +264,7 @@ impl Counter {
         self.live_through_loops(index);
     }
 
-    /// A variable that lives where a loop begins, and is used in it, lives to its end.
+    /// A variable that is live where a loop begins, and used in it, is live to its end.
     fn live_through_loops(&mut self, index: u32) {
         let variable = &mut self.variables[index as usize];
         let outermost = self.open_loops.partition_point(|start| *start <= variable.first);
@@ -294,7 +293,7 @@ mod tests {
         CompileCost::of(&wat::parse_str(text).unwrap()).on_threads(1)
     }
 
-    /// A function with `loops` loops, around each of which stand `before` and `after`.
+    /// A function with `loops` loops, each between `before` and `after`.
     fn loops(loops: usize, locals: usize, before: &str, after: &str) -> String {
         let locals = "i32 ".repeat(locals);
         let body = format!("{before} (loop (br_if 0 (local.get 0))) {after}").repeat(loops);
@@ -302,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_that_live_across_blocks_take_memory_in_each() {
+    fn variables_live_across_blocks_count_in_each_block() {
         let uses = |local: &str| -> String {
             (1..200).map(|index| local.replace('#', &index.to_string())).collect()
         };
@@ -317,14 +316,14 @@ mod tests {
         let none = cost(&around(""));
         let alone = cost(&format!("(module (func (param i32) {blocks}))"));
         assert!(across > none + alone + 2000 * 190 * LIVE_BYTES, "{across} {none} {alone}");
-        // Those that are written and read in one block live nowhere else.
+        // Variables written and read in one block are live only there.
         let temporary = "(local.set 1 (local.get 0)) (drop (local.get 1))";
         let within = cost(&loops(1000, 1, temporary, ""));
         let beside = cost(&loops(1000, 1, "", ""));
         assert!(within < beside + 20 * MIB, "{within} {beside}");
     }
 
-    /// Blocks that the variables of the function with `body` live across.
+    /// Blocks that the variables of a function with `body` are live across.
     fn lived_across(body: &str) -> u64 {
         let text = format!("(module (func (param i32) (local i32) {body}))");
         let bytes = wat::parse_str(text).unwrap();
@@ -338,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_lives_to_the_end_of_a_loop_that_begins_with_it() {
+    fn variable_live_at_loop_start_is_live_to_loop_end() {
         let blocks = "(block (br_if 0 (i32.const 0)))".repeat(100);
         let read = "(drop (local.get 1))";
         let write = "(local.set 1 (i32.const 1))";
@@ -371,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_threads_take_less() {
+    fn fewer_threads_need_less_memory() {
         let function = "(func (block))".repeat(4);
         let cost = CompileCost::of(&wat::parse_str(format!("(module {function})")).unwrap());
         let one = cost.on_threads(1);

@@ -1,41 +1,37 @@
-//! How programs are compiled and where their memory comes from.
+//! Configuration of an engine.
 
 use std::path::PathBuf;
 
 use wasmtime::{Config, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 
-/// Stack of a guest's calls in bytes, the same on every host: the guest runs on a stack of its
-/// own, not on the caller's.
+/// Stack of a guest in bytes, the same on every host: guests do not run on the caller's stack.
 pub const STACK_BYTES: usize = 8 << 20;
 
-/// What the host's own functions need on the same stack.
+/// Additional stack for functions of the host, in bytes.
 const HOST_STACK_BYTES: usize = 1 << 20;
 
-/// Modules that can live at once in a machine. Beyond the pool each takes several mappings of the
-/// host's address space, of which Linux allows 65530; when they are used up, the host's own
-/// allocations fail.
+/// Most modules alive at once in a machine. Beyond the pool each takes several memory mappings, of which
+/// Linux allows 65530 per process; without them the host's own allocations fail.
 pub const MODULES_MAX: u32 = 4000;
 
-/// Memory of a finished process that is cleared in place instead of given back to the system: what
-/// a small program touches. The next one finds it mapped.
+/// Memory of a finished process that is cleared and kept instead of returned to the system, in bytes: what
+/// a small program touches.
 const KEEP_RESIDENT_BYTES: usize = 256 << 10;
 
-/// How to make an [`crate::engine::Engine`].
+/// Configuration of an [`crate::engine::Engine`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EngineConfig {
-    /// Keep memories and stacks ready for so many processes, so that starting one costs
-    /// microseconds. Those beyond get theirs from the system. To make a pool takes time: about two
-    /// milliseconds for 1000, and gigabytes of address space for each; where the host has less, there is none. 0
-    /// makes none. Default: 1000.
+    /// Processes whose memories and stacks are kept ready in a pool, so that a start takes microseconds;
+    /// further ones get theirs from the system. A pool of 1000 takes about 2 ms to make, and gigabytes of
+    /// address space per slot; if the host has less, there is no pool. 0: none. Default: 1000.
     pub pool_slots: u32,
-    /// Compile programs so that they count what they execute, for [`crate::Limits::fuel`]. They run
-    /// slower. Default: no.
+    /// Whether code counts instructions, for [`crate::Limits::fuel`]. It is then slower. Default: false.
     pub fuel: bool,
-    /// Where to keep compiled code; `None` compiles every module anew. Default: none.
+    /// Directory for compiled code; `None`: modules are compiled each time. Default: none.
     pub cache_dir: Option<PathBuf>,
-    /// Memory that compiling a module may take, in bytes. What it takes at most is told from its code,
-    /// and is often ten times what it takes. A module whose largest functions may take more together is
-    /// compiled on fewer threads, and one with a function that may take more is refused. Default: 4 GiB.
+    /// Most memory for compiling a module, in bytes. It is compared with an upper bound from its code,
+    /// often ten times what it takes: with a large one, fewer threads compile, and a module with a
+    /// function beyond it is refused. Default: 4 GiB.
     pub compile_memory_bytes_max: u64,
 }
 
@@ -48,8 +44,7 @@ impl Default for EngineConfig {
 impl EngineConfig {
     pub(super) fn to_wasmtime(&self, pool_slots: u32) -> Config {
         let mut config = Config::new();
-        // Everything deterministic that wasmtime has. Atomic instructions are, on a memory that is
-        // not shared.
+        // All features that are deterministic. Atomic instructions are, on memory that is not shared.
         config
             .wasm_simd(true)
             .wasm_relaxed_simd(true)
@@ -75,7 +70,7 @@ impl EngineConfig {
             .consume_fuel(self.fuel)
             .max_wasm_stack(STACK_BYTES)
             .async_stack_size(STACK_BYTES + HOST_STACK_BYTES)
-            // Traps name functions without either of these, and code loads faster.
+            // Traps name functions without either, and code loads faster.
             .native_unwind_info(cfg!(windows))
             .generate_address_map(false);
         if pool_slots > 0 {

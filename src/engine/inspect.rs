@@ -1,9 +1,9 @@
-//! What can be told of a module before it is compiled.
+//! Checks of a module before it is compiled.
 
 use wasmparser::{Parser, Payload, TypeRef};
 
-/// Whether a memory of the binary module `bytes` is shared, its own or an imported one. What cannot
-/// be read is left to the compiler, which says what is wrong.
+/// Returns whether the binary module `bytes` has or imports a shared memory. False if it cannot be parsed:
+/// the compiler reports that.
 pub(super) fn has_shared_memory(bytes: &[u8]) -> bool {
     for payload in Parser::new(0).parse_all(bytes) {
         let found = match payload {
@@ -16,7 +16,7 @@ pub(super) fn has_shared_memory(bytes: &[u8]) -> bool {
             Ok(Payload::MemorySection(memories)) => {
                 memories.into_iter().any(|memory| memory.is_ok_and(|memory| memory.shared))
             }
-            // Memories come before code, which takes long to walk.
+            // Memories come before code, which is slow to parse.
             Ok(Payload::CodeSectionStart { .. }) | Err(_) => return false,
             Ok(_) => false,
         };
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shared_memories_are_seen() {
+    fn shared_memory_is_detected() {
         let has = |text: &str| has_shared_memory(&wat::parse_str(text).unwrap());
         assert!(has("(module (memory 1 1 shared) (func))"));
         assert!(has(r#"(module (import "env" "memory" (memory 1 1 shared)))"#));

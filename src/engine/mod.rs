@@ -1,4 +1,4 @@
-//! Rank 5: modules in, processes run. wasmtime is named here and in `abi/` only.
+//! Rank 5: compiles and runs modules. Only this directory and `abi/` use wasmtime.
 
 mod code_cache;
 mod compile_cost;
@@ -23,28 +23,27 @@ pub use crate::kernel::process::outcome::{Outcome, RunError, Trap};
 pub use crate::kernel::process::schedule::Finished;
 use watchdog::Watchdog;
 
-/// An engine could not be made.
+/// An engine could not be created.
 #[derive(thiserror::Error)]
 #[error("cannot create the engine: {0}")]
 pub struct EngineError(String);
 
 crate::base::readable::readable!(EngineError);
 
-/// Compiles modules and runs programs. Cheap to clone; one a process is enough, for any number of
-/// threads.
+/// Compiles modules and runs programs. Cheap to clone; one per process is enough, for any number of threads.
 #[derive(Clone)]
 pub struct Engine(Arc<Inner>);
 
 struct Inner {
     config: EngineConfig,
     main: Backend,
-    /// For modules that do not fit into the pool's slots, and processes beyond them.
+    /// For modules and processes that do not fit into the pool.
     on_demand: OnceLock<Backend>,
     cache: Option<CodeCache>,
     watchdog: Watchdog,
 }
 
-/// A wasmtime engine, and what programs on it import.
+/// A wasmtime engine and a linker for it.
 struct Backend {
     engine: wasmtime::Engine,
     linker: Linker<Process>,
@@ -62,14 +61,14 @@ impl Backend {
 }
 
 impl Engine {
-    /// An engine as `config` says.
+    /// Creates an engine.
     ///
     /// # Errors
-    /// If the machine lacks something that the code generator needs.
+    /// The host lacks something that the code generator needs.
     pub fn new(config: EngineConfig) -> Result<Self, EngineError> {
         let mut config = config;
         let main = match Backend::new(&config, config.pool_slots) {
-            // There is less address space than the pool takes.
+            // The pool exceeds the address space.
             Err(_) if config.pool_slots > 0 => {
                 config.pool_slots = 0;
                 Backend::new(&config, 0)
@@ -82,7 +81,7 @@ impl Engine {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// How it was made.
+    /// The configuration.
     pub fn config(&self) -> &EngineConfig {
         &self.0.config
     }

@@ -1,4 +1,4 @@
-//! From bytes to something that can run.
+//! Modules and programs.
 
 use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
@@ -15,20 +15,20 @@ use crate::base::digest::{Digest, DigestHasher};
 use crate::base::disk::{self, DiskError};
 use crate::kernel::process::programs::{Found, uncounted};
 
-/// Unknown imports that get a stub: linking takes time for each.
+/// Most unknown imports that get a stub, as linking takes time for each.
 const UNKNOWN_IMPORTS_MAX: usize = 1000;
 
-/// Longest module in a file, in bytes.
+/// Largest module in a file, in bytes.
 const MODULE_BYTES_MAX: u64 = 1 << 30;
 
-/// A module cannot become a program.
+/// A module could not be loaded, compiled or linked.
 #[derive(thiserror::Error)]
 pub enum ProgramError {
     /// The file cannot be read.
     #[error(transparent)]
     Read(#[from] DiskError),
-    /// The file changed between two looks at it.
-    #[error("{name} changed while it was being loaded; run it again once it is whole")]
+    /// The file changed while it was loaded.
+    #[error("{name} changed while it was loaded; run it again when it is complete")]
     Changed {
         /// The module.
         name: String,
@@ -50,101 +50,101 @@ pub enum ProgramError {
         /// The module.
         name: String,
     },
-    /// The text is no module.
+    /// The text is not a module.
     #[error("{name} is not valid WebAssembly text: {message}")]
     Text {
         /// The module.
         name: String,
-        /// What is wrong, and where.
+        /// The problem and its place.
         message: String,
     },
-    /// The bytes are no valid module.
+    /// The bytes are not a valid module.
     #[error("{name} is not a valid WebAssembly module: {message}")]
     Invalid {
         /// The module.
         name: String,
-        /// What is wrong, and where.
+        /// The problem and its place.
         message: String,
     },
-    /// What it imports is there, and is something else.
-    #[error("{name} was not made for this WASI: {message}")]
+    /// An import has another type than the function of this name.
+    #[error("{name} does not match WASI preview1: {message}")]
     Mismatch {
         /// The module.
         name: String,
-        /// Which import, and how it differs.
+        /// The import, and how it differs.
         message: String,
     },
-    /// It imports what nobody defines.
-    #[error("{name} imports {import}, which nobody defines")]
+    /// An import other than a function is not defined.
+    #[error("{name} imports {import}, which belljar does not define")]
     Import {
         /// The module.
         name: String,
         /// Module, name and kind of the import.
         import: String,
     },
-    /// It has a shared memory, which only threads need.
+    /// It has a shared memory, which is for threads.
     #[error(
-        "{name} has a shared memory, and belljar runs no threads; build it without threads \
-         (for a target that is not wasm32-wasip1-threads)"
+        "{name} has a shared memory, but belljar has no threads: build it for wasm32-wasip1, not \
+         wasm32-wasip1-threads"
     )]
     SharedMemory {
         /// The module.
         name: String,
     },
-    /// It imports more than anybody would miss.
-    #[error("{name} imports more than {UNKNOWN_IMPORTS_MAX} functions that nobody defines")]
+    /// Too many imported functions are not defined.
+    #[error("{name} imports too many unknown functions (limit {UNKNOWN_IMPORTS_MAX})")]
     TooManyUnknownImports {
         /// The module.
         name: String,
     },
-    /// It is longer than any module.
-    #[error("{name} is longer than a module may be ({MODULE_BYTES_MAX} bytes)")]
+    /// It is too large.
+    #[error("{name} is too large for a module (limit {MODULE_BYTES_MAX} bytes)")]
     TooLong {
         /// The module.
         name: String,
     },
-    /// To compile it may take more memory than it may have.
+    /// Compiling it may take too much memory.
     #[error(
-        "{name} may take {bytes} bytes of memory to compile, and {limit_bytes} are allowed: \
+        "compiling {name} may take {bytes} bytes of memory, more than the limit of {limit_bytes}: \
          raise EngineConfig::compile_memory_bytes_max"
     )]
     CompileMemory {
         /// The module.
         name: String,
-        /// What it may take, on one thread.
+        /// The upper bound, on one thread.
         bytes: u64,
         /// See [`super::EngineConfig::compile_memory_bytes_max`].
         limit_bytes: u64,
     },
-    /// To compile it takes more than it may.
+    /// Compiling it took too much time or memory.
     #[error("{name} cannot be compiled: {message}")]
     Compile {
         /// The module.
         name: String,
-        /// What it takes too much of.
+        /// The limit that it exceeded.
         message: String,
     },
-    /// Whoever compiled it elsewhere has found why it cannot run.
+    /// The process that compiled it found that it cannot run.
     #[error("{0}")]
     Refused(String),
-    /// The engine for a module of unusual size cannot be made.
+    /// The engine for modules and processes beyond the pool could not be created.
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
 
 crate::base::readable::readable!(ProgramError);
 
-/// What to do about functions that a module imports and nobody defines.
+/// What to do about imported functions that are not defined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum UnknownImports {
-    /// Run it; a call of such a function is a trap that names it.
+    /// Run the module; a call of such a function is a trap that names it.
     #[default]
     Trap,
-    /// Refuse it.
+    /// Refuse the module.
     Deny,
 }
 
-/// A module that has been found to look like one.
+/// A module whose header was checked.
 #[derive(Clone)]
 pub struct Module {
     name: String,
@@ -156,8 +156,7 @@ pub struct Module {
 #[derive(Clone)]
 enum Source {
     Bytes(Vec<u8>),
-    /// A binary module in a file, which is read if it is to be compiled: where its code is cached,
-    /// its digest is enough.
+    /// A binary module in a file, read only to compile it: for cached code its digest is enough.
     File(PathBuf),
 }
 
@@ -165,7 +164,7 @@ impl Module {
     /// Reads the module, binary or text, in the file `path`.
     ///
     /// # Errors
-    /// [`ProgramError`]: `Read`, also of what is no regular file; `TooLong`, `NotWasm`, `Component`, `Text`.
+    /// [`ProgramError`]: `Read`, also if it is not a regular file; `TooLong`, `NotWasm`, `Component`, `Text`.
     pub fn read(path: &Path) -> Result<Self, ProgramError> {
         let name = path.display().to_string();
         let file = disk::open(path)?;
@@ -183,7 +182,7 @@ impl Module {
         Ok(Self { name, source: Source::File(path.to_owned()), digest, size })
     }
 
-    /// The module in `bytes`, binary or text. `name` is for messages.
+    /// Takes the module in `bytes`, binary or text. `name` is for messages.
     ///
     /// # Errors
     /// [`ProgramError`]: `NotWasm`, `Component`, `Text`.
@@ -227,12 +226,12 @@ impl Module {
         self.digest
     }
 
-    /// Bytes of the binary form.
+    /// Size of the binary form in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Bytes of memory that compiling it on one thread takes at most, as far as its code tells; see
+    /// Upper bound of the memory for compiling it on one thread, in bytes; see
     /// [`super::EngineConfig::compile_memory_bytes_max`].
     ///
     /// # Errors
@@ -273,20 +272,20 @@ fn text_to_binary(name: &str, bytes: &[u8]) -> Result<Vec<u8>, ProgramError> {
 pub enum CacheUse {
     /// From the cache.
     Hit,
-    /// From the code generator, and into the cache.
+    /// Compiled, and stored in the cache.
     Stored,
-    /// From the code generator; there is no cache.
+    /// Compiled; there is no cache.
     Off,
-    /// From the code generator; the cache could not be used.
+    /// Compiled; the cache could not be used.
     Failed(CacheError),
 }
 
-/// A module compiled and linked: run it any number of times, on any number of threads.
+/// A compiled and linked module: run it any number of times, on any number of threads.
 #[derive(Clone)]
 pub struct Program {
     pub(super) engine: Engine,
     pub(super) pre: InstancePre<Process>,
-    /// The same beyond the pool, once that was full.
+    /// The same for processes beyond the pool, once needed.
     beyond_pool: Arc<OnceLock<Result<InstancePre<Process>, String>>>,
     name: String,
     digest: Digest,
@@ -294,7 +293,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The program of `module`: from the cache, or compiled, which takes seconds for a large one.
+    /// Loads `module` from the cache, or compiles it, which takes seconds for a large one.
     ///
     /// # Errors
     /// [`ProgramError`]: `Invalid`, `Import`.
@@ -302,7 +301,7 @@ impl Program {
         Self::with_unknown(engine, module, UnknownImports::Trap)
     }
 
-    /// As [`Program::new`], with another answer to functions that nobody defines.
+    /// As [`Program::new`], with a choice for functions that are not defined.
     ///
     /// # Errors
     /// [`ProgramError`]: `Invalid`, `Import`.
@@ -317,7 +316,7 @@ impl Program {
         }
     }
 
-    /// The program in the file `path`, binary or text.
+    /// Loads the module in the file `path`, binary or text.
     ///
     /// # Errors
     /// [`ProgramError`].
@@ -325,7 +324,7 @@ impl Program {
         Self::new(engine, &Module::read(path.as_ref())?)
     }
 
-    /// The program of `module` if the cache has its code.
+    /// Loads `module` from the cache; `None` if it is not there.
     ///
     /// # Errors
     /// [`ProgramError::Import`].
@@ -337,7 +336,7 @@ impl Program {
         let Some(cache) = engine.cache() else { return Ok(None) };
         let main = &engine.0.main;
         let key = key(&main.engine, module);
-        // A cache that cannot be read is reported when something is to be stored in it.
+        // A cache that cannot be read is reported when code is to be stored.
         let Ok(Some(code)) = cache.find(key) else { return Ok(None) };
         if let Some(code) = code.load(&main.engine) {
             return Self::new_linked(engine, main, &code, module, unknown).map(Some);
@@ -376,7 +375,7 @@ impl Program {
         if inspect::has_shared_memory(&bytes) {
             return Err(ProgramError::SharedMemory { name: module.name.clone() });
         }
-        // A large module takes minutes to compile, and a moment to refuse.
+        // Compiling a large module takes minutes, refusing it a moment.
         wasmtime::Module::validate(&main.engine, &bytes).map_err(invalid)?;
         let threads = threads(engine.config(), module, &CompileCost::of(&bytes))?;
         let fits_pool = on_threads(threads, || wasmtime::Module::new(&main.engine, &bytes));
@@ -384,7 +383,7 @@ impl Program {
             Ok(code) => (main, code),
             Err(error) if engine.config().pool_slots > 0 => {
                 let backend = engine.on_demand()?;
-                // If it is the module and not the pool, this says the same.
+                // If the module is at fault, not the pool, the error is the same.
                 let code = on_threads(threads, || wasmtime::Module::new(&backend.engine, &bytes));
                 (backend, code.map_err(|_| invalid(error))?)
             }
@@ -416,20 +415,20 @@ impl Program {
         Ok(Self { engine, pre, beyond_pool, name, digest, unknown_imports })
     }
 
-    /// The program as it runs when the pool is full; or why it does not.
+    /// The program for processes beyond the pool, or why there is none.
     pub(super) fn beyond_pool(&self) -> Result<&InstancePre<Process>, &str> {
         let pre = self.beyond_pool.get_or_init(|| {
             let backend = self.engine.on_demand().map_err(|error| error.to_string())?;
             let code = code_cache::copy(self.pre.module(), &backend.engine)
                 .map_err(|error| format!("{error:#}"))?;
-            // What is denied was refused when it was first linked.
+            // Denied imports were refused when it was first linked.
             let linked = Self::link(backend, &code, &self.name, UnknownImports::Trap);
             linked.map(|(pre, _)| pre).map_err(|error| error.to_string())
         });
         pre.as_ref().map_err(String::as_str)
     }
 
-    /// `code` with its imports, and those of them that nobody defines.
+    /// Links `code`; returns the imports that are not defined, too.
     fn link(
         backend: &Backend,
         code: &wasmtime::Module,
@@ -482,7 +481,7 @@ impl Program {
         &self.engine
     }
 
-    /// The program as a process finds it that starts it.
+    /// Returns the program as the result of a lookup.
     pub fn found(self) -> Found {
         let digest = Some(self.digest);
         Found { image: Box::new(self), digest, path: None }
@@ -498,19 +497,19 @@ impl Program {
         self.digest
     }
 
-    /// The functions it imports that nobody defines, as `module.name`.
+    /// The imported functions that are not defined, as `module.name`.
     pub fn unknown_imports(&self) -> &[String] {
         &self.unknown_imports
     }
 
-    /// What a command would be called that runs it: the file name without `.wasm` or `.wat`.
+    /// The usual `argv[0]`: the file name without `.wasm` or `.wat`.
     pub fn default_argv0(&self) -> String {
         let path = PathBuf::from(&self.name);
         path.file_stem().map_or_else(|| self.name.clone(), |stem| stem.to_string_lossy().into())
     }
 }
 
-/// On how many threads `module` is compiled, which takes `cost`; `None` if on as many as there are.
+/// Returns how many threads compile `module`, which takes `cost`; `None` for all.
 fn threads(
     config: &EngineConfig,
     module: &Module,
@@ -528,19 +527,19 @@ fn threads(
     }
 }
 
-/// Has `work`, which uses all threads there are, use `threads`.
+/// Does `work`, which uses all threads, with `threads`.
 fn on_threads<T: Send>(threads: Option<usize>, work: impl FnOnce() -> T + Send) -> T {
     let pool = threads.map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build());
     match pool {
         Some(Ok(pool)) => pool.install(work),
-        // Without other threads it is done on this one.
+        // Without a pool, this thread does it.
         Some(Err(_)) | None => work(),
     }
 }
 
-/// A stub for an unknown import was called.
+/// A stub for an import that is not defined was called.
 #[derive(Clone, thiserror::Error)]
-#[error("it called the import {0}, which nobody defines")]
+#[error("it called import {0}, which is not defined")]
 pub(super) struct UnknownImportCalled(String);
 
 crate::base::readable::readable!(UnknownImportCalled);

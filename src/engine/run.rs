@@ -14,7 +14,7 @@ use crate::kernel::machine::limits::{Limit, Stop};
 use crate::kernel::process::outcome::{Outcome, RunError, Trap};
 use crate::kernel::process::schedule::{self, Ended, Finished, Image, Mode, Running};
 
-/// Runs `program` in `machine`, and what it starts, until it ends. Blocks the calling thread.
+/// Runs `program` and all that it starts, in `machine`, until it ends. Blocks the calling thread.
 pub fn run(program: &Program, machine: Machine, startup: Startup) -> Finished {
     schedule::run(Box::new(program.clone()), machine, startup)
 }
@@ -56,13 +56,13 @@ async fn process(program: Program, mut guest: Guest) -> Ended {
     Ended { guest, outcome: Err(RunError::Instantiate { program, message }) }
 }
 
-/// The pool has no room for a process, which has not begun.
+/// The pool has no room for this process, which has not begun.
 struct PoolFull {
     guest: Guest,
     message: String,
 }
 
-/// Runs `pre`, which is `program`, as `guest`.
+/// Runs `pre`, the code of `program`, as `guest`.
 async fn run_as(
     pre: &InstancePre<Process>,
     program: &Program,
@@ -86,7 +86,7 @@ async fn run_as(
         let mut watched = match deadline.map(&watch).transpose() {
             Ok(watched) => watched,
             Err(error) => {
-                let message = format!("nothing can watch its time: {error}");
+                let message = format!("cannot start the thread for its timeout: {error}");
                 let error = RunError::Instantiate { program: program.name().to_owned(), message };
                 let mut guest = store.into_data().guest;
                 let outcome = Ok(guest.end_for_lack(&error));
@@ -99,7 +99,7 @@ async fn run_as(
                 machine.note_limit(Limit::Timeout);
                 return Err(wasmtime::Error::new(Stop::Limit(Limit::Timeout)));
             }
-            // It may have moved while something was compiled.
+            // Uncounted time may have moved it.
             let deadline = machine.deadline();
             if deadline != watched.as_ref().map(|(deadline, _)| *deadline) {
                 watched = deadline.and_then(|deadline| watch(deadline).ok());
@@ -109,7 +109,7 @@ async fn run_as(
     } else {
         store.epoch_deadline_callback(|_| Ok(UpdateDeadline::Continue(1)));
     }
-    // Asked for beforehand: a refusal of wasmtime's may cost a backtrace.
+    // Checked first: a refusal of wasmtime's may collect a backtrace.
     if program.engine.config().fuel {
         let machine = store.data_mut().guest.machine_mut();
         let fuel = machine.fuel();
@@ -150,7 +150,7 @@ async fn start(
         let exports = functions.map(|function| function.name().to_owned()).collect();
         return Err(RunError::NoStart { program: program.name().to_owned(), exports });
     };
-    // A library that a host calls is made ready first: as wasmtime's command line does.
+    // As in wasmtime's command line, a library is initialized before its empty-named export is called.
     for name in ["_initialize", main] {
         let Some(function) = instance.get_func(&mut *store, name) else { continue };
         let function = function.typed::<(), ()>(&*store).map_err(|_| RunError::BadStart {
@@ -164,7 +164,7 @@ async fn start(
     Ok(Outcome::Exited(0))
 }
 
-/// A guest may have a start function, which ends like any other code.
+/// The outcome of a start function that ends the process, or the error.
 fn instantiation_error(
     program: &Program,
     store: &mut Store<Process>,

@@ -1,4 +1,4 @@
-//! Wakes programs that run past their timeout.
+//! Interrupts programs at their timeout.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use crate::base::ambient;
 
-/// One thread, started with the first timeout, that moves an engine's epoch whenever one expires.
-/// Every running program then looks whether it was its own.
+/// One thread, started with the first timeout, that raises an engine's epoch at each deadline. Each
+/// running program then checks whether the deadline was its own.
 #[derive(Default)]
 pub(super) struct Watchdog(Arc<Shared>);
 
@@ -29,7 +29,7 @@ struct State {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while the lock is held, and the state is whole between statements.
+        // Nothing panics while the lock is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -58,10 +58,10 @@ impl Shared {
 }
 
 impl Watchdog {
-    /// Sees to it that programs on `engine` are woken at `deadline`, until the answer is dropped.
+    /// Interrupts programs on `engine` at `deadline`, unless the returned [`Watch`] is dropped before.
     ///
     /// # Errors
-    /// If the host starts no thread.
+    /// The host cannot start a thread.
     pub(super) fn watch(&self, engine: &wasmtime::Engine, deadline: Instant) -> io::Result<Watch> {
         let mut state = self.0.lock();
         let known = |weak: &wasmtime::EngineWeak| {
@@ -90,7 +90,7 @@ impl Drop for Watchdog {
     }
 }
 
-/// A deadline that is being watched.
+/// A deadline under watch.
 pub(super) struct Watch {
     shared: Arc<Shared>,
     entry: (Instant, u64),

@@ -1,63 +1,63 @@
-//! What processes may ask of their host, by name. Implemented where capabilities are.
+//! The interface to what answers host calls.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::pid::Pid;
 use super::process::schedule::Image;
 
-/// Answers calls that processes make by name, such as `process.exec`.
+/// Answers host calls, such as `process.exec`.
 pub trait Host: Send + Sync {
-    /// Whether `caller` could call `name`: a capability, or one of its operations.
+    /// Returns whether `caller` could call `name`: a capability, or one of its operations.
     fn has(&self, caller: Pid, name: &str) -> bool;
 
-    /// What makes `call`: a process of its own, which puts the answer into the reply.
+    /// Returns the image of a process that makes `call`, and where it puts the answer.
     fn call(&self, call: HostCall) -> (Box<dyn Image>, HostReply);
 
-    /// Whether [`Host::may_start`] has to be asked.
+    /// Returns whether [`Host::may_start`] must be called before each start.
     fn checks_starts(&self) -> bool;
 
-    /// Whether a process may start a program.
+    /// Decides whether a process may start a program.
     ///
     /// # Errors
-    /// Why it may not.
+    /// The reason of a refusal.
     fn may_start(&self, start: &Start<'_>) -> Result<(), String>;
 }
 
-/// A call of a process, or of the host's own code.
+/// A host call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostCall {
     /// The operation: `CAPABILITY.OPERATION`.
     pub name: String,
-    /// What is passed: JSON, or nothing at all.
+    /// The parameters: JSON, or empty.
     pub params: Arc<[u8]>,
-    /// How many calls it is made within.
+    /// Number of host calls that it is made within.
     pub depth: u32,
 }
 
 /// A program that is about to be started.
 pub struct Start<'a> {
-    /// Who starts it.
+    /// The parent.
     pub pid: Pid,
-    /// The group of whoever starts it.
+    /// The process group of the parent.
     pub group: Pid,
-    /// How many programs that process has tried to start before.
+    /// Number of starts that the parent has tried before.
     pub number: u32,
-    /// What is asked for: a name, or a path.
+    /// The requested program: a name or a path.
     pub program: &'a str,
     /// The arguments, the program's name first.
     pub args: &'a [Vec<u8>],
-    /// Where it would begin.
+    /// Its current directory.
     pub current_dir: &'a str,
-    /// Whether what it starts in turn can be seen: it is no program of the host.
+    /// Whether programs that it starts in turn can be seen: false for a native program.
     pub is_watched: bool,
 }
 
-/// Where the answer of a call is put: JSON, `{"ok": …}` or `{"error": {"kind": …, "message": …}}`.
+/// A slot for the answer of a call: JSON, `{"ok": …}` or `{"error": {"kind": …, "message": …}}`.
 #[derive(Clone, Default)]
 pub struct HostReply(Arc<Mutex<Option<String>>>);
 
 impl HostReply {
-    /// Puts the answer.
+    /// Stores the answer.
     pub fn put(&self, json: String) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(json);
     }

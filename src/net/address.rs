@@ -1,17 +1,17 @@
-//! Networks of addresses, and which of them are not the public internet.
+//! Networks of IP addresses, and which of them are not on the public internet.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// All addresses that begin with the same bits.
+/// All addresses with the same first bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Network {
     address: IpAddr,
-    /// How many bits all of them share.
+    /// Number of shared bits.
     prefix_bits: u32,
 }
 
-/// An address as a number, and how many bits it has.
+/// An address as a number, and its width in bits.
 fn number(address: IpAddr) -> (u128, u32) {
     match address {
         IpAddr::V4(address) => (address.to_bits().into(), Ipv4Addr::BITS),
@@ -34,24 +34,24 @@ impl Network {
         Self { address: IpAddr::V6(Ipv6Addr::from_bits(bits << 32)), prefix_bits }
     }
 
-    /// The network of one address.
+    /// The network of a single address.
     pub(super) fn of(address: IpAddr) -> Self {
         Self { address, prefix_bits: number(address).1 }
     }
 
-    /// The network that `text`, an address and a number of bits with a slash between them, names.
+    /// Parses an address and a number of bits, with a slash between them.
     ///
     /// # Errors
     /// What is wrong with `text`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let (address, prefix_bits) = text.split_once('/').ok_or("there is no `/`")?;
+        let (address, prefix_bits) = text.split_once('/').ok_or("the `/` is missing")?;
         let address: IpAddr =
-            address.parse().map_err(|_| format!("{address:?} is no IP address"))?;
+            address.parse().map_err(|_| format!("{address:?} is not an IP address"))?;
         let (value, width) = number(address);
         let prefix_bits = prefix_bits.parse().ok().filter(|bits| *bits <= width);
         let prefix_bits =
             prefix_bits.ok_or_else(|| format!("expected 0 to {width} bits after the `/`"))?;
-        // A network that is written with bits of a host is as likely a wrong number of bits.
+        // Set host bits suggest a mistyped number of bits.
         let host_bits = u128::MAX.checked_shl(width - prefix_bits).map_or(u128::MAX, |mask| !mask);
         if value & host_bits != 0 {
             return Err(format!("{address} has bits after the first {prefix_bits}"));
@@ -59,7 +59,7 @@ impl Network {
         Ok(Self { address, prefix_bits })
     }
 
-    /// Whether `address` is one of them.
+    /// Returns whether `address` is in the network.
     pub(super) fn contains(&self, address: IpAddr) -> bool {
         let ((own, width), (other, other_width)) = (number(self.address), number(address));
         let differing = (own ^ other).checked_shr(width - self.prefix_bits).unwrap_or(0);
@@ -76,7 +76,7 @@ impl fmt::Display for Network {
     }
 }
 
-/// What IANA's registries of special-purpose addresses keep from the public internet.
+/// Special-purpose addresses in IANA's registries.
 const SPECIAL: &[(Network, &str)] = &[
     (Network::v4(0, 0, 0, 0, 8), "an unspecified"),
     (Network::v4(10, 0, 0, 0, 8), "a private"),
@@ -93,7 +93,7 @@ const SPECIAL: &[(Network, &str)] = &[
     (Network::v4(203, 0, 113, 0, 24), "a documentation"),
     (Network::v4(224, 0, 0, 0, 4), "a multicast"),
     (Network::v4(240, 0, 0, 0, 4), "a reserved"),
-    // Before the range that it lies in.
+    // Before the range that contains it.
     (Network { address: IpAddr::V6(Ipv6Addr::LOCALHOST), prefix_bits: 128 }, "a loopback"),
     (Network::v6([0; 6], 96), "an unspecified"),
     (MAPPED, "an IPv4-mapped"),
@@ -116,13 +116,13 @@ const NAT64: Network = Network::v6([0x64, 0xff9b, 0, 0, 0, 0], 96);
 const NAT64_LOCAL: Network = Network::v6([0x64, 0xff9b, 1, 0, 0, 0], 48);
 const SIX_TO_FOUR: Network = Network::v6([0x2002, 0, 0, 0, 0, 0], 16);
 
-/// What kind of address it is, with its article, unless it is one of the public internet.
+/// Returns the kind of a special address, with an article; `None` for one of the public internet.
 pub(super) fn special(address: IpAddr) -> Option<&'static str> {
     let found = SPECIAL.iter().find(|(network, _)| network.contains(address));
     found.map(|(_, kind)| *kind)
 }
 
-/// The address, and the IPv4 address that packets to it end up at if it stands for one.
+/// Returns the address, and the IPv4 address embedded in it, if any.
 pub(super) fn with_embedded(address: IpAddr) -> impl Iterator<Item = IpAddr> {
     let embedded = match address {
         IpAddr::V6(v6) => {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_contains_what_begins_like_it() {
+    fn network_contains_addresses_with_its_prefix() {
         let network = Network::parse("10.16.0.0/12").unwrap();
         assert!(network.contains(ip("10.31.255.255")));
         assert!(!network.contains(ip("10.32.0.0")));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_that_is_none_says_why() {
+    fn parse_error_names_the_problem() {
         for (text, why) in [
             ("10.0.0.1/8", "bits after"),
             ("10.0.0.0/33", "0 to 32"),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn special_addresses_are_told_from_public_ones() {
+    fn special_addresses_are_distinguished_from_public_ones() {
         for address in [
             "0.0.0.0",
             "0.1.2.3",
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_inside_an_address_is_found() {
+    fn embedded_ipv4_address_is_found() {
         for (outer, inner) in [
             ("::ffff:127.0.0.1", "127.0.0.1"),
             ("64:ff9b::10.0.0.1", "10.0.0.1"),

@@ -1,4 +1,4 @@
-//! Sends requests.
+//! The HTTP client.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -14,10 +14,10 @@ use crate::base::ambient;
 use crate::net::{Allowed, EgressBlocked, EgressPolicy};
 use crate::tape::{Kind, Recorder};
 
-/// Redirects that are followed.
+/// Redirects followed by default.
 pub const REDIRECTS_MAX: u32 = 10;
 
-/// Headers that say how a message is carried, which is not for who asks to say.
+/// Headers of the transport, which callers may not set.
 const OF_TRANSPORT: [&str; 10] = [
     "connection",
     "content-length",
@@ -31,36 +31,36 @@ const OF_TRANSPORT: [&str; 10] = [
     "proxy-connection",
 ];
 
-/// Headers that are for one origin, and not for where that redirects to.
+/// Headers that are not sent to another origin after a redirect.
 const OF_ORIGIN: [&str; 4] = ["authorization", "cookie", "origin", "proxy-authorization"];
 
 /// A request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HttpRequest {
-    /// `GET` and the like.
+    /// The method, such as `GET`.
     pub method: String,
     /// An absolute `http` or `https` URL.
     pub url: String,
-    /// Headers, in this order.
+    /// The headers, in order.
     pub headers: Vec<(String, String)>,
-    /// The body; empty for none.
+    /// The body; may be empty.
     pub body: Vec<u8>,
 }
 
 impl HttpRequest {
-    /// A `GET` of `url`.
+    /// Creates a `GET` of `url`.
     pub fn get(url: impl Into<String>) -> Self {
         Self { method: "GET".into(), url: url.into(), headers: Vec::new(), body: Vec::new() }
     }
 }
 
-/// The head of an answer, and what is to come of it.
+/// The head of an answer, and its body to be read.
 pub struct HttpResponse {
-    /// Where it comes from: after redirects, another URL than that of the request.
+    /// The URL that answered, after redirects.
     pub url: String,
     /// The status, from 100 to 999.
     pub status: u16,
-    /// Headers, names in lower case, in the order in which they came.
+    /// The headers, in order, with names in lower case.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: HttpBody,
@@ -75,16 +75,16 @@ impl fmt::Debug for HttpResponse {
     }
 }
 
-/// Bounds of one request.
+/// Limits of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HttpLimits {
-    /// From the start to the end of the answer's body, redirects included. Default: 60 s.
+    /// Time from the start to the end of the answer's body, with redirects. Default: 60 s.
     pub timeout: Duration,
     /// Longest body of a request, in bytes. Default: 16 MiB.
     pub request_bytes_max: u64,
     /// Longest body of an answer, in bytes. Default: 64 MiB.
     pub response_bytes_max: u64,
-    /// Redirects that are followed; 0 returns a redirect as the response. Default: [`REDIRECTS_MAX`].
+    /// Most redirects to follow; with 0 a redirect is the response. Default: [`REDIRECTS_MAX`].
     pub redirects_max: u32,
 }
 
@@ -102,57 +102,57 @@ impl Default for HttpLimits {
 /// A request failed.
 #[derive(thiserror::Error)]
 pub enum HttpError {
-    /// The policy blocks it, or where it leads.
+    /// The policy blocks it, or a redirect.
     #[error(transparent)]
     Blocked(#[from] EgressBlocked),
-    /// It makes no sense.
+    /// It is not valid.
     #[error("{0}")]
     Request(String),
-    /// It took too long.
-    #[error("{place} has not answered in {timeout_ms} ms")]
+    /// It timed out.
+    #[error("{place} did not answer within {timeout_ms} ms")]
     Timeout {
-        /// Who was asked.
+        /// The server.
         place: String,
         /// The limit.
         timeout_ms: u128,
     },
-    /// There is no connection, or it broke off.
+    /// The connection failed.
     #[error("{place}: {message}")]
     Connection {
-        /// Who was asked.
+        /// The server.
         place: String,
-        /// What happened.
+        /// The error.
         message: String,
     },
-    /// What came is no answer.
+    /// The answer is not HTTP.
     #[error("{place} does not speak HTTP: {message}")]
     BadAnswer {
-        /// Who was asked.
+        /// The server.
         place: String,
-        /// What is wrong.
+        /// The problem.
         message: String,
     },
-    /// The request or the answer is longer than may be.
+    /// The request or the answer is too long.
     #[error("the {what} is longer than the limit of {bytes_max} bytes")]
     TooLong {
-        /// Which of the two.
+        /// What is too long.
         what: &'static str,
         /// The limit.
         bytes_max: u64,
     },
-    /// One redirect led to the next.
+    /// Too many redirects.
     #[error("more than {redirects_max} redirects; the last one leads to {url}")]
     Redirects {
         /// The limit.
         redirects_max: u32,
-        /// Where to.
+        /// The target of the last one.
         url: String,
     },
 }
 
 crate::base::readable::readable!(HttpError);
 
-/// Sends requests as far as a policy lets them.
+/// Sends requests that a policy allows.
 #[derive(Clone, Default)]
 pub struct HttpClient {
     policy: EgressPolicy,
@@ -163,33 +163,33 @@ pub struct HttpClient {
 }
 
 impl HttpClient {
-    /// A client under `policy`.
+    /// Creates a client under `policy`.
     pub fn new(policy: EgressPolicy) -> Self {
         Self { policy, ..Self::default() }
     }
 
-    /// Whom it may reach, in place of what was said before.
+    /// Replaces the policy.
     #[must_use]
     pub fn policy(mut self, policy: EgressPolicy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// What it adds to requests.
+    /// Sets the credentials that it adds to requests.
     #[must_use]
     pub fn credentials(mut self, credentials: Credentials) -> Self {
         self.credentials = credentials;
         self
     }
 
-    /// Its bounds.
+    /// Sets the limits.
     #[must_use]
     pub fn limits(mut self, limits: HttpLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// The bounds that hold.
+    /// The limits.
     pub fn bounds(&self) -> HttpLimits {
         self.limits
     }
@@ -201,15 +201,15 @@ impl HttpClient {
         self
     }
 
-    /// Records what the policy decides on `tape`.
+    /// Records the decisions of the policy on `tape`.
     #[must_use]
     pub fn tape(mut self, tape: Option<Recorder>) -> Self {
         self.tape = tape;
         self
     }
 
-    /// Sends `request`, follows redirects, and answers once the head of the last answer is here. An
-    /// answer of any status is one.
+    /// Sends `request` and follows redirects. Returns when the head of the last answer has arrived, whatever
+    /// its status.
     ///
     /// # Errors
     /// [`HttpError`].
@@ -247,8 +247,7 @@ impl HttpClient {
         Ok(allowed)
     }
 
-    /// What is blocked, as it may be told: where a redirect leads a server says, which may put a secret
-    /// into that.
+    /// Removes secrets from a refusal: the target of a redirect comes from a server, which may put one there.
     fn blocked(&self, blocked: EgressBlocked) -> HttpError {
         let blocked = EgressBlocked {
             url: self.clean(&blocked.url),
@@ -279,7 +278,7 @@ impl HttpClient {
             added.push(credential.header());
             if call.headers.iter().any(|(name, _)| name == credential.header()) {
                 return Err(HttpError::Request(format!(
-                    "the header {} is added by the host (credential {}): leave it out",
+                    "header {} is added by the host (credential {}): leave it out",
                     credential.header(),
                     credential.name()
                 )));
@@ -357,7 +356,7 @@ fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
-/// A request as it is sent, which changes with every redirect.
+/// A request as it is sent; redirects change it.
 struct Call {
     method: Method,
     headers: Vec<(HeaderName, HeaderValue)>,
@@ -374,23 +373,23 @@ impl Call {
         let method = Method::from_bytes(request.method.as_bytes())
             .ok()
             .filter(|method| *method != Method::CONNECT)
-            .ok_or_else(|| HttpError::Request(format!("{:?} is no method", request.method)))?;
+            .ok_or_else(|| HttpError::Request(format!("{:?} is not a method", request.method)))?;
         let mut headers = Vec::with_capacity(request.headers.len());
         for (name, value) in &request.headers {
-            let bad = || HttpError::Request(format!("the header {name:?} cannot be sent"));
+            let bad = || HttpError::Request(format!("header {name:?} cannot be sent"));
             let name = HeaderName::try_from(name).map_err(|_| bad())?;
             if OF_TRANSPORT.contains(&name.as_str()) {
-                return Err(HttpError::Request(format!("the header {name} is not for you to say")));
+                return Err(HttpError::Request(format!("header {name} is reserved: leave it out")));
             }
             headers.push((name, HeaderValue::try_from(value).map_err(|_| bad())?));
         }
         let now = ambient::instant_now();
-        // A timeout that no clock can show never comes.
+        // A deadline that the clock cannot represent never comes.
         let end = now.checked_add(limits.timeout).unwrap_or(now + Duration::from_hours(24));
         Ok(Self { method, headers, body: request.body.clone(), end })
     }
 
-    /// Changes it as an answer with `status` has it that redirects from `from` to `to`.
+    /// Changes it for a redirect with `status` from `from` to `to`.
     fn follow(&mut self, status: u16, from: &Allowed, to: &Allowed) {
         let becomes_get = match status {
             303 => self.method != Method::HEAD,
@@ -412,7 +411,7 @@ impl Call {
     }
 }
 
-/// The body of an answer, as it comes.
+/// The body of an answer, read as it arrives.
 pub struct HttpBody {
     reader: Scrubbed<Box<dyn Read + Send + Sync>>,
     left: u64,
@@ -425,7 +424,7 @@ impl HttpBody {
     /// Reads some bytes; 0 at the end.
     ///
     /// # Errors
-    /// [`HttpError`]: `Timeout`, `Connection` if it ends before its time, `TooLong`.
+    /// [`HttpError`]: `Timeout`; `Connection` if it ends early; `TooLong`.
     pub fn read(&mut self, buf: &mut [u8]) -> Result<usize, HttpError> {
         let count = self.reader.read(buf).map_err(|error| self.failed(&error))?;
         let left = self.left.checked_sub(count as u64);
@@ -434,7 +433,7 @@ impl HttpBody {
         Ok(count)
     }
 
-    /// Reads all that is left.
+    /// Reads the rest.
     ///
     /// # Errors
     /// As [`HttpBody::read`].
@@ -454,7 +453,9 @@ impl HttpBody {
             Some(ureq::Error::Timeout(_)) => {
                 HttpError::Timeout { place, timeout_ms: self.timeout_ms }
             }
-            _ => HttpError::Connection { place, message: format!("the answer broke off: {error}") },
+            _ => {
+                HttpError::Connection { place, message: format!("the answer ended early: {error}") }
+            }
         }
     }
 }

@@ -1,33 +1,33 @@
-//! Secrets that are sent to the hosts that they are for, and that who asks never sees.
+//! Secrets that are sent to certain hosts, and that callers never see.
 
 use std::fmt;
 
 use crate::net::{Allowed, EgressRule};
 
-/// Shorter secrets are refused: they could be any word of an answer, and would be taken out of it.
+/// Shorter secrets are refused: they would match words of answers.
 const SECRET_BYTES_MIN: usize = 8;
 
-/// Longest secret, in bytes: so much of an answer is held back to look for it.
+/// Longest secret, in bytes: the search for it holds back as much of an answer.
 const SECRET_BYTES_MAX: usize = 8 << 10;
 
-/// A header that is added to requests to some hosts.
+/// A header that is added to requests to certain hosts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential {
     name: String,
     host: EgressRule,
     header: String,
     value: String,
-    /// What is taken out of answers, at least what is secret in the value.
+    /// Removed from answers: at least the secret in the value.
     secrets: Vec<String>,
 }
 
-/// A credential makes no sense.
+/// A credential is not valid.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the credential {name}: {problem}")]
+#[error("credential {name}: {problem}")]
 pub struct CredentialError {
     /// Its name.
     pub name: String,
-    /// What is wrong, without the secret.
+    /// The problem, without the secret.
     pub problem: String,
 }
 
@@ -43,11 +43,11 @@ impl fmt::Debug for Credential {
 }
 
 impl Credential {
-    /// The header `header: value`, for hosts that `host` is for. The secret in it is the value, or
-    /// what stands after its first space, as in `Bearer SECRET`. `name` is for messages.
+    /// Creates the header `header: value` for the hosts of `host`. The secret is the value, or its part after
+    /// the first space, as in `Bearer SECRET`. `name` is for messages.
     ///
     /// # Errors
-    /// [`CredentialError`] if the header is none, or the secret is too short to be found again.
+    /// [`CredentialError`] if the header is not valid, or the secret too short or too long.
     pub fn new(
         name: impl Into<String>,
         host: EgressRule,
@@ -60,13 +60,13 @@ impl Credential {
         let (lowercase, secrets) = (header.to_ascii_lowercase(), vec![secret]);
         let credential = Self { name, host, header: lowercase, value, secrets };
         let problem = if ureq::http::HeaderName::try_from(&credential.header).is_err() {
-            Some(format!("{header:?} is no header"))
+            Some(format!("{header:?} is not a header name"))
         } else if ureq::http::HeaderValue::try_from(&credential.value).is_err() {
-            Some("its value cannot stand in a header".to_owned())
+            Some("the value is not valid in a header".to_owned())
         } else if is_short {
-            Some(format!("its secret has less than {SECRET_BYTES_MIN} bytes"))
+            Some(format!("the secret has fewer than {SECRET_BYTES_MIN} bytes"))
         } else if credential.value.len() > SECRET_BYTES_MAX {
-            Some(format!("its value has more than {SECRET_BYTES_MAX} bytes"))
+            Some(format!("the value has more than {SECRET_BYTES_MAX} bytes"))
         } else {
             None
         };
@@ -76,16 +76,15 @@ impl Credential {
         }
     }
 
-    /// Takes `secret` out of what comes back as well: a part of the value, which a server may say
-    /// without the rest.
+    /// Also removes `secret` from answers: a part of the value, which a server may return alone.
     ///
     /// # Errors
-    /// [`CredentialError`] if it is too short to be found again, or longer than a value may be.
+    /// [`CredentialError`] if it is too short or too long.
     pub fn hiding(mut self, secret: impl Into<String>) -> Result<Self, CredentialError> {
         let secret = secret.into();
         if !(SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&secret.len()) {
             let bytes = format!("{SECRET_BYTES_MIN} to {SECRET_BYTES_MAX}");
-            let problem = format!("a secret in it has {} bytes, and not {bytes}", secret.len());
+            let problem = format!("a secret has {} bytes instead of {bytes}", secret.len());
             return Err(CredentialError { name: self.name, problem });
         }
         self.secrets.push(secret);
@@ -107,7 +106,7 @@ impl Credential {
     }
 }
 
-/// The credentials of a session. Of several for one header and host the first counts.
+/// The credentials of a session. Of several for one header and host, the first is used.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Credentials(Vec<Credential>);
 
@@ -117,8 +116,7 @@ impl Credentials {
         self.0.push(credential);
     }
 
-    /// Those for a request that the policy allowed: only an encrypted one, or one that does not
-    /// leave this machine.
+    /// Returns those for an allowed request that is encrypted or stays on this machine.
     pub(super) fn of<'a>(&'a self, allowed: &'a Allowed) -> impl Iterator<Item = &'a Credential> {
         let host = allowed.host();
         let stays_here =
@@ -129,8 +127,8 @@ impl Credentials {
         self.0.iter().filter(is_for)
     }
 
-    /// All secrets, also in lower case, as names of headers and hosts are shown; the longest first, so
-    /// that one which holds another one is found first.
+    /// Returns all secrets, also in lower case, as names of headers and hosts are shown so. Longest first, as
+    /// one may contain another.
     pub(super) fn secrets(&self) -> Vec<Vec<u8>> {
         let mut secrets: Vec<Vec<u8>> = self
             .0

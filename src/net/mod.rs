@@ -1,10 +1,8 @@
-//! Rank 3: what may leave through the network, and requests over HTTP that the host's side makes for
-//! guests and for language models.
+//! Rank 3: the egress policy, and the HTTP client that the host's side uses for guests and for language models.
 //!
-//! Guests have no sockets. Every request is checked by the [`EgressPolicy`]: its URL, the addresses
-//! that the host resolves to, and where it is redirected to. Connections go to these addresses and no
-//! other, without a proxy. Credentials are added on the way out and taken out on the way back: who
-//! asks never sees them.
+//! Guests have no sockets. The [`EgressPolicy`] checks the URL of each request, the addresses of its host
+//! and its redirects; connections go only to these addresses, without a proxy. Credentials are added to
+//! requests and removed from answers, so callers never see them.
 
 mod address;
 #[cfg(feature = "http")]

@@ -1,10 +1,9 @@
-//! What may leave through the network.
+//! The egress policy.
 //!
-//! Guests have no sockets. What the host's side does for them, or for the code that embeds belljar,
-//! asks an [`EgressPolicy`] first: [`EgressPolicy::check`] with the URL, then
-//! [`EgressPolicy::check_addresses`] with what its name resolved to, then it connects to one of
-//! those addresses and no other; and [`EgressPolicy::check_redirect`] before it follows a redirect.
-//! The rules are described in `docs/egress.md`.
+//! Code that makes a request for a guest, or for the embedding program, first calls
+//! [`EgressPolicy::check`] with the URL, then [`EgressPolicy::check_addresses`] with the addresses of its
+//! host, and connects only to these; and [`EgressPolicy::check_redirect`] before it follows a redirect.
+//! `docs/egress.md` describes the rules.
 
 use std::net::IpAddr;
 
@@ -16,22 +15,22 @@ use super::rule::{EgressRule, EgressRuleError, bracketed, understood};
 use crate::base::ambient;
 use crate::tape::{Kind, Recorder};
 
-/// Longest URL that is looked at, in bytes.
+/// Longest URL, in bytes.
 pub const URL_BYTES_MAX: usize = 8 << 10;
 
-/// Something asked to leave, and may not.
+/// A request that the policy does not allow.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("egress blocked: {surface} may not reach {}: {reason}", self.place())]
 pub struct EgressBlocked {
-    /// Who asked: `http`, `llm`.
+    /// What made it: `http`, `llm`.
     pub surface: String,
-    /// What for, without user name, password and fragment. The query may hold secrets.
+    /// Its URL, without user name, password and fragment. The query may contain secrets.
     pub url: String,
     /// The host; empty if there is none.
     pub host: String,
     /// The port, if there is one.
     pub port: Option<u16>,
-    /// Which rule decided, and what to do if that is not meant.
+    /// The rule that decided, and what to do.
     pub reason: String,
 }
 
@@ -46,13 +45,13 @@ impl EgressBlocked {
         }
     }
 
-    /// The decision as a tape has it.
+    /// The record of the decision for a tape.
     pub fn record(&self, tape: &Recorder) -> Kind {
         record(tape, &self.surface, &self.url, &self.host, self.port, Err(&self.reason))
     }
 }
 
-/// Leave to make one request: what [`EgressPolicy::check`] gives.
+/// Permission for one request, given by [`EgressPolicy::check`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Allowed {
     surface: String,
@@ -63,8 +62,7 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// The URL to request, as it was understood. The text that was checked may mean something else
-    /// to another reader of URLs.
+    /// The URL as it was parsed. Request this one: another parser may read the original text differently.
     pub fn url(&self) -> &str {
         self.url.as_str()
     }
@@ -74,7 +72,7 @@ impl Allowed {
         &self.host
     }
 
-    /// The port, which the scheme gives if the URL does not.
+    /// The port, by default that of the scheme.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -84,12 +82,12 @@ impl Allowed {
         format!("{} port {}", self.host, self.port)
     }
 
-    /// Which rule decided.
+    /// The rule that decided.
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// The decision as a tape has it.
+    /// The record of the decision for a tape.
     pub fn record(&self, tape: &Recorder) -> Kind {
         record(tape, &self.surface, self.url(), &self.host, Some(self.port), Ok(&self.reason))
     }
@@ -124,7 +122,7 @@ fn record(
     }
 }
 
-/// `url` as it may stand on a tape: parameters of its query lose their values as variables do.
+/// Redacts `url` for a tape: parameters of its query are treated like variables.
 fn redacted(url: &str, tape: &Recorder) -> String {
     let (base, query) = match url.split_once('?') {
         Some((base, query)) => (base, Some(query)),
@@ -133,7 +131,7 @@ fn redacted(url: &str, tape: &Recorder) -> String {
     let mut shown = tape.redact(base);
     for (index, pair) in query.into_iter().flat_map(|query| query.split('&')).enumerate() {
         shown.push(if index == 0 { '?' } else { '&' });
-        // A secret is one however it is encoded.
+        // A secret is checked in its decoded form.
         let (name, value) = form_urlencoded::parse(pair.as_bytes()).next().unwrap_or_default();
         let decoded = format!("{name}={value}");
         let safe = tape.redact_variable(&decoded);
@@ -142,7 +140,7 @@ fn redacted(url: &str, tape: &Recorder) -> String {
     shown
 }
 
-/// Where `url` leads, which from then on it says as it was understood.
+/// Returns the host and port of `url`, and normalizes its host.
 fn place_of(url: &mut Url) -> Result<(Host, u16), String> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(format!("the scheme is {:?}: use http or https", url.scheme()));
@@ -153,7 +151,7 @@ fn place_of(url: &mut Url) -> Result<(Host, u16), String> {
     Ok((host, port))
 }
 
-/// Who may be reached. By default nobody.
+/// The hosts that requests may reach. Default: none.
 ///
 /// ```
 /// use belljar::net::EgressPolicy;
@@ -172,15 +170,13 @@ pub struct EgressPolicy {
 }
 
 impl EgressPolicy {
-    /// Everybody may be reached for whom no rule says otherwise, but for addresses that are not of
-    /// the public internet.
+    /// Allows all hosts without a rule, except addresses that are not on the public internet.
     pub fn allow_by_default() -> Self {
         Self { allows_by_default: true, ..Self::default() }
     }
 
-    /// What the variables `BELLJAR_EGRESS_DEFAULT` (`deny` or `allow`), `BELLJAR_EGRESS_ALLOW` and
-    /// `BELLJAR_EGRESS_DENY` (rules with commas between them) say. A variable that is not set, or
-    /// empty, says `deny`, and no rules.
+    /// Parses the values of `BELLJAR_EGRESS_DEFAULT` (`deny` or `allow`), `BELLJAR_EGRESS_ALLOW` and
+    /// `BELLJAR_EGRESS_DENY` (rules separated by commas). Missing or empty ones are `deny` and no rules.
     ///
     /// # Errors
     /// [`EgressRuleError::Variable`], [`EgressRuleError::Default`].
@@ -208,14 +204,14 @@ impl EgressPolicy {
         })
     }
 
-    /// What the host's environment says, by the variables of [`EgressPolicy::from_env_values`];
-    /// `None` if all of them are empty or not set.
+    /// Reads the variables of [`EgressPolicy::from_env_values`] from the host's environment; `None` if all
+    /// are missing or empty.
     ///
     /// # Errors
     /// As [`EgressPolicy::from_env_values`].
     pub fn from_environment() -> Result<Option<Self>, EgressRuleError> {
         let names = ["BELLJAR_EGRESS_DEFAULT", "BELLJAR_EGRESS_ALLOW", "BELLJAR_EGRESS_DENY"];
-        // What is not UTF-8 is no rule, either.
+        // Text that is not UTF-8 is not a rule, either.
         let value = |name| Some(ambient::setting(name)?.to_string_lossy().into_owned());
         let values = names.map(value);
         if values.iter().all(Option::is_none) {
@@ -225,28 +221,27 @@ impl EgressPolicy {
         Self::from_env_values(default.as_deref(), allow.as_deref(), deny.as_deref()).map(Some)
     }
 
-    /// Adds a rule for who may be reached.
+    /// Adds an allow rule.
     #[must_use]
     pub fn allow(mut self, rule: EgressRule) -> Self {
         self.allow.push(rule);
         self
     }
 
-    /// Adds a rule for who may not be reached, whatever else the rules say.
+    /// Adds a deny rule, which wins over allow rules.
     #[must_use]
     pub fn deny(mut self, rule: EgressRule) -> Self {
         self.deny.push(rule);
         self
     }
 
-    /// Whether `surface` (`http`, `llm`) may request `url`.
+    /// Decides whether `surface` (`http`, `llm`) may request `url`.
     ///
-    /// A host that is a name must still pass [`EgressPolicy::check_addresses`].
+    /// If the host is a name, [`EgressPolicy::check_addresses`] must follow.
     ///
     /// # Errors
-    /// [`EgressBlocked`]: by a rule, or by none; also for a URL that is longer than
-    /// [`URL_BYTES_MAX`], that cannot be understood, that is neither `http` nor `https`, or that
-    /// holds a user name or a password.
+    /// [`EgressBlocked`] by a rule or by default; also for a URL that is longer than [`URL_BYTES_MAX`],
+    /// cannot be parsed, is neither `http` nor `https`, or has a user name or a password.
     pub fn check(&self, surface: &str, url: &str) -> Result<Allowed, EgressBlocked> {
         let unread = |reason: String| EgressBlocked {
             surface: surface.to_owned(),
@@ -259,11 +254,11 @@ impl EgressPolicy {
             return Err(unread(format!("the URL is longer than {URL_BYTES_MAX} bytes")));
         }
         let parsed =
-            Url::parse(url).map_err(|error| unread(format!("it is no absolute URL: {error}")))?;
+            Url::parse(url).map_err(|error| unread(format!("not an absolute URL: {error}")))?;
         self.check_parsed(surface, parsed)
     }
 
-    /// As [`EgressPolicy::check`]; the decision goes on `tape`, if there is one.
+    /// As [`EgressPolicy::check`]; records the decision on `tape`.
     ///
     /// # Errors
     /// [`EgressBlocked`].
@@ -283,19 +278,19 @@ impl EgressPolicy {
         checked
     }
 
-    /// Whether the request that `from` allowed may be made again at `location`, to which its answer
-    /// redirects. How many redirects are too many is for the caller to say.
+    /// Decides whether the request that `from` allowed may be repeated at `location`, a redirect. The caller
+    /// limits their number.
     ///
     /// # Errors
     /// As [`EgressPolicy::check`]; also for a redirect from `https` to `http`.
     pub fn check_redirect(&self, from: &Allowed, location: &str) -> Result<Allowed, EgressBlocked> {
         if location.len() > URL_BYTES_MAX {
-            return Err(from.blocked(format!("it redirects to more than {URL_BYTES_MAX} bytes")));
+            return Err(from.blocked(format!("the redirect URL exceeds {URL_BYTES_MAX} bytes")));
         }
         let to = from
             .url
             .join(location)
-            .map_err(|error| from.blocked(format!("it redirects to what is no URL: {error}")))?;
+            .map_err(|error| from.blocked(format!("it redirects to an invalid URL: {error}")))?;
         let to = self.check_parsed(&from.surface, to)?;
         if from.url.scheme() == "https" && to.url.scheme() == "http" {
             return Err(to.blocked("a redirect must not give up encryption".to_owned()));
@@ -305,7 +300,7 @@ impl EgressPolicy {
 
     fn check_parsed(&self, surface: &str, mut url: Url) -> Result<Allowed, EgressBlocked> {
         let has_credentials = !url.username().is_empty() || url.password().is_some();
-        // What can have none, a `mailto:` say, is refused below.
+        // URLs that cannot have them, such as `mailto:`, are refused below.
         let _ = url.set_username("");
         let _ = url.set_password(None);
         url.set_fragment(None);
@@ -318,7 +313,7 @@ impl EgressPolicy {
             }
         };
         let decision = match (&host, has_credentials) {
-            (_, true) => Err("the URL holds a user name or a password: use a header".to_owned()),
+            (_, true) => Err("the URL has a user name or a password: use a header".to_owned()),
             (Host::Domain(name), _) => self.decide_name(name, port),
             (Host::Ipv4(address), _) => self.decide_address((*address).into(), port),
             (Host::Ipv6(address), _) => self.decide_address((*address).into(), port),
@@ -336,14 +331,13 @@ impl EgressPolicy {
         }
     }
 
-    /// Whether a connection for `allowed` may go to any of `addresses`, which its host resolved to.
-    /// One that it may not go to refuses them all: a name that stands for addresses inside and
-    /// outside is one to be wary of.
+    /// Decides whether a connection for `allowed` may go to `addresses`, those of its host. One that is not
+    /// allowed refuses all: a name with addresses inside and outside is suspicious.
     ///
     /// # Errors
-    /// [`EgressBlocked`] if a deny rule is for one of them, or if one is not of the public internet
-    /// (loopback, private, link-local, shared, multicast, unspecified, reserved; an IPv4 address
-    /// inside an IPv6 one) and no allow rule for addresses is for it.
+    /// [`EgressBlocked`] if a deny rule matches one of them, or if one is not on the public internet
+    /// (loopback, private, link-local, shared, multicast, unspecified, reserved; an IPv4 address inside
+    /// an IPv6 one) and no allow rule for addresses matches it.
     pub fn check_addresses(
         &self,
         allowed: &Allowed,
@@ -403,7 +397,7 @@ fn denied_by(rule: &EgressRule) -> String {
     format!("deny rule `{rule}`")
 }
 
-/// The front of what is no URL, without what could be a password or a key.
+/// The front of an invalid URL, without what may be a password or a key.
 fn without_secrets(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or_default();
     let text = text.rsplit('@').next().unwrap_or_default();

@@ -1,5 +1,4 @@
-//! Connections under the egress policy: names are resolved under it, and what they resolve to is
-//! connected to.
+//! Connections under the egress policy, to the addresses that it checked.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,8 +10,8 @@ use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
 use crate::net::{Allowed, EgressPolicy};
 
-/// What makes the request that `policy` allowed, within `timeout`, and no other: no connection
-/// outlives the check of its addresses. It follows no redirects, and an answer of any status is one.
+/// Returns an agent for the one request that `policy` allowed, within `timeout`, so that no connection
+/// outlives the check of its addresses. It follows no redirects, and accepts answers of any status.
 pub fn agent(policy: &EgressPolicy, allowed: &Allowed, timeout: Duration) -> Agent {
     let config = Config::builder()
         .proxy(None)
@@ -26,7 +25,7 @@ pub fn agent(policy: &EgressPolicy, allowed: &Allowed, timeout: Duration) -> Age
     Agent::with_parts(config, DefaultConnector::default(), resolver)
 }
 
-/// Resolves names as the host does, and lets no address through that the policy blocks.
+/// Resolves names with the host's resolver, and drops addresses that the policy blocks.
 #[derive(Debug)]
 struct CheckedResolver {
     policy: EgressPolicy,

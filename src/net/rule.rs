@@ -1,4 +1,4 @@
-//! Rules for who may be reached, as text and as what they mean.
+//! Egress rules: syntax and meaning.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,56 +9,54 @@ use url::Host;
 
 use crate::net::address::Network;
 
-/// Longest host name of the domain name system, in bytes.
+/// Longest host name in the DNS, in bytes.
 const HOST_BYTES_MAX: usize = 253;
 
-/// A rule, or a setting that holds rules, makes no sense.
+/// A rule, or a setting with rules, is not valid.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EgressRuleError {
-    /// A rule.
+    /// A rule is not valid.
     #[error(
-        "{rule:?} is no egress rule: {problem}; write a host, `*.suffix`, an IP address or \
+        "{rule:?} is not an egress rule: {problem}; write a host, `*.suffix`, an IP address or \
          `address/bits`, each with `:port` if it is for one port"
     )]
     Rule {
         /// The rule as given.
         rule: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// A variable that lists rules.
-    #[error("{variable} holds a bad rule")]
+    /// A variable with rules is not valid.
+    #[error("invalid rule in {variable}")]
     Variable {
-        /// Its name.
+        /// The variable.
         variable: &'static str,
         /// The rule.
         source: Box<EgressRuleError>,
     },
-    /// A variable that says what happens without a rule.
+    /// The variable for the default is not valid.
     #[error("BELLJAR_EGRESS_DEFAULT is {value:?}: set it to `deny` or `allow`")]
     Default {
-        /// What it says.
+        /// Its value.
         value: String,
     },
 }
 
 crate::base::readable::readable!(EgressRuleError);
 
-/// What a rule is for.
+/// The target of a rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Target {
-    /// This name and no other.
+    /// This name.
     Host(String),
-    /// Every name below this one, without it.
+    /// All names below this one.
     Below(String),
     /// These addresses.
     Network(Network),
 }
 
-/// A host, names below one, or addresses; on one port or on all.
-///
-/// Parsed from text such as `example.com`, `*.example.com:443`, `10.0.0.0/8`, `[::1]:8080`; names
-/// are read as those of URLs are.
+/// A host, the names below one, or a network; on one port or all. Parsed from text such as `example.com`,
+/// `*.example.com:443`, `10.0.0.0/8`, `[::1]:8080`; names are parsed as in URLs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct EgressRule {
@@ -67,7 +65,7 @@ pub struct EgressRule {
 }
 
 impl EgressRule {
-    /// Whether it is for `host`, a name in lower-case ASCII or an address, and `port`.
+    /// Returns whether it matches `host`, a name in lower-case ASCII or an address, and `port`.
     pub fn is_for(&self, host: &str, port: u16) -> bool {
         match host.parse() {
             Ok(address) => self.is_for_address(address, port),
@@ -75,7 +73,7 @@ impl EgressRule {
         }
     }
 
-    /// Whether it is for the host `name`.
+    /// Returns whether it matches the host `name`.
     pub(super) fn is_for_name(&self, name: &str, port: u16) -> bool {
         let is_for_host = match &self.target {
             Target::Host(host) => host == name,
@@ -87,7 +85,7 @@ impl EgressRule {
         is_for_host && self.is_for_port(port)
     }
 
-    /// Whether it is for `address`.
+    /// Returns whether it matches `address`.
     pub(super) fn is_for_address(&self, address: IpAddr, port: u16) -> bool {
         matches!(&self.target, Target::Network(network) if network.contains(address))
             && self.is_for_port(port)
@@ -109,12 +107,12 @@ impl EgressRule {
         let target = if host.contains('/') {
             Target::Network(Network::parse(host)?)
         } else if host.contains(':') {
-            let address = host.parse().map_err(|_| format!("{host:?} is no IPv6 address"))?;
+            let address = host.parse().map_err(|_| format!("{host:?} is not an IPv6 address"))?;
             Target::Network(Network::of(IpAddr::V6(address)))
         } else if let Some(suffix) = host.strip_prefix("*.") {
             match understood(suffix)? {
                 Host::Domain(suffix) => Target::Below(suffix),
-                _ => return Err("there are no names below an address".to_owned()),
+                _ => return Err("an address has no names below it".to_owned()),
             }
         } else {
             match understood(host)? {
@@ -127,17 +125,17 @@ impl EgressRule {
     }
 }
 
-/// The host and the port of a rule.
+/// Splits a rule into host and port.
 fn split_port(text: &str) -> Result<(&str, Option<&str>), String> {
     if let Some(rest) = text.strip_prefix('[') {
         let (host, rest) = rest.split_once(']').ok_or("the `]` is missing")?;
         if !host.contains(':') {
-            return Err("only IPv6 addresses stand in brackets".to_owned());
+            return Err("brackets are for IPv6 addresses only".to_owned());
         }
         return match rest.strip_prefix(':') {
             Some(port) => Ok((host, Some(port))),
             None if rest.is_empty() => Ok((host, None)),
-            None => Err(format!("{rest:?} follows the `]`")),
+            None => Err(format!("unexpected {rest:?} after the `]`")),
         };
     }
     match text.split_once(':') {
@@ -146,25 +144,24 @@ fn split_port(text: &str) -> Result<(&str, Option<&str>), String> {
     }
 }
 
-/// A host as URLs are understood: names in lower-case ASCII without the dot at the end, and every
-/// way to write an IPv4 address.
+/// Parses a host as in a URL: names in lower-case ASCII without the final dot, IPv4 addresses in any notation.
 pub(super) fn understood(host: &str) -> Result<Host, String> {
-    let host = Host::parse(host).map_err(|error| format!("{host:?} is no host: {error}"))?;
+    let host = Host::parse(host).map_err(|error| format!("{host:?} is not a host: {error}"))?;
     match host {
         Host::Domain(name) => name_in_rules(&name).map(|name| Host::Domain(name.to_owned())),
         address => Ok(address),
     }
 }
 
-/// The name `name` without the dot at its end.
+/// Returns `name` without its final dot.
 fn name_in_rules(name: &str) -> Result<&str, String> {
     let name = name.strip_suffix('.').unwrap_or(name);
     if name.contains('*') {
-        return Err("a `*` stands only at the front, before a dot".to_owned());
+        return Err("`*` is allowed only at the front, before a dot".to_owned());
     }
     if name.len() > HOST_BYTES_MAX || name.split('.').any(str::is_empty) {
         return Err(format!(
-            "{name:?} is no host name: it has an empty part, or more than {HOST_BYTES_MAX} bytes"
+            "{name:?} is not a host name: it has an empty part, or more than {HOST_BYTES_MAX} bytes"
         ));
     }
     Ok(name)
@@ -207,7 +204,7 @@ impl fmt::Display for EgressRule {
     }
 }
 
-/// `host` as it stands before a port.
+/// Formats `host` as before a port.
 pub(super) fn bracketed(host: &str) -> String {
     if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }

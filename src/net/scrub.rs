@@ -1,27 +1,27 @@
-//! Takes secrets out of what comes back.
+//! Removes secrets from answers.
 
 use std::io::{self, Read};
 
-/// What stands where a secret was.
+/// Replaces a secret.
 const REDACTED: &[u8] = b"[redacted]";
 
-/// Bytes that are read at once.
+/// Bytes read at a time.
 const CHUNK_BYTES: usize = 16 << 10;
 
-/// A reader without the secrets that come through it, also where they come in pieces.
+/// A reader that removes secrets, also those that span reads.
 pub struct Scrubbed<R> {
     reader: R,
     secrets: Vec<Vec<u8>>,
-    /// What was read and may hold the front of a secret at its end.
+    /// Bytes whose end may be the beginning of a secret.
     held: Vec<u8>,
-    /// What can be given out, from `given` on.
+    /// Bytes to return, from `given` on.
     clean: Vec<u8>,
     given: usize,
     ended: bool,
 }
 
 impl<R: Read> Scrubbed<R> {
-    /// `reader` without `secrets`, none of which is empty.
+    /// Creates a reader without `secrets`, none of which may be empty.
     pub fn new(reader: R, secrets: Vec<Vec<u8>>) -> Self {
         Self { reader, secrets, held: Vec::new(), clean: Vec::new(), given: 0, ended: false }
     }
@@ -35,7 +35,7 @@ impl<R: Read> Scrubbed<R> {
         self.clean.clear();
         self.given = 0;
         let longest = self.secrets.first().map_or(0, Vec::len);
-        // A secret that begins here could go on in what comes.
+        // A secret that begins here may continue in the next bytes.
         let end = if self.ended {
             self.held.len()
         } else {
@@ -56,7 +56,7 @@ impl<R: Read> Scrubbed<R> {
     }
 }
 
-/// The length of the secret that `bytes` begin with.
+/// Returns the length of the secret at the front of `bytes`.
 fn secret_at(secrets: &[Vec<u8>], bytes: &[u8]) -> Option<usize> {
     secrets.iter().find(|secret| bytes.starts_with(secret)).map(Vec::len)
 }
@@ -76,7 +76,7 @@ impl<R: Read> Read for Scrubbed<R> {
     }
 }
 
-/// `text` without `secrets`.
+/// Removes `secrets` from `text`.
 pub fn without_secrets(text: &str, secrets: &[Vec<u8>]) -> String {
     let mut clean = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -89,7 +89,7 @@ pub fn without_secrets(text: &str, secrets: &[Vec<u8>]) -> String {
             rest = after;
         }
     }
-    // Whole texts were taken out of a text, so that nothing is lost.
+    // Whole characters were removed, so the rest is UTF-8.
     String::from_utf8_lossy(&clean).into_owned()
 }
 
@@ -99,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives out what it holds in pieces of these lengths.
+    /// Returns its bytes in pieces of these lengths.
     struct Pieces(Vec<u8>, Vec<usize>);
 
     impl Read for Pieces {
@@ -113,7 +113,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn secrets_are_taken_out_however_they_come(
+        fn secrets_are_removed_across_any_read_boundaries(
             text in "[abc]{0,40}(secret|sec|longsecret)?[abc]{0,9}(secret)?[abcret]{0,9}",
             pieces in proptest::collection::vec(1_usize..9, 0..30),
         ) {

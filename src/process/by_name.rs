@@ -1,4 +1,4 @@
-//! A program by its name, as the machine finds it for processes that start others.
+//! Programs by name, found as the machine finds them for processes that start others.
 
 use crate::base::errno::Errno;
 use crate::kernel::guest::{Guest, SpawnError, SpawnRequest};
@@ -9,11 +9,11 @@ use crate::kernel::process::programs::Found;
 use crate::kernel::process::schedule::{Ended, Image, Mode, Running};
 use crate::kernel::process::{Signal, WaitStatus};
 
-/// What `program` is as the first process of a run: itself, if a toolchain has it, and otherwise a
-/// process that looks for it in the namespace, starts it and ends as it does.
+/// Returns `program` as the first process of a run: its image, if a toolchain has it, or else a process that
+/// looks it up in the namespace, starts it and has its outcome.
 ///
 /// # Errors
-/// [`RunError::Spawn`] if a toolchain has something of that name that cannot run.
+/// [`RunError::Spawn`] if a toolchain has it and it cannot run.
 pub(super) fn find(machine: &Machine, program: &str) -> Result<Found, RunError> {
     let named = machine.programs.as_ref().map(|programs| programs.named(program));
     match named.transpose() {
@@ -27,7 +27,7 @@ pub(super) fn find(machine: &Machine, program: &str) -> Result<Found, RunError> 
     }
 }
 
-/// A process that looks for `program`, starts it and ends as it does.
+/// A process that looks up `program`, starts it and has its outcome.
 pub(super) fn image(program: &str) -> Box<dyn Image> {
     Box::new(Named(program.to_owned()))
 }
@@ -76,6 +76,6 @@ async fn run(program: String, guest: &mut Guest) -> Result<WaitStatus, End> {
     let child = guest.proc_spawn(request).map_err(End::NotStarted)?;
     let waited = guest.call("proc_wait", |guest| guest.proc_wait(Some(child), true)).await;
     let status = waited.map_err(End::Stopped)?.ok().flatten().map(|(_, status)| status);
-    // Nobody else waits for it.
+    // Only this process waits for it.
     Ok(status.unwrap_or(WaitStatus::Signalled(Signal::KILL)))
 }

@@ -15,9 +15,8 @@ use crate::kernel::process::schedule;
 
 /// A program to run in a [`Machine`], with its arguments, environment and streams.
 ///
-/// It starts with no environment but what it is given, with standard input empty, and with the
-/// whole namespace of the machine open; relative paths begin at `/worktree` if something is mounted
-/// there, else at `/`.
+/// By default the environment and standard input are empty, and the whole namespace of the machine is
+/// open; relative paths start at `/worktree` if something is mounted there, else at `/`.
 ///
 /// ```
 /// use belljar::{Command, Engine, EngineConfig, Machine, Module, Program};
@@ -36,9 +35,9 @@ use crate::kernel::process::schedule;
 #[derive(Clone)]
 pub struct Command {
     image: CommandImage,
-    /// The name that it is called by, if no other is given.
+    /// The default of `argv0`.
     name: Vec<u8>,
-    /// The program's name on a tape, if that is not `name`.
+    /// The program's name on a tape, if it is not `name`.
     taped_name: Option<String>,
     argv0: Option<Vec<u8>>,
     args: Vec<Vec<u8>>,
@@ -49,17 +48,17 @@ pub struct Command {
 }
 
 impl Command {
-    /// A process of `program`, without arguments.
+    /// A process of `program`.
     pub fn new(program: &Program) -> Self {
         let (name, digest) = (program.default_argv0(), Some(program.digest()));
         let program = program.clone();
         Self::of(CommandImage::Made(Arc::new(move || Box::new(program.clone())), digest), name)
     }
 
-    /// A process of the shell that runs the POSIX script `text`: `sh -c TEXT`. Its arguments are `$0`,
+    /// A process of the shell that runs the POSIX script `text`: `sh -c TEXT`. Further arguments are `$0`,
     /// `$1` and so on.
     ///
-    /// Programs that it starts are those of [`crate::MachineBuilder::programs`]; builtins need none.
+    /// It can start the programs of [`crate::MachineBuilder::programs`]; builtins need none.
     ///
     /// ```
     /// use belljar::{Command, Machine};
@@ -76,14 +75,14 @@ impl Command {
         command
     }
 
-    /// A process of the shell, which does what its arguments say.
+    /// A process of the shell, controlled by its arguments.
     pub fn sh() -> Self {
         Self::of(CommandImage::Made(ShellImage::maker(), None), "sh")
     }
 
-    /// A process of the program that the machine finds by this name, as it does for processes that
-    /// start others: in [`crate::MachineBuilder::programs`] first, then in the folders of the
-    /// variable `PATH`. A name that holds a slash is the path of a module or script in the namespace.
+    /// A process of the program that the machine finds by this name: in
+    /// [`crate::MachineBuilder::programs`], then in the directories of `PATH`. A name with a slash is the
+    /// path of a module or script in the namespace.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -102,7 +101,7 @@ impl Command {
         Self::of(CommandImage::Named(program), name)
     }
 
-    /// A process of what `image` makes, which is no module.
+    /// A process of an image that is not a module.
     pub(crate) fn of_image(image: MakeImage, name: impl Into<Vec<u8>>) -> Self {
         Self::of(CommandImage::Made(image, None), name)
     }
@@ -121,20 +120,20 @@ impl Command {
         }
     }
 
-    /// A process that looks for `program` as a tape has it: see [`Command::named`].
+    /// A process that looks up `program` as on a tape: see [`Command::named`].
     pub(crate) fn taped_named(program: &str) -> Self {
         let name = program.to_owned();
         let make: MakeImage = Arc::new(move || by_name::image(&name));
         Self::of(CommandImage::Made(make, None), program)
     }
 
-    /// What a tape has as the program's name.
+    /// Sets the program's name for a tape.
     pub(crate) fn taped_name(&mut self, name: &str) -> &mut Self {
         self.taped_name = Some(name.to_owned());
         self
     }
 
-    /// Adds an argument. A NUL in it ends it, as it would for a C program.
+    /// Adds an argument. It ends at a NUL, as for a C program.
     pub fn arg(&mut self, arg: impl AsRef<[u8]>) -> &mut Self {
         self.args.push(until_nul(arg.as_ref()));
         self
@@ -148,14 +147,13 @@ impl Command {
         self
     }
 
-    /// The name that the program is called by. Default: its file name without `.wasm`.
+    /// Sets `argv[0]`. Default: the module's file name without `.wasm`.
     pub fn argv0(&mut self, name: impl AsRef<[u8]>) -> &mut Self {
         self.argv0 = Some(until_nul(name.as_ref()));
         self
     }
 
-    /// Sets a variable of the environment. Variables stand in the order in which they were first
-    /// set.
+    /// Sets a variable of the environment. Variables keep the order in which they were first set.
     pub fn env(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
         let (key, value) = (until_nul(key.as_ref()), until_nul(value.as_ref()));
         match self.env.iter_mut().find(|(known, _)| *known == key) {
@@ -177,29 +175,28 @@ impl Command {
         self
     }
 
-    /// The absolute path in the namespace at which relative paths begin.
+    /// Sets the current directory, an absolute path in the namespace.
     pub fn current_dir(&mut self, path: impl Into<String>) -> &mut Self {
         self.current_dir = Some(path.into());
         self
     }
 
-    /// The directories that the program starts with, from descriptor 3 on, instead of the whole
-    /// namespace.
+    /// Sets the directories that are open from descriptor 3 on, in place of the whole namespace.
     pub fn preopens(&mut self, preopens: Vec<Preopen>) -> &mut Self {
         self.preopens = Some(preopens);
         self
     }
 
-    /// What the program reads from standard input, for [`Command::output`].
+    /// Sets standard input for [`Command::output`].
     pub fn stdin(&mut self, bytes: impl Into<Vec<u8>>) -> &mut Self {
         self.stdin = bytes.into();
         self
     }
 
-    /// Runs the program to its end and collects what it writes to standard output and error.
+    /// Runs the program to its end and collects its standard output and error.
     ///
     /// # Errors
-    /// [`RunError`] if it cannot be started. A program that fails is no error.
+    /// [`RunError`] if it cannot be started. A failure of the program itself is not an error.
     pub fn output(&self, machine: &mut Machine) -> Result<Output, RunError> {
         self.output_from(machine, Input::Bytes(std::io::Cursor::new(self.stdin.clone())))
     }
@@ -207,14 +204,14 @@ impl Command {
     /// As [`Command::output`], with another standard input.
     ///
     /// # Errors
-    /// [`RunError`] if it cannot be started. A program that fails is no error.
+    /// As [`Command::output`].
     pub fn output_from(&self, machine: &mut Machine, stdin: Input) -> Result<Output, RunError> {
         let (stdout, stderr) =
             (OutputStream::Capture(Vec::new()), OutputStream::Capture(Vec::new()));
         self.output_on(machine, Stdio { stdin, stdout, stderr })
     }
 
-    /// As [`Command::output`], with these streams; answers what they captured.
+    /// As [`Command::output`], on these streams; returns what they captured.
     pub(crate) fn output_on(
         &self,
         machine: &mut Machine,
@@ -231,10 +228,10 @@ impl Command {
         Ok(Output { status, stdout, stderr })
     }
 
-    /// Runs the program to its end with these streams.
+    /// Runs the program to its end on these streams.
     ///
     /// # Errors
-    /// [`RunError`] if it cannot be started. A program that fails is no error.
+    /// As [`Command::output`].
     pub fn status(&self, machine: &mut Machine, stdio: Stdio) -> Result<ExitStatus, RunError> {
         let Finished { outcome, casualties, fuel_used, .. } = self.run(machine, stdio);
         Ok(ExitStatus { outcome: outcome?, casualties, fuel_used })
@@ -268,17 +265,17 @@ impl Command {
     }
 }
 
-/// What runs.
+/// The program of a [`Command`].
 #[derive(Clone)]
 enum CommandImage {
-    /// What this makes, and the digest of its module, if it is one.
+    /// An image, and the digest of its module, if it is one.
     Made(MakeImage, Option<Digest>),
-    /// What the machine finds.
+    /// A name that the machine looks up.
     Named(String),
 }
 
-/// The whole namespace: its root, and the current directory, which comes last because C libraries
-/// take the two for the same prefix and use the last.
+/// The root, and the current directory: last, because C libraries take the two for the same prefix and use
+/// the last.
 fn namespace_preopens(machine: &Machine, current_dir: Option<&str>) -> Vec<Preopen> {
     let default = machine.worktree().unwrap_or("/");
     let preopen =
@@ -302,39 +299,39 @@ pub struct ExitStatus {
 }
 
 impl ExitStatus {
-    /// Whether it exited with code 0.
+    /// Returns whether it exited with code 0.
     pub fn success(&self) -> bool {
         self.outcome == Outcome::Exited(0)
     }
 
-    /// Its exit code, if it exited; `None` if it trapped or reached a limit.
+    /// Its exit code; `None` if it did not exit but trapped, was killed or reached a limit.
     pub fn code(&self) -> Option<u32> {
         self.outcome.exit_code()
     }
 
-    /// How it ended, in full.
+    /// Its outcome.
     pub fn outcome(&self) -> &Outcome {
         &self.outcome
     }
 
-    /// Processes that it started, or that these did, which trapped.
+    /// Processes other than it that trapped: the first 100.
     pub fn casualties(&self) -> &[Casualty] {
         &self.casualties
     }
 
-    /// Fuel that was used, if the engine counts it.
+    /// Fuel used, if the engine counts it.
     pub fn fuel_used(&self) -> Option<u64> {
         self.fuel_used
     }
 }
 
-/// What [`Command::output`] collects.
+/// The result of [`Command::output`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Output {
     /// How the process ended.
     pub status: ExitStatus,
-    /// What it wrote to standard output.
+    /// Its standard output.
     pub stdout: Vec<u8>,
-    /// What it wrote to standard error.
+    /// Its standard error.
     pub stderr: Vec<u8>,
 }

@@ -1,4 +1,4 @@
-//! Rank 6: starting processes in a machine, in the manner of [`std::process`].
+//! Rank 6: starts processes in a machine, like [`std::process`].
 
 mod by_name;
 mod command;

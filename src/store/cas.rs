@@ -1,4 +1,4 @@
-//! A folder of files named by their content.
+//! A content-addressed store.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -10,102 +10,99 @@ use crate::base::atomic_file::TEMPORARY_PREFIX;
 use crate::base::digest::{Digest, DigestHasher};
 use crate::base::disk::{self, DiskError};
 
-/// Content could not be stored or fetched.
+/// A content could not be stored or read.
 #[derive(thiserror::Error)]
 pub enum StoreError {
-    /// There is no content of this digest.
-    #[error("{} is missing: it must have the content of that digest; bring the whole folder", path.display())]
+    /// There is no content with this digest.
+    #[error("{} is missing: copy the whole directory of contents", path.display())]
     Missing {
-        /// What was asked for.
+        /// The digest.
         digest: Digest,
-        /// Where it should stand.
+        /// Where the content would be.
         path: PathBuf,
     },
-    /// The whole folder is not there.
+    /// The directory of the store does not exist.
     #[error(
-        "the folder {} is missing, and all contents with it: bring it back; where a tape is copied or \
-         renamed, its folder must be copied or renamed with it",
+        "directory {} is missing, with all contents: restore it; a tape must be copied or renamed together \
+         with its directory",
         path.display()
     )]
     FolderMissing {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
     },
-    /// What stands under the digest's name is something else.
-    #[error("{} is damaged: its content does not have the digest that it is named by", path.display())]
+    /// The content does not have its digest.
+    #[error("{} is damaged: its content does not have the digest in its name", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
     },
-    /// It was never stored.
-    #[error(
-        "the content with the digest {digest} is nowhere: it holds what the rule {rule} takes for a secret"
-    )]
+    /// It was withheld from the store as a secret.
+    #[error("content {digest} was never stored: it holds a secret according to rule {rule}")]
     Withheld {
-        /// What was asked for.
+        /// The digest.
         digest: Digest,
         /// The rule.
         rule: String,
     },
-    /// It is longer than whoever asks can take.
-    #[error("{} has {len_bytes} bytes, more than the {len_bytes_max} that are expected", path.display())]
+    /// It is longer than the caller allows.
+    #[error("{} has {len_bytes} bytes, more than the {len_bytes_max} expected", path.display())]
     TooLong {
         /// The file.
         path: PathBuf,
-        /// How long it is.
+        /// Its length.
         len_bytes: u64,
-        /// How long it may be.
+        /// The length allowed.
         len_bytes_max: u64,
     },
-    /// What stands where the store should is no folder of its own.
-    #[error("{} is no folder, and nothing is read from it or written there; remove it", path.display())]
+    /// The path of the store is not a directory, or is a link.
+    #[error("{} is not a directory, so it is not used; remove it", path.display())]
     NoFolder {
         /// The path.
         path: PathBuf,
     },
-    /// The disk refuses.
+    /// A file operation failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
 }
 
 crate::base::readable::readable!(StoreError);
 
-/// What [`Cas::retain`] removed.
+/// The result of [`Cas::retain`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Removed {
-    /// How many contents.
+    /// Number of contents removed.
     pub contents: usize,
-    /// Their bytes, and those of what was never whole.
+    /// Their bytes, and those of temporary files.
     pub bytes: u64,
 }
 
-/// Bytes of a content that are in memory at a time.
+/// Most bytes of a content in memory at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// A content-addressed store: a folder with one file for each content, named by the 64 hex digits
-/// of its BLAKE3 [`Digest`].
-///
-/// Files appear whole or not at all. They are not synced: a crash of the system can damage one,
-/// which [`Cas::get`] then notices.
+/// A content-addressed store: a directory with a file for each content, named by the 64 hex digits of its
+/// BLAKE3 [`Digest`]. Files appear whole or not at all. They are not synced: a crash of the system can
+/// damage one, which [`Cas::get`] detects.
 #[derive(Clone, Debug)]
 pub struct Cas {
     dir: PathBuf,
 }
 
 impl Cas {
-    /// The store in the folder `dir`, which is created with the first content.
+    /// Creates a store in the directory `dir`, which is created with the first content.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into() }
     }
 
-    /// Its folder.
+    /// The directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
+    /// Checks that the directory, if it exists, is not a link or a file, which another user may have made.
+    ///
     /// # Errors
-    /// [`StoreError::NoFolder`] if its folder is a link, or a file: whoever made that could be
-    /// somebody whose contents these are not.
+    /// [`StoreError::NoFolder`].
     pub fn expect_folder(&self) -> Result<(), StoreError> {
         match disk::symlink_metadata(&self.dir) {
             Ok(metadata) if !metadata.is_dir() => {
@@ -115,8 +112,10 @@ impl Cas {
         }
     }
 
+    /// Checks that the directory exists.
+    ///
     /// # Errors
-    /// [`StoreError::FolderMissing`] if there is no folder.
+    /// [`StoreError::FolderMissing`].
     pub fn expect_there(&self) -> Result<(), StoreError> {
         if disk::symlink_metadata(&self.dir).is_ok() {
             return Ok(());
@@ -124,12 +123,12 @@ impl Cas {
         Err(StoreError::FolderMissing { path: self.dir.clone() })
     }
 
-    /// Where the content with `digest` stands, if it is there.
+    /// The path of the content with `digest`, whether or not it exists.
     pub fn path_of(&self, digest: Digest) -> PathBuf {
         self.dir.join(digest.to_string())
     }
 
-    /// Whether there is a content with `digest`. It may be damaged.
+    /// Returns whether there is a content with `digest`. It may be damaged.
     pub fn contains(&self, digest: Digest) -> bool {
         disk::symlink_metadata(&self.path_of(digest)).is_ok_and(|metadata| metadata.is_file())
     }
@@ -137,18 +136,17 @@ impl Cas {
     /// The digests of all contents, sorted.
     ///
     /// # Errors
-    /// [`StoreError::Disk`] if the folder cannot be read. A folder that is not there is empty.
+    /// [`StoreError::Disk`] if the directory cannot be read. A missing one is empty.
     pub fn digests(&self) -> Result<Vec<Digest>, StoreError> {
         self.expect_folder()?;
         let digest = |path: &PathBuf| Digest::from_hex(path.file_name()?.to_str()?);
         Ok(self.files()?.iter().filter_map(digest).collect())
     }
 
-    /// Keeps the content with `digest`, which `read` brings: at an offset, piece by piece, until it
-    /// answers 0.
+    /// Stores the content with `digest`. `read` reads it from an offset, and returns 0 at its end.
     ///
     /// # Errors
-    /// [`StoreError::Disk`]; `Damaged` if what comes has another digest. Nothing is stored then.
+    /// [`StoreError::Disk`]; `Damaged` if the content has another digest. Nothing is then stored.
     pub fn put(
         &self,
         digest: Digest,
@@ -178,7 +176,7 @@ impl Cas {
         Ok(())
     }
 
-    /// The content with `digest`, which is at most `len_bytes_max` long.
+    /// Returns the content with `digest`, of at most `len_bytes_max` bytes.
     ///
     /// # Errors
     /// [`StoreError`]: `Missing`, `FolderMissing`, `TooLong`, `Damaged`, `Disk`.
@@ -191,8 +189,8 @@ impl Cas {
         Ok(bytes)
     }
 
-    /// The file that holds the content with `digest`, which is at most `len_bytes_max` long. It is
-    /// read once to see that it is not damaged, a piece at a time.
+    /// Opens the content with `digest`, of at most `len_bytes_max` bytes, after reading it once, piece by
+    /// piece, to check it.
     ///
     /// # Errors
     /// As [`Cas::get`].
@@ -207,11 +205,11 @@ impl Cas {
         Ok(file)
     }
 
-    /// Removes all contents but those in `keep`, and what was left by processes that were killed
-    /// while they wrote. Nobody may write meanwhile.
+    /// Removes all contents except those in `keep`, and temporary files of killed processes. Nothing may be
+    /// written meanwhile.
     ///
     /// # Errors
-    /// [`StoreError::Disk`]; what was removed before is gone.
+    /// [`StoreError::Disk`]; some contents may have been removed.
     pub fn retain(&self, keep: &HashSet<Digest>) -> Result<Removed, StoreError> {
         let mut removed = Removed::default();
         self.expect_folder()?;
@@ -231,7 +229,7 @@ impl Cas {
         Ok(removed)
     }
 
-    /// What is in the folder, which may not be there.
+    /// The files of the directory, which may not exist.
     fn files(&self) -> Result<Vec<PathBuf>, StoreError> {
         match disk::list(&self.dir) {
             Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -254,7 +252,7 @@ impl Cas {
     }
 }
 
-/// Reads `bytes` at an offset, as [`Cas::put`] wants to.
+/// Returns a reader of `bytes` for [`Cas::put`].
 pub fn read_slice(bytes: &[u8]) -> impl FnMut(u64, &mut [u8]) -> io::Result<usize> {
     move |offset, buf| {
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
@@ -267,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn content_comes_back_whole_or_is_called_missing_or_damaged() {
+    fn get_returns_whole_content_or_missing_or_damaged() {
         let folder = tempfile::tempdir().unwrap();
         let cas = Cas::new(folder.path().join("tape.cas"));
         let digest = Digest::of(b"content");
@@ -290,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wants_goes_and_what_is_not_the_stores_stays() {
+    fn retain_removes_unlisted_contents_and_keeps_foreign_files() {
         let folder = tempfile::tempdir().unwrap();
         let cas = Cas::new(folder.path().join("contents"));
         assert_eq!(cas.retain(&HashSet::new()).unwrap(), Removed::default());

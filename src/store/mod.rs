@@ -1,4 +1,4 @@
-//! Rank 1: what is kept on the host's disk between runs.
+//! Rank 1: contents on the host's disk.
 
 mod cas;
 

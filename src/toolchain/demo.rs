@@ -1,5 +1,4 @@
-//! The programs that belljar brings along, so that it can do something with nothing installed.
-//! Their sources stand beside them.
+//! The built-in programs, so that belljar is useful without toolchains. Their sources are beside them.
 
 macro_rules! demo {
     ($($name:literal),* $(,)?) => {
@@ -7,20 +6,20 @@ macro_rules! demo {
     };
 }
 
-/// Name and module of each program that is a module of its own.
+/// Programs with a module of their own.
 const DEMO: [(&str, &[u8]); 4] = demo!["jsonfmt", "replace", "sha256sum", "wc"];
 
-/// The file utilities of scripts: one module, which does what it is called for.
+/// The file utilities: one module, which acts by its `argv[0]`.
 const BOX: &[u8] = include_bytes!("../../toolchains/box/box.wasm");
 
-/// The names that [`BOX`] goes by.
+/// The names of the programs in [`BOX`].
 const BOX_NAMES: [&str; 31] = [
     "basename", "box", "cat", "cp", "cut", "date", "dirname", "echo", "env", "false", "find",
     "grep", "head", "ln", "ls", "mkdir", "mv", "printf", "rm", "rmdir", "seq", "sleep", "sort",
     "tail", "tee", "touch", "tr", "true", "uniq", "xargs", "yes",
 ];
 
-/// The module of the built-in program `name`, and its name for as long as belljar runs.
+/// Returns the static name and the module of the built-in program `name`.
 pub(super) fn find(name: &str) -> Option<(&'static str, &'static [u8])> {
     let in_box = BOX_NAMES.iter().find(|known| **known == name).map(|name| (*name, BOX));
     DEMO.into_iter().find(|(known, _)| *known == name).or(in_box)

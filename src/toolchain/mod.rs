@@ -1,4 +1,4 @@
-//! Rank 6: where programs are found by name.
+//! Rank 6: finds programs by name.
 
 mod demo;
 mod programs;

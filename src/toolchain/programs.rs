@@ -12,15 +12,15 @@ use crate::kernel::process::programs::{Found, MakeImage, NotRunnable, Programs, 
 use crate::store::read_slice;
 use crate::tape::{Recorder, TapeError};
 
-/// Makes the program of a module whose code is not in the cache.
+/// Compiles a module whose code is not in the cache.
 pub type Compile =
     Arc<dyn Fn(&Engine, &Module, UnknownImports) -> Result<Program, ProgramError> + Send + Sync>;
 
-/// Is told of a program that was loaded, and whether its code came from the cache.
+/// Is called with each program that was loaded, and whether its code came from the cache.
 pub type Loaded = Arc<dyn Fn(&Program, bool) + Send + Sync>;
 
-/// The programs of toolchains, and modules of a machine's namespace, compiled when they are first
-/// started. For [`crate::MachineBuilder::programs`].
+/// The programs of toolchains and the modules of a machine's namespace, compiled when first started. For
+/// [`crate::MachineBuilder::programs`].
 ///
 /// ```
 /// use std::sync::Arc;
@@ -37,18 +37,18 @@ pub struct ToolchainPrograms {
     engine: OnceLock<Engine>,
     toolchains: Toolchains,
     unknown_imports: UnknownImports,
-    /// The tape that keeps the modules.
+    /// The tape that the modules are put on.
     tape: Option<Recorder>,
     compile: Option<Compile>,
     loaded: Option<Loaded>,
-    /// What is no module, by its name.
+    /// Programs that are not modules, by name.
     images: HashMap<String, MakeImage>,
     by_name: Mutex<HashMap<String, Option<Program>>>,
     by_digest: Mutex<HashMap<Digest, Program>>,
 }
 
 impl ToolchainPrograms {
-    /// The programs of `toolchains`.
+    /// Creates the programs of `toolchains`.
     pub fn new(engine: &Engine, toolchains: Toolchains) -> Self {
         Self {
             engine: OnceLock::from(engine.clone()),
@@ -56,7 +56,7 @@ impl ToolchainPrograms {
         }
     }
 
-    /// The programs of `toolchains`, on an engine that is made once one of them is to run.
+    /// Creates the programs of `toolchains`, on an engine that is created when it is first needed.
     pub fn with_engine_config(engine_config: EngineConfig, toolchains: Toolchains) -> Self {
         Self {
             engine_config,
@@ -72,46 +72,45 @@ impl ToolchainPrograms {
         }
     }
 
-    /// What to do about functions that a module imports and nobody defines.
+    /// Sets what to do about imported functions that are not defined.
     #[must_use]
     pub fn unknown_imports(mut self, unknown: UnknownImports) -> Self {
         self.unknown_imports = unknown;
         self
     }
 
-    /// Puts the module of each program that is found by its name on `tape`, so that a replay needs no
-    /// toolchain. One that holds what `tape` takes for a secret makes it fail.
+    /// Puts the modules of programs found by name on `tape`, so that a replay needs no toolchain. A module
+    /// with a secret makes the tape fail.
     #[must_use]
     pub fn embed_in(mut self, tape: Recorder) -> Self {
         self.tape = Some(tape);
         self
     }
 
-    /// Lets `compile` make the programs whose code is not in the cache, in place of
-    /// [`Program::compile`]: to say that it takes time, say, or to do it in another process. No timeout
-    /// counts what it takes.
+    /// Sets a replacement of [`Program::compile`] for programs whose code is not in the cache, for example
+    /// to show progress or to compile in another process. Timeouts do not count its time.
     #[must_use]
     pub fn compiler(mut self, compile: Compile) -> Self {
         self.compile = Some(compile);
         self
     }
 
-    /// Tells `loaded` of each program once it is ready to run, when it is first started.
+    /// Sets what is called with each program when it is first started.
     #[must_use]
     pub fn on_load(mut self, loaded: Loaded) -> Self {
         self.loaded = Some(loaded);
         self
     }
 
-    /// Adds what is no module, such as [`crate::process::ShellImage`]: the program `name`, unless a
-    /// toolchain has one of that name.
+    /// Adds the program `name`, which is not a module, such as [`crate::process::ShellImage`]. A program of
+    /// a toolchain hides it.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, make: MakeImage) -> Self {
         self.images.insert(name.into(), make);
         self
     }
 
-    /// The program of `module`, compiled at most once.
+    /// Returns the program of `module`, compiled at most once.
     ///
     /// # Errors
     /// As [`Program::compile`].
@@ -156,7 +155,7 @@ impl ToolchainPrograms {
             Err(ResolveError::NotFound { .. } | ResolveError::BadName { .. }) => return Ok(None),
             Err(error) => return Err(not_runnable(&error)),
         };
-        // The program that starts it knows its name, and not where the host has it.
+        // Guests must not learn the host's path of the module.
         let not_runnable = |error: &dyn std::fmt::Display| match &resolved {
             Resolved::File(path) => {
                 NotRunnable(error.to_string().replace(&*path.to_string_lossy(), name))
@@ -178,7 +177,7 @@ impl ToolchainPrograms {
 }
 
 impl Programs for ToolchainPrograms {
-    /// What a toolchain has is looked for once: it is not expected to change while it is used.
+    /// Looks each name up in toolchains once: they should not change during use.
     fn named(&self, name: &str) -> Result<Option<Found>, NotRunnable> {
         let mut known = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
         let program = if let Some(program) = known.get(name) {

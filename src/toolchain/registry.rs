@@ -1,4 +1,4 @@
-//! From a program's name to its module.
+//! Finds the module of a program by name.
 
 use std::path::{Path, PathBuf};
 
@@ -6,47 +6,46 @@ use super::demo;
 use crate::base::disk::{self, DiskError};
 use crate::engine::{Module, ProgramError};
 
-/// A program was not found.
+/// A program could not be found.
 #[derive(thiserror::Error)]
 pub enum ResolveError {
-    /// The name cannot be one of a program.
+    /// The name is not valid for a program.
     #[error("{name:?} cannot be the name of a program: {why}")]
     BadName {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         why: &'static str,
     },
-    /// No folder has it.
+    /// No directory has it.
     #[error("no program {name:?}: looked {}{}", places(name, searched), meant(similar))]
     NotFound {
         /// The name.
         name: String,
-        /// The folders that were searched, in this order and before the built-in programs.
+        /// The directories searched, in order, before the built-in programs.
         searched: Vec<PathBuf>,
-        /// Names of programs that there are, the most similar first; see [`similar`].
+        /// Known names, the most similar first; see [`similar`].
         similar: Vec<String>,
     },
-    /// All there is under the name is code that was compiled elsewhere.
+    /// Only a precompiled file has the name.
     #[error(
-        "{} is precompiled: belljar takes no machine code from elsewhere, as nobody can tell what \
-         it does; run the .wasm that it was made from (compiled once, then kept)",
+        "{} is precompiled machine code, which cannot be checked: run the .wasm that it was made from",
         path.display()
     )]
     Precompiled {
         /// The file.
         path: PathBuf,
     },
-    /// The path of a module leads to a folder.
+    /// The path of a module is a directory.
     #[error(
         "{path} is a directory, not a module; to run one of its programs by name: --toolchain {path}",
         path = path.display()
     )]
     IsFolder {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
     },
-    /// A folder cannot be searched.
+    /// A directory cannot be searched.
     #[error(transparent)]
     Folder(#[from] DiskError),
 }
@@ -69,8 +68,8 @@ fn meant(similar: &[String]) -> String {
     }
 }
 
-/// At most three of `known` that `word` may be a misspelling of, the most similar first: one letter
-/// in three may be wrong, missing, too many or swapped with its neighbour, or the rest left out.
+/// Returns at most three of `known` that `word` may be a misspelling of, the most similar first: it is the
+/// beginning of them, or one letter in three is wrong, missing, added or swapped with its neighbour.
 pub fn similar(word: &str, known: &[String]) -> Vec<String> {
     let edits_max = word.chars().count().div_ceil(3);
     let distance = |name: &&String| strsim::damerau_levenshtein(word, name);
@@ -80,12 +79,12 @@ pub fn similar(word: &str, known: &[String]) -> Vec<String> {
     found.into_iter().take(3).cloned().collect()
 }
 
-/// Where the module of a program is.
+/// The location of a program's module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Resolved {
     /// In a file.
     File(PathBuf),
-    /// In belljar itself.
+    /// Built in.
     BuiltIn {
         /// The program's name.
         name: &'static str,
@@ -95,7 +94,7 @@ pub enum Resolved {
 }
 
 impl Resolved {
-    /// The module in the file `path`, which need not exist.
+    /// Refers to the module in the file `path`, which need not exist.
     ///
     /// # Errors
     /// [`ResolveError`]: `Precompiled` for a name that ends in `.cwasm`, `IsFolder`.
@@ -109,7 +108,7 @@ impl Resolved {
         Ok(Self::File(path))
     }
 
-    /// The module.
+    /// Reads the module.
     ///
     /// # Errors
     /// As [`Module::read`].
@@ -121,18 +120,17 @@ impl Resolved {
     }
 }
 
-/// Folders of modules in which `<name>.wasm` is the program `name`, and the built-in programs,
-/// which come last.
+/// Directories of modules, in which `<name>.wasm` is the program `name`, followed by the built-in programs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Toolchains {
     dirs: Vec<PathBuf>,
 }
 
 impl Toolchains {
-    /// The folders `dirs`, searched in this order.
+    /// Creates a list of the directories `dirs`, searched in this order.
     ///
     /// # Errors
-    /// [`ResolveError::Folder`] if one is missing or no folder.
+    /// [`ResolveError::Folder`] if one does not exist or is not a directory.
     pub fn new(dirs: Vec<PathBuf>) -> Result<Self, ResolveError> {
         for dir in &dirs {
             disk::list(dir)?;
@@ -140,11 +138,11 @@ impl Toolchains {
         Ok(Self { dirs })
     }
 
-    /// The module of the program `name`. Compiled code (`.cwasm`) is never one.
+    /// Finds the module of the program `name`. Compiled code (`.cwasm`) is not used.
     ///
     /// # Errors
-    /// [`ResolveError`]: `BadName` for an empty name, one with a separator, a drive letter or NUL,
-    /// `.` and `..`; `NotFound`, or `Precompiled` if there is only that.
+    /// [`ResolveError`]: `BadName` for an empty name, one with a separator, a drive letter or NUL, `.`
+    /// and `..`; `NotFound`; `Precompiled` if only that exists.
     pub fn resolve(&self, name: &str) -> Result<Resolved, ResolveError> {
         check_name(name)?;
         let is_file = |path: &Path| disk::metadata(path).is_ok_and(|metadata| metadata.is_file());
@@ -164,8 +162,7 @@ impl Toolchains {
         Err(ResolveError::NotFound { name: name.to_owned(), searched: self.dirs.clone(), similar })
     }
 
-    /// All modules that are called `name`, that of [`Toolchains::resolve`] first: of those in folders
-    /// the later ones, and what is built in, are hidden by the earlier ones.
+    /// Finds all modules called `name`: first that of [`Toolchains::resolve`], then those that it hides.
     pub fn all(&self, name: &str) -> Vec<Resolved> {
         if check_name(name).is_err() {
             return Vec::new();
@@ -179,7 +176,7 @@ impl Toolchains {
     /// The names of all programs, sorted, each once.
     ///
     /// # Errors
-    /// [`ResolveError::Folder`] if a folder cannot be read.
+    /// [`ResolveError::Folder`] if a directory cannot be read.
     pub fn names(&self) -> Result<Vec<String>, ResolveError> {
         let mut names: Vec<String> = demo::names().map(Into::into).collect();
         for dir in &self.dirs {
@@ -203,11 +200,11 @@ fn check_name(name: &str) -> Result<(), ResolveError> {
     } else if name == "." || name == ".." {
         "it is a directory"
     } else if name.contains(['/', '\\']) {
-        "it holds a path separator"
+        "it contains a path separator"
     } else if name.contains(':') {
-        "it holds a drive letter"
+        "it contains a drive letter"
     } else if name.contains('\0') {
-        "it holds NUL"
+        "it contains NUL"
     } else {
         return Ok(());
     };
@@ -219,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_could_lead_elsewhere_are_refused() {
+    fn names_that_are_paths_are_refused() {
         let toolchains = Toolchains::default();
         for name in ["", ".", "..", "a/b", "..\\x", "C:x", "a\0b"] {
             assert!(
@@ -230,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn compiled_code_in_a_toolchain_folder_is_not_a_program() {
+    fn precompiled_file_in_a_toolchain_is_not_a_program() {
         let dir = tempfile::tempdir().unwrap();
         crate::base::disk::create(&dir.path().join("x.cwasm")).unwrap();
         let toolchains = Toolchains::new(vec![dir.path().to_owned()]).unwrap();
@@ -240,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_program_is_told_from_an_unknown_one() {
+    fn similar_names_are_suggested_for_misspelt_programs_only() {
         let similar = |name: &str| match Toolchains::default().resolve(name) {
             Err(ResolveError::NotFound { similar, .. }) => similar,
             other => panic!("{name}: {other:?}"),

@@ -110,10 +110,10 @@ fn a_host_is_what_will_be_connected_to() {
 fn what_is_no_request_over_http_is_blocked_and_named() {
     let open = EgressPolicy::allow_by_default();
     for (url, why) in [
-        ("", "no absolute URL"),
-        ("/path", "no absolute URL"),
-        ("https://", "no absolute URL"),
-        ("https://host:99999/", "no absolute URL"),
+        ("", "not an absolute URL"),
+        ("/path", "not an absolute URL"),
+        ("https://", "not an absolute URL"),
+        ("https://host:99999/", "not an absolute URL"),
         ("ftp://example.com/", "use http or https"),
         ("file:///etc/passwd", "use http or https"),
         ("data:text/plain,x", "use http or https"),
@@ -220,7 +220,7 @@ fn a_redirect_is_checked_again() {
 #[test]
 fn rules_that_make_no_sense_say_why() {
     for (text, why) in [
-        ("", "no host"),
+        ("", "not a host"),
         ("https://example.com", "it is a URL"),
         ("example.com:", "port"),
         ("example.com:0", "port"),
@@ -228,16 +228,16 @@ fn rules_that_make_no_sense_say_why() {
         ("example.com:http", "port"),
         ("*", "only at the front"),
         ("a.*.com", "only at the front"),
-        ("*.1.2.3.4", "below an address"),
+        ("*.1.2.3.4", "no names below"),
         ("10.0.0.1/8", "bits after"),
         ("10.0.0.0/40", "0 to 32"),
         ("[::1", "`]`"),
-        ("[::1]443", "follows"),
-        ("[example.com]:443", "only IPv6"),
-        ("::g", "no IPv6"),
-        ("a b", "no host"),
+        ("[::1]443", "unexpected"),
+        ("[example.com]:443", "for IPv6"),
+        ("::g", "not an IPv6"),
+        ("a b", "not a host"),
         ("a..b", "empty part"),
-        ("1.2.3.400", "no host"),
+        ("1.2.3.400", "not a host"),
     ] {
         let error = text.parse::<EgressRule>().expect_err(text);
         assert!(error.to_string().contains(why), "{text}: {error}");

@@ -127,7 +127,7 @@ fn a_pipe_that_nobody_writes_to_is_not_waited_for() {
     let pipe = dir.path().join("pipe.wasm");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     for (arguments, code, why, status) in [
-        (&["pipe.wasm"][..], 126, "it is a pipe or a device, and no file", "not_started"),
+        (&["pipe.wasm"][..], 126, "not a regular file but a pipe or a device", "not_started"),
         (&["--stdin", "pipe.wasm", "cat"], 124, "was not loaded in time: timeout", "timed_out"),
     ] {
         let mut command = belljar(dir.path());

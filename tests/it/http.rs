@@ -130,7 +130,7 @@ fn what_makes_no_sense_is_refused_before_anybody_is_asked() {
     assert!(refused(with("Host")).contains("host"));
     assert!(refused(with("a b")).contains("a b"));
     assert!(refused(HttpRequest { method: "CONNECT".into(), ..get() }).contains("CONNECT"));
-    assert!(refused(HttpRequest { method: "GET /".into(), ..get() }).contains("no method"));
+    assert!(refused(HttpRequest { method: "GET /".into(), ..get() }).contains("not a method"));
     let headers = vec![("x".to_owned(), "a\r\nhost: evil".to_owned())];
     assert!(refused(HttpRequest { headers, ..get() }).contains("cannot be sent"));
 }

@@ -198,5 +198,5 @@ fn a_library_is_told_by_what_it_exports() {
         (0..30).map(|number| format!("(func (export \"f{number}\"))")).collect();
     assert!(message(&format!("(module {})", many.concat())).ends_with(r#""f19" and 10 more"#));
     let of_empty_name = r#"(module (func (export "") (param i32)))"#;
-    assert!(message(of_empty_name).contains(r#"a function "" that no command has"#));
+    assert!(message(of_empty_name).contains(r#"export "" must have type () -> ()"#));
 }

@@ -190,7 +190,7 @@ fn a_deadlock_with_a_program_of_the_host_is_told() {
     let Outcome::Deadlock(waits) = outcome else { panic!("{outcome:?}") };
     assert!(waits.contains("process 1 () waits for process 2 to end"), "{waits}");
     assert!(
-        waits.contains("process 2 (sed) runs on the host, and waits to read pipe 0"),
+        waits.contains("process 2 (sed) is a native program, and waits to read pipe 0"),
         "{waits}"
     );
 }

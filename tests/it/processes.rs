@@ -154,8 +154,8 @@ fn who_waits_for_whom_is_told_when_all_wait_for_each_other() {
     let Outcome::Deadlock(waits) = output.status.outcome() else { panic!("{:?}", output.status) };
     assert_eq!(
         waits,
-        "process 1 (procs) waits to read pipe 1, which nobody writes\n\
-         process 2 (procs) waits to read pipe 0, which nobody writes"
+        "process 1 (procs) waits to read pipe 1, which is empty\n\
+         process 2 (procs) waits to read pipe 0, which is empty"
     );
     let folder = tempfile::tempdir().unwrap();
     let output = belljar(folder.path())

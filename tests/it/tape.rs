@@ -128,7 +128,7 @@ fn links_that_were_planted_are_not_written_through() {
     let content = others.join("0".repeat(64));
     std::fs::write(&content, "of another tape").unwrap();
     std::os::unix::fs::symlink(&others, cas_dir(&path)).unwrap();
-    assert!(create().unwrap_err().to_string().contains("is no folder"));
+    assert!(create().unwrap_err().to_string().contains("is not a directory"));
     assert!(content.exists());
 }
 

@@ -1,10 +1,10 @@
-//! Calls of the host.
+//! Host calls.
 
 use wasmtime::{Caller, Result};
 
 use crate::abi::{Answering, Process, call, call_waiting, trace};
 
-/// Bytes of the name of an operation.
+/// Longest name of an operation, in bytes.
 const NAME_BYTES_MAX: usize = 256;
 
 /// `host_has(name) -> has`
@@ -24,8 +24,7 @@ pub(super) fn host_has(
     })
 }
 
-/// `host_call(name, params, buf) -> size`: as much of the answer as there is room for, and how long it
-/// is.
+/// `host_call(name, params, buf) -> size`: as much of the answer as fits, and its whole length.
 pub(super) fn host_call(
     caller: Caller<'_, Process>,
     (name, name_len, params, params_len, buf, buf_len, out): (u32, u32, u32, u32, u32, u32, u32),
@@ -38,14 +37,14 @@ pub(super) fn host_call(
         let size = guest.host_call(name, params)?;
         let reply = guest.host_reply();
         memory.put(buf, 0, &reply[..reply.len().min(buf_len as usize)]);
-        // An answer has a limit that is far below what a word can count.
+        // The limit on answers is far below a u32.
         let size = u32::try_from(size).unwrap_or(u32::MAX);
         memory.put_u32(out, size);
         Ok(Some(("size", size.into())))
     }))
 }
 
-/// `host_reply(offset, buf) -> size`: the last answer from `offset` on.
+/// `host_reply(offset, buf) -> size`: the last answer, from `offset` on.
 pub(super) fn host_reply(
     caller: Caller<'_, Process>,
     offset: u32,

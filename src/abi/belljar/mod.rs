@@ -1,4 +1,4 @@
-//! The module `belljar`: what preview1 lacks. `docs/guest-abi.md` describes it for guests.
+//! The import module `belljar`, for what preview1 lacks; see `docs/guest-abi.md`.
 
 mod host;
 mod process;
@@ -7,16 +7,16 @@ use wasmtime::{Linker, Result};
 
 use super::Process;
 
-/// The name under which modules import it.
+/// The name of the import module.
 pub const MODULE: &str = "belljar";
 
-/// What `abi_version` answers. Functions may be added within a version.
+/// The answer of `abi_version`. Functions may be added without a new version.
 pub const VERSION: u32 = 1;
 
 /// Defines all functions of the module in `linker`.
 ///
 /// # Errors
-/// If a name is defined already.
+/// A name is already defined.
 pub fn add_to_linker(linker: &mut Linker<Process>) -> Result<()> {
     linker.func_wrap(MODULE, "abi_version", || VERSION)?;
     linker.func_wrap(MODULE, "fd_cloexec_get", process::fd_cloexec_get)?;

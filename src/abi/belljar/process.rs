@@ -9,16 +9,16 @@ use crate::kernel::guest::{ARG_BYTES_MAX, Fault, FdAction, SpawnRequest};
 use crate::kernel::process::Pid;
 use crate::kernel::process::{Signal, WaitStatus};
 
-/// Bytes of `struct belljar_spawn`.
+/// Size of `struct belljar_spawn` in bytes.
 const SPAWN_BYTES: u32 = 48;
 
-/// Bytes of a change to descriptors.
+/// Size of an action on descriptors in bytes.
 const ACTION_BYTES: usize = 12;
 
-/// Arguments, variables and changes of one process, each.
+/// Most arguments of a process; the same limit for variables and for actions.
 const LIST_MAX: u32 = 1 << 16;
 
-/// Bytes of a path.
+/// Longest path in bytes.
 const PATH_BYTES_MAX: usize = 4096;
 
 /// `proc_spawn(request) -> pid`
@@ -66,7 +66,7 @@ fn action(memory: &GuestMemory<'_>, list: Place, at: usize) -> Result<FdAction, 
     }
 }
 
-/// The texts of a list of `count` pairs of pointer and length, whose bytes are taken off `left`.
+/// Reads `count` strings from a list of pointers and lengths; subtracts their bytes from `left`.
 fn strings(
     memory: &GuestMemory<'_>,
     list: u32,
@@ -122,13 +122,13 @@ pub(super) fn proc_kill(caller: Caller<'_, Process>, pid: u32, signal: u32) -> R
     })
 }
 
-/// `proc_id() -> pid`, which cannot fail
+/// `proc_id() -> pid`; cannot fail
 #[expect(clippy::needless_pass_by_value, reason = "the linker passes it so")]
 pub(super) fn proc_id(caller: Caller<'_, Process>) -> u32 {
     caller.data().guest.pid().0
 }
 
-/// `proc_parent() -> pid`, which cannot fail
+/// `proc_parent() -> pid`; cannot fail
 #[expect(clippy::needless_pass_by_value, reason = "the linker passes it so")]
 pub(super) fn proc_parent(caller: Caller<'_, Process>) -> u32 {
     caller.data().guest.proc_parent().0
@@ -144,8 +144,8 @@ pub(super) fn proc_chdir(caller: Caller<'_, Process>, path: u32, len: u32) -> Re
     })
 }
 
-/// `proc_getcwd(buf, len) -> size`: the path has no closing NUL. `ERANGE` if it is longer, `ENOENT` if
-/// the directory was removed.
+/// `proc_getcwd(buf, len) -> size`: the path, without a closing NUL. `ERANGE` if it does not fit, `ENOENT`
+/// if the directory was removed.
 pub(super) fn proc_getcwd(
     caller: Caller<'_, Process>,
     buf: u32,

@@ -1,4 +1,4 @@
-//! `args_*`, and the encoding of string lists that `environ_*` shares.
+//! `args_*`, and the encoding of string lists, also for `environ_*`.
 
 use wasmtime::{Caller, Result};
 
@@ -23,7 +23,7 @@ pub fn args_sizes_get(caller: Caller<'_, Process>, argc: u32, size: u32) -> Resu
     })
 }
 
-/// Writes `strings`, each with a closing NUL, to `buf`, and a pointer to each to `list`.
+/// Writes `strings` with closing NULs to `buf`, and pointers to them to `list`.
 pub(super) fn put_strings(
     memory: &mut GuestMemory<'_>,
     strings: &[Vec<u8>],
@@ -43,7 +43,7 @@ pub(super) fn put_strings(
     Ok(None)
 }
 
-/// Writes the number of `strings` and the bytes that [`put_strings`] needs for them.
+/// Writes the number of `strings` and the size of the buffer that [`put_strings`] needs.
 pub(super) fn put_sizes(
     memory: &mut GuestMemory<'_>,
     strings: &[Vec<u8>],

@@ -1,4 +1,4 @@
-//! `fd_*`, reading and writing aside.
+//! `fd_*`, except reading and writing.
 
 use wasmtime::{Caller, Result};
 
@@ -10,7 +10,7 @@ use crate::kernel::guest::FileStat;
 use crate::kernel::io::fd::FdFlags;
 use crate::kernel::vfs::{FileType, SetTime};
 
-/// Bytes of a `dirent` before its name.
+/// Size of a `dirent` without its name, in bytes.
 const DIRENT_BYTES: usize = 24;
 
 /// `fd_advise(fd, offset, len, advice)`
@@ -123,7 +123,7 @@ pub(super) fn fd_filestat_get<const UNSTABLE: bool>(
     })
 }
 
-/// Room for a `filestat`.
+/// Checks the place of a `filestat`.
 pub(super) fn filestat_place(
     memory: &GuestMemory<'_>,
     snapshot: Snapshot,
@@ -144,7 +144,7 @@ pub(super) fn put_filestat(
     bytes[0..8].copy_from_slice(&stat.dev.to_le_bytes());
     bytes[8..16].copy_from_slice(&metadata.ino.to_le_bytes());
     bytes[16] = metadata.file_type as u8;
-    // The number of links takes 8 bytes after the padding, or 4 within it.
+    // The number of links is 8 bytes after the padding, or 4 within it.
     let rest = if snapshot == Snapshot::Preview1 {
         bytes[24..32].copy_from_slice(&u64::from(metadata.nlink).to_le_bytes());
         32
@@ -187,10 +187,10 @@ pub fn fd_filestat_set_times(
     })
 }
 
-/// What `fstflags` say of two times.
+/// Decodes `fstflags` and two times.
 ///
 /// # Errors
-/// `EINVAL` for an unknown flag, or if one time is to be both given and now.
+/// `EINVAL` for an unknown flag, or if a time is both given and now.
 pub(super) fn set_times(flags: u32, atim: u64, mtim: u64) -> Result<(SetTime, SetTime), Errno> {
     let flags = known_bits(flags, 0b1111)?;
     let set = |given: u32, time| match flags >> given & 0b11 {
@@ -233,8 +233,8 @@ pub fn fd_prestat_dir_name(
     })
 }
 
-/// `fd_readdir(fd, buf, buf_len, cookie) -> bufused`: as many entries as fit, the last one cut off
-/// if it does not; fewer bytes than `buf_len` mean that there are no more.
+/// `fd_readdir(fd, buf, buf_len, cookie) -> bufused`: as many entries as fit, the last one perhaps cut.
+/// Fewer bytes than `buf_len` mean the end.
 pub fn fd_readdir(
     caller: Caller<'_, Process>,
     fd: u32,
@@ -274,7 +274,7 @@ struct DirentWriter<'b> {
 }
 
 impl DirentWriter<'_> {
-    /// Writes an entry, as much of it as fits; answers whether there is room for more.
+    /// Writes an entry as far as it fits; returns whether there is room for more.
     fn put(&mut self, next: u64, ino: u64, file_type: FileType, name: &str) -> bool {
         let mut head = [0; DIRENT_BYTES];
         head[0..8].copy_from_slice(&next.to_le_bytes());

@@ -1,4 +1,4 @@
-//! `fd_read`, `fd_write` and their kin.
+//! `fd_read`, `fd_write`, `fd_seek` and variants.
 
 use wasmtime::Caller;
 
@@ -62,7 +62,7 @@ pub fn fd_pwrite(
     })
 }
 
-/// Moves bytes between the buffers of the list `iovs` (pointer and length) and `fd`.
+/// Moves bytes between `fd` and the buffers in the list `iovs`.
 #[inline]
 fn transfer(
     memory: &mut GuestMemory<'_>,

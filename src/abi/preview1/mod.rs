@@ -1,5 +1,5 @@
-//! WASI preview1 (`wasi_snapshot_preview1`), and its forerunner `wasi_unstable`, which differs in
-//! the layout of two structures and the numbering of `whence`.
+//! WASI preview1 (`wasi_snapshot_preview1`), and its predecessor `wasi_unstable`, which differs in the
+//! layout of two structures and the numbers of `whence`.
 //!
 //! Source: the witx documents of both snapshots.
 
@@ -19,13 +19,13 @@ use wasmtime::Linker;
 
 use super::Process;
 
-/// The name under which modules import preview1.
+/// The name of the import module of preview1.
 pub const MODULE: &str = "wasi_snapshot_preview1";
 
-/// The name under which older modules import its forerunner.
+/// The name of the import module of its predecessor.
 pub const MODULE_UNSTABLE: &str = "wasi_unstable";
 
-/// Which of the two a call came through.
+/// The import module of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Snapshot {
     Preview1,
@@ -41,7 +41,7 @@ impl Snapshot {
 /// Defines all functions of both snapshots in `linker`.
 ///
 /// # Errors
-/// If a name is defined already.
+/// A name is already defined.
 pub fn add_to_linker(linker: &mut Linker<Process>) -> wasmtime::Result<()> {
     linker.func_wrap(MODULE, "args_get", args::args_get)?;
     linker.func_wrap(MODULE, "args_sizes_get", args::args_sizes_get)?;
@@ -85,7 +85,7 @@ pub fn add_to_linker(linker: &mut Linker<Process>) -> wasmtime::Result<()> {
     linker.func_wrap(MODULE, "sock_recv", sock::sock_recv)?;
     linker.func_wrap(MODULE, "sock_send", sock::sock_send)?;
     linker.func_wrap(MODULE, "sock_shutdown", sock::sock_shutdown)?;
-    // Another name costs much less than a second function. What follows differs.
+    // An alias costs much less than a second function. The functions below differ.
     linker.alias_module(MODULE, MODULE_UNSTABLE)?;
     linker.func_wrap(MODULE, "fd_filestat_get", fd::fd_filestat_get::<false>)?;
     linker.func_wrap(MODULE, "fd_seek", fd_io::fd_seek::<false>)?;

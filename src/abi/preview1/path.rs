@@ -21,7 +21,7 @@ fn path_at<'m>(
     memory.path(ptr, len, guest.machine().limits().vfs.path_bytes_max)
 }
 
-/// What `lookupflags` say.
+/// Decodes `lookupflags`.
 fn follow(flags: u32) -> Result<Follow, Errno> {
     Ok(if known_bits(flags, 1)? == 1 { Follow::Yes } else { Follow::No })
 }
@@ -141,7 +141,7 @@ pub fn path_open(
     })
 }
 
-/// `path_readlink(fd, path, buf, buf_len) -> size`: what does not fit is cut off.
+/// `path_readlink(fd, path, buf, buf_len) -> size`: cut to the size of the buffer.
 pub fn path_readlink(
     caller: Caller<'_, Process>,
     fd: u32,

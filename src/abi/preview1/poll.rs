@@ -9,11 +9,11 @@ use crate::base::errno::Errno;
 use crate::kernel::guest::{Event, EventKind, Guest, Subscription, SubscriptionKind};
 use crate::kernel::machine::clock::ClockId;
 
-/// Subscriptions of one call. More than a process can have descriptors for is a mistake, and a
-/// guest must not choose how much the host allocates.
+/// Most subscriptions of one call: more than a process can have descriptors. A guest must not choose how
+/// much the host allocates.
 const SUBSCRIPTIONS_MAX: u32 = 1 << 16;
 
-/// Bytes of an `event`.
+/// Size of an `event` in bytes.
 const EVENT_BYTES: usize = 32;
 
 /// `poll_oneoff(in, out, nsubscriptions) -> size`
@@ -53,13 +53,13 @@ fn subscription(
     let userdata = memory.u64_at(list, at);
     let kind = match memory.u8_at(list, at + 8) {
         0 => {
-            // The forerunner has an identifier of its own before the clock.
+            // In the predecessor, an identifier precedes the clock.
             let clock = at + if snapshot == Snapshot::Preview1 { 16 } else { 24 };
             let id = ClockId::from_raw(memory.u32_at(list, clock)).ok_or(Errno::Inval)?;
             let flags = known_bits(memory.u16_at(list, clock + 24).into(), 1)?;
             let timeout = memory.u64_at(list, clock + 8);
             let absolute = flags == 1;
-            // The last time that there is never comes.
+            // The largest time never comes.
             let timeout = match timeout {
                 u64::MAX => u64::MAX,
                 shown if absolute => shown.saturating_sub(guest.uptime_ns(id)),

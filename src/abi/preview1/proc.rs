@@ -14,7 +14,7 @@ pub fn proc_exit(caller: Caller<'_, Process>, code: u32) -> Result<()> {
     .map(|_| ())
 }
 
-/// `proc_raise(sig)`: there are no signals; `ENOTSUP`.
+/// `proc_raise(sig)`: not supported, `ENOTSUP`.
 pub fn proc_raise(caller: Caller<'_, Process>, signal: u32) -> Result<i32> {
     call(caller, "proc_raise", |_, guest| {
         trace!(guest, "signal={signal}");

@@ -1,4 +1,4 @@
-//! `sock_*`: they exist, and say that nothing is a socket.
+//! `sock_*`: no descriptor is a socket.
 
 use wasmtime::{Caller, Result};
 

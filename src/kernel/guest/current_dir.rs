@@ -1,5 +1,5 @@
-//! The current directory: POSIX `chdir`, `getcwd`. It is a directory and not a path: it stays what it
-//! is when it is renamed, and is empty, with no path, when it is removed.
+//! The current directory (POSIX `chdir`, `getcwd`). It is held as a directory, not as a path: it follows
+//! renames, and has no path once it is removed.
 
 use std::borrow::Cow;
 
@@ -9,18 +9,18 @@ use crate::base::errno::Errno;
 use crate::kernel::io::fd::{Description, OpenDir};
 use crate::kernel::vfs::{Base, NodeId};
 
-/// A directory that was opened, and its path.
+/// An opened directory and its path.
 type Opened = Result<(NodeId, String), Errno>;
 
 impl Preopen {
-    /// Whether it is the current directory, which the process can change.
+    /// Returns whether this is the current directory, which the process can change.
     pub(super) fn is_current_dir(&self) -> bool {
         self.name == "." && self.reach != Reach::Confined
     }
 }
 
 impl Guest {
-    /// The absolute path of the current directory, in which nothing is a link (POSIX `getcwd`).
+    /// Returns the absolute path of the current directory, without symbolic links (POSIX `getcwd`).
     ///
     /// # Errors
     /// `ENOENT` if it was removed.
@@ -33,25 +33,25 @@ impl Guest {
         }
     }
 
-    /// The directory that [`Guest::proc_chdir`] changes, if there is one.
+    /// Returns the directory that [`Guest::proc_chdir`] replaces, if the process has one.
     fn current_node(&self) -> Option<NodeId> {
         let is_it =
             |dir: &&OpenDir| dir.preopen.as_deref() == Some(".") && dir.reach != Reach::Confined;
         Some(self.current_dir.as_ref().filter(is_it)?.base.dir)
     }
 
-    /// The path by which the current directory was found.
+    /// The path by which the current directory was opened.
     fn current_path(&self) -> &str {
         let current = self.preopens.iter().rev().find(|preopen| preopen.name == ".");
         current.map_or("/", |preopen| &preopen.path)
     }
 
-    /// Whether the current directory is a directory. Up to version 2 of the kernel it was a path.
+    /// Returns whether the current directory is held as a node. Up to version 2 of the kernel it was a path.
     fn follows_dirs(&self) -> bool {
         self.machine.kernel_version() > 2
     }
 
-    /// `path` from the current directory, as an absolute path. Links in it are not followed.
+    /// Makes `path` absolute, from the current directory. Symbolic links are not followed.
     pub(super) fn absolute(&self, path: &str) -> String {
         if path.starts_with('/') {
             return absolute("/", path);
@@ -59,8 +59,7 @@ impl Guest {
         absolute(&self.current_dir().unwrap_or(Cow::Borrowed(self.current_path())), path)
     }
 
-    /// Opens the directory at `path` from the current one, as the version of the kernel does that;
-    /// answers its path as well.
+    /// Opens the directory at `path` by the rules of the kernel version; returns its path, too.
     fn open_from_current(&mut self, path: &str) -> Opened {
         if self.follows_dirs() {
             return self.open_through_links(path);
@@ -77,7 +76,8 @@ impl Guest {
         Ok((node, path.unwrap_or_else(|| self.current_path().to_owned())))
     }
 
-    /// The absolute path of the directory `path`, links followed; as it says, if that is none.
+    /// Returns the absolute path of the directory `path` with symbolic links followed, or `path` made
+    /// absolute if it is not a directory.
     pub fn real_dir(&mut self, path: &str) -> String {
         let Ok((node, found)) = self.open_from_current(path) else { return self.absolute(path) };
         let real = self.machine.vfs.dir_path(node);
@@ -85,19 +85,17 @@ impl Guest {
         real.unwrap_or(found)
     }
 
-    /// Makes the directory at `path` the current one (POSIX `chdir`): paths that are looked up from
-    /// the directory called `.` begin there, and processes that are started do. Above the root is the
-    /// root.
+    /// Makes the directory at `path` the current directory (POSIX `chdir`), where lookups from the
+    /// directory called `.` and new children start. The parent of the root is the root.
     ///
     /// # Errors
-    /// `ENOENT`, `ENOTDIR`, and as [`Base`]; `ENOTSUP` if there is no directory called `.`, or it is
-    /// confined.
+    /// `ENOENT`, `ENOTDIR`, and as [`Base`]; `ENOTSUP` if no directory is called `.`, or it is confined.
     pub fn proc_chdir(&mut self, path: &str) -> Result<(), Errno> {
         self.change_dir(path, Self::open_from_current)
     }
 
-    /// As [`Guest::proc_chdir`], for `cd -P`, for which `..` goes up through links in every version of
-    /// the kernel.
+    /// As [`Guest::proc_chdir`], but `..` after a symbolic link leads to the parent of the link's target
+    /// in every version of the kernel (`cd -P`).
     ///
     /// # Errors
     /// As [`Guest::proc_chdir`].
@@ -126,11 +124,11 @@ impl Guest {
         Ok(())
     }
 
-    /// Sets whether paths from the directory called `.` are looked up from there alone: for a module
-    /// that looks up absolute ones from the root itself, so that `tmp/x` is never `/tmp/x`.
+    /// Sets whether paths from the directory called `.` are looked up only there. For modules that look
+    /// up absolute paths from the root themselves, so that `tmp/x` never means `/tmp/x`.
     ///
     /// # Errors
-    /// `ENOTSUP` if there is no directory called `.`, it is confined, or it was closed.
+    /// `ENOTSUP` if no directory is called `.`, or it is confined or closed.
     pub fn set_paths_exact(&mut self, is_exact: bool) -> Result<(), Errno> {
         let index = self.preopens.iter().rposition(Preopen::is_current_dir);
         let index = index.ok_or(Errno::Notsup)?;
@@ -144,11 +142,11 @@ impl Guest {
         }
     }
 
-    /// The directories that a child starts with, whose current one is `path`, or else this process's
-    /// own; and that directory, opened.
+    /// Returns the preopens of a child with the current directory `path` (default: the parent's), and
+    /// that directory, opened.
     ///
     /// # Errors
-    /// As [`Guest::proc_chdir`], if there is a `path`.
+    /// As [`Guest::proc_chdir`], if `path` is given.
     pub(super) fn preopens_of_child(
         &mut self,
         path: Option<&str>,
@@ -181,7 +179,7 @@ impl Guest {
         }
     }
 
-    /// The directory `node`, which is open, as `preopen` has it.
+    /// Describes the open directory `node` with the name and reach of `preopen`.
     pub(super) fn preopened(&self, preopen: &Preopen, node: NodeId) -> OpenDir {
         let top = self.machine.vfs.root();
         let root = if preopen.reach == Reach::Confined { node } else { top };
@@ -230,13 +228,13 @@ mod tests {
     fn chdir_follows_a_link_before_it_goes_up() {
         assert_eq!(path_after(&mut guest(3), &["l", ".."]), "/a");
         assert_eq!(path_after(&mut guest(3), &["l/../../.."]), "/");
-        // As it is on tapes.
+        // Tapes of these versions depend on this answer.
         assert_eq!(path_after(&mut guest(2), &["l", ".."]), "/");
         assert_eq!(path_after(&mut guest(2), &["l"]), "/l");
     }
 
     #[test]
-    fn getcwd_follows_a_directory_that_is_renamed_and_ends_when_it_is_removed() {
+    fn getcwd_follows_renames_and_fails_after_removal() {
         for (version, renamed, removed) in
             [(3, Ok("/c"), Err(Errno::Noent)), (2, Ok("/a/b"), Ok("/a/b"))]
         {

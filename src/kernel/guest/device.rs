@@ -1,12 +1,12 @@
-//! What every process finds under `/dev`, whatever the namespace has otherwise: devices, and the
-//! process's own descriptors.
+//! Special files under `/dev`: devices, and the process's own descriptors. They exist where the namespace
+//! has nothing at their path.
 
 use super::lookup::from_first_name;
 use super::{Buffers, Fault, FileStat, Guest};
 use crate::base::errno::Errno;
 use crate::kernel::io::fd::{Description, Device};
 
-/// What a path under `/dev` stands for.
+/// A special file under `/dev`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Special {
     Device(Device),
@@ -15,7 +15,7 @@ enum Special {
 }
 
 impl Special {
-    /// That at `path`, without its first slash.
+    /// The special file at `path`, which has no leading slash.
     fn at(path: &str) -> Option<Self> {
         Some(match path.strip_prefix("dev/")? {
             "null" => Self::Device(Device::Null),
@@ -33,8 +33,8 @@ impl Special {
     }
 }
 
-/// Whether every process finds a device, or one of its descriptors, at the absolute `path` where the
-/// namespace has nothing: `/dev/null`, `/dev/urandom`, `/dev/fd/3`.
+/// Returns whether the absolute `path` names a special file, such as `/dev/null`, `/dev/urandom` or
+/// `/dev/fd/3`. Processes that are not confined find it where the namespace has nothing.
 pub fn is_special(path: &str) -> bool {
     path.strip_prefix('/').is_some_and(|path| Special::at(path).is_some())
 }
@@ -45,12 +45,10 @@ impl Guest {
         self.may_be_device(fd, path).then_some(special)
     }
 
-    /// Opens what `path` from `fd` stands for where the namespace has nothing. A descriptor is
-    /// copied: the copy shares its offset.
+    /// Opens the special file at `path` from `fd`. A descriptor is duplicated: both share an offset.
     ///
     /// # Errors
-    /// `ENOENT` if it stands for nothing; `EEXIST` if the caller `makes` it; `EMFILE` at the limit of
-    /// open files.
+    /// `ENOENT` if there is none; `EEXIST` if the caller `makes` it; `EMFILE` at the limit of open files.
     pub(super) fn open_special(&mut self, fd: u32, path: &str, makes: bool) -> Result<u32, Errno> {
         match self.special(fd, path).ok_or(Errno::Noent)? {
             _ if makes => Err(Errno::Exist),
@@ -62,10 +60,10 @@ impl Guest {
         }
     }
 
-    /// What is known of `path` from `fd` where the namespace has nothing.
+    /// Returns the attributes of the special file at `path` from `fd`.
     ///
     /// # Errors
-    /// `ENOENT` if it stands for nothing.
+    /// `ENOENT` if there is none.
     pub(super) fn stat_special(&mut self, fd: u32, path: &str) -> Result<FileStat, Errno> {
         match self.special(fd, path).ok_or(Errno::Noent)? {
             Special::Device(_) => Ok(FileStat::device()),
@@ -73,7 +71,7 @@ impl Guest {
         }
     }
 
-    /// Reads from `device`, which fills every buffer or none.
+    /// Reads from `device`: fills all buffers, or none for `/dev/null`.
     pub(super) fn read_device(
         &mut self,
         device: Device,
@@ -97,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_under_dev_are_those_of_linux() {
+    fn special_files_have_the_names_of_linux() {
         assert_eq!(Special::at("dev/null"), Some(Special::Device(Device::Null)));
         assert_eq!(Special::at("dev/stderr"), Some(Special::Descriptor(2)));
         assert_eq!(Special::at("dev/fd/17"), Some(Special::Descriptor(17)));

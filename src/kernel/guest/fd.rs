@@ -8,7 +8,7 @@ use crate::kernel::io::fd::{Description, FdFlags, OpenDir, OpenFile, OpenPipe};
 use crate::kernel::machine::Machine;
 use crate::kernel::vfs::{Base, FileType, Listed, Metadata, NodeId, Overlay, SetTime, Times};
 
-/// `rights` of preview1, as far as anything here names them.
+/// `rights` of preview1 that the kernel names.
 pub mod rights {
     /// `fd_read`, `fd_pread`
     pub const FD_READ: u64 = 1 << 1;
@@ -27,24 +27,24 @@ pub mod rights {
     /// The rights of a preopened directory: all `path_*` calls, `fd_readdir`, and the attributes.
     pub const PREOPEN: u64 =
         ((1 << 27) - (1 << 9)) & !(PATH_FILESTAT_SET_SIZE | FD_FILESTAT_SET_SIZE);
-    /// What files and directories opened through a preopened directory may do.
+    /// The inheriting rights of a preopened directory.
     pub const PREOPEN_INHERITING: u64 = PREOPEN | ((1 << 9) - 1) | FD_FILESTAT_SET_SIZE | 1 << 27;
 }
 
-/// What `fd_fdstat_get` answers.
+/// The answer of `fd_fdstat_get`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FdStat {
-    /// The type of what is open.
+    /// The file type.
     pub file_type: FileType,
     /// The flags.
     pub flags: FdFlags,
-    /// What the descriptor may do. Told, not enforced, but for reading and writing.
+    /// The rights of the descriptor. Only reading and writing are enforced.
     pub rights_base: u64,
-    /// What descriptors opened through it may do. Told, not enforced.
+    /// The inheriting rights. Reported, not enforced.
     pub rights_inheriting: u64,
 }
 
-/// What `fd_filestat_get` and `path_filestat_get` answer.
+/// The answer of `fd_filestat_get` and `path_filestat_get`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileStat {
     /// The device: 1 for files, 0 for streams.
@@ -73,7 +73,7 @@ impl FileStat {
 }
 
 impl Guest {
-    /// `fd_advise`: accepted; memory needs no advice.
+    /// `fd_advise`: no effect.
     ///
     /// # Errors
     /// `EBADF` unless `fd` is a file.
@@ -81,7 +81,7 @@ impl Guest {
         self.open_file(fd).map(|_| ())
     }
 
-    /// `fd_allocate`: makes sure that the file reaches to `offset + len`.
+    /// `fd_allocate`: extends the file to at least `offset + len` bytes.
     ///
     /// # Errors
     /// `EBADF` unless `fd` is a file opened for writing; `EINVAL` if `len` is 0; `EFBIG`,
@@ -104,7 +104,7 @@ impl Guest {
         Ok(())
     }
 
-    /// `fd_datasync`, `fd_sync`: nothing to wait for in memory.
+    /// `fd_datasync`, `fd_sync`: no effect, as files are in memory.
     ///
     /// # Errors
     /// `EBADF` unless `fd` is a file or directory.
@@ -215,8 +215,7 @@ impl Guest {
     /// `fd_filestat_set_size`.
     ///
     /// # Errors
-    /// `EBADF` unless `fd` is a file; `EINVAL` if it was not opened for writing; `EFBIG` at the
-    /// limit.
+    /// `EBADF` unless `fd` is a file; `EINVAL` if it was not opened for writing; `EFBIG` at the limit.
     pub fn fd_filestat_set_size(&mut self, fd: u32, size: u64) -> Result<(), Errno> {
         let file = self.open_file(fd)?;
         if !file.write {
@@ -244,10 +243,10 @@ impl Guest {
         self.machine.vfs.set_times(node, atim, mtim, now)
     }
 
-    /// `fd_prestat_get`, `fd_prestat_dir_name`: the name of a preopened directory.
+    /// `fd_prestat_get`, `fd_prestat_dir_name`: returns the name of a preopened directory.
     ///
     /// # Errors
-    /// `EBADF` if `fd` is none.
+    /// `EBADF` if `fd` is not a preopened directory.
     pub fn fd_prestat(&mut self, fd: u32) -> Result<&str, Errno> {
         match self.description(fd)? {
             Description::Dir(OpenDir { preopen: Some(name), .. }) => Ok(name),
@@ -255,12 +254,11 @@ impl Guest {
         }
     }
 
-    /// `fd_readdir`: the directory's own inode number and its parent's, and the listing, in which
-    /// cookies 1 and 2 stand for the entries after `.` and `..`, and cookie `i + 3` for the one
-    /// after entry `i`.
+    /// `fd_readdir`: returns the listing, with the inode numbers of the directory and its parent. Cookies
+    /// 1 and 2 are the positions after `.` and `..`, cookie `i + 3` the one after entry `i`.
     ///
-    /// A listing is taken when one begins at cookie 0, so that cookies stay valid while entries
-    /// come and go: those that come are not in it, those that go are left out.
+    /// The listing is taken at cookie 0, so that cookies stay valid: entries added later are not in it,
+    /// removed ones are skipped.
     ///
     /// # Errors
     /// `EBADF` unless `fd` is open; `ENOTDIR` if it is a file; [`Overlay::list`].
@@ -337,21 +335,21 @@ fn flags_of(end: OpenPipe) -> FdFlags {
     if end.nonblock { FdFlags::NONBLOCK } else { FdFlags::default() }
 }
 
-/// What `fd_readdir` encodes.
+/// The answer of `fd_readdir`.
 pub struct ReadDir<'a> {
     /// Inode number of the directory.
     pub ino: u64,
-    /// Inode number of its parent; its own at the root of what it may see.
+    /// Inode number of its parent, or its own at the root that the process sees.
     pub parent_ino: u64,
     listing: &'a [Listed],
-    /// Whether the directory is still as it was listed.
+    /// Whether the directory is unchanged since it was listed.
     is_current: bool,
     vfs: &'a Overlay,
     node: NodeId,
 }
 
 impl ReadDir<'_> {
-    /// The entries from `index` on that are still there, as they are now, each with its index.
+    /// Returns the entries from `index` on that still exist, in their present state, with their indices.
     pub fn entries_from(&self, index: usize) -> impl Iterator<Item = (usize, Cow<'_, Listed>)> {
         self.listing.iter().enumerate().skip(index).filter_map(|(index, entry)| {
             if self.is_current {

@@ -17,13 +17,12 @@ pub enum Whence {
 }
 
 impl Guest {
-    /// `fd_read`: fills the buffers one after the other; answers the count, 0 at the end.
+    /// `fd_read`: fills the buffers in order; returns the number of bytes, 0 at the end.
     ///
     /// # Errors
-    /// `EBADF` unless `fd` is a stream or file opened for reading; `EISDIR` for a directory; as the
-    /// host answers. [`Fault::Stop`] when the run's timeout comes before the host's standard input, or so many
-    /// random bytes, do;
-    /// [`Fault::Wait`] for a pipe without bytes.
+    /// `EBADF` unless `fd` is a stream or file opened for reading; `EISDIR` for a directory; errors of
+    /// the host. [`Fault::Stop`] if the run's timeout passes during a read of the host's standard input
+    /// or of random bytes; [`Fault::Wait`] for an empty pipe.
     pub fn fd_read(&mut self, fd: u32, bufs: &mut Buffers<'_>) -> Result<u64, Fault> {
         match self.description(fd)? {
             Description::Stdin => self.read_stdin(bufs),
@@ -40,7 +39,7 @@ impl Guest {
         }
     }
 
-    /// `fd_pread`: as [`Guest::fd_read`], at `offset`, and the offset of `fd` stays.
+    /// `fd_pread`: as [`Guest::fd_read`] at `offset`; the offset of `fd` does not change.
     ///
     /// # Errors
     /// `EBADF` unless `fd` is a file opened for reading; `EISDIR` for a directory; `ESPIPE` for a stream.
@@ -56,12 +55,12 @@ impl Guest {
         }
     }
 
-    /// `fd_write`: writes the buffers one after the other; answers the count.
+    /// `fd_write`: writes the buffers in order; returns the number of bytes.
     ///
     /// # Errors
-    /// `EBADF` unless `fd` is a stream or file opened for writing; `ENOSPC`, `EFBIG` at the limits
-    /// if nothing was written; `EPIPE` if nobody reads, and the process ignores `SIGPIPE`.
-    /// [`Fault::Stop`] past the output limit, and for what nobody reads otherwise; [`Fault::Wait`] for one that is full.
+    /// `EBADF` unless `fd` is a stream or file opened for writing; `ENOSPC`, `EFBIG` at the limits if nothing
+    /// was written; `EPIPE` for a pipe without readers if the process ignores `SIGPIPE`. [`Fault::Stop`] past
+    /// the output limit, and for a pipe without readers otherwise; [`Fault::Wait`] for a full pipe.
     pub fn fd_write(&mut self, fd: u32, bufs: &Buffers<'_>) -> Result<u64, Fault> {
         match self.description(fd)? {
             Description::Stdout => self.write_stream(false, bufs),
@@ -72,7 +71,7 @@ impl Guest {
                 let (node, append, offset) = (file.node, file.flags.is_append(), file.offset);
                 let start = if append { self.machine.vfs.len(node)? } else { offset };
                 let count = self.write_node(node, start, bufs)?;
-                // Where nothing is written, not even the offset of `APPEND` moves.
+                // A write of no bytes leaves the offset unchanged, also with `APPEND`.
                 if count > 0 {
                     let file = self.open_file(fd)?;
                     file.offset = start + count;
@@ -84,8 +83,8 @@ impl Guest {
         }
     }
 
-    /// `fd_pwrite`: as [`Guest::fd_write`], at `offset`, and the offset of `fd` stays. With
-    /// `APPEND` it writes to the end all the same, as on Linux.
+    /// `fd_pwrite`: as [`Guest::fd_write`] at `offset`; the offset of `fd` does not change. With `APPEND`
+    /// it writes at the end, as on Linux.
     ///
     /// # Errors
     /// `EBADF` unless `fd` is a file opened for writing; `ESPIPE` for a stream; `ENOSPC`, `EFBIG`.
@@ -103,11 +102,10 @@ impl Guest {
         }
     }
 
-    /// `fd_seek`: moves the offset and answers it. It may lie past the end.
+    /// `fd_seek`: sets the offset, which may lie past the end, and returns it.
     ///
     /// # Errors
-    /// `EBADF` unless `fd` is a file; `ESPIPE` for a stream; `EINVAL` if it would be negative or
-    /// too large.
+    /// `EBADF` unless `fd` is a file; `ESPIPE` for a stream; `EINVAL` below 0 or above `i64::MAX`.
     pub fn fd_seek(&mut self, fd: u32, delta: i64, whence: Whence) -> Result<u64, Errno> {
         let (node, current) = self.seekable(fd)?;
         let from = match whence {

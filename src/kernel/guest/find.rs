@@ -1,5 +1,5 @@
-//! From what a process asks for to the program that is started. What is found is on the tape, as it
-//! comes from outside of the machine: a replay has other folders, or none.
+//! Program lookup. What is found comes from outside the machine, so it is recorded: the directories of a
+//! replay may differ.
 
 use super::{Guest, SpawnRequest};
 use crate::base::errno::Errno;
@@ -8,30 +8,29 @@ use crate::kernel::process::programs::{Found, NotRunnable, Place};
 use crate::kernel::process::schedule::Mode;
 use crate::tape::Kind;
 
-/// Bytes of a module in the namespace. Its whole content is read.
+/// Largest module or script that is read from the namespace, in bytes.
 const MODULE_BYTES_MAX: u64 = 1 << 30;
 
-/// Where others install programs. A path there stands for the program of a toolchain where the
-/// namespace has no such file.
+/// Where systems install programs. If the namespace has no file at such a path, the program of a
+/// toolchain with that name is used.
 const PROGRAM_DIRS: [&str; 3] = ["/bin", "/usr/bin", "/usr/local/bin"];
 
-/// Interpreters of interpreters.
+/// Most interpreters in a chain that are scripts themselves.
 const SCRIPT_DEPTH_MAX: u32 = 4;
 
 impl Guest {
-    /// Whether a toolchain has a program called `name`, be it one that cannot run.
+    /// Returns whether a toolchain has a program `name`, runnable or not.
     pub fn has_program(&self, name: &str) -> bool {
         !matches!(self.find_named(name), Ok(None))
     }
 
-    /// Whether something stands for the program called `name` that nobody has, be it one that
-    /// cannot run.
+    /// Returns whether there is a substitute for the program `name`, runnable or not.
     pub fn has_substitute(&self, name: &str) -> bool {
         !matches!(self.find_substitute(name), Ok(None))
     }
 
-    /// Whether the program called `name` runs on the machine, and not on the host; `None` if there is
-    /// none that can run. For those who answer calls of the host: that is not on the tape.
+    /// Returns whether the program `name` runs in the machine, not natively; `None` if none can run. For
+    /// code that answers host calls: the lookup is not recorded.
     pub fn is_hermetic(&self, name: &str) -> Option<bool> {
         let programs = self.machine.programs.as_ref()?;
         let found = match programs.named(name).ok()? {
@@ -64,7 +63,7 @@ impl Guest {
         found
     }
 
-    /// Records what the process found where it looked for `name`.
+    /// Records the result of a lookup of `name`.
     fn tape_find(&self, place: Place, name: &str, found: Result<Option<&Found>, &NotRunnable>) {
         let Some(tape) = self.machine.tape.as_ref().filter(|_| self.machine.tapes_finds) else {
             return;
@@ -82,8 +81,8 @@ impl Guest {
         });
     }
 
-    /// What `request` asks for; a script's interpreter, to which it then gives the script. `asks`
-    /// whether the host is asked of an interpreter that is a script itself.
+    /// Finds the program of `request`. For a script that is its interpreter, and `request` then passes it
+    /// the script. With `asks`, the host is asked about each interpreter that is a script itself.
     pub(super) fn find(
         &mut self,
         request: &mut SpawnRequest,
@@ -147,7 +146,7 @@ impl Guest {
             let found = self.find_module(&path, bytes).map_err(cannot_run)?;
             return Ok(Found { path: Some(self.absolute(&path)), ..found });
         }
-        // Wherever an interpreter is installed, its script is in the namespace alone.
+        // A substitute cannot run a script: scripts are in the namespace only.
         if is_searched
             && depth == 0
             && let Some(found) = self.find_substitute(&name).map_err(cannot_run)?
@@ -157,19 +156,19 @@ impl Guest {
         if is_searched {
             self.machine.note_missing(&name);
         }
-        Err((Errno::Noent, format!("no program is called {name}")))
+        Err((Errno::Noent, "program not found".to_owned()))
     }
 }
 
-/// Names of missing programs that a machine remembers.
+/// Most names of missing programs that a machine keeps.
 const MISSING_MAX: usize = 8;
 
 /// Longest of these names, in bytes.
 const MISSING_NAME_BYTES_MAX: usize = 255;
 
 impl Machine {
-    /// Names of programs, without a slash, that processes of the last run tried to start and that were
-    /// nowhere: the first ones, each once.
+    /// Names of the first programs, without a slash, that processes of the last run tried to start and
+    /// that were not found; each once.
     pub fn missing_programs(&self) -> &[String] {
         &self.run.missing_programs
     }
@@ -183,8 +182,8 @@ impl Machine {
     }
 }
 
-/// The interpreter that the first line of a script names, and the argument that stands after it.
-/// Where it is installed does not matter, and `env` finds nothing but programs.
+/// Returns the file name of the interpreter on the first line of a script, and the rest of the line
+/// as its argument. `env NAME` is `NAME`.
 fn interpreter(line: &[u8]) -> Option<(String, Option<String>)> {
     let line = std::str::from_utf8(line).ok()?.trim();
     let (path, argument) = line.split_once([' ', '\t']).unwrap_or((line, ""));

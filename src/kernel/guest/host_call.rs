@@ -1,4 +1,4 @@
-//! Calls on the host, and what such a call needs of the kernel.
+//! Host calls, and the questions and records that belong to them.
 
 use std::sync::Arc;
 
@@ -14,33 +14,33 @@ use crate::tape::Kind;
 
 use super::Reach;
 
-/// A call of the host that is being made: by a process that the caller does not see.
+/// A host call under way: a hidden child process makes it.
 pub(super) struct Asked {
     pid: Pid,
     reply: HostReply,
 }
 
-/// What a tape says of a call of the host.
+/// A host call, for the tape.
 pub struct HostRecord<'a> {
     /// The operation: `CAPABILITY.OPERATION`.
     pub name: &'a str,
-    /// What was passed.
+    /// The parameters.
     pub params: &'a [u8],
-    /// What it was done with, if a hook of the policy changed that.
+    /// The parameters after a hook of the policy changed them, if it did.
     pub done_as: Option<&'a [u8]>,
     /// The answer.
     pub answer: &'a str,
-    /// Who answered: `policy`, `mock`, `bridge`, `host`, `builtin`.
+    /// What answered: `policy`, `mock`, `bridge`, `host`, `builtin`.
     pub answered_by: &'a str,
     /// Whether a hook of the policy changed the answer.
     pub amended: bool,
 }
 
 impl Guest {
-    /// Whether the host could be asked for `name`: a capability, or `CAPABILITY.OPERATION`.
+    /// Returns whether the host can answer `name`: a capability, or `CAPABILITY.OPERATION`.
     ///
     /// # Errors
-    /// `ENOSYS` if the machine has no host to ask.
+    /// `ENOSYS` if the machine has no host.
     pub fn host_has(&mut self, name: &str) -> Result<bool, Errno> {
         let host = self.machine.host.clone().ok_or(Errno::Nosys)?;
         let has = host.has(self.pid, name);
@@ -56,13 +56,11 @@ impl Guest {
         Ok(has)
     }
 
-    /// Asks the host for `name`, passing the JSON `params`; answers how long the answer is, which
-    /// [`Guest::host_reply`] has until the next call.
-    ///
-    /// A failure of the host is an answer as well: `{"error": …}`.
+    /// Calls the host operation `name` with the JSON `params`; returns the length of the answer, which
+    /// [`Guest::host_reply`] has until the next call. A failed operation answers `{"error": …}`.
     ///
     /// # Errors
-    /// `ENOSYS` if the machine has no host to ask; `E2BIG` for more than
+    /// `ENOSYS` if the machine has no host; `E2BIG` for more than
     /// [`Limits::host_call_bytes_max`](crate::Limits::host_call_bytes_max); `EAGAIN` at the limit of
     /// processes; `ENOMEM` if there is no memory for the answer. [`Fault::Wait`].
     pub fn host_call(&mut self, name: &str, params: &[u8]) -> Result<usize, Fault> {
@@ -119,19 +117,19 @@ impl Guest {
         self.host_reply.as_ref().map_or(&[], |(reply, _)| reply.as_bytes())
     }
 
-    /// Ends the call of the host that the process has not waited for.
+    /// Kills a host call that is still under way.
     pub(super) fn give_up_host_call(&mut self) {
         if let Some(asked) = self.progress.take().and_then(|progress| progress.asked) {
-            // It is there: nobody else waits for it.
+            // Cannot fail: only this process reaps it.
             let _ = self.machine.run.processes.kill(asked.pid, Some(Signal::KILL));
         }
     }
 
-    /// Asks the host whether a program may be started, of which `is_watched` says whether what it
-    /// starts in turn can be seen.
+    /// Asks the host whether a program may start. `is_watched`: whether programs that it starts in turn
+    /// can be seen.
     ///
     /// # Errors
-    /// Why not. All that was started for the same command is then ended.
+    /// The reason of a refusal. The process group is then killed, unless it is that of the first process.
     pub(super) fn check_start(
         &mut self,
         request: &SpawnRequest,
@@ -166,22 +164,22 @@ impl Guest {
         Err(why)
     }
 
-    /// Makes `child`, which has not begun, the first of a group of its own (POSIX `setpgid`).
+    /// Makes `child`, which has not begun, the leader of a new process group (POSIX `setpgid`).
     pub fn proc_lead_group(&mut self, child: Pid) {
         self.machine.run.processes.lead_group(child);
     }
 
-    /// Ends all processes of `group` (POSIX `killpg`).
+    /// Kills all processes of `group` (POSIX `killpg`).
     pub fn proc_kill_group(&mut self, group: Pid) {
         self.machine.run.processes.kill_group(group);
     }
 
-    /// Whether `child` has ended and has not been waited for.
+    /// Returns whether `child` has ended and has not been waited for.
     pub fn has_ended(&self, child: Pid) -> bool {
         self.machine.run.processes.has_ended(child)
     }
 
-    /// As [`Guest::proc_wait`] for `child`, until the monotonic clock shows `until` at most.
+    /// Waits for `child` as [`Guest::proc_wait`], until the monotonic clock shows `until` at most.
     ///
     /// # Errors
     /// `ECHILD`; `ETIMEDOUT` if the time comes first. [`Fault::Wait`].
@@ -198,16 +196,16 @@ impl Guest {
         Err(self.wait(Wait::Child(Some(child)), until))
     }
 
-    /// The content of the file `path`, from the current directory on.
+    /// Reads the file `path`, from the current directory.
     ///
     /// # Errors
-    /// `EACCES` if it is no file, `EFBIG` if it has more than `bytes_max` bytes, `ENOENT`, also
-    /// where the process is confined to directories, and as files answer.
+    /// `EACCES` if it is not a regular file; `EFBIG` above `bytes_max` bytes; `ENOENT` if it does not
+    /// exist or the process is confined; errors of reading.
     pub fn read_file(&mut self, path: &str, bytes_max: u64) -> Result<Vec<u8>, Errno> {
         let path = self.absolute(path);
         let base = self.machine.vfs.host_base();
         if self.preopens.iter().any(|preopen| preopen.reach == Reach::Confined) {
-            // Where it may not look it must not run what is there.
+            // A confined process must not run files that it cannot open.
             return Err(Errno::Noent);
         }
         let vfs = &mut self.machine.vfs;
@@ -222,14 +220,14 @@ impl Guest {
         vfs.read(&path)
     }
 
-    /// Records anew what a tape has that is played back.
+    /// Records `kind` again, from the tape that is replayed.
     pub fn tape_again(&self, kind: &Kind) {
         if let Some(tape) = &self.machine.tape {
             tape.push(kind.clone());
         }
     }
 
-    /// Records a call of the host that is answered.
+    /// Records an answered host call.
     pub fn tape_host_call(&self, record: &HostRecord<'_>) {
         let Some(tape) = &self.machine.tape else { return };
         // A name that ends in its first dot has no operation, and keeps the dot.

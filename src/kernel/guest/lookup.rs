@@ -1,8 +1,8 @@
-//! Where the path of a call is looked up from.
+//! Where the lookup of a path starts.
 //!
-//! C libraries for WASI strip the slash off an absolute path and look it up from the descriptor of
+//! C libraries for WASI strip the leading slash of an absolute path and look it up from the descriptor of
 //! the current directory, so that `/tmp/x` and `tmp/x` reach the kernel as the same call.
-//! [`Reach::CurrentDir`] says which of the two it takes such a path for.
+//! [`Reach::CurrentDir`] decides which of the two is meant.
 
 use super::{AT_FDCWD, Guest};
 use crate::base::errno::Errno;
@@ -10,13 +10,12 @@ use crate::kernel::io::fd::{OpenDir, Reach};
 use crate::kernel::machine::WORKTREE_OF_VERSION_0;
 use crate::kernel::vfs::{Base, Mount, NodeId, Overlay};
 
-/// The directory whose names every process finds, if its current directory has none of that name,
-/// though the namespace has no such directory.
+/// The directory of special files, which the namespace need not have. An entry of this name in the
+/// current directory hides it.
 const DEVICES: &str = "dev";
 
 impl Guest {
-    /// Does `call` from the directory `fd`, or from the root for an absolute path, which only
-    /// [`AT_FDCWD`] takes.
+    /// Makes `call` from the directory `fd`, or from the root for an absolute path and [`AT_FDCWD`].
     pub(super) fn in_dir<T>(
         &mut self,
         fd: u32,
@@ -42,8 +41,8 @@ impl Guest {
         }
     }
 
-    /// Where to look `path` up from: the directory `fd`, or the root. With `makes`, for what could
-    /// be made there.
+    /// Returns where the lookup of `path` from `fd` starts: at that directory, or at the root. With
+    /// `makes`, the last name need not exist.
     pub(super) fn base(&mut self, fd: u32, path: &str, makes: bool) -> Result<Base, Errno> {
         let &OpenDir { base, reach, .. } = self.open_dir(fd)?;
         Ok(match reach {
@@ -53,7 +52,7 @@ impl Guest {
         })
     }
 
-    /// Whether `path` from `fd` starts at the root of the namespace.
+    /// Returns whether `path` from `fd` starts at the root of the namespace.
     pub(super) fn starts_at_root(&mut self, fd: u32, path: &str) -> bool {
         let Ok(&OpenDir { base, reach, .. }) = self.open_dir(fd) else { return false };
         let root = self.machine.vfs.root();
@@ -63,7 +62,7 @@ impl Guest {
         }
     }
 
-    /// Whether `path` from `fd` may name what every process finds under `/dev`.
+    /// Returns whether `path` from `fd` may name a special file under `/dev`.
     pub(super) fn may_be_device(&mut self, fd: u32, path: &str) -> bool {
         let Ok(&OpenDir { base, reach, .. }) = self.open_dir(fd) else { return false };
         if fd == AT_FDCWD {
@@ -77,10 +76,9 @@ impl Guest {
         }
     }
 
-    /// Where a path from the current directory `current` starts: there, unless it leads into a mount,
-    /// or through a name of a tree that is the root, and the current directory has no entry of the
-    /// first name. A name by itself is the current directory's, so that what is made, removed or
-    /// renamed is.
+    /// Returns where a path from the current directory `current` starts: at the root if it has several
+    /// names, leads into a mount or through a name of a tree mounted at the root, and `current` has no
+    /// entry of the first name. A single name is always the current directory's: it may be created.
     fn start_of(&mut self, current: Base, path: &str) -> Base {
         let vfs = &mut self.machine.vfs;
         let root = vfs.host_base();
@@ -94,12 +92,12 @@ impl Guest {
     }
 }
 
-/// Whether `dir` has no entry `name`. One that cannot be looked at is there: the call will say why.
+/// Returns whether `dir` lacks an entry `name`; false if that cannot be read: the call will say why.
 fn has_no(vfs: &mut Overlay, dir: NodeId, name: &str) -> bool {
     matches!(vfs.has_entry(dir, name), Ok(false))
 }
 
-/// `path` from its first name on: without slashes and `.` before it.
+/// `path` without leading slashes and `.` components.
 pub(super) fn from_first_name(path: &str) -> &str {
     let mut rest = path;
     loop {
@@ -111,15 +109,15 @@ pub(super) fn from_first_name(path: &str) -> &str {
     }
 }
 
-/// The first name of `path`, if something comes after it. Slashes at the end are nothing.
+/// The first name of `path`, if another follows. Trailing slashes do not count.
 fn first_name_on_the_way(path: &str) -> Option<&str> {
     let (name, rest) = from_first_name(path).split_once('/')?;
     let leads_on = name != ".." && rest.bytes().any(|byte| byte != b'/');
     leads_on.then_some(name)
 }
 
-/// How version 0 of the kernel looked things up: what is not found from the current directory is looked
-/// up, and made, from the root, and names of mounts come first. Replays of its tapes need it.
+/// Lookup of version 0 of the kernel, for replays: names of mounts come first; what is not found from the
+/// current directory is looked up, and created, from the root.
 impl Guest {
     fn in_dir_or_root<T>(
         &mut self,
@@ -148,7 +146,7 @@ impl Guest {
         if reaches_root { root } else { base }
     }
 
-    /// Whether `path` leads into a mount that was asked for by name.
+    /// Returns whether `path` leads into a mount other than those that every machine had.
     fn names_mount(&self, path: &str) -> bool {
         let is_within = |rest: &str| rest.is_empty() || rest.starts_with('/');
         let usual = ["", "tmp", &WORKTREE_OF_VERSION_0[1..]];
@@ -164,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_leads_on_if_something_comes_after_it() {
+    fn first_name_counts_only_if_another_follows() {
         for (path, name) in [
             ("tmp/x", Some("tmp")),
             ("./tmp/x", Some("tmp")),

@@ -1,8 +1,8 @@
 //! The one door from the ABI into the kernel.
 //!
-//! Every call that a guest makes is one method of [`Guest`], named after the call. Whatever is
-//! limited, denied or traced is decided here. Methods take decoded arguments and touch no guest
-//! memory but the buffers that they are handed.
+//! Every call of a guest is one method of [`Guest`], named after the call; limits, denials, the trace and
+//! the tape are decided there. Methods take decoded arguments and touch no guest memory except the
+//! buffers that they are passed.
 
 mod buffers;
 mod current_dir;
@@ -48,28 +48,27 @@ pub use poll::{Event, EventKind, Subscription, SubscriptionKind};
 pub use process::{ARG_BYTES_MAX, FdAction, SpawnError, SpawnRequest};
 use tape::Origin;
 
-/// Instead of a directory's descriptor: the current directory (POSIX `AT_FDCWD`). Only for programs
-/// that are no modules.
+/// Stands for the current directory (POSIX `AT_FDCWD`). Not for modules.
 pub const AT_FDCWD: u32 = (-100_i32).cast_unsigned();
 
-/// The number of the first directory that a module starts with.
+/// The first descriptor of a module's preopens.
 const FIRST_PREOPEN: u32 = 3;
 
-/// The code with which a process ends that could not be started, as a shell has it.
+/// Exit status of a process that could not be started, as in a shell.
 const NOT_RUNNABLE: u32 = 126;
 
-/// Random bytes that are made between two looks at the deadline.
+/// Random bytes between two checks of the deadline.
 const RANDOM_PIECE_BYTES: usize = 1 << 20;
 
-/// Why a call does not answer success.
+/// Why a call does not succeed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// The guest gets this number and runs on.
+    /// The guest receives this errno and continues.
     Errno(Errno),
-    /// The guest ends.
+    /// The process ends.
     Stop(Stop),
-    /// The guest has to wait: the same call is to be made again after [`Guest::pause`]. Only calls
-    /// that say so answer this.
+    /// The process waits: make the same call again after [`Guest::pause`]. Only calls that document it
+    /// return this.
     Wait,
 }
 
@@ -79,7 +78,7 @@ impl From<Errno> for Fault {
     }
 }
 
-/// The kernel's side of one process: what it may do, and the machine it does it to.
+/// The kernel's side of one process, and in its turns the machine.
 pub struct Guest {
     machine: Turn,
     pid: Pid,
@@ -87,24 +86,24 @@ pub struct Guest {
     fds: FdTable,
     args: Vec<Vec<u8>>,
     environ: Vec<Vec<u8>>,
-    /// The directories that it started with; the current one is called `.`.
+    /// The directories that it started with; the current directory is called `.`.
     preopens: Vec<Preopen>,
-    /// The current directory, whatever has become of its descriptor; of a program that is no module,
-    /// the last of those that it started with. `None` for a module that started with confined ones.
+    /// The current directory, whatever became of its descriptor. Unless the program is a module, the last
+    /// preopen. `None` for a module with confined preopens.
     current_dir: Option<OpenDir>,
-    /// Whether a write that nobody can read answers `EPIPE` instead of ending it.
+    /// Whether a write to a pipe without readers returns `EPIPE` instead of ending the process.
     ignores_sigpipe: bool,
-    /// The memory of its arguments and its environment, which whoever started it has chosen.
+    /// The memory of its arguments and environment, which the parent chooses.
     args_charge: Option<Charge>,
-    /// What a call that has to wait has done already.
+    /// Progress of a call that waits.
     progress: Option<Progress>,
-    /// The answer of the last call of the host, and the memory that it takes.
+    /// The answer of the last host call, and its memory.
     host_reply: Option<(String, Charge)>,
-    /// Calls of the host that the process runs within.
+    /// Number of host calls that the process runs within.
     host_depth: u32,
-    /// Programs that it has tried to start, where the host is asked.
+    /// Programs that it has tried to start, if the host is asked.
     starts: u32,
-    /// When it started, on the tape's clock.
+    /// Start time in milliseconds, on the tape's clock.
     started_ms: u64,
     /// Reads of the clock since the last other call.
     clock_reads: u32,
@@ -113,16 +112,16 @@ pub struct Guest {
     call_is_traced: bool,
 }
 
-/// How far a call has come that is made again after a wait.
+/// The progress of a call that is made again after a wait.
 #[derive(Default)]
 struct Progress {
-    /// Bytes that it has written.
+    /// Bytes written.
     written: u64,
-    /// What it polls.
+    /// The poll.
     poll: Option<poll::Polling>,
-    /// Whether it has given others their turn.
+    /// Whether it has given up its turn.
     yielded: bool,
-    /// What it has asked the host for.
+    /// The host call.
     asked: Option<host_call::Asked>,
 }
 
@@ -137,17 +136,17 @@ pub struct Preopen {
     pub reach: Reach,
 }
 
-/// A directory that a process was to start with cannot be opened.
+/// A preopen that cannot be opened.
 pub struct BadPreopen {
     /// The machine that the process was to run in.
     pub machine: Machine,
     /// The directory.
     pub preopen: Preopen,
-    /// Why not.
+    /// The error.
     pub errno: Errno,
 }
 
-/// What a process starts with.
+/// The initial state of a process.
 #[derive(Default)]
 pub struct Startup {
     /// Arguments, the program's name first. None may hold NUL.
@@ -165,10 +164,10 @@ pub struct Startup {
 }
 
 impl Guest {
-    /// The first process of a run in `machine`, whose turn it is.
+    /// Creates the first process of a run in `machine`, with the turn.
     ///
     /// # Errors
-    /// [`BadPreopen`] if a preopen is not there or no directory.
+    /// [`BadPreopen`] if a preopen does not exist or is not a directory.
     pub(super) fn first(
         mut machine: Machine,
         startup: Startup,
@@ -225,8 +224,8 @@ impl Guest {
         }
     }
 
-    /// Gives the directories that the process starts with numbers, or, if it is no module, makes
-    /// the last its current one. `current` is the current directory that it has from its parent.
+    /// Opens the preopens: as descriptors for a module; otherwise the last becomes the current directory.
+    /// `current` is the current directory of the parent.
     fn open_preopens(&mut self, current: Option<NodeId>) -> Result<(), (Preopen, Errno)> {
         let preopens = std::mem::take(&mut self.preopens);
         let opened = preopens.iter().zip(FIRST_PREOPEN..).try_for_each(|(preopen, fd)| {
@@ -255,13 +254,13 @@ impl Guest {
         opened
     }
 
-    /// Gives a new description the lowest free number.
+    /// Inserts `description` at the lowest free descriptor.
     fn push(&mut self, description: Description) -> u32 {
         let description = self.machine.run.descriptions.insert(description);
         self.fds.push(Descriptor { description, close_on_exec: false })
     }
 
-    /// What `fd` refers to.
+    /// The description that `fd` refers to.
     ///
     /// # Errors
     /// `EBADF` if it is not open.
@@ -269,7 +268,7 @@ impl Guest {
         Ok(self.machine.run.descriptions.get(self.fds.get(fd)?.description))
     }
 
-    /// What `fd` refers to, to change it.
+    /// The description that `fd` refers to, mutable.
     ///
     /// # Errors
     /// `EBADF` if it is not open.
@@ -278,7 +277,7 @@ impl Guest {
         Ok(self.machine.run.descriptions.get_mut(id))
     }
 
-    /// Lets go of what a number referred to.
+    /// Releases a descriptor that was removed; with the last one, its description.
     fn release(&mut self, descriptor: Descriptor) {
         let Some(description) = self.machine.run.descriptions.release(descriptor.description)
         else {
@@ -317,12 +316,12 @@ impl Guest {
         &self.machine
     }
 
-    /// The machine that the process runs in, to change.
+    /// The machine that the process runs in, mutable.
     pub fn machine_mut(&mut self) -> &mut Machine {
         &mut self.machine
     }
 
-    /// Begins a call.
+    /// Begins the call `name`: counts a step.
     #[inline]
     pub fn begin_call(&mut self, name: &'static str) {
         self.machine.timeouts.step();
@@ -336,13 +335,13 @@ impl Guest {
         }
     }
 
-    /// Whether calls are traced.
+    /// Returns whether calls are traced.
     #[inline]
     pub fn is_traced(&self) -> bool {
         self.machine.trace.is_some()
     }
 
-    /// Notes the current call in the trace, before it is made.
+    /// Writes the current call to the trace, before it is made.
     #[cold]
     pub fn trace_call(&mut self, args: fmt::Arguments<'_>) {
         if std::mem::replace(&mut self.call_is_traced, true) {
@@ -352,7 +351,7 @@ impl Guest {
         self.trace_line(format_args!("==> {call}({args})"));
     }
 
-    /// Notes the answer of the current call in the trace.
+    /// Writes the answer of the current call to the trace.
     #[cold]
     pub fn trace_answer(&mut self, answer: Result<Option<(&'static str, u64)>, Fault>) {
         if !self.call_is_traced {
@@ -371,7 +370,7 @@ impl Guest {
         }
     }
 
-    /// A line of the trace, which tells the processes of a tree apart.
+    /// Writes a line of the trace, with the process's number unless it is the first.
     fn trace_line(&mut self, line: fmt::Arguments<'_>) {
         let (pid, machine) = (self.pid, &mut *self.machine);
         if pid == Pid::FIRST {
@@ -396,13 +395,13 @@ impl Guest {
         self.machine.clock.resolution(id)
     }
 
-    /// `clock_time_get`: what a clock shows, in nanoseconds.
+    /// `clock_time_get`: returns the time of a clock in nanoseconds.
     ///
-    /// A paused clock that is read more than [`SPIN_FREE_READS`] times with no other call in between
-    /// moves by [`SPIN_TICK_NS`] with every further read.
+    /// Each read beyond [`SPIN_FREE_READS`] with no other call between moves a virtual clock by
+    /// [`SPIN_TICK_NS`].
     ///
     /// # Errors
-    /// [`Stop::Limit`] when that passes the virtual timeout.
+    /// [`Stop::Limit`] if that passes the virtual timeout.
     pub fn clock_time_get(&mut self, id: ClockId) -> Result<u64, Fault> {
         self.clock_reads += 1;
         if self.clock_reads > SPIN_FREE_READS {
@@ -417,7 +416,7 @@ impl Guest {
         Ok(value_ns)
     }
 
-    /// What a module sees besides what the clock `id` shows: see [`UPTIME_NS`].
+    /// Returns what is added to clock `id` for modules: see [`UPTIME_NS`].
     pub fn uptime_ns(&self, id: ClockId) -> u64 {
         let starts_at_0 = id != ClockId::Monotonic || self.machine.kernel_version() == 0;
         if starts_at_0 { 0 } else { UPTIME_NS }
@@ -426,7 +425,7 @@ impl Guest {
     /// `random_get`: fills `buf` with the next bytes of the machine's stream.
     ///
     /// # Errors
-    /// [`Stop::Limit`] when the run's timeout comes first: filling a whole memory takes seconds.
+    /// [`Stop::Limit`] if the run's timeout passes: filling a whole memory takes seconds.
     pub fn random_get(&mut self, buf: &mut [u8]) -> Result<(), Fault> {
         for piece in buf.chunks_mut(RANDOM_PIECE_BYTES) {
             if self.machine.is_out_of_time() {
@@ -443,10 +442,10 @@ impl Guest {
         Fault::Stop(Stop::Exit(code))
     }
 
-    /// Lets time pass until the monotonic clock shows `t`, in the middle of a turn.
+    /// Moves time until the monotonic clock shows `t`, within a turn.
     ///
     /// # Errors
-    /// [`Stop::Limit`] when a timeout comes first; the clock then stands at that timeout.
+    /// [`Stop::Limit`] if a timeout comes first; the clock then stands at that timeout.
     pub fn pass_time(&mut self, t: u64) -> Result<(), Fault> {
         self.tape_sleep(t);
         self.machine.sleep_until(t).map_err(|limit| self.stop_at(limit))
@@ -457,12 +456,12 @@ impl Guest {
         Fault::Stop(Stop::Limit(limit))
     }
 
-    /// The time of a change to the file system.
+    /// The timestamp of a change to the file system.
     pub(super) fn now(&mut self) -> u64 {
         self.read_clock(ClockId::Realtime)
     }
 
-    /// Gives `descriptor` a number.
+    /// Checks that one more descriptor may be opened.
     ///
     /// # Errors
     /// `EMFILE` at the limit.

@@ -1,5 +1,5 @@
-//! What a process needs that stands for a program of the host: to wait for the host, and to know
-//! what it can read and write without waiting.
+//! For processes that represent a native program: waiting for the host, and what can be read and written
+//! without waiting.
 
 use super::{Fault, Guest};
 use crate::kernel::io::fd::{Description, OpenFile, OpenPipe};
@@ -9,28 +9,28 @@ use crate::kernel::machine::clock::ClockId;
 use crate::kernel::process::Wait;
 use crate::kernel::process::wakeup::HostBell;
 
-/// What there is to read.
+/// State of an input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InputState {
-    /// Something, or the end.
+    /// It has bytes, or is at its end.
     Ready,
-    /// Nothing until a pipe has something.
+    /// Nothing until a pipe has bytes.
     Pipe,
-    /// Whatever the host has, which may take its time.
+    /// Unknown: a read from the host may block.
     Host,
 }
 
 impl Guest {
-    /// What rings for the process.
+    /// Returns the bell that wakes the process.
     pub fn bell(&self) -> HostBell {
         self.machine.run.bell.clone()
     }
 
-    /// Has the process wait until the bell rings for it, or, if `reads` is the end of a pipe, until
-    /// that can be read. To be followed by [`Guest::pause`].
+    /// Has the process wait until the bell rings for it or the pipe `reads`, if it is one, is readable.
+    /// Call [`Guest::pause`] next.
     ///
     /// # Errors
-    /// [`Fault::Wait`], always; [`Fault::Stop`] if the process was ended.
+    /// [`Fault::Wait`], always; [`Fault::Stop`] if the process was killed.
     pub fn wait_for_host(&mut self, reads: Option<u32>) -> Fault {
         let pipe = match reads.map(|fd| self.description(fd)) {
             Some(Ok(Description::PipeReader(OpenPipe { pipe, .. }))) => Some(*pipe),
@@ -39,12 +39,12 @@ impl Guest {
         self.wait(Wait::Host(pipe), None)
     }
 
-    /// Whether it was the bell that ended the last wait.
+    /// Returns whether the bell ended the last wait.
     pub fn was_rung(&self) -> bool {
         self.machine.run.processes.was_rung(self.pid)
     }
 
-    /// What there is to read from `fd`; `None` if it is nothing to read from.
+    /// Returns the state of input from `fd`; `None` if it cannot be read.
     pub fn input_state(&self, fd: u32) -> Option<InputState> {
         match self.description(fd).ok()? {
             Description::Stdin => Some(
@@ -67,7 +67,7 @@ impl Guest {
         }
     }
 
-    /// Whether what is written to `fd` reaches anybody.
+    /// Returns whether output to `fd` goes anywhere.
     pub fn is_output(&self, fd: u32) -> bool {
         match self.description(fd) {
             Ok(Description::Stdout | Description::Stderr | Description::PipeWriter(_)) => true,
@@ -76,7 +76,7 @@ impl Guest {
         }
     }
 
-    /// Whether `one` and `other` lead to the same place, which somebody reads.
+    /// Returns whether `one` and `other` are outputs to the same place.
     pub fn is_same_output(&self, one: u32, other: u32) -> bool {
         let place = |fd| match self.description(fd).ok()? {
             Description::PipeWriter(end) => Some((Some(end.pipe), None)),
@@ -85,11 +85,11 @@ impl Guest {
         self.is_output(one) && self.is_output(other) && place(one) == place(other)
     }
 
-    /// Has `then` called once the run's standard input can be read, as long as what is answered is
-    /// kept. Where nobody can tell, that is at once: a read waits instead.
+    /// Calls `then` once the run's standard input is readable, while the returned `Watch` lives. If that
+    /// cannot be watched, calls it at once: a read then waits.
     pub fn watch_stdin(&self, then: impl Fn() + Clone + Send + 'static) -> Option<Watch> {
         match self.machine.run.stdio.stdin {
-            // A tape says itself when.
+            // The tape says when.
             Input::Taped(_) => None,
             Input::Host => Some(Watch::begin(then)),
             Input::Empty | Input::Bytes(_) | Input::Reader(_) => {
@@ -99,7 +99,7 @@ impl Guest {
         }
     }
 
-    /// Gives back `bytes`, the last that were read from `fd`, for whoever reads next.
+    /// Puts `bytes`, the last that were read from `fd`, back for the next reader.
     pub fn give_back(&mut self, fd: u32, bytes: &[u8]) {
         let machine = &mut *self.machine;
         let Ok(descriptor) = self.fds.get(fd) else { return };
@@ -118,7 +118,7 @@ impl Guest {
         }
     }
 
-    /// What the monotonic clock shows, in nanoseconds, if it is a virtual one. Nobody is told.
+    /// Returns the time of the monotonic clock in nanoseconds if it is virtual. Not recorded.
     pub fn virtual_now_ns(&mut self) -> Option<u64> {
         let clock = &mut self.machine.clock;
         clock.is_virtual().then(|| clock.now(ClockId::Monotonic))

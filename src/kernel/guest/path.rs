@@ -1,5 +1,4 @@
-//! Calls on paths. A path is relative to the directory that a descriptor stands for, and lookups
-//! stay beneath the root that came with it.
+//! Calls on paths, which are relative to a directory descriptor and stay beneath its root.
 
 use super::{FileStat, Guest, rights};
 use crate::base::errno::Errno;
@@ -10,13 +9,13 @@ use crate::kernel::vfs::{Base, FileType, Follow, OpenFlags, SetTime};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent flags of one call")]
 pub struct OFlags {
-    /// Create the file if it is not there.
+    /// Create the file if it does not exist.
     pub creat: bool,
     /// Fail unless it is a directory.
     pub directory: bool,
-    /// Fail if it is there.
+    /// Fail if it exists.
     pub excl: bool,
-    /// Cut it to length 0.
+    /// Truncate it.
     pub trunc: bool,
 }
 
@@ -49,8 +48,7 @@ impl Guest {
     /// `path_filestat_set_times`.
     ///
     /// # Errors
-    /// `EBADF`, `ENOTDIR` unless `fd` is a directory;
-    /// [`crate::kernel::vfs::Overlay::set_times_at`].
+    /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::set_times_at`].
     pub fn path_filestat_set_times(
         &mut self,
         fd: u32,
@@ -68,8 +66,7 @@ impl Guest {
     /// `path_link`.
     ///
     /// # Errors
-    /// `EBADF`, `ENOTDIR` unless both descriptors are directories;
-    /// [`crate::kernel::vfs::Overlay::link`].
+    /// `EBADF`, `ENOTDIR` unless both descriptors are directories; [`crate::kernel::vfs::Overlay::link`].
     pub fn path_link(
         &mut self,
         from: (u32, &str),
@@ -82,7 +79,7 @@ impl Guest {
         self.machine.vfs.link((from_base, from.1), follow, (to_base, to.1), now)
     }
 
-    /// `path_open`: the new descriptor. Of the rights asked for, reading and writing count.
+    /// `path_open`: returns the new descriptor. Of the rights, only reading and writing count.
     ///
     /// # Errors
     /// `EBADF`, `ENOTDIR` unless `fd` is a directory; `EMFILE` at the limit;
@@ -100,8 +97,8 @@ impl Guest {
         self.check_open_files()?;
         let now = self.now();
         let read = rights_base & rights::FD_READ != 0;
-        // Who makes or cuts a file without reading it is going to write it, also where a library has
-        // left the right out, as wasi-libc does with rights that a directory does not pass on.
+        // A file that is created or truncated without reading will be written, even if a library has
+        // dropped the right, as wasi-libc does with rights that a directory does not pass on.
         let changes = oflags.creat || oflags.trunc;
         let write = rights_base & rights::FD_WRITE != 0 || changes && !read;
         let open = OpenFlags {
@@ -140,7 +137,7 @@ impl Guest {
         Ok(self.push(description))
     }
 
-    /// `path_readlink`: the text of a link.
+    /// `path_readlink`: returns the target of a symbolic link.
     ///
     /// # Errors
     /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::read_link`].
@@ -161,8 +158,7 @@ impl Guest {
     /// `path_rename`.
     ///
     /// # Errors
-    /// `EBADF`, `ENOTDIR` unless both descriptors are directories;
-    /// [`crate::kernel::vfs::Overlay::rename`].
+    /// `EBADF`, `ENOTDIR` unless both descriptors are directories; [`crate::kernel::vfs::Overlay::rename`].
     pub fn path_rename(&mut self, from: (u32, &str), to: (u32, &str)) -> Result<(), Errno> {
         let from_base = self.base(from.0, from.1, false)?;
         let to_base = self.base(to.0, to.1, true)?;
@@ -176,8 +172,8 @@ impl Guest {
     /// `path_symlink`.
     ///
     /// # Errors
-    /// `EBADF`, `ENOTDIR` unless `fd` is a directory; `EPERM` for an absolute text in a directory
-    /// that confines lookups to itself; [`crate::kernel::vfs::Overlay::symlink`].
+    /// `EBADF`, `ENOTDIR` unless `fd` is a directory; `EPERM` for an absolute target in a confined
+    /// directory; [`crate::kernel::vfs::Overlay::symlink`].
     pub fn path_symlink(&mut self, text: &str, fd: u32, path: &str) -> Result<(), Errno> {
         if self.open_dir(fd)?.reach == Reach::Confined && text.starts_with('/') {
             return Err(Errno::Perm);
@@ -199,7 +195,7 @@ impl Guest {
     }
 }
 
-/// `path`, looked up from the directory at `from`, as an absolute path. Links are not resolved.
+/// Joins `from` and `path` to an absolute path without `.` and `..`. Symbolic links are not resolved.
 pub fn absolute(from: &str, path: &str) -> String {
     let mut names: Vec<&str> = Vec::new();
     for name in from.split('/').chain(path.split('/')) {

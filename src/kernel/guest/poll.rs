@@ -1,4 +1,4 @@
-//! `poll_oneoff`: waiting for time and for descriptors.
+//! `poll_oneoff`: waits for times and descriptors.
 
 use smallvec::SmallVec;
 
@@ -11,45 +11,45 @@ use crate::kernel::machine::limits::Limit;
 use crate::kernel::pid::Pid;
 use crate::kernel::process::Wait;
 
-/// What to wait for.
+/// An event to wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Subscription {
-    /// Comes back with the event.
+    /// Copied to the event.
     pub userdata: u64,
-    /// What it is.
+    /// The condition.
     pub kind: SubscriptionKind,
 }
 
-/// What to wait for.
+/// The condition of a [`Subscription`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SubscriptionKind {
-    /// Until a clock shows a time.
+    /// A clock shows a time.
     Clock {
         /// Which clock.
         id: ClockId,
         /// The time in nanoseconds; relative to now unless `absolute`.
         timeout: u64,
-        /// Whether `timeout` is a time and no duration.
+        /// Whether `timeout` is a time, not a duration.
         absolute: bool,
     },
-    /// Until a descriptor can be read.
+    /// A descriptor is readable.
     FdRead(u32),
-    /// Until a descriptor can be written.
+    /// A descriptor is writable.
     FdWrite(u32),
 }
 
-/// What happened.
+/// An event that happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
-    /// Of the subscription.
+    /// From the subscription.
     pub userdata: u64,
-    /// Why there is nothing to wait for, if so.
+    /// Why the descriptor cannot be polled, if so.
     pub error: Option<Errno>,
-    /// What the subscription was for.
+    /// The kind of the subscription.
     pub kind: EventKind,
-    /// Bytes that can be read at once.
+    /// Bytes that can be read or written at once.
     pub nbytes: u64,
-    /// Whether there will be no more bytes.
+    /// Whether the other end is closed.
     pub hangup: bool,
 }
 
@@ -65,39 +65,37 @@ pub enum EventKind {
     FdWrite = 2,
 }
 
-/// When clocks are due, with the userdata of each.
+/// Due times of clocks, each with its userdata.
 type Dues = SmallVec<[(u64, u64); 4]>;
 
-/// A poll, as it was begun. Times are those of the monotonic clock.
+/// A poll under way. Times are those of the monotonic clock.
 pub(super) struct Polling {
     clocks: Dues,
     begun: u64,
-    /// The earliest of its clocks.
+    /// The earliest due time.
     until: Option<u64>,
 }
 
-/// What a descriptor is not ready for.
+/// Why a descriptor is not ready.
 enum Unready {
     Stdin,
     Pipe(PipeId, End),
 }
 
 impl Guest {
-    /// `poll_oneoff`: the events that have happened, at least one.
+    /// `poll_oneoff`: returns the events that have happened, at least one.
     ///
-    /// Files and streams are ready at once, pipes when there is something to read or room to write.
-    /// If anything is ready, or a time has come, nothing waits; otherwise the process does, until
-    /// the earliest time or until a pipe is ready. On a virtual clock standard input is ready as
-    /// soon as somebody asks, whenever its bytes come: what happens outside takes no time.
+    /// Files and outputs are always ready, pipes if they have bytes or room. If nothing is ready and no
+    /// time has come, the process waits for the first of them. With a virtual clock, standard input is
+    /// always ready, as what happens outside takes no time.
     ///
     /// # Errors
-    /// `EINVAL` if there is no subscription. [`Fault::Stop`] when a timeout comes first;
-    /// [`Fault::Wait`].
+    /// `EINVAL` if there is no subscription. [`Fault::Stop`] if a timeout comes first; [`Fault::Wait`].
     pub fn poll_oneoff(&mut self, subscriptions: &[Subscription]) -> Result<Vec<Event>, Fault> {
         self.poll(subscriptions, None)
     }
 
-    /// As [`Guest::poll_oneoff`], until `child` has ended as well: then perhaps without an event.
+    /// As [`Guest::poll_oneoff`], but the end of `child` ends the wait, too, perhaps without an event.
     ///
     /// # Errors
     /// As [`Guest::poll_oneoff`].
@@ -117,9 +115,9 @@ impl Guest {
         if subscriptions.is_empty() {
             return Err(Errno::Inval.into());
         }
-        // Made again after a wait, it must not wait anew for a time that is relative.
+        // Made again after a wait: relative times count from the first try.
         let waited = self.progress.as_mut().and_then(|progress| progress.poll.take());
-        // A clock that is played back may not show the time that was waited for.
+        // A replayed clock may not show the time that was waited for.
         let timed_out = waited.is_some() && self.machine.run.processes.timed_out(self.pid);
         let polling = waited.unwrap_or_else(|| self.poll_clocks(subscriptions));
         let Polling { clocks, begun, until } = polling;
@@ -157,7 +155,7 @@ impl Guest {
                 self.progress.get_or_insert_default().poll = polling;
                 return Err(self.wait(Wait::Turn, None));
             } else if let Some(until) = until.filter(|_| ready.is_empty()) {
-                // That is how long standard input was waited for.
+                // Standard input was waited for until then.
                 self.pass_time(until)?;
                 now = until.max(now);
             }
@@ -182,7 +180,7 @@ impl Guest {
         Ok(ready)
     }
 
-    /// When the clocks of `subscriptions` are due.
+    /// Computes when the clocks of `subscriptions` are due.
     fn poll_clocks(&mut self, subscriptions: &[Subscription]) -> Polling {
         let begun = self.read_clock(ClockId::Monotonic);
         let mut clocks = Dues::new();
@@ -199,7 +197,7 @@ impl Guest {
         Polling { clocks, begun, until }
     }
 
-    /// What must happen before `fd` is ready; nothing, if it is.
+    /// Returns why `fd` is not ready; `None` if it is.
     fn unready(&self, fd: u32, kind: EventKind) -> Option<Unready> {
         let pipes = &self.machine.run.pipes;
         match (self.description(fd), kind) {
@@ -224,11 +222,10 @@ impl Guest {
         }
     }
 
-    /// Waits until standard input can be read, for `timeout_ns` at most; answers
-    /// whether it can.
+    /// Waits for standard input, for `timeout_ns` at most; returns whether it is readable.
     ///
     /// # Errors
-    /// [`Fault::Stop`] when the run's timeout comes first.
+    /// [`Fault::Stop`] if the run's timeout comes first.
     pub(super) fn wait_for_stdin(&mut self, timeout_ns: Option<u64>) -> Result<bool, Fault> {
         if self.machine.is_at_taped_timeout() {
             return Err(self.stop_at(Limit::Timeout));

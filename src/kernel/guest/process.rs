@@ -12,45 +12,44 @@ use crate::kernel::process::{Newborn, Signal, Wait, WaitStatus};
 use crate::kernel::vfs::NodeId;
 use crate::tape::Recorder;
 
-/// Bytes of the arguments and the environment of a process, with their closing NULs (POSIX `ARG_MAX`).
+/// Most bytes of a process's arguments and environment, with their NULs (POSIX `ARG_MAX`).
 pub const ARG_BYTES_MAX: usize = 8 << 20;
 
 /// A process to start.
 #[derive(Clone, Debug, Default)]
 pub struct SpawnRequest {
-    /// The program: a name, or, if it holds a slash, the path of a module or script.
+    /// The program: a name, or, with a slash, the path of a module or script.
     pub program: String,
     /// The arguments, the program's name first.
     pub args: Vec<Vec<u8>>,
-    /// The environment. Its `PATH` is searched for a name that no toolchain has.
+    /// The environment. Its `PATH` is searched for names that no toolchain has.
     pub environ: Vec<Vec<u8>>,
     /// The current directory; `None` for the parent's.
     pub current_dir: Option<String>,
-    /// Whether it gets the parent's descriptors, those aside that are closed on exec. Otherwise
-    /// it gets none.
+    /// Whether it inherits the parent's descriptors that are not close-on-exec. Otherwise it has none.
     pub inherit: bool,
-    /// What happens to its descriptors then, in this order.
+    /// Changes to its descriptors after that, in order.
     pub actions: Vec<FdAction>,
 }
 
-/// A change to the descriptors of a process before it begins.
+/// A change to the descriptors of a child before it begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FdAction {
-    /// `to` is what the parent has as `from`.
+    /// `to` becomes a duplicate of the parent's `from`.
     Inherit {
         /// The parent's number.
         from: u32,
         /// The child's.
         to: u32,
     },
-    /// `to` is what the child has as `from`, as well (POSIX `dup2`).
+    /// `to` becomes a duplicate of the child's `from` (POSIX `dup2`).
     Dup {
-        /// What is duplicated.
+        /// The descriptor to duplicate.
         from: u32,
-        /// The number it gets.
+        /// The duplicate.
         to: u32,
     },
-    /// This number is closed, if it is open.
+    /// The descriptor is closed, if it is open.
     Close(u32),
 }
 
@@ -60,28 +59,27 @@ pub enum FdAction {
 pub struct SpawnError {
     /// The program.
     pub program: String,
-    /// What a guest is told.
+    /// The errno for the guest.
     pub errno: Errno,
-    /// Why not.
+    /// The reason.
     pub reason: String,
 }
 
 crate::base::readable::readable!(SpawnError);
 
 impl Guest {
-    /// Starts `request.program` as a child, which runs once everybody before it had a turn.
+    /// Starts `request.program` as a child, which runs after the processes that are ready.
     ///
     /// # Errors
-    /// `ENOENT` if there is no such program, `ENOEXEC` if it cannot run, `EACCES` if it is no file,
-    /// `EAGAIN` at the limit of processes or modules, `E2BIG` beyond [`ARG_BYTES_MAX`], `ENOMEM` at
-    /// the limit of memory, `ENOTDIR` and the like for the current directory, `EBADF` for a
-    /// descriptor that is not open, `ENOSYS` if the machine has no programs to start, `EPERM` if the
-    /// host does not let it be started.
+    /// `ENOENT` if there is no such program, `ENOEXEC` if it cannot run, `EACCES` if it is not a file, `EAGAIN`
+    /// at the limit of processes or modules, `E2BIG` beyond [`ARG_BYTES_MAX`], `ENOMEM` at the limit of memory,
+    /// `ENOTDIR` and the like for the current directory, `EBADF` for a descriptor that is not open, `ENOSYS` if
+    /// the machine has no programs, `EPERM` if the host refuses.
     pub fn proc_spawn(&mut self, request: SpawnRequest) -> Result<Pid, SpawnError> {
         self.start(request, true)
     }
 
-    /// As [`Guest::proc_spawn`], for the host, which asks nobody.
+    /// As [`Guest::proc_spawn`], for the host's own code: the host is not asked.
     ///
     /// # Errors
     /// As [`Guest::proc_spawn`].
@@ -97,7 +95,7 @@ impl Guest {
         spawned.map_err(|(errno, reason)| SpawnError { program, errno, reason })
     }
 
-    /// What `request` asks for, if it may be started; `asks` whether the host is asked that.
+    /// Finds the program of `request`; if `asks`, asks the host whether it may start.
     fn find_allowed(
         &mut self,
         request: &mut SpawnRequest,
@@ -111,18 +109,18 @@ impl Guest {
         let program = request.program.clone();
         let found = self.find(request, 0, true)?;
         let is_watched = !matches!(found.image.mode(), Mode::Native { .. });
-        // Of a script it is the interpreter that runs.
+        // Of a script, the interpreter runs.
         if request.program != program || !is_watched {
             self.check_start(request, is_watched).map_err(blocked)?;
         }
         Ok(found)
     }
 
-    /// Accounts for `fuel` instructions' worth of work that no module did.
+    /// Counts `fuel` instructions for work outside modules.
     ///
     /// # Errors
-    /// [`Stop::Limit`] when the run's timeout or its fuel is over; [`Stop::Signalled`] when the
-    /// process was ended; [`Stop::Tape`].
+    /// [`Stop::Limit`] at the run's timeout or without fuel; [`Stop::Signalled`] if the process was
+    /// killed; [`Stop::Tape`].
     pub fn spend(&mut self, fuel: u64) -> Result<(), Stop> {
         self.check_killed()?;
         let machine = &mut *self.machine;
@@ -146,7 +144,7 @@ impl Guest {
     /// Starts `found` as a child, whatever program `request` names.
     ///
     /// # Errors
-    /// As [`Guest::proc_spawn`], finding the program aside.
+    /// As [`Guest::proc_spawn`], without those of finding the program.
     pub fn spawn(&mut self, found: Found, request: SpawnRequest) -> Result<Pid, Errno> {
         if self.machine.run.processes.count() >= self.machine.limits.processes_max as usize {
             self.machine.note_limit(Limit::Processes);
@@ -177,7 +175,7 @@ impl Guest {
         child.args_charge = Some(args_charge);
         child.ignores_sigpipe = self.ignores_sigpipe;
         child.host_depth = self.host_depth;
-        // The child's calls need its parent's turn for as long as it has none of its own.
+        // Until the child has a turn, its calls need the parent's.
         self.machine.lend(&mut child.machine);
         let done = child.set_up(&self.fds, inherit, &actions, current);
         match done {
@@ -214,7 +212,7 @@ impl Guest {
         let preopened = if self.is_module { own.clone() } else { 0..0 };
         let inherited: Vec<(u32, Descriptor)> = parents.iter().collect();
         for (fd, descriptor) in inherited {
-            // The parent's own directories are not passed on: the child has its own.
+            // Preopens are not inherited: the child opens its own.
             let is_own = match self.machine.run.descriptions.get(descriptor.description) {
                 Description::Dir(dir) => dir.preopen.is_some() && own.contains(&fd),
                 _ => false,
@@ -245,7 +243,7 @@ impl Guest {
         self.open_preopens(current).map_err(|(_, errno)| errno)
     }
 
-    /// Gives `descriptor`, which is open somewhere, the number `fd` as well.
+    /// Makes `fd` another descriptor of the description of `descriptor`.
     fn put(&mut self, fd: u32, descriptor: Descriptor) -> Result<(), Errno> {
         if fd >= self.machine.limits.open_files_max {
             return Err(Errno::Badf);
@@ -258,8 +256,8 @@ impl Guest {
         Ok(())
     }
 
-    /// Waits for a child to end, for `which` or else any (POSIX `waitpid`). `None` if none has
-    /// ended yet and the process is not to `block`.
+    /// Waits for the child `which`, or any, to end (POSIX `waitpid`). `None` if none has ended and the
+    /// call does not `block`.
     ///
     /// # Errors
     /// `ECHILD` if there is no such child. [`Fault::Wait`].
@@ -279,22 +277,22 @@ impl Guest {
         }
     }
 
-    /// Sends `signal` to `pid`, or, if it is `None`, only asks whether there is such a process
-    /// (POSIX `kill`). Every signal ends a process but those that are ignored unless handled.
+    /// Sends `signal` to `pid`; with `None`, only checks that the process exists (POSIX `kill`). Signals
+    /// end the process, except those that are ignored by default.
     ///
     /// # Errors
-    /// `ESRCH`; `ENOTSUP` for a signal that would stop it. [`Fault::Stop`] if it ends the caller.
+    /// `ESRCH`; `ENOTSUP` for a signal that stops. [`Fault::Stop`] if it ends the caller.
     pub fn proc_kill(&mut self, pid: Pid, signal: Option<Signal>) -> Result<(), Fault> {
         self.machine.run.processes.kill(pid, signal)?;
         Ok(self.check_killed()?)
     }
 
-    /// The number of the process's parent; 0 for the first process, 1 for an orphan.
+    /// The number of the parent process; 0 for the first process, 1 for an orphan.
     pub fn proc_parent(&self) -> Pid {
         self.machine.run.processes.parent(self.pid)
     }
 
-    /// Makes a pipe; answers the descriptor to read from and the one to write to.
+    /// Creates a pipe; returns its read and write descriptors.
     ///
     /// # Errors
     /// `EMFILE`, `ENFILE` at the limits.
@@ -317,7 +315,7 @@ impl Guest {
         Ok((reader, writer))
     }
 
-    /// Gives what `fd` refers to the lowest free number that is not below `lowest`, as well.
+    /// Duplicates `fd` at the lowest free number from `lowest` on (POSIX `F_DUPFD`).
     ///
     /// # Errors
     /// `EBADF`; `EMFILE` at the limit; `EINVAL` if `lowest` is beyond it.
@@ -336,7 +334,7 @@ impl Guest {
         Ok(fd)
     }
 
-    /// Gives what `fd` refers to the number `to`, as well (POSIX `dup2`).
+    /// Duplicates `fd` at `to` (POSIX `dup2`).
     ///
     /// # Errors
     /// `EBADF` if `fd` is not open, or `to` is beyond the limit of open files.
@@ -345,7 +343,7 @@ impl Guest {
         if fd == to { Ok(()) } else { self.put(to, descriptor) }
     }
 
-    /// Whether `fd` is closed in processes that are started.
+    /// Returns whether `fd` is close-on-exec.
     ///
     /// # Errors
     /// `EBADF`.
@@ -353,7 +351,7 @@ impl Guest {
         Ok(self.fds.get(fd)?.close_on_exec)
     }
 
-    /// Sets whether `fd` is closed in processes that are started.
+    /// Sets whether `fd` is close-on-exec.
     ///
     /// # Errors
     /// `EBADF`.
@@ -362,7 +360,7 @@ impl Guest {
         Ok(())
     }
 
-    /// `sched_yield`: lets the others have their turns.
+    /// `sched_yield`: lets the other processes that are ready run.
     ///
     /// # Errors
     /// [`Fault::Wait`] if there are any.

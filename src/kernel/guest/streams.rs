@@ -1,4 +1,4 @@
-//! Standard streams and pipes: what does not come from the file system.
+//! Standard streams and pipes.
 
 use std::io::Read;
 
@@ -12,13 +12,13 @@ use crate::kernel::process::{Signal, Wait};
 
 impl Guest {
     pub(super) fn read_stdin(&mut self, bufs: &mut Buffers<'_>) -> Result<u64, Fault> {
-        // One read that brings something is enough: what it brought must not wait for more.
+        // One read that returns bytes is enough: they must not wait for more.
         let Some(first) = (0..bufs.count()).find(|i| !bufs.get(*i).is_empty()) else {
             return Ok(0);
         };
         let given_back = &mut self.machine.run.stdin_given_back;
         if !given_back.is_empty() {
-            // It is on the tape since it was read first. Reading what is in memory cannot fail.
+            // Recorded when it was first read. Reading from memory cannot fail.
             return Ok(given_back.read(bufs.get_mut(first)).unwrap_or(0) as u64);
         }
         let has_deadline = self.machine.deadline().is_some();
@@ -42,7 +42,7 @@ impl Guest {
             let bytes = bufs.get(index);
             let left = usize::try_from(self.machine.run.output_left).unwrap_or(usize::MAX);
             let bytes_allowed = &bytes[..bytes.len().min(left)];
-            // Nothing is written of nothing, so that every write and every failure is on the tape.
+            // Empty writes do not reach the stream, so that each of its answers has a record.
             if !bytes_allowed.is_empty() {
                 let Stdio { stdout, stderr, .. } = &mut self.machine.run.stdio;
                 let (fd, stream) = if is_stderr { (2, stderr) } else { (1, stdout) };
@@ -94,8 +94,8 @@ impl Guest {
         Ok(done)
     }
 
-    /// Writes all, as POSIX has it, however often it must wait for room; up to [`PIPE_BUF`] bytes in
-    /// one piece.
+    /// Writes all bytes as POSIX requires, however often it waits for room. Writes of up to [`PIPE_BUF`]
+    /// bytes are atomic.
     pub(super) fn write_pipe(&mut self, end: OpenPipe, bufs: &Buffers<'_>) -> Result<u64, Fault> {
         let OpenPipe { pipe, nonblock } = end;
         let (room, is_closed) = self.machine.run.pipes.writable(pipe);
@@ -133,8 +133,8 @@ impl Guest {
         if nonblock { Errno::Again.into() } else { self.wait(Wait::Writable(pipe), None) }
     }
 
-    /// Writes to standard error for the process, which has not begun or cannot go on, as far as
-    /// that is possible at once.
+    /// Writes to the standard error of a process that has not begun or cannot continue, as far as
+    /// possible without waiting.
     pub(super) fn write_message(&mut self, message: &[u8]) {
         let Ok(description) = self.description(2) else { return };
         match description {
@@ -142,7 +142,7 @@ impl Guest {
                 let is_stderr = matches!(description, Description::Stderr);
                 let mut bytes = message.to_vec();
                 let range = super::Range { start: 0, len: bytes.len() };
-                // Whoever reads it has gone; there is nobody left to tell.
+                // Nothing can report a failed message.
                 let _ = self.write_stream(
                     is_stderr,
                     &Buffers::new(&mut bytes, std::iter::once(range).collect()),
@@ -164,8 +164,8 @@ impl Guest {
         }
     }
 
-    /// Whether writing to a pipe that nobody reads answers `EPIPE`, instead of ending the process
-    /// with `SIGPIPE`. Processes that it starts do as it does.
+    /// Sets whether a write to a pipe without readers returns `EPIPE` instead of ending the process with
+    /// `SIGPIPE`. Children inherit it.
     pub fn ignore_sigpipe(&mut self, ignore: bool) {
         self.ignores_sigpipe = ignore;
     }

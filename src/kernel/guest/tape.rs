@@ -1,4 +1,4 @@
-//! What of a process goes on its machine's tape.
+//! The records of a process on its machine's tape.
 
 use super::path::absolute;
 use super::{Fault, Guest, Preopen, Reach};
@@ -19,23 +19,23 @@ use crate::tape::{
     Kind, NativeEvent, Payload, Phase, Preopened, Recorder, TapeError, TapedContent,
 };
 
-/// What a process is made of, for the tape.
+/// Where a process comes from, for the tape.
 pub(super) struct Origin {
-    /// The name it was asked for by; `None` if that is its first argument.
+    /// The requested name; `None` if that is its first argument.
     pub program: Option<String>,
-    /// The file of the namespace that it comes from.
+    /// The file of the namespace that was loaded.
     pub path: Option<String>,
     /// The digest of its module.
     pub module_hash: Option<Digest>,
-    /// What it runs on.
+    /// How it runs.
     pub mode: Mode,
 }
 
 impl Guest {
-    /// Whether the tape still holds.
+    /// Checks that the tape has not failed.
     ///
     /// # Errors
-    /// [`Stop::Tape`] once the tape has failed: what is not recorded must not happen.
+    /// [`Stop::Tape`] if it has: nothing may happen unrecorded.
     #[inline]
     pub fn check_tape(&self) -> Result<(), Fault> {
         match &self.machine.tape {
@@ -44,7 +44,7 @@ impl Guest {
         }
     }
 
-    /// What the clock `id` shows. A reading of the host's clock is recorded, whoever needs it.
+    /// Reads the clock `id`. Readings of the host's clock are recorded, whatever needs them.
     pub(super) fn read_clock(&mut self, id: ClockId) -> u64 {
         if id == ClockId::Realtime {
             self.machine.catch_up();
@@ -62,7 +62,7 @@ impl Guest {
         value_ns
     }
 
-    /// Records that the guest has read a clock, unless [`Guest::read_clock`] did.
+    /// Records that the guest read a clock, unless [`Guest::read_clock`] did.
     pub(super) fn tape_clock_read(&self, id: ClockId, value_ns: u64) {
         if let Some(tape) = &self.machine.tape
             && self.machine.clock.is_virtual()
@@ -71,7 +71,7 @@ impl Guest {
         }
     }
 
-    /// Records that time passes until the monotonic clock shows `t`, or the virtual timeout comes.
+    /// Records that time moves until the monotonic clock shows `t`, or to the virtual timeout.
     pub(super) fn tape_sleep(&mut self, t: u64) {
         let Machine { tape, clock, limits, .. } = &mut *self.machine;
         let Some(tape) = tape else { return };
@@ -89,21 +89,21 @@ impl Guest {
         tape.push(Kind::Random { content_hash: Digest::of(bytes), len_bytes: bytes.len() as u64 });
     }
 
-    /// Records what a read from standard input has answered.
+    /// Records the result of a read from standard input.
     pub(super) fn tape_stdin(&self, answer: Result<&[u8], Errno>) {
         if self.machine.run.stdio.stdin.is_stream() {
             self.tape_stream(0, answer, |bytes| Kind::StreamRead { pid: self.pid.0, bytes });
         }
     }
 
-    /// Records whether standard input could be read when the guest asked.
+    /// Records whether standard input was readable.
     pub(super) fn tape_stdin_poll(&self, ready: bool) {
         if let Some(tape) = &self.machine.tape {
             tape.push(Kind::StreamPoll { pid: self.pid.0, fd: 0, ready });
         }
     }
 
-    /// Records what a write to standard output or error has answered: the bytes, if it took them.
+    /// Records the result of a write to standard output or error: the bytes, if they were written.
     pub(super) fn tape_output(&self, fd: u32, answer: Result<&[u8], Errno>) {
         self.tape_stream(fd, answer, |bytes| Kind::StreamWrite { pid: self.pid.0, fd, bytes });
     }
@@ -121,7 +121,7 @@ impl Guest {
         });
     }
 
-    /// Records that the guest has made a call on a socket, whichever descriptor it took for one.
+    /// Records a call on a socket, whatever its descriptor is.
     pub(super) fn tape_sock(&self) {
         let Some(tape) = &self.machine.tape else { return };
         tape.push(Kind::Egress {
@@ -134,8 +134,8 @@ impl Guest {
         });
     }
 
-    /// The absolute path that `path`, looked up from the directory `fd`, stands for on the tape;
-    /// `None` if there is no tape. Symbolic links are not resolved.
+    /// Returns the absolute path, for the tape, of `path` from the directory `fd`; `None` without a tape.
+    /// Symbolic links are not resolved.
     pub(super) fn taped_path(&mut self, fd: u32, path: &str) -> Option<Box<str>> {
         self.machine.tape.as_ref()?;
         let is_absolute = path.starts_with('/') || self.starts_at_root(fd, path);
@@ -146,21 +146,21 @@ impl Guest {
         Some(absolute(from.unwrap_or("/"), path).into())
     }
 
-    /// Records that the file at `path` was removed.
+    /// Records the removal of a file.
     pub(super) fn tape_unlink(&self, path: Option<Box<str>>) {
         if let (Some(tape), Some(path)) = (&self.machine.tape, path) {
             tape.push(Kind::FileDelete { path: path.into(), content_hash: None, len_bytes: None });
         }
     }
 
-    /// Records that what was at `from` is at `to`.
+    /// Records a rename.
     pub(super) fn tape_rename(&self, from: Option<Box<str>>, to: Option<Box<str>>) {
         if let (Some(tape), Some(from), Some(to)) = (&self.machine.tape, from, to) {
             tape.push(Kind::FileRename { from: from.into(), to: to.into() });
         }
     }
 
-    /// Records the content of a file that is closed, if it was written.
+    /// Records the content of a file that is closed after writes.
     pub(super) fn tape_close(&mut self, description: &Description) {
         let Description::File(file) = description else { return };
         let Some(TapedFile { path, written: true }) = file.taped.as_deref() else { return };
@@ -170,8 +170,9 @@ impl Guest {
         let Machine { vfs, timeouts, .. } = &mut *self.machine;
         let (mut is_late, mut is_read) = (false, false);
         let read = |offset, buf: &mut [u8]| {
-            // A guest chooses how much there is to read. What was read once is read again to be kept.
-            // What is read from below is recorded, so that the end may come with any piece.
+            // The guest chooses how much there is to read, so the first pass checks the deadline with
+            // each piece; the second only stores. Reads of lower layers make records, so a replay can end
+            // at any piece.
             let ends_here = || has_timed_out || timeouts.is_here(Some(tape.records()));
             is_late = !is_read && (ends_here() || is_over(deadline));
             if is_late {
@@ -181,7 +182,7 @@ impl Guest {
             is_read |= count == Ok(0);
             count
         };
-        // What cannot be read back the next reader will be told.
+        // If it cannot be read back, the next reader is told.
         if let Ok(content) = tape.content_from(path, read) {
             let TapedContent { content_hash, len_bytes, withheld_by } = content;
             let path = path.to_string();
@@ -191,7 +192,7 @@ impl Guest {
         }
     }
 
-    /// Records that the process starts, as `origin` says.
+    /// Records that the process starts.
     pub(super) fn tape_spawn(&mut self, origin: Origin) {
         let Some(tape) = self.machine.tape.clone() else { return };
         let tape = &tape;
@@ -214,20 +215,20 @@ impl Guest {
         });
     }
 
-    /// Records that the process was told of the end of a child.
+    /// Records the result of waiting for a child.
     pub(super) fn tape_wait(&self, child: Pid, status: WaitStatus) {
         let Some(tape) = &self.machine.tape else { return };
         let status = status.code().into();
         tape.push(Kind::ProcessWait { pid: self.pid.0, child: child.0, status });
     }
 
-    /// Records that the process made a pipe.
+    /// Records a new pipe.
     pub(super) fn tape_pipe(&self, pipe: PipeId, reader: u32, writer: u32) {
         let Some(tape) = &self.machine.tape else { return };
         tape.push(Kind::Pipe { pid: self.pid.0, pipe: pipe.number(), reader, writer });
     }
 
-    /// Records what passes between the process and the program of the host that it stands for.
+    /// Records an event between the process and its native program.
     pub fn tape_native(&self, event: impl FnOnce(&Recorder) -> NativeEvent) {
         let Some(tape) = &self.machine.tape else { return };
         tape.push(Kind::Native { pid: self.pid.0, event: event(tape) });
@@ -243,7 +244,7 @@ impl Guest {
             Input::Bytes(bytes) => ("bytes", Some(tape.payload(bytes.get_ref()))),
             Input::Host | Input::Reader(_) | Input::Taped(_) => ("stream", None),
         };
-        // What a child reads its parent has had, or a pipe.
+        // A child reads what its parent has, or a pipe.
         let (stdin, stdin_bytes) =
             if self.pid == Pid::FIRST { (stdin, stdin_bytes) } else { ("inherited", None) };
         let preopened = |preopen: &Preopen| Preopened {
@@ -280,7 +281,7 @@ impl Reach {
         }
     }
 
-    /// The one with this name.
+    /// Returns the reach with this name on a tape.
     pub fn from_name(name: &str) -> Option<Self> {
         let all = [Self::Confined, Self::Namespace, Self::CurrentDir, Self::NamespaceOrRoot];
         all.into_iter().find(|reach| reach.name() == name)

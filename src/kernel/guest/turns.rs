@@ -1,4 +1,4 @@
-//! A process from its first turn to its last.
+//! The turns of a process, from its first to its end.
 
 use super::{Fault, Guest, NOT_RUNNABLE};
 use crate::base::errno::Errno;
@@ -15,23 +15,22 @@ impl Guest {
     /// Waits for the process's first turn.
     ///
     /// # Errors
-    /// [`Stop::Signalled`] if it has ended before it began.
+    /// [`Stop::Signalled`] if it was killed before it began.
     pub fn begin(&mut self) -> Result<(), Stop> {
         self.machine.begin();
         self.check_killed()
     }
 
-    /// Ends the turn; is there again with the next one.
+    /// Ends the turn; returns with the next one.
     ///
     /// # Errors
-    /// [`Stop::Signalled`] if the process was ended meanwhile.
+    /// [`Stop::Signalled`] if the process was killed meanwhile.
     pub async fn pause(&mut self) -> Result<(), Stop> {
         self.machine.pause().await;
         self.check_killed()
     }
 
-    /// Makes the call `name`, which may have to wait: `call` is made again whenever it has. The inner
-    /// error is the call's own.
+    /// Makes the call `name`, again after each wait. The inner error is the errno of the call.
     ///
     /// # Errors
     /// [`Stop`], which ends the process.
@@ -58,7 +57,7 @@ impl Guest {
         }
     }
 
-    /// Has the process wait until the clock shows `until`, or for what `wait` says.
+    /// Has the process wait for `wait`, or until the clock shows `until`.
     pub(super) fn wait(&mut self, wait: Wait, until: Option<u64>) -> Fault {
         if let Err(stop) = self.check_killed() {
             return Fault::Stop(stop);
@@ -84,7 +83,7 @@ impl Guest {
         Fault::Wait
     }
 
-    /// Ends the turn; answers where the machine is until the next one.
+    /// Ends the turn; returns the turnstile, which has the machine until the next one.
     pub(in crate::kernel) fn hand_on(&mut self) -> Turnstile {
         self.machine.end();
         self.machine.turnstile().clone()
@@ -95,13 +94,13 @@ impl Guest {
         self.pid
     }
 
-    /// The outcome of a process that has not begun, as the host has nothing left for it: no script goes on
-    /// without what it started. `error` is what it says.
+    /// Ends a process that cannot begin because the host has no resources left, with the message `error`.
+    /// The run ends with it: no script may continue without what it started.
     pub(crate) fn end_for_lack(&mut self, error: &RunError) -> Outcome {
         self.lack(&self.text_of(error))
     }
 
-    /// As [`Guest::end_for_lack`], if the machine repeats a run in which that happened here.
+    /// As [`Guest::end_for_lack`], if a replayed run ended here in this way.
     pub(crate) fn repeat_lack(&mut self) -> Option<Outcome> {
         let (pid, machine) = (self.pid, &mut *self.machine);
         let tape = machine.tape.as_ref()?;
@@ -116,7 +115,7 @@ impl Guest {
         Outcome::Limit(Limit::Host)
     }
 
-    /// What the process says of `error`, by its own name.
+    /// The text of `error` with the name of the process.
     fn text_of(&self, error: &RunError) -> String {
         error.clone().of(self.machine.run.processes.name(self.pid)).to_string()
     }
@@ -125,14 +124,14 @@ impl Guest {
         self.write_message(format!("belljar: {message}\n").as_bytes());
     }
 
-    /// Ends the process: closes its descriptors, and lets those know who wait for it. Answers why
-    /// it did not start, if it did not.
+    /// Ends the process: closes its descriptors and wakes the processes that wait for it. Returns the
+    /// error if it did not start.
     pub(in crate::kernel) fn end(mut self, outcome: Result<Outcome, RunError>) -> Option<RunError> {
-        // It may have ended before its first turn.
+        // It may have been killed before its first turn.
         self.machine.begin();
         let ended = self.machine.run.processes.ended.clone();
         let (outcome, error) = match (outcome, ended) {
-            // It was ended with all others, and what ended them ended it.
+            // Killed with all others: it has their outcome.
             (Ok(Outcome::Signalled(Signal::KILL)), Some(all)) if all.ends_all() => (all, None),
             (Ok(outcome), _) => (outcome, None),
             (Err(error), _) => (Outcome::Exited(NOT_RUNNABLE), Some(error)),
@@ -144,7 +143,7 @@ impl Guest {
         }
         self.give_up_host_call();
         if self.machine.kernel_version() > 4 {
-            // Real time may end the run while what it has written is read back.
+            // The timeout may pass while content is read back for the tape.
             self.machine.timeouts.step();
         }
         self.close_all();
@@ -155,7 +154,7 @@ impl Guest {
                 machine.run.processes.mourn(pid, trap.clone());
             }
             all if all.ends_all() => machine.run.processes.end_all(outcome.clone()),
-            // The time was over while what it had written was read back.
+            // The timeout passed while content was read back.
             _ if machine.has_timed_out() && machine.kernel_version() > 4 => {
                 machine.run.processes.end_all(Outcome::Limit(Limit::Timeout));
             }

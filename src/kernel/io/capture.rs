@@ -2,7 +2,7 @@
 
 use crate::base::errno::Errno;
 
-/// Adds `bytes` to what was captured.
+/// Appends `bytes` to `captured`.
 ///
 /// # Errors
 /// `ENOMEM` if the host has no memory left.

@@ -1,6 +1,5 @@
-//! Descriptors, and the open file descriptions that they refer to, as POSIX tells them apart: a
-//! description has the offset and the flags, and several descriptors, of several processes, may
-//! refer to it.
+//! Descriptors and open file descriptions, as in POSIX: a description has the offset and the flags, and
+//! several descriptors, also of several processes, may refer to it.
 
 use super::pipe::PipeId;
 use crate::base::errno::Errno;
@@ -19,15 +18,15 @@ pub enum Description {
     File(OpenFile),
     /// A directory.
     Dir(OpenDir),
-    /// A file of `/dev`. Whatever is written to it is gone.
+    /// A device of `/dev`. Writes to it are discarded.
     Device(Device),
-    /// The end of a pipe that is read.
+    /// The read end of a pipe.
     PipeReader(OpenPipe),
-    /// The end of a pipe that is written.
+    /// The write end of a pipe.
     PipeWriter(OpenPipe),
 }
 
-/// What is read from a file of `/dev`.
+/// A device, by what reads from it return.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Device {
     /// `/dev/null`: nothing.
@@ -43,11 +42,11 @@ pub enum Device {
 pub struct OpenPipe {
     /// The pipe.
     pub pipe: PipeId,
-    /// Whether a call that would have to wait answers `EAGAIN` instead.
+    /// Whether calls return `EAGAIN` instead of waiting.
     pub nonblock: bool,
 }
 
-/// Which of a machine's open file descriptions.
+/// The number of an open file description of a machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DescriptionId(u32);
 
@@ -65,7 +64,7 @@ struct Shared {
 }
 
 impl Descriptions {
-    /// Adds `description`, to which one descriptor refers.
+    /// Adds `description`, with one descriptor.
     pub fn insert(&mut self, description: Description) -> DescriptionId {
         let shared = Some(Shared { description, descriptors: 1 });
         if let Some(index) = self.free.pop() {
@@ -73,7 +72,7 @@ impl Descriptions {
             return DescriptionId(index);
         }
         self.slots.push(shared);
-        // Processes and their descriptors are limited to less than a u32 counts.
+        // The limits on processes and descriptors keep it within a u32.
         DescriptionId((self.slots.len() - 1) as u32)
     }
 
@@ -90,17 +89,17 @@ impl Descriptions {
         &self.shared(id).description
     }
 
-    /// The description `id`, to change it.
+    /// The description `id`, mutable.
     pub fn get_mut(&mut self, id: DescriptionId) -> &mut Description {
         &mut self.shared_mut(id).description
     }
 
-    /// Notes that one more descriptor refers to `id`.
+    /// Counts one more descriptor of `id`.
     pub fn retain(&mut self, id: DescriptionId) {
         self.shared_mut(id).descriptors += 1;
     }
 
-    /// Notes that one descriptor less refers to `id`; answers the description if it was the last.
+    /// Counts one descriptor of `id` less; returns the description if it was the last.
     pub fn release(&mut self, id: DescriptionId) -> Option<Description> {
         let shared = self.shared_mut(id);
         shared.descriptors -= 1;
@@ -112,12 +111,12 @@ impl Descriptions {
     }
 }
 
-/// What a number of a process stands for.
+/// A descriptor of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Descriptor {
     /// The description that it refers to.
     pub description: DescriptionId,
-    /// Whether processes that are started do without it (POSIX `FD_CLOEXEC`).
+    /// Whether children do not inherit it (POSIX `FD_CLOEXEC`).
     pub close_on_exec: bool,
 }
 
@@ -126,7 +125,7 @@ pub struct Descriptor {
 pub struct OpenFile {
     /// The file.
     pub node: NodeId,
-    /// Where the next read or write begins.
+    /// The offset of the next read or write.
     pub offset: u64,
     /// The flags of preview1: append, dsync, nonblock, rsync, sync.
     pub flags: FdFlags,
@@ -134,12 +133,12 @@ pub struct OpenFile {
     pub read: bool,
     /// Opened for writing.
     pub write: bool,
-    /// What its machine's tape must know of it.
+    /// For the tape.
     pub taped: Option<Box<TapedFile>>,
 }
 
 impl OpenFile {
-    /// Notes that the file has been changed through this descriptor.
+    /// Notes that the file was changed through this description.
     #[inline]
     pub fn note_write(&mut self) {
         if let Some(taped) = &mut self.taped {
@@ -148,38 +147,38 @@ impl OpenFile {
     }
 }
 
-/// A file that may have to go on a tape when it is closed.
+/// The data that a tape needs when the file is closed.
 #[derive(Clone, Debug)]
 pub struct TapedFile {
-    /// The absolute path under which it was opened.
+    /// The absolute path by which it was opened.
     pub path: Box<str>,
     /// Whether it was changed.
     pub written: bool,
 }
 
-/// Where lookups from a directory that a process starts with may lead. A directory that is opened
-/// through one reaches as far: [`Reach::Confined`] or else [`Reach::Namespace`].
+/// Where lookups from a preopened directory may lead. Directories opened through it have
+/// [`Reach::Confined`] if it has, or else [`Reach::Namespace`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
-    /// Only beneath it, and only beneath each directory that is opened through it.
+    /// Beneath the directory only; the same holds for directories opened through it.
     Confined,
     /// Through the whole namespace.
     Namespace,
-    /// Through the whole namespace, and a path that leads through a name which the root has and the
-    /// directory has not starts at the root.
+    /// Through the whole namespace. A path starts at the root if it leads through a name there which the
+    /// directory does not have.
     ///
-    /// For the current directory: C libraries strip the slash off an absolute path and look it up
-    /// from the same descriptor as a relative one, so that nothing tells `/tmp/x` from `tmp/x`.
+    /// For the current directory: C libraries strip the slash of an absolute path and look it up from
+    /// the same descriptor as a relative one, so that `/tmp/x` and `tmp/x` are the same call.
     CurrentDir,
-    /// What [`Reach::CurrentDir`] was in version 0 of the kernel, for replays of its tapes: whatever is
-    /// not found from the directory is looked up, and made, from the root.
+    /// [`Reach::CurrentDir`] in version 0 of the kernel, for replays: whatever is not found from the
+    /// directory is looked up, and created, from the root.
     NamespaceOrRoot,
 }
 
 /// An open directory.
 #[derive(Clone, Debug)]
 pub struct OpenDir {
-    /// The directory, and what lookups from it may not leave.
+    /// The directory, and the root that lookups from it do not leave.
     pub base: Base,
     /// Where lookups from it may lead.
     pub reach: Reach,
@@ -187,7 +186,7 @@ pub struct OpenDir {
     pub preopen: Option<Box<str>>,
     /// Its absolute path, if its machine has a tape.
     pub taped_path: Option<Box<str>>,
-    /// The listing that cookies count in, since the last one that began at 0.
+    /// The listing that cookies refer to, taken at cookie 0.
     pub listing: Option<Listing>,
 }
 
@@ -198,32 +197,32 @@ pub struct FdFlags(u16);
 impl FdFlags {
     /// Writes go to the end.
     pub const APPEND: Self = Self(1);
-    /// Do not wait. Files never do.
+    /// Calls do not wait. Files never do.
     pub const NONBLOCK: Self = Self(4);
     const ALL: u16 = 0b1_1111;
     const SYNC_KINDS: u16 = 0b1_1010;
 
-    /// The flags of `bits`; `None` if one of them has no meaning.
+    /// The flags of `bits`; `None` if a bit has no meaning.
     pub fn from_bits(bits: u32) -> Option<Self> {
         u16::try_from(bits).ok().filter(|bits| bits & !Self::ALL == 0).map(Self)
     }
 
-    /// As preview1 encodes them.
+    /// The encoding of preview1.
     pub fn bits(self) -> u16 {
         self.0
     }
 
-    /// Whether `APPEND` is among them.
+    /// Returns whether `APPEND` is set.
     pub fn is_append(self) -> bool {
         self.0 & Self::APPEND.0 != 0
     }
 
-    /// Whether `NONBLOCK` is among them.
+    /// Returns whether `NONBLOCK` is set.
     pub fn is_nonblock(self) -> bool {
         self.0 & Self::NONBLOCK.0 != 0
     }
 
-    /// Whether one of the flags for synchronous writes is among them.
+    /// Returns whether a flag for synchronous writes is set.
     pub fn has_sync(self) -> bool {
         self.0 & Self::SYNC_KINDS != 0
     }
@@ -240,9 +239,9 @@ pub struct FdTable {
 #[derive(Debug)]
 enum Slot {
     Open(Descriptor),
-    /// Closed by its owner, who may renumber something onto it.
+    /// Closed by its owner; may be the target of `fd_renumber`.
     Closed,
-    /// Left behind by a renumbering.
+    /// Closed by `fd_renumber`.
     Moved,
 }
 
@@ -266,7 +265,7 @@ impl Slot {
 }
 
 impl FdTable {
-    /// What `fd` stands for.
+    /// The descriptor `fd`.
     ///
     /// # Errors
     /// `EBADF` if it is not open.
@@ -274,7 +273,7 @@ impl FdTable {
         self.slots.get(fd as usize).and_then(Slot::descriptor).ok_or(Errno::Badf)
     }
 
-    /// What `fd` stands for, to change it.
+    /// The descriptor `fd`, mutable.
     ///
     /// # Errors
     /// `EBADF` if it is not open.
@@ -285,7 +284,7 @@ impl FdTable {
         }
     }
 
-    /// All numbers that are open, in order, and what they stand for.
+    /// The open descriptors, in order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, Descriptor)> + '_ {
         let open = |(fd, slot): (usize, &Slot)| Some((fd as u32, slot.descriptor()?));
         self.slots.iter().enumerate().filter_map(open)
@@ -296,7 +295,7 @@ impl FdTable {
         (lowest..u32::MAX).find(|fd| self.get(*fd).is_err()).unwrap_or(u32::MAX)
     }
 
-    /// Gives `descriptor` the number `fd`; answers what that stood for.
+    /// Sets `fd` to `descriptor`; returns what it replaces.
     pub fn put(&mut self, fd: u32, descriptor: Descriptor) -> Option<Descriptor> {
         let index = fd as usize;
         if index >= self.slots.len() {
@@ -313,7 +312,7 @@ impl FdTable {
         self.open
     }
 
-    /// Gives `descriptor` the lowest free number.
+    /// Inserts `descriptor` at the lowest free number.
     pub fn push(&mut self, descriptor: Descriptor) -> u32 {
         self.open += 1;
         let rest = self.slots.iter().skip(self.lowest_free);
@@ -328,7 +327,7 @@ impl FdTable {
         index as u32
     }
 
-    /// Closes `fd`; answers what it stood for.
+    /// Closes `fd`; returns what it referred to.
     ///
     /// # Errors
     /// `EBADF` if it is not open.
@@ -344,14 +343,14 @@ impl FdTable {
         Ok(descriptor)
     }
 
-    /// Gives what `from` stands for the number `to` instead; answers what `to` stood for.
+    /// Moves `from` to `to`; returns what it replaces.
     ///
-    /// A number that was open and has been closed will do, as for `dup2`: programs close a standard
-    /// stream and renumber a saved copy onto it. A number that never was open, or that a
-    /// renumbering left behind, will not: the official suite asks for that.
+    /// `to` may have been open and closed, as for `dup2`: programs close a standard stream and renumber
+    /// a saved copy onto it. It may not be a number that never was open, or that `fd_renumber` closed:
+    /// the official test suite requires that.
     ///
     /// # Errors
-    /// `EBADF` if `from` is not open, or `to` is no number to renumber onto.
+    /// `EBADF` if `from` is not open, or `to` must not be renumbered onto.
     pub fn renumber(&mut self, from: u32, to: u32) -> Result<Option<Descriptor>, Errno> {
         self.get(from)?;
         match self.slots.get(to as usize) {
@@ -363,12 +362,12 @@ impl FdTable {
         let slot = &mut self.slots[to as usize];
         let replaced = slot.take(Slot::Closed);
         *slot = Slot::Open(moved);
-        // `take` counted `from` off; `to` counts once, whatever it stood for.
+        // `take` subtracted `from`.
         self.open += u32::from(replaced.is_none());
         Ok(replaced)
     }
 
-    /// Takes everything out of the table.
+    /// Removes all descriptors.
     pub fn drain(&mut self) -> impl Iterator<Item = Descriptor> + '_ {
         self.open = 0;
         self.lowest_free = 0;
@@ -395,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_goes_with_its_last_descriptor() {
+    fn last_descriptor_releases_description() {
         let mut all = Descriptions::default();
         let id = all.insert(Description::Stdin);
         all.retain(id);
@@ -405,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_can_be_chosen() {
+    fn put_uses_the_given_number() {
         let mut fds = table();
         assert!(fds.put(6, STDOUT).is_none());
         assert_eq!(fds.put(6, descriptor(2)), Some(STDOUT));
@@ -416,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_free_number_is_taken() {
+    fn push_uses_lowest_free_number() {
         let mut fds = table();
         fds.remove(1).unwrap();
         fds.remove(0).unwrap();
@@ -426,8 +425,7 @@ mod tests {
         assert_eq!(fds.count(), 4);
     }
 
-    /// A synthesis tool closes descriptor 1 and renumbers a saved copy onto it; a runtime that
-    /// answers EBADF there silences it for good.
+    /// A synthesis tool closes descriptor 1 and renumbers a saved copy onto it; `EBADF` there would silence it.
     #[test]
     fn renumber_onto_a_closed_number_restores_output() {
         let mut fds = table();

@@ -1,28 +1,27 @@
-//! The host process's standard input: reading it, and waiting for it, one implementation a system.
+//! The standard input of the host process: reads and waits, one implementation per system.
 
 use std::io;
 
-/// Reads some bytes; 0 at the end. Nothing is read ahead, so that [`wait`] tells the truth.
+/// Reads some bytes; 0 at the end. Nothing is read ahead, so that [`wait`] is right.
 #[cfg(unix)]
 pub fn read(buf: &mut [u8]) -> io::Result<usize> {
     Ok(rustix::io::read(io::stdin(), buf)?)
 }
 
-/// Moves the offset of standard input back over the last `count` bytes that were read, if it is a
-/// file, so that those who read it next find them.
+/// Moves the offset of standard input, if it is a file, back over the last `count` bytes, so that
+/// programs that read it next find them.
 #[cfg(unix)]
 pub fn give_back(count: u64) {
     let back = i64::try_from(count).map(i64::wrapping_neg);
-    // A pipe or a terminal has no offset: what was read ahead of it is gone.
+    // A pipe or a terminal has no offset: bytes read ahead are lost.
     let _ = back.map(|back| rustix::fs::seek(io::stdin(), rustix::fs::SeekFrom::Current(back)));
 }
 
-/// Programs that read it next have handles of their own.
+/// No effect: programs that read it next have handles of their own.
 #[cfg(not(unix))]
 pub fn give_back(_count: u64) {}
 
-/// Waits until standard input can be read, or for `timeout_ns` (`None`: for as long as it takes).
-/// Answers whether it can.
+/// Waits until standard input is readable, for `timeout_ns` at most; returns whether it is.
 #[cfg(unix)]
 pub fn wait(timeout_ns: Option<u64>) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -33,7 +32,7 @@ pub fn wait(timeout_ns: Option<u64>) -> bool {
         tv_sec: i64::try_from(ns / 1_000_000_000).unwrap_or(i64::MAX),
         tv_nsec: (ns % 1_000_000_000).try_into().unwrap_or(0),
     });
-    // Where waiting is not possible, reading finds out.
+    // If waiting is not possible, a read will tell.
     poll(&mut fds, timeout.as_ref()).map_or(true, |ready| ready > 0)
 }
 
@@ -43,14 +42,13 @@ pub fn read(buf: &mut [u8]) -> io::Result<usize> {
     io::Read::read(&mut io::stdin(), buf)
 }
 
-/// Waits until standard input can be read. Where the system cannot tell, it always can: a read
-/// waits instead.
+/// Returns true: the system cannot wait for standard input, so a read waits instead.
 #[cfg(not(unix))]
 pub fn wait(_timeout_ns: Option<u64>) -> bool {
     true
 }
 
-/// Looks out for standard input on a thread of its own. Dropped, it looks no more.
+/// Watches standard input on a thread of its own, until dropped.
 #[derive(Debug)]
 pub struct Watch {
     #[cfg(unix)]
@@ -58,8 +56,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Calls `then` once standard input can be read; at once, if nobody can look out for that, as a
-    /// read waits, too.
+    /// Calls `then` once standard input is readable; at once if that cannot be watched, as a read waits.
     #[cfg(unix)]
     pub(in crate::kernel) fn begin(then: impl Fn() + Clone + Send + 'static) -> Self {
         use rustix::event::{PollFd, PollFlags, poll};
@@ -72,7 +69,7 @@ impl Watch {
         let watch = move || {
             let stdin = io::stdin();
             let mut fds = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&closed, PollFlags::IN)];
-            // Where waiting is not possible, reading finds out.
+            // If waiting is not possible, a read will tell.
             let _ = poll(&mut fds, None);
             if fds[1].revents().is_empty() {
                 later();
@@ -85,7 +82,7 @@ impl Watch {
         Self { _until_closed: Some(until_closed) }
     }
 
-    /// Calls `then` at once: nobody can look out for standard input, and a read waits, too.
+    /// Calls `then` at once: standard input cannot be watched here, and a read waits.
     #[cfg(not(unix))]
     pub(in crate::kernel) fn begin(then: impl Fn() + Clone + Send + 'static) -> Self {
         then();

@@ -1,4 +1,4 @@
-//! What processes read and write that is no file: descriptors, pipes, standard streams.
+//! Descriptors, pipes and standard streams.
 
 mod capture;
 pub mod fd;

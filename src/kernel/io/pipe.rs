@@ -1,4 +1,4 @@
-//! Pipes: bytes from one process to another, in order.
+//! Pipes.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -6,18 +6,18 @@ use std::io::Read;
 use crate::base::errno::Errno;
 use crate::kernel::pid::Pid;
 
-/// Bytes that a pipe holds until somebody reads them, as on Linux.
+/// Capacity of a pipe in bytes, as on Linux.
 pub const PIPE_BYTES: usize = 64 << 10;
 
-/// Bytes that are written to a pipe in one piece or not at all (POSIX `PIPE_BUF`).
+/// Largest write to a pipe that is atomic, in bytes (POSIX `PIPE_BUF`).
 pub const PIPE_BUF: usize = 4096;
 
-/// Which of a machine's pipes.
+/// The number of a pipe of a machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct PipeId(u32);
 
 impl PipeId {
-    /// Its number, for messages and tapes.
+    /// The number, for messages and tapes.
     pub fn number(self) -> u32 {
         self.0
     }
@@ -26,9 +26,9 @@ impl PipeId {
 /// One end of a pipe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// The one that is read.
+    /// The read end.
     Reader,
-    /// The one that is written.
+    /// The write end.
     Writer,
 }
 
@@ -45,7 +45,7 @@ struct Side {
     waiting: Vec<Pid>,
 }
 
-/// The pipes of a machine. Numbers are not used again, so that a tape tells pipes apart.
+/// The pipes of a machine. Numbers are not used again, so that they are unique on a tape.
 #[derive(Debug, Default)]
 pub struct Pipes {
     open: std::collections::BTreeMap<u32, Pipe>,
@@ -53,12 +53,12 @@ pub struct Pipes {
 }
 
 impl Pipes {
-    /// The number of pipes of which an end is open.
+    /// The number of pipes with an open end.
     pub fn count(&self) -> usize {
         self.open.len()
     }
 
-    /// A new pipe, both of whose ends are open.
+    /// Creates a pipe with both ends open.
     pub fn create(&mut self) -> PipeId {
         let id = self.next;
         self.next = id.wrapping_add(1);
@@ -70,8 +70,8 @@ impl Pipes {
         self.open.get_mut(&id.0).expect("a description keeps its pipe")
     }
 
-    /// Takes up to `buf.len()` bytes, and says whom that may let write on. `None` if there are
-    /// none yet; 0 if there will be none.
+    /// Takes up to `buf.len()` bytes; returns the number and the writers to wake. `None` if it is empty;
+    /// 0 bytes at the end.
     pub fn read(&mut self, id: PipeId, buf: &mut [u8]) -> Option<(usize, Vec<Pid>)> {
         let pipe = self.pipe(id);
         if pipe.bytes.is_empty() {
@@ -87,11 +87,11 @@ impl Pipes {
         Some((count, std::mem::take(&mut pipe.writers.waiting)))
     }
 
-    /// Adds as many of `bytes` as there is room for, and says how many and who waits for them.
-    /// `None` if there is no room.
+    /// Adds as many of `bytes` as there is room for; returns the number and the readers to wake. `None` if
+    /// it is full.
     ///
     /// # Errors
-    /// `EPIPE` if nobody can read any more.
+    /// `EPIPE` if the read end is closed.
     pub fn write(&mut self, id: PipeId, bytes: &[u8]) -> Result<Option<(usize, Vec<Pid>)>, Errno> {
         let pipe = self.pipe(id);
         if pipe.readers.is_closed {
@@ -106,8 +106,7 @@ impl Pipes {
         Ok(Some((count, std::mem::take(&mut pipe.readers.waiting))))
     }
 
-    /// Puts `bytes` back that were read last, beyond what a pipe holds if need be; answers who waits
-    /// to read.
+    /// Puts `bytes`, which were read last, back, even beyond the capacity; returns the readers to wake.
     pub fn give_back(&mut self, id: PipeId, bytes: &[u8]) -> Vec<Pid> {
         let pipe = self.pipe(id);
         for byte in bytes.iter().rev() {
@@ -116,13 +115,13 @@ impl Pipes {
         std::mem::take(&mut pipe.readers.waiting)
     }
 
-    /// Bytes that can be read at once, and whether there will be no more.
+    /// Bytes that can be read at once, and whether the write end is closed.
     pub fn readable(&self, id: PipeId) -> (u64, bool) {
         let pipe = self.open.get(&id.0);
         pipe.map_or((0, true), |pipe| (pipe.bytes.len() as u64, pipe.writers.is_closed))
     }
 
-    /// Bytes that can be written at once, and whether nobody will read them.
+    /// Bytes that can be written at once, and whether the read end is closed.
     pub fn writable(&self, id: PipeId) -> (u64, bool) {
         let room = |pipe: &Pipe| (pipe.room() as u64, pipe.readers.is_closed);
         self.open.get(&id.0).map_or((0, true), room)
@@ -136,7 +135,7 @@ impl Pipes {
         }
     }
 
-    /// Closes `end`; answers who waits at the other one.
+    /// Closes `end`; returns the processes that wait at the other end.
     pub fn close(&mut self, id: PipeId, end: End) -> Vec<Pid> {
         let pipe = self.pipe(id);
         pipe.side(end).is_closed = true;
@@ -173,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_come_out_in_order_and_wake_who_waits() {
+    fn bytes_keep_their_order_and_wake_waiting_processes() {
         let mut pipes = Pipes::default();
         let id = pipes.create();
         let mut buf = [0; 8];
@@ -187,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_takes_what_it_has_room_for() {
+    fn write_takes_as_many_bytes_as_fit() {
         let mut pipes = Pipes::default();
         let id = pipes.create();
         let long = vec![1; PIPE_BYTES - 10];
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_is_read_first_and_may_fill_a_pipe() {
+    fn bytes_given_back_are_read_first_and_may_exceed_capacity() {
         let mut pipes = Pipes::default();
         let id = pipes.create();
         pipes.write(id, &vec![2; PIPE_BYTES]).unwrap();
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn closed_ends_are_end_of_file_and_broken_pipe() {
+    fn closed_ends_give_end_of_file_and_broken_pipe() {
         let mut pipes = Pipes::default();
         let id = pipes.create();
         pipes.write(id, b"x").unwrap();

@@ -7,29 +7,29 @@ use super::host_stdin;
 use super::taped_stdio::{TapedInput, TapedOutput};
 use crate::base::errno::Errno;
 
-/// Where standard input comes from.
+/// The source of standard input.
 #[derive(Default)]
 pub enum Input {
-    /// It is empty.
+    /// Empty.
     #[default]
     Empty,
-    /// It is these bytes.
+    /// These bytes.
     Bytes(io::Cursor<Vec<u8>>),
-    /// It is the host process's standard input, read as the guest reads.
+    /// The standard input of the host process, read as the guest reads.
     Host,
-    /// It is read from this as the guest reads; the guest waits where the reader waits.
+    /// A reader, read as the guest reads. If it blocks, the guest waits.
     Reader(Box<dyn Read + Send>),
-    /// It answers as it did when a tape was recorded.
+    /// The answers on a tape.
     Taped(TapedInput),
 }
 
 impl Input {
-    /// Whether its bytes come while the guest runs, so that a tape needs them read by read.
+    /// Returns whether bytes arrive while the guest runs, so that a tape records each read.
     pub(in crate::kernel) fn is_stream(&self) -> bool {
         matches!(self, Self::Host | Self::Reader(_) | Self::Taped(_))
     }
 
-    /// Whether [`Input::wait`] may wait, or did when the tape was recorded.
+    /// Returns whether [`Input::wait`] may wait, or did so when the tape was recorded.
     pub(in crate::kernel) fn may_block(&self) -> bool {
         match self {
             Self::Host => true,
@@ -38,8 +38,8 @@ impl Input {
         }
     }
 
-    /// Waits until it can be read, for `timeout_ns` at most; answers whether it can. Where that
-    /// cannot be told, it always can: a read waits instead.
+    /// Waits until it is readable, for `timeout_ns` at most; returns whether it is. True if that cannot
+    /// be told: a read waits instead.
     pub(in crate::kernel) fn wait(&mut self, timeout_ns: Option<u64>) -> bool {
         match self {
             Self::Host => host_stdin::wait(timeout_ns),
@@ -51,7 +51,7 @@ impl Input {
     /// Reads some bytes; 0 at the end.
     ///
     /// # Errors
-    /// As the host answers.
+    /// Errors of the host.
     pub fn read(&mut self, buf: &mut [u8]) -> Result<usize, Errno> {
         loop {
             let read = match self {
@@ -68,7 +68,7 @@ impl Input {
         }
     }
 
-    /// Bytes that a read would answer at once, as far as that is known: a reader may have more.
+    /// Bytes that a read would return at once, if known: a reader may have more.
     pub fn available(&self) -> Option<u64> {
         match self {
             Self::Empty => Some(0),
@@ -80,17 +80,17 @@ impl Input {
     }
 }
 
-/// Where standard output or standard error goes.
+/// The destination of standard output or standard error.
 #[derive(Default)]
 pub enum OutputStream {
-    /// Nowhere.
+    /// Discarded.
     #[default]
     Discard,
-    /// Into memory.
+    /// Kept in memory.
     Capture(Vec<u8>),
-    /// To the host, while the guest runs: every write is flushed.
+    /// Written and flushed at each write.
     Writer(Box<dyn Write + Send>),
-    /// Into memory, and writes fail where they did when a tape was recorded.
+    /// Kept in memory; writes fail where they did on a tape.
     Taped(TapedOutput),
 }
 
@@ -98,7 +98,7 @@ impl OutputStream {
     /// Writes all of `bytes`.
     ///
     /// # Errors
-    /// As the host answers, `EPIPE` when nobody reads any more.
+    /// Errors of the host; `EPIPE` if the reader has gone.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Errno> {
         match self {
             Self::Discard => Ok(()),
@@ -111,7 +111,7 @@ impl OutputStream {
         }
     }
 
-    /// What was captured; empty if nothing was.
+    /// The captured bytes, if any.
     pub fn into_captured(self) -> Vec<u8> {
         match self {
             Self::Capture(captured) => captured,

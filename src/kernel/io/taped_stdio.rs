@@ -1,4 +1,4 @@
-//! Standard streams that answer as they did when a tape was recorded.
+//! Standard streams that answer as on a tape.
 
 use std::collections::VecDeque;
 
@@ -7,27 +7,27 @@ use crate::base::errno::Errno;
 use crate::store::Cas;
 use crate::tape::Payload;
 
-/// Standard input, read by read.
+/// Standard input, as a sequence of reads.
 pub struct TapedInput {
     reads: VecDeque<Result<Payload, Errno>>,
     polls: VecDeque<bool>,
     cas: Cas,
-    /// What the guest has not taken of the last read: the program may be another one.
+    /// The rest of the last read: the program may be another one.
     left: Vec<u8>,
 }
 
 impl TapedInput {
-    /// An input of which nothing is known, with the contents in `cas`.
+    /// Creates an input without records; contents are in `cas`.
     pub fn new(cas: Cas) -> Self {
         Self { reads: VecDeque::new(), polls: VecDeque::new(), cas, left: Vec::new() }
     }
 
-    /// Learns what the next read answered.
+    /// Appends the answer of a read.
     pub fn learn_read(&mut self, answer: Result<Payload, Errno>) {
         self.reads.push_back(answer);
     }
 
-    /// Learns whether the next question found it ready.
+    /// Appends the answer of a poll.
     pub fn learn_poll(&mut self, ready: bool) {
         self.polls.push_back(ready);
     }
@@ -57,7 +57,7 @@ impl TapedInput {
 /// Standard output or error.
 #[derive(Default)]
 pub struct TapedOutput {
-    /// Writes that failed, by their place among those of the stream.
+    /// Writes that failed, by their number in the stream.
     failures: VecDeque<(u64, Errno)>,
     learned_writes: u64,
     writes: u64,
@@ -65,7 +65,7 @@ pub struct TapedOutput {
 }
 
 impl TapedOutput {
-    /// Learns what the next write answered.
+    /// Appends the answer of a write.
     pub fn learn_write(&mut self, answer: Result<(), Errno>) {
         if let Err(errno) = answer {
             self.failures.push_back((self.learned_writes, errno));

@@ -1,4 +1,4 @@
-//! How a machine is put together.
+//! Building a machine.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::kernel::vfs::{
 };
 use crate::tape::{Kind, Recorder};
 
-/// Puts a [`Machine`] together.
+/// Builds a [`Machine`].
 ///
 /// ```
 /// use belljar::{Machine, Source};
@@ -79,7 +79,7 @@ impl MachineBuilder {
         self
     }
 
-    /// Mounts `source` at the absolute path `at`; guests that write to it meet `EROFS`.
+    /// Mounts `source` read-only at the absolute path `at`: writes of guests are `EROFS`.
     pub fn mount_read_only(mut self, at: impl Into<String>, source: Source) -> Self {
         self.mounts.push((at.into(), source, true));
         self
@@ -90,61 +90,61 @@ impl MachineBuilder {
         self.mount(WORKTREE, Source::Host(Arc::new(dir)))
     }
 
-    /// What the clock is.
+    /// Sets the clock.
     pub fn clock(mut self, clock: ClockConfig) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Times that files below show until they are changed. Default: the start time of the clock.
+    /// Sets the times that files below show until they are changed. Default: [`Mtimes::Host`].
     pub fn mtimes(mut self, mtimes: Mtimes) -> Self {
         self.mtimes = Some(mtimes);
         self
     }
 
-    /// The seed of `random_get`.
+    /// Sets the seed of `random_get`.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// The bounds.
+    /// Sets the limits.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Whether there is a `/tmp` in memory. Default: there is.
+    /// Sets whether there is a `/tmp` in memory. Default: true.
     pub fn tmp(mut self, tmp: bool) -> Self {
         self.tmp = tmp;
         self
     }
 
-    /// What processes can start. Default: nothing.
+    /// Sets the programs that processes can start. Default: none.
     pub fn programs(mut self, programs: Arc<dyn Programs>) -> Self {
         self.programs = Some(programs);
         self
     }
 
-    /// What answers the calls that processes make by name. Default: nothing, such calls fail.
+    /// Sets what answers host calls. Default: nothing, such calls fail.
     pub fn host(mut self, host: impl Host + 'static) -> Self {
         self.host = Some(Arc::new(host));
         self
     }
 
-    /// Instead of a bell that the host rings: one that has rung as it did when a tape was recorded.
+    /// Replaces the bell by one that has rung as on a tape.
     pub fn taped_bell(mut self, bell: HostBell) -> Self {
         self.bell = bell;
         self
     }
 
-    /// Where processes could not be started in runs that were recorded, for lack of what the host gives.
+    /// Sets where processes of recorded runs could not start for lack of host resources.
     pub fn taped_lacks(mut self, lacks: Vec<TapedLack>) -> Self {
         self.lacks = Lacks::taped(lacks);
         self
     }
 
-    /// Instead of real time, which ends a run at its timeout: where it ended runs that were recorded.
+    /// Sets where recorded runs timed out, in place of real time.
     pub fn taped_timeouts(mut self, ends: Vec<TapedTimeout>) -> Self {
         self.timeouts = Timeouts::taped(ends);
         self
@@ -156,8 +156,8 @@ impl MachineBuilder {
         self
     }
 
-    /// Instead of the host's clock: one that showed `start_ns`, and `start_monotonic_ns`, when the
-    /// machine was made, and shows `values_ns` one after the other.
+    /// Replaces the host's clock by one that showed `start_ns` and `start_monotonic_ns` when the machine
+    /// was built, and shows `values_ns` one after the other.
     pub fn taped_clock(
         mut self,
         start_ns: u64,
@@ -168,14 +168,13 @@ impl MachineBuilder {
         self
     }
 
-    /// Instead of one of the machine's own: a clock that others use as well.
+    /// Sets a clock that other code uses, too.
     pub fn shared_clock(mut self, clock: Box<dyn Clock>) -> Self {
         self.shared_clock = Some(clock);
         self
     }
 
-    /// What a tape says of how the machine was made, instead of how it is made: it plays back one
-    /// that was made so.
+    /// Sets the configuration on the tape that the machine replays.
     pub fn recorded_as(mut self, config: MachineConfig) -> Self {
         self.recorded_as = Some(config);
         self
@@ -200,7 +199,7 @@ impl MachineBuilder {
         }
     }
 
-    /// Where the worktree is, if there is one.
+    /// The mount point of the worktree, if there is one.
     fn worktree_path(&self) -> Option<&'static str> {
         let has = |at: &str| self.mounts.iter().any(|(path, ..)| path.trim_end_matches('/') == at);
         let at = worktree_of(self.kernel_version());
@@ -211,7 +210,7 @@ impl MachineBuilder {
         self.recorded_as.as_ref().map_or(KERNEL_VERSION, |config| config.kernel_version)
     }
 
-    /// Makes sure that no mount begins with a name that the worktree has.
+    /// Checks that no mount begins with a name that the worktree has.
     fn check_names(&self) -> Result<(), MachineError> {
         let Some(WORKTREE) = self.worktree_path() else { return Ok(()) };
         let is_worktree =
@@ -221,7 +220,7 @@ impl MachineBuilder {
             let path = VPath::parse(name).ok();
             path.is_some_and(|path| worktree.layers().iter().any(|layer| layer.stat(&path).is_ok()))
         };
-        // Directories in memory give way.
+        // Directories in memory give way to the worktree's.
         let in_memory = |source: &Source| matches!(source, Source::Memory);
         for (path, ..) in self.mounts.iter().filter(|(_, source, _)| !in_memory(source)) {
             let Some(name) = path.split('/').find(|name| !name.is_empty()) else { continue };
@@ -236,7 +235,7 @@ impl MachineBuilder {
         Ok(())
     }
 
-    /// The clock of the machine; what is shared says what kind it is.
+    /// Makes the clock of the machine, and sets its kind from a shared one.
     fn make_clock(&mut self) -> Box<dyn Clock> {
         if let Some(mut shared) = self.shared_clock.take() {
             let start_ns = shared.now(ClockId::Realtime);
@@ -256,7 +255,7 @@ impl MachineBuilder {
         }
     }
 
-    /// The machine.
+    /// Builds the machine.
     ///
     /// # Errors
     /// [`MachineError::Mount`]: see [`Overlay::mount`]. [`MachineError::Layers`] if it has a tape.
@@ -332,10 +331,8 @@ impl MachineBuilder {
 }
 
 impl MachineConfig {
-    /// A builder of such a machine whose files below are those of `tree`, and whose clock, if it
-    /// was the host's, shows `clock_values_ns` one after the other.
-    ///
-    /// Its bounds are those recorded, and no larger than `bounds`.
+    /// Returns a builder of this machine, with `tree` for the files below and, if the clock was the host's, the
+    /// readings `clock_values_ns`. Limits are the recorded ones, but none larger than `bounds`.
     pub fn builder(
         &self,
         tree: &Arc<TapedTree>,

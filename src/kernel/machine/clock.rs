@@ -1,26 +1,23 @@
-//! Time, as a machine sees it.
+//! The clocks of a machine.
 
 use std::time::{Duration, Instant};
 
 use crate::base::ambient;
 use crate::kernel::vfs::FILES_END_NS;
 
-/// 2037-01-01T00:00:00Z, where virtual time starts unless told otherwise: nanoseconds since the
-/// Unix epoch. It is later than the files on any disk, as programs take fright at files from the future,
-/// and fits in 31 bits of seconds, as some keep no more.
+/// The start of virtual time by default, 2037-01-01T00:00:00Z, in nanoseconds since the Unix epoch. Later
+/// than files on any disk, as programs complain of files from the future, and within 31 bits of seconds.
 pub const DEFAULT_START_NS: u64 = FILES_END_NS;
 
-/// What the monotonic clock shows modules when a machine starts: a day, as on a host that has been up
-/// for so long. Some programs take 0 for a clock that does not work, as Go's runtime does, and some
-/// subtract from it.
+/// The monotonic time that modules see when a machine starts: a day, as on a host that has been up for so long.
+/// Go's runtime takes 0 for a broken clock, and some programs subtract from it.
 pub const UPTIME_NS: u64 = 86_400_000_000_000;
 
-/// Reads of a paused clock in a row, with no other call between them, that see it stand still. Each
-/// further one moves it by [`SPIN_TICK_NS`], so that a guest which spins until time has passed
-/// comes to its end, the same one every time.
+/// Consecutive reads of a virtual clock, with no other call between them, that see the same time. Each further
+/// one moves it by [`SPIN_TICK_NS`], so that a loop until a time ends, and ends the same way in each run.
 pub const SPIN_FREE_READS: u32 = 64;
 
-/// How far a read of the clock moves it once a guest spins.
+/// Step of the clock for each read of a guest that spins.
 pub const SPIN_TICK_NS: u64 = 100_000;
 
 /// The clocks of preview1, by their numbers.
@@ -31,14 +28,14 @@ pub enum ClockId {
     Realtime = 0,
     /// Time since the machine started; modules see [`UPTIME_NS`] more.
     Monotonic = 1,
-    /// Time since the machine started: processes of a machine take turns, and compute in no time.
+    /// Time since the machine started: computing takes no time.
     ProcessCputime = 2,
     /// As [`ClockId::ProcessCputime`].
     ThreadCputime = 3,
 }
 
 impl ClockId {
-    /// The clock with the number `id`.
+    /// The clock with the number `id` of preview1.
     pub fn from_raw(id: u32) -> Option<Self> {
         Some(match id {
             0 => Self::Realtime,
@@ -52,38 +49,37 @@ impl ClockId {
 
 /// The source of a machine's time. All times are nanoseconds.
 pub trait Clock: Send {
-    /// What the clock `id` shows.
+    /// The time of the clock `id`.
     fn now(&mut self, id: ClockId) -> u64;
 
-    /// What the clock `id` shows a guest. Another value than [`Clock::now`] only where readings are
-    /// played back.
+    /// The time of the clock `id` for a guest. It differs from [`Clock::now`] only in a replay.
     fn read(&mut self, id: ClockId) -> u64 {
         self.now(id)
     }
 
-    /// The smallest step that the clock `id` shows.
+    /// The smallest step of the clock `id`.
     fn resolution(&self, id: ClockId) -> u64;
 
-    /// Lets time pass until the monotonic clock shows at least `t`.
+    /// Moves or waits until the monotonic clock shows at least `t`.
     fn sleep_until(&mut self, t: u64);
 
-    /// Whether time passes only by [`Clock::sleep_until`] and [`Clock::set_forward`].
+    /// Returns whether time passes only by [`Clock::sleep_until`] and [`Clock::set_forward`].
     fn is_virtual(&self) -> bool;
 
-    /// Sets the realtime clock forward to `realtime_ns`, unless it is past that, as an administrator would;
-    /// no time passes. Does nothing to a clock that is not virtual.
+    /// Sets the realtime clock forward to `realtime_ns`, unless it is past that; no time passes. No effect
+    /// on a clock that is not virtual.
     fn set_forward(&mut self, realtime_ns: u64) {
         let _ = realtime_ns;
     }
 
-    /// A clock that shows what this one does, and goes on by itself; `None` if others use this one
-    /// as well, or it plays readings back.
+    /// Returns a clock that shows the same time and then runs independently; `None` if this one is shared
+    /// or replayed.
     fn fork(&self) -> Option<Box<dyn Clock>> {
         None
     }
 }
 
-/// A clock that plays back what the host's clock showed when a tape was recorded.
+/// A clock that replays the recorded readings of the host's clock.
 #[derive(Clone, Debug)]
 pub struct TapedClock {
     realtime_ns: u64,
@@ -92,8 +88,8 @@ pub struct TapedClock {
 }
 
 impl TapedClock {
-    /// A clock that stands at `start_ns`, nanoseconds since the Unix epoch, and `start_monotonic_ns`,
-    /// and whose readings are `readings_ns`, one after the other.
+    /// Creates a clock at `start_ns`, nanoseconds since the Unix epoch, and `start_monotonic_ns`, with the
+    /// readings `readings_ns`.
     pub fn new(start_ns: u64, start_monotonic_ns: u64, readings_ns: Vec<u64>) -> Self {
         let readings = readings_ns.into_iter();
         Self { realtime_ns: start_ns, monotonic_ns: start_monotonic_ns, readings }
@@ -130,7 +126,7 @@ impl Clock for TapedClock {
     }
 }
 
-/// A clock that stands still until somebody sleeps on it.
+/// A clock that moves only when it is slept on.
 #[derive(Clone, Debug)]
 pub struct VirtualClock {
     start_ns: u64,
@@ -138,7 +134,7 @@ pub struct VirtualClock {
 }
 
 impl VirtualClock {
-    /// A clock paused at `start_ns`, nanoseconds since the Unix epoch.
+    /// Creates a clock paused at `start_ns`, nanoseconds since the Unix epoch.
     pub fn starting_at(start_ns: u64) -> Self {
         Self { start_ns, elapsed_ns: 0 }
     }
@@ -173,14 +169,14 @@ impl Clock for VirtualClock {
     }
 }
 
-/// The host's clock. What a guest does with it cannot be repeated.
+/// The host's clock. Runs with it differ.
 #[derive(Clone, Debug)]
 pub struct HostClock {
     started: Instant,
 }
 
 impl HostClock {
-    /// A clock whose monotonic time starts now.
+    /// Creates a clock whose monotonic time starts now.
     pub fn start() -> Self {
         Self { started: ambient::instant_now() }
     }
@@ -224,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn virtual_time_moves_by_sleeping_alone_and_never_back() {
+    fn virtual_clock_moves_only_by_sleeping_and_never_back() {
         let mut clock = VirtualClock::starting_at(DEFAULT_START_NS);
         assert_eq!(clock.now(ClockId::Realtime), DEFAULT_START_NS);
         clock.sleep_until(5);
@@ -236,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_virtual_clock_is_set_forward_without_time_that_passes() {
+    fn set_forward_does_not_move_monotonic_time() {
         let mut clock = VirtualClock::starting_at(1000);
         clock.sleep_until(5);
         clock.set_forward(2000);

@@ -1,10 +1,10 @@
-//! Why a machine could not be put together.
+//! Errors of building a machine.
 
 use crate::base::errno::Errno;
 #[cfg(doc)]
 use crate::kernel::vfs::Overlay;
 
-/// A machine could not be put together.
+/// A machine could not be built.
 #[derive(thiserror::Error)]
 pub enum MachineError {
     /// A mount failed.
@@ -15,8 +15,7 @@ pub enum MachineError {
         /// Why; see [`Overlay::mount`].
         errno: Errno,
     },
-    /// A mount that begins with a name which the worktree has: programs cannot tell `lib/x` from
-    /// `/lib/x`.
+    /// The worktree has an entry of the first name of a mount: programs could not tell `lib/x` from `/lib/x`.
     #[error(
         "cannot mount at {path}: the worktree has {name:?} of its own, and programs cannot tell \
          {name}/x from /{name}/x; {free} is free"
@@ -26,10 +25,10 @@ pub enum MachineError {
         path: String,
         /// The name.
         name: String,
-        /// A mount point like it that the worktree does not have.
+        /// A similar mount point that the worktree does not have.
         free: String,
     },
-    /// A mount of several layers, whose answers a tape could not tell apart.
+    /// A mount of several layers, whose answers a tape cannot tell apart.
     #[error("cannot record the mount at {path:?}: it has more than one layer")]
     Layers {
         /// The mount point.

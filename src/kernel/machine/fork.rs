@@ -1,4 +1,4 @@
-//! Machines that go on from where another one stands: forks, and those that were saved.
+//! Forks of a machine, and machines saved as data.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,27 +13,27 @@ use crate::kernel::process::wakeup::HostBell;
 use crate::kernel::vfs::{RestoreError, SavedOverlay};
 use crate::store::{Cas, StoreError};
 
-/// A machine cannot be forked or saved.
+/// A machine could not be forked or saved.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ForkError {
-    /// What it does goes on a tape, which is one run's.
-    #[error("a machine that is recorded cannot be forked: leave out its tape")]
+    /// It has a tape, which belongs to one run.
+    #[error("cannot fork a machine with a tape: build it without one")]
     Recorded,
-    /// Its clock is not its own.
-    #[error("a machine whose clock others use, or which plays readings back, cannot be forked")]
+    /// Its clock is shared or replayed.
+    #[error("cannot fork a machine whose clock is shared or replayed")]
     Clock,
 }
 
 crate::base::readable::readable!(ForkError);
 
-/// What [`Machine::save`] answers.
+/// The result of [`Machine::save`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SavedMachine {
     files: SavedOverlay,
-    /// Time that has passed, nanoseconds.
+    /// Virtual time elapsed, in nanoseconds.
     elapsed_ns: u64,
-    /// What a paused clock shows the next run at least, nanoseconds since the Unix epoch.
+    /// Earliest time of a paused clock in the next run, in nanoseconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     realtime_ns: Option<u64>,
     seed: u64,
@@ -42,27 +42,27 @@ pub struct SavedMachine {
 }
 
 impl SavedMachine {
-    /// The digests of the contents that are in the store.
+    /// The digests of its contents in the store.
     pub fn contents(&self) -> Vec<Digest> {
         self.files.contents()
     }
 
-    /// What a clock that started at `start_ns` and is paused shows the next run, nanoseconds since the
+    /// The time that a paused clock, started at `start_ns`, shows the next run, in nanoseconds since the
     /// Unix epoch.
     pub fn now_ns(&self, start_ns: u64) -> u64 {
         start_ns.saturating_add(self.elapsed_ns).max(self.realtime_ns.unwrap_or_default())
     }
 
-    /// Where its chance comes from.
+    /// The seed of its random bytes.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 }
 
 impl Machine {
-    /// A machine that goes on from here by itself: the same files, clock, chance, limits and
-    /// programs. It shares contents with this one until one of the two writes to them, so that it
-    /// takes no longer for large trees than for small ones.
+    /// Creates an independent machine in this state: the same files, clock, random bytes, limits and programs,
+    /// but no host and no trace. Contents are shared until one of the two writes to them, so a large tree
+    /// takes no longer than a small one.
     ///
     /// # Errors
     /// [`ForkError`].
@@ -87,8 +87,7 @@ impl Machine {
         })
     }
 
-    /// The files, the time and the chance of the machine as data. What was written to files goes to
-    /// `cas`, as far as it is not there.
+    /// Returns the files, time and random state as data. Written contents are put into `cas`.
     ///
     /// # Errors
     /// As [`Cas::put`].
@@ -103,11 +102,10 @@ impl Machine {
         })
     }
 
-    /// Makes the machine, which was just built as the other one was, go on from where that one was
-    /// saved.
+    /// Restores a saved state into this machine, which was just built with the same configuration.
     ///
     /// # Errors
-    /// [`RestoreError`]; the machine is as it was then.
+    /// [`RestoreError`]; the machine is then unchanged.
     pub fn restore(&mut self, saved: &SavedMachine, cas: &Cas) -> Result<(), RestoreError> {
         self.vfs.restore(&saved.files, cas)?;
         if self.clock.is_virtual() {

@@ -1,4 +1,4 @@
-//! Processes that the host had nothing left for when a tape was recorded: a replay ends where the run did.
+//! Processes that could not start for lack of host resources, for replays.
 
 use std::collections::VecDeque;
 
@@ -11,11 +11,11 @@ pub struct TapedLack {
     pub seq: u64,
     /// Which process it was.
     pub pid: Pid,
-    /// What was said.
+    /// The message.
     pub message: String,
 }
 
-/// Those of the runs that a machine repeats, in the order of the tape.
+/// Those of the runs that a machine replays, in the order of the tape.
 #[derive(Debug, Default)]
 pub(crate) struct Lacks(VecDeque<TapedLack>);
 
@@ -24,8 +24,8 @@ impl Lacks {
         Self(lacks.into())
     }
 
-    /// What was said of the process `pid`, if it could not be started where the tape had as many `records` as it
-    /// has now.
+    /// Returns the message of the process `pid`, if the recorded run could not start it after as many
+    /// `records` as there are now.
     pub(crate) fn at(&mut self, pid: Pid, records: impl FnOnce() -> u64) -> Option<String> {
         let lack = self.0.pop_front_if(|lack| lack.pid == pid && lack.seq == records())?;
         Some(lack.message)

@@ -1,4 +1,4 @@
-//! Bounds on everything that a guest drives, and what happens at them.
+//! Limits on everything that a guest drives.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,43 +8,39 @@ use serde::{Deserialize, Serialize};
 use crate::kernel::process::Signal;
 use crate::kernel::vfs::VfsLimits;
 
-/// The bounds of a machine. Where a guest can carry on, it meets an errno; where it cannot, it is
-/// ended with [`Stop::Limit`].
+/// The limits of a machine. Where a guest can continue it gets an errno, else [`Stop::Limit`] ends the run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
-    /// Memories and tables of all processes together, in bytes, where a table has 8 an entry, and what
-    /// shells remember. Beyond: `memory.grow` answers −1, and a shell ends with a message.
+    /// Bytes of the memories and tables (8 per entry) of all processes, and of shells' values. Beyond:
+    /// `memory.grow` returns −1, and a shell ends with a message.
     pub memory_bytes_max: u64,
-    /// Instructions that all processes may execute, roughly; `None` for any number. Beyond: ended.
-    /// Needs an engine that counts fuel.
+    /// Instructions, roughly, of all processes; `None`: no limit. Beyond: ended. Needs an engine that
+    /// counts fuel.
     pub fuel: Option<u64>,
-    /// Real time that a run may take. Beyond: ended, but for a call of the host that is under way,
-    /// such as a write to a pipe that nobody reads: that cannot be interrupted, and the run ends
-    /// after it. Loading and compiling a program is no part of its run.
+    /// Real time of a run. Beyond: ended, after a call of the host that is under way, such as a write to
+    /// a pipe without reader, which cannot be interrupted. Loading and compiling programs does not count.
     pub timeout: Option<Duration>,
-    /// Time that may pass on the machine's own clock. Beyond: ended; where that is the host's clock, once
-    /// a process sleeps.
+    /// Time on the machine's own clock. Beyond: ended; with the host's clock, when a process sleeps.
     pub virtual_timeout: Option<Duration>,
     /// Open descriptors of a process. Beyond: `EMFILE`.
     pub open_files_max: u32,
-    /// Processes of a run, those included that have ended and not been waited for. Beyond: `EAGAIN`.
+    /// Processes of a run, zombies included. Beyond: `EAGAIN`.
     pub processes_max: u32,
     /// Pipes of a run. Beyond: `ENFILE`.
     pub pipes_max: u32,
     /// Bytes written to standard output and standard error together. Beyond: ended.
     pub output_bytes_max: u64,
-    /// Bytes of a trace. Beyond: the trace ends with a line that says so, and the guest runs on.
+    /// Bytes of a trace. Beyond: the trace ends with a line that says so; the guest continues.
     pub trace_bytes_max: u64,
-    /// Bytes of what is passed to a call of the host, and of its answer. Beyond: `E2BIG`, or an
-    /// answer that says so.
+    /// Bytes of the parameters of a host call, and of its answer. Beyond: `E2BIG`, or an error as the answer.
     pub host_call_bytes_max: u64,
-    /// Bounds of the file system.
+    /// Limits of the file system.
     pub vfs: VfsLimits,
 }
 
 impl Limits {
-    /// These bounds, and where `bounds` are tighter, those.
+    /// Returns these limits, each no larger than in `bounds`.
     #[must_use]
     pub fn within(&self, bounds: &Self) -> Self {
         fn tighter<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
@@ -70,7 +66,7 @@ impl Limits {
 }
 
 impl Limits {
-    /// [`Limits::virtual_timeout`] in nanoseconds, if the clock can show it.
+    /// [`Limits::virtual_timeout`] in nanoseconds, if they fit.
     pub(in crate::kernel) fn virtual_timeout_ns(&self) -> Option<u64> {
         self.virtual_timeout?.as_nanos().try_into().ok()
     }
@@ -110,9 +106,9 @@ pub enum Limit {
     OpenFiles,
     /// [`Limits::processes_max`]
     Processes,
-    /// Modules that live at once: [`crate::kernel::process::schedule::Image::live_max`]
+    /// Modules alive at once: [`crate::kernel::process::schedule::Image::live_max`]
     Modules,
-    /// What the host gives to one user: programs of the host, their pipes, memory to start a program in.
+    /// Host resources of one user: native programs, their pipes, memory to start a program.
     Host,
     /// [`Limits::pipes_max`]
     Pipes,
@@ -159,8 +155,8 @@ impl fmt::Display for Limit {
             Self::VirtualTimeout => "virtual timeout",
             Self::OpenFiles => "limit of open files",
             Self::Processes => "limit of processes",
-            Self::Modules => "limit of modules that live at once",
-            Self::Host => "limit of what the host gives to one user",
+            Self::Modules => "limit of live modules",
+            Self::Host => "limit of host resources",
             Self::Pipes => "limit of pipes",
             Self::Output => "output limit",
             Self::Trace => "trace limit",
@@ -171,17 +167,16 @@ impl fmt::Display for Limit {
     }
 }
 
-/// Why a guest does not run on, other than by a trap.
+/// Why a guest ends other than by a trap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stop {
     /// It called `proc_exit` with this code.
     Exit(u32),
-    /// It reached a limit that it cannot carry on past.
+    /// It reached a limit that it cannot continue past.
     Limit(Limit),
-    /// This signal ended it.
+    /// A signal killed it.
     Signalled(Signal),
-    /// The machine's tape failed: it is full, or cannot be written, or the run does something else
-    /// than the tape that it is compared with.
+    /// The machine's tape failed: it is full, cannot be written, or differs from the run that replays it.
     Tape,
 }
 
@@ -190,8 +185,8 @@ impl fmt::Display for Stop {
         match self {
             Self::Exit(code) => write!(f, "exited with code {code}"),
             Self::Limit(limit) => write!(f, "reached the {limit}"),
-            Self::Signalled(signal) => write!(f, "was ended by {signal}"),
-            Self::Tape => f.write_str("ended with its tape"),
+            Self::Signalled(signal) => write!(f, "was killed by {signal}"),
+            Self::Tape => f.write_str("stopped because its tape failed"),
         }
     }
 }

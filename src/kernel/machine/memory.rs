@@ -1,33 +1,32 @@
-//! Memory that the processes of a machine take, counted together.
+//! The memory counter of a machine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What the processes of a machine have taken, and may take. Clones count together.
+/// Memory taken by all processes of a machine, and its limit. Clones share the counter.
 #[derive(Clone, Debug)]
 pub struct Memory(Arc<Counter>);
 
 #[derive(Debug)]
 struct Counter {
     max_bytes: u64,
-    // A machine is on one thread at a time; it is the processes' being handed from thread to thread
-    // that asks for atomics.
+    // A machine is on one thread at a time, but moves between threads.
     taken_bytes: AtomicU64,
     has_refused: AtomicBool,
 }
 
-/// There is no more memory.
+/// The memory limit is reached.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("out of memory: all processes together may have {max_bytes} bytes")]
 pub struct OutOfMemory {
-    /// What there is.
+    /// The limit.
     pub max_bytes: u64,
 }
 
 crate::base::readable::readable!(OutOfMemory);
 
 impl Memory {
-    /// `max_bytes`, of which nothing is taken.
+    /// Creates a counter with the limit `max_bytes`.
     pub fn new(max_bytes: u64) -> Self {
         Self(Arc::new(Counter {
             max_bytes,
@@ -36,18 +35,18 @@ impl Memory {
         }))
     }
 
-    /// Nothing yet, to be grown.
+    /// Creates a charge of 0 bytes.
     pub fn charge(&self) -> Charge {
         Charge { memory: self.clone(), bytes: 0 }
     }
 
-    /// Whether anybody has asked for more than there was.
+    /// Returns whether a charge was refused.
     pub fn has_refused(&self) -> bool {
         self.0.has_refused.load(Ordering::Relaxed)
     }
 }
 
-/// Bytes that are taken until this is dropped.
+/// Bytes taken until this is dropped.
 #[derive(Debug)]
 pub struct Charge {
     memory: Memory,
@@ -58,7 +57,7 @@ impl Charge {
     /// Takes `bytes` more.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; nothing more is taken then.
+    /// [`OutOfMemory`]; nothing is taken then.
     pub fn grow(&mut self, bytes: u64) -> Result<(), OutOfMemory> {
         let Counter { max_bytes, taken_bytes, has_refused } = &*self.memory.0;
         let total = taken_bytes.load(Ordering::Relaxed).saturating_add(bytes);
@@ -83,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_dropped_can_be_taken_again() {
+    fn dropped_charge_can_be_taken_again() {
         let memory = Memory::new(10);
         let mut first = memory.charge();
         assert_eq!(first.grow(7), Ok(()));

@@ -1,4 +1,4 @@
-//! What one process tree shares: files, clock, chance, limits.
+//! The state that one process tree shares: files, clock, random bytes, limits.
 
 mod builder;
 pub mod clock;
@@ -34,28 +34,28 @@ use super::process::wakeup::HostBell;
 use super::vfs::Overlay;
 use crate::tape::Recorder;
 
-/// Where a worktree is mounted: a name that folders do not have, so that no relative path of a program
-/// is taken for it.
+/// The mount point of a worktree: a name that directories rarely have, so that it does not clash with
+/// programs' relative paths.
 pub const WORKTREE: &str = "/worktree";
 
-/// Where a worktree was mounted by version 0 of the kernel.
+/// The mount point of a worktree in version 0 of the kernel.
 pub(crate) const WORKTREE_OF_VERSION_0: &str = "/src";
 
-/// Where the version `kernel_version` of the kernel has a worktree.
+/// The mount point of a worktree in version `kernel_version` of the kernel.
 fn worktree_of(kernel_version: u32) -> &'static str {
     if kernel_version == 0 { WORKTREE_OF_VERSION_0 } else { WORKTREE }
 }
 
-/// What a machine's clock is.
+/// The clock of a machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClockConfig {
-    /// Virtual: it stands at this instant, nanoseconds since the Unix epoch, until somebody sleeps.
+    /// Virtual: paused at this time until a process sleeps.
     Paused {
-        /// Where it stands at first.
+        /// The start, in nanoseconds since the Unix epoch.
         start_ns: u64,
     },
-    /// The host's. What guests do with it cannot be repeated.
+    /// The host's clock. Runs with it differ.
     Host,
 }
 
@@ -65,42 +65,40 @@ impl Default for ClockConfig {
     }
 }
 
-/// A virtual machine: the kernel state that the processes of one tree share.
-///
-/// It owns everything that its guests can observe. Two machines share nothing, and any number of
-/// them run side by side on different threads.
+/// A virtual machine: the kernel state that the processes of one tree share. It owns everything that its
+/// guests can observe; any number of machines may run side by side on different threads.
 pub struct Machine {
     pub(crate) vfs: Overlay,
-    /// What processes may start.
+    /// Programs that processes may start.
     pub(crate) programs: Option<Arc<dyn Programs>>,
-    /// Whom processes may ask by name.
+    /// What answers host calls.
     pub(crate) host: Option<Arc<dyn Host>>,
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) random: Random,
     pub(crate) limits: Limits,
-    /// What belongs to the run that is going on, or else to the last one.
+    /// The state of the current run, or of the last one.
     pub(crate) run: RunState,
-    /// Where real time ends runs.
+    /// Where timeouts end runs.
     pub(crate) timeouts: Timeouts,
-    /// Where the host had nothing left, in the runs that it repeats.
+    /// Where recorded runs lacked host resources.
     pub(crate) lacks: Lacks,
     pub(crate) trace: Option<Trace>,
-    /// Where what crosses the boundary is recorded.
+    /// Records what crosses the boundary.
     pub(crate) tape: Option<Recorder>,
-    /// What it answers: see [`KERNEL_VERSION`].
+    /// See [`KERNEL_VERSION`].
     pub(crate) kernel_version: u32,
-    /// Whether the tape has what processes found when they looked for programs.
+    /// Whether lookups of programs are recorded.
     pub(crate) tapes_finds: bool,
 }
 
 impl Machine {
-    /// A builder with the defaults: an empty root, a `/tmp` in memory, the clock paused at
+    /// Returns a builder with the defaults: an empty root, a `/tmp` in memory, the clock paused at
     /// [`DEFAULT_START_NS`], seed 0, [`Limits::default`].
     pub fn builder() -> MachineBuilder {
         MachineBuilder::default()
     }
 
-    /// Nothing to speak of, to stand where a machine was while a process has it.
+    /// Placeholder while a run owns the machine.
     pub(crate) fn vacant() -> Self {
         let limits = Limits::default();
         Self {
@@ -120,18 +118,17 @@ impl Machine {
         }
     }
 
-    /// Where its worktree is mounted, if it has one: at [`WORKTREE`], or, where an old tape is
-    /// replayed, at `/src`.
+    /// The mount point of its worktree, if it has one: [`WORKTREE`], or `/src` in a replay of an old tape.
     pub fn worktree(&self) -> Option<&'static str> {
         self.vfs.worktree().map(|_| worktree_of(self.kernel_version))
     }
 
-    /// What it answers: see [`KERNEL_VERSION`].
+    /// See [`KERNEL_VERSION`].
     pub(crate) fn kernel_version(&self) -> u32 {
         self.kernel_version
     }
 
-    /// Sets what answers the calls that processes make by name from now on.
+    /// Sets what answers host calls from now on.
     pub fn set_host(&mut self, host: impl Host + 'static) {
         self.host = Some(Arc::new(host));
     }
@@ -141,23 +138,23 @@ impl Machine {
         &self.vfs
     }
 
-    /// The namespace, to look into or to change between runs.
+    /// The namespace, mutable, for use between runs.
     pub fn vfs_mut(&mut self) -> &mut Overlay {
         &mut self.vfs
     }
 
-    /// The bounds that hold.
+    /// The limits.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// The time that the machine's clock shows, nanoseconds since the Unix epoch.
+    /// The time of the machine's clock, in nanoseconds since the Unix epoch.
     pub fn now_ns(&mut self) -> u64 {
         self.catch_up();
         self.clock.now(ClockId::Realtime)
     }
 
-    /// Sets a paused clock forward to the last write: no file is later than the clock.
+    /// Sets a virtual clock forward to the last write: no file is later than the clock.
     #[inline]
     pub(crate) fn catch_up(&mut self) {
         if let Some(written_ns) = self.vfs.last_write_ns()
@@ -170,19 +167,19 @@ impl Machine {
         }
     }
 
-    /// Time that has passed on the machine's clock.
+    /// Time elapsed on the machine's clock.
     pub fn elapsed(&mut self) -> Duration {
         Duration::from_nanos(self.clock.now(ClockId::Monotonic))
     }
 
-    /// Lets `duration` pass on the machine's clock. A virtual clock jumps; the host's is waited for.
+    /// Advances the machine's clock by `duration`. A virtual clock jumps; the host's is waited for.
     pub fn advance(&mut self, duration: Duration) {
         let duration = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let t = self.clock.now(ClockId::Monotonic).saturating_add(duration);
         self.clock.sleep_until(t);
     }
 
-    /// Real time that the run has left, if it is bounded.
+    /// Real time left of the run, if it is limited.
     pub fn time_left(&self) -> Option<Duration> {
         self.time_left_ns().map(Duration::from_nanos)
     }

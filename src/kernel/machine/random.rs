@@ -1,29 +1,27 @@
-//! Chance, from a seed.
+//! Random bytes from a seed.
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// Bytes of a block of the key stream, which comes in words of 4.
+/// Bytes of a block of the key stream, which consists of 4-byte words.
 const BLOCK_BYTES: usize = 64;
 const BLOCK_WORDS: u128 = 16;
 
-/// The random bytes of a machine: the `ChaCha20` key stream whose key is the seed (little-endian,
-/// in the first 8 of 32 bytes, the others 0) and whose nonce is 0.
-///
-/// Not for secrets: whoever knows the seed knows them all.
+/// The random bytes of a machine: the `ChaCha20` key stream with the seed as the key (little-endian,
+/// in the first 8 of 32 bytes, the others 0) and nonce 0. Not for secrets: the seed reveals all bytes.
 #[derive(Clone)]
 pub struct Random {
     stream: ChaCha20Rng,
     seed: u64,
-    /// Blocks taken off the stream.
+    /// Blocks taken from the stream.
     blocks: u64,
-    /// The last bytes taken off the stream, which comes in words; those from `used` on are left.
+    /// The last block; bytes from `used` on are left.
     block: [u8; BLOCK_BYTES],
     used: usize,
 }
 
 impl Random {
-    /// The stream of `seed`.
+    /// Starts the stream of `seed`.
     pub fn seeded(seed: u64) -> Self {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
@@ -31,7 +29,7 @@ impl Random {
         Self { stream, seed, blocks: 0, block: [0; BLOCK_BYTES], used: BLOCK_BYTES }
     }
 
-    /// The stream of `seed`, without its first `position` bytes.
+    /// Continues the stream of `seed` after `position` bytes.
     pub fn at(seed: u64, position: u64) -> Self {
         let mut random = Self::seeded(seed);
         random.blocks = position / BLOCK_BYTES as u64;
@@ -69,8 +67,8 @@ impl Random {
 mod tests {
     use super::*;
 
-    /// The stream is a format: recorded runs depend on it. Source of the first bytes for key 0:
-    /// RFC 8439, appendix A.1, test vector 1.
+    /// The stream is a format: tapes depend on it. First bytes for key 0: RFC 8439, appendix A.1, test
+    /// vector 1.
     #[test]
     fn seed_zero_is_the_chacha20_key_stream_of_the_zero_key() {
         let mut bytes = [0; 8];
@@ -79,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_goes_on_from_any_position() {
+    fn stream_continues_at_any_position() {
         let mut whole = [0; 300];
         Random::seeded(7).fill(&mut whole);
         for position in [0, 1, 63, 64, 65, 128, 200] {
@@ -93,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn different_seeds_differ() {
+    fn different_seeds_give_different_bytes() {
         let (mut a, mut b) = ([0; 32], [0; 32]);
         Random::seeded(1).fill(&mut a);
         Random::seeded(2).fill(&mut b);

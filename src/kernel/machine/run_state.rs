@@ -1,4 +1,4 @@
-//! What belongs to one run of a machine.
+//! The state of one run of a machine.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,35 +12,35 @@ use crate::kernel::io::stdio::Stdio;
 use crate::kernel::process::Processes;
 use crate::kernel::process::wakeup::HostBell;
 
-/// What belongs to one run: every run begins with a new one. After the run it says what became of it.
+/// The state of one run, made anew for each; afterwards, its results.
 pub(crate) struct RunState {
     pub(crate) descriptions: Descriptions,
     pub(crate) pipes: Pipes,
     pub(crate) processes: Processes,
     pub(crate) stdio: Stdio,
-    /// Bytes of standard input that were taken and given back, to be read again.
+    /// Bytes of standard input that were read and put back.
     pub(crate) stdin_given_back: VecDeque<u8>,
-    /// Rings for processes that wait for the host.
+    /// Wakes processes that wait for the host.
     pub(crate) bell: HostBell,
-    /// What processes have taken.
+    /// Memory taken by processes.
     pub(crate) memory: Memory,
-    /// Fuel that is left, if it is counted.
+    /// Remaining fuel, if it is counted.
     pub(crate) fuel_left: Option<u64>,
-    /// Output bytes that may still be written.
+    /// Remaining bytes of output.
     pub(crate) output_left: u64,
-    /// When the run must end, on the host's clock.
+    /// The deadline on the host's clock.
     pub(super) deadline: Option<Instant>,
-    /// What no timeout counts, when the run began.
+    /// Uncounted time of this thread when the run began.
     pub(super) uncounted_before: Duration,
-    /// Whether real time ended it, so that the tape has it.
+    /// Whether it timed out, so that the tape has it.
     pub(super) has_timed_out: bool,
     pub(super) limits_hit: Vec<Limit>,
-    /// Names of programs that processes looked for in vain.
+    /// Programs that processes did not find.
     pub(in crate::kernel) missing_programs: Vec<String>,
 }
 
 impl RunState {
-    /// A run that may spend all that `limits` give, and in which `bell` rings.
+    /// Creates the state of a run with the full `limits`, in which `bell` rings.
     pub(super) fn new(limits: &Limits, bell: HostBell) -> Self {
         Self {
             descriptions: Descriptions::default(),
@@ -62,7 +62,7 @@ impl RunState {
 }
 
 impl Machine {
-    /// Begins a run, and the countdown of [`Limits::timeout`].
+    /// Starts a run, and the countdown of [`Limits::timeout`].
     pub(crate) fn start_run(&mut self) {
         let next = RunState::new(&self.limits, self.run.bell.for_next_run());
         let last = std::mem::replace(&mut self.run, next);
@@ -78,7 +78,7 @@ impl Machine {
         self.start_countdown();
     }
 
-    /// The limits that guests ran into in the last run, each once, in the order in which they did.
+    /// The limits that guests reached in the last run, each once, in that order.
     pub fn limits_hit(&self) -> Vec<Limit> {
         let mut hit = self.run.limits_hit.clone();
         if self.run.memory.has_refused() && !hit.contains(&Limit::Memory) {
@@ -92,7 +92,7 @@ impl Machine {
         hit
     }
 
-    /// Notes that a guest ran into `limit`.
+    /// Notes that a guest reached `limit`.
     pub(crate) fn note_limit(&mut self, limit: Limit) {
         if !self.run.limits_hit.contains(&limit) {
             self.run.limits_hit.push(limit);
@@ -102,7 +102,7 @@ impl Machine {
         }
     }
 
-    /// Fuel that a run has at first, if it is counted.
+    /// The fuel of a run, if it is counted.
     pub(crate) fn fuel(&self) -> u64 {
         self.limits.fuel.unwrap_or(u64::MAX)
     }

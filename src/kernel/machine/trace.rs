@@ -6,22 +6,22 @@ use std::io::Write;
 use super::Machine;
 use super::limits::Limit;
 
-/// Where the lines go.
+/// The destination of the trace.
 pub(crate) struct Trace {
     sink: Box<dyn Write + Send>,
-    /// Bytes that it may still take.
+    /// Remaining bytes.
     bytes_left: u64,
 }
 
 impl Machine {
-    /// Writes a line for every call of a guest, with its arguments and its answer, to `sink`, up to
+    /// Writes a line for each call of a guest, with arguments and answer, to `sink`, up to
     /// [`crate::Limits::trace_bytes_max`].
     pub fn set_trace(&mut self, sink: Option<Box<dyn Write + Send>>) {
         let bytes_left = self.limits.trace_bytes_max;
         self.trace = sink.map(|sink| Trace { sink, bytes_left });
     }
 
-    /// Adds a line to the trace. One that cannot be written must not change what the guest does.
+    /// Adds a line to the trace. A failed write must not change what the guest does.
     pub(crate) fn trace_line(&mut self, line: fmt::Arguments<'_>) {
         let Some(Trace { sink, bytes_left }) = &mut self.trace else { return };
         let line = format!("{line}\n");

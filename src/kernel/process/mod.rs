@@ -1,4 +1,4 @@
-//! The processes of a machine: who is whose child, who may run, who waits for what.
+//! The process table: parents, states, waits.
 
 pub mod outcome;
 pub mod programs;
@@ -18,12 +18,12 @@ use super::io::pipe::{End, PipeId};
 pub use super::pid::Pid;
 use crate::base::errno::Errno;
 
-/// What a parent is told of how a process ended.
+/// How a process ended, for its parent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WaitStatus {
     /// It exited with this code.
     Exited(u32),
-    /// This signal ended it.
+    /// This signal killed it.
     Signalled(Signal),
 }
 
@@ -39,7 +39,7 @@ impl WaitStatus {
         }
     }
 
-    /// The status that a shell shows: the low byte of the code, or 128 and the signal's number.
+    /// The exit status of a shell: the low byte of the code, or 128 plus the number of the signal.
     pub fn code(self) -> u8 {
         match self {
             Self::Exited(code) => (code & 0xff) as u8,
@@ -48,22 +48,22 @@ impl WaitStatus {
     }
 }
 
-/// What a process waits for.
+/// The event that a process waits for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wait {
     /// Its turn.
     Turn,
     /// Bytes in a pipe, or its end.
     Readable(PipeId),
-    /// Room in a pipe, or nobody who reads.
+    /// Room in a pipe, or the end of its readers.
     Writable(PipeId),
-    /// One of several pipes, or a time, or the end of a child.
+    /// One of several pipes, a time, or the end of a child.
     Poll(Vec<(PipeId, End)>, Option<Pid>),
-    /// A child; any, if `None`.
+    /// The end of this child, or of any.
     Child(Option<Pid>),
-    /// A time alone.
+    /// A time only.
     Time,
-    /// What the host does, or bytes in this pipe.
+    /// The bell, or bytes in this pipe.
     Host(Option<PipeId>),
 }
 
@@ -78,24 +78,24 @@ enum State {
 #[derive(Debug)]
 struct Entry {
     parent: Pid,
-    /// The first of its group.
+    /// The leader of its group.
     group: Pid,
-    /// Whether its parent does not see it: it makes a call for it.
+    /// Whether its parent does not see it: it makes a host call for it.
     hidden: bool,
     name: Box<str>,
     state: State,
-    /// Set once something has ended it that it has not seen yet.
+    /// The signal that has killed it, until it notices.
     killed: Option<Signal>,
     timer: Option<(u64, u64)>,
-    /// Until when its timer lets programs of the host run, counted as [`Processes::host_waited_ns`].
+    /// Until when its timer leaves native programs time, counted as [`Processes::host_waited_ns`].
     patience_ns: u64,
-    /// Whether it last waited until its time had come.
+    /// Whether its last wait ended at its time.
     timed_out: bool,
-    /// Whether the bell has rung for it since it last waited.
+    /// Whether the bell has rung for it since its last wait began.
     rung: bool,
 }
 
-/// A process that has been made and not begun.
+/// A process that has been made and has not begun.
 pub(super) struct Newborn {
     pub pid: Pid,
     pub guest: Guest,
@@ -105,22 +105,22 @@ pub(super) struct Newborn {
 /// A process that trapped.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Casualty {
-    /// Which.
+    /// The process.
     pub pid: Pid,
     /// Its name.
     pub name: String,
-    /// How.
+    /// The trap.
     pub trap: Trap,
 }
 
-/// Casualties that are remembered: a guest decides how many there are.
+/// Most casualties kept: a guest decides how many there are.
 const CASUALTIES_MAX: usize = 100;
 
 /// The processes of one run.
 #[derive(Default)]
 pub struct Processes {
     entries: BTreeMap<Pid, Entry>,
-    /// Who is whose child, so that thousands of processes do not cost their square.
+    /// Parent and child, so that thousands of processes do not take quadratic time.
     children: BTreeSet<(Pid, Pid)>,
     /// Modules that have not ended.
     pub(super) modules: u32,
@@ -128,14 +128,14 @@ pub struct Processes {
     ready: VecDeque<Pid>,
     timers: BTreeSet<(u64, u64, Pid)>,
     timers_set: u64,
-    /// How many wait for what the host does.
+    /// Number of processes that wait for the host.
     waiting_for_host: u32,
-    /// For how much real time nobody could run and the host was waited for.
+    /// Real time in which no process could run and the host was waited for.
     pub(super) host_waited_ns: u64,
     pub(super) newborn: Vec<Newborn>,
-    /// What has ended them all, or is about to.
+    /// The outcome that has ended all processes, or will.
     pub(super) ended: Option<Outcome>,
-    /// Those whose end somebody may want to know of.
+    /// Processes other than the first that trapped.
     pub(super) casualties: Vec<Casualty>,
 }
 
@@ -145,7 +145,7 @@ impl Processes {
         self.entries.len()
     }
 
-    /// Adds a process, which may run once everybody before it had a turn.
+    /// Adds a process, which runs after those that are ready.
     pub fn add(&mut self, parent: Pid, name: &str) -> Pid {
         self.last += 1;
         let pid = Pid(self.last);
@@ -168,33 +168,33 @@ impl Processes {
         pid
     }
 
-    /// Hides `pid` from its parent, which it makes a call for.
+    /// Hides `pid` from its parent, for which it makes a host call.
     pub(super) fn hide(&mut self, pid: Pid) {
         self.entry(pid).hidden = true;
     }
 
-    /// The first process of the group of `pid`.
+    /// The leader of the group of `pid`.
     pub(super) fn group(&self, pid: Pid) -> Pid {
         self.entries.get(&pid).map_or(pid, |entry| entry.group)
     }
 
-    /// Makes `pid` the first process of a group of its own.
+    /// Makes `pid` the leader of a new group.
     pub(super) fn lead_group(&mut self, pid: Pid) {
         self.entry(pid).group = pid;
     }
 
-    /// Ends all processes of `group`.
+    /// Kills all processes of `group`.
     pub(super) fn kill_group(&mut self, group: Pid) {
         let is_member = |(_, entry): &(&Pid, &Entry)| entry.group == group;
         let members: Vec<Pid> =
             self.entries.iter().filter(is_member).map(|(pid, _)| *pid).collect();
         for pid in members {
-            // It is there, and can be killed.
+            // The process exists, and can be killed.
             let _ = self.kill(pid, Some(Signal::KILL));
         }
     }
 
-    /// Takes back [`Processes::add`], before `pid` had a turn.
+    /// Undoes [`Processes::add`], before `pid` had a turn.
     pub(super) fn forget(&mut self, pid: Pid) {
         self.remove(pid);
         self.ready.retain(|ready| *ready != pid);
@@ -220,7 +220,7 @@ impl Processes {
         self.entries.get_mut(&pid).expect("a process that acts has not been reaped")
     }
 
-    /// The parent of `pid`, as the process sees it: an orphan's is the first process.
+    /// The parent of `pid` as the process sees it: that of an orphan is the first process.
     pub fn parent(&self, pid: Pid) -> Pid {
         match self.entries.get(&pid).map(|entry| entry.parent) {
             Some(Pid::MACHINE) if pid != Pid::FIRST => Pid::FIRST,
@@ -228,17 +228,17 @@ impl Processes {
         }
     }
 
-    /// Whether anybody but `pid` could run now.
+    /// Returns whether another process than the running one is ready.
     pub fn others_are_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// The signal that has ended `pid`, if one has.
+    /// The signal that has killed `pid`, if any.
     pub fn killed(&self, pid: Pid) -> Option<Signal> {
         self.entries.get(&pid)?.killed
     }
 
-    /// Notes that `pid` waits, until the clock shows `until` if that is given. The clock shows `now`.
+    /// Has `pid` wait, until the clock shows `until` at most. The clock shows `now`.
     pub fn wait(&mut self, pid: Pid, wait: Wait, until: Option<u64>, now: u64) {
         let timer = until.map(|due| {
             self.timers_set += 1;
@@ -259,7 +259,7 @@ impl Processes {
         entry.state = if wait == Wait::Turn { State::Ready } else { State::Waiting(wait) };
     }
 
-    /// Lets `pid` run again, if it waits.
+    /// Makes `pid` ready, if it waits.
     pub fn wake(&mut self, pid: Pid) {
         let Some(entry) = self.entries.get_mut(&pid) else { return };
         let State::Waiting(wait) = &entry.state else { return };
@@ -271,40 +271,39 @@ impl Processes {
         self.ready.push_back(pid);
     }
 
-    /// Lets all of `pids` run again that wait.
+    /// Makes those of `pids` ready that wait.
     pub fn wake_all(&mut self, pids: Vec<Pid>) {
         for pid in pids {
             self.wake(pid);
         }
     }
 
-    /// Whose turn it is, if anybody can run.
+    /// Takes the next process that is ready.
     pub(super) fn next_ready(&mut self) -> Option<Pid> {
         let pid = self.ready.pop_front()?;
         self.entry(pid).state = State::Running;
         Some(pid)
     }
 
-    /// The earliest time that anybody waits for.
+    /// The earliest time that a process waits for.
     pub(super) fn next_due(&self) -> Option<u64> {
         self.timers.first().map(|(due, ..)| *due)
     }
 
-    /// Who waits for the earliest time.
+    /// The process that waits for the earliest time.
     pub(super) fn first_due(&self) -> Option<Pid> {
         self.timers.first().map(|(.., pid)| *pid)
     }
 
-    /// For how much real time the host may be waited for before it has taken as long as somebody waits
-    /// for a time.
+    /// How much longer, in real time, the host is waited for before a timer of a process may end.
     pub(super) fn patience_left_ns(&self) -> Option<u64> {
         let patience = |(.., pid): &(u64, u64, Pid)| Some(self.entries.get(pid)?.patience_ns);
         let first = self.timers.iter().filter_map(patience).min()?;
         Some(first.saturating_sub(self.host_waited_ns))
     }
 
-    /// Those who wait for what the host does, if each of them waits for a pipe as well: what the host
-    /// runs for it has taken all that it was given.
+    /// The processes that wait for the host, if each of them also waits for a pipe: their native programs
+    /// have taken all input.
     pub(super) fn hungry(&self) -> Option<Vec<Pid>> {
         let mut hungry = Vec::new();
         for (pid, entry) in &self.entries {
@@ -317,7 +316,7 @@ impl Processes {
         Some(hungry)
     }
 
-    /// Wakes those who wait for a time up to `now`.
+    /// Wakes the processes that wait for a time up to `now`.
     pub(super) fn wake_due(&mut self, now: u64) {
         while let Some((due, _, pid)) = self.timers.first().copied()
             && due <= now
@@ -327,42 +326,42 @@ impl Processes {
         }
     }
 
-    /// Whether `pid` has waited until its time had come, and not for something that came before.
+    /// Returns whether the last wait of `pid` ended at its time, not by another event.
     pub fn timed_out(&self, pid: Pid) -> bool {
         self.entries.get(&pid).is_some_and(|entry| entry.timed_out)
     }
 
-    /// Whether `pid` waits for what the host does.
+    /// Returns whether `pid` waits for the host.
     pub(super) fn waits_for_host(&self, pid: Pid) -> bool {
         let state = self.entries.get(&pid).map(|entry| &entry.state);
         matches!(state, Some(State::Waiting(Wait::Host(_))))
     }
 
-    /// Whether anybody waits for what the host does.
+    /// Returns whether a process waits for the host.
     pub(super) fn any_waits_for_host(&self) -> bool {
         self.waiting_for_host > 0
     }
 
-    /// Lets `pid` run again, for which the bell has rung.
+    /// Wakes `pid`, for which the bell has rung.
     pub(super) fn wake_rung(&mut self, pid: Pid) {
         self.wake(pid);
         self.entry(pid).rung = true;
     }
 
-    /// Whether the bell has rung for `pid` since it last waited.
+    /// Returns whether the bell has rung for `pid` since its last wait began.
     pub fn was_rung(&self, pid: Pid) -> bool {
         self.entries.get(&pid).is_some_and(|entry| entry.rung)
     }
 
-    /// Whether any process has not ended.
+    /// Returns whether a process has not ended.
     pub(super) fn any_alive(&self) -> bool {
         self.entries.values().any(|entry| !matches!(entry.state, State::Zombie(_)))
     }
 
-    /// Sends `signal` to `pid`.
+    /// Sends `signal` to `pid`; `None` only checks that it exists.
     ///
     /// # Errors
-    /// `ESRCH` if there is none; `ENOTSUP` for a signal that stops.
+    /// `ESRCH` if there is no such process; `ENOTSUP` for a signal that stops.
     pub fn kill(&mut self, pid: Pid, signal: Option<Signal>) -> Result<(), Errno> {
         let entry = self.entries.get_mut(&pid).ok_or(Errno::Srch)?;
         let Some(signal) = signal else { return Ok(()) };
@@ -377,19 +376,19 @@ impl Processes {
         Ok(())
     }
 
-    /// Ends all processes, because of `outcome`.
+    /// Ends all processes with `outcome`.
     pub(super) fn end_all(&mut self, outcome: Outcome) {
         if self.ended.is_none() {
             self.ended = Some(outcome);
         }
         let pids: Vec<Pid> = self.entries.keys().copied().collect();
         for pid in pids {
-            // A zombie needs no more killing, and a process that is there can be killed.
+            // A zombie need not be killed, and a process that exists can be.
             let _ = self.kill(pid, Some(Signal::KILL));
         }
     }
 
-    /// Notes that `pid` has ended: its children are orphans, and its parent may know.
+    /// Ends `pid`: its children become orphans, and its parent is told.
     pub(super) fn end(&mut self, pid: Pid, outcome: &Outcome) {
         let orphans: Vec<Pid> = self.children(pid).collect();
         for orphan in orphans {
@@ -421,7 +420,7 @@ impl Processes {
         }
     }
 
-    /// Notes that `pid` trapped, which its parent cannot tell anybody.
+    /// Keeps the trap of `pid`, as its parent sees only `SIGABRT`.
     pub(super) fn mourn(&mut self, pid: Pid, trap: Trap) {
         if self.casualties.len() < CASUALTIES_MAX {
             let name = self.entries.get(&pid).map_or_else(String::new, |e| e.name.to_string());
@@ -429,8 +428,8 @@ impl Processes {
         }
     }
 
-    /// A child of `parent` that has ended, `which` or else the first that did so by number, which is
-    /// forgotten. `None` if none has ended yet.
+    /// Removes a child of `parent` that has ended: `which`, or the one with the lowest number. `None` if
+    /// none has ended yet.
     ///
     /// # Errors
     /// `ECHILD` if there is no such child.
@@ -460,12 +459,12 @@ impl Processes {
         Ok(found)
     }
 
-    /// Whether `pid` has ended and nobody has waited for it.
+    /// Returns whether `pid` has ended and was not waited for.
     pub(super) fn has_ended(&self, pid: Pid) -> bool {
         self.entries.get(&pid).is_some_and(|entry| matches!(entry.state, State::Zombie(_)))
     }
 
-    /// How the hidden child `pid` of `parent` ended, which is forgotten; `None` if it has not ended.
+    /// Removes the hidden child `pid` of `parent` and returns its status; `None` if it has not ended.
     pub(super) fn reap_hidden(&mut self, parent: Pid, pid: Pid) -> Option<WaitStatus> {
         let entry = self.entries.get(&pid).filter(|entry| entry.parent == parent)?;
         let State::Zombie(status) = entry.state else { return None };
@@ -473,7 +472,7 @@ impl Processes {
         Some(status)
     }
 
-    /// Who waits for what, a line each.
+    /// Describes what each process waits for, a line each.
     pub(super) fn describe_waits(&self) -> String {
         let mut text = String::new();
         for (pid, Entry { name, state, .. }) in &self.entries {
@@ -483,7 +482,7 @@ impl Processes {
             let _ = match wait {
                 Wait::Turn | Wait::Time => write!(text, "waits for its turn"),
                 Wait::Readable(pipe) => {
-                    write!(text, "waits to read pipe {}, which nobody writes", pipe.number())
+                    write!(text, "waits to read pipe {}, which is empty", pipe.number())
                 }
                 Wait::Writable(pipe) => {
                     write!(text, "waits to write pipe {}, which is full", pipe.number())
@@ -494,13 +493,13 @@ impl Processes {
                     write!(text, "polls pipe {}", numbers.join(", "))
                 }
                 Wait::Host(None) => {
-                    write!(text, "waits for the host, which has nothing more for it")
+                    write!(text, "waits for the host, which has no more events")
                 }
                 Wait::Host(Some(pipe)) => {
                     let pipe = pipe.number();
                     write!(
                         text,
-                        "runs on the host, and waits to read pipe {pipe}, which nobody writes"
+                        "is a native program, and waits to read pipe {pipe}, which is empty"
                     )
                 }
                 Wait::Child(Some(child)) => write!(text, "waits for process {child} to end"),
@@ -524,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_taken_in_the_order_in_which_processes_became_ready() {
+    fn processes_run_in_the_order_in_which_they_became_ready() {
         let (mut all, [first, child, grandchild]) = family();
         assert_eq!(all.next_ready(), Some(first));
         all.wait(first, Wait::Time, Some(50), 0);
@@ -539,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_ended_is_told_of_once() {
+    fn ended_child_is_reaped_once() {
         let (mut all, [first, child, _]) = family();
         assert_eq!(all.reap(first, None), Ok(None));
         all.end(child, &Outcome::Exited(3));
@@ -558,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn all_end_with_the_first() {
+    fn end_of_first_process_kills_all() {
         let (mut all, [first, child, grandchild]) = family();
         all.end(first, &Outcome::Exited(0));
         assert_eq!(

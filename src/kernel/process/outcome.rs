@@ -5,7 +5,7 @@ use crate::base::errno::Errno;
 use crate::kernel::guest::SpawnError;
 use crate::kernel::machine::limits::{Limit, Stop};
 
-/// How a process ended; of a tree, how its first process did, or what ended them all.
+/// How a process ended; for a tree, how its first process did, or what ended all.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// It returned, or called `proc_exit`, with this code.
@@ -14,9 +14,9 @@ pub enum Outcome {
     Limit(Limit),
     /// It trapped.
     Trapped(Trap),
-    /// A process, itself for one, has ended it with a signal.
+    /// A signal of a process, perhaps its own, killed it.
     Signalled(Signal),
-    /// Every process waited for another one: who for what, a line each.
+    /// All processes wait for each other: a line for each.
     Deadlock(String),
     /// Its machine's tape failed; see [`crate::tape::Recorder::finish`].
     Tape,
@@ -36,19 +36,18 @@ impl Outcome {
         }
     }
 
-    /// Whether it ends all processes of a run, whichever it happens to.
+    /// Returns whether it ends all processes of a run, whichever has it.
     pub(in crate::kernel) fn ends_all(&self) -> bool {
         matches!(self, Self::Limit(_) | Self::Deadlock(_) | Self::Tape)
     }
 
-    /// Whether its time was over: real, virtual, or counted in instructions.
+    /// Returns whether it is a limit of time: real, virtual, or counted in instructions.
     pub fn is_of_time(&self) -> bool {
         matches!(self, Self::Limit(Limit::Timeout | Limit::VirtualTimeout | Limit::Fuel))
     }
 
-    /// The code that stands for it where there are only codes: its own if it exited; 124 if its time
-    /// was over; 128 and the signal's number; 134, as of `SIGABRT`, if it trapped or reached another
-    /// limit; 125 if all waited for each other, or the tape failed.
+    /// The exit code for it: its own if it exited; 124 for limits of time; 128 plus the number of the
+    /// signal; 134, as for `SIGABRT`, for a trap or another limit; 125 for a deadlock or a failed tape.
     pub fn code(&self) -> u32 {
         match self {
             Self::Exited(code) => *code,
@@ -79,19 +78,19 @@ impl From<Stop> for Outcome {
     }
 }
 
-/// A trap: the program did what the machine cannot.
+/// A trap.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trap {
-    /// What, in a few words.
+    /// The cause, in a few words.
     pub message: String,
-    /// The functions that were active, the innermost first, as far as their names are known.
+    /// The active functions, innermost first, as far as their names are known.
     pub backtrace: Vec<String>,
 }
 
-/// Exports that a message names.
+/// Most exports named in a message.
 const EXPORTS_NAMED_MAX: usize = 20;
 
-/// What a module exports, for a message.
+/// The exports of a module, for a message.
 fn exported(exports: &[String]) -> String {
     let names: Vec<String> =
         exports.iter().take(EXPORTS_NAMED_MAX).map(|name| format!("{name:?}")).collect();
@@ -105,10 +104,10 @@ fn exported(exports: &[String]) -> String {
 /// A program could not be started.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// It has no function to start with.
+    /// The module has no function to start with.
     #[error(
-        "{program} is a library, not a command: what is called is an export named \"_start\", or one whose \
-         name is empty, after \"_initialize\"; {}", exported(.exports)
+        "{program} is a library, not a command: it exports no function \"_start\" or \"\"; {}",
+        exported(.exports)
     )]
     NoStart {
         /// The program.
@@ -116,30 +115,28 @@ pub enum RunError {
         /// The names of the functions that it exports.
         exports: Vec<String>,
     },
-    /// A function to start with takes or returns something.
-    #[error(
-        "{program} exports a function {export:?} that no command has: it must take and return nothing"
-    )]
+    /// A start function has parameters or results.
+    #[error("{program}: export {export:?} must have type () -> ()")]
     BadStart {
         /// The program.
         program: String,
         /// The name of the function.
         export: String,
     },
-    /// A directory that it was to start with is not there.
+    /// A preopened directory cannot be opened.
     #[error("cannot open the directory {path} for {program}: {errno}")]
     Preopen {
         /// The program.
         program: String,
         /// The directory's path in the namespace.
         path: String,
-        /// Why not.
+        /// The error.
         errno: Errno,
     },
     /// The machine has no such program, or cannot run it.
     #[error("{0}")]
     Spawn(SpawnError),
-    /// It needs more memory at the start than the limit allows.
+    /// Its initial memory exceeds the limit.
     #[error("{program} needs more memory than its limit of {limit_bytes} bytes to start")]
     Memory {
         /// The program.
@@ -147,12 +144,12 @@ pub enum RunError {
         /// The limit.
         limit_bytes: u64,
     },
-    /// It is the host's, and cannot be run, or not go on.
-    #[error("cannot run the host's {program}: {message}")]
+    /// A native program cannot be started, or failed while it ran.
+    #[error("cannot run native program {program}: {message}")]
     Host {
         /// The program.
         program: String,
-        /// Why not.
+        /// The reason.
         message: String,
     },
     /// It cannot be instantiated.
@@ -160,7 +157,7 @@ pub enum RunError {
     Instantiate {
         /// The program.
         program: String,
-        /// Why not.
+        /// The reason.
         message: String,
     },
 }
@@ -168,7 +165,7 @@ pub enum RunError {
 crate::base::readable::readable!(RunError);
 
 impl RunError {
-    /// It, with `name` for the program: what the host calls it is not the guest's to know.
+    /// Returns it with `name` for the program, as guests must not learn the host's name for it.
     pub(in crate::kernel) fn of(mut self, name: &str) -> Self {
         match &mut self {
             Self::NoStart { program, .. }

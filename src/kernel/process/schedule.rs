@@ -1,5 +1,5 @@
-//! The scheduler: one process at a time, on the caller's thread, in an order that depends on nothing
-//! but what the processes did.
+//! The scheduler: one process at a time, on the caller's thread, in an order that depends only on what
+//! the processes did.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -19,26 +19,23 @@ use crate::kernel::machine::limits::Limit;
 use crate::kernel::pid::Pid;
 use crate::tape::{Kind, NativeEvent};
 
-/// A process that is going on. It is polled when it is its turn, and pending while it waits.
+/// A running process. It is polled in its turn, and pending while it waits.
 pub type Running = Pin<Box<dyn Future<Output = Ended>>>;
 
-/// What a process runs on.
+/// How a process runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// A module. Its descriptors from 3 on are the directories that it starts with, as preview1 has
-    /// it.
+    /// As a module. Its descriptors from 3 on are its preopens, as in preview1.
     Module,
-    /// The machine itself. Its descriptors from 3 on are free, and it looks paths up from
-    /// [`crate::kernel::guest::AT_FDCWD`].
+    /// Built in. Its descriptors from 3 on are free, and its paths start at [`crate::kernel::guest::AT_FDCWD`].
     BuiltIn,
-    /// The machine itself, which looks a program up by its name, starts it and ends as that does. As
-    /// [`Mode::BuiltIn`] otherwise.
+    /// Built in: looks up a program by name, starts it and has its outcome. Otherwise as [`Mode::BuiltIn`].
     Named,
-    /// Whoever answers calls of the host. As [`Mode::BuiltIn`] otherwise.
+    /// As the process that answers a host call. Otherwise as [`Mode::BuiltIn`].
     Host,
-    /// The host, which nobody can repeat. As [`Mode::BuiltIn`] otherwise.
+    /// Natively, on the host. Otherwise as [`Mode::BuiltIn`].
     Native {
-        /// The sandbox profile that confines it, if one does.
+        /// The sandbox profile that confines it, if any.
         profile: Option<String>,
     },
 }
@@ -55,7 +52,7 @@ impl Mode {
         }
     }
 
-    /// The sandbox profile of a native one that is confined.
+    /// The sandbox profile of a native program that is confined.
     pub fn into_profile(self) -> Option<String> {
         match self {
             Self::Native { profile } => profile,
@@ -64,24 +61,24 @@ impl Mode {
     }
 }
 
-/// What can be run as a process.
+/// Something that can run as a process.
 pub trait Image: Send {
     /// Its name, for messages.
     fn name(&self) -> &str;
 
-    /// What it runs on.
+    /// How it runs.
     fn mode(&self) -> Mode;
 
-    /// How many modules can live at once in a machine that runs this one; `None` for any number.
+    /// Most modules alive at once in a machine that runs this one; `None`: no limit.
     fn live_max(&self) -> Option<u32> {
         None
     }
 
-    /// Begins it as `guest`, which has no turn yet: [`Guest::begin`] waits for that.
+    /// Starts it as `guest`, which has no turn yet: [`Guest::begin`] waits for it.
     fn start(self: Box<Self>, guest: Guest) -> Running;
 }
 
-/// A process that has ended and still has its turn.
+/// A process that has ended and still has the turn.
 pub struct Ended {
     /// The kernel's side of it.
     pub guest: Guest,
@@ -89,30 +86,29 @@ pub struct Ended {
     pub outcome: Result<Outcome, RunError>,
 }
 
-/// What a run leaves behind.
+/// The result of a run.
 pub struct Finished<M = Machine> {
-    /// The machine, with everything that the processes did to it.
+    /// The machine after the run.
     pub machine: M,
     /// The streams.
     pub stdio: Stdio,
-    /// How the first process ended, or why it did not start; or what ended them all.
+    /// How the first process ended, or why it did not start; or what ended all.
     pub outcome: Result<Outcome, RunError>,
-    /// Processes but the first that trapped: the first hundred.
+    /// The first 100 processes other than the first that trapped.
     pub casualties: Vec<Casualty>,
-    /// Fuel that was used, if the engine counts it.
+    /// Fuel used, if the engine counts it.
     pub fuel_used: Option<u64>,
 }
 
 impl Finished<()> {
-    /// What is left of a run that did not begin.
+    /// The result of a run that did not begin.
     pub(crate) fn not_started(stdio: Stdio, error: RunError) -> Self {
         let (outcome, casualties, fuel_used) = (Err(error), Vec::new(), None);
         Self { machine: (), stdio, outcome, casualties, fuel_used }
     }
 }
 
-/// Runs `image` in `machine`, and all processes that it starts, until it ends. Blocks the calling
-/// thread.
+/// Runs `image` and all processes that it starts, in `machine`, until it ends. Blocks the calling thread.
 pub fn run(image: Box<dyn Image>, mut machine: Machine, startup: Startup) -> Finished {
     machine.start_run();
     let mut guest = match Guest::first(machine, startup, image.as_ref()) {
@@ -145,13 +141,13 @@ pub fn run(image: Box<dyn Image>, mut machine: Machine, startup: Startup) -> Fin
     finish(*machine, not_started)
 }
 
-/// Lets `process` run until it ends, or hands the machine on.
+/// Polls `process` until it ends or gives up its turn.
 fn take_turn(process: &mut Running, turnstile: &Turnstile) -> Option<Ended> {
     loop {
         match process.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(ended) => return Some(ended),
             Poll::Pending if turnstile.has_machine() => return None,
-            // wasmtime pauses for reasons of its own, to collect garbage for one.
+            // wasmtime also pauses for reasons of its own, such as garbage collection.
             Poll::Pending => {}
         }
     }
@@ -172,25 +168,23 @@ fn finish(mut machine: Machine, not_started: Option<RunError>) -> Finished {
     Finished { machine, stdio, outcome, casualties: processes.casualties, fuel_used }
 }
 
-/// What a wait for the host ended with.
+/// How a wait for the host ended.
 enum Heard {
-    /// The host has done something for this process.
+    /// The bell rang for this process.
     Ring(Pid),
-    /// Time comes before the host: the clock may move.
+    /// The clock may move.
     Time,
     /// The run's timeout.
     Timeout,
 }
 
-/// After how much real time the host is looked at for the first time, and how much at most passes
-/// between two looks.
+/// Real time before the first look at native programs, and between two looks at most.
 const LOOK_FIRST: Duration = Duration::from_micros(200);
 const LOOK_EVERY_MAX: Duration = Duration::from_millis(20);
 
 impl Machine {
-    /// Whose turn is next; `None` once all have ended. When everybody waits, the host is waited for
-    /// if it has something to do; otherwise the clock moves to the earliest time that somebody waits
-    /// for.
+    /// Returns the process that runs next; `None` once all have ended. If all wait, it waits for the host
+    /// if one waits for that, else moves the clock to the earliest time that one waits for.
     fn next_turn(&mut self) -> Option<Pid> {
         loop {
             if let Some(pid) = self.run.processes.next_ready() {
@@ -225,12 +219,11 @@ impl Machine {
         }
     }
 
-    /// Waits for the host, while somebody else waits for `due` on the machine's clock. Time comes
-    /// first, and a tape has that,
-    /// - as soon as all that the host runs for the machine does nothing before it is given input, as
-    ///   far as the host can tell;
-    /// - at the latest when the host was waited for as long as somebody has waited for a time: a clock
-    ///   that is paused stands still meanwhile, but is never behind the real one.
+    /// Waits for the host, while another process waits for `due` on the machine's clock. The clock may
+    /// move, and a tape records that,
+    /// - as soon as all native programs are idle until they get input, as far as the host can tell;
+    /// - at the latest when the host was waited for as long as a process has waited for its time: a paused
+    ///   clock stands still meanwhile, but never falls behind real time.
     fn listen(&mut self, due: Option<u64>) -> Heard {
         let until = self.host_is_waited_for_until(due);
         let is_late = |until: Option<Instant>| until.is_some_and(|it| it <= ambient::instant_now());
@@ -250,7 +243,7 @@ impl Machine {
                 Some(Pid::MACHINE) => break,
                 Some(pid) => return Heard::Ring(pid),
                 None if self.run.bell.times_out() => return Heard::Timeout,
-                // The tape has no more: the run leaves it here, or ended here.
+                // The tape has no more: the run diverges here, or ended here.
                 None if self.run.bell.is_taped() => return Heard::Time,
                 None if self.is_out_of_time() => return Heard::Timeout,
                 None if is_late(until) => break,
@@ -270,7 +263,7 @@ impl Machine {
         Heard::Time
     }
 
-    /// Until when the host is waited for, while somebody else waits for `due` on the machine's clock.
+    /// Until when [`Machine::listen`] waits.
     fn host_is_waited_for_until(&mut self, due: Option<u64>) -> Option<Instant> {
         let left_ns = if self.clock.is_virtual() {
             self.run.processes.patience_left_ns()
@@ -288,10 +281,10 @@ impl Machine {
         self.run.processes.end_all(Outcome::Limit(limit));
     }
 
-    /// Lets time pass until the monotonic clock shows `t`.
+    /// Moves time until the monotonic clock shows `t`.
     ///
     /// # Errors
-    /// The timeout that comes first, if one does; the clock then stands there.
+    /// The timeout that comes first, if any; the clock then stands there.
     pub(in crate::kernel) fn sleep_until(&mut self, t: u64) -> Result<(), Limit> {
         let stop_at = self.limits.virtual_timeout_ns().filter(|stop_at| t > *stop_at);
         let until = stop_at.unwrap_or(t);
@@ -312,7 +305,7 @@ impl Machine {
         stop_at.map_or(Ok(()), |_| Err(Limit::VirtualTimeout))
     }
 
-    /// Has the tape show the time, if it is a virtual one: that of the host is on it as it is read.
+    /// Sets the tape's time to that of a virtual clock; the host's is recorded as it is read.
     fn stamp_tape(&mut self) {
         if self.clock.is_virtual()
             && let Some(tape) = &self.tape

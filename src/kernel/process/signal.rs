@@ -1,13 +1,13 @@
-//! Signals: numbers that end a process, or do nothing.
+//! Signals, which end a process or do nothing.
 
 use std::fmt;
 
-/// A signal, by its number on Linux. A process cannot handle one: it ends, or nothing happens.
+/// A signal, by its number on Linux. A process cannot handle it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Signal(u8);
 
 impl Signal {
-    /// `SIGABRT`: how a process ends that trapped.
+    /// `SIGABRT`, the status of a process that trapped.
     pub const ABRT: Self = Self(6);
     /// `SIGKILL`
     pub const KILL: Self = Self(9);
@@ -43,12 +43,12 @@ impl Signal {
         Self::NAMES[usize::from(self.0) - 1]
     }
 
-    /// Whether a process that does not handle it runs on.
+    /// Returns whether its default is to be ignored.
     pub(super) fn is_ignored(self) -> bool {
         matches!(self.name(), "CHLD" | "CONT" | "URG" | "WINCH")
     }
 
-    /// Whether a process that does not handle it is stopped, which there is not.
+    /// Returns whether its default is to stop the process, which is not supported.
     pub(super) fn stops(self) -> bool {
         matches!(self.name(), "STOP" | "TSTP" | "TTIN" | "TTOU")
     }

@@ -1,7 +1,7 @@
-//! Whose turn it is: the processes of a machine share it by handing it on.
+//! Turns: the processes of a machine share it by handing it on.
 //!
-//! A process has its machine from the moment it is resumed until it waits. So calls need no lock,
-//! and nothing of a machine can change between two lines of one.
+//! A process owns the machine from the moment it resumes until it waits. So calls need no lock, and
+//! nothing changes in the middle of one.
 
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
@@ -10,27 +10,27 @@ use std::task::{Context, Poll};
 
 use crate::kernel::machine::Machine;
 
-/// Where a machine is between two turns.
+/// Holds the machine between two turns.
 #[derive(Clone, Default)]
 pub(in crate::kernel) struct Turnstile(Arc<Mutex<Option<Box<Machine>>>>);
 
 impl Turnstile {
     fn slot(&self) -> std::sync::MutexGuard<'_, Option<Box<Machine>>> {
-        // The slot is whole whatever happened to whoever held it.
+        // Each access is a single step, so a panic leaves it whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the machine out.
+    /// Takes the machine.
     pub fn take(&self) -> Box<Machine> {
-        self.slot().take().expect("whoever had the machine has handed it on")
+        self.slot().take().expect("the last turn has ended")
     }
 
-    /// Whether the machine is in it.
+    /// Returns whether it has the machine.
     pub fn has_machine(&self) -> bool {
         self.slot().is_some()
     }
 
-    /// Puts the machine in.
+    /// Puts the machine back.
     pub fn put(&self, machine: Box<Machine>) {
         *self.slot() = Some(machine);
     }
@@ -43,12 +43,12 @@ pub(in crate::kernel) struct Turn {
 }
 
 impl Turn {
-    /// One that has the machine.
+    /// A turn that has begun.
     pub fn with(machine: Box<Machine>) -> Self {
         Self { machine: Some(machine), turnstile: Turnstile::default() }
     }
 
-    /// One that comes later, of the same machine.
+    /// A turn of the same machine that has not begun.
     pub fn later(&self) -> Self {
         Self { machine: None, turnstile: self.turnstile.clone() }
     }
@@ -58,37 +58,37 @@ impl Turn {
         &self.turnstile
     }
 
-    /// Begins a turn, unless it has begun.
+    /// Begins the turn, unless it has begun.
     pub fn begin(&mut self) {
         if self.machine.is_none() {
             self.machine = Some(self.turnstile.take());
         }
     }
 
-    /// Ends the turn, if it goes on.
+    /// Ends the turn, if it has begun.
     pub fn end(&mut self) {
         if let Some(machine) = self.machine.take() {
             self.turnstile.put(machine);
         }
     }
 
-    /// Lets `child` act in this turn.
+    /// Lends the turn to `child`.
     pub fn lend(&mut self, child: &mut Self) {
         child.machine = self.machine.take();
     }
 
-    /// Ends what [`Turn::lend`] began.
+    /// Undoes [`Turn::lend`].
     pub fn take_back(&mut self, child: &mut Self) {
         self.machine = child.machine.take();
     }
 
-    /// The machine, which no other process has or will have.
+    /// Returns the machine, after the last turn.
     pub fn into_machine(mut self) -> Machine {
         self.begin();
         *self.machine.expect("the turn has begun")
     }
 
-    /// Lets the others have their turns.
+    /// Lets the other processes run.
     pub fn pause(&mut self) -> Pause<'_> {
         Pause { turn: self, ended: false }
     }
@@ -110,7 +110,7 @@ impl DerefMut for Turn {
     }
 }
 
-/// Ends a turn, and is there again with the next.
+/// Ends a turn; ready in the next one.
 pub(in crate::kernel) struct Pause<'t> {
     turn: &'t mut Turn,
     ended: bool,

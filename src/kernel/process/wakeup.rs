@@ -1,8 +1,8 @@
-//! What rings when something has happened on the host that a process of a machine waits for.
+//! The bell: wakes processes that wait for the host.
 //!
-//! A ring is for one process and stays until that process waits for the host while nobody else can
-//! run. So what the host does comes between turns, as time does: which ring came first is all that
-//! a run has from it, and a replay, whose rings are known, takes the same turns.
+//! A ring is for one process, and stays until that process waits for the host and no other can run. So
+//! host events arrive between turns, and only their order enters a run; a replay with the same order
+//! takes the same turns.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -12,7 +12,7 @@ use std::time::Instant;
 use crate::base::ambient;
 use crate::kernel::pid::Pid;
 
-/// The bell of a machine. Clones are the same one, and any thread may ring it.
+/// The bell of a machine. Clones are the same bell, and any thread may ring it.
 #[derive(Clone, Debug, Default)]
 pub struct HostBell(Arc<Shared>);
 
@@ -21,14 +21,13 @@ struct Shared {
     rings: Mutex<VecDeque<Pid>>,
     rung: Condvar,
     probes: Mutex<BTreeMap<Pid, Probe>>,
-    /// Whether the rings are those of a tape, so that no more will come.
+    /// Whether its rings come from a tape, so that no more will come.
     is_taped: bool,
-    /// Whether real time ended the run on that tape, with nothing more to come from the host.
+    /// Whether the run on that tape timed out after the last ring.
     times_out: bool,
 }
 
-/// Looks at the host, and answers whether what a process stands for there does nothing before it is
-/// given input.
+/// Returns whether the native program of a process is idle until it gets input.
 pub type Probe = Box<dyn Fn() -> bool + Send + Sync>;
 
 impl fmt::Debug for Shared {
@@ -38,16 +37,15 @@ impl fmt::Debug for Shared {
 }
 
 impl HostBell {
-    /// A bell that has been rung for each of `rings`, and will not be rung again. One for
-    /// [`Pid::MACHINE`] lets the clock move. Who waits for it after the last has waited, where the run
-    /// `times_out`, until real time ended that.
+    /// Creates a bell with the `rings` of a tape; no more will come. A ring for [`Pid::MACHINE`] lets the
+    /// clock move. If the run `times_out`, a wait after the last ring is where it did.
     pub fn taped(rings: impl IntoIterator<Item = Pid>, times_out: bool) -> Self {
         let rings = Mutex::new(rings.into_iter().collect());
         Self(Arc::new(Shared { rings, is_taped: true, times_out, ..Shared::default() }))
     }
 
     fn rings(&self) -> MutexGuard<'_, VecDeque<Pid>> {
-        // Nothing is half done between two steps, whoever panicked.
+        // Each access is a single step, so a panic leaves it whole.
         self.0.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -57,12 +55,12 @@ impl HostBell {
         self.0.rung.notify_all();
     }
 
-    /// Whether the rings are those of a tape.
+    /// Returns whether the rings come from a tape.
     pub(super) fn is_taped(&self) -> bool {
         self.0.is_taped
     }
 
-    /// Whether real time ended the run on that tape.
+    /// Returns whether the run on that tape timed out after the last ring.
     pub(super) fn times_out(&self) -> bool {
         self.0.times_out
     }
@@ -71,28 +69,28 @@ impl HostBell {
         self.0.probes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has `probe` look at what stands behind `pid`, until [`HostBell::forget`].
+    /// Uses `probe` for the native program of `pid`, until [`HostBell::forget`].
     pub fn attend(&self, pid: Pid, probe: Probe) {
         self.probes().insert(pid, probe);
     }
 
-    /// Takes back [`HostBell::attend`].
+    /// Undoes [`HostBell::attend`].
     pub fn forget(&self, pid: Pid) {
         self.probes().remove(&pid);
     }
 
-    /// Whether nothing happens on the host for `pid` before it is given input. No, if nobody can tell.
+    /// Returns whether the native program of `pid` is idle until it gets input; false if unknown.
     pub(super) fn is_idle(&self, pid: Pid) -> bool {
         self.probes().get(&pid).is_some_and(|is_idle| is_idle())
     }
 
-    /// The bell for the next run: what was left of this one rings for nobody.
+    /// The bell for the next run, without the rings that are left, unless they are a tape's.
     pub(in crate::kernel) fn for_next_run(&self) -> Self {
         if self.0.is_taped { self.clone() } else { Self::default() }
     }
 
-    /// The first ring for one who `waits`, which is taken. Blocks the calling thread until there is
-    /// one, up to `until`; `None` if none came.
+    /// Takes the first ring for a process that `waits`. Blocks the calling thread until there is one, or until
+    /// `until`, and then returns `None`; so does a taped bell, at once.
     pub(super) fn listen(
         &self,
         waits: impl Fn(Pid) -> bool,
@@ -123,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ring_stays_until_whom_it_is_for_waits() {
+    fn ring_stays_until_its_process_waits() {
         let bell = HostBell::default();
         bell.ring(Pid(2));
         bell.ring(Pid(3));
@@ -136,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_on_another_thread_is_heard() {
+    fn ring_from_another_thread_is_heard() {
         let bell = HostBell::default();
         let ringer = bell.clone();
         let ring = std::thread::spawn(move || ringer.ring(Pid(7)));
@@ -145,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taped_bell_is_not_waited_for() {
+    fn listen_does_not_wait_for_a_taped_bell() {
         let bell = HostBell::taped([Pid(2)], false).for_next_run();
         assert_eq!(bell.listen(|_| true, None), Some(Pid(2)));
         assert_eq!(bell.listen(|_| true, None), None);

@@ -1,20 +1,20 @@
-//! Arithmetic: expressions of C over 64-bit integers, which wrap.
+//! Arithmetic expansion: C expressions over 64-bit integers, which wrap.
 
-/// What an expression reads and writes.
+/// The variables of an expression.
 pub trait Names {
-    /// The value of a variable; empty if it has none.
+    /// The value of a variable; empty if unset.
     fn get(&self, name: &[u8]) -> Vec<u8>;
-    /// Gives a variable a value.
+    /// Sets a variable.
     fn set(&mut self, name: &[u8], value: i64) -> Result<(), String>;
 }
 
-/// Parentheses, unary operators and assignments within each other. Beyond: an error.
+/// Most nested parentheses, unary operators and assignments.
 const DEPTH_MAX: u32 = 200;
 
-/// The value of `text`.
+/// Evaluates `text`.
 ///
 /// # Errors
-/// What is wrong with it, in a few words.
+/// The problem, in a few words.
 pub fn evaluate(text: &[u8], names: &mut dyn Names) -> Result<i64, String> {
     let mut reader = Reader { rest: text, whole: text, names, is_skipped: false, depth: 0 };
     reader.skip_blanks();
@@ -25,13 +25,13 @@ pub fn evaluate(text: &[u8], names: &mut dyn Names) -> Result<i64, String> {
     if reader.rest.is_empty() { Ok(value) } else { Err(reader.malformed()) }
 }
 
-/// The number that `text` is, in C's notation: `0x` is base 16, `0` base 8. As of `strtoimax`, what
-/// is too large is the largest.
+/// Parses a number in C's notation: `0x` is base 16, `0` base 8. Like `strtoimax`, it returns the nearest
+/// value for one out of range.
 pub fn number(text: &[u8]) -> Option<i64> {
     Some(wide_number(text)?.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
 }
 
-/// As [`number`], up to what 64 bits without a sign hold, as of `strtoumax`.
+/// As [`number`], up to the largest unsigned value, like `strtoumax`.
 pub fn wide_number(text: &[u8]) -> Option<i128> {
     let text = text.trim_ascii();
     let (negative, digits) = match text.split_first()? {
@@ -44,7 +44,7 @@ pub fn wide_number(text: &[u8]) -> Option<i128> {
     Some(if negative { -magnitude } else { magnitude })
 }
 
-/// In which base `digits` are, and those that come after what says so.
+/// Returns the base of `digits`, and the digits without its prefix.
 fn radix(digits: &[u8]) -> (u32, &[u8]) {
     match digits {
         [b'0', b'x' | b'X', rest @ ..] => (16, rest),
@@ -53,7 +53,7 @@ fn radix(digits: &[u8]) -> (u32, &[u8]) {
     }
 }
 
-/// The number that `digits` are, or the largest; `None` if they are none.
+/// Parses `digits`; `None` if they are not digits.
 fn magnitude(digits: &[u8], radix: u32) -> Option<i128> {
     if digits.is_empty() {
         return None;
@@ -68,13 +68,12 @@ struct Reader<'t, 'n> {
     rest: &'t [u8],
     whole: &'t [u8],
     names: &'n mut dyn Names,
-    /// Whether what is read has no effect: the side of `&&`, `||` or `?:` that does not count.
+    /// Whether evaluation has no effect: in the skipped side of `&&`, `||` or `?:`.
     is_skipped: bool,
     depth: u32,
 }
 
-/// Binary operators by how tightly they bind, the loosest first; those that begin with another one
-/// before it.
+/// Binary operators by precedence, lowest first; one that begins with another comes before it.
 const LEVELS: [&[&str]; 8] = [
     &["|"],
     &["^"],
@@ -122,7 +121,7 @@ impl Reader<'_, '_> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             return Err(format!(
-                "arithmetic expression: more than {DEPTH_MAX} operators in each other"
+                "arithmetic expression: operators nested more than {DEPTH_MAX} deep"
             ));
         }
         let value = read(self);
@@ -344,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expression_is_an_error() {
+    fn invalid_expressions_are_errors() {
         for text in ["1+", "1 2", "(1", "08", "1/0", "1%0", "a b", "=1", "1?2", "*"] {
             assert!(value(text).is_err(), "{text}");
         }

@@ -1,4 +1,4 @@
-//! Which builtins there are.
+//! The table of builtins.
 
 macro_rules! builtins {
     ($($variant:ident = $name:literal, $special:literal;)*) => {
@@ -8,7 +8,7 @@ macro_rules! builtins {
             $(#[doc = $name] $variant,)*
         }
 
-        /// The builtin called `name`.
+        /// Returns the builtin called `name`.
         pub fn find(name: &[u8]) -> Option<Builtin> {
             match std::str::from_utf8(name).ok()? {
                 $($name => Some(Builtin::$variant),)*
@@ -17,8 +17,8 @@ macro_rules! builtins {
         }
 
         impl Builtin {
-            /// Whether it is a special one, as POSIX has it: its errors end the shell, and what is
-            /// assigned before it stays.
+            /// Returns whether it is a special builtin of POSIX: its errors end the shell, and assignments
+            /// before it persist.
             pub fn is_special(self) -> bool {
                 match self { $(Self::$variant => $special,)* }
             }
@@ -61,7 +61,7 @@ builtins! {
 }
 
 impl Builtin {
-    /// Whether it may run any command.
+    /// Returns whether it can run any command.
     pub fn runs_commands(self) -> bool {
         matches!(self, Self::Eval | Self::Dot | Self::Command | Self::Exec)
     }

@@ -1,4 +1,4 @@
-//! The calls that a shell makes, each as the trace shows it.
+//! The calls of a shell on the kernel, with their traces.
 
 use std::fmt;
 
@@ -14,9 +14,9 @@ use crate::kernel::process::programs::Found;
 use crate::kernel::process::{Signal, WaitStatus};
 use crate::kernel::vfs::Follow;
 
-/// An answer, of which the trace may show a number.
+/// An answer that may show a number in the trace.
 pub trait Answer {
-    /// What it is called, and the number.
+    /// The name of the number, and the number.
     fn shown(&self) -> Option<(&'static str, u64)> {
         None
     }
@@ -78,7 +78,7 @@ impl Shell {
         answer
     }
 
-    /// Makes a call that may have to wait.
+    /// Makes a call that may wait.
     async fn call<T: Answer>(
         &mut self,
         name: &'static str,
@@ -100,7 +100,7 @@ impl Shell {
         }
     }
 
-    /// Opens `path`; answers the descriptor.
+    /// Opens `path`; returns the descriptor.
     pub fn path_open(
         &mut self,
         path: &str,
@@ -113,7 +113,7 @@ impl Shell {
         })
     }
 
-    /// What is known of `path`; `ENOENT` if it is no text.
+    /// Returns the attributes of `path`; `ENOENT` if it is not UTF-8.
     pub fn path_filestat_get(&mut self, path: &[u8], follow: Follow) -> Result<FileStat, Errno> {
         let path = std::str::from_utf8(path).map_err(|_| Errno::Noent)?;
         self.ask("path_filestat_get", format_args!("{path:?}"), |guest| {
@@ -121,7 +121,7 @@ impl Shell {
         })
     }
 
-    /// The names in the directory `fd`.
+    /// Returns the names in the directory `fd`.
     pub fn fd_readdir(&mut self, fd: u32) -> Result<Vec<String>, Errno> {
         self.ask("fd_readdir", format_args!("fd={fd}"), |guest| {
             let listing = guest.fd_readdir(fd, 0)?;
@@ -129,30 +129,30 @@ impl Shell {
         })
     }
 
-    /// Makes a pipe of the shell's own; answers where to read and where to write.
+    /// Creates a pipe that children do not inherit; returns its read and write ends.
     pub fn pipe(&mut self) -> Result<(u32, u32), Errno> {
         self.ask("pipe", format_args!("flags=1"), |guest| guest.pipe(true))
     }
 
-    /// Copies `fd` to a number of the shell's own, from `lowest` on.
+    /// Duplicates `fd` at the lowest free number from `lowest` on, close-on-exec.
     pub fn fd_dup(&mut self, fd: u32, lowest: u32) -> Result<u32, Errno> {
         self.ask("fd_dup", format_args!("fd={fd}, lowest={lowest}, flags=1"), |guest| {
             guest.fd_dup(fd, lowest, true)
         })
     }
 
-    /// Copies `fd` to the number `to`.
+    /// Duplicates `fd` at `to`.
     pub fn fd_dup2(&mut self, fd: u32, to: u32) -> Result<(), Errno> {
         self.ask("fd_dup2", format_args!("fd={fd}, to={to}"), |guest| guest.fd_dup2(fd, to))
     }
 
     /// Closes `fd`, if it is open.
     pub fn close(&mut self, fd: u32) {
-        // The only error is that it is not.
+        // Fails only if it is not open.
         let _ = self.ask("fd_close", format_args!("fd={fd}"), |guest| guest.fd_close(fd));
     }
 
-    /// Makes `path` the current directory; `is_physical` is for `cd -P`.
+    /// Changes the current directory to `path`; `is_physical` for `cd -P`.
     pub fn proc_chdir(&mut self, path: &str, is_physical: bool) -> Result<(), Errno> {
         self.ask("proc_chdir", format_args!("path={path:?}"), |guest| {
             if is_physical { guest.proc_chdir_physical(path) } else { guest.proc_chdir(path) }
@@ -168,7 +168,7 @@ impl Shell {
         answer
     }
 
-    /// Starts a shell, be it a part of this one.
+    /// Starts a shell, or a subshell of this one.
     pub fn spawn_shell(&mut self, found: Found, request: SpawnRequest) -> Result<Pid, Errno> {
         self.ask(
             "proc_spawn",
@@ -177,7 +177,7 @@ impl Shell {
         )
     }
 
-    /// Sends a signal, or asks whether there is such a process.
+    /// Sends a signal; with `None` only checks that the process exists.
     pub async fn proc_kill(&mut self, pid: Pid, signal: Option<Signal>) -> Run<Result<(), Errno>> {
         let number = signal.map_or(0, Signal::number);
         self.call("proc_kill", format_args!("pid={pid}, signal={number}"), |guest| {
@@ -186,7 +186,7 @@ impl Shell {
         .await
     }
 
-    /// Waits for a child to end, or, unless it is to `block`, only asks.
+    /// Waits for a child to end; returns at once unless it is to `block`.
     pub async fn proc_wait(
         &mut self,
         which: Option<Pid>,
@@ -199,7 +199,7 @@ impl Shell {
         .await
     }
 
-    /// Gives others their turn.
+    /// Lets other processes run.
     pub async fn sched_yield(&mut self) -> Run {
         // It cannot fail.
         self.call("sched_yield", format_args!(""), Guest::sched_yield).await?.unwrap_or_default();
@@ -225,7 +225,7 @@ impl Shell {
         Ok(Ok(()))
     }
 
-    /// Reads some bytes of `fd`; none at its end.
+    /// Reads some bytes from `fd`; 0 at the end.
     pub async fn read(&mut self, fd: u32, bytes: &mut [u8]) -> Run<Result<usize, Errno>> {
         let range = Range { start: 0, len: bytes.len() };
         let count = self
@@ -236,7 +236,7 @@ impl Shell {
         Ok(count.map(|count| count as usize))
     }
 
-    /// Reads `fd` to its end, and at most `max` bytes.
+    /// Reads `fd` to its end, but at most `max` bytes.
     pub async fn read_to_end(&mut self, fd: u32, max: usize) -> Run<Result<Held<Vec<u8>>, Errno>> {
         let mut all = Held::none(self.memory());
         let mut piece = vec![0; 16 << 10];

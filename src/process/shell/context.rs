@@ -1,4 +1,4 @@
-//! A shell at work: its state, its process, and how it talks to the kernel.
+//! A running shell: its state, its process and its messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,20 +7,20 @@ use crate::kernel::guest::Guest;
 use crate::kernel::machine::limits::Stop;
 use crate::kernel::process::Pid;
 
-/// Why commands are not run to their end.
+/// Why a command stops early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leave {
     /// The process ends at once.
     Stop(Stop),
     /// The shell ends, with its status.
     Exit,
-    /// Something is wrong, has been said, and ends a shell that is not interactive.
+    /// An error, already reported, ends a shell that is not interactive.
     Error,
-    /// A function, or a script of `.`, ends.
+    /// A function or a script of `.` returns.
     Return,
-    /// Loops end.
+    /// This many loops end.
     Break(u32),
-    /// A loop goes on, and those within it end.
+    /// A loop continues, after this many loops inside it end.
     Continue(u32),
 }
 
@@ -30,39 +30,39 @@ impl From<Stop> for Leave {
     }
 }
 
-/// What running something answers.
+/// The result of running something.
 pub type Run<T = ()> = Result<T, Leave>;
 
-/// Variables by name, as they were before.
+/// Former states of variables, by name.
 pub type Before = Vec<(Box<[u8]>, Option<Variable>)>;
 
-/// Instructions that a command counts for.
+/// Instructions charged for a command.
 const COMMAND_FUEL: u64 = 1000;
 
-/// Commands between two looks at whether others want their turn.
+/// Commands between two turns.
 const TURN_COMMANDS: u32 = 1000;
 
 /// A shell's process.
 pub struct Shell {
-    /// The kernel's side of it.
+    /// The kernel's side.
     pub guest: Guest,
-    /// What its subshells begin with.
+    /// The state that a subshell copies.
     pub state: State,
-    /// What `trap` has set.
+    /// The actions of `trap`.
     pub traps: Traps,
-    /// The status of the last command substitution of a command.
+    /// The status of a command's last command substitution.
     pub substituted: Option<u8>,
-    /// Children that run in the background, and the statuses of those that have been waited for.
+    /// Background children, with the status of those that were waited for.
     pub jobs: BTreeMap<Pid, Option<u8>>,
     /// Children that only write a here-document.
     pub feeders: BTreeSet<Pid>,
-    /// Variables that the functions being called have made their own, and what they were before.
+    /// Local variables of the active functions, with their former states.
     pub locals: Vec<Before>,
     commands: u32,
 }
 
 impl Shell {
-    /// A shell that begins.
+    /// Creates a shell.
     pub fn new(guest: Guest, state: State) -> Self {
         Self {
             guest,
@@ -76,23 +76,23 @@ impl Shell {
         }
     }
 
-    /// Says `text` on standard error, after the shell's name and the line.
+    /// Prints `text` on standard error, after the shell's name and the line.
     pub async fn say(&mut self, text: &str) -> Run {
         let name = String::from_utf8_lossy(&self.state.name);
         let mut message = format!("{name}: {}: {text}\n", self.state.line).into_bytes();
-        // Whoever closed standard error does not want to know.
+        // A closed standard error is ignored.
         self.write(2, &mut message).await?.unwrap_or_default();
         Ok(())
     }
 
-    /// Says what is wrong; the status is then 2.
+    /// Reports an error, with status 2.
     pub async fn fail<T>(&mut self, text: &str) -> Run<T> {
         self.say(text).await?;
         self.state.status = 2;
         Err(Leave::Error)
     }
 
-    /// Accounts for a command that begins, and gives others their turn now and then.
+    /// Counts a command that begins, and gives up the turn now and then.
     pub async fn tick(&mut self) -> Run {
         self.commands += 1;
         self.guest.spend(COMMAND_FUEL)?;
@@ -103,7 +103,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Waits for the child `pid`, and answers its status.
+    /// Waits for the child `pid`; returns its status.
     pub async fn wait_for(&mut self, pid: Pid) -> Run<u8> {
         let ended = self.proc_wait(Some(pid), true).await?;
         Ok(match ended {
@@ -112,7 +112,7 @@ impl Shell {
         })
     }
 
-    /// Notes which background children have ended, so that they do not count as processes.
+    /// Reaps background children that have ended, so that they do not count as processes.
     pub async fn reap(&mut self) -> Run {
         while !self.feeders.is_empty() || self.jobs.values().any(Option::is_none) {
             let ended = self.proc_wait(None, false).await?;

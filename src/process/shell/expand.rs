@@ -1,4 +1,4 @@
-//! Expansion of words: POSIX 2.6.
+//! Word expansion (POSIX 2.6).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::kernel::machine::limits::Stop;
 
 /// The value of a parameter.
 enum Value {
-    /// It is not set.
+    /// Unset.
     Unset,
     Text(Arc<[u8]>),
     /// `$@` and `$*`.
@@ -42,7 +42,7 @@ impl Shell {
         self.state.variables.get(b"IFS").cloned().unwrap_or_else(|| DEFAULT_IFS.into())
     }
 
-    /// The fields that `words` become, with patterns replaced by the files that match.
+    /// Expands `words` to fields, with pathname expansion.
     pub async fn fields(&mut self, words: &[Word]) -> Run<Words> {
         let mut all = Words::none(self.memory());
         let separators = Separators::new(&self.separators());
@@ -65,7 +65,7 @@ impl Shell {
         Ok(all)
     }
 
-    /// As [`Shell::fields`]; but words that have the form of assignments are expanded as those.
+    /// As [`Shell::fields`], but words of the form of assignments are expanded as assignments.
     pub async fn declared_fields(&mut self, words: &[Word]) -> Run<Words> {
         let mut all = Words::none(self.memory());
         for word in words {
@@ -92,7 +92,7 @@ impl Shell {
         self.check_memory(added).await
     }
 
-    /// What `word` becomes where nothing is split and nothing matches.
+    /// Expands `word` without field splitting and pathname expansion.
     pub async fn text(&mut self, word: &Word) -> Run<Vec<u8>> {
         match word.0.as_slice() {
             [] => Ok(Vec::new()),
@@ -101,14 +101,14 @@ impl Shell {
         }
     }
 
-    /// As [`Shell::text`], with what it takes to match it.
+    /// As [`Shell::text`], but keeps what is needed to match it as a pattern.
     pub async fn field(&mut self, pieces: &[Piece]) -> Run<Field> {
         let mut fields = Fields::new(None, self.memory());
         self.expand(pieces, &mut fields, false).await?;
         Ok(fields.into_one())
     }
 
-    /// Adds what `pieces` become. Their text is split if they are `nested` in an expansion.
+    /// Expands `pieces`. Their text is split if they are `nested` in an expansion.
     async fn expand(&mut self, pieces: &[Piece], out: &mut Fields, nested: bool) -> Run {
         for piece in pieces {
             let done = match piece {
@@ -171,7 +171,7 @@ impl Shell {
         Box::pin(self.operate(parameter, operator, quoted, out))
     }
 
-    /// The value of arithmetic `text`.
+    /// Evaluates the arithmetic expression `text`.
     pub async fn evaluate(&mut self, text: &[u8]) -> Run<i64> {
         let mut names = ShellNames(&mut self.state.variables);
         match arithmetic::evaluate(text, &mut names) {
@@ -386,7 +386,7 @@ impl Shell {
         Ok(())
     }
 
-    /// What `script` prints, without the newlines at its end.
+    /// Runs `script` and returns its output without trailing newlines.
     async fn substitute(&mut self, script: &Arc<List>) -> Run<Held<Vec<u8>>> {
         if script.is_empty() {
             self.substituted = Some(0);
@@ -414,12 +414,12 @@ impl Shell {
         self.substituted = Some(status);
         let Ok(mut output) = output else {
             let max = WORD_BYTES_MAX >> 20;
-            return self.fail(&format!("a command prints more than {max} MiB")).await;
+            return self.fail(&format!("command substitution: more than {max} MiB")).await;
         };
         while output.last() == Some(&b'\n') {
             output.pop();
         }
-        // No variable and no argument can hold it.
+        // Variables and arguments cannot hold NUL.
         output.retain(|byte| *byte != 0);
         Ok(output)
     }
@@ -438,7 +438,7 @@ impl Names for ShellNames<'_> {
     }
 }
 
-/// How messages name a parameter.
+/// The name of a parameter in messages.
 fn shown(parameter: &Parameter) -> String {
     match parameter {
         Parameter::Variable(name) => String::from_utf8_lossy(name).into_owned(),

@@ -1,4 +1,4 @@
-//! Field splitting: from the results of expansions to fields, as POSIX 2.6.5 has it.
+//! Field splitting (POSIX 2.6.5).
 
 use std::ops::Range;
 
@@ -7,27 +7,27 @@ use super::pattern::{Pattern, Steps};
 use crate::kernel::machine::limits::Stop;
 use crate::kernel::machine::memory::{Charge, Memory, OutOfMemory};
 
-/// Bytes that the expansion of a word may have. Beyond: an error.
+/// Longest expansion of a word, in bytes.
 pub const WORD_BYTES_MAX: usize = 64 << 20;
 
-/// A field, or what is to become one.
+/// A field, complete or not.
 #[derive(Clone, Debug, Default)]
 pub struct Field {
-    /// Its bytes.
+    /// The bytes.
     pub text: Vec<u8>,
-    /// Where in it quoted bytes stand that would mean something in a pattern, in order.
+    /// Positions of quoted bytes that are special in patterns, in order.
     quoted: Vec<usize>,
-    /// Whether something in it matches more than itself.
+    /// Whether it contains an unquoted `*`, `?` or `[`.
     pub has_pattern: bool,
 }
 
-/// Whether `byte` means something in a pattern.
+/// Returns whether `byte` is special in a pattern.
 fn is_special(byte: u8) -> bool {
     matches!(byte, b'*' | b'?' | b'[' | b']' | b'\\' | b'!' | b'^' | b'-')
 }
 
 impl Field {
-    /// Adds text that stands for itself.
+    /// Appends text that matches only itself.
     pub fn push_quoted(&mut self, text: &[u8]) {
         let start = self.text.len();
         self.text.extend_from_slice(text);
@@ -35,16 +35,16 @@ impl Field {
         self.quoted.extend(special.map(|(at, _)| start + at));
     }
 
-    /// Adds text that may match.
+    /// Appends text that may be a pattern.
     pub fn push(&mut self, text: &[u8]) {
         self.has_pattern |= text.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['));
         self.text.extend_from_slice(text);
     }
 
-    /// What the part of it at these positions matches.
+    /// Returns the pattern in `range` of it.
     ///
     /// # Errors
-    /// Those of `steps`.
+    /// Errors of `steps`.
     pub fn pattern(&self, range: Range<usize>, steps: &mut Steps<'_>) -> Result<Pattern, Stop> {
         let within = self.quoted.iter().filter(|at| range.contains(at));
         let quoted: Vec<usize> = within.map(|at| at - range.start).collect();
@@ -52,12 +52,12 @@ impl Field {
     }
 }
 
-/// Bytes that separate fields. A script may name millions of them.
+/// The bytes that separate fields, as a table: a script may list millions.
 #[derive(Clone, Debug)]
 pub struct Separators([bool; 256]);
 
 impl Separators {
-    /// Those that are in `bytes`.
+    /// The separators in `bytes`.
     pub fn new(bytes: &[u8]) -> Self {
         let mut set = [false; 256];
         for byte in bytes {
@@ -66,44 +66,43 @@ impl Separators {
         Self(set)
     }
 
-    /// Whether `byte` is one.
+    /// Returns whether `byte` is a separator.
     pub fn contains(&self, byte: u8) -> bool {
         self.0[usize::from(byte)]
     }
 }
 
-/// A word cannot be expanded.
+/// A word could not be expanded.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WordError {
     /// It is too long.
-    #[error("a word is longer than {} MiB", WORD_BYTES_MAX >> 20)]
+    #[error("word too long: limit {} MiB", WORD_BYTES_MAX >> 20)]
     TooLong,
-    /// There is no memory for it.
+    /// No memory is left.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
 }
 
 crate::base::readable::readable!(WordError);
 
-/// The fields of words, as they come into being.
+/// Fields under construction.
 #[derive(Debug)]
 pub struct Fields {
-    /// Those that are whole.
+    /// The complete fields.
     pub done: Vec<Field>,
     current: Field,
-    /// Whether `current` is one, empty as it may be.
+    /// Whether `current` is a field, even if it is empty.
     is_open: bool,
-    /// Whether a blank of IFS has ended a field and nothing came since: a delimiter that is no blank
-    /// belongs to it then.
+    /// Whether IFS whitespace has ended a field and nothing has followed: another separator then belongs to it.
     after_blank: bool,
-    /// Bytes that split; `None` where nothing is split.
+    /// The separators; `None` if nothing is split.
     separators: Option<Separators>,
     bytes: usize,
     charge: Charge,
 }
 
 impl Fields {
-    /// None yet, whose memory is taken from `memory`. Results of expansions are split at `separators`, if there are any.
+    /// Creates an empty list, charged to `memory`. Results of expansions are split at `separators`, if any.
     pub fn new(separators: Option<Separators>, memory: &Memory) -> Self {
         Self {
             done: Vec::new(),
@@ -116,7 +115,7 @@ impl Fields {
         }
     }
 
-    /// Whether results of expansions become several fields.
+    /// Returns whether results of expansions are split.
     pub fn splits(&self) -> bool {
         self.separators.is_some()
     }
@@ -129,7 +128,7 @@ impl Fields {
         Ok(self.charge.grow(text.len() as u64)?)
     }
 
-    /// Adds text that stands for itself, and be it empty.
+    /// Appends text that matches only itself, even if it is empty.
     pub fn push_quoted(&mut self, text: &[u8]) -> Result<(), WordError> {
         self.account(text)?;
         let special = text.iter().filter(|byte| is_special(**byte)).count();
@@ -139,7 +138,7 @@ impl Fields {
         Ok(())
     }
 
-    /// Adds text of the script itself, which is not split.
+    /// Appends text of the script, which is not split.
     pub fn push_literal(&mut self, text: &[u8]) -> Result<(), WordError> {
         self.account(text)?;
         self.current.push(text);
@@ -147,7 +146,7 @@ impl Fields {
         Ok(())
     }
 
-    /// Adds the result of an expansion.
+    /// Appends the result of an expansion.
     pub fn push_expanded(&mut self, text: &[u8]) -> Result<(), WordError> {
         self.account(text)?;
         let Some(separators) = self.separators.clone() else {
@@ -178,7 +177,7 @@ impl Fields {
         Ok(())
     }
 
-    /// Ends a field, empty as it may be.
+    /// Ends a field, even if it is empty.
     fn end(&mut self) -> Result<(), OutOfMemory> {
         self.charge.grow(ENTRY_BYTES)?;
         self.done.push(std::mem::take(&mut self.current));
@@ -186,7 +185,7 @@ impl Fields {
         Ok(())
     }
 
-    /// Ends a field, if one has begun.
+    /// Ends the current field, if there is one.
     ///
     /// # Errors
     /// [`WordError::Memory`].
@@ -198,7 +197,7 @@ impl Fields {
         Ok(())
     }
 
-    /// The only field, where nothing is split.
+    /// Returns the only field, if nothing is split.
     pub fn into_one(self) -> Field {
         self.current
     }
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn blanks_are_taken_together_and_other_separators_are_not() {
+    fn ifs_blanks_are_merged_and_other_separators_are_not() {
         assert_eq!(split(" \n", "  a \n b "), ["a", "b"]);
         assert_eq!(split(":", "a::b:"), ["a", "", "b"]);
         assert_eq!(split(": ", "a : b :: c"), ["a", "b", "", "c"]);
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn quoted_text_is_a_field_however_empty() {
+    fn empty_quoted_text_is_a_field() {
         let mut fields = Fields::new(Some(Separators::new(b" ")), &Memory::new(1000));
         fields.push_expanded(b"a ").unwrap();
         fields.push_quoted(b"").unwrap();

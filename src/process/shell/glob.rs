@@ -1,4 +1,4 @@
-//! Files that match a pattern.
+//! Pathname expansion.
 
 use super::context::{Run, Shell};
 use super::fields::Field;
@@ -8,7 +8,7 @@ use crate::kernel::io::fd::FdFlags;
 use crate::kernel::vfs::Follow;
 
 impl Shell {
-    /// The paths that match `field`, sorted bytewise; none if there are none.
+    /// Returns the paths that match `field`, sorted bytewise.
     pub async fn matches(&mut self, field: &Field) -> Run<Words> {
         let found = Words::of(&[Vec::new()], self.memory());
         let mut found = self.check_memory(found).await?;
@@ -52,7 +52,7 @@ impl Shell {
         self.path_filestat_get(path, Follow::No).is_ok()
     }
 
-    /// The names in the directory `path`, or in the current one if it is empty, with `.` and `..`.
+    /// Returns the names in the directory `path` (empty: the current one), with `.` and `..`.
     fn names_in(&mut self, path: &[u8]) -> Vec<String> {
         let Ok(path) = std::str::from_utf8(path) else { return Vec::new() };
         let path = if path.is_empty() { "." } else { path };

@@ -1,20 +1,20 @@
-//! Values whose memory is counted.
+//! Values with a memory charge.
 
 use std::ops::{Deref, DerefMut};
 
 use crate::kernel::machine::memory::{Charge, Memory, OutOfMemory};
 
-/// What an element of a list, or a variable, takes besides its bytes.
+/// Bytes charged for an element of a list, or a variable, besides its text.
 pub const ENTRY_BYTES: u64 = 64;
 
-/// A value, and the memory that it takes for as long as it is there.
+/// A value with its memory charge.
 #[derive(Debug)]
 pub struct Held<T> {
     pub(super) value: T,
     pub(super) charge: Charge,
 }
 
-/// Words that have been expanded.
+/// Expanded words.
 pub type Words = Held<Vec<Vec<u8>>>;
 
 impl<T> Deref for Held<T> {
@@ -32,14 +32,14 @@ impl<T> DerefMut for Held<T> {
 }
 
 impl<T> Held<Vec<T>> {
-    /// Nothing yet.
+    /// Creates an empty value.
     pub fn none(memory: &Memory) -> Self {
         Self { value: Vec::new(), charge: memory.charge() }
     }
 }
 
 impl Words {
-    /// Those of `words`.
+    /// Copies `words`.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -61,7 +61,7 @@ impl Words {
         Ok(())
     }
 
-    /// Adds those of `others`.
+    /// Appends `others`.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -71,7 +71,7 @@ impl Words {
 }
 
 impl Held<Vec<u8>> {
-    /// Adds `bytes`.
+    /// Appends `bytes`.
     ///
     /// # Errors
     /// [`OutOfMemory`].

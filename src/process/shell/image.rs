@@ -1,4 +1,4 @@
-//! The shell as a process: how it begins, and how it ends.
+//! The shell as a process: start and end.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::kernel::machine::limits::Stop;
 use crate::kernel::process::programs::{Found, MakeImage};
 use crate::kernel::process::schedule::{Ended, Image, Mode, Running};
 
-/// The shell, to be run as a process: `sh [-aCefnuvx] [-o OPTION] -c TEXT [NAME [ARG]...]`,
-/// `sh [OPTION]... FILE [ARG]...`, or `sh [OPTION]...`, which reads its script from standard input.
+/// The image of the shell: `sh [-aCefnuvx] [-o OPTION] -c TEXT [NAME [ARG]...]`,
+/// `sh [OPTION]... FILE [ARG]...`, or `sh [OPTION]...`, which reads the script from standard input.
 pub struct ShellImage(Start);
 
 enum Start {
@@ -24,37 +24,37 @@ enum Start {
     Part(Box<State>, Part),
 }
 
-/// What a subshell runs.
+/// The task of a subshell.
 pub enum Part {
-    /// Commands.
+    /// Runs commands.
     Script(Arc<List>),
-    /// Commands whose output is wanted.
+    /// Runs commands whose output is captured.
     Substitution(Arc<List>),
-    /// A part of a pipeline.
+    /// Runs a part of a pipeline.
     Command(Arc<Command>),
-    /// A command in the background.
+    /// Runs a background command.
     Chain(Arc<Chain>),
-    /// Nothing: it writes these bytes.
+    /// Only writes these bytes.
     Document(Held<Vec<u8>>),
 }
 
 impl ShellImage {
-    /// A shell that takes what it does from its arguments.
+    /// Creates a shell that is controlled by its arguments.
     pub fn new() -> Self {
         Self(Start::Arguments)
     }
 
-    /// What makes a shell for each process of it.
+    /// Returns a maker of shells, one for each process.
     pub fn maker() -> MakeImage {
         Arc::new(|| Box::new(Self::new()))
     }
 
-    /// The shell as a process finds it that starts it.
+    /// Returns the shell as the result of a lookup.
     pub fn found(self) -> Found {
         Found { image: Box::new(self), digest: None, path: None }
     }
 
-    /// A subshell.
+    /// Creates a subshell.
     pub(super) fn part(state: State, part: Part) -> Self {
         Self(Start::Part(Box::new(state), part))
     }
@@ -138,13 +138,13 @@ impl Shell {
         }
     }
 
-    /// Says what is wrong with a script.
+    /// Reports a syntax error.
     pub async fn refuse_script(&mut self, error: &SyntaxError) -> Run {
         let name = self.state.name.clone();
         let name = String::from_utf8_lossy(&name);
         let shell = if name == "sh" { "" } else { "sh: " };
         let mut message = format!("{shell}{name}: {error}\n").into_bytes();
-        // Whoever closed standard error does not want to know.
+        // A closed standard error is ignored.
         self.write(2, &mut message).await?.unwrap_or_default();
         self.state.status = 2;
         Err(Leave::Error)
@@ -217,7 +217,7 @@ impl Shell {
         };
         self.set_parameters(rest).await?;
         if options.verbose {
-            // Whoever closed standard error does not want to know.
+            // A closed standard error is ignored.
             self.write(2, &mut text.clone()).await?.unwrap_or_default();
         }
         if options.noexec {
@@ -240,7 +240,7 @@ impl Shell {
         }
         let current = self.state.current_dir.clone();
         self.set(b"PWD", current.as_bytes()).await?;
-        // As dash does. Version 0 of the kernel did so after a `cd` alone.
+        // As dash does. Version 0 of the kernel did so only after a `cd`.
         if self.guest.machine().kernel_version() > 0 {
             let exported = self.state.variables.export(b"PWD");
             self.check_memory(exported).await?;
@@ -248,9 +248,9 @@ impl Shell {
         Ok(())
     }
 
-    /// The script in the file `path`; or why it cannot be read.
+    /// Reads the script in the file `path`; the inner error is the reason why it cannot.
     pub async fn read_script(&mut self, path: &[u8]) -> Run<Result<Held<Vec<u8>>, String>> {
-        let Ok(path) = std::str::from_utf8(path) else { return Ok(Err("no such name".into())) };
+        let Ok(path) = std::str::from_utf8(path) else { return Ok(Err("not UTF-8".into())) };
         let (oflags, flags) = (OFlags::default(), FdFlags::default());
         let opened = self.path_open(path, oflags, rights::FD_READ, flags);
         let fd = match opened {

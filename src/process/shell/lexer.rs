@@ -1,7 +1,4 @@
-//! From text to tokens: the part of POSIX's grammar that depends on quotes, nesting and
-//! here-documents. What the tokens mean together is the parser's business.
-//!
-//! Text is bytes.
+//! The lexer: text to tokens, with quotes, nesting and here-documents. Text is bytes.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -12,88 +9,88 @@ use super::tree::{List, Piece, Word, is_name};
 use super::words::assigned;
 use crate::kernel::machine::memory::{Charge, OutOfMemory};
 
-/// Quotes and expansions within each other in a word. Beyond: refused.
+/// Most nested quotes and expansions in a word.
 const WORD_DEPTH_MAX: usize = 200;
 
-/// Memory that a token takes until the script has been run: itself, and what it becomes in the tree.
+/// Memory charged for a token until the script ends: the token and its part of the tree.
 const TOKEN_BYTES: u64 = 1000;
 
-/// Stack that the parser takes for a construct within another one.
+/// Stack of the parser for a level of nesting, in bytes.
 const LEVEL_BYTES: u64 = 4 << 10;
 
-/// A script that is no script, or uses what there is not.
+/// Syntax error or unsupported construct.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SyntaxError {
-    /// Something stands where it cannot.
+    /// A syntax error.
     #[error("{line}: Syntax error: {what}")]
     Malformed {
         /// The line, from 1.
         line: u32,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
-    /// There is no memory for it.
+    /// No memory is left.
     #[error("{line}: {error}")]
     Memory {
         /// The line, from 1.
         line: u32,
-        /// What there is.
+        /// The error.
         error: OutOfMemory,
     },
-    /// What other shells have and POSIX has not.
-    #[error("line {line}: {name} is not supported; POSIX has no such thing")]
+    /// A construct of other shells that POSIX does not have.
+    #[error("line {line}: {name} is not supported: POSIX does not have it")]
     Unsupported {
         /// The line, from 1.
         line: u32,
-        /// What it is called.
+        /// Its name.
         name: &'static str,
     },
 }
 
 crate::base::readable::readable!(SyntaxError);
 
-/// The smallest part of a script that means something.
+/// A token.
 pub enum Token {
     /// An operator of [`OPERATORS`].
     Operator(&'static str),
     /// A word, or a reserved word.
     Word(Word),
-    /// The descriptor that the redirection behind it is for.
+    /// The descriptor before a redirection.
     Number(u32),
     /// The end of the script.
     End,
 }
 
-/// Reads `source` into tokens.
+/// Splits `source` into tokens.
 pub struct Lexer<'s> {
     pub(super) source: &'s [u8],
     pub(super) at: usize,
     pub(super) line: u32,
-    /// How many constructs this is in.
+    /// Depth of nesting.
     depth: usize,
-    /// How many of them are in one word.
+    /// Depth of nesting in the current word.
     word_depth: usize,
     taken: &'s Taken,
 }
 
-/// The memory that a script takes.
+/// The memory of a script.
 pub struct Taken {
     charge: RefCell<Charge>,
-    /// How many constructs are in each other where most are.
+    /// The greatest depth of nesting so far.
     deepest: Cell<usize>,
 }
 
-/// What comes after the `<<` of a here-document.
+/// The delimiter of a here-document.
 pub struct Delimiter {
     text: Vec<u8>,
     is_quoted: bool,
     strips_tabs: bool,
 }
 
-/// What continues a line: POSIX has it removed before there are tokens.
+/// A line continuation, which POSIX removes before tokens are recognized.
 const CONTINUED: &[u8] = b"\\\n";
 
-/// A longer one comes before what it begins with.
+/// Longer operators come before their prefixes.
 const OPERATORS: [&str; 18] = [
     "<<-", "&&", "||", ";;", "<<", ">>", "<&", ">&", "<>", ">|", "|", "&", ";", "<", ">", "(", ")",
     "\n",
@@ -110,24 +107,24 @@ const REFUSED: [(&str, &str); 7] = [
 ];
 
 impl Taken {
-    /// What is taken is added to `charge`.
+    /// Adds charges to `charge`.
     pub fn new(charge: Charge) -> Self {
         Self { charge: RefCell::new(charge), deepest: Cell::new(0) }
     }
 
-    /// What has been taken.
+    /// Returns the whole charge.
     pub fn into_charge(self) -> Charge {
         self.charge.into_inner()
     }
 }
 
 impl<'s> Lexer<'s> {
-    /// A lexer of `source`, whose first line is `line`.
+    /// Creates a lexer of `source`, whose first line is `line`.
     pub fn new(source: &'s [u8], line: u32, taken: &'s Taken) -> Self {
         Self { source, at: 0, line, depth: 0, word_depth: 0, taken }
     }
 
-    /// A lexer of `source`, which is part of what this one reads.
+    /// Creates a lexer of `source`, a part of this one's text.
     pub(super) fn within<'i>(&'i self, source: &'i [u8], line: u32) -> Lexer<'i> {
         let Self { depth, word_depth, taken, .. } = *self;
         Lexer { source, at: 0, line, depth, word_depth, taken }
@@ -138,7 +135,7 @@ impl<'s> Lexer<'s> {
         taken.map_err(|error| SyntaxError::Memory { line: self.line, error })
     }
 
-    /// The next token, and the line that it begins in.
+    /// Takes the next token; returns its first line, too.
     ///
     /// # Errors
     /// [`SyntaxError`].
@@ -170,7 +167,7 @@ impl<'s> Lexer<'s> {
         Ok((Token::Word(word), line))
     }
 
-    /// Does `take` as part of a construct within another one.
+    /// Does `take` one level deeper.
     pub(super) fn deeper<T>(
         &mut self,
         take: impl FnOnce(&mut Self) -> Result<T, SyntaxError>,
@@ -181,7 +178,7 @@ impl<'s> Lexer<'s> {
         Ok(taken)
     }
 
-    /// Counts a construct that begins within another one.
+    /// Enters a level of nesting.
     pub(super) fn enter(&mut self) -> Result<(), SyntaxError> {
         self.depth += 1;
         if self.depth > self.taken.deepest.get() {
@@ -191,7 +188,7 @@ impl<'s> Lexer<'s> {
         Ok(())
     }
 
-    /// Counts the end of a construct.
+    /// Leaves a level of nesting.
     pub(super) fn leave(&mut self) {
         self.depth -= 1;
     }
@@ -202,7 +199,7 @@ impl<'s> Lexer<'s> {
         take: impl FnOnce(&mut Self) -> Result<T, SyntaxError>,
     ) -> Result<T, SyntaxError> {
         if self.word_depth == WORD_DEPTH_MAX {
-            let what = format!("more than {WORD_DEPTH_MAX} quotes and expansions in each other");
+            let what = format!("quotes and expansions nested more than {WORD_DEPTH_MAX} deep");
             return Err(self.malformed(&what));
         }
         self.word_depth += 1;
@@ -211,7 +208,7 @@ impl<'s> Lexer<'s> {
         Ok(taken)
     }
 
-    /// The commands up to the next `)`, which is taken as well.
+    /// Parses the commands up to and with the next `)`.
     pub(super) fn nested(&mut self) -> Result<Arc<List>, SyntaxError> {
         self.deeper_in_word(parser::nested).map(Arc::new)
     }
@@ -236,7 +233,7 @@ impl<'s> Lexer<'s> {
         self.past(text).is_some()
     }
 
-    /// Takes `text` if it comes next.
+    /// Takes `text` if it is next.
     pub(super) fn take(&mut self, text: &[u8]) -> bool {
         let Some(at) = self.past(text) else { return false };
         while self.at < at {
@@ -245,7 +242,7 @@ impl<'s> Lexer<'s> {
         true
     }
 
-    /// Where `text` ends that comes next; the line may be continued within it.
+    /// Returns the end of `text` if it is next, with line continuations in it.
     fn past(&self, text: &[u8]) -> Option<usize> {
         let mut at = self.at;
         for (index, byte) in text.iter().enumerate() {
@@ -258,7 +255,7 @@ impl<'s> Lexer<'s> {
         Some(at)
     }
 
-    /// Takes what continues the line, where that may be within a token.
+    /// Skips line continuations inside a token.
     pub(super) fn skip_continued(&mut self) {
         while self.take(CONTINUED) {}
     }
@@ -286,7 +283,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// The delimiter that stands here: a word of which only the quotes are removed; `None` if there is none.
+    /// Takes the delimiter of a here-document: a word with only its quotes removed; `None` if there is none.
     ///
     /// # Errors
     /// [`SyntaxError`].
@@ -322,7 +319,7 @@ impl<'s> Lexer<'s> {
         Ok((delimiter.is_quoted || !delimiter.text.is_empty()).then_some(delimiter))
     }
 
-    /// The here-document that begins here and ends with a line that is `delimiter`.
+    /// Takes a here-document up to the line `delimiter`.
     ///
     /// # Errors
     /// [`SyntaxError`].

@@ -1,11 +1,10 @@
-//! The shell: POSIX scripts, run on the kernel as a process that is no module.
+//! The shell: POSIX scripts, run by a built-in process.
 //!
-//! `lexer.rs` and `words.rs` take text apart, and `parser.rs` makes of it a tree that is run: `run.rs`,
-//! `simple.rs`, `expand.rs`. A subshell is another
-//! process with a copy of the state and a part of the tree. Every process of a script waits as any
-//! guest does, by making a call again, so that all of them run in turns on the kernel's scheduler.
+//! `lexer.rs` and `words.rs` split text into tokens and pieces, `parser/` makes a tree, and `run.rs`,
+//! `simple.rs` and `expand.rs` run it. A subshell is another process with a copy of the state and a part of
+//! the tree. Processes of a script wait as any guest does, by making a call again.
 //!
-//! Nothing here knows the host: a shell has a [`crate::kernel::guest::Guest`] and nothing else.
+//! A shell has a [`crate::kernel::guest::Guest`] and no other access to the host.
 
 mod arithmetic;
 mod builtin;

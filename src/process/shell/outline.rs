@@ -1,4 +1,4 @@
-//! What commands a script holds, for those who decide whether it may run.
+//! The commands of a script, for policies that judge it before it runs.
 
 use super::deep::with_stack;
 use super::lexer::SyntaxError;
@@ -9,22 +9,22 @@ use super::tree::{
 };
 use crate::kernel::machine::memory::Memory;
 
-/// A word of a command, as far as it is known before the command runs.
+/// A word of a command, as far as it is known before it runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum OutlineWord {
-    /// One word, of these pieces; `None` is any text.
+    /// One word, made of these pieces; `None` is any text.
     One(Vec<Option<Vec<u8>>>),
-    /// Any number of words, whatever they are.
+    /// Any number of words.
     Many,
 }
 
 impl OutlineWord {
-    /// The word `text`.
+    /// Creates a known word.
     pub fn known(text: impl Into<Vec<u8>>) -> Self {
         Self::One(vec![Some(text.into())])
     }
 
-    /// Its text, if all of it is known.
+    /// Returns its text, if all of it is known.
     pub fn text(&self) -> Option<&[u8]> {
         match self {
             Self::One(pieces) => match pieces.as_slice() {
@@ -36,7 +36,7 @@ impl OutlineWord {
     }
 }
 
-/// A script that cannot be told of.
+/// A script that cannot be parsed.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct OutlineError(String);
@@ -49,11 +49,11 @@ impl From<SyntaxError> for OutlineError {
     }
 }
 
-/// The words of each simple command in `script`, wherever it stands: in pipelines, functions,
-/// conditions, and within the words of others.
+/// Returns the words of each simple command in `script`, also in pipelines, functions, conditions and inside
+/// words.
 ///
 /// # Errors
-/// The shell would refuse the script, and run nothing of it.
+/// The shell would refuse the whole script.
 pub fn outline(script: &[u8]) -> Result<Vec<Vec<OutlineWord>>, OutlineError> {
     let memory = Memory::new(OUTLINE_BYTES_MAX);
     let (list, _charge) = parser::parse(script, 1, memory.charge())?;
@@ -62,7 +62,7 @@ pub fn outline(script: &[u8]) -> Result<Vec<Vec<OutlineWord>>, OutlineError> {
     Ok(outline.commands)
 }
 
-/// Memory that the parts of a script may take, in bytes. Beyond: refused.
+/// Most memory for a parsed script, in bytes.
 const OUTLINE_BYTES_MAX: u64 = 256 << 20;
 
 #[derive(Default)]
@@ -137,7 +137,7 @@ impl Outline {
         }
     }
 
-    /// What is run for `word` to be expanded.
+    /// Adds the commands that run to expand `word`.
     fn word(&mut self, word: &Word) {
         for piece in &word.0 {
             match piece {
@@ -161,7 +161,7 @@ fn outline_word(word: &Word) -> OutlineWord {
     let mut pieces: Vec<Option<Vec<u8>>> = Vec::new();
     for piece in &word.0 {
         let known = match piece {
-            // What matches files may be any number of them.
+            // It may match any number of files.
             Piece::Text(text) if text.iter().any(|byte| b"*?[".contains(byte)) => {
                 return OutlineWord::Many;
             }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_found_wherever_they_stand() {
+    fn outline_lists_nested_commands() {
         let script = r#"a=$(b "$(c)") d <<E | { e; }
             `f`
 E
@@ -224,7 +224,7 @@ E
     }
 
     #[test]
-    fn scripts_may_be_as_deep_as_the_shell_takes_them() {
+    fn outline_accepts_the_nesting_that_the_shell_accepts() {
         for (open, close) in [("{ ", "; }"), ("( ", ")"), ("if ", "; then :; fi")] {
             let script = format!("{}a{}", open.repeat(5_000), close.repeat(5_000));
             assert_eq!(shown(&script)[0], "a");
@@ -232,7 +232,7 @@ E
     }
 
     #[test]
-    fn words_are_known_as_far_as_they_are() {
+    fn outline_words_show_their_known_pieces() {
         let words = |script: &str| shown(script).last().unwrap().clone();
         assert_eq!(words(r#"r\m 'a b' "c"d"#), "rm a b cd");
         assert_eq!(words("\"r\"'m' -rf"), "rm -rf");

@@ -1,32 +1,32 @@
-//! Patterns: `*`, `?`, `[…]`, as POSIX 2.13 has them. Bytes are characters.
+//! Patterns with `*`, `?` and `[…]` (POSIX 2.13). Bytes are characters.
 
 use std::ops::Range;
 
 use crate::kernel::machine::limits::Stop;
 
-/// What a byte of a pattern may take, in bytes, with the room that lists keep for more.
+/// Memory for a byte of a pattern, with spare capacity of lists.
 pub const PART_BYTES: usize = 2 * size_of::<Part>();
 
-/// Steps that are accounted for at once.
+/// Steps charged at a time.
 const STEPS: u64 = 1 << 16;
 
-/// The work of matching, which takes time that may grow with the square of what a script has made. It
-/// is accounted for as it is done, so that it can be ended.
+/// Charges the steps of matching, whose number may grow quadratically with what a script chooses, so that
+/// it can be interrupted.
 pub struct Steps<'s> {
     taken: u64,
     spend: &'s mut dyn FnMut(u64) -> Result<(), Stop>,
 }
 
 impl<'s> Steps<'s> {
-    /// None yet; `spend` is told of them now and then.
+    /// Creates a counter that charges its steps with `spend`.
     pub fn new(spend: &'s mut dyn FnMut(u64) -> Result<(), Stop>) -> Self {
         Self { taken: 0, spend }
     }
 
-    /// Takes `count` steps.
+    /// Counts `count` steps.
     ///
     /// # Errors
-    /// What `spend` answers.
+    /// Errors of `spend`.
     fn take(&mut self, count: usize) -> Result<(), Stop> {
         self.taken += count as u64;
         if self.taken < STEPS { Ok(()) } else { (self.spend)(std::mem::take(&mut self.taken)) }
@@ -42,7 +42,7 @@ enum Part {
     Byte(u8),
     Any,
     Many,
-    /// Whether one of these must not match, and what they are.
+    /// A set, and whether it is negated.
     Set(bool, Vec<Element>),
 }
 
@@ -53,11 +53,11 @@ enum Element {
 }
 
 impl Pattern {
-    /// The pattern `text`, in which the bytes at the positions of `quoted`, in order, stand for
-    /// themselves, and a backslash makes the next one do so.
+    /// Parses `text`, in which the bytes at the positions `quoted`, in order, and those after a backslash
+    /// match only themselves.
     ///
     /// # Errors
-    /// Those of `steps`.
+    /// Errors of `steps`.
     pub fn new(text: &[u8], quoted: &[usize], steps: &mut Steps<'_>) -> Result<Self, Stop> {
         let mut parts = Vec::new();
         let mut at = 0;
@@ -70,7 +70,7 @@ impl Pattern {
                 b'\\' if at + 1 < text.len() => (Part::Byte(text[at + 1]), 2),
                 b'[' => {
                     let set = set(text, at, &is_quoted);
-                    // For the end of none it was looked everywhere.
+                    // Without an end, the whole text was searched for it.
                     steps.take(set.as_ref().map_or(text.len(), |(_, end)| *end) - at)?;
                     set.map_or((Part::Byte(b'['), 1), |(part, end)| (part, end - at))
                 }
@@ -82,10 +82,10 @@ impl Pattern {
         Ok(Self(parts))
     }
 
-    /// Whether it matches all of `text`.
+    /// Returns whether it matches all of `text`.
     ///
     /// # Errors
-    /// Those of `steps`.
+    /// Errors of `steps`.
     pub fn matches(&self, text: &[u8], steps: &mut Steps<'_>) -> Result<bool, Stop> {
         let (mut part, mut at) = (0, 0);
         let mut retry = None;
@@ -105,7 +105,7 @@ impl Pattern {
                 None if at == text.len() => return Ok(true),
                 _ => {}
             }
-            // The last `*` takes one byte more; those before it need not.
+            // The last `*` takes one more byte; earlier ones need not.
             let Some((star, from)) = retry.filter(|(_, from)| *from < text.len()) else {
                 return Ok(false);
             };
@@ -114,11 +114,10 @@ impl Pattern {
         }
     }
 
-    /// What of `text` is left when the shortest, or the longest, piece that it matches is cut off the
-    /// beginning, or the end.
+    /// Removes the shortest, or longest, matching prefix, or suffix, of `text`.
     ///
     /// # Errors
-    /// Those of `steps`.
+    /// Errors of `steps`.
     pub fn trim(
         &self,
         text: &[u8],
@@ -139,12 +138,12 @@ impl Pattern {
         Ok(0..text.len())
     }
 
-    /// Whether it can only match what begins with a dot.
+    /// Returns whether it can match only texts that begin with a dot.
     pub fn begins_with_dot(&self) -> bool {
         matches!(self.0.first(), Some(Part::Byte(b'.')))
     }
 
-    /// The only text that it matches, if there is but one.
+    /// Returns the only text that it matches, if there is just one.
     pub fn literal(&self) -> Option<Vec<u8>> {
         let byte = |part: &Part| match part {
             Part::Byte(byte) => Some(*byte),
@@ -171,7 +170,7 @@ impl Part {
     }
 }
 
-/// The set that begins at `start`, and where it ends; `None` if it does not.
+/// Parses the set at `start`; returns its end, too. `None` if it has none.
 fn set(text: &[u8], start: usize, is_quoted: &impl Fn(usize) -> bool) -> Option<(Part, usize)> {
     let mut at = start + 1;
     let negated = matches!(text.get(at), Some(b'!' | b'^')) && !is_quoted(at);
@@ -266,15 +265,15 @@ mod tests {
         assert!(!quoted_matches("*", &[0], "a"), "it is quoted");
     }
 
-    /// If every `*` tried every place, this would not end.
+    /// Trying every place for every `*` would not end.
     #[test]
-    fn many_stars_take_no_exponential_time() {
+    fn many_stars_do_not_take_exponential_time() {
         assert!(!matches(&"*a".repeat(50), &"ab".repeat(200)));
     }
 
     /// Each of these would take hours.
     #[test]
-    fn work_that_grows_with_the_square_can_be_ended() {
+    fn quadratic_matching_can_be_interrupted() {
         let mut spend = |_| Err(Stop::Exit(9));
         let steps = &mut Steps::new(&mut spend);
         let open = vec![b'['; 1 << 20];

@@ -1,4 +1,4 @@
-//! Redirections: POSIX 2.7.
+//! Redirections (POSIX 2.7).
 
 use super::context::{Run, Shell};
 use super::held::Held;
@@ -10,23 +10,23 @@ use crate::kernel::io::fd::FdFlags;
 use crate::kernel::io::pipe::PIPE_BYTES;
 use crate::kernel::vfs::{FileType, Follow};
 
-/// The lowest number of the shell's own descriptors.
+/// The lowest descriptor for the shell's own use.
 const OWN_FD_MIN: u32 = 10;
 
-/// Descriptors, and copies of what they referred to before, if they were open.
+/// Descriptors, with duplicates of what they referred to before, if they were open.
 pub type Saved = Vec<(u32, Option<u32>)>;
 
-/// Where a descriptor is to lead.
+/// The target of a descriptor.
 #[derive(Clone, Copy)]
 enum Opened {
     Closed,
-    /// What this descriptor of the shell's refers to.
+    /// A duplicate of this descriptor.
     As(u32),
 }
 
 impl Shell {
-    /// Lets descriptors lead where `redirects` say. `None` if that is not possible: it has been said
-    /// why, the status is set, and all is as before.
+    /// Makes the redirections `redirects`. `None` if one fails: that is reported, the status is set, and
+    /// all are undone.
     pub async fn redirect(&mut self, redirects: &[Redirect]) -> Run<Option<Saved>> {
         let mut saved = Saved::new();
         for redirect in redirects {
@@ -56,7 +56,7 @@ impl Shell {
         Ok(Some(saved))
     }
 
-    /// Says `message` where standard error leads by now, and lets everything lead where it did.
+    /// Reports `message` on the redirected standard error, and undoes the redirections.
     async fn refuse(&mut self, message: &str, saved: Saved) -> Run<Option<Saved>> {
         let said = self.say(message).await;
         self.undo(saved);
@@ -82,12 +82,12 @@ impl Shell {
         }
     }
 
-    /// Takes back what [`Shell::redirect`] did.
+    /// Undoes [`Shell::redirect`].
     pub fn undo(&mut self, saved: Saved) {
         for (fd, copy) in saved.into_iter().rev() {
             match copy {
                 Some(copy) => {
-                    // Both numbers are in use, or have been.
+                    // Both descriptors are valid.
                     let _ = self.fd_dup2(copy, fd);
                     self.close(copy);
                 }
@@ -96,7 +96,7 @@ impl Shell {
         }
     }
 
-    /// Leaves what [`Shell::redirect`] did.
+    /// Makes the redirections of [`Shell::redirect`] permanent.
     pub fn keep(&mut self, saved: Saved) {
         for (_, copy) in saved {
             if let Some(copy) = copy {
@@ -120,7 +120,7 @@ impl Shell {
                 let Ok(from) = text.parse() else {
                     return self.fail(&format!("Syntax error: Bad fd number: {text}")).await;
                 };
-                // Its own copies are no business of a script.
+                // Scripts must not see the shell's own descriptors.
                 if self.guest.fd_close_on_exec(from) == Ok(true) {
                     return Ok(Err(format!("{text}: {}", Errno::Badf.meaning())));
                 }
@@ -157,7 +157,7 @@ impl Shell {
                     return Err(refused(Errno::Exist));
                 }
                 Ok(_) => {}
-                // Nothing, or a link that leads nowhere, which `open` then refuses.
+                // It does not exist, or is a dangling link, which `open` refuses.
                 Err(_) => excl = true,
             }
         }
@@ -173,7 +173,7 @@ impl Shell {
         self.path_open(path, oflags, rights, flags).map_err(refused)
     }
 
-    /// A descriptor from which nothing can be read.
+    /// Opens a descriptor at its end, for reading.
     pub async fn open_null(&mut self) -> Run<u32> {
         let opened = self.open_file(Access::Read, b"/dev/null");
         let own = opened.and_then(|fd| {

@@ -1,4 +1,4 @@
-//! Running commands: lists, pipelines, and what is compound.
+//! Runs lists, pipelines and compound commands.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::tree::{Chain, Command, Item, Kind, List, Pipeline, Word};
 use crate::kernel::guest::FdAction;
 use crate::kernel::process::Pid;
 
-/// Stack that a compound command takes until it ends, in bytes.
+/// Stack of a compound command, in bytes.
 const COMMAND_STACK_BYTES: usize = 5 << 10;
 
-/// What a loop does after its body.
+/// How a loop continues.
 enum Next {
     Again,
     End,
@@ -33,7 +33,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Runs `list`, whose failure somebody looks at.
+    /// Runs `list` as a condition, which `set -e` ignores.
     async fn tested(&mut self, list: &[Item]) -> Run<bool> {
         let before = std::mem::replace(&mut self.state.is_tested, true);
         let done = self.list(list).await;
@@ -62,7 +62,7 @@ impl Shell {
     }
 
     async fn pipeline(&mut self, pipeline: &Pipeline) -> Run {
-        // Of `set -n`: nothing is run after it.
+        // After `set -n` nothing runs.
         if self.state.options.noexec {
             return Ok(());
         }
@@ -144,7 +144,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Ends the shell if the command that just ended has failed, and `set -e` is on.
+    /// Ends the shell if the last command failed and `set -e` applies.
     pub fn check_errexit(&self) -> Run {
         if self.state.options.errexit && !self.state.is_tested && self.state.status != 0 {
             return Err(Leave::Exit);
@@ -278,7 +278,7 @@ impl Shell {
     }
 }
 
-/// What a loop does after its body, or its condition, ended so.
+/// Returns how a loop continues after its body or condition.
 fn after_body(done: Run) -> Run<Next> {
     match done {
         Ok(()) | Err(Leave::Continue(0 | 1)) => Ok(Next::Again),

@@ -1,5 +1,4 @@
-//! Simple commands: assignments, builtins, functions, programs. And the processes that all of the
-//! shell starts.
+//! Simple commands (assignments, builtins, functions, programs), and the start of processes.
 
 use std::sync::Arc;
 
@@ -15,27 +14,27 @@ use crate::base::errno::Errno;
 use crate::kernel::guest::{FdAction, SpawnRequest};
 use crate::kernel::process::Pid;
 
-/// Functions, `eval` and `.` within each other. Beyond: an error.
+/// Most nested functions, `eval` and `.`.
 const DEPTH_MAX: u32 = 1000;
 
-/// Where standard error led before the redirections of a command.
+/// Returns the standard error before a command's redirections.
 fn trace_fd(saved: &Saved) -> u32 {
     let redirected = saved.iter().find(|(fd, _)| *fd == 2);
     redirected.map_or(2, |(_, copy)| copy.unwrap_or(2))
 }
 
-/// What a name stands for.
+/// The meaning of a command name.
 pub enum Meaning {
     /// A builtin.
     Builtin(Builtin),
     /// A function.
     Function(Function),
-    /// A program, if there is one.
+    /// A program, which need not exist.
     Program,
 }
 
 impl Shell {
-    /// What `name` stands for.
+    /// Returns the meaning of `name`.
     pub fn meaning(&self, name: &[u8]) -> Meaning {
         let builtin = builtin::find(name);
         match builtin {
@@ -112,8 +111,8 @@ impl Shell {
         self.check_errexit()
     }
 
-    /// Sets variables: for good, or, if it is to be noted what was `before`, for a command, which
-    /// gets them.
+    /// Sets variables: permanently, or, with `before` for their former states, for one command, as
+    /// exported ones.
     async fn assign_all(
         &mut self,
         assignments: &[(Box<[u8]>, Word)],
@@ -140,7 +139,7 @@ impl Shell {
         self.trace(&traced, words, trace_fd).await
     }
 
-    /// Shows a command that is about to run on `fd`, if `set -x` is on.
+    /// Prints a command on `fd` before it runs, if `set -x` is on.
     async fn trace(&mut self, assignments: &[Vec<u8>], words: &[Vec<u8>], fd: u32) -> Run {
         if !self.state.options.xtrace {
             return Ok(());
@@ -149,7 +148,7 @@ impl Shell {
         let all: Vec<&[u8]> = assignments.iter().chain(words).map(Vec::as_slice).collect();
         line.extend(all.join(&b' '));
         line.push(b'\n');
-        // Whoever closed standard error does not want to know.
+        // A closed standard error is ignored.
         self.write(fd, &mut line).await?.unwrap_or_default();
         Ok(())
     }
@@ -182,10 +181,10 @@ impl Shell {
         }
     }
 
-    /// Notes that something is run within something.
+    /// Enters a level of functions, `eval` and `.`.
     ///
     /// # Errors
-    /// [`Leave::Error`] if that is too deep.
+    /// [`Leave::Error`] if it is too deep.
     pub async fn descend(&mut self) -> Run {
         if self.state.depth >= DEPTH_MAX {
             return self
@@ -220,8 +219,7 @@ impl Shell {
         }
     }
 
-    /// Starts the program that `words` name; if that is not possible, says why and answers the
-    /// status.
+    /// Starts the program that `words` name; on failure reports it and returns the status.
     pub async fn start_program(
         &mut self,
         words: &[Vec<u8>],
@@ -247,8 +245,8 @@ impl Shell {
         }
     }
 
-    /// Starts a shell for the file that `words` name, which is no module: it may be a script that does
-    /// not say so in its first line.
+    /// Starts a shell for the file that `words` name, which is not a module: it may be a script without an
+    /// interpreter line.
     async fn start_script(&mut self, words: &[Vec<u8>], actions: &[FdAction]) -> Run<Option<Pid>> {
         let path = &words[0];
         if !path.contains(&b'/') {
@@ -284,8 +282,8 @@ impl Shell {
         self.proc_spawn(request).map_err(|error| (error.errno, error.reason))
     }
 
-    /// Starts `part` of a pipeline, if it is a program and its words can be expanded here. `None` if
-    /// a subshell has to do it.
+    /// Starts `part` of a pipeline directly, if it is a program whose words can be expanded here; `None`
+    /// if it needs a subshell.
     pub async fn start_program_part(
         &mut self,
         part: &Command,
@@ -302,7 +300,7 @@ impl Shell {
         Ok(if is_program { self.spawn(&words, actions).ok() } else { None })
     }
 
-    /// Starts a subshell that runs `part`.
+    /// Starts a subshell for `part`.
     pub async fn start_part(&mut self, part: Part, actions: &[FdAction]) -> Run<Pid> {
         let mut state = self.state.clone();
         if matches!(part, Part::Substitution(_)) {

@@ -1,4 +1,4 @@
-//! What a shell remembers, and a subshell begins with: variables, functions, options.
+//! The state of a shell that a subshell copies: variables, functions, options.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use crate::kernel::process::Pid;
 pub struct Variable {
     /// Its value, if it is set.
     pub value: Option<Value>,
-    /// Whether programs get it.
+    /// Whether programs inherit it.
     pub exported: bool,
-    /// Whether it stays as it is.
+    /// Whether it is read-only.
     pub read_only: bool,
-    /// For the entry itself. As all charges here, it is shared by whoever shares what it is for.
+    /// For the entry. Charges here are shared with what they are for.
     _charge: Arc<Charge>,
 }
 
-/// What a variable is set to.
+/// The value of a variable.
 #[derive(Clone, Debug)]
 pub struct Value {
-    /// Its bytes.
+    /// The bytes.
     pub text: Arc<[u8]>,
     _charge: Arc<Charge>,
 }
@@ -37,13 +37,13 @@ pub struct Variables {
     memory: Memory,
 }
 
-/// A variable cannot be changed.
+/// A variable could not be changed.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VariableError {
     /// It is read-only.
     #[error("{0}: is read only")]
     ReadOnly(String),
-    /// There is no memory for it.
+    /// No memory is left.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
 }
@@ -51,7 +51,7 @@ pub enum VariableError {
 crate::base::readable::readable!(VariableError);
 
 impl Variables {
-    /// None, whose memory is taken from `memory`.
+    /// Creates an empty set, charged to `memory`.
     pub fn new(memory: &Memory) -> Self {
         Self { by_name: BTreeMap::new(), memory: memory.clone() }
     }
@@ -61,12 +61,12 @@ impl Variables {
         self.by_name.get(name)?.value.as_ref().map(|value| &value.text)
     }
 
-    /// The variable `name`, as it is.
+    /// The variable `name`.
     pub fn variable(&self, name: &[u8]) -> Option<&Variable> {
         self.by_name.get(name)
     }
 
-    /// All of them, by name.
+    /// All variables, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Variable)> {
         self.by_name.iter().map(|(name, variable)| (&**name, variable))
     }
@@ -103,7 +103,7 @@ impl Variables {
                 Variable { value: None, exported: false, read_only: false, _charge: charge };
             self.by_name.insert(name.into(), variable);
         }
-        Ok(self.by_name.get_mut(name).expect("it has been added"))
+        Ok(self.by_name.get_mut(name).expect("the entry was added above"))
     }
 
     /// Removes `name`.
@@ -116,7 +116,7 @@ impl Variables {
         Ok(())
     }
 
-    /// Has programs get `name`, set or not.
+    /// Exports `name`, set or not.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -125,7 +125,7 @@ impl Variables {
         Ok(())
     }
 
-    /// Keeps `name` from being changed.
+    /// Makes `name` read-only.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -134,7 +134,7 @@ impl Variables {
         Ok(())
     }
 
-    /// Puts `name` back to what [`Variables::variable`] said of it.
+    /// Restores `name` to a former state.
     pub fn restore(&mut self, name: &[u8], before: Option<Variable>) {
         match before {
             Some(before) => self.by_name.insert(name.into(), before),
@@ -142,7 +142,7 @@ impl Variables {
         };
     }
 
-    /// `NAME=value` of those that programs get.
+    /// The exported variables, as `NAME=value`.
     pub fn environ(&self) -> Vec<Vec<u8>> {
         let exported = self.iter().filter(|(_, variable)| variable.exported);
         exported
@@ -177,15 +177,15 @@ pub struct Options {
     pub pipefail: bool,
     /// `-s`
     pub stdin: bool,
-    /// Those of [`WITHOUT_EFFECT`], by its order.
+    /// Those of [`WITHOUT_EFFECT`], in its order.
     pub without_effect: [bool; 5],
 }
 
-/// Options that POSIX has and that are about what there is not: jobs, and somebody who types.
+/// Options of POSIX for job control and interactive use, which the shell does not have.
 const WITHOUT_EFFECT: [&str; 5] = ["ignoreeof", "monitor", "nolog", "notify", "vi"];
 
 impl Options {
-    /// The option with this letter.
+    /// The option with this letter, mutable.
     pub fn by_letter(&mut self, letter: u8) -> Option<&mut bool> {
         Some(match letter {
             b'a' => &mut self.allexport,
@@ -201,7 +201,7 @@ impl Options {
         })
     }
 
-    /// The option with this name.
+    /// The option with this name, mutable.
     pub fn by_name(&mut self, name: &[u8]) -> Option<&mut bool> {
         if name == b"pipefail" {
             return Some(&mut self.pipefail);
@@ -224,7 +224,7 @@ impl Options {
         (b'x', "xtrace"),
     ];
 
-    /// Each name, and whether it is set.
+    /// The names, and whether each is set.
     pub fn list(&self) -> Vec<(&'static str, bool)> {
         let mut copy = *self;
         let mut list = Vec::new();
@@ -250,24 +250,24 @@ impl Options {
 /// A function.
 #[derive(Clone)]
 pub struct Function {
-    /// What a call runs.
+    /// The body.
     pub body: Arc<Command>,
-    /// The memory of the script that it is part of.
+    /// The memory of its script.
     pub script: Arc<Charge>,
 }
 
-/// What a subshell begins with.
+/// The state that a subshell copies.
 #[derive(Clone)]
 pub struct State {
     /// The variables.
     pub variables: Variables,
     /// The functions.
     pub functions: BTreeMap<Box<[u8]>, Function>,
-    /// The memory of the script that is being run.
+    /// The memory of the script that runs.
     pub script: Arc<Charge>,
     /// The options.
     pub options: Options,
-    /// The path by which the current directory was found, with links in it; empty if nobody knows one.
+    /// The logical path of the current directory, which may contain links; empty if unknown.
     pub current_dir: Arc<str>,
     /// `$0`
     pub name: Arc<[u8]>,
@@ -277,33 +277,33 @@ pub struct State {
     pub status: u8,
     /// `$$`
     pub pid: Pid,
-    /// `PPID`: in subshells that of the shell.
+    /// `PPID`; in subshells that of the main shell.
     pub parent: Pid,
     /// `$!`
     pub background: Option<Pid>,
-    /// Whether a failure is looked at, so that `set -e` does not end the shell.
+    /// Whether failures are tested, so that `set -e` ignores them.
     pub is_tested: bool,
-    /// Where the next letter is that `getopts` looks at, within its argument.
+    /// Position of the next option letter of `getopts` in its argument.
     pub getopts_at: usize,
-    /// The line of the command that is being run.
+    /// The line of the current command.
     pub line: u32,
-    /// Loops that `break` may end.
+    /// Enclosing loops, for `break`.
     pub loops: u32,
-    /// Calls of functions, `eval` and `.` within each other.
+    /// Nested calls of functions, `eval` and `.`.
     pub depth: u32,
-    /// Calls of functions within each other.
+    /// Nested calls of functions.
     pub function_depth: u32,
 }
 
 impl State {
-    /// That of a shell that begins.
+    /// Creates the state of a new shell.
     pub fn new(name: &[u8], guest: &Guest) -> Self {
         let memory = &guest.machine().run.memory;
         let mut variables = Variables::new(memory);
         for variable in guest.environ() {
             let Some(at) = variable.iter().position(|byte| *byte == b'=') else { continue };
             let (name, value) = (&variable[..at], &variable[at + 1..]);
-            // What does not fit is not there.
+            // Variables that exceed the memory limit are dropped.
             if is_name(name) && variables.set(name, value).is_ok() {
                 let _ = variables.export(name);
             }
@@ -334,5 +334,5 @@ impl State {
     }
 }
 
-/// What is run when a shell ends: the text of `trap … EXIT`.
+/// The actions of `trap` by condition.
 pub type Traps = BTreeMap<&'static str, Held<Vec<u8>>>;

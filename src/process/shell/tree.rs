@@ -1,6 +1,6 @@
-//! A script, as it is run: what the parser found, with its words taken apart.
+//! The tree of a parsed script.
 //!
-//! Parts that another process may run are behind an [`Arc`], so that a subshell costs no copy.
+//! Parts that another process may run are behind an [`Arc`], so that a subshell copies nothing.
 
 use std::fmt;
 use std::mem;
@@ -8,31 +8,31 @@ use std::sync::{Arc, OnceLock};
 
 use super::deep::with_stack;
 
-/// Commands, one after the other.
+/// A list of commands.
 pub type List = Vec<Item>;
 
-/// A list's element.
+/// An element of a list.
 #[derive(Debug)]
 pub struct Item {
-    /// What is run.
+    /// The commands.
     pub chain: Arc<Chain>,
-    /// Whether nobody waits for it (`&`).
+    /// Whether it runs in the background (`&`).
     pub background: bool,
 }
 
-/// Pipelines that are run or not, as those before them ended.
+/// Pipelines joined by `&&` and `||`.
 #[derive(Debug)]
 pub struct Chain {
     /// The first.
     pub first: Pipeline,
-    /// The others, and whether each needs a success (`&&`) or a failure (`||`).
+    /// The others, each with whether it needs success (`&&`) or failure (`||`) before it.
     pub rest: Vec<(bool, Pipeline)>,
 }
 
-/// Commands that run at once, each reading what the one before it writes.
+/// Commands joined by pipes.
 #[derive(Debug)]
 pub struct Pipeline {
-    /// Whether success is failure.
+    /// Whether its status is negated (`!`).
     pub negated: bool,
     /// The parts, at least one.
     pub parts: Vec<Arc<Command>>,
@@ -41,16 +41,16 @@ pub struct Pipeline {
 /// A command and its redirections.
 #[derive(Debug)]
 pub struct Command {
-    /// The line it begins at, from 1.
+    /// Its first line, from 1.
     pub line: u32,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Where its descriptors lead, in order.
+    /// Its redirections, in order.
     pub redirects: Vec<Redirect>,
 }
 
 impl Drop for Command {
-    /// However many are in each other.
+    /// Drops deeply nested commands with enough stack.
     fn drop(&mut self) {
         if !matches!(self.kind, Kind::Simple(_)) {
             let kind = mem::replace(&mut self.kind, Kind::Group(List::new()));
@@ -59,7 +59,7 @@ impl Drop for Command {
     }
 }
 
-/// What a command is.
+/// The kind of a command.
 #[derive(Debug)]
 pub enum Kind {
     /// A program, builtin or function; or assignments alone.
@@ -70,41 +70,41 @@ pub enum Kind {
     Subshell(Arc<List>),
     /// `if`
     If {
-        /// Conditions, and what is run after the first that holds.
+        /// The conditions, each with its body.
         branches: Vec<(List, List)>,
-        /// What is run if none does.
+        /// The body of `else`.
         otherwise: Option<List>,
     },
     /// `while`, `until`
     Loop {
-        /// Whether it goes on while the condition fails.
+        /// Whether it is `until`.
         until: bool,
         /// The condition.
         condition: List,
-        /// What is repeated.
+        /// The body.
         body: List,
     },
     /// `for`
     For {
         /// The variable.
         name: Box<[u8]>,
-        /// Its values; the positional parameters, if `None`.
+        /// Its values; `None` for the positional parameters.
         words: Option<Vec<Word>>,
-        /// What is repeated.
+        /// The body.
         body: List,
     },
     /// `case`
     Case {
-        /// What is compared.
+        /// The word to match.
         subject: Word,
-        /// Patterns, and what is run after the first that matches.
+        /// The patterns of each body.
         arms: Vec<(Vec<Word>, List)>,
     },
     /// `name() …`
     Function {
         /// Its name.
         name: Box<[u8]>,
-        /// What a call runs.
+        /// The body.
         body: Arc<Command>,
     },
 }
@@ -112,47 +112,47 @@ pub enum Kind {
 /// A simple command.
 #[derive(Debug)]
 pub struct Simple {
-    /// Variables and their values.
+    /// Assignments.
     pub assignments: Vec<(Box<[u8]>, Word)>,
     /// The command's name and its arguments.
     pub words: Vec<Word>,
-    /// Whether it sets variables by its arguments (POSIX: a declaration utility).
+    /// Whether it is a declaration utility of POSIX, which sets variables by its arguments.
     pub declares: bool,
-    /// Whether its words can be expanded in any process: they change nothing and cannot fail.
+    /// Whether expanding its words has no effect and cannot fail, so that any process may do it.
     pub is_pure: bool,
 }
 
-/// Where a descriptor leads.
+/// A redirection.
 #[derive(Debug)]
 pub struct Redirect {
-    /// Which.
+    /// The descriptor.
     pub fd: u32,
-    /// Where.
+    /// Its target.
     pub target: Target,
 }
 
-/// What a redirection opens.
+/// The target of a redirection.
 #[derive(Debug)]
 pub enum Target {
     /// A file.
     File(Access, Word),
-    /// What another descriptor refers to, or nothing (`-`).
+    /// Another descriptor, or closed (`-`).
     Duplicate(Word),
-    /// These bytes, to be read.
+    /// A here-document.
     Document(Document),
 }
 
-/// The text of a here-document, which comes after the command that it is for.
+/// The text of a here-document, set after its command was parsed.
 #[derive(Clone, Default)]
 pub struct Document(Arc<OnceLock<Word>>);
 
 impl Document {
-    /// It is `text`. Only the first call has an effect.
+    /// Sets the text. Only the first call has an effect.
     pub fn set(&self, text: Word) {
         let _ = self.0.set(text);
     }
 
-    /// What it is, once the script has been parsed.
+    /// The text, once the script has been parsed.
     pub fn text(&self) -> &Word {
         static NOTHING: Word = Word(Vec::new());
         self.0.get().unwrap_or(&NOTHING)
@@ -180,45 +180,45 @@ pub enum Access {
     ReadWrite,
 }
 
-/// A word: pieces that are expanded and joined. Without any it stands for no field.
+/// A word: pieces that are expanded and joined. Without pieces it expands to no field.
 #[derive(Clone, Debug, Default)]
 pub struct Word(pub Vec<Piece>);
 
 /// A piece of a word.
 #[derive(Clone, Debug)]
 pub enum Piece {
-    /// Text without quotes, in which `*`, `?` and `[` match.
+    /// Unquoted text, in which `*`, `?` and `[` match.
     Text(Box<[u8]>),
-    /// Text that stands for itself; an empty one makes a field.
+    /// Quoted text; even an empty one makes a field.
     Quoted(Box<[u8]>),
     /// `~`
     Tilde,
     /// `$…`
     Parameter {
-        /// Which.
+        /// The parameter.
         parameter: Parameter,
-        /// What is done with its value.
+        /// The operator.
         operator: Operator,
-        /// Whether it stands in double quotes.
+        /// Whether it is in double quotes.
         quoted: bool,
     },
     /// `$(…)`
     Substitution {
-        /// The commands whose output it stands for.
+        /// The commands.
         script: Arc<List>,
-        /// Whether it stands in double quotes.
+        /// Whether it is in double quotes.
         quoted: bool,
     },
     /// `$((…))`
     Arithmetic {
-        /// The expression, to be expanded first.
+        /// The expression, which is expanded first.
         expression: Word,
-        /// Whether it stands in double quotes.
+        /// Whether it is in double quotes.
         quoted: bool,
     },
 }
 
-/// What a parameter expansion names.
+/// A parameter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Parameter {
     /// A variable.
@@ -243,7 +243,7 @@ pub enum Parameter {
     Background,
 }
 
-/// What is done with a parameter's value.
+/// The operator of a parameter expansion.
 #[derive(Clone, Debug)]
 pub enum Operator {
     /// Nothing.
@@ -252,45 +252,45 @@ pub enum Operator {
     Length,
     /// `${x-…}`, `${x:-…}`
     Default {
-        /// Whether an empty value counts as none.
+        /// Whether an empty value counts as unset (`:`).
         or_empty: bool,
-        /// What stands for it then.
+        /// The default.
         word: Word,
     },
     /// `${x=…}`, `${x:=…}`
     Assign {
-        /// Whether an empty value counts as none.
+        /// Whether an empty value counts as unset (`:`).
         or_empty: bool,
-        /// What it becomes then.
+        /// The value to assign.
         word: Word,
     },
     /// `${x?…}`, `${x:?…}`
     Require {
-        /// Whether an empty value counts as none.
+        /// Whether an empty value counts as unset (`:`).
         or_empty: bool,
-        /// What is said then.
+        /// The error message.
         word: Word,
     },
     /// `${x+…}`, `${x:+…}`
     Instead {
-        /// Whether an empty value counts as none.
+        /// Whether an empty value counts as unset (`:`).
         or_empty: bool,
-        /// What stands for any other value.
+        /// The text in place of the value.
         word: Word,
     },
     /// `${x#…}`, `${x##…}`, `${x%…}`, `${x%%…}`
     Trim {
-        /// Whether the end is cut off, not the beginning.
+        /// Whether a suffix is removed, not a prefix.
         suffix: bool,
-        /// Whether as much as possible is cut off.
+        /// Whether the longest match is removed.
         longest: bool,
-        /// What is cut off.
+        /// The pattern.
         pattern: Word,
     },
 }
 
 impl Word {
-    /// Its text, if nothing in it is expanded or quoted.
+    /// Returns its text, if nothing in it is expanded or quoted.
     pub fn literal(&self) -> Option<&[u8]> {
         match self.0.as_slice() {
             [Piece::Text(text)] => Some(text),
@@ -298,7 +298,7 @@ impl Word {
         }
     }
 
-    /// Whether expanding it changes nothing, waits for nothing and cannot fail.
+    /// Returns whether its expansion has no effect, does not wait and cannot fail.
     pub fn is_pure(&self) -> bool {
         self.0.iter().all(|piece| match piece {
             Piece::Text(_) | Piece::Quoted(_) | Piece::Tilde => true,
@@ -314,7 +314,7 @@ impl Word {
     }
 }
 
-/// Whether `text` can be the name of a variable.
+/// Returns whether `text` is a valid name of a variable.
 pub fn is_name(text: &[u8]) -> bool {
     let is_first = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';
     text.first().is_some_and(is_first)

@@ -1,13 +1,13 @@
-//! From the text of a word to its pieces: quotes and expansions.
+//! The pieces of a word: quotes and expansions.
 
 use super::lexer::{Lexer, SyntaxError};
 use super::parser;
 use super::tree::{Operator, Parameter, Piece, Word, is_name};
 
-/// What a piece takes besides its text.
+/// Memory charged for a piece besides its text.
 const PIECE_BYTES: u64 = 200;
 
-/// What surrounds a piece of text.
+/// The context of a piece of text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Within {
     /// Nothing: a blank or an operator ends the word.
@@ -30,13 +30,13 @@ impl Within {
     }
 }
 
-/// Pieces that are being put together.
+/// Pieces under construction.
 #[derive(Default)]
 struct Pieces {
     list: Vec<Piece>,
     text: Vec<u8>,
     is_quoted: bool,
-    /// How many of the list are charged.
+    /// Number of charged pieces in the list.
     charged: usize,
 }
 
@@ -68,7 +68,7 @@ impl Pieces {
 }
 
 impl Lexer<'_> {
-    /// The word that begins here; empty if none does.
+    /// Takes the next word; empty if there is none.
     ///
     /// # Errors
     /// [`SyntaxError`].
@@ -78,7 +78,7 @@ impl Lexer<'_> {
         Ok(with_tilde(pieces.finish()))
     }
 
-    /// All of the text, as a here-document.
+    /// Takes the whole text as a here-document.
     ///
     /// # Errors
     /// [`SyntaxError`].
@@ -88,7 +88,7 @@ impl Lexer<'_> {
         Ok(pieces.finish())
     }
 
-    /// Takes pieces up to what ends them: the closing quote or brace is left.
+    /// Takes pieces up to a closing quote or brace, which is left.
     fn pieces(&mut self, within: Within, out: &mut Pieces) -> Result<(), SyntaxError> {
         let quoted = within.is_quoted();
         let mut parens = 0;
@@ -126,7 +126,7 @@ impl Lexer<'_> {
                 (Within::Nothing | Within::Braces | Within::QuotedBraces, b'"') => {
                     self.quotes(out)?;
                 }
-                // It quotes nothing there, and the expression has no use for it.
+                // In arithmetic it does not quote and means nothing.
                 (Within::Arithmetic, b'"') => {
                     self.next();
                 }
@@ -297,7 +297,7 @@ impl Lexer<'_> {
         Some(parameter)
     }
 
-    /// The bytes that come next as long as they are `part` of something, and what continues the line.
+    /// Takes bytes while `part` holds, and skips line continuations.
     fn take_while(&mut self, part: impl Fn(u8) -> bool) -> Vec<u8> {
         let mut taken = Vec::new();
         while let Some(byte) = self.peek().filter(|byte| part(*byte)) {
@@ -318,7 +318,7 @@ impl Lexer<'_> {
         Ok(Some(positional(number)))
     }
 
-    /// What stands in `${…}`, of which the `${` is taken.
+    /// Takes the rest of `${…}`, after the `${`.
     fn braces(&mut self, within: Within) -> Result<Piece, SyntaxError> {
         let quoted = within.is_quoted();
         self.skip_continued();
@@ -405,7 +405,7 @@ fn positional(number: usize) -> Parameter {
     if number == 0 { Parameter::Name } else { Parameter::Positional(number) }
 }
 
-/// `word`, with a tilde at its beginning taken for what it stands for.
+/// Recognizes a tilde at the beginning of `word`.
 fn with_tilde(mut word: Word) -> Word {
     let alone = word.0.len() == 1;
     if let Some(Piece::Text(text)) = word.0.first_mut()
@@ -421,15 +421,15 @@ fn with_tilde(mut word: Word) -> Word {
     word
 }
 
-/// The name that `word` assigns to, if it has the form of an assignment.
+/// Returns the variable that `word` assigns to, if it has the form of an assignment.
 pub fn assigned(word: &Word) -> Option<&[u8]> {
     let Some(Piece::Text(text)) = word.0.first() else { return None };
     let name = text.split(|byte| *byte == b'=').next().unwrap_or_default();
     (name.len() < text.len()).then_some(name)
 }
 
-/// The value of an assignment: what follows `prefix` bytes of `word`, with the tildes at its
-/// beginning and after colons taken for what they stand for.
+/// Returns the value of an assignment, after the first `prefix` bytes of `word`, with tildes recognized at
+/// its beginning and after colons.
 pub fn assigned_value(word: Word, prefix: usize) -> Word {
     let mut value = Vec::new();
     let mut at_start = true;

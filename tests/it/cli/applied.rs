@@ -112,7 +112,7 @@ fn a_tape_without_its_folder_names_the_folder() {
         let output = call(dir, args);
         let message = stderr(&output);
         assert_eq!(output.status.code(), Some(125), "{args:?}: {message}");
-        assert!(message.contains("the folder moved.tape.cas is missing"), "{args:?}: {message}");
+        assert!(message.contains("directory moved.tape.cas is missing"), "{args:?}: {message}");
         assert!(message.contains("renamed with it"), "{args:?}: {message}");
     }
     std::fs::rename(dir.join("run.tape.cas"), dir.join("moved.tape.cas")).unwrap();

@@ -29,7 +29,7 @@ fn a_run_ends_where_a_program_cannot_have_its_memory() {
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(134), "{message}");
     assert!(message.contains("belljar: cannot start cp: "), "{message}");
-    assert!(message.contains("limit of what the host gives to one user"), "{message}");
+    assert!(message.contains("limit of host resources"), "{message}");
     assert_eq!(std::fs::read_to_string(folder.path().join("note.txt")).unwrap(), "one\ntwo\n");
     let replayed = bash(folder.path(), "\"$0\" replay run.tape");
     assert_eq!(replayed.status.code(), Some(134), "{}", stderr(&replayed));
@@ -50,7 +50,7 @@ fn a_run_ends_where_the_host_cannot_start_a_program() {
         );
         let output = bash(folder.path(), &script);
         let message = stderr(&output);
-        if message.contains("limit of what the host gives to one user") {
+        if message.contains("limit of host resources") {
             ended += 1;
             assert_eq!(output.status.code(), Some(134), "{files}: {message}");
             let replayed = bash(folder.path(), "\"$0\" replay run.tape");

@@ -25,7 +25,7 @@ fn bad_input_says_what_where_and_what_to_do() {
         (&["cut.wasm"], 126, &["cut.wasm", "offset"]),
         (&["component.wasm"], 126, &["component", "yet", "wasm32-wasip1"]),
         (&["bad.wat"], 126, &["bad.wat", "1:10"]),
-        (&["memory.wat"], 126, &["memory env.m", "nobody defines"]),
+        (&["memory.wat"], 126, &["memory env.m", "which belljar does not define"]),
         (&["library.wat"], 126, &["_start", "library"]),
         (&["folder.wasm"], 126, &["folder.wasm", "directory", "--toolchain"]),
         (&["compiled.cwasm"], 126, &["compiled.cwasm", "precompiled", ".wasm"]),

@@ -36,8 +36,8 @@ fn nothing_waits_for_a_pipe_and_nothing_reads_a_device() {
     let dir = folder.path();
     make_pipe(&dir.join("pipe"));
     make_pipe(&dir.join("pipe.wasm"));
-    let no_reader = "nobody reads the pipe";
-    let no_file = "it is a pipe or a device, and no file";
+    let no_reader = "the pipe has no reader";
+    let no_file = "not a regular file but a pipe or a device";
     let cases: &[(&[&str], i32, &str)] = &[
         (&["run", "--json=pipe", "wc", "note.txt"], 2, no_reader),
         (&["run", "--diff=pipe", "wc", "note.txt"], 2, no_reader),
@@ -46,7 +46,7 @@ fn nothing_waits_for_a_pipe_and_nothing_reads_a_device() {
         (&["run", "./pipe.wasm"], 126, no_file),
         (&["run", "./pipe"], 126, no_file),
         (&["run", "/dev/zero"], 126, no_file),
-        (&["record", "--tape", "pipe", "wc", "note.txt"], 2, "no file"),
+        (&["record", "--tape", "pipe", "wc", "note.txt"], 2, "not a regular file"),
         (&["replay", "pipe"], 2, no_file),
         (&["replay", "/dev/zero"], 2, no_file),
         (&["tape", "show", "pipe"], 2, no_file),

@@ -47,7 +47,9 @@ fn a_tape_takes_the_place_of_no_socket_and_leaves_nothing_beside_it() {
     let dir = folder.path();
     let _socket = std::os::unix::net::UnixListener::bind(dir.join("t")).unwrap();
     std::fs::write(dir.join("u.cas"), "no folder").unwrap();
-    for (tape, why) in [("t", "it is no file; name another"), ("u", "u.cas is no folder")] {
+    for (tape, why) in
+        [("t", "not a regular file; name another"), ("u", "u.cas is not a directory")]
+    {
         let output = call(dir, &["record", "-q", "--tape", tape, "--", "wc", "note.txt"]);
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
         assert!(stderr(&output).contains(why), "{}", stderr(&output));

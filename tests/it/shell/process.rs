@@ -11,7 +11,7 @@ fn what_posix_has_not_is_refused_before_anything_runs() {
     let output = run("echo ran\n[[ a = a ]]");
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(output.stdout, b"");
-    let message = "sh: line 2: [[ … ]] is not supported; POSIX has no such thing\n";
+    let message = "sh: line 2: [[ … ]] is not supported: POSIX does not have it\n";
     assert_eq!(String::from_utf8_lossy(&output.stderr), message);
 }
 

@@ -46,8 +46,8 @@ fn a_deadlock_below_a_shell_is_told_with_the_shells_in_it() {
     assert_eq!(
         waits,
         "process 1 (sh) waits for process 2 to end\n\
-         process 2 (procs) waits to read pipe 1, which nobody writes\n\
-         process 3 (procs) waits to read pipe 0, which nobody writes"
+         process 2 (procs) waits to read pipe 1, which is empty\n\
+         process 3 (procs) waits to read pipe 0, which is empty"
     );
     assert_eq!(output.stdout, b"");
     let folder = tempfile::tempdir().unwrap();

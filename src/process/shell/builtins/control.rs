@@ -1,4 +1,4 @@
-//! Builtins that decide what is run next.
+//! Builtins of control flow.
 
 use crate::kernel::process::Signal;
 use crate::kernel::vfs::{FileType, Follow};
@@ -9,7 +9,7 @@ use crate::process::shell::deep::Deep;
 use crate::process::shell::held::Held;
 use crate::process::shell::simple::Meaning;
 
-/// Words that the grammar keeps for itself.
+/// The reserved words.
 const RESERVED: [&str; 16] = [
     "!", "{", "}", "case", "do", "done", "elif", "else", "esac", "fi", "for", "if", "in", "then",
     "until", "while",
@@ -83,7 +83,7 @@ impl Shell {
         }
     }
 
-    /// Where the script `name` of `.` is: as it says, or in one of `PATH`.
+    /// Finds the script `name` of `.`: a path, or in a directory of `PATH`.
     fn script_path(&mut self, name: &[u8]) -> Option<Vec<u8>> {
         if name.contains(&b'/') {
             return Some(name.to_vec());
@@ -107,7 +107,7 @@ impl Shell {
         if args.is_empty() {
             return Ok(0);
         }
-        // The process stays, and does nothing but wait for the one that stands for it.
+        // The process stays, and only waits for the program.
         self.traps.remove("EXIT");
         let is_program =
             std::str::from_utf8(&args[0]).is_ok_and(|name| self.guest.has_program(name));
@@ -156,7 +156,7 @@ impl Shell {
         }
     }
 
-    /// Says what `name` stands for.
+    /// Prints the meaning of `name`.
     async fn describe(&mut self, name: &[u8], is_long: bool) -> Run<u8> {
         let shown = String::from_utf8_lossy(name).into_owned();
         let what = if RESERVED.contains(&shown.as_str()) {
@@ -183,7 +183,7 @@ impl Shell {
         self.print(line.as_bytes()).await
     }
 
-    /// Where a program is: its name, if a toolchain has it, or its path.
+    /// Returns where a program is: its name, if a toolchain has it, or its path.
     fn program_path(&mut self, name: &[u8]) -> Option<String> {
         let text = std::str::from_utf8(name).ok()?;
         if !name.contains(&b'/') {
@@ -250,7 +250,7 @@ impl Shell {
     }
 }
 
-/// The name of what a trap waits for: `EXIT`, or a signal.
+/// Returns the name of a trap's condition: `EXIT`, or a signal.
 fn condition_name(condition: &[u8]) -> Option<&'static str> {
     let text = std::str::from_utf8(condition).ok()?;
     match text {

@@ -77,7 +77,7 @@ impl Shell {
         match argument {
             Some(argument) => self.set(b"OPTARG", argument).await?,
             None => {
-                // If it is read-only, it stays.
+                // Unless it is read-only.
                 let _ = self.state.variables.unset(b"OPTARG");
             }
         }

@@ -14,7 +14,7 @@ impl Shell {
                 let status = self.wait_for(pid).await?;
                 self.jobs.insert(pid, Some(status));
             }
-            // Of the others nobody asks any more: scripts that start thousands wait like this.
+            // Statuses other than that of `$!` are dropped: scripts that start thousands wait like this.
             let last = self.state.background;
             self.jobs.retain(|pid, _| Some(*pid) == last);
             return Ok(0);
@@ -52,7 +52,7 @@ impl Shell {
             if let Some(name) = name {
                 let name = String::from_utf8_lossy(&name).into_owned();
                 signal = signal_of(&name);
-                // 0 is none: it only asks whether there is such a process.
+                // 0 is not a signal: it only checks that the process exists.
                 if signal.is_none() && name != "0" {
                     return self.fail(&format!("kill: invalid signal: {name}")).await;
                 }
@@ -66,7 +66,7 @@ impl Shell {
             let number = std::str::from_utf8(pid).ok().and_then(|pid| pid.parse().ok());
             let Some(pid) = number.map(Pid) else { return self.illegal_number(pid).await };
             let Err(errno) = self.proc_kill(pid, signal).await? else { continue };
-            // A child that has ended and is remembered is not there any more.
+            // A child that has ended no longer exists.
             let why = if errno == Errno::Srch { "No such process" } else { errno.meaning() };
             self.say(&format!("kill: {why}")).await?;
             status = 1;
@@ -77,7 +77,7 @@ impl Shell {
     async fn list_signals(&mut self, args: &[Vec<u8>]) -> Run<u8> {
         let number = |arg: &Vec<u8>| std::str::from_utf8(arg).ok()?.parse::<u32>().ok();
         let names: Vec<&str> = match args.first() {
-            // The status of a process that a signal ended names it, too.
+            // The status of a process that a signal killed also names it.
             Some(arg) => match number(arg).and_then(|n| Signal::from_number(n & 0x7f)) {
                 Some(signal) => vec![signal.name()],
                 None => return self.illegal_number(arg).await,
@@ -88,7 +88,7 @@ impl Shell {
     }
 }
 
-/// The signal called so, or with this number.
+/// Returns the signal with this name or number.
 fn signal_of(name: &str) -> Option<Signal> {
     match name.parse() {
         Ok(number) => Signal::from_number(number),

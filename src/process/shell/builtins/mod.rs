@@ -1,4 +1,4 @@
-//! The builtins: what a shell does itself.
+//! The builtins.
 
 mod control;
 mod getopts;
@@ -14,7 +14,7 @@ use super::builtin::Builtin;
 use super::context::{Run, Shell};
 
 impl Shell {
-    /// Runs a builtin; answers its status.
+    /// Runs a builtin; returns its status.
     pub async fn builtin(&mut self, builtin: Builtin, words: &[Vec<u8>]) -> Run<u8> {
         let args = &words[1..];
         match builtin {
@@ -26,7 +26,7 @@ impl Shell {
         }
     }
 
-    /// Runs a builtin that runs no commands; answers its status.
+    /// Runs a builtin that runs no other commands; returns its status.
     pub async fn small_builtin(&mut self, builtin: Builtin, words: &[Vec<u8>]) -> Run<u8> {
         let args = &words[1..];
         match builtin {
@@ -63,7 +63,7 @@ impl Shell {
             Builtin::Kill => self.kill(args).await,
             Builtin::Wait => self.wait(args).await,
             Builtin::Type => self.type_builtin(args).await,
-            // The last four are not small.
+            // The last four run other commands.
             Builtin::Colon
             | Builtin::True
             | Builtin::Eval

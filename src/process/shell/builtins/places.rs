@@ -7,7 +7,7 @@ use crate::kernel::guest::absolute;
 use crate::kernel::vfs::{FileType, Follow};
 use crate::process::shell::context::{Run, Shell};
 
-/// Whether `-P` is given, and not `-L` after it; and the operands.
+/// Returns whether `-P` is the last of `-P` and `-L`, and the operands.
 fn physical_option(args: &[Vec<u8>]) -> (bool, &[Vec<u8>]) {
     let mut is_physical = false;
     let mut rest = args;
@@ -68,7 +68,7 @@ impl Shell {
         Ok(0)
     }
 
-    /// Where `dir` is in the directories of `cdpath`, if that has one before the current directory has it.
+    /// Finds `dir` in the directories of `cdpath`, if one has it before the current directory.
     fn in_cdpath(&mut self, dir: &[u8], cdpath: &[u8]) -> Option<Vec<u8>> {
         let first = dir.split(|byte| *byte == b'/').next().unwrap_or_default();
         if cdpath.is_empty() || [&b""[..], b".", b".."].contains(&first) {
@@ -85,8 +85,8 @@ impl Shell {
         None
     }
 
-    /// Makes `dir` the current directory; answers the path of the one before. Unless it
-    /// `is_physical`, `..` goes up in the path by which the current directory was found.
+    /// Changes the current directory to `dir`; returns the former path. Unless it `is_physical`, `..` is
+    /// resolved in the logical path.
     fn change_dir(&mut self, dir: &str, is_physical: bool) -> Result<Arc<str>, Errno> {
         let dir = if dir.is_empty() { "." } else { dir };
         let from = &self.state.current_dir;
@@ -102,8 +102,7 @@ impl Shell {
         Ok(std::mem::replace(&mut self.state.current_dir, found))
     }
 
-    /// The path of the current directory that whoever started the shell has found it by, if `PWD`
-    /// says it.
+    /// Returns the path in `PWD`, if it leads to the current directory.
     pub(in crate::process::shell) fn named_dir(&mut self) -> Option<String> {
         let named = self.state.variables.get(b"PWD")?.clone();
         let named = std::str::from_utf8(&named).ok().filter(|path| path.starts_with('/'))?;
@@ -136,7 +135,7 @@ impl Shell {
         }
     }
 
-    /// There are no permissions: a mask is taken, and nothing comes of it.
+    /// Accepts a mask without effect, as there are no permissions.
     pub(super) async fn umask(&mut self, args: &[Vec<u8>]) -> Run<u8> {
         match args.first().map(Vec::as_slice) {
             None => self.print(b"0022\n").await,

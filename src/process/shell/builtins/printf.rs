@@ -3,7 +3,7 @@
 use super::printing::unescape;
 use crate::process::shell::context::{Run, Shell};
 
-/// Longest that a width or precision makes a field, in bytes.
+/// Largest width or precision, in bytes.
 const WIDTH_MAX: usize = 1 << 20;
 
 /// A conversion, such as `%-5.2f`.
@@ -19,13 +19,13 @@ struct Conversion {
     precision: Option<usize>,
 }
 
-/// What a format has printed so far.
+/// The output of a format so far.
 struct Printer<'a> {
     args: &'a [Vec<u8>],
     out: Vec<u8>,
-    /// What is wrong with its arguments, a line each.
+    /// Errors of arguments.
     errors: Vec<String>,
-    /// Whether a `\c` has ended it.
+    /// Whether `\c` has ended it.
     is_cut: bool,
 }
 
@@ -75,8 +75,7 @@ impl Printer<'_> {
         Some(first.clone())
     }
 
-    /// Prints the text at the beginning of `format`, and what the conversion after it says; answers
-    /// what follows.
+    /// Prints the text at the beginning of `format` and the conversion after it; returns the rest.
     fn piece<'t>(&mut self, format: &'t [u8]) -> Result<&'t [u8], String> {
         let len = format.iter().position(|byte| *byte == b'%').unwrap_or(format.len());
         let (text, rest) = format.split_at(len);
@@ -88,7 +87,7 @@ impl Printer<'_> {
         if rest.is_empty() { Ok(rest) } else { self.conversion(&rest[1..]) }
     }
 
-    /// Prints what the conversion at the beginning of `text` says; answers what follows it.
+    /// Prints the conversion at the beginning of `text`; returns the rest.
     fn conversion<'t>(&mut self, text: &'t [u8]) -> Result<&'t [u8], String> {
         let mut conversion = Conversion::default();
         let mut rest = text;
@@ -126,7 +125,7 @@ impl Printer<'_> {
             }
             b'c' => {
                 let text = self.next().unwrap_or_default();
-                // As a string of C, an empty one begins with its end.
+                // An empty argument is a C string, whose first byte is NUL.
                 conversion.text(text.get(..1).unwrap_or(&[0]), &mut self.out);
             }
             b'd' | b'i' => {
@@ -136,7 +135,7 @@ impl Printer<'_> {
             }
             b'u' | b'o' | b'x' | b'X' => {
                 let max = i128::from(u64::MAX);
-                // What is negative counts from the other end, and what does not fit is the largest.
+                // Negative values wrap; values out of range are the largest.
                 let value = match self.integer_within(-max, max) {
                     value if value == -max => u64::MAX,
                     value => (value as i64).cast_unsigned(),
@@ -159,7 +158,7 @@ impl Printer<'_> {
         Ok(after)
     }
 
-    /// A width or precision: a number, or an argument (`*`).
+    /// Takes a width or precision: a number, or an argument (`*`).
     fn width(&mut self, rest: &mut &[u8]) -> Option<i64> {
         if let Some(after) = rest.strip_prefix(b"*") {
             *rest = after;
@@ -176,7 +175,7 @@ impl Printer<'_> {
         Some(digits.iter().fold(0, digit))
     }
 
-    /// The value of the next argument, or which of `min` and `max` is nearer, and an error.
+    /// Takes the next argument as a number; out of range, notes an error and returns the nearer limit.
     fn integer_within(&mut self, min: i128, max: i128) -> i128 {
         let Some(text) = self.next() else { return 0 };
         let value = self.integer(&text);
@@ -188,7 +187,7 @@ impl Printer<'_> {
         nearest
     }
 
-    /// The value of `text`: a number, or a byte after a quote.
+    /// Parses a number, or a byte after a quote.
     fn integer(&mut self, text: &[u8]) -> i128 {
         if let [b'\'' | b'"', byte, ..] = text {
             return i128::from(*byte);
@@ -208,8 +207,7 @@ impl Printer<'_> {
         value
     }
 
-    /// Notes an error unless all of `text` is the number of which `len` bytes were read. Without any text the
-    /// number is 0.
+    /// Notes an error unless all `len` bytes of `text` were converted. Empty text is 0.
     fn check_converted(&mut self, text: &[u8], len: usize) {
         let shown = String::from_utf8_lossy(text);
         match len {
@@ -220,8 +218,8 @@ impl Printer<'_> {
     }
 }
 
-/// The number that `text` begins with, as C's `strtoimax` reads it in base 0, and its length; 0 if there is
-/// none. What is too large is the largest.
+/// Parses the number at the beginning of `text` like C's `strtoimax` with base 0; returns its length, too, 0
+/// for none. Out of range, it is the nearest value.
 fn leading_integer(text: &[u8]) -> (i128, usize) {
     let blanks = text.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
     let (is_negative, signs) = match text.get(blanks) {
@@ -246,8 +244,8 @@ fn leading_integer(text: &[u8]) -> (i128, usize) {
     if at == first { (0, 0) } else { (value, at) }
 }
 
-/// The number that `text` begins with, as C's `strtod` reads it but for hexadecimal ones, and its length; 0 if
-/// there is none.
+/// Parses the number at the beginning of `text` like C's `strtod`, except hexadecimal ones; returns its
+/// length, too, 0 for none.
 fn leading_float(text: &[u8]) -> (f64, usize) {
     let blanks = text.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
     let number: String =
@@ -259,7 +257,7 @@ fn leading_float(text: &[u8]) -> (f64, usize) {
     parsed.unwrap_or((0.0, 0))
 }
 
-/// Bytes of a number with a point that are read. More digits would not change it.
+/// Bytes of a decimal number that are read. More digits would not change it.
 const FLOAT_BYTES_MAX: usize = 400;
 
 fn bounded(width: u64) -> usize {
@@ -332,7 +330,7 @@ impl Conversion {
     }
 }
 
-/// `value` as `%e` has it: an exponent of two digits at least.
+/// Formats `value` like `%e`: an exponent of at least two digits.
 fn exponential(value: f64, precision: usize) -> String {
     let text = format!("{value:.precision$e}");
     let Some((digits, exponent)) = text.split_once('e') else { return text };
@@ -343,7 +341,7 @@ fn exponential(value: f64, precision: usize) -> String {
     format!("{digits}e{sign}{exponent:0>2}")
 }
 
-/// `value` as `%g` has it: whichever of `%e` and `%f` is shorter, without zeros at its end.
+/// Formats `value` like `%g`: the shorter of `%e` and `%f`, without trailing zeros.
 fn general(value: f64, precision: usize, keeps_zeros: bool) -> String {
     let scientific = format!("{value:.*e}", precision - 1);
     let exponent =

@@ -1,9 +1,9 @@
-//! `echo`, and how builtins print.
+//! `echo`, and output of builtins.
 
 use crate::process::shell::context::{Run, Shell};
 
 impl Shell {
-    /// Prints `text`; answers the status.
+    /// Prints `text`; returns the status.
     pub(super) async fn print(&mut self, text: &[u8]) -> Run<u8> {
         let _memory = self.take_memory(text.len()).await?;
         let mut text = text.to_vec();
@@ -38,8 +38,8 @@ impl Shell {
     }
 }
 
-/// Adds `text` with its escapes replaced. Octal numbers have a zero before them, as in `echo` and
-/// `%b`, or need none. Whether there was no `\c`, at which it ends.
+/// Appends `text` with its escapes replaced. With `zero_first`, as in `echo` and `%b`, octal numbers begin
+/// with a zero. Returns false if `\c` has ended it.
 pub(super) fn unescape(text: &[u8], zero_first: bool, out: &mut Vec<u8>) -> bool {
     let mut rest = text;
     while let Some((byte, after)) = rest.split_first() {
@@ -72,8 +72,7 @@ pub(super) fn unescape(text: &[u8], zero_first: bool, out: &mut Vec<u8>) -> bool
     true
 }
 
-/// Adds the byte that octal digits are: `value`, of those that have been read, and up to `digits_max`
-/// more.
+/// Appends the byte given by `value`, the octal digits read so far, and up to `digits_max` more digits.
 fn octal<'t>(text: &'t [u8], value: u32, digits_max: usize, out: &mut Vec<u8>) -> &'t [u8] {
     let is_octal = |byte: &&u8| (b'0'..=b'7').contains(*byte);
     let len = text.iter().take(digits_max).take_while(is_octal).count();
@@ -87,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_stand_for_what_they_do_in_posix() {
+    fn escapes_are_those_of_posix() {
         let unescaped = |text: &str, zero_first| {
             let mut out = Vec::new();
             unescape(text.as_bytes(), zero_first, &mut out);

@@ -7,11 +7,11 @@ use crate::process::shell::tree::is_name;
 /// Longest line, in bytes.
 const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// A line, and which of its bytes a backslash has made stand for themselves.
+/// A line, and whether a backslash quotes each byte.
 #[derive(Default)]
 struct Line {
     bytes: Vec<(u8, bool)>,
-    /// Whether its newline came, and not the end of the input.
+    /// Whether it ended with a newline, not with the input.
     is_whole: bool,
 }
 
@@ -52,14 +52,14 @@ impl Shell {
         Ok(u8::from(!line.is_whole))
     }
 
-    /// Reads up to a newline and no further: what follows is somebody else's.
+    /// Reads up to a newline and not further: other processes read the rest.
     async fn read_line(&mut self, is_raw: bool) -> Run<Line> {
         let mut line = Line::default();
         let mut escaped = false;
         let mut byte = [0];
         let mut memory = self.memory().charge();
         loop {
-            // What it reads may have no end and no newline.
+            // The input may be endless, without a newline.
             self.guest.spend(1)?;
             match self.read(0, &mut byte).await? {
                 Ok(1) => {}
@@ -88,7 +88,7 @@ impl Shell {
     }
 }
 
-/// The first `count - 1` fields of a line, and the rest of it.
+/// Splits a line into its first `count - 1` fields and the rest.
 fn split(line: &[(u8, bool)], separators: &Separators, count: usize) -> Vec<Vec<u8>> {
     let is_separator = |(byte, escaped): &(u8, bool)| !escaped && separators.contains(*byte);
     let is_blank = |at: &(u8, bool)| is_separator(at) && matches!(at.0, b' ' | b'\t' | b'\n');
@@ -121,8 +121,8 @@ fn split(line: &[(u8, bool)], separators: &Separators, count: usize) -> Vec<Vec<
     values
 }
 
-/// Where the last value ends that begins at `start`: before the blanks at the end, and before a
-/// separator there, if it is the only one.
+/// Returns the end of the last value, which begins at `start`: without trailing blanks, and without a
+/// separator there if it is the only one.
 fn end_of_rest(
     line: &[(u8, bool)],
     start: usize,
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_name_gets_the_rest() {
+    fn last_variable_gets_the_rest_of_the_line() {
         assert_eq!(fields("  a b  c d ", " ", 2), ["a", "b  c d"]);
         assert_eq!(fields("a:b:c", ":", 2), ["a", "b:c"]);
         assert_eq!(fields("a::c", ":", 3), ["a", "", "c"]);

@@ -4,7 +4,7 @@ use crate::kernel::guest::FileStat;
 use crate::kernel::vfs::{FileType, Follow};
 use crate::process::shell::context::{Run, Shell};
 
-/// Parentheses and negations within each other. Beyond: an error.
+/// Most nested parentheses and negations.
 const DEPTH_MAX: usize = 200;
 
 const BINARY: [&str; 14] =
@@ -36,7 +36,7 @@ struct Reader<'a, 's> {
 type Tested = Result<bool, String>;
 
 impl<'a> Reader<'a, '_> {
-    /// By the number of arguments, as POSIX has it: what could be an operator may be text.
+    /// Decides by the number of arguments, as in POSIX: text may look like an operator.
     fn all(&mut self) -> Tested {
         let is = |arg: &[u8], text: &str| arg == text.as_bytes();
         match self.args {
@@ -106,7 +106,7 @@ impl<'a> Reader<'a, '_> {
     fn deeper(&mut self, read: impl FnOnce(&mut Self) -> Tested) -> Tested {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return Err(format!("more than {DEPTH_MAX} operators in each other"));
+            return Err(format!("operators nested more than {DEPTH_MAX} deep"));
         }
         let holds = read(self);
         self.depth -= 1;
@@ -159,7 +159,7 @@ impl<'a> Reader<'a, '_> {
             b'b' => is_type(self.stat(operand, Follow::Yes), FileType::BlockDevice),
             b'c' => is_type(self.stat(operand, Follow::Yes), FileType::CharacterDevice),
             b's' => self.stat(operand, Follow::Yes).is_some_and(|stat| stat.metadata.size > 0),
-            // Nobody is told of permissions: what is there can be read, written and run.
+            // Without permissions, all that exists can be read, written and run.
             b'e' | b'r' | b'w' | b'x' | b'O' | b'G' => self.stat(operand, Follow::Yes).is_some(),
             _ => false,
         })

@@ -1,4 +1,4 @@
-//! Builtins on variables, options and parameters.
+//! Builtins for variables, options and parameters.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::process::shell::held::Words;
 use crate::process::shell::state::{Variable, Variables};
 use crate::process::shell::tree::is_name;
 
-/// `text`, so that a shell reads it as one word.
+/// Quotes `text` as one word of the shell.
 pub(super) fn quoted(text: &[u8]) -> Vec<u8> {
     let mut quoted = vec![b'\''];
     for byte in text {
@@ -22,7 +22,7 @@ pub(super) fn quoted(text: &[u8]) -> Vec<u8> {
     quoted
 }
 
-/// The name and the value of `NAME=VALUE`, or a name alone.
+/// Splits `NAME=VALUE`, or a name alone.
 fn parts(arg: &[u8]) -> (&[u8], Option<&[u8]>) {
     match arg.iter().position(|byte| *byte == b'=') {
         Some(at) => (&arg[..at], Some(&arg[at + 1..])),
@@ -30,7 +30,7 @@ fn parts(arg: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// Whether these arguments ask for a list.
+/// Returns whether these arguments ask for a list.
 fn lists(args: &[Vec<u8>]) -> bool {
     args.is_empty() || args == [b"-p"]
 }
@@ -52,7 +52,7 @@ impl Shell {
         self.mark("readonly", args, |variable| variable.read_only, Variables::protect).await
     }
 
-    /// Sets and marks the variables that `args` name, or prints all that are marked.
+    /// Sets and marks the variables that `args` name, or prints all marked ones.
     async fn mark(
         &mut self,
         builtin: &str,
@@ -117,7 +117,7 @@ impl Shell {
         if self.state.function_depth == 0 {
             return self.fail("local: not in a function").await;
         }
-        // A subshell ends with what it has set.
+        // A subshell keeps them to its end.
         if self.locals.is_empty() {
             self.locals.push(Vec::new());
         }
@@ -184,7 +184,7 @@ impl Shell {
                     };
                     *option = on;
                 } else if *letter == b'm' || *letter == b'h' || *letter == b'b' {
-                    // Jobs are not controlled, programs have no paths to remember.
+                    // Without effect: there are no jobs, and no remembered paths.
                 } else if let Some(option) = self.state.options.by_letter(*letter) {
                     *option = on;
                 } else {
@@ -199,7 +199,7 @@ impl Shell {
         Ok(0)
     }
 
-    /// Sets `$1` and on.
+    /// Sets the positional parameters.
     pub async fn set_parameters(&mut self, words: &[Vec<u8>]) -> Run {
         let words = Words::of(words, self.memory());
         self.state.parameters = Arc::new(self.check_memory(words).await?);

@@ -1,4 +1,4 @@
-//! From tokens to a tree: POSIX's grammar, by recursive descent. What POSIX has not is refused by its name.
+//! The parser: POSIX's grammar, by recursive descent. Constructs of other shells are refused by name.
 
 use std::sync::Arc;
 
@@ -12,13 +12,12 @@ use super::tree::{
 use super::words::{assigned, assigned_value};
 use crate::kernel::machine::memory::Charge;
 
-/// Bytes of a script. Beyond: refused.
+/// Longest script, in bytes.
 pub const SCRIPT_BYTES_MAX: usize = 16 << 20;
 
 type Parsed<T> = Result<T, SyntaxError>;
 
-/// The commands of `source`, whose first line is `line`, and `memory`, to which what they take has
-/// been added.
+/// Parses `source`, whose first line is `line`; returns `memory` with the charge for it, too.
 ///
 /// # Errors
 /// [`SyntaxError`].
@@ -34,7 +33,7 @@ pub fn parse(source: &[u8], line: u32, memory: Charge) -> Parsed<(List, Charge)>
     Ok((list, taken.into_charge()))
 }
 
-/// All commands that `lexer` reads.
+/// Parses all commands of `lexer`.
 ///
 /// # Errors
 /// [`SyntaxError`].
@@ -48,7 +47,7 @@ pub(super) fn whole(lexer: &mut Lexer<'_>) -> Parsed<List> {
     Ok(list)
 }
 
-/// The commands up to the `)` that closes what was opened before, which is taken as well.
+/// Parses the commands up to and with the closing `)`.
 ///
 /// # Errors
 /// [`SyntaxError`].
@@ -64,14 +63,14 @@ pub(super) fn nested(lexer: &mut Lexer<'_>) -> Parsed<List> {
     Ok(list)
 }
 
-/// Reads one token ahead.
+/// A parser with one token of lookahead.
 struct Parser<'l, 's> {
     lexer: &'l mut Lexer<'s>,
-    /// What comes next.
+    /// The next token.
     token: Token,
-    /// The line that it begins in.
+    /// Its first line.
     line: u32,
-    /// The here-documents whose text begins after the next end of a line.
+    /// Here-documents that begin after the line.
     pending: Vec<(Delimiter, Document)>,
 }
 
@@ -83,7 +82,7 @@ impl<'l, 's> Parser<'l, 's> {
 
     /// Takes the token.
     fn next(&mut self) -> Parsed<Token> {
-        // What follows the end of a line is the text of here-documents, and no token.
+        // The line after may be the text of a here-document, not a token.
         if self.is("\n") {
             self.documents()?;
         }
@@ -99,7 +98,7 @@ impl<'l, 's> Parser<'l, 's> {
         Ok(())
     }
 
-    /// Whether `text` comes next: an operator, or a reserved word, as which no operator can be read.
+    /// Returns whether `text` is next, as an operator or a reserved word.
     fn is(&self, text: &str) -> bool {
         match self.token {
             Token::Operator(operator) => operator == text,
@@ -107,7 +106,7 @@ impl<'l, 's> Parser<'l, 's> {
         }
     }
 
-    /// The text of the word that comes next, if nothing in it is quoted or expanded.
+    /// The text of the next word, if nothing in it is quoted or expanded.
     fn literal(&self) -> &[u8] {
         match &self.token {
             Token::Word(word) => word.literal().unwrap_or_default(),
@@ -122,7 +121,7 @@ impl<'l, 's> Parser<'l, 's> {
         Ok(())
     }
 
-    /// Takes `text` if it comes next; answers whether it did.
+    /// Takes `text` if it is next; returns whether it was.
     fn take(&mut self, text: &str) -> Parsed<bool> {
         let is_it = self.is(text);
         if is_it {
@@ -131,12 +130,12 @@ impl<'l, 's> Parser<'l, 's> {
         Ok(is_it)
     }
 
-    /// Takes `text`, which has to come next.
+    /// Takes `text`, which must be next.
     fn expect(&mut self, text: &str) -> Parsed<()> {
         if self.take(text)? { Ok(()) } else { Err(self.unexpected(Some(text))) }
     }
 
-    /// What comes next stands where it cannot.
+    /// Returns the error for an unexpected token.
     fn unexpected(&self, expected: Option<&str>) -> SyntaxError {
         let token = match &self.token {
             Token::End => "end of file".to_owned(),
@@ -161,7 +160,7 @@ impl<'l, 's> Parser<'l, 's> {
         SyntaxError::Malformed { line: self.line, what: what.to_owned() }
     }
 
-    /// Commands, up to what no command begins with.
+    /// Parses commands, up to a token that cannot begin one.
     fn list(&mut self) -> Parsed<List> {
         let mut list = List::new();
         loop {
@@ -178,7 +177,7 @@ impl<'l, 's> Parser<'l, 's> {
         }
     }
 
-    /// As [`Parser::list`], with a command at least.
+    /// As [`Parser::list`], but at least one command.
     fn body(&mut self) -> Parsed<List> {
         let list = self.list()?;
         if list.is_empty() { Err(self.unexpected(None)) } else { Ok(list) }
@@ -237,7 +236,7 @@ impl<'l, 's> Parser<'l, 's> {
         }
     }
 
-    /// A compound command, and its redirections.
+    /// Parses a compound command and its redirections.
     fn compound(&mut self) -> Parsed<Command> {
         let line = self.line;
         self.lexer.enter()?;
@@ -251,7 +250,7 @@ impl<'l, 's> Parser<'l, 's> {
     }
 
     fn kind(&mut self) -> Parsed<Kind> {
-        // Two without a blank between them are no subshells.
+        // `((` is not two subshells.
         let is_arithmetic = self.lexer.sees(b"(");
         if self.is("(") && is_arithmetic {
             return Err(self.unsupported("((…))"));
@@ -350,7 +349,7 @@ impl<'l, 's> Parser<'l, 's> {
         Ok(Kind::Case { subject, arms })
     }
 
-    /// A simple command, or the definition of a function.
+    /// Parses a simple command, or the definition of a function.
     fn simple(&mut self) -> Parsed<Command> {
         let line = self.line;
         let (assignments, words) = (Vec::new(), Vec::new());
@@ -412,7 +411,7 @@ impl<'l, 's> Parser<'l, 's> {
         Ok(Command { line, kind, redirects: Vec::new() })
     }
 
-    /// Takes the word that comes next.
+    /// Takes the next word.
     fn word(&mut self) -> Parsed<Word> {
         match &mut self.token {
             Token::Word(word) => {
@@ -424,7 +423,7 @@ impl<'l, 's> Parser<'l, 's> {
         }
     }
 
-    /// Takes the word that comes next, which may become several ones.
+    /// Takes the next word, which may expand to several fields.
     fn argument(&mut self) -> Parsed<Word> {
         if let Token::Word(word) = &self.token {
             let has_braces =
@@ -436,7 +435,7 @@ impl<'l, 's> Parser<'l, 's> {
         self.word()
     }
 
-    /// Takes the redirection that comes next, if one does.
+    /// Takes the next redirection, if there is one.
     fn redirect(&mut self) -> Parsed<Option<Redirect>> {
         let number = match self.token {
             Token::Number(number) => {
@@ -454,7 +453,7 @@ impl<'l, 's> Parser<'l, 's> {
             }
             Redirection::Duplicate => {
                 self.next()?;
-                // A redirection without a blank follows: `2>&1<file`.
+                // Another redirection follows without a blank: `2>&1<file`.
                 if let Token::Number(number) = self.token {
                     let digits = number.to_string().into_bytes().into();
                     self.token = Token::Word(Word(vec![Piece::Text(digits)]));
@@ -465,7 +464,7 @@ impl<'l, 's> Parser<'l, 's> {
                 let delimiter = self.lexer.delimiter(strips_tabs)?;
                 let is_there = delimiter.is_some();
                 let document = Document::default();
-                // Before the next token, which may be the end of the line.
+                // Noted before the next token, which may be the end of the line.
                 self.pending.extend(delimiter.map(|delimiter| (delimiter, document.clone())));
                 self.next()?;
                 if !is_there {
@@ -484,7 +483,7 @@ enum Redirection {
     Document { strips_tabs: bool },
 }
 
-/// The descriptor that `operator` redirects unless another is given, and where to.
+/// Returns the default descriptor of `operator`, and its kind.
 fn redirection(operator: &str) -> Option<(u32, Redirection)> {
     Some(match operator {
         "<" => (0, Redirection::File(Access::Read)),
@@ -500,7 +499,7 @@ fn redirection(operator: &str) -> Option<(u32, Redirection)> {
     })
 }
 
-/// Whether other shells would make several words of `text`: `{a,b}`, `{1..9}`.
+/// Returns whether other shells would apply brace expansion to `text`: `{a,b}`, `{1..9}`.
 fn expands_braces(text: &[u8]) -> bool {
     let mut rest = text;
     while let Some(open) = rest.iter().position(|byte| *byte == b'{') {
@@ -514,7 +513,7 @@ fn expands_braces(text: &[u8]) -> bool {
     false
 }
 
-/// Whether `words` call a declaration utility, or `command` with one.
+/// Returns whether `words` call a declaration utility, perhaps with `command`.
 fn declares(words: &[Word]) -> bool {
     let mut names = words.iter().map(|word| match word.0.as_slice() {
         [Piece::Text(text)] => &**text,

@@ -1,4 +1,4 @@
-//! What is parsed, and what is refused.
+//! Tests of the parser.
 
 use super::*;
 use crate::kernel::machine::memory::Memory;
@@ -12,7 +12,7 @@ fn refusal(source: &str) -> String {
 }
 
 #[test]
-fn what_posix_has_not_is_refused_by_its_name() {
+fn constructs_outside_posix_are_refused_by_name() {
     let refused = [
         ("true\n[[ a = a ]]", "line 2: [[ … ]]"),
         ("a=(1 2)", "line 1: an array"),
@@ -34,12 +34,12 @@ fn what_posix_has_not_is_refused_by_its_name() {
         ("a | b |& c", "line 1: |&"),
     ];
     for (source, what) in refused {
-        assert_eq!(refusal(source), format!("{what} is not supported; POSIX has no such thing"));
+        assert_eq!(refusal(source), format!("{what} is not supported: POSIX does not have it"));
     }
 }
 
 #[test]
-fn what_is_no_script_is_refused_with_its_line() {
+fn syntax_errors_name_the_line() {
     assert_eq!(refusal("echo\nfi x"), "2: Syntax error: \"fi\" unexpected");
     assert_eq!(refusal("if true"), "1: Syntax error: end of file unexpected (expecting \"then\")");
     assert_eq!(refusal("echo '"), "1: Syntax error: Unterminated quoted string");
@@ -60,7 +60,7 @@ fn nested((open, close): (&str, &str), depth: usize) -> String {
 }
 
 #[test]
-fn memory_bounds_how_deep_commands_are() {
+fn memory_limits_the_nesting_of_commands() {
     for command in COMMANDS {
         let deep = nested(command, 20_000);
         assert!(parse(deep.as_bytes(), 1).is_ok(), "{command:?}");
@@ -73,16 +73,16 @@ fn memory_bounds_how_deep_commands_are() {
 }
 
 #[test]
-fn quotes_and_expansions_are_200_deep_at_most() {
+fn quotes_and_expansions_nest_at_most_200_deep() {
     for word in [("$(", ")"), ("${a-", "}"), ("\"${a-", "}\""), ("$((", "))"), ("\"$(", ")\"")] {
         assert!(parse(nested(word, 50).as_bytes(), 1).is_ok(), "{word:?}");
-        let what = "1: Syntax error: more than 200 quotes and expansions in each other";
+        let what = "1: Syntax error: quotes and expansions nested more than 200 deep";
         assert_eq!(refusal(&nested(word, 10_000)), what, "{word:?}");
     }
 }
 
 #[test]
-fn a_case_is_ended_by_its_esac() {
+fn esac_ends_its_case() {
     for end in ["; esac ", ";; esac ", "& esac "] {
         let source = format!("{}:{}", "case x in x) ".repeat(1500), format!(" {end}").repeat(1500));
         assert!(parse(source.as_bytes(), 1).is_ok(), "{end}");
@@ -97,7 +97,7 @@ fn a_case_is_ended_by_its_esac() {
 }
 
 #[test]
-fn what_is_no_case_is_refused() {
+fn malformed_case_is_refused() {
     for (source, what) in [
         ("case x y", "\"y\" unexpected (expecting \"in\")"),
         ("case x; in", "\";\" unexpected (expecting \"in\")"),
@@ -113,7 +113,7 @@ fn what_is_no_case_is_refused() {
 }
 
 #[test]
-fn what_stands_where_it_cannot_is_named_with_its_line() {
+fn unexpected_token_is_named_with_its_line() {
     for (source, what) in [
         ("true\nif true; fi", "2: Syntax error: \"fi\" unexpected (expecting \"then\")"),
         ("while true; done", "1: Syntax error: \"done\" unexpected (expecting \"do\")"),
@@ -138,23 +138,23 @@ fn what_stands_where_it_cannot_is_named_with_its_line() {
     }
 }
 
-/// It was the line of the script's first command.
+/// The line was that of the script's first command.
 #[test]
-fn the_line_of_a_command_that_begins_with_a_redirection_is_its_own() {
+fn command_that_begins_with_a_redirection_has_its_own_line() {
     let list = parse(b"a\n>f b\n", 1).unwrap();
     let lines: Vec<u32> = list.iter().map(|item| item.chain.first.parts[0].line).collect();
     assert_eq!(lines, [1, 2]);
 }
 
 #[test]
-fn a_redirection_may_follow_another_without_a_blank() {
+fn redirections_need_no_blank_between_them() {
     let list = parse(b"a 2>&1<f 3<&04>&-", 1).unwrap();
     let fds = list[0].chain.first.parts[0].redirects.iter().map(|redirect| redirect.fd);
     assert_eq!(fds.collect::<Vec<_>>(), [2, 0, 3, 1]);
 }
 
 #[test]
-fn case_may_stand_where_a_parenthesis_closes() {
+fn case_is_parsed_before_a_closing_parenthesis() {
     for source in [
         "(case a in a) :;; esac)",
         "echo $(case a in a) :;; (b) :; esac)",
