@@ -12,7 +12,7 @@ use super::{
 use crate::base::atomic_file;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
-use crate::tape::lines::line_of;
+use crate::tape::lines::{expect_readable, line_of};
 use crate::tape::{Redaction, TapeError, Version};
 
 /// Longest that a process tape may be, in bytes: it is read and written whole.
@@ -237,9 +237,10 @@ impl ProcessTape {
     /// Writes the tape to `path`, whole or not at all.
     ///
     /// # Errors
-    /// [`TapeError`]: `Full` if it would be longer than [`PROCESS_TAPE_BYTES_MAX`]; `Disk`.
+    /// [`TapeError`]: `Full` if it would be longer than [`PROCESS_TAPE_BYTES_MAX`]; `LongRecord`; `Disk`.
     pub fn save(&self, path: &Path) -> Result<(), TapeError> {
         let bytes = self.to_bytes();
+        bytes.split_inclusive(|byte| *byte == b'\n').try_for_each(expect_readable)?;
         if bytes.len() as u64 > PROCESS_TAPE_BYTES_MAX {
             return Err(TapeError::Full { limit_bytes: PROCESS_TAPE_BYTES_MAX });
         }

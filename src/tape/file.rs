@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::header::{Header, Version};
-use super::lines::{LINE_BYTES_MAX, LineError, Lines, line_of};
+use super::lines::{LINE_BYTES_MAX, LineError, Lines, expect_readable, line_of};
 use super::payload::Payload;
 use super::record::Record;
 use super::recorder::{ReadAt, TapeError, TapeSink};
@@ -125,6 +125,7 @@ impl FileTape {
 
     fn line(&mut self, value: &impl serde::Serialize) -> Result<(), TapeError> {
         let line = line_of(value);
+        expect_readable(&line)?;
         self.charge(line.len() as u64)?;
         let write = |file: &mut BufWriter<File>| file.write_all(&line);
         self.file.as_mut().map_or(Ok(()), write).map_err(DiskError::new("write", &self.path))?;

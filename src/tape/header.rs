@@ -17,7 +17,7 @@ pub struct Version {
 
 impl Version {
     /// What this library writes.
-    pub const CURRENT: Self = Self { major: 1, minor: 7 };
+    pub const CURRENT: Self = Self { major: 1, minor: 8 };
 }
 
 impl fmt::Display for Version {

@@ -4,6 +4,8 @@ use std::io::{self, BufRead, Read};
 
 use serde::Serialize;
 
+use super::recorder::TapeError;
+
 /// Longest line that is read or written, in bytes, without its end.
 pub(crate) const LINE_BYTES_MAX: usize = 16 << 20;
 
@@ -12,6 +14,14 @@ pub(crate) fn line_of(value: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(value).expect("keys are text, and memory takes all JSON");
     line.push(b'\n');
     line
+}
+
+/// Expects `line`, with its end, to be short enough to be read.
+pub(crate) fn expect_readable(line: &[u8]) -> Result<(), TapeError> {
+    if line.len() > LINE_BYTES_MAX + 1 {
+        return Err(TapeError::LongRecord { limit_bytes: LINE_BYTES_MAX });
+    }
+    Ok(())
 }
 
 /// Why there is no next line.

@@ -44,6 +44,14 @@ pub enum TapeError {
         /// What it can take.
         limit_bytes: u64,
     },
+    /// A record is longer than a line that can be read.
+    #[error(
+        "cannot record a call with so much text: its record exceeds the limit of {limit_bytes} bytes"
+    )]
+    LongRecord {
+        /// The limit.
+        limit_bytes: usize,
+    },
     /// A content was not the same when it was read again to be kept.
     #[error("{path} changed while it was recorded: keep the files of a recorded run still")]
     Changed {

@@ -62,7 +62,8 @@ pub fn replay(
     let host = SessionHost::builder().taped(calls, checks_starts).build();
     let handle = host.handle();
     let (events, times_out) = (std::mem::take(&mut script.native_events), script.times_out);
-    let is_beside = events.is_empty() && script.lacks.is_empty();
+    // A native process that did nothing before the timeout has no events.
+    let is_beside = events.is_empty() && script.lacks.is_empty() && script.timeouts.is_empty();
     let taped = Arc::new(TapedChildren::new(events, Cas::new(cas_dir(path))));
     let engine = if counts_fuel && !engine.config().fuel {
         Engine::new(EngineConfig { fuel: true, ..engine.config().clone() })?

@@ -122,7 +122,7 @@ pub(super) struct Script {
     /// Whether real time ended the run.
     pub times_out: bool,
     /// Where it did, in each run on the tape that it ended.
-    timeouts: Vec<TapedTimeout>,
+    pub timeouts: Vec<TapedTimeout>,
     /// Where the host had nothing left for a process.
     pub lacks: Vec<TapedLack>,
     clock_values_ns: Vec<u64>,

@@ -270,6 +270,17 @@ fn a_timeout_leaves_no_program_of_the_host_behind() {
     }
 }
 
+/// A tape without events of native programs was taken for one of the library's subprocesses.
+#[test]
+fn a_native_program_that_times_out_in_silence_does_so_in_a_replay() {
+    let place = Place::new();
+    let open = std::io::pipe().unwrap();
+    let args = ["host-sh", "-c", "sleep 1000"];
+    let (output, _) = place.replayed(&["--timeout", "200ms"], &args, open.0.into());
+    assert_eq!(output.status.code(), Some(124));
+    drop(open.1);
+}
+
 #[test]
 fn the_clock_does_not_jump_while_a_program_of_the_host_runs() {
     let place = Place::new();

@@ -309,6 +309,9 @@ impl MachineBuilder {
         if kernel_version > 4 {
             vfs.follow_dirs();
         }
+        if kernel_version > 5 {
+            vfs.move_open_files();
+        }
         if kernel_version > 1 && clock.is_virtual() {
             vfs.tell_writes_apart(now);
         }

@@ -257,7 +257,10 @@ impl<'s> Lexer<'s> {
 
     /// Skips line continuations inside a token.
     pub(super) fn skip_continued(&mut self) {
-        while self.take(CONTINUED) {}
+        while self.source[self.at..].starts_with(CONTINUED) {
+            self.at += CONTINUED.len();
+            self.line += 1;
+        }
     }
 
     /// Takes a byte.
@@ -272,7 +275,9 @@ impl<'s> Lexer<'s> {
         loop {
             match self.peek() {
                 Some(b' ' | b'\t') => self.at += 1,
-                Some(b'\\') if self.take(CONTINUED) => {}
+                Some(b'\\') if self.source[self.at..].starts_with(CONTINUED) => {
+                    self.skip_continued()
+                }
                 Some(b'#') => {
                     while self.peek().is_some_and(|byte| byte != b'\n') {
                         self.at += 1;

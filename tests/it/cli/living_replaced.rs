@@ -75,3 +75,39 @@ fn a_folder_that_took_the_place_of_another_stands_for_itself_where_it_came_from_
     bench.done(&["apply", "box"]);
     assert_eq!(bench.read("dist/app"), "new\n");
 }
+
+/// A session that had moved a directory and read a file of it, which the user removed then, could never be
+/// applied: `refresh` found nothing, and `apply` named the file for ever.
+#[test]
+fn files_removed_from_a_directory_that_was_moved_are_settled_by_a_refresh() {
+    let (rm, n) = ("rm d/b", "echo n > d/n");
+    for (script, edits, later) in [
+        ("cat d/b; mv d e", &[rm][..], ""),
+        ("cat d/b; mv d e; rm e/b", &[rm], ""),
+        ("mv d e; cat e/b", &[rm], ""),
+        ("cat d/b; mv d e; echo n > e/b", &[rm], ""),
+        ("cat d/b; mv d e; mv e/b x", &[rm], ""),
+        ("cat d/b; mv d e", &["mv d/b d/z"], ""),
+        ("cat d/s/x; mv d e; mv e/s e/u", &["rm -r d/s"], ""),
+        ("cat d/b d/c; mv d e; mkdir d; cp e/c d/c", &["rm d/c"], ""),
+        ("mv d e", &[n, "rm d/n"], "cat e/n"),
+        ("cat d/b; mv d e", &["echo u > d/b", rm], ""),
+        ("cat d/b; mv d e", &[rm, "echo one > d/b", rm], ""),
+    ] {
+        let bench = Bench::new(&[("d/b", "one\n"), ("d/c", "two\n"), ("d/s/x", "three\n")]);
+        bench.sh(script);
+        for edit in edits {
+            user(&bench, edit);
+            bench.call(&["refresh", "box"]);
+            if !later.is_empty() {
+                bench.sh(later);
+            }
+        }
+        bench.call(&["refresh", "box"]);
+        let list = "find . -type f | sort | xargs grep ''";
+        let shown = stdout(&bench.sh(list));
+        bench.done(&["apply", "box"]);
+        let disk = bash(&bench.tree(), list);
+        assert_eq!(stdout(&disk), shown, "{script}: {edits:?}");
+    }
+}

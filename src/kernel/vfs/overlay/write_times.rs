@@ -47,6 +47,9 @@ pub(in crate::kernel::vfs) struct WriteTimes {
     /// Moving a directory removes the names in it, and a new entry has its directory's time; since version 5
     /// of the kernel.
     follows_dirs: bool,
+    /// A write to an open file is later than one that other processes may have seen; since version 6 of the
+    /// kernel.
+    moves_open_files: bool,
 }
 
 /// The most by which a refresh sets a clock forward. Changes that took longer are shown compressed.
@@ -116,6 +119,7 @@ impl Overlay {
             refreshes: std::mem::take(&mut self.writes.refreshes),
             readers_write: self.writes.readers_write,
             follows_dirs: self.writes.follows_dirs,
+            moves_open_files: self.writes.moves_open_files,
             ..WriteTimes::default()
         };
     }
@@ -123,6 +127,11 @@ impl Overlay {
     /// Makes a moved directory remove the names in it, and a new entry have its directory's time.
     pub(crate) fn follow_dirs(&mut self) {
         self.writes.follows_dirs = true;
+    }
+
+    /// Makes a write to an open file later than its previous one, if other processes may have seen that.
+    pub(crate) fn move_open_files(&mut self) {
+        self.writes.moves_open_files = true;
     }
 
     /// Makes a written file count as being written while any description of it is open.
@@ -234,7 +243,12 @@ impl Overlay {
         let node = &self.nodes[id];
         let is_dir = matches!(node.body, Body::Dir(_));
         let is_known = !is_dir && !says_nothing(node);
-        // A process that is still writing has not looked in between.
+        let was_seen = node.times.mtim <= self.writes.seen_ns;
+        if node.is_being_written && was_seen && self.writes.moves_open_files {
+            self.writes.last_node = None;
+        }
+        // A process that is still writing has not looked in between. Other processes may have; a log that many
+        // of them write to does not move the clock by a second for each.
         let before = (is_known && !node.is_being_written).then_some(node.times.mtim);
         let time = self.writes.next(Some(id), before, now);
         if !is_dir {

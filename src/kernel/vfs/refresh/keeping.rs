@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::base::errno::Errno;
 use crate::kernel::vfs::apply::settle::Placed;
 use crate::kernel::vfs::layer::host_dir::HostDir;
 use crate::kernel::vfs::layer::{DirEntry, FileType, Layer, Stat};
@@ -155,9 +156,15 @@ impl Overlay {
                 self.unlink_dir(id);
             }
         }
+        let layer = Arc::clone(&self.layers[usize::from(keeping.layer)]);
+        // What is gone and has no node any more has been told, or is gone on both sides.
+        let is_gone = |path: &VPath| {
+            matches!(layer.stat_now(path), Err(Errno::Noent | Errno::Notdir))
+                && !keeping.changed.contains(path)
+        };
         let is_kept = |origin: &Origin| {
             let is_shown = || keeping.keeps(&origin.path) || merged.contains(&origin.path);
-            origin.layer != keeping.layer || is_shown()
+            origin.layer != keeping.layer || is_shown() && !is_gone(&origin.path)
         };
         self.seen.retain(is_kept);
     }
