@@ -1,4 +1,4 @@
-//! Whoever answers questions: a person, a test, or a file.
+//! Answers to questions: from a person, a test, or a file.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -9,26 +9,26 @@ use super::error::HostError;
 use super::json;
 use crate::base::disk::{self, DiskError};
 
-/// Bytes of a file of answers.
+/// Size limit of a file of answers.
 const ANSWERS_BYTES_MAX: u64 = 4 << 20;
 
-/// A question that a program asks, or the command policy.
+/// A question of a program or of the command policy.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Question {
-    /// What is asked.
+    /// The text.
     pub question: String,
-    /// What can be answered; anything, if there are none.
+    /// The allowed answers; any answer if empty.
     #[serde(default)]
     pub choices: Vec<String>,
-    /// What stands for an empty answer.
+    /// Replaces an empty answer.
     #[serde(default)]
     pub default: Option<String>,
 }
 
-/// Answers questions. Any closure that takes one does.
+/// Answers questions. Implemented by closures that take one.
 pub trait Answers: Send + Sync {
-    /// The answer.
+    /// Returns the answer.
     ///
     /// # Errors
     /// Why there is none.
@@ -41,31 +41,31 @@ impl<F: Fn(&Question) -> Result<String, String> + Send + Sync> Answers for F {
     }
 }
 
-/// Answers that were written down, given one after the other.
+/// A list of answers, given one after the other.
 pub struct ScriptedAnswers {
     name: String,
     answers: Vec<String>,
     given: Mutex<usize>,
 }
 
-/// A file that holds no answers.
+/// A file of answers cannot be used.
 #[derive(thiserror::Error)]
 pub enum AnswersError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// It is too long.
-    #[error("{file} has more than {ANSWERS_BYTES_MAX} bytes")]
+    /// The file is too long.
+    #[error("{file} exceeds the limit of {ANSWERS_BYTES_MAX} bytes")]
     TooLong {
         /// The file.
         file: String,
     },
-    /// It is something else.
-    #[error("{file}, line {line}: {problem}; expected a list of texts, as in [\"yes\", \"no\"]")]
+    /// The file is not a JSON list of strings.
+    #[error("{file}, line {line}: {problem}; expected a list of strings, as in [\"yes\", \"no\"]")]
     Line {
         /// The file.
         file: String,
-        /// The line, from 1.
+        /// From 1.
         line: usize,
         /// What is wrong.
         problem: String,
@@ -75,13 +75,13 @@ pub enum AnswersError {
 crate::base::readable::readable!(AnswersError);
 
 impl ScriptedAnswers {
-    /// These answers, in this order.
+    /// Gives `answers` in this order.
     pub fn new<T: Into<String>>(answers: impl IntoIterator<Item = T>) -> Self {
         let answers = answers.into_iter().map(Into::into).collect();
         Self { name: "the scripted answers".to_owned(), answers, given: Mutex::new(0) }
     }
 
-    /// Those in the file `path`: a list of texts, as JSON.
+    /// Reads answers from the file `path`, a JSON list of strings.
     ///
     /// # Errors
     /// [`AnswersError`], with the line.
@@ -106,7 +106,7 @@ impl Answers for ScriptedAnswers {
             let Self { name, answers, .. } = self;
             let count = answers.len();
             return Err(format!(
-                "{name}: no answer is left of {count} for {:?}",
+                "{name}: all {count} answers are used; none is left for {:?}",
                 question.question
             ));
         };
@@ -115,10 +115,10 @@ impl Answers for ScriptedAnswers {
     }
 }
 
-/// What `answers` says to `question`: one of its choices, or its default for an empty answer.
+/// The answer to `question`: one of its choices, or its default if the answer is empty.
 ///
 /// # Errors
-/// Nobody answers, or something else.
+/// There is no answer, or it is none of the choices.
 pub(super) fn ask(
     name: &str,
     answers: Option<&dyn Answers>,
@@ -126,7 +126,7 @@ pub(super) fn ask(
 ) -> Result<String, HostError> {
     let Question { question: text, choices, default } = question;
     let Some(answers) = answers else {
-        let problem = format!("nobody is there to answer {text:?}");
+        let problem = format!("no answers are configured for the question {text:?}");
         return Err(HostError::failed(name, problem));
     };
     let answer = answers.answer(question).map_err(|why| HostError::failed(name, why))?;
@@ -136,23 +136,23 @@ pub(super) fn ask(
     };
     if !choices.is_empty() && !choices.contains(&answer) {
         let choices = choices.join(", ");
-        let problem = format!("{answer:?} is no answer to {text:?}; expected one of {choices}");
+        let problem = format!("invalid answer {answer:?} to {text:?}; expected one of {choices}");
         return Err(HostError::failed(name, problem));
     }
     Ok(answer)
 }
 
-/// The question that `params` are.
+/// Parses a question.
 ///
 /// # Errors
-/// They are none.
+/// [`HostError::Params`].
 pub(super) fn question(name: &str, params: &serde_json::Value) -> Result<Question, HostError> {
     let question: Question = json::take(name, params)?;
     match &question {
         Question { default: Some(default), choices, .. }
             if !choices.is_empty() && !choices.contains(default) =>
         {
-            Err(HostError::params(name, format!("the default {default:?} is none of the choices")))
+            Err(HostError::params(name, format!("the default {default:?} is not a choice")))
         }
         _ => Ok(question),
     }
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scripted_answers_come_in_their_order_and_end() {
+    fn scripted_answers_are_given_in_order_then_fail() {
         let script = ScriptedAnswers::new(["a", ""]);
         let ask = |default: Option<&str>| {
             let default = default.map(Into::into);
@@ -173,17 +173,22 @@ mod tests {
         assert_eq!(ask(None).unwrap(), "a");
         assert_eq!(ask(Some("b")).unwrap(), "b");
         let error = ask(None).unwrap_err();
-        assert!(error.contains("no answer is left of 2 for \"which?\""), "{error}");
+        assert!(error.contains("all 2 answers are used; none is left for \"which?\""), "{error}");
     }
 
     #[test]
-    fn an_answer_is_one_of_the_choices() {
+    fn answer_must_be_one_of_the_choices() {
         let choices = vec!["yes".to_owned(), "no".to_owned()];
         let question = Question { question: "sure?".into(), choices, default: None };
         let says = |text: &'static str| move |_: &Question| Ok(text.to_owned());
         assert_eq!(ask("i.ask", Some(&says("no")), &question).unwrap(), "no");
         let error = ask("i.ask", Some(&says("maybe")), &question).unwrap_err().to_string();
-        assert!(error.contains("\"maybe\" is no answer") && error.contains("yes, no"), "{error}");
-        assert!(ask("i.ask", None, &question).unwrap_err().to_string().contains("nobody is there"));
+        assert!(error.contains("invalid answer \"maybe\"") && error.contains("yes, no"), "{error}");
+        assert!(
+            ask("i.ask", None, &question)
+                .unwrap_err()
+                .to_string()
+                .contains("no answers are configured")
+        );
     }
 }

@@ -1,11 +1,12 @@
-//! What an embedder does for its guests.
+//! The bridge: operations that an embedder implements.
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// The embedder's side: asked for every call that no mock answers, before what is built in.
+/// Implements operations of an embedder. Asked for every call that no mock answers, before built-in
+/// operations.
 ///
-/// It is asked for one call at a time, on the thread on which the machine runs. It must not run the
+/// It is called on the thread that runs the machine, one call at a time. It must not run the
 /// machine itself.
 ///
 /// ```
@@ -24,15 +25,15 @@ use serde_json::Value;
 /// }
 /// ```
 pub trait HostBridge: Send + Sync {
-    /// Answers the call `capability.operation`, or leaves it to what is built in.
+    /// Answers the call `capability.operation`, or returns [`BridgeAnswer::NotMine`].
     fn dispatch(&self, capability: &str, operation: &str, params: &Value) -> BridgeAnswer;
 
-    /// The operations that it answers, `CAPABILITY.OPERATION` each: for the manifest.
+    /// The operations that it answers, as `CAPABILITY.OPERATION`, for the manifest.
     fn operations(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Its tools.
+    /// Lists its tools.
     ///
     /// # Errors
     /// Why they cannot be listed.
@@ -43,31 +44,31 @@ pub trait HostBridge: Send + Sync {
     /// Calls the tool `name`.
     ///
     /// # Errors
-    /// What the caller is told: that there is no such tool, or what went wrong.
+    /// Why the call failed, for the caller.
     fn call_tool(&self, name: &str, args: &Value) -> Result<Value, String> {
         let _ = args;
-        Err(format!("there is no tool {name:?}"))
+        Err(format!("unknown tool {name:?}"))
     }
 }
 
-/// What a bridge says of a call.
+/// The answer of a bridge to a call.
 #[derive(Clone, PartialEq, Debug)]
 pub enum BridgeAnswer {
-    /// Somebody else has to answer it.
+    /// The bridge does not implement the operation.
     NotMine,
-    /// The result.
+    /// The result of the call.
     Value(Value),
-    /// It failed: what the caller is told.
+    /// The call failed; the message is for the caller.
     Error(String),
 }
 
 /// A tool of a bridge.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct HostTool {
-    /// The name that it is called by.
+    /// The name.
     pub name: String,
-    /// What it does.
+    /// What the tool does.
     pub description: String,
-    /// What it takes, as a JSON schema; `null` if nobody says.
+    /// The JSON schema of its arguments; `null` if unknown.
     pub input_schema: Value,
 }

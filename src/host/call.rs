@@ -1,4 +1,4 @@
-//! A call of the host, made: a process that finds who answers it, and records what came of it.
+//! A host call as a process: finds who answers it, and records the answer.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -30,9 +30,9 @@ use crate::kernel::process::schedule::{Ended, Image, Mode, Running};
 pub(super) struct CallImage {
     pub host: HostHandle,
     pub call: HostCall,
-    /// Where a guest finds the answer.
+    /// Where a guest gets the answer.
     pub reply: HostReply,
-    /// Where the host's own code does.
+    /// Where host code gets the answer.
     pub result: Option<CallReply>,
 }
 
@@ -50,16 +50,16 @@ impl Image for CallImage {
     }
 }
 
-/// Who has answered a call, as a tape names them.
+/// Who answered a call, as named on tapes.
 const BY_POLICY: &str = "policy";
 const BY_MOCK: &str = "mock";
 const BY_BRIDGE: &str = "bridge";
-/// Somebody outside of the machine.
+/// Something outside of the machine.
 const BY_HOST: &str = "host";
-/// Something that does the same whenever it is done.
+/// A built-in operation that depends on the machine only.
 const BY_BUILTIN: &str = "builtin";
 
-/// Operations that ask somebody outside of the machine, or say what there is outside.
+/// Built-in operations whose answers depend on something outside of the machine.
 const ASK_OUTSIDE: [&str; 11] = [
     "host.capabilities",
     "interaction.ask",
@@ -74,16 +74,16 @@ const ASK_OUTSIDE: [&str; 11] = [
     "tool.list",
 ];
 
-/// The operation that changes which shell is asked for later.
+/// Changes the default shell.
 const SET_SHELL: &str = "process.set_default_shell";
 
-/// An answer, and how it came about.
+/// An answer and its origin.
 struct Answered {
     result: Result<Value, HostError>,
     by: &'static str,
     done_as: Option<Value>,
     amended: bool,
-    /// The answer that is on the tape, if it is not what comes of making the call again.
+    /// The recorded answer, if it replaces the repeated one.
     taped: Option<TapedCall>,
 }
 
@@ -135,7 +135,7 @@ struct ResultParams {
 }
 
 impl Caller {
-    /// Puts the answer on the tape; answers it as JSON.
+    /// Records the answer; returns it as JSON.
     fn record(&self, call: &HostCall, answered: &Answered) -> String {
         let done_as = answered.done_as.as_ref().map(|params| params.to_string().into_bytes());
         let mut json = answer(&answered.result);
@@ -160,8 +160,8 @@ impl Caller {
         json
     }
 
-    /// Puts on the tape that `call` was ended before it was answered, and how far it had come: what it
-    /// did until then is to be done again.
+    /// Records that `call` ended without an answer, and how far it came: a replay repeats that
+    /// part.
     fn record_ended(&self, call: &HostCall) {
         let Some(begun) = &self.begun else { return };
         let done_as = begun.done_as.as_ref().map(|params| params.to_string().into_bytes());
@@ -180,12 +180,12 @@ impl Caller {
         self.begun = Some(Begun { by: by.to_owned(), done_as: done_as.cloned() });
     }
 
-    /// How long an answer may be.
+    /// Maximum length of an answer.
     pub(super) fn answer_bytes_max(&self) -> u64 {
         self.guest.machine().limits().host_call_bytes_max
     }
 
-    /// Where the project is.
+    /// The root directory of the project.
     pub(super) fn project_root(&self) -> &str {
         self.guest.machine().worktree().unwrap_or("/")
     }
@@ -205,7 +205,7 @@ impl Caller {
         Ok(answered)
     }
 
-    /// As the tape says, but for what has effects in the machine: that is done again.
+    /// Replays an answer. Operations with effects in the machine are done again.
     async fn answer_again(&mut self, name: &str, taped: TapedCall) -> Result<Answered, Stop> {
         for decision in &taped.egress {
             self.guest.tape_again(decision);
@@ -215,7 +215,7 @@ impl Caller {
         self.begin(&taped.answered_by, done_as.as_ref());
         let number = if name == EXEC && params.is_ok() { self.next_command() } else { 0 };
         if let Some(done_as) = &taped.done_as {
-            // It looked where the command would have run.
+            // The recorded call resolved the directory of the original command, too.
             let _ = params.and_then(|params| self.exec(&params));
             params = parse(name, done_as);
         }
@@ -243,7 +243,7 @@ impl Caller {
             },
         };
         let by = Answered::by(BY_BUILTIN, result);
-        // What hooks made of it only the tape knows, and what a blocked program left.
+        // Changes by hooks, and a blocked program, are known from the tape only.
         let is_changed = taped.amended || taped.done_as.is_some();
         Ok(if is_changed { Answered { taped: Some(taped), ..by } } else { by })
     }
@@ -267,7 +267,7 @@ impl Caller {
 
     async fn answer_exec(&mut self, params: Value) -> Result<Answered, Stop> {
         let number = self.next_command();
-        // What cannot be run depends on what there is outside of the machine, too.
+        // Whether a command can run depends on things outside of the machine.
         let failed = |error| Ok(Answered::by(BY_HOST, Err(error)));
         let exec = match self.exec(&params) {
             Ok(exec) => exec,
@@ -300,7 +300,7 @@ impl Caller {
         if let Ok(result) = &mut answered.result
             && answered.by != BY_POLICY
         {
-            // What a program was kept from is known to the policy alone, too.
+            // That a start was blocked is not repeated by a replay either.
             answered.amended = result["status"] == "blocked";
             answered.amended |= self.host.policy().after(&effective, &commands, result);
         }
@@ -320,7 +320,7 @@ impl Caller {
         Ok(Answered::by(BY_POLICY, Ok(result)))
     }
 
-    /// Asks mocks, then the bridge, then what is built in.
+    /// Asks the mocks, then the bridge, then the built-in operations.
     async fn ask_all(
         &mut self,
         name: &str,
@@ -360,7 +360,7 @@ impl Caller {
         }
     }
 
-    /// Does what is built in.
+    /// Performs a built-in operation.
     async fn builtin(
         &mut self,
         name: &str,
@@ -449,7 +449,7 @@ impl Caller {
     }
 }
 
-/// The parameters that `params` are: an object; without any, an empty one.
+/// Parses parameters, an object; no bytes are an empty one.
 fn parse(name: &str, params: &[u8]) -> Result<Value, HostError> {
     if params.is_empty() {
         return Ok(json!({}));

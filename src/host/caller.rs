@@ -5,17 +5,17 @@ use serde_json::Value;
 use super::session::HostHandle;
 use crate::kernel::guest::Guest;
 
-/// A call at work: the host, and its own process.
+/// A call in progress: the host and the process.
 pub(super) struct Caller {
     pub host: HostHandle,
     pub guest: Guest,
-    /// How many calls it is made within.
+    /// Number of calls around it.
     pub depth: u32,
-    /// What has begun that may be ended before there is an answer.
+    /// Set when an operation has begun that may end before it answers.
     pub(super) begun: Option<Begun>,
 }
 
-/// A call that somebody has begun to answer.
+/// The operation that a call has begun.
 #[derive(Clone)]
 pub(super) struct Begun {
     pub by: String,

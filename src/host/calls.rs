@@ -1,4 +1,4 @@
-//! Calls, by programs and by the code around the machine.
+//! Host calls by guests and by host code.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ impl HostHandle {
     /// Makes the call `name` in `machine`, as a process of it would.
     ///
     /// # Errors
-    /// [`HostError`]. A command that fails, or is blocked, is no error.
+    /// [`HostError`]. A command that fails or is blocked is no error.
     pub fn call(
         &self,
         machine: &mut Machine,
@@ -30,8 +30,8 @@ impl HostHandle {
         self.call_as(machine, name, params, |_| {})
     }
 
-    /// As [`HostHandle::call`], by a process of which `set_up` says where it is and what its
-    /// environment is.
+    /// Like [`HostHandle::call`]; `set_up` sets the directory and environment of the calling
+    /// process.
     ///
     /// # Errors
     /// As [`HostHandle::call`].
@@ -45,7 +45,7 @@ impl HostHandle {
         let max = machine.limits().host_call_bytes_max;
         let params = params.to_string().into_bytes();
         if params.len() as u64 > max {
-            let (name, what) = (name.to_owned(), "what is passed".to_owned());
+            let (name, what) = (name.to_owned(), "the parameters".to_owned());
             return Err(HostError::TooLong { name, what, limit_bytes: max });
         }
         let call = HostCall { name: name.to_owned(), params: params.into(), depth: 0 };
@@ -61,7 +61,7 @@ impl HostHandle {
         }
     }
 
-    /// A process that makes `call`, and where its answer will be.
+    /// A process that makes `call`, and the slot for its answer.
     pub(super) fn command(&self, call: HostCall) -> (Command, CallReply) {
         let reply = CallReply::default();
         let (host, into, name) = (self.clone(), reply.clone(), call.name.clone());
@@ -72,7 +72,7 @@ impl HostHandle {
         (Command::of_image(Arc::new(make), name), reply)
     }
 
-    /// A process that makes the call `name` again that a tape has, with the parameters that it has.
+    /// A process that repeats a recorded call.
     pub fn taped_command(&self, name: &str, params: &[u8]) -> Command {
         let call = HostCall { name: name.to_owned(), params: params.into(), depth: 0 };
         self.command(call).0

@@ -1,79 +1,79 @@
-//! What can be asked for: the registry of what is built in, and the manifest of all there is.
+//! The table of built-in operations, and the manifest of all operations.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// A capability, as the manifest shows it.
+/// A capability in the manifest.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Capability {
     /// What it is for.
     pub description: String,
     /// The names of its operations, sorted.
     pub ops: Vec<String>,
-    /// Its operations.
+    /// By name.
     pub operations: BTreeMap<String, Operation>,
 }
 
-/// An operation, as the manifest shows it.
+/// An operation in the manifest.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Operation {
     /// What it does.
     pub description: String,
-    /// Whether mocks answer it, at least some of its calls.
+    /// Whether a mock answers it, or some of its calls.
     pub mocked: bool,
-    /// Whether the embedder's bridge says that it answers it.
+    /// Whether the bridge lists it.
     pub bridged: bool,
 }
 
-/// Everything that can be asked for, by the name of the capability.
+/// All operations, by capability.
 pub type Manifest = BTreeMap<String, Capability>;
 
-/// What is built in: capabilities, and what each is for.
+/// The built-in capabilities and their descriptions.
 const CAPABILITIES: &[(&str, &str)] = &[
-    ("host", "What can be asked for"),
-    ("interaction", "Asking whoever uses the program"),
-    ("memory", "What the embedder knows by heart"),
+    ("host", "What programs can ask for"),
+    ("interaction", "Questions to the user"),
+    ("memory", "Memory of the embedder"),
     #[cfg(feature = "http")]
-    ("net", "Requests over the network, as far as the egress policy lets them"),
+    ("net", "Network requests that the egress policy allows"),
     ("process", "Commands and shells"),
-    ("runtime", "What the program is run for"),
+    ("runtime", "Task and result of the program"),
     #[cfg(feature = "templates")]
     ("template", "Templates"),
     ("tool", "The tools of the embedder's bridge"),
-    ("workspace", "Where the program works"),
+    ("workspace", "Directories of the program"),
 ];
 
-/// What is built in: operations, and what each does.
+/// The built-in operations and their descriptions.
 const OPERATIONS: &[(&str, &str)] = &[
-    ("host.capabilities", "Lists what can be asked for"),
+    ("host.capabilities", "Lists the capabilities and operations"),
     ("interaction.ask", "Asks a question and waits for its answer"),
-    (BRIDGE_ONLY, "Turns texts into vectors; the bridge does it"),
+    (BRIDGE_ONLY, "Turns texts into vectors; needs a bridge"),
     #[cfg(feature = "http")]
-    ("net.close", "Closes an answer that is streamed"),
+    ("net.close", "Closes a streamed response"),
     #[cfg(feature = "http")]
-    ("net.http", "Makes a request over HTTP"),
+    ("net.http", "Makes an HTTP request"),
     #[cfg(feature = "http")]
-    ("net.read", "Reads on in an answer that is streamed"),
+    ("net.read", "Reads the next bytes of a streamed response"),
     ("process.exec", "Runs a command to its end"),
-    ("process.get_default_shell", "Says which shell runs commands that name none"),
-    ("process.list_shells", "Lists the shells that there are"),
-    ("process.set_default_shell", "Sets which shell runs commands that name none"),
-    ("process.shell_invocation", "Says which arguments run a command in a shell"),
-    ("runtime.set_result", "Sets what the program has come to"),
-    ("runtime.task", "Says what the program is to do"),
+    ("process.get_default_shell", "Returns the default shell"),
+    ("process.list_shells", "Lists the available shells"),
+    ("process.set_default_shell", "Sets the default shell"),
+    ("process.shell_invocation", "Returns the arguments that run a command in a shell"),
+    ("runtime.set_result", "Sets the result of the program"),
+    ("runtime.task", "Returns the task of the program"),
     #[cfg(feature = "templates")]
     ("template.render", "Renders a template"),
     ("tool.call", "Calls a tool"),
     ("tool.list", "Lists the tools"),
-    ("workspace.cwd", "Says where the caller is"),
-    ("workspace.project_root", "Says where the project is"),
+    ("workspace.cwd", "Returns the current directory of the caller"),
+    ("workspace.project_root", "Returns the root directory of the project"),
 ];
 
-/// The operation that there is with a bridge only.
+/// Available with a bridge only.
 const BRIDGE_ONLY: &str = "memory.embed";
 
-/// Puts a manifest together: of what is built in, with `bridged` and `mocked` operations.
+/// Builds the manifest from the built-in operations and those of the bridge and of mocks.
 pub(super) fn manifest<'a>(
     has_bridge: bool,
     bridged: &[String],
@@ -106,7 +106,7 @@ fn operation<'m>(manifest: &'m mut Manifest, name: &str) -> &'m mut Operation {
     capability.operations.entry(operation.to_owned()).or_default()
 }
 
-/// Whether `manifest` has `name`: a capability, or `CAPABILITY.OPERATION`.
+/// Whether `manifest` has the capability, or `CAPABILITY.OPERATION`, `name`.
 pub(super) fn has(manifest: &Manifest, name: &str) -> bool {
     match name.split_once('.') {
         None => manifest.contains_key(name),
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_operation_is_of_a_capability_that_is_described() {
+    fn every_operation_has_a_described_capability() {
         let manifest =
             manifest(true, &["db.query".into()], ["db.drop", "process.exec"].into_iter());
         for (name, description) in OPERATIONS {

@@ -1,19 +1,19 @@
-//! Why a call has no result.
+//! Errors of host calls.
 
 use serde_json::{Value, json};
 
 use crate::engine::RunError;
 
-/// A call of the host that failed.
+/// A host call failed.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
-    /// Nobody answers calls of this name.
+    /// There is no such operation.
     #[error("unsupported operation {name}")]
     Unsupported {
         /// The name.
         name: String,
     },
-    /// What was passed is not what the operation takes.
+    /// The parameters are invalid.
     #[error("{name}: {problem}")]
     Params {
         /// The operation.
@@ -21,51 +21,51 @@ pub enum HostError {
         /// What is wrong, and what is expected.
         problem: String,
     },
-    /// A mock says so.
+    /// A mock answered with an error.
     #[error("{message}")]
     Mock {
-        /// What the mock says.
+        /// The mock's message.
         message: String,
     },
-    /// The embedder's bridge says so.
+    /// The bridge answered with an error.
     #[error("{name}: {message}")]
     Bridge {
         /// The operation.
         name: String,
-        /// What the bridge says.
+        /// The bridge's message.
         message: String,
     },
-    /// The egress policy blocks it: see [`crate::net::EgressBlocked`].
+    /// The egress policy blocked a request: see [`crate::net::EgressBlocked`].
     #[error("{message}")]
     EgressBlocked {
-        /// What may not reach whom, and why.
+        /// What was blocked, and why.
         message: String,
     },
-    /// The operation could not be done.
+    /// The operation failed.
     #[error("{name}: {message}")]
     Failed {
         /// The operation.
         name: String,
-        /// Why not.
+        /// Why.
         message: String,
     },
-    /// What is passed, or the answer, is longer than a call may be.
-    #[error("{name}: {what} has more than {limit_bytes} bytes (Limits::host_call_bytes_max)")]
+    /// The parameters or the answer are too long.
+    #[error("{name}: {what} exceeds {limit_bytes} bytes (Limits::host_call_bytes_max)")]
     TooLong {
         /// The operation.
         name: String,
         /// What is too long.
         what: String,
-        /// How long it may be.
+        /// The limit, in bytes.
         limit_bytes: u64,
     },
-    /// It ended before there was an answer: by a limit of its machine, or by a signal.
+    /// The call ended without an answer, by a limit of the machine or a signal.
     #[error("{message}")]
     Ended {
         /// How it ended.
         message: String,
     },
-    /// It could not be begun.
+    /// The call could not be started.
     #[error(transparent)]
     Run(#[from] RunError),
 }
@@ -73,7 +73,7 @@ pub enum HostError {
 crate::base::readable::readable!(HostError);
 
 impl HostError {
-    /// Its name in answers, such as `unsupported`.
+    /// The error's name in answers, such as `unsupported`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Unsupported { .. } => "unsupported",
@@ -100,7 +100,7 @@ impl HostError {
     }
 }
 
-/// The result that `json`, an answer of the operation `name`, stands for.
+/// The result that `json`, an answer of the operation `name`, encodes.
 pub(super) fn parse_answer(name: &str, json: &str) -> Result<Value, HostError> {
     let answer: Value = serde_json::from_str(json).unwrap_or_default();
     if let Some(value) = answer.get("ok") {
@@ -120,7 +120,7 @@ pub(super) fn parse_answer(name: &str, json: &str) -> Result<Value, HostError> {
     })
 }
 
-/// The answer that stands for `result`: what a guest gets, and what a tape has.
+/// The answer for `result`, as guests get it and tapes hold it.
 pub(super) fn answer(result: &Result<Value, HostError>) -> String {
     match result {
         Ok(value) => json!({ "ok": value }),

@@ -1,4 +1,4 @@
-//! `process.exec`: what it takes, whether it may run, and running it.
+//! `process.exec`: parameters, policy, and the run.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::native::SandboxProfile;
 /// The operation.
 pub(super) const EXEC: &str = "process.exec";
 
-/// What `process.exec` takes.
+/// Parameters of `process.exec`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Params {
@@ -53,52 +53,52 @@ enum Mode {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum EnvMode {
-    /// Nothing of the caller's environment is passed on.
+    /// Only the variables that are set.
     Replace,
-    /// The caller's environment, and what is set.
+    /// The caller's environment and the variables that are set.
     #[default]
     Merge,
 }
 
-/// A command, as it is asked for.
+/// A command that was requested.
 pub(super) struct Exec {
     params: Params,
     /// The program and its arguments.
     argv: Vec<String>,
-    /// The command, for people.
+    /// The command, for messages.
     shown: String,
-    /// Where it would run, links followed.
+    /// Its directory, links followed.
     dir: String,
-    /// Whether it sees nothing but the machine, so that whatever it starts is looked at.
+    /// Whether it runs in the machine only: then every start is checked.
     is_hermetic: bool,
-    /// The commands that it is known to hold.
+    /// The command and the commands that its text is known to contain.
     pub commands: Commands,
 }
 
-/// Whether a command may run.
+/// The policy's approval of a command.
 pub(super) struct Judged {
-    /// Rules that want to be asked for, and were.
+    /// Indices of the `approve` rules that were approved.
     approved: Vec<usize>,
-    /// What stands in the way if nobody can look at what it starts.
+    /// The rule that may apply to a later start.
     unsure: Option<Blocked>,
 }
 
 impl Judged {
     /// # Errors
-    /// The command would be done by somebody who cannot be watched, and may do what is denied.
+    /// The command would run where starts cannot be checked, and may start something denied.
     pub fn unwatched(&self) -> Result<(), Blocked> {
         self.unsure.clone().map_or(Ok(()), Err)
     }
 }
 
 impl Caller {
-    /// The command that `params` ask for.
+    /// Parses the parameters of a command.
     ///
     /// # Errors
-    /// [`HostError`]: they ask for none, or for a shell that there is not.
+    /// [`HostError`]: they are invalid, or the shell does not exist.
     pub(super) fn exec(&mut self, params: &Value) -> Result<Exec, HostError> {
         let params: Params = json::take(EXEC, params)?;
-        // Before anything can fail: a replay, which knows no shells but those that ran, looks as well.
+        // Before anything can fail, as a replay resolves it as well.
         let dir = match &params.cwd {
             None => ".".to_owned(),
             Some(dir) if dir.starts_with('/') => dir.clone(),
@@ -112,24 +112,24 @@ impl Caller {
                 let shell = self.host.shell(&self.guest, EXEC, params.shell.as_deref())?;
                 shells::invocation(&shell, command)
             }
-            (_, Some(_), Some(_)) => return bad("`argv` and `command` exclude each other"),
-            (Some(Mode::Argv), ..) => return bad("mode `argv` needs `argv`, and no `shell`"),
+            (_, Some(_), Some(_)) => return bad("`argv` and `command` are mutually exclusive"),
+            (Some(Mode::Argv), ..) => return bad("mode `argv` needs `argv` and no `shell`"),
             (Some(Mode::Shell), ..) => return bad("mode `shell` needs `command`"),
-            _ => return bad("expected `argv`, or `command` and perhaps `shell`"),
+            _ => return bad("expected `argv`, or `command` and optionally `shell`"),
         };
         if argv.first().is_none_or(String::is_empty) {
-            return bad("`argv` begins with the name of a program");
+            return bad("`argv` must begin with the name of a program");
         }
         let is_variable = |name: &String| !name.is_empty() && !name.contains(['=', '\0']);
         if let Some(name) = params.env.keys().chain(&params.env_remove).find(|n| !is_variable(n)) {
-            return bad(&format!("{name:?} cannot be the name of a variable"));
+            return bad(&format!("{name:?} is not a valid variable name"));
         }
         let texts = argv.iter().chain(params.env.values()).chain(&params.cwd);
         if texts.into_iter().any(|text| text.contains('\0')) {
-            return bad("no argument, variable or path can hold NUL");
+            return bad("arguments, variables and paths must not contain NUL");
         }
         if params.timeout_ms == Some(0) {
-            return bad("`timeout_ms` is at least 1");
+            return bad("`timeout_ms` must be at least 1");
         }
         if let Some(asked) = params.sandbox_profile
             && asked != self.host.profile()
@@ -138,7 +138,7 @@ impl Caller {
             let profile = self.host.profile();
             return bad(&format!("this session runs commands in the sandbox profile `{profile}`"));
         }
-        // Only who judges it needs that, and from a tape nobody does.
+        // Only needed to judge the command, which a replay does not.
         let is_hermetic = self.host.is_taped()
             || argv[0].contains('/')
             || shells::is_hermetic(&self.guest, &argv[0]) != Some(false);
@@ -147,7 +147,7 @@ impl Caller {
         Ok(Exec { params, argv, shown, dir, is_hermetic, commands })
     }
 
-    /// What the policy says of `exec`, hooks aside.
+    /// Applies the policy to `exec`, except hooks.
     ///
     /// # Errors
     /// It may not run.
@@ -170,7 +170,7 @@ impl Caller {
         Ok(judged)
     }
 
-    /// Runs `exec`, as the command `number`.
+    /// Runs `exec` as command `number`.
     ///
     /// # Errors
     /// [`HostError`] if it cannot be started.
@@ -191,9 +191,9 @@ impl Caller {
             current_dir: has_dir.then_some(dir),
             ..SpawnRequest::default()
         };
-        // What cannot be told in an answer need not be kept; bytes that are no text take more room.
+        // What does not fit into an answer is not kept; base64 takes more room than text.
         let kept_bytes_max = usize::try_from(self.answer_bytes_max() / 4).unwrap_or(usize::MAX);
-        // For as long as it runs: what is kept of its output, in two streams and together.
+        // Charged while it runs: the output, by stream and combined.
         let mut charge = self.guest.machine().run.memory.charge();
         charge
             .grow(3 * kept_bytes_max as u64)

@@ -1,4 +1,4 @@
-//! What `process.exec` answers.
+//! Results of `process.exec`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,14 +11,14 @@ use crate::kernel::process::WaitStatus;
 /// When a command ran, on its machine's clock.
 #[expect(clippy::struct_field_names, reason = "the fields carry their unit")]
 pub(super) struct Span {
-    /// Nanoseconds since the Unix epoch.
+    /// Since the Unix epoch.
     pub started_ns: u64,
     pub ended_ns: u64,
-    /// How long it took, on the monotonic clock.
+    /// On the monotonic clock.
     pub duration_ns: u64,
 }
 
-/// The result of the command `number` that ran, of which `kept_bytes_max` bytes of output are kept.
+/// The result of command `number`, with at most `kept_bytes_max` bytes of each stream.
 pub(super) fn of_run(
     number: u64,
     span: &Span,
@@ -71,7 +71,7 @@ pub(super) fn of_run(
     result
 }
 
-/// The result of the command `number`, which did not run.
+/// The result of command `number`, which was blocked.
 pub(super) fn of_block(number: u64, now_ns: u64, blocked: &Blocked) -> Value {
     json!({
         "command_id": format!("command-{number}"),
@@ -96,7 +96,7 @@ pub(super) fn of_block(number: u64, now_ns: u64, blocked: &Blocked) -> Value {
     })
 }
 
-/// `bytes` without the beginning of a character at their end.
+/// `bytes` without an incomplete character at the end.
 fn until_char(bytes: &[u8]) -> &[u8] {
     match std::str::from_utf8(bytes) {
         Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
@@ -105,7 +105,7 @@ fn until_char(bytes: &[u8]) -> &[u8] {
 }
 
 fn rfc3339(ns: u64) -> String {
-    // Nanoseconds in 64 bits end in the year 2554, which every timestamp can show.
+    // The range of `u64` ends in 2554, within that of a timestamp.
     jiff::Timestamp::from_nanosecond(ns.into()).unwrap_or_default().to_string()
 }
 
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_has_every_field() {
+    fn exec_result_has_every_field() {
         let result = result(WaitStatus::Exited(3), b"out\n", 100);
         let expected = json!({
             "command_id": "command-7", "status": "completed", "pid": 3, "process_group_id": 3,
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_is_named_and_no_exit_code() {
+    fn signalled_command_has_a_signal_name_and_no_exit_code() {
         let result = result(WaitStatus::Signalled(Signal::KILL), b"", 100);
         assert_eq!(result["signal"], "SIGKILL");
         assert_eq!((&result["exit_code"], &result["exit_status"]), (&json!(null), &json!(137)));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn output_that_is_no_text_survives() {
+    fn output_that_is_not_utf8_is_kept_as_base64() {
         let result = result(WaitStatus::Exited(0), b"a\xff", 100);
         assert_eq!(
             (&result["stdout"], &result["stdout_base64"]),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_ends_with_a_whole_character() {
+    fn truncated_output_ends_at_a_character_boundary() {
         let result = result(WaitStatus::Exited(0), "aé".as_bytes(), 2);
         assert_eq!((&result["stdout"], &result["truncated"]), (&json!("a"), &json!(true)));
         assert!(result.get("stdout_base64").is_none());

@@ -1,4 +1,4 @@
-//! How a call of the host talks to the kernel: by the calls that any process makes.
+//! System calls that host calls make, as any process does.
 
 use super::error::HostError;
 use super::shells::HERMETIC;
@@ -13,15 +13,15 @@ use crate::kernel::process::Pid;
 use crate::kernel::process::{Signal, WaitStatus};
 use crate::process::ShellImage;
 
-/// Bytes that are read or written at once.
+/// Bytes read or written at once.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What a look at the streams counts for, in instructions.
+/// Instructions charged for one poll of the streams.
 const LOOK_FUEL: u64 = 1000;
 
-/// Why a call is not made to its end.
+/// Why a call ends early.
 pub enum Halt {
-    /// The process ends at once.
+    /// The process ends.
     Stop(Stop),
     /// The call fails.
     Failed(HostError),
@@ -39,26 +39,25 @@ impl From<HostError> for Halt {
     }
 }
 
-/// What making a call answers.
 pub type Done<T> = Result<T, Halt>;
 
-/// What the clock `id` shows, in nanoseconds.
+/// The time of clock `id` in nanoseconds.
 pub async fn now(guest: &mut Guest, id: ClockId) -> Result<u64, Stop> {
     Ok(guest.call("clock_time_get", |guest| guest.clock_time_get(id)).await?.unwrap_or(0))
 }
 
-/// What a command wrote.
+/// Output of a command.
 #[derive(Default)]
 pub struct Written {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
-    /// Both, as it came.
+    /// Both, in the order in which they came.
     pub combined: Vec<u8>,
-    /// Whether there was more than is kept.
+    /// Whether output was dropped.
     pub truncated: bool,
 }
 
-/// How a command went.
+/// The result of a command.
 pub struct Ran {
     pub pid: Pid,
     pub status: WaitStatus,
@@ -66,11 +65,11 @@ pub struct Ran {
     pub written: Written,
 }
 
-/// A command whose streams lead here.
+/// A running command, connected by pipes.
 struct Piped {
     pid: Pid,
     stdin: Option<u32>,
-    /// What it has not read yet.
+    /// Input not written yet.
     input: Vec<u8>,
     stdout: Option<u32>,
     stderr: Option<u32>,
@@ -78,12 +77,12 @@ struct Piped {
     written: Written,
 }
 
-/// Runs `request` to its end, or until `timeout_ns` have passed. `began` is told the number of its
-/// process before that begins.
+/// Runs `request` to its end, or until `timeout_ns` have passed. `began` gets the process ID before
+/// the process runs.
 ///
 /// # Errors
-/// [`Stop`]; then everything that the command has started is ended as well. The inner error says why
-/// it could not be started.
+/// [`Stop`]: then all processes of the command are killed as well. The inner error says why it
+/// could not be started.
 pub async fn run(
     guest: &mut Guest,
     request: SpawnRequest,
@@ -100,7 +99,7 @@ pub async fn run(
     guest.proc_lead_group(pid);
     began(pid);
     let ended = piped.finish(guest, timeout_ns).await;
-    // What it left running is ended with it, however it ended.
+    // Kills what it left running.
     guest.proc_kill_group(pid);
     close_all(guest, [piped.stdin, piped.stdout, piped.stderr].into_iter().flatten());
     let (status, timed_out) = ended?;
@@ -145,10 +144,10 @@ fn start(
         }
         Ok(pid) => {
             close_all(guest, [stdin.0, stdout.1, stderr.1]);
-            // The command reads as much as it likes.
+            // The command need not read all its input.
             guest.ignore_sigpipe(true);
             let nonblock = guest.fd_fdstat_set_flags(stdin.1, FdFlags::NONBLOCK);
-            debug_assert!(nonblock.is_ok(), "a pipe can be told not to block");
+            debug_assert!(nonblock.is_ok(), "a pipe can be non-blocking");
             Ok(Piped {
                 pid,
                 stdin: Some(stdin.1),
@@ -163,7 +162,7 @@ fn start(
 }
 
 fn close(guest: &mut Guest, fd: u32) {
-    // It is open: it was opened here, and nobody else has its number.
+    // It was opened here, so it is open.
     let _ = guest.fd_close(fd);
 }
 
@@ -173,7 +172,7 @@ fn close_all(guest: &mut Guest, fds: impl IntoIterator<Item = u32>) {
     }
 }
 
-/// How a command ended that somebody else has waited for, which nobody can.
+/// The status of a command that cannot be waited for.
 const GONE: WaitStatus = WaitStatus::Signalled(Signal::KILL);
 
 const STDIN: u64 = 0;
@@ -211,7 +210,7 @@ impl Piped {
             }
             if status.is_none() && guest.has_ended(self.pid) {
                 status = Some(self.wait(guest, None).await?.unwrap_or(GONE));
-                // A command ends with its first process.
+                // The command has ended: kill what it left running.
                 due = None;
                 self.end_input(guest);
                 guest.proc_kill_group(self.pid);
@@ -235,8 +234,7 @@ impl Piped {
         guest.call("proc_wait", |guest| guest.proc_wait_until(self.pid, until)).await
     }
 
-    /// What has happened to the streams; none of it if the command has ended, which `is_going_on`
-    /// says that it has not.
+    /// Waits for events of the streams. Returns none when the command ends, if it `is_going_on`.
     async fn poll(
         &self,
         guest: &mut Guest,
@@ -261,7 +259,7 @@ impl Piped {
             if is_going_on { guest.poll_or_child(&all, self.pid) } else { guest.poll_oneoff(&all) }
         });
         let mut events = events.await?.unwrap_or_default();
-        // What it wrote in time counts.
+        // Output that came in time precedes the timeout.
         events.sort_by_key(|event| event.kind == EventKind::Clock);
         Ok(events)
     }
@@ -271,7 +269,7 @@ impl Piped {
         close_all(guest, self.stdin.take());
     }
 
-    /// Writes what there is room for.
+    /// Writes as much input as the pipe takes.
     async fn feed(&mut self, guest: &mut Guest) -> Result<(), Stop> {
         let Some(fd) = self.stdin else { return Ok(()) };
         let range = Range { start: 0, len: self.input.len().min(PIECE_BYTES) };
@@ -293,7 +291,7 @@ impl Piped {
         Ok(())
     }
 
-    /// Takes what there is to read.
+    /// Reads available output.
     async fn collect(&mut self, guest: &mut Guest, is_stderr: bool) -> Result<(), Stop> {
         let fd = if is_stderr { self.stderr } else { self.stdout };
         let Some(fd) = fd else { return Ok(()) };

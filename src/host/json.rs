@@ -1,4 +1,4 @@
-//! JSON from guests and from files: strict, and bounded in depth.
+//! Strict JSON of bounded depth, from guests and files.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use serde_json::{Map, Number, Value};
 
 use super::error::HostError;
 
-/// The value that `text` is. It may be nested as deep as `serde_json` allows, which is 128.
+/// Parses `text`. The depth limit is that of `serde_json`, 128.
 ///
 /// # Errors
-/// It is no JSON, is nested deeper, or names a field of an object twice; with line and column.
+/// It is not JSON, too deep, or has a duplicate field; with line and column.
 pub fn parse(text: &[u8]) -> Result<Value, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let value = Strict.deserialize(&mut deserializer)?;
@@ -20,8 +20,7 @@ pub fn parse(text: &[u8]) -> Result<Value, serde_json::Error> {
     Ok(value)
 }
 
-/// Takes a value in which no object has a field twice: one reader would see the first, and another
-/// one the last.
+/// Refuses duplicate fields, of which some parsers take the first and others the last.
 struct Strict;
 
 impl<'de> DeserializeSeed<'de> for Strict {
@@ -79,7 +78,7 @@ impl<'de> Visitor<'de> for Strict {
         let mut fields = Map::new();
         while let Some(name) = entries.next_key::<String>()? {
             if fields.contains_key(&name) {
-                return Err(A::Error::custom(format_args!("the field {name:?} is there twice")));
+                return Err(A::Error::custom(format_args!("duplicate field {name:?}")));
             }
             fields.insert(name, entries.next_value_seed(Self)?);
         }
@@ -87,15 +86,15 @@ impl<'de> Visitor<'de> for Strict {
     }
 }
 
-/// What `params` of the operation `name` say.
+/// Deserializes the parameters of operation `name`.
 ///
 /// # Errors
-/// [`HostError::Params`]: which field is missing, unknown, or of the wrong type.
+/// [`HostError::Params`], naming a missing, unknown or mistyped field.
 pub fn take<T: DeserializeOwned>(name: &str, params: &Value) -> Result<T, HostError> {
     T::deserialize(params).map_err(|error| HostError::params(name, error.to_string()))
 }
 
-/// Whether `value` has everything that `part` has: fields of objects at any depth; all else is equal.
+/// Whether `value` has all of `part`: fields of objects at any depth; other values must be equal.
 pub fn includes(value: &Value, part: &Value) -> bool {
     match (value, part) {
         (Value::Object(fields), Value::Object(parts)) => parts
@@ -105,8 +104,7 @@ pub fn includes(value: &Value, part: &Value) -> bool {
     }
 }
 
-/// Puts what `change` has into `value`: fields of objects at any depth; all else replaces what there
-/// was.
+/// Merges `change` into `value`: fields of objects at any depth; other values are replaced.
 pub fn merge(value: &mut Value, change: &Value) {
     match (value, change) {
         (Value::Object(fields), Value::Object(changes)) => {
@@ -125,14 +123,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_that_is_there_twice_is_an_error_with_its_line() {
+    fn duplicate_field_is_an_error_with_its_line() {
         let error = parse(b"{\"a\": 1,\n \"b\": {\"c\": 1, \"c\": 2}}").unwrap_err();
         assert_eq!(error.line(), 2);
-        assert!(error.to_string().contains("\"c\" is there twice"), "{error}");
+        assert!(error.to_string().contains("duplicate field \"c\""), "{error}");
     }
 
     #[test]
-    fn what_is_no_json_or_too_deep_is_refused() {
+    fn invalid_or_too_deep_json_is_refused() {
         assert_eq!(
             parse(b"[null, true, -1, 1.5, \"x\"]").unwrap(),
             json!([null, true, -1, 1.5, "x"])
@@ -145,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_of_objects_alone() {
+    fn includes_and_merge_recurse_into_objects_only() {
         let value = json!({ "a": { "b": 1, "c": [1, 2] }, "d": null });
         for part in [json!({}), json!({ "a": { "b": 1 } }), json!({ "d": null }), value.clone()] {
             assert!(includes(&value, &part), "{part}");

@@ -1,15 +1,15 @@
-//! Answers that a test gives instead of whoever would.
+//! Mocks: answers that tests set for operations.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use super::json::includes;
 
-/// Calls that a scope remembers, and bytes of their parameters: a guest decides how many there are.
+/// Limits of the calls that a scope keeps, as guests make them.
 const CALLS_MAX: usize = 10_000;
 const CALL_BYTES_MAX: usize = 16 << 20;
 
-/// What a mocked operation answers.
+/// The answer of a mocked operation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct HostMock {
     answer: Result<Value, String>,
@@ -17,18 +17,18 @@ pub struct HostMock {
 }
 
 impl HostMock {
-    /// The call answers `value`.
+    /// A mock that returns `value`.
     pub fn result(value: impl Into<Value>) -> Self {
         Self { answer: Ok(value.into()), params: None }
     }
 
-    /// The call fails, and says `message`.
+    /// A mock that fails with `message`.
     pub fn error(message: impl Into<String>) -> Self {
         Self { answer: Err(message.into()), params: None }
     }
 
-    /// It is for calls alone that pass at least these fields, at any depth. Arrays and everything
-    /// else must be equal.
+    /// Restricts the mock to calls whose parameters include these fields, at any depth. Arrays and
+    /// other values must be equal.
     #[must_use]
     pub fn params(mut self, params: impl Into<Value>) -> Self {
         self.params = Some(params.into());
@@ -40,25 +40,25 @@ impl HostMock {
     }
 }
 
-/// A call that a mock has answered.
+/// A call that a mock answered.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct MockCall {
     /// The capability.
     pub capability: String,
     /// The operation.
     pub operation: String,
-    /// What was passed.
+    /// The parameters.
     pub params: Value,
 }
 
-/// No scope was pushed that could be popped.
+/// A scope was popped, and none was pushed.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no scope of mocks was pushed: each pop needs a push of its own before it")]
+#[error("no scope of mocks to pop: each pop needs a push before it")]
 pub struct NoMockScope;
 
 crate::base::readable::readable!(NoMockScope);
 
-/// The mocks, in scopes within each other.
+/// Mocks in nested scopes.
 #[derive(Default)]
 pub struct Mocks {
     outermost: Scope,
@@ -77,23 +77,23 @@ impl Mocks {
         self.pushed.last_mut().unwrap_or(&mut self.outermost)
     }
 
-    /// The latest last.
+    /// In the order in which they were added.
     fn all(&self) -> impl DoubleEndedIterator<Item = &(String, HostMock)> {
         std::iter::once(&self.outermost).chain(&self.pushed).flat_map(|scope| &scope.mocks)
     }
 
-    /// Adds a mock of the operation `name` to the innermost scope.
+    /// Adds a mock of operation `name` to the innermost scope.
     pub fn add(&mut self, name: String, mock: HostMock) {
         self.innermost().mocks.push((name, mock));
     }
 
-    /// The latest mock of the operation `name` that is for calls with `params`.
+    /// The latest mock of operation `name` that matches `params`.
     pub fn find(&self, name: &str, params: &Value) -> Option<&HostMock> {
         let is_for = |(of, mock): &&(String, HostMock)| of == name && mock.is_for(params);
         self.all().rev().find(is_for).map(|(_, mock)| mock)
     }
 
-    /// What the latest mock answers that is for this call, which is noted; `None` if none is.
+    /// Answers and notes a call by the latest matching mock; `None` without one.
     pub fn answer(
         &mut self,
         capability: &str,
@@ -111,12 +111,12 @@ impl Mocks {
         Some(answer)
     }
 
-    /// The operations that are mocked, each once for each of its mocks.
+    /// The mocked operations, repeated for each mock.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.all().map(|(name, _)| name.as_str())
     }
 
-    /// The calls that were answered since the innermost scope began, the first 10,000 of them.
+    /// The calls answered since the innermost scope began, at most 10,000 of them.
     pub fn calls(&self) -> Vec<MockCall> {
         self.pushed.last().unwrap_or(&self.outermost).calls.clone()
     }
@@ -126,7 +126,7 @@ impl Mocks {
         self.pushed.push(Scope::default());
     }
 
-    /// Ends the innermost scope: its mocks and calls are forgotten.
+    /// Ends the innermost scope and drops its mocks and calls.
     ///
     /// # Errors
     /// [`NoMockScope`].
@@ -134,7 +134,7 @@ impl Mocks {
         self.pushed.pop().map(|_| ()).ok_or(NoMockScope)
     }
 
-    /// Forgets all mocks, calls and scopes.
+    /// Drops all mocks, calls and scopes.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_mock_that_is_for_a_call_answers_it() {
+    fn latest_matching_mock_answers() {
         let mut mocks = Mocks::default();
         mocks.add("db.query".into(), HostMock::result(1));
         mocks.add("db.query".into(), HostMock::result(2).params(json!({ "table": "a" })));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_scope_adds_is_forgotten_with_it() {
+    fn mocks_of_a_scope_end_with_it() {
         let mut mocks = Mocks::default();
         mocks.add("a.b".into(), HostMock::result(1));
         mocks.push();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_cannot_fill_memory_with_calls() {
+    fn noted_mock_calls_are_bounded() {
         let mut mocks = Mocks::default();
         mocks.add("a.b".into(), HostMock::result(1));
         let long = json!({ "x": "x".repeat(1 << 20) });
@@ -199,7 +199,7 @@ mod tests {
         })
     }
 
-    /// All ways from the root to something that is no object, or an empty one, each with that.
+    /// All paths from the root to a value that is not an object, or an empty object.
     fn leaves(value: &Value, way: &str, found: &mut Vec<(String, Value)>) {
         match value {
             Value::Object(fields) => {
@@ -213,9 +213,9 @@ mod tests {
     }
 
     proptest! {
-        /// The naive model: whatever can be reached in the mock's parameters is in the call's.
+        /// The naive model: every leaf of the mock's parameters is in the call's.
         #[test]
-        fn mocks_are_found_as_a_naive_model_finds_them(
+        fn mock_matching_agrees_with_a_naive_model(
             mocked in prop::collection::vec(prop::option::of(value()), 0..4),
             params in value(),
         ) {

@@ -1,4 +1,4 @@
-//! Rank 8: what programs may ask of their host, by name.
+//! Rank 8: operations that programs can ask their host for by name.
 #![doc = include_str!("../../docs/host.md")]
 
 mod answers;

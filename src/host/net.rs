@@ -1,4 +1,4 @@
-//! `net.http`, and the rest of an answer that is streamed: what the host's side requests for guests.
+//! `net.http`, `net.read` and `net.close`: HTTP requests that the host makes for guests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use crate::net::EgressPolicy;
 use crate::net::{HttpBody, HttpClient, HttpError, HttpRequest};
 use crate::tape::Recorder;
 
-/// Answers that can be open at once.
+/// Limit of open streamed responses.
 const OPEN_MAX: usize = 16;
 
-/// Bytes that `net.read` answers, unless told otherwise, and at most.
+/// Default and maximum of bytes that one `net.read` returns.
 const READ_BYTES: usize = 64 << 10;
 const READ_BYTES_MAX: usize = 1 << 20;
 
-/// Who is asked for guests, and what of their answers is still to come.
+/// The HTTP client, and the open streamed responses.
 #[derive(Default)]
 pub(super) struct Net {
     pub client: HttpClient,
     open: BTreeMap<u64, HttpBody>,
-    /// Answers that were streamed so far.
+    /// Number of streamed responses so far.
     opened: u64,
 }
 
@@ -70,7 +70,7 @@ struct CloseParams {
     handle: u64,
 }
 
-/// A request, and how its answer is to come.
+/// A request, and how its response is returned.
 pub(super) struct Asked {
     request: HttpRequest,
     timeout: Option<Duration>,
@@ -78,7 +78,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// What `params` of the operation `name` ask for.
+    /// Parses the parameters of operation `name`.
     ///
     /// # Errors
     /// [`HostError::Params`].
@@ -86,11 +86,11 @@ impl Asked {
         let params: RequestParams = json::take(name, params)?;
         let body = match (params.body, params.body_base64) {
             (Some(_), Some(_)) => {
-                return Err(HostError::params(name, "`body` and `body_base64` are both there"));
+                return Err(HostError::params(name, "give `body` or `body_base64`, not both"));
             }
             (Some(text), None) => text.into_bytes(),
             (None, Some(text)) => BASE64.decode(text).map_err(|error| {
-                HostError::params(name, format!("`body_base64` is no base64: {error}"))
+                HostError::params(name, format!("invalid base64 in `body_base64`: {error}"))
             })?,
             (None, None) => Vec::new(),
         };
@@ -106,12 +106,12 @@ impl Asked {
 }
 
 impl Net {
-    /// Sets whom requests may reach from now on.
+    /// Sets the egress policy of later requests.
     pub fn set_policy(&mut self, policy: EgressPolicy) {
         self.client = std::mem::take(&mut self.client).policy(policy);
     }
 
-    /// Makes a request; what it answers is at most `bytes_max` long, and comes within `time_left`.
+    /// Makes a request. The response has at most `bytes_max` bytes and comes within `time_left`.
     ///
     /// # Errors
     /// [`HostError`]: `Params`, `EgressBlocked`, `Failed`, `TooLong`.
@@ -129,7 +129,8 @@ impl Net {
         limits.timeout = timeouts.fold(limits.timeout, Duration::min);
         let client = self.client.clone().limits(limits).tape(tape);
         if asked.stream && self.open.len() == OPEN_MAX {
-            let message = format!("{OPEN_MAX} answers are open: close one of them (net.close)");
+            let message =
+                format!("{OPEN_MAX} streamed responses are open; close one with net.close");
             return Err(HostError::failed(name, message));
         }
         let mut response = client.send(&asked.request).map_err(fail)?;
@@ -150,7 +151,7 @@ impl Net {
             }
             whole.extend_from_slice(&piece[..count]);
             if whole.len() as u64 > bytes_max {
-                let what = "the answer, which could be streamed instead (\"stream\": true),";
+                let what = "the response (stream it with \"stream\": true)";
                 let (name, what) = (name.to_owned(), what.to_owned());
                 return Err(HostError::TooLong { name, what, limit_bytes: bytes_max });
             }
@@ -159,7 +160,7 @@ impl Net {
         Ok(answer)
     }
 
-    /// Reads on in an answer that is streamed. At its end it is closed.
+    /// Reads the next bytes of a streamed response, and closes it at its end.
     ///
     /// # Errors
     /// [`HostError`]: `Params`, `Failed`.
@@ -177,7 +178,7 @@ impl Net {
         Ok(answer)
     }
 
-    /// Closes an answer that is streamed, before its end.
+    /// Closes a streamed response before its end.
     ///
     /// # Errors
     /// [`HostError`]: `Params`, `Failed`.
@@ -187,7 +188,7 @@ impl Net {
     }
 }
 
-/// Text, or what is none in base64.
+/// UTF-8 as text, anything else as base64.
 fn put_body(answer: &mut Value, bytes: Vec<u8>) {
     match String::from_utf8(bytes) {
         Ok(text) => answer["body"] = text.into(),
@@ -196,7 +197,7 @@ fn put_body(answer: &mut Value, bytes: Vec<u8>) {
 }
 
 fn not_open(name: &str, handle: u64) -> HostError {
-    HostError::failed(name, format!("there is no open answer {handle}: it has ended or was closed"))
+    HostError::failed(name, format!("no open response {handle}: it has ended or was closed"))
 }
 
 fn failed(name: &str, error: HttpError) -> HostError {

@@ -1,4 +1,4 @@
-//! Patterns of commands, and whether a command is one of them, as far as its words are known.
+//! Patterns of commands, matched against words that may be known in part only.
 
 use std::fmt;
 use std::ops::Deref;
@@ -6,25 +6,26 @@ use std::sync::Arc;
 
 use crate::process::{OutlineWord, outline};
 
-/// Bytes of a pattern.
+/// Maximum length of a pattern.
 const PATTERN_BYTES_MAX: usize = 4096;
 
-/// Whether a command is what a pattern describes.
+/// Whether a command matches a pattern.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Match {
-    /// It is not, whatever its words turn out to be.
+    /// It does not, whatever its unknown words are.
     No,
-    /// That depends on words which are not known before it runs.
+    /// It depends on words that are known at run time only.
     Maybe,
-    /// It is.
+    /// It does.
     Yes,
 }
 
-/// A pattern of commands: words, quoted as in a shell. A command matches if it begins with them.
+/// A pattern of commands: words, quoted as in a shell. It matches commands that begin with these
+/// words.
 ///
-/// `*` alone stands for any number of words; within a word, `*` stands for any text and `?` for any
-/// character. The first word is compared with the last part of the command's path, without `.wasm`,
-/// unless it holds a slash itself.
+/// `*` as a word matches any number of words; within a word, `*` matches any text and `?` any
+/// character. The first word is compared with the last component of the command's path, without
+/// `.wasm`, unless it contains a slash.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CommandPattern {
     text: String,
@@ -37,7 +38,7 @@ enum WordPattern {
     One(Vec<Item>),
 }
 
-/// A piece of a word, of a pattern or of a command.
+/// A piece of a word of a pattern or a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Item {
     Byte(u8),
@@ -45,9 +46,9 @@ enum Item {
     AnyText,
 }
 
-/// A pattern that is none.
+/// A pattern is invalid.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{pattern:?} is no pattern of commands: {problem}; expected words, as in `git push *`")]
+#[error("invalid command pattern {pattern:?}: {problem}; expected words, as in `git push *`")]
 pub struct PatternError {
     /// The pattern.
     pub pattern: String,
@@ -58,15 +59,15 @@ pub struct PatternError {
 crate::base::readable::readable!(PatternError);
 
 impl CommandPattern {
-    /// The pattern that `text` says.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// [`PatternError`]: it is empty, too long, or not words alone.
+    /// [`PatternError`]: it is empty, too long, or has shell operators.
     pub fn new(text: &str) -> Result<Self, PatternError> {
         let bad =
             |problem: &str| PatternError { pattern: text.to_owned(), problem: problem.into() };
         if text.len() > PATTERN_BYTES_MAX {
-            return Err(bad("it has more than 4096 bytes"));
+            return Err(bad("it exceeds 4096 bytes"));
         }
         let words = split(text).map_err(bad)?;
         if words.is_empty() {
@@ -75,7 +76,7 @@ impl CommandPattern {
         Ok(Self { text: text.to_owned(), words })
     }
 
-    /// Whether `command` is what it describes.
+    /// Whether `command` matches.
     pub fn matches(&self, command: &[OutlineWord]) -> Match {
         let takes_path = match self.words.first() {
             Some(WordPattern::One(items)) => items.contains(&Item::Byte(b'/')),
@@ -92,12 +93,12 @@ impl CommandPattern {
         }
         let is_one_by_one = !self.words.contains(&WordPattern::AnyWords)
             && command.iter().take(self.words.len()).all(|word| *word != OutlineWord::Many);
-        // What comes after the words that are compared may be long.
+        // Later words cannot matter, and may be many.
         let compared = if is_one_by_one { self.words.len() } else { command.len() };
         let rest = command.iter().take(compared).skip(1).map(items);
         let command: Vec<Option<Vec<Item>>> =
             command.first().map(|_| first).into_iter().chain(rest).collect();
-        // Row by row, what the rest of the pattern makes of the rest of the command.
+        // `rows[at]`: how the rest of the pattern matches the command from word `at` on.
         let mut rows = vec![Match::Yes; command.len() + 1];
         for pattern in self.words.iter().rev() {
             let below = rows.clone();
@@ -106,7 +107,7 @@ impl CommandPattern {
                     (WordPattern::AnyWords, None) => below[at],
                     (WordPattern::AnyWords, Some(_)) => below[at].max(rows[at + 1]),
                     (WordPattern::One(_), None) => Match::No,
-                    // It is nothing, or one of several words, or the first of them.
+                    // An unknown number of words: none, one of several, or the first of them.
                     (WordPattern::One(_), Some(None)) => {
                         Match::Maybe.min(below[at].max(below[at + 1]).max(rows[at + 1]))
                     }
@@ -126,7 +127,7 @@ impl fmt::Display for CommandPattern {
     }
 }
 
-/// The words of a pattern. Quotes and backslashes make `*` and `?` stand for themselves.
+/// Splits a pattern into words. Quotes and backslashes make `*` and `?` literal.
 fn split(text: &str) -> Result<Vec<WordPattern>, &'static str> {
     let mut words = Vec::new();
     let mut word: Option<Vec<Item>> = None;
@@ -138,11 +139,9 @@ fn split(text: &str) -> Result<Vec<WordPattern>, &'static str> {
                 words.extend(word.take().map(word_pattern));
                 continue;
             }
-            (None, b'\n' | b'\r') => return Err("it has more than one line"),
+            (None, b'\n' | b'\r') => return Err("it must be a single line"),
             (None, b'|' | b'&' | b';' | b'<' | b'>' | b'(' | b')' | b'$' | b'`') => {
-                return Err(
-                    "it holds an operator of the shell, which a command does not; quote it",
-                );
+                return Err("it contains a shell operator; quote it");
             }
             _ => word.get_or_insert_default(),
         };
@@ -169,7 +168,7 @@ fn word_pattern(items: Vec<Item>) -> WordPattern {
     if items == [Item::AnyText] { WordPattern::AnyWords } else { WordPattern::One(items) }
 }
 
-/// What is known of a word; `None` if it may be any number of them.
+/// The known pieces of a word; `None` if it may be any number of words.
 fn items(word: &OutlineWord) -> Option<Vec<Item>> {
     let OutlineWord::One(pieces) = word else { return None };
     let mut items = Vec::new();
@@ -182,7 +181,7 @@ fn items(word: &OutlineWord) -> Option<Vec<Item>> {
     Some(items)
 }
 
-/// The name that a path ends with, without `.wasm`.
+/// The last component of a path, without `.wasm`.
 fn base_name(path: &[Item]) -> Vec<Item> {
     let start = path.iter().rposition(|item| *item == Item::Byte(b'/')).map_or(0, |at| at + 1);
     let suffix = b".wasm".map(Item::Byte);
@@ -199,9 +198,9 @@ fn matches_word(pattern: &[Item], word: &[Item]) -> Match {
     }
 }
 
-/// Whether some text is both what `pattern` and what `word` describes.
+/// Whether some text matches both `pattern` and `word`.
 fn overlaps(pattern: &[Item], word: &[Item]) -> bool {
-    // The places in the pattern at which it may be, after each item of the word.
+    // Positions in the pattern that can be reached after each item of the word.
     let mut places = vec![false; pattern.len() + 1];
     places[0] = true;
     skip_any(pattern, &mut places);
@@ -209,7 +208,7 @@ fn overlaps(pattern: &[Item], word: &[Item]) -> bool {
         let mut next = vec![false; pattern.len() + 1];
         for (at, _) in places.iter().enumerate().filter(|(_, is_here)| **is_here) {
             if *item == Item::AnyText {
-                // It may be text for any of what follows.
+                // Unknown text may match any number of the following items.
                 next[at..].fill(true);
                 break;
             }
@@ -237,7 +236,7 @@ fn skip_any(pattern: &[Item], places: &mut [bool]) {
     }
 }
 
-/// Programs that run the command which some of their arguments are.
+/// Programs that run a command given by their arguments.
 const WRAPPERS: [&[u8]; 24] = [
     b"box",
     b"builtin",
@@ -268,21 +267,21 @@ const WRAPPERS: [&[u8]; 24] = [
 /// Shells, which run the script after `-c`.
 const SHELLS: [&[u8]; 8] = [b"ash", b"bash", b"dash", b"ksh", b"mksh", b"sh", b"yash", b"zsh"];
 
-/// Commands within commands. Beyond: not known.
+/// Nesting of commands in commands; deeper ones are unknown.
 const DEPTH_MAX: usize = 8;
 
-/// Commands that one may hold. Beyond: not known.
+/// Commands that one may contain; more are unknown.
 const COMMANDS_MAX: usize = 4096;
 
-/// Arguments that a program which runs another is looked at for.
+/// Limit of arguments of a wrapper that are examined.
 const WRAPPED_MAX: usize = 64;
 
-/// A command, and all commands that its words hold: scripts after `sh -c`, what `env`, `xargs` and
-/// the like would run, words of `eval`.
+/// A command and all commands that its words contain: scripts after `sh -c`, commands of `env`,
+/// `xargs` and the like, words of `eval`.
 #[derive(Clone, Default)]
 pub struct Commands(Vec<Words>);
 
-/// A command, or what follows some of its words.
+/// The words of a command from a position on.
 #[derive(Clone)]
 struct Words {
     all: Arc<[OutlineWord]>,
@@ -304,19 +303,19 @@ impl From<Vec<OutlineWord>> for Words {
 }
 
 impl Commands {
-    /// Those of a program and its arguments.
+    /// The commands of a program with its arguments.
     pub fn of_words<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut all = Self::default();
         all.add(words.into_iter().map(OutlineWord::known).collect::<Vec<_>>().into(), 0);
         all
     }
 
-    /// Adds those of `others`.
+    /// Adds the commands of `others`.
     pub fn extend(&mut self, others: Self) {
         self.0.extend(others.0);
     }
 
-    /// How `pattern` matches that of them which it matches best.
+    /// The best match of `pattern` among the commands.
     pub fn best(&self, pattern: &CommandPattern) -> Match {
         self.0.iter().map(|command| pattern.matches(command)).max().unwrap_or(Match::No)
     }
@@ -332,7 +331,7 @@ impl Commands {
         }
     }
 
-    /// A command of which nothing is known.
+    /// Adds a command of unknown words.
     fn add_unknown(&mut self) {
         self.0.push(vec![OutlineWord::Many].into());
     }
@@ -363,7 +362,7 @@ impl Commands {
                 Some(None) => self.add_unknown(),
                 None => {}
             },
-            // What a shell is told by these to run, or to call by another name, is not looked at.
+            // These run or rename commands in ways that are not examined.
             Some(
                 b"." | b"alias" | b"bind" | b"compgen" | b"complete" | b"enable" | b"fc" | b"hash"
                 | b"mapfile" | b"readarray" | b"source",
@@ -382,7 +381,7 @@ impl Commands {
         self.0.push(words);
     }
 
-    /// Adds `words`, which a program may run: options and assignments it does not.
+    /// Adds `words`, which a wrapper may run, unless the first is an option or an assignment.
     fn add_wrapped(&mut self, words: Words, depth: usize) {
         let is_other = |text: &[u8]| text.starts_with(b"-") || text.contains(&b'=');
         match words[0].text() {
@@ -393,7 +392,7 @@ impl Commands {
             // `env -S 'rm x'`, `watch 'rm x'`.
             Some(text) if text.iter().any(u8::is_ascii_whitespace) => self.add_script(text, depth),
             Some(text) if is_other(text) => {}
-            // What follows is looked at by itself, and need not be unwrapped twice.
+            // Its arguments are examined by the loop that called this.
             Some(text) if WRAPPERS.contains(&&*name_of(text)) => self.0.push(words),
             _ => self.add(words, depth),
         }
@@ -405,7 +404,7 @@ fn name_of(path: &[u8]) -> Vec<u8> {
     name.strip_suffix(b".wasm").filter(|stem| !stem.is_empty()).unwrap_or(name).to_vec()
 }
 
-/// What stands in an option that holds a command.
+/// The command within an option such as `-S`.
 fn script_in_option(text: &[u8]) -> Option<&[u8]> {
     let long = text.strip_prefix(b"--split-string=");
     let short = || {
@@ -422,7 +421,7 @@ enum Script<'a> {
     Text(&'a [u8]),
 }
 
-/// What a shell with these arguments runs, if it is in them.
+/// What a shell with these arguments runs, if the arguments say so.
 fn script_of_shell(args: &[OutlineWord]) -> Script<'_> {
     let (mut takes_text, mut is_long) = (false, false);
     let mut rest = args.iter();
@@ -435,7 +434,7 @@ fn script_of_shell(args: &[OutlineWord]) -> Script<'_> {
         if !is_option {
             return match (takes_text, is_long) {
                 (true, _) => Script::Text(text),
-                // It may be what a long option takes.
+                // It may be the value of a long option.
                 (false, true) => Script::Unknown,
                 (false, false) => Script::None,
             };
@@ -446,7 +445,7 @@ fn script_of_shell(args: &[OutlineWord]) -> Script<'_> {
             _ if text.starts_with(b"--") => {}
             None => {}
             Some(at) if at + 1 == text.len() => drop(rest.next()),
-            // To one shell the rest of it is the name of an option, to another one more options.
+            // Shells differ: the rest is the name of an option, or more options.
             Some(_) => return Script::Unknown,
         }
     }
@@ -463,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_is_the_beginning_of_a_command() {
+    fn pattern_matches_a_prefix_of_the_words() {
         assert_eq!(of("rm", "rm -rf /"), Match::Yes);
         assert_eq!(of("rm *", "rm"), Match::Yes);
         assert_eq!(of("git push", "git push origin"), Match::Yes);
@@ -480,14 +479,14 @@ mod tests {
     }
 
     #[test]
-    fn where_a_program_lies_does_not_matter_unless_the_pattern_says_so() {
+    fn program_path_matters_only_if_the_pattern_has_a_slash() {
         assert_eq!(of("rm", "/bin/rm x; ./rm.wasm"), Match::Yes);
         assert_eq!(of("/bin/rm", "rm x"), Match::No);
         assert_eq!(of("/bin/*", "/bin/rm x"), Match::Yes);
     }
 
     #[test]
-    fn what_is_not_known_may_be_anything() {
+    fn unknown_words_may_match() {
         assert_eq!(of("rm", "$x -rf /"), Match::Maybe);
         assert_eq!(of("rm", "r$x /"), Match::Maybe);
         assert_eq!(of("rm", "\"r$x\" /"), Match::Maybe);
@@ -508,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_within_commands_are_found() {
+    fn nested_commands_are_found() {
         for script in [
             "r\\m x",
             "'rm' x",
@@ -562,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_command_takes_no_longer_than_it_is() {
+    fn matching_a_long_command_is_fast() {
         let words = vec![b"xargs".as_slice(); 50_000];
         let pattern = CommandPattern::new("* rm * -rf * /").unwrap();
         assert_eq!(Commands::of_words(words).best(&pattern), Match::Maybe);
@@ -576,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
+    fn invalid_pattern_is_refused() {
         for (pattern, why) in [
             ("", "empty"),
             ("  ", "empty"),

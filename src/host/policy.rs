@@ -1,4 +1,4 @@
-//! The command policy: which commands may run, and what is done to those that do.
+//! The command policy: which commands may run, and hooks on those that do.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use serde_json::Value;
 use super::pattern::{CommandPattern, Commands, Match, PatternError};
 use crate::kernel::vfs::beneath;
 
-/// Commands within commands, unless told otherwise.
+/// Default nesting limit of `process.exec`.
 const DEPTH_MAX: u32 = 8;
 
 /// Which commands may run.
 ///
-/// It holds for `process.exec`, and for every program that a process of the machine starts. By default
-/// it lets everything run; `docs/host.md` says what it can stop, and what not.
+/// It applies to `process.exec` and to every program that a process of the machine starts. The
+/// default allows everything; `docs/host.md` says what a policy can stop.
 ///
 /// ```
 /// use belljar::host::{CommandPolicy, PreHook};
@@ -53,24 +53,24 @@ impl Default for CommandPolicy {
     }
 }
 
-/// What a hook says of a command that is about to run.
+/// A hook's decision on a command.
 #[derive(Clone, PartialEq, Debug)]
 pub enum PreHook {
-    /// It runs.
+    /// Run it.
     Proceed,
-    /// It does not, and this is why.
+    /// Block it, for this reason.
     Deny(String),
-    /// It runs with these parameters instead. They are checked like any others, but by hooks.
+    /// Run it with these parameters. They are checked again, except by hooks.
     Change(Value),
 }
 
-/// Looks at the parameters of a command before it runs.
+/// Examines the parameters of a command before it runs.
 type PreCheck = Arc<dyn Fn(&Value) -> PreHook + Send + Sync>;
 
-/// Looks at the parameters and the result of a command, which it may change.
+/// Examines and may change the result of a command.
 type PostChange = Arc<dyn Fn(&Value, &mut Value) + Send + Sync>;
 
-/// A pattern, and where it stands.
+/// A pattern and its place in a file.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
     pub pattern: CommandPattern,
@@ -78,7 +78,7 @@ pub(super) struct Rule {
     pub place: Option<Place>,
 }
 
-/// Where a rule stands.
+/// A place in a policy file.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub file: String,
@@ -88,29 +88,29 @@ pub(super) struct Place {
 #[derive(Clone)]
 pub(super) enum Pre {
     Check(PreCheck),
-    /// Commands that match are denied, or get what is set.
+    /// Denies commands that match, or merges these fields into their parameters.
     Rule(Rule, Option<Value>),
 }
 
 #[derive(Clone)]
 pub(super) enum Post {
     Change(PostChange),
-    /// What is set of the result of commands that match.
+    /// Merges these fields into the result of commands that match.
     Rule(Rule, Value),
 }
 
 /// Why a command does not run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Blocked {
-    /// What kind of rule it is: `deny`, `approve`, `workspace_roots`, `pre`, `depth_max`.
+    /// The kind of rule: `deny`, `approve`, `workspace_roots`, `pre`, `depth_max`.
     pub rule: &'static str,
-    /// Its pattern, if it has one.
+    /// The rule's pattern, if it has one.
     pub pattern: Option<String>,
-    /// The file in which it stands, if it does.
+    /// The file of the rule, if it comes from one.
     pub file: Option<String>,
     /// The line in that file, from 1.
     pub line: Option<usize>,
-    /// Why the rule is there, or what to do.
+    /// The reason for the rule, or what to do.
     pub reason: String,
 }
 
@@ -139,8 +139,8 @@ impl Rule {
     }
 
     fn unsure(&self, rule: &'static str) -> Blocked {
-        let reason = "whether the command is that is not known before it runs, and nobody could look \
-                      then; write its words out";
+        let reason = "cannot tell before running whether this matches, and cannot check it while it \
+             runs; write the arguments literally";
         Blocked { reason: reason.to_owned(), ..self.blocked(rule, reason) }
     }
 
@@ -149,24 +149,24 @@ impl Rule {
     }
 }
 
-/// What a policy says of commands.
+/// What the patterns say of commands.
 #[derive(Default)]
 pub(super) struct Verdict {
-    /// They do not run.
+    /// The rule that blocks them.
     pub blocked: Option<Blocked>,
-    /// Those rules that want to be asked for, by their number.
+    /// Indices of the rules that need approval.
     pub approvals: Vec<usize>,
-    /// They may do what is denied, which is not known yet.
+    /// A rule that may match, depending on unknown words.
     pub unsure: Option<Blocked>,
 }
 
 impl CommandPolicy {
-    /// A policy that lets everything run.
+    /// A policy that allows everything.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Commands that match `pattern` do not run: see [`CommandPattern`].
+    /// Denies commands that match `pattern`: see [`CommandPattern`].
     ///
     /// # Errors
     /// [`PatternError`].
@@ -175,7 +175,7 @@ impl CommandPolicy {
         Ok(self)
     }
 
-    /// Commands that match `pattern` run if whoever answers questions says `yes`.
+    /// Runs commands that match `pattern` only if the answer to a question is `yes`.
     ///
     /// # Errors
     /// [`PatternError`].
@@ -184,45 +184,46 @@ impl CommandPolicy {
         Ok(self)
     }
 
-    /// Commands run in `dir` and below alone, or in another root. Without any they run anywhere.
+    /// Restricts commands to `dir` and below. Further calls add directories; the default is
+    /// everywhere.
     #[must_use]
     pub fn workspace_root(mut self, dir: impl Into<String>) -> Self {
         self.workspace_roots.push(dir.into());
         self
     }
 
-    /// Asks `check` before each `process.exec`, with its parameters.
+    /// Calls `check` with the parameters of each `process.exec` before it runs.
     #[must_use]
     pub fn pre(mut self, check: impl Fn(&Value) -> PreHook + Send + Sync + 'static) -> Self {
         self.pre.push(Pre::Check(Arc::new(check)));
         self
     }
 
-    /// Lets `change` see and change the result of each `process.exec`, with the parameters.
+    /// Calls `change` with the parameters and the result of each `process.exec`.
     #[must_use]
     pub fn post(mut self, change: impl Fn(&Value, &mut Value) + Send + Sync + 'static) -> Self {
         self.post.push(Post::Change(Arc::new(change)));
         self
     }
 
-    /// How deep commands may be within commands that they run by `process.exec`. Default: 8.
+    /// Sets how deeply commands may run commands by `process.exec`. Default: 8.
     #[must_use]
     pub fn depth_max(mut self, depth: u32) -> Self {
         self.depth_max = depth;
         self
     }
 
-    /// Whether patterns are to be looked at.
+    /// Whether there are patterns.
     pub(super) fn has_rules(&self) -> bool {
         !self.deny.is_empty() || !self.approve.is_empty()
     }
 
-    /// Whether it has to be asked when a program starts.
+    /// Whether starts of programs must be checked.
     pub(super) fn checks_starts(&self) -> bool {
         self.has_rules() || !self.workspace_roots.is_empty()
     }
 
-    /// What the patterns say of `commands`.
+    /// Matches the patterns with `commands`.
     pub(super) fn judge(&self, commands: &Commands) -> Verdict {
         let mut verdict = Verdict::default();
         for rule in &self.deny {
@@ -245,18 +246,21 @@ impl CommandPolicy {
         verdict
     }
 
-    /// Why a command that the rule `index` wants to be asked for does not run.
+    /// The refusal of a command that the rule `index` did not get approved.
     pub(super) fn not_approved(&self, index: usize, why: &str) -> Blocked {
         self.approve[index].blocked("approve", why)
     }
 
     /// The question that the rule `index` asks.
     pub(super) fn question(&self, index: usize, command: &str) -> String {
-        format!("Run `{command}`? (the policy wants to know of `{}`)", self.approve[index].pattern)
+        format!(
+            "Run `{command}`? (the policy requires approval for `{}`)",
+            self.approve[index].pattern
+        )
     }
 
     /// # Errors
-    /// A command may not run in the directory `dir`.
+    /// Commands may not run in the directory `dir`.
     pub(super) fn check_dir(&self, dir: &str) -> Result<(), Blocked> {
         let is_within = |root: &String| beneath(root, dir).is_some();
         if self.workspace_roots.is_empty() || self.workspace_roots.iter().any(is_within) {
@@ -268,12 +272,12 @@ impl CommandPolicy {
             pattern: None,
             file: None,
             line: None,
-            reason: format!("{dir} is not within {roots}"),
+            reason: format!("{dir} is not in {roots}"),
         })
     }
 
     /// # Errors
-    /// A command may not run within `depth` others.
+    /// Commands may not run within `depth` others.
     pub(super) fn check_depth(&self, depth: u32) -> Result<(), Blocked> {
         if depth < self.depth_max {
             return Ok(());
@@ -283,14 +287,14 @@ impl CommandPolicy {
             pattern: None,
             file: None,
             line: None,
-            reason: format!("commands run commands, {} deep", self.depth_max),
+            reason: format!("commands are nested more than {} deep", self.depth_max),
         })
     }
 
-    /// What hooks make of `params`, which are those of `commands`; `None` if they leave them.
+    /// Applies the hooks to the parameters of `commands`; `None` if they do not change them.
     ///
     /// # Errors
-    /// One of them denies it.
+    /// A hook denies the command.
     pub(super) fn before(
         &self,
         params: &Value,
@@ -322,7 +326,7 @@ impl CommandPolicy {
         Ok(changed.filter(|changed| changed != params))
     }
 
-    /// Lets hooks change `result`; answers whether they did.
+    /// Lets hooks change `result`; returns whether they did.
     pub(super) fn after(&self, params: &Value, commands: &Commands, result: &mut Value) -> bool {
         if self.post.is_empty() {
             return false;

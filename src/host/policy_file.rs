@@ -1,4 +1,4 @@
-//! A command policy from a file.
+//! Command policies in files.
 
 use std::path::Path;
 
@@ -11,29 +11,29 @@ use super::pattern::CommandPattern;
 use super::policy::{CommandPolicy, Place, Post, Pre, Rule};
 use crate::base::disk::{self, DiskError};
 
-/// Bytes of a policy.
+/// Size limit of a policy.
 const POLICY_BYTES_MAX: u64 = 4 << 20;
 
-/// A policy that cannot be read, or is none.
+/// A policy file cannot be used.
 #[derive(thiserror::Error)]
 pub enum PolicyError {
     /// The file cannot be read.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// It is longer than a policy may be.
-    #[error("{file} has more than {POLICY_BYTES_MAX} bytes, which no policy has")]
+    /// The file is too long.
+    #[error("{file} exceeds the limit of {POLICY_BYTES_MAX} bytes for a policy")]
     TooLong {
         /// The file.
         file: String,
     },
-    /// It is no policy.
+    /// The file is not a valid policy.
     #[error("{file}, line {line}: {problem}")]
     Line {
         /// The file.
         file: String,
-        /// The line, from 1.
+        /// From 1.
         line: usize,
-        /// What is wrong there, and what is expected.
+        /// What is wrong, and what is expected.
         problem: String,
     },
 }
@@ -57,7 +57,7 @@ struct File<'f> {
     depth_max: Option<u32>,
 }
 
-/// A rule that says no more than its pattern, or one that says why.
+/// A pattern alone, or with a reason.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a pattern, or {\"match\": PATTERN, \"reason\": TEXT}")]
 enum FileRule {
@@ -83,7 +83,7 @@ struct FileHook {
 }
 
 impl CommandPolicy {
-    /// The policy in the file `path`: see `docs/host.md`.
+    /// Reads a policy from the file `path`: see `docs/host.md`.
     ///
     /// # Errors
     /// [`PolicyError`], with the line.
@@ -91,10 +91,10 @@ impl CommandPolicy {
         Self::from_json(&path.display().to_string(), &Self::read_text(path)?)
     }
 
-    /// The text of the file `path`, for [`CommandPolicy::from_json`].
+    /// Reads the text of the file `path`, for [`CommandPolicy::from_json`].
     ///
     /// # Errors
-    /// [`PolicyError`]: it cannot be read, is too long, or is no text.
+    /// [`PolicyError`]: it cannot be read, is too long, or is not UTF-8.
     pub fn read_text(path: &Path) -> Result<String, PolicyError> {
         let file = path.display().to_string();
         let Some(text) = disk::read_at_most(path, POLICY_BYTES_MAX)? else {
@@ -104,7 +104,7 @@ impl CommandPolicy {
         String::from_utf8(text).map_err(no_text)
     }
 
-    /// The policy that `text`, from `file`, says.
+    /// Parses a policy; `file` is its name in messages.
     ///
     /// # Errors
     /// [`PolicyError::Line`].
@@ -113,7 +113,8 @@ impl CommandPolicy {
         json::parse(text.as_bytes()).map_err(|error| source.bad(0, &error))?;
         let parsed: File = serde_json::from_str(text).map_err(|error| source.bad(0, &error))?;
         if parsed.version != 1 {
-            let problem = format!("version {}: this belljar knows 1", parsed.version);
+            let problem =
+                format!("version {} is not supported; this belljar supports 1", parsed.version);
             return Err(source.error(source.line_of_field("version"), problem));
         }
         let mut policy = Self::default();
@@ -126,7 +127,7 @@ impl CommandPolicy {
         for root in parsed.workspace_roots {
             let root_text: String = source.parse(root)?;
             if !root_text.starts_with('/') {
-                let problem = format!("{root_text:?} is no absolute path of the namespace");
+                let problem = format!("{root_text:?} is not an absolute path of the namespace");
                 return Err(source.error(source.line(root), problem));
             }
             policy.workspace_roots.push(root_text);
@@ -138,13 +139,13 @@ impl CommandPolicy {
                     rule.reason = Some(reason);
                     Pre::Rule(rule, None)
                 }
-                _ => return Err(source.error(source.line(hook), "expected `set` or `deny`")),
+                _ => return Err(source.error(source.line(hook), "expected either `set` or `deny`")),
             });
         }
         for hook in parsed.post {
             policy.post.push(match source.hook(hook)? {
                 (rule, Some(set), None) => Post::Rule(rule, set),
-                _ => return Err(source.error(source.line(hook), "expected `set` alone")),
+                _ => return Err(source.error(source.line(hook), "expected `set` only")),
             });
         }
         policy.depth_max = parsed.depth_max.unwrap_or(policy.depth_max);
@@ -152,7 +153,7 @@ impl CommandPolicy {
     }
 }
 
-/// A file, and where in it something stands.
+/// A file, for the lines of errors.
 struct Source<'f> {
     file: &'f str,
     text: &'f str,
@@ -163,21 +164,21 @@ impl Source<'_> {
         PolicyError::Line { file: self.file.to_owned(), line, problem: problem.into() }
     }
 
-    /// An error in what begins after `before` lines.
+    /// An error in a part of the file that begins after `before` lines.
     fn bad(&self, before: usize, error: &serde_json::Error) -> PolicyError {
         let text = error.to_string();
         let place = text.rfind(" at line ").filter(|_| error.line() > 0);
         self.error(before + error.line().max(1), &text[..place.unwrap_or(text.len())])
     }
 
-    /// The line of a part of the text, which was borrowed from it.
+    /// The line of a part of the text, which must be borrowed from it.
     fn line(&self, part: &RawValue) -> usize {
         let at = (part.get().as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
         let before = self.text.as_bytes().iter().take(at);
         1 + before.filter(|byte| **byte == b'\n').count()
     }
 
-    /// The line in which a field of the whole is named.
+    /// The line that names a top-level field.
     fn line_of_field(&self, name: &str) -> usize {
         let named = format!("\"{name}\"");
         1 + self.text.lines().position(|line| line.contains(&named)).unwrap_or(0)
@@ -212,7 +213,7 @@ impl Source<'_> {
     fn hook(&self, part: &RawValue) -> Result<(Rule, Option<Value>, Option<String>), PolicyError> {
         let FileHook { pattern, set, deny } = self.parse(part)?;
         if set.as_ref().is_some_and(|set| !set.is_object()) {
-            return Err(self.error(self.line(part), "`set` is an object of the fields to set"));
+            return Err(self.error(self.line(part), "`set` must be an object of the fields to set"));
         }
         Ok((self.pattern(part, &pattern, None)?, set, deny))
     }
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_says_where_each_rule_stands() {
+    fn block_names_the_file_and_line_of_its_rule() {
         let text = r#"{
             "version": 1,
             "deny": [
@@ -253,19 +254,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_policy_is_told_with_its_line() {
+    fn invalid_policy_is_an_error_with_its_line() {
         for (text, message) in [
             ("{", "p.json, line 1: EOF"),
             ("{\n\"version\": 2}", "p.json, line 2: version 2"),
             ("{}", "missing field `version`"),
             ("{\"version\": 1,\n\"denies\": []}", "p.json, line 2: unknown field `denies`"),
-            (
-                "{\"version\": 1,\n\"version\": 1}",
-                "p.json, line 2: the field \"version\" is there twice",
-            ),
+            ("{\"version\": 1,\n\"version\": 1}", "p.json, line 2: duplicate field \"version\""),
             (
                 "{\"version\": 1, \"deny\": [\n\n\"a | b\"]}",
-                "p.json, line 3: \"a | b\" is no pattern",
+                "p.json, line 3: invalid command pattern \"a | b\"",
             ),
             (
                 "{\"version\": 1, \"deny\": [\n{\"match\": \"a\", \"why\": 1}]}",
@@ -273,15 +271,15 @@ mod tests {
             ),
             (
                 "{\"version\": 1, \"workspace_roots\": [\n\"src\"]}",
-                "line 2: \"src\" is no absolute",
+                "line 2: \"src\" is not an absolute",
             ),
             (
                 "{\"version\": 1, \"pre\": [\n{\"match\": \"a\"}]}",
-                "line 2: expected `set` or `deny`",
+                "line 2: expected either `set` or `deny`",
             ),
             (
                 "{\"version\": 1, \"pre\": [\n{\"match\": \"a\", \"set\": 1}]}",
-                "line 2: `set` is an object",
+                "line 2: `set` must be an object",
             ),
             (
                 "{\"version\": 1, \"pre\": [\n{\"match\": \"a\",\n\"sets\": {}}]}",
@@ -289,11 +287,11 @@ mod tests {
             ),
             (
                 "{\"version\": 1, \"post\": [\n{\"match\": \"a\", \"deny\": \"b\"}]}",
-                "line 2: expected `set` alone",
+                "line 2: expected `set` only",
             ),
             (
                 "{\"version\": 1, \"post\": [{\"match\": \"a\", \"set\": {\"x\": 1,\n\"x\": 2}}]}",
-                "line 2: the field \"x\" is there twice",
+                "line 2: duplicate field \"x\"",
             ),
         ] {
             let error = error(text);

@@ -1,4 +1,4 @@
-//! Where the result of a call is put.
+//! Slots for the results of calls.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::error::HostError;
 
-/// Where the result of a call of the host's own code is put.
+/// The slot for the result of a call by host code.
 #[derive(Clone, Default)]
 pub(super) struct CallReply(Arc<Mutex<Option<Result<Value, HostError>>>>);
 

@@ -1,4 +1,4 @@
-//! A host: mocks, bridge, policy and what is built in, for one machine.
+//! The host of one machine: mocks, bridge, policy and built-in operations.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -24,10 +24,11 @@ use crate::net::EgressPolicy;
 #[cfg(feature = "http")]
 use crate::net::HttpClient;
 
-/// Answers calls by name: the command policy first, then mocks, then the bridge, then what is built in.
+/// Answers host calls: by the command policy first, then mocks, then the bridge, then built-in
+/// operations.
 ///
-/// It belongs to one machine, to which [`crate::MachineBuilder::host`] moves it. A [`HostHandle`] of it
-/// mocks operations and calls them.
+/// It belongs to one machine, to which [`crate::MachineBuilder::host`] moves it. Use a
+/// [`HostHandle`] to mock and call operations afterwards.
 ///
 /// ```
 /// use belljar::Machine;
@@ -45,7 +46,7 @@ use crate::net::HttpClient;
 #[derive(Default)]
 pub struct SessionHost(HostHandle);
 
-/// A handle of a [`SessionHost`]. Clones are handles of the same host.
+/// A handle of a [`SessionHost`]. Clones refer to the same host.
 #[derive(Clone, Default)]
 pub struct HostHandle(Arc<Shared>);
 
@@ -56,7 +57,7 @@ struct Shared {
     task: Value,
     checks_taped_starts: bool,
     state: Mutex<State>,
-    /// Locked for as long as a request takes: processes of a machine take turns anyway.
+    /// Held for a whole request: processes of a machine take turns anyway.
     #[cfg(feature = "http")]
     net: Mutex<Net>,
 }
@@ -76,95 +77,95 @@ impl Default for Shared {
     }
 }
 
-/// What changes while calls are made.
+/// State that calls change.
 #[derive(Default)]
 pub(super) struct State {
     pub mocks: Mocks,
     pub bridge: Option<Arc<dyn HostBridge>>,
-    /// The shell that was set.
+    /// The default shell, if it was set.
     pub shell: Option<String>,
-    /// What the program says that it has come to.
+    /// The value of `runtime.set_result`.
     pub result: Option<Value>,
-    /// Commands so far.
+    /// Number of commands so far.
     pub commands: u64,
-    /// Commands that are going on, by the first process of each.
+    /// Running commands, by the first process of each.
     pub running: HashMap<Pid, Running>,
-    /// What was answered to questions of the policy: by rule and words.
+    /// Answers to questions of the policy, by rule and words.
     decisions: HashMap<(usize, Vec<Vec<u8>>), bool>,
-    /// Answers that are played back.
+    /// Answers to replay.
     taped: Option<TapedCalls>,
 }
 
-/// A command that is going on.
+/// A running command.
 #[derive(Default)]
 pub(super) struct Running {
-    /// Rules that want to be asked for, and were.
+    /// Indices of the approved rules.
     pub approved: Vec<usize>,
-    /// Why something that it wanted to start did not.
+    /// Why a start was blocked.
     pub blocked: Option<Blocked>,
 }
 
-/// Puts a [`SessionHost`] together.
+/// Builds a [`SessionHost`].
 #[must_use]
 #[derive(Default)]
 pub struct SessionHostBuilder(Shared);
 
 impl SessionHostBuilder {
-    /// Which commands may run. Default: all.
+    /// Sets which commands may run. Default: all.
     pub fn policy(mut self, policy: CommandPolicy) -> Self {
         self.0.policy = policy;
         self
     }
 
-    /// Who answers questions. Default: nobody.
+    /// Sets what answers questions. Default: nothing, and questions fail.
     pub fn answers(mut self, answers: impl Answers + 'static) -> Self {
         self.0.answers = Some(Box::new(answers));
         self
     }
 
-    /// What programs of the host are confined to, where the machine runs any. Default: none are run,
-    /// no shell of the host either.
+    /// Sets the confinement of native programs. Default: `wasi`, which allows none, including
+    /// native shells.
     pub fn sandbox_profile(mut self, profile: SandboxProfile) -> Self {
         self.0.profile = profile;
         self
     }
 
-    /// What `runtime.task` answers. Default: `null`.
+    /// Sets the answer of `runtime.task`. Default: `null`.
     pub fn task(mut self, task: impl Into<Value>) -> Self {
         self.0.task = task.into();
         self
     }
 
-    /// Who makes requests for programs: under which policy, with which credentials, within which
-    /// limits. Default: one that may reach nobody.
+    /// Sets the HTTP client for requests of programs: its policy, credentials and limits. Default:
+    /// one that allows no host.
     #[cfg(feature = "http")]
     pub fn http(mut self, client: HttpClient) -> Self {
         self.0.net.get_mut().unwrap_or_else(PoisonError::into_inner).client = client;
         self
     }
 
-    /// Whom programs may reach, in place of what the policy of [`SessionHostBuilder::http`] says.
+    /// Sets the egress policy, in place of that of [`SessionHostBuilder::http`].
     #[cfg(feature = "http")]
     pub fn network_policy(mut self, policy: EgressPolicy) -> Self {
         self.0.net.get_mut().unwrap_or_else(PoisonError::into_inner).set_policy(policy);
         self
     }
 
-    /// Who is asked for calls that no mock answers. Default: nobody.
+    /// Sets the bridge, which is asked for calls that no mock answers. Default: none.
     pub fn bridge(mut self, bridge: Arc<dyn HostBridge>) -> Self {
         self.0.state.get_mut().unwrap_or_else(PoisonError::into_inner).bridge = Some(bridge);
         self
     }
 
-    /// Answers from a tape: who answered then is not asked. `checks_starts` says whether a policy was
-    /// asked at each start of a program.
+    /// Replays answers from a tape. `checks_starts` says whether the recorded run had a policy that
+    /// checked starts.
     pub fn taped(mut self, calls: TapedCalls, checks_starts: bool) -> Self {
         self.0.state.get_mut().unwrap_or_else(PoisonError::into_inner).taped = Some(calls);
         self.0.checks_taped_starts = checks_starts;
         self
     }
 
-    /// The host.
+    /// Builds the host.
     pub fn build(self) -> SessionHost {
         SessionHost(HostHandle(Arc::new(self.0)))
     }
@@ -176,7 +177,7 @@ impl SessionHost {
         SessionHostBuilder::default()
     }
 
-    /// A handle, to keep when the host moves to its machine.
+    /// A handle to keep when the host moves to its machine.
     pub fn handle(&self) -> HostHandle {
         self.0.clone()
     }
@@ -192,7 +193,7 @@ impl Deref for SessionHost {
 
 impl HostHandle {
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        // It is whole between statements, whoever panicked.
+        // State is consistent between statements, also after a panic.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -201,7 +202,7 @@ impl HostHandle {
         self.0.net.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets whom programs may reach from now on.
+    /// Sets the egress policy of later requests.
     #[cfg(feature = "http")]
     pub fn set_network_policy(&self, policy: EgressPolicy) {
         self.net().set_policy(policy);
@@ -219,7 +220,7 @@ impl HostHandle {
         &self.0.task
     }
 
-    /// What the tool `tool` of the bridge answers to the operation `name`.
+    /// Calls the bridge's `tool` for the operation `name`.
     pub(super) fn call_tool(
         &self,
         name: &str,
@@ -227,7 +228,7 @@ impl HostHandle {
         args: &Value,
     ) -> Result<Value, HostError> {
         let bridge = self.bridge().ok_or_else(|| {
-            HostError::failed(name, format!("there is no tool {tool:?}: no bridge is set"))
+            HostError::failed(name, format!("unknown tool {tool:?}: no bridge is set"))
         })?;
         bridge.call_tool(tool, args).map_err(|message| HostError::bridge(name, message))
     }
@@ -236,15 +237,15 @@ impl HostHandle {
         self.state().bridge.clone()
     }
 
-    /// Everything that can be asked for.
+    /// All operations, by capability.
     pub fn capabilities(&self) -> Manifest {
-        // The bridge is asked without a lock: it may ask in turn.
+        // Without holding the lock: the bridge may use the host.
         let bridge = self.bridge();
         let bridged = bridge.as_ref().map(|bridge| bridge.operations()).unwrap_or_default();
         capability::manifest(bridge.is_some(), &bridged, self.state().mocks.names())
     }
 
-    /// Whether there is the capability, and the operation if one is named.
+    /// Whether there is the capability, and the operation if one is given.
     pub fn has(&self, capability: &str, operation: Option<&str>) -> bool {
         let name = match operation {
             Some(operation) => format!("{capability}.{operation}"),
@@ -253,18 +254,18 @@ impl HostHandle {
         capability::has(&self.capabilities(), &name)
     }
 
-    /// Answers calls of `capability.operation` with `mock`, unless a later one is for them.
+    /// Answers calls of `capability.operation` with `mock`, unless a later mock matches.
     pub fn mock(&self, capability: &str, operation: &str, mock: HostMock) {
         self.state().mocks.add(format!("{capability}.{operation}"), mock);
     }
 
-    /// The calls that mocks have answered since the innermost scope began: the first 10,000 of them, as
-    /// long as their parameters have 16 MiB together.
+    /// The calls that mocks answered since the innermost scope began: the first 10,000, with at
+    /// most 16 MiB of parameters.
     pub fn mock_calls(&self) -> Vec<MockCall> {
         self.state().mocks.calls()
     }
 
-    /// Begins a scope: what is mocked from now on is forgotten with it.
+    /// Begins a scope: mocks added from now on are removed at its end.
     pub fn push_mocks(&self) {
         self.state().mocks.push();
     }
@@ -272,27 +273,27 @@ impl HostHandle {
     /// Ends the innermost scope.
     ///
     /// # Errors
-    /// [`NoMockScope`]: none was begun.
+    /// [`NoMockScope`] if none was begun.
     pub fn pop_mocks(&self) -> Result<(), NoMockScope> {
         self.state().mocks.pop()
     }
 
-    /// Forgets all mocks, their calls and their scopes.
+    /// Removes all mocks, their calls and their scopes.
     pub fn clear_mocks(&self) {
         self.state().mocks.clear();
     }
 
-    /// Sets who is asked for calls that no mock answers.
+    /// Sets the bridge, which is asked for calls that no mock answers.
     pub fn set_bridge(&self, bridge: Arc<dyn HostBridge>) {
         self.state().bridge = Some(bridge);
     }
 
-    /// Takes the bridge away.
+    /// Removes the bridge.
     pub fn clear_bridge(&self) {
         self.state().bridge = None;
     }
 
-    /// The tools of the bridge; none without one.
+    /// The tools of the bridge; none without a bridge.
     ///
     /// # Errors
     /// [`HostError::Bridge`].
@@ -305,41 +306,40 @@ impl HostHandle {
         }
     }
 
-    /// What the program has set with `runtime.set_result`.
+    /// The value that the program set with `runtime.set_result`.
     pub fn result(&self) -> Option<Value> {
         self.state().result.clone()
     }
 
-    /// Asks whoever answers questions.
+    /// Asks a question.
     pub(super) fn ask(&self, name: &str, question: &Question) -> Result<String, HostError> {
         answers::ask(name, self.0.answers.as_deref(), question)
     }
 
-    /// Whether answers are played back: who answered them knew what there was.
+    /// Whether answers are replayed.
     pub(super) fn is_taped(&self) -> bool {
         self.state().taped.is_some()
     }
 
-    /// What the tape says of the call `name` that `pid` makes; `None` if nothing is played back.
+    /// The next recorded call `name` of `pid`; `None` if nothing is replayed.
     pub(super) fn taped(&self, pid: Pid, name: &str) -> Option<Result<TapedCall, HostError>> {
         Some(self.state().taped.as_mut()?.next(pid, name))
     }
 
-    /// Whether programs are asked about before they start something.
+    /// Whether starts of programs are checked.
     pub(super) fn looks_at_starts(&self) -> bool {
         self.0.checks_taped_starts || self.policy().checks_starts()
     }
 
-    /// What the tape says of a start, the `number`th of `pid`: why it was blocked, if it was; `None` if
-    /// nothing is played back.
+    /// The recorded decision on start `number` of `pid`; `None` if nothing is replayed.
     pub(super) fn taped_start(&self, pid: Pid, number: u32) -> Option<Result<(), String>> {
         let mut state = self.state();
         let blocked = state.taped.as_mut()?.blocked_start(pid, number);
         Some(blocked.map_or(Ok(()), Err))
     }
 
-    /// Asks whether a command with `words`, shown as `text`, may run although the rule `index` wants
-    /// to be asked for. What was answered once holds for the same words.
+    /// Asks whether a command with `words`, shown as `text`, may run under rule `index`. An answer
+    /// holds for later commands of the same words.
     ///
     /// # Errors
     /// It may not.
@@ -376,14 +376,14 @@ impl HostHandle {
     }
 
     /// # Errors
-    /// The policy does not let `start` happen.
+    /// The policy does not allow `start`.
     pub(super) fn check_start(&self, start: &Start<'_>) -> Result<(), Blocked> {
         let policy = self.policy();
         policy.check_dir(start.current_dir)?;
         if !policy.has_rules() {
             return Ok(());
         }
-        // It is called what it says, whatever its arguments call it.
+        // Patterns match the program's name, even if `argv[0]` differs.
         let args = start.args.iter().skip(1).map(Vec::as_slice);
         let program = start.program.as_bytes();
         let mut commands = Commands::of_words(std::iter::once(program).chain(args));
@@ -409,5 +409,5 @@ impl HostHandle {
     }
 }
 
-/// Answers to questions of the policy that are remembered.
+/// Limit of remembered answers to questions of the policy.
 const DECISIONS_MAX: usize = 1000;

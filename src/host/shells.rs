@@ -9,10 +9,10 @@ use super::session::HostHandle;
 use crate::kernel::guest::Guest;
 use crate::native::SandboxProfile;
 
-/// The shell that is always there.
+/// The built-in shell.
 pub(super) const HERMETIC: &str = "sh";
 
-/// Other shells that are looked for, and what comes before a command of each.
+/// Other known shells, and the options before a command.
 const KNOWN: [(&str, &[&str]); 9] = [
     ("bash", &["-c"]),
     ("cmd", &["/C"]),
@@ -25,14 +25,13 @@ const KNOWN: [(&str, &[&str]); 9] = [
     ("zsh", &["-c"]),
 ];
 
-/// A shell.
 #[derive(Serialize)]
 struct Shell {
-    /// The name that it is asked for by.
+    /// Its name.
     id: &'static str,
-    /// Whether it sees nothing but the machine.
+    /// Whether it runs in the machine only.
     hermetic: bool,
-    /// Whether commands that name no shell run in it.
+    /// Whether it is the default shell.
     is_default: bool,
 }
 
@@ -53,7 +52,7 @@ struct InvocationParams {
     shell: Option<String>,
 }
 
-/// Checks that `params` of the operation `name` hold nothing.
+/// Checks that operation `name` got no parameters.
 ///
 /// # Errors
 /// [`HostError::Params`].
@@ -61,21 +60,20 @@ pub(super) fn no_params(name: &str, params: &Value) -> Result<(), HostError> {
     json::take(name, params).map(|NoParams {}| ())
 }
 
-/// Whether a program that is called `id` would see nothing but the machine; `None` if there is none.
+/// Whether the program `id` runs in the machine only; `None` if there is none.
 pub(super) fn is_hermetic(guest: &Guest, id: &str) -> Option<bool> {
     guest.is_hermetic(id).or_else(|| (id == HERMETIC).then_some(true))
 }
 
 impl HostHandle {
-    /// The shell that runs commands which name none.
     fn default_shell(&self) -> String {
         self.state().shell.clone().unwrap_or_else(|| HERMETIC.to_owned())
     }
 
-    /// The shell called `id`, or the default one.
+    /// The shell `id`, or the default shell.
     ///
     /// # Errors
-    /// There is none, or it is the host's and the profile allows none of these.
+    /// It does not exist, or it is native and the profile allows none.
     pub(super) fn shell(
         &self,
         guest: &Guest,
@@ -93,14 +91,14 @@ impl HostHandle {
             Some(false) => Err(HostError::failed(
                 name,
                 format!(
-                    "{id} is a shell of the host, and the sandbox profile `wasi` allows none; use \
+                    "{id} is a native shell, and the sandbox profile `wasi` allows none; use \
                      `{HERMETIC}`"
                 ),
             )),
             None => {
                 let shells: Vec<_> = self.shells(guest).iter().map(|shell| shell.id).collect();
                 let shells = shells.join(", ");
-                Err(HostError::failed(name, format!("there is no shell {id:?}: there is {shells}")))
+                Err(HostError::failed(name, format!("unknown shell {id:?}; available: {shells}")))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Calls of the host that are on a tape, to be answered again without whoever answered them.
+//! Recorded host calls, for replay.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -6,14 +6,14 @@ use super::error::HostError;
 use crate::kernel::process::Pid;
 use crate::tape::Kind;
 
-/// A call, as a tape has it.
+/// A recorded call.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TapedCall {
     /// The operation: `CAPABILITY.OPERATION`.
     pub name: String,
-    /// What was passed.
+    /// The parameters.
     pub params: Vec<u8>,
-    /// What it was done with, if a hook changed that.
+    /// The parameters after hooks, if hooks changed them.
     pub done_as: Option<Vec<u8>>,
     /// The answer.
     pub answer: String,
@@ -21,33 +21,33 @@ pub struct TapedCall {
     pub answered_by: String,
     /// Whether a hook changed the answer.
     pub amended: bool,
-    /// What the egress policy decided meanwhile.
+    /// Decisions of the egress policy during the call.
     pub egress: Vec<Kind>,
 }
 
-/// The calls of a tape, in their order, by the process that a record names.
+/// The recorded calls by process, in order.
 #[derive(Clone, Default)]
 pub struct TapedCalls(HashMap<u32, VecDeque<TapedCall>>);
 
-/// The operation by which a tape names a program that the policy did not let start.
+/// The operation that stands for a blocked start on tapes.
 const START: &str = "process.start";
 
 impl TapedCalls {
-    /// Adds the next call that names the process `pid`.
+    /// Adds the next call of the process `pid`.
     pub fn push(&mut self, pid: u32, call: TapedCall) {
         self.0.entry(pid).or_default().push_back(call);
     }
 
-    /// The next call that names `pid`, which has to be `name`.
+    /// The next call of `pid`, which must be `name`.
     pub(super) fn next(&mut self, pid: Pid, name: &str) -> Result<TapedCall, HostError> {
         let calls = self.0.entry(pid.0).or_default();
         match calls.front() {
             Some(call) if call.name == name => Ok(calls.pop_front().unwrap_or_default()),
-            _ => Err(HostError::failed(name, "the tape has no such call here")),
+            _ => Err(HostError::failed(name, "the tape has another call here")),
         }
     }
 
-    /// Why `pid` was not let start its program `number`, if that is so.
+    /// Why start `number` of `pid` was blocked, if it was.
     pub(super) fn blocked_start(&mut self, pid: Pid, number: u32) -> Option<String> {
         let calls = self.0.get_mut(&pid.0)?;
         let call = calls.front().filter(|call| call.name == START)?;

@@ -1,7 +1,7 @@
-//! `template.render`: templates of the namespace, bounded in work, memory and output.
+//! `template.render`: templates with bounded work, memory and output.
 //!
-//! Guests write templates, so that nothing in one may make a value much larger than what it is given:
-//! what would is refused when the template is read. So memory is bounded by fuel and lengths alone.
+//! Guests write templates. Constructs that could make a value much larger than its input are
+//! refused when a template is read; then fuel and length limits bound memory.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -18,38 +18,38 @@ use super::json;
 use super::template_tags::check;
 use super::template_values::{self, Work};
 
-/// Bytes of one template.
+/// Size limit of a template.
 pub(super) const TEMPLATE_BYTES_MAX: u64 = 1 << 20;
 
-/// Templates that one includes or extends, itself among them.
+/// Limit of templates in one rendering.
 const TEMPLATES_MAX: usize = 64;
 
-/// Instructions of a rendering, roughly.
+/// Approximate limit of instructions.
 const FUEL: u64 = 1_000_000;
 
-/// Columns that `indent` indents by.
+/// Maximum width of `indent`.
 const INDENT_MAX: usize = 1000;
 
-/// Stack for a rendering: includes and blocks are rendered within each other.
+/// Stack of a rendering: includes and blocks nest.
 const STACK_BYTES: usize = 16 << 20;
 
-/// What `template.render` takes.
+/// Parameters of `template.render`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RenderParams {
-    /// The template: a path of the namespace.
+    /// A template's path in the namespace.
     path: Option<String>,
-    /// The template itself.
+    /// A template's text.
     text: Option<String>,
-    /// What it shows.
+    /// The variables.
     #[serde(default)]
     vars: Map<String, Value>,
 }
 
-/// Renders what `params` ask for; `read` reads a file of the namespace.
+/// Renders a template as `params` say; `read` reads files of the namespace.
 ///
 /// # Errors
-/// [`HostError`]: the parameters, or the template, with its line.
+/// [`HostError`]: invalid parameters or an invalid template, with its line.
 pub(super) fn render(
     name: &str,
     params: &Value,
@@ -70,13 +70,13 @@ pub(super) fn render(
     let vars = Value::Object(vars);
     let (work, text_bytes) = (Work::default(), template_values::longest_text(&vars));
     let vars = work.counted(vars);
-    // A template is read when it turns out that it is needed, and all is rendered anew then.
+    // An included template is read when it is found missing, and the rendering starts anew.
     let mut missing = (!known.contains_key(&first)).then(|| first.clone());
     loop {
         let mut unread = None;
         if let Some(path) = missing.take() {
             if known.len() >= TEMPLATES_MAX {
-                let problem = format!("more than {TEMPLATES_MAX} templates include each other");
+                let problem = format!("more than {TEMPLATES_MAX} templates in one rendering");
                 return Err(HostError::failed(name, problem));
             }
             match read(&path) {
@@ -114,19 +114,17 @@ pub(super) fn render(
         }
         missing = wanted.lock().unwrap_or_else(PoisonError::into_inner).take();
         if missing.is_none() {
-            // Nobody minds what is not there if it is included with `ignore missing`.
+            // `ignore missing` accepts an unreadable template.
             let failed = |error: Error| unread.unwrap_or_else(|| describe(name, &error));
             return rendered.map(Value::String).map_err(failed);
         }
     }
 }
 
-/// Templates by their names, with the bytes of the longest text in a tag of each; `None` for what
-/// cannot be read.
+/// Templates by name, with the length of the longest string in a tag; `None` if unreadable.
 type Known = HashMap<String, Option<(String, usize)>>;
 
-/// What is said of a rendering that is ended.
-const TOO_MUCH: &str = "it takes more work than a template may";
+const TOO_MUCH: &str = "the template exceeds its limit of work";
 
 fn environment(
     work: &Work,
@@ -178,7 +176,7 @@ fn too_long(error: &io::Error) -> Error {
     Error::new(ErrorKind::InvalidOperation, error.to_string())
 }
 
-/// An output that ends.
+/// A buffer with a limit.
 struct Bounded {
     bytes: Vec<u8>,
     bytes_max: u64,
@@ -194,7 +192,7 @@ impl Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if (self.bytes.len() + bytes.len()) as u64 > self.bytes_max {
             let max = self.bytes_max;
-            return Err(io::Error::other(format!("it has more than {max} bytes")));
+            return Err(io::Error::other(format!("the text exceeds {max} bytes")));
         }
         self.bytes.extend_from_slice(bytes);
         Ok(bytes.len())
@@ -206,7 +204,7 @@ impl Write for Bounded {
 }
 
 fn describe(name: &str, error: &Error) -> HostError {
-    // What went wrong in an included template is within what went wrong in the one that includes it.
+    // The innermost error names the included template.
     let mut error = error;
     while let Some(inner) = std::error::Error::source(error).and_then(|inner| inner.downcast_ref())
     {
@@ -251,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_are_rendered_as_they_stand() {
+    fn templates_are_rendered() {
         assert_eq!(
             rendered(&json!({ "path": "page", "vars": { "name": "a&b" } })),
             Ok(json!("<a&b>"))
@@ -267,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn template_error_names_its_line() {
         let error = rendered(&json!({ "path": "broken" })).unwrap_err();
         assert!(error.contains("broken, line 2: undefined value"), "{error}");
         assert!(text("\n{% if %}").unwrap_err().contains("text, line 2: syntax error"));
@@ -279,19 +277,19 @@ mod tests {
     }
 
     #[test]
-    fn a_template_cannot_take_more_than_its_share() {
+    fn template_constructs_and_work_are_limited() {
         for (template, why) in [
-            ("{% set x = s ~ s %}", "`set` is not there"),
-            ("{% with x = 1 %}{% endwith %}", "`with` is not there"),
-            ("{% macro m() %}{% endmacro %}", "`macro` is not there"),
-            ("{% filter upper %}{% endfilter %}", "`filter` is not there"),
-            ("{% for x in list recursive %}{% endfor %}", "`recursive` is not there"),
-            ("{{ self.body() }}", "`self` is not there"),
-            ("{{ 'x' * 100000000 }}", "multiplication is not there"),
-            ("{{ s|replace('x', s) }}", "the filter `replace` is not there"),
+            ("{% set x = s ~ s %}", "`set` is not allowed"),
+            ("{% with x = 1 %}{% endwith %}", "`with` is not allowed"),
+            ("{% macro m() %}{% endmacro %}", "`macro` is not allowed"),
+            ("{% filter upper %}{% endfilter %}", "`filter` is not allowed"),
+            ("{% for x in list recursive %}{% endfor %}", "`recursive` is not allowed"),
+            ("{{ self.body() }}", "`self` is not allowed"),
+            ("{{ 'x' * 100000000 }}", "multiplication is not allowed"),
+            ("{{ s|replace('x', s) }}", "the filter `replace` is not allowed"),
             (
                 "{{ list|join(s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s) }}",
-                "joins so much",
+                "too many concatenations",
             ),
             (
                 "{% for a in range(1000) %}{% for b in range(1000) %}{{ s }}{% endfor %}{% endfor %}",
@@ -299,7 +297,7 @@ mod tests {
             ),
             (
                 "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}",
-                "more work than",
+                "its limit of work",
             ),
             ("{{ range(1000000) }}", "too many elements"),
             ("{{ range(100000)|join(s) }}", "more than 1048576 bytes"),
@@ -309,13 +307,13 @@ mod tests {
             assert!(error.contains(why), "{template}: {error}");
         }
         for (template, why) in [
-            ("{{ ''[::-1] }}", "a slice is not there"),
+            ("{{ ''[::-1] }}", "a slice is not allowed"),
             ("{% for x in [s, s] %}{% endfor %}", "a name in a list"),
             ("{% for x in s, s %}{% endfor %}", "a list without brackets"),
             ("{% for x in (s, s) %}{% endfor %}", "a list without brackets"),
             ("{% for x in {'a': s}|items %}{% endfor %}", "a name in a list"),
             ("{% for x in [s]|string ~ '' %}{% endfor %}", "in a list"),
-            ("{{ [[s] ~ ''] ~ '' }}", "a list in a tag that joins"),
+            ("{{ [[s] ~ ''] ~ '' }}", "a list in a tag with concatenations"),
             ("{{ dict(a=s) }}", "unknown function"),
         ] {
             let error = text(template).unwrap_err();
@@ -330,9 +328,9 @@ mod tests {
         assert_eq!(text(shown), Ok(json!("a1[1, 1000]p2531")));
     }
 
-    /// What stands within each other ended the whole program, whose stack is not without end.
+    /// Deep nesting overflowed the stack and aborted the process.
     #[test]
-    fn nothing_is_as_deep_as_a_template_is_long() {
+    fn deep_nesting_does_not_overflow_the_stack() {
         let repeated = [
             ("[1]", "|reverse"),
             ("1", "|string"),
@@ -347,19 +345,19 @@ mod tests {
         ];
         for (first, again) in repeated {
             let error = text(&format!("{{{{ {first}{}1 }}}}", again.repeat(100_000))).unwrap_err();
-            assert!(error.contains("words is not there"), "{again}: {error}");
+            assert!(error.contains("tokens is not allowed"), "{again}: {error}");
         }
         let chain = format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 0 %}".repeat(70_000));
-        assert!(text(&chain).unwrap_err().contains("`elif` is not there"));
+        assert!(text(&chain).unwrap_err().contains("`elif` is not allowed"));
         for (first, again) in repeated.iter().skip(3).take(4) {
             let again = again.repeat(100);
             assert!(text(&format!("{{{{ {first}{again}1 }}}}")).is_ok() || again.contains("1 -"));
         }
     }
 
-    /// An instruction that goes through a long list, or a long text, counted as much as any other.
+    /// An instruction over a long list or text counted as much as any other.
     #[test]
-    fn an_instruction_that_goes_through_much_counts_for_much() {
+    fn long_lists_and_texts_count_towards_the_work_limit() {
         let list: Vec<u32> = (0..100_000).collect();
         let vars = json!({ "list": list, "s": "x".repeat(1 << 20) });
         for template in [
@@ -370,14 +368,14 @@ mod tests {
             "{% for a in range(100000) %}{% if 'y' in s %}{% endif %}{% endfor %}",
         ] {
             let error = rendered(&json!({ "text": template, "vars": vars })).unwrap_err();
-            assert!(error.contains("more work than"), "{template}: {error}");
+            assert!(error.contains("its limit of work"), "{template}: {error}");
         }
         let all = json!({ "text": "{% for x in list %}{{ x - x }}{% endfor %}", "vars": { "list": list } });
         assert_eq!(rendered(&all), Ok(json!("0".repeat(100_000))));
     }
 
     #[test]
-    fn brackets_may_stand_within_each_other_as_far_as_a_tag_goes() {
+    fn nested_brackets_are_bounded_by_the_tag_limit() {
         let deep = format!("{{{{ {}1{} }}}}", "(".repeat(100_000), ")".repeat(100_000));
         assert!(text(&deep).is_err());
     }

@@ -1,32 +1,32 @@
-//! What may stand in the tags of templates: nothing that could make a value much larger than what it
-//! is made of, or the stack deep.
+//! What tags of templates may contain: nothing that makes a value much larger than its parts, or
+//! nests deeply.
 //!
-//! Only `for` keeps a value from one tag to the next. So lists in it are made of constants alone, and
-//! what grows in a tag is gone after it.
+//! Only `for` keeps a value from one tag to the next, so lists in `for` must be constants.
 
 use minijinja::machinery::{Token, tokenize};
 use minijinja::syntax::SyntaxConfig;
 
 use super::error::HostError;
 
-/// Operators that join texts, in one tag.
+/// Concatenations per tag.
 const JOINS_MAX: usize = 16;
 
-/// Words, signs and constants in one tag: what stands within each other takes stack.
+/// Tokens per tag: nesting takes stack.
 const TOKENS_MAX: usize = 512;
 
-/// `elif` in one template, each of which stands within the one before it.
+/// `elif`s per template: each is nested in the one before it.
 const ELIFS_MAX: usize = 500;
 
-/// What may begin a tag. Everything that keeps a text for later is left out.
+/// Allowed statements: none that stores a text for later.
 const STATEMENTS: [&str; 10] =
     ["block", "elif", "else", "endblock", "endfor", "endif", "extends", "for", "if", "include"];
 
-/// Words after which an operand comes.
+/// Words that an operand follows.
 const OPERATORS: [&str; 11] =
     ["and", "elif", "else", "extends", "for", "if", "in", "include", "is", "not", "or"];
 
-/// Filters whose results are not much larger than what they get; the last three are our own.
+/// Allowed filters, whose results are not much larger than their input; the last three are
+/// replaced.
 const FILTERS: [&str; 25] = [
     "abs",
     "bool",
@@ -55,16 +55,16 @@ const FILTERS: [&str; 25] = [
     "string",
 ];
 
-/// Checks the template `text`, which lies at `path`, for the operation `name`; answers the bytes of
-/// the longest text in a tag of it.
+/// Checks the template `text` at `path` for operation `name`; returns the length of the longest
+/// string in a tag.
 ///
 /// # Errors
-/// Something in it may not be there.
+/// It contains something that is not allowed.
 pub(super) fn check(name: &str, path: &str, text: &str) -> Result<usize, HostError> {
     let (mut elifs, mut text_bytes) = (0, 0);
     let (mut tag, mut before) = (Tag::default(), None);
     for token in tokenize(text, false, SyntaxConfig::default()) {
-        // What is no template at all is told of when it is rendered.
+        // Rendering reports syntax errors.
         let Ok((token, span)) = token else { return Ok(text_bytes) };
         text_bytes = text_bytes.max(match &token {
             Token::Str(text) => text.len(),
@@ -78,7 +78,7 @@ pub(super) fn check(name: &str, path: &str, text: &str) -> Result<usize, HostErr
         };
         if let Some(what) = refused {
             let line = span.start_line;
-            let message = format!("{path}, line {line}: {what} is not there in templates");
+            let message = format!("{path}, line {line}: {what} is not allowed in templates");
             return Err(HostError::failed(name, message));
         }
         before = Some(token);
@@ -86,14 +86,14 @@ pub(super) fn check(name: &str, path: &str, text: &str) -> Result<usize, HostErr
     Ok(text_bytes)
 }
 
-/// What a bracket begins.
+/// What a bracket opens.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Open {
-    /// The arguments of a call.
+    /// Arguments of a call.
     Call,
-    /// What is put together before the rest, or a list.
+    /// A parenthesized expression or a tuple.
     Group,
-    /// The place in a list.
+    /// An index.
     Index,
     List,
     Fields,
@@ -105,12 +105,12 @@ impl Open {
     }
 }
 
-/// What was seen of a tag.
+/// State within a tag.
 #[derive(Default)]
 struct Tag {
     tokens: usize,
     joins: usize,
-    /// Whether it is the part of a `for` that says through what it goes.
+    /// Whether it is in the iterable of a `for`.
     is_looped: bool,
     is_loop: bool,
     has_items: bool,
@@ -118,7 +118,7 @@ struct Tag {
 }
 
 impl Tag {
-    /// What may not be there of `token`, which comes after `before`.
+    /// Why `token` after `before` is not allowed, if so.
     fn refuses(&mut self, before: Option<&Token<'_>>, token: &Token<'_>) -> Option<String> {
         self.tokens += 1;
         let refused = match (before, token) {
@@ -127,14 +127,14 @@ impl Tag {
                 None
             }
             (_, Token::BlockEnd | Token::VariableEnd | Token::TemplateData(_)) => None,
-            _ if self.tokens > TOKENS_MAX => Some("a tag of so many words"),
+            _ if self.tokens > TOKENS_MAX => Some("a tag of too many tokens"),
             (Some(Token::BlockStart), Token::Ident(word)) if !STATEMENTS.contains(word) => {
                 return Some(format!("`{word}`"));
             }
             (Some(Token::Pipe), Token::Ident(word)) if !FILTERS.contains(word) => {
                 return Some(format!("the filter `{word}`"));
             }
-            // What these answer is what a part of the template prints.
+            // These return rendered text.
             (_, Token::Ident(word @ ("recursive" | "self" | "super"))) => {
                 return Some(format!("`{word}`"));
             }
@@ -155,7 +155,7 @@ impl Tag {
             (_, Token::Mul | Token::Pow) => Some("multiplication"),
             (_, Token::Tilde | Token::Plus) => {
                 self.joins += 1;
-                (self.joins > JOINS_MAX).then_some("a tag that joins so much")
+                (self.joins > JOINS_MAX).then_some("a tag with too many concatenations")
             }
             (_, Token::Colon) if matches!(self.open.last(), Some(Open::Index | Open::List)) => {
                 Some("a slice")
@@ -172,7 +172,7 @@ impl Tag {
             _ => None,
         };
         let joins_items =
-            (self.joins > 0 && self.has_items).then_some("a list in a tag that joins");
+            (self.joins > 0 && self.has_items).then_some("a list in a tag with concatenations");
         refused.or(joins_items).map(str::to_owned)
     }
 

@@ -1,8 +1,7 @@
-//! What templates are given to show: lists and objects that count how often they are gone through.
+//! Values for templates: lists and objects that count accesses to their items.
 //!
-//! One instruction of a template may go through all of a list, as `in` and `==` do, so that a million
-//! instructions are no bound. Once a rendering has gone through too much, lists are empty to it: it
-//! ends soon, and whoever asked for it is told.
+//! One instruction may visit a whole list, as `in` and `==` do, so a limit of instructions is not
+//! enough. After too many visits, lists appear empty: the rendering ends soon, and fails.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,17 +13,16 @@ use minijinja::{Error, ErrorKind};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Items of lists and objects that one call goes through.
+/// Item visits per call.
 const ITEMS_MAX: u64 = 10_000_000;
 
-/// Bytes of text that the instructions of a rendering may look at together, if each looks at the
-/// longest text that there is.
+/// Bytes of text that the instructions of a rendering may read if each reads the longest text.
 const TEXT_BYTES_MAX: u64 = 2_000_000_000;
 
-/// Items of a list that `range` makes.
+/// Maximum length of a `range`.
 const RANGE_MAX: u64 = 100_000;
 
-/// How many items were gone through.
+/// Number of item visits.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Work(Arc<AtomicU64>);
 
@@ -33,12 +31,12 @@ impl Work {
         self.0.fetch_add(items as u64, Ordering::Relaxed);
     }
 
-    /// Whether there were too many.
+    /// Whether the limit is exceeded.
     pub fn is_over(&self) -> bool {
         self.0.load(Ordering::Relaxed) > ITEMS_MAX
     }
 
-    /// `value` as templates see it.
+    /// Wraps `value` for a template.
     pub fn counted(&self, value: Value) -> TemplateValue {
         match value {
             Value::Array(items) => {
@@ -50,15 +48,15 @@ impl Work {
                     fields.into_iter().map(|(name, value)| (name.into(), self.counted(value)));
                 TemplateValue::from_object(Fields { fields: fields.collect(), work: self.clone() })
             }
-            // Texts, numbers and the like are values of templates as well.
+            // Scalars need no wrapper.
             plain => TemplateValue::deserialize(plain).unwrap_or_default(),
         }
     }
 
-    /// The numbers from `start` on, up to `end`, and each as far from the one before as `step` says.
+    /// The numbers from `start` to `end`, exclusive, by `step`.
     ///
     /// # Errors
-    /// There are too many.
+    /// There are too many, or `step` is 0.
     pub fn range(
         &self,
         start: i64,
@@ -88,12 +86,12 @@ impl Work {
     }
 }
 
-/// How many instructions there may be of `fuel`, where a text has `text_bytes`.
+/// The limit of instructions if the longest text has `text_bytes`.
 pub(super) fn fuel_for(text_bytes: usize, fuel: u64) -> u64 {
     fuel.min(TEXT_BYTES_MAX / (text_bytes as u64).max(1))
 }
 
-/// The bytes of the longest text within `value`.
+/// The length of the longest text within `value`.
 pub(super) fn longest_text(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),

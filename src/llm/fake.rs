@@ -1,4 +1,4 @@
-//! A model that says what a test wrote.
+//! A scripted model for tests.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,21 +9,21 @@ use super::provider::{
 };
 use crate::kernel::machine::clock::{Clock, ClockId};
 
-/// What a fake model does next.
+/// A step of a script.
 #[derive(Clone, PartialEq, Debug)]
 pub enum FakeStep {
-    /// Says a piece of its answer.
+    /// A text piece of the answer.
     Token(String),
-    /// Says a piece of its answer that is more than text.
+    /// A piece of the answer with other fields.
     Delta(LlmDelta),
-    /// Lets time pass on its clock.
+    /// Time passes on the clock.
     Delay(Duration),
-    /// Fails, and says no more.
+    /// The call fails.
     Fail(LlmFailure),
 }
 
-/// A model that answers each call with the next of its scripts. Delays pass on its clock: on a
-/// virtual one, nobody waits.
+/// A model that answers each call with its next script. Delays pass on its clock, which may be
+/// virtual.
 pub struct FakeLlmProvider {
     clock: Arc<Mutex<dyn Clock>>,
     scripts: VecDeque<Vec<FakeStep>>,
@@ -31,25 +31,25 @@ pub struct FakeLlmProvider {
 }
 
 impl FakeLlmProvider {
-    /// A model with nothing to say.
+    /// A model without scripts.
     pub fn new(clock: Arc<Mutex<dyn Clock>>) -> Self {
         Self { clock, scripts: VecDeque::new(), requests: Vec::new() }
     }
 
-    /// Adds what it does at the next call that has no script yet.
+    /// Adds the script of the next call that has none.
     #[must_use]
     pub fn script(mut self, steps: impl IntoIterator<Item = FakeStep>) -> Self {
         self.scripts.push_back(steps.into_iter().collect());
         self
     }
 
-    /// What it was asked, in order.
+    /// The requests so far, in order.
     pub fn requests(&self) -> &[LlmRequest] {
         &self.requests
     }
 
     fn sleep(&self, duration: Duration) {
-        // A clock is whole between calls, whoever panicked.
+        // A clock is consistent between calls, also after a panic.
         let mut clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
         let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let t = clock.now(ClockId::Monotonic).saturating_add(duration_ns);
@@ -66,7 +66,7 @@ impl LlmProvider for FakeLlmProvider {
         self.requests.push(request.clone());
         let calls = self.requests.len();
         let steps = self.scripts.pop_front().ok_or_else(|| {
-            let message = format!("the fake model has no script for call {calls}: add one");
+            let message = format!("the fake model has no script for call {calls}; add one");
             LlmFailure::new(FailureKind::NoAnswer, message)
         })?;
         let mut whole = LlmResponse::default();

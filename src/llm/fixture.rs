@@ -1,4 +1,4 @@
-//! The format of fixtures: JSON lines, a header first, then a line for each call.
+//! The fixture format: JSON lines, first a header, then one line per call.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::base::disk::{self, DiskError};
 use crate::tape::Version;
 use crate::tape::lines::line_of;
 
-/// Longest fixture that is written or read, in bytes.
+/// Size limit of a fixture, in bytes.
 pub const FIXTURE_BYTES_MAX: u64 = 256 << 20;
 
 const FORMAT: &str = "belljar-llm-fixture";
@@ -22,19 +22,19 @@ const VERSION: Version = Version { major: 1, minor: 0 };
 /// A fixture cannot be read or written.
 #[derive(thiserror::Error)]
 pub enum FixtureError {
-    /// A line is not what the format says.
+    /// A line is invalid.
     #[error("{}, line {line}: {message}", path.display())]
     Line {
         /// The fixture.
         path: PathBuf,
-        /// The line, from 1.
+        /// From 1.
         line: usize,
-        /// What is wrong, and what was expected.
+        /// What is wrong, and what is expected.
         message: String,
     },
-    /// A fixture of a format that this version does not know.
+    /// The fixture has another major version of the format.
     #[error(
-        "{} has version {found}; this belljar reads {VERSION}: use a newer one, or record it again",
+        "{} has version {found}, and this belljar reads {VERSION}; use a newer belljar or record it again",
         path.display()
     )]
     Version {
@@ -43,23 +43,23 @@ pub enum FixtureError {
         /// Its version.
         found: Version,
     },
-    /// It would be too long.
+    /// The fixture is too long.
     #[error(
-        "{} takes more than {FIXTURE_BYTES_MAX} bytes: record fewer calls in one fixture",
+        "{} exceeds {FIXTURE_BYTES_MAX} bytes; record fewer calls in one fixture",
         path.display()
     )]
     TooLong {
         /// The fixture.
         path: PathBuf,
     },
-    /// The disk.
+    /// The file cannot be accessed.
     #[error(transparent)]
     Disk(#[from] DiskError),
 }
 
 crate::base::readable::readable!(FixtureError);
 
-/// The first line.
+/// Line 1.
 #[derive(Serialize, Deserialize)]
 struct Header {
     format: String,
@@ -68,27 +68,26 @@ struct Header {
     belljar_version: String,
 }
 
-/// A call.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) struct Entry {
-    /// Of the request as it was made. Without it, of the request that stands here.
+    /// The digest of the original request; if missing, that of `request`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_hash: Option<Digest>,
-    /// Without its secrets.
+    /// Without secrets.
     pub request: Value,
-    /// The pieces, if the answer was streamed.
+    /// The pieces of a streamed answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deltas: Option<Vec<LlmDelta>>,
-    /// The answer, if it was not.
+    /// An answer that was not streamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<LlmResponse>,
-    /// Why there is none, or no end of it.
+    /// Why there is no answer, or no end of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<LlmFailure>,
 }
 
 impl Entry {
-    /// What the request is known by.
+    /// The digest that identifies the request.
     pub(super) fn digest(&self) -> Digest {
         self.request_hash.unwrap_or_else(|| {
             let mut request = self.request.clone();
@@ -99,7 +98,7 @@ impl Entry {
 
     fn check(&self) -> Result<(), &'static str> {
         if !self.request.is_object() {
-            return Err("`request` is no object");
+            return Err("`request` must be an object");
         }
         let has = (self.deltas.is_some(), self.response.is_some(), self.error.is_some());
         match has {
@@ -109,13 +108,12 @@ impl Entry {
     }
 }
 
-/// The first line of a fixture that is written now.
 pub(super) fn header_line() -> Vec<u8> {
     let belljar_version = env!("CARGO_PKG_VERSION").to_owned();
     line_of(&Header { format: FORMAT.to_owned(), version: VERSION, belljar_version })
 }
 
-/// The calls of the fixture at `path`, each with its line.
+/// Reads the calls of the fixture at `path`, with their lines.
 pub(super) fn load(path: &Path) -> Result<Vec<(usize, Entry)>, FixtureError> {
     let mut bytes = Vec::new();
     let read = disk::open(path)?.take(FIXTURE_BYTES_MAX + 1).read_to_end(&mut bytes);
@@ -127,16 +125,16 @@ pub(super) fn load(path: &Path) -> Result<Vec<(usize, Entry)>, FixtureError> {
     let mut lines = bytes.split(|byte| *byte == b'\n').zip(1..);
     let (first, _) = lines.next().unwrap_or_default();
     let header: Header = serde_json::from_slice(first)
-        .map_err(|error| bad(1, format!("expected the header of a fixture: {error}")))?;
+        .map_err(|error| bad(1, format!("invalid header of a fixture: {error}")))?;
     if header.format != FORMAT {
-        return Err(bad(1, format!("the format is {:?}, expected {FORMAT:?}", header.format)));
+        return Err(bad(1, format!("invalid format {:?}; expected {FORMAT:?}", header.format)));
     }
     if header.version.major != VERSION.major {
         return Err(FixtureError::Version { path: path.to_owned(), found: header.version });
     }
     let entry = |(text, line): (&[u8], usize)| {
         let entry: Entry = serde_json::from_slice(text)
-            .map_err(|error| bad(line, format!("expected a call: {error}")))?;
+            .map_err(|error| bad(line, format!("invalid call: {error}")))?;
         entry.check().map_err(|problem| bad(line, problem.to_owned()))?;
         Ok((line, entry))
     };

@@ -1,4 +1,4 @@
-//! Asks an OpenAI-compatible chat endpoint.
+//! A client of OpenAI-compatible chat endpoints.
 //!
 //! A redirect is refused: the conversation and the key are meant for the named endpoint.
 
@@ -17,22 +17,22 @@ use super::sse::Events;
 use crate::net::{EgressPolicy, HttpBody, HttpClient, HttpError, HttpLimits, HttpRequest};
 use crate::tape::Recorder;
 
-/// Longest answer that is read, in bytes, unless told otherwise.
+/// Default size limit of an answer, in bytes.
 pub const RESPONSE_BYTES_MAX: u64 = 16 << 20;
 
-/// How long a call may take from its start to the end of its answer, unless told otherwise.
+/// Default time limit of a call, to the end of its answer.
 pub const TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Longest answer to a call that failed of which something is shown, in bytes.
+/// Bytes read of an error response.
 const ERROR_BYTES_MAX: u64 = 64 << 10;
 
-/// Characters that are shown of it.
+/// Characters shown of it.
 const ERROR_CHARS: usize = 500;
 
-/// Keys shorter than that are not looked for in what the endpoint says: they could be any word.
+/// Shorter keys are not redacted from responses: they could be any word.
 const KEY_BYTES_MIN: usize = 8;
 
-/// A model behind `<base>/chat/completions`.
+/// A model at `<base>/chat/completions`.
 pub struct HttpProvider {
     base_url: String,
     policy: EgressPolicy,
@@ -50,7 +50,7 @@ impl fmt::Debug for HttpProvider {
 }
 
 impl HttpProvider {
-    /// A model at `base_url`, such as `https://api.example.com/v1`, as far as `policy` lets it.
+    /// A model at `base_url`, such as `https://api.example.com/v1`, which `policy` must allow.
     pub fn new(base_url: impl Into<String>, policy: EgressPolicy) -> Self {
         Self {
             base_url: base_url.into(),
@@ -62,28 +62,28 @@ impl HttpProvider {
         }
     }
 
-    /// Sends `key` as a bearer token. Where the endpoint repeats it, it is taken out.
+    /// Sends `key` as a bearer token. Redacts it from responses.
     #[must_use]
     pub fn api_key(mut self, key: impl Into<String>) -> Self {
         self.api_key = Some(key.into());
         self
     }
 
-    /// How long a call may take, from its start to the end of its answer. Default: [`TIMEOUT`].
+    /// Sets the time limit of a call, to the end of its answer. Default: [`TIMEOUT`].
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Longest answer that is read, in bytes. Default: [`RESPONSE_BYTES_MAX`].
+    /// Sets the size limit of an answer, in bytes. Default: [`RESPONSE_BYTES_MAX`].
     #[must_use]
     pub fn response_bytes_max(mut self, bytes: u64) -> Self {
         self.response_bytes_max = bytes;
         self
     }
 
-    /// Records what the policy decides on `tape`.
+    /// Records decisions of the policy on `tape`.
     #[must_use]
     pub fn tape(mut self, tape: Recorder) -> Self {
         self.tape = Some(tape);
@@ -101,7 +101,7 @@ impl HttpProvider {
         }
     }
 
-    /// What the endpoint says in `body` about an error, without the key, cut to what can be read.
+    /// The error message in `body`, without the key, shortened.
     fn shown(&self, body: &[u8]) -> String {
         self.without_key(&message_in(body)).chars().take(ERROR_CHARS).collect()
     }
@@ -138,10 +138,10 @@ impl HttpProvider {
         let location = response.headers.iter().find(|(name, _)| name == "location");
         let message = if let Some((_, to)) = location.filter(|_| (300..400).contains(&status)) {
             let to = to.split('?').next().unwrap_or_default();
-            format!("redirects to {to:?}: redirects are refused; name the endpoint that it means")
+            format!("redirects to {to:?}, which is refused; configure that endpoint instead")
         } else {
             let mut body = Vec::new();
-            // The message is for people: an unreadable rest is left out.
+            // The message shows what can be read.
             let _ = Body(response.body).take(ERROR_BYTES_MAX).read_to_end(&mut body);
             format!("answers {status}: {}", self.shown(&body))
         };
@@ -171,27 +171,27 @@ impl HttpProvider {
     }
 
     fn bad_answer(&self, problem: &str) -> LlmError {
-        let message = format!("the answer is none of a chat endpoint: {problem}");
+        let message = format!("not a response of a chat endpoint: {problem}");
         self.failure(FailureKind::BadAnswer, message).into()
     }
 
-    /// The JSON in `bytes`, without the key, unless it is an error.
+    /// Parses JSON without the key. An `error` field is an error.
     fn parse(&self, bytes: &[u8]) -> Result<Value, LlmError> {
         let mut value: Value =
             serde_json::from_slice(bytes).map_err(|error| self.bad_answer(&error.to_string()))?;
         secrets::for_each_text(&mut value, &mut |_, text| *text = self.without_key(text));
         if value.get("error").is_some_and(|error| !error.is_null()) {
-            let message = format!("the endpoint answers: {}", self.shown(bytes));
+            let message = format!("the endpoint reports an error: {}", self.shown(bytes));
             return Err(self.failure(FailureKind::Status, message).into());
         }
         Ok(value)
     }
 
-    /// The first choice of an answer, or of a piece of one, whose message is called `message`.
+    /// The first choice of a response or piece; `message` is the field of its message.
     fn choice(&self, mut value: Value, message: &str) -> Result<LlmResponse, LlmError> {
         let usage = value.get_mut("usage").map(Value::take).filter(|usage| !usage.is_null());
         let Some(Value::Array(choices)) = value.get_mut("choices") else {
-            return Err(self.bad_answer("there is no list of `choices`"));
+            return Err(self.bad_answer("missing list `choices`"));
         };
         let Some(choice) = choices.first_mut() else {
             return Ok(LlmResponse { usage, ..LlmResponse::default() });
@@ -200,15 +200,15 @@ impl HttpProvider {
         let mut extra = match choice.get_mut(message).map(Value::take) {
             Some(Value::Object(fields)) => fields,
             Some(Value::Null) | None => Map::new(),
-            Some(_) => return Err(self.bad_answer(&format!("`{message}` is no object"))),
+            Some(_) => return Err(self.bad_answer(&format!("`{message}` is not an object"))),
         };
         let content = match extra.remove("content") {
             Some(Value::String(content)) => content,
             Some(Value::Null) | None => String::new(),
-            Some(_) => return Err(self.bad_answer("`content` is no text")),
+            Some(_) => return Err(self.bad_answer("`content` is not a string")),
         };
         extra.retain(|name, value| name != "role" && !value.is_null());
-        // Names that an answer has of its own.
+        // Fields of `LlmResponse`.
         extra.remove("finish_reason");
         extra.remove("usage");
         Ok(LlmResponse { content, finish_reason, usage, extra })
@@ -222,13 +222,12 @@ impl LlmProvider for HttpProvider {
         read.map_err(|error| self.read_failed(error))?;
         let value = self.parse(&bytes)?;
         if value.pointer("/choices/0").is_none() {
-            return Err(self.bad_answer("there is nothing in `choices`"));
+            return Err(self.bad_answer("`choices` is empty"));
         }
         self.choice(value, "message")
     }
 
-    /// As [`LlmProvider::stream`]. A stream that ends without `[DONE]` is whole if a reason for its
-    /// end came.
+    /// As [`LlmProvider::stream`]. A stream without `[DONE]` is complete if it had a finish reason.
     fn stream(
         &mut self,
         request: &LlmRequest,
@@ -248,14 +247,14 @@ impl LlmProvider for HttpProvider {
             }
         }
         if whole.finish_reason.is_none() {
-            let message = "the stream ends before its answer does";
+            let message = "the stream ended before the answer was complete";
             return Err(self.failure(FailureKind::Connection, message).into());
         }
         Ok(whole)
     }
 }
 
-/// What an endpoint says about an error: its message, or whatever it sends.
+/// The message of an error response, or the whole body.
 fn message_in(body: &[u8]) -> String {
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
     let told = value.pointer("/error/message").or(value.get("error")).or(value.get("message"));

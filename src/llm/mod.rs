@@ -1,9 +1,8 @@
-//! Rank 6: language models, real and played.
+//! Rank 6: language models, real, scripted and replayed.
 //!
-//! A program asks an [`LlmProvider`]. `HttpProvider` asks an endpoint over the egress policy,
-//! [`FakeLlmProvider`] says what a test wrote, [`Replay`] says what a fixture holds; [`Record`]
-//! writes the fixture, and [`Taped`] the machine's tape, of what another provider says. The format
-//! and the rules are described in `docs/llm.md`.
+//! A program calls an [`LlmProvider`]: `HttpProvider` calls an endpoint, [`FakeLlmProvider`]
+//! follows a test's script, and [`Replay`] answers from a fixture. [`Record`] writes the fixture,
+//! and [`Taped`] the machine's tape, of another provider. `docs/llm.md` has the format.
 
 mod fake;
 mod fixture;

@@ -1,4 +1,4 @@
-//! What is asked of a language model, and who answers.
+//! The trait of language models, requests and answers.
 
 use std::ops::ControlFlow;
 
@@ -9,20 +9,20 @@ use super::miss::Miss;
 use crate::base::digest::Digest;
 use crate::net::EgressBlocked;
 
-/// A part of a conversation.
+/// A message of a conversation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Message {
-    /// `system`, `user`, `assistant`, `tool`.
+    /// `system`, `user`, `assistant` or `tool`.
     pub role: String,
-    /// Text, or the parts that the endpoint takes instead.
+    /// Text, or a list of parts as the endpoint takes them.
     pub content: Value,
-    /// What else the endpoint takes here: `tool_calls`, `tool_call_id`, `name`. The fields above win
-    /// over those of the same name.
+    /// Other fields of the endpoint: `tool_calls`, `tool_call_id`, `name`. The fields above take
+    /// precedence.
     pub extra: Map<String, Value>,
 }
 
 impl Message {
-    /// A message with nothing but its role and content.
+    /// A message of a role and content only.
     pub fn new(role: impl Into<String>, content: impl Into<Value>) -> Self {
         Self { role: role.into(), content: content.into(), extra: Map::new() }
     }
@@ -40,25 +40,24 @@ impl Message {
 pub struct LlmRequest {
     /// The model's name.
     pub model: String,
-    /// The conversation so far.
+    /// The conversation.
     pub messages: Vec<Message>,
-    /// How much chance there is in the answer: mostly 0 to 2.
+    /// Randomness of the answer, typically 0 to 2.
     pub temperature: Option<f64>,
-    /// Most tokens that the answer may have.
+    /// Maximum number of tokens of the answer.
     pub max_tokens: Option<u64>,
-    /// What else the endpoint takes, as it takes it: `tools`, `response_format`. The fields above
-    /// win over those of the same name.
+    /// Other fields of the endpoint: `tools`, `response_format`. The fields above take precedence.
     pub extra: Map<String, Value>,
 }
 
 impl LlmRequest {
-    /// A request with nothing but a model and a conversation.
+    /// A request of a model and messages only.
     pub fn new(model: impl Into<String>, messages: Vec<Message>) -> Self {
         let model = model.into();
         Self { model, messages, temperature: None, max_tokens: None, extra: Map::new() }
     }
 
-    /// The request as JSON, the keys of all objects sorted.
+    /// The request as JSON with sorted keys.
     pub fn to_json(&self) -> Value {
         let mut fields = self.extra.clone();
         fields.insert("model".to_owned(), self.model.as_str().into());
@@ -74,40 +73,40 @@ impl LlmRequest {
         value
     }
 
-    /// What a request is known by: the digest of its JSON, keys sorted, without white space.
+    /// Identifies the request: the digest of its JSON with sorted keys and without white space.
     pub fn digest(&self) -> Digest {
         Digest::of(self.to_json().to_string().as_bytes())
     }
 }
 
-/// An answer.
+/// An answer of a model.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct LlmResponse {
     /// The text.
     #[serde(default)]
     pub content: String,
-    /// Why it ends here: `stop`, `length`, `tool_calls`.
+    /// Why the answer ended: `stop`, `length`, `tool_calls`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<String>,
-    /// What it took, as the endpoint counts it.
+    /// Token counts, as the endpoint reports them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Value>,
-    /// What else the message has: `tool_calls`.
+    /// Other fields of the message: `tool_calls`.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
-/// A piece of an answer. It has the shape of one, because all pieces together are one.
+/// A piece of an answer. It has the same fields.
 pub type LlmDelta = LlmResponse;
 
 impl LlmResponse {
-    /// An answer of text alone.
+    /// An answer of text only.
     pub fn text(content: impl Into<String>) -> Self {
         Self { content: content.into(), ..Self::default() }
     }
 
-    /// Adds the next piece: text goes to the end of text, lists to the end of lists (`tool_calls`
-    /// therefore stay the pieces that they came in); anything else replaces what was there.
+    /// Appends the next piece: strings and lists are concatenated (`tool_calls` thus remain the
+    /// pieces that came); other values are replaced.
     pub fn append(&mut self, delta: &LlmDelta) {
         self.content.push_str(&delta.content);
         if delta.finish_reason.is_some() {
@@ -128,16 +127,16 @@ impl LlmResponse {
     }
 }
 
-/// Why a model did not answer, or not to the end. It can be recorded and played back.
+/// Why a model did not answer, or not to the end. Can be recorded and replayed.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct LlmFailure {
-    /// What kind of failure it was, for whoever decides to try again.
+    /// The kind of failure, to decide on a retry.
     pub kind: FailureKind,
-    /// The status that the endpoint answered, if that is what failed.
+    /// The HTTP status, if that is the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// What happened, in words.
+    /// The message.
     pub message: String,
 }
 
@@ -150,23 +149,23 @@ impl LlmFailure {
     }
 }
 
-/// What kind of failure it was.
+/// The kind of a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
-    /// The endpoint answered that it will not.
+    /// The endpoint answered with an error.
     Status,
-    /// No answer, or no end of it, in time.
+    /// No complete answer in time.
     Timeout,
     /// No connection, or it broke.
     Connection,
-    /// The answer is not what the protocol says.
+    /// The answer does not follow the protocol.
     BadAnswer,
-    /// The answer is longer than may be.
+    /// The answer exceeds the size limit.
     TooLong,
-    /// The egress policy said no.
+    /// The egress policy blocked the call.
     Blocked,
-    /// A script or a fixture has no answer.
+    /// A script or a fixture has no answer left.
     NoAnswer,
 }
 
@@ -176,7 +175,7 @@ pub enum LlmError {
     /// The model did not answer.
     #[error(transparent)]
     Failed(#[from] LlmFailure),
-    /// The egress policy said no.
+    /// The egress policy blocked the call.
     #[error(transparent)]
     Blocked(#[from] EgressBlocked),
     /// The fixture has no answer left.
@@ -187,7 +186,7 @@ pub enum LlmError {
 crate::base::readable::readable!(LlmError);
 
 impl LlmError {
-    /// The failure as it is recorded.
+    /// The failure to record.
     pub fn failure(&self) -> LlmFailure {
         let kind = match self {
             Self::Failed(failure) => return failure.clone(),
@@ -198,16 +197,16 @@ impl LlmError {
     }
 }
 
-/// Takes the pieces of an answer as they come, and says whether to go on.
+/// Called with each piece of an answer; returns whether to go on.
 pub type OnDelta<'a> = &'a mut dyn FnMut(&LlmDelta) -> ControlFlow<()>;
 
-/// Somebody who answers for a language model.
+/// A language model.
 ///
-/// Calls block: a run makes one at a time, a virtual clock stands still meanwhile, and no executor
-/// is forced on whoever embeds this. Providers are `Send`, so that asynchronous code can move a call
-/// to a thread that may block and its pieces into a channel; a receiver that is gone breaks it off.
+/// Calls block; a virtual clock stands still meanwhile. Providers are `Send`, so that asynchronous
+/// code can make a call on a blocking thread and send the pieces through a channel; if the receiver
+/// is gone, the closure ends the call.
 pub trait LlmProvider: Send {
-    /// The whole answer: unless a provider has a shorter way to it, all pieces together.
+    /// Returns the whole answer. The default implementation combines the pieces of `stream`.
     ///
     /// # Errors
     /// [`LlmError`].
@@ -215,11 +214,11 @@ pub trait LlmProvider: Send {
         self.stream(request, &mut |_| ControlFlow::Continue(()))
     }
 
-    /// The answer in pieces, each handed to `on_delta` as it comes, and at the end all of them
-    /// together. If `on_delta` breaks off, the answer is what came until then.
+    /// Passes each piece of the answer to `on_delta`, and returns all of them combined. If
+    /// `on_delta` breaks, the answer is what came until then.
     ///
     /// # Errors
-    /// [`LlmError`], maybe after some pieces.
+    /// [`LlmError`], possibly after some pieces.
     fn stream(
         &mut self,
         request: &LlmRequest,

@@ -1,4 +1,4 @@
-//! Writes a fixture of what another provider says.
+//! Records calls of another provider in a fixture.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use crate::base::{atomic_file, disk};
 use crate::tape::Redaction;
 use crate::tape::lines::line_of;
 
-/// Passes calls on, and keeps each with its answer for a fixture, without secrets.
+/// Passes calls on, and keeps each with its answer, without secrets.
 ///
-/// The fixture is written by [`Record::finish`] alone; dropped before, it leaves nothing behind.
+/// Only [`Record::finish`] writes the fixture; dropping it writes nothing.
 #[must_use]
 pub struct Record<P> {
     provider: P,
@@ -23,12 +23,12 @@ pub struct Record<P> {
 }
 
 impl<P: LlmProvider> Record<P> {
-    /// Records what `provider` says for the fixture `path`, which replaces one that is there.
+    /// Records calls of `provider` in the fixture `path`, which is replaced.
     ///
     /// # Errors
-    /// [`FixtureError::Disk`] if there is no folder for it.
+    /// [`FixtureError::Disk`] if its directory does not exist.
     pub fn new(provider: P, path: &Path, redaction: Redaction) -> Result<Self, FixtureError> {
-        // Found out before hours of calls, not after.
+        // Checked before any call, as calls may take hours.
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             disk::list(folder)?;
         }
@@ -36,12 +36,12 @@ impl<P: LlmProvider> Record<P> {
         Ok(Self { provider, path: path.to_owned(), redaction, lines, calls: 0 })
     }
 
-    /// The provider that it passes calls on to.
+    /// The inner provider.
     pub fn provider_mut(&mut self) -> &mut P {
         &mut self.provider
     }
 
-    /// Writes the fixture, all or nothing; answers how many calls it holds.
+    /// Writes the fixture, all or nothing; returns its number of calls.
     ///
     /// # Errors
     /// [`FixtureError::TooLong`], [`FixtureError::Disk`].
@@ -60,7 +60,7 @@ impl<P: LlmProvider> Record<P> {
         answer: &Result<LlmResponse, LlmError>,
     ) {
         self.calls += 1;
-        // That it is too long is said at the end; until then it must not grow without end.
+        // `finish` returns the error; until then memory must be bounded.
         if self.lines.len() as u64 > FIXTURE_BYTES_MAX {
             return;
         }
@@ -72,7 +72,7 @@ impl<P: LlmProvider> Record<P> {
         let error = answer.as_ref().err().map(LlmError::failure);
         let request_hash = Some(request.digest());
         let entry = Entry { request_hash, request: request.to_json(), deltas, response, error };
-        let mut value = serde_json::to_value(entry).expect("keys are text; the rest is JSON");
+        let mut value = serde_json::to_value(entry).expect("keys are strings");
         secrets::redact(&mut value, &self.redaction);
         self.lines.extend(line_of(&value));
     }

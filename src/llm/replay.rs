@@ -1,4 +1,4 @@
-//! Says what a fixture holds.
+//! Answers from a fixture.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -12,29 +12,29 @@ use super::secrets;
 use crate::base::digest::Digest;
 use crate::tape::Redaction;
 
-/// Differences that a miss is shown with.
+/// Limit of differences shown for a miss.
 const DIFFERENCES_MAX: usize = 8;
 
-/// Characters of a value that is shown.
+/// Characters shown of a value.
 const SHOWN_CHARS: usize = 60;
 
-/// Answers calls from a fixture, without asking anybody.
+/// Answers calls from a fixture only.
 ///
-/// A call gets the first answer to a request with its digest that no call has got yet. Whether it
-/// was streamed when it was recorded makes no difference.
+/// A call gets the first unused answer to a request with its digest, whether it was streamed or
+/// not.
 pub struct Replay {
     path: PathBuf,
-    /// Each with its line, and whether a call has got its answer.
+    /// Each with its line, and whether it is used.
     entries: Vec<(usize, Entry, bool)>,
     by_digest: HashMap<Digest, VecDeque<usize>>,
 }
 
-/// A recorded call that nobody has made again.
+/// A recorded call that was not made again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unused {
     /// Its line in the fixture.
     pub line: usize,
-    /// The model that was asked.
+    /// The model.
     pub model: String,
     /// The digest of the request.
     pub request_hash: Digest,
@@ -44,7 +44,7 @@ impl Replay {
     /// Answers from the fixture `path`.
     ///
     /// # Errors
-    /// [`FixtureError`]: `Disk`, `TooLong`; `Line`, with the line; `Version`.
+    /// [`FixtureError`]: `Disk`, `TooLong`, `Line` or `Version`.
     pub fn open(path: &Path) -> Result<Self, FixtureError> {
         let mut by_digest: HashMap<_, VecDeque<_>> = HashMap::new();
         let mut entries = Vec::new();
@@ -55,7 +55,7 @@ impl Replay {
         Ok(Self { path: path.to_owned(), entries, by_digest })
     }
 
-    /// Ends the replay; answers the recorded calls that nobody has made again.
+    /// Ends the replay; returns the unused calls.
     pub fn finish(self) -> Vec<Unused> {
         let unused = self.entries.iter().filter(|(_, _, used)| !used);
         unused
@@ -89,7 +89,7 @@ impl Replay {
                 differences: Vec::new(),
             });
         }
-        // What is recorded has lost its secrets; what was asked must not show its own.
+        // Recorded requests have no secrets; the new one must not show its own.
         let mut asked = request.to_json();
         secrets::redact(&mut asked, &Redaction::default());
         let asked = fields(&asked);
@@ -108,12 +108,12 @@ impl Replay {
                 Difference { field, recorded, asked }
             })
             .collect();
-        // The secrets of two requests may be all that differs, and they are gone.
+        // If only secrets differ, no difference is left.
         Some(Nearest { line, differing: count.max(1), differences })
     }
 }
 
-/// All values in `value` that hold no others, as JSON, by their JSON pointers.
+/// All leaf values in `value`, as JSON, by JSON pointer.
 fn fields(value: &Value) -> BTreeMap<String, String> {
     fn walk(at: String, value: &Value, found: &mut BTreeMap<String, String>) {
         match value {
@@ -138,7 +138,7 @@ fn fields(value: &Value) -> BTreeMap<String, String> {
     found
 }
 
-/// The fields that are not the same in both.
+/// The fields that differ.
 fn differing(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> Vec<String> {
     let only_b = b.keys().filter(|field| !a.contains_key(*field));
     let mut names: Vec<String> =
@@ -147,7 +147,7 @@ fn differing(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> Vec<
     names
 }
 
-/// Both values from a little before where they differ, cut to what can be read.
+/// Both values shortened to the part that differs.
 fn shortened(a: Option<&String>, b: Option<&String>) -> (Option<String>, Option<String>) {
     let same = match (a, b) {
         (Some(a), Some(b)) => a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count(),

@@ -1,4 +1,4 @@
-//! Keeps secrets out of JSON.
+//! Redaction of JSON.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::tape::Redaction;
 
 const REDACTED: &str = "[redacted]";
 
-/// Applies `change` to every text in `value`, with the key that it stands under.
+/// Calls `change` with every string in `value` and the key above it.
 pub(super) fn for_each_text(value: &mut Value, change: &mut dyn FnMut(&str, &mut String)) {
     fn walk(key: &str, value: &mut Value, change: &mut dyn FnMut(&str, &mut String)) {
         match value {
@@ -20,21 +20,19 @@ pub(super) fn for_each_text(value: &mut Value, change: &mut dyn FnMut(&str, &mut
     walk("", value, change);
 }
 
-/// Takes the secrets out of `value`: what a rule finds, and text under a key whose name says that it
-/// is one.
+/// Redacts `value`: what a rule matches, and strings under a key that a rule for names matches.
 pub(super) fn redact(value: &mut Value, rules: &Redaction) {
     for_each_text(value, &mut |key, text| {
-        // A secret's name is what the rules for variables, and no others, find without a value.
+        // A name is secret if the rules for variables, and only these, match `NAME=`.
         let variable = format!("{key}=");
         let is_secret_name = rules.redact_variable(&variable) != rules.redact(&variable);
         *text = if is_secret_name { REDACTED.to_owned() } else { rules.redact(text) };
     });
 }
 
-/// Takes the secrets out of an answer whose lists may be pieces of what they came in; answers whether
-/// there were any.
+/// Redacts an answer whose lists may hold pieces of values; returns whether there were secrets.
 pub(super) fn redact_response(response: &mut LlmResponse, rules: &Redaction) -> bool {
-    // The pieces are not put together: their texts, one after the other, are looked at.
+    // Pieces are not combined: a secret is searched in their concatenated texts.
     let mut extra = String::new();
     for value in response.extra.values_mut() {
         for_each_text(value, &mut |_, text| extra.push_str(text));
@@ -50,8 +48,8 @@ pub(super) fn redact_response(response: &mut LlmResponse, rules: &Redaction) -> 
     in_extra || in_content
 }
 
-/// Takes the secrets out of the pieces of an answer. If there are any, the pieces become one: a
-/// secret may lie across them.
+/// Redacts the pieces of an answer. If there are secrets, the pieces become one, as a secret may
+/// span several.
 pub(super) fn redact_deltas(deltas: &mut Vec<LlmDelta>, rules: &Redaction) {
     let mut whole = LlmDelta::default();
     for delta in &*deltas {

@@ -1,14 +1,14 @@
-//! Server-sent events, as far as chat endpoints use them.
+//! Server-sent events, as chat endpoints use them.
 
 use std::io::{self, BufRead};
 
-/// Reads the data of one event after the other.
+/// An iterator over the data of events.
 pub(super) struct Events<R> {
     lines: R,
 }
 
 impl<R: BufRead> Events<R> {
-    /// The events that `lines` brings. It must be bounded: a line may have no end.
+    /// Reads events from `lines`, which must be bounded, as a line may be endless.
     pub(super) fn new(lines: R) -> Self {
         Self { lines }
     }
@@ -17,7 +17,7 @@ impl<R: BufRead> Events<R> {
 impl<R: BufRead> Iterator for Events<R> {
     type Item = io::Result<Vec<u8>>;
 
-    /// The data of the next event that has any. One that the end cuts off is left out.
+    /// The data of the next event that has any. An incomplete last event is skipped.
     fn next(&mut self) -> Option<Self::Item> {
         let mut data: Option<Vec<u8>> = None;
         let mut line = Vec::new();
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_what_empty_lines_part() {
+    fn events_end_at_empty_lines() {
         assert_eq!(events("data: a\n\ndata:b\r\n\r\n"), ["a", "b"]);
         assert_eq!(events(": hi\nevent: x\ndata: a\ndata:  b\nid: 1\n\n\n\n"), ["a\n b"]);
         assert_eq!(events("datum: a\n\ndata\n\n: \n\ndata: cut off\n"), [""; 0]);

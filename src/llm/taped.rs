@@ -1,4 +1,4 @@
-//! Puts calls of language models on a tape.
+//! Records calls of language models on a tape.
 
 use serde_json::json;
 
@@ -6,9 +6,9 @@ use super::provider::{LlmError, LlmProvider, LlmRequest, LlmResponse, OnDelta};
 use super::secrets;
 use crate::tape::{Kind, Recorder, Redaction};
 
-/// A call as a tape has it: the request, and `{"response": …}` or `{"error": …}`.
+/// The record of a call: the request, and `{"response": …}` or `{"error": …}`.
 fn llm_call(tape: &Recorder, request: &LlmRequest, answer: &Result<LlmResponse, LlmError>) -> Kind {
-    // The tape's own rules see text alone: what takes knowledge of JSON must be gone before.
+    // The tape's own rules see text only; rules for JSON must be applied before.
     let rules = Redaction::default();
     let mut asked = request.to_json();
     let mut answered = match answer {
@@ -29,7 +29,7 @@ fn llm_call(tape: &Recorder, request: &LlmRequest, answer: &Result<LlmResponse, 
     }
 }
 
-/// Passes calls on, and records each on a tape, if there is one, once it has ended.
+/// Passes calls on, and records each when it has ended, if there is a tape.
 #[must_use]
 pub struct Taped<P> {
     provider: P,
@@ -37,12 +37,12 @@ pub struct Taped<P> {
 }
 
 impl<P: LlmProvider> Taped<P> {
-    /// Records what `provider` says on `tape`.
+    /// Records calls of `provider` on `tape`.
     pub fn new(provider: P, tape: impl Into<Option<Recorder>>) -> Self {
         Self { provider, tape: tape.into() }
     }
 
-    /// The provider that it passes calls on to.
+    /// The inner provider.
     pub fn into_inner(self) -> P {
         self.provider
     }

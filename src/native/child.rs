@@ -1,4 +1,4 @@
-//! A subprocess that was started.
+//! A started subprocess.
 
 use std::io;
 use std::path::Path;
@@ -13,21 +13,21 @@ use super::{
 use crate::base::digest::Digest;
 use crate::engine::Program;
 
-/// A subprocess that was started, in the manner of [`std::process::Child`]. It is waited for with
-/// [`Subprocesses::wait`](super::Subprocesses::wait), which notes what came of it.
+/// A started subprocess, like [`std::process::Child`].
+/// [`Subprocesses::wait`](super::Subprocesses::wait) waits for it and records its result.
 ///
-/// A program of the host runs meanwhile, and any number of them beside each other. A replayed one has
-/// written everything from the start. A module has run to its end, unless its input is piped: then
-/// it runs when it is waited for.
+/// A native program runs in the background, beside any number of others. A replayed one has all its
+/// output from the start. A module has already run to its end, unless its input is piped: then it
+/// runs when it is waited for.
 ///
-/// Dropped before it was waited for, a program of the host is ended, with all processes of its group.
+/// Dropping it before it was waited for kills a native program and its process group.
 pub struct SubprocessChild {
-    /// What it reads, if that is [`SubprocessInput::Piped`](super::SubprocessInput::Piped). Whoever
-    /// waits closes it, if it is still here.
+    /// Standard input, if it is [`SubprocessInput::Piped`](super::SubprocessInput::Piped). Waiting
+    /// closes it.
     pub stdin: Option<ChildInput>,
-    /// What it writes to standard output, unless that is thrown away.
+    /// Standard output, unless it is discarded.
     pub stdout: Option<ChildOutput>,
-    /// What it writes to standard error, unless that is thrown away.
+    /// Standard error, unless it is discarded.
     pub stderr: Option<ChildOutput>,
     pub(super) call: Call,
     pub(super) work: Work,
@@ -35,22 +35,22 @@ pub struct SubprocessChild {
     sent: Option<Arc<Mutex<Sent>>>,
 }
 
-/// What was asked for.
+/// The request of a subprocess.
 pub(super) struct Call {
-    /// Counted from 1.
+    /// From 1.
     pub(super) number: u64,
     /// The program's name, for messages.
     pub(super) program: String,
-    /// As a process tape says it.
+    /// The request as an entry of a process tape.
     pub(super) asked: TapeEntry,
-    /// When it started, on its machine's monotonic clock.
+    /// On the machine's monotonic clock.
     pub(super) started_ns: u64,
-    /// How much it may write.
+    /// Limit of what it may write.
     pub(super) output_bytes_max: u64,
 }
 
 impl Call {
-    /// Waits for the program, and says what came of it.
+    /// Waits for the program and returns its output.
     pub(super) fn output_of(
         &self,
         native: &NativeChild,
@@ -67,7 +67,7 @@ impl Call {
         }
     }
 
-    /// What whoever made the call is told of `failure`, which a tape has.
+    /// The error that a recorded `failure` stands for.
     pub(super) fn failed(
         &self,
         failure: &TapedFailure,
@@ -82,7 +82,7 @@ impl Call {
                 call: number,
                 program,
                 dir: request.dir(root).unwrap_or_default(),
-                why: "there is no such folder on the host",
+                why: "no such directory on the host",
             },
             TapedFailure::PermissionDenied => {
                 SubprocessError::PermissionDenied { call: number, program, profile }
@@ -93,14 +93,12 @@ impl Call {
         }
     }
 
-    /// It wrote more than it may.
     pub(super) fn output_limit(&self) -> SubprocessError {
         let (call, program, limit_bytes) =
             (self.number, self.program.clone(), self.output_bytes_max);
         SubprocessError::OutputLimit { call, program, limit_bytes }
     }
 
-    /// The host cannot run it.
     pub(super) fn host_error(&self, source: io::Error) -> SubprocessError {
         SubprocessError::Host { call: self.number, program: self.program.clone(), source }
     }
@@ -108,13 +106,13 @@ impl Call {
 
 /// Where it runs.
 pub(super) enum Work {
-    /// On the host.
+    /// As a native program.
     Native(NativeChild),
-    /// Nowhere: this is what came of it, and its place on the tape.
+    /// Not at all: its entry on the tape, and the entry's index.
     Taped(usize, Box<TapeEntry>),
-    /// In a machine, once its input is known.
+    /// In a machine, when its input is complete.
     Deferred(Box<(Program, SubprocessRequest)>),
-    /// It was waited for.
+    /// It has been waited for.
     Ended(SubprocessStatus),
 }
 
@@ -141,12 +139,12 @@ impl SubprocessChild {
         }
     }
 
-    /// The number of its call, from 1: the same in every run. Tapes know it by that.
+    /// The number of its call, from 1: the same in every run, and on tapes.
     pub fn id(&self) -> u64 {
         self.call.number
     }
 
-    /// The number of the host's process, while there is one.
+    /// The process ID on the host, if a native program runs.
     pub fn host_id(&self) -> Option<u32> {
         match &self.work {
             Work::Native(native) => Some(native.id()),
@@ -154,12 +152,12 @@ impl SubprocessChild {
         }
     }
 
-    /// Ends a program of the host: on Unix with all processes of its group. One that has left that
-    /// and keeps its streams is left behind a second later. One that is replayed ends as it did when
-    /// it was recorded; a module that has not run never does.
+    /// Kills a native program, on Unix with its process group. Streams that a process outside the
+    /// group holds open are closed after one second. A replayed program ends as it was recorded; a
+    /// module that has not run yet never runs.
     ///
     /// # Errors
-    /// As the host answers. That it has ended already is no error.
+    /// The host's error. A program that has ended is no error.
     pub fn kill(&mut self) -> io::Result<()> {
         match &self.work {
             Work::Native(native) => native.kill(),
@@ -172,7 +170,7 @@ impl SubprocessChild {
         }
     }
 
-    /// Closes its input, and says what went in; `None` if that was no pipe.
+    /// Closes its input and returns what was written to it; `None` if it was not a pipe.
     pub(super) fn close_stdin(&mut self) -> Option<Vec<u8>> {
         drop(self.stdin.take());
         let mut sent = lock(self.sent.as_ref()?);

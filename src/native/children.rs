@@ -1,4 +1,4 @@
-//! Programs of the host among the processes of a machine.
+//! Native programs as processes of a machine.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,74 +16,71 @@ use crate::kernel::machine::WORKTREE;
 use crate::kernel::process::programs::{Found, NotRunnable, Programs};
 use crate::kernel::vfs::{Mount, beneath};
 
-/// Variables of a process that say nothing on the host: where a shell of the machine is, and where
-/// programs of its namespace are.
+/// Not passed to native programs: paths of the machine's namespace mean nothing on the host.
 const NOT_PASSED_ON: [&[u8]; 3] = [b"PATH", b"PWD", b"OLDPWD"];
 
-/// The programs of the host as processes of a machine: how they run, and which did.
+/// Runs native programs as processes of a machine, and keeps the names of those started.
 ///
-/// They see the disk, and nothing of what the processes of the machine have changed: a folder that
-/// was made there is none to them, and what they write the machine sees unless it has looked before.
-/// Their streams are those of the machine, piece by piece, whatever they lead to. By itself none
-/// takes virtual time, unless [`NativeChildren::charge_time`] is set. While one works a paused clock
-/// moves to a time that somebody waits for once as much real time has passed; it does not wait for
-/// one that only reads what others have not written yet.
+/// They see the disk, not the overlay: a directory that exists only in the overlay cannot be their
+/// current directory, and the machine sees what they write unless it has already looked there.
+/// Their standard streams are those of the process. They take no virtual time unless
+/// [`NativeChildren::charge_time`] is set. While one runs, a paused clock moves to a time that a
+/// process waits for once as much real time has passed; it moves at once if the program only waits
+/// for input that no process has written yet.
 #[derive(Default)]
 pub struct NativeChildren {
     worktree: PathBuf,
     profile: SandboxProfile,
     roots: Option<Vec<PathBuf>>,
     charge_time: bool,
-    /// What they are started in, once one was.
+    /// Made when the first program starts.
     confinement: Mutex<Option<Arc<Confinement>>>,
-    /// Names of those that were started.
     started: Mutex<Vec<String>>,
 }
 
 impl NativeChildren {
-    /// Programs that run in the host's folder `worktree`, which the machine shows at
-    /// [`WORKTREE`](crate::WORKTREE): a process whose current directory is a folder below that has
-    /// its program run in that folder of the disk, and one that is elsewhere can run none.
+    /// `worktree` is the host directory that the machine shows at [`WORKTREE`](crate::WORKTREE);
+    /// it is only used if the machine does not have that mounted for writing. A program runs in the
+    /// directory of the disk that its process's current directory shows; none runs elsewhere.
     pub fn new(worktree: impl Into<PathBuf>) -> Self {
         Self { worktree: worktree.into(), ..Self::default() }
     }
 
-    /// What they may do.
+    /// Sets what programs may do.
     ///
     /// # Errors
-    /// [`ProfileError`] if this machine cannot give that.
+    /// [`ProfileError`] if the system cannot enforce the profile.
     pub fn sandbox_profile(mut self, profile: SandboxProfile) -> Result<Self, ProfileError> {
         profile.check()?;
         self.profile = profile;
         Ok(self)
     }
 
-    /// The folders in which confined ones may write. Default: the worktree.
+    /// Sets the directories in which confined programs may write. Default: the worktree.
     #[must_use]
     pub fn sandbox_roots<P: Into<PathBuf>>(mut self, roots: impl IntoIterator<Item = P>) -> Self {
         self.roots = Some(roots.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Whether a virtual clock shows, once a program has ended, that its real time has passed since
-    /// it began. Default: it stands still.
+    /// Sets whether a virtual clock moves by the real duration of a program when it ends. Default:
+    /// no.
     #[must_use]
     pub fn charge_time(mut self, charge: bool) -> Self {
         self.charge_time = charge;
         self
     }
 
-    /// Whether the clock shows the time that they take.
     pub(super) fn charges_time(&self) -> bool {
         self.charge_time
     }
 
-    /// The name of each program that was started, in order.
+    /// The names of the programs that were started, in order.
     pub fn started(&self) -> Vec<String> {
         lock(&self.started).clone()
     }
 
-    /// Whether the host has a program called `name` on its path.
+    /// Whether the host's `PATH` has a program `name`.
     pub fn has(&self, name: &str) -> bool {
         let is_name = !name.is_empty() && !name.contains(['/', '\\', ':', '\0']);
         let path = ambient::env_var("PATH").unwrap_or_default();
@@ -91,13 +88,13 @@ impl NativeChildren {
         is_name && std::env::split_paths(&path).any(|dir| disk::is_executable(&dir.join(&file)))
     }
 
-    /// The program `name` of the host, to be run as a process.
+    /// The native program `name`, to run as a process.
     pub fn image(self: &Arc<Self>, name: &str) -> HostImage {
         let profile = (self.profile != SandboxProfile::Unrestricted).then(|| self.profile.name());
         HostImage::live(name, profile.map(str::to_owned), Arc::clone(self))
     }
 
-    /// What starts `program` for the process `guest`.
+    /// The command that starts `program` for the process `guest`.
     ///
     /// # Errors
     /// Why it cannot be started, and what to do.
@@ -126,7 +123,7 @@ impl NativeChildren {
         Ok(command)
     }
 
-    /// What they are started in, where `worktree` is the folder that they see.
+    /// The confinement, made at the first call; `worktree` is the root unless roots were set.
     fn confinement(&self, worktree: &Path) -> Result<Option<Arc<Confinement>>, ProfileError> {
         let mut confinement = lock(&self.confinement);
         if confinement.is_none() {
@@ -137,37 +134,37 @@ impl NativeChildren {
         Ok(confinement.clone())
     }
 
-    /// The folder of the disk that `guest` sees as its worktree, where it is now.
+    /// The host directory that `guest` sees as its worktree, at its path now.
     fn root(&self, guest: &Guest) -> Result<PathBuf, String> {
         let at = guest.machine().worktree().unwrap_or(WORKTREE);
         let mounts = guest.machine().vfs().mounts();
         let host = mounts.iter().find(|mount| mount.path() == at).and_then(Mount::host);
         let Some(host) = host else {
-            // Without a name it is the folder where this process is.
+            // The worktree is not a writable directory of the host.
             let root = disk::canonical(&Path::new(".").join(&self.worktree));
             return root.map_err(|error| chain(&error));
         };
         host.path_now().ok_or_else(|| {
             format!(
-                "it runs on the disk, and the folder that the run began in is not at {} any more; \
-                 move it back, or start the run again",
+                "it runs on the disk, and the run's directory is no longer at {}; move it back, or \
+                 start the run again",
                 host.path().display()
             )
         })
     }
 }
 
-/// An error and what it comes from, on a line.
+/// An error and its sources on one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let sources = std::iter::successors(Some(error), |error| error.source());
     sources.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// The folder of the disk that the current directory of `guest` shows, in that of its worktree, `root`.
+/// The host directory that the current directory of `guest` shows, below the worktree's, `root`.
 fn host_dir(guest: &Guest, root: &Path) -> Result<PathBuf, String> {
     let current = guest.current_dir().map_err(|_| {
-        "it runs on the disk, and its current directory was removed; start it in a folder that \
-         is there"
+        "it runs on the disk, and its current directory was removed; start it in an existing \
+         directory"
     })?;
     let current = &*current;
     let mounts: Vec<String> = guest.machine().vfs().mounts().iter().map(Mount::path).collect();
@@ -177,7 +174,7 @@ fn host_dir(guest: &Guest, root: &Path) -> Result<PathBuf, String> {
     let Some(below) = beneath(worktree, current).filter(|_| mount.is_some_and(|at| at == worktree))
     else {
         return Err(format!(
-            "it runs on the disk, and {current} is not in the worktree; start it in a folder \
+            "it runs on the disk, and {current} is not in the worktree; start it in a directory \
              of {worktree}"
         ));
     };
@@ -185,13 +182,12 @@ fn host_dir(guest: &Guest, root: &Path) -> Result<PathBuf, String> {
     match disk::canonical(&root.join(below)) {
         Ok(dir) if dir.starts_with(root) && is_dir(&dir) => Ok(dir),
         _ => Err(format!(
-            "it sees the disk, not what the run has changed, and the disk has no folder \
-             {current}; make the folder there first, or start it in one that is there"
+            "it sees the disk, not the run's changes, and the disk has no directory {current}; \
+             create it on the disk first, or start the program in an existing one"
         )),
     }
 }
 
-/// Bytes of a process as the host has them.
 fn host_text(bytes: &[u8]) -> OsString {
     #[cfg(unix)]
     return std::os::unix::ffi::OsStringExt::from_vec(bytes.to_vec());
@@ -199,7 +195,7 @@ fn host_text(bytes: &[u8]) -> OsString {
     return String::from_utf8_lossy(bytes).into_owned().into();
 }
 
-/// Programs of a machine, and for those that nobody has, the host's. For
+/// Programs of a machine, with the host's for names that they lack. For
 /// [`crate::MachineBuilder::programs`].
 ///
 /// ```
@@ -227,7 +223,7 @@ pub struct NativePrograms {
 }
 
 impl NativePrograms {
-    /// `programs`, and where they have none of a name, the host's, which run as `children` says.
+    /// Searches `programs` first; runs the host's program of a missing name as `children` says.
     pub fn new(programs: Arc<dyn Programs>, children: Arc<NativeChildren>) -> Self {
         Self { programs, children }
     }
@@ -258,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_name_is_looked_for_on_the_host() {
+    fn paths_are_not_searched_on_the_host() {
         let children = NativeChildren::new(".");
         for name in ["", "/bin/sh", "./sh", "..", "a\0b", "no-such-program-anywhere"] {
             assert!(!children.has(name), "{name:?}");

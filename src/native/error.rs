@@ -1,4 +1,4 @@
-//! What can go wrong with subprocesses.
+//! Errors of subprocesses.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,18 +8,18 @@ use crate::base::disk::DiskError;
 use crate::engine::RunError;
 use crate::tape::TapeError;
 
-/// Why whoever looks for programs has none: see [`SubprocessError::Refused`].
+/// Why a search for a program failed: see [`SubprocessError::Refused`].
 pub type FindError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A subprocess was not run, or not as its tape says. A program that fails is no error.
+/// A subprocess was not run, or does not match its tape. A program that fails is no error.
 ///
-/// Calls are numbered from 1, those that fail among them.
+/// Calls are numbered from 1, including those that fail.
 #[derive(thiserror::Error)]
 pub enum SubprocessError {
-    /// A sandbox profile cannot be had.
+    /// The sandbox profile cannot be enforced.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// A folder that must be there cannot be used.
+    /// A required directory cannot be used.
     #[error(transparent)]
     Folder(#[from] DiskError),
     /// A process tape cannot be read or written.
@@ -27,8 +27,8 @@ pub enum SubprocessError {
     Tape(#[from] TapeError),
     /// The host has no such program.
     #[error(
-        "subprocess call {call}: the host has no program {program:?}; install it, or put its \
-         folder on PATH"
+        "subprocess call {call}: the host has no program {program:?}; install it, or add its \
+         directory to PATH"
     )]
     NotFound {
         /// The call.
@@ -37,21 +37,21 @@ pub enum SubprocessError {
         program: String,
     },
     /// The host cannot run the program.
-    #[error("subprocess call {call}: cannot run the host's program {program:?}")]
+    #[error("subprocess call {call}: cannot run native program {program:?}")]
     Host {
         /// The call.
         call: u64,
         /// The program.
         program: String,
-        /// What the host answered.
+        /// The host's error.
         source: io::Error,
     },
-    /// The host does not allow the program to start.
+    /// The host denies executing the program.
     #[error(
-        "subprocess call {call}: the host's program {program:?} may not be executed, in the sandbox \
-         profile `{profile}`; look at its mode{}",
+        "subprocess call {call}: permission denied to execute native program {program:?} in sandbox \
+         profile `{profile}`; check its mode{}",
         match profile {
-            SandboxProfile::OsHardened => ", and whether it stands in a folder of the system or in a root",
+            SandboxProfile::OsHardened => ", and that it is in a system directory or in a root",
             _ => "",
         }
     )]
@@ -60,27 +60,26 @@ pub enum SubprocessError {
         call: u64,
         /// The program.
         program: String,
-        /// What programs are confined to.
+        /// The sandbox profile.
         profile: SandboxProfile,
     },
-    /// The program wrote more than it may, and was ended.
+    /// The program exceeded its output limit and was killed.
     #[error(
-        "subprocess call {call}: {program:?} was ended, as it wrote more than {limit_bytes} bytes; \
-         raise that with output_bytes_max, or throw away what is not needed with \
-         SubprocessStdio::Null"
+        "subprocess call {call}: {program:?} was killed, as it wrote more than {limit_bytes} bytes; \
+         raise output_bytes_max, or discard what is not needed with SubprocessStdio::Null"
     )]
     OutputLimit {
         /// The call.
         call: u64,
         /// The program.
         program: String,
-        /// How much it may write, in bytes.
+        /// The limit, in bytes.
         limit_bytes: u64,
     },
-    /// A program was started, and nobody waited for it: what came of it is not known.
+    /// A started program was not waited for: its result is unknown.
     #[error(
-        "subprocess call {call}: nobody waited for {program:?}, so that the process tape cannot say \
-         what came of it; wait for it before the session ends"
+        "subprocess call {call}: {program:?} was not waited for, so its result is not on the process \
+         tape; wait for it before the session ends"
     )]
     Unwaited {
         /// The call.
@@ -88,10 +87,10 @@ pub enum SubprocessError {
         /// The program.
         program: String,
     },
-    /// The profile allows no program of the host.
+    /// The profile allows no native programs.
     #[error(
-        "subprocess call {call}: {program:?} is a program of the host, and the profile `wasi` runs \
-         none; use SubprocessConfig::WasiToolchain with its module, or the profile `unrestricted`"
+        "subprocess call {call}: {program:?} is a native program, and the profile `wasi` runs none; \
+         use SubprocessConfig::WasiToolchain with its module, or the profile `unrestricted`"
     )]
     Denied {
         /// The call.
@@ -99,10 +98,10 @@ pub enum SubprocessError {
         /// The program.
         program: String,
     },
-    /// The toolchain does not have the program, and the host's is not wanted.
+    /// The toolchain lacks the program, and native programs are not allowed.
     #[error(
-        "subprocess call {call}: there is no {program}.wasm in {}; put it there, or allow the \
-         host's program with OnMissing::Native",
+        "subprocess call {call}: there is no {program}.wasm in {}; put it there, or allow native \
+         programs with OnMissing::Native",
         dir.display()
     )]
     Missing {
@@ -110,48 +109,49 @@ pub enum SubprocessError {
         call: u64,
         /// The program.
         program: String,
-        /// The toolchain's folder.
+        /// The toolchain's directory.
         dir: PathBuf,
     },
-    /// Whoever looks for programs refuses this one: its name leads elsewhere, or its module is bad.
-    #[error("subprocess call {call}: {program:?} is refused as a program of {}", dir.display())]
+    /// The search refuses the program: its name leads out of the toolchain, or its module is
+    /// invalid.
+    #[error("subprocess call {call}: program {program:?} of {} is refused", dir.display())]
     Refused {
         /// The call.
         call: u64,
         /// The program.
         program: String,
-        /// The toolchain's folder.
+        /// The toolchain's directory.
         dir: PathBuf,
         /// Why.
         source: FindError,
     },
     /// The program cannot be started in the machine.
-    #[error("subprocess call {call}: the program does not start in its machine")]
+    #[error("subprocess call {call}: cannot start the program in the machine")]
     Run {
         /// The call.
         call: u64,
         /// Why.
         source: RunError,
     },
-    /// The program cannot run where it should.
+    /// The program's current directory cannot be used.
     #[error("subprocess call {call}: cannot run {program:?} in {}: {why}", dir.display())]
     CurrentDir {
         /// The call.
         call: u64,
         /// The program.
         program: String,
-        /// Where.
+        /// The directory.
         dir: PathBuf,
-        /// What is wrong with it, and what would be right.
+        /// What is wrong with it.
         why: &'static str,
     },
-    /// Something else was asked for than the tape has next.
+    /// The call differs from the next entry of the tape.
     #[error(transparent)]
     Mismatch(Box<Mismatch>),
     /// The tape has no more entries.
     #[error(
-        "subprocess call {call} is {asked}, but {} holds only {entries} and all are used; if the \
-         call is right, record the tape again",
+        "subprocess call {call} is {asked}, but all {entries} entries of {} are used; if the call is \
+         correct, record the tape again",
         tape.display()
     )]
     Exhausted {
@@ -161,29 +161,29 @@ pub enum SubprocessError {
         asked: String,
         /// The tape.
         tape: PathBuf,
-        /// How many entries it holds.
+        /// The number of its entries.
         entries: usize,
     },
-    /// The session has ended, and the tape holds more.
+    /// The session has ended, and the tape has entries left.
     #[error(
-        "{}, line {line}: {first} was never asked for; entries left: {left}; if they are right to \
-         be missing, record the tape again",
+        "{}, line {line}: {first} was never called; entries left: {left}; if that is correct, record \
+         the tape again",
         tape.display()
     )]
     Unconsumed {
         /// The tape.
         tape: PathBuf,
-        /// How many entries nobody asked for.
+        /// The number of unused entries.
         left: usize,
-        /// The line of the first.
+        /// The line of the first one.
         line: usize,
         /// Its program and arguments.
         first: String,
     },
-    /// A call failed for its tape, and whoever made it went on.
+    /// A call is not on its tape, and the session went on.
     #[error(
-        "subprocess call {call} is not on {}, as its own error has said; the session is not the \
-         tape's: put the call right, or record the tape again",
+        "subprocess call {call} is not on {}, as its own error said; fix the call, or record the \
+         tape again",
         tape.display()
     )]
     OffTape {
@@ -192,10 +192,10 @@ pub enum SubprocessError {
         /// The tape.
         tape: PathBuf,
     },
-    /// The machine's own tape has failed: what is not recorded must not happen.
+    /// The machine's tape has failed; what cannot be recorded is not run.
     #[error(
         "subprocess call {call}: {program:?} cannot be recorded on the machine's tape; ending that \
-         tape says why"
+         tape returns the reason"
     )]
     MachineTape {
         /// The call.
@@ -208,7 +208,7 @@ pub enum SubprocessError {
 crate::base::readable::readable!(SubprocessError);
 
 impl SubprocessError {
-    /// Whether the call and a tape disagree, so that the tape does not tell the session.
+    /// Whether the call and a tape disagree.
     pub(super) fn is_of_tape(&self) -> bool {
         matches!(
             self,

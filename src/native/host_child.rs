@@ -1,5 +1,5 @@
-//! A program of the host that stands behind a process of a machine: what it writes comes piece by
-//! piece, and no faster than it is taken.
+//! The program behind a native process. Its output comes in pieces, and no faster than they are
+//! taken.
 
 use std::collections::VecDeque;
 use std::io::{self, PipeReader, PipeWriter, Write};
@@ -16,53 +16,52 @@ use super::runner::end_with_this_thread;
 use super::streams::lock;
 use crate::base::ambient;
 
-/// Bytes that are taken from a program at once: as many as a pipe holds.
+/// Bytes taken from a program at once: the capacity of a pipe.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Bytes that are written at once to a program, in one piece or not at all: what it has not read is
-/// then known to the byte.
+/// Bytes written to a program at once, atomically: so the number of unread bytes is exact.
 const SLICE_BYTES: usize = 4 << 10;
 
-/// Something that the host has done.
+/// Something that happened on the host.
 pub(super) enum HostEvent {
-    /// The bytes that were given last are taken.
+    /// The bytes given last have been written to the program.
     Taken,
-    /// The run's standard input can be read.
+    /// The run's standard input is readable.
     Readable,
     /// The program wrote to its standard output (1) or standard error (2).
     Output { fd: u32, bytes: Vec<u8> },
-    /// It ended, and all that it wrote itself has come.
+    /// It ended, and all its own output has been taken.
     Ended(HostEnd),
-    /// Those whom it left behind can write no more.
+    /// Processes that it left behind have closed its outputs.
     Closed,
-    /// The host cannot say what came of it.
+    /// The host cannot tell how it ended.
     Failed(String),
 }
 
-/// How a program of the host ended.
+/// How a native program ended.
 pub(super) struct HostEnd {
-    /// Its exit code, if it exited.
+    /// If it exited.
     pub(super) exit_code: Option<u32>,
-    /// The number of the signal that ended it, if one did.
+    /// If a signal ended it.
     pub(super) signal: Option<u32>,
-    /// The real time that it took.
+    /// Real time.
     pub(super) duration_ns: u64,
-    /// How many of the bytes that it was given it has not read.
+    /// Bytes given to it that it did not read.
     pub(super) unread_bytes: u64,
-    /// Whether somebody whom it left behind can still write: [`HostEvent::Closed`] comes later.
+    /// Whether a process that it left behind holds an output open: [`HostEvent::Closed`] follows.
     pub(super) left_open: bool,
 }
 
-/// How the streams of a program are connected, besides what its command says.
+/// How the streams of a program are connected, besides its command.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Connected {
-    /// It reads what it is given.
+    /// Standard input is a pipe.
     pub(super) has_input: bool,
-    /// Its standard error leads where its standard output does, in one order.
+    /// Standard error goes to the pipe of standard output, to keep their order.
     pub(super) is_merged: bool,
 }
 
-/// A program that runs. Dropped, it is ended, with its group.
+/// A running program. Dropping it kills the program and its process group.
 pub(super) struct HostChild(Arc<Shared>);
 
 struct Shared {
@@ -76,41 +75,41 @@ struct Shared {
 #[derive(Default)]
 struct State {
     events: VecDeque<HostEvent>,
-    /// Which of its outputs are open, and of which a piece is among the events.
+    /// Outputs that are open, and those of which a piece is in `events`.
     open: [bool; 2],
     pending: [bool; 2],
-    /// Which of its outputs have no reader any more.
+    /// Outputs whose reader is gone.
     hung_up: [bool; 2],
-    /// What is in the pipe of each, and how many bytes have come out of it.
+    /// Bytes in the pipe of each output, and bytes read from it.
     gauges: [Option<Gauge>; 2],
     taken_bytes: [u64; 2],
-    /// The number of the pipe that it reads.
+    /// The inode of the pipe that it reads.
     stdin_inode: Option<u64>,
-    /// What it is to read, until that is taken.
+    /// Bytes to write to it.
     given: Option<Vec<u8>>,
     input: InputIs,
     is_reaped: bool,
-    /// Nobody takes events any more.
+    /// Events are no longer taken.
     is_dropped: bool,
 }
 
-/// How it stands with what a program reads.
+/// The state of a program's input.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum InputIs {
     /// More may be given.
     #[default]
     Open,
-    /// What is given is all.
+    /// Nothing more is given.
     Complete,
-    /// The program has ended, and reads no more.
+    /// The program has ended.
     Unread,
 }
 
 impl HostChild {
-    /// Starts `command`, which leads a group of its own; `ring` is called after each event.
+    /// Starts `command` as leader of its own process group; calls `ring` after each event.
     ///
     /// # Errors
-    /// As the host answers: the program, or a thread beside it, cannot be started.
+    /// The host's error, if the program or a thread beside it cannot be started.
     pub(super) fn spawn(
         mut command: Command,
         connected: Connected,
@@ -125,11 +124,11 @@ impl HostChild {
             command.stdout(pipe.try_clone()?).stderr(pipe.try_clone()?);
         }
         let merged = merged.map(|(pipe, _)| pipe);
-        // The thread that runs a machine does so until all of its processes have ended.
+        // The thread of a machine outlives its processes.
         end_with_this_thread(&mut command);
         let started = ambient::instant_now();
         let mut child = command.spawn()?;
-        // With it go the ends of pipes that the program has.
+        // Closes this process's copies of the program's pipe ends.
         drop(command);
         let outputs: [Option<Box<dyn ReadEnd>>; 2] = [
             merged.map(boxed).or_else(|| child.stdout.take().map(boxed)),
@@ -162,7 +161,7 @@ impl HostChild {
             match &mut event {
                 Some(HostEvent::Output { fd, .. }) => state.pending[*fd as usize - 1] = false,
                 Some(HostEvent::Ended(end)) => {
-                    // Given when nobody was left to take it.
+                    // Given after the feeding thread had ended.
                     end.unread_bytes += state.given.take().map_or(0, |bytes| bytes.len() as u64);
                 }
                 _ => {}
@@ -171,39 +170,39 @@ impl HostChild {
         })
     }
 
-    /// Gives it `bytes` to read. [`HostEvent::Taken`] says that it can be given more.
+    /// Gives it `bytes` to read. [`HostEvent::Taken`] follows when it can be given more.
     pub(super) fn give(&self, bytes: Vec<u8>) {
         self.0.change(|state| state.given = Some(bytes));
     }
 
-    /// Closes the end that reads its standard output (1) or standard error (2): its next writes there raise
-    /// `SIGPIPE`, or fail with `EPIPE`, as in any pipe.
+    /// Closes the reading end of its standard output (1) or standard error (2): later writes raise
+    /// `SIGPIPE` or fail with `EPIPE`.
     pub(super) fn hang_up(&self, fd: u32) {
         self.0.change(|state| {
             let output = fd as usize - 1;
             state.hung_up[output] = true;
-            // It is an end of the pipe.
+            // It is a copy of the reading end.
             state.gauges[output] = None;
         });
     }
 
-    /// It gets no more to read.
+    /// Ends its input.
     pub(super) fn close_input(&self) {
         self.0.change(|state| state.input = InputIs::Complete);
     }
 
-    /// How many events there are.
+    /// The number of queued events.
     pub(super) fn events(&self) -> usize {
         lock(&self.0.state).events.len()
     }
 
-    /// What says whether it does nothing before it is given input: no, where nobody can tell.
+    /// Returns a function that tells whether the program only waits for input; `false` if unknown.
     pub(super) fn is_idle(&self) -> impl Fn() -> bool + Send + Sync + use<> {
         let shared = Arc::clone(&self.0);
         move || shared.is_idle()
     }
 
-    /// What says that the run's standard input can be read.
+    /// Returns a function to call when the run's standard input is readable.
     pub(super) fn on_readable(&self) -> impl Fn() + Clone + Send + use<> {
         let shared = Arc::clone(&self.0);
         move || shared.push(HostEvent::Readable)
@@ -212,12 +211,11 @@ impl HostChild {
 
 impl Drop for HostChild {
     fn drop(&mut self) {
-        // Before it is reaped, which follows: its group can be ended as long as it is not. One that
-        // cannot be ended is nobody's to wait for.
+        // First, as an unreaped group can be killed. One that cannot be killed is not waited for.
         let killed = self.0.process.kill();
         self.0.change(|state| {
             state.is_dropped = true;
-            // Nobody reads what is still written.
+            // Output is no longer read.
             state.gauges = [None, None];
         });
         if killed.is_ok() {
@@ -231,7 +229,6 @@ fn boxed(pipe: impl ReadEnd + 'static) -> Box<dyn ReadEnd> {
 }
 
 impl Shared {
-    /// Starts the threads beside the program.
     fn accompany(
         self: &Arc<Self>,
         started: Instant,
@@ -274,7 +271,7 @@ impl Shared {
         (self.ring)();
     }
 
-    /// Whether it does nothing before it is given input, and all that it wrote was taken.
+    /// Whether it only waits for input, and all its output has been taken.
     fn is_idle(&self) -> bool {
         let idle_at = |state: &State| {
             let is_empty = |output: usize| {
@@ -290,8 +287,8 @@ impl Shared {
         waits_to_read(self.process.id(), stdin) && idle_at(&lock(&self.state)).is_some()
     }
 
-    /// Hands on what comes from an output. Each piece waits until the one before it was taken, and
-    /// so, in the end, does the program.
+    /// Queues what comes from an output. A piece waits until the one before it was taken, and so
+    /// does the program in the end.
     fn drain(&self, output: usize, mut pipe: impl ReadEnd) {
         let mut buffer = vec![0; PIECE_BYTES];
         loop {
@@ -299,13 +296,13 @@ impl Shared {
                 state.pending[output] && !state.is_dropped && !state.hung_up[output]
             };
             drop(self.wait_while(waits));
-            // Bytes are in the pipe or among the events, and never on their way, for those who look.
+            // For `is_idle`, bytes are always in the pipe or among the events, never in between.
             wait_readable(&pipe);
             let locked = cfg!(unix).then(|| lock(&self.state));
             let count = match pipe.read(&mut buffer) {
                 Ok(count) if count > 0 => count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                // Nothing else can go wrong with a pipe.
+                // A pipe has no other errors.
                 Ok(_) | Err(_) => break,
             };
             let mut state = locked.unwrap_or_else(|| lock(&self.state));
@@ -323,7 +320,7 @@ impl Shared {
         self.change(|state| state.open[output] = false);
     }
 
-    /// Hands the program what it is given; answers how much of the last was not written.
+    /// Writes to the program what it is given; returns how much of the last piece was not written.
     fn feed(&self, mut pipe: PipeWriter) -> u64 {
         loop {
             let waits = |state: &mut State| state.given.is_none() && state.input == InputIs::Open;
@@ -341,7 +338,7 @@ impl Shared {
             if written < bytes.len() {
                 return (bytes.len() - written) as u64;
             }
-            // What was written after the program ended is not taken, also if the pipe had room for it.
+            // Bytes written after the program ended are unread, even if the pipe had room.
             let is_taken = self.change(|state| {
                 let is_taken = state.input != InputIs::Unread;
                 state.events.extend(is_taken.then_some(HostEvent::Taken));
@@ -354,12 +351,12 @@ impl Shared {
         }
     }
 
-    /// Waits for the end of the program and of what it wrote; then, for that of those whom it left
-    /// behind with its outputs.
+    /// Waits for the end of the program and its own output, then for the processes that it left
+    /// behind.
     fn attend(&self, started: Instant, input: Option<(PipeReader, JoinHandle<u64>)>) {
         let status = self.process.wait_for_end();
         let duration_ns = u64::try_from(ambient::elapsed_since(started).as_nanos());
-        // Whatever it wrote itself is in its pipes.
+        // Its own output is in the pipes now.
         let written = lock(&self.state).written_bytes();
         let state = self.wait_while(|state| !state.is_dropped && state.is_owed(written));
         let left_open = state.open.contains(&true);
@@ -367,7 +364,7 @@ impl Shared {
         let mut unread_bytes = 0;
         if let Some((mut unread, feeder)) = input {
             self.change(|state| state.input = InputIs::Unread);
-            // Whoever feeds can then write all that there is, and closes the other end.
+            // The feeding thread can then write the rest, and closes its end.
             unread_bytes = io::copy(&mut unread, &mut io::sink()).unwrap_or(0);
             unread_bytes += feeder.join().unwrap_or(0);
         }
@@ -388,7 +385,7 @@ impl Shared {
         let end = HostEnd { exit_code, signal, duration_ns, unread_bytes, left_open };
         self.push(HostEvent::Ended(end));
         if left_open {
-            // Until it is reaped, its group can be ended.
+            // Until it is reaped, its group can be killed.
             drop(self.wait_while(|state| state.open.contains(&true) && !state.is_dropped));
             self.push(HostEvent::Closed);
         }
@@ -396,14 +393,14 @@ impl Shared {
     }
 
     fn reap(&self) {
-        // It has ended, or nobody knows what came of it.
+        // It has ended, or its end cannot be known.
         let _ = self.process.reap();
         self.change(|state| state.is_reaped = true);
     }
 }
 
 impl State {
-    /// How many bytes were written to each output so far; `None` if nobody can tell: all that will be.
+    /// Bytes written to each output so far; `None` if unknown.
     fn written_bytes(&self) -> [Option<u64>; 2] {
         [0, 1].map(|output| {
             let in_pipe = self.gauges[output].as_ref()?.bytes()?;
@@ -411,7 +408,7 @@ impl State {
         })
     }
 
-    /// Whether some of the `written` bytes have not come, or an end that nobody holds up.
+    /// Whether some of the `written` bytes are missing, or the end of an output without writers.
     fn is_owed(&self, written: [Option<u64>; 2]) -> bool {
         (0..2).any(|output| {
             let is_closing = || self.gauges[output].as_ref().is_none_or(Gauge::is_hung_up);

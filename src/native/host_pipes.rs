@@ -1,22 +1,22 @@
-//! What is in the pipes between this process and a program of the host, one implementation a system.
+//! The state of pipes between this process and a native program; one implementation per system.
 
 use std::io::Read;
 #[cfg(unix)]
 use std::os::fd::{AsFd, OwnedFd};
 
-/// The end of a pipe that this process reads.
+/// The reading end of a pipe.
 #[cfg(unix)]
 pub(super) trait ReadEnd: Read + Send + AsFd {}
 #[cfg(unix)]
 impl<T: Read + Send + AsFd> ReadEnd for T {}
 
-/// The end of a pipe that this process reads.
+/// The reading end of a pipe.
 #[cfg(not(unix))]
 pub(super) trait ReadEnd: Read + Send {}
 #[cfg(not(unix))]
 impl<T: Read + Send> ReadEnd for T {}
 
-/// Looks at a pipe that another thread reads. It keeps the pipe from being broken.
+/// Examines a pipe that another thread reads. It is a copy of the reading end.
 pub(super) struct Gauge {
     #[cfg(unix)]
     pipe: OwnedFd,
@@ -24,17 +24,17 @@ pub(super) struct Gauge {
 
 #[cfg(unix)]
 impl Gauge {
-    /// One of `pipe`, if the system has a descriptor left.
+    /// Copies `pipe`, if a descriptor is left.
     pub(super) fn of(pipe: &(impl AsFd + ?Sized)) -> Option<Self> {
         Some(Self { pipe: pipe.as_fd().try_clone_to_owned().ok()? })
     }
 
-    /// Bytes in the pipe; `None` if nobody can tell.
+    /// Bytes in the pipe; `None` if unknown.
     pub(super) fn bytes(&self) -> Option<u64> {
         rustix::io::ioctl_fionread(&self.pipe).ok()
     }
 
-    /// Whether nobody is left who can write.
+    /// Whether no writer is left.
     pub(super) fn is_hung_up(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -43,45 +43,41 @@ impl Gauge {
         poll(&mut fds, Some(&at_once)).is_ok() && fds[0].revents().contains(PollFlags::HUP)
     }
 
-    /// The number that the system knows the pipe by.
+    /// The inode of the pipe.
     pub(super) fn inode(&self) -> Option<u64> {
         Some(rustix::fs::fstat(&self.pipe).ok()?.st_ino)
     }
 }
 
-/// Waits until `pipe` can be read: a read does not wait then, if nobody else reads it.
+/// Waits until `pipe` is readable: then a read does not block, if no other thread reads.
 #[cfg(unix)]
 pub(super) fn wait_readable(pipe: &dyn ReadEnd) {
     use rustix::event::{PollFd, PollFlags, poll};
     use rustix::io::Errno;
 
     let pipe = pipe.as_fd();
-    // Of another error the read tells.
+    // The read reports any other error.
     while poll(&mut [PollFd::new(&pipe, PollFlags::IN)], None) == Err(Errno::INTR) {}
 }
 
-/// Waits until `pipe` can be read, where the system can tell; a read waits otherwise.
+/// Returns at once: the read blocks instead.
 #[cfg(not(unix))]
 pub(super) fn wait_readable(_: &dyn ReadEnd) {}
 
 #[cfg(not(unix))]
 impl Gauge {
-    /// None: nobody can tell here.
     pub(super) fn of<T: ?Sized>(_: &T) -> Option<Self> {
         None
     }
 
-    /// Bytes in the pipe; `None`, as nobody can tell.
     pub(super) fn bytes(&self) -> Option<u64> {
         None
     }
 
-    /// Whether nobody is left who can write.
     pub(super) fn is_hung_up(&self) -> bool {
         true
     }
 
-    /// The number that the system knows the pipe by.
     pub(super) fn inode(&self) -> Option<u64> {
         None
     }

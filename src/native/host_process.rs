@@ -1,4 +1,4 @@
-//! A process of the host, and the group that it leads.
+//! A process of the host and the process group that it leads.
 
 use std::io;
 use std::process::{Child, ExitStatus};
@@ -7,14 +7,14 @@ use std::sync::Mutex;
 use super::SubprocessStatus;
 use super::streams::lock;
 
-/// A process that was started as the leader of its group. Threads share it: one may end it while
-/// another waits for it.
+/// A process started as leader of its own group. Threads share it: one may kill it while another
+/// waits.
 pub(super) struct HostProcess {
     leader: Mutex<Leader>,
     id: u32,
 }
 
-/// Until it is reaped, its number and its group's are its own.
+/// Until it is reaped, its process ID and group ID cannot be reused.
 struct Leader {
     child: Child,
     is_reaped: bool,
@@ -25,24 +25,24 @@ impl HostProcess {
         Self { id: child.id(), leader: Mutex::new(Leader { child, is_reaped: false }) }
     }
 
-    /// The number that the host knows it by.
+    /// The process ID.
     pub(super) fn id(&self) -> u32 {
         self.id
     }
 
-    /// Ends it and its group, if it has not ended.
+    /// Kills it and its group, if it has not been reaped.
     ///
     /// # Errors
-    /// As the host answers.
+    /// The host's error.
     pub(super) fn kill(&self) -> io::Result<()> {
         lock(&self.leader).kill(self.id)
     }
 
-    /// As [`HostProcess::kill`], after `first`. If it was reaped already, nothing happens; answers
-    /// whether it was not.
+    /// Like [`HostProcess::kill`], after calling `first`. Returns `false`, and does neither, if it
+    /// was reaped.
     ///
     /// # Errors
-    /// As the host answers.
+    /// The host's error.
     pub(super) fn kill_after(&self, first: impl FnOnce()) -> io::Result<bool> {
         let mut leader = lock(&self.leader);
         if leader.is_reaped {
@@ -52,9 +52,9 @@ impl HostProcess {
         leader.kill(self.id).map(|()| true)
     }
 
-    /// Ends it, and waits until it has ended.
+    /// Kills and reaps it.
     pub(super) fn end(&self) {
-        // One that has ended is left alone; one that cannot be ended is nobody's to wait for.
+        // It has ended, or cannot be killed: then it is not waited for.
         if self.kill().is_ok() {
             let _ = self.reap();
         }
@@ -63,17 +63,17 @@ impl HostProcess {
     /// Whether it has ended.
     ///
     /// # Errors
-    /// As the host answers.
+    /// The host's error.
     pub(super) fn has_ended(&self) -> io::Result<bool> {
         let mut leader = lock(&self.leader);
         leader.is_reaped |= leader.child.try_wait()?.is_some();
         Ok(leader.is_reaped)
     }
 
-    /// Waits for the process without the lock, so that it can be ended meanwhile.
+    /// Waits for the process without holding the lock, so that it can be killed meanwhile.
     ///
     /// # Errors
-    /// As the host answers.
+    /// The host's error.
     pub(super) fn reap(&self) -> io::Result<SubprocessStatus> {
         self.wait_for_end()?;
         let mut leader = lock(&self.leader);
@@ -82,15 +82,15 @@ impl HostProcess {
         Ok(status_of(status))
     }
 
-    /// Waits until the process has ended, and leaves it to be reaped: so long, its group can be ended.
+    /// Waits until the process has ended, without reaping it: its group can still be killed.
     ///
     /// # Errors
-    /// As the host answers.
+    /// The host's error.
     #[cfg(unix)]
     pub(super) fn wait_for_end(&self) -> io::Result<Option<SubprocessStatus>> {
         use rustix::process::{WaitId, WaitIdOptions, waitid};
 
-        // Once reaped, its number may be that of another process.
+        // Once reaped, its ID may be that of another process.
         let is_reaped = lock(&self.leader).is_reaped;
         let Some(id) = pid(self.id).filter(|_| !is_reaped) else { return Ok(None) };
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
@@ -111,7 +111,7 @@ impl HostProcess {
     /// Waits until the process has ended.
     ///
     /// # Errors
-    /// As the host answers.
+    /// The host's error.
     #[cfg(not(unix))]
     pub(super) fn wait_for_end(&self) -> io::Result<Option<SubprocessStatus>> {
         const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(5);
@@ -130,7 +130,7 @@ impl Leader {
 
         let Some(group) = pid(id).filter(|_| !self.is_reaped) else { return Ok(()) };
         let of_group = kill_process_group(group, Signal::KILL);
-        // It may have gone over to another group.
+        // It may have changed its group.
         self.child.kill()?;
         match of_group {
             Err(Errno::SRCH) => Ok(()),

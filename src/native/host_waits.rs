@@ -1,13 +1,13 @@
-//! Whether a program of the host does nothing before it is given input, as far as the system can tell.
+//! Whether a native program waits for input, as far as the system can tell.
 //!
-//! Nothing depends on the answer but how long is waited: where nobody can tell, it is no.
+//! A wrong `false` only costs time.
 
-/// Whether no thread of the program that leads the process group `leader`, of its group and of those
-/// whom they started goes on before something is written to the pipe `stdin`, which one of them
-/// reads. `false` if that is not known.
+/// Whether every thread of process group `leader` and its descendants is blocked until something is
+/// written to the pipe `stdin`, which one of them reads. `false` if unknown.
 #[cfg(target_os = "linux")]
 pub(super) fn waits_to_read(leader: u32, stdin: u64) -> bool {
-    // Who waited at one look and has not run by the next has waited in between, as have all others.
+    // A thread that was blocked in both looks, and was not switched to in between, was blocked
+    // throughout; so all were at once.
     let before = linux::waiting(leader, stdin);
     before.is_some() && before == linux::waiting(leader, stdin)
 }
@@ -24,24 +24,24 @@ mod linux {
 
     use crate::base::disk;
 
-    /// What a thread waits for that does not go on by itself.
+    /// What a thread waits for that depends on another process or thread.
     enum Blocked {
-        /// This pipe, to read it.
+        /// Reading this pipe.
         Pipe(PathBuf),
         /// Another thread or process.
         Other,
     }
 
-    /// A thread, and how often it was switched to and from.
+    /// A thread and its numbers of context switches.
     type Thread = (PathBuf, String);
 
-    /// All threads, if each of them waits for another of them, or for the pipe `stdin`, and one of them
-    /// for that.
+    /// All threads, if each waits for another of them or for the pipe `stdin`, and at least one
+    /// reads `stdin`.
     pub(super) fn waiting(leader: u32, stdin: u64) -> Option<Vec<Thread>> {
         let stdin = PathBuf::from(format!("pipe:[{stdin}]"));
         let mut threads = Vec::new();
         let mut is_read = false;
-        // It is the one most likely to do something, and there are many processes.
+        // Checked first: it is the most likely to run, and listing all processes is slow.
         let leader_itself = PathBuf::from(format!("/proc/{leader}"));
         waits_for(&leader_itself, &leader_itself)?;
         for process in processes(leader)? {
@@ -61,14 +61,14 @@ mod linux {
         String::from_utf8(disk::read(path).ok()?).ok()
     }
 
-    /// The processes that have not ended, of the group `leader` and below.
+    /// The live processes of group `leader` and their descendants.
     fn processes(leader: u32) -> Option<Vec<PathBuf>> {
         let mut all = Vec::new();
         for process in disk::list(Path::new("/proc")).ok()? {
             let id = process.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
-            // Who has ended meanwhile does nothing.
+            // Ended meanwhile.
             let (Some(id), Some(stat)) = (id, text(&process.join("stat"))) else { continue };
-            // The name may hold anything.
+            // The name may hold spaces and parentheses.
             let mut fields = stat.rsplit_once(") ")?.1.split(' ');
             let (state, mut numbers) =
                 (fields.next()?, fields.map(|field| field.parse::<u32>().ok()));
@@ -92,11 +92,11 @@ mod linux {
         Some(all.into_iter().filter(is_there).map(|(.., path)| path).collect())
     }
 
-    /// What `thread` waits for; `None` if it may go on by itself.
+    /// What `thread` waits for; `None` if it may continue by itself.
     fn waits_for(process: &Path, thread: &Path) -> Option<Blocked> {
         let call = text(&thread.join("syscall"))?;
         let mut numbers = call.split_whitespace();
-        // One that runs, or is stopped outside of a call, has no number there.
+        // A running thread, or one stopped outside a system call, has no number here.
         let number: libc::c_long = numbers.next()?.parse().ok()?;
         let number_of = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
         let arguments: Vec<u64> = numbers.map_while(number_of).collect();
@@ -108,7 +108,7 @@ mod linux {
                 pipe.to_str()?.starts_with("pipe:").then_some(Blocked::Pipe(pipe))
             }
             libc::SYS_wait4 | libc::SYS_waitid => Some(Blocked::Other),
-            // Without a time limit.
+            // No time limit.
             libc::SYS_futex if argument(3)? == 0 => Some(Blocked::Other),
             _ => None,
         }
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_only_read_their_input_wait_for_it() {
+    fn programs_blocked_on_stdin_are_detected() {
         for script in ["exec cat", "cat; exit 3", "cat | cat | cat", "(cat; exit 1)"] {
             let (mut child, mut writer, inode) = start(script);
             while !waits_to_read(child.id(), inode) {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_sleeps_or_computes_does_not_wait_for_its_input() {
+    fn sleeping_or_busy_program_does_not_count_as_waiting() {
         for script in
             ["exec sleep 1000", "while :; do :; done", "sleep 1000 | cat", "cat | sleep 1000"]
         {

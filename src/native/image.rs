@@ -1,4 +1,4 @@
-//! A program of the host as a process of a machine.
+//! A native program as a process of a machine.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,15 +23,15 @@ use crate::process::Command;
 use crate::store::Cas;
 use crate::tape::NativeEvent;
 
-/// Bytes that a program is given at once: as many as a pipe holds.
+/// Bytes given to a program at once: the capacity of a pipe.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Bytes given last that are kept, as the program may not read them: those on their way, and those in
-/// its pipe, which it can have made as long as Linux lets it (`pipe(7)`).
+/// Bytes given last that are kept, as the program may not read them: one piece on its way and the
+/// largest pipe that Linux allows (`pipe(7)`).
 const UNREAD_BYTES_MAX: usize = PIECE_BYTES + (1 << 20);
 
-/// A program of the host, to be run as a process: what comes on the process's standard input it
-/// reads, and what it writes the process writes. Or what a tape says of one.
+/// A native program to run as a process, with the process's standard streams; or its record on a
+/// tape.
 pub struct HostImage {
     program: String,
     profile: Option<String>,
@@ -41,7 +41,7 @@ pub struct HostImage {
 enum Runs {
     Live(Arc<NativeChildren>),
     Taped(Arc<TapedChildren>),
-    /// What those write whom a program has left behind.
+    /// The processes that a program left behind.
     Left(Child),
 }
 
@@ -54,26 +54,26 @@ impl HostImage {
         Self { program: program.to_owned(), profile, runs: Runs::Live(children) }
     }
 
-    /// The program as `children` say that it was, confined by `profile`.
+    /// The program as recorded in `children`, confined by `profile`.
     pub fn taped(program: &str, profile: Option<String>, children: Arc<TapedChildren>) -> Self {
         Self { program: program.to_owned(), profile, runs: Runs::Taped(children) }
     }
 
-    /// It as a process finds it that starts it.
+    /// The image as the result of a search for a program.
     pub fn found(self) -> Found {
         Found { image: Box::new(self), digest: None, path: None }
     }
 }
 
 impl Command {
-    /// A process that stands for the program `name` of the host, which runs as `children` says.
+    /// A process that runs the native program `name` as `children` says.
     pub fn native(children: &Arc<NativeChildren>, name: &str) -> Self {
         let (children, program) = (Arc::clone(children), name.to_owned());
         let make: MakeImage = Arc::new(move || Box::new(children.image(&program)));
         Self::of_image(make, name)
     }
 
-    /// A process that stands for the program `name` of the host, as a tape has it.
+    /// A process that replays the native program `name`.
     pub(crate) fn taped_native(
         children: &Arc<TapedChildren>,
         name: &str,
@@ -100,19 +100,19 @@ impl Image for HostImage {
     }
 }
 
-/// What a tape says that the host did for the processes of a machine.
+/// The recorded events of native programs.
 pub struct TapedChildren {
     events: Mutex<VecDeque<(Pid, NativeEvent)>>,
     contents: Cas,
 }
 
 impl TapedChildren {
-    /// These events, of these processes, in the order of the tape whose contents are `contents`.
+    /// `events` by process, in tape order; `contents` is the store of the tape.
     pub fn new(events: Vec<(Pid, NativeEvent)>, contents: Cas) -> Self {
         Self { events: Mutex::new(events.into()), contents }
     }
 
-    /// The bell that rang for them, in a run that real time ended if it `times_out`.
+    /// The recorded rings; `times_out` if real time ended the run.
     pub fn bell(&self, times_out: bool) -> HostBell {
         let events = lock(&self.events);
         let of_host = events.iter().filter(|(_, event)| event.is_of_host());
@@ -123,7 +123,7 @@ impl TapedChildren {
         HostBell::taped(rings, times_out)
     }
 
-    /// What the host did next, if it did that for `pid` and `is_it`.
+    /// Takes the next event, if it is of `pid` and `is_it`.
     fn next_if(&self, pid: Pid, is_it: impl Fn(&NativeEvent) -> bool) -> Option<NativeEvent> {
         let mut events = lock(&self.events);
         let is_of_machine = |event: &NativeEvent| {
@@ -133,7 +133,7 @@ impl TapedChildren {
         events.pop_front_if(|(of, event)| *of == pid && is_it(event)).map(|(_, event)| event)
     }
 
-    /// Whether the host did something else for `pid`.
+    /// Whether events of `pid` are left.
     fn has_more(&self, pid: Pid) -> bool {
         lock(&self.events).iter().any(|(of, _)| *of == pid)
     }
@@ -145,7 +145,7 @@ impl TapedChildren {
             NativeEvent::Taken => HostEvent::Taken,
             NativeEvent::Readable => HostEvent::Readable,
             NativeEvent::Output { fd, bytes } => {
-                // What is withheld the run cannot have: it leaves its tape here.
+                // A withheld content makes the replay diverge here.
                 let bytes = bytes.bytes(&self.contents).unwrap_or_default();
                 HostEvent::Output { fd, bytes }
             }
@@ -170,20 +170,19 @@ impl TapedChildren {
     }
 }
 
-/// Why a program could not be started.
 struct NotStarted {
     message: String,
-    /// The host had nothing left for it.
+    /// The host has no process or memory left.
     exhausted: bool,
 }
 
-/// What a process has of its program.
+/// The program of a process.
 enum Child {
     Live(LiveChild),
     Taped(Arc<TapedChildren>),
 }
 
-/// A program that runs, and for whom the bell rings.
+/// A running program, and the bell that rings for its events.
 struct LiveChild {
     child: HostChild,
     charges_time: bool,
@@ -192,7 +191,7 @@ struct LiveChild {
 }
 
 impl LiveChild {
-    /// Has the bell ring for `pid` from now on, also for what nobody has heard yet.
+    /// Rings for `pid` from now on, and once for each queued event.
     fn ring_for(&self, pid: Pid) {
         self.pid.store(pid.0, Ordering::SeqCst);
         for _ in 0..self.child.events() {
@@ -209,9 +208,6 @@ impl Drop for LiveChild {
 
 impl Child {
     /// Starts the program of `image` for `guest`.
-    ///
-    /// # Errors
-    /// Why it cannot be started.
     fn start(image: &HostImage, guest: &Guest, connected: Connected) -> Result<Self, NotStarted> {
         let for_good = |message| NotStarted { message, exhausted: false };
         match &image.runs {
@@ -242,7 +238,7 @@ impl Child {
         }
     }
 
-    /// What the host did next, and whether the clock shows the time that it took.
+    /// The next event, and whether its duration moves the clock.
     fn next(&self, pid: Pid) -> Option<(HostEvent, bool)> {
         match self {
             Self::Live(live) => Some((live.child.next()?, live.charges_time)),
@@ -265,7 +261,7 @@ impl Child {
         }
     }
 
-    /// From now on it is `guest`'s.
+    /// Rings for `guest` from now on.
     fn hand_to(&self, guest: &Guest) {
         if let Self::Live(live) = self {
             live.ring_for(guest.pid());
@@ -273,33 +269,33 @@ impl Child {
     }
 }
 
-/// A process that stands for a program of the host, or for those whom one has left behind.
+/// A process that stands for a native program, or for the processes that one left behind.
 struct Bridge {
     guest: Guest,
     program: String,
     profile: Option<String>,
-    /// `None` once it is another's.
+    /// `None` once handed to another process.
     child: Option<Child>,
-    /// When it began, if the clock is virtual.
+    /// If the clock is virtual.
     started_ns: Option<u64>,
-    /// Whether the program can be given more to read.
+    /// Whether the program can be given more input.
     wants_input: bool,
     stdin: Stdin,
-    /// The end of what it was given.
+    /// The last bytes that it was given.
     given: VecDeque<u8>,
 }
 
-/// What is known of the run's standard input, if the program reads that.
+/// State of the run's standard input, if the program reads that.
 enum Stdin {
     Unknown,
-    /// Something looks out for it.
+    /// Waiting for it to become readable.
     Watched {
         _watch: Option<Watch>,
     },
     Readable,
 }
 
-/// Why a program does not go on.
+/// Why the loop ends.
 enum Leave {
     Stop(Stop),
     Error(String),
@@ -318,7 +314,7 @@ async fn process(image: HostImage, mut guest: Guest) -> Ended {
     if let Some(outcome) = guest.repeat_lack() {
         return Ended { guest, outcome: Ok(outcome) };
     }
-    // It is the program that a broken pipe ends, unless it ignores that.
+    // A broken pipe raises `SIGPIPE` in the program, not here.
     guest.ignore_sigpipe(true);
     let started_ns = guest.virtual_now_ns();
     let is_left = matches!(image.runs, Runs::Left(_));
@@ -400,8 +396,8 @@ impl Bridge {
         }
     }
 
-    /// Gives the program what there is to read, if it can be given more. Answers the end of a pipe
-    /// that must have something first.
+    /// Gives the program more input, if it can take it. Returns the descriptor of a pipe to wait
+    /// for.
     async fn feed(&mut self) -> Result<Option<u32>, Leave> {
         if !self.wants_input {
             return Ok(None);
@@ -428,7 +424,7 @@ impl Bridge {
         match count.await? {
             Ok(count) => bytes.truncate(count as usize),
             Err(errno) => {
-                return Err(Leave::Error(format!("its input cannot be read: {errno}")));
+                return Err(Leave::Error(format!("cannot read its input: {errno}")));
             }
         }
         let (content_hash, len_bytes) = (Digest::of(&bytes), bytes.len() as u64);
@@ -441,7 +437,7 @@ impl Bridge {
         Ok(None)
     }
 
-    /// Writes what the program has written.
+    /// Writes output of the program to the process's descriptor `fd`.
     async fn write(&mut self, fd: u32, mut bytes: Vec<u8>) -> Result<(), Leave> {
         let pid = self.guest.pid().0;
         self.guest.tape_native(|tape| NativeEvent::Output {
@@ -456,18 +452,18 @@ impl Bridge {
             });
             match count.await? {
                 Ok(count) if count > 0 => done += count as usize,
-                // Its next write tells it.
+                // The program learns it at its next write.
                 Err(Errno::Pipe) => return self.hang_up(fd),
-                Ok(_) => return Err(Leave::Error("its output is not taken".to_owned())),
+                Ok(_) => return Err(Leave::Error("its output is not accepted".to_owned())),
                 Err(errno) => {
-                    return Err(Leave::Error(format!("its output cannot be written: {errno}")));
+                    return Err(Leave::Error(format!("cannot write its output: {errno}")));
                 }
             }
         }
         Ok(())
     }
 
-    /// What it writes to `fd` has no reader any more.
+    /// Output `fd` has no reader any more.
     fn hang_up(&self, fd: u32) -> Result<(), Leave> {
         match &self.child {
             Some(Child::Live(live)) => live.child.hang_up(fd),
@@ -511,8 +507,8 @@ impl Bridge {
 }
 
 impl Bridge {
-    /// Has another process write what those write whom the program left behind. At the limit of
-    /// processes they are ended instead, with its group.
+    /// Starts a process that writes the output of processes left behind. At the limit of processes
+    /// they are killed instead, with the group.
     fn leave(&mut self, child: Child) {
         let (program, profile) = (self.program.clone(), self.profile.clone());
         let request = SpawnRequest {
@@ -528,12 +524,11 @@ impl Bridge {
     }
 }
 
-/// How a process ends whose program ended so.
 fn outcome_of(exit_code: Option<u32>, signal: Option<u32>) -> Outcome {
     match (exit_code, signal.and_then(Signal::from_number)) {
         (Some(code), _) => Outcome::Exited(code),
         (None, Some(signal)) => Outcome::Signalled(signal),
-        // One of those that only the host has, as a shell shows it; a tape may say anything.
+        // A signal unknown to the kernel: the code that a shell shows. A tape may hold any number.
         (None, None) => Outcome::Exited(128_u32.saturating_add(signal.unwrap_or(0))),
     }
 }
@@ -543,7 +538,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_that_no_system_has_is_a_code() {
+    fn unknown_signal_becomes_exit_code() {
         assert_eq!(outcome_of(None, Some(64)), Outcome::Exited(192));
         assert_eq!(outcome_of(None, Some(u32::MAX)), Outcome::Exited(u32::MAX));
         assert_eq!(outcome_of(None, Some(9)), Outcome::Signalled(Signal::KILL));

@@ -9,7 +9,7 @@ use crate::engine::{Outcome, Program};
 use crate::kernel::machine::{Machine, WORKTREE};
 use crate::process::Command;
 
-/// Runs `program` as `request` asks, with `stdin`, in `machine`, whose worktree shows `root`.
+/// Runs `program` as `request` says in `machine`, whose worktree shows `root`.
 ///
 /// # Errors
 /// [`SubprocessError`]: `CurrentDir`, `Run`, `MachineTape`.
@@ -32,7 +32,7 @@ pub(super) fn run_in_machine(
             call,
             program: request.name(),
             dir: dir.clone(),
-            why: "a path in a machine is UTF-8 and has no drive",
+            why: "a path in a machine must be UTF-8 and have no drive",
         })?);
     }
     let own = machine.limits.timeout;
@@ -55,7 +55,7 @@ pub(super) fn run_in_machine(
     })
 }
 
-/// The path in the namespace of a machine whose worktree shows `root`, of the folder `dir`.
+/// The path in the machine of directory `dir`; the worktree shows `root`.
 fn guest_dir(root: &Path, dir: &Path) -> Option<String> {
     let below = dir.strip_prefix(root).unwrap_or(dir);
     let mut path = if below.has_root() { String::new() } else { WORKTREE.to_owned() };
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_of_the_host_are_found_in_the_machine() {
+    fn host_directories_map_to_machine_paths() {
         let root = Path::new("/home/me/project");
         let guest = |dir: &str| guest_dir(root, Path::new(dir)).unwrap();
         assert_eq!(guest("/home/me/project"), "/worktree");

@@ -1,4 +1,4 @@
-//! What of a host program goes on the tape of the machine beside which it runs.
+//! Subprocesses on the tape of a machine.
 
 use std::ffi::OsStr;
 
@@ -10,12 +10,12 @@ use crate::kernel::machine::Machine;
 use crate::kernel::machine::clock::ClockId;
 use crate::tape::{Kind, Payload, Phase, Recorder, TapeError};
 
-/// Notes on the tape of `machine`, if it has one, that call number `call` begins; answers the time on
-/// the machine's monotonic clock, in nanoseconds. What is replayed leaves the records that the run
-/// itself left: its tape can be compared with the first.
+/// Records on the tape of `machine`, if it has one, that call number `call` begins; returns the
+/// machine's monotonic time in nanoseconds. A replayed call leaves the same records, so that tapes
+/// can be compared.
 ///
 /// # Errors
-/// [`SubprocessError::MachineTape`] if the tape cannot take it: then it must not happen.
+/// [`SubprocessError::MachineTape`] if it cannot be recorded: then it must not run.
 pub(super) fn begin(
     call: u64,
     request: &SubprocessRequest,
@@ -32,11 +32,11 @@ pub(super) fn begin(
     Ok(machine.clock.now(ClockId::Monotonic))
 }
 
-/// Notes there what came of the call, `None` if it failed, and `stdin`, what it was given through a
-/// pipe; answers how long it took on the machine's clock, in milliseconds.
+/// Records the end of the call: `stdin`, which it was given through a pipe, and `output`, `None` if
+/// it failed. Returns its duration on the machine's clock, in milliseconds.
 ///
 /// # Errors
-/// [`SubprocessError::MachineTape`] if the tape cannot take it.
+/// [`SubprocessError::MachineTape`] if it cannot be recorded.
 pub(super) fn end(
     call: &Call,
     stdin: Option<&[u8]>,

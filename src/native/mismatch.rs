@@ -1,46 +1,46 @@
-//! A program that is not the next on its tape.
+//! A call that does not match its tape.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Something in which what was asked differs from what a tape holds.
+/// A field in which a call and its tape entry differ.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Difference {
-    /// The field of the entry, for variables with the variable's name: `args`, `env LANG`.
+    /// The field; for a variable with its name: `args`, `env LANG`.
     pub field: String,
-    /// What the tape holds, as messages show it.
+    /// The value on the tape, as messages show it.
     pub tape: String,
-    /// What was asked for, without secrets.
+    /// The value of the call, without secrets.
     pub asked: String,
 }
 
-/// A program was asked for that is not the next on the tape.
+/// A call that is not the next on the tape.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mismatch {
     /// The tape.
     pub tape: PathBuf,
-    /// The number of the call, from 1.
+    /// From 1.
     pub call: u64,
-    /// The line of the entry that it was compared with.
+    /// The line of the entry it was compared with.
     pub line: usize,
-    /// In what they differ: at least one.
+    /// At least one.
     pub differences: Vec<Difference>,
-    /// The entries around it, and it: line, and the program with its arguments.
+    /// The entries around that line, and itself: line, and program with arguments.
     pub around: Vec<(usize, String)>,
 }
 
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { tape, call, line, differences, around } = self;
-        write!(f, "subprocess call {call} is not what {}, line {line}, holds:", tape.display())?;
+        write!(f, "subprocess call {call} does not match {}, line {line}:", tape.display())?;
         for Difference { field, tape, asked } in differences {
-            write!(f, "\n  {field}: tape {tape}, asked {asked}")?;
+            write!(f, "\n  {field}: tape {tape}, now {asked}")?;
         }
         for (at, summary) in around {
             let mark = if at == line { '>' } else { ' ' };
             write!(f, "\n{mark} line {at}: {summary}")?;
         }
-        write!(f, "\nif the new call is right, record the tape again")
+        write!(f, "\nif the new call is correct, record the tape again")
     }
 }
 

@@ -1,4 +1,4 @@
-//! Rank 7: programs of the host, as processes of a machine and by themselves.
+//! Rank 7: native programs, as processes of a machine and as subprocesses of a session.
 
 mod child;
 mod children;

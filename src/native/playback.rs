@@ -1,17 +1,17 @@
-//! Answers from a process tape, in its order.
+//! Replays a process tape in order.
 
 use std::path::{Path, PathBuf};
 
 use super::mismatch::{Difference, Mismatch};
 use super::{ProcessTape, SubprocessError, TapeEntry, TapedBytes};
 
-/// Entries on each side of a mismatch that it is shown with.
+/// Entries shown before and after a mismatch.
 const CONTEXT: usize = 3;
 
-/// The line of the first entry: after the header.
+/// The header is line 1.
 const FIRST_LINE: usize = 2;
 
-/// A tape, and how far it has been played.
+/// A tape and the position in it.
 pub(super) struct Playback {
     path: PathBuf,
     tape: ProcessTape,
@@ -19,16 +19,16 @@ pub(super) struct Playback {
 }
 
 impl Playback {
-    /// The tape at `path`, from its beginning.
+    /// Opens the tape at `path`.
     ///
     /// # Errors
-    /// As [`ProcessTape::load`].
+    /// See [`ProcessTape::load`].
     pub(super) fn open(path: &Path) -> Result<Self, SubprocessError> {
         Ok(Self { path: path.to_owned(), tape: ProcessTape::load(path)?, next: 0 })
     }
 
-    /// The entry of call number `call`, which `asked` describes, and its index. A call that is not the
-    /// tape's takes nothing off it.
+    /// Takes the entry of call number `call`, and its index. A call that does not match takes
+    /// nothing.
     ///
     /// # Errors
     /// [`SubprocessError`]: `Mismatch`, `Exhausted`.
@@ -48,7 +48,7 @@ impl Playback {
         Ok(taken)
     }
 
-    /// Compares a call, now that it is known whole, with the entry that was taken for it at `index`.
+    /// Compares a call whose input is complete with its entry at `index`.
     ///
     /// # Errors
     /// [`SubprocessError::Mismatch`].
@@ -72,12 +72,10 @@ impl Playback {
         })))
     }
 
-    /// Where the tape is.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// All of the tape.
     pub(super) fn tape(&self) -> &ProcessTape {
         &self.tape
     }
@@ -91,7 +89,7 @@ impl Playback {
     /// Ends the playback.
     ///
     /// # Errors
-    /// [`SubprocessError::Unconsumed`] if the tape holds more.
+    /// [`SubprocessError::Unconsumed`] if entries are left.
     pub(super) fn finish(self) -> Result<(), SubprocessError> {
         let Some(entry) = self.tape.entries.get(self.next) else { return Ok(()) };
         Err(SubprocessError::Unconsumed {
@@ -157,7 +155,7 @@ fn summary(entry: &TapeEntry) -> String {
     cut(words.join(" "))
 }
 
-/// A line that people can read, whatever it says.
+/// Limits a line to `CHARS_MAX` characters.
 fn cut(mut line: String) -> String {
     const CHARS_MAX: usize = 1000;
     if let Some((at, _)) = line.char_indices().nth(CHARS_MAX) {
@@ -186,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_entry_does_not_say_matches_anything() {
+    fn missing_field_matches_anything() {
         let asked = format!(
             r#"{{"program":"p","cwd":"sub","env":["A=1"],"stdin_digest":"{}"}}"#,
             Digest::of(b"in")
@@ -197,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_is_compared_and_all_that_differ_are_named() {
+    fn all_differing_fields_are_named() {
         let of = |program: &str, args: &str, cwd: &str, env: &str, stdin: &[u8]| {
             let digest = Digest::of(stdin);
             format!(
@@ -216,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mismatch_shows_its_neighbours_and_takes_nothing_off_the_tape() {
+    fn mismatch_shows_neighbours_and_consumes_no_entry() {
         let lines = ["a", "b", "c", "d", "e", "f", "g", "h", "i"]
             .map(|name| format!(r#"{{"program":"{name}","exit_code":0}}"#));
         let mut playback = playback(&lines.each_ref().map(String::as_str));
@@ -228,17 +226,17 @@ mod tests {
         let error = playback.take(5, &asked).unwrap_err().to_string();
         assert_eq!(
             error,
-            "subprocess call 5 is not what t.jsonl, line 6, holds:\n  \
-             program: tape \"e\", asked \"x\"\n  \
+            "subprocess call 5 does not match t.jsonl, line 6:\n  \
+             program: tape \"e\", now \"x\"\n  \
              line 3: \"b\"\n  line 4: \"c\"\n  line 5: \"d\"\n> line 6: \"e\"\n  \
              line 7: \"f\"\n  line 8: \"g\"\n  line 9: \"h\"\n\
-             if the new call is right, record the tape again"
+             if the new call is correct, record the tape again"
         );
         playback.take(6, &entry(r#"{"program":"e"}"#)).unwrap();
     }
 
     #[test]
-    fn a_message_stays_short_whatever_was_asked() {
+    fn mismatch_message_is_bounded() {
         let args = vec![format!("\"{}\"", "x".repeat(300)); 300].join(",");
         let line = format!(r#"{{"program":"p","args":[{args}],"exit_code":0}}"#);
         let mut playback = playback(&[line.as_str(); 9]);

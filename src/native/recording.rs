@@ -1,22 +1,21 @@
-//! A process tape while it is recorded.
+//! A process tape being recorded.
 
 use std::path::PathBuf;
 
 use super::{PROCESS_TAPE_BYTES_MAX, ProcessTape, SubprocessError, TapeEntry};
 use crate::tape::TapeError;
 
-/// The entries of a tape, in the order in which their programs were started.
+/// Entries of a tape, in the order in which their programs started.
 pub(super) struct Recording {
     path: PathBuf,
     slots: Vec<Slot>,
     room_bytes: u64,
 }
 
-/// The place of a call.
 struct Slot {
     call: u64,
     program: String,
-    /// `None` until it has ended.
+    /// `None` until the call has ended.
     entry: Option<TapeEntry>,
 }
 
@@ -26,17 +25,16 @@ impl Recording {
         Self { path, slots: Vec::new(), room_bytes }
     }
 
-    /// Where the tape will stand.
     pub(super) fn path(&self) -> &PathBuf {
         &self.path
     }
 
-    /// Keeps a place for a call that begins.
+    /// Reserves the place of a call that begins.
     pub(super) fn begin(&mut self, call: u64, program: String) {
         self.slots.push(Slot { call, program, entry: None });
     }
 
-    /// Puts what came of a call in its place.
+    /// Fills the place of a call that has ended.
     ///
     /// # Errors
     /// [`TapeError::Full`].
@@ -49,13 +47,13 @@ impl Recording {
         Ok(())
     }
 
-    /// What has ended so far, up to the first call that has not.
+    /// The entries up to the first call that has not ended.
     pub(super) fn so_far(&self) -> ProcessTape {
         let ended = self.slots.iter().map_while(|slot| slot.entry.clone());
         ProcessTape { entries: ended.collect() }
     }
 
-    /// Writes the tape, and answers its entries.
+    /// Writes the tape and returns its entries.
     ///
     /// # Errors
     /// [`SubprocessError`]: `Unwaited`, `Tape`.
@@ -74,9 +72,9 @@ impl Recording {
 mod tests {
     use super::*;
 
-    /// What is lost must not be missed by whoever ignores the error.
+    /// The caller may have ignored the error.
     #[test]
-    fn a_recording_that_is_full_is_not_written() {
+    fn full_recording_is_not_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("full.tape");
         let mut recording = Recording::new(path.clone());

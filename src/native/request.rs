@@ -1,4 +1,4 @@
-//! What is asked of a [`Subprocesses`](super::Subprocesses), and what it answers.
+//! Requests to [`Subprocesses`](super::Subprocesses), and their results.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -8,26 +8,24 @@ use std::time::Duration;
 use crate::engine::Outcome;
 use crate::kernel::machine::limits::Limit;
 
-/// Bytes that a program of the host may write to standard output and standard error together,
-/// unless told otherwise.
+/// Default limit of the bytes that a native program writes to standard output and standard error.
 pub const SUBPROCESS_OUTPUT_BYTES_MAX: u64 = 64 << 20;
 
-/// Where a subprocess reads from.
+/// Standard input of a subprocess.
 ///
-/// There is no inheriting the host's standard input: what came from there could not be repeated.
+/// The host's standard input cannot be inherited, as it could not be replayed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum SubprocessInput {
-    /// It is at its end at once.
+    /// At its end at once.
     #[default]
     Empty,
     /// These bytes, then the end.
     Bytes(Vec<u8>),
-    /// What is written to [`SubprocessChild::stdin`](super::SubprocessChild::stdin), until that is
-    /// dropped.
+    /// Written to [`SubprocessChild::stdin`](super::SubprocessChild::stdin) until that is dropped.
     Piped,
 }
 
-/// Whatever bytes can be made from; none are an empty input.
+/// Empty bytes make an empty input.
 impl<T: Into<Vec<u8>>> From<T> for SubprocessInput {
     fn from(bytes: T) -> Self {
         let bytes = bytes.into();
@@ -36,7 +34,7 @@ impl<T: Into<Vec<u8>>> From<T> for SubprocessInput {
 }
 
 impl SubprocessInput {
-    /// What is known of it when the program starts: `None` for what is yet to be written.
+    /// The bytes known before the start; `None` for a pipe.
     pub(super) fn bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Empty => Some(&[]),
@@ -46,20 +44,20 @@ impl SubprocessInput {
     }
 }
 
-/// Where a subprocess writes to. Nothing goes to the host's own streams: whoever asked prints.
+/// Where output of a subprocess goes. Never to the host's own streams: the caller prints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SubprocessStdio {
-    /// It is kept, for whoever reads it and for the tapes.
+    /// Kept for the caller and the tapes.
     #[default]
     Piped,
-    /// It is thrown away, and on no process tape.
+    /// Discarded, also on process tapes.
     Null,
 }
 
-/// A program to run, wherever that happens, in the manner of [`std::process::Command`].
+/// A program to run, like [`std::process::Command`].
 ///
-/// A program of the host inherits the host's environment, unless it is cleared; one in a machine
-/// has what is set here and nothing else. Standard input is what is given; by default it is empty.
+/// A native program inherits the host's environment unless it is cleared; a module has only the
+/// variables set here. Standard input is empty by default.
 ///
 /// ```
 /// use belljar::native::SubprocessRequest;
@@ -72,7 +70,7 @@ pub struct SubprocessRequest {
     pub(super) program: OsString,
     pub(super) args: Vec<OsString>,
     pub(super) env_clear: bool,
-    /// What is set; removed where it is `None`.
+    /// `None` removes the variable.
     pub(super) env: BTreeMap<OsString, Option<OsString>>,
     pub(super) current_dir: Option<PathBuf>,
     pub(super) stdin: SubprocessInput,
@@ -83,7 +81,7 @@ pub struct SubprocessRequest {
 }
 
 impl SubprocessRequest {
-    /// The program called `program`, without arguments.
+    /// A request for `program` without arguments.
     pub fn new(program: impl AsRef<OsStr>) -> Self {
         Self {
             program: program.as_ref().to_owned(),
@@ -111,13 +109,13 @@ impl SubprocessRequest {
         self
     }
 
-    /// Sets a variable of the environment.
+    /// Sets an environment variable.
     pub fn env(&mut self, key: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> &mut Self {
         self.env.insert(key.as_ref().to_owned(), Some(value.as_ref().to_owned()));
         self
     }
 
-    /// Sets variables of the environment.
+    /// Sets environment variables.
     pub fn envs<K: AsRef<OsStr>, V: AsRef<OsStr>>(
         &mut self,
         variables: impl IntoIterator<Item = (K, V)>,
@@ -128,56 +126,56 @@ impl SubprocessRequest {
         self
     }
 
-    /// Unsets a variable, whether it was set here or would be inherited.
+    /// Removes a variable, set here or inherited.
     pub fn env_remove(&mut self, key: impl AsRef<OsStr>) -> &mut Self {
         self.env.insert(key.as_ref().to_owned(), None);
         self
     }
 
-    /// Unsets all variables, and inherits none.
+    /// Removes all variables, and inherits none.
     pub fn env_clear(&mut self) -> &mut Self {
         self.env_clear = true;
         self.env.clear();
         self
     }
 
-    /// Where the program runs. A relative path begins at the root of the
+    /// Sets the current directory. A relative path begins at the root of the
     /// [`Subprocesses`](super::Subprocesses).
     pub fn current_dir(&mut self, dir: impl AsRef<Path>) -> &mut Self {
         self.current_dir = Some(dir.as_ref().to_owned());
         self
     }
 
-    /// What the program reads from standard input: bytes, or a [`SubprocessInput`].
+    /// Sets standard input: bytes, or a [`SubprocessInput`].
     pub fn stdin(&mut self, input: impl Into<SubprocessInput>) -> &mut Self {
         self.stdin = input.into();
         self
     }
 
-    /// What becomes of standard output.
+    /// Sets where standard output goes.
     pub fn stdout(&mut self, stdio: SubprocessStdio) -> &mut Self {
         self.stdout = stdio;
         self
     }
 
-    /// What becomes of standard error.
+    /// Sets where standard error goes.
     pub fn stderr(&mut self, stdio: SubprocessStdio) -> &mut Self {
         self.stderr = stdio;
         self
     }
 
-    /// Ends the program after this much real time, with all that it started: on Unix every process
-    /// of its group, elsewhere itself alone. What it has written until then is kept. A module is
-    /// ended by the tighter of this and its machine's [`Limits::timeout`](crate::Limits::timeout).
-    /// A replay ends as the recorded run did.
+    /// Sets a limit of real time, after which the program is killed: on Unix with its process
+    /// group. Its output until then is kept. For a module the tighter of this and its machine's
+    /// [`Limits::timeout`](crate::Limits::timeout) holds. A replay ends as the recorded run did.
     pub fn timeout(&mut self, timeout: Duration) -> &mut Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Bytes that a program of the host may write to standard output and standard error together.
-    /// Beyond, it is ended: [`SubprocessError::OutputLimit`](super::SubprocessError::OutputLimit).
-    /// Default: [`SUBPROCESS_OUTPUT_BYTES_MAX`]. For modules the machine's
+    /// Sets how many bytes a native program may write to standard output and standard error
+    /// together; beyond that it is killed:
+    /// [`SubprocessError::OutputLimit`](super::SubprocessError::OutputLimit). Default:
+    /// [`SUBPROCESS_OUTPUT_BYTES_MAX`]. For modules the machine's
     /// [`Limits::output_bytes_max`](crate::Limits::output_bytes_max) holds.
     pub fn output_bytes_max(&mut self, bytes: u64) -> &mut Self {
         self.output_bytes_max = bytes;
@@ -189,7 +187,7 @@ impl SubprocessRequest {
         self.env.iter().filter_map(|(key, value)| Some((key.as_os_str(), value.as_deref()?)))
     }
 
-    /// Where it runs on the host, if that is not where this process is.
+    /// The current directory on the host; `None` for this process's own.
     pub(super) fn dir(&self, root: &Path) -> Option<PathBuf> {
         let dir = self.current_dir.as_ref().map_or_else(|| root.to_owned(), |dir| root.join(dir));
         Some(dir).filter(|dir| !dir.as_os_str().is_empty())
@@ -204,22 +202,22 @@ impl SubprocessRequest {
 /// How a subprocess ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SubprocessStatus {
-    /// It exited with this code.
+    /// Exited with this code.
     Exited(i32),
-    /// It was a program of the host, and this signal ended it.
+    /// A native program was killed by this signal.
     Signalled(i32),
-    /// It was ended: by a trap or a limit of its machine, or by its timeout.
+    /// Ended by a trap or a limit of its machine, or by its timeout.
     Stopped(Outcome),
 }
 
 impl SubprocessStatus {
-    /// That of a program which has run out of time.
+    /// The status after a timeout.
     pub(super) const TIMED_OUT: Self = Self::Stopped(Outcome::Limit(Limit::Timeout));
 
-    /// That of a program which nobody let end.
+    /// The status of a module that was killed before it ran.
     pub(super) const KILLED: Self = Self::Signalled(9);
 
-    /// Whether it ran out of real time.
+    /// Whether the timeout ended it.
     pub fn timed_out(&self) -> bool {
         *self == Self::TIMED_OUT
     }
@@ -238,13 +236,13 @@ impl SubprocessStatus {
     }
 }
 
-/// What a subprocess leaves.
+/// Result of a subprocess.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SubprocessOutput {
     /// How it ended.
     pub status: SubprocessStatus,
-    /// What it wrote to standard output.
+    /// Standard output.
     pub stdout: Vec<u8>,
-    /// What it wrote to standard error.
+    /// Standard error.
     pub stderr: Vec<u8>,
 }

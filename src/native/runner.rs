@@ -1,5 +1,5 @@
-//! Programs of the host, for those who ask for them by name.
-#![allow(clippy::disallowed_methods, reason = "this file is the door to the host's programs")]
+//! Runs native programs.
+#![allow(clippy::disallowed_methods, reason = "the only file that starts programs of the host")]
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
@@ -17,56 +17,54 @@ use super::{
     SubprocessStdio,
 };
 
-/// How long the streams of a program that was ended may stay open: somebody who left its group may
-/// hold them.
+/// How long streams of a killed program may stay open: a process outside its group may hold them.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Bytes that are read from a program at once.
+/// Bytes read from a program at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// A program of the host could not be run.
+/// A native program could not be run.
 #[derive(thiserror::Error)]
 pub enum NativeError {
-    /// There is none of that name.
+    /// The host has no such program.
     #[error("the host has no program {program:?}")]
     NotFound {
-        /// Its name.
+        /// The program.
         program: String,
     },
-    /// It cannot be started.
-    #[error("cannot start the host's program {program:?}")]
+    /// The program cannot be started.
+    #[error("cannot start native program {program:?}")]
     Start {
-        /// Its name.
+        /// The program.
         program: String,
-        /// What the host answered.
+        /// The host's error.
         source: io::Error,
     },
-    /// It cannot be confined.
+    /// The program cannot be confined.
     #[error(transparent)]
     Profile(#[from] ProfileError),
 }
 
 crate::base::readable::readable!(NativeError);
 
-/// A program of the host, found on its path and run in one of its folders, outside of any machine:
-/// nothing that it does is virtual.
+/// A native program to run outside of any machine: nothing that it does is virtual.
 #[derive(Clone, Debug)]
 pub struct NativeCommand {
-    /// Its name.
+    /// The program, found on the host's `PATH`.
     pub program: String,
-    /// Its arguments.
+    /// The arguments.
     pub args: Vec<OsString>,
-    /// Its environment, besides the host's `PATH`.
+    /// The environment, besides the host's `PATH`.
     pub env: Vec<(OsString, OsString)>,
-    /// Where it runs.
+    /// The current directory.
     pub current_dir: PathBuf,
-    /// What it may do. Its root is the folder where it runs.
+    /// What it may do. Its root is the current directory.
     pub profile: SandboxProfile,
 }
 
 impl NativeCommand {
-    /// Runs it to its end on this process's streams; answers its code, or 128 and the number of
-    /// the signal that ended it.
+    /// Runs it to its end on this process's streams; returns its exit code, or 128 plus the number
+    /// of the signal that killed it.
     ///
     /// # Errors
     /// [`NativeError`].
@@ -107,23 +105,23 @@ fn command(program: &OsStr, confinement: Option<&Confinement>) -> io::Result<Com
     Ok(command)
 }
 
-/// A program of the host that runs. Dropped, it is ended, with its group.
+/// A running native program. Dropping it kills the program and its process group.
 pub(super) struct NativeChild(Arc<Running>);
 
-/// What its threads share: one for each stream, and one that looks at the time.
+/// Shared by its threads: one per stream, and one for the timeout.
 struct Running {
     streams: Arc<Streams>,
     process: HostProcess,
 }
 
 impl NativeChild {
-    /// Starts `request` in `current_dir`, or where this process is.
+    /// Starts `request` in `current_dir`, or in this process's current directory.
     ///
-    /// Input is fed and output is read beside each other, so that neither side waits for the other
-    /// however much there is of both. A program need not read its input.
+    /// Threads write its input and read its output, so that neither side blocks the other. A
+    /// program need not read its input.
     ///
     /// # Errors
-    /// As the host answers: the program, or a thread beside it, cannot be started.
+    /// The host's error, if the program or a thread cannot be started.
     pub(super) fn spawn(
         request: &SubprocessRequest,
         current_dir: Option<&Path>,
@@ -137,7 +135,7 @@ impl NativeChild {
             streams: Streams::new(is_open, request.output_bytes_max),
             process: HostProcess::new(child),
         });
-        // From here on, whatever fails ends the program.
+        // Dropped on failure, which kills the program.
         let native = Self(Arc::clone(&running));
         let beside = |work: Box<dyn FnOnce(&Running) + Send>| {
             let running = Arc::clone(&running);
@@ -163,31 +161,30 @@ impl NativeChild {
         Ok((native, input))
     }
 
-    /// What it has written.
     pub(super) fn streams(&self) -> &Arc<Streams> {
         &self.0.streams
     }
 
-    /// The number that the host knows it by.
+    /// The process ID.
     pub(super) fn id(&self) -> u32 {
         self.0.process.id()
     }
 
-    /// Ends it and its group, if it has not ended. Whoever has left the group and kept its streams
-    /// holds nobody up for longer than a moment.
+    /// Kills it and its group, if it has not ended. Streams that a process outside the group holds
+    /// open are closed after [`GRACE`].
     ///
     /// # Errors
-    /// As the host answers.
+    /// The host's error.
     pub(super) fn kill(&self) -> io::Result<()> {
         self.0.process.kill()?;
         let streams = Arc::clone(&self.0.streams);
         thread::Builder::new().spawn(move || streams.cut_off_after(GRACE)).map(drop)
     }
 
-    /// Whether it has ended, and everything that it wrote is here.
+    /// Whether it has ended and its streams are closed.
     ///
     /// # Errors
-    /// As the host answers.
+    /// The host's error.
     pub(super) fn has_ended(&self) -> io::Result<bool> {
         if self.0.streams.is_open() {
             return Ok(false);
@@ -195,10 +192,10 @@ impl NativeChild {
         self.0.process.has_ended()
     }
 
-    /// Waits until it has ended, and until nobody whom it has left behind can write.
+    /// Waits until it has ended and its streams are closed, also by processes that it left behind.
     ///
     /// # Errors
-    /// As the host answers.
+    /// The host's error.
     pub(super) fn wait(&self) -> io::Result<(SubprocessStatus, Collected)> {
         self.0.streams.wait_closed();
         let status = self.0.process.reap()?;
@@ -250,7 +247,7 @@ impl Running {
         if self.streams.ends_within(timeout) {
             return;
         }
-        // Whoever sees the program end then knows why.
+        // Set before the end can be seen.
         match self.process.kill_after(|| self.streams.time_out()) {
             Ok(false) => return,
             Ok(true) => {}
@@ -260,10 +257,10 @@ impl Running {
     }
 }
 
-/// Has what `command` starts end when the calling thread does, and with it this process, however that
-/// ends. Of what it has started itself nobody knows. Only Linux has that.
+/// Has the program of `command` killed when the calling thread ends, also if this process is
+/// killed. Programs that it started itself are not. Linux only.
 #[cfg_attr(not(target_os = "linux"), expect(unused_variables))]
-#[allow(unsafe_code, reason = "what runs between fork and exec cannot be checked")]
+#[allow(unsafe_code, reason = "the compiler cannot check code between fork and exec")]
 pub(super) fn end_with_this_thread(command: &mut Command) {
     #[cfg(target_os = "linux")]
     {
@@ -273,10 +270,10 @@ pub(super) fn end_with_this_thread(command: &mut Command) {
         let parent = getpid();
         let enter = move || {
             set_parent_process_death_signal(Some(Signal::KILL))?;
-            // It may have ended before that.
+            // The parent may have ended before that.
             if getppid() == Some(parent) { Ok(()) } else { Err(rustix::io::Errno::SRCH.into()) }
         };
-        // SAFETY: `enter` makes system calls, and takes no lock and no memory.
+        // SAFETY: `enter` only makes system calls; it takes no locks and allocates nothing.
         unsafe { command.pre_exec(enter) };
     }
 }

@@ -1,34 +1,33 @@
-//! What a running program reads and writes, as whoever spawned it sees that.
+//! The streams of a running program, as its parent sees them.
 
 use std::io::{self, Read, Write};
 use std::process::ChildStdin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A lock whose holder has panicked is as good as any: nothing here is half done between two steps.
+/// Locks, also after a holder panicked: every change of state is complete before the next.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One of the two streams that a program writes to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Written {
     Stdout,
     Stderr,
 }
 
-/// What a program has written, all of it: whether somebody reads it or not, the program never waits.
+/// All that a program has written. The program never waits for a reader.
 pub(super) struct Streams {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-/// Why a program was ended.
+/// Why a program was killed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum CutShort {
-    /// It wrote more than there was room for.
+    /// It exceeded its output limit.
     OutputLimit,
-    /// Its time was over.
+    /// Its timeout passed.
     Timeout,
 }
 
@@ -43,12 +42,12 @@ struct State {
     error: Option<io::Error>,
 }
 
-/// How it went, besides the program's own status.
+/// The result, besides the status.
 pub(super) struct Collected {
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: Vec<u8>,
     pub(super) cut_short: Option<CutShort>,
-    /// A stream failed.
+    /// The first error of a stream.
     pub(super) error: Option<io::Error>,
 }
 
@@ -57,22 +56,22 @@ impl Streams {
         Arc::new(Self { state: Mutex::new(state), changed: Condvar::new() })
     }
 
-    /// Streams that nobody has written to, with room for `room_bytes` together; open or not.
+    /// Streams without bytes and with room for `room_bytes` in both together.
     pub(super) fn new(is_open: [bool; 2], room_bytes: u64) -> Arc<Self> {
         Self::with(State { is_open, room_bytes, ..State::default() })
     }
 
-    /// Streams to which everything is written.
+    /// Closed streams with these bytes.
     pub(super) fn of(stdout: Vec<u8>, stderr: Vec<u8>) -> Arc<Self> {
         Self::with(State { bytes: [stdout, stderr], ..State::default() })
     }
 
-    /// Streams to which nothing is written before the program is waited for.
+    /// Streams whose bytes come when the program is waited for.
     pub(super) fn deferred() -> Arc<Self> {
         Self::with(State { is_deferred: true, ..State::default() })
     }
 
-    /// Ends the waiting of [`Streams::deferred`].
+    /// Sets the bytes of [`Streams::deferred`].
     pub(super) fn supply(&self, stdout: Vec<u8>, stderr: Vec<u8>) {
         self.change(|state| {
             state.bytes = [stdout, stderr];
@@ -86,8 +85,8 @@ impl Streams {
         changed
     }
 
-    /// Adds bytes; answers whether there was room for them. There is none once the stream is closed:
-    /// what has been told of it stays true.
+    /// Adds bytes; returns `false` if there is no room, or the stream is closed: what was read of a
+    /// closed stream is all there is.
     pub(super) fn push(&self, which: Written, bytes: &[u8]) -> bool {
         self.change(|state| {
             if !state.is_open[which as usize] {
@@ -105,12 +104,11 @@ impl Streams {
         })
     }
 
-    /// Nothing more comes.
     pub(super) fn close(&self, which: Written) {
         self.change(|state| state.is_open[which as usize] = false);
     }
 
-    /// Something went wrong with a stream. The first such error is kept.
+    /// Keeps the first error.
     pub(super) fn fail(&self, error: io::Error) {
         self.change(|state| state.error.get_or_insert(error).kind());
     }
@@ -119,30 +117,30 @@ impl Streams {
         lock(&self.state).is_open.contains(&true)
     }
 
-    /// Waits until nothing more can be written.
+    /// Waits until both streams are closed.
     pub(super) fn wait_closed(&self) {
         let state = lock(&self.state);
         drop(self.changed.wait_while(state, |state| state.is_open.contains(&true)));
     }
 
-    /// The program has ended.
+    /// Notes that the program has ended.
     pub(super) fn end(&self) {
         self.change(|state| state.has_ended = true);
     }
 
-    /// Waits for [`Streams::end`]; answers whether that came before the timeout.
+    /// Waits for [`Streams::end`]; returns whether it came before the timeout.
     pub(super) fn ends_within(&self, timeout: Duration) -> bool {
         let state = lock(&self.state);
         let waited = self.changed.wait_timeout_while(state, timeout, |state| !state.has_ended);
         waited.unwrap_or_else(PoisonError::into_inner).0.has_ended
     }
 
-    /// The program's time is over.
+    /// Notes that the timeout has passed.
     pub(super) fn time_out(&self) {
         self.change(|state| *state.cut_short.get_or_insert(CutShort::Timeout));
     }
 
-    /// Closes what is still open after `grace`: somebody has left the program and kept its streams.
+    /// Closes the streams after `grace`: a process that outlived the program may hold them.
     pub(super) fn cut_off_after(&self, grace: Duration) {
         let state = lock(&self.state);
         let open = |state: &mut State| state.is_open.contains(&true);
@@ -150,7 +148,7 @@ impl Streams {
         self.change(|state| state.is_open = [false; 2]);
     }
 
-    /// Everything so far. An error is handed out once.
+    /// All bytes so far. The error is returned once.
     pub(super) fn collect(&self) -> Collected {
         let mut state = lock(&self.state);
         let [stdout, stderr] = state.bytes.clone();
@@ -158,9 +156,9 @@ impl Streams {
     }
 }
 
-/// What a program writes to standard output or standard error, as it comes.
+/// Standard output or standard error of a program, read as it is written.
 ///
-/// It is kept until then, so that the program never waits for its reader, within
+/// Unread output is kept, so that the program never waits for its reader, up to
 /// [`output_bytes_max`](super::SubprocessRequest::output_bytes_max).
 pub struct ChildOutput {
     streams: Arc<Streams>,
@@ -173,7 +171,7 @@ impl ChildOutput {
         Self { streams: Arc::clone(streams), which, read_bytes: 0 }
     }
 
-    /// What is written and was not read.
+    /// Bytes not read yet.
     pub(super) fn rest(&self) -> Vec<u8> {
         let state = lock(&self.streams.state);
         state.bytes[self.which as usize][self.read_bytes..].to_vec()
@@ -181,10 +179,10 @@ impl ChildOutput {
 }
 
 impl Read for ChildOutput {
-    /// Waits for bytes; 0 once the program, and whoever it left its stream to, has closed it.
+    /// Waits for bytes; returns 0 when all writers have closed the stream.
     ///
     /// # Errors
-    /// `WouldBlock` for a module whose input is piped, before it is waited for: it runs then.
+    /// `WouldBlock` for a module whose input is piped: it runs when it is waited for.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let (at, which) = (self.read_bytes, self.which as usize);
         let state = lock(&self.streams.state);
@@ -192,7 +190,7 @@ impl Read for ChildOutput {
         let state = self.streams.changed.wait_while(state, is_waiting);
         let state = state.unwrap_or_else(PoisonError::into_inner);
         if state.is_deferred {
-            let why = "a module whose input is piped runs when it is waited for";
+            let why = "a module with piped input runs when it is waited for; wait for it first";
             return Err(io::Error::new(io::ErrorKind::WouldBlock, why));
         }
         let read = (&state.bytes[which][at..]).read(buffer)?;
@@ -201,23 +199,23 @@ impl Read for ChildOutput {
     }
 }
 
-/// What was written to a program's standard input.
+/// Bytes written to a program's standard input.
 #[derive(Default)]
 pub(super) struct Sent {
     pub(super) bytes: Vec<u8>,
-    /// The program stopped reading; how much it took is its pipe's business, and differs from run
-    /// to run.
+    /// The program stopped reading. How much it took depends on the pipe, and differs from run to
+    /// run.
     pub(super) is_cut: bool,
 }
 
-/// A program's standard input; dropped, it is at its end.
+/// Standard input of a program. Dropping it closes the pipe.
 pub struct ChildInput {
     pipe: Option<ChildStdin>,
     sent: Arc<Mutex<Sent>>,
 }
 
 impl ChildInput {
-    /// The input of a program of the host, or, without its pipe, of one that is not running.
+    /// `pipe` leads to a native program; without it bytes are only kept.
     pub(super) fn new(pipe: Option<ChildStdin>) -> Self {
         Self { pipe, sent: Arc::default() }
     }
@@ -250,10 +248,9 @@ impl Write for ChildInput {
 mod tests {
     use super::*;
 
-    /// Somebody who has left the program goes on writing after it was waited for: the tapes would
-    /// hold less than its reader gets.
+    /// A process that outlived the program may still write: tapes must not hold less than was read.
     #[test]
-    fn what_is_written_after_the_end_reaches_nobody() {
+    fn output_after_close_is_dropped() {
         let streams = Streams::new([true; 2], 100);
         assert!(streams.push(Written::Stdout, b"in time"));
         streams.cut_off_after(Duration::ZERO);

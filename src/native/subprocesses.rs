@@ -1,5 +1,4 @@
-//! What a spawn does: runs a program of the host, records that, repeats it from a tape, or runs a
-//! module in a machine.
+//! Subprocesses of a session: real, recorded, replayed, or modules in a machine.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -25,36 +24,36 @@ use crate::engine::Program;
 use crate::kernel::machine::Machine;
 use crate::tape::Redaction;
 
-/// What a spawn does.
+/// How a session runs subprocesses.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum SubprocessConfig {
-    /// It runs a program of the host.
+    /// As native programs.
     #[default]
     Real,
-    /// It runs a program of the host, and notes what came of it.
+    /// As native programs, recorded on a process tape.
     Record {
-        /// The process tape that is written at the end.
+        /// The tape, written when the session ends.
         tape: PathBuf,
     },
-    /// It runs nothing: what comes of it is on a tape.
+    /// Not at all: results come from a process tape.
     Replay {
-        /// The process tape.
+        /// The tape.
         tape: PathBuf,
     },
-    /// It runs a module in the machine.
+    /// As modules in the machine.
     WasiToolchain {
-        /// The folder in which `<program>.wasm` is the program.
+        /// The directory that has program `p` as `p.wasm`.
         dir: PathBuf,
     },
 }
 
-/// What becomes of a program that a toolchain does not have.
+/// What happens if a toolchain lacks a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnMissing {
     /// The host's program of that name runs.
     #[default]
     Native,
-    /// It is refused.
+    /// The call is an error.
     Deny,
 }
 
@@ -70,15 +69,15 @@ enum Mode {
 struct Toolchain {
     dir: PathBuf,
     find: Find,
-    /// Those that were found.
+    /// Found so far.
     programs: HashMap<String, Program>,
 }
 
-/// Runs subprocesses, all of a session in the same way.
+/// Runs the subprocesses of a session.
 ///
-/// A session's machine says what time it is, has the files of programs that run in it, and has the
-/// tape on which everything is noted. Programs of the host see the host: no virtual time passes
-/// while one runs, and what it does to files is real.
+/// The session's machine gives the time, runs modules on its files, and records on its tape. Native
+/// programs see the host: no virtual time passes while one runs, and their changes of files are
+/// real.
 ///
 /// ```
 /// use belljar::Machine;
@@ -104,11 +103,11 @@ pub struct Subprocesses {
     root: PathBuf,
     on_missing: OnMissing,
     profile: SandboxProfile,
-    /// Where confined programs may write, if that is not the root.
+    /// Directories where confined programs may write, if not the root.
     roots: Option<Vec<PathBuf>>,
-    /// What hardened ones may read besides.
+    /// Directories that hardened programs may read in addition.
     read_only_roots: Vec<PathBuf>,
-    /// What they are started in, once one was.
+    /// Made when the first program starts.
     confinement: Option<Confinement>,
     redaction: Redaction,
     /// Calls so far.
@@ -118,15 +117,15 @@ pub struct Subprocesses {
 }
 
 impl Subprocesses {
-    /// Subprocesses as `config` says.
+    /// Opens subprocesses as `config` says.
     ///
-    /// In a toolchain, `find` is asked for a program by the folder and the name, once for each that
-    /// there is. It answers `None` for one that the folder does not have, and an error for a name
-    /// that must not be looked for anywhere, or a module that cannot run.
+    /// `find` returns the program of a toolchain by directory and name, and is called once for each
+    /// that exists; `None` if the directory lacks it, and an error for a name that leads elsewhere
+    /// or a module that cannot run.
     ///
     /// # Errors
     /// [`SubprocessError`]: `Tape` if the tape to replay cannot be read, with its line; `Folder` if
-    /// that of the toolchain, or the one in which a tape is to be written, is not there.
+    /// the directory of the toolchain, or of the tape to write, does not exist.
     pub fn open(
         config: SubprocessConfig,
         find: impl FnMut(&Path, &str) -> Result<Option<Program>, FindError> + Send + 'static,
@@ -159,25 +158,25 @@ impl Subprocesses {
         })
     }
 
-    /// The host's folder in which programs run, at which relative paths begin, and which the
-    /// machine's worktree shows. Default: the current one. Tapes do not name it.
+    /// Sets the host directory in which programs run and to which paths are relative, and which the
+    /// machine's worktree shows. Default: the current directory. Tapes do not name it.
     #[must_use]
     pub fn root(mut self, root: impl Into<PathBuf>) -> Self {
         self.root = root.into();
         self
     }
 
-    /// What becomes of a program that the toolchain does not have.
+    /// Sets what happens if the toolchain lacks a program.
     #[must_use]
     pub fn on_missing(mut self, on_missing: OnMissing) -> Self {
         self.on_missing = on_missing;
         self
     }
 
-    /// What programs of the host may do. A replay runs none, and takes any profile.
+    /// Sets what native programs may do. A replay runs none, and accepts any profile.
     ///
     /// # Errors
-    /// [`SubprocessError::Profile`] if this machine cannot give that.
+    /// [`SubprocessError::Profile`] if the system cannot enforce it.
     pub fn sandbox_profile(mut self, profile: SandboxProfile) -> Result<Self, SubprocessError> {
         if !matches!(self.mode, Mode::Replay(_)) {
             profile.check()?;
@@ -186,15 +185,15 @@ impl Subprocesses {
         Ok(self)
     }
 
-    /// The folders in which confined programs of the host may write. Default: the root.
+    /// Sets the directories in which confined programs may write. Default: the root.
     #[must_use]
     pub fn sandbox_roots<P: Into<PathBuf>>(mut self, roots: impl IntoIterator<Item = P>) -> Self {
         self.roots = Some(roots.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Folders that confined programs of the host may read besides, where the profile does not let them
-    /// read everything. One that lies in a root can be written to all the same.
+    /// Sets directories that hardened programs may read in addition. One inside a root is writable
+    /// nonetheless.
     #[must_use]
     pub fn sandbox_read_only_roots<P: Into<PathBuf>>(
         mut self,
@@ -204,15 +203,14 @@ impl Subprocesses {
         self
     }
 
-    /// What must not reach a process tape. A tape must be replayed under the rules under which it
-    /// was recorded.
+    /// Sets what is kept off the process tape. A replay needs the rules of the recording.
     #[must_use]
     pub fn redaction(mut self, redaction: Redaction) -> Self {
         self.redaction = redaction;
         self
     }
 
-    /// What was recorded so far, or all that is replayed.
+    /// The entries recorded so far, or all that are replayed.
     pub fn process_tape(&self) -> Option<Cow<'_, ProcessTape>> {
         match &self.mode {
             Mode::Record(recording) => Some(Cow::Owned(recording.so_far())),
@@ -221,13 +219,13 @@ impl Subprocesses {
         }
     }
 
-    /// How many times a program was asked for.
+    /// The number of calls so far.
     pub fn calls(&self) -> u64 {
         self.calls
     }
 
-    /// Runs a program to its end and collects what it writes, or takes that off the tape. One of
-    /// the host is waited for as long as its output is open, also in programs that it left running.
+    /// Runs a program to its end and returns its output, or replays it. Waits until all writers
+    /// have closed the output, also processes that a native program left behind.
     ///
     /// # Errors
     /// [`SubprocessError`]. A program that fails is no error.
@@ -240,7 +238,7 @@ impl Subprocesses {
         self.wait_with_output(child, machine)
     }
 
-    /// Starts a program, or takes its entry off the tape. On tapes it stands where it started.
+    /// Starts a program, or takes its entry off the tape. Tapes are in the order of starts.
     ///
     /// # Errors
     /// [`SubprocessError`].
@@ -255,8 +253,8 @@ impl Subprocesses {
         self.note_off_tape(call, child)
     }
 
-    /// Waits until a program has ended and its output is closed, notes what came of it, and lets the
-    /// time pass that a replayed one took. A second time it answers the same.
+    /// Waits until a program has ended and its output is closed, records the result, and lets the
+    /// recorded duration of a replayed one pass. Later calls return the same.
     ///
     /// # Errors
     /// [`SubprocessError`]. A program that fails is no error.
@@ -269,8 +267,8 @@ impl Subprocesses {
         self.note_off_tape(child.call.number, status)
     }
 
-    /// As [`Subprocesses::wait`], if the program has ended and its output is closed; else `None`, at
-    /// once. One that is replayed, or a module, has ended.
+    /// Like [`Subprocesses::wait`], but returns `None` at once if the program has not ended or its
+    /// output is open. Modules and replayed programs have ended.
     ///
     /// # Errors
     /// [`SubprocessError`]. A program that fails is no error.
@@ -291,8 +289,8 @@ impl Subprocesses {
         self.wait(child, machine).map(Some)
     }
 
-    /// As [`Subprocesses::wait`], and what it wrote besides, as far as nobody has read it or taken
-    /// its stream.
+    /// Like [`Subprocesses::wait`], and returns the output that was not read, of streams that were
+    /// not taken.
     ///
     /// # Errors
     /// [`SubprocessError`]. A program that fails is no error.
@@ -330,8 +328,8 @@ impl Subprocesses {
         let (program, output_bytes_max) = (request.name(), request.output_bytes_max);
         let mut call = Call { number, program, asked, started_ns: 0, output_bytes_max };
         if request.variables().any(|(name, _)| name.is_empty()) {
-            // A tape would hold what is no variable, and could not be read again.
-            let problem = "a variable needs a name";
+            // A tape with such a variable could not be read.
+            let problem = "an environment variable has no name";
             return Err(call.host_error(io::Error::new(io::ErrorKind::InvalidInput, problem)));
         }
         if let Mode::WasiToolchain(toolchain) = &mut self.mode {
@@ -382,7 +380,7 @@ impl Subprocesses {
         Ok(SubprocessChild::new(call, request, Work::Ended(output.status), streams, None))
     }
 
-    /// Starts what runs outside of machines.
+    /// Starts a native program, or replays it.
     fn start_outside(
         &mut self,
         call: &Call,
@@ -407,7 +405,7 @@ impl Subprocesses {
         let dir = request.dir(&self.root);
         let spawned = NativeChild::spawn(request, dir.as_deref(), self.confinement.as_ref());
         let (native, stdin) = spawned.map_err(|source| match (source.kind(), dir) {
-            // The host answers the same for a program and for a folder that is not there.
+            // The host's error is the same for a missing program and a missing directory.
             (_, Some(dir)) if check_folder(&dir).is_err() => fail(&TapedFailure::CurrentDir),
             (io::ErrorKind::NotFound, _) => fail(&TapedFailure::NotFound),
             (io::ErrorKind::PermissionDenied, _) => fail(&TapedFailure::PermissionDenied),
@@ -456,7 +454,7 @@ impl Subprocesses {
         Ok(status)
     }
 
-    /// Notes on the tapes what came of a call.
+    /// Records the end of a call on the tapes.
     fn note_end(
         &mut self,
         call: &Call,
@@ -476,13 +474,13 @@ impl Subprocesses {
         Ok(())
     }
 
-    /// Ends the session: writes the tape of one that was recorded, whole or not at all, and answers
-    /// its entries. Dropped before, a session writes nothing.
+    /// Ends the session; if it was recorded, writes the tape, all or nothing, and returns its
+    /// entries. A session that is dropped instead writes nothing.
     ///
     /// # Errors
-    /// [`SubprocessError`]: `OffTape` if a call was not on the tape, `Unconsumed` if the tape holds
-    /// more than was asked for, `Unwaited` if nobody waited for a program that was to be recorded,
-    /// `Tape` if it cannot be written.
+    /// [`SubprocessError`]: `OffTape` if a call is not on the tape, `Unconsumed` if the tape
+    /// has entries left, `Unwaited` if a recorded program was not waited for, `Tape` if the tape
+    /// cannot be written.
     pub fn finish(self) -> Result<Vec<TapeEntry>, SubprocessError> {
         let off_tape = |tape: &Path| match self.off_tape {
             Some(call) => Err(SubprocessError::OffTape { call, tape: tape.to_owned() }),
@@ -503,7 +501,7 @@ impl Subprocesses {
     }
 }
 
-/// Lets the time pass that a recorded call took.
+/// Lets the recorded duration of a call pass.
 fn pass_time(call: &Call, entry: &TapeEntry, machine: &mut Machine) {
     let duration_ns = entry.duration_ms.saturating_mul(1_000_000);
     machine.clock.sleep_until(call.started_ns.saturating_add(duration_ns));
@@ -513,7 +511,7 @@ fn check_folder(path: &Path) -> Result<(), DiskError> {
     if disk::metadata(path)?.is_dir() {
         return Ok(());
     }
-    Err(DiskError::new("use as a folder", path)(io::ErrorKind::NotADirectory.into()))
+    Err(DiskError::new("open directory", path)(io::ErrorKind::NotADirectory.into()))
 }
 
 impl Toolchain {

@@ -1,4 +1,5 @@
-//! Runs of host programs in a file: one JSON object a line. `docs/process-tape.md` has the format.
+//! Process tapes: recorded native programs, one JSON object per line. `docs/process-tape.md` has
+//! the format.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -15,13 +16,12 @@ use crate::base::disk::{self, DiskError};
 use crate::tape::lines::{expect_readable, line_of};
 use crate::tape::{Redaction, TapeError, Version};
 
-/// Longest that a process tape may be, in bytes: it is read and written whole.
+/// Maximum length of a process tape, in bytes: it is read and written whole.
 pub const PROCESS_TAPE_BYTES_MAX: u64 = 256 << 20;
 
-/// The version of the format.
 const VERSION: Version = Version { major: 1, minor: 1 };
 
-/// The first line.
+/// Line 1.
 #[derive(Serialize, Deserialize)]
 struct Header {
     version: Version,
@@ -29,52 +29,51 @@ struct Header {
     belljar_version: String,
 }
 
-/// One run of a program of the host: what was asked for, then what came of it.
+/// One run of a native program: the request and its result.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TapeEntry {
-    /// The program, as it was asked for.
+    /// The program as requested.
     pub program: TapedBytes,
-    /// Its arguments, without their secrets.
+    /// Its arguments, without secrets.
     #[serde(default)]
     pub args: Vec<TapedBytes>,
-    /// Where it ran, seen from the root of its session if it lies below that. `None` matches any.
+    /// Its current directory, relative to the root of the session if below it. `None` matches any.
     #[serde(default)]
     pub cwd: Option<TapedBytes>,
-    /// The variables that were set for it, `NAME=value`, without their secrets. Those that are not
-    /// listed match any.
+    /// The variables that were set, `NAME=value`, without secrets. Variables not listed match any.
     #[serde(default)]
     pub env: Vec<TapedBytes>,
-    /// The sandbox profile that it ran in. `None` matches any, and is what `unrestricted` leaves.
+    /// The sandbox profile. `None` matches any, and is written for `unrestricted`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<SandboxProfile>,
-    /// The digest of its standard input. `None` matches any.
+    /// The digest of standard input. `None` matches any.
     #[serde(default)]
     pub stdin_digest: Option<Digest>,
-    /// What it wrote to standard output.
+    /// Standard output.
     #[serde(default)]
     pub stdout: TapedBytes,
-    /// What it wrote to standard error.
+    /// Standard error.
     #[serde(default)]
     pub stderr: TapedBytes,
-    /// Its exit code, if it exited.
+    /// The exit code, if it exited.
     #[serde(default)]
     pub exit_code: Option<i32>,
-    /// The number of the signal that ended it.
+    /// The signal that killed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// Whether its timeout ended it.
+    /// Whether its timeout passed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timed_out: bool,
     /// Why it did not run, or not to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<TapedFailure>,
-    /// How long it took on its session's clock, in milliseconds.
+    /// Its duration on the session's clock, in milliseconds.
     #[serde(default)]
     pub duration_ms: u64,
 }
 
 impl TapeEntry {
-    /// What a tape says of `request`, whose relative paths begin at `root`, before it has run.
+    /// The entry of `request` before it has run; its paths are relative to `root`.
     pub(super) fn asked(
         request: &SubprocessRequest,
         root: &Path,
@@ -103,28 +102,28 @@ impl TapeEntry {
         }
     }
 
-    /// Adds what came of it.
+    /// Adds the result.
     pub(super) fn answered(mut self, output: &SubprocessOutput, duration_ms: u64) -> Self {
         self.stdout = TapedBytes::from(&output.stdout);
         self.stderr = TapedBytes::from(&output.stderr);
         match output.status {
             SubprocessStatus::Exited(code) => self.exit_code = Some(code),
             SubprocessStatus::Signalled(signal) => self.signal = Some(signal),
-            // Nothing else stops a program of the host.
+            // A native program is stopped by its timeout only.
             SubprocessStatus::Stopped(_) => self.timed_out = true,
         }
         self.duration_ms = duration_ms;
         self
     }
 
-    /// Adds why nothing came of it.
+    /// Adds the reason of a failure.
     pub(super) fn failed(mut self, failure: TapedFailure, duration_ms: u64) -> Self {
         self.failure = Some(failure);
         self.duration_ms = duration_ms;
         self
     }
 
-    /// What came of it, if it has not failed.
+    /// The result, if it has not failed.
     pub(super) fn output(&self) -> SubprocessOutput {
         let status = match (self.exit_code, self.signal) {
             (Some(code), _) => SubprocessStatus::Exited(code),
@@ -135,14 +134,14 @@ impl TapeEntry {
         SubprocessOutput { status, stdout, stderr }
     }
 
-    /// The name and the value of a variable; `None` if it is none.
+    /// The name and value of a variable.
     pub(super) fn split_variable(variable: &TapedBytes) -> Option<(&[u8], &[u8])> {
-        // Windows has variables whose names begin with the sign.
+        // Names of Windows' own variables begin with `=`.
         let at = variable.0.iter().skip(1).position(|byte| *byte == b'=')? + 1;
         Some((&variable.0[..at], &variable.0[at + 1..]))
     }
 
-    /// How much of a tape it takes.
+    /// Its length on a tape.
     pub(super) fn len_bytes(&self) -> u64 {
         line_of(self).len() as u64
     }
@@ -155,7 +154,7 @@ impl TapeEntry {
             self.failure.is_some(),
         ];
         if ends.into_iter().filter(|ended| *ended).count() != 1 {
-            let message = "an entry has one of exit_code, signal, timed_out and failure";
+            let message = "an entry needs exactly one of exit_code, signal, timed_out and failure";
             return Err(message.to_owned());
         }
         match self.env.iter().find(|variable| Self::split_variable(variable).is_none()) {
@@ -165,14 +164,14 @@ impl TapeEntry {
     }
 }
 
-/// `bytes` without secrets. Where they hold one, what is no text beside it is lost.
+/// `bytes` without secrets. If a secret is removed, bytes that are not UTF-8 are replaced, too.
 fn redacted(bytes: &[u8], redact: impl Fn(&str) -> String) -> TapedBytes {
     let text = String::from_utf8_lossy(bytes);
     let safe = redact(&text);
     TapedBytes::from(if safe == text { bytes } else { safe.as_bytes() })
 }
 
-/// A folder as tapes of all systems write it.
+/// A directory with `/` between names, on every system.
 fn taped_dir(root: &Path, dir: &Path) -> TapedBytes {
     let below = dir.strip_prefix(root).unwrap_or(dir);
     let mut bytes = below.as_os_str().as_encoded_bytes().to_vec();
@@ -187,32 +186,32 @@ fn taped_dir(root: &Path, dir: &Path) -> TapedBytes {
     TapedBytes(bytes)
 }
 
-/// A tape of runs of host programs, in the order in which they were started.
+/// A tape of native programs, in the order in which they started.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ProcessTape {
-    /// One for each run. The first stands on line 2 of the file.
+    /// One per run. The first is line 2 of the file.
     pub entries: Vec<TapeEntry>,
 }
 
 impl ProcessTape {
-    /// The tape at `path`.
+    /// Reads the tape at `path`.
     ///
     /// # Errors
-    /// [`TapeError`]: `Disk`, also if it is longer than [`PROCESS_TAPE_BYTES_MAX`]; `Version` if its
-    /// format is of another major version; `Line` for what is no header or no entry.
+    /// [`TapeError`]: `Disk`, also if it exceeds [`PROCESS_TAPE_BYTES_MAX`]; `Version` for another
+    /// major version of the format; `Line` for an invalid header or entry.
     pub fn load(path: &Path) -> Result<Self, TapeError> {
         let mut bytes = Vec::new();
         let read = disk::open(path)?.take(PROCESS_TAPE_BYTES_MAX + 1).read_to_end(&mut bytes);
         read.map_err(DiskError::new("read", path))?;
         if bytes.len() as u64 > PROCESS_TAPE_BYTES_MAX {
-            let too_long = format!("it is longer than {PROCESS_TAPE_BYTES_MAX} bytes");
+            let too_long = format!("the tape exceeds {PROCESS_TAPE_BYTES_MAX} bytes");
             let error = io::Error::new(io::ErrorKind::FileTooLarge, too_long);
             return Err(DiskError::new("read", path)(error).into());
         }
         let tape = || path.display().to_string();
         let bad = |line: usize, what: &str, error: &dyn std::fmt::Display| {
             let message = format!(
-                "this is no {what} of a process tape: {error}; put it right, or record it again"
+                "invalid {what} of a process tape: {error}; correct it, or record the tape again"
             );
             TapeError::Line { tape: tape(), line: line as u64, message }
         };
@@ -234,10 +233,10 @@ impl ProcessTape {
         Ok(Self { entries })
     }
 
-    /// Writes the tape to `path`, whole or not at all.
+    /// Writes the tape to `path`, all or nothing.
     ///
     /// # Errors
-    /// [`TapeError`]: `Full` if it would be longer than [`PROCESS_TAPE_BYTES_MAX`]; `LongRecord`; `Disk`.
+    /// [`TapeError`]: `Full` if it would exceed [`PROCESS_TAPE_BYTES_MAX`]; `LongRecord`; `Disk`.
     pub fn save(&self, path: &Path) -> Result<(), TapeError> {
         let bytes = self.to_bytes();
         bytes.split_inclusive(|byte| *byte == b'\n').try_for_each(expect_readable)?;
@@ -247,7 +246,7 @@ impl ProcessTape {
         Ok(atomic_file::write(path, &[&bytes])?)
     }
 
-    /// How long the file is, in bytes.
+    /// The length of the file in bytes.
     pub(super) fn len_bytes(&self) -> u64 {
         self.to_bytes().len() as u64
     }
@@ -272,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_of_arguments_and_variables_stay_off_a_tape() {
+    fn secrets_in_arguments_and_variables_are_redacted() {
         let mut request = SubprocessRequest::new("deploy");
         request.arg("sk-abcdefghijklmnopqrstuvwxyz").arg("--fast");
         request.env("API_KEY", "hunter2").env("LANG", "C").env_remove("HOME");
@@ -284,7 +283,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_secret_that_is_no_text_stays_off_a_tape() {
+    fn secret_beside_invalid_utf8_is_redacted() {
         use std::os::unix::ffi::OsStrExt;
         let mut request = SubprocessRequest::new("p");
         request.env("API_KEY", OsStr::from_bytes(b"\xffhunter2"));
@@ -295,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_named_as_seen_from_the_root() {
+    fn directories_are_relative_to_the_root() {
         let root = Path::new("/home/me/project");
         assert_eq!(taped_dir(root, &root.join("a/b")), TapedBytes::from("a/b"));
         assert_eq!(taped_dir(root, root), TapedBytes::from("."));
@@ -304,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_split_at_the_first_sign_after_their_first_letter() {
+    fn variables_split_at_first_equals_sign_after_first_byte() {
         let split = |text: &str| {
             let variable = TapedBytes::from(text);
             let (name, value) = TapeEntry::split_variable(&variable)?;

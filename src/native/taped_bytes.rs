@@ -1,4 +1,4 @@
-//! Bytes in a file that people read.
+//! Bytes on a process tape.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Longest that bytes are shown in a message, in characters.
+/// Maximum length of shown bytes, in characters.
 const SHOWN_CHARS_MAX: usize = 200;
 
-/// Bytes on a process tape: a text where they are UTF-8, else `{"base64": "…"}`.
+/// Bytes on a process tape: a string if they are UTF-8, else `{"base64": "…"}`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct TapedBytes(pub Vec<u8>);
 
 #[derive(Serialize, Deserialize)]
-#[serde(untagged, expecting = "expected a text, or an object with a text `base64`")]
+#[serde(untagged, expecting = "expected a string, or an object with a string `base64`")]
 enum Form<T> {
     Text(T),
     Binary { base64: String },
@@ -47,7 +47,7 @@ impl<'de> Deserialize<'de> for TapedBytes {
     }
 }
 
-/// Quoted, what is no text escaped, and cut short.
+/// Quoted, with other bytes than UTF-8 escaped, and cut short.
 impl fmt::Debug for TapedBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let escaped = self.0.utf8_chunks().flat_map(|chunk| {
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_stays_readable_and_other_bytes_survive() {
+    fn bytes_round_trip_as_text_or_base64() {
         let json = |bytes: &[u8]| serde_json::to_string(&TapedBytes::from(bytes)).unwrap();
         assert_eq!(json(b"na\xc3\xafve\n\0"), "\"na\u{ef}ve\\n\\u0000\"");
         assert_eq!(json(b"\xff\x00"), r#"{"base64":"/wA="}"#);
@@ -78,10 +78,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_text_nor_base64_is_refused() {
+    fn neither_string_nor_base64_is_refused() {
         for (json, reason) in [
-            ("1", "expected a text"),
-            (r#"{"base65":"/wA="}"#, "expected a text"),
+            ("1", "expected a string"),
+            (r#"{"base65":"/wA="}"#, "expected a string"),
             (r#"{"base64":"/w"}"#, "padding"),
             (r#"{"base64":"?"}"#, "Invalid"),
         ] {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_show_bytes_escaped_and_cut_short() {
+    fn debug_output_is_escaped_and_truncated() {
         assert_eq!(format!("{:?}", TapedBytes::from(b"a\"\n\xff")), r#""a\"\n\xff""#);
         let long = format!("{:?}", TapedBytes(vec![b'x'; 1 << 20]));
         assert_eq!(long, format!("\"{}\"… (1048576 bytes)", "x".repeat(SHOWN_CHARS_MAX)));

@@ -1,4 +1,4 @@
-//! Runs that failed, on a process tape.
+//! Failed runs on a process tape.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,20 +10,20 @@ use super::SubprocessError;
 pub enum TapedFailure {
     /// The host has no such program.
     NotFound,
-    /// The folder in which it should run is not there.
+    /// Its current directory does not exist.
     CurrentDir,
-    /// The host does not allow it to start.
+    /// The host denies executing it.
     PermissionDenied,
-    /// The sandbox profile runs no program of the host.
+    /// The sandbox profile allows no native programs.
     Denied,
-    /// It was ended for writing more than it may.
+    /// It exceeded its output limit.
     OutputLimit,
-    /// Something else, in the host's words.
+    /// Another error; the host's message.
     Host(String),
 }
 
 impl TapedFailure {
-    /// What a tape says of `error`.
+    /// The reason to record for `error`.
     pub(super) fn of(error: &SubprocessError) -> Self {
         match error {
             SubprocessError::NotFound { .. } => Self::NotFound,

@@ -1,4 +1,4 @@
-//! What every kind of sandbox offers, and what is said to it.
+//! The trait of sandbox backends, and its requests and results.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,52 +15,52 @@ use crate::kernel::machine::limits::Limits;
 use crate::kernel::vfs::Mtimes;
 use crate::net::EgressPolicy;
 
-/// The directory that outlives a session's tasks. There always is one.
+/// A directory for data that outlives the tasks of a session. Always there.
 pub const MEMORY_DIR: &str = "/mnt/memory";
 
-/// The directory for what a session is to hand over. There always is one.
+/// A directory for results of a session. Always there.
 pub const OUTPUTS_DIR: &str = "/mnt/session/outputs";
 
-/// The variable that names [`MEMORY_DIR`], or where that is on the host.
+/// The variable with the path of [`MEMORY_DIR`], or of its directory on the host.
 pub const MEMORY_DIR_VARIABLE: &str = "BELLJAR_MEMORY_DIR";
 
-/// The variable that names [`OUTPUTS_DIR`], or where that is on the host.
+/// The variable with the path of [`OUTPUTS_DIR`], or of its directory on the host.
 pub const OUTPUTS_DIR_VARIABLE: &str = "BELLJAR_OUTPUTS_DIR";
 
-/// The answer of a [`SandboxBackend`], once it is there.
+/// The future that methods of a [`SandboxBackend`] return.
 pub type SandboxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, SandboxError>> + Send + 'a>>;
 
 /// Makes sandboxes: sessions that live until they are terminated, each with its own files and
 /// rules.
 ///
-/// Calls on one session are served one after the other, in the order in which their futures were
-/// first polled. Sessions do not wait for each other.
+/// Calls on one session are served in the order in which their futures were first polled. Sessions
+/// do not wait for each other.
 pub trait SandboxBackend: Send + Sync {
-    /// What it is called.
+    /// The name of the backend.
     fn name(&self) -> &str;
 
-    /// What it can do. What it cannot, it refuses with [`SandboxError::Unsupported`].
+    /// What it supports. Anything else is refused with [`SandboxError::Unsupported`].
     fn capabilities(&self) -> SandboxCapabilities;
 
     /// Makes a session.
     ///
     /// # Errors
-    /// [`SandboxError::InvalidRequest`] for a mount or an id that makes no sense; `Lifecycle` if
-    /// there is a session of that id; `Unsupported` for a policy that it cannot enforce; `Io`.
+    /// [`SandboxError::InvalidRequest`] for an invalid mount or id; `Lifecycle` if the id is in
+    /// use; `Unsupported` for a policy that it cannot enforce; `Io`.
     fn provision(&self, spec: SandboxSpec) -> SandboxFuture<'_, SandboxSession>;
 
-    /// Mounts one more tree in a session that is there.
+    /// Adds a mount to a session.
     ///
     /// # Errors
-    /// [`SandboxError::SessionNotFound`]; `Lifecycle` if the session was terminated, or something
-    /// is mounted at the target; `InvalidRequest`; `Unsupported`; `Io`.
+    /// [`SandboxError::SessionNotFound`]; `Lifecycle` if the session was terminated, or the target
+    /// is a mount point; `InvalidRequest`; `Unsupported`; `Io`.
     fn attach_filesystem<'a>(
         &'a self,
         session_id: &'a str,
         mount: SandboxMount,
     ) -> SandboxFuture<'a, ()>;
 
-    /// Sets whom a session may reach from now on.
+    /// Sets the network policy of a session.
     ///
     /// # Errors
     /// [`SandboxError::SessionNotFound`]; `Lifecycle` if the session was terminated; `Unsupported`
@@ -71,7 +71,7 @@ pub trait SandboxBackend: Send + Sync {
         policy: EgressPolicy,
     ) -> SandboxFuture<'a, ()>;
 
-    /// Runs a program to its end. One that fails is no error.
+    /// Runs a program to its end. A program that fails is no error.
     ///
     /// # Errors
     /// [`SandboxError::SessionNotFound`]; `Lifecycle` if the session was terminated;
@@ -85,8 +85,8 @@ pub trait SandboxBackend: Send + Sync {
         self.exec_streaming(session_id, request, capture(), capture())
     }
 
-    /// As [`SandboxBackend::exec`], with what the program writes going to these as it comes. What
-    /// they capture is in the result.
+    /// Like [`SandboxBackend::exec`], with output written to `stdout` and `stderr` as it comes. The
+    /// result has what they capture.
     ///
     /// # Errors
     /// As [`SandboxBackend::exec`].
@@ -98,118 +98,118 @@ pub trait SandboxBackend: Send + Sync {
         stderr: OutputStream,
     ) -> SandboxFuture<'a, ExecResult>;
 
-    /// Keeps what a session is now; answers the snapshot's id.
+    /// Saves the state of a session; returns the snapshot's id.
     ///
     /// # Errors
     /// [`SandboxError::SessionNotFound`]; `Lifecycle` if the session was terminated; `Unsupported`.
     fn snapshot<'a>(&'a self, session_id: &'a str) -> SandboxFuture<'a, String>;
 
-    /// Makes a session that goes on from a snapshot, under a new id. Any number of times.
+    /// Makes a session from a snapshot, under a new id. Works any number of times.
     ///
     /// # Errors
     /// [`SandboxError::SessionNotFound`] if there is no such snapshot; `Unsupported`; `Io`.
     fn resume<'a>(&'a self, snapshot_id: &'a str) -> SandboxFuture<'a, SandboxSession>;
 
-    /// Ends a session. Its id is not given out again.
+    /// Ends a session. Its id is not used again.
     ///
     /// # Errors
-    /// [`SandboxError::SessionNotFound`]; `Lifecycle` if it was terminated before.
+    /// [`SandboxError::SessionNotFound`]; `Lifecycle` if it was already terminated.
     fn terminate<'a>(&'a self, session_id: &'a str) -> SandboxFuture<'a, ()>;
 }
 
-/// What a backend can do.
+/// What a backend supports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[allow(clippy::struct_excessive_bools, reason = "each is an answer of its own")]
+#[allow(clippy::struct_excessive_bools, reason = "the capabilities are independent")]
 pub struct SandboxCapabilities {
-    /// It runs programs of the host, confined.
+    /// Runs native programs, confined.
     pub local_process_sandbox: bool,
-    /// It can tell hosts apart that may be reached from those that may not.
+    /// Supports policies that allow some hosts and deny others.
     pub network_policy: bool,
-    /// It has [`SandboxBackend::snapshot`].
+    /// Supports [`SandboxBackend::snapshot`].
     pub snapshot: bool,
-    /// It has [`SandboxBackend::resume`].
+    /// Supports [`SandboxBackend::resume`].
     pub resume: bool,
-    /// A session in which nothing runs costs no thread and no process.
+    /// An idle session has no thread and no process.
     pub suspend_on_idle: bool,
 }
 
-/// What a session is to be.
+/// The specification of a session.
 #[derive(Clone, Debug, Default)]
 pub struct SandboxSpec {
-    /// Its id: letters, digits, `-`, `_` and `.`, 64 at most, and no `.` first. Empty: a new one is
-    /// made.
+    /// The id: up to 64 letters, digits, `-`, `_` and `.`, not beginning with `.`. A new one is
+    /// made if empty.
     pub session_id: String,
-    /// What is mounted, besides [`MEMORY_DIR`] and [`OUTPUTS_DIR`]. Of several with one target the
-    /// last counts; one hides what earlier ones have beneath its target.
+    /// Mounts besides [`MEMORY_DIR`] and [`OUTPUTS_DIR`]. The last one with a target counts; a
+    /// mount hides earlier ones beneath its target.
     pub mounts: Vec<SandboxMount>,
-    /// Whom it may reach. Default: nobody.
+    /// The network policy. Default: no network.
     pub network_policy: EgressPolicy,
-    /// Bounds of each exec, and, as far as files are concerned, of all together.
+    /// Limits of each exec; those of files apply to the whole session.
     pub limits: Limits,
-    /// What the clock is. A session of a backend without virtual time has the host's.
+    /// The clock. Backends without virtual time use the host's.
     pub clock: ClockConfig,
-    /// Times that files of mounted folders show until they are changed.
+    /// Times of unchanged files of mounted directories.
     pub mtimes: Mtimes,
-    /// Where chance comes from.
+    /// The seed of random numbers.
     pub seed: u64,
-    /// The environment of every exec.
+    /// Environment variables of every exec.
     pub env: BTreeMap<String, String>,
-    /// What whoever made it wants to remember.
+    /// Any data of the caller.
     pub metadata: BTreeMap<String, String>,
 }
 
-/// A tree that a session sees.
+/// A mount of a session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SandboxMount {
-    /// The absolute path where it stands.
+    /// The mount point, an absolute path.
     pub target: String,
-    /// What stands there.
+    /// What is mounted.
     pub source: MountSource,
     /// What programs may do with it.
     pub access: FilesystemAccess,
 }
 
-/// What a mount shows.
+/// The source of a mount.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum MountSource {
-    /// A folder of the host.
+    /// A directory of the host.
     Host(PathBuf),
     /// A new, empty directory.
     Memory,
 }
 
-/// What programs may do with a mount.
+/// Access of programs to a mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FilesystemAccess {
-    /// Read it. Writes answer `EROFS`.
+    /// Reading. Writes fail with `EROFS`.
     ReadOnly,
-    /// Read it and change it.
+    /// Reading and writing.
     ReadWrite,
 }
 
 /// A session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SandboxSession {
-    /// By which it is named.
+    /// The id.
     pub id: String,
-    /// The name of the backend that has it.
+    /// The name of its backend.
     pub backend: String,
-    /// Whether it is there.
+    /// Whether it is ready.
     pub state: SessionState,
-    /// What is mounted, in the order of mounting.
+    /// Its mounts, in order.
     pub mounts: Vec<SandboxMount>,
-    /// What whoever made it wants to remember.
+    /// The data of the caller.
     pub metadata: BTreeMap<String, String>,
 }
 
-/// Whether a session is there.
+/// The state of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionState {
-    /// It is there.
+    /// It can be used.
     Ready,
     /// It was terminated.
     Terminated,
@@ -219,40 +219,40 @@ pub enum SessionState {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExecRequest {
-    /// Its name, or, with a slash, its path in the session.
+    /// A program's name, or, with a slash, its path in the session.
     pub command: String,
-    /// Its arguments.
+    /// The arguments.
     pub args: Vec<String>,
-    /// The directory in which it starts. Relative paths begin at the session's root, which is also
-    /// the default.
+    /// The current directory. Relative paths begin at the root of the session, which is the
+    /// default.
     pub cwd: Option<String>,
-    /// Variables besides those of the session, which they replace.
+    /// Environment variables; they replace those of the session.
     pub env: BTreeMap<String, String>,
-    /// What it reads from standard input.
+    /// Standard input.
     pub stdin: Vec<u8>,
-    /// How long it may take on the host's clock; on the session's, too, unless
-    /// [`ExecRequest::virtual_timeout`] says otherwise.
+    /// Timeout on the host's clock; on the session's, too, unless [`ExecRequest::virtual_timeout`]
+    /// is set.
     pub timeout: Option<Duration>,
-    /// How long it may take on the session's clock. Default: as [`ExecRequest::timeout`].
+    /// Timeout on the session's clock. Default: [`ExecRequest::timeout`].
     pub virtual_timeout: Option<Duration>,
 }
 
 impl ExecRequest {
     /// # Errors
-    /// [`SandboxError::InvalidRequest`] for what no program can be given.
+    /// [`SandboxError::InvalidRequest`] for an invalid command, argument or variable.
     pub(super) fn check(&self) -> Result<(), SandboxError> {
         check_env(&self.env)?;
         let is_text = |text: &String| !text.contains('\0');
         if self.command.is_empty() || !is_text(&self.command) {
-            return Err(SandboxError::invalid("command", "it is empty or holds NUL"));
+            return Err(SandboxError::invalid("command", "must not be empty or contain NUL"));
         }
         if !self.args.iter().all(is_text) {
-            return Err(SandboxError::invalid("args", "one of them holds NUL"));
+            return Err(SandboxError::invalid("args", "must not contain NUL"));
         }
         Ok(())
     }
 
-    /// A run of `command` with `args`.
+    /// Runs `command` with `args`.
     pub fn new<S: Into<String>>(
         command: impl Into<String>,
         args: impl IntoIterator<Item = S>,
@@ -261,25 +261,25 @@ impl ExecRequest {
         Self { command: command.into(), args, ..Self::default() }
     }
 
-    /// A run of `script` in the shell.
+    /// Runs `script` in the shell.
     pub fn shell(script: impl Into<String>) -> Self {
         Self::new("sh", ["-c".to_owned(), script.into()])
     }
 }
 
-/// What came of a program. `{:?}` shows what it wrote as text.
+/// The result of an exec. `{:?}` shows output as text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ExecResult {
-    /// What it wrote to standard output.
+    /// Standard output.
     pub stdout: Vec<u8>,
-    /// What it wrote to standard error.
+    /// Standard error.
     pub stderr: Vec<u8>,
-    /// Its exit code; 124 if its time was over, 128 and the signal's number if a signal ended it,
-    /// 134 if it trapped or reached another limit, 125 if all its processes waited for each other.
+    /// The exit code: 124 after a timeout, 128 plus the signal's number after a signal, 134 after a
+    /// trap or another limit, 125 after a deadlock.
     pub exit_code: i32,
-    /// Whether its time was over.
+    /// Whether a timeout passed.
     pub timed_out: bool,
-    /// How it ended, in words, unless it exited.
+    /// How it ended, unless it exited.
     pub message: Option<String>,
 }
 
@@ -296,55 +296,55 @@ impl fmt::Debug for ExecResult {
     }
 }
 
-/// What went wrong with a sandbox.
+/// An error of a sandbox.
 #[derive(thiserror::Error)]
 pub enum SandboxError {
-    /// There is no such session, or snapshot.
-    #[error("there is no session or snapshot {id:?}")]
+    /// There is no such session or snapshot.
+    #[error("no session or snapshot {id:?}")]
     SessionNotFound {
         /// The id.
         id: String,
     },
-    /// What was asked for makes no sense.
+    /// A request is invalid.
     #[error("{field}: {message}")]
     InvalidRequest {
-        /// The field that is wrong.
+        /// The invalid field.
         field: String,
-        /// What is wrong with it, and what would be right.
+        /// What is wrong, and what is expected.
         message: String,
     },
-    /// The backend cannot do that.
+    /// The backend does not support the operation.
     #[error("the backend {backend} does not support {operation}")]
     Unsupported {
-        /// Its name.
+        /// The name of the backend.
         backend: String,
-        /// What it cannot do.
+        /// The operation.
         operation: String,
     },
-    /// The session is not in a state for that.
+    /// The session is not in a state for the operation.
     #[error("session {id}: {message}")]
     Lifecycle {
         /// The session.
         id: String,
-        /// Why not.
+        /// Why.
         message: String,
     },
-    /// The program could not be started.
+    /// The program cannot be started.
     #[error("cannot run {command}: {message}")]
     Exec {
         /// The program.
         command: String,
-        /// Why not.
+        /// Why.
         message: String,
-        /// Whether there is one of that name.
+        /// Whether the program was found.
         is_found: bool,
     },
-    /// The host refuses.
+    /// The host refused an operation.
     #[error("{what}")]
     Io {
-        /// What was done.
+        /// The operation.
         what: String,
-        /// What the host answered.
+        /// The host's error.
         source: io::Error,
     },
 }
@@ -365,10 +365,10 @@ impl SandboxError {
     }
 }
 
-/// Longest id of a session.
+/// Maximum length of a session's id.
 const ID_BYTES_MAX: usize = 64;
 
-/// Checks the id that somebody chose for a session.
+/// Checks an id chosen for a session.
 ///
 /// # Errors
 /// [`SandboxError::InvalidRequest`].
@@ -382,15 +382,15 @@ pub fn check_session_id(id: &str) -> Result<(), SandboxError> {
         return Err(SandboxError::invalid(
             "session_id",
             format_args!(
-                "{id:?} cannot be an id: use letters, digits, `-`, `_` and `.`, {ID_BYTES_MAX} at \
-                 most, and no `.` first"
+                "invalid id {id:?}: use up to {ID_BYTES_MAX} letters, digits, `-`, `_` and `.`, not \
+                 beginning with `.`"
             ),
         ));
     }
     Ok(())
 }
 
-/// Checks the names of variables, and that no value holds NUL.
+/// Checks names of variables, and values for NUL.
 ///
 /// # Errors
 /// [`SandboxError::InvalidRequest`].
@@ -403,12 +403,12 @@ pub(super) fn check_env(env: &BTreeMap<String, String>) -> Result<(), SandboxErr
             return Err(SandboxError::invalid(
                 "env",
                 format_args!(
-                    "{key:?} cannot name a variable: use letters, digits and `_`, and no digit first"
+                    "invalid variable name {key:?}: use letters, digits and `_`, not beginning with a digit"
                 ),
             ));
         }
         if value.contains('\0') {
-            return Err(SandboxError::invalid("env", format_args!("the value of {key} holds NUL")));
+            return Err(SandboxError::invalid("env", format_args!("NUL in the value of {key}")));
         }
     }
     Ok(())
@@ -419,7 +419,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_names_of_files_everywhere() {
+    fn session_ids_are_valid_file_names() {
         for id in ["a", "agent-1.2_x", &"x".repeat(64)] {
             check_session_id(id).unwrap();
         }
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_variables_are_names() {
+    fn variable_names_and_values_are_checked() {
         let check =
             |key: &str, value: &str| check_env(&BTreeMap::from([(key.into(), value.into())]));
         for key in ["PATH", "_x", "a1"] {

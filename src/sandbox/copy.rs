@@ -1,8 +1,8 @@
-//! Files and trees from the host to a session, and back.
+//! Copies files and trees between the host and a session.
 //!
-//! Both sides are namespaces: the host's folder is mounted in one of its own. So a copy is the same
-//! in both directions, no link leads out of either side, and what goes to the host is written by
-//! [`Overlay::apply`], all or nothing.
+//! The host's directory is mounted in an overlay of its own. So copying is the same in both
+//! directions, no link leads out of either side, and the host is written by [`Overlay::apply`], all
+//! or nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,75 +15,75 @@ use crate::kernel::vfs::{
     OpenFlags, Overlay, Source, VPath, VfsLimits, Witness,
 };
 
-/// Bytes of a file that are in memory twice at a time.
+/// Bytes of a file in memory at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Where the host's folder is mounted. Not the root, so that it can be told from what is above it.
+/// The mount point of the host's directory. Not the root, to tell it from what is above it.
 const HOST: &str = "host";
 
-/// What was copied.
+/// The result of a copy.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Copied {
     /// Files.
     pub files: usize,
-    /// Directories that were made.
+    /// Directories that were created.
     pub directories: usize,
-    /// Symbolic links, which are copied as they are.
+    /// Symbolic links, copied as links.
     pub links: usize,
-    /// Paths below the source of what is neither file nor directory nor link, and was left out.
+    /// Paths below the source that were skipped: neither files, directories nor links.
     pub left_out: Vec<String>,
 }
 
-/// A line of [`Sandbox::list`].
+/// An entry of [`Sandbox::list`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listed {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its type.
+    /// The type.
     pub file_type: FileType,
-    /// The length of a file or of a link's text in bytes; 0 for a directory.
+    /// The length in bytes of a file or a link's text; 0 for a directory.
     pub size: u64,
 }
 
-/// Something could not be copied, or listed.
+/// A copy or a listing failed.
 #[derive(thiserror::Error)]
 pub enum CopyError {
-    /// A path of the session, or beneath the host's.
+    /// An operation on a path failed.
     #[error("cannot {operation} {path}: {errno}")]
     Path {
-        /// What was tried, as a verb.
+        /// As a verb: `read`, `list`.
         operation: &'static str,
         /// The path.
         path: String,
-        /// Why not.
+        /// Why.
         errno: Errno,
     },
-    /// A path of the host that cannot be used.
-    #[error("cannot copy from {0} or to it: {message}", path.display())]
+    /// A path of the host cannot be used.
+    #[error("cannot copy from or to {0}: {message}", path.display())]
     Host {
         /// The path.
         path: PathBuf,
-        /// What is wrong with it, and what would be right.
+        /// What is wrong, and what to do.
         message: String,
     },
-    /// What was copied cannot be written to the host.
+    /// The copy cannot be written to the host.
     #[error(transparent)]
     Apply(#[from] ApplyError),
 }
 
 crate::base::readable::readable!(CopyError);
 
-/// A file or a tree of one side. The path has no slash in front.
+/// A file or tree on one side. The path has no leading slash.
 struct Place<'v> {
     vfs: &'v mut Overlay,
     path: String,
     now_ns: u64,
-    /// The folder that is mounted at [`HOST`], if this is the host's side.
+    /// The directory mounted at [`HOST`], for the host's side.
     host: Option<&'v Path>,
 }
 
 impl Sandbox {
-    /// The entries of the directory `path`, sorted by name; of what is no directory, itself.
+    /// The entries of the directory `path`, sorted by name; for a file, its own entry.
     ///
     /// # Errors
     /// [`CopyError::Path`].
@@ -93,9 +93,9 @@ impl Sandbox {
         listed.map_err(place.failed("list", &place.path))
     }
 
-    /// Copies the file or tree `from` of the session to `to` on the host: into it, if that is a
-    /// directory, else as it. What stands there is replaced, but directories are merged, and no
-    /// symbolic link is followed below `from` and `to`. All is written, or nothing.
+    /// Copies the file or tree `from` of the session to `to` on the host: into `to` if that is a
+    /// directory, else as `to`. Existing files are replaced, directories are merged, and no
+    /// symbolic link below `from` or `to` is followed. All or nothing is written.
     ///
     /// # Errors
     /// [`CopyError`].
@@ -103,7 +103,7 @@ impl Sandbox {
         self.copy_out_with(from, to, Overlay::apply)
     }
 
-    /// As [`Sandbox::copy_out`], with a journal, as [`Overlay::apply_journaled`] has it.
+    /// Like [`Sandbox::copy_out`], with a journal as in [`Overlay::apply_journaled`].
     ///
     /// # Errors
     /// [`CopyError`].
@@ -125,9 +125,9 @@ impl Sandbox {
     ) -> Result<Copied, CopyError> {
         let (dir, name) = match disk::symlink_metadata(to) {
             Ok(metadata) if metadata.is_dir() => (to.to_owned(), String::new()),
-            // What was copied before may have put it there.
+            // An earlier copy may have created the link.
             Ok(metadata) if metadata.is_symlink() => {
-                let message = "it is a symbolic link; name what it leads to".to_owned();
+                let message = "it is a symbolic link; give its target instead".to_owned();
                 return Err(CopyError::Host { path: to.to_owned(), message });
             }
             _ => split(to)?,
@@ -143,12 +143,12 @@ impl Sandbox {
         Ok(copied)
     }
 
-    /// Copies the file or tree `from` of the host to `to` in the session: into it, if that is a
-    /// directory, else as it. What stands there is replaced, but directories are merged, and no
-    /// symbolic link is followed below `from` and `to`.
+    /// Copies the file or tree `from` of the host to `to` in the session: into `to` if that is a
+    /// directory, else as `to`. Existing files are replaced, directories are merged, and no
+    /// symbolic link below `from` or `to` is followed.
     ///
     /// # Errors
-    /// [`CopyError`]; a part may be copied then.
+    /// [`CopyError`]; then a part may be copied.
     pub fn copy_in(&mut self, from: &Path, to: &str) -> Result<Copied, CopyError> {
         let (dir, name) = split(from)?;
         let mut vfs = mounted(&dir, true)?;
@@ -162,7 +162,7 @@ impl Sandbox {
     }
 }
 
-/// The folder that holds `path`, and its name there; that is empty for the root of the host.
+/// The parent directory and the name of `path`; the name is empty for the host's root.
 fn split(path: &Path) -> Result<(PathBuf, String), CopyError> {
     let fail = |message: String| CopyError::Host { path: path.to_owned(), message };
     let named = match path.file_name() {
@@ -206,7 +206,7 @@ impl<'v> Place<'v> {
         move |errno| CopyError::Path { operation, path, errno }
     }
 
-    /// Goes to the entry that has the last name of `path`, if that has any.
+    /// Appends the last component of `path`, if it has one.
     fn enter(&mut self, path: &str) {
         if let Some(name) = path.rsplit('/').next().filter(|name| !name.is_empty()) {
             self.path = join(&self.path, name);
@@ -228,7 +228,7 @@ impl<'v> Place<'v> {
         }
         let entries = self.entries(&self.path.clone())?;
         let line = |entry: &Entry| match self.line(&join(&self.path, &entry.name)) {
-            // A name is known also of what changed on the disk before it was looked at.
+            // The listing has names also of files that changed on the disk before they were read.
             Err(Errno::Io) => {
                 Ok(Listed { name: entry.name.to_string(), file_type: entry.file_type, size: 0 })
             }
@@ -255,7 +255,7 @@ impl<'v> Place<'v> {
         listing
     }
 
-    /// Makes room for what is no directory.
+    /// Removes an existing file or link.
     fn clear(&mut self, path: &str) -> Result<(), Errno> {
         match self.kind(path)? {
             None => Ok(()),
@@ -263,7 +263,7 @@ impl<'v> Place<'v> {
         }
     }
 
-    /// Answers whether the directory is new.
+    /// Creates a directory unless there is one; returns whether it is new.
     fn make_dir(&mut self, path: &str) -> Result<bool, Errno> {
         match self.kind(path)? {
             Some(FileType::Directory) => Ok(false),
@@ -286,7 +286,7 @@ fn join(dir: &str, name: &str) -> String {
 
 fn copy(source: &mut Place<'_>, target: &mut Place<'_>) -> Result<Copied, CopyError> {
     let mut copied = Copied::default();
-    // Paths below both, the next one last.
+    // Paths relative to both places, the next one last.
     let mut left = vec![String::new()];
     while let Some(below) = left.pop() {
         let at = |place: &str| if below.is_empty() { place.into() } else { join(place, &below) };
@@ -339,7 +339,7 @@ fn copy_file(
                 Err(errno) => break Err(source.failed("read", from)(errno)),
             };
             let (bytes, end) = (&piece[..count], offset + count as u64);
-            // What holds nothing stays a hole: a file may be much longer than what is in it.
+            // Zeros stay holes: a sparse file may be much longer than its data.
             let written = if bytes.iter().all(|byte| *byte == 0) {
                 target.vfs.set_len(write, end, target.now_ns)
             } else {

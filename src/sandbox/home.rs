@@ -1,12 +1,12 @@
-//! Sandboxes that outlive the process: a folder of sessions and snapshots.
+//! Sandboxes that outlive the process: a directory of sessions and snapshots.
 //!
-//! A session is a small file that says which snapshot it stands at; what it did last is a new
-//! snapshot, and then a new file in place of the old one. So whoever is killed leaves the session as
-//! it was, or as it is, and garbage.
+//! A session is a small file with the id of its current snapshot. Each change writes a new snapshot
+//! and then replaces the file, so a kill leaves the session before or after the change, and
+//! garbage.
 //!
-//! Who locks what: whoever runs something in a session has its lock, for as long as that takes.
-//! Whoever makes contents and names them has the lock of the home together with others like him;
-//! whoever removes what nobody names has it alone. Locks are the system's, and end with the process.
+//! Locks: running something in a session takes the session's lock. Writing contents and naming them
+//! takes the shared lock of the home; garbage collection takes the exclusive lock. Locks are the
+//! system's, and end with the process.
 
 use std::collections::HashSet;
 use std::fs::{File, TryLockError};
@@ -29,23 +29,23 @@ use crate::toolchain::similar;
 
 const FORMAT: &str = "belljar-session";
 
-/// The version of the format: a reader takes every minor version of its own major one.
+/// A reader accepts every minor version of its own major version.
 const VERSION: [u32; 2] = [1, 1];
 
-/// Bytes of a file of a session.
+/// Size limit of a session's file.
 const RECORD_BYTES_MAX: u64 = 64 << 10;
 
-/// Digits of a snapshot's id that are enough to name it, if no other begins with them.
+/// Minimum length of a prefix that names a snapshot.
 const SNAPSHOT_DIGITS_MIN: usize = 8;
 
-/// Random characters of an id that nobody chose.
+/// Random characters of a generated id.
 const RANDOM_ID_CHARS: usize = 8;
 
-/// Finds the programs of a session, by what it was made as.
+/// Makes the programs of a session from its specification.
 pub type MakePrograms =
     Box<dyn Fn(&SandboxSpec) -> Result<Arc<dyn Programs>, SandboxError> + Send + Sync>;
 
-/// A folder of sessions and snapshots, which any number of processes use at once.
+/// A directory of sessions and snapshots, which any number of processes can use at once.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -79,32 +79,32 @@ pub struct SandboxHome {
     programs: MakePrograms,
 }
 
-/// What a file of a session holds.
+/// The file of a session.
 #[derive(Serialize, Deserialize)]
 struct Record {
     format: String,
     version: [u32; 2],
-    /// The snapshot at which it stands.
+    /// Its current snapshot.
     state: Digest,
     /// What it was forked from. Since version 1.1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
 }
 
-/// What a name leads to.
+/// What an id names.
 enum Named {
     Session(String),
     Snapshot(Digest),
 }
 
-/// A line of [`SandboxHome::list`].
+/// An entry of [`SandboxHome::list`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct HomeEntry {
-    /// By which it is named.
+    /// The id.
     pub id: String,
-    /// What it is.
+    /// What the id names.
     pub kind: HomeKind,
-    /// The snapshot at which it stands; `None` if its file cannot be understood.
+    /// The current snapshot; `None` if the session's file is damaged.
     pub state: Option<Digest>,
 }
 
@@ -112,16 +112,16 @@ pub struct HomeEntry {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HomeKind {
-    /// Something that programs run in.
+    /// A session, in which programs run.
     Session,
-    /// What a session was once.
+    /// A saved state of a session.
     Snapshot,
 }
 
 impl SandboxHome {
-    /// The home in the folder `dir`, which is made if need be, and which nobody else can look into
-    /// then. On Unix it must belong to this user or to root, and nobody else may write there. `programs`
-    /// is asked for the programs of each session that is resumed.
+    /// Opens the home in the directory `dir`, which is created if missing, accessible to this user
+    /// only. On Unix it must belong to this user or root and not be writable by others. `programs`
+    /// makes the programs of each resumed session.
     ///
     /// # Errors
     /// [`HomeError`]: `Own`; `Disk`.
@@ -136,23 +136,23 @@ impl SandboxHome {
         Ok(Self { dir, store, programs })
     }
 
-    /// Its folder.
+    /// Its directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The programs of a session that is made as `spec` says.
+    /// Makes the programs of a session with this specification.
     ///
     /// # Errors
-    /// As whoever opened the home has it.
+    /// Those of the function given to [`SandboxHome::open`].
     pub fn programs(&self, spec: &SandboxSpec) -> Result<Arc<dyn Programs>, SandboxError> {
         (self.programs)(spec)
     }
 
-    /// Keeps `sandbox` as a session of this id, or of a new one; answers that.
+    /// Saves `sandbox` as a session with this id, or a generated one; returns the id.
     ///
     /// # Errors
-    /// [`HomeError`]: `Id`; `Exists` if there is a session of that id; `Snapshot`; `Disk`.
+    /// [`HomeError`]: `Id`; `Exists` if the id is in use; `Snapshot`; `Disk`.
     pub fn create(&self, id: Option<&str>, sandbox: &mut Sandbox) -> Result<String, HomeError> {
         let _home = self.share()?;
         let (id, _lock) = self.claim(id)?;
@@ -162,11 +162,12 @@ impl SandboxHome {
         Ok(id)
     }
 
-    /// Makes a session that goes on from a snapshot, or from what another session is now; answers
-    /// its id. However much there is, that takes a file of a hundred bytes.
+    /// Makes a session from a snapshot or from the current state of another session; returns its
+    /// id. Writes one file of about a hundred bytes.
     ///
     /// # Errors
-    /// [`HomeError`]: `NotFound`; `Id`; `Exists` if there is a session of the id; `Disk`.
+    /// [`HomeError`]: `NotFound`; `Ambiguous`; `Record`; `Version`; `Id`; `Exists` if the id is in
+    /// use; `Disk`.
     pub fn fork(&self, from: &str, id: Option<&str>) -> Result<String, HomeError> {
         let _home = self.share()?;
         let (origin, _, state, _) = self.identity_of(from)?;
@@ -175,10 +176,11 @@ impl SandboxHome {
         Ok(id)
     }
 
-    /// Keeps what a session is now, without waiting for what runs in it; answers the snapshot's id.
+    /// Keeps the current state of a session as a snapshot, without waiting for what runs in it;
+    /// returns the snapshot's id.
     ///
     /// # Errors
-    /// [`HomeError`]: `NotFound`; `Disk`.
+    /// [`HomeError`]: `NotFound`; `Ambiguous`; `Record`; `Version`; `Disk`.
     pub fn snapshot(&self, session: &str) -> Result<Digest, HomeError> {
         let _home = self.share()?;
         let state = self.state_of(session)?;
@@ -189,16 +191,16 @@ impl SandboxHome {
     /// The id of the session that a snapshot was made of.
     ///
     /// # Errors
-    /// [`HomeError`]: `NotFound`; `Snapshot`; `Disk`.
+    /// [`HomeError`]: `NotFound`; `Ambiguous`; `Record`; `Version`; `Snapshot`; `Disk`.
     pub fn origin_of(&self, snapshot: &str) -> Result<String, HomeError> {
         let _home = self.share()?;
         Ok(self.store.session_id(self.state_of(snapshot)?)?)
     }
 
-    /// What a session or a snapshot is now, to look at: nothing that is done to it is kept.
+    /// Resumes a session or a snapshot for reading: changes are not kept.
     ///
     /// # Errors
-    /// [`HomeError`]: `NotFound`; `Snapshot`; `Disk`.
+    /// [`HomeError`]: `NotFound`; `Ambiguous`; `Record`; `Version`; `Snapshot`; `Disk`.
     pub fn resume(&self, id: &str) -> Result<Sandbox, HomeError> {
         let _home = self.share()?;
         self.resume_state(self.state_of(id)?)
@@ -208,11 +210,11 @@ impl SandboxHome {
         Ok(self.store.resume_with(state, |spec| (self.programs)(spec))?)
     }
 
-    /// Takes a session, to run something in it. Others who want it wait until this is dropped; so
-    /// does this, and calls `wait` for something to hold on to meanwhile.
+    /// Locks a session, to run something in it. Others wait until the result is dropped. If it has
+    /// to wait itself, it calls `wait` and keeps the result meanwhile.
     ///
     /// # Errors
-    /// [`HomeError`]: `NotFound`; `Record`; `Disk`.
+    /// [`HomeError`]: `NotFound`; `IsSnapshot`; `Record`; `Version`; `Disk`.
     pub fn hold<W>(&self, id: &str, wait: impl Fn() -> W) -> Result<HeldSession<'_>, HomeError> {
         self.check_is_session(id)?;
         let path = self.lock_path(id);
@@ -222,7 +224,7 @@ impl SandboxHome {
                 let _waiting = wait();
                 file.lock().map_err(DiskError::new("lock", &path))?;
             }
-            // Whoever had the session may have removed it, and its lock with it.
+            // The session may have been removed together with its lock.
             if disk::is_at(&file, &path) {
                 break file;
             }
@@ -236,16 +238,16 @@ impl SandboxHome {
         Ok(HeldSession { home: self, id: id.to_owned(), state, origin, _lock: lock })
     }
 
-    /// Removes a session, once nothing runs in it, or a snapshot. What was forked from it stays.
+    /// Removes a session, when nothing runs in it, or a snapshot. Its forks are kept.
     ///
     /// # Errors
-    /// [`HomeError`]: `NotFound`; `Disk`.
+    /// [`HomeError`]: `NotFound`; `Ambiguous`; `Disk`.
     pub fn remove<W>(&self, id: &str, wait: impl Fn() -> W) -> Result<(), HomeError> {
         match self.named(id)? {
             Named::Snapshot(digest) => disk::remove_file(&self.snapshot_path(digest))?,
             Named::Session(id) => {
                 let held = match self.hold(&id, wait) {
-                    // One that cannot be understood can be removed all the same.
+                    // A damaged session can be removed.
                     Err(HomeError::Record { .. } | HomeError::Version { .. }) => None,
                     held => Some(held?),
                 };
@@ -277,10 +279,10 @@ impl SandboxHome {
         Ok(sessions.chain(snapshots).collect())
     }
 
-    /// Removes what neither a session nor a snapshot is made of, once nobody writes.
+    /// Removes contents that no session or snapshot uses, when no process writes.
     ///
     /// # Errors
-    /// [`HomeError`]; nothing is removed unless all that is there can be understood.
+    /// [`HomeError`]; nothing is removed if any file is damaged.
     pub fn collect_garbage(&self) -> Result<Removed, HomeError> {
         let lock = self.open_lock()?;
         lock.lock().map_err(DiskError::new("lock", &self.dir))?;
@@ -299,8 +301,7 @@ impl SandboxHome {
         Ok(removed)
     }
 
-    /// Removes what processes have left that were killed: files that are not whole, and locks of
-    /// sessions that never came to be.
+    /// Removes what killed processes have left: incomplete files, and locks without sessions.
     fn sweep(&self) -> Result<(), HomeError> {
         for folder in ["sessions", "snapshots"] {
             for path in disk::list(&self.dir.join(folder))? {
@@ -315,7 +316,7 @@ impl SandboxHome {
         Ok(())
     }
 
-    /// Keeps what nobody names from being removed, until it is named.
+    /// Takes the shared lock: contents without a name are not removed while it is held.
     pub(super) fn share(&self) -> Result<File, HomeError> {
         let lock = self.open_lock()?;
         lock.lock_shared().map_err(DiskError::new("lock", &self.dir))?;
@@ -326,7 +327,7 @@ impl SandboxHome {
         Ok(disk::open_lock(&self.dir.join("lock"))?)
     }
 
-    /// Takes the id of a session that is yet to be. Whoever does shares the home.
+    /// Takes an id for a new session. The caller holds the shared lock.
     fn claim(&self, id: Option<&str>) -> Result<(String, File), HomeError> {
         let Some(id) = id else { return self.claim_any() };
         if check_session_id(id).is_err() || Digest::from_hex(id).is_some() {
@@ -335,7 +336,7 @@ impl SandboxHome {
         let exists = || HomeError::Exists { id: id.to_owned() };
         let path = self.lock_path(id);
         let lock = disk::open_lock(&path)?;
-        // Whoever has it has the session, makes it, or removes it at this moment.
+        // The holder has, makes or removes the session.
         let is_taken = try_lock(&lock, &path)? || !disk::is_at(&lock, &path);
         if is_taken || self.is_session(id) {
             return Err(exists());
@@ -346,7 +347,7 @@ impl SandboxHome {
     fn claim_any(&self) -> Result<(String, File), HomeError> {
         let folder = self.dir.join("sessions");
         let create = |source| DiskError::new("create a session in", &folder)(source);
-        // A file of a name that no other has is what this makes.
+        // The system makes a unique file name, which becomes the id.
         let made = tempfile::Builder::new()
             .prefix("session-")
             .suffix(".lock")
@@ -382,8 +383,7 @@ impl SandboxHome {
         }
     }
 
-    /// The whole id of what `name` names, what it is, where it stands, and, of a session, what it was
-    /// forked from.
+    /// The full id of `name`, its kind, its snapshot, and, for a session, what it was forked from.
     pub(super) fn identity_of(
         &self,
         name: &str,
@@ -449,9 +449,9 @@ impl SandboxHome {
         let path = self.record_path(id);
         let damaged =
             |message: &str| HomeError::Record { path: path.clone(), message: message.into() };
-        // What is no file may have no end.
+        // Special files may be endless.
         if !disk::symlink_metadata(&path)?.is_file() {
-            return Err(damaged("it is no file"));
+            return Err(damaged("not a regular file"));
         }
         let text = disk::read_at_most(&path, RECORD_BYTES_MAX)?;
         let text = text.ok_or_else(|| damaged("it is too long"))?;
@@ -461,7 +461,7 @@ impl SandboxHome {
                 Err(HomeError::Version { id: id.to_owned(), major, minor })
             }
             Ok(record) if record.format == FORMAT => Ok(record),
-            Ok(_) => Err(HomeError::Record { path, message: "it is no session's".to_owned() }),
+            Ok(_) => Err(HomeError::Record { path, message: "not a session's file".to_owned() }),
             Err(error) => Err(HomeError::Record { path, message: error.to_string() }),
         }
     }
@@ -482,7 +482,7 @@ impl SandboxHome {
     }
 }
 
-/// A session that others wait for.
+/// A locked session.
 pub struct HeldSession<'h> {
     home: &'h SandboxHome,
     id: String,
@@ -492,7 +492,7 @@ pub struct HeldSession<'h> {
 }
 
 impl HeldSession<'_> {
-    /// What it is now.
+    /// Resumes the current state.
     ///
     /// # Errors
     /// [`HomeError::Snapshot`].
@@ -500,10 +500,10 @@ impl HeldSession<'_> {
         self.home.resume_state(self.state)
     }
 
-    /// Makes it what `sandbox` is. Whatever happens meanwhile, it is what it was, or what it is to be.
+    /// Saves `sandbox` as the session's state, atomically.
     ///
     /// # Errors
-    /// [`HomeError`]: `Snapshot`; `Disk`. The session is what it was then.
+    /// [`HomeError`]: `Snapshot`; `Disk`. Then the session is unchanged.
     pub fn save(&mut self, sandbox: &mut Sandbox) -> Result<(), HomeError> {
         let _home = self.home.share()?;
         sandbox.spec.session_id.clone_from(&self.id);
@@ -516,7 +516,7 @@ impl HeldSession<'_> {
     }
 }
 
-/// Locks `file`; answers whether somebody else has it instead.
+/// Locks `file`; returns whether another process holds the lock instead.
 fn try_lock(file: &File, path: &Path) -> Result<bool, DiskError> {
     match file.try_lock() {
         Ok(()) => Ok(false),

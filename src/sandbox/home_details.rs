@@ -1,4 +1,4 @@
-//! What is known of a session or a snapshot without resuming it.
+//! Details of sessions and snapshots, without resuming them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -15,48 +15,48 @@ use crate::base::disk;
 use crate::kernel::machine::ClockConfig;
 use crate::kernel::vfs::Mtimes;
 
-/// What is known of a session or a snapshot; see [`SandboxHome::details`].
+/// Details of a session or a snapshot: see [`SandboxHome::details`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct HomeDetails {
-    /// By which it is named.
+    /// The id.
     pub id: String,
-    /// What it is.
+    /// What the id names.
     pub kind: HomeKind,
-    /// The snapshot at which it stands.
+    /// The current snapshot.
     pub state: Digest,
-    /// What is mounted, in the order of mounting.
+    /// The mounts, in order.
     pub mounts: Vec<SandboxMount>,
-    /// What a session was forked from: another session, or a snapshot. The session that a snapshot was
-    /// made of. `None` for a session that was created.
+    /// For a session, what it was forked from, or `None` if it was created; for a snapshot, its
+    /// session.
     pub origin: Option<String>,
-    /// When it was made, in milliseconds since the Unix epoch.
+    /// Creation time in milliseconds since the Unix epoch.
     pub created_ms: u64,
-    /// When it last changed, in milliseconds since the Unix epoch.
+    /// Time of the last change in milliseconds since the Unix epoch.
     pub changed_ms: u64,
-    /// Bytes of the contents that it is made of, some of which others may share.
+    /// Bytes of its contents, some of which may be shared with others.
     pub size_bytes: u64,
-    /// What its clock is, and where that started. As all that follows it is not in the serialized form.
+    /// The clock and its start. This and all following fields are not serialized.
     #[serde(skip)]
     pub clock: ClockConfig,
-    /// What a paused clock shows the next program, nanoseconds since the Unix epoch.
+    /// The time of a paused clock for the next program, in nanoseconds since the Unix epoch.
     #[serde(skip)]
     pub now_ns: Option<u64>,
-    /// Times that files of mounted folders show until they are changed.
+    /// Times of unchanged files of mounted directories.
     #[serde(skip)]
     pub mtimes: Mtimes,
-    /// Where its chance comes from.
+    /// The seed of random numbers.
     #[serde(skip)]
     pub seed: u64,
-    /// The variables of all programs.
+    /// Environment variables of all programs.
     #[serde(skip)]
     pub env: BTreeMap<String, String>,
-    /// What whoever made it wants to remember.
+    /// The data of the caller.
     #[serde(skip)]
     pub metadata: BTreeMap<String, String>,
 }
 
 impl HomeDetails {
-    /// The folder of the host that is mounted first: the worktree, if there is one.
+    /// The first mounted directory of the host: the worktree, if there is one.
     pub fn folder(&self) -> Option<&Path> {
         self.mounts.iter().find_map(|mount| match &mount.source {
             MountSource::Host(path) => Some(path.as_path()),
@@ -66,10 +66,10 @@ impl HomeDetails {
 }
 
 impl SandboxHome {
-    /// What is known of the session or snapshot `id`.
+    /// The details of the session or snapshot `id`.
     ///
     /// # Errors
-    /// [`HomeError`]: `NotFound`; `Snapshot`; `Record`; `Disk`.
+    /// [`HomeError`]: `NotFound`; `Ambiguous`; `Record`; `Version`; `Snapshot`; `Disk`.
     pub fn details(&self, id: &str) -> Result<HomeDetails, HomeError> {
         let _home = self.share()?;
         let (id, kind, state, origin) = self.identity_of(id)?;
@@ -86,7 +86,7 @@ impl SandboxHome {
             HomeKind::Snapshot => Some(spec.session_id),
         };
         let changed_ms = time_of(&changed)?;
-        // A lock can be made anew.
+        // A lock file may have been recreated.
         let created_ms = time_of(&made).unwrap_or(changed_ms).min(changed_ms);
         Ok(HomeDetails {
             id,
@@ -107,7 +107,7 @@ impl SandboxHome {
     }
 }
 
-/// When a file was written, in milliseconds since the Unix epoch; 0 where the disk does not tell.
+/// The modification time of a file in milliseconds since the Unix epoch; 0 if unknown.
 fn time_of(path: &Path) -> Result<u64, HomeError> {
     let modified = disk::symlink_metadata(path)?.modified().ok();
     let since = modified.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());

@@ -1,4 +1,4 @@
-//! What can go wrong with sandboxes that are kept in a folder.
+//! Errors of homes.
 
 use std::path::PathBuf;
 
@@ -7,59 +7,58 @@ use crate::base::disk::DiskError;
 use crate::base::own::OwnError;
 use crate::store::StoreError;
 
-/// A [`SandboxHome`](super::SandboxHome) cannot do what it was asked for.
+/// An operation of a [`SandboxHome`](super::SandboxHome) failed.
 #[derive(thiserror::Error)]
 pub enum HomeError {
-    /// Nothing has this name.
+    /// There is no such session or snapshot.
     #[error(
-        "there is no session or snapshot {id:?} in {}; {}`belljar sandbox list` lists what there is, \
-         `belljar sandbox create` makes a session",
+        "no session or snapshot {id:?} in {}; {}list them with `belljar sandbox list`, make a session \
+         with `belljar sandbox create`",
         dir.display(),
         meant(similar)
     )]
     NotFound {
-        /// What was asked for.
+        /// The id.
         id: String,
         /// The home.
         dir: PathBuf,
-        /// Ids of sessions that there are, the most similar first.
+        /// Ids of existing sessions, the most similar first.
         similar: Vec<String>,
     },
-    /// Programs run in sessions alone.
+    /// Programs run in sessions only.
     #[error(
-        "{id} is a snapshot, which does not change; `belljar sandbox fork {id}` makes a session of it"
+        "{id} is a snapshot, which cannot change; make a session of it with `belljar sandbox fork {id}`"
     )]
     IsSnapshot {
         /// The snapshot.
         id: String,
     },
-    /// Several snapshots have ids that begin so.
-    #[error("more than one snapshot begins with {id}; give more of its digits")]
+    /// Several snapshots have ids with this prefix.
+    #[error("several snapshots begin with {id}; give more digits")]
     Ambiguous {
-        /// What was asked for.
+        /// The prefix.
         id: String,
     },
-    /// A session cannot be called so.
+    /// The id is invalid for a session.
     #[error(
-        "{id:?} cannot be the id of a session: use up to 64 letters, digits, `-`, `_` and `.`, no \
-         `.` first, and not what looks like the id of a snapshot"
+        "invalid session id {id:?}: use up to 64 letters, digits, `-`, `_` and `.`, not beginning \
+         with `.`, and not the digest of a snapshot"
     )]
     Id {
-        /// What was chosen.
+        /// The id.
         id: String,
     },
-    /// A session is called so.
+    /// The id is in use.
     #[error(
-        "there is a session {id} already; choose another id, or remove it with \
-         `belljar sandbox rm {id}`"
+        "session {id} already exists; choose another id, or remove it with `belljar sandbox rm {id}`"
     )]
     Exists {
-        /// What was chosen.
+        /// The id.
         id: String,
     },
     /// A session's file is damaged.
     #[error(
-        "{} cannot be understood: {message}; bring it back, or remove it with `belljar sandbox rm`",
+        "{} is damaged: {message}; restore it, or remove the session with `belljar sandbox rm`",
         path.display()
     )]
     Record {
@@ -68,9 +67,9 @@ pub enum HomeError {
         /// What is wrong, and where.
         message: String,
     },
-    /// A session's file was written by a later belljar.
+    /// A session's file was written by a newer belljar.
     #[error(
-        "session {id} has version {major}.{minor}, and this belljar reads version 1: update it"
+        "session {id} has version {major}.{minor}, and this belljar reads version 1; use a newer belljar"
     )]
     Version {
         /// The session.
@@ -80,16 +79,16 @@ pub enum HomeError {
         /// Its minor version.
         minor: u32,
     },
-    /// What a session is cannot be written or read.
+    /// The state of a session cannot be written or read.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
-    /// What nobody names cannot be removed.
+    /// Garbage cannot be removed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Somebody else could write to the home, or it cannot be examined.
+    /// Others could write to the home, or its permissions cannot be read.
     #[error(transparent)]
     Own(#[from] OwnError),
-    /// The disk refuses.
+    /// A file cannot be accessed.
     #[error(transparent)]
     Disk(#[from] DiskError),
 }

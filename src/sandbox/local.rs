@@ -1,4 +1,4 @@
-//! The backend whose programs are those of the host, confined by what the system offers.
+//! The backend of native programs, confined by the system.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -24,21 +24,21 @@ use crate::native::{
 };
 use crate::net::EgressPolicy;
 
-/// How much of what a program writes is passed on at once.
+/// Bytes of output passed on at once.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Sessions whose programs are those of the host: they see the host's paths, its clock, and what
-/// their profile lets them see. `docs/profiles.md` says what each profile stops.
+/// Sessions of native programs. These see the host's paths and clock, as far as their profile
+/// allows. `docs/profiles.md` says what each profile stops.
 ///
-/// A session that may reach nobody is held by [`SandboxProfile::OsHardened`]; one that may reach
-/// [`LocalBackend::everybody`], by [`SandboxProfile::Worktree`], which also reads everywhere. Any
-/// other policy is refused. What programs change in a folder that is mounted for writing is changed
-/// on the disk. Mounts in memory, [`MEMORY_DIR`] and [`OUTPUTS_DIR`] are folders of the session's
-/// own, which are removed with it, and which `BELLJAR_MEMORY_DIR` and `BELLJAR_OUTPUTS_DIR` name.
+/// A session without network is confined by [`SandboxProfile::OsHardened`]; one with the policy
+/// [`LocalBackend::everybody`] by [`SandboxProfile::Worktree`], under which programs can also read
+/// everything. Other policies are refused. Programs change directories mounted for writing on the
+/// disk. [`MEMORY_DIR`], [`OUTPUTS_DIR`] and mounts of [`MountSource::Memory`] are directories of
+/// the session, removed with it; the first two are named by `BELLJAR_MEMORY_DIR` and
+/// `BELLJAR_OUTPUTS_DIR`.
 ///
-/// A target is a name for [`ExecRequest::cwd`] and nothing that programs see. Of limits, the timeout
-/// and the output's bytes hold; others than the default ones are refused. The clock is the host's,
-/// and so is chance.
+/// Targets of mounts are names for [`ExecRequest::cwd`] only. Of the limits, only the timeout and the
+/// output limit can be set. Clock and random numbers are the host's.
 #[derive(Default)]
 pub struct LocalBackend {
     sessions: Registry<Local>,
@@ -51,12 +51,12 @@ struct Local {
     limits: Limits,
     env: Vec<(String, String)>,
     subprocesses: Subprocesses,
-    /// Calls are counted and timed in one, and it is nothing else to them.
+    /// Counts and times the calls; nothing runs in it.
     machine: Machine,
     folder: tempfile::TempDir,
 }
 
-/// A mount, and where it is on the host.
+/// A mount and its directory on the host.
 #[derive(Clone)]
 struct Mounted {
     mount: SandboxMount,
@@ -69,18 +69,18 @@ impl LocalBackend {
         Self::default()
     }
 
-    /// The policy of a session whose programs may reach whomever this process may.
-    /// [`EgressPolicy::allow_by_default`] is another one: it keeps them from addresses of this
-    /// machine and its networks, which no profile can.
+    /// The policy of a session with the network access of this process.
+    /// [`EgressPolicy::allow_by_default`] differs: it denies addresses of this machine and its
+    /// networks, which no profile can do.
     ///
     /// # Panics
-    /// Never: its rules are well-formed.
+    /// Never: the rules are valid.
     pub fn everybody() -> EgressPolicy {
-        let network = |text: &str| text.parse().expect("a network of all addresses is one");
+        let network = |text: &str| text.parse().expect("the network is valid");
         EgressPolicy::allow_by_default().allow(network("0.0.0.0/0")).allow(network("::/0"))
     }
 
-    /// The ids of all sessions that are there, sorted.
+    /// The ids of all live sessions, sorted.
     pub fn session_ids(&self) -> Vec<String> {
         self.sessions.ids()
     }
@@ -97,7 +97,7 @@ fn profile_of(policy: &EgressPolicy) -> Result<SandboxProfile, SandboxError> {
         Ok(SandboxProfile::Worktree)
     } else {
         Err(unsupported(
-            "a network policy that tells hosts apart: use nobody (EgressPolicy::default), everybody \
+            "a network policy that selects hosts; use no network (EgressPolicy::default), all of it \
              (LocalBackend::everybody), or the backend wasi",
         ))
     }
@@ -110,7 +110,7 @@ fn check_limits(limits: &Limits) -> Result<(), SandboxError> {
     if others == default {
         return Ok(());
     }
-    Err(unsupported("limits other than timeout and output_bytes_max: leave these as they are"))
+    Err(unsupported("limits other than timeout and output_bytes_max; keep their defaults"))
 }
 
 impl Local {
@@ -119,19 +119,19 @@ impl Local {
         check_limits(&spec.limits)?;
         let folder = tempfile::Builder::new().prefix("belljar-").tempdir();
         let folder = folder.map_err(|source| SandboxError::Io {
-            what: "cannot make a folder for the session".to_owned(),
+            what: "cannot create a directory for the session".to_owned(),
             source,
         })?;
         let mut mounts = Vec::new();
         for mount in effective_mounts(&[MEMORY_DIR, OUTPUTS_DIR], spec.mounts)? {
-            // What it hides is not there, under no name.
+            // A hidden mount has no name.
             mounts.retain(|known: &Mounted| beneath(&mount.target, &known.mount.target).is_none());
             let mounted = mounted(mount, mounts.len(), folder.path())?;
             check_apart(&mounted, &mounts, folder.path())?;
             mounts.push(mounted);
         }
         let machine = Machine::builder().tmp(false).build().map_err(|error| SandboxError::Io {
-            what: "cannot make a session".to_owned(),
+            what: "cannot create a session".to_owned(),
             source: std::io::Error::other(error),
         })?;
         let subprocesses = confined(&spec.network_policy, &mounts)?;
@@ -150,7 +150,7 @@ impl Local {
     fn attach(&mut self, mount: SandboxMount) -> Result<(), SandboxError> {
         let target = target_of(&mount)?;
         if self.mounts.iter().any(|known| beneath(&target, &known.mount.target).is_some()) {
-            let message = format_args!("something is mounted at {target} already, or beneath it");
+            let message = format_args!("a mount already exists at {target} or beneath it");
             return Err(SandboxError::lifecycle(&self.id, message));
         }
         let mount = SandboxMount { target, ..mount };
@@ -193,21 +193,21 @@ impl Local {
             }
         };
         let (from_stdout, from_stderr) = (child.stdout.take(), child.stderr.take());
-        // Also of a program that is ended for what it writes.
+        // Output of a program that exceeds its limit is passed on, too.
         let (status, stdout, stderr) = std::thread::scope(|scope| {
             let stdout = scope.spawn(|| passed_on(from_stdout, stdout));
             let stderr = scope.spawn(|| passed_on(from_stderr, stderr));
             let status = self.subprocesses.wait(&mut child, &mut self.machine);
             (status, stdout.join(), stderr.join())
         });
-        // A writer of the caller's that panics has written nothing that could be captured.
+        // If the caller's writer panics, nothing is captured.
         let (stdout, stderr) = (stdout.unwrap_or_default(), stderr.unwrap_or_default());
         let timed_out = status.as_ref().is_ok_and(SubprocessStatus::timed_out);
-        let of_limit = |name: &str| Some(format!("it reached the limit {name}"));
+        let of_limit = |name: &str| Some(format!("limit reached: {name}"));
         let (exit_code, message) = match status {
             Ok(SubprocessStatus::Exited(code)) => (code, None),
             Ok(SubprocessStatus::Signalled(signal)) => {
-                (128 + signal, Some(format!("signal {signal} ended it")))
+                (128 + signal, Some(format!("killed by signal {signal}")))
             }
             Ok(SubprocessStatus::Stopped(_)) => (124, of_limit("timeout")),
             Err(SubprocessError::OutputLimit { .. }) => (134, of_limit("output")),
@@ -233,7 +233,7 @@ impl Local {
         asked.envs(self.env.iter().map(|(key, value)| (key, value))).envs(&request.env);
         asked.current_dir(self.current_dir(request.cwd.as_deref())?);
         asked.output_bytes_max(self.limits.output_bytes_max);
-        // Its clock is the host's.
+        // Virtual time is the host's.
         let timeouts = [self.limits.timeout, request.timeout, request.virtual_timeout];
         let timeout: Option<Duration> = timeouts.into_iter().flatten().min();
         if let Some(timeout) = timeout {
@@ -242,7 +242,8 @@ impl Local {
         Ok(asked)
     }
 
-    /// Where a program starts: in the first folder that was asked for, unless it is told.
+    /// The current directory of a program. Default: the first requested mount, else
+    /// [`OUTPUTS_DIR`].
     fn current_dir(&self, cwd: Option<&str>) -> Result<PathBuf, SandboxError> {
         let Some(cwd) = cwd else {
             let is_own = |mounted: &&Mounted| {
@@ -258,12 +259,12 @@ impl Local {
         path.and_then(|path| self.host_path(&path)).ok_or_else(|| {
             let targets: Vec<&str> =
                 self.mounts.iter().map(|mounted| &*mounted.mount.target).collect();
-            let message = format_args!("{cwd} is in no mount; there are {}", targets.join(", "));
+            let message = format_args!("{cwd} is not in a mount; mounts: {}", targets.join(", "));
             SandboxError::invalid("cwd", message)
         })
     }
 
-    /// Where `path` is on the host: in the last mount that it is in.
+    /// The path on the host of `path`, in the last mount that contains it.
     fn host_path(&self, path: &str) -> Option<PathBuf> {
         let is_in = |mounted: &&Mounted| beneath(&mounted.mount.target, path).is_some();
         let Mounted { mount, host } = self.mounts.iter().rev().find(is_in)?;
@@ -272,8 +273,8 @@ impl Local {
     }
 }
 
-/// Writes to `output` what comes of `stream`, as it comes; answers what is captured. A writer that has
-/// had enough gets no more, and the program goes on.
+/// Passes `stream` on to `output`; returns what is captured. After an error of the writer, output
+/// is discarded and the program goes on.
 fn passed_on(stream: Option<ChildOutput>, mut output: OutputStream) -> Vec<u8> {
     let (mut piece, mut is_wanted) = (vec![0; PIECE_BYTES], true);
     let Some(mut stream) = stream else { return output.into_captured() };
@@ -290,7 +291,7 @@ fn chain(error: &dyn std::error::Error) -> String {
     }
 }
 
-/// Finds the folder of `mount`, or makes the `number`th in `folder`.
+/// Opens the directory of `mount`, or creates directory `number` in `folder`.
 fn mounted(mount: SandboxMount, number: usize, folder: &Path) -> Result<Mounted, SandboxError> {
     let fail = |error: disk::DiskError| SandboxError::Io {
         what: format!("cannot mount {}: {error}", mount.target),
@@ -300,7 +301,7 @@ fn mounted(mount: SandboxMount, number: usize, folder: &Path) -> Result<Mounted,
         MountSource::Host(path) => {
             let path = disk::canonical(path).map_err(fail)?;
             if !disk::metadata(&path).map_err(fail)?.is_dir() {
-                let message = format_args!("{} is no folder", path.display());
+                let message = format_args!("{} is not a directory", path.display());
                 return Err(SandboxError::invalid("mounts", message));
             }
             path
@@ -314,9 +315,8 @@ fn mounted(mount: SandboxMount, number: usize, folder: &Path) -> Result<Mounted,
     Ok(Mounted { mount, host })
 }
 
-/// Refuses a folder that lies in another one, or the other way round, if programs may write to one
-/// of the two: they could change what is read-only, or put a link in the place of a folder that is to
-/// be opened again.
+/// Refuses directories of which one contains the other, unless both are read-only: programs could
+/// change the read-only one, or replace a directory by a link before it is opened again.
 fn check_apart(new: &Mounted, mounts: &[Mounted], own: &Path) -> Result<(), SandboxError> {
     let is_read_only = |mounted: &Mounted| mounted.mount.access == FilesystemAccess::ReadOnly;
     let overlap = |a: &Path, b: &Path| a.starts_with(b) || b.starts_with(a);
@@ -333,14 +333,14 @@ fn check_apart(new: &Mounted, mounts: &[Mounted], own: &Path) -> Result<(), Sand
     match other {
         None => Ok(()),
         Some(other) => Err(unsupported(format!(
-            "{} beside {}, of which one lies in the other: mount both read-only, or only the outer one",
+            "{} and {}, of which one contains the other; mount both read-only, or only the outer one",
             new.host.display(),
             other.display()
         ))),
     }
 }
 
-/// What starts programs that may reach whom `policy` says, in `mounts`.
+/// Makes the subprocesses confined to `mounts` with the network access of `policy`.
 fn confined(policy: &EgressPolicy, mounts: &[Mounted]) -> Result<Subprocesses, SandboxError> {
     let profile = profile_of(policy)?;
     let with = |access| {
@@ -366,7 +366,7 @@ impl SandboxBackend for LocalBackend {
             network_policy: false,
             snapshot: false,
             resume: false,
-            // What a program leaves running goes on.
+            // Processes that a program leaves behind go on.
             suspend_on_idle: false,
         }
     }
@@ -420,12 +420,12 @@ impl SandboxBackend for LocalBackend {
     fn snapshot<'a>(&'a self, session_id: &'a str) -> SandboxFuture<'a, String> {
         Box::pin(async move {
             self.sessions.with(session_id, |_| ()).await?;
-            Err(unsupported("snapshots: use the backend wasi"))
+            Err(unsupported("snapshots; use the backend wasi"))
         })
     }
 
     fn resume<'a>(&'a self, _: &'a str) -> SandboxFuture<'a, SandboxSession> {
-        Box::pin(async { Err(unsupported("snapshots: use the backend wasi")) })
+        Box::pin(async { Err(unsupported("snapshots; use the backend wasi")) })
     }
 
     fn terminate<'a>(&'a self, session_id: &'a str) -> SandboxFuture<'a, ()> {
@@ -434,7 +434,7 @@ impl SandboxBackend for LocalBackend {
             drop(subprocesses);
             let path = folder.path().to_owned();
             folder.close().map_err(|source| SandboxError::Io {
-                what: format!("cannot remove {}, what session {session_id} wrote", path.display()),
+                what: format!("cannot remove {} of session {session_id}", path.display()),
                 source,
             })
         })

@@ -1,4 +1,4 @@
-//! Rank 9: sandboxes, sessions that live, are forked and are resumed.
+//! Rank 9: sandboxes: sessions that live on, fork and resume.
 #![doc = include_str!("../../docs/sandbox.md")]
 
 mod backend;
@@ -29,5 +29,5 @@ pub use wasi::WasiBackend;
 /// The name of the backend whose programs are modules.
 pub const WASI: &str = "wasi";
 
-/// The name of the backend whose programs are those of the host.
+/// The name of the backend whose programs are native.
 pub const LOCAL: &str = "local";

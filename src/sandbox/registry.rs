@@ -1,4 +1,4 @@
-//! The sessions of a backend, by their ids.
+//! The sessions of a backend by id.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,16 +7,16 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::backend::{SandboxError, check_session_id};
 
-/// Sessions, of which each is used by one caller at a time.
+/// Sessions by id, each used by one caller at a time.
 pub(super) struct Registry<S>(Mutex<State<S>>);
 
-/// A session. The lock is fair: whoever asks first has it first. `None` once it is terminated.
+/// A session under a fair lock; `None` once terminated.
 type Slot<S> = Arc<tokio::sync::Mutex<Option<S>>>;
 
-/// Locked for no longer than a lookup takes.
+/// Locked during lookups only.
 struct State<S> {
-    /// Sessions by their ids; `None` for those that were terminated and whose id was chosen. Ids
-    /// that were made are known to have been by their number.
+    /// Sessions by id; `None` for terminated ones with a chosen id. Generated ids are recognized by
+    /// number.
     sessions: HashMap<String, Option<Slot<S>>>,
     made: u64,
 }
@@ -28,7 +28,7 @@ impl<S> Default for Registry<S> {
 }
 
 impl<S> State<S> {
-    /// The name that the `number`th session gets if nobody chose one.
+    /// The generated id of session `number`.
     fn made_id(number: u64) -> String {
         format!("session-{number}")
     }
@@ -43,7 +43,7 @@ impl<S> State<S> {
         loop {
             self.made += 1;
             let id = Self::made_id(self.made);
-            // Somebody may have chosen it.
+            // The id may have been chosen already.
             if !self.sessions.contains_key(&id) {
                 return id;
             }
@@ -53,11 +53,11 @@ impl<S> State<S> {
 
 impl<S> Registry<S> {
     fn state(&self) -> MutexGuard<'_, State<S>> {
-        // It is whole between two statements, whatever panicked.
+        // State is consistent between statements, also after a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The ids of all sessions that are there, sorted.
+    /// The ids of all live sessions, sorted.
     pub(super) fn ids(&self) -> Vec<String> {
         let state = self.state();
         let live = state.sessions.iter().filter(|(_, slot)| slot.is_some());
@@ -66,11 +66,11 @@ impl<S> Registry<S> {
         ids
     }
 
-    /// Takes a session in that `make` makes of its id: the one that was chosen, or, if that is
-    /// empty, a new one.
+    /// Adds the session that `make` returns for its id: `chosen`, or a generated one if that is
+    /// empty.
     ///
     /// # Errors
-    /// [`SandboxError`]: `InvalidRequest` for an id that is none; `Lifecycle` if it was given before.
+    /// [`SandboxError`]: `InvalidRequest` for an invalid id; `Lifecycle` if it was used before.
     pub(super) fn admit(
         &self,
         chosen: &str,
@@ -82,9 +82,9 @@ impl<S> Registry<S> {
         } else {
             check_session_id(chosen)?;
             let message = match state.sessions.get(chosen) {
-                Some(Some(_)) => Some("there is a session of this id; choose another one"),
+                Some(Some(_)) => Some("the id is in use; choose another one"),
                 None if !state.was_made(chosen) => None,
-                _ => Some("there was a session of this id, and ids are given once; choose another"),
+                _ => Some("the id was used before, and ids are used once; choose another one"),
             };
             if let Some(message) = message {
                 return Err(SandboxError::lifecycle(chosen, message));
@@ -96,7 +96,7 @@ impl<S> Registry<S> {
         Ok(id)
     }
 
-    /// The session `id`, once nobody who asked before has it. It may have been terminated meanwhile.
+    /// Locks the session `id`, in the order of calls. It may have been terminated meanwhile.
     ///
     /// # Errors
     /// [`SandboxError`]: `SessionNotFound`; `Lifecycle` if it was terminated.
@@ -113,7 +113,7 @@ impl<S> Registry<S> {
         }
     }
 
-    /// Lets `act` use the session `id`.
+    /// Calls `act` with the session `id`.
     ///
     /// # Errors
     /// As [`Registry::lock`].
@@ -125,10 +125,10 @@ impl<S> Registry<S> {
         self.lock(id).await?.as_mut().map(act).ok_or_else(|| terminated(id))
     }
 
-    /// As [`Registry::with`], for what takes time: on one of tokio's threads for that.
+    /// Like [`Registry::with`], on a blocking thread of tokio.
     ///
     /// # Errors
-    /// As [`Registry::lock`], and as `act` answers; `Io` if it panics.
+    /// As [`Registry::lock`], and those of `act`; `Io` if it panics.
     pub(super) async fn with_blocking<T: Send + 'static>(
         &self,
         id: &str,
@@ -141,12 +141,12 @@ impl<S> Registry<S> {
         let own_id = id.to_owned();
         let work = move || guard.as_mut().map_or_else(|| Err(terminated(&own_id)), act);
         tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
-            let what = format!("the run in session {id} did not end");
+            let what = format!("the exec in session {id} did not complete");
             Err(SandboxError::Io { what, source: error.into() })
         })
     }
 
-    /// Takes the session `id` out, once nobody who asked before has it.
+    /// Removes and returns the session `id`, after earlier callers.
     ///
     /// # Errors
     /// As [`Registry::lock`].
@@ -164,5 +164,5 @@ impl<S> Registry<S> {
 }
 
 fn terminated(id: &str) -> SandboxError {
-    SandboxError::lifecycle(id, "it was terminated; make another one")
+    SandboxError::lifecycle(id, "it was terminated; create another one")
 }

@@ -1,4 +1,4 @@
-//! A session of our own kind: a machine, and what it is started with.
+//! A sandbox: a machine and its specification.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,13 +25,12 @@ use crate::kernel::vfs::{
 use crate::net::EgressPolicy;
 use crate::process::{self, Command};
 
-/// Makes the host of a session that is made as the spec says: its command policy, its bridge, who
-/// answers questions, what credentials are added to requests. Whom programs may reach is what the
-/// spec's network policy says. The id may yet have to be given.
+/// Makes the host of a session: its command policy, bridge, answers to questions and credentials.
+/// The network policy is that of the specification. The specification may not have an id yet.
 pub type MakeHost = Arc<dyn Fn(&SandboxSpec) -> SessionHostBuilder + Send + Sync>;
 
-/// A sandbox: files, a clock, chance and rules of its own, in which programs run one after the
-/// other, until it is dropped.
+/// A sandbox: a session with its own files, clock, random numbers and rules, in which programs run
+/// one after the other.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -53,31 +52,32 @@ pub struct Sandbox {
     machine: Machine,
     host: HostHandle,
     make_host: MakeHost,
-    /// What was read of folders of the host.
+    /// What was read of host directories.
     contents: Arc<Contents>,
     pub(super) spec: SandboxSpec,
 }
 
-/// When the state began that a session shows of folders of the host.
+/// Since when a session shows the state of host directories.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beginning {
-    /// Now: it waits until the disk's clock has moved on.
+    /// Since now; waits until the disk's clock has moved on.
     Now,
-    /// What is restored says so.
+    /// As the restored state says.
     Earlier,
 }
 
 impl Sandbox {
-    /// A session as `spec` says, whose programs are `programs`. The id is not used.
+    /// Makes a session with these programs. The id of `spec` is not used.
     ///
     /// # Errors
-    /// [`SandboxError`]: `InvalidRequest` for a mount or a variable; `Io` for a folder of the host.
+    /// [`SandboxError`]: `InvalidRequest` for an invalid mount or variable; `Io` for a host
+    /// directory that cannot be opened.
     pub fn provision(programs: Arc<dyn Programs>, spec: SandboxSpec) -> Result<Self, SandboxError> {
         Self::provision_with(programs, spec, Arc::new(|_| SessionHost::builder()))
     }
 
-    /// As [`Sandbox::provision`], with a host that `make_host` makes, for this session and for each of
-    /// its forks.
+    /// Like [`Sandbox::provision`], with a host that `make_host` makes for this session and each
+    /// fork.
     ///
     /// # Errors
     /// As [`Sandbox::provision`].
@@ -90,7 +90,7 @@ impl Sandbox {
         Self::provision_from(programs, spec, make_host, &contents, Beginning::Now)
     }
 
-    /// As [`Sandbox::provision_with`], with what is read of folders of the host in `contents`.
+    /// Like [`Sandbox::provision_with`]; contents of host directories are kept in `contents`.
     pub(super) fn provision_from(
         programs: Arc<dyn Programs>,
         mut spec: SandboxSpec,
@@ -123,11 +123,11 @@ impl Sandbox {
         Ok(Self { machine, host: handle, make_host, contents: contents.clone(), spec })
     }
 
-    /// A session that goes on from here by itself. It shares what it has with this one until one of
-    /// the two changes it: however much there is, that takes microseconds.
+    /// Makes an independent session with this state, which both share until one changes it. Takes
+    /// microseconds, whatever the size.
     ///
     /// # Errors
-    /// None as long as sandboxes are not recorded.
+    /// None, as sandboxes are not recorded.
     pub fn fork(&self) -> Result<Self, SandboxError> {
         let machine = self.machine.fork();
         let mut machine = machine.map_err(|error| SandboxError::Unsupported {
@@ -141,7 +141,7 @@ impl Sandbox {
         Ok(Self { machine, host: handle, make_host, contents: self.contents.clone(), spec })
     }
 
-    /// Gives it a host that `make_host` makes, in place of the one that it has; so have its forks.
+    /// Replaces the host by one that `make_host` makes, for this session and its forks.
     pub fn set_host(&mut self, make_host: MakeHost) {
         let host = host_of(&make_host, &self.spec);
         self.host = host.handle();
@@ -149,13 +149,12 @@ impl Sandbox {
         self.make_host = make_host;
     }
 
-    /// Whom its programs can ask by name: for mocks, and for another bridge. A fork has one of its
-    /// own, made anew.
+    /// The host, to add mocks or set a bridge. A fork has a host of its own.
     pub fn host(&self) -> &HostHandle {
         &self.host
     }
 
-    /// Asks the host for `name`, such as `net.http`, as a program of the session would.
+    /// Makes the host call `name`, such as `net.http`, as a program of the session would.
     ///
     /// # Errors
     /// [`HostError`].
@@ -163,39 +162,39 @@ impl Sandbox {
         self.host.call(&mut self.machine, name, params)
     }
 
-    /// What is mounted, in the order of mounting.
+    /// The mounts, in order.
     pub fn mounts(&self) -> &[SandboxMount] {
         &self.spec.mounts
     }
 
-    /// What whoever made it wants to remember.
+    /// The data of the caller.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.spec.metadata
     }
 
-    /// Whom it may reach.
+    /// The network policy.
     pub fn network_policy(&self) -> &EgressPolicy {
         &self.spec.network_policy
     }
 
-    /// Sets whom it may reach from now on.
+    /// Sets the network policy.
     pub fn apply_network_policy(&mut self, policy: EgressPolicy) {
         #[cfg(feature = "http")]
         self.host.set_network_policy(policy.clone());
         self.spec.network_policy = policy;
     }
 
-    /// Mounts one more tree.
+    /// Adds a mount.
     ///
     /// # Errors
-    /// [`SandboxError`]: `Lifecycle` if something is mounted at the target; `InvalidRequest`; `Io`.
+    /// [`SandboxError`]: `Lifecycle` if the target is a mount point; `InvalidRequest`; `Io`.
     pub fn attach_filesystem(&mut self, mount: SandboxMount) -> Result<(), SandboxError> {
         let target = target_of(&mount)?;
         let mount = SandboxMount { target, ..mount };
         let is_taken = self.machine.vfs().mounts().iter().any(|known| known.path() == mount.target);
         if is_taken {
             let id = &self.spec.session_id;
-            let message = format_args!("something is mounted at {} already", mount.target);
+            let message = format_args!("a mount already exists at {}", mount.target);
             return Err(SandboxError::lifecycle(id, message));
         }
         let source = source_of(&mount, &self.contents, Beginning::Now)?;
@@ -213,7 +212,7 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Runs a program to its end and collects what it writes. One that fails is no error.
+    /// Runs a program to its end and captures its output. A program that fails is no error.
     ///
     /// # Errors
     /// [`SandboxError`]: `InvalidRequest`; `Exec` if it cannot be started.
@@ -223,8 +222,8 @@ impl Sandbox {
         self.exec_on(request, Stdio { stdin, stdout: capture(), stderr: capture() })
     }
 
-    /// As [`Sandbox::exec`], on these streams, [`ExecRequest::stdin`] aside. What they capture is in
-    /// the result.
+    /// Like [`Sandbox::exec`], on these streams; [`ExecRequest::stdin`] is ignored. The result has
+    /// what they capture.
     ///
     /// # Errors
     /// As [`Sandbox::exec`].
@@ -244,7 +243,7 @@ impl Sandbox {
         })
     }
 
-    /// As [`Sandbox::exec_on`], with all that is known of how the program ended.
+    /// Like [`Sandbox::exec_on`], with all details of how the program ended.
     ///
     /// # Errors
     /// As [`Sandbox::exec`].
@@ -286,59 +285,59 @@ impl Sandbox {
         });
         let Some(cwd) = cwd else {
             let cwd = request.cwd.as_deref().unwrap_or("/");
-            return Err(SandboxError::invalid("cwd", format_args!("{cwd} is no directory here")));
+            return Err(SandboxError::invalid("cwd", format_args!("{cwd} is not a directory")));
         };
         command.current_dir(cwd);
         Ok(command)
     }
 
-    /// Lets the next run take no longer than `request` says, and than the session's own limits say;
-    /// answers these.
+    /// Sets the timeouts of the next run: the tighter of those of `request` and of the session.
+    /// Returns the session's limits.
     fn limit_time(&mut self, request: &ExecRequest) -> Limits {
         let own = self.machine.limits;
         let elapsed = self.machine.elapsed();
         let shorter = |own: Option<Duration>, asked| own.into_iter().chain(asked).min();
         let limits = &mut self.machine.limits;
         limits.timeout = shorter(own.timeout, request.timeout);
-        // A machine counts from its start, which is the session's.
+        // A machine counts from the start of the session.
         let virtual_timeout = request.virtual_timeout.or(request.timeout);
         limits.virtual_timeout = shorter(own.virtual_timeout, virtual_timeout)
             .map(|timeout| elapsed.saturating_add(timeout));
         own
     }
 
-    /// The files, to look into or to change between execs.
+    /// The files, to read or change between execs.
     pub fn files(&mut self) -> &mut Overlay {
         self.machine.vfs_mut()
     }
 
-    /// What its programs have changed in all mounts, compared with what folders of the host held when the
-    /// session began, was refreshed, or wrote to them.
+    /// The changes by programs in all mounts, compared with the host directories when the session
+    /// began, was refreshed, or applied.
     ///
     /// # Errors
-    /// As [`Overlay::diff`]: `EIO` for a file that was changed on the disk before it was read, in which case
-    /// [`Sandbox::drifts`] has it.
+    /// As [`Overlay::diff`]: `EIO` for a file that changed on the disk before it was read;
+    /// [`Sandbox::drifts`] lists it.
     pub fn diff(&mut self) -> Result<Vec<DiffEntry>, DiffError> {
         self.machine.vfs_mut().diff()
     }
 
-    /// What of the folders of the host could not be shown as it was when the session began, because it was
-    /// changed before it was looked at. Programs have met `EIO` there, or, where nothing stands any more,
-    /// `ENOENT`. [`Sandbox::refresh`] takes in what is there now.
+    /// What could not be shown as it was when the session began, because it changed on the disk
+    /// before it was read. Programs get `EIO` for it, or `ENOENT` if it was removed.
+    /// [`Sandbox::refresh`] takes in the new state.
     pub fn drifts(&self) -> Vec<Drift> {
         self.machine.vfs().drifts()
     }
 
-    /// Takes in what the folders of the host hold now. What programs have changed stays, and so does what
-    /// it is compared with; what the disk has changed as well is a conflict.
+    /// Takes in the current state of host directories. Changes of programs are kept, with the state
+    /// that they are compared with; a path that changed on both sides is a conflict.
     ///
     /// # Errors
-    /// As [`Overlay::refresh`]; nothing is taken in then.
+    /// As [`Overlay::refresh`]; then nothing is taken in.
     pub fn refresh(&mut self) -> Result<Refreshed, DiffError> {
         self.machine.vfs_mut().refresh()
     }
 
-    /// Gives up what programs have changed in folders of the host, and takes in what these hold now.
+    /// Discards changes of programs in host directories, and takes in their current state.
     ///
     /// # Errors
     /// As [`Overlay::discard_and_refresh`].
@@ -347,9 +346,9 @@ impl Sandbox {
         self.machine.vfs_mut().discard_and_refresh(now)
     }
 
-    /// Writes what programs have changed to the folders of the host, all or nothing, unless these were
-    /// changed as well. From then on changes are compared with what was written. With journals, see
-    /// [`Overlay::apply_journaled`], which [`Sandbox::files`] has.
+    /// Applies changes of programs to the host directories, all or nothing, unless these changed as
+    /// well. Later changes are compared with the new state. For a journal, call
+    /// [`Overlay::apply_journaled`] on [`Sandbox::files`].
     ///
     /// # Errors
     /// As [`Overlay::apply`].
@@ -357,12 +356,12 @@ impl Sandbox {
         self.machine.vfs_mut().apply()
     }
 
-    /// How long the session has lasted on its own clock.
+    /// The time since the start of the session on its own clock.
     pub fn elapsed(&mut self) -> Duration {
         self.machine.elapsed()
     }
 
-    /// The machine, to look at.
+    /// The machine, for reading.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
@@ -372,8 +371,8 @@ impl Sandbox {
     }
 }
 
-/// `mounts` and those in memory that there `always` are, where nothing hides them; of several with
-/// one target the last.
+/// `mounts`, with the `always` mounts in memory where no mount hides them; the last one of each
+/// target.
 pub(super) fn effective_mounts(
     always: &[&str],
     mounts: Vec<SandboxMount>,
@@ -404,11 +403,11 @@ pub(super) fn target_of(mount: &SandboxMount) -> Result<String, SandboxError> {
     let path = VPath::parse(&mount.target).ok().filter(|_| mount.target.starts_with('/'));
     path.map(|path| path.absolute("/")).ok_or_else(|| {
         let target = &mount.target;
-        SandboxError::invalid("mounts", format_args!("{target:?} is no absolute path"))
+        SandboxError::invalid("mounts", format_args!("{target:?} is not an absolute path"))
     })
 }
 
-/// A host that reaches whom `spec` lets it.
+/// A host with the network policy of `spec`.
 fn host_of(make_host: &MakeHost, spec: &SandboxSpec) -> SessionHost {
     let host = make_host(spec);
     #[cfg(feature = "http")]
@@ -425,7 +424,7 @@ fn source_of(
         MountSource::Memory => Source::Memory,
         MountSource::Host(path) => {
             let dir = HostDir::open(path).map_err(|source| SandboxError::Io {
-                what: format!("cannot open the folder {} to mount it", path.display()),
+                what: format!("cannot open the directory {} to mount it", path.display()),
                 source,
             })?;
             let (dir, contents) = (Arc::new(dir), Some(contents.clone()));
@@ -459,8 +458,8 @@ fn message_of(outcome: &Outcome, casualties: &[Casualty]) -> Option<String> {
         Outcome::Exited(_) => trapped(),
         Outcome::Trapped(trap) => Some(trap.message.clone()),
         Outcome::Deadlock(waits) => Some(waits.clone()),
-        Outcome::Limit(limit) => Some(format!("it reached the limit {}", limit.name())),
-        Outcome::Signalled(signal) => Some(format!("signal {} ended it", signal.number())),
+        Outcome::Limit(limit) => Some(format!("limit reached: {}", limit.name())),
+        Outcome::Signalled(signal) => Some(format!("killed by signal {}", signal.number())),
         Outcome::Tape => None,
     }
 }

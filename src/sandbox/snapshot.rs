@@ -1,4 +1,4 @@
-//! Snapshots in a folder: sessions as data, to be resumed in another process.
+//! Snapshots in a directory: sessions as data, to be resumed by any process.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,16 +19,16 @@ use crate::kernel::vfs::{Contents, Mtimes, RestoreError};
 use crate::net::EgressPolicy;
 use crate::store::{Cas, StoreError, read_slice};
 
-/// The version of the format: a reader takes every minor version of its own major one.
+/// A reader accepts every minor version of its own major version.
 const VERSION: [u32; 2] = [1, 3];
 
-/// Longest snapshot that is read, its contents aside.
+/// Size limit of a snapshot without its contents.
 const SNAPSHOT_BYTES_MAX: u64 = 1 << 30;
 
-/// A folder of snapshots: a content-addressed store of what their files hold and of what they are.
+/// A content-addressed directory of snapshots and their contents.
 ///
-/// The id of a snapshot is the digest of its text, which names the digests of all that it is made
-/// of. So whoever trusts an id can trust what is resumed by it, wherever the folder comes from.
+/// The id of a snapshot is the digest of its text, which has the digests of all its contents. So a
+/// trusted id makes any directory of snapshots safe.
 #[derive(Clone, Debug)]
 pub struct SnapshotStore {
     cas: Cas,
@@ -37,7 +37,7 @@ pub struct SnapshotStore {
 /// A snapshot cannot be written or read.
 #[derive(thiserror::Error)]
 pub enum SnapshotError {
-    /// Its text or its contents are not there, or are others.
+    /// Its text or contents are missing or damaged.
     #[error("snapshot {id}")]
     Store {
         /// The snapshot.
@@ -45,23 +45,23 @@ pub enum SnapshotError {
         /// What is wrong.
         source: StoreError,
     },
-    /// It could not be written.
-    #[error("cannot keep the snapshot")]
+    /// It cannot be written.
+    #[error("cannot write the snapshot")]
     Write(#[source] StoreError),
-    /// It cannot be told in JSON: the path of a folder of the host may be no text.
-    #[error("cannot write the snapshot down: {0}")]
+    /// It cannot be serialized: a path of the host may not be UTF-8.
+    #[error("cannot serialize the snapshot: {0}")]
     Text(String),
-    /// Its text is none.
-    #[error("snapshot {id} cannot be understood: {message}")]
+    /// Its text is invalid.
+    #[error("snapshot {id} is invalid: {message}")]
     Format {
         /// The snapshot.
         id: String,
         /// What is wrong, and where.
         message: String,
     },
-    /// It was written by a later belljar.
+    /// It was written by a newer belljar.
     #[error(
-        "snapshot {id} has version {major}.{minor}, and this belljar reads version 1: update it"
+        "snapshot {id} has version {major}.{minor}, and this belljar reads version 1; use a newer belljar"
     )]
     Version {
         /// The snapshot.
@@ -71,7 +71,7 @@ pub enum SnapshotError {
         /// Its minor version.
         minor: u32,
     },
-    /// What it was made from is not here, or not as it was.
+    /// What it was made from is missing or different.
     #[error("cannot resume snapshot {id}")]
     Provision {
         /// The snapshot.
@@ -79,12 +79,12 @@ pub enum SnapshotError {
         /// What is missing.
         source: Box<SandboxError>,
     },
-    /// It cannot have been a session.
+    /// Its state is invalid.
     #[error("cannot resume snapshot {id}")]
     Restore {
         /// The snapshot.
         id: String,
-        /// What is wrong with it.
+        /// What is wrong.
         source: RestoreError,
     },
 }
@@ -106,7 +106,7 @@ struct Saved {
     network_policy: EgressPolicy,
     limits: Limits,
     clock: ClockConfig,
-    /// Not in version 1.0: all files below showed the time at which the clock started.
+    /// Missing in version 1.0, in which all host files showed the start of the clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mtimes: Option<Mtimes>,
     env: BTreeMap<String, String>,
@@ -115,7 +115,7 @@ struct Saved {
 }
 
 impl Saved {
-    /// What the session was made as, and its machine.
+    /// The specification of the session, and its machine.
     fn into_parts(self) -> (SandboxSpec, SavedMachine) {
         let spec = SandboxSpec {
             session_id: self.session_id,
@@ -135,34 +135,34 @@ impl Saved {
     }
 }
 
-/// What is known of a snapshot without resuming it.
+/// What a snapshot says of its session without resuming it.
 pub(super) struct Summary {
-    /// What the session was made as.
+    /// The specification of the session.
     pub spec: SandboxSpec,
-    /// What its clock shows the next run, nanoseconds since the Unix epoch; none if it is the host's.
+    /// The time of the next run in nanoseconds since the Unix epoch; `None` for the host's clock.
     pub now_ns: Option<u64>,
-    /// The digests of all that it is made of, itself included.
+    /// The digests of all its contents, and of itself.
     pub parts: Vec<Digest>,
 }
 
 const FORMAT: &str = "belljar-snapshot";
 
 impl SnapshotStore {
-    /// The store in the folder `dir`, which is created with the first snapshot.
+    /// The store in the directory `dir`, which is created with the first snapshot.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self { cas: Cas::new(dir) }
     }
 
-    /// Its folder.
+    /// Its directory.
     pub fn dir(&self) -> &Path {
         self.cas.dir()
     }
 
-    /// Keeps what `sandbox` is now; answers the snapshot's id. What is there already is not written
-    /// again. Of a host directory it keeps what programs have read or changed.
+    /// Saves `sandbox`; returns the snapshot's id. Existing contents are not written again. Of a
+    /// host directory it keeps what programs have read or changed.
     ///
     /// # Errors
-    /// [`SnapshotError::Write`].
+    /// [`SnapshotError::Write`] or `Text`.
     pub fn save(&self, sandbox: &mut Sandbox) -> Result<Digest, SnapshotError> {
         let machine = sandbox.machine_mut().save(&self.cas).map_err(SnapshotError::Write)?;
         let spec = &sandbox.spec;
@@ -187,11 +187,10 @@ impl SnapshotStore {
         Ok(id)
     }
 
-    /// A session that goes on from the snapshot `id`, whose programs are `programs`. Folders of the
-    /// host are looked up anew.
+    /// Resumes the snapshot `id` with these programs. Host directories are opened again.
     ///
     /// # Errors
-    /// [`SnapshotError`]; nothing is trusted before its digest was checked.
+    /// [`SnapshotError`]; nothing is trusted before its digest is checked.
     pub fn resume(
         &self,
         id: Digest,
@@ -200,10 +199,10 @@ impl SnapshotStore {
         self.resume_with(id, |_| Ok(programs))
     }
 
-    /// As [`SnapshotStore::resume`], with programs that depend on what the session is.
+    /// Like [`SnapshotStore::resume`], with programs made from the specification of the session.
     ///
     /// # Errors
-    /// As [`SnapshotStore::resume`]; `Provision` if there are no programs.
+    /// As [`SnapshotStore::resume`]; `Provision` if `programs` fails.
     pub fn resume_with(
         &self,
         id: Digest,
@@ -231,7 +230,7 @@ impl SnapshotStore {
         let head: Head =
             serde_json::from_slice(&text).map_err(|error| format_error(error.to_string()))?;
         if head.format != FORMAT {
-            return Err(format_error("it is no snapshot".to_owned()));
+            return Err(format_error("not a snapshot".to_owned()));
         }
         let [major, minor] = head.version;
         if major != VERSION[0] {
@@ -248,7 +247,6 @@ impl SnapshotStore {
         Ok(self.read(id)?.session_id)
     }
 
-    /// What is known of the snapshot `id`.
     pub(super) fn summary(&self, id: Digest) -> Result<Summary, SnapshotError> {
         let (spec, machine) = self.read(id)?.into_parts();
         let mut parts = machine.contents();
@@ -260,7 +258,7 @@ impl SnapshotStore {
         Ok(Summary { spec, now_ns, parts })
     }
 
-    /// The digests of all that the snapshot `id` is made of, itself included.
+    /// The digests of all contents of the snapshot `id`, and of itself.
     ///
     /// # Errors
     /// As [`SnapshotStore::resume`].
@@ -270,7 +268,7 @@ impl SnapshotStore {
         Ok(parts)
     }
 
-    /// The store.
+    /// The content-addressed store.
     pub fn cas(&self) -> &Cas {
         &self.cas
     }

@@ -1,4 +1,4 @@
-//! The backend whose programs are modules, and whose files, clock and chance are its own.
+//! The backend of modules, with virtual files, clock and random numbers.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -20,8 +20,8 @@ use crate::kernel::io::stdio::{Input, OutputStream, Stdio};
 use crate::kernel::process::programs::Programs;
 use crate::net::EgressPolicy;
 
-/// Sessions in memory. Their programs run on tokio's threads for what blocks; a session in which
-/// nothing runs is some memory and nothing else.
+/// Sessions in memory. Programs run on blocking threads of tokio; an idle session takes memory
+/// only.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -47,7 +47,7 @@ pub struct WasiBackend {
     snapshots: Mutex<Snapshots>,
 }
 
-/// Locked for no longer than a lookup takes.
+/// Locked during lookups only.
 #[derive(Default)]
 struct Snapshots {
     by_id: HashMap<String, Arc<Mutex<Sandbox>>>,
@@ -55,7 +55,7 @@ struct Snapshots {
 }
 
 impl WasiBackend {
-    /// A backend whose sessions can run `programs`.
+    /// A backend whose sessions run `programs`.
     pub fn new(programs: Arc<dyn Programs>) -> Self {
         Self {
             programs,
@@ -65,8 +65,8 @@ impl WasiBackend {
         }
     }
 
-    /// What the hosts of its sessions are besides their network policy: `make` is asked for that of
-    /// each session, and of each that is resumed.
+    /// Sets what makes the host of each session, also of resumed ones. The network policy is that
+    /// of the specification.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -91,16 +91,16 @@ impl WasiBackend {
     }
 
     fn snapshots(&self) -> MutexGuard<'_, Snapshots> {
-        // It is whole between two statements, whatever panicked.
+        // State is consistent between statements, also after a panic.
         self.snapshots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The ids of all sessions that are there, sorted.
+    /// The ids of all live sessions, sorted.
     pub fn session_ids(&self) -> Vec<String> {
         self.sessions.ids()
     }
 
-    /// Makes `sandbox` a session; chooses its id if it has none.
+    /// Adds `sandbox` as a session, with a generated id if it has none.
     fn admit(&self, mut sandbox: Sandbox) -> Result<SandboxSession, SandboxError> {
         let chosen = std::mem::take(&mut sandbox.spec.session_id);
         let mut session = described(&sandbox);
@@ -111,12 +111,12 @@ impl WasiBackend {
         Ok(session)
     }
 
-    /// Asks the host of a session for `name`, such as `process.exec`, as a program of it would, once
+    /// Makes the host call `name`, such as `process.exec`, as a program of the session would, when
     /// nothing runs in it.
     ///
     /// # Errors
-    /// [`SandboxError::SessionNotFound`]; `Lifecycle` if the session was terminated. The inner error
-    /// is the call's own.
+    /// [`SandboxError::SessionNotFound`]; `Lifecycle` if the session was terminated. The inner
+    /// error is that of the call.
     pub async fn host_call(
         &self,
         session_id: &str,
@@ -128,8 +128,7 @@ impl WasiBackend {
         self.sessions.with_blocking(session_id, call).await
     }
 
-    /// Lets `act` look into a session, or change it, once nothing runs in it. It runs on the thread
-    /// that polls this.
+    /// Calls `act` with a session when nothing runs in it, on the thread that polls this.
     ///
     /// # Errors
     /// [`SandboxError::SessionNotFound`]; `Lifecycle` if the session was terminated.
@@ -153,7 +152,7 @@ impl WasiBackend {
         id
     }
 
-    /// Forgets a snapshot. Sessions that were resumed from it go on.
+    /// Removes a snapshot. Sessions resumed from it go on.
     ///
     /// # Errors
     /// [`SandboxError::SessionNotFound`].
@@ -162,8 +161,7 @@ impl WasiBackend {
         dropped.map(drop).ok_or_else(|| SandboxError::not_found(snapshot_id))
     }
 
-    /// Writes a snapshot to the folder `dir`; answers the digest by which it is found there, by this
-    /// process or another one.
+    /// Writes a snapshot to the directory `dir`; returns its digest there.
     ///
     /// # Errors
     /// [`SandboxError`]: `SessionNotFound`, `Io`.
@@ -173,10 +171,10 @@ impl WasiBackend {
         SnapshotStore::new(dir).save(&mut snapshot).map_err(of_store)
     }
 
-    /// Makes the snapshot with `digest` in the folder `dir` one of this backend; answers its id.
+    /// Reads the snapshot with `digest` from the directory `dir`; returns its id in this backend.
     ///
     /// # Errors
-    /// [`SandboxError::Io`] if it is not there, is damaged, or cannot be resumed here.
+    /// [`SandboxError::Io`] if it is missing, damaged, or cannot be resumed here.
     pub fn import_snapshot(&self, dir: &Path, digest: Digest) -> Result<String, SandboxError> {
         let sandbox = SnapshotStore::new(dir).resume(digest, self.programs.clone());
         let mut sandbox = sandbox.map_err(of_store)?;

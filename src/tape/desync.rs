@@ -1,4 +1,4 @@
-//! Where a run leaves its tape.
+//! The divergence of a run from its tape.
 
 use std::fmt;
 
@@ -6,37 +6,37 @@ use serde_json::Value;
 
 use super::record::Record;
 
-/// A record that had lost a secret before it came on a tape.
+/// A record from which a secret was removed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Withheld {
-    /// Its place on the tape.
+    /// Its number on the tape.
     pub seq: u64,
     /// Its kind.
     pub kind: String,
 }
 
-/// A run did something else than its tape says.
+/// A run diverged from its tape.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Desync {
-    /// The records that came before, which were the same.
+    /// The equal records before it.
     pub before: Vec<Record>,
-    /// What the tape says; `None` at its end.
+    /// The record on the tape; `None` at its end.
     pub expected: Option<Record>,
-    /// What happened; `None` if the run ended.
+    /// The record of the run; `None` if it ended.
     pub found: Option<Record>,
-    /// The last thing that the program was told, up to here, and that had lost a secret: the run
-    /// cannot have had it, and may differ for that alone.
+    /// The last input of the program before the divergence from which a secret was removed: the run
+    /// may differ only because of it.
     pub withheld: Option<Withheld>,
 }
 
 impl Desync {
-    /// The place on the tape.
+    /// The number of the record.
     pub fn seq(&self) -> u64 {
         let records = [&self.expected, &self.found];
         records.into_iter().flatten().map(|record| record.seq).next().unwrap_or_default()
     }
 
-    /// The fields in which the two differ: name, what the tape says, what was found.
+    /// The fields that differ: name, value on the tape, value of the run.
     pub fn differences(&self) -> Vec<(String, Value, Value)> {
         let as_map = |record: &Option<Record>| match record.as_ref().map(serde_json::to_value) {
             Some(Ok(Value::Object(map))) => map,
@@ -66,13 +66,13 @@ impl fmt::Display for Desync {
         if let Some(Withheld { seq, kind }) = &self.withheld {
             write!(
                 f,
-                "the tape has no secrets: that of record {seq} ({kind}) was withheld, and a run \
-                 that depends on it cannot be repeated; "
+                "record {seq} ({kind}) was recorded without its secrets, and a run that depends on \
+                 them cannot be replayed; "
             )?;
         }
         write!(
             f,
-            "the run leaves its tape at record {}: the tape has {}, the run has {}",
+            "the run diverges from its tape at record {}: the tape has {}, the run has {}",
             self.seq(),
             kind(&self.expected, "no more records"),
             kind(&self.found, "ended"),

@@ -1,4 +1,4 @@
-//! Tapes as files: one JSON object a line, and a store beside them for what is too long for a line.
+//! Tapes as files: one JSON object per line, and a store next to the file for longer contents.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -14,7 +14,7 @@ use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
 use crate::store::{Cas, StoreError};
 
-/// The folder of the store that belongs to the tape `path`, finished or not.
+/// The directory of the store of the tape `path`, finished or not.
 pub fn cas_dir(path: &Path) -> PathBuf {
     match path.extension() {
         Some(extension) if extension == PARTIAL => with_suffix(&path.with_extension(""), ".cas"),
@@ -22,10 +22,10 @@ pub fn cas_dir(path: &Path) -> PathBuf {
     }
 }
 
-/// What the name of a tape ends with until it is finished.
+/// Extension of an unfinished tape.
 const PARTIAL: &str = "partial";
 
-/// Where a tape is written until it is finished.
+/// The path of a tape until it is finished.
 fn partial_path(path: &Path) -> PathBuf {
     path.with_added_extension(PARTIAL)
 }
@@ -36,8 +36,8 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Expects nothing at `path`, or what may give way to a tape: another one, of whatever version and
-/// however short a recorder that was killed has left it, or an empty file.
+/// Expects at `path` nothing, or what a tape may replace: a tape of any version, even an incomplete
+/// one, or an empty file.
 ///
 /// # Errors
 /// Something else is there, or it cannot be read.
@@ -57,16 +57,16 @@ fn expect_tape(path: &Path) -> Result<(), DiskError> {
     Err(DiskError::new("replace", path)(std::io::Error::other(why)))
 }
 
-/// Removes what a recorder that was killed has left at `partial`.
+/// Removes what a killed recorder has left at `partial`.
 ///
 /// # Errors
-/// Somebody is writing it; or it is nothing that a recorder leaves: a program whose changes were written
-/// to the disk may have put a link there.
+/// It is being written, or is not a tape: a program whose changes were applied may have put a link
+/// there.
 fn remove_stale(partial: &Path) -> Result<(), DiskError> {
     let Ok(metadata) = disk::symlink_metadata(partial) else { return Ok(()) };
     let refuse = |why: &str| DiskError::new("replace", partial)(std::io::Error::other(why));
     if !metadata.is_file() {
-        return Err(refuse("it is no file; remove it"));
+        return Err(refuse("it is not a regular file; remove it"));
     }
     let file = disk::open(partial)?;
     if file.try_lock().is_err() || !disk::is_at(&file, partial) {
@@ -78,29 +78,29 @@ fn remove_stale(partial: &Path) -> Result<(), DiskError> {
 
 /// Writes a tape.
 ///
-/// Until [`TapeSink::finish`] it grows under the name `<tape>.partial`, where it can be read; what
-/// stood at `<tape>` is then replaced at once. Dropped before, it leaves nothing behind. A process
-/// that is killed leaves the `.partial`, which reads to its last whole line.
+/// Until [`TapeSink::finish`], it is at `<tape>.partial`, where it can be read; then it replaces
+/// `<tape>` atomically. Dropping it before removes it. A killed process leaves the `.partial`,
+/// which can be read to its last complete line.
 pub struct FileTape {
     path: PathBuf,
     /// `None` once finished.
     file: Option<BufWriter<File>>,
     cas: Cas,
-    /// What the tape names.
+    /// The digests that the tape names.
     kept: HashSet<Digest>,
-    /// What was not in the store before.
+    /// Those that were not in the store before.
     added: Vec<Digest>,
     bytes: u64,
     bytes_max: u64,
 }
 
 impl FileTape {
-    /// A tape that will stand at `path`, with its header. Lines and contents together take at most
+    /// Creates the tape of `path`, with its header. Lines and contents together have at most
     /// `bytes_max` bytes.
     ///
     /// # Errors
-    /// [`TapeError::Disk`] if it cannot be created, what stands there is neither a tape nor empty, or
-    /// somebody else is writing it.
+    /// [`TapeError::Disk`] if it cannot be created, the existing file is neither a tape nor empty,
+    /// or another recorder is writing it.
     pub fn create(path: &Path, header: &Header, bytes_max: u64) -> Result<Self, TapeError> {
         expect_tape(path)?;
         let cas = Cas::new(cas_dir(path));
@@ -140,11 +140,11 @@ impl FileTape {
         Ok(())
     }
 
-    /// Removes what an older tape of this name kept and this one does not.
+    /// Removes contents that only an older tape of this name used.
     fn sweep(&self) {
         for digest in self.cas.digests().unwrap_or_default() {
             if !self.kept.contains(&digest) {
-                // What is left over costs space and nothing else.
+                // A leftover only costs space.
                 let _ = disk::remove_file(&self.cas.path_of(digest));
             }
         }
@@ -161,7 +161,7 @@ impl TapeSink for FileTape {
             return Ok(());
         }
         self.charge(len_bytes)?;
-        // What an older tape has left is trusted as far as it is what its name says.
+        // Contents of an older tape are used if they match their digest.
         if self.cas.open(digest, len_bytes).is_err() {
             self.cas.put(digest, read)?;
             self.added.push(digest);
@@ -188,9 +188,9 @@ impl TapeSink for FileTape {
         let file = file.into_inner().map_err(|error| fail(error.into_error()))?;
         file.sync_data().map_err(fail)?;
         if !disk::is_at(&file, &partial) {
-            return Err(fail(std::io::Error::other("it was replaced")).into());
+            return Err(fail(std::io::Error::other("it was replaced by another file")).into());
         }
-        // Windows renames no open file; elsewhere the lock holds until the name is the tape's.
+        // Windows cannot rename an open file. Elsewhere the lock is held until the rename is done.
         #[cfg(windows)]
         drop(file);
         disk::rename(&partial, &self.path)?;
@@ -208,15 +208,16 @@ impl Drop for FileTape {
         for digest in &self.added {
             let _ = disk::remove_file(&self.cas.path_of(*digest));
         }
-        // Not if somebody else's contents are in it.
+        // Fails if others have contents in it.
         let _ = disk::remove_empty_dir(self.cas.dir());
     }
 }
 
-/// How a header begins that a recorder writes.
+/// The start of a header as a recorder writes it.
 const HEADER_START: &[u8] = b"{\"version\":\"";
 
-/// Whether `line` is the beginning of such a header, however short, up to what tells it from other JSON.
+/// Whether `line` is a prefix of such a header, or has it up to what distinguishes it from other
+/// JSON.
 fn begins_header(line: &[u8]) -> bool {
     const NEXT: &[u8] = b"\",\"belljar_version\":";
     let Some(version) = line.strip_prefix(HEADER_START) else { return false };
@@ -225,7 +226,7 @@ fn begins_header(line: &[u8]) -> bool {
     after.starts_with(NEXT) || NEXT.starts_with(after)
 }
 
-/// What tells the header of a tape, of any version, from other JSON.
+/// Distinguishes the header of a tape, of any version, from other JSON.
 #[derive(serde::Deserialize)]
 struct Marks {
     #[serde(rename = "version")]
@@ -234,13 +235,13 @@ struct Marks {
     _belljar_version: String,
 }
 
-/// What must be known of a header before the rest of it is looked at.
+/// Read before the rest of a header.
 #[derive(serde::Deserialize)]
 struct Versioned {
     version: Version,
 }
 
-/// Reads a tape record by record, in memory for one line.
+/// Reads a tape record by record, holding one line in memory.
 pub struct TapeReader {
     path: PathBuf,
     header: Header,
@@ -250,11 +251,11 @@ pub struct TapeReader {
 }
 
 impl TapeReader {
-    /// The tape at `path`.
+    /// Opens the tape at `path`.
     ///
     /// # Errors
-    /// [`TapeError`]: `Disk` if it cannot be read; `Line` if its first line is no header; `Version`
-    /// if its format is of a newer major version.
+    /// [`TapeError`]: `Disk` if it cannot be read; `Line` if its first line is not a header;
+    /// `Version` for another major version of the format.
     pub fn open(path: &Path) -> Result<Self, TapeError> {
         let file = disk::open(path)?;
         let header = Header::new(0);
@@ -262,14 +263,14 @@ impl TapeReader {
         let mut reader = Self { path: path.to_owned(), header, lines, cut_off: false, done: false };
         let Some(line) = reader.next_line()? else {
             reader.lines.number = 1;
-            return Err(reader.bad("the tape is empty: expected a header"));
+            return Err(reader.bad("the tape is empty; expected a header"));
         };
         let no_header = |reader: &Self, error: serde_json::Error| {
             reader.bad(format!(
-                "this is no header of a tape ({error}); name a file that `belljar record --tape` wrote"
+                "not a header of a tape ({error}); name a file that `belljar record --tape` wrote"
             ))
         };
-        // First of all: what follows may be unknown to this version.
+        // Checked first, as other versions may have other fields.
         let Versioned { version } =
             serde_json::from_slice(&line).map_err(|error| no_header(&reader, error))?;
         if version.major != Version::CURRENT.major {
@@ -280,7 +281,7 @@ impl TapeReader {
         Ok(reader)
     }
 
-    /// Its first line.
+    /// Line 1.
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -290,7 +291,7 @@ impl TapeReader {
         self.lines.number
     }
 
-    /// Whether the last line was cut off, and left out.
+    /// Whether an incomplete last line was skipped.
     pub fn is_cut_off(&self) -> bool {
         self.cut_off
     }
@@ -315,7 +316,7 @@ impl TapeReader {
                 self.cut_off = true;
                 Ok(None)
             }
-            Err(error) => Err(self.bad(format!("this is no record: {error}"))),
+            Err(error) => Err(self.bad(format!("invalid record: {error}"))),
         }
     }
 }
@@ -323,7 +324,7 @@ impl TapeReader {
 impl Iterator for TapeReader {
     type Item = Result<Record, TapeError>;
 
-    /// The next record. After an error there is none.
+    /// The next record. There is none after an error.
     fn next(&mut self) -> Option<Self::Item> {
         if self.done {
             return None;
@@ -334,19 +335,19 @@ impl Iterator for TapeReader {
     }
 }
 
-/// A tape in memory, with the store beside it.
+/// A tape in memory, with the store next to it.
 pub struct Tape {
-    /// Its first line.
+    /// Line 1.
     pub header: Header,
-    /// The rest.
+    /// The other lines.
     pub records: Vec<Record>,
-    /// Whether its last line was cut off, and left out.
+    /// Whether an incomplete last line was skipped.
     pub cut_off: bool,
     cas: Cas,
 }
 
 impl Tape {
-    /// The tape at `path`.
+    /// Reads the tape at `path`.
     ///
     /// # Errors
     /// [`TapeError`], with the line.
@@ -360,12 +361,12 @@ impl Tape {
     /// The bytes of a payload.
     ///
     /// # Errors
-    /// [`StoreError`] if the store does not have them, or has something else.
+    /// [`StoreError`] if the store does not have them, or has damaged ones.
     pub fn payload(&self, payload: &Payload) -> Result<Vec<u8>, StoreError> {
         payload.bytes(&self.cas)
     }
 
-    /// The content with a digest, which is `len_bytes` long.
+    /// The content with a digest and a length of `len_bytes`.
     ///
     /// # Errors
     /// [`StoreError`].

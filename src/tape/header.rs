@@ -5,18 +5,18 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the format. A reader takes every minor version of its own major one.
+/// A version of a format. A reader accepts every minor version of its own major version.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Version {
-    /// Changes when an old reader could misunderstand a tape.
+    /// Raised when older readers could misunderstand a tape.
     pub major: u32,
-    /// Changes when something is added that an old reader may skip.
+    /// Raised when something is added that older readers may skip.
     pub minor: u32,
 }
 
 impl Version {
-    /// What this library writes.
+    /// The version that this library writes.
     pub const CURRENT: Self = Self { major: 1, minor: 8 };
 }
 
@@ -33,7 +33,7 @@ impl FromStr for Version {
         let parts = text.split_once('.').and_then(|(major, minor)| {
             Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
         });
-        parts.ok_or_else(|| format!("{text:?} is no version: expected MAJOR.MINOR"))
+        parts.ok_or_else(|| format!("invalid version {text:?}; expected MAJOR.MINOR"))
     }
 }
 
@@ -56,11 +56,11 @@ impl TryFrom<String> for Version {
 pub struct Header {
     /// The version of the format.
     pub version: Version,
-    /// The version of the library that wrote it.
+    /// The version of the library that wrote the tape.
     pub belljar_version: String,
-    /// When the session began, on its own clock: milliseconds since the Unix epoch.
+    /// Start of the session on its own clock, in milliseconds since the Unix epoch.
     pub started_at_unix_ms: i64,
-    /// The script that was run, if the session is one of a script.
+    /// The script, for a session that runs one.
     #[serde(default)]
     pub script_path: Option<String>,
     /// The command line.

@@ -1,22 +1,22 @@
-//! Who read real time although the clock was paused.
+//! Reads of real time while the clock was paused.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// A host capability that read real time while the session's clock was paused: what it answers
-/// cannot be repeated.
+/// A host capability that read real time while the session's clock was paused: its answers cannot
+/// be replayed.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct ClockLeak {
-    /// The capability, as it names itself.
+    /// The name that the capability gives.
     pub capability_id: String,
-    /// What it read.
+    /// The clock that it read.
     pub kind: ClockLeakKind,
-    /// How often.
+    /// Number of reads.
     pub count: u64,
 }
 
-/// Which of the host's clocks was read.
+/// A clock of the host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClockLeakKind {
@@ -27,7 +27,7 @@ pub enum ClockLeakKind {
 }
 
 impl ClockLeakKind {
-    /// Its name on a tape.
+    /// The name on a tape.
     pub fn name(self) -> &'static str {
         match self {
             Self::Wall => "wall",
@@ -36,17 +36,17 @@ impl ClockLeakKind {
     }
 }
 
-/// Counts them.
+/// Counts leaks.
 #[derive(Clone, Debug, Default)]
 pub struct ClockLeaks(BTreeMap<(String, ClockLeakKind), u64>);
 
 impl ClockLeaks {
-    /// Counts one.
+    /// Counts a leak.
     pub fn note(&mut self, capability_id: &str, kind: ClockLeakKind) {
         *self.0.entry((capability_id.to_owned(), kind)).or_default() += 1;
     }
 
-    /// All, sorted by capability and kind.
+    /// All leaks, sorted by capability and kind.
     pub fn list(&self) -> Vec<ClockLeak> {
         let leak = |((capability_id, kind), count): (&(String, ClockLeakKind), &u64)| ClockLeak {
             capability_id: capability_id.clone(),

@@ -1,4 +1,4 @@
-//! Files of JSON objects, one a line.
+//! Files of JSON objects, one per line.
 
 use std::io::{self, BufRead, Read};
 
@@ -6,12 +6,12 @@ use serde::Serialize;
 
 use super::recorder::TapeError;
 
-/// Longest line that is read or written, in bytes, without its end.
+/// Maximum length of a line in bytes, without its newline.
 pub(crate) const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// `value` as a line, with its end.
+/// `value` as a line, with its newline.
 pub(crate) fn line_of(value: &impl Serialize) -> Vec<u8> {
-    let mut line = serde_json::to_vec(value).expect("keys are text, and memory takes all JSON");
+    let mut line = serde_json::to_vec(value).expect("keys are strings");
     line.push(b'\n');
     line
 }
@@ -29,28 +29,27 @@ pub(crate) fn expect_readable(line: &[u8]) -> Result<(), TapeError> {
 pub(crate) enum LineError {
     /// The file cannot be read.
     Read(io::Error),
-    /// The line is no line of such a file.
+    /// The line is too long.
     Malformed(String),
 }
 
-/// Reads line by line, in memory for one.
+/// Reads line by line, holding one line in memory.
 pub(crate) struct Lines<R> {
     reader: R,
-    /// The number of the line that was read last, from 1.
+    /// The number of the last line, from 1.
     pub number: u64,
-    /// Bytes read, the ends of lines included.
+    /// Bytes read, including newlines.
     pub bytes: u64,
-    /// Whether the line that was read last had an end.
+    /// Whether the last line ended with a newline.
     pub is_ended: bool,
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Those that come from `reader`.
     pub fn of(reader: R) -> Self {
         Self { reader, number: 0, bytes: 0, is_ended: true }
     }
 
-    /// The next line, without its end.
+    /// The next line, without its newline.
     pub fn next(&mut self) -> Result<Option<Vec<u8>>, LineError> {
         let mut line = Vec::new();
         let mut piece = self.reader.by_ref().take(LINE_BYTES_MAX as u64 + 1);
@@ -62,7 +61,7 @@ impl<R: BufRead> Lines<R> {
         self.number += 1;
         self.is_ended = line.pop_if(|last| *last == b'\n').is_some();
         if line.len() > LINE_BYTES_MAX {
-            let why = format!("the line is longer than {LINE_BYTES_MAX} bytes");
+            let why = format!("the line exceeds {LINE_BYTES_MAX} bytes");
             return Err(LineError::Malformed(why));
         }
         Ok(Some(line))

@@ -1,5 +1,5 @@
-//! Rank 2: the record of everything that crosses the boundary of a machine, and what can be done
-//! with it. The format is described in `docs/tape-format.md`.
+//! Rank 2: the record of everything that crosses the boundary of a machine: recording, reading,
+//! comparing. `docs/tape-format.md` has the format.
 
 #[cfg(feature = "annotations")]
 mod annotations;

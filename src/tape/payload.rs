@@ -1,36 +1,36 @@
-//! Bytes on a tape: short text stands in the record itself, the rest in the store beside the tape.
+//! Bytes on a tape: short text in the record, anything else in the store next to the tape.
 
 use serde::{Deserialize, Serialize};
 
 use crate::base::digest::Digest;
 use crate::store::{Cas, StoreError};
 
-/// Longest text that stands in a record, in bytes of UTF-8.
+/// Maximum length of inline text, in bytes.
 pub const INLINE_BYTES_MAX: usize = 4 << 10;
 
-/// Bytes that a record carries or names.
+/// Bytes of a record.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Payload {
-    /// The text itself, at most [`INLINE_BYTES_MAX`] long.
+    /// Text of at most [`INLINE_BYTES_MAX`] bytes.
     Inline {
         /// The text.
         text: String,
     },
-    /// In the store, or, if a rule withheld them, nowhere.
+    /// In the store; or nowhere, if a rule withheld them.
     Stored {
         /// The digest of the bytes.
         content_hash: Digest,
-        /// How many there are.
+        /// The length.
         len_bytes: u64,
-        /// The rule that kept them off the tape.
+        /// The rule that withheld them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         withheld_by: Option<String>,
     },
 }
 
 impl Payload {
-    /// How many bytes there are.
+    /// The length.
     pub fn len_bytes(&self) -> u64 {
         match self {
             Self::Inline { text } => text.len() as u64,
@@ -38,10 +38,10 @@ impl Payload {
         }
     }
 
-    /// The bytes, which are in `cas` unless they are inline.
+    /// The bytes, inline or from `cas`.
     ///
     /// # Errors
-    /// [`StoreError`] if the store does not have them, was not given them, or has something else.
+    /// [`StoreError`] if the store does not have them, they were withheld, or are damaged.
     pub fn bytes(&self, cas: &Cas) -> Result<Vec<u8>, StoreError> {
         match self {
             Self::Inline { text } => Ok(text.clone().into_bytes()),

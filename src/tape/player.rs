@@ -1,4 +1,4 @@
-//! Compares what happens with what a tape says.
+//! Compares a run with its tape.
 
 use std::collections::VecDeque;
 
@@ -6,10 +6,10 @@ use super::desync::Desync;
 use super::record::Record;
 use super::recorder::{TapeError, TapeSink};
 
-/// Records before a mismatch that it is shown with.
+/// Records shown before a mismatch.
 const CONTEXT: usize = 3;
 
-/// A sink that writes nothing: it takes records from an older tape and compares.
+/// A sink that compares records with those of an older tape.
 pub struct Player<I> {
     expected: I,
     before: VecDeque<Record>,
@@ -75,12 +75,12 @@ mod tests {
     }
 
     #[test]
-    fn the_same_run_is_in_step() {
+    fn equal_run_has_no_desync() {
         assert_eq!(replay(&[1, 2, 3], &[1, 2, 3]).unwrap(), 3);
     }
 
     #[test]
-    fn the_first_mismatch_is_named_with_its_neighbours() {
+    fn first_mismatch_is_shown_with_records_before_it() {
         let found = desync(&[1, 2, 3, 4, 5, 6], &[1, 2, 3, 4, 9, 6]);
         assert_eq!(found.seq(), 4);
         assert_eq!(found.before.len(), CONTEXT);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_ends_early_or_late_is_noticed() {
+    fn early_or_late_end_is_a_desync() {
         assert_eq!(desync(&[1, 2], &[1]).found, None);
         assert_eq!(desync(&[1], &[1, 2]).expected, None);
     }

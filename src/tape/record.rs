@@ -1,4 +1,4 @@
-//! The lines of a tape.
+//! The records of a tape.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -8,37 +8,37 @@ use super::payload::Payload;
 use super::redact::REDACTED;
 use crate::base::digest::Digest;
 
-/// The part of a session in which something happened.
+/// The phase of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// The machine is put together.
+    /// The machine is built.
     Setup,
-    /// A program, or the host's own code, runs.
+    /// A program or host code runs.
     #[default]
     Run,
-    /// What the session leaves behind is gathered.
+    /// The results are collected.
     Finalize,
 }
 
-/// One thing that crossed the boundary.
+/// One event that crossed the boundary of the machine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Record {
-    /// Its place: 0 for the first.
+    /// Its number, from 0.
     pub seq: u64,
-    /// The part of the session.
+    /// The phase of the session.
     pub phase: Phase,
-    /// The session's wall clock: milliseconds since the Unix epoch.
+    /// The session's wall clock, in milliseconds since the Unix epoch.
     pub virtual_time_ms: i64,
     /// The session's monotonic clock, in milliseconds.
     pub monotonic_ms: u64,
-    /// What it was.
+    /// What happened.
     pub kind: Kind,
 }
 
 impl Record {
-    /// Whether it is something that a program was told, and seems to have lost a secret. A text that
-    /// says so itself is taken for one that has: this is for messages.
+    /// Whether it is input of a program from which a secret seems to be removed, for messages: text
+    /// that contains the marks itself counts as well.
     pub fn seems_withheld(&self) -> bool {
         let is_told = matches!(
             self.kind,
@@ -57,96 +57,96 @@ impl Record {
     }
 }
 
-/// What happened. On a tape, its name is the field `kind` and its fields stand beside it.
+/// What happened. On a tape, the name is the field `kind`, with the other fields next to it.
 ///
-/// Times in nanoseconds exceed what some JSON readers keep exactly (2^53).
+/// Nanoseconds may exceed 2^53, up to which some JSON readers are exact.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Kind {
-    /// How the machine was put together, so that a run can be repeated from its tape.
+    /// The configuration of the machine, for a replay.
     Machine {
-        /// The configuration, as the kernel describes it.
+        /// As the kernel describes it.
         config: Value,
     },
     /// A clock was read.
     ClockRead {
         /// `realtime`, `monotonic`, `process_cputime` or `thread_cputime`.
         clock: String,
-        /// What it showed, in nanoseconds.
+        /// The time in nanoseconds.
         value_ns: u64,
     },
-    /// Somebody slept.
+    /// A process or the session slept.
     ClockSleep {
-        /// For how long, in nanoseconds.
+        /// The duration in nanoseconds.
         duration_ns: u64,
     },
-    /// Real time was read although the session's clock is paused.
+    /// Real time was read while the session's clock was paused.
     ClockLeak {
-        /// Who read it.
+        /// The capability that read it.
         capability_id: String,
         /// `wall` or `instant`.
         leak: String,
     },
-    /// Random bytes were handed out.
+    /// Random bytes were read.
     Random {
         /// Their digest.
         content_hash: Digest,
-        /// How many.
+        /// The number of bytes.
         len_bytes: u64,
     },
-    /// Something was looked up in a tree below.
+    /// A path was looked up in a layer.
     FileStat {
         /// The path in the namespace.
         path: String,
-        /// What was found, or the errno's name.
+        /// What it is, or the errno's name.
         #[serde(flatten)]
         found: Found,
     },
-    /// A directory of a tree below was listed.
+    /// A directory of a layer was listed.
     DirList {
         /// The path in the namespace.
         path: String,
-        /// One line for each entry: a letter for the type (`d`, `f`, `l`, `?`), a space, the name
-        /// as JSON; or the errno's name.
+        /// One line per entry: a letter for the type (`d`, `f`, `l`, `?`), a space, the name as
+        /// JSON; or the errno's name.
         entries: Payload,
     },
-    /// A symbolic link of a tree below was read.
+    /// A symbolic link of a layer was read.
     LinkRead {
         /// The path in the namespace.
         path: String,
-        /// Its text.
+        /// The link's text.
         target: Payload,
     },
-    /// The content of a file of a tree below was read for the first time.
+    /// The content of a file of a layer was read for the first time.
     FileRead {
         /// The path in the namespace.
         path: String,
-        /// The digest of the whole content.
+        /// The digest of the content.
         content_hash: Digest,
-        /// Its length.
+        /// The length of the content.
         len_bytes: u64,
-        /// The rule that kept the content off the tape.
+        /// The rule that withheld the content.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         withheld_by: Option<String>,
     },
-    /// A tree below could not answer what it was asked for a file.
+    /// An operation on a file of a layer failed.
     FileError {
         /// The path in the namespace.
         path: String,
-        /// `open` or `read_link`. Lookups and listings have records of their own for that.
+        /// `open` or `read_link`. Failed lookups and listings have records of their own.
         operation: String,
-        /// The errno's name in preview1.
+        /// The preview1 name of the errno.
         errno: String,
     },
-    /// A file was closed after it had been written.
+    /// A file that was written was closed.
     FileWrite {
-        /// The path under which it was opened.
+        /// The path at which it was opened.
         path: String,
-        /// The digest of the whole content.
+        /// The digest of the content.
         content_hash: Digest,
-        /// Its length.
+        /// The length of the content.
         len_bytes: u64,
-        /// The rule that kept the content off the tape.
+        /// The rule that withheld the content.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         withheld_by: Option<String>,
     },
@@ -154,25 +154,25 @@ pub enum Kind {
     FileDelete {
         /// The path in the namespace.
         path: String,
-        /// The digest of what it held, where that is known.
+        /// The digest of its content, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         content_hash: Option<Digest>,
-        /// Its length.
+        /// The length of its content.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         len_bytes: Option<u64>,
     },
     /// A file or directory was renamed.
     FileRename {
-        /// Its path until then.
+        /// The old path.
         from: String,
-        /// Its path from then on.
+        /// The new path.
         to: String,
     },
     /// A process read from standard input.
     StreamRead {
         /// The process.
         pid: u32,
-        /// What came.
+        /// The bytes.
         bytes: Payload,
     },
     /// A process wrote to standard output or error.
@@ -181,16 +181,16 @@ pub enum Kind {
         pid: u32,
         /// 1 or 2.
         fd: u32,
-        /// What it wrote.
+        /// The bytes.
         bytes: Payload,
     },
-    /// A process asked whether standard input can be read, and may have waited for it.
+    /// A process polled standard input.
     StreamPoll {
         /// The process.
         pid: u32,
         /// 0.
         fd: u32,
-        /// Whether it could, or had come to its end.
+        /// Whether it was readable, or at its end.
         ready: bool,
     },
     /// A read from standard input, or a write to standard output or error, failed.
@@ -199,72 +199,72 @@ pub enum Kind {
         pid: u32,
         /// 0, 1 or 2.
         fd: u32,
-        /// The errno's name in preview1.
+        /// The preview1 name of the errno.
         errno: String,
     },
     /// A process started.
     ProcessSpawn {
-        /// The process; 1 for the first of a run.
+        /// The process ID; 1 for the first process of a run.
         pid: u32,
-        /// The process that started it, if one did.
+        /// The process that started it, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent: Option<u32>,
-        /// The name it was asked for by; of the first process, that of its program.
+        /// The name by which it was requested; for the first process, that of its program.
         program: String,
-        /// The name it is called by (`argv[0]`), if that is another.
+        /// `argv[0]`, if different from the name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         argv0: Option<String>,
-        /// The file of the namespace that it comes from, if it does.
+        /// The file of the namespace that it was loaded from, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         path: Option<String>,
-        /// Its arguments, without the name.
+        /// Arguments without `argv[0]`.
         args: Vec<String>,
-        /// Its environment, `NAME=value`.
+        /// Environment, `NAME=value`.
         env: Vec<String>,
-        /// `wasi`, `builtin`, `named` (it starts the program of its name and ends as that does), `host`,
-        /// or `native`: such a run is not hermetic.
+        /// `wasi`, `builtin`, `named` (starts the program of its name and ends as that does), `host`,
+        /// or `native`: then the run is not hermetic.
         mode: String,
-        /// The sandbox profile of a native one that is confined.
+        /// The sandbox profile of a confined native program.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         profile: Option<String>,
-        /// The directories that it starts with, from descriptor 3 on.
+        /// The preopened directories, from descriptor 3 on.
         #[serde(default)]
         preopens: Vec<Preopened>,
         /// Standard input: `empty`, `stream` (its bytes come as `stream_read`), `bytes`, or
-        /// `inherited` from its parent.
+        /// `inherited` from the parent.
         stdin: String,
-        /// If it is `bytes`: these.
+        /// The bytes, if it is `bytes`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stdin_bytes: Option<Payload>,
         /// The digest of the module.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         module_hash: Option<Digest>,
     },
-    /// Real time ended the run, at its timeout.
+    /// The run reached its timeout of real time.
     Timeout {
-        /// How far the machine had come: calls of processes that had begun, calls of modules that had
-        /// ended, and steps of the shell.
+        /// How far the machine was: started calls of processes, finished calls of modules, and
+        /// steps of the shell.
         steps: u64,
     },
-    /// A process looked for a program to start, or to say where it is.
+    /// A process searched for a program.
     ProgramFind {
         /// The process.
         pid: u32,
-        /// Where: `toolchain` (the programs by name), `file` (a file of the namespace, which was read)
-        /// or `substitute` (what stands for a name that nobody has).
+        /// Where: `toolchain` (programs by name), `file` (a file of the namespace) or `substitute`
+        /// (for names that nothing else has).
         place: String,
-        /// The name; of a file, the path that was asked for.
+        /// The name, or the path of a file.
         name: String,
-        /// What the program runs on, as `process_spawn` has it; `None` if there is none that can run.
+        /// The mode, as in `process_spawn`; `None` if there is no program that can run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mode: Option<String>,
-        /// The sandbox profile of a native one that is confined.
+        /// The sandbox profile of a confined native program.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         profile: Option<String>,
-        /// The digest of its module.
+        /// The digest of the module.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         module_hash: Option<Digest>,
-        /// Why what is there cannot run.
+        /// Why the file cannot run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
@@ -272,54 +272,55 @@ pub enum Kind {
     ProcessExit {
         /// The process.
         pid: u32,
-        /// `exited`, `trapped`, `signalled`, `deadlock`, or the limit that ended it; for a native one also
-        /// `failed` and `signal_N`.
+        /// `exited`, `trapped`, `signalled`, `deadlock`, or the limit that ended it; for a native
+        /// subprocess also `failed` and `signal_N`.
         status: String,
-        /// Its exit code, if it exited.
+        /// The exit code, if it exited.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<u32>,
-        /// How long it took on the session's clock.
+        /// Its duration on the session's clock.
         duration_ms: u64,
     },
-    /// Something passed between a process and the program of the host that it stands for.
+    /// An event between a native process and its program.
     Native {
         /// The process.
         pid: u32,
-        /// What.
+        /// The event.
         #[serde(flatten)]
         event: NativeEvent,
     },
-    /// A process was told of the end of a child.
+    /// A process waited for a child that has ended.
     ProcessWait {
         /// The process.
         pid: u32,
-        /// Its child.
+        /// The child.
         child: u32,
-        /// The status that a shell would show: the code's low byte, or 128 and the signal's number.
+        /// The status as a shell shows it: the exit code's low byte, or 128 plus the signal's
+        /// number.
         status: u32,
     },
-    /// A process made a pipe.
+    /// A process created a pipe.
     Pipe {
         /// The process.
         pid: u32,
-        /// The pipe's number.
+        /// The number of the pipe.
         pipe: u32,
-        /// The descriptor to read from.
+        /// The reading descriptor.
         reader: u32,
-        /// The descriptor to write to.
+        /// The writing descriptor.
         writer: u32,
     },
-    /// A file is not, after the session, what it was before.
+    /// A path differs from its state before the session.
     Change {
         /// The path in the namespace.
         path: String,
-        /// `added`, `modified`, `deleted`; `times` if nothing but those was set.
+        /// `added`, `modified`, `deleted`; `times` if only times were set.
         change: String,
-        /// The rest of what is known of it: type, mode, old path.
+        /// Further details: type, mode, old path.
         #[serde(flatten)]
         detail: Map<String, Value>,
     },
-    /// A language model was asked.
+    /// A language model was called.
     LlmCall {
         /// The model.
         model: String,
@@ -330,93 +331,94 @@ pub enum Kind {
         /// The answer, or the error.
         response: Payload,
     },
-    /// Something asked to leave through the network.
+    /// A network access was requested.
     Egress {
-        /// Who asked: `sock`, `http`, `llm`.
+        /// The part of belljar: `sock`, `http`, `llm`.
         surface: String,
-        /// What for.
+        /// The URL.
         url: String,
-        /// The host, if there is one.
+        /// The host, if known.
         host: String,
-        /// The port, if there is one.
+        /// The port, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         port: Option<u16>,
-        /// Whether it may.
+        /// Whether it was allowed.
         allowed: bool,
-        /// Which rule decided.
+        /// The rule that decided.
         reason: String,
     },
-    /// The host was asked for something by name.
+    /// A host call.
     HostCall {
-        /// Which process the host answered by; or, where the policy answered, which one it was that
-        /// wanted to start a program. `None` for a call of code that embeds the library.
+        /// The process of mode `host` that made the call, or the one that queried an operation or
+        /// was blocked. `None` for records that code around the library wrote itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pid: Option<u32>,
         /// The capability.
         capability: String,
         /// The operation.
         operation: String,
-        /// What was passed.
+        /// The parameters.
         params: Payload,
-        /// What it was done with instead, if a hook of the policy changed it.
+        /// The parameters after hooks of the policy, if they changed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         done_as: Option<Payload>,
         /// The answer, or the error.
         result: Payload,
-        /// Who answered: `policy`, `mock`, `bridge`, `host` (who was asked outside), `builtin`.
+        /// What answered: `policy`, `mock`, `bridge`, `host` (something outside of the machine),
+        /// `builtin`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         answered_by: Option<String>,
         /// Whether a hook of the policy changed the answer.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         amended: bool,
     },
-    /// A kind that this version does not know. It survives as it is.
+    /// A kind that this version does not know. It is kept as it is.
     #[serde(skip)]
     Unknown {
-        /// Its name.
+        /// The name.
         kind: String,
-        /// Its fields.
+        /// The fields.
         fields: Map<String, Value>,
     },
 }
 
-/// A directory that a process starts with.
+/// A preopened directory.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Preopened {
-    /// Its path in the namespace.
+    /// The path in the namespace.
     pub path: String,
-    /// The name under which the guest finds it.
+    /// The name for the guest.
     pub name: String,
-    /// Where lookups from it may lead: `confined`, `namespace` or `current_dir`; `namespace_or_root` on
-    /// tapes of version 0 of the kernel.
+    /// Where paths from it may lead: `confined`, `namespace` or `current_dir`; `namespace_or_root`
+    /// on tapes of kernel version 0.
     pub reach: String,
 }
 
-/// What a lookup found.
+/// The result of a lookup.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Found {
-    /// Something.
+    /// An entry.
     Entry {
         /// `file`, `dir`, `link` or `other`.
         file_type: String,
-        /// Length of a file.
+        /// The length of a file.
         len_bytes: u64,
-        /// Last modification in nanoseconds since the Unix epoch, if the machine shows it.
+        /// Modification time in nanoseconds since the Unix epoch, if the machine shows it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mtime_ns: Option<u64>,
         /// Whether its owner may execute it.
         executable: bool,
     },
-    /// Nothing that can be had.
+    /// An error.
     Errno {
-        /// The errno's name in preview1: `noent`, `acces`.
+        /// The preview1 name of the errno: `noent`, `acces`.
         errno: String,
     },
 }
 
 impl Kind {
-    /// Its name, as the field `kind` has it.
+    /// The name in the field `kind`.
     pub fn name(&self) -> &str {
         match self {
             Self::Machine { .. } => "machine",
@@ -451,7 +453,7 @@ impl Kind {
         }
     }
 
-    /// The fields beside `kind`, as JSON.
+    /// The other fields, as JSON.
     pub fn fields(&self) -> Map<String, Value> {
         if let Self::Unknown { fields, .. } = self {
             return fields.clone();
@@ -461,13 +463,12 @@ impl Kind {
                 fields.remove("kind");
                 fields
             }
-            // All fields are text, numbers, and maps with text for keys.
+            // All fields are strings, numbers and maps.
             other => unreachable!("a kind is an object: {other:?}"),
         }
     }
 
-    /// The kind called `name` with `fields`. One that is not known, by its name, is
-    /// [`Kind::Unknown`].
+    /// The kind `name` with `fields`. An unknown name gives [`Kind::Unknown`].
     ///
     /// # Errors
     /// What is wrong with the fields of a known kind.
@@ -510,7 +511,7 @@ impl Kind {
     }
 }
 
-/// The fields that all records have, in the order in which they are written.
+/// The fields of every record, in the order of a line.
 #[derive(Serialize)]
 struct Line<'a, K> {
     seq: u64,

@@ -1,5 +1,4 @@
-//! Records as lines.
-
+//! Tests of the record format.
 use serde_json::Value;
 
 use super::record::{Found, Kind, Record};
@@ -14,7 +13,7 @@ fn round_trip(line: &str) -> Record {
 }
 
 #[test]
-fn records_read_as_they_are_written() {
+fn records_round_trip() {
     let record = round_trip(
         r#"{"seq":3,"phase":"run","virtual_time_ms":-1,"monotonic_ms":2,"kind":"file_stat","path":"/worktree/a","errno":"noent"}"#,
     );
@@ -29,13 +28,13 @@ fn records_read_as_they_are_written() {
 }
 
 #[test]
-fn an_unknown_kind_survives() {
+fn unknown_kind_round_trips() {
     let line = r#"{"seq":1,"phase":"run","virtual_time_ms":5,"monotonic_ms":5,"kind":"gpu_call","shader":{"x":[1,2]}}"#;
     assert_eq!(round_trip(line).kind.name(), "gpu_call");
 }
 
 #[test]
-fn every_kind_knows_its_name() {
+fn kind_names_match_their_serialization() {
     let kind = Kind::ClockSleep { duration_ns: 1 };
     let value = serde_json::to_value(&kind).unwrap();
     assert_eq!(value["kind"], kind.name());
@@ -43,7 +42,7 @@ fn every_kind_knows_its_name() {
 }
 
 #[test]
-fn a_known_kind_with_bad_fields_is_refused() {
+fn known_kind_with_invalid_fields_is_refused() {
     let line = r#"{"seq":1,"virtual_time_ms":5,"monotonic_ms":5,"kind":"clock_sleep"}"#;
     let error = serde_json::from_str::<Record>(line).unwrap_err().to_string();
     assert!(error.contains("duration_ns"), "{error}");

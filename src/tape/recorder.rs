@@ -1,4 +1,4 @@
-//! Puts records on a tape.
+//! Records events on a tape.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -15,33 +15,33 @@ use crate::base::digest::{Digest, DigestHasher};
 use crate::base::disk::DiskError;
 use crate::store::{StoreError, read_slice};
 
-/// A tape could not be written or read.
+/// A tape cannot be written or read.
 #[derive(thiserror::Error)]
 pub enum TapeError {
-    /// A line is not what the format says.
+    /// A line is invalid.
     #[error("{tape}, line {line}: {message}")]
     Line {
         /// The tape.
         tape: String,
-        /// The line, from 1.
+        /// From 1.
         line: u64,
-        /// What is wrong, and what was expected.
+        /// What is wrong, and what is expected.
         message: String,
     },
-    /// A tape of a format that this version does not know.
-    #[error("{tape} has version {found}; this belljar reads {known}: use a newer one")]
+    /// The tape has another major version of the format.
+    #[error("{tape} has version {found}, and this belljar reads {known}; use a newer belljar")]
     Version {
         /// The tape.
         tape: String,
         /// Its version.
         found: super::header::Version,
-        /// What can be read.
+        /// The version that can be read.
         known: super::header::Version,
     },
-    /// The tape is full.
-    #[error("the tape is full: what comes takes more than {limit_bytes} bytes")]
+    /// The next record or content exceeds the size limit.
+    #[error("the tape is full: the next record does not fit in {limit_bytes} bytes")]
     Full {
-        /// What it can take.
+        /// The limit.
         limit_bytes: u64,
     },
     /// A record is longer than a line that can be read.
@@ -52,24 +52,24 @@ pub enum TapeError {
         /// The limit.
         limit_bytes: usize,
     },
-    /// A content was not the same when it was read again to be kept.
-    #[error("{path} changed while it was recorded: keep the files of a recorded run still")]
+    /// A content changed between the two readings of a recording.
+    #[error("{path} changed while it was recorded; do not change the files of a recorded run")]
     Changed {
         /// The file.
         path: String,
     },
-    /// What happens is not what the tape says.
+    /// The run diverges from the tape.
     #[error(transparent)]
     Desync(Box<Desync>),
-    /// A process that no tape can describe.
+    /// Text of a process that is not UTF-8.
     #[error("cannot record {what}: it is not UTF-8")]
     NotText {
-        /// What is not text.
+        /// What is not UTF-8.
         what: &'static str,
     },
-    /// A module was to be kept that holds a secret.
+    /// A module contains a secret, and cannot be stored.
     #[error(
-        "the module {name} is not put on the tape: it holds what the rule {rule} takes for a secret"
+        "cannot store the module {name} with the tape: the redaction rule {rule} matches a secret in it"
     )]
     ModuleWithheld {
         /// The program's name.
@@ -77,37 +77,37 @@ pub enum TapeError {
         /// The rule.
         rule: String,
     },
-    /// Whoever wrote the tape has given it up.
-    #[error("the tape was given up: its session ended without being finalized")]
+    /// The session ended without finishing the tape.
+    #[error("the tape was abandoned: its session ended without being finalized")]
     Abandoned,
-    /// The store beside the tape.
+    /// The store next to the tape failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The disk.
+    /// The file cannot be accessed.
     #[error(transparent)]
     Disk(#[from] DiskError),
 }
 
 crate::base::readable::readable!(TapeError);
 
-/// Reads a content at an offset; answers 0 at its end.
+/// Reads a content at an offset; returns 0 at its end.
 pub type ReadAt<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> io::Result<usize>;
 
-/// Bytes of a content that are in memory at a time.
+/// Bytes of a content held in memory.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Bytes before a piece that rules for secrets look at again: one may lie across two pieces.
+/// Bytes before a piece that are searched again, as a secret may span two pieces.
 const OVERLAP_BYTES: usize = 4 << 10;
 
-/// Where records go: memory, a file, or a player that compares them with an older tape.
+/// The target of records: memory, a file, or a player that compares them with an older tape.
 pub trait TapeSink: Send {
-    /// Takes the next record.
+    /// Writes the next record.
     ///
     /// # Errors
     /// [`TapeError`]: `Full`, `Disk`; `Desync` from a player.
     fn push(&mut self, record: Record) -> Result<(), TapeError>;
 
-    /// Keeps `bytes`; answers their digest.
+    /// Stores `bytes`; returns their digest.
     ///
     /// # Errors
     /// [`TapeError`]: `Full`, `Store`.
@@ -117,7 +117,7 @@ pub trait TapeSink: Send {
         Ok(digest)
     }
 
-    /// Keeps the content with `digest`, which is `len_bytes` long and comes piece by piece.
+    /// Stores a content in pieces; `digest` and `len_bytes` are those of the whole.
     ///
     /// # Errors
     /// [`TapeError`]: `Full`, `Store`.
@@ -126,7 +126,7 @@ pub trait TapeSink: Send {
         Ok(())
     }
 
-    /// The content with `digest`, if it is kept here, to read.
+    /// Opens the stored content with `digest`, if it is stored.
     ///
     /// # Errors
     /// [`TapeError::Disk`].
@@ -135,40 +135,40 @@ pub trait TapeSink: Send {
         Ok(None)
     }
 
-    /// Bytes that it can still take.
+    /// Bytes left to the limit.
     fn room_bytes(&self) -> u64 {
         u64::MAX
     }
 
-    /// Ends the tape and makes it last.
+    /// Completes the tape.
     ///
     /// # Errors
     /// [`TapeError`]: `Disk`; `Desync` from a player that expected more.
     fn finish(&mut self) -> Result<(), TapeError>;
 }
 
-/// A content as a tape has it.
+/// A content as a record names it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TapedContent {
-    /// The digest of all of it.
+    /// The digest of the whole content.
     pub content_hash: Digest,
-    /// How long it is.
+    /// Its length.
     pub len_bytes: u64,
-    /// The rule that kept it off the tape.
+    /// The rule that withheld it.
     pub withheld_by: Option<String>,
 }
 
-/// The pen: stamps what happens and hands it to a [`TapeSink`]. Clones write to the same tape.
+/// Stamps events and hands them to a [`TapeSink`]. Clones write to the same tape.
 ///
-/// Nothing that is recorded fails. The first error is kept, nothing is written after it, and
-/// whoever runs the session asks for it: see [`Recorder::failed`].
+/// Recording does not fail: the first error is kept, and nothing is written after it. See
+/// [`Recorder::failed`] and [`Recorder::finish`].
 #[derive(Clone)]
 pub struct Recorder(Arc<Mutex<State>>);
 
 struct State {
     sink: Box<dyn TapeSink>,
     redaction: Redaction,
-    /// The end of what came on each stream of each process, by their numbers.
+    /// The last bytes of each stream, by process and descriptor.
     stream_ends: HashMap<(u32, u32), Vec<u8>>,
     seq: u64,
     phase: Phase,
@@ -189,7 +189,7 @@ impl State {
 }
 
 impl Recorder {
-    /// A recorder on `sink`.
+    /// A recorder that writes to `sink`.
     pub fn new(sink: impl TapeSink + 'static, redaction: Redaction) -> Self {
         Self(Arc::new(Mutex::new(State {
             sink: Box::new(sink),
@@ -205,23 +205,22 @@ impl Recorder {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is whole between statements, whoever panicked.
+        // State is consistent between statements, also after a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets what the session's clocks show from now on: nanoseconds since the Unix epoch, and
-    /// nanoseconds of its monotonic clock.
+    /// Sets the session's clocks: nanoseconds since the Unix epoch, and monotonic nanoseconds.
     pub fn set_time(&self, virtual_time_ns: u64, monotonic_ns: u64) {
         let mut state = self.lock();
         (state.virtual_time_ns, state.monotonic_ns) = (virtual_time_ns, monotonic_ns);
     }
 
-    /// Sets the part of the session that has begun.
+    /// Sets the phase of the session.
     pub fn set_phase(&self, phase: Phase) {
         self.lock().phase = phase;
     }
 
-    /// Records `kind` as happening now. Its texts lose their secrets here, whoever made it.
+    /// Records `kind` with the current time and phase, and redacts its texts.
     pub fn push(&self, mut kind: Kind) {
         let mut state = self.lock();
         if state.failed {
@@ -231,7 +230,7 @@ impl Recorder {
         let record = Record {
             seq: state.seq,
             phase: state.phase,
-            // Nanoseconds in 64 bits are fewer milliseconds than that.
+            // `u64` nanoseconds are less than `i64` milliseconds.
             virtual_time_ms: (state.virtual_time_ns / 1_000_000).cast_signed(),
             monotonic_ms: state.monotonic_ns / 1_000_000,
             kind,
@@ -241,17 +240,17 @@ impl Recorder {
         state.attempt(done);
     }
 
-    /// Sets what the session's wall clock shows from now on, in nanoseconds since the Unix epoch.
+    /// Sets the session's wall clock, in nanoseconds since the Unix epoch.
     pub fn set_realtime(&self, virtual_time_ns: u64) {
         self.lock().virtual_time_ns = virtual_time_ns;
     }
 
-    /// What the session's monotonic clock shows, in milliseconds.
+    /// The session's monotonic clock, in milliseconds.
     pub fn monotonic_ms(&self) -> u64 {
         self.lock().monotonic_ns / 1_000_000
     }
 
-    /// Sets what the session's monotonic clock shows from now on, and moves the other with it.
+    /// Sets the session's monotonic clock, and moves the wall clock with it.
     pub fn set_monotonic(&self, monotonic_ns: u64) {
         let mut state = self.lock();
         let passed = monotonic_ns.saturating_sub(state.monotonic_ns);
@@ -259,7 +258,7 @@ impl Recorder {
         state.monotonic_ns = monotonic_ns;
     }
 
-    /// Whether the tape could take another `bytes` bytes; if not, it has failed.
+    /// Whether `bytes` more bytes fit; if not, the tape fails.
     pub fn has_room_for(&self, bytes: u64) -> bool {
         let mut state = self.lock();
         let room = state.sink.room_bytes();
@@ -269,20 +268,20 @@ impl Recorder {
         !state.failed
     }
 
-    /// Notes that something cannot be recorded.
+    /// Fails the tape with `error`.
     pub fn fail(&self, error: TapeError) {
         self.lock().attempt(Err::<(), _>(error));
     }
 
-    /// `bytes` as a record carries them: inline if they are short text, else in the store. Text
-    /// loses its secrets; other bytes with a secret are named and not kept.
+    /// `bytes` as a payload: short text inline and redacted; other bytes in the store, or withheld
+    /// if they contain a secret.
     pub fn payload(&self, bytes: &[u8]) -> Payload {
         Self::payload_after(&mut self.lock(), &[], bytes)
     }
 
-    /// As [`Recorder::payload`], for bytes of the stream `fd` of the process `pid`: a secret may
-    /// come in pieces. Of one that does, what came before anything could be seen of it is on the
-    /// tape, and what follows is not.
+    /// Like [`Recorder::payload`], for bytes of the stream `fd` of the process `pid`, where a
+    /// secret may come in pieces. The pieces before it was recognized are on the tape, later ones
+    /// are not.
     pub fn stream_payload(&self, pid: u32, fd: u32, bytes: &[u8]) -> Payload {
         let mut state = self.lock();
         let mut end = state.stream_ends.remove(&(pid, fd)).unwrap_or_default();
@@ -310,12 +309,11 @@ impl Recorder {
         Payload::Stored { content_hash, len_bytes, withheld_by: None }
     }
 
-    /// Keeps the content of the file `path`, which is of any length and read twice, unless it holds
-    /// a secret. If it is not the same the second time, the tape has failed. To read it the first time
-    /// may be recorded as well.
+    /// Stores the content of the file `path` unless it contains a secret. It is read twice; if it
+    /// changed in between, the tape fails. The first reading may itself be recorded.
     ///
     /// # Errors
-    /// As `read` answers, which is at an offset, and 0 at the end.
+    /// Those of `read`, which reads at an offset and returns 0 at the end.
     pub fn content_from<E: Into<Box<dyn Error + Send + Sync>>>(
         &self,
         path: &str,
@@ -325,7 +323,7 @@ impl Recorder {
         let mut window = vec![0; OVERLAP_BYTES + PIECE_BYTES];
         let (mut len_bytes, mut overlap, mut withheld_by) = (0, 0, None);
         loop {
-            // Not under the lock: that a file is opened to be read is recorded as well.
+            // Without the lock, as opening the file is recorded, too.
             let count = read(len_bytes, &mut window[overlap..overlap + PIECE_BYTES])?;
             if count == 0 {
                 break;
@@ -342,7 +340,7 @@ impl Recorder {
         let content_hash = hasher.digest();
         let mut state = self.lock();
         if !state.failed && withheld_by.is_none() {
-            // What a file has grown by in the meantime is no part of what was read.
+            // A file may have grown since the first reading.
             let mut again = |offset: u64, buf: &mut [u8]| {
                 let left = usize::try_from(len_bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
                 let piece = buf.len().min(left);
@@ -361,7 +359,7 @@ impl Recorder {
         Ok(TapedContent { content_hash, len_bytes, withheld_by })
     }
 
-    /// The content with `digest` from the store of the tape, if it has one and keeps it.
+    /// The content with `digest`, if it is in the tape's store.
     pub fn kept(&self, digest: Digest) -> Option<File> {
         let mut state = self.lock();
         let kept = state.sink.kept(digest);
@@ -376,36 +374,36 @@ impl Recorder {
         state.attempt(kept).unwrap_or_else(|| Digest::of(bytes))
     }
 
-    /// A variable `NAME=value` as it may stand on the tape.
+    /// The variable `NAME=value`, redacted.
     pub fn redact_variable(&self, variable: &str) -> String {
         self.lock().redaction.redact_variable(variable)
     }
 
-    /// Text as it may stand on the tape.
+    /// `text`, redacted.
     pub fn redact(&self, text: &str) -> String {
         self.lock().redaction.redact(text)
     }
 
-    /// How many records there are.
+    /// The number of records.
     pub fn records(&self) -> u64 {
         self.lock().seq
     }
 
-    /// Whether the tape has failed. What runs must then end.
+    /// Whether the tape has failed: then the run must end.
     pub fn failed(&self) -> bool {
         self.lock().failed
     }
 
-    /// Gives the tape up, for all clones: what was written of it is removed, and nothing more is
-    /// recorded. One that is finished stays as it is.
+    /// Abandons the tape for all clones: what was written is removed, and nothing more is recorded.
+    /// A finished tape is kept.
     pub fn abandon(&self) {
         let mut state = self.lock();
         state.attempt(Err::<(), _>(TapeError::Abandoned));
-        // Nothing reaches it: the tape has failed.
+        // Never written to: the tape has failed.
         state.sink = Box::new(MemoryTape::default());
     }
 
-    /// Ends the tape and makes it last; answers how many records it has.
+    /// Completes the tape; returns its number of records.
     ///
     /// # Errors
     /// [`TapeError`]: the first that occurred.
@@ -427,7 +425,7 @@ impl Recorder {
 pub struct MemoryTape(Arc<Mutex<Vec<Record>>>);
 
 impl MemoryTape {
-    /// What was recorded.
+    /// The records so far.
     pub fn records(&self) -> Vec<Record> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -464,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_stand_inline_or_in_the_store_or_nowhere() {
+    fn payloads_are_inline_stored_or_withheld() {
         let recorder = Recorder::new(MemoryTape::default(), Redaction::default());
         assert_eq!(recorder.payload(b"hi"), Payload::Inline { text: "hi".into() });
         let long = vec![b'x'; INLINE_BYTES_MAX + 1];

@@ -1,4 +1,4 @@
-//! What must not reach a tape.
+//! Redaction of secrets.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -7,19 +7,19 @@ use regex::bytes::{Regex, RegexSet};
 
 use super::header::Version;
 
-/// Stands where a secret was.
+/// Replaces a secret.
 pub(super) const REDACTED: &str = "[redacted]";
 
-/// Names of variables whose values are secrets.
+/// Matches names of variables with secret values.
 const SECRET_NAMES: &str = r"(?i-u)passw|passphrase|secret|token|credential|cookie|api_?key|private_?key|(^|_)(key|auth|authorization|session_id|pass|pat)($|_)|_pwd($|_)|^pwd_";
 
-/// As [`SECRET_NAMES`] was before version 1.3, which took `PWD` for a password.
+/// [`SECRET_NAMES`] before version 1.3, which took `PWD` for a password.
 const SECRET_NAMES_BEFORE_1_3: &str = r"(?i-u)passw|passphrase|secret|token|credential|cookie|api_?key|private_?key|(^|_)(key|auth|authorization|session_id|pass|pwd|pat)($|_)";
 
-/// Text that is a secret wherever it stands, by the name of the rule. ASCII all of it: tables of
-/// Unicode would cost a run more than its records do.
+/// Matches secrets in text, by name of the rule. ASCII only: Unicode tables would cost more than
+/// recording.
 const SECRET_TEXTS: &[(&str, &str)] = &[
-    // With all of the key; without its end, with whatever can be of one.
+    // Up to the end of the key, or if that is missing, everything that may be part of one.
     (
         "private-key",
         r"(?-u)-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----((?s:.)*?-----END [A-Z ]*PRIVATE KEY( BLOCK)?-----|[A-Za-z0-9+/=:,\\\s-]*)",
@@ -32,20 +32,20 @@ const SECRET_TEXTS: &[(&str, &str)] = &[
     ("url-password", r"(?-u)://[^/\s:@]*:[^/\s@]+@"),
 ];
 
-/// A rule is no regular expression.
+/// A rule is not a valid regular expression.
 #[derive(thiserror::Error)]
-#[error("the redaction rule {name:?} is no regular expression")]
+#[error("the redaction rule {name:?} is not a valid regular expression")]
 pub struct BadRule {
     /// The rule.
     pub name: String,
-    /// Why not.
+    /// Why.
     pub source: regex::Error,
 }
 
 crate::base::readable::readable!(BadRule);
 
-/// Rules that find secrets. Text loses them; contents that hold one are withheld whole, because a
-/// changed content would not have its digest.
+/// Rules that match secrets. Text is redacted; contents with a secret are withheld, as a changed
+/// content would have another digest.
 #[derive(Clone, Debug)]
 pub struct Redaction {
     secret_names: Option<Regex>,
@@ -53,8 +53,8 @@ pub struct Redaction {
     any: RegexSet,
 }
 
-/// One of the set, which alone can say where it matches. It is compiled when it is asked: most runs
-/// hold no secret.
+/// A rule. The set tells whether it matches; its own expression, which tells where, is compiled
+/// when needed.
 #[derive(Clone, Debug)]
 struct Rule {
     name: String,
@@ -64,7 +64,7 @@ struct Rule {
 
 impl Rule {
     fn regex(&self) -> &Regex {
-        let compile = || Regex::new(&self.pattern).expect("it was compiled with the set");
+        let compile = || Regex::new(&self.pattern).expect("it was compiled as part of the set");
         self.regex.get_or_init(compile)
     }
 }
@@ -74,18 +74,17 @@ impl Default for Redaction {
     /// `DB_PASSWORD`; private keys, bearer tokens, keys of well-known services, passwords in URLs.
     fn default() -> Self {
         let rules = SECRET_TEXTS.iter().map(|(name, pattern)| (*name, *pattern));
-        Self::with_rules(rules).expect("the built-in rules are tested")
+        Self::with_rules(rules).expect("the built-in rules are valid")
     }
 }
 
 impl Redaction {
-    /// Nothing is a secret.
+    /// No rules.
     pub fn none() -> Self {
         Self { secret_names: None, rules: Vec::new(), any: RegexSet::empty() }
     }
 
-    /// The built-in rules by which a tape of `version` was recorded, so that a replay withholds what was
-    /// withheld.
+    /// The built-in rules of tapes of `version`, so that a replay withholds the same.
     pub fn of_version(version: Version) -> Self {
         let mut rules = Self::default();
         if (version.major, version.minor) < (1, 3) {
@@ -94,7 +93,8 @@ impl Redaction {
         rules
     }
 
-    /// These rules, a name and a regular expression each, beside the one for names of variables.
+    /// `rules` of a name and a regular expression each, in addition to the rule for names of
+    /// variables.
     ///
     /// # Errors
     /// [`BadRule`].
@@ -122,19 +122,18 @@ impl Redaction {
         Ok(Self { secret_names, rules, any })
     }
 
-    /// The first rule that finds a secret in `bytes`.
+    /// The first rule that matches in `bytes`.
     pub fn find(&self, bytes: &[u8]) -> Option<&str> {
         let first = self.any.matches(bytes).into_iter().next()?;
         Some(&self.rules[first].name)
     }
 
-    /// `text` without its secrets.
+    /// Redacts `text`.
     pub fn redact(&self, text: &str) -> String {
         self.redact_after(&[], text)
     }
 
-    /// `text` without its secrets, and without the rest of those that begin in `before`, which
-    /// comes directly before it.
+    /// Redacts `text`, including the rest of secrets that begin in `before`, the text before it.
     pub(super) fn redact_after(&self, before: &[u8], text: &str) -> String {
         let joined = [before, text.as_bytes()].concat();
         let mut secrets: Vec<_> = self.secrets(&joined).map(|(_, range)| range).collect();
@@ -151,8 +150,7 @@ impl Redaction {
         String::from_utf8_lossy(&kept).into_owned()
     }
 
-    /// The first rule that finds a secret that lies in both `before` and `bytes`, which comes
-    /// directly after it.
+    /// The first rule that matches a secret across the border between `before` and `bytes`.
     pub(super) fn find_across(&self, before: &[u8], bytes: &[u8]) -> Option<&str> {
         let joined = [before, bytes].concat();
         let is_across =
@@ -162,7 +160,7 @@ impl Redaction {
         Some(&self.rules[rule].name)
     }
 
-    /// The secrets in `bytes`, with the index of their rule, one rule after the other.
+    /// The secrets in `bytes` with the index of their rule, rule by rule.
     fn secrets<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = (usize, Range<usize>)> + 'a {
         let of_rule = move |rule: usize| {
             self.rules[rule].regex().find_iter(bytes).map(move |found| (rule, found.range()))
@@ -171,14 +169,14 @@ impl Redaction {
         found.filter(|(_, range)| !range.is_empty())
     }
 
-    /// Takes the secrets out of `text`.
+    /// Redacts `text`.
     pub(super) fn withhold(&self, text: &mut String) {
         if self.any.is_match(text.as_bytes()) {
             *text = self.redact(text);
         }
     }
 
-    /// Takes the secrets out of `variable`, which may be `NAME=value`.
+    /// Redacts `variable`, which may be `NAME=value`.
     pub(super) fn withhold_in_variable(&self, variable: &mut String) {
         *variable = self.redact_variable(variable);
     }
@@ -187,7 +185,7 @@ impl Redaction {
         self.secret_names.as_ref().is_some_and(|names| names.is_match(name.as_bytes()))
     }
 
-    /// The variable `NAME=value` without its secrets.
+    /// Redacts the variable `NAME=value`.
     pub fn redact_variable(&self, variable: &str) -> String {
         match variable.split_once('=') {
             Some((name, _)) if self.is_secret_name(name) => format!("{name}={REDACTED}"),
@@ -201,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_found_by_name_and_by_shape() {
+    fn secrets_are_found_by_name_and_by_pattern() {
         let rules = Redaction::default();
         assert_eq!(rules.redact_variable("GITHUB_TOKEN=abc"), "GITHUB_TOKEN=[redacted]");
         assert_eq!(rules.redact_variable("OPENAI_API_KEY=abc"), "OPENAI_API_KEY=[redacted]");
@@ -226,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_private_key_nothing_is_left() {
+    fn whole_private_key_is_redacted() {
         let rules = Redaction::default();
         for kind in ["EC PRIVATE KEY", "PRIVATE KEY", "PGP PRIVATE KEY BLOCK"] {
             let (begin, end) = (format!("-----BEGIN {kind}-----"), format!("-----END {kind}-----"));
@@ -242,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_in_a_url_is_found_without_a_name_and_with_a_colon() {
+    fn url_password_is_redacted_without_a_user_or_with_a_colon() {
         let rules = Redaction::default();
         assert_eq!(rules.redact("redis://:hunter2@db/0"), "redis[redacted]db/0");
         assert_eq!(rules.redact("http://me:a:b@host"), "http[redacted]host");
@@ -252,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn own_rules_can_be_given_and_bad_ones_are_named() {
+    fn custom_rules_work_and_invalid_ones_are_named() {
         let rules = Redaction::with_rules([("pin", r"\bPIN \d{4}\b")]).unwrap();
         assert_eq!(rules.redact("PIN 1234."), "[redacted].");
         assert_eq!(Redaction::with_rules([("open", "(")]).unwrap_err().name, "open");

@@ -1,4 +1,4 @@
-//! The texts of a record, which lose their secrets before they are written.
+//! Redaction of records before they are written.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::record::{Kind, Preopened};
 use super::redact::Redaction;
 
 impl Header {
-    /// The header without its secrets.
+    /// Redacts the header.
     #[must_use]
     pub fn without_secrets(mut self, rules: &Redaction) -> Self {
         self.script_path.iter_mut().for_each(|path| rules.withhold(path));
@@ -18,8 +18,7 @@ impl Header {
 }
 
 impl Kind {
-    /// Takes the secrets out of all texts that come from outside. Payloads and contents have lost
-    /// theirs when they became that.
+    /// Redacts all texts that come from outside. Payloads and contents are already redacted.
     pub(super) fn withhold(&mut self, rules: &Redaction) {
         let text = |text: &mut String| rules.withhold(text);
         match self {

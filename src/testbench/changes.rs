@@ -1,4 +1,4 @@
-//! What a run leaves changed, on its tape.
+//! Records the changes of a run.
 
 use std::collections::HashMap;
 
@@ -11,17 +11,17 @@ use crate::kernel::vfs::{
 };
 use crate::tape::{Kind, Phase, Recorder, TapedContent};
 
-/// The field of a change that says when the file was written to last.
+/// The field of a change with the time of the last write to the file.
 pub(super) const WRITTEN_NS: &str = "written_ns";
 
-/// The field of a change that says when the times of the file were set.
+/// The field of a change with the time at which the file's times were set.
 pub(super) const SET_NS: &str = "set_ns";
 
-/// Records every file that is not, in `machine`, what it is in the tree below. Contents go into the
-/// store of the tape. A tape that has failed takes no more.
+/// Records all changes in the overlay of `machine`. Contents go into the store of the tape. Does
+/// nothing if the tape has failed.
 ///
 /// # Errors
-/// [`DiffError`]: a layer does not answer.
+/// [`DiffError`] if a layer cannot be read.
 pub fn record_changes(machine: &mut Machine, recorder: &Recorder) -> Result<(), DiffError> {
     if recorder.failed() {
         return Ok(());
@@ -67,10 +67,10 @@ fn absolute(vfs: &Overlay, mount: MountId, path: &VPath) -> String {
     path.absolute(&vfs.mounts()[mount.index()].path())
 }
 
-/// The record of `entry`. `content` is asked what a tape says of each content, by its path.
+/// The record of `entry`. `content` returns the taped form of each content, by its path.
 ///
 /// # Errors
-/// [`DiffError`]: a content cannot be read.
+/// [`DiffError`] if a content cannot be read.
 pub(super) fn describe(
     vfs: &Overlay,
     entry: &DiffEntry,

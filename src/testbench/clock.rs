@@ -1,4 +1,4 @@
-//! The clock of a session: the same for the host's code and for every guest.
+//! The clock of a session, shared by host code and guests.
 
 use std::collections::BTreeMap;
 use std::ops::{Add, Sub};
@@ -10,26 +10,26 @@ use crate::base::ambient;
 use crate::kernel::machine::clock::{Clock, ClockId, HostClock, VirtualClock};
 use crate::tape::{ClockLeak, ClockLeakKind, ClockLeaks, Kind, Recorder};
 
-/// The clock is the host's, which nobody moves.
+/// The clock is the host's and cannot be moved.
 #[derive(thiserror::Error)]
-#[error("only a paused clock can be moved: build the testbench with paused_clock_at_ms")]
+#[error("only a paused clock can be moved; build the testbench with paused_clock_at_ms")]
 pub struct NotPaused;
 
 crate::base::readable::readable!(NotPaused);
 
-/// What a session's clock shows, and a way to let its time pass. Clones are the same clock.
+/// The clock of a session. Clones are the same clock.
 ///
-/// Under a paused clock nothing waits: whoever sleeps moves it.
+/// A sleep on a paused clock moves it and takes no real time.
 #[derive(Clone)]
 pub struct ClockHandle(Arc<Mutex<State>>);
 
-/// A point on a session's monotonic clock, for what [`Instant`] is for on the host's. Points of two
-/// sessions have nothing to do with each other.
+/// A time on a session's monotonic clock, like [`Instant`] on the host's. Times of different
+/// sessions cannot be compared.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SessionInstant(pub(super) Duration);
 
 impl SessionInstant {
-    /// How long after `earlier` it is; nothing if it is not.
+    /// The duration since `earlier`; zero if `earlier` is later.
     pub fn duration_since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
@@ -53,8 +53,8 @@ impl Sub for SessionInstant {
 
 pub(super) struct State {
     pub(super) clock: Box<dyn Clock>,
-    /// Who sleeps until when, on the monotonic clock; of those until one time, the first that began
-    /// comes first.
+    /// Sleepers by the time on the monotonic clock; those of one time in the order in which they
+    /// began.
     pub(super) sleepers: BTreeMap<(u64, u64), Waker>,
     pub(super) next_sleeper: u64,
     leaks: ClockLeaks,
@@ -66,7 +66,7 @@ impl State {
         self.clock.now(ClockId::Monotonic)
     }
 
-    /// Lets time pass until `t`, and wakes whoever slept until then.
+    /// Lets time pass until `t`, and wakes the sleepers of these times.
     pub(super) fn move_to(&mut self, t: u64) {
         let passed = t.saturating_sub(self.monotonic_ns());
         self.clock.sleep_until(t);
@@ -77,7 +77,7 @@ impl State {
         self.wake_until(t);
     }
 
-    /// Tells the tape what time it is.
+    /// Sets the time of the tape.
     fn stamp(&mut self) {
         if let Some(tape) = &self.tape {
             tape.set_time(self.clock.now(ClockId::Realtime), self.clock.now(ClockId::Monotonic));
@@ -92,8 +92,8 @@ impl State {
 }
 
 impl ClockHandle {
-    /// A clock that stands at `at_ms`, milliseconds since the Unix epoch, until somebody sleeps.
-    /// Times before 1970 are taken for 1970, the earliest that a guest can be shown.
+    /// A clock that stands at `at_ms`, in milliseconds since the Unix epoch, until it is moved by a
+    /// sleep. Times before 1970 become 1970, the earliest time of WASI.
     pub fn paused_at_ms(at_ms: i64) -> Self {
         let start_ns = u64::try_from(at_ms).unwrap_or(0).saturating_mul(1_000_000);
         Self::new(Box::new(VirtualClock::starting_at(start_ns)))
@@ -111,26 +111,26 @@ impl ClockHandle {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is whole between statements, whoever panicked.
+        // State is consistent between statements, also after a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records on `tape` what the host's code does with the clock.
+    /// Records uses of the clock by host code on `tape`.
     pub fn set_tape(&self, tape: Recorder) {
         let mut state = self.lock();
         state.tape = Some(tape);
         state.stamp();
     }
 
-    /// Tells the tape what time it is, before the host's code records something there.
+    /// Sets the time of the tape before a record of host code.
     pub(super) fn stamp(&self) {
         self.lock().stamp();
     }
 
-    /// The wall clock: milliseconds since the Unix epoch.
+    /// The wall clock in milliseconds since the Unix epoch.
     pub fn now_ms(&self) -> i64 {
         let mut state = self.lock();
-        // Fewer than 2^63: there are a million nanoseconds in each.
+        // Less than 2^63: one in a million nanoseconds.
         (state.clock.now(ClockId::Realtime) / 1_000_000).cast_signed()
     }
 
@@ -139,20 +139,20 @@ impl ClockHandle {
         self.lock().monotonic_ns() / 1_000_000
     }
 
-    /// The point at which the monotonic clock stands. It is the session's, and no leak.
+    /// The time on the monotonic clock. Reading it is not a leak.
     pub fn instant(&self) -> SessionInstant {
         SessionInstant(Duration::from_nanos(self.lock().monotonic_ns()))
     }
 
-    /// Whether it stands still until somebody sleeps.
+    /// Whether the clock is paused.
     pub fn is_paused(&self) -> bool {
         self.lock().clock.is_virtual()
     }
 
-    /// Lets `duration` pass. A paused clock is moved, and nobody waits.
+    /// Lets `duration` pass. A paused clock is moved at once.
     pub fn sleep(&self, duration: Duration) {
         if !self.is_paused() {
-            // Not while others want to know the time.
+            // Without the lock, as others may read the clock.
             return ambient::sleep(duration);
         }
         let mut state = self.lock();
@@ -174,15 +174,15 @@ impl ClockHandle {
         Ok(())
     }
 
-    /// The host's wall clock, in nanoseconds since the Unix epoch, for the capability
-    /// `capability_id`. Under a paused clock that is a leak, and is counted.
+    /// The host's wall clock in nanoseconds since the Unix epoch, read by the capability
+    /// `capability_id`. Under a paused clock the read counts as a leak.
     pub fn wall_now(&self, capability_id: &str) -> u64 {
         self.note_leak(capability_id, ClockLeakKind::Wall);
         ambient::wall_now_ns()
     }
 
-    /// The host's monotonic clock, for the capability `capability_id`. Under a paused clock that is
-    /// a leak, and is counted.
+    /// The host's monotonic clock, read by the capability `capability_id`. Under a paused clock the
+    /// read counts as a leak.
     pub fn instant_now(&self, capability_id: &str) -> Instant {
         self.note_leak(capability_id, ClockLeakKind::Instant);
         ambient::instant_now()
@@ -206,7 +206,7 @@ impl ClockHandle {
     }
 }
 
-/// What guests of the session see.
+/// The clock as guests see it.
 impl Clock for ClockHandle {
     fn now(&mut self, id: ClockId) -> u64 {
         self.lock().clock.now(id)
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_paused_clock_moves_when_somebody_sleeps() {
+    fn sleep_moves_a_paused_clock() {
         let clock = ClockHandle::paused_at_ms(1000);
         clock.sleep(Duration::from_hours(1));
         clock.advance(Duration::from_millis(5)).unwrap();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_in_time_is_of_the_session() {
+    fn instants_are_of_the_session_clock() {
         let clock = ClockHandle::paused_at_ms(1000);
         let start = clock.instant();
         clock.sleep(Duration::from_secs(3));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn leaks_are_counted_under_a_paused_clock_only() {
+    fn leaks_count_under_a_paused_clock_only() {
         let clock = ClockHandle::paused_at_ms(0);
         clock.wall_now("b");
         clock.instant_now("a");

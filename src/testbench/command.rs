@@ -1,4 +1,4 @@
-//! Programs of a session.
+//! Subprocesses of a session.
 
 use std::ffi::OsStr;
 use std::ops::{Deref, DerefMut};
@@ -12,7 +12,7 @@ use crate::native::{
     SubprocessStdio,
 };
 
-/// A program to run in a session, shaped like [`std::process::Command`].
+/// A program to run in a session, like [`std::process::Command`].
 ///
 /// ```
 /// # #[cfg(unix)] {
@@ -37,7 +37,7 @@ pub struct SessionCommand<'a> {
 }
 
 impl TestbenchSession {
-    /// A program to run in the session, by its name.
+    /// A command that runs `program` in the session.
     pub fn command(&mut self, program: impl AsRef<OsStr>) -> SessionCommand<'_> {
         SessionCommand::new(self, program.as_ref())
     }
@@ -60,13 +60,13 @@ impl<'a> SessionCommand<'a> {
         self
     }
 
-    /// Sets a variable.
+    /// Sets an environment variable.
     pub fn env(&mut self, key: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> &mut Self {
         self.request.env(key, value);
         self
     }
 
-    /// Sets variables.
+    /// Sets environment variables.
     pub fn envs<K: AsRef<OsStr>, V: AsRef<OsStr>>(
         &mut self,
         variables: impl IntoIterator<Item = (K, V)>,
@@ -75,55 +75,55 @@ impl<'a> SessionCommand<'a> {
         self
     }
 
-    /// Unsets a variable.
+    /// Removes an environment variable.
     pub fn env_remove(&mut self, key: impl AsRef<OsStr>) -> &mut Self {
         self.request.env_remove(key);
         self
     }
 
-    /// Passes none of the host's variables on.
+    /// Removes all environment variables, and inherits none.
     pub fn env_clear(&mut self) -> &mut Self {
         self.request.env_clear();
         self
     }
 
-    /// Where the program starts; relative paths begin at the worktree.
+    /// Sets the current directory; relative paths begin at the worktree.
     pub fn current_dir(&mut self, dir: impl AsRef<Path>) -> &mut Self {
         self.request.current_dir(dir);
         self
     }
 
-    /// What it reads from standard input: bytes, or a [`SubprocessInput`].
+    /// Sets standard input: bytes, or a [`SubprocessInput`].
     pub fn stdin(&mut self, input: impl Into<SubprocessInput>) -> &mut Self {
         self.request.stdin(input);
         self
     }
 
-    /// What becomes of standard output.
+    /// Sets where standard output goes.
     pub fn stdout(&mut self, stdio: SubprocessStdio) -> &mut Self {
         self.request.stdout(stdio);
         self
     }
 
-    /// What becomes of standard error.
+    /// Sets where standard error goes.
     pub fn stderr(&mut self, stdio: SubprocessStdio) -> &mut Self {
         self.request.stderr(stdio);
         self
     }
 
-    /// Ends it after this much real time: see [`SubprocessRequest::timeout`].
+    /// Sets a limit of real time: see [`SubprocessRequest::timeout`].
     pub fn timeout(&mut self, timeout: Duration) -> &mut Self {
         self.request.timeout(timeout);
         self
     }
 
-    /// Bytes that a program of the host may write: see [`SubprocessRequest::output_bytes_max`].
+    /// Sets the output limit of a native program: see [`SubprocessRequest::output_bytes_max`].
     pub fn output_bytes_max(&mut self, bytes: u64) -> &mut Self {
         self.request.output_bytes_max(bytes);
         self
     }
 
-    /// Runs it to its end and collects what it prints.
+    /// Runs it to its end and returns its output.
     ///
     /// # Errors
     /// As [`TestbenchSession::output`].
@@ -131,7 +131,7 @@ impl<'a> SessionCommand<'a> {
         self.session.output(&self.request)
     }
 
-    /// Runs it to its end.
+    /// Runs it to its end and returns its status.
     ///
     /// # Errors
     /// As [`TestbenchSession::output`].
@@ -151,17 +151,16 @@ impl<'a> SessionCommand<'a> {
 }
 
 /// A program that was started in a session: a [`SubprocessChild`], with its streams and
-/// [`SubprocessChild::kill`]. Any number of them run beside each other.
+/// [`SubprocessChild::kill`]. Any number of them run at the same time.
 ///
-/// Waiting lets the time of the session pass, and puts what came of the program on its tapes. So it
-/// takes the session.
+/// Waiting needs the session: it lets the session's time pass and records the result.
 pub struct SessionChild(SubprocessChild);
 
 impl SessionChild {
     /// Waits until it has ended and its output is closed.
     ///
     /// # Errors
-    /// [`TestbenchError::Subprocess`] if it is not what was recorded, or wrote too much.
+    /// [`TestbenchError::Subprocess`] if it does not match the recording, or wrote too much.
     pub fn wait(
         &mut self,
         session: &mut TestbenchSession,
@@ -169,7 +168,8 @@ impl SessionChild {
         session.with_subprocesses(|all, machine| all.wait(&mut self.0, machine))
     }
 
-    /// As [`SessionChild::wait`], if it has ended and its output is closed; else `None`, at once.
+    /// Like [`SessionChild::wait`], but returns `None` at once if it has not ended or its output is
+    /// open.
     ///
     /// # Errors
     /// As [`SessionChild::wait`].
@@ -180,7 +180,7 @@ impl SessionChild {
         session.with_subprocesses(|all, machine| all.try_wait(&mut self.0, machine))
     }
 
-    /// As [`SessionChild::wait`], and what it wrote besides, as far as nobody has read it.
+    /// Like [`SessionChild::wait`], and returns the output that was not read.
     ///
     /// # Errors
     /// As [`SessionChild::wait`].

@@ -1,69 +1,69 @@
-//! What each axis of a testbench is.
+//! Configurations of the axes of a testbench.
 
 use std::path::PathBuf;
 
 pub use crate::native::SubprocessConfig;
 use crate::net::EgressRule;
 
-/// Wall and monotonic time of the host's code and of every guest.
+/// Wall and monotonic time of host code and guests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ClockConfig {
-    /// The host's.
+    /// The host's clock.
     #[default]
     Real,
-    /// It stands still until somebody sleeps.
+    /// A clock that moves only when a process or host code sleeps.
     Paused {
-        /// Where, in milliseconds since the Unix epoch.
+        /// Its start, in milliseconds since the Unix epoch.
         starting_at_ms: i64,
     },
 }
 
-/// What programs that are modules work on. Programs of the host work on the disk.
+/// The files of modules. Native programs work on the disk.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum FilesystemConfig {
-    /// The current folder. What a command changes is written to the disk when it has ended.
+    /// The current directory. Changes of a command are applied to the disk when it has ended.
     #[default]
     Real,
-    /// A copy-on-write view of a folder, which stays as it is.
+    /// A copy-on-write view of a directory, which stays unchanged.
     Overlay {
-        /// The folder.
+        /// The directory.
         worktree: PathBuf,
     },
 }
 
-/// Language models.
+/// Answers of language models.
 #[cfg(feature = "llm")]
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum LlmConfig {
-    /// Whoever the host's code asks.
+    /// The provider of host code.
     #[default]
     Real,
-    /// What a fixture holds.
+    /// Answers of a fixture.
     Replay {
         /// The fixture.
         fixture: PathBuf,
     },
-    /// Whoever the host's code asks, and the answers are kept.
+    /// The provider of host code, recorded.
     Record {
         /// The fixture to write.
         fixture: PathBuf,
     },
 }
 
-/// What the host's code may reach; guests have no sockets.
+/// Network access of host code; guests have no sockets.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum NetworkConfig {
-    /// What the variables `BELLJAR_EGRESS_*` allow; if none of them is set, the public internet.
+    /// As the variables `BELLJAR_EGRESS_*` say; if none is set, the public internet.
     #[default]
     Real,
-    /// Nobody but these.
+    /// Only as these rules allow.
     DenyByDefault {
-        /// Who may be reached.
+        /// The rules.
         allow: Vec<EgressRule>,
     },
 }
 
-/// Where what crosses the boundary of the session is recorded.
+/// Where the session is recorded.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum TapeConfig {
     /// Nowhere.
@@ -73,9 +73,9 @@ pub enum TapeConfig {
     Emit {
         /// The tape.
         path: PathBuf,
-        /// The command line, for its header.
+        /// The command line, for the header.
         argv: Vec<String>,
-        /// The script, for its header.
+        /// The script, for the header.
         script_path: Option<String>,
     },
 }

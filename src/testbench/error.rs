@@ -1,4 +1,4 @@
-//! What can go wrong with sessions.
+//! Errors of sessions.
 
 use std::path::PathBuf;
 
@@ -13,46 +13,46 @@ use crate::net::EgressRuleError;
 use crate::tape::TapeError;
 use crate::toolchain::ResolveError;
 
-/// A session could not begin, or could not be ended as asked.
+/// A session cannot be activated, used or finalized.
 #[derive(thiserror::Error)]
 pub enum TestbenchError {
     /// The worktree cannot be opened.
     #[error("cannot open the worktree {}", path.display())]
     Worktree {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
-        /// What the host answered.
+        /// The host's error.
         source: std::io::Error,
     },
-    /// The folder of the toolchain cannot be used.
+    /// The toolchain's directory cannot be used.
     #[error(transparent)]
     Toolchain(#[from] ResolveError),
-    /// No engine can be made to run the toolchain with.
+    /// The engine for the toolchain cannot be made.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The record of subprocesses, or a subprocess.
+    /// A subprocess or the process tape failed.
     #[error(transparent)]
     Subprocess(#[from] SubprocessError),
-    /// The fixture of language models.
+    /// The fixture of language models cannot be used.
     #[cfg(feature = "llm")]
     #[error(transparent)]
     Fixture(#[from] FixtureError),
-    /// What the environment says of who may be reached.
+    /// The egress rules of the environment are invalid.
     #[error(transparent)]
     Egress(#[from] EgressRuleError),
-    /// The tape.
+    /// The tape failed.
     #[error(transparent)]
     Tape(#[from] TapeError),
-    /// The machine cannot be put together.
+    /// The machine cannot be built.
     #[error(transparent)]
     Machine(#[from] MachineError),
-    /// A call of the host.
+    /// A host call failed.
     #[error(transparent)]
     Host(HostError),
-    /// What changed cannot be told.
+    /// The changes cannot be determined.
     #[error(transparent)]
     Diff(#[from] DiffError),
-    /// What a command changed cannot be written to the disk.
+    /// The changes of a command cannot be applied to the disk.
     #[error(transparent)]
     Apply(#[from] ApplyError),
 }

@@ -1,4 +1,4 @@
-//! What the host of a session can be asked for.
+//! Host calls of a session.
 
 use std::sync::Arc;
 
@@ -11,36 +11,36 @@ use crate::host::{
 };
 
 impl TestbenchSession {
-    /// Everything that can be asked for: what is built in, what the bridge says that it answers, and
-    /// what is mocked.
+    /// All operations: built-in, of the bridge, and mocked.
     pub fn host_capabilities(&self) -> Manifest {
         self.host.capabilities()
     }
 
-    /// Whether there is the capability, and the operation if one is named.
+    /// Whether there is the capability, and the operation if one is given.
     pub fn host_has(&self, capability: &str, operation: Option<&str>) -> bool {
         self.host.has(capability, operation)
     }
 
-    /// Asks the host for `name`, such as `process.exec`, as a guest of the session would. The call goes
-    /// on the tape. Commands are programs of the toolchain, or built in, and work on the session's
-    /// files; what both lack is the host's, where [`OnMissing::Native`](crate::native::OnMissing)
-    /// says so and subprocesses are neither recorded nor replayed.
+    /// Makes the host call `name`, such as `process.exec`, as a guest of the session would, and
+    /// records it. Commands are programs of the toolchain or built in, and work on the session's
+    /// files; programs that both lack are the host's if
+    /// [`OnMissing::Native`](crate::native::OnMissing) is set and subprocesses are neither recorded
+    /// nor replayed.
     ///
     /// # Errors
-    /// [`TestbenchError::Host`]. A command that fails, or is blocked, is none.
+    /// [`TestbenchError::Host`]. A command that fails or is blocked is no error.
     pub fn host_call(&mut self, name: &str, params: &Value) -> Result<Value, TestbenchError> {
         let called = self.host.call(&mut self.machine, name, params);
         self.settle()?;
         Ok(called?)
     }
 
-    /// Answers calls of `capability.operation` with `mock`, unless a later one is for them.
+    /// Answers calls of `capability.operation` with `mock`, unless a later mock matches.
     pub fn host_mock(&self, capability: &str, operation: &str, mock: HostMock) {
         self.host.mock(capability, operation, mock);
     }
 
-    /// The calls that mocks have answered since the innermost scope began: see
+    /// The calls that mocks answered since the innermost scope began: see
     /// [`HostHandle::mock_calls`].
     pub fn host_mock_calls(&self) -> Vec<MockCall> {
         self.host.mock_calls()
@@ -51,41 +51,41 @@ impl TestbenchSession {
         self.host.push_mocks();
     }
 
-    /// Ends the innermost scope: its mocks and calls are forgotten.
+    /// Ends the innermost scope, with its mocks and calls.
     ///
     /// # Errors
-    /// [`NoMockScope`]: none was begun.
+    /// [`NoMockScope`] if none was begun.
     pub fn host_mock_pop(&self) -> Result<(), NoMockScope> {
         self.host.pop_mocks()
     }
 
-    /// Sets who is asked for calls that no mock answers.
+    /// Sets the bridge, which is asked for calls that no mock answers.
     pub fn set_host_bridge(&self, bridge: Arc<dyn HostBridge>) {
         self.host.set_bridge(bridge);
     }
 
-    /// Takes the bridge away.
+    /// Removes the bridge.
     pub fn clear_host_bridge(&self) {
         self.host.clear_bridge();
     }
 
-    /// The tools of the bridge; none without one.
+    /// The tools of the bridge; none without a bridge.
     ///
     /// # Errors
-    /// [`TestbenchError::Host`]: they cannot be listed.
+    /// [`TestbenchError::Host`] if they cannot be listed.
     pub fn host_tool_list(&self) -> Result<Vec<HostTool>, TestbenchError> {
         Ok(self.host.tools()?)
     }
 
-    /// Calls the tool `name` of the bridge. The call goes on the tape, as `tool.call`.
+    /// Calls the tool `name` of the bridge. Recorded as `tool.call`.
     ///
     /// # Errors
-    /// [`TestbenchError::Host`]: there is no such tool, or it failed.
+    /// [`TestbenchError::Host`] if the tool does not exist or fails.
     pub fn host_tool_call(&mut self, name: &str, args: &Value) -> Result<Value, TestbenchError> {
         self.host_call("tool.call", &json!({ "name": name, "args": args }))
     }
 
-    /// The host, to hand to somebody else.
+    /// A handle of the host.
     pub fn host(&self) -> HostHandle {
         self.host.clone()
     }

@@ -1,4 +1,4 @@
-//! The language models of a session.
+//! Language models of a session.
 
 use super::config::LlmConfig;
 use crate::llm::{
@@ -7,10 +7,10 @@ use crate::llm::{
 };
 use crate::tape::Redaction;
 
-/// Asks the session's language model; every call goes on the session's tape.
+/// The session's language model; calls are recorded on the session's tape.
 pub type SessionLlm<'a> = Taped<&'a mut dyn LlmProvider>;
 
-/// Whoever the host's code names when it first asks.
+/// The provider of host code, made at the first call.
 #[derive(Default)]
 pub(super) struct Named(Option<Box<dyn LlmProvider>>);
 
@@ -20,7 +20,7 @@ impl Named {
     }
 
     fn get(&mut self) -> Result<&mut dyn LlmProvider, LlmError> {
-        let nobody = || LlmFailure::new(FailureKind::NoAnswer, "no provider was named");
+        let nobody = || LlmFailure::new(FailureKind::NoAnswer, "no provider is set");
         Ok(self.0.as_mut().ok_or_else(nobody)?)
     }
 }
@@ -39,11 +39,11 @@ impl LlmProvider for Named {
     }
 }
 
-/// What answers for them.
+/// The provider of a session.
 pub(super) enum LlmAxis {
-    /// The provider that is named.
+    /// That of host code.
     Real(Named),
-    /// The provider that is named, recorded.
+    /// That of host code, recorded.
     Recorded(Box<Record<Named>>),
     /// A fixture.
     Replayed(Box<Replay>),
@@ -51,8 +51,7 @@ pub(super) enum LlmAxis {
 
 impl LlmAxis {
     /// # Errors
-    /// [`FixtureError`]: the fixture cannot be read, or there is no folder in which it could be
-    /// written.
+    /// [`FixtureError`] if the fixture cannot be read, or its directory does not exist.
     pub fn open(config: &LlmConfig) -> Result<Self, FixtureError> {
         Ok(match config {
             LlmConfig::Real => Self::Real(Named::default()),
@@ -64,7 +63,7 @@ impl LlmAxis {
         })
     }
 
-    /// What is to be asked: `real`, unless one was named before or answers are replayed.
+    /// The provider to call: `real` is made unless there is one, or answers are replayed.
     pub fn provider(
         &mut self,
         real: impl FnOnce() -> Box<dyn LlmProvider>,
@@ -82,7 +81,7 @@ impl LlmAxis {
         }
     }
 
-    /// Writes what was recorded.
+    /// Writes the fixture of a recording.
     ///
     /// # Errors
     /// [`FixtureError`].

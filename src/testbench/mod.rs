@@ -1,4 +1,4 @@
-//! Rank 9: the axes of a run, composed; runs that are recorded, repeated and compared.
+//! Rank 9: sessions for tests, with all axes of a run; replay of tapes.
 #![doc = include_str!("../../docs/testbench.md")]
 
 mod builder;

@@ -1,4 +1,4 @@
-//! A run repeated from its tape alone.
+//! Replay of a run from its tape.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -21,31 +21,31 @@ use crate::store::Cas;
 use crate::tape::{Player, Record, Recorder, Redaction, TapeError, TapeReader, Withheld, cas_dir};
 use crate::toolchain::{ToolchainPrograms, Toolchains};
 
-/// A run that was repeated to its end.
+/// A run that was replayed to its end.
 pub struct Replayed {
     /// The machine, after the run.
     pub machine: Machine,
-    /// What each of its first processes left, in the order in which they ran, or why it did not
-    /// start, as it did not when it was recorded.
+    /// The output of each process of host code, in order, or why it did not start, as recorded.
     pub outputs: Vec<Result<Output, RunError>>,
-    /// Records that were compared, all of which agreed.
+    /// Number of compared records, all equal.
     pub records: u64,
 }
 
-/// Runs again what the tape at `path` has recorded, without the tree it ran over: files, clock,
-/// chance and input are those of the tape. Every record of the new run is compared with the tape's,
-/// and the first that differs ends it.
+/// Replays the run on the tape at `path`, without the files it read: files, clock, random numbers
+/// and input come from the tape. Every record is compared with the tape's; the first difference
+/// ends the replay.
 ///
-/// The bounds are those of the tape, and no larger than `bounds`: the tape may be anybody's. The
-/// timeout is that of `bounds` alone, so that a replay may take longer than the run did: what the
-/// recorded one ended is ended at the same step.
+/// Limits are the tighter of the tape's and `bounds`, as a tape may come from an untrusted source.
+/// The timeout is that of `bounds` only, so that a replay may take longer; where the recorded run
+/// reached its timeout, the replay ends at the same step.
 ///
-/// Programs run on `engine`, or, where the tape counts fuel and `engine` does not, on one like it that
-/// does. `load` is asked for the module of each that was started, by its name and digest, but for
-/// those that are files of the tree: the tape has them.
+/// Programs run on `engine`, or on one like it that counts fuel if the tape does. `load` returns
+/// the module of each program that was started, by name and digest, except files of the recorded
+/// tree, which the tape has.
 ///
 /// # Errors
-/// [`ReplayError`]; [`TapeError::Desync`] in [`ReplayError::Tape`] if the run leaves its tape.
+/// [`ReplayError`]; [`TapeError::Desync`] in [`ReplayError::Tape`] if the run diverges from its
+/// tape.
 pub fn replay(
     engine: &Engine,
     path: &Path,
@@ -74,10 +74,10 @@ pub fn replay(
     let programs = programs(&mut script, has_programs, &taped, &engine, &mut loader)?;
     let (builder, spawns) = script.into_builder(path, bounds)?;
     if spawns.is_empty() {
-        return Err(incomplete(path, "no record is of a process"));
+        return Err(incomplete(path, "it has no process"));
     }
     if is_beside && spawns.iter().any(|spawn| matches!(spawn.runs, Runs::Native(_))) {
-        let message = "a program of the host ran beside its machine, which a process tape repeats";
+        let message = "a native program ran outside of the machine; replay it from a process tape";
         return Err(incomplete(path, message));
     }
     let mut firsts = Vec::new();
@@ -112,18 +112,17 @@ pub fn replay(
         }
     }
     let changes = record_changes(&mut machine, &recorder);
-    // That the run leaves its tape may be why its changes cannot be told.
+    // A divergence may be the reason why changes cannot be determined.
     let records = recorder.finish().map_err(|error| with_withheld(path, error))?;
     changes?;
     Ok(Replayed { machine, outputs, records })
 }
 
-/// Modules, compiled once each.
+/// Compiles each module once.
 fn modules(engine: &Engine) -> ToolchainPrograms {
     ToolchainPrograms::new(engine, Toolchains::default())
 }
 
-/// Compiles the modules that `load` has.
 struct Loader<L> {
     modules: ToolchainPrograms,
     load: L,
@@ -137,7 +136,7 @@ impl<L: FnMut(&str, Option<Digest>) -> Result<Module, String>> Loader<L> {
     }
 }
 
-/// What processes of `script` find; `None` if their machine had no programs to start.
+/// The programs that processes of `script` find; `None` if their machine had none to start.
 fn programs<L: FnMut(&str, Option<Digest>) -> Result<Module, String>>(
     script: &mut Script,
     has_programs: Option<bool>,
@@ -169,7 +168,7 @@ fn programs<L: FnMut(&str, Option<Digest>) -> Result<Module, String>>(
     })
 }
 
-/// `error`, and if the run left its tape, whether the tape at `path` had lost a secret by then.
+/// Adds to a divergence whether a secret was removed before it.
 fn with_withheld(path: &Path, mut error: TapeError) -> TapeError {
     if let TapeError::Desync(desync) = &mut error
         && let Ok(tape) = TapeReader::open(path)
@@ -184,7 +183,7 @@ fn with_withheld(path: &Path, mut error: TapeError) -> TapeError {
     error
 }
 
-/// Runs `spawn`, which is of `program` if it is of a module.
+/// Runs the process `spawn`; `program` is its module, if it has one.
 fn run(
     machine: &mut Machine,
     host: &HostHandle,

@@ -1,4 +1,4 @@
-//! What can go wrong with replays.
+//! Errors of replays.
 
 use crate::engine::EngineError;
 use crate::kernel::machine::MachineError;
@@ -6,59 +6,59 @@ use crate::kernel::vfs::{DiffError, TapedTreeError};
 use crate::store::StoreError;
 use crate::tape::TapeError;
 
-/// A run could not be repeated, or did something else than its tape says.
+/// A run cannot be replayed, or diverges from its tape.
 #[derive(thiserror::Error)]
 pub enum ReplayError {
-    /// The tape cannot be read; or, as [`TapeError::Desync`], the run leaves it.
+    /// The tape cannot be read; or, as [`TapeError::Desync`], the run diverges from it.
     #[error(transparent)]
     Tape(#[from] TapeError),
-    /// The tape does not say how to run it.
-    #[error("{tape} is no tape of a run: {message}")]
+    /// The tape is not one of a run.
+    #[error("{tape} is not the tape of a run: {message}")]
     Incomplete {
         /// The tape.
         tape: String,
-        /// What it lacks.
+        /// What is missing or invalid.
         message: String,
     },
-    /// The tape is of a kernel that this version does not know.
+    /// The tape is of a newer kernel.
     #[error(
-        "{tape} was recorded with version {found} of the kernel, and this belljar has {known}: \
-         use a newer one"
+        "{tape} was recorded with kernel version {found}, and this belljar has {known}; use a newer \
+         belljar"
     )]
     Kernel {
         /// The tape.
         tape: String,
-        /// Its kernel.
+        /// The kernel version of the tape.
         found: u32,
-        /// The newest that is known here.
+        /// The newest supported version.
         known: u32,
     },
-    /// The tape says something of the tree below that nothing can have answered.
+    /// The tape has contradictory or invalid records of files.
     #[error("{tape}: {source}")]
     Tree {
         /// The tape.
         tape: String,
-        /// What.
+        /// What is wrong.
         source: TapedTreeError,
     },
-    /// The store beside the tape.
+    /// The store next to the tape failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The machine cannot be put together again.
+    /// The machine cannot be built.
     #[error(transparent)]
     Machine(#[from] MachineError),
-    /// No engine can be made that counts fuel, as the tape does.
+    /// An engine that counts fuel cannot be made.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// What the run changed cannot be told.
+    /// The changes of the run cannot be determined.
     #[error(transparent)]
     Diff(#[from] DiffError),
-    /// Whoever was asked for a program has none.
+    /// `load` has no module for a program.
     #[error("cannot load {program}: {message}")]
     Program {
-        /// Its name on the tape.
+        /// The name on the tape.
         program: String,
-        /// Why not.
+        /// Why.
         message: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What a tape says of a run, read before that is repeated.
+//! What must be known of a tape before its run is replayed.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -23,28 +23,28 @@ use crate::kernel::vfs::TapedTree;
 use crate::store::{Cas, StoreError};
 use crate::tape::{Kind, NativeEvent, Preopened, TapeReader, cas_dir};
 
-/// Mounts of a machine that is put together from a tape, and bytes of the path of each.
+/// Limits of the mounts on a tape, and of the length of their paths.
 const MOUNTS_MAX: usize = 1000;
 const PATH_BYTES_MAX: usize = 4096;
 
-/// What a tape says of a process that is no module: that is the shell.
+/// `mode` on a tape: the shell.
 const BUILT_IN: &str = "builtin";
 
-/// What it says of one that starts the program of its name.
+/// `mode` on a tape: stands for the program of its name.
 const NAMED: &str = "named";
 
-/// What it says of one that stands for a program of the host.
+/// `mode` on a tape: a native program.
 const NATIVE: &str = "native";
 
-/// What it says of one that makes a call of the host.
+/// `mode` on a tape: a host call.
 const HOST: &str = "host";
 
-/// What a tape says of one process.
+/// A recorded process.
 pub(super) struct Spawn {
     pub program: String,
     pub argv0: Option<String>,
     pub runs: Runs,
-    /// What is passed to a call of the host.
+    /// Parameters of a host call.
     pub params: Vec<u8>,
     pub args: Vec<String>,
     pub env: Vec<String>,
@@ -55,23 +55,22 @@ pub(super) struct Spawn {
     pub stderr: TapedOutput,
 }
 
-/// What a process runs on.
+/// How a process runs.
 pub(super) enum Runs {
     Module,
     Shell,
-    /// What the machine finds by its name.
+    /// The program that the machine finds by its name.
     Named,
-    /// Whoever answers calls of the host.
     HostCall,
-    /// The host, confined by this profile.
+    /// A native program, confined by this profile.
     Native(Option<String>),
 }
 
 impl Spawn {
-    /// Learns what `kind` says of its streams.
+    /// Takes in a record of the process's streams.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the record.
     fn learn(&mut self, kind: &Kind) -> Result<(), String> {
         match kind {
             Kind::StreamRead { bytes, .. } => {
@@ -82,12 +81,12 @@ impl Spawn {
             Kind::StreamWrite { fd: 2, .. } => self.stderr.learn_write(Ok(())),
             Kind::StreamError { fd, errno: name, .. } => {
                 let errno = Errno::from_name(name);
-                let errno = errno.ok_or_else(|| format!("{name:?} is no errno of preview1"))?;
+                let errno = errno.ok_or_else(|| format!("{name:?} is not an errno of preview1"))?;
                 match fd {
                     0 => self.learn_input(|it| it.learn_read(Err(errno))),
                     1 => self.stdout.learn_write(Err(errno)),
                     2 => self.stderr.learn_write(Err(errno)),
-                    _ => return Err(format!("{fd} is no standard stream")),
+                    _ => return Err(format!("{fd} is not a standard stream")),
                 }
             }
             _ => {}
@@ -102,32 +101,30 @@ impl Spawn {
     }
 }
 
-/// All that must be known before a run is repeated.
 pub(super) struct Script {
     pub config: Option<MachineConfig>,
     spawns: Vec<Spawn>,
-    /// What processes found that looked for programs.
+    /// Results of searches for programs.
     pub finds: TapedFinds,
-    /// The programs of toolchains that processes started, and the digest of each one's module.
+    /// Programs of toolchains that were started, with the digests of their modules.
     pub children: HashMap<String, Digest>,
-    /// The digests of all modules that processes started.
+    /// Digests of all modules that were started.
     pub started: HashSet<Digest>,
-    /// Whether a process started the shell, which is no module.
+    /// Whether a process started the shell.
     pub has_shell: bool,
     pub host_calls: TapedCalls,
-    /// The programs of the host that processes started, and the profile of each; what the host did
-    /// for all of them.
+    /// Native programs that processes started, with their profiles; then their events.
     pub natives: HashMap<String, Option<String>>,
     pub native_events: Vec<(Pid, NativeEvent)>,
-    /// Whether real time ended the run.
+    /// Whether the timeout ended the run.
     pub times_out: bool,
-    /// Where it did, in each run on the tape that it ended.
+    /// The steps at which it did, by run.
     pub timeouts: Vec<TapedTimeout>,
-    /// Where the host had nothing left for a process.
+    /// Where the host had no process or memory left.
     pub lacks: Vec<TapedLack>,
     clock_values_ns: Vec<u64>,
     tree: TapedTree,
-    /// What the egress policy has decided for the call of the host that is next.
+    /// Decisions of the egress policy during the next host call.
     egress: Vec<Kind>,
 }
 
@@ -187,7 +184,7 @@ impl Script {
         Ok(script)
     }
 
-    /// Learns of a process that the run began with.
+    /// Takes in the start of a process by host code.
     fn learn_spawn(&mut self, spawn: Kind, cas: &Cas, tape: &Path) -> Result<(), ReplayError> {
         let Kind::ProcessSpawn {
             program,
@@ -248,7 +245,7 @@ impl Script {
         if mode == NATIVE {
             self.natives.insert(program, profile);
         } else if let (None, Some(digest)) = (path, module_hash) {
-            // A path that is no file of the namespace: `/bin/NAME` stands for the program NAME.
+            // A path that is not in the namespace: `/bin/NAME` stands for the program NAME.
             let name = program.rsplit('/').next().unwrap_or_default().to_owned();
             self.children.insert(name, digest);
         }
@@ -291,24 +288,24 @@ impl Script {
         Ok(())
     }
 
-    /// The tree below as the run found it in the end, for those who ask in another order.
+    /// Keeps the final state of the recorded tree, for access in another order.
     pub fn at_the_end(mut self) -> Self {
         self.tree.keep_last_answers();
         self
     }
 
-    /// A builder of the machine of the tape at `path`, and the processes that ran in it.
+    /// A builder of the machine of the tape at `path`, and its first processes.
     pub fn into_builder(
         self,
         path: &Path,
         bounds: &Limits,
     ) -> Result<(MachineBuilder, Vec<Spawn>), ReplayError> {
         let Some(mut config) = self.config else {
-            return Err(incomplete(path, "no record says how its machine was made"));
+            return Err(incomplete(path, "it has no record of the machine"));
         };
         let recorded = config.clone();
-        // How fast the recording was says nothing of the replay, unless that ended it and an older tape
-        // does not say where.
+        // The timeout of the recording does not apply, unless it ended the run and an older tape
+        // does not have the step.
         if !self.times_out || !self.timeouts.is_empty() {
             config.limits.timeout = None;
         }
@@ -319,7 +316,7 @@ impl Script {
     }
 }
 
-/// How the machine was made of the tape at `path`.
+/// The configuration of the machine of the tape at `path`.
 fn machine_config(path: &Path, config: serde_json::Value) -> Result<MachineConfig, ReplayError> {
     let config: MachineConfig =
         serde_json::from_value(config).map_err(|error| incomplete(path, error.to_string()))?;
@@ -329,7 +326,7 @@ fn machine_config(path: &Path, config: serde_json::Value) -> Result<MachineConfi
     }
     let is_sane = |mount: &MountConfig| mount.path.len() <= PATH_BYTES_MAX;
     if config.mounts.len() > MOUNTS_MAX || !config.mounts.iter().all(is_sane) {
-        return Err(incomplete(path, "its mounts are too many, or too deep"));
+        return Err(incomplete(path, "it has too many mounts, or too long paths of mounts"));
     }
     Ok(config)
 }
@@ -340,11 +337,11 @@ pub(super) fn incomplete(path: &Path, message: impl Into<String>) -> ReplayError
 
 fn preopen(preopened: Preopened) -> Result<Preopen, String> {
     let Preopened { path, name, reach } = preopened;
-    let reach = Reach::from_name(&reach).ok_or_else(|| format!("there is no reach {reach:?}"))?;
+    let reach = Reach::from_name(&reach).ok_or_else(|| format!("unknown reach {reach:?}"))?;
     Ok(Preopen { path, name, reach })
 }
 
-/// Whether `decision` was for a request that the host's side made for a guest.
+/// Whether `decision` is of a request that the host made for a guest.
 fn is_for_a_guest(decision: &Kind) -> bool {
     matches!(decision, Kind::Egress { surface, .. } if surface == "http")
 }

@@ -1,4 +1,4 @@
-//! A session of a testbench.
+//! Sessions of a testbench.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -34,30 +34,30 @@ use crate::toolchain::{ResolveError, Resolved, ToolchainPrograms, Toolchains};
 /// A tape that was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EmittedTape {
-    /// Where it stands.
+    /// Its path.
     pub path: PathBuf,
-    /// How many records it has.
+    /// Its number of records.
     pub records: u64,
 }
 
-/// What a session leaves behind.
+/// The results of a session.
 #[derive(Debug)]
 pub struct TestbenchFinalize {
-    /// What modules changed, if they worked on an overlay.
+    /// Changes by modules in an overlay.
     pub fs_diff: Vec<DiffEntry>,
-    /// The subprocesses that were recorded.
+    /// The recorded subprocesses.
     pub recorded_subprocesses: Vec<TapeEntry>,
     /// The tape, if there is one.
     pub tape: Option<EmittedTape>,
-    /// Who read real time under a paused clock.
+    /// Reads of real time under a paused clock.
     pub clock_leaks: Vec<ClockLeak>,
 }
 
-/// The axes at work. Dropped, it leaves nothing behind; [`TestbenchSession::finalize`] writes what
-/// was recorded.
-#[must_use = "a session that is dropped has done nothing"]
+/// A running session. [`TestbenchSession::finalize`] writes what was recorded; dropping it writes
+/// nothing.
+#[must_use = "dropping a session discards it"]
 pub struct TestbenchSession {
-    // Dropped in this order, the reverse of that in which they are put together.
+    // Dropped in this order, the reverse of construction.
     pub(super) machine: Machine,
     pub(super) host: HostHandle,
     tape: Option<SessionTape>,
@@ -70,7 +70,7 @@ pub struct TestbenchSession {
     clock: ClockHandle,
 }
 
-/// The tape of a session, given up when that is dropped, whoever else holds a recorder.
+/// The tape of a session, abandoned when the session is dropped, even if recorders are left.
 struct SessionTape {
     recorder: Recorder,
     path: PathBuf,
@@ -93,7 +93,7 @@ impl Testbench {
     /// Begins a session.
     ///
     /// # Errors
-    /// [`TestbenchError`]: a folder or a tape cannot be used. Nothing is left behind then.
+    /// [`TestbenchError`] if a directory or a tape cannot be used. Then nothing is left behind.
     pub fn activate(&self) -> Result<TestbenchSession, TestbenchError> {
         TestbenchSession::begin(self)
     }
@@ -110,7 +110,7 @@ fn egress_policy(network: &NetworkConfig) -> Result<EgressPolicy, TestbenchError
     })
 }
 
-/// The tape that `testbench` asks for, begun; `clock` writes to it as well.
+/// Begins the tape of `testbench`, if there is one; `clock` writes to it as well.
 fn begin_tape(
     testbench: &Testbench,
     clock: &mut ClockHandle,
@@ -155,7 +155,7 @@ impl TestbenchSession {
         #[cfg(feature = "llm")]
         let llm = LlmAxis::open(&testbench.llm)?;
         let egress = egress_policy(&testbench.network)?;
-        // What is on a process tape must not be run beside it.
+        // Native programs would be missing from the process tape.
         let is_taped = matches!(
             testbench.subprocess,
             SubprocessConfig::Record { .. } | SubprocessConfig::Replay { .. }
@@ -178,7 +178,7 @@ impl TestbenchSession {
         if let Some(bridge) = &testbench.host_bridge {
             host.set_bridge(bridge.clone());
         }
-        // Last of what can fail: a tape that is begun is a file.
+        // Tapes are files: they are begun after everything else that can fail.
         let mut builder = Machine::builder()
             .worktree(opened)
             .limits(testbench.limits)
@@ -215,12 +215,12 @@ impl TestbenchSession {
         self.clock.clone()
     }
 
-    /// What a spawn does.
+    /// How subprocesses run.
     pub fn subprocess_mode(&self) -> &SubprocessConfig {
         &self.subprocess
     }
 
-    /// Where subprocesses are recorded, or replayed from.
+    /// The path of the process tape.
     pub fn subprocess_tape_path(&self) -> Option<&Path> {
         match &self.subprocess {
             SubprocessConfig::Record { tape } | SubprocessConfig::Replay { tape } => Some(tape),
@@ -228,13 +228,12 @@ impl TestbenchSession {
         }
     }
 
-    /// The subprocesses that were recorded so far, or all that are replayed; `None` if none of both
-    /// is done.
+    /// The subprocesses recorded so far, or all that are replayed; `None` in other modes.
     pub fn process_tape(&self) -> Option<Cow<'_, ProcessTape>> {
         self.subprocesses.process_tape()
     }
 
-    /// The files that modules work on, if that is an overlay; the worktree stands at `/worktree`.
+    /// The files of modules if they are an overlay, with the worktree at `/worktree`.
     pub fn overlay(&mut self) -> Option<&mut Overlay> {
         match self.filesystem {
             FilesystemConfig::Real => None,
@@ -242,31 +241,30 @@ impl TestbenchSession {
         }
     }
 
-    /// What writes the tape, if there is one: for records of the host's own code. They get the time
-    /// at which the recorder was asked for, unless the clock has been moved since. It records
-    /// nothing more once the session is over.
+    /// The recorder of the tape, if there is one, for records of host code. They are stamped with
+    /// the time of this call, unless the clock moved since. It records nothing after the session
+    /// has ended.
     pub fn tape_recorder(&self) -> Option<Recorder> {
         self.clock.stamp();
         self.tape.as_ref().map(|tape| tape.recorder.clone())
     }
 
-    /// What the host's code may reach.
+    /// The egress policy of host code.
     pub fn egress(&self) -> &EgressPolicy {
         &self.egress
     }
 
-    /// Whether `surface` (`http`, or whatever asks) may request `url`; the decision goes on the
-    /// tape. What a host that is a name resolves to must still pass
-    /// [`EgressPolicy::check_addresses`].
+    /// Whether `surface` (such as `http`) may request `url`; the decision is recorded. Addresses
+    /// that the host resolves to must still pass [`EgressPolicy::check_addresses`].
     ///
     /// # Errors
-    /// [`EgressBlocked`]: it may not.
+    /// [`EgressBlocked`] if it may not.
     pub fn check_egress(&self, surface: &str, url: &str) -> Result<Allowed, EgressBlocked> {
         self.egress.check_on_tape(surface, url, self.tape_recorder().as_ref())
     }
 
-    /// The language model: `real`, which is made when it is first asked, or what a fixture holds.
-    /// Every call goes on the session's tape.
+    /// The language model: `real`, which is made at the first call, or a fixture. Calls are
+    /// recorded on the session's tape.
     #[cfg(feature = "llm")]
     pub fn llm(&mut self, real: impl FnOnce() -> Box<dyn LlmProvider>) -> SessionLlm<'_> {
         let tape = self.tape_recorder();
@@ -276,7 +274,7 @@ impl TestbenchSession {
     /// Runs a program to its end.
     ///
     /// # Errors
-    /// [`TestbenchError::Subprocess`] if it cannot be started, or is not what was recorded.
+    /// [`TestbenchError::Subprocess`] if it cannot be started, or does not match the recording.
     pub fn output(
         &mut self,
         request: &SubprocessRequest,
@@ -284,8 +282,8 @@ impl TestbenchSession {
         self.with_subprocesses(|subprocesses, machine| subprocesses.output(request, machine))
     }
 
-    /// Has something done by the subprocesses. What modules changed then is written to the disk, if
-    /// that is what they work on.
+    /// Uses the subprocesses, and applies changes of modules to the disk if that is their file
+    /// system.
     pub(super) fn with_subprocesses<T>(
         &mut self,
         act: impl FnOnce(&mut Subprocesses, &mut Machine) -> Result<T, SubprocessError>,
@@ -297,7 +295,7 @@ impl TestbenchSession {
         Ok(done)
     }
 
-    /// Writes what modules changed to the disk, if that is what they work on.
+    /// Applies changes of modules to the disk if that is their file system.
     pub(super) fn settle(&mut self) -> Result<(), TestbenchError> {
         if self.filesystem == FilesystemConfig::Real {
             self.machine.vfs_mut().apply()?;
@@ -308,8 +306,8 @@ impl TestbenchSession {
     /// Ends the session and writes its tapes.
     ///
     /// # Errors
-    /// [`TestbenchError`]: a tape is full or cannot be written, a recorded subprocess was not asked
-    /// for, or what changed cannot be told. Nothing is written after the first.
+    /// [`TestbenchError`]: a tape is full or cannot be written, recorded subprocesses are left
+    /// over, or the changes cannot be determined. After an error nothing more is written.
     pub fn finalize(mut self) -> Result<TestbenchFinalize, TestbenchError> {
         let is_overlay = matches!(self.filesystem, FilesystemConfig::Overlay { .. });
         let fs_diff = if is_overlay { self.machine.vfs_mut().diff()? } else { Vec::new() };
@@ -326,17 +324,17 @@ impl TestbenchSession {
     }
 }
 
-/// What modules of the toolchain in `dir` can start.
+/// The programs of the toolchain in `dir`, for modules.
 fn programs(testbench: &Testbench, dir: &Path) -> Result<Arc<ToolchainPrograms>, TestbenchError> {
     let toolchains = Toolchains::new(vec![dir.to_owned()])?;
-    // Making a pool costs more than the few runs of one session gain from it.
+    // A pool costs more than the few runs of one session gain from it.
     let config = EngineConfig { pool_slots: 0, ..EngineConfig::default() };
     let engine = testbench.engine.clone().map_or_else(|| Engine::new(config), Ok)?;
     let programs = ToolchainPrograms::new(&engine, toolchains);
     Ok(Arc::new(programs.with("sh", ShellImage::maker())))
 }
 
-/// What commands can start in a session without a toolchain.
+/// The programs of a session without a toolchain.
 fn built_in(testbench: &Testbench) -> Arc<ToolchainPrograms> {
     let programs = if let Some(engine) = &testbench.engine {
         ToolchainPrograms::new(engine, Toolchains::default())
@@ -347,7 +345,7 @@ fn built_in(testbench: &Testbench) -> Arc<ToolchainPrograms> {
     Arc::new(programs.with("sh", ShellImage::maker()))
 }
 
-/// `programs`, and where they have none of a name the host's.
+/// `programs`, with native programs for missing names.
 fn with_native(
     testbench: &Testbench,
     programs: Arc<ToolchainPrograms>,
@@ -363,7 +361,7 @@ fn with_native(
     Ok(Arc::new(NativePrograms::new(programs, Arc::new(children))))
 }
 
-/// Finds the modules of a toolchain's folder; what is built in is none of it.
+/// Finds modules in the directory of a toolchain; built-in programs do not count.
 fn finder(
     programs: Option<Arc<ToolchainPrograms>>,
 ) -> impl FnMut(&Path, &str) -> Result<Option<Program>, FindError> + Send + 'static {

@@ -1,10 +1,9 @@
-//! What a recorded run changed, made once more from its tape.
+//! Makes the changes of a recorded run from its tape.
 //!
-//! The tape says what stands where in the end, and where it came from. So what came from elsewhere
-//! is first moved aside, whatever is not there any more is removed, and then everything is put in
-//! its place: what was moved is moved here as well, and keeps its permissions. Last of all the
-//! changes that came about are compared with those on the tape: a difference means that the tree
-//! below was not what the run found.
+//! The tape has the final state of each changed path, and its origin. Files that were moved are
+//! first moved aside; deleted paths are removed; then everything is put in place, so that moved
+//! files keep their permissions. Finally the changes are compared with the tape: a difference means
+//! that the tree is not the one that the run found.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -31,16 +30,16 @@ use crate::tape::{Kind, TapeError, TapeReader, TapedContent, cas_dir};
 /// The changes on a tape cannot be made.
 #[derive(thiserror::Error)]
 pub enum TapedChangesError {
-    /// The tape.
+    /// The tape cannot be read.
     #[error(transparent)]
     Replay(#[from] ReplayError),
-    /// A content is not in the store beside the tape, or is not what it was.
+    /// A content is missing from the store next to the tape, or damaged.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What stands there is not what stood there when the tape was recorded.
+    /// The tree differs from the one that the run found.
     #[error("{}", list(.0))]
     Conflicts(Vec<TapedConflict>),
-    /// The namespace refuses.
+    /// The namespace refuses an operation.
     #[error("cannot change {path}: {errno}")]
     Refused {
         /// The path in the namespace.
@@ -48,14 +47,14 @@ pub enum TapedChangesError {
         /// Why.
         errno: Errno,
     },
-    /// What came about cannot be told.
+    /// The changes cannot be determined.
     #[error(transparent)]
     Diff(#[from] DiffError),
 }
 
 crate::base::readable::readable!(TapedChangesError);
 
-/// Something that is not what it was when the tape was recorded.
+/// A path that differs from its state when the tape was recorded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TapedConflict {
     /// The path in the namespace.
@@ -67,7 +66,7 @@ pub struct TapedConflict {
 impl fmt::Display for TapedConflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, found } = self;
-        write!(f, "{path} is not what it was when the tape was recorded: {found}")
+        write!(f, "{path} differs from the recorded tree: {found}")
     }
 }
 
@@ -81,14 +80,14 @@ impl From<TapeError> for TapedChangesError {
     }
 }
 
-/// Turns an errno that tells of another tree than the run found into a conflict.
+/// Turns errnos that show a different tree into conflicts.
 fn failed(path: &str) -> impl FnOnce(Errno) -> TapedChangesError {
     let path = path.to_owned();
     |errno| {
         let found = match errno {
             Errno::Noent | Errno::Notdir => "nothing is there",
             Errno::Exist | Errno::Isdir => "something is there",
-            Errno::Notempty => "it holds something else",
+            Errno::Notempty => "it is not empty",
             Errno::Loop => "a link leads back to itself",
             errno => return TapedChangesError::Refused { path, errno },
         };
@@ -100,10 +99,10 @@ fn conflict(path: &str, found: &'static str) -> TapedChangesError {
     TapedChangesError::Conflicts(vec![TapedConflict { path: path.to_owned(), found }])
 }
 
-/// Time of what is made: nobody is told it.
+/// A time that is not shown.
 const NOW: u64 = 0;
 
-/// One change, as the tape has it.
+/// A recorded change.
 struct Change {
     path: String,
     /// `added`, `modified`, `deleted` or `times`.
@@ -133,15 +132,15 @@ impl Change {
         self.text("file_type") == Some("dir")
     }
 
-    /// Where what stands here in the end is to be moved from.
+    /// The path from which the final entry is moved.
     fn origin(&self) -> Option<&str> {
         self.text("origin").filter(|_| self.how != "deleted" && self.text("link_of").is_none())
     }
 
-    /// In what way `made` is not this change.
+    /// How `made` differs from this change.
     fn differs_from(&self, made: Option<&(String, Map<String, Value>)>) -> Option<&'static str> {
         let Some((how, detail)) = made else {
-            return Some("it is already what the run made of it");
+            return Some("it already has the state after the run");
         };
         if *how != self.how {
             let was_there = how == "modified";
@@ -149,26 +148,26 @@ impl Change {
         }
         let fields = [
             ("file_type", "something else is there"),
-            ("before_content_hash", "it has another content"),
-            ("before_target", "it leads somewhere else"),
-            ("before_executable", "its permission to be executed is another"),
-            ("executable", "what is moved or linked here has another permission to be executed"),
-            ("content_hash", "something else came to be there"),
-            ("target", "something else came to be there"),
+            ("before_content_hash", "its content differs"),
+            ("before_target", "its target differs"),
+            ("before_executable", "its execute permission differs"),
+            ("executable", "the execute permission of the moved or linked file differs"),
+            ("content_hash", "the result differs"),
+            ("target", "the result differs"),
         ];
         let differs = |(field, _): &(&str, _)| detail.get(*field) != self.detail.get(*field);
         fields.into_iter().find(differs).map(|(_, found)| found)
     }
 }
 
-/// Changes on their way into a tree.
+/// Changes being made in a tree.
 struct Making<'a> {
     vfs: &'a mut Overlay,
     changes: &'a [Change],
     cas: Cas,
-    /// By the path of a mount: the directory in it for what is moved.
+    /// By the path of a mount: its directory for moved entries.
     rooms: HashMap<String, String>,
-    /// Where what stood at a path is until it comes to its new place.
+    /// Where an entry that is moved is in between, by its old path.
     aside: HashMap<String, String>,
 }
 
@@ -209,8 +208,8 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Moves aside what is no directory. What the run put in its old place is equal to it if it is
-    /// no change.
+    /// Moves aside files and links that moved. If the old path has no change of its own, the run
+    /// put an equal entry there.
     fn move_files_aside(&mut self, recorded: &HashSet<&str>) -> Result<(), TapedChangesError> {
         for change in self.changes.iter().filter(|change| !change.is_dir()) {
             let Some(origin) = change.origin() else { continue };
@@ -240,7 +239,8 @@ impl Making<'_> {
         Ok(aside)
     }
 
-    /// A directory in the mount of `path`: directories do not move between mounts.
+    /// The directory for moved entries in the mount of `path`: directories cannot move between
+    /// mounts.
     fn room(&mut self, path: &str) -> Result<String, TapedChangesError> {
         let is_in = |mount: &String| beneath(mount, path).is_some_and(|rest| !rest.is_empty());
         let mounts = self.vfs.mounts().iter().map(Mount::path);
@@ -268,8 +268,7 @@ impl Making<'_> {
         self.vfs.rename((base, relative(from)), (base, relative(to)), NOW).map_err(failed(from))
     }
 
-    /// Removes what is not there any more, and moves directories aside, innermost first: by then
-    /// they are empty.
+    /// Removes deleted entries and moves directories aside, innermost first, when they are empty.
     fn clear(&mut self, recorded: &HashSet<&str>) -> Result<(), TapedChangesError> {
         let dirs = self.changes.iter().filter(|change| change.is_dir());
         let moved: HashSet<&str> = dirs.filter_map(Change::origin).collect();
@@ -286,7 +285,7 @@ impl Making<'_> {
                 }
                 let aside = self.move_aside(path)?;
                 if !recorded.contains(path) {
-                    // The run made another directory there, with what is equal to what was in it.
+                    // The run made another directory there, with equal contents.
                     let made = self.vfs.create_dir(base, relative(path), NOW);
                     made.map_err(failed(path))?;
                 }
@@ -309,8 +308,7 @@ impl Making<'_> {
         listing
     }
 
-    /// Makes what is there in the end, directories before what they hold, and further names of a
-    /// file after it.
+    /// Makes the final state: directories before their contents, hard links after their files.
     fn put_in_place(&mut self) -> Result<(), TapedChangesError> {
         let is_made = |change: &&Change| change.how == "added" || change.how == "modified";
         let made = || self.changes.iter().filter(is_made);
@@ -364,8 +362,8 @@ impl Making<'_> {
         done.map_err(failed(path))
     }
 
-    /// Whether a file that stands in place of another has permissions of its own, since it has several
-    /// names, which come from nowhere.
+    /// Whether a modified file has permissions of its own, because it has several names that were
+    /// not moved there.
     fn is_new(&self, change: &Change) -> bool {
         let is_name = |other: &Change| {
             other.text("link_of") == Some(&change.path) && other.text("origin").is_none()
@@ -374,7 +372,7 @@ impl Making<'_> {
         was_executable || self.changes.iter().any(is_name)
     }
 
-    /// Gives the file of `change` its content. One that was only moved stays the file that it is.
+    /// Writes the content of a file. An unchanged file that was moved is not written.
     fn write(&mut self, change: &Change, is_moved: bool) -> Result<(), TapedChangesError> {
         let path = &*change.path;
         let digest = change.text("content_hash").and_then(Digest::from_hex);
@@ -382,7 +380,7 @@ impl Making<'_> {
         if is_moved && self.vfs.read(path).map(|bytes| Digest::of(&bytes)) == Ok(digest) {
             return Ok(());
         }
-        // A link would lead elsewhere.
+        // Writing would follow a link.
         let there = self.vfs.stat(self.base(), relative(path), Follow::No);
         if there.is_ok_and(|metadata| metadata.file_type != FileType::RegularFile) {
             return Err(conflict(path, "something else is there"));
@@ -404,8 +402,8 @@ fn relative(path: &str) -> &str {
 }
 
 /// # Errors
-/// [`TapedChangesError::Conflicts`] if what came about in `vfs` is not what `changes` say: what was
-/// there before was something else.
+/// [`TapedChangesError::Conflicts`] if the changes in `vfs` differ from `changes`: the tree was
+/// another.
 fn expect_made(vfs: &mut Overlay, changes: &[Change]) -> Result<(), TapedChangesError> {
     let mut made = HashMap::new();
     for entry in vfs.diff()? {
@@ -434,10 +432,10 @@ fn expect_made(vfs: &mut Overlay, changes: &[Change]) -> Result<(), TapedChanges
     Err(TapedChangesError::Conflicts(conflicts.into_iter().map(conflict).collect()))
 }
 
-/// What `path` names, if no link leads there: the changes say where they are without links.
+/// The metadata of `path`, following no links: recorded paths have none.
 ///
 /// # Errors
-/// `ENOTDIR` if something on the way is no directory, and whatever looking at it answers.
+/// `ENOTDIR` if a component is not a directory, and the errnos of `stat`.
 fn stat_in_place(vfs: &mut Overlay, path: &str) -> Result<Metadata, Errno> {
     let base = vfs.host_base();
     for (end, _) in path.match_indices('/') {
@@ -448,11 +446,11 @@ fn stat_in_place(vfs: &mut Overlay, path: &str) -> Result<Metadata, Errno> {
     vfs.stat(base, path, Follow::No)
 }
 
-/// Whether `vfs` has what `changes` leave: contents, links, permissions to execute, and nothing where
-/// something was removed.
+/// Whether `vfs` has the state after `changes`: contents, links, execute permissions, and no
+/// deleted paths.
 ///
 /// # Errors
-/// [`TapedChangesError::Diff`]: something cannot be read.
+/// [`TapedChangesError::Diff`] if something cannot be read.
 fn is_made(mut fork: Overlay, changes: &[Change]) -> Result<bool, TapedChangesError> {
     let base = fork.host_base();
     let there: HashSet<&str> =
@@ -464,7 +462,8 @@ fn is_made(mut fork: Overlay, changes: &[Change]) -> Result<bool, TapedChangesEr
         let is_as_left = match (&*change.how, file_type) {
             ("deleted", _) => there.contains(&*change.path) || found.is_err(),
             ("times", _) => match change.time("mtime_ns") {
-                // A time of the run's clock was written as the time of the apply, which the tape does not say.
+                // A time of the run's clock was applied as the time of the apply, which the tape
+                // does not have.
                 SetTime::At(mtime_ns) => {
                     let is_of_clock = fork.is_clock_time(mtime_ns, change.set_ns());
                     let is_date = !is_of_clock && mtime_ns <= ambient::wall_now_ns();
@@ -483,7 +482,7 @@ fn is_made(mut fork: Overlay, changes: &[Change]) -> Result<bool, TapedChangesEr
             return Ok(false);
         }
     }
-    // What stands there is what is told of it once it is gone.
+    // After unlinking, the diff describes what was there.
     for path in left.keys() {
         if fork.unlink(base, relative(path), NOW).is_err() {
             return Ok(false);
@@ -513,8 +512,8 @@ fn is_made(mut fork: Overlay, changes: &[Change]) -> Result<bool, TapedChangesEr
     Ok(left.is_empty())
 }
 
-/// Whether `vfs` has already what the run on the tape at `path` left of all that it changed, so that
-/// there is nothing for [`make_taped_changes`] to do, which finds conflicts then.
+/// Whether `vfs` already has the state after the run on the tape at `path`. Then
+/// [`make_taped_changes`] would find conflicts.
 ///
 /// # Errors
 /// [`TapedChangesError`].
@@ -524,7 +523,7 @@ pub fn taped_changes_are_made(path: &Path, vfs: &Overlay) -> Result<bool, TapedC
     is_made(fork, &changes)
 }
 
-/// The changes on the tape at `path`. `vfs` shows the times of its machine from then on.
+/// Reads the changes on the tape at `path`, and sets the time scale of its machine in `vfs`.
 fn read_changes(path: &Path, vfs: &mut Overlay) -> Result<Vec<Change>, TapedChangesError> {
     let mut changes = Vec::new();
     for record in TapeReader::open(path)? {
@@ -542,12 +541,12 @@ fn read_changes(path: &Path, vfs: &mut Overlay) -> Result<Vec<Change>, TapedChan
     Ok(changes)
 }
 
-/// Makes in `vfs` what the run on the tape at `path` changed, if everything that it changed is there
-/// as the run found it; answers how many changes there were. Permissions, further names of files and
-/// times that were set come out as if the run itself had been in `vfs`.
+/// Makes the changes of the run on the tape at `path` in `vfs`, if the changed paths are as the run
+/// found them; returns their number. Permissions, hard links and set times are the same as if the
+/// run had been in `vfs`.
 ///
 /// # Errors
-/// [`TapedChangesError`]. `vfs` is then as it was.
+/// [`TapedChangesError`]. Then `vfs` is unchanged.
 pub fn make_taped_changes(path: &Path, vfs: &mut Overlay) -> Result<usize, TapedChangesError> {
     let mut fork = vfs.clone();
     fork.take_times_as_given();
@@ -566,16 +565,15 @@ pub fn make_taped_changes(path: &Path, vfs: &mut Overlay) -> Result<usize, Taped
     Ok(paths.len())
 }
 
-/// Where the worktree of the machine on the tape at `path` was mounted, if it had one.
+/// The mount point of the worktree of the machine on the tape at `path`, if it had one.
 ///
 /// # Errors
-/// [`TapedChangesError::Replay`] if there is no such tape, or it cannot be read.
+/// [`TapedChangesError::Replay`] if the tape does not exist or cannot be read.
 pub fn taped_worktree(path: &Path) -> Result<Option<String>, TapedChangesError> {
     Ok(taped_machine(path)?.worktree().map(str::to_owned))
 }
 
-/// The machine of the tape at `path` as the run left it, put together from the tape alone: nothing
-/// runs.
+/// Builds the machine of the tape at `path` in its state after the run, without running anything.
 ///
 /// # Errors
 /// [`TapedChangesError`].
@@ -585,7 +583,7 @@ pub fn changed_machine(path: &Path) -> Result<Machine, TapedChangesError> {
     Ok(machine)
 }
 
-/// The machine of the tape at `path` before the run changed anything, with all that the run saw.
+/// Builds the machine of the tape at `path` in its state before the run, with all that the run saw.
 fn taped_machine(path: &Path) -> Result<Machine, TapedChangesError> {
     let (builder, _) = Script::read(path)?.at_the_end().into_builder(path, &Limits::default())?;
     Ok(builder.build().map_err(ReplayError::from)?)

@@ -1,4 +1,4 @@
-//! What processes find that start others: what they found when the tape was recorded.
+//! Searches for programs, replayed.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,38 +14,37 @@ use crate::process::ShellImage;
 use crate::tape::Kind;
 use crate::toolchain::ToolchainPrograms;
 
-/// What was found somewhere.
+/// A result of a search.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Answer {
     Nothing,
-    /// Something that cannot run, and why.
+    /// A program that cannot run, and why.
     NotRunnable(String),
-    /// The module of this digest.
     Module(Digest),
     Shell,
-    /// A program of the host, confined by this profile.
+    /// A native program, confined by this profile.
     Native(Option<String>),
 }
 
-/// What processes found, in the order in which they looked for it.
+/// Results of searches, in order.
 #[derive(Default)]
 pub(super) struct TapedFinds {
     answers: HashMap<(Place, String), VecDeque<Answer>>,
-    /// The name by which a toolchain had the module of each digest.
+    /// A name of each module of a toolchain.
     names: HashMap<Digest, String>,
 }
 
 impl TapedFinds {
-    /// Adds what the [`Kind::ProgramFind`] `find` says. Other kinds say nothing.
+    /// Takes in a [`Kind::ProgramFind`]; ignores other kinds.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the record.
     pub fn learn(&mut self, find: Kind) -> Result<(), String> {
         let Kind::ProgramFind { place, name, mode, profile, module_hash, error, .. } = find else {
             return Ok(());
         };
         let place = Place::from_name(&place)
-            .ok_or_else(|| format!("no program is looked for at {place:?}"))?;
+            .ok_or_else(|| format!("unknown place {place:?} of a search for a program"))?;
         let answer = match (error, mode.as_deref(), module_hash) {
             (Some(reason), ..) => Answer::NotRunnable(reason),
             (None, None, _) => Answer::Nothing,
@@ -53,7 +52,7 @@ impl TapedFinds {
             (None, Some("builtin"), _) => Answer::Shell,
             (None, Some("native"), _) => Answer::Native(profile),
             (None, Some(mode), _) => {
-                return Err(format!("the program {name:?} is found with the mode {mode:?}"));
+                return Err(format!("invalid mode {mode:?} of the program {name:?}"));
             }
         };
         if let (Place::Toolchain, Answer::Module(digest)) = (place, &answer) {
@@ -63,22 +62,22 @@ impl TapedFinds {
         Ok(())
     }
 
-    /// The modules that toolchains had, and a name of each.
+    /// The modules of toolchains, each with a name.
     pub fn modules(&self) -> impl Iterator<Item = (Digest, &str)> {
         self.names.iter().map(|(digest, name)| (*digest, name.as_str()))
     }
 }
 
-/// The programs of a tape that says what processes found.
+/// The programs of a tape that has searches.
 pub(super) struct FoundPrograms {
-    /// What is left to be found.
+    /// The remaining results.
     finds: Mutex<TapedFinds>,
-    /// The modules of toolchains that were started.
+    /// Modules of toolchains that were started.
     programs: HashMap<Digest, Program>,
-    /// Those of all modules that were started.
+    /// Digests of all modules that were started.
     started: HashSet<Digest>,
     taped: Arc<TapedChildren>,
-    /// Those of the namespace, compiled once each.
+    /// Modules of the namespace, compiled once each.
     modules: ToolchainPrograms,
 }
 
@@ -93,7 +92,7 @@ impl FoundPrograms {
         Self { finds: Mutex::new(finds), programs, started, taped, modules }
     }
 
-    /// What is found next; `None` if the tape has nothing more: the run has left it.
+    /// The next result; `None` if the tape has none: then the run has diverged.
     fn next(&self, place: Place, name: &str) -> Option<Answer> {
         let mut finds = self.finds.lock().unwrap_or_else(PoisonError::into_inner);
         finds.answers.get_mut(&(place, name.to_owned()))?.pop_front()
@@ -135,7 +134,7 @@ impl Programs for FoundPrograms {
     }
 }
 
-/// The programs of a tape from before 1.4, which says of a program only that it was started.
+/// The programs of a tape before 1.4, which has starts but no searches.
 pub(super) struct StartedPrograms {
     pub by_name: HashMap<String, Program>,
     pub has_shell: bool,
@@ -163,8 +162,7 @@ impl Programs for StartedPrograms {
     }
 }
 
-/// What stands for a module that was found and, for one reason or another, not started. Nobody needs
-/// to have it for a replay.
+/// Stands for a module that was found and not started: a replay does not need it.
 fn never_started(name: &str, digest: Digest) -> Found {
     Found { image: Box::new(NeverStarted(name.to_owned())), digest: Some(digest), path: None }
 }
@@ -208,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_are_answered_in_their_order_and_place() {
+    fn program_searches_replay_by_place_and_order() {
         let mut finds = TapedFinds::default();
         for kind in [
             find("toolchain", None, None),
@@ -225,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_that_nothing_can_have_answered_are_refused() {
+    fn invalid_program_searches_are_refused() {
         let mut finds = TapedFinds::default();
         for kind in [find("attic", None, None), find("toolchain", Some("x"), None)] {
             assert!(finds.learn(kind).is_err());

@@ -1,9 +1,8 @@
 //! Timers on a session's clock, for code that runs on tokio.
 //!
-//! A paused clock moves once every task that was ready has had a turn, to the earliest time that
-//! anybody waits for. Who waits for the same time is woken in the order in which the timers were
-//! made. What is waited for elsewhere, a socket or a thread, holds the clock up no longer than a
-//! turn.
+//! A paused clock moves when every ready task has had a turn, to the earliest time that a timer
+//! waits for. Timers of one time wake in the order in which they were made. A task that waits for
+//! something else, such as a socket or a thread, delays the clock by one turn at most.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -12,17 +11,16 @@ use std::time::Duration;
 
 use super::clock::{ClockHandle, SessionInstant, nanos};
 
-/// Polls that a sleeper lets others have before the clock moves for it: they may be about to sleep
-/// for less.
+/// Polls before a sleeper moves the clock: other tasks may be about to sleep for less.
 const YIELDS: u8 = 2;
 
 impl ClockHandle {
-    /// Lets `duration` pass, as [`tokio::time::sleep`] does on the host's clock.
+    /// Sleeps for `duration`, like [`tokio::time::sleep`].
     pub fn sleep_async(&self, duration: Duration) -> Sleep {
         self.sleep_until_async(self.instant() + duration)
     }
 
-    /// Lets time pass until `deadline`, as [`tokio::time::sleep_until`] does on the host's clock.
+    /// Sleeps until `deadline`, like [`tokio::time::sleep_until`].
     pub fn sleep_until_async(&self, deadline: SessionInstant) -> Sleep {
         let mut state = self.lock();
         let due = nanos(deadline.0);
@@ -34,18 +32,17 @@ impl ClockHandle {
         Sleep { clock: self.clone(), key: (due, id), yields: 0, real }
     }
 
-    /// Ticks now, and then every `period`, which is taken for a nanosecond if it is nothing. Ticks
-    /// that nobody waited for come one after the other.
+    /// Ticks now, and then every `period` (at least 1 ns). Missed ticks follow at once.
     pub fn interval(&self, period: Duration) -> Interval {
         let period = period.max(Duration::from_nanos(1));
         Interval { clock: self.clone(), period, next: self.instant() }
     }
 
-    /// What `future` answers, unless `duration` passes before. If both happen at once, it is what
-    /// it answers.
+    /// Returns the output of `future`, unless `duration` passes first. If both happen at once, the
+    /// output wins.
     ///
     /// # Errors
-    /// [`Elapsed`]. The future is dropped then.
+    /// [`Elapsed`]; then the future is dropped.
     pub async fn timeout<F: Future>(
         &self,
         duration: Duration,
@@ -62,17 +59,17 @@ impl ClockHandle {
     }
 }
 
-/// Time ran out, on the session's clock.
+/// A timeout on the session's clock passed.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no answer within {duration:?} of the session's clock: allow more, or see who sleeps")]
+#[error("timed out after {duration:?} of the session's clock; raise it, or find what sleeps")]
 pub struct Elapsed {
-    /// How much there was.
+    /// The timeout.
     pub duration: Duration,
 }
 
 crate::base::readable::readable!(Elapsed);
 
-/// Ticks on a session's clock: see [`ClockHandle::interval`].
+/// An interval on a session's clock: see [`ClockHandle::interval`].
 pub struct Interval {
     clock: ClockHandle,
     period: Duration,
@@ -80,7 +77,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Waits for the next tick; answers when it was due. A call that is given up loses none.
+    /// Waits for the next tick; returns its due time. Cancellation loses no tick.
     pub async fn tick(&mut self) -> SessionInstant {
         let due = self.next;
         self.clock.sleep_until_async(due).await;
@@ -121,7 +118,7 @@ impl Future for Sleep {
             if state.sleepers.first_key_value().is_some_and(|(first, _)| *first == key) {
                 state.sleepers.remove(&key);
                 state.move_to(key.0);
-                // The next in line may be the earliest now.
+                // It may be the earliest now.
                 if let Some((_, next)) = state.sleepers.first_key_value() {
                     next.wake_by_ref();
                 }
@@ -140,7 +137,7 @@ impl Drop for Sleep {
     fn drop(&mut self) {
         let mut state = self.clock.lock();
         state.sleepers.remove(&self.key);
-        // Whoever waited behind this one may be the earliest now.
+        // The next sleeper may be the earliest now.
         if let Some((_, next)) = state.sleepers.first_key_value() {
             next.wake_by_ref();
         }
@@ -158,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sleepers_wake_in_the_order_of_their_times() {
+    async fn sleepers_wake_in_order_of_time() {
         let clock = ClockHandle::paused_at_ms(0);
         let (say, said) = mpsc::channel();
         let sleeper = |ms: u64| {
@@ -179,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_sleeper_that_gives_up_holds_nobody_up() {
+    async fn cancelled_sleeper_does_not_block_others() {
         let clock = ClockHandle::paused_at_ms(0);
         let early = clock.sleep_async(Duration::from_millis(1));
         let late = clock.clone();
@@ -194,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sleepers_until_one_time_wake_in_the_order_in_which_they_began() {
+    async fn sleepers_of_one_time_wake_in_start_order() {
         let clock = ClockHandle::paused_at_ms(0);
         let (say, said) = mpsc::channel();
         let deadline = clock.instant() + ms(7);
@@ -218,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_interval_ticks_at_once_and_every_period_and_loses_no_tick() {
+    async fn interval_ticks_at_once_and_loses_no_tick() {
         let clock = ClockHandle::paused_at_ms(0);
         let start = clock.instant();
         let mut interval = clock.interval(ms(10));
@@ -237,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_timeout_is_of_the_sessions_clock() {
+    async fn timeout_uses_the_session_clock() {
         let clock = ClockHandle::paused_at_ms(0);
         let slept = |time| async move {
             time.await;
@@ -255,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn on_the_hosts_clock_timers_wait() {
+    async fn timers_wait_on_the_host_clock() {
         let clock = ClockHandle::real();
         let start = clock.instant();
         clock.sleep_until_async(start + ms(2)).await;

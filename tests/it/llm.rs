@@ -162,7 +162,7 @@ fn a_miss_shows_the_nearest_request_and_what_differs() {
 
     assert_eq!(replay.complete(&near).unwrap().content, "2");
     let text = replay.complete(&near).unwrap_err().to_string();
-    assert!(text.contains("the last on line 3, are used"), "{text}");
+    assert!(text.contains("are used, the last on line 3"), "{text}");
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_miss_names_fields_that_only_one_has() {
     let mut asked = ask("a");
     asked.max_tokens = Some(5);
     let text = replay.complete(&asked).unwrap_err().to_string();
-    assert!(text.contains("/max_tokens: recorded nothing, asked 5"), "{text}");
+    assert!(text.contains("/max_tokens: recorded nothing, now 5"), "{text}");
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn an_endpoint_that_says_no_is_quoted_without_the_key() {
     assert_eq!((failure.kind, failure.status), (FailureKind::Status, Some(401)));
     assert!(failure.message.ends_with("answers 401: no such key: [redacted]"), "{failure}");
     let failure = completed(ok(r#"{"error":{"message":"overloaded"}}"#));
-    assert_eq!(failure.message, "the endpoint answers: overloaded");
+    assert_eq!(failure.message, "the endpoint reports an error: overloaded");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_redirect_is_refused() {
         let location = format!("location: http://127.0.0.1:{}/x?token=t\r\n", inside.port);
         let failure = completed(response(status, &location, ""));
         assert_eq!(failure.kind, FailureKind::Status);
-        assert!(failure.message.contains("redirects are refused"), "{failure}");
+        assert!(failure.message.contains("which is refused"), "{failure}");
         assert!(!failure.message.contains("token"), "{failure}");
         assert!(inside.requests.try_recv().is_err());
     }
@@ -208,7 +208,10 @@ fn a_hostile_stream_ends_in_an_error() {
     assert_eq!(streamed(&delta("a")).kind, FailureKind::Connection);
     assert_eq!(streamed("data: {\n\n").kind, FailureKind::BadAnswer);
     assert_eq!(streamed("data: \u{fffd}\n\n").kind, FailureKind::BadAnswer);
-    assert_eq!(streamed("data: {\"error\":\"busy\"}\n\n").message, "the endpoint answers: busy");
+    assert_eq!(
+        streamed("data: {\"error\":\"busy\"}\n\n").message,
+        "the endpoint reports an error: busy"
+    );
     let long = Server::saying(events(&format!("data: {}", "x".repeat(1 << 20))));
     let (_, answer) = stream(&mut long.provider().response_bytes_max(10_000), &ask("hi"));
     assert_eq!(answer.unwrap_err().failure().kind, FailureKind::TooLong);

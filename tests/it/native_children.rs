@@ -339,7 +339,7 @@ fn a_program_runs_in_the_folder_of_the_disk() {
     assert!(printed.starts_with("1/") && printed.ends_with("/sub\nthere\n"), "{printed}");
     for (dir, why) in [
         ("/tmp", "/tmp is not in the worktree"),
-        ("new", "the disk has no folder /worktree/new"),
+        ("new", "the disk has no directory /worktree/new"),
         ("sub/out", "/ is not in the worktree"),
     ] {
         let output = place.sh(&["--quiet"], &format!("mkdir new; cd {dir}; host-true; echo $?"));
@@ -363,7 +363,9 @@ fn a_profile_holds_for_every_program_of_a_tree() {
     }
     let output = place.sh(&["--profile", "wasi"], "host-true");
     assert_eq!(output.status.code(), Some(126));
-    assert!(stderr(&output).contains("host-true: the sandbox profile `wasi` runs no program"));
+    assert!(
+        stderr(&output).contains("host-true: the sandbox profile `wasi` runs no native program")
+    );
 }
 
 #[test]
@@ -558,5 +560,5 @@ fn a_worktree_that_is_moved_takes_its_programs_of_the_host_with_it() {
     new("gone", "gone\n");
     let output = ran("gone", &|| std::fs::remove_dir_all(dir("gone")).unwrap());
     let message = stderr(&output);
-    assert!(message.contains("the folder that the run began in is not at"), "{message}");
+    assert!(message.contains("the run's directory is no longer at"), "{message}");
 }

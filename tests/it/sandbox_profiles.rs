@@ -427,7 +427,7 @@ fn a_profile_is_on_the_process_tape_and_a_replay_must_have_it() {
     let replay = || Testbench::builder().replay_subprocesses(&tape);
     assert_eq!(run(replay(), SandboxProfile::Worktree).unwrap().0, output);
     let error = run(replay(), SandboxProfile::Unrestricted).unwrap_err().to_string();
-    assert!(error.contains("profile: tape worktree, asked unrestricted"), "{error}");
+    assert!(error.contains("profile: tape worktree, now unrestricted"), "{error}");
 }
 
 #[test]

@@ -241,7 +241,7 @@ fn a_recording_in_which_nobody_is_asked_is_empty_and_replaces_the_old_one() {
     let mut session = replay.activate().unwrap();
     let nobody = || -> Box<dyn LlmProvider> { panic!("nobody is asked") };
     let error = session.llm(nobody).complete(&ask("?")).unwrap_err().to_string();
-    assert!(error.contains("llm.jsonl") && error.contains("it holds no calls"), "{error}");
+    assert!(error.contains("llm.jsonl") && error.contains("it has no calls"), "{error}");
 }
 
 /// A tape that is begun is a file and a lock: what fails after it must take both back.

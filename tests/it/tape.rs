@@ -107,7 +107,7 @@ fn links_that_were_planted_are_not_written_through() {
     for target in [&victim, &folder.path().join("new")] {
         std::os::unix::fs::symlink(target, &partial).unwrap();
         let message = format!("{:#}", anyhow::Error::from(create().unwrap_err()));
-        assert!(message.contains("it is no file; remove it"), "{message}");
+        assert!(message.contains("it is not a regular file; remove it"), "{message}");
         std::fs::remove_file(&partial).unwrap();
     }
     assert_eq!(std::fs::read(&victim).unwrap(), b"precious");

@@ -194,11 +194,11 @@ fn what_is_wrong_in_itself_is_not_added() {
         (note("a", 1), "already"),
         (note("", 1), "id is empty"),
         (Annotation { timestamp: "yesterday".into(), ..note("b", 1) }, "RFC 3339"),
-        (Annotation { span: span(2, 1), ..note("b", 1) }, "before it starts"),
+        (Annotation { span: span(2, 1), ..note("b", 1) }, "before its start"),
         (Annotation { span: span(2, 3), ..note("b", 1) }, "not in its span"),
-        (Annotation { hypothesis_status: status, ..note("b", 1) }, "is for a hypothesis"),
+        (Annotation { hypothesis_status: status, ..note("b", 1) }, "allowed for a hypothesis"),
         (annotation("b", 1, AnnotationKind::Hypothesis), "needs a hypothesis_status"),
-        (annotation("b", 1, AnnotationKind::Unknown("praise".into())), "\"praise\" is unknown"),
+        (annotation("b", 1, AnnotationKind::Unknown("praise".into())), "unknown kind \"praise\""),
         (annotation("b", 1, AnnotationKind::Friction), "needs a friction_kind"),
         (Annotation { evidence: Some("x".repeat(16 << 20)), ..note("b", 1) }, "more than"),
     ];
@@ -234,14 +234,14 @@ fn validation_names_all_that_is_wrong() {
         (1, "changed since it was annotated"),
         (2, "about record 10, which the tape does not have"),
         (3, "its timestamp \"now\" is not RFC 3339"),
-        (3, "its span ends at 4, before it starts at 5"),
+        (3, "its span ends at 4, before its start at 5"),
         (3, "needs a hypothesis_status"),
-        (3, "its id is that of line 2"),
-        (3, "the kind of author \"robot\" is unknown"),
-        (4, "a hypothesis_status is for a hypothesis, and this is: mute"),
+        (3, "its id is already on line 2"),
+        (3, "unknown kind of author \"robot\""),
+        (4, "hypothesis_status is only allowed for a hypothesis, and the kind is mute"),
         (4, "its span ends at record 99, which the tape does not have"),
         (5, "needs a friction_kind"),
-        (6, "the kind \"praise\" is unknown"),
+        (6, "unknown kind \"praise\""),
     ];
     let found: Vec<_> =
         problems.iter().map(|problem| (problem.line, problem.message.as_str())).collect();
@@ -313,8 +313,8 @@ fn damaged_annotations_are_named_by_their_line() {
     };
     refused("", 1, "empty");
     refused("{}\n", 1, "no header");
-    refused(&whole.replace("\"event_id\":0", "\"event_id\":-1"), 2, "no annotation");
-    refused(&format!("{whole}\n{whole}"), 3, "no annotation");
+    refused(&whole.replace("\"event_id\":0", "\"event_id\":-1"), 2, "invalid annotation");
+    refused(&format!("{whole}\n{whole}"), 3, "invalid annotation");
     refused(&format!("{whole}{}", "x".repeat((16 << 20) + 1)), 3, "longer than");
 }
 

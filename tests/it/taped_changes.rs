@@ -396,7 +396,7 @@ fn what_is_not_what_the_run_found_is_a_conflict() {
         let _ = fs::remove_file(&path);
         fs::write(path, "theirs").unwrap();
     };
-    assert_eq!(found(&|src| theirs(src.join("d/late"))), ["/worktree/d: it holds something else"]);
+    assert_eq!(found(&|src| theirs(src.join("d/late"))), ["/worktree/d: it is not empty"]);
     assert_eq!(found(&|src| theirs(src.join("new"))), ["/worktree/new: something is there"]);
     assert_eq!(found(&|src| theirs(src.join("l"))), ["/worktree/l: something else is there"]);
     let both = |src: &Path| {
@@ -404,20 +404,20 @@ fn what_is_not_what_the_run_found_is_a_conflict() {
         mode(&src.join("a"), 0o755);
         theirs(src.join("d/a"));
     };
-    let expected = ["/worktree/a: it has another content", "/worktree/d/a: it has another content"];
+    let expected = ["/worktree/a: its content differs", "/worktree/d/a: its content differs"];
     assert_eq!(found(&both), expected);
     let gone = |src: &Path| fs::remove_file(src.join("b")).unwrap();
     assert_eq!(found(&gone), ["/worktree/b: nothing is there"]);
-    let executable = "its permission to be executed is another";
+    let executable = "its execute permission differs";
     let chmod = |src: &Path| mode(&src.join("a"), 0o644);
     assert_eq!(found(&chmod), [format!("/worktree/a: {executable}")]);
     let led = |src: &Path| {
         fs::remove_file(src.join("l")).unwrap();
         symlink("elsewhere", src.join("l")).unwrap();
     };
-    assert_eq!(found(&led), ["/worktree/l: it leads somewhere else"]);
+    assert_eq!(found(&led), ["/worktree/l: its target differs"]);
     let done = |src: &Path| fs::write(src.join("a"), "three").unwrap();
-    assert_eq!(found(&done), ["/worktree/a: it is already what the run made of it"]);
+    assert_eq!(found(&done), ["/worktree/a: it already has the state after the run"]);
     let outside = |src: &Path| {
         fs::rename(src.join("a"), src.join("../outside")).unwrap();
         symlink("../outside", src.join("a")).unwrap();

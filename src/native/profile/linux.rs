@@ -1,9 +1,8 @@
 //! Linux: Landlock for files, TCP and signals; seccomp filters for everything else.
 //!
-//! All rules are made before the fork. Between fork and exec the child makes system calls and
-//! nothing else: another thread of this process may have held any lock at the time, also that of the
-//! allocator.
-#![allow(unsafe_code, reason = "what runs between fork and exec cannot be checked")]
+//! All rules are made before the fork. Between fork and exec the child only makes system calls:
+//! another thread of this process may have held any lock at the fork, including the allocator's.
+#![allow(unsafe_code, reason = "the compiler cannot check code between fork and exec")]
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -26,8 +25,8 @@ use seccompiler::{
 
 use super::{DEVICES, ProfileError, SandboxProfile};
 
-/// What a hardened program reads besides its roots: programs, libraries, how to load them, and how
-/// many processors there are.
+/// Readable by hardened programs besides their roots: programs, libraries, the loader's
+/// configuration, and the number of processors.
 const SYSTEM: [&str; 14] = [
     "/usr",
     "/bin",
@@ -45,7 +44,7 @@ const SYSTEM: [&str; 14] = [
     "/sys/devices/system/cpu",
 ];
 
-/// Calls that a hardened program has no use for, and a break-out has.
+/// Calls that a hardened program does not need and a break-out does.
 const DENIED: &[i64] = &[
     // Other processes.
     libc::SYS_ptrace,
@@ -54,9 +53,9 @@ const DENIED: &[i64] = &[
     libc::SYS_process_madvise,
     libc::SYS_pidfd_getfd,
     libc::SYS_kcmp,
-    // Sockets. Two that are connected to each other are dealt with below.
+    // Sockets. `socketpair` is restricted below.
     libc::SYS_socket,
-    // What processes of one user share by a number or a name.
+    // IPC objects that processes of one user share by number or name.
     libc::SYS_mq_open,
     libc::SYS_mq_unlink,
     libc::SYS_msgctl,
@@ -70,7 +69,7 @@ const DENIED: &[i64] = &[
     libc::SYS_shmat,
     libc::SYS_shmctl,
     libc::SYS_shmget,
-    // Ways around the filter: what is queued there is not looked at.
+    // Operations queued to io_uring pass by the filter.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -110,7 +109,7 @@ const DENIED: &[i64] = &[
     libc::SYS_userfaultfd,
 ];
 
-/// Flags of `clone` that make namespaces.
+/// Flags of `clone` that create namespaces.
 const CLONE_NEW: [libc::c_int; 7] = [
     libc::CLONE_NEWCGROUP,
     libc::CLONE_NEWIPC,
@@ -121,35 +120,34 @@ const CLONE_NEW: [libc::c_int; 7] = [
     libc::CLONE_NEWUTS,
 ];
 
-/// The version of Landlock that has what a profile is made of: the first that guards truncation, and
-/// the first that guards signals.
+/// The version of Landlock that a profile needs: 3 restricts truncation, 6 signals.
 fn abi(profile: SandboxProfile) -> ABI {
     if profile == SandboxProfile::OsHardened { ABI::V6 } else { ABI::V3 }
 }
 
-/// What is missing for `profile`.
+/// Says what the system lacks for `profile`.
 pub(super) fn check(profile: SandboxProfile) -> Result<(), String> {
     let since = if profile == SandboxProfile::OsHardened { "6.12" } else { "6.2" };
     let needed = abi(profile);
-    let wanted = format!("it takes version {} of Landlock, which Linux {since} has", needed as i32);
-    // Nothing is restricted by this; its answer says what the kernel has.
+    let wanted = format!("version {} of Landlock is required (Linux {since})", needed as i32);
+    // Restricts nothing: the answer says what the kernel supports.
     let restricted = RestrictSelf::default().no_new_privs(false).apply();
     let landlock = restricted.map_err(|error| error.to_string())?.landlock;
     match landlock {
-        LandlockStatus::NotImplemented => Err(format!("the kernel has no Landlock, and {wanted}")),
+        LandlockStatus::NotImplemented => Err(format!("the kernel has no Landlock; {wanted}")),
         LandlockStatus::NotEnabled => {
-            Err(format!("Landlock is off (`lsm=` on the kernel's command line), and {wanted}"))
+            Err(format!("Landlock is off (`lsm=` on the kernel's command line); {wanted}"))
         }
         LandlockStatus::Available { effective_abi, .. } if effective_abi < needed => {
             Err(format!("{wanted}; the kernel has version {}", effective_abi as i32))
         }
         LandlockStatus::Available { .. } => filters(profile)
             .map(|_| ())
-            .map_err(|error| format!("no system calls can be denied: {error}")),
+            .map_err(|error| format!("system calls cannot be filtered: {error}")),
     }
 }
 
-/// The rules of a profile, made.
+/// The rules of a profile.
 pub(super) struct Sandbox {
     ruleset: RulesetCreated,
     filters: Arc<[BpfProgram]>,
@@ -191,16 +189,15 @@ impl Sandbox {
         let enter = move || {
             close_on_exec()?;
             if is_hardened {
-                // More than is promised: the filter denies sockets, wherever this may be done or not.
-                // SAFETY: the child has one thread, and no network namespace is referred to by a
-                // pointer.
+                // An addition: the filter denies sockets, whether this succeeds or not.
+                // SAFETY: the child has one thread, and no pointer refers to a network namespace.
                 let _ = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) };
                 let none = CapabilitySet::empty();
                 let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
                 rustix::thread::set_capabilities(None, sets)?;
             }
             if let Some(ruleset) = ruleset.take() {
-                // The error has been made from what the system answered, which still stands.
+                // The library's error is made from `errno`, which is still set.
                 ruleset.restrict_self().map_err(|_| io::Error::last_os_error())?;
             }
             for filter in filters.iter() {
@@ -208,17 +205,17 @@ impl Sandbox {
             }
             Ok(())
         };
-        // SAFETY: `enter` makes system calls on what was made before the fork. It takes no lock and
-        // no memory: of errors it keeps the number.
+        // SAFETY: `enter` only makes system calls on data made before the fork. It takes no locks
+        // and allocates nothing: errors are kept as numbers.
         unsafe { command.pre_exec(enter) };
         Ok(())
     }
 }
 
-/// Keeps descriptors that this process was given, and did not open, from the program.
+/// Closes, at exec, descriptors that this process inherited.
 fn close_on_exec() -> io::Result<()> {
     let (first, last, flags) = (3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
-    // SAFETY: it sets a flag of descriptors, and reads no memory.
+    // SAFETY: it sets a flag of descriptors and accesses no memory.
     match unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -239,7 +236,7 @@ fn ruleset(
     if is_hardened {
         ruleset = ruleset.handle_access(AccessNet::from_all(abi))?.scope(Scope::from_all(abi))?;
     }
-    // Whoever may make a device can make the disk, and write to that.
+    // A program that may create device nodes could create the disk's and write to it.
     let in_roots = handled & !(AccessFs::MakeChar | AccessFs::MakeBlock);
     let of_devices = handled & (AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate);
     let in_system: BitFlags<AccessFs> = handled & AccessFs::from_read(abi);
@@ -261,7 +258,7 @@ fn ruleset(
 /// `fchmodat2`, on all architectures that have filters.
 const FCHMODAT2: i64 = 452;
 
-/// Calls that set the mode of a file that is there, and which argument that is.
+/// Calls that set a file's mode, and the index of that argument.
 const SET_MODE: &[(i64, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, 1),
@@ -278,28 +275,26 @@ const SET_MODE: &[(i64, u8)] = &[
     (libc::SYS_mknodat, 2),
 ];
 
-/// Calls that have a mode if they make a file, which argument says that they do, and which one is the
-/// mode.
+/// Calls that take a mode if they create a file: indices of the flags and of the mode.
 const OPEN: &[(i64, u8, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1, 2),
     (libc::SYS_openat, 2, 3),
 ];
 
-/// The mode bits that give a program the rights of a file's owner or group. On a folder, the second
-/// is inherited.
+/// The set-user-ID and set-group-ID bits. New files inherit the second from their directory.
 const SET_ID: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
 
-/// Flags that have `open` make a file. The second is the bit of `O_TMPFILE` that is its own.
+/// Flags with which `open` creates a file. `O_TMPFILE` without the bit of `O_DIRECTORY`.
 const MAKES: [libc::c_int; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// The filters of a profile. Of two answers to a call the stricter one holds.
+/// The filters of a profile. If two apply to a call, the stricter answer holds.
 fn filters(profile: SandboxProfile) -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
     let mut unknown = Rules::new();
-    // Their modes and flags are in memory, where a filter cannot look; C libraries and programs do
-    // without these calls if they are not there.
+    // Their modes and flags are in memory, which a filter cannot read; C libraries and programs
+    // fall back to other calls on `ENOSYS`.
     unknown.insert(libc::SYS_openat2, Vec::new());
     if profile == SandboxProfile::Worktree {
         unknown.insert(libc::SYS_io_uring_setup, Vec::new());
@@ -317,14 +312,13 @@ fn filters(profile: SandboxProfile) -> Result<Vec<BpfProgram>, seccompiler::Back
     Ok(filters)
 }
 
-/// Answers `errno` to what `rules` list, and lets all else be.
+/// Answers `errno` to calls that match `rules` and allows all others.
 fn compile(rules: Rules, errno: libc::c_int) -> Result<BpfProgram, seccompiler::BackendError> {
     let answer = SeccompAction::Errno(errno.unsigned_abs());
     let machine = std::env::consts::ARCH.try_into()?;
     BpfProgram::try_from(SeccompFilter::new(rules, SeccompAction::Allow, answer, machine)?)
 }
 
-/// An argument that is as `operator` says.
 fn condition(
     index: u8,
     operator: SeccompCmpOp,
@@ -333,12 +327,12 @@ fn condition(
     SeccompCondition::new(index, SeccompCmpArgLen::Dword, operator, value.into())
 }
 
-/// An argument in which these bits are set.
+/// The argument has these bits set.
 fn has(index: u8, bits: u32) -> Result<SeccompCondition, seccompiler::BackendError> {
     condition(index, SeccompCmpOp::MaskedEq(bits.into()), bits)
 }
 
-/// What gives a file a set-user-id or set-group-id bit.
+/// Calls that set a set-user-ID or set-group-ID bit.
 fn set_id_rules() -> Result<Rules, seccompiler::BackendError> {
     let mut rules = Rules::new();
     for (call, mode) in SET_MODE {
@@ -355,7 +349,7 @@ fn set_id_rules() -> Result<Rules, seccompiler::BackendError> {
     Ok(rules)
 }
 
-/// What a hardened program may not do besides.
+/// What a hardened program may not do in addition.
 fn hardened_rules() -> Result<Rules, seccompiler::BackendError> {
     let argument = |index, operator, value: libc::c_int| {
         SeccompRule::new(vec![condition(index, operator, value.cast_unsigned())?])
@@ -363,7 +357,7 @@ fn hardened_rules() -> Result<Rules, seccompiler::BackendError> {
     let has_flag = |flag: libc::c_int| SeccompRule::new(vec![has(0, flag.cast_unsigned())?]);
     let is_type = |kind| argument(1, SeccompCmpOp::MaskedEq(0xf), kind);
     let mut denied: Rules = DENIED.iter().map(|call| (*call, Vec::new())).collect();
-    // A pair of sockets is a pipe, unless one of them can send to a name.
+    // A socket pair is a pipe, unless one end can send to an address.
     denied.insert(
         libc::SYS_socketpair,
         vec![
@@ -373,9 +367,9 @@ fn hardened_rules() -> Result<Rules, seccompiler::BackendError> {
         ],
     );
     denied.insert(libc::SYS_clone, CLONE_NEW.into_iter().map(has_flag).collect::<Result<_, _>>()?);
-    // A stranger whose processor time is limited to none is ended.
+    // Setting the processor-time limit of another process to zero kills it.
     denied.insert(libc::SYS_prlimit64, vec![argument(0, SeccompCmpOp::Ne, 0)?]);
-    // Types into the terminal that this process was started from.
+    // These type into the terminal that this process was started from.
     denied.insert(
         libc::SYS_ioctl,
         vec![
@@ -386,8 +380,7 @@ fn hardened_rules() -> Result<Rules, seccompiler::BackendError> {
     Ok(denied)
 }
 
-/// Answers `ENOSYS` to the second set of numbers that calls have on x86-64, which name the same calls
-/// and which no rule lists.
+/// Answers `ENOSYS` to x32, a second set of numbers for the same calls, which no rule lists.
 fn deny_x32() -> [sock_filter; 3] {
     const LOAD_NUMBER: u16 = 0x20;
     const JUMP_IF_GREATER_OR_EQUAL: u16 = 0x35;

@@ -8,10 +8,9 @@ use std::process::Command;
 use super::{DEVICES, ProfileError, SandboxProfile};
 use crate::base::{ambient, disk};
 
-/// What enters it.
 const LAUNCHER: &str = "/usr/bin/sandbox-exec";
 
-/// What a hardened program reads besides its roots.
+/// Readable by hardened programs besides their roots.
 const SYSTEM: [&str; 8] = [
     "/usr",
     "/bin",
@@ -23,7 +22,7 @@ const SYSTEM: [&str; 8] = [
     "/private/etc/ssl",
 ];
 
-/// What is missing for a profile.
+/// Says what the system lacks for a profile.
 pub(super) fn check(_: SandboxProfile) -> Result<(), String> {
     match disk::metadata(Path::new(LAUNCHER)) {
         Ok(_) => Ok(()),
@@ -31,7 +30,7 @@ pub(super) fn check(_: SandboxProfile) -> Result<(), String> {
     }
 }
 
-/// The rules of a profile, written down.
+/// The rules of a profile as text.
 pub(super) struct Sandbox {
     rules: String,
     /// The parameters of the rules, `NAME=value`.
@@ -47,7 +46,7 @@ impl Sandbox {
         let mut parameters = Vec::new();
         let (mut roots, mut read_only) = (String::new(), String::new());
         for (number, path) in writable.iter().chain(readable).enumerate() {
-            // Rules are about the paths that remain when links are followed.
+            // Rules apply to paths with links resolved.
             let real = disk::metadata(path)
                 .and_then(|_| disk::canonical(path))
                 .map_err(|error| ProfileError::Root { path: path.clone(), source: error.source })?;
@@ -73,8 +72,8 @@ impl Sandbox {
         Ok(Self { rules, parameters })
     }
 
-    /// The launcher, and what it needs. It could not tell a program that is missing from one that
-    /// fails.
+    /// The launcher and its arguments. Looks for the program first, as the launcher's status does
+    /// not tell a missing program from one that fails.
     pub(super) fn launch(&self, program: &OsStr) -> io::Result<(OsString, Vec<OsString>)> {
         let is_there = if program.as_encoded_bytes().contains(&b'/') {
             disk::metadata(Path::new(program)).is_ok()
@@ -93,7 +92,7 @@ impl Sandbox {
         Ok((LAUNCHER.into(), arguments))
     }
 
-    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "the launcher does it")]
+    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "the launcher confines")]
     pub(super) fn confine(&self, _: &mut Command) -> io::Result<()> {
         Ok(())
     }

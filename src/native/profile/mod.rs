@@ -1,6 +1,6 @@
-//! What programs of the host are confined to, as far as the system can do that.
+//! Confinement of native programs, as far as the system supports it.
 //!
-//! A profile is given whole or refused: nothing here falls back to a weaker one.
+//! A profile is applied completely or refused: nothing falls back to a weaker one.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -25,33 +25,33 @@ use macos as system;
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 use other as system;
 
-/// Devices that hold nothing, which every confined program may read and write.
+/// Devices without state, which confined programs may read and write.
 #[cfg(any(target_os = "linux", target_os = "macos"))]
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// The variables that name the folder for temporary files.
+/// Variables that name the directory for temporary files.
 const TEMP_VARIABLES: [&str; 3] = ["TMPDIR", "TMP", "TEMP"];
 
-/// What a program of the host may do. `docs/profiles.md` says what each one stops, and what not.
+/// What a native program may do. `docs/profiles.md` says what each profile stops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxProfile {
     /// Whatever this process may.
     #[default]
     Unrestricted,
-    /// Write in its roots and in a temporary folder of its own, and read everywhere.
+    /// Write to its roots and a temporary directory, and read everything.
     Worktree,
-    /// Read the system's programs and libraries, work in its roots, and reach nobody.
+    /// Read the system's programs and libraries, work in its roots, and connect to nothing.
     OsHardened,
-    /// Nothing: programs are modules in a machine, or do not run.
+    /// Nothing: programs run as modules in a machine, or not at all.
     Wasi,
 }
 
 impl SandboxProfile {
-    /// All of them.
+    /// All profiles.
     pub const ALL: [Self; 4] = [Self::Unrestricted, Self::Worktree, Self::OsHardened, Self::Wasi];
 
-    /// Its name in options and on tapes, such as `os_hardened`.
+    /// The name in options and on tapes, such as `os_hardened`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unrestricted => "unrestricted",
@@ -61,7 +61,7 @@ impl SandboxProfile {
         }
     }
 
-    /// Whether this machine can give it.
+    /// Whether the system can enforce it.
     ///
     /// # Errors
     /// [`ProfileError::Unavailable`], which says what is missing.
@@ -86,18 +86,18 @@ impl FromStr for SandboxProfile {
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         Self::ALL.into_iter().find(|profile| profile.name() == name).ok_or_else(|| {
             let known = Self::ALL.map(Self::name).join(", ");
-            format!("there is no sandbox profile {name:?}: expected one of {known}")
+            format!("unknown sandbox profile {name:?}: expected one of {known}")
         })
     }
 }
 
-/// A program cannot be confined, and therefore does not run.
+/// A program cannot be confined, and is not run.
 #[derive(thiserror::Error)]
 pub enum ProfileError {
-    /// The machine cannot give the profile.
+    /// The system cannot enforce the profile.
     #[error(
-        "the sandbox profile `{profile}` is not to be had on this machine: {missing}; use \
-         `unrestricted`, or `wasi`, which runs no program of the host"
+        "the sandbox profile `{profile}` is not available on this system: {missing}; use \
+         `unrestricted`, or `wasi`, which runs no native programs"
     )]
     Unavailable {
         /// The profile.
@@ -105,46 +105,46 @@ pub enum ProfileError {
         /// What is missing.
         missing: String,
     },
-    /// The profile has no room for a program of the host.
+    /// The profile allows no native programs.
     #[error(
-        "the sandbox profile `wasi` runs no program of the host; use a toolchain that has the \
+        "the sandbox profile `wasi` runs no native programs; use a toolchain that has the \
          program as a module, or another profile"
     )]
     Wasi,
     /// A root cannot be used.
-    #[error("cannot let a program into {}: give a root that is there", path.display())]
+    #[error("cannot open sandbox root {}; give an existing directory", path.display())]
     Root {
         /// The root.
         path: PathBuf,
-        /// What the system answered.
+        /// The system's error.
         source: io::Error,
     },
-    /// The folder for temporary files cannot be made.
-    #[error("cannot make a folder for the temporary files of a program")]
+    /// The temporary directory cannot be created.
+    #[error("cannot create a directory for the temporary files of a program")]
     Temp(#[source] io::Error),
-    /// The system does not take its rules.
+    /// The system refuses the rules.
     #[error("the system refuses the rules of the sandbox profile `{profile}`")]
     Rules {
         /// The profile.
         profile: SandboxProfile,
-        /// What it answered.
+        /// The system's error.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
 crate::base::readable::readable!(ProfileError);
 
-/// A profile at work: what programs are started in. It can be used any number of times, and all
-/// share its folder for temporary files, which is gone when it is dropped.
+/// The rules of a profile, made once and used for any number of programs. They share a temporary
+/// directory, which is removed on drop.
 pub(super) struct Confinement {
     temp: tempfile::TempDir,
     sandbox: system::Sandbox,
 }
 
 impl Confinement {
-    /// The profile, with these roots, and these folders to read where not everything can be read;
-    /// `None` if it confines nothing. They are the folders that have these names now: a program that
-    /// puts a link in the place of one gains nothing.
+    /// Makes the rules; `readable` are more directories to read under a profile that restricts
+    /// reading. `None` if the profile confines nothing. Directories are opened now: replacing one
+    /// by a link later changes nothing.
     ///
     /// # Errors
     /// [`ProfileError`].
@@ -168,24 +168,23 @@ impl Confinement {
         Ok(Some(Self { sandbox: system::Sandbox::new(profile, &writable, readable)?, temp }))
     }
 
-    /// What to start for `program`, itself or a program that confines it, and the arguments that
-    /// come first.
+    /// The program to start for `program`, itself or a launcher, and the launcher's arguments.
     ///
     /// # Errors
-    /// `NotFound` if there is no such program, where nobody else could tell.
+    /// `NotFound` if the program is missing, where the launcher could not tell.
     pub(super) fn launch(&self, program: &OsStr) -> io::Result<(OsString, Vec<OsString>)> {
         self.sandbox.launch(program)
     }
 
-    /// Confines what `command` will start.
+    /// Confines the program that `command` starts.
     ///
     /// # Errors
-    /// As the system answers.
+    /// The system's error.
     pub(super) fn confine(&self, command: &mut Command) -> io::Result<()> {
         self.sandbox.confine(command)
     }
 
-    /// The variables that lead the program to its folder for temporary files.
+    /// The variables that name the temporary directory.
     pub(super) fn variables(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         TEMP_VARIABLES.into_iter().map(|name| (name, self.temp.path()))
     }
@@ -196,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_back_to_their_profiles() {
+    fn profile_names_parse_back() {
         for profile in SandboxProfile::ALL {
             assert_eq!(profile.name().parse(), Ok(profile));
             assert_eq!(serde_json::to_value(profile).unwrap(), profile.name());
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_of_the_host_is_none_of_wasi() {
+    fn wasi_profile_refuses_native_programs() {
         assert!(matches!(
             Confinement::new(SandboxProfile::Wasi, &[], &[]),
             Err(ProfileError::Wasi)

@@ -1,4 +1,4 @@
-//! Systems on which belljar confines nothing: their profiles are refused.
+//! Systems without confinement: profiles are refused.
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
@@ -8,12 +8,12 @@ use std::process::Command;
 
 use super::{ProfileError, SandboxProfile};
 
-/// What is missing for a profile.
+/// Says what the system lacks for a profile.
 pub(super) fn check(_: SandboxProfile) -> Result<(), String> {
-    Err(format!("belljar confines no programs on {}", std::env::consts::OS))
+    Err(format!("belljar cannot confine programs on {}", std::env::consts::OS))
 }
 
-/// There is none.
+/// Never made.
 pub(super) struct Sandbox(Infallible);
 
 impl Sandbox {

@@ -1,11 +1,11 @@
-//! One annotation, and what can be wrong with it.
+//! One annotation, and its validation.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Defines an enum of names, which keeps those that it does not know.
+/// Defines an enum of names that keeps unknown ones.
 macro_rules! names {
     ($(#[$doc:meta])* $enum:ident { $($(#[$variant_doc:meta])* $variant:ident = $name:literal,)* }) => {
         $(#[$doc])*
@@ -13,12 +13,12 @@ macro_rules! names {
         #[serde(from = "String", into = "String")]
         pub enum $enum {
             $($(#[$variant_doc])* $variant,)*
-            /// One that this version does not know. It survives as it is.
+            /// A name that this version does not know. It is kept as it is.
             Unknown(String),
         }
 
         impl $enum {
-            /// Its name in the file.
+            /// The name in the file.
             pub fn name(&self) -> &str {
                 match self {
                     $(Self::$variant => $name,)*
@@ -51,11 +51,11 @@ macro_rules! names {
 }
 
 names! {
-    /// What an annotation says of its record.
+    /// What an annotation says about its record.
     AnnotationKind {
-        /// It is right.
+        /// The record is right.
         Correct = "correct",
-        /// It is wrong.
+        /// The record is wrong.
         Incorrect = "incorrect",
         /// Something else would have been as good or better.
         Alternative = "alternative",
@@ -65,19 +65,19 @@ names! {
         Marker = "marker",
         /// Noise, which a viewer may hide.
         Mute = "mute",
-        /// A guess at why; [`Annotation::hypothesis_status`] says how it stands.
+        /// A guess at the cause; [`Annotation::hypothesis_status`] is its status.
         Hypothesis = "hypothesis",
-        /// Something that got in the way; [`Annotation::friction_kind`] says what.
+        /// An obstacle; [`Annotation::friction_kind`] says which.
         Friction = "friction",
-        /// What was done here is worth making a program of.
+        /// Worth turning into a program.
         CrystallizeHere = "crystallize_here",
     }
 }
 
 names! {
-    /// How a hypothesis stands.
+    /// The status of a hypothesis.
     HypothesisStatus {
-        /// Held.
+        /// Assumed to be true.
         Active = "active",
         /// Being tried.
         Verifying = "verifying",
@@ -91,30 +91,30 @@ names! {
 }
 
 names! {
-    /// What an author is.
+    /// The kind of an author.
     AuthorKind {
         /// A person.
         Human = "human",
-        /// A program that decides by itself.
+        /// A program that makes its own decisions.
         Agent = "agent",
         /// A fixed rule.
         System = "system",
     }
 }
 
-/// Who made an annotation.
+/// The author of an annotation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Author {
     /// The author's name.
     pub id: String,
-    /// What the author is.
+    /// The kind of author.
     pub kind: AuthorKind,
     /// Where the annotation was made: `cli`, `editor`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surface: Option<String>,
 }
 
-/// A stretch of a tape.
+/// A range of records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Span {
     /// The `seq` of its first record.
@@ -123,47 +123,47 @@ pub struct Span {
     pub end_event_id: u64,
 }
 
-/// Something said of a record, or of a stretch of records.
+/// A remark on a record or a range of records.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Annotation {
-    /// Its name, which no other in the file has.
+    /// Its id, unique in the file.
     pub id: String,
     /// The `seq` of the record.
     pub event_id: u64,
-    /// What it says.
+    /// The kind of remark.
     pub kind: AnnotationKind,
-    /// Why.
+    /// The reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<String>,
     /// What to do instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggested_fix: Option<String>,
-    /// Who says it.
+    /// Its author.
     pub author: Author,
-    /// When it was said, as RFC 3339.
+    /// When it was made, as RFC 3339.
     pub timestamp: String,
-    /// The stretch that it is about, if it is not the record alone. The record lies in it.
+    /// The range that it is about, if not only the record. The record is in the range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub span: Option<Span>,
-    /// How a hypothesis stands. A hypothesis has it, and nothing else.
+    /// The status of a hypothesis: required for a hypothesis, not allowed otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hypothesis_status: Option<HypothesisStatus>,
-    /// What got in the way. A friction has it.
+    /// The obstacle; required for a friction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub friction_kind: Option<String>,
-    /// Where there is more: URLs, or the `id` of other annotations.
+    /// URLs, or the `id` of other annotations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<String>,
-    /// Anything else.
+    /// Any other data.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
-    /// Fields that this version does not know. They survive as they are.
+    /// Fields that this version does not know. They are kept as they are.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
 
 impl Annotation {
-    /// What is wrong with it, whatever the tape.
+    /// All problems that do not depend on the tape.
     pub(super) fn faults(&self) -> Vec<String> {
         let mut found = Vec::new();
         if self.id.is_empty() {
@@ -177,7 +177,7 @@ impl Annotation {
         }
         if let Some(Span { start_event_id: start, end_event_id: end }) = self.span {
             if start > end {
-                found.push(format!("its span ends at {end}, before it starts at {start}"));
+                found.push(format!("its span ends at {end}, before its start at {start}"));
             } else if !(start..=end).contains(&self.event_id) {
                 found.push(format!(
                     "its event {} is not in its span, {start} to {end}",
@@ -192,7 +192,7 @@ impl Annotation {
             }
             Some(_) if !is_hypothesis => {
                 found.push(format!(
-                    "a hypothesis_status is for a hypothesis, and this is: {}",
+                    "hypothesis_status is only allowed for a hypothesis, and the kind is {}",
                     self.kind
                 ));
             }
@@ -204,7 +204,7 @@ impl Annotation {
         found
     }
 
-    /// The records that it names, with what they are to it.
+    /// The records that it names, with their roles.
     pub(super) fn events(&self) -> impl Iterator<Item = (u64, &'static str)> {
         let span = self.span.map(|span| {
             [(span.start_event_id, "its span starts at"), (span.end_event_id, "its span ends at")]
@@ -216,18 +216,18 @@ impl Annotation {
     pub(super) fn unknown_names(&self) -> Vec<String> {
         let mut found = Vec::new();
         if let AnnotationKind::Unknown(name) = &self.kind {
-            found.push(format!("the kind {name:?} is unknown"));
+            found.push(format!("unknown kind {name:?}"));
         }
         if let AuthorKind::Unknown(name) = &self.author.kind {
-            found.push(format!("the kind of author {name:?} is unknown"));
+            found.push(format!("unknown kind of author {name:?}"));
         }
         if let Some(HypothesisStatus::Unknown(name)) = &self.hypothesis_status {
-            found.push(format!("the hypothesis_status {name:?} is unknown"));
+            found.push(format!("unknown hypothesis_status {name:?}"));
         }
         found
     }
 
-    /// Whether it says something of the record `seq`.
+    /// Whether it is about the record `seq`.
     pub(super) fn covers(&self, seq: u64) -> bool {
         let is_in = |span: Span| (span.start_event_id..=span.end_event_id).contains(&seq);
         self.event_id == seq || self.span.is_some_and(is_in)

@@ -1,5 +1,5 @@
-//! What people and programs say of a tape, in a file beside it. The format is described in
-//! `docs/annotations.md`.
+//! Annotations: remarks on the records of a tape, in a file next to it. `docs/annotations.md` has
+//! the format.
 
 mod annotation;
 
@@ -20,106 +20,104 @@ use super::recorder::TapeError;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
 
-/// The version of the format.
 const SCHEMA: Version = Version { major: 1, minor: 0 };
 
-/// Longest file that is read, in bytes: it is held in memory.
+/// Size limit of a file, which is read into memory.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
-/// Annotations could not be read or written.
+/// Annotations cannot be read or written.
 #[derive(thiserror::Error)]
 pub enum AnnotationError {
-    /// A line is not what the format says.
+    /// A line is invalid.
     #[error("{}, line {line}: {message}", path.display())]
     Line {
         /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// From 1.
         line: u64,
         /// What is wrong, and what to do.
         message: String,
     },
-    /// A file of a format that this version does not know.
-    #[error("{} has schema version {found}; this belljar reads {SCHEMA}: use a newer one", path.display())]
+    /// The file has another major version of the format.
+    #[error("{} has schema version {found}, and this belljar reads {SCHEMA}; use a newer belljar", path.display())]
     Version {
         /// The file.
         path: PathBuf,
         /// Its version.
         found: Version,
     },
-    /// The file would be longer than can be read.
-    #[error("{} would be longer than {FILE_BYTES_MAX} bytes: begin another file", path.display())]
+    /// The file would be too long to be read.
+    #[error("{} would exceed {FILE_BYTES_MAX} bytes; begin another file", path.display())]
     TooLong {
         /// The file.
         path: PathBuf,
     },
-    /// An annotation that must not be added.
-    #[error("the annotation {id:?} cannot be added: {message}")]
+    /// An annotation cannot be added.
+    #[error("cannot add annotation {id:?}: {message}")]
     Invalid {
         /// The annotation.
         id: String,
-        /// All that is wrong with it.
+        /// All problems.
         message: String,
     },
-    /// The tape that is annotated.
+    /// The tape cannot be read.
     #[error(transparent)]
     Tape(#[from] TapeError),
-    /// The disk.
+    /// The file cannot be accessed.
     #[error(transparent)]
     Disk(#[from] DiskError),
 }
 
 crate::base::readable::readable!(AnnotationError);
 
-/// The first line of a file of annotations.
+/// Line 1 of a file of annotations.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AnnotationHeader {
     /// The version of the format.
     pub schema_version: Version,
-    /// The file name of the tape, which lies in the same folder.
+    /// The file name of the tape, which is in the same directory.
     pub tape_path: String,
-    /// The digest of the tape's bytes when the file was created.
+    /// The digest of the tape when the file was created.
     pub tape_content_hash: Digest,
 }
 
-/// Something that is wrong with a file of annotations.
+/// A problem of a file of annotations.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Problem {
-    /// The line, from 1.
+    /// From 1.
     pub line: u64,
-    /// The annotation, if it is one's.
+    /// The annotation, if the problem is with one.
     pub annotation_id: Option<String>,
     /// What is wrong.
     pub message: String,
 }
 
-/// Where the annotations of the tape `tape` are.
+/// The path of the annotations of `tape`.
 pub fn annotations_path(tape: &Path) -> PathBuf {
     let mut name = tape.as_os_str().to_owned();
     name.push(".annotations.jsonl");
     name.into()
 }
 
-/// The annotations of a tape, and the file that they are in.
+/// A file of annotations.
 #[derive(Debug)]
 pub struct AnnotationFile {
     path: PathBuf,
     header: AnnotationHeader,
-    /// Each with its line.
+    /// With their lines.
     annotations: Vec<(u64, Annotation)>,
-    /// Its length.
     bytes: u64,
-    /// Whether its last line has an end.
+    /// Whether the last line ends with a newline.
     ended: bool,
     cut_off: bool,
 }
 
 impl AnnotationFile {
-    /// Begins the annotations of the tape at `tape`, at [`annotations_path`].
+    /// Creates the annotations of the tape at `tape`, at [`annotations_path`].
     ///
     /// # Errors
-    /// [`AnnotationError::Disk`] if the tape cannot be read, the file cannot be written, or there
-    /// already is one.
+    /// [`AnnotationError::Disk`] if the tape cannot be read, the file cannot be written, or it
+    /// exists.
     pub fn create(tape: &Path) -> Result<Self, AnnotationError> {
         let path = annotations_path(tape);
         let header = AnnotationHeader {
@@ -134,7 +132,7 @@ impl AnnotationFile {
             .map_err(DiskError::new("create a temporary file for", &path))?;
         let line = line_of(&header);
         file.write_all(&line).map_err(DiskError::new("write", &path))?;
-        // It appears with its header, or not at all.
+        // The file appears with its header, or not at all.
         file.persist_noclobber(&path)
             .map_err(|error| DiskError::new("create", &path)(error.error))?;
         Ok(Self::new(path, header, line.len() as u64))
@@ -144,14 +142,13 @@ impl AnnotationFile {
         Self { path, header, annotations: Vec::new(), bytes, ended: true, cut_off: false }
     }
 
-    /// The annotations in the file at `path`.
+    /// Reads the file at `path`.
     ///
     /// # Errors
     /// [`AnnotationError`]: `Disk`, `Line`, `Version`, `TooLong`.
     pub fn load(path: &Path) -> Result<Self, AnnotationError> {
         let file = disk::open(path)?;
-        // Waits for a line that is being written. Where files cannot be locked, such a line is
-        // taken for one that is cut off.
+        // Waits for a line that is being written. Without file locks, such a line looks incomplete.
         let _ = file.lock_shared();
         Self::read(path, &file)
     }
@@ -171,11 +168,11 @@ impl AnnotationFile {
             next
         };
         let Some(text) = next(&mut lines)? else {
-            return Err(bad(1, "the file is empty: expected a header".to_owned()));
+            return Err(bad(1, "the file is empty; expected a header".to_owned()));
         };
         let no_header =
-            |error: serde_json::Error| bad(1, format!("this is no header of annotations: {error}"));
-        // First of all: what follows may be unknown to this version.
+            |error: serde_json::Error| bad(1, format!("invalid header of annotations: {error}"));
+        // Checked first, as other versions may have other fields.
         let Versioned { schema_version } = serde_json::from_slice(&text).map_err(no_header)?;
         if schema_version.major != SCHEMA.major {
             return Err(AnnotationError::Version { path: path.to_owned(), found: schema_version });
@@ -187,7 +184,7 @@ impl AnnotationFile {
                 Ok(annotation) => this.annotations.push((lines.number, annotation)),
                 Err(_) if !lines.is_ended => this.cut_off = true,
                 Err(error) => {
-                    return Err(bad(lines.number, format!("this is no annotation: {error}")));
+                    return Err(bad(lines.number, format!("invalid annotation: {error}")));
                 }
             }
         }
@@ -195,7 +192,7 @@ impl AnnotationFile {
         Ok(this)
     }
 
-    /// Its first line.
+    /// Line 1.
     pub fn header(&self) -> &AnnotationHeader {
         &self.header
     }
@@ -205,41 +202,41 @@ impl AnnotationFile {
         self.annotations.iter().map(|(_, annotation)| annotation)
     }
 
-    /// Whether the last line was cut off, and left out.
+    /// Whether an incomplete last line was skipped.
     pub fn is_cut_off(&self) -> bool {
         self.cut_off
     }
 
-    /// Adds `annotation` at the end of the file, in one write, and takes in what others have added
-    /// since. Waits while another writer does the same.
+    /// Appends `annotation` in one write, after reading what others have added. Waits for other
+    /// writers.
     ///
     /// # Errors
-    /// [`AnnotationError`]: `Invalid` if [`AnnotationFile::validate`] would have something to say
-    /// of it, the tape aside; `Line` if the last line of the file is cut off; those of
-    /// [`AnnotationFile::load`]. Nothing is written then.
+    /// [`AnnotationError`]: `Invalid` if [`AnnotationFile::validate`] would report it, apart from
+    /// the tape; `Line` if the last line of the file is incomplete; those of
+    /// [`AnnotationFile::load`]. Then nothing is written.
     pub fn append(&mut self, annotation: Annotation) -> Result<(), AnnotationError> {
         let mut file = disk::open_append(&self.path)?;
         file.lock().map_err(DiskError::new("take for writing", &self.path))?;
         *self = Self::read(&self.path, &file)?;
         if self.cut_off {
             let line = self.next_line();
-            let message = "the line is cut off: complete or remove it, then add others".to_owned();
+            let message = "the line is incomplete; complete or remove it first".to_owned();
             return Err(AnnotationError::Line { path: self.path.clone(), line, message });
         }
         let mut faults = annotation.faults();
         faults.extend(self.unknown_names(&annotation));
         if self.annotations().any(|other| other.id == annotation.id) {
-            faults.push("there already is one of that id".to_owned());
+            faults.push("its id is already in use".to_owned());
         }
         let mut line = line_of(&annotation);
         if line.len() > LINE_BYTES_MAX {
-            faults.push(format!("it takes {} bytes, more than {LINE_BYTES_MAX}", line.len()));
+            faults.push(format!("it has {} bytes, and the limit is {LINE_BYTES_MAX}", line.len()));
         }
         if !faults.is_empty() {
             return Err(AnnotationError::Invalid { id: annotation.id, message: faults.join("; ") });
         }
         if !self.ended {
-            // An editor left the last line without its end.
+            // An editor has removed the last newline.
             line.insert(0, b'\n');
         }
         let bytes = self.bytes.saturating_add(line.len() as u64);
@@ -256,11 +253,11 @@ impl AnnotationFile {
         self.annotations.last().map_or(1, |(line, _)| *line) + 1
     }
 
-    /// All that is wrong with the annotations of the tape at `tape`, by line: the tape is not the
-    /// one that was annotated; a record is not on it; an `id` occurs twice; a name is unknown
-    /// although the file is of a known version; a timestamp is not RFC 3339; a span ends before it
-    /// starts, or does not hold the annotation's record; a hypothesis has no status, or something
-    /// else has one; a friction is of no kind; the last line is cut off.
+    /// Reports all problems, by line: the digest of the tape differs from the header's; a record is
+    /// not on the tape; a duplicate or empty `id`; an unknown name in a file of a known version; an
+    /// invalid timestamp; a span that ends before it starts, or does not contain the annotation's
+    /// record; a hypothesis without status, or a status on another kind; a friction without kind;
+    /// an incomplete last line.
     ///
     /// # Errors
     /// [`AnnotationError`]: `Tape`, `Disk` if the tape cannot be read.
@@ -286,7 +283,7 @@ impl AnnotationFile {
         for (line, annotation) in &self.annotations {
             let mut wrong = annotation.faults();
             if let Some(first) = lines.get(annotation.id.as_str()) {
-                wrong.push(format!("its id is that of line {first}"));
+                wrong.push(format!("its id is already on line {first}"));
             } else {
                 lines.insert(annotation.id.as_str(), *line);
             }
@@ -299,12 +296,12 @@ impl AnnotationFile {
             }
         }
         if self.cut_off {
-            report(self.next_line(), None, "the line is cut off".to_owned());
+            report(self.next_line(), None, "the line is incomplete".to_owned());
         }
         Ok(problems)
     }
 
-    /// The names in `annotation` that should be known in a file of this version.
+    /// The names in `annotation` that a file of this version cannot have.
     fn unknown_names(&self, annotation: &Annotation) -> Vec<String> {
         let is_known = self.header.schema_version <= SCHEMA;
         if is_known { annotation.unknown_names() } else { Vec::new() }
@@ -322,14 +319,14 @@ impl AnnotationFile {
         Ok(events)
     }
 
-    /// The annotations of these kinds, in the order of the file; all if there are none given.
+    /// The annotations of `kinds`, or all if it is empty, in the order of the file.
     pub fn export(&self, kinds: &[AnnotationKind]) -> Vec<&Annotation> {
         let is_meant =
             |annotation: &&Annotation| kinds.is_empty() || kinds.contains(&annotation.kind);
         self.annotations().filter(is_meant).collect()
     }
 
-    /// The annotations of the record `seq`, and of stretches that it lies in.
+    /// The annotations of the record `seq`, and of ranges with it.
     pub fn for_event(&self, seq: u64) -> Vec<&Annotation> {
         self.annotations().filter(|annotation| annotation.covers(seq)).collect()
     }
@@ -340,7 +337,7 @@ fn digest_of(tape: &Path) -> Result<Digest, DiskError> {
     Ok(digest)
 }
 
-/// What must be known of a header before the rest of it is looked at.
+/// Read before the rest of a header.
 #[derive(Deserialize)]
 struct Versioned {
     schema_version: Version,

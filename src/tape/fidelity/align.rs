@@ -1,18 +1,17 @@
-//! Which record of one tape is which of the other.
+//! Pairs the records of two tapes.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use imara_diff::{Algorithm, Diff, NoSliderHeuristic, Token};
 
-/// Stands for a record that the other tape does not have.
+/// The record has no partner.
 const NONE: u32 = u32::MAX;
 
-/// Records compared at a time. What a diff costs grows with the square of its length where few keys
-/// come again and again, and whoever wrote the tapes chose the keys.
+/// Records compared at a time: the cost of a diff can be quadratic, and tapes may be crafted.
 const WINDOW: usize = 4096;
 
-/// The times of a record.
+/// The timestamps of a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Times {
     pub virtual_time_ms: i64,
@@ -20,7 +19,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// How far `self` is behind `other`; only good to be compared.
+    /// The time from `other` to `self`, to be compared only.
     fn shift(self, other: Self) -> (i64, u64) {
         (
             self.virtual_time_ms.wrapping_sub(other.virtual_time_ms),
@@ -29,27 +28,27 @@ impl Times {
     }
 }
 
-/// What is kept of a tape while it is aligned.
+/// What alignment needs to know of a tape.
 #[derive(Default)]
 pub(super) struct Tokens {
-    /// What happened.
+    /// What happened, one number per distinct record.
     pub keys: Vec<Token>,
-    /// The kind of it.
+    /// The kinds.
     pub kinds: Vec<Token>,
-    /// When; empty if times do not matter.
+    /// Empty if times are not compared.
     pub times: Vec<Times>,
 }
 
-/// The records of two tapes in pairs. Pairs do not cross.
+/// The pairs of records of two tapes. Pairs do not cross.
 pub(super) struct Alignment {
-    /// For each record of the first tape its place on the second, or [`NONE`].
+    /// For each record of the first tape its index on the second, or [`NONE`].
     forth: Vec<u32>,
-    /// The other way round.
+    /// The same for the second tape.
     back: Vec<u32>,
 }
 
 impl Alignment {
-    /// Pairs what is equal; then, in what lies between, what is of one kind.
+    /// Pairs equal records, then records of one kind between them.
     pub fn new(a: &Tokens, b: &Tokens) -> Self {
         let (forth, back) = (vec![NONE; a.keys.len()], vec![NONE; b.keys.len()]);
         let mut this = Self { forth, back };
@@ -64,12 +63,12 @@ impl Alignment {
         this
     }
 
-    /// Whether the record at `at` of the first tape has no partner.
+    /// Whether record `at` of the first tape has no partner.
     pub fn is_missing(&self, at: usize) -> bool {
         self.forth.get(at) == Some(&NONE)
     }
 
-    /// Whether the record at `at` of the second tape has no partner.
+    /// Whether record `at` of the second tape has no partner.
     pub fn is_extra(&self, at: usize) -> bool {
         self.back.get(at) == Some(&NONE)
     }
@@ -79,7 +78,7 @@ impl Alignment {
         self.back[in_b] = in_a as u32;
     }
 
-    /// The places without partners, in which both tapes have something.
+    /// The ranges without partners on both tapes.
     fn gaps(&self, in_a: Range<usize>, in_b: Range<usize>) -> Vec<(Range<usize>, Range<usize>)> {
         let mut gaps = Vec::new();
         let (mut a, mut b) = (in_a.start, in_b.start);
@@ -99,7 +98,7 @@ impl Alignment {
         gaps
     }
 
-    /// Pairs equal tokens in the ranges, none of which has a partner yet.
+    /// Pairs equal tokens in the ranges, which have no partners yet.
     fn align(&mut self, a: &[Token], b: &[Token], in_a: Range<usize>, in_b: Range<usize>) {
         let (in_a, in_b) = self.pair_ends(a, b, in_a, in_b);
         for (in_a, in_b) in anchors(a, b, &in_a, &in_b) {
@@ -110,7 +109,7 @@ impl Alignment {
         }
     }
 
-    /// Pairs what is equal at the start and at the end; answers what is left.
+    /// Pairs equal tokens at both ends; returns the remaining ranges.
     fn pair_ends(
         &mut self,
         a: &[Token],
@@ -129,7 +128,7 @@ impl Alignment {
         (in_a, in_b)
     }
 
-    /// Compares a window of both, keeps what is certain, and goes on from there.
+    /// Compares a window of both ranges, keeps the certain pairs, and continues after them.
     fn align_by_windows(
         &mut self,
         a: &[Token],
@@ -149,7 +148,7 @@ impl Alignment {
             if is_whole && (end_a, end_b) == (in_a.end, in_b.end) {
                 return;
             }
-            // What follows the last pair may have its partner beyond the window.
+            // Later records may have their partners beyond the window.
             match pairs.last() {
                 Some((x, y)) => {
                     (in_a.start, in_b.start) = (in_a.start + x + 1, in_b.start + y + 1);
@@ -162,7 +161,7 @@ impl Alignment {
     }
 }
 
-/// The places in the ranges of tokens that occur once in each: as many as do not cross.
+/// Pairs of tokens that occur once in each range, without crossings.
 fn anchors(
     a: &[Token],
     b: &[Token],
@@ -184,10 +183,10 @@ fn anchors(
     longest_rise(places.filter_map(|at| Some((at, (*once_in_b.get(&a[at].0)?)?))))
 }
 
-/// The longest subsequence in which the second numbers rise.
+/// The longest subsequence with rising second numbers.
 fn longest_rise(pairs: impl Iterator<Item = (usize, usize)>) -> Vec<(usize, usize)> {
     let pairs: Vec<_> = pairs.collect();
-    // For each length, the pair with the smallest second number that ends a rise of that length.
+    // For each length, the pair that ends a rise of that length with the smallest number.
     let mut ends: Vec<usize> = Vec::new();
     let mut previous = vec![None; pairs.len()];
     for (index, (_, second)) in pairs.iter().enumerate() {
@@ -205,8 +204,8 @@ fn longest_rise(pairs: impl Iterator<Item = (usize, usize)>) -> Vec<(usize, usiz
     rise
 }
 
-/// The places of equal tokens in `a` and `b`, and whether all of both was compared. If there is
-/// any token in common, there is at least one pair.
+/// The indices of equal tokens, and whether everything was compared. If there is a common token,
+/// there is at least one pair.
 fn common(a: &[Token], b: &[Token]) -> (Vec<(usize, usize)>, bool) {
     let shared = |tokens: &[Token], other: &[Token]| -> Vec<(usize, Token)> {
         let other: HashSet<u32> = other.iter().map(|token| token.0).collect();
@@ -223,22 +222,22 @@ fn common(a: &[Token], b: &[Token]) -> (Vec<(usize, usize)>, bool) {
     let tokens = |places: &[(usize, Token)]| places.iter().map(|(_, t)| *t).collect::<Vec<_>>();
     let (before, after) = (tokens(&a), tokens(&b));
     let mut diff = Diff::default();
-    // The number of tokens matters to another algorithm only.
+    // Another algorithm needs the number of tokens.
     diff.compute_with(Algorithm::Myers, &before, &after, 0);
     diff.postprocess_with(&before, &after, NoSliderHeuristic);
     let kept_a = (0..a.len()).filter(|at| !diff.is_removed(*at as u32)).map(|at| a[at].0);
     let kept_b = (0..b.len()).filter(|at| !diff.is_added(*at as u32)).map(|at| b[at].0);
     let mut pairs: Vec<_> = kept_a.zip(kept_b).collect();
     if pairs.is_empty() {
-        // What was cut off may be all that they have in common.
+        // The common tokens may all be beyond the limit.
         pairs.extend(first);
     }
     (pairs, is_whole)
 }
 
-/// Moves records without partners among equal ones to where the fewest others then change how far
-/// their times are apart: which of three equal records is missing, only times can tell. `forth`
-/// leads from the records of `long` to those of the other tape, which have the times `others`.
+/// Moves gaps within runs of equal records to where the fewest time shifts change: only times tell
+/// which of several equal records is missing. `forth` leads from `long` to the other tape, which
+/// has the times `others`.
 fn slide(forth: &mut [u32], back: &mut [u32], long: &Tokens, others: &[Times]) {
     let (keys, times) = (&long.keys, &long.times);
     let mut end = 0;
@@ -252,11 +251,11 @@ fn slide(forth: &mut [u32], back: &mut [u32], long: &Tokens, others: &[Times]) {
             Some(before) => before as usize + 1,
         };
         if forth.get(end).map_or(back.len(), |next| *next as usize) != partner {
-            // The other tape has something here as well.
+            // The other tape has unpaired records here, too.
             continue;
         }
         let is_pair = |at: usize, partner: usize| forth[at] as usize == partner;
-        // Further up than the other tape goes there are records without partners, and no pairs.
+        // Beyond the start of the other tape there are no pairs.
         let up = (1..=start.min(partner))
             .take_while(|n| keys[start - n] == keys[end - n] && is_pair(start - n, partner - n))
             .count();
@@ -265,7 +264,7 @@ fn slide(forth: &mut [u32], back: &mut [u32], long: &Tokens, others: &[Times]) {
             .count();
         let (top, first, count) = (start - up, partner - up, up + down);
 
-        // The first `split` of the pairs that can move stand before the gap, the rest behind it.
+        // The first `split` of the movable pairs are before the gap, the others after it.
         let shift = |at: usize, partner: usize| Some(times[at].shift(others[partner]));
         let head = |split: usize| match (top + split).checked_sub(1) {
             None => Some((0, 0)),
@@ -327,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_equal_is_paired() {
+    fn equal_records_are_paired() {
         let none = Vec::new;
         assert_eq!(unpaired(&tokens(&[]), &tokens(&[])), (none(), none()));
         assert_eq!(unpaired(&tokens(&[1, 2, 3]), &tokens(&[1, 2, 3])), (none(), none()));
@@ -337,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_paired_by_kind() {
+    fn different_records_are_paired_by_kind() {
         let kinds =
             |kinds: &[u32], keys: &[u32]| Tokens { kinds: tokens(kinds).keys, ..tokens(keys) };
         let a = kinds(&[0, 1, 2, 1, 0], &[10, 11, 12, 13, 10]);
@@ -356,18 +355,18 @@ mod tests {
         }
     }
 
-    /// An insertion that is longer than a window, of records that the other tape has too.
+    /// An insertion longer than a window, of records that the other tape has, too.
     #[test]
-    fn a_long_insertion_is_one() {
+    fn long_insertion_is_one_gap() {
         let a: Vec<u32> = (0..20_000).map(|n| if n % 2 == 0 { n } else { 1 }).collect();
         let mut b = a.clone();
         b.splice(10_000..10_000, std::iter::repeat_n(1, 3 * WINDOW));
         assert_eq!(unpaired(&tokens(&a), &tokens(&b)).1.len(), 3 * WINDOW);
     }
 
-    /// What the first window of one has in common with the other lies beyond that one's window.
+    /// Common records that are further apart than a window.
     #[test]
-    fn what_is_in_common_far_apart_is_found() {
+    fn distant_common_records_are_paired() {
         let keys = |many: u32, one: u32| {
             let mut keys = vec![many; 3 * WINDOW];
             keys.push(one);
@@ -377,9 +376,9 @@ mod tests {
         assert_eq!((missing.len(), extra.len()), (3 * WINDOW, 3 * WINDOW));
     }
 
-    /// Few keys in another order: comparing a million of them at once takes minutes.
+    /// Few distinct records in another order: comparing a million at once takes minutes.
     #[test]
-    fn tapes_with_nothing_but_order_in_difference_are_compared_in_pieces() {
+    fn reordered_tapes_are_compared_in_windows() {
         let keys = |seed: u32| -> Vec<u32> {
             let next =
                 |state: &u32| Some(state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));

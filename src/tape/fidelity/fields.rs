@@ -1,4 +1,4 @@
-//! In what two records differ, in words that fit on a screen.
+//! The differences of two records, shortened for a screen.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,34 +6,33 @@ use serde_json::Value;
 use crate::tape::header::Header;
 use crate::tape::record::{Kind, Record};
 
-/// Longest text of a record or a value in a report, in characters.
+/// Maximum length of a record or value in a report, in characters.
 const TEXT_CHARS_MAX: usize = 240;
 
-/// Characters shown before the first in which two values differ.
+/// Characters shown before the first difference of two values.
 const CONTEXT_CHARS: usize = 24;
 
-/// Fields shown of one record. A record can have as many as it has arguments.
+/// Limit of fields shown per record, which may have many arguments.
 const FIELDS_MAX: usize = 16;
 
-/// A field in which two records, or two headers, differ.
+/// A field in which two records or headers differ.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FieldDifference {
-    /// Its name; of what lies within a field, the names on the way there, with dots between them.
+    /// Its name; nested fields have a path with dots.
     pub field: String,
-    /// What it was, as JSON, cut to a screenful around the first difference; `null` if there was
-    /// no such field.
+    /// The recorded value as JSON, shortened around the first difference; `null` if missing.
     pub recorded: String,
-    /// What it is, likewise.
+    /// The value of the replay, likewise.
     pub replay: String,
 }
 
-/// The fields of one kind that differ, at most 16 of them, and how many there are.
+/// The fields that differ, at most 16, and their number.
 pub(super) fn differences(recorded: &Kind, replay: &Kind) -> (Vec<FieldDifference>, usize) {
     let found = Found::between(&recorded.fields().into(), &replay.fields().into());
     (found.differences, found.count)
 }
 
-/// The fields of two headers that differ, at most 16 of them.
+/// The fields of two headers that differ, at most 16.
 pub(super) fn header_differences(recorded: &Header, replay: &Header) -> Vec<FieldDifference> {
     let json = |header: &Header| serde_json::to_value(header).expect("headers are JSON objects");
     Found::between(&json(recorded), &json(replay)).differences
@@ -52,7 +51,7 @@ impl Found {
         found
     }
 
-    /// Goes as deep as the two have the same shape.
+    /// Descends while both have the same shape.
     fn compare(&mut self, field: &str, recorded: &Value, replay: &Value) {
         let name = |part: &str| match field {
             "" => part.to_owned(),
@@ -85,7 +84,7 @@ impl Found {
     }
 }
 
-/// The parts of two texts around the first difference.
+/// Both texts around the first difference.
 fn excerpts(a: &str, b: &str) -> (String, String) {
     let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
     let longer = a.chars().count().max(b.chars().count());
@@ -103,18 +102,18 @@ fn excerpt(text: &str, skip: usize) -> String {
     shown
 }
 
-/// Text without what a terminal would obey: who wrote the tape is not who reads the report.
+/// Escapes control characters: a tape may come from an untrusted source.
 fn printable(text: impl Iterator<Item = char>) -> String {
     let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
     text.map(escape).collect()
 }
 
-/// A name from a tape as it can be shown.
+/// A name from a tape, shortened and escaped.
 pub(super) fn name(text: &str) -> String {
     excerpt(text, 0)
 }
 
-/// A record as it stands on its tape, as far as it fits on a screen.
+/// A record as JSON, shortened and escaped.
 pub(super) fn line(record: &Record) -> String {
     excerpt(&serde_json::to_string(record).expect("records are JSON objects"), 0)
 }
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_named_as_deep_as_they_differ() {
+    fn nested_differences_have_paths() {
         let a = json!({"a": 1, "b": {"c": [1, 2], "d": "x"}, "e": 0});
         let b = json!({"a": 1, "b": {"c": [1, 3], "d": "x"}, "f": []});
         assert_eq!(fields_of(a, b), ["b.c.1: 2 3", "e: 0 null", "f: null []"]);
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_are_shown_where_they_differ() {
+    fn long_values_are_shown_around_the_difference() {
         let text = |end: &str| json!({"text": "ä".repeat(5000) + end});
         let shown = fields_of(text("one"), text("two")).remove(0);
         assert!(shown.contains("ääone\"") && shown.contains("äätwo\""), "{shown}");
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_does_not_write_on_the_terminal() {
+    fn control_characters_are_escaped_in_reports() {
         let shown =
             fields_of(json!({"\u{9b}2J": 1}), json!({"\u{9b}2J": "\u{1b}[2J\u{9b}"})).remove(0);
         assert!(!shown.chars().any(char::is_control), "{shown:?}");

@@ -1,8 +1,8 @@
-//! How much a replay is like what was recorded.
+//! Compares the tape of a replay with the recorded tape.
 //!
-//! Records are first put in pairs, then compared: what was inserted early does not make everything
-//! after it differ. Tapes are read twice and never held: what stays in memory for each record is a
-//! number for what happened, one for its kind, and its times.
+//! Records are paired first, so that an early insertion does not make all later records differ.
+//! Tapes are read twice and never held; per record, memory holds a number for its content, one for
+//! its kind, and its times.
 
 mod align;
 mod fields;
@@ -22,30 +22,30 @@ use super::header::Header;
 use super::record::Record;
 use super::recorder::TapeError;
 
-/// Divergences that a report describes; beyond, they are counted.
+/// Limit of described divergences; more are only counted.
 const DESCRIBED_MAX: usize = 1000;
 
-/// Divergences that are shown to people.
+/// Limit of divergences in the text.
 const SHOWN_MAX: usize = 20;
 
-/// What must be the same.
+/// What must be equal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FidelityMode {
-    /// Every record, with its stamps: `seq`, `phase`, `virtual_time_ms`, `monotonic_ms`.
+    /// All records with their stamps: `seq`, `phase`, `virtual_time_ms`, `monotonic_ms`.
     ByteIdentical,
-    /// Every record, without its stamps.
+    /// All records without their stamps.
     Semantic,
-    /// What is left at the end: which files were changed and to what, how the first process ended,
-    /// how many language models were asked.
+    /// The results: final contents of changed files, the end of the first process, the number of
+    /// calls of language models.
     Outcome,
 }
 
 impl FidelityMode {
-    /// All of them, from the strictest.
+    /// All modes, the strictest first.
     pub const ALL: [Self; 3] = [Self::ByteIdentical, Self::Semantic, Self::Outcome];
 
-    /// Its name on the command line and in JSON.
+    /// The name on the command line and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::ByteIdentical => "byte-identical",
@@ -67,14 +67,14 @@ impl FromStr for FidelityMode {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let known = Self::ALL.into_iter().find(|mode| mode.name() == text);
         known.ok_or_else(|| {
-            format!("{text:?} is no mode: expected byte-identical, semantic or outcome")
+            format!("unknown mode {text:?}; expected byte-identical, semantic or outcome")
         })
     }
 }
 
-/// A tape that can be read more than once.
+/// A tape that can be read several times.
 pub trait TapeSource {
-    /// Its records, from the first.
+    /// Its records from the first on.
     ///
     /// # Errors
     /// [`TapeError`] if it cannot be opened.
@@ -89,7 +89,7 @@ pub trait TapeSource {
     }
 }
 
-/// The tape at that path, a line at a time.
+/// Reads the tape at this path line by line.
 impl TapeSource for Path {
     fn records(&self) -> Result<impl Iterator<Item = Result<Record, TapeError>>, TapeError> {
         TapeReader::open(self)
@@ -116,78 +116,76 @@ impl TapeSource for [Record] {
     }
 }
 
-/// Two tapes could not be compared.
+/// Two tapes cannot be compared.
 #[derive(thiserror::Error)]
 pub enum CompareError {
-    /// One of them cannot be read.
+    /// A tape cannot be read.
     #[error(transparent)]
     Tape(#[from] TapeError),
-    /// One of them had other records when it was read again.
-    #[error(
-        "a tape has changed while it was compared: compare again when it is no longer written to"
-    )]
+    /// A tape had other records in the second reading.
+    #[error("a tape changed during the comparison; compare again when it is complete")]
     Changed,
-    /// One of them is too long.
-    #[error("a tape has more than {records_max} records, which is as many as can be compared")]
+    /// A tape is too long.
+    #[error("a tape exceeds the limit of {records_max} records for a comparison")]
     TooLong {
-        /// How many records can be compared.
+        /// The limit.
         records_max: u32,
     },
 }
 
 crate::base::readable::readable!(CompareError);
 
-/// A place where two tapes differ.
+/// A difference between two tapes.
 ///
-/// All text from the tapes is cut to a few hundred characters and holds no control characters.
+/// Text from the tapes is shortened to a few hundred characters, without control characters.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Divergence {
-    /// The `seq` of the record on the recorded tape, or, if that has none, on the replay's; 0 for
-    /// what no one record stands for.
+    /// The `seq` of the record on the recorded tape, or else on the replay's; 0 if no single record
+    /// differs.
     pub seq: u64,
-    /// What differs and how. Of records: the kind, then `.changed`, `.missing` (the replay has
-    /// none) or `.extra` (the recorded tape has none), such as `file_read.changed`. Of stamps:
-    /// `stamps.shifted`. Of outcomes: `files.changed`, `files.missing`, `files.extra`,
-    /// `exit.changed`, `llm_calls.changed`.
+    /// What differs. For records the kind and `.changed`, `.missing` (not in the replay) or
+    /// `.extra` (not in the recording), such as `file_read.changed`. For stamps `stamps.shifted`.
+    /// For outcomes `files.changed`, `files.missing`, `files.extra`, `exit.changed`,
+    /// `llm_calls.changed`.
     pub category: String,
-    /// The same in a sentence.
+    /// The category in words.
     pub message: String,
-    /// The record on the recorded tape, as JSON.
+    /// The recorded record, as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded: Option<String>,
-    /// The record on the replay's tape, as JSON.
+    /// The record of the replay, as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<String>,
     /// The fields that differ, at most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<FieldDifference>,
-    /// The records before it on the recorded tape, as JSON.
+    /// The recorded records before it, as JSON.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<String>,
-    /// The records after it on the recorded tape, as JSON.
+    /// The recorded records after it, as JSON.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
 }
 
-/// What [`compare`] found. As text it is for people, and shows the first 20 divergences.
+/// The result of [`compare`]. As text, it shows the first 20 divergences.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct FidelityReport {
-    /// What had to be the same.
+    /// What was compared.
     pub mode: FidelityMode,
-    /// How many records the recorded tape has.
+    /// Number of records of the recorded tape.
     pub recorded_records: u64,
-    /// How many records the replay's tape has.
+    /// Number of records of the replay's tape.
     pub replay_records: u64,
-    /// How many divergences there are.
+    /// Number of divergences.
     pub divergence_count: u64,
-    /// The first 1000 of them.
+    /// The first 1000 divergences.
     pub divergences: Vec<Divergence>,
-    /// In what the headers differ: versions, start, script, command line. These are notes: they say
-    /// who recorded a tape and when, not what happened, and are divergences in no mode.
+    /// Differences of the headers: versions, start, script, command line. They are notes, and no
+    /// divergences in any mode.
     #[serde(default)]
     pub header_differences: Vec<FieldDifference>,
-    /// From 0 to 1: 1 less the divergences for each record of the longer tape; by outcome, 1 if
-    /// there is no divergence, else 0.
+    /// From 0 to 1: 1 minus the divergences per record of the longer tape. By outcome, 1 without
+    /// divergences, else 0.
     pub score: f64,
 }
 
@@ -204,17 +202,17 @@ impl FidelityReport {
         }
     }
 
-    /// Whether there is no divergence.
+    /// Whether there are no divergences.
     pub fn is_faithful(&self) -> bool {
         self.divergence_count == 0
     }
 
-    /// The text for people.
+    /// The report as text.
     pub fn render(&self) -> String {
         self.to_string()
     }
 
-    /// Counts a divergence; answers where to describe it, if there is room.
+    /// Counts a divergence; returns the list to describe it in, unless that is full.
     fn count(&mut self) -> Option<&mut Vec<Divergence>> {
         self.divergence_count += 1;
         (self.divergences.len() < DESCRIBED_MAX).then_some(&mut self.divergences)
@@ -226,28 +224,28 @@ impl FidelityReport {
         self.score = match self.divergence_count {
             0 => 1.0,
             _ if self.mode == FidelityMode::Outcome => 0.0,
-            // Without records there is nothing to diverge.
+            // Without records there are no divergences.
             count => (1.0 - count as f64 / records.max(1) as f64).max(0.0),
         };
         self
     }
 }
 
-/// Compares the tape of a replay with the one that was recorded.
+/// Compares the tape of a replay with the recorded tape.
 ///
-/// Records are paired if they say the same, whatever their stamps; then, in the stretches between,
-/// if they are of one kind. A pair that differs is one divergence, and so is a record that has no
-/// partner. Which of several equal records is missing is told by the stamps, if they matter.
+/// Records are paired if they are equal apart from their stamps; then, between these pairs, if they
+/// are of one kind. A pair that differs is one divergence, and so is a record without a partner. If
+/// stamps are compared, they tell which of several equal records is missing.
 ///
-/// Stamps are compared pair by pair, `seq` relative to the place on the tape. As long as all pairs
-/// are equally far apart, that is one divergence, which names the first of them: a sleep that takes
-/// longer is one for the sleep, and one for all that comes later. What is back in step is none.
+/// Stamps are compared pair by pair, `seq` relative to the position on the tape. A run of pairs
+/// with the same shift is one divergence, at the first of them: a longer sleep is one for the sleep
+/// and one for everything later. A return to no shift is none.
 ///
 /// By outcome: for each path the last `file_write` or `file_delete` and the `change` records (which
-/// also tell of renames); the last `process_exit` of the lowest `pid`; the number of `llm_call`.
+/// include renames); the last `process_exit` of the lowest `pid`; the number of `llm_call`.
 ///
-/// In what headers differ is noted, and is no divergence. A tape whose last line is cut off ends
-/// before it.
+/// Differences of headers are notes, and no divergences. An incomplete last line of a tape is
+/// skipped.
 ///
 /// # Errors
 /// [`CompareError`].

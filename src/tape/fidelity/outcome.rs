@@ -1,4 +1,4 @@
-//! What is left of a session when it is over.
+//! The outcome of a recorded session.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,13 +9,13 @@ use super::{CompareError, Divergence, TapeSource};
 use crate::base::digest::Digest;
 use crate::tape::record::Kind;
 
-/// What a tape says of one path, and the `seq` of the record that said it last.
+/// The final state of a path, and the `seq` of its last record.
 #[derive(Default)]
 struct FileState {
     seq: u64,
-    /// The content that was written last; `None` if the path was deleted after it, or not written.
+    /// The content written last; `None` if the path was deleted afterwards, or never written.
     content: Option<Digest>,
-    /// Whether it was there without the tape, and was deleted.
+    /// Whether a path that the session did not create was deleted.
     is_deleted: bool,
     /// The `change` records.
     changes: Vec<(String, Map<String, Value>)>,
@@ -43,7 +43,7 @@ impl FileState {
     }
 }
 
-/// How the process with the lowest number ended.
+/// The end of the process with the lowest process ID.
 struct Exit {
     seq: u64,
     pid: u32,
@@ -77,7 +77,7 @@ impl Outcome {
             outcome.take(record.seq, record.kind);
         }
         outcome.files.retain(|_, file| {
-            // It is there again.
+            // It was created again.
             file.is_deleted &= file.content.is_none();
             !file.is_untouched()
         });
@@ -91,7 +91,7 @@ impl Outcome {
             }
             Kind::FileDelete { path, .. } => {
                 let file = self.file(path, seq);
-                // What the session made itself is gone as if it had not been.
+                // A deleted file that the session created counts as never made.
                 file.is_deleted |= file.content.take().is_none();
             }
             Kind::Change { path, change, detail } => {
@@ -113,7 +113,7 @@ impl Outcome {
         file
     }
 
-    /// In what the replay's outcome differs from this one.
+    /// Reports differences between the replay's outcome and this one.
     pub fn compare(&self, replay: &Self, found: &mut impl FnMut(Divergence)) {
         let mut differ = |seq, category: &str, message| {
             let category = category.to_owned();

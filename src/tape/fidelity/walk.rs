@@ -1,4 +1,4 @@
-//! Compares two tapes record by record, in the pairs that were found for them.
+//! Compares the pairs of records of two tapes.
 
 use std::collections::VecDeque;
 
@@ -11,16 +11,16 @@ use crate::base::digest::Digest;
 use crate::tape::record::{Kind, Phase, Record};
 use crate::tape::recorder::TapeError;
 
-/// Records of the recorded tape shown before a divergence.
+/// Recorded records shown before a divergence.
 const BEFORE: usize = 3;
 
-/// Records of the recorded tape shown after it.
+/// Recorded records shown after a divergence.
 const AFTER: usize = 2;
 
-/// As many records as fit in 32 bits, with room for a mark.
+/// Indices are 32 bits, with room for a mark.
 const RECORDS_MAX: u32 = u32::MAX >> 1;
 
-/// Fills in the records and divergences of `report`.
+/// Compares two tapes and fills in `report`.
 pub(super) fn compare<A, B>(
     recorded: &A,
     replay: &B,
@@ -65,7 +65,7 @@ where
     }
 }
 
-/// What is kept of a tape to find the pairs.
+/// The numbers and times needed for the alignment.
 fn tokens<S: TapeSource + ?Sized>(
     source: &S,
     mode: FidelityMode,
@@ -86,7 +86,7 @@ fn tokens<S: TapeSource + ?Sized>(
     Ok(tokens)
 }
 
-/// The digest of what happened, without when.
+/// The digest of a record without its stamps.
 fn key(kind: Kind) -> Digest {
     let record = Record { seq: 0, phase: Phase::Run, virtual_time_ms: 0, monotonic_ms: 0, kind };
     Digest::of(&serde_json::to_vec(&record).expect("records are JSON objects"))
@@ -98,7 +98,7 @@ fn next(
     Ok(records.next().ok_or(CompareError::Changed)??)
 }
 
-/// How far the stamps of a pair are apart.
+/// The difference of the stamps of a pair.
 #[derive(Clone, PartialEq, Eq, Default)]
 struct Shift {
     seq: i128,
@@ -123,7 +123,7 @@ impl Shift {
         let numbers = [
             ("virtual_time_ms", self.virtual_time_ms),
             ("monotonic_ms", self.monotonic_ms),
-            ("seq, beyond what was inserted or left out,", self.seq),
+            ("seq, apart from insertions and omissions,", self.seq),
         ];
         let numbers = numbers.into_iter().filter(|(_, by)| *by != 0);
         let mut parts: Vec<String> =
@@ -137,13 +137,13 @@ impl Shift {
 
 struct Walk<'a> {
     report: &'a mut FidelityReport,
-    /// The last records of the recorded tape.
+    /// The last recorded records.
     before: VecDeque<Record>,
-    /// How far apart the last pair was.
+    /// The shift of the last pair.
     run: Shift,
-    /// The place of the divergence that describes the run of such pairs.
+    /// The index of the divergence of the current run of pairs with this shift.
     run_at: Option<usize>,
-    /// How many pairs it has.
+    /// Number of pairs in the run.
     run_records: u64,
 }
 
@@ -198,7 +198,7 @@ impl Walk<'_> {
         self.run_records += 1;
     }
 
-    /// Says of the run that ends here what is known of it only now.
+    /// Completes the divergence of the run that ends here.
     fn end_run(&mut self) {
         if let Some(place) = self.run_at.take() {
             let records = match self.run_records {
@@ -210,7 +210,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Counts a divergence, and has it described by `fill` if there is room.
+    /// Counts a divergence; `fill` describes it, unless there are too many.
     fn describe(
         &mut self,
         how: &str,
@@ -233,7 +233,7 @@ impl Walk<'_> {
         described.push(divergence);
     }
 
-    /// Shows `record` after the divergences that it follows closely.
+    /// Shows `record` after the divergences just before it.
     fn show_after(&mut self, record: &Record) {
         let recent = self.report.divergences.iter_mut().rev();
         for divergence in recent.take_while(|divergence| divergence.after.len() < AFTER) {

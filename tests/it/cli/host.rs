@@ -68,13 +68,13 @@ fn parameters_come_from_the_command_line_a_file_or_standard_input() {
     assert_eq!(stdout(&child.wait_with_output().unwrap()), "1\n");
     for (args, message) in [
         (&["--params", "{"][..], "--params is not JSON: EOF"),
-        (&["--params", "{\"a\":1,\"a\":2}"], "is there twice"),
+        (&["--params", "{\"a\":1,\"a\":2}"], "duplicate field"),
         (&["--params", "@none"], "--params: cannot"),
         (&["--argv0", "x"], "--argv0 is not an option of calls"),
         // It was ignored.
         (&["{}"], "parameters come after --params"),
         (&["--host-policy", "none"], "--host-policy: cannot"),
-        (&["--host-answers", "p.json"], "expected a list of texts"),
+        (&["--host-answers", "p.json"], "expected a list of strings"),
     ] {
         let output = host(folder.path(), &[&["call", "workspace.cwd"], args].concat());
         assert_eq!(output.status.code(), Some(2), "{args:?}");
@@ -179,7 +179,7 @@ fn a_run_without_anybody_to_ask_says_so() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(stdout(&output).contains("nobody is there to answer"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("no answers are configured"), "{}", stdout(&output));
 }
 
 /// Only the runs themselves look into these files.

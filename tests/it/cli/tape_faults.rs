@@ -161,8 +161,8 @@ fn a_replay_that_lacks_a_secret_says_so() {
     let output = call(dir, &["replay", "t"]);
     assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
     let message = stderr(&output);
-    assert!(message.starts_with("belljar: the tape has no secrets: that of record "), "{message}");
-    assert!(message.contains("(file_read) was withheld"), "{message}");
+    assert!(message.starts_with("belljar: record "), "{message}");
+    assert!(message.contains("(file_read) was recorded without its secrets"), "{message}");
     let output = call(dir, &["replay", "--json", "t"]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(report["withheld"].is_u64(), "{report}");

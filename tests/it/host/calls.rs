@@ -81,7 +81,7 @@ fn scopes_of_mocks_end_and_one_too_many_is_an_error() {
     assert_eq!(session.host_call("db.query", &json!({ "from": "a" })).unwrap(), json!([]));
     assert_eq!(error(&mut session, "db.query", &json!({})), "unsupported operation db.query");
     let error = session.host_mock_pop().unwrap_err().to_string();
-    assert!(error.contains("no scope of mocks was pushed"), "{error}");
+    assert!(error.contains("no scope of mocks to pop"), "{error}");
 }
 
 #[test]
@@ -136,14 +136,14 @@ fn questions_are_answered_in_order_and_parameters_are_checked() {
     let default = json!({ "question": "size?", "choices": ["s", "m"], "default": "m" });
     assert_eq!(ask(default).unwrap()["answer"], "m");
     let wrong = ask(json!({ "question": "which?", "choices": ["a"] })).unwrap_err().to_string();
-    assert!(wrong.contains("\"yes\" is no answer to \"which?\"; expected one of a"), "{wrong}");
+    assert!(wrong.contains("invalid answer \"yes\" to \"which?\"; expected one of a"), "{wrong}");
     let over = ask(json!({ "question": "more?" })).unwrap_err().to_string();
-    assert!(over.contains("no answer is left of 3"), "{over}");
+    assert!(over.contains("all 3 answers are used"), "{over}");
     let unknown = ask(json!({ "query": "?" })).unwrap_err().to_string();
     assert!(unknown.contains("unknown field `query`, expected one of `question`"), "{unknown}");
     let mut other = super::session(folder.path());
     let nobody = error(&mut other, "interaction.ask", &json!({ "question": "color?" }));
-    assert_eq!(nobody, "interaction.ask: nobody is there to answer \"color?\"");
+    assert_eq!(nobody, "interaction.ask: no answers are configured for the question \"color?\"");
 }
 
 #[test]

@@ -162,20 +162,20 @@ fn bad_parameters_are_named() {
     let mut session = session(folder.path());
     for (params, problem) in [
         (json!({}), "expected `argv`, or `command`"),
-        (json!({ "argv": [] }), "begins with the name of a program"),
-        (json!({ "argv": ["a"], "command": "b" }), "exclude each other"),
+        (json!({ "argv": [] }), "must begin with the name of a program"),
+        (json!({ "argv": ["a"], "command": "b" }), "mutually exclusive"),
         (json!({ "mode": "argv", "command": "b" }), "mode `argv` needs `argv`"),
         (json!({ "mode": "shell", "argv": ["b"] }), "mode `shell` needs `command`"),
         (json!({ "mode": "fork" }), "unknown variant `fork`, expected `argv` or `shell`"),
         (json!({ "argv": ["a"], "cmd": 1 }), "unknown field `cmd`, expected one of `mode`, `argv`"),
         (json!({ "argv": ["a", 1] }), "invalid type"),
         (json!({ "argv": ["a\u{0}"] }), "NUL"),
-        (json!({ "argv": ["a"], "env": { "A=B": "" } }), "cannot be the name of a variable"),
+        (json!({ "argv": ["a"], "env": { "A=B": "" } }), "is not a valid variable name"),
         (json!({ "argv": ["a"], "timeout_ms": 0 }), "at least 1"),
         (json!({ "argv": ["a"], "timeout_ms": -1 }), "invalid value"),
         (json!({ "argv": ["a"], "sandbox_profile": "none" }), "unknown variant `none`"),
         (json!({ "argv": ["a"], "sandbox_profile": "unrestricted" }), "sandbox profile `wasi`"),
-        (json!({ "command": "a", "shell": "bash" }), "there is no shell \"bash\": there is sh"),
+        (json!({ "command": "a", "shell": "bash" }), "unknown shell \"bash\"; available: sh"),
     ] {
         let error = error(&mut session, "process.exec", &params);
         assert!(error.contains(problem), "{params}: {error}");
@@ -194,7 +194,7 @@ fn shells_are_listed_and_one_is_the_default() {
     let invocation = ask("process.shell_invocation", json!({ "command": "ls; pwd" })).unwrap();
     assert_eq!(invocation, json!({ "shell": "sh", "argv": ["sh", "-c", "ls; pwd"] }));
     let other = ask("process.set_default_shell", json!({ "id": "rm" })).unwrap_err().to_string();
-    assert!(other.contains("there is no shell \"rm\""), "{other}");
+    assert!(other.contains("unknown shell \"rm\""), "{other}");
 }
 
 #[test]
@@ -292,7 +292,7 @@ mod native {
         let refused = with_host(folder.path()).sandbox_profile(SandboxProfile::Wasi);
         let mut refused = refused.build().activate().unwrap();
         let why = error(&mut refused, "process.exec", &bash);
-        assert!(why.contains("there is no shell \"bash\": there is sh"), "{why}");
+        assert!(why.contains("unknown shell \"bash\"; available: sh"), "{why}");
     }
 
     #[test]

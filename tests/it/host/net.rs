@@ -84,7 +84,7 @@ fn a_long_answer_is_read_piece_by_piece() {
     }
     assert!(whole == long);
     let ended = ask("net.close", json!({ "handle": 1 })).unwrap_err();
-    assert!(ended.to_string().contains("no open answer 1"), "{ended}");
+    assert!(ended.to_string().contains("no open response 1"), "{ended}");
 }
 
 #[test]

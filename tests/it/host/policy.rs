@@ -206,7 +206,7 @@ fn a_blocked_command_reaches_neither_mock_nor_bridge() {
     }
     let unsure = shell(&mut session, "$x kept");
     let reason = unsure["blocked_by"]["reason"].as_str().unwrap();
-    assert!(reason.contains("not known before it runs"), "{reason}");
+    assert!(reason.contains("cannot tell before running"), "{reason}");
     assert_eq!(bridge.0.load(Ordering::Relaxed), 0);
     assert_eq!(shell(&mut session, "echo x"), "reached");
 }
@@ -291,7 +291,7 @@ fn what_wants_to_be_asked_for_is_asked_for_once() {
     };
     let (statuses, questions) = run("yes", &["touch a; touch b", "touch a; touch b", "cat kept"]);
     assert_eq!(statuses, ["completed"; 3]);
-    assert_eq!(questions, ["Run `touch a; touch b`? (the policy wants to know of `touch`)"]);
+    assert_eq!(questions, ["Run `touch a; touch b`? (the policy requires approval for `touch`)"]);
     let (statuses, questions) = run("no", &["touch a", "touch a", "x=touch; $x a", "cat kept"]);
     assert_eq!(statuses, ["blocked", "blocked", "blocked", "completed"]);
     assert_eq!(questions.len(), 2, "{questions:?}");
@@ -301,7 +301,7 @@ fn what_wants_to_be_asked_for_is_asked_for_once() {
     let mut nobody = under(&folder, policy(approve));
     let result = shell(&mut nobody, "touch a");
     assert_eq!(result["blocked_by"]["rule"], "approve");
-    assert!(result["blocked_by"]["reason"].as_str().unwrap().contains("nobody is there"));
+    assert!(result["blocked_by"]["reason"].as_str().unwrap().contains("no answers are configured"));
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn commands_run_in_the_workspace_alone() {
     let linked = "ln -s /tmp link";
     assert_eq!(status(json!({ "command": linked, "cwd": "sub" }))["status"], "completed");
     let result = status(json!({ "command": "pwd", "cwd": "sub/link" }));
-    assert_eq!(result["blocked_by"]["reason"], "/tmp is not within /worktree/sub");
+    assert_eq!(result["blocked_by"]["reason"], "/tmp is not in /worktree/sub");
     let result = status(json!({ "command": "cd /tmp && ls", "cwd": "sub" }));
     assert_eq!(result["blocked_by"]["rule"], "workspace_roots");
 }

@@ -129,7 +129,7 @@ fn all_programs_of_a_tree_are_kept_on_the_tape() {
     let both = scene.both(&["sh", "-c", "tool"]);
     assert_eq!(both.recorded.status.code(), Some(125));
     let said = stderr(&both.recorded);
-    assert!(said.contains("the module tool is not put on the tape"), "{said}");
+    assert!(said.contains("cannot store the module tool with the tape"), "{said}");
 }
 
 /// `--module` was for the only program.

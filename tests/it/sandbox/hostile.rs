@@ -132,8 +132,8 @@ fn a_snapshot_that_names_what_is_not_there_is_refused() {
     assert_refused("a file has neither content nor origin", |snapshot| {
         snapshot.node("note")["body"] = json!({ "file_below": 5 });
     });
-    assert_refused("cannot be understood", |snapshot| drop(files(snapshot)));
-    assert_refused("it is no snapshot", |snapshot| snapshot.0["format"] = json!("another"));
+    assert_refused("is invalid", |snapshot| drop(files(snapshot)));
+    assert_refused("not a snapshot", |snapshot| snapshot.0["format"] = json!("another"));
     assert_refused("version 2.0", |snapshot| snapshot.0["version"] = json!([2, 0]));
 }
 
