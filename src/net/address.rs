@@ -166,9 +166,9 @@ mod tests {
             ("10.0.0.0/33", "0 to 32"),
             ("10.0.0.0/-1", "0 to 32"),
             ("::/129", "0 to 128"),
-            ("010.0.0.0/8", "no IP address"),
-            ("host/8", "no IP address"),
-            ("fe80::1%eth0/64", "no IP address"),
+            ("010.0.0.0/8", "is not an IP address"),
+            ("host/8", "is not an IP address"),
+            ("fe80::1%eth0/64", "is not an IP address"),
         ] {
             let error = Network::parse(text).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");

@@ -30,7 +30,8 @@ pub struct Copied {
     pub directories: usize,
     /// Symbolic links, copied as links.
     pub links: usize,
-    /// Paths below the source that were skipped: neither files, directories nor links.
+    /// Paths below the source that were skipped: neither files, directories nor links, or names that are not
+    /// UTF-8, with replacement characters.
     pub left_out: Vec<String>,
 }
 
@@ -226,7 +227,7 @@ impl<'v> Place<'v> {
         if itself.file_type != FileType::Directory {
             return Ok(vec![itself]);
         }
-        let entries = self.entries(&self.path.clone())?;
+        let (entries, _) = self.entries(&self.path.clone())?;
         let line = |entry: &Entry| match self.line(&join(&self.path, &entry.name)) {
             // The listing has names also of files that changed on the disk before they were read.
             Err(Errno::Io) => {
@@ -243,16 +244,13 @@ impl<'v> Place<'v> {
         Ok(Listed { name, file_type: found.file_type, size: found.size })
     }
 
-    fn names(&mut self, path: &str) -> Result<Vec<Arc<str>>, Errno> {
-        Ok(self.entries(path)?.iter().map(|entry| entry.name.clone()).collect())
-    }
-
-    fn entries(&mut self, path: &str) -> Result<Listing, Errno> {
+    /// The entries of the directory `path`, and the names that cannot be shown.
+    fn entries(&mut self, path: &str) -> Result<(Listing, Vec<String>), Errno> {
         let flags = OpenFlags { directory: true, ..OpenFlags::default() };
         let dir = self.vfs.open(self.vfs.host_base(), or_dot(path), flags, self.now_ns)?;
-        let listing = self.vfs.list(dir);
+        let (listing, hidden) = (self.vfs.list(dir), self.vfs.hidden_names(dir));
         self.vfs.close(dir);
-        listing
+        Ok((listing?, hidden))
     }
 
     /// Removes an existing file or link.
@@ -297,8 +295,10 @@ fn copy(source: &mut Place<'_>, target: &mut Place<'_>) -> Result<Copied, CopyEr
                 let is_new =
                     target.make_dir(&to).map_err(target.failed("make the directory", &to))?;
                 copied.directories += usize::from(is_new);
-                let names = source.names(&from).map_err(source.failed("list", &from))?;
-                left.extend(names.iter().rev().map(|name| join(&below, name)));
+                let listed = source.entries(&from).map_err(source.failed("list", &from));
+                let (entries, hidden) = listed?;
+                left.extend(entries.iter().rev().map(|entry| join(&below, &entry.name)));
+                copied.left_out.extend(hidden.iter().map(|name| join(&below, name)));
             }
             FileType::RegularFile => {
                 target.clear(&to).map_err(target.failed("replace", &to))?;

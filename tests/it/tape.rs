@@ -318,13 +318,13 @@ fn what_is_damaged_is_named_by_its_line() {
     std::fs::write(&path, whole.replacen("\"version\"", "\"vershun\"", 1)).unwrap();
     let (line, message) = line_error(&path);
     assert_eq!(line, 1);
-    assert!(message.contains("no header"), "{message}");
+    assert!(message.contains("not a header"), "{message}");
 
     std::fs::write(&path, "").unwrap();
     assert!(line_error(&path).1.contains("empty"));
 
     std::fs::write(&path, vec![b'x'; (16 << 20) + 2]).unwrap();
-    assert!(line_error(&path).1.contains("longer than"));
+    assert!(line_error(&path).1.contains("exceeds 16777216 bytes"));
 
     std::fs::write(&path, whole.replacen("\"1.8\"", "\"2.0\"", 1)).unwrap();
     assert!(matches!(Tape::load(&path).map(|_| ()), Err(TapeError::Version { .. })));

@@ -200,7 +200,10 @@ fn what_is_wrong_in_itself_is_not_added() {
         (annotation("b", 1, AnnotationKind::Hypothesis), "needs a hypothesis_status"),
         (annotation("b", 1, AnnotationKind::Unknown("praise".into())), "unknown kind \"praise\""),
         (annotation("b", 1, AnnotationKind::Friction), "needs a friction_kind"),
-        (Annotation { evidence: Some("x".repeat(16 << 20)), ..note("b", 1) }, "more than"),
+        (
+            Annotation { evidence: Some("x".repeat(16 << 20)), ..note("b", 1) },
+            "the limit is 16777216",
+        ),
     ];
     for (annotation, expected) in cases {
         match file.append(annotation) {
@@ -312,10 +315,10 @@ fn damaged_annotations_are_named_by_their_line() {
         }
     };
     refused("", 1, "empty");
-    refused("{}\n", 1, "no header");
+    refused("{}\n", 1, "invalid header of annotations");
     refused(&whole.replace("\"event_id\":0", "\"event_id\":-1"), 2, "invalid annotation");
     refused(&format!("{whole}\n{whole}"), 3, "invalid annotation");
-    refused(&format!("{whole}{}", "x".repeat((16 << 20) + 1)), 3, "longer than");
+    refused(&format!("{whole}{}", "x".repeat((16 << 20) + 1)), 3, "exceeds 16777216 bytes");
 }
 
 proptest! {

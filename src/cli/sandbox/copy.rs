@@ -53,7 +53,12 @@ pub fn run(args: &CpArgs) -> Result<u8> {
     };
     let Copied { files, directories, links, left_out } = copied;
     for path in &left_out {
-        note!("belljar: note: left out {}, which is not a file", printable(path));
+        let why = if path.contains(char::REPLACEMENT_CHARACTER) {
+            "its name is not UTF-8"
+        } else {
+            "it is not a file"
+        };
+        note!("belljar: note: left out {}: {why}", printable(path));
     }
     if args.json {
         let report = json!({

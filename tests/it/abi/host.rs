@@ -190,7 +190,7 @@ fn a_call_has_limits() {
     assert_eq!(small.limits_hit(), [belljar::Limit::HostCall]);
     let seen = calls(&mut machine(limits(8, 500)), &[good(200)]);
     let text = String::from_utf8_lossy(&seen.memory[BUF as usize..][..200]).into_owned();
-    assert!(text.contains("too_long") && text.contains("more than 8 bytes"), "{text}");
+    assert!(text.contains("too_long") && text.contains("exceeds 8 bytes"), "{text}");
     let pages = 3 * u64::from(MEMORY_BYTES);
     let mut full = machine(Limits { memory_bytes_max: pages + 10, ..Limits::default() });
     calls(&mut full, &[good(100)]).answers(&[Some(Errno::Nomem)]).wrote(&[]);

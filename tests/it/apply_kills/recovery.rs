@@ -269,7 +269,7 @@ fn a_file_that_came_into_a_new_folder_before_its_own_did_is_named() {
     let before = tree(folder.path());
     let output = recover(&[]);
     assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
-    assert!(stderr(&output).contains("out holds \"y\""), "{}", stderr(&output));
+    assert!(stderr(&output).contains("out now also holds \"y\""), "{}", stderr(&output));
     assert_eq!(tree(folder.path()), before, "nothing is done");
     assert!(recover(&["--skip-changed"]).status.success());
     assert_eq!(std::fs::read_to_string(made.join("y")).unwrap(), "by the user");

@@ -113,7 +113,7 @@ fn a_tape_without_its_folder_names_the_folder() {
         let message = stderr(&output);
         assert_eq!(output.status.code(), Some(125), "{args:?}: {message}");
         assert!(message.contains("directory moved.tape.cas is missing"), "{args:?}: {message}");
-        assert!(message.contains("renamed with it"), "{args:?}: {message}");
+        assert!(message.contains("renamed together with its directory"), "{args:?}: {message}");
     }
     std::fs::rename(dir.join("run.tape.cas"), dir.join("moved.tape.cas")).unwrap();
     succeed(dir, &["replay", "-q", "moved.tape"]);

@@ -118,6 +118,28 @@ fn a_removed_file_that_the_session_writes_is_told_by_an_apply() {
     assert!(said.contains("belljar: f is not on the disk, and may have been removed"), "{said}");
 }
 
+/// They were left out in silence.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_copy_names_what_has_no_name_in_utf_8() {
+    use std::os::unix::ffi::OsStrExt;
+    let bench = Bench::new(&[("t/plain", "1"), ("t/sub/plain", "2")]);
+    let name = std::ffi::OsStr::from_bytes(b"caf\xe9");
+    std::fs::write(bench.at("t").join(name), "3").unwrap();
+    std::fs::create_dir(bench.at("t/sub").join(name)).unwrap();
+    bench.done(&["refresh", "box"]);
+    let copies: [[&str; 2]; 2] = [["t", "box:/tmp/in"], ["box:t", "out"]];
+    for [from, to] in copies {
+        let output = bench.call(&["cp", "--json", from, to]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let expected = serde_json::json!(["caf\u{fffd}", "sub/caf\u{fffd}"]);
+        assert_eq!((&report["files"], &report["left_out"]), (&2.into(), &expected));
+        let message = stderr(&output);
+        assert!(message.contains("left out sub/caf\u{fffd}: its name is not UTF-8"), "{message}");
+    }
+}
+
 /// Both left it out in silence.
 #[test]
 fn a_copy_and_a_listing_tell_what_is_gone() {
@@ -244,11 +266,7 @@ fn new_files_folders_and_links_are_told_until_they_are_taken_in() {
     for command in ["diff", "apply"] {
         let output = bench.call(&[command, "box"]);
         for path in ["new", "folder", "gone"] {
-            assert!(
-                stderr(&output).contains(&format!("belljar: {path} is")),
-                "{}",
-                stderr(&output)
-            );
+            assert!(stderr(&output).contains(&format!("belljar: {path} ")), "{}", stderr(&output));
         }
     }
     let taken = bench.done(&["refresh", "box"]);

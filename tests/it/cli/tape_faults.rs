@@ -172,7 +172,7 @@ fn a_replay_that_lacks_a_secret_says_so() {
     succeed(dir, &["record", "-q", "--tape", "t", "--", &overwrite, "append:key:more"]);
     let output = call(dir, &["apply", "t"]);
     assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
-    assert!(stderr(&output).contains("the rule github-token"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("according to rule github-token"), "{}", stderr(&output));
     assert_eq!(std::fs::read(dir.join("key")).unwrap(), TOKEN.as_bytes());
 
     // What does not depend on it is repeated.

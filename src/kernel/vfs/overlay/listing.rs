@@ -9,6 +9,7 @@ use super::Overlay;
 use super::node::{Body, Dir, Entry, EntryKind, NodeId, ino_below};
 use crate::base::errno::Errno;
 use crate::kernel::vfs::layer::FileType;
+use crate::kernel::vfs::path::VPath;
 
 /// The entries of a directory at one time, sorted bytewise by name.
 pub type Listing = Arc<Vec<Listed>>;
@@ -32,6 +33,19 @@ pub(in crate::kernel::vfs) struct OldListing {
 }
 
 impl Overlay {
+    /// Returns the names in the directory `dir` on the disk that cannot be shown, because they are not UTF-8, with
+    /// replacement characters.
+    pub(crate) fn hidden_names(&self, dir: NodeId) -> Vec<String> {
+        let of_host = |(layer, path): &(u16, VPath)| {
+            let mount =
+                self.mounts.iter().find(|mount| mount.layer == *layer && mount.host.is_some())?;
+            mount.host.as_ref()?.names(path).ok()
+        };
+        let names = self.dir(dir).below.iter().filter_map(of_host).flatten();
+        let hidden = names.filter(|name| name.to_str().is_none());
+        hidden.map(|name| name.to_string_lossy().into_owned()).collect()
+    }
+
     /// Returns the entries of the directory `dir`.
     ///
     /// # Errors

@@ -26,6 +26,8 @@ pub(super) struct Keeping {
     pub settled: BTreeSet<VPath>,
     /// Origins of kept nodes; includes everything beneath directories.
     pub origins: BTreeSet<VPath>,
+    /// Paths that are the origin of a node.
+    pub sources: HashSet<VPath>,
     /// Kept files with several names.
     pub linked: HashSet<NodeId>,
     /// New attributes of files that were touched but not changed.
@@ -87,6 +89,9 @@ impl Overlay {
             }
         }
         self.note_linked(keeping);
+        let origins = self.nodes.iter().filter_map(|(_, node)| node.origin.as_deref());
+        let origins = origins.filter(|origin| origin.layer == keeping.layer);
+        keeping.sources = origins.map(|origin| origin.path.clone()).collect();
         // Nodes that were moved to another mount also come from here.
         for (_, node) in self.nodes.iter().filter(|(_, node)| node.mount != keeping.mount) {
             let origin = node.origin.as_ref().filter(|origin| origin.layer == keeping.layer);
@@ -318,6 +323,15 @@ pub(super) fn kept_pins(baseline: &Baseline, keeping: &Keeping) -> Pins {
         let is_known = matches!(pin, Pin::There(_));
         let is_settled = keeping.settled.contains(path);
         if !keeping.keeps(path) || is_settled || !is_known && keeping.moves_along(path) {
+            continue;
+        }
+        // No node shows what was here, and the disk does not have it.
+        let is_over = || {
+            !keeping.changed.contains(path)
+                && !keeping.sources.contains(path)
+                && baseline.disk().look(path).is_ok_and(|found| found.is_none())
+        };
+        if is_known && is_over() {
             continue;
         }
         let mut pin = pin.clone();

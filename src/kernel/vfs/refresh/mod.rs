@@ -86,6 +86,7 @@ impl Overlay {
                 stood: BTreeSet::new(),
                 settled: BTreeSet::new(),
                 origins: BTreeSet::new(),
+                sources: HashSet::new(),
                 linked: HashSet::new(),
                 renewed: BTreeMap::new(),
                 moved_dirs: self.moved_dirs(mount, layer),
