@@ -133,11 +133,6 @@ impl Mocks {
     pub fn pop(&mut self) -> Result<(), NoMockScope> {
         self.pushed.pop().map(|_| ()).ok_or(NoMockScope)
     }
-
-    /// Drops all mocks, calls and scopes.
-    pub fn clear(&mut self) {
-        *self = Self::default();
-    }
 }
 
 #[cfg(test)]

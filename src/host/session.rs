@@ -278,11 +278,6 @@ impl HostHandle {
         self.state().mocks.pop()
     }
 
-    /// Removes all mocks, their calls and their scopes.
-    pub fn clear_mocks(&self) {
-        self.state().mocks.clear();
-    }
-
     /// Sets the bridge, which is asked for calls that no mock answers.
     pub fn set_bridge(&self, bridge: Arc<dyn HostBridge>) {
         self.state().bridge = Some(bridge);

@@ -177,10 +177,6 @@ impl TapeSink for FileTape {
         Ok(Some(disk::open(&self.cas.path_of(digest))?))
     }
 
-    fn room_bytes(&self) -> u64 {
-        self.bytes_max.saturating_sub(self.bytes)
-    }
-
     fn finish(&mut self) -> Result<(), TapeError> {
         let Some(file) = self.file.take() else { return Ok(()) };
         let partial = partial_path(&self.path);

@@ -135,11 +135,6 @@ pub trait TapeSink: Send {
         Ok(None)
     }
 
-    /// Bytes left to the limit.
-    fn room_bytes(&self) -> u64 {
-        u64::MAX
-    }
-
     /// Completes the tape.
     ///
     /// # Errors
@@ -256,16 +251,6 @@ impl Recorder {
         let passed = monotonic_ns.saturating_sub(state.monotonic_ns);
         state.virtual_time_ns = state.virtual_time_ns.saturating_add(passed);
         state.monotonic_ns = monotonic_ns;
-    }
-
-    /// Whether `bytes` more bytes fit; if not, the tape fails.
-    pub fn has_room_for(&self, bytes: u64) -> bool {
-        let mut state = self.lock();
-        let room = state.sink.room_bytes();
-        if bytes > room {
-            state.attempt(Err::<(), _>(TapeError::Full { limit_bytes: room }));
-        }
-        !state.failed
     }
 
     /// Fails the tape with `error`.

@@ -276,7 +276,7 @@ impl<'s> Lexer<'s> {
             match self.peek() {
                 Some(b' ' | b'\t') => self.at += 1,
                 Some(b'\\') if self.source[self.at..].starts_with(CONTINUED) => {
-                    self.skip_continued()
+                    self.skip_continued();
                 }
                 Some(b'#') => {
                     while self.peek().is_some_and(|byte| byte != b'\n') {

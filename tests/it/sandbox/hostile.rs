@@ -90,7 +90,7 @@ fn a_snapshot_whose_tree_is_none_is_refused() {
         snapshot.add("other", "again", one);
     });
     assert_refused("the root is an entry of a directory", |snapshot| {
-        snapshot.add("other", "root", 0)
+        snapshot.add("other", "root", 0);
     });
     assert_refused("a node number is out of range", |snapshot| snapshot.add("other", "x", 4000));
     assert_refused("a file has no name", |snapshot| {
