@@ -24,6 +24,9 @@ const LIVE_BYTES: u64 = 32;
 /// Bytes for each byte of the module, until it is compiled: the machine code of its functions.
 const MODULE_BYTES: u64 = 24;
 
+/// Most parameters and locals of a valid function: 1,000 and 50,000. The module may be invalid.
+const VARIABLES_MAX: u32 = 51_000;
+
 /// Upper bounds of the memory for compiling a module, in bytes.
 #[derive(Debug)]
 pub(super) struct CompileCost {
@@ -34,7 +37,7 @@ pub(super) struct CompileCost {
 }
 
 impl CompileCost {
-    /// Computes the bounds for the valid binary module `bytes`.
+    /// Computes the bounds for the binary module `bytes`, which may be invalid.
     pub(super) fn of(bytes: &[u8]) -> Self {
         let mut counter = Counter::default();
         let mut function_bytes = Vec::new();
@@ -246,6 +249,9 @@ impl Counter {
     }
 
     fn write(&mut self, index: u32) {
+        if index >= VARIABLES_MAX {
+            return;
+        }
         let innermost = self.frames.last().map_or(0, |frame| frame.id);
         let place = (self.frames.len(), innermost);
         self.variable(index).written_in.get_or_insert(place);
@@ -254,6 +260,9 @@ impl Counter {
 
     /// A value that need not come from the first write has been live since the start of the function.
     fn read(&mut self, index: u32) {
+        if index >= VARIABLES_MAX {
+            return;
+        }
         let written_in = self.variable(index).written_in;
         let is_open = |(depth, id): (usize, u64)| {
             depth.checked_sub(1).and_then(|at| self.frames.get(at)).is_some_and(|it| it.id == id)
@@ -367,6 +376,19 @@ mod tests {
             "(module {types} (func $f (type $t) (unreachable)) (func {consts} (call $f) (unreachable)))"
         ));
         assert!(call > 1000 * CALL_VALUE_BYTES && call < 100 * MIB, "{call}");
+    }
+
+    /// Regression: the number of a variable in an invalid module of 1.4 KiB took 16 GB.
+    #[test]
+    fn invalid_variable_numbers_take_no_memory() {
+        let valid = wat::parse_str("(module (func (local i32) (drop (local.get 0))))").unwrap();
+        let (number, largest) = ([0x20, 0x00, 0x1a], [0x20, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x1a]);
+        let at = valid.windows(3).position(|bytes| bytes == number).unwrap();
+        let mut invalid = [&valid[..at], &largest, &valid[at + 3..]].concat();
+        // The lengths of the body and of its section.
+        invalid[at - 3] += 4;
+        invalid[at - 5] += 4;
+        assert!(CompileCost::of(&invalid).on_threads(1) < MIB);
     }
 
     #[test]
