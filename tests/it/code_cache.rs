@@ -36,7 +36,7 @@ fn says_hello(program: &Program) -> bool {
 }
 
 #[test]
-fn compiled_once_and_found_again() {
+fn code_is_compiled_once_and_then_loaded_from_the_cache() {
     let dir = tempfile::tempdir().unwrap();
     let engine = engine(dir.path());
     assert!(cached(&engine).is_none());
@@ -48,7 +48,7 @@ fn compiled_once_and_found_again() {
 }
 
 #[test]
-fn other_settings_have_other_code() {
+fn other_settings_use_other_cache_entries() {
     let dir = tempfile::tempdir().unwrap();
     compile(&engine(dir.path()));
     let cache_dir = Some(dir.path().to_owned());
@@ -62,8 +62,8 @@ fn other_settings_have_other_code() {
     assert!(cached(&fuel).is_none());
 }
 
-/// A bit that flipped, an end that was cut off, code of something else under the right name: all
-/// noticed, none run, and compiled anew.
+/// A flipped bit, truncation, other code under the expected name: each is detected, none is run, and the
+/// module is compiled again.
 #[test]
 fn damaged_code_is_not_run() {
     let damages: [fn(&mut Vec<u8>); 4] = [
@@ -91,7 +91,7 @@ fn damaged_code_is_not_run() {
 }
 
 #[test]
-fn a_damaged_key_is_not_followed() {
+fn damaged_cache_key_is_a_miss() {
     for text in ["", "../../../../etc/passwd", &"0".repeat(64), "not hex"] {
         let dir = tempfile::tempdir().unwrap();
         let engine = engine(dir.path());

@@ -52,7 +52,7 @@ fn fill(folder: &Path, in_reverse: bool) {
 }
 
 #[test]
-fn not_one_byte_differs() {
+fn runs_under_other_conditions_have_the_same_bytes() {
     let temp = tempfile::tempdir().unwrap();
     let (first, second) = (temp.path().join("first"), temp.path().join("zweiter Ordner"));
     fill(&first, false);

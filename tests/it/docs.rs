@@ -110,7 +110,7 @@ fn copy_package(to: &Path) {
 }
 
 #[test]
-fn every_command_does_what_it_says() {
+fn every_documented_command_prints_what_the_docs_show() {
     let binary = Path::new(env!("CARGO_BIN_EXE_belljar"));
     let path = std::env::join_paths(
         std::iter::once(binary.parent().unwrap().to_owned())
@@ -175,7 +175,7 @@ fn every_command_does_what_it_says() {
 }
 
 #[test]
-fn ellipses_match() {
+fn ellipsis_matches_any_text() {
     assert!(line_matches("a ... c", "a b c"));
     assert!(line_matches("...", "anything"));
     assert!(!line_matches("a ... c", "a b d"));

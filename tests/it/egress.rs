@@ -24,7 +24,7 @@ fn ips<const N: usize>(texts: [&str; N]) -> [IpAddr; N] {
 }
 
 #[test]
-fn rules_decide_as_they_read() {
+fn egress_rules_decide_as_documented() {
     let table: &[(&[&str], &[&str], &str, bool)] = &[
         (&[], &[], "https://example.com/", false),
         (&["example.com"], &[], "https://example.com/", true),
@@ -60,9 +60,9 @@ fn rules_decide_as_they_read() {
     }
 }
 
-/// Every way to write a host that some reader of URLs takes for another one.
+/// All spellings of a host that some URL parser takes for another host.
 #[test]
-fn a_host_is_what_will_be_connected_to() {
+fn check_uses_the_host_that_is_connected_to() {
     let open = EgressPolicy::allow_by_default().deny(rule("example.com"));
     for url in [
         "https://example.com./",
@@ -107,7 +107,7 @@ fn a_host_is_what_will_be_connected_to() {
 }
 
 #[test]
-fn what_is_no_request_over_http_is_blocked_and_named() {
+fn non_http_requests_are_blocked_with_a_reason() {
     let open = EgressPolicy::allow_by_default();
     for (url, why) in [
         ("", "not an absolute URL"),
@@ -129,7 +129,7 @@ fn what_is_no_request_over_http_is_blocked_and_named() {
 }
 
 #[test]
-fn a_denial_says_what_to_add() {
+fn denial_names_the_rule_to_add() {
     let error = blocked(&EgressPolicy::default(), "https://example.com/v1?q=1");
     assert_eq!(
         error.to_string(),
@@ -143,7 +143,7 @@ fn a_denial_says_what_to_add() {
 }
 
 #[test]
-fn a_name_that_leads_inside_needs_a_rule_for_the_address() {
+fn name_of_a_private_address_needs_a_rule_for_the_address() {
     let named = policy(&["db.example.com"], &[]);
     let request = named.check("http", "http://db.example.com/").unwrap();
     assert_eq!(named.check_addresses(&request, ips(["1.1.1.1", "2606:4700::1111"])), Ok(()));
@@ -184,7 +184,7 @@ fn a_name_that_leads_inside_needs_a_rule_for_the_address() {
 }
 
 #[test]
-fn a_deny_rule_finds_an_address_inside_an_address() {
+fn deny_rule_matches_addresses_embedded_in_addresses() {
     let ruled = policy(&["a.test", "::/0"], &["10.0.0.0/8", "1.1.1.1"]);
     let request = ruled.check("http", "http://a.test/").unwrap();
     for address in ["::ffff:1.1.1.1", "64:ff9b::1.1.1.1", "2002:a00:1::", "64:ff9b::a00:1"] {
@@ -218,7 +218,7 @@ fn a_redirect_is_checked_again() {
 }
 
 #[test]
-fn rules_that_make_no_sense_say_why() {
+fn invalid_rule_error_says_why() {
     for (text, why) in [
         ("", "not a host"),
         ("https://example.com", "it is a URL"),
@@ -245,7 +245,7 @@ fn rules_that_make_no_sense_say_why() {
 }
 
 #[test]
-fn variables_make_a_policy() {
+fn environment_variables_make_a_policy() {
     let from = EgressPolicy::from_env_values;
     assert_eq!(from(None, None, None), Ok(EgressPolicy::default()));
     assert_eq!(from(Some("deny"), Some(" , "), Some("")), Ok(EgressPolicy::default()));
@@ -259,7 +259,7 @@ fn variables_make_a_policy() {
 }
 
 #[test]
-fn a_tape_has_the_decision_without_secrets() {
+fn egress_decision_is_on_the_tape_without_secrets() {
     let recorder = Recorder::new(MemoryTape::default(), Redaction::default());
     let ruled = policy(&["a.test"], &[]);
     let url =
@@ -311,7 +311,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn deny_wins_and_an_allow_rule_is_for_its_own_hosts_alone(
+    fn deny_wins_and_an_allow_rule_covers_only_its_own_hosts(
         allow in prop::collection::vec(rule_text(), 0..4),
         deny in prop::collection::vec(rule_text(), 0..3),
         more in rule_text(),
@@ -337,12 +337,12 @@ proptest! {
     }
 
     #[test]
-    fn a_rule_reads_as_it_is_written(text in rule_text()) {
+    fn egress_rule_display_parses_back(text in rule_text()) {
         prop_assert_eq!(rule(&rule(&text).to_string()), rule(&text));
     }
 
     #[test]
-    fn no_text_panics_and_what_is_allowed_is_allowed_again(text in "\\PC{0,40}", port in any::<u16>()) {
+    fn no_text_panics_and_an_allowed_url_stays_allowed(text in "\\PC{0,40}", port in any::<u16>()) {
         let _ = text.parse::<EgressRule>();
         let _ = format!("[{text}]:{port}").parse::<EgressRule>();
         let open = EgressPolicy::allow_by_default();

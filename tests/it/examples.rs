@@ -20,7 +20,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_tool_shows_what_it_would_change() {
+fn run_tool_example_prints_the_diff() {
     let folder = folder();
     let output = example("run_tool", &[folder.path()], &["replace", "two", "three", "note"]);
     assert!(output.status.success(), "{}", stderr(&output));

@@ -57,7 +57,7 @@ fn no_path_leads_outside() {
     assert_eq!(tree(outside.path()), before);
 }
 
-/// The host's tree changes under the guest: a folder becomes a link that leads outside.
+/// A directory of the host tree is replaced by a link that leads outside.
 #[cfg(unix)]
 #[test]
 fn a_tree_that_changes_during_the_run_does_not_lead_outside() {
@@ -92,7 +92,7 @@ fn endless_loops_end_in_time() {
 }
 
 #[test]
-fn waiting_for_standard_input_ends_in_time() {
+fn waiting_for_stdin_ends_at_the_timeout() {
     let mut command = belljar(empty().path());
     command.args(["run", "--timeout", "300ms", "cat"]).stdin(std::process::Stdio::piped());
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
@@ -103,9 +103,10 @@ fn waiting_for_standard_input_ends_in_time() {
     drop(stdin);
 }
 
-/// No call of the host can be interrupted: a pipe that nobody reads once held up a run for ever.
+/// System calls of the host cannot be interrupted. Regression: a pipe without a reader held up a run without
+/// end.
 #[test]
-fn a_run_that_the_host_holds_up_ends_in_time() {
+fn run_blocked_on_a_host_pipe_ends_at_the_timeout() {
     let dir = empty();
     let mut command = belljar(dir.path());
     command.args(["run", "--timeout", "200ms"]).arg(guest("spew")).arg("100");
@@ -119,10 +120,10 @@ fn a_run_that_the_host_holds_up_ends_in_time() {
     drop(stdout);
 }
 
-/// Opening one waits until somebody writes to it. As a module it is refused: that is a file.
+/// Opening a named pipe blocks until it has a writer. As a module it is refused: a module is a regular file.
 #[cfg(unix)]
 #[test]
-fn a_pipe_that_nobody_writes_to_is_not_waited_for() {
+fn opening_a_named_pipe_does_not_block() {
     let dir = empty();
     let pipe = dir.path().join("pipe.wasm");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -192,7 +193,7 @@ fn recursion_ends_in_a_trap_at_a_depth_that_does_not_depend_on_the_host() {
     assert_eq!((code, out.as_str()), (0, "30000 levels\n"));
 }
 
-/// `--apply` once put a guest's link where the report was to go, and the report followed it.
+/// Regression: `--apply` put a guest's link at the path of the report, and the report followed it.
 #[cfg(unix)]
 #[test]
 fn a_report_does_not_follow_a_link_that_the_guest_made() {
@@ -217,7 +218,7 @@ fn a_report_does_not_follow_a_link_that_the_guest_made() {
     assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
 }
 
-/// Code in the cache runs as the user: no guest may put any there.
+/// Code in the cache runs with the user's rights, so no guest may write there.
 #[test]
 fn the_cache_cannot_be_reached_through_a_mounted_folder() {
     let dir = empty();
@@ -241,7 +242,7 @@ fn the_cache_cannot_be_reached_through_a_mounted_folder() {
 }
 
 #[test]
-fn names_do_not_write_on_the_terminal() {
+fn control_characters_in_names_are_escaped() {
     let dir = empty();
     let output = belljar(dir.path())
         .arg("run")
@@ -254,13 +255,13 @@ fn names_do_not_write_on_the_terminal() {
 }
 
 #[test]
-fn a_timeout_longer_than_time_is_none() {
+fn maximum_timeout_is_no_timeout() {
     let dir = empty();
     let options = ["--timeout", "9223372036854775807s"];
     assert_eq!(run(dir.path(), &options, "hello", &[]).0, 0);
 }
 
-/// Tables are memory.
+/// Tables take memory of the host.
 #[test]
 fn tables_count_as_memory() {
     let dir = empty();

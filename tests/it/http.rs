@@ -99,7 +99,7 @@ fn body(response: Result<HttpResponse, HttpError>) -> Result<String, HttpError> 
 }
 
 #[test]
-fn a_request_is_sent_as_it_is_and_its_answer_comes_back() {
+fn request_is_sent_unchanged_and_its_response_returned() {
     let server =
         Server::saying(&["HTTP/1.1 404 Not Found\r\nX-A: b\r\ncontent-length: 2\r\n\r\nno"]);
     let request = HttpRequest {
@@ -118,7 +118,7 @@ fn a_request_is_sent_as_it_is_and_its_answer_comes_back() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_before_anybody_is_asked() {
+fn invalid_request_is_refused_before_connecting() {
     let client = client(EgressPolicy::allow_by_default());
     let refused = |request: HttpRequest| match client.send(&request) {
         Err(HttpError::Request(message)) => message,
@@ -158,7 +158,7 @@ fn redirects_are_checked_like_requests() {
 }
 
 #[test]
-fn a_redirect_changes_the_request_as_it_should() {
+fn redirect_keeps_or_changes_the_method_by_its_status() {
     let to =
         |status: u16| format!("HTTP/1.1 {status} X\r\nlocation: /b\r\ncontent-length: 0\r\n\r\n");
     for (status, method) in [(303, "GET"), (302, "GET"), (307, "POST"), (308, "POST")] {
@@ -177,7 +177,7 @@ fn a_redirect_changes_the_request_as_it_should() {
 }
 
 #[test]
-fn what_is_for_one_origin_does_not_follow_a_redirect_to_another() {
+fn origin_headers_do_not_follow_a_redirect_to_another_origin() {
     let other = Server::saying(&[HELLO]);
     let location =
         format!("HTTP/1.1 307 X\r\nlocation: {}\r\ncontent-length: 0\r\n\r\n", other.url("/"));
@@ -198,7 +198,7 @@ fn what_is_for_one_origin_does_not_follow_a_redirect_to_another() {
 }
 
 #[test]
-fn whoever_asks_never_sees_a_credential() {
+fn credential_is_never_visible_to_the_caller() {
     let echo = format!(
         "HTTP/1.1 200 OK\r\nx-echo: {SECRET}\r\nset-cookie: {SECRET}\r\ncontent-length: {}\r\n\r\n<{SECRET}>",
         SECRET.len() + 2
@@ -226,10 +226,10 @@ fn whoever_asks_never_sees_a_credential() {
     assert!(Credential::new("short", host, "a", "abc").is_err());
 }
 
-/// A server that is sent a secret may say it where nobody looked for it: in the name of a header, and
-/// in the host, the scheme or the path that it redirects to, which are told and recorded in lower case.
+/// A server that receives a secret may return it in unexpected places: in the name of a header, and in the
+/// host, the scheme or the path of a redirect, which are reported and recorded in lower case.
 #[test]
-fn secrets_are_taken_out_of_names_and_of_where_a_redirect_leads() {
+fn secrets_are_redacted_from_header_names_and_redirect_targets() {
     let secret = "Correct-Horse-Battery";
     let to = |location: &str| {
         format!("HTTP/1.1 302 X\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n")
@@ -261,9 +261,9 @@ fn secrets_are_taken_out_of_names_and_of_where_a_redirect_leads() {
     }
 }
 
-/// What stood after the first space of a value was taken for the secret, whatever that was.
+/// Regression: what follows the first space of a value was taken for the secret, whatever it was.
 #[test]
-fn a_part_of_a_value_is_taken_out_as_well() {
+fn marked_part_of_a_credential_is_redacted() {
     let echo = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{SECRET}", SECRET.len());
     let server = Server::saying(&[&echo]);
     let value = format!("id={SECRET}; theme=very-dark");
@@ -277,7 +277,7 @@ fn a_part_of_a_value_is_taken_out_as_well() {
     assert_eq!(response.body.read_to_end().unwrap(), b"[redacted]");
 }
 
-/// The second one was taken for a header that the asker had set.
+/// Regression: the second one was taken for a header that the caller had set.
 #[test]
 fn of_two_credentials_for_one_header_the_first_counts() {
     let server = Server::saying(&[HELLO]);
@@ -294,9 +294,10 @@ fn of_two_credentials_for_one_header_the_first_counts() {
     assert!(request.contains(SECRET) && !request.contains("another-secret"), "{request}");
 }
 
-/// A server redirected to what it had been sent, and the tape and the error had it.
+/// Regression: a server redirected to the credential that it had received, and the tape and the error showed
+/// it.
 #[test]
-fn where_an_answer_leads_to_does_not_tell_a_credential() {
+fn location_of_a_redirect_does_not_reveal_a_credential() {
     let to = |place: &str| {
         format!("HTTP/1.1 302 Found\r\nlocation: {place}\r\ncontent-length: 0\r\n\r\n")
     };
@@ -325,9 +326,9 @@ fn where_an_answer_leads_to_does_not_tell_a_credential() {
     assert!(!error.to_string().contains(SECRET), "{error}");
 }
 
-/// Credentials that leave this machine are encrypted on the way.
+/// Credentials that leave this machine need HTTPS.
 #[test]
-fn credentials_do_not_go_out_in_the_open() {
+fn credentials_are_not_sent_unencrypted() {
     let host = "localhost".parse().unwrap();
     let mut credentials = Credentials::default();
     credentials.push(Credential::new("t", host, "x-key", SECRET).unwrap());
@@ -340,7 +341,7 @@ fn credentials_do_not_go_out_in_the_open() {
 }
 
 #[test]
-fn a_name_that_resolves_to_this_machine_needs_a_rule_for_that() {
+fn name_that_resolves_to_loopback_needs_a_rule_for_the_address() {
     let server = Server::saying(&[HELLO]);
     let policy = EgressPolicy::default().allow("localhost".parse().unwrap());
     let url = format!("http://localhost:{}/", server.port);
@@ -367,7 +368,7 @@ fn a_stall_ends_at_the_timeout() {
 }
 
 #[test]
-fn lies_about_length_are_found() {
+fn wrong_content_lengths_are_detected() {
     let short = "HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\nhello";
     let error = body(Server::saying(&[short]).get("/")).unwrap_err();
     assert!(matches!(error, HttpError::Connection { .. }), "{error:?}");
@@ -380,7 +381,7 @@ fn lies_about_length_are_found() {
 }
 
 #[test]
-fn a_limit_ends_what_is_too_long() {
+fn request_and_response_sizes_are_limited() {
     let limits =
         HttpLimits { response_bytes_max: 4, request_bytes_max: 4, ..HttpLimits::default() };
     let server = Server::saying(&[HELLO]);

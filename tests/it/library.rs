@@ -84,7 +84,7 @@ fn a_machine_keeps_files_and_time_from_one_process_to_the_next() {
 }
 
 #[test]
-fn timeouts_of_machines_on_one_engine_are_their_own() {
+fn machines_on_one_engine_have_separate_timeouts() {
     let looping = program("loop");
     let hello = program("hello");
     let limited =
@@ -122,7 +122,7 @@ fn fuel_needs_an_engine_that_counts_it() {
     );
 }
 
-/// A module with more memories or larger tables than a slot of the pool runs outside of it.
+/// These are modules with more memories or larger tables than a slot of the pool has.
 #[test]
 fn modules_that_do_not_fit_the_pool_run_all_the_same() {
     let text = br#"(module
@@ -135,8 +135,8 @@ fn modules_that_do_not_fit_the_pool_run_all_the_same() {
     assert!(Command::new(&large).output(&mut machine).unwrap().status.success());
 }
 
-/// The pool refuses such code each time that it is loaded, and once removed it from the cache then:
-/// every start compiled it anew.
+/// The pool refuses such code at each load. Regression: it was removed from the cache then, and compiled at
+/// every start.
 #[test]
 fn code_that_does_not_fit_the_pool_stays_in_the_cache() {
     let text = br#"(module (table 300000 funcref) (func (export "_start")))"#;
@@ -190,7 +190,7 @@ fn deterministic_proposals_are_on_and_shared_memories_are_off() {
     assert!(error.contains("proposal has a shared memory"), "{error}");
 }
 
-/// Which NaN an operation makes differs between processors, unless it is canonical.
+/// Without canonicalization, the bits of a NaN result differ between processors.
 #[test]
 fn nans_are_canonical() {
     let text = r#"(module
@@ -204,9 +204,9 @@ fn nans_are_canonical() {
     assert_eq!(Command::new(&program).output(&mut machine).unwrap().status.code(), Some(0));
 }
 
-/// The library had no limit.
+/// Regression: only the command line had this limit.
 #[test]
-fn a_module_that_may_take_too_much_memory_to_compile_is_refused_by_name() {
+fn library_refuses_modules_that_need_too_much_memory_to_compile() {
     // 300 variables live across 1000 loops.
     let write = |index: usize| format!("(local.set {index} (i32.const {index}))");
     let read = |index: usize| format!("(drop (local.get {index}))");
@@ -236,9 +236,10 @@ fn a_module_that_may_take_too_much_memory_to_compile_is_refused_by_name() {
     );
 }
 
-/// The second run had what the first had left of the limits, and its report had the limits of the first.
+/// Regression: the second run had what the first had left of the limits, and its report listed the limits
+/// that the first had reached.
 #[test]
-fn each_run_of_a_machine_has_the_whole_of_its_limits() {
+fn each_run_of_a_machine_starts_with_full_limits() {
     let limits = Limits { output_bytes_max: 10, memory_bytes_max: 1 << 20, ..Limits::default() };
     let mut machine = Machine::builder().limits(limits).build().unwrap();
     let long = Command::shell("echo 0123456789").output(&mut machine).unwrap();

@@ -76,7 +76,7 @@ fn recorded(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_request_is_known_by_what_it_says_not_by_how_it_was_put_together() {
+fn request_digest_is_independent_of_field_order() {
     let mut one = ask("hi");
     one.extra.insert("tools".into(), json!([{"a": 1, "b": {"d": 2, "c": 3}}]));
     one.extra.insert("seed".into(), json!(7));
@@ -96,7 +96,7 @@ fn a_request_is_known_by_what_it_says_not_by_how_it_was_put_together() {
 }
 
 #[test]
-fn a_fake_model_says_what_it_was_told_on_its_own_clock() {
+fn fake_model_gives_scripted_answers_on_its_own_clock() {
     let clock = clock();
     let hour = Duration::from_hours(1);
     let steps = [FakeStep::Token("a".into()), FakeStep::Delay(hour), FakeStep::Token("b".into())];
@@ -112,7 +112,7 @@ fn a_fake_model_says_what_it_was_told_on_its_own_clock() {
 }
 
 #[test]
-fn what_was_recorded_is_replayed_in_order_among_equals() {
+fn equal_requests_are_replayed_in_recorded_order() {
     let folder = tempfile::tempdir().unwrap();
     let path = recorded(folder.path());
     let mut replay = Replay::open(&path).unwrap();
@@ -126,7 +126,7 @@ fn what_was_recorded_is_replayed_in_order_among_equals() {
 }
 
 #[test]
-fn answers_that_nobody_asked_for_are_listed() {
+fn unused_answers_are_listed() {
     let folder = tempfile::tempdir().unwrap();
     let mut replay = Replay::open(&recorded(folder.path())).unwrap();
     replay.complete(&ask("a")).unwrap();
@@ -176,7 +176,7 @@ fn a_miss_names_fields_that_only_one_has() {
 }
 
 #[test]
-fn a_recording_that_is_not_finished_leaves_nothing_and_a_bad_folder_is_found_at_once() {
+fn unfinished_recording_leaves_no_file_and_a_bad_directory_fails_early() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("calls.jsonl");
     let mut record = Record::new(fake().script(say("x")), &path, Redaction::default()).unwrap();
@@ -255,7 +255,7 @@ fn a_call_is_on_the_tape_with_its_answer_or_its_error() {
 }
 
 #[test]
-fn a_stream_that_is_broken_off_is_recorded_as_far_as_it_came() {
+fn stream_that_breaks_off_is_recorded_up_to_the_break() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("calls.jsonl");
     let model = fake().script(tokens(&["a", "b", "c"]));
@@ -279,7 +279,7 @@ fn line_error(path: &Path) -> (usize, String) {
 }
 
 #[test]
-fn what_is_damaged_in_a_fixture_is_named_by_its_line() {
+fn damaged_fixture_error_names_the_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = recorded(folder.path());
     let whole = std::fs::read_to_string(&path).unwrap();
@@ -323,7 +323,7 @@ fn a_fixture_can_be_written_by_hand() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..Default::default() })]
 
-    /// Whatever is done to its bytes, a fixture loads and answers, or gives an error.
+    /// With any change of its bytes, a fixture loads and answers, or gives an error.
     #[test]
     fn damaged_fixtures_never_panic(
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),

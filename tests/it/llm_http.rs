@@ -102,7 +102,7 @@ fn streamed(text: &str) -> LlmFailure {
 }
 
 #[test]
-fn an_endpoint_is_asked_and_answers() {
+fn endpoint_completes_a_request() {
     let server = Server::saying(ok(ANSWER));
     let mut request = ask("hi");
     request.extra.insert("seed".into(), json!(1));
@@ -132,7 +132,7 @@ fn an_endpoint_streams() {
 }
 
 #[test]
-fn a_stream_can_be_broken_off_while_the_endpoint_goes_on() {
+fn stream_can_be_dropped_while_the_endpoint_sends() {
     let server = Server::start(|connection| {
         let _ = connection.write_all(events(&delta("a")).as_bytes());
         // Until the client is gone.
@@ -144,7 +144,7 @@ fn a_stream_can_be_broken_off_while_the_endpoint_goes_on() {
 }
 
 #[test]
-fn an_endpoint_that_says_no_is_quoted_without_the_key() {
+fn endpoint_error_is_quoted_without_the_key() {
     let body = json!({"error": {"message": format!("no such key: {KEY}")}}).to_string();
     let failure = completed(response("401 Unauthorized", "", &body));
     assert_eq!((failure.kind, failure.status), (FailureKind::Status, Some(401)));
@@ -185,7 +185,7 @@ fn a_stall_ends_at_the_timeout() {
 }
 
 #[test]
-fn lies_about_length_and_shape_are_found() {
+fn wrong_lengths_and_malformed_answers_are_detected() {
     let lie = "HTTP/1.1 200 OK\r\ncontent-length: 5000\r\nconnection: close\r\n\r\n{\"choices\":";
     assert_eq!(completed(lie.to_owned()).kind, FailureKind::Connection);
     for (text, kind) in [
@@ -221,7 +221,7 @@ fn a_hostile_stream_ends_in_an_error() {
 }
 
 #[test]
-fn nobody_is_asked_whom_the_policy_blocks() {
+fn blocked_endpoint_is_not_connected_to() {
     let server = Server::saying(ok(ANSWER));
     let localhost = format!("http://localhost:{}/v1", server.port);
     let named = EgressPolicy::default().allow("localhost".parse().unwrap());
@@ -248,7 +248,7 @@ fn nobody_is_asked_whom_the_policy_blocks() {
 }
 
 #[test]
-fn the_key_is_neither_in_the_fixture_nor_on_the_tape_nor_in_what_is_printed() {
+fn key_is_not_in_the_fixture_the_tape_or_the_output() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("calls.jsonl");
     let server = Server::saying(ok(&ANSWER.replace("hello", &format!("you sent {KEY}"))));

@@ -55,7 +55,7 @@ fn a_million_subscriptions_are_refused() {
 }
 
 #[test]
-fn pointers_are_into_the_memory_that_is_exported() {
+fn pointers_refer_to_the_exported_memory() {
     let fill = |at: u32| format!("(call $random (i32.const {at}) (i32.const 8))");
     let two = r#"(memory $large 10) (memory $small (export "memory") 1)"#;
     assert_eq!(answer(two, &fill(65528)), Outcome::Exited(0));
@@ -70,7 +70,7 @@ fn pointers_are_into_the_memory_that_is_exported() {
 }
 
 #[test]
-fn a_memory_of_64_bits_is_reached_as_far_as_a_pointer_goes() {
+fn memory64_is_accessed_through_32_bit_pointers() {
     let fill = |at: u32| format!("(call $random (i32.const {at}) (i32.const 8))");
     let memory = r#"(memory (export "memory") i64 1)"#;
     assert_eq!(answer(memory, &fill(65528)), Outcome::Exited(0));
@@ -80,7 +80,7 @@ fn a_memory_of_64_bits_is_reached_as_far_as_a_pointer_goes() {
 }
 
 #[test]
-fn a_thousand_unknown_imports_are_enough() {
+fn unknown_imports_are_limited_to_a_thousand() {
     let importing = |count: u32| {
         let import = |n| format!(r#"(import "env" "f{n}" (func))"#);
         let imports: Vec<String> = (0..count).map(import).collect();
@@ -92,7 +92,7 @@ fn a_thousand_unknown_imports_are_enough() {
     assert!(matches!(refused, Err(ProgramError::TooManyUnknownImports { .. })), "{refused:?}");
 }
 
-/// What a guest allocates for the garbage collector is memory, too.
+/// Objects that a guest allocates on the garbage-collected heap count towards its memory.
 #[test]
 fn objects_count_as_memory() {
     let text = r#"(module
@@ -149,10 +149,10 @@ fn a_trace_ends_at_its_limit_and_the_guest_runs_on() {
     assert!(log.len() < 1100);
 }
 
-/// What C++ and Rust make for a host that calls it several times: wasmtime's command line runs it, and we
-/// said that it was a library.
+/// Regression: a module that C++ and Rust build for hosts that call it several times was reported as a
+/// library, although the command line of wasmtime runs it.
 #[test]
-fn a_reactor_is_made_ready_and_then_called_by_the_empty_name() {
+fn reactor_is_initialized_and_its_empty_name_export_called() {
     let reactor = |exports: &str| {
         format!(
             r#"(module
@@ -183,7 +183,7 @@ fn a_reactor_is_made_ready_and_then_called_by_the_empty_name() {
 }
 
 #[test]
-fn a_library_is_told_by_what_it_exports() {
+fn library_error_lists_the_exports() {
     let message = |text: &str| {
         let program = Program::new(engine(), &module(text)).unwrap();
         let started = Command::new(&program).output(&mut Machine::builder().build().unwrap());

@@ -83,7 +83,7 @@ impl Place {
 }
 
 #[test]
-fn bytes_go_through_a_program_of_the_host_between_modules() {
+fn native_program_works_in_a_pipeline_between_modules() {
     let place = Place::new();
     assert_eq!(place.printed("seq 800000 | host-cat | wc -c"), "5488895\n");
     assert_eq!(place.printed("seq 800000 | host-sort -rn | head -n 1"), "800000\n");
@@ -93,16 +93,16 @@ fn bytes_go_through_a_program_of_the_host_between_modules() {
 }
 
 #[test]
-fn an_endless_writer_ends_with_the_program_that_reads_it() {
+fn endless_writer_ends_when_its_reader_exits() {
     let place = Place::new();
     assert_eq!(place.printed("yes | host-head -n 1; echo $?"), "y\n0\n");
     assert_eq!(place.printed("host-sh -c 'exec yes' | head -n 2"), "y\ny\n");
 }
 
-/// It leads a group of its own, to which Ctrl-C does not go.
+/// It leads its own process group, which does not receive Ctrl-C.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_program_ends_with_a_belljar_that_is_killed() {
+fn native_program_ends_when_belljar_is_killed() {
     use std::io::Read;
 
     let place = Place::new();
@@ -126,7 +126,7 @@ fn a_program_ends_with_a_belljar_that_is_killed() {
 }
 
 #[test]
-fn codes_and_signals_of_the_host_are_the_processs() {
+fn native_exit_codes_and_signals_become_the_processs_status() {
     let place = Place::new();
     assert_eq!(place.printed("host-sh -c 'exit 7'; echo $?"), "7\n");
     assert_eq!(place.printed("host-sh -c 'kill -9 $$'; echo $?"), "137\n");
@@ -143,9 +143,9 @@ fn both_streams_in_one_pipe_keep_their_order() {
     assert_eq!(place.printed(script), "1\n2\n3\n4\n");
 }
 
-/// A program that reads nothing took everything from whoever shared its input.
+/// Regression: a program that reads nothing consumed the input that it shared with others.
 #[test]
-fn what_a_program_has_not_read_others_read() {
+fn input_that_a_native_program_left_is_read_by_others() {
     let place = Place::new();
     let said = "one\ntwo\nthree\n";
     let loops = "while read -r line; do host-sh -c \"echo $line\"; done";
@@ -163,9 +163,10 @@ fn what_a_program_has_not_read_others_read() {
     assert_eq!(place.printed("{ host-cat; echo end; } < note.txt | wc -l"), "4\n");
 }
 
-/// Of input that filled the pipe of a program that ended 64 KiB were lost, and its tape said so as well.
+/// Regression: when a program ended, 64 KiB of input that filled its pipe were lost, and were on its tape as
+/// read.
 #[test]
-fn long_input_that_a_program_has_not_read_others_read() {
+fn long_input_that_a_native_program_left_is_read_by_others() {
     let place = Place::new();
     let lines: Vec<String> = (1..=60_000).map(|number: u32| number.to_string()).collect();
     std::fs::write(place.worktree.path().join("list"), lines.join("\n") + "\n").unwrap();
@@ -186,9 +187,9 @@ fn long_input_that_a_program_has_not_read_others_read() {
     assert_eq!(stdout(&recorded), "60000\n");
 }
 
-/// A loop of a shell around belljar ended after its first line.
+/// Regression: a shell loop around belljar ended after its first line.
 #[test]
-fn input_from_a_file_that_no_program_of_a_run_has_read_is_there_after_the_run() {
+fn unread_file_input_is_available_after_the_run() {
     let place = Place::new();
     for (script, rest) in [
         ("host-true", "one\ntwo\nthree\n"),
@@ -206,10 +207,10 @@ fn input_from_a_file_that_no_program_of_a_run_has_read_is_there_after_the_run() 
     }
 }
 
-/// The input of the loop went with the program whose reader had hung up, and what such a program does at its
-/// end was not done.
+/// Regression: the input of the loop was lost with a program whose reader had exited, and what such a program
+/// does on exit was not done.
 #[test]
-fn a_program_whose_reader_hangs_up_ends_as_it_does_natively() {
+fn program_whose_reader_exits_ends_as_natively() {
     let place = Place::new();
     let endless = "host-sh -c 'while echo x; do :; done 2>/dev/null'";
     let script =
@@ -225,9 +226,9 @@ fn a_program_whose_reader_hangs_up_ends_as_it_does_natively() {
     assert_eq!(std::fs::read_to_string(place.worktree.path().join("done")).unwrap(), "done\n");
 }
 
-/// The replay ended it where its reader hung up.
+/// Regression: a replay ended the program as soon as its reader exited.
 #[test]
-fn a_program_whose_reader_hangs_up_and_that_ends_with_the_run_does_so_in_a_replay() {
+fn replay_ends_a_program_that_ignores_sigpipe_with_the_run() {
     let place = Place::new();
     let ignoring = "host-sh -c 'trap \"\" PIPE; while :; do echo x 2>/dev/null; sleep 0.05; done'";
     let script = format!("{ignoring} | head -n 1 & host-sh -c 'sleep 0.5'; echo done");
@@ -235,9 +236,9 @@ fn a_program_whose_reader_hangs_up_and_that_ends_with_the_run_does_so_in_a_repla
     assert_eq!(stdout(&recorded), "x\ndone\n");
 }
 
-/// Nobody types anything: the program ends, and does not wait for its input.
+/// Standard input stays open and empty: the program ends without waiting for it.
 #[test]
-fn a_program_that_does_not_read_is_not_held_up_by_standard_input() {
+fn program_that_does_not_read_does_not_wait_for_stdin() {
     let place = Place::new();
     let mut command = place.command(&["sh", "--quiet", "--on-missing", "native", "-c"]);
     command.arg("host-sh -c 'echo done'").stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -249,7 +250,7 @@ fn a_program_that_does_not_read_is_not_held_up_by_standard_input() {
 }
 
 #[test]
-fn a_timeout_leaves_no_program_of_the_host_behind() {
+fn timeout_leaves_no_native_program_running() {
     let place = Place::new();
     let pids = place.worktree.path().join("pids");
     let script = "host-sh -c 'echo $$ > pids; sleep 1000 & echo $! >> pids; wait' | host-cat";
@@ -270,9 +271,9 @@ fn a_timeout_leaves_no_program_of_the_host_behind() {
     }
 }
 
-/// A tape without events of native programs was taken for one of the library's subprocesses.
+/// Regression: a tape without events of native programs was taken for one of the library's subprocesses.
 #[test]
-fn a_native_program_that_times_out_in_silence_does_so_in_a_replay() {
+fn timeout_of_a_silent_native_program_is_replayed() {
     let place = Place::new();
     let open = std::io::pipe().unwrap();
     let args = ["host-sh", "-c", "sleep 1000"];
@@ -282,14 +283,14 @@ fn a_native_program_that_times_out_in_silence_does_so_in_a_replay() {
 }
 
 #[test]
-fn the_clock_does_not_jump_while_a_program_of_the_host_runs() {
+fn virtual_clock_does_not_jump_while_a_native_program_runs() {
     let place = Place::new();
     let script = "sleep 3600 & host-sleep 0.2; date +%s; wait; date +%s";
     assert_eq!(place.printed(script), "2114380800\n2114384400\n");
 }
 
 #[test]
-fn the_time_of_a_program_is_charged_if_that_is_asked_for() {
+fn native_time_charged_advances_the_virtual_clock() {
     let place = Place::new();
     let script = "host-sleep 0.2 & host-sleep 1 & wait; test $(date +%s) -ge 2114380801; echo $?";
     let (output, _) =
@@ -298,7 +299,7 @@ fn the_time_of_a_program_is_charged_if_that_is_asked_for() {
 }
 
 #[test]
-fn what_is_not_found_says_how_it_could_be() {
+fn missing_program_error_names_on_missing_native() {
     let place = Place::new();
     let output = place.call(&["sh", "-c", "host-cat note.txt"]);
     assert_eq!(output.status.code(), Some(127));
@@ -310,7 +311,7 @@ fn what_is_not_found_says_how_it_could_be() {
 }
 
 #[test]
-fn a_shell_knows_what_the_host_has() {
+fn command_v_finds_native_programs() {
     let place = Place::new();
     let script = "command -v host-cat; command -v no-such-program; echo $?; type host-cat";
     assert_eq!(place.printed(script), "host-cat\n127\nhost-cat is host-cat\n");
@@ -318,9 +319,9 @@ fn a_shell_knows_what_the_host_has() {
     assert_eq!(output.status.code(), Some(127));
 }
 
-/// A path is the namespace's, and so is the interpreter of a script that lies there.
+/// Paths, and interpreters of scripts at such paths, are looked up in the namespace.
 #[test]
-fn a_program_with_a_slash_is_never_the_hosts() {
+fn program_path_with_a_slash_is_never_native() {
     let place = Place::new();
     std::fs::write(place.worktree.path().join("script"), "#!/bin/host-sh\necho no\n").unwrap();
     for program in ["/bin/sed", "../../bin/sed", "./script"] {
@@ -330,7 +331,7 @@ fn a_program_with_a_slash_is_never_the_hosts() {
 }
 
 #[test]
-fn a_program_runs_in_the_folder_of_the_disk() {
+fn native_program_runs_in_the_directory_on_the_disk() {
     let place = Place::new();
     std::fs::create_dir(place.worktree.path().join("sub")).unwrap();
     std::os::unix::fs::symlink("../..", place.worktree.path().join("sub/out")).unwrap();
@@ -369,7 +370,7 @@ fn a_profile_holds_for_every_program_of_a_tree() {
 }
 
 #[test]
-fn a_tree_with_programs_of_the_host_is_replayed_without_them() {
+fn tree_with_native_programs_is_replayed_without_them() {
     let place = Place::new();
     let script = "seq 100000 | host-cat | host-sort -n | wc -c
         host-sh -c 'echo err >&2; exit 3'; echo $?
@@ -386,7 +387,7 @@ fn a_tree_with_programs_of_the_host_is_replayed_without_them() {
 }
 
 #[test]
-fn a_program_of_the_host_alone_is_replayed_with_its_input() {
+fn single_native_program_is_replayed_with_its_input() {
     let place = Place::new();
     let stdin = std::fs::File::open(place.worktree.path().join("note.txt")).unwrap();
     let (output, _) = place.replayed(&[], &["host-cat"], stdin.into());
@@ -396,9 +397,9 @@ fn a_program_of_the_host_alone_is_replayed_with_its_input() {
     assert_eq!(output.status.code(), Some(143));
 }
 
-/// What the guests hand to a program is compared: a replay must not pass for one with other input.
+/// The input of a native program is compared: a replay with other input must not succeed.
 #[test]
-fn a_replay_that_hands_a_program_something_else_leaves_its_tape() {
+fn replay_that_gives_a_native_program_other_input_diverges() {
     let place = Place::new();
     place.replayed(&[], &["sh", "-c", "echo in | host-cat"], Stdio::null());
     let tape = std::fs::read_to_string(place.tape()).unwrap();
@@ -412,7 +413,7 @@ fn a_replay_that_hands_a_program_something_else_leaves_its_tape() {
 }
 
 #[test]
-fn verify_names_programs_of_the_host() {
+fn verify_names_native_programs() {
     let place = Place::new();
     let args = ["verify", "-n", "2", "--on-missing", "native", "--", "sh", "-c", "host-true"];
     let output = place.call(&args);
@@ -433,7 +434,7 @@ fn programs(worktree: &Path) -> (Arc<NativeChildren>, MachineBuilder) {
 }
 
 #[test]
-fn a_machine_of_the_library_starts_programs_of_the_host() {
+fn library_machine_starts_native_programs() {
     let place = Place::new();
     let (children, builder) = programs(place.worktree.path());
     let tape = MemoryTape::default();
@@ -460,9 +461,9 @@ fn a_machine_of_the_library_starts_programs_of_the_host() {
     assert_eq!(given.sum::<u64>(), 4);
 }
 
-/// A module that nobody has asked for programs of the host finds none.
+/// Unless native programs are enabled, a module finds none.
 #[test]
-fn a_machine_has_no_programs_of_the_host_unless_told() {
+fn machine_has_no_native_programs_by_default() {
     let place = Place::new();
     let worktree = HostDir::open(place.worktree.path()).unwrap();
     let programs = Arc::new(ToolchainPrograms::new(engine(), Toolchains::default()));
@@ -471,9 +472,9 @@ fn a_machine_has_no_programs_of_the_host_unless_told() {
     assert_eq!(output.status.code(), Some(127));
 }
 
-/// On a virtual clock the one that sleeps would sleep until the program has ended, which is never.
+/// On a virtual clock the sleeper would sleep until the native program ends, which it never does.
 #[test]
-fn on_the_clock_of_the_host_others_wake_beside_a_program() {
+fn on_the_real_clock_sleepers_wake_while_a_native_program_runs() {
     let place = Place::new();
     let (_, builder) = programs(place.worktree.path());
     let mut machine = builder.clock(ClockConfig::Host).build().unwrap();
@@ -483,7 +484,7 @@ fn on_the_clock_of_the_host_others_wake_beside_a_program() {
 }
 
 #[test]
-fn a_tree_that_waits_for_the_host_ends_at_its_timeout() {
+fn tree_that_waits_for_a_native_program_ends_at_its_timeout() {
     let place = Place::new();
     let (_, builder) = programs(place.worktree.path());
     let limits = Limits { timeout: Some(Duration::from_millis(200)), ..Limits::default() };
@@ -493,7 +494,7 @@ fn a_tree_that_waits_for_the_host_ends_at_its_timeout() {
 }
 
 #[test]
-fn modules_of_a_session_start_programs_of_the_host_as_it_says() {
+fn modules_of_a_session_start_native_programs_if_allowed() {
     let place = Place::new();
     std::fs::write(place.worktree.path().join("Makefile"), "all:\n\tsed q note.txt\n").unwrap();
     for (on_missing, is_found) in [(OnMissing::Deny, false), (OnMissing::Native, true)] {
@@ -506,9 +507,9 @@ fn modules_of_a_session_start_programs_of_the_host_as_it_says() {
     }
 }
 
-/// It was given nothing, and ended with 0.
+/// Regression: it received no input, and ended with 0.
 #[test]
-fn a_program_of_the_host_reads_a_device() {
+fn native_program_reads_a_device() {
     let place = Place::new();
     let script = "od -An -N4 -tx1 < /dev/zero; od -An -N4 -tx1 < /dev/null; \
                   od -An -N4 -tx1 < /dev/urandom | wc -w; echo $?";
@@ -519,9 +520,9 @@ fn a_program_of_the_host_reads_a_device() {
     );
 }
 
-/// They ran in whatever folder had the name of the worktree by then.
+/// Regression: they ran in the directory that had the worktree's old name by then.
 #[test]
-fn a_worktree_that_is_moved_takes_its_programs_of_the_host_with_it() {
+fn native_programs_follow_a_moved_worktree() {
     use std::io::Write;
 
     let folder = tempfile::tempdir().unwrap();

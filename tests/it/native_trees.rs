@@ -58,9 +58,9 @@ fn replayed(script: &str) -> Output {
     recorded
 }
 
-/// The guest waited for time, time for the program, the program for the guest.
+/// Regression: the guest waited for time, the clock for the program, and the program for the guest.
 #[test]
-fn a_program_of_the_host_that_waits_for_input_does_not_hold_up_time() {
+fn native_program_that_waits_for_input_does_not_stop_the_clock() {
     let output = replayed("(sleep 1; echo a) | sed s/a/b/; date +%s");
     assert_eq!(stdout(&output), "b\n2114380801\n", "{}", stderr(&output));
     let script = "(echo a; sleep 1; echo b) | sed -u s/^/x/ | while read -r line; do
@@ -69,17 +69,17 @@ fn a_program_of_the_host_that_waits_for_input_does_not_hold_up_time() {
     assert_eq!(stdout(&replayed(script)), "xa\n2114380800\nxb\n2114380801\n");
 }
 
-/// Where the system tells that a program waits, an hour takes no time.
+/// On systems that show that a program waits, an hour takes no real time.
 #[cfg(target_os = "linux")]
 #[test]
-fn time_jumps_while_a_program_of_the_host_waits_for_input() {
+fn virtual_time_jumps_while_a_native_program_waits_for_input() {
     let script =
         "(sleep 3600; echo a) | sed s/a/b/ | (read -r x; sleep 3600; echo $x) | sed p; date +%s";
     assert_eq!(stdout(&replayed(script)), "b\nb\n2114388000\n");
 }
 
 #[test]
-fn a_program_of_the_host_that_never_ends_does_not_hold_up_time() {
+fn native_program_that_never_ends_does_not_stop_the_clock() {
     let endless = "awk 'BEGIN { system(\"exec sleep 1000\") }'";
     let output = replayed(&format!("{endless} & sleep 0.2; kill $!; wait $!; echo $?; date +%s"));
     assert_eq!(stdout(&output), "143\n2114380800\n");
@@ -95,10 +95,10 @@ fn a_program_of_the_host_that_never_ends_does_not_hold_up_time() {
     assert!(stderr(&replayed).contains("the run is the same"), "{}", stderr(&replayed));
 }
 
-/// As under any shell: what is left behind goes on writing, and the script goes on.
+/// As in any shell: the detached process goes on writing, and the script continues.
 #[test]
-fn a_program_that_is_left_behind_with_the_streams_does_not_hold_up_the_script() {
-    if !has_dash("a_program_that_is_left_behind_with_the_streams_does_not_hold_up_the_script") {
+fn detached_process_that_keeps_the_streams_does_not_block_the_script() {
+    if !has_dash("detached_process_that_keeps_the_streams_does_not_block_the_script") {
         return;
     }
     for daemon in ["sleep 1000 &", "(sleep 1000; echo late) &", "exec 2>&1; sleep 1000 & echo now;"]
@@ -126,9 +126,9 @@ fn a_program_that_is_left_behind_with_the_streams_does_not_hold_up_the_script() 
     assert_eq!(stdout(&replayed(script)).trim(), "2621440");
 }
 
-/// What is left behind ends with the run, unless it has left the group.
+/// A detached process ends with the run, unless it has left the process group.
 #[test]
-fn a_program_that_is_left_behind_ends_with_the_run() {
+fn detached_process_ends_with_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let script = "awk 'BEGIN { system(\"sleep 1000 & echo $! > pid\") }'; echo end";
     let output = Command::shell(script).output(&mut machine(folder.path())).unwrap();
@@ -178,10 +178,10 @@ impl Image for Forgetful {
     }
 }
 
-/// Natively it waits for ever. Other systems than Linux do not tell what a program waits for.
+/// Natively it waits forever. Only Linux shows what a process waits for.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_deadlock_with_a_program_of_the_host_is_told() {
+fn deadlock_with_a_native_program_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let preopen =
         Preopen { path: WORKTREE.to_owned(), name: ".".to_owned(), reach: Reach::NamespaceOrRoot };
@@ -260,10 +260,11 @@ fn of_dash(script: &str, folder: &Path) -> Shown {
     shown(script, &output.stdout, output.status.code())
 }
 
-/// Some trees of three are tried, or all, if `BELLJAR_TEST_TREES` is `all`: about ten minutes.
+/// Tries a sample of the trees of three processes, or all of them if `BELLJAR_TEST_TREES` is `all`: about ten
+/// minutes.
 #[test]
-fn no_tree_of_sleeps_pipes_and_programs_of_the_host_hangs() {
-    if !has_dash("no_tree_of_sleeps_pipes_and_programs_of_the_host_hangs") {
+fn no_tree_of_sleeps_pipes_and_native_programs_hangs() {
+    if !has_dash("no_tree_of_sleeps_pipes_and_native_programs_hangs") {
         return;
     }
     let every = match std::env::var("BELLJAR_TEST_TREES") {

@@ -307,7 +307,7 @@ fn check(plan: &Plan) -> Result<Tally, String> {
 }
 
 #[test]
-fn answers_are_those_of_linux() {
+fn overlay_agrees_with_linux() {
     let layers = |_: &mut _| 1;
     Hunt { name: "differential", ops: 20_000, ops_per_plan: 300, layers }.run(check);
     for (difference, what) in TABLE {
@@ -316,7 +316,7 @@ fn answers_are_those_of_linux() {
 }
 
 #[test]
-fn answers_are_those_of_linux_in_plans_of_proptest() {
+fn overlay_agrees_with_linux_in_proptest_plans() {
     let config = Config { cases: 50, failure_persistence: None, ..Config::default() };
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let outcome = TestRunner::new_with_rng(config, rng)

@@ -143,13 +143,13 @@ fn check(plan: &Plan) -> Result<Tally, String> {
 }
 
 #[test]
-fn answers_are_those_of_the_model_over_one_layer() {
+fn overlay_agrees_with_the_model_over_one_layer() {
     let layers = |_: &mut _| 1;
     Hunt { name: "model, one layer", ops: 100_000, ops_per_plan: 150, layers }.run(check);
 }
 
 #[test]
-fn answers_are_those_of_the_model_over_merged_layers() {
+fn overlay_agrees_with_the_model_over_merged_layers() {
     let hunt = Hunt {
         name: "model, merged layers",
         ops: 100_000,
@@ -160,13 +160,13 @@ fn answers_are_those_of_the_model_over_merged_layers() {
 }
 
 #[test]
-fn answers_are_those_of_the_model_over_nothing() {
+fn overlay_agrees_with_the_model_without_layers() {
     let layers = |_: &mut _| 0;
     Hunt { name: "model, no layer", ops: 20_000, ops_per_plan: 150, layers }.run(check);
 }
 
 #[test]
-fn answers_are_those_of_the_model_in_plans_of_proptest() {
+fn overlay_agrees_with_the_model_in_proptest_plans() {
     let config = Config { cases: 200, failure_persistence: None, ..Config::default() };
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let plans = Plan::strategy(2);

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::support::package;
 
 #[test]
-fn the_example_of_the_documentation_is_a_tape() {
+fn example_in_the_docs_is_a_valid_tape() {
     let text = std::fs::read_to_string(package().join("docs/process-tape.md")).unwrap();
     let (_, rest) = text.split_once("```jsonl\n").unwrap();
     let (example, _) = rest.split_once("```").unwrap();
@@ -29,7 +29,7 @@ fn the_example_of_the_documentation_is_a_tape() {
 }
 
 #[test]
-fn what_is_damaged_is_named_by_its_line() {
+fn damaged_line_error_names_the_line() {
     let folder = tempfile::tempdir().unwrap();
     let good = r#"{"program":"p","exit_code":0}"#;
     let path = folder.path().join("processes.jsonl");
@@ -158,7 +158,7 @@ proptest! {
         prop_assert_eq!(ProcessTape::load(&path).unwrap(), tape);
     }
 
-    /// Whatever is done to its bytes, a tape loads or gives an error.
+    /// With any change of its bytes, a tape loads or gives an error.
     #[test]
     fn damaged_process_tapes_never_panic(
         entry in entry(),

@@ -76,7 +76,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn processes_pipes_and_descriptors_are_those_of_posix() {
+fn processes_pipes_and_descriptors_follow_posix() {
     let limits = Limits { processes_max: 100, ..Limits::default() };
     for test in TESTS {
         let output = match test {
@@ -149,7 +149,7 @@ fn spawns_waits_pipes_and_exits_are_on_the_tape() {
 }
 
 #[test]
-fn who_waits_for_whom_is_told_when_all_wait_for_each_other() {
+fn deadlock_error_says_which_process_waits_for_which() {
     let output = procs(&mut machine(Limits::default(), None), "deadlock");
     let Outcome::Deadlock(waits) = output.status.outcome() else { panic!("{:?}", output.status) };
     assert_eq!(
@@ -172,7 +172,7 @@ fn who_waits_for_whom_is_told_when_all_wait_for_each_other() {
 }
 
 #[test]
-fn a_limit_of_time_ends_the_whole_tree() {
+fn timeout_ends_the_whole_process_tree() {
     let virtual_timeout = Some(std::time::Duration::from_millis(1));
     let mut machine = machine(Limits { virtual_timeout, ..Limits::default() }, None);
     let output = procs(&mut machine, "sleep");
@@ -201,10 +201,10 @@ fn a_run_of_several_processes_is_repeated_from_its_tape() {
     }
 }
 
-/// The numbers of processes are the machine's own.
+/// Process numbers are those of the machine.
 #[cfg(unix)]
 #[test]
-fn the_number_of_a_process_of_the_host_is_nobodys_in_a_machine() {
+fn host_process_ids_cannot_be_signalled_from_a_machine() {
     let mut stranger = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     let programs = ToolchainPrograms::new(engine(), Toolchains::default());
     let programs = programs.with("sh", belljar::process::ShellImage::maker());

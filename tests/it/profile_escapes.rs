@@ -223,7 +223,7 @@ impl Attacks {
 }
 
 #[test]
-fn a_confined_program_reads_no_memory_of_a_stranger() {
+fn confined_program_cannot_read_memory_of_other_processes() {
     let Some(attacks) = Attacks::build() else { return };
     let mut stranger = Command::new(attacks.program());
     let mut stranger = stranger.arg("hold").stdout(Stdio::piped()).spawn().unwrap();
@@ -244,9 +244,9 @@ fn a_confined_program_reads_no_memory_of_a_stranger() {
     }
 }
 
-/// It may make none, but standard input can be one.
+/// It cannot create sockets, but standard input can be one.
 #[test]
-fn a_hardened_program_connects_no_socket_that_it_was_given() {
+fn hardened_program_cannot_connect_an_inherited_socket() {
     let Some(attacks) = Attacks::build() else { return };
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
@@ -267,7 +267,7 @@ fn a_hardened_program_connects_no_socket_that_it_was_given() {
 }
 
 #[test]
-fn a_hardened_program_types_nothing_into_its_terminal() {
+fn hardened_program_cannot_inject_terminal_input() {
     let Some(attacks) = Attacks::build() else { return };
     let typed = |profile| stdout(&attacks.launched(profile, "terminal", &["type"]));
     if !typed(SandboxProfile::Unrestricted).ends_with("typed x\n") {
@@ -282,7 +282,7 @@ fn a_hardened_program_types_nothing_into_its_terminal() {
 
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn a_hardened_program_that_calls_as_another_architecture_is_ended() {
+fn hardened_program_with_foreign_architecture_calls_is_killed() {
     let Some(attacks) = Attacks::build() else { return };
     if attacks.run(SandboxProfile::Unrestricted, &["foreign"]).stdout != b"1\n" {
         eprintln!("skipped: the kernel knows no calls of another architecture");
@@ -294,9 +294,9 @@ fn a_hardened_program_that_calls_as_another_architecture_is_ended() {
     }
 }
 
-/// What a set-user-id program changes is seen by root alone, who can make one of another user.
+/// Only root can create a set-user-id program of another user, and only root can test its effect.
 #[test]
-fn a_confined_program_becomes_nobody_else() {
+fn confined_program_does_not_gain_set_user_id_rights() {
     const NOBODY: u32 = 65534;
     let folder = tempfile::tempdir().unwrap();
     let id = folder.path().join("id");
@@ -322,7 +322,7 @@ fn a_confined_program_becomes_nobody_else() {
     }
 }
 
-/// Whoever runs such a file later has the rights of its owner, who may be root.
+/// Such a file gives its owner's rights, perhaps root's, to anyone who runs it.
 #[test]
 fn a_confined_program_makes_no_file_with_set_user_id_or_set_group_id() {
     let made = |profile| {
@@ -390,9 +390,9 @@ fn a_hardened_program_has_a_network_of_its_own() {
     }
 }
 
-/// Kernels without one of the calls that a profile is made of, which a filter of this thread plays.
+/// A seccomp filter on this thread simulates kernels that lack one of the calls of a profile.
 #[test]
-fn a_profile_that_the_kernel_does_not_give_runs_nothing() {
+fn profile_that_the_kernel_lacks_runs_nothing() {
     let refused = |call: i64, profile| {
         let folder = tempfile::tempdir().unwrap();
         let command = NativeCommand {

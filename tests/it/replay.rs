@@ -95,7 +95,7 @@ fn a_run_is_repeated_without_its_tree() {
 }
 
 #[test]
-fn a_listing_chance_and_time_are_those_of_the_tape() {
+fn listing_random_bytes_and_time_are_those_of_the_tape() {
     for (name, args) in [
         ("walk", &[][..]),
         ("random", &[]),
@@ -111,9 +111,9 @@ fn a_listing_chance_and_time_are_those_of_the_tape() {
     }
 }
 
-/// The host's clock is never the same twice; its tape is.
+/// The real clock never repeats; the tape does.
 #[test]
-fn the_hosts_clock_is_played_back() {
+fn real_clock_is_replayed() {
     for (name, args) in [("clock", &[][..]), ("writer", &["dir/out", "1"]), ("walk", &["."])] {
         let scratch = scratch();
         let (path, output) = record(scratch.path(), ClockConfig::Host, name, args, Input::Empty);
@@ -133,7 +133,7 @@ impl Read for Trickle {
 }
 
 #[test]
-fn standard_input_is_played_back_as_it_came() {
+fn stdin_is_replayed_in_the_recorded_pieces() {
     let scratch = scratch();
     let bytes = b"what\x00 came\xff in".to_vec();
     let stdin = Input::Reader(Box::new(Trickle(Cursor::new(bytes.clone()))));
@@ -142,9 +142,9 @@ fn standard_input_is_played_back_as_it_came() {
     assert_eq!(replayed(&path).outputs, [Ok(output)]);
 }
 
-/// Up to version 4 of the kernel the second run had what the first had left of the limits.
+/// Up to version 4 of the kernel, the second run had what the first had left of the limits.
 #[test]
-fn each_of_two_runs_has_the_limits_that_it_had_when_it_was_recorded() {
+fn each_of_two_runs_is_replayed_with_its_recorded_limits() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("run.tape");
     let tape = FileTape::create(&path, &Header::new(0), 1 << 30).unwrap();
@@ -183,7 +183,7 @@ fn the_first_mismatch_ends_the_replay() {
 }
 
 #[test]
-fn a_tape_that_lacks_something_is_an_error() {
+fn incomplete_tape_is_an_error() {
     let scratch = scratch();
     let (path, _) =
         record(scratch.path(), ClockConfig::default(), "wc", &["dir/large"], Input::Empty);
@@ -206,7 +206,7 @@ fn a_tape_that_lacks_something_is_an_error() {
     ));
 }
 
-/// A guest ends when its tape is full: what is not recorded must not happen.
+/// A guest ends when its tape is full: nothing may happen unrecorded.
 #[test]
 fn a_full_tape_ends_the_run() {
     let scratch = scratch();
@@ -263,7 +263,7 @@ impl Layer for Unsorted {
 }
 
 #[test]
-fn a_faulty_layer_shows_in_the_comparison_by_name() {
+fn comparison_names_the_divergence_of_a_faulty_layer() {
     let tape_of = |backwards: bool| {
         let tape = MemoryTape::default();
         let recorder = Recorder::new(tape.clone(), Redaction::default());

@@ -149,7 +149,7 @@ fn expect_same(recorded: &Recorded) {
     assert_eq!(String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&recorded.stderr));
 }
 
-/// The replay once took every write, and left its tape where the first had failed.
+/// Regression: the replay accepted every write, and diverged where the first had failed.
 #[test]
 fn a_write_that_failed_fails_again() {
     let scratch = scratch();
@@ -170,7 +170,7 @@ fn a_write_that_failed_fails_again() {
     }
 }
 
-/// The end of the tape's reads once stood for the end of the stream.
+/// Regression: the end of the tape's reads was taken for the end of the stream.
 #[test]
 fn a_read_that_failed_fails_again() {
     let scratch = scratch();
@@ -183,11 +183,11 @@ fn a_read_that_failed_fails_again() {
     expect_same(&recorded);
 }
 
-/// What a layer could not do was once not on the tape, and what it could only later was there as if
-/// it always had.
+/// Regression: failed operations of a layer were not on the tape, and those that succeeded only later were
+/// there as if they always had.
 #[cfg(unix)]
 #[test]
-fn what_a_layer_could_not_do_it_cannot_do_again() {
+fn failures_of_a_layer_are_replayed() {
     let scratch = scratch();
     let tree = scratch.path().join("tree");
     std::os::unix::fs::symlink("note.txt", tree.join("link")).unwrap();
@@ -237,7 +237,7 @@ impl Write for Meddling {
     }
 }
 
-/// The tape once held what a file was when it was opened, and the run read what it had become.
+/// Regression: the tape had the content at the time of opening, and the run read the later content.
 #[test]
 fn a_file_that_changes_during_a_recorded_run_is_read_as_it_was() {
     let scratch = scratch();

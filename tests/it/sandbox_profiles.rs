@@ -126,10 +126,10 @@ fn nothing_is_written_outside() {
     }
 }
 
-/// The session's second program is confined to the folder that the root was, not to what the first
-/// put in its place.
+/// The session's second program is confined to the original root directory, not to what the first program put
+/// in its place.
 #[test]
-fn a_root_that_is_replaced_by_a_link_leads_nowhere() {
+fn root_replaced_by_a_link_grants_no_access_to_its_target() {
     if !is_given(SandboxProfile::Worktree) {
         return;
     }
@@ -191,7 +191,7 @@ fn a_hardened_program_reads_no_secret() {
 }
 
 #[test]
-fn a_hardened_program_signals_no_stranger() {
+fn hardened_program_cannot_signal_other_processes() {
     if !is_given(SandboxProfile::OsHardened) {
         return;
     }
@@ -345,9 +345,9 @@ fn a_hardened_program_makes_no_dangerous_system_call() {
     assert!(answers.len() >= 36, "{text}");
 }
 
-/// A shell's own way to the network, where it has one.
+/// Includes the shell's own network redirections, if it has them.
 #[test]
-fn a_hardened_program_connects_to_nobody() {
+fn hardened_program_cannot_connect() {
     if !is_given(SandboxProfile::OsHardened) {
         return;
     }
@@ -365,9 +365,9 @@ fn a_hardened_program_connects_to_nobody() {
     assert!(listener.accept().is_err());
 }
 
-/// A descriptor that this process inherited, and has no flag on, is a way out of every folder.
+/// An inherited descriptor without close-on-exec would give access to files outside of every root.
 #[test]
-fn descriptors_of_this_process_are_not_passed_on() {
+fn inherited_descriptors_are_not_passed_on() {
     for profile in CONFINED.into_iter().filter(|profile| is_given(*profile)) {
         let folders = Folders::new();
         let secret = fs::File::options().append(true).open(folders.secret()).unwrap();
@@ -391,7 +391,7 @@ fn a_hardened_program_runs_without_the_rights_of_root() {
 }
 
 #[test]
-fn a_root_that_is_not_there_is_named() {
+fn missing_root_is_named() {
     if !is_given(SandboxProfile::Worktree) {
         return;
     }
@@ -410,7 +410,7 @@ fn a_root_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_profile_is_on_the_process_tape_and_a_replay_must_have_it() {
+fn profile_is_on_the_process_tape_and_required_by_replay() {
     if !is_given(SandboxProfile::Worktree) {
         return;
     }
@@ -431,7 +431,7 @@ fn a_profile_is_on_the_process_tape_and_a_replay_must_have_it() {
 }
 
 #[test]
-fn a_command_of_the_terminal_is_confined_too() {
+fn native_program_of_the_command_line_is_confined() {
     for profile in CONFINED.into_iter().filter(|profile| is_given(*profile)) {
         let folders = Folders::new();
         let command = |script: &str| NativeCommand {

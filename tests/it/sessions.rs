@@ -132,9 +132,9 @@ impl Numbered {
     }
 }
 
-/// All of them are at the same place at the same time, four on each of eight threads.
+/// All sessions reach the same step at the same time, four on each of eight threads.
 #[test]
-fn thirty_two_sessions_at_once_are_as_each_is_alone() {
+fn thirty_two_concurrent_sessions_behave_as_each_alone() {
     const THREADS: i64 = 8;
     const EACH: i64 = 4;
     let folder = worktree();
@@ -176,7 +176,7 @@ fn thirty_two_sessions_at_once_are_as_each_is_alone() {
     }
 }
 
-/// Whoever holds a clock or a recorder of a session that is over holds up nothing.
+/// A clock or a recorder that outlives its session blocks nothing.
 #[test]
 fn a_dropped_session_removes_its_tape_though_others_hold_a_recorder() {
     let folder = worktree();
@@ -224,9 +224,9 @@ fn a_panic_inside_a_session_tears_it_down() {
     bench.activate().unwrap().finalize().unwrap();
 }
 
-/// Else a replay of what asks nobody would look for a fixture that is not there.
+/// Otherwise a replay of a session without model requests would look for a fixture that does not exist.
 #[test]
-fn a_recording_in_which_nobody_is_asked_is_empty_and_replaces_the_old_one() {
+fn recording_without_requests_is_empty_and_replaces_the_old_one() {
     let folder = worktree();
     let fixture = folder.path().join("llm.jsonl");
     let record = Testbench::builder().paused_clock_at_ms(0).record_llm(&fixture).build();
@@ -244,7 +244,7 @@ fn a_recording_in_which_nobody_is_asked_is_empty_and_replaces_the_old_one() {
     assert!(error.contains("llm.jsonl") && error.contains("it has no calls"), "{error}");
 }
 
-/// A tape that is begun is a file and a lock: what fails after it must take both back.
+/// A new tape is a file and a lock: a later failure must remove both.
 #[test]
 fn an_activation_that_fails_leaves_no_file_no_lock_and_no_thread() {
     const NAME: &str = "sessions::an_activation_that_fails_leaves_no_file_no_lock_and_no_thread";
@@ -293,8 +293,8 @@ fn an_activation_that_fails_leaves_no_file_no_lock_and_no_thread() {
 }
 
 #[test]
-fn a_session_that_says_nothing_of_the_network_asks_the_environment() {
-    const NAME: &str = "sessions::a_session_that_says_nothing_of_the_network_asks_the_environment";
+fn session_without_a_network_policy_uses_the_environment_variables() {
+    const NAME: &str = "sessions::session_without_a_network_policy_uses_the_environment_variables";
     const DEFAULT: &str = "BELLJAR_EGRESS_DEFAULT";
     const ALLOW: &str = "BELLJAR_EGRESS_ALLOW";
     const DENY: &str = "BELLJAR_EGRESS_DENY";
@@ -331,7 +331,7 @@ fn a_session_that_says_nothing_of_the_network_asks_the_environment() {
 }
 
 #[test]
-fn what_a_session_allows_and_denies_is_on_its_tape() {
+fn egress_decisions_of_a_session_are_on_its_tape() {
     let folder = worktree();
     let tape = folder.path().join("t.tape");
     let bench = hermetic(folder.path()).allow_network(["a.test".parse().unwrap()]);
@@ -354,7 +354,7 @@ fn what_a_session_allows_and_denies_is_on_its_tape() {
 
 #[cfg(unix)]
 #[test]
-fn the_process_tape_can_be_looked_at_meanwhile() {
+fn process_tape_can_be_read_during_the_session() {
     let folder = worktree();
     let tape = folder.path().join("tools.jsonl");
     let builder = || Testbench::builder().paused_clock_at_ms(0);
@@ -373,9 +373,9 @@ fn the_process_tape_can_be_looked_at_meanwhile() {
     assert_eq!(builder().build().activate().unwrap().process_tape(), None);
 }
 
-/// Each process of a session took as long as it took, not as long as the session before it.
+/// The duration of a process does not include that of the session before it.
 #[test]
-fn durations_on_a_tape_are_of_one_process() {
+fn durations_on_a_tape_are_per_process() {
     let folder = worktree();
     let tape = folder.path().join("t.tape");
     let limits = Limits { virtual_timeout: Some(Duration::from_secs(4)), ..Limits::default() };
@@ -411,10 +411,10 @@ fn durations_on_a_tape_are_of_one_process() {
     );
 }
 
-/// `native` is made in `native_children.rs`, `timeout` in `recorded/timeouts.rs`. Those of failures and
-/// of waiting for the host are made in `replay_faults.rs` and `cli/tape_faults.rs`.
+/// `native` is produced in `native_children.rs`, `timeout` in `recorded/timeouts.rs`. Records of failures and
+/// of waiting for the host are produced in `replay_faults.rs` and `cli/tape_faults.rs`.
 #[test]
-fn every_kind_of_record_is_made_by_something_real() {
+fn every_kind_of_record_is_produced_by_a_real_run() {
     let folder = worktree();
     #[cfg(unix)]
     std::os::unix::fs::symlink("note.txt", folder.path().join("link")).unwrap();

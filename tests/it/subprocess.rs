@@ -75,7 +75,7 @@ mod host {
     }
 
     #[test]
-    fn what_was_recorded_is_replayed() {
+    fn recorded_subprocesses_are_replayed() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("sub")).unwrap();
         let path = folder.path().join("processes.jsonl");
@@ -118,7 +118,7 @@ mod host {
     }
 
     #[test]
-    fn a_mebibyte_in_and_out_does_not_stop_halfway() {
+    fn mebibyte_of_input_and_output_does_not_deadlock() {
         let bytes: Vec<u8> = (0..1u32 << 20).map(|i| (i % 251) as u8).collect();
         let output = real(request(&["cat"]).stdin(bytes.clone()));
         assert!(output.stdout == bytes && output.stderr.is_empty());
@@ -217,7 +217,7 @@ mod host {
     }
 
     #[test]
-    fn under_a_paused_clock_a_host_program_takes_no_time() {
+    fn native_program_takes_no_time_on_a_paused_clock() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("processes.jsonl");
         let mut subprocesses = open(SubprocessConfig::Record { tape: path });
@@ -244,7 +244,7 @@ mod host {
     }
 
     #[test]
-    fn host_programs_are_on_the_machines_tape_and_replay_leaves_the_same_records() {
+    fn native_programs_have_the_same_records_when_replayed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("processes.jsonl");
         let requests = [
@@ -270,7 +270,7 @@ mod host {
     }
 
     #[test]
-    fn what_the_machines_tape_cannot_take_does_not_happen() {
+    fn program_that_the_machine_tape_cannot_record_is_not_started() {
         let folder = tempfile::tempdir().unwrap();
         let mark = folder.path().join("mark");
         let recorder = Recorder::new(MemoryTape::default(), Redaction::default());
@@ -288,7 +288,7 @@ mod host {
     }
 
     #[test]
-    fn a_program_that_the_toolchain_lacks_is_the_hosts_or_refused() {
+    fn program_missing_in_the_toolchain_is_native_or_refused() {
         let toolchain = toolchain(&["hello"]);
         let config = SubprocessConfig::WasiToolchain { dir: toolchain.path().to_owned() };
         let mut native = open(config.clone());
@@ -371,7 +371,7 @@ fn a_tape_that_ends_too_early_or_too_late_is_an_error() {
 }
 
 #[test]
-fn a_mismatch_that_was_swallowed_is_an_error_at_the_end() {
+fn ignored_mismatch_is_an_error_at_finish() {
     let folder = tempfile::tempdir().unwrap();
     let path = tape(folder.path(), &[r#"{"program":"a","exit_code":0}"#]);
     let mut subprocesses = replay(&path);
@@ -398,7 +398,7 @@ fn the_clock_moves_by_the_recorded_duration() {
 }
 
 #[test]
-fn the_longest_duration_ends_the_clock_and_no_more() {
+fn maximum_duration_saturates_the_clock() {
     let folder = tempfile::tempdir().unwrap();
     let entry = format!(r#"{{"program":"p","exit_code":0,"duration_ms":{}}}"#, u64::MAX);
     let path = tape(folder.path(), &[&entry]);
@@ -418,7 +418,7 @@ fn toolchain(programs: &[&str]) -> tempfile::TempDir {
 }
 
 #[test]
-fn a_module_runs_on_the_machines_files_clock_and_chance() {
+fn module_uses_the_machines_files_clock_and_random_stream() {
     let toolchain = toolchain(&["env", "cat", "overwrite", "sleeper", "random", "exit", "trap"]);
     let work = tempfile::tempdir().unwrap();
     std::fs::create_dir(work.path().join("sub")).unwrap();
@@ -454,7 +454,7 @@ fn a_module_runs_on_the_machines_files_clock_and_chance() {
 }
 
 #[test]
-fn a_name_that_leads_elsewhere_is_refused_and_never_the_hosts() {
+fn program_name_with_a_path_is_refused_and_never_native() {
     let toolchain = toolchain(&["hello"]);
     std::fs::copy(guest("hello"), toolchain.path().join("native.cwasm")).unwrap();
     std::fs::create_dir(toolchain.path().join("sub")).unwrap();
@@ -502,7 +502,7 @@ fn modules_and_calls_of_one_session_are_on_one_tape() {
 }
 
 #[test]
-fn under_the_profile_wasi_no_program_of_the_host_runs() {
+fn wasi_profile_runs_no_native_program() {
     let mut wasi = open(SubprocessConfig::Real).sandbox_profile(SandboxProfile::Wasi).unwrap();
     let denied = wasi.output(&request(&["cat"]), &mut machine());
     assert!(matches!(denied, Err(SubprocessError::Denied { call: 1, .. })), "{denied:?}");
@@ -513,7 +513,7 @@ fn refused(config: SubprocessConfig) -> SubprocessError {
 }
 
 #[test]
-fn what_is_not_there_is_noticed_before_anything_runs() {
+fn missing_tape_or_toolchain_fails_before_anything_runs() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
     let error = refused(SubprocessConfig::WasiToolchain { dir: missing.clone() });

@@ -29,7 +29,7 @@ fn modules(folder: &Path) -> TestbenchSession {
 }
 
 #[test]
-fn a_module_streams_what_it_wrote_and_takes_piped_input() {
+fn module_streams_its_output_and_reads_piped_input() {
     let folder = tempfile::tempdir().unwrap();
     let mut session = modules(folder.path());
     let mut hello = session.command("hello").spawn().unwrap();
@@ -137,7 +137,7 @@ mod host {
     }
 
     #[test]
-    fn programs_beside_each_other_stand_on_the_tape_as_they_started() {
+    fn concurrent_programs_are_on_the_tape_in_start_order() {
         let done = recorded_and_replayed(|session| {
             let script = "cat; echo first";
             let mut first = sh(session, script).stdin(SubprocessInput::Piped).spawn().unwrap();
@@ -149,7 +149,7 @@ mod host {
         assert_eq!(done, (1, b"first\n".to_vec(), b"second\n".to_vec()));
     }
 
-    /// A tape with such a call was written, and could not be read again.
+    /// Regression: a tape with such a call was written, and could not be read.
     #[test]
     fn a_variable_without_a_name_is_refused_and_the_tape_stays_readable() {
         let (message, output) = recorded_and_replayed(|session| {
@@ -160,9 +160,9 @@ mod host {
         assert!(message.contains("subprocess call 1") && output.stdout == b"\n", "{message}");
     }
 
-    /// Nobody reads, and both pipes hold far less than that.
+    /// Neither stream is read, and both pipes hold far less than the output.
     #[test]
-    fn two_full_pipes_stop_nobody() {
+    fn two_full_pipes_do_not_deadlock() {
         let mut session = begin(Testbench::builder());
         let script = "head -c 3000000 /dev/zero; head -c 3000000 /dev/zero >&2";
         let mut child = sh(&mut session, script).spawn().unwrap();
@@ -172,7 +172,7 @@ mod host {
     }
 
     #[test]
-    fn a_program_that_writes_too_much_is_ended_and_the_error_is_replayed() {
+    fn program_that_exceeds_its_output_limit_is_killed_and_replayed() {
         let message = recorded_and_replayed(|session| {
             let mut endless = sh(session, "cat /dev/zero");
             let error = subprocess_error(endless.output_bytes_max(100_000).output());
@@ -185,9 +185,9 @@ mod host {
         assert!(message.contains("more than 100000 bytes"), "{message}");
     }
 
-    /// The program that was started ends at once; what it started would go on.
+    /// The program itself ends at once; its child would go on.
     #[test]
-    fn a_timeout_ends_the_whole_group_and_keeps_what_was_written() {
+    fn timeout_kills_the_process_group_and_keeps_the_output() {
         let folder = tempfile::tempdir().unwrap();
         let mark = folder.path().join("mark");
         let script = format!("(sleep 0.6; echo > {}) & echo begun; sleep 60", mark.display());
@@ -201,7 +201,7 @@ mod host {
     }
 
     #[test]
-    fn a_timeout_is_kept_by_one_that_only_its_children_let_live() {
+    fn timeout_applies_while_only_children_keep_the_streams_open() {
         let mut session = begin(Testbench::builder());
         let mut command = sh(&mut session, "sleep 60 & echo left");
         let output = command.timeout(Duration::from_millis(200)).output().unwrap();
@@ -209,7 +209,7 @@ mod host {
     }
 
     #[test]
-    fn what_is_killed_says_so_and_its_replay_too() {
+    fn kill_is_reported_and_replayed() {
         let (before, after) = recorded_and_replayed(|session| {
             let mut child = sh(session, "echo up; sleep 60 & wait").spawn().unwrap();
             let mut up = [0; 3];
@@ -231,9 +231,9 @@ mod host {
         found
     }
 
-    /// Nobody is in its own group any more: to end that ends nobody.
+    /// Its own process group is empty then, so a signal to the group reaches no process.
     #[test]
-    fn a_program_that_went_over_to_another_group_is_ended_all_the_same() {
+    fn program_that_changed_its_process_group_is_killed() {
         if !has("perl") {
             return;
         }
@@ -259,7 +259,7 @@ mod host {
     }
 
     #[test]
-    fn one_who_left_a_killed_program_and_kept_its_streams_holds_nobody_up() {
+    fn kill_does_not_wait_for_detached_grandchild() {
         if !has("setsid") {
             return;
         }
@@ -272,7 +272,7 @@ mod host {
     }
 
     #[test]
-    fn whether_it_has_ended_is_answered_at_once() {
+    fn try_wait_returns_at_once() {
         let mut session = begin(Testbench::builder());
         let mut child = session.command("cat").stdin(SubprocessInput::Piped).spawn().unwrap();
         assert!(child.host_id().is_some());
@@ -286,7 +286,7 @@ mod host {
     }
 
     #[test]
-    fn a_program_that_nobody_waits_for_is_ended_and_missed_at_the_end() {
+    fn program_without_wait_is_killed_and_reported_at_finalize() {
         let folder = tempfile::tempdir().unwrap();
         let tape = folder.path().join("processes.jsonl");
         let mut session = begin(Testbench::builder().record_subprocesses(&tape));

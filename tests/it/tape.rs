@@ -57,7 +57,7 @@ fn a_tape_reads_as_it_was_written() {
 }
 
 #[test]
-fn a_tape_that_is_not_finished_can_be_read_and_leaves_nothing_behind() {
+fn unfinished_tape_is_readable_and_removed_on_drop() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tape");
     let recorder = recorder(&path, BYTES_MAX);
@@ -74,7 +74,7 @@ fn a_tape_that_is_not_finished_can_be_read_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_tape_written_again_drops_what_only_the_old_one_kept() {
+fn rewritten_tape_removes_contents_of_the_old_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = finished(folder.path());
     let again = recorder(&path, BYTES_MAX);
@@ -93,10 +93,10 @@ fn two_writers_of_one_tape_do_not_mix() {
     assert!(matches!(second.map(|_| ()), Err(TapeError::Disk(_))));
 }
 
-/// A program whose changes were written to the disk can leave links where the next tape is written.
+/// A program whose changes were applied can leave links at the path of the next tape.
 #[cfg(unix)]
 #[test]
-fn links_that_were_planted_are_not_written_through() {
+fn tape_is_not_written_through_links() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tape");
     let victim = folder.path().join("victim");
@@ -132,19 +132,19 @@ fn links_that_were_planted_are_not_written_through() {
     assert!(content.exists());
 }
 
-/// What is killed leaves a tape behind, which the next recorder replaces.
+/// A killed recorder leaves a partial tape, which the next recorder replaces.
 #[test]
-fn what_a_killed_recorder_left_is_replaced() {
+fn leftover_of_a_killed_recorder_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let partial = folder.path().join("run.tape.partial");
     std::fs::write(partial, "{\"version\":\"1.4\",\"belljar_ver").unwrap();
     assert_eq!(Tape::load(&finished(folder.path())).unwrap().records.len(), 3);
 }
 
-/// A file that was appended to is read when it is closed, and that it could not be opened then is a
-/// record: the recorder waited for itself, and a replay without its contents for an hour.
+/// Regression: a file that was appended to is read when it is closed, and a failure to open it then is a
+/// record: the recorder deadlocked with itself, and a replay without its contents waited for an hour.
 #[test]
-fn what_is_recorded_while_a_content_is_read_holds_nobody_up() {
+fn recording_while_a_content_is_read_does_not_deadlock() {
     let folder = tempfile::tempdir().unwrap();
     let recorder = recorder(&folder.path().join("run.tape"), BYTES_MAX);
     let (tape, (said, heard)) = (recorder.clone(), std::sync::mpsc::channel());
@@ -164,7 +164,7 @@ fn what_is_recorded_while_a_content_is_read_holds_nobody_up() {
 }
 
 #[test]
-fn contents_come_in_pieces_and_secrets_lie_across_them() {
+fn secrets_across_pieces_of_a_content_are_redacted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tape");
     let recorder = recorder(&path, BYTES_MAX);
@@ -189,9 +189,9 @@ fn contents_come_in_pieces_and_secrets_lie_across_them() {
     assert!(keep(b""));
 }
 
-/// What a program writes in pieces could once stand on the tape piece by piece.
+/// Regression: a secret that a program writes in pieces could be on the tape, piece by piece.
 #[test]
-fn a_secret_that_comes_in_pieces_ends_where_it_is_seen() {
+fn secret_written_in_pieces_is_redacted_once_recognised() {
     let recorder = Recorder::new(MemoryTape::default(), Redaction::default());
     let token = format!("ghp_{}", "0123456789".repeat(4));
     let inline = |fd, text: &str| match recorder.stream_payload(1, fd, text.as_bytes()) {
@@ -218,7 +218,7 @@ fn a_secret_that_comes_in_pieces_ends_where_it_is_seen() {
     assert!(matches!(more, Payload::Stored { withheld_by: None, .. }));
 }
 
-/// The store once said that it was damaged.
+/// Regression: the error was that the store is damaged.
 #[test]
 fn a_file_that_changes_while_it_is_recorded_is_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -250,7 +250,7 @@ fn a_file_that_changes_while_it_is_recorded_is_named() {
     assert_eq!(std::fs::read(kept).unwrap(), b"short");
 }
 
-/// A content that an older tape left was once taken for what its name says.
+/// Regression: a content of an older tape was trusted to match its name.
 #[test]
 fn a_damaged_content_of_an_older_tape_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
@@ -285,7 +285,7 @@ fn a_tape_of_version_1_0_is_read() {
 }
 
 #[test]
-fn a_full_tape_says_so_and_writes_nothing_more() {
+fn full_tape_is_reported_and_not_extended() {
     let folder = tempfile::tempdir().unwrap();
     let recorder = recorder(&folder.path().join("run.tape"), 10_000);
     recorder.push(write(1, recorder.payload(&[0xff; 5000])));
@@ -307,7 +307,7 @@ fn a_line_that_is_cut_off_is_left_out_and_reported() {
 }
 
 #[test]
-fn what_is_damaged_is_named_by_its_line() {
+fn damaged_line_error_names_the_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = finished(folder.path());
     let whole = std::fs::read_to_string(&path).unwrap();
@@ -334,7 +334,7 @@ fn what_is_damaged_is_named_by_its_line() {
 }
 
 #[test]
-fn a_name_in_the_store_is_a_digest_and_nothing_else() {
+fn content_names_must_be_digests() {
     let folder = tempfile::tempdir().unwrap();
     let path = finished(folder.path());
     let whole = std::fs::read_to_string(&path).unwrap();
@@ -375,8 +375,8 @@ fn a_long_tape_is_read_a_line_at_a_time() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..Default::default() })]
 
-    /// Whatever is done to its bytes, a tape loads or gives an error; and a record that is read
-    /// writes again.
+    /// With any change of its bytes, a tape loads or gives an error; a record that is read can be written
+    /// again.
     #[test]
     fn damaged_bytes_never_panic(damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
         let folder = tempfile::tempdir().unwrap();

@@ -56,7 +56,7 @@ fn scribble(tape: &Path, lines: &str) -> PathBuf {
 }
 
 #[test]
-fn what_is_added_is_read_by_others() {
+fn added_annotations_are_read_by_other_writers() {
     let folder = tempfile::tempdir().unwrap();
     let tape = tape(folder.path());
     let path = annotations_path(&tape);
@@ -183,7 +183,7 @@ fn writers_at_the_same_time_lose_nothing() {
 }
 
 #[test]
-fn what_is_wrong_in_itself_is_not_added() {
+fn invalid_annotation_is_not_added() {
     let folder = tempfile::tempdir().unwrap();
     let tape = tape(folder.path());
     let mut file = AnnotationFile::create(&tape).unwrap();
@@ -224,7 +224,7 @@ const LINES: &str = r#"{"id":"a","event_id":10,"kind":"note","author":{"id":"x",
 "#;
 
 #[test]
-fn validation_names_all_that_is_wrong() {
+fn validation_names_all_errors() {
     let folder = tempfile::tempdir().unwrap();
     let tape = tape(folder.path());
     AnnotationFile::create(&tape).unwrap();
@@ -257,7 +257,7 @@ fn validation_names_all_that_is_wrong() {
 }
 
 #[test]
-fn what_a_newer_minor_version_adds_survives() {
+fn fields_of_a_newer_minor_version_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let tape = tape(folder.path());
     AnnotationFile::create(&tape).unwrap();
@@ -277,7 +277,7 @@ fn what_a_newer_minor_version_adds_survives() {
 }
 
 #[test]
-fn a_last_line_without_its_end_is_completed_and_never_glued_to() {
+fn last_line_without_newline_is_completed_before_appending() {
     let folder = tempfile::tempdir().unwrap();
     let tape = tape(folder.path());
     AnnotationFile::create(&tape).unwrap();
@@ -324,8 +324,8 @@ fn damaged_annotations_are_named_by_their_line() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..Default::default() })]
 
-    /// Whatever is done to its bytes, a file loads or gives an error; what loads can be checked,
-    /// and what it says is written as it was read.
+    /// With any change of its bytes, a file loads or gives an error; a file that loads can be validated, and
+    /// its annotations are written as they were read.
     #[test]
     fn damaged_annotations_never_panic(
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),

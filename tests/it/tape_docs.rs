@@ -35,7 +35,7 @@ fn round_trip<T: serde::de::DeserializeOwned + serde::Serialize>(line: &str) -> 
 }
 
 #[test]
-fn the_format_shows_every_kind_as_it_is() {
+fn tape_format_shows_every_kind() {
     let lines = examples("tape-format.md");
     round_trip::<Header>(&lines[0]);
     let mut kinds = BTreeMap::new();
@@ -65,7 +65,7 @@ fn the_format_shows_every_kind_as_it_is() {
 }
 
 #[test]
-fn the_annotations_of_the_documents_can_be_read() {
+fn annotations_in_the_docs_are_valid() {
     let lines = examples("annotations.md");
     round_trip::<AnnotationHeader>(&lines[0]);
     let annotation: Annotation = round_trip(&lines[1]);
@@ -73,7 +73,7 @@ fn the_annotations_of_the_documents_can_be_read() {
 }
 
 #[test]
-fn the_example_of_a_fixture_is_one() {
+fn example_fixture_in_the_docs_is_valid() {
     let lines = examples("llm.md");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("fixture.jsonl");

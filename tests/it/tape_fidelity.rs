@@ -128,7 +128,7 @@ proptest! {
         }
     }
 
-    /// Whatever two tapes are, they are compared without fault, and each is like itself.
+    /// Any two tapes can be compared without a panic, and each equals itself.
     #[test]
     fn any_tapes_can_be_compared(
         a in prop::collection::vec(0..40_u64, 0..200),
@@ -214,7 +214,7 @@ fn a_longer_sleep_is_one_divergence_and_its_shift_another() {
 }
 
 #[test]
-fn a_phase_or_a_number_that_is_not_the_place_is_a_shift() {
+fn differing_phase_or_number_is_a_shift() {
     let a = tape((0..9).map(common));
     let mut b = a.clone();
     b[0].phase = Phase::Finalize;
@@ -227,7 +227,7 @@ fn a_phase_or_a_number_that_is_not_the_place_is_a_shift() {
 }
 
 #[test]
-fn what_was_changed_is_named_field_by_field() {
+fn changed_fields_are_named() {
     let a = tape([write("a"), write("b"), write("c")]);
     let mut b = a.clone();
     b[1].kind = Kind::StreamWrite { pid: 1, fd: 2, bytes: Payload::Inline { text: "B".into() } };
@@ -301,7 +301,7 @@ fn outcome(a: &[Kind], b: &[Kind]) -> Vec<String> {
 }
 
 #[test]
-fn the_outcome_is_what_is_left_and_not_the_way_there() {
+fn outcome_mode_compares_only_final_files_and_exit_codes() {
     let a = [file("/a", "1"), file("/a", "2"), exit(2, 7), change("/a", "added"), exit(1, 0)];
     let b = [file("/t", "9"), delete("/t"), file("/a", "2"), change("/a", "added"), exit(1, 0)];
     assert!(outcome(&a, &b).is_empty());
@@ -325,7 +325,7 @@ fn the_outcome_is_what_is_left_and_not_the_way_there() {
 }
 
 #[test]
-fn modes_have_the_names_that_they_are_asked_for_by() {
+fn mode_names_parse_back() {
     for mode in FidelityMode::ALL {
         assert_eq!(mode.name().parse::<FidelityMode>().unwrap(), mode);
         assert_eq!(serde_json::to_value(mode).unwrap(), mode.name());
@@ -346,7 +346,7 @@ impl TapeSource for Growing {
 }
 
 #[test]
-fn a_tape_that_grows_meanwhile_is_an_error() {
+fn tape_that_grows_during_comparison_is_an_error() {
     let fixed = tape((0..1).map(common));
     let grown = compare(&Growing(Cell::new(0)), fixed.as_slice(), STRICT);
     assert!(matches!(grown, Err(CompareError::Changed)));

@@ -79,7 +79,7 @@ const READERS: [&[&str]; 8] = [
 ];
 
 #[test]
-fn what_is_wrong_is_named_with_its_line_by_every_command() {
+fn every_command_names_the_line_of_an_error() {
     let recorded = Recorded::new();
     std::fs::write(recorded.folder.path().join("whole.tape"), &recorded.text).unwrap();
     let (read_at, read) = recorded.line_of("file_read");
@@ -159,7 +159,7 @@ fn refused_at(path: &Path) -> u64 {
 }
 
 #[test]
-fn a_newer_version_is_refused_before_anything_else_is_looked_at() {
+fn newer_version_is_refused_before_the_records_are_parsed() {
     let recorded = Recorded::new();
     std::fs::write(recorded.folder.path().join("whole.tape"), &recorded.text).unwrap();
     recorded.succeed(&["annotate", "run.tape", "--event", "1", "--author", "me"]);
@@ -173,7 +173,7 @@ fn a_newer_version_is_refused_before_anything_else_is_looked_at() {
     }
 }
 
-/// It was repeated, and applied, as if it were of the kernel that is here.
+/// Regression: it was replayed, and applied, as if it were of the present kernel.
 #[test]
 fn a_tape_of_a_newer_kernel_is_refused_by_name() {
     let recorded = Recorded::new();
@@ -194,9 +194,9 @@ fn a_tape_of_a_newer_kernel_is_refused_by_name() {
     }
 }
 
-/// One that is longer than its content was written as it was.
+/// Regression: a change with a length greater than its content was written with the content's length.
 #[test]
-fn a_change_whose_length_is_not_that_of_its_content_is_not_applied() {
+fn change_with_a_wrong_content_length_is_not_applied() {
     let recorded = Recorded::new();
     let (change_at, change) = recorded.line_of("change");
     let before = std::fs::read(recorded.folder.path().join("tree/note.txt")).unwrap();
@@ -213,9 +213,9 @@ fn a_change_whose_length_is_not_that_of_its_content_is_not_applied() {
     recorded.succeed(&["apply", "--worktree", "tree", "run.tape"]);
 }
 
-/// What a tape says of lengths and limits is believed of nothing that takes memory or time.
+/// Lengths and limits on a tape are not trusted for anything that takes memory or time.
 #[test]
-fn lengths_that_nothing_has_cost_nothing() {
+fn huge_lengths_on_a_tape_cost_no_memory() {
     let recorded = Recorded::new();
     let huge = u64::MAX.to_string();
     let (read_at, read) = recorded.line_of("file_read");
@@ -241,10 +241,10 @@ fn lengths_that_nothing_has_cost_nothing() {
     }
 }
 
-/// A store of somebody else is no store of this tape, whatever the digests that the tape names.
+/// A link to another directory is not accepted as the store, whatever digests the tape names.
 #[cfg(unix)]
 #[test]
-fn the_store_is_a_folder_beside_the_tape_and_nothing_else() {
+fn store_must_be_a_real_directory_beside_the_tape() {
     let recorded = Recorded::new();
     let (_, read) = recorded.line_of("file_read");
     let hash_at = read.find("\"content_hash\":\"").unwrap() + "\"content_hash\":\"".len();
@@ -306,7 +306,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn damaged_tapes_are_read_or_refused_by_their_line(
+    fn damaged_tapes_are_read_or_refused_with_a_line(
         cut in any::<prop::sample::Index>(),
         flips in prop::collection::vec((any::<prop::sample::Index>(), 0..8_u32), 0..6),
         is_cut in any::<bool>(),

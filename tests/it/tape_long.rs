@@ -61,7 +61,7 @@ fn within(folder: &Path, limit_mib: u64, args: &[&str]) -> std::process::Output 
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_long_tape_is_looked_into_in_little_memory() {
+fn long_tape_is_inspected_in_little_memory() {
     const LITTLE_MIB: u64 = 32;
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
@@ -113,7 +113,7 @@ fn a_long_tape_is_looked_into_in_little_memory() {
 }
 
 #[test]
-fn a_long_tape_loads_whole_where_that_is_asked_for() {
+fn long_tape_can_be_loaded_completely() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tape");
     let records = records().min(RECORDS) / 4;

@@ -241,9 +241,10 @@ fn unlink(path: &str) -> Op {
 const PROGRAM: Item = Item::File("one\n", 0o755);
 const PRIVATE: Item = Item::File("two", 0o600);
 
-/// A file that could be executed, or that was its owner's alone, was once made as a new one.
+/// Regression: an executable file, or one that only its owner can read, was created with the mode of a new
+/// file.
 #[test]
-fn what_was_moved_keeps_its_permissions() {
+fn moved_entry_keeps_its_permissions() {
     let items = items(&[
         ("worktree/a", PROGRAM),
         ("worktree/b", PRIVATE),
@@ -271,9 +272,9 @@ fn what_was_moved_keeps_its_permissions() {
     check(&items, &[rename("worktree/d/e", "worktree/e"), rename("worktree/d", "worktree/e/d")]);
 }
 
-/// Something equal in the old place of what was moved is no change, and not on the tape.
+/// An equal entry at the old path of a moved one is no change, and not on the tape.
 #[test]
-fn what_was_moved_may_leave_something_equal() {
+fn moved_entry_may_be_replaced_by_an_equal_one() {
     let items = items(&[
         ("worktree/a", PROGRAM),
         ("worktree/d", Item::Dir(0o700)),
@@ -290,9 +291,9 @@ fn what_was_moved_may_leave_something_equal() {
     check(&items, &ops);
 }
 
-/// Something of another type in the place of what was there was once taken for a conflict.
+/// Regression: an entry that replaced one of another type was taken for a conflict.
 #[test]
-fn another_type_takes_the_place_of_what_was_there() {
+fn entry_of_another_type_replaces_the_old_one() {
     let items = items(&[
         ("worktree/a", PROGRAM),
         ("worktree/d/a", PRIVATE),
@@ -310,7 +311,7 @@ fn another_type_takes_the_place_of_what_was_there() {
 }
 
 #[test]
-fn names_of_one_file_are_made_as_such() {
+fn hard_links_are_applied_as_hard_links() {
     let items = items(&[("worktree/a", PROGRAM), ("worktree/b", PRIVATE), ("worktree/x", PRIVATE)]);
     check(
         &items,
@@ -331,7 +332,7 @@ fn names_of_one_file_are_made_as_such() {
 }
 
 #[test]
-fn times_that_were_set_are_made() {
+fn set_times_are_applied() {
     let items = items(&[("worktree/a", PROGRAM), ("worktree/d/a", PRIVATE)]);
     let touch = |path: &str| Op::Touch(path.to_owned(), 5);
     check(&items, &[touch("worktree/a")]);
@@ -342,18 +343,19 @@ fn times_that_were_set_are_made() {
     check(&items, &[write("worktree/d/x", ""), touch("worktree/d"), touch("worktree/d/x")]);
 }
 
-/// The old name of what was moved leads, as a link, to where it is: it is not there still.
+/// The old path of the moved directory resolves through the link to the new one: it must not count as still
+/// existing.
 #[test]
-fn a_link_to_where_a_folder_was_moved_takes_its_place() {
+fn link_to_the_new_path_replaces_a_moved_directory() {
     let items = items(&[("worktree/d/a", PRIVATE), ("worktree/d/e/a", PROGRAM)]);
     let link = |text| Op::Symlink("worktree/d".to_owned(), text);
     check(&items, &[rename("worktree/d", "worktree/a"), link("a")]);
     check(&items, &[rename("worktree/d", "lib/d"), link("../lib/d")]);
 }
 
-/// The tape knows what the run found: anything else is named, and nothing is made.
+/// The tape has what the run found: every entry that differs is named, and nothing is written.
 #[test]
-fn what_is_not_what_the_run_found_is_a_conflict() {
+fn entry_that_differs_from_what_the_run_found_is_a_conflict() {
     let planted = [
         ("worktree/a", PROGRAM),
         ("worktree/b", PRIVATE),
@@ -433,7 +435,7 @@ proptest! {
     })]
 
     #[test]
-    fn a_tape_makes_what_the_run_would_have_made(
+    fn apply_of_a_tape_equals_apply_of_the_run(
         items in vec((path(), item()), 0..10),
         ops in vec(op(), 0..25),
     ) {

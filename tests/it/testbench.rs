@@ -14,7 +14,7 @@ use belljar::testbench::{
 use crate::support::benches::{hermetic, worktree};
 
 #[test]
-fn a_hermetic_session_changes_nothing_and_knows_what_it_would() {
+fn hermetic_session_changes_nothing_and_has_a_diff() {
     let folder = worktree();
     let mut session = hermetic(folder.path()).build().activate().unwrap();
     let output = session.command("overwrite").arg("write:note.txt:above\n").output().unwrap();
@@ -41,9 +41,9 @@ fn host_and_guests_share_a_clock() {
     assert_eq!(session.clock().monotonic_ms(), 7000);
 }
 
-/// They differed in the times of files.
+/// Regression: they differed in the times of files.
 #[test]
-fn the_tapes_of_two_checkouts_are_the_same_if_times_come_from_content() {
+fn tapes_of_two_checkouts_are_equal_with_content_times() {
     let tape_of = |mtimes, age| {
         let folder = worktree();
         let note =
@@ -78,7 +78,7 @@ fn leaks_are_listed_and_recorded() {
 }
 
 #[test]
-fn a_tape_is_written_by_finalize_alone() {
+fn tape_is_written_only_by_finalize() {
     let folder = worktree();
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("t.tape");
@@ -138,7 +138,7 @@ fn an_activation_that_fails_names_why_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_program_that_the_toolchain_lacks_is_refused_or_the_hosts() {
+fn program_missing_in_the_toolchain_is_refused_or_native() {
     let folder = worktree();
     let mut session = hermetic(folder.path()).build().activate().unwrap();
     let error = session.command("sh").output().unwrap_err();
@@ -223,7 +223,7 @@ fn models_are_recorded_once_and_replayed_after() {
 }
 
 #[test]
-fn a_policy_is_of_one_session() {
+fn network_policy_belongs_to_one_session() {
     let allowed = "*.example.com".parse().unwrap();
     let open = Testbench::builder().build().activate().unwrap();
     let shut = Testbench::builder().deny_network().build().activate().unwrap();
@@ -234,8 +234,8 @@ fn a_policy_is_of_one_session() {
     assert!(!may(&some, "https://example.org/"));
 }
 
-/// A test of one's own, in the manner of snapshot tests: the first run records what the tools of the
-/// host do, later ones replay it; `BELLJAR_UPDATE=1` records again.
+/// A test in the manner of snapshot tests: the first run records what native programs do, later ones replay
+/// it; `BELLJAR_UPDATE=1` records again.
 #[cfg(unix)]
 #[test]
 fn subprocesses_are_recorded_once_and_replayed_after() {

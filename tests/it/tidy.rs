@@ -93,7 +93,7 @@ fn files_use_lower_ranks_only() {
 }
 
 #[test]
-fn libraries_stay_where_they_belong() {
+fn libraries_are_used_only_in_their_modules() {
     let homes: &[(&str, &[&str])] = &[
         ("cap_std", &["src/kernel/vfs/layer/host_"]),
         ("wasmtime::", &["src/engine/", "src/abi/"]),
@@ -170,7 +170,7 @@ fn functions_are_short() {
 }
 
 #[test]
-fn modules_say_what_they_are_for() {
+fn modules_have_doc_comments() {
     let silent: Vec<String> = rust_sources(&["src", "tests", "benches"])
         .iter()
         .filter(|path| !std::fs::read_to_string(path).unwrap().starts_with("//!"))
@@ -180,7 +180,7 @@ fn modules_say_what_they_are_for() {
 }
 
 #[test]
-fn nothing_is_left_undone() {
+fn no_todo_marks_remain() {
     // Spelled in two parts, so that this file does not hold them.
     let marks =
         [("todo", "!("), ("unimplemented", "!("), ("FIX", "ME"), ("#[ig", "nore"), ("dbg", "!(")];
@@ -197,7 +197,7 @@ fn nothing_is_left_undone() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// A file that no `mod` names is not compiled, and nobody notices.
+/// A file that no `mod` names is not compiled, without any error.
 #[test]
 fn no_file_is_forgotten() {
     let mut forgotten = Vec::new();

@@ -167,7 +167,7 @@ fn build_firmware(package: &Path, conditions: &Conditions, is_verified: bool) ->
     std::fs::read(folder.join("firmware.hex")).unwrap()
 }
 
-/// The digest is the same on every system: that is the point.
+/// The digest is the same on every system.
 #[test]
 fn avr_gcc_builds_the_same_firmware_under_all_conditions() {
     let test = "toolchains::avr_gcc_builds_the_same_firmware_under_all_conditions";
@@ -182,8 +182,7 @@ fn avr_gcc_builds_the_same_firmware_under_all_conditions() {
 
 const FIRMWARE: &str = "77e6e68586103e98dfe67a8482af63da0dbcca6b8854d862f61ceaeca38b6060";
 
-/// Every step from C to the hex file, each repeated in another folder, as another user, on a busy
-/// machine.
+/// Verifies every step from C to the hex file in another directory, as another user, on a busy machine.
 #[test]
 fn every_step_to_the_firmware_is_verified() {
     let test = "toolchains::every_step_to_the_firmware_is_verified";
@@ -237,7 +236,7 @@ fn one_command_builds_the_firmware() {
     assert!(stderr(&failed).contains("main.c"), "{}", stderr(&failed));
 }
 
-/// A script as the driver: preprocessor, compiler and assembler are parts of one pipeline.
+/// A script as the driver: preprocessor, compiler and assembler run in one pipeline.
 #[test]
 fn a_script_builds_the_firmware_through_pipes() {
     let test = "toolchains::a_script_builds_the_firmware_through_pipes";
@@ -294,11 +293,11 @@ fn makefile(count: usize) -> String {
     format!("all: {objects}\n\twc {objects}\n{rules}")
 }
 
-/// How many commands run at once is no difference in what they make and print. For each number the
-/// tape is the same every time; between two numbers it differs in the order of its records, and in
-/// the numbers of processes, pipes and descriptors.
+/// The number of commands that run at once does not change their results and output. For each number the tape
+/// is the same every time; between two numbers it differs in the order of its records, and in the numbers of
+/// processes, pipes and descriptors.
 #[test]
-fn a_build_of_many_files_is_the_same_however_many_run_at_once() {
+fn parallel_build_has_the_same_results_for_any_number_of_jobs() {
     let (work, tapes) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for number in 0..200 {
         std::fs::write(work.path().join(format!("f{number}.c")), format!("int f{number};\n"))
@@ -412,10 +411,10 @@ fn resvg_draws_the_same_picture_under_all_conditions() {
     }
 }
 
-/// A folder that the script did not unpack itself is left alone, and it says what to do about that.
+/// The script does not touch a directory that it did not unpack itself, and says what to do about that.
 #[cfg(unix)]
 #[test]
-fn fetching_says_what_to_do() {
+fn fetch_script_says_what_to_do() {
     let fetch = |args: &[&str]| {
         std::process::Command::new(support::package().join("toolchains/fetch.sh"))
             .args(args)
@@ -436,11 +435,10 @@ fn fetching_says_what_to_do() {
     assert!(temp.path().join("avr").is_dir());
 }
 
-/// What is told from their code is no reason to refuse compilers that people use, on as many threads as
-/// machines have.
+/// The estimate of compile memory must not refuse real compilers, on as many threads as machines have.
 #[test]
-fn real_compilers_are_not_refused_for_the_memory_that_compiling_them_may_take() {
-    let test = "real_compilers_are_not_refused_for_the_memory_that_compiling_them_may_take";
+fn real_compilers_pass_the_compile_memory_limit() {
+    let test = "real_compilers_pass_the_compile_memory_limit";
     let Some(avr) = support::real("avr", test) else { return };
     let Some(python) = support::real("python", test) else { return };
     let default = belljar::EngineConfig::default().compile_memory_bytes_max;

@@ -99,7 +99,7 @@ fn tests() -> Vec<String> {
 }
 
 #[test]
-fn what_the_tables_name_exists() {
+fn places_and_tests_in_the_tables_exist() {
     let tests = tests();
     let mut wrong = Vec::new();
     let text = std::fs::read_to_string(package().join(DOCUMENT)).unwrap();
@@ -137,7 +137,7 @@ fn tests_that_were_shown_to_fail_are_there() {
 }
 
 #[test]
-fn a_name_that_is_not_there_is_noticed() {
+fn missing_names_are_detected() {
     assert!(is_item("net::EgressPolicy::check"));
     assert!(is_item("testbench::TestbenchFinalize::fs_diff"));
     assert!(is_item("tape::AnnotationKind::Mute"));
@@ -150,6 +150,6 @@ fn a_name_that_is_not_there_is_noticed() {
     ] {
         assert!(!is_item(gone), "{gone}");
     }
-    assert!(tests().iter().any(|test| test == "a_name_that_is_not_there_is_noticed"));
+    assert!(tests().iter().any(|test| test == "missing_names_are_detected"));
     assert!(!tests().iter().any(|test| test == "is_item"));
 }

@@ -5,7 +5,7 @@ use super::script::Script;
 use super::world::World;
 
 #[test]
-fn arguments_are_pointers_to_strings_with_a_closing_nul() {
+fn arguments_are_pointers_to_nul_terminated_strings() {
     let mut world = World::new();
     world.args = vec![b"one".to_vec(), Vec::new(), vec![0xff, 0xfe], b"cut\0off".to_vec()];
     let mut s = Script::new();
@@ -21,7 +21,7 @@ fn arguments_are_pointers_to_strings_with_a_closing_nul() {
 }
 
 #[test]
-fn variables_stand_in_the_order_in_which_they_were_set() {
+fn environment_keeps_the_order_in_which_variables_were_set() {
     let mut world = World::new();
     for (key, value) in [("B", "2"), ("A", "1"), ("EMPTY", ""), ("B", "3=4")] {
         world.env.push((key.to_owned(), value.to_owned()));
@@ -38,7 +38,7 @@ fn variables_stand_in_the_order_in_which_they_were_set() {
     assert_eq!(pointers, [0, 6, 10]);
 }
 
-/// Nothing of the host's environment comes through, and what writes nothing needs no room.
+/// The host's environment is not passed on; a call that writes nothing accepts an empty buffer.
 #[test]
 fn without_variables_the_environment_is_empty() {
     let mut s = Script::new();

@@ -11,7 +11,7 @@ use super::script::{Script, Slot};
 use super::world::{World, builder};
 
 #[test]
-fn clocks_stand_still_at_their_start() {
+fn virtual_clocks_start_at_their_configured_time() {
     let mut s = Script::new();
     let times = [(); 4].map(|()| s.u64());
     let resolutions = [(); 4].map(|()| s.u64());
@@ -30,7 +30,7 @@ fn clocks_stand_still_at_their_start() {
 }
 
 #[test]
-fn there_are_four_clocks() {
+fn unknown_clock_ids_are_invalid() {
     let mut s = Script::new();
     let out = s.u64();
     for id in [4, 256, 1 << 31, u32::MAX] {
@@ -66,7 +66,7 @@ fn a_guest_that_spins_sees_time_pass() {
 }
 
 #[test]
-fn any_other_call_ends_a_spin() {
+fn other_calls_reset_the_count_of_clock_reads() {
     let mut s = Script::new();
     let mut times = reads(&mut s, SPIN_FREE_READS, MONOTONIC);
     s.sched_yield().ok();
@@ -81,9 +81,9 @@ fn any_other_call_ends_a_spin() {
     assert_eq!(world.machine.elapsed(), Duration::ZERO);
 }
 
-/// A read that fails tells the guest nothing, so that it does not count.
+/// A failed read returns no time to the guest, so it does not count.
 #[test]
-fn reads_of_a_clock_that_is_not_there_do_not_count() {
+fn reads_of_an_unknown_clock_are_not_counted_as_spinning() {
     let mut s = Script::new();
     let out = s.u64();
     for _ in 0..SPIN_FREE_READS * 2 {
@@ -108,7 +108,7 @@ fn a_guest_that_spins_reaches_the_virtual_timeout() {
 }
 
 #[test]
-fn the_hosts_clock_moves_by_itself() {
+fn real_clock_advances_by_itself() {
     let mut s = Script::new();
     let wall = reads(&mut s, 1, REALTIME)[0];
     let times = reads(&mut s, SPIN_FREE_READS + 2, MONOTONIC);
@@ -129,7 +129,7 @@ fn random(world: &mut World, lens: &[u32]) -> Vec<u8> {
 }
 
 #[test]
-fn chance_is_a_function_of_the_seed() {
+fn random_bytes_depend_on_the_seed_only() {
     let seeded = |seed| World::confined(builder().seed(seed));
     let whole = random(&mut seeded(7), &[64]);
     assert_eq!(random(&mut seeded(7), &[64]), whole);
@@ -139,10 +139,9 @@ fn chance_is_a_function_of_the_seed() {
     assert_eq!(random(&mut World::new(), &[8]), expected);
 }
 
-/// What a guest gets does not depend on how it cuts its requests, nor on which process of the
-/// machine asks.
+/// The random bytes do not depend on the sizes of the requests, nor on which process of the machine asks.
 #[test]
-fn the_stream_of_chance_goes_on() {
+fn random_stream_continues_across_calls_and_processes() {
     let seeded = || World::confined(builder().seed(7));
     let whole = random(&mut seeded(), &[64]);
     let mut world = seeded();

@@ -74,7 +74,7 @@ fn renumbering_moves_and_closes() {
 }
 
 #[test]
-fn anything_can_be_renumbered_onto_a_stream() {
+fn any_descriptor_can_be_renumbered_onto_a_stream() {
     let mut s = Script::new();
     let file = s.open("log", CREAT, WRITE);
     // A program that closes standard output and renumbers a file onto it.
@@ -120,7 +120,7 @@ fn fdstat(run: &Run, slot: Slot) -> (u8, u16, u64, u64) {
 }
 
 #[test]
-fn fdstat_tells_type_flags_and_rights() {
+fn fdstat_has_type_flags_and_rights() {
     let mut s = Script::new();
     let fds = one_of_each(&mut s);
     let stats = [(); KINDS - 2].map(|()| s.room(24));
@@ -150,7 +150,7 @@ fn fdstat_tells_type_flags_and_rights() {
 }
 
 #[test]
-fn flags_come_back_as_they_were_set() {
+fn fdstat_flags_read_back_as_set() {
     let mut world = world();
     let mut s = Script::new();
     let all = APPEND | DSYNC | NONBLOCK | RSYNC | SYNC;
@@ -213,7 +213,7 @@ fn filestat_of_files_directories_and_streams() {
 }
 
 #[test]
-fn sizes_grow_with_zeros_and_shrink() {
+fn set_size_extends_with_zeros_and_truncates() {
     let mut world = world();
     let mut s = Script::new();
     let fd = s.open("f", 0, BOTH);
@@ -258,7 +258,7 @@ fn allocating_extends_and_never_shrinks() {
 }
 
 #[test]
-fn advice_is_one_of_six() {
+fn fd_advise_accepts_six_values() {
     let mut world = world();
     let mut s = Script::new();
     let fd = s.open("f", 0, READ);
@@ -272,7 +272,7 @@ fn advice_is_one_of_six() {
 }
 
 #[test]
-fn times_are_kept_given_or_now() {
+fn set_times_keeps_sets_or_uses_now() {
     let (now, a, m) = (DEFAULT_START_NS + 5_000_000_000, 111, u64::MAX);
     let mut world = world();
     world.machine.advance(std::time::Duration::from_secs(5));
@@ -313,7 +313,7 @@ fn times_are_kept_given_or_now() {
 }
 
 #[test]
-fn a_time_cannot_be_both_given_and_now() {
+fn setting_a_time_to_a_value_and_to_now_is_invalid() {
     let mut world = world();
     let mut s = Script::new();
     let fd = s.open("f", 0, READ);
@@ -328,7 +328,7 @@ fn a_time_cannot_be_both_given_and_now() {
     assert_eq!(run.stat(stat).mtim, before);
 }
 
-/// As on Linux, where `utimensat` that omits both times changes nothing at all.
+/// As on Linux, where `utimensat` that omits both times changes nothing.
 #[test]
 fn keeping_both_times_changes_nothing() {
     let mut world = world();
@@ -344,7 +344,7 @@ fn keeping_both_times_changes_nothing() {
 }
 
 #[test]
-fn preopened_directories_tell_their_names() {
+fn preopened_directories_have_names() {
     let mut world = World::confined(builder());
     let preopen = |name: &str| Preopen {
         path: "/w".to_owned(),

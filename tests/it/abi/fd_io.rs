@@ -31,9 +31,9 @@ fn buffers_are_filled_one_after_the_other() {
     assert_eq!(counts.map(|count| run.u32(count)), [7, 3, 0]);
 }
 
-/// Nothing says that the places of one call lie apart.
+/// WASI does not require the memory ranges of one call to be disjoint.
 #[test]
-fn buffers_may_overlap_and_hold_the_answer() {
+fn buffers_may_overlap_each_other_and_the_result() {
     let mut s = Script::new();
     let fd = s.open("f", 0, BOTH);
     let (twice, n) = (s.room(4), s.u32());
@@ -51,7 +51,7 @@ fn buffers_may_overlap_and_hold_the_answer() {
 }
 
 #[test]
-fn no_buffers_are_no_bytes() {
+fn empty_buffer_lists_move_no_bytes() {
     let mut s = Script::new();
     let fd = s.open("f", 0, BOTH);
     let n = [(); 6].map(|()| s.u32());
@@ -74,7 +74,7 @@ fn no_buffers_are_no_bytes() {
 }
 
 #[test]
-fn offsets_move_with_reads_and_writes_but_not_at_given_places() {
+fn pread_and_pwrite_do_not_move_the_offset() {
     let mut s = Script::new();
     let fd = s.open("f", 0, BOTH);
     let n = s.u32();
@@ -103,7 +103,7 @@ fn offsets_move_with_reads_and_writes_but_not_at_given_places() {
 }
 
 #[test]
-fn appending_writes_to_the_end_wherever_that_is() {
+fn append_writes_at_the_current_end() {
     let mut s = Script::new();
     let (append, other) = (s.u32(), s.open("f", 0, WRITE));
     s.path_open(DIR, 0, "f", 0, BOTH, 0, APPEND, append).ok();
@@ -136,7 +136,7 @@ fn appending_writes_to_the_end_wherever_that_is() {
 }
 
 #[test]
-fn seeking_knows_start_offset_and_end() {
+fn seek_is_relative_to_start_offset_or_end() {
     let mut s = Script::new();
     let fd = s.open("f", 0, BOTH);
     let steps: &[(i64, u32, u64)] = &[
@@ -168,7 +168,7 @@ fn seeking_knows_start_offset_and_end() {
 }
 
 #[test]
-fn an_offset_is_never_negative_nor_beyond_what_is_signed() {
+fn offsets_outside_the_signed_range_are_refused() {
     let mut s = Script::new();
     let fd = s.open("f", 0, BOTH);
     let out = s.u64();
@@ -198,7 +198,7 @@ fn an_offset_is_never_negative_nor_beyond_what_is_signed() {
 }
 
 #[test]
-fn far_beyond_the_end_there_is_nothing_to_read_and_no_room() {
+fn at_the_maximum_offset_reads_are_empty_and_writes_fail_with_fbig() {
     let mut s = Script::new();
     let fd = s.open("f", 0, BOTH);
     let (out, n, buf) = (s.u64(), s.u32(), s.room(4));
@@ -242,7 +242,7 @@ fn a_file_is_no_longer_than_the_limit() {
 }
 
 #[test]
-fn what_is_written_stays_within_the_limit() {
+fn written_bytes_are_limited() {
     const LIMIT: u64 = 4 << 10;
     let mut limits = Limits::default();
     limits.vfs.upper_bytes_max = LIMIT;
@@ -272,7 +272,7 @@ fn what_is_written_stays_within_the_limit() {
     assert_eq!(world.machine.limits_hit(), [Limit::Upper]);
 }
 
-/// A hole takes no memory, so that it is not counted.
+/// A hole takes no memory, so it does not count towards the limit.
 #[test]
 fn holes_are_free() {
     let mut limits = Limits::default();
@@ -289,9 +289,9 @@ fn holes_are_free() {
     assert_eq!(run.stat(stat).size, 1 << 33);
 }
 
-/// A bad buffer is found before anything happens to the good ones.
+/// All buffers are checked before any of them is used.
 #[test]
-fn lists_are_checked_whole() {
+fn bad_buffer_fails_the_whole_call() {
     let mut s = Script::new();
     let fd = s.open("f", 0, BOTH);
     let (good, n) = (s.room(4), s.u32());
@@ -318,9 +318,9 @@ fn lists_are_checked_whole() {
     assert_eq!(run.stdout, b"");
 }
 
-/// The answer is a u32: what cannot be counted must not happen either.
+/// The byte count is returned as a u32, so a call that could move more is refused.
 #[test]
-fn a_call_moves_no_more_bytes_than_its_answer_can_tell() {
+fn buffer_lists_beyond_u32_bytes_are_invalid() {
     let mut limits = Limits::default();
     limits.vfs.upper_bytes_max = 1 << 20;
     let mut world = World::with(limits);
@@ -339,7 +339,7 @@ fn a_call_moves_no_more_bytes_than_its_answer_can_tell() {
     assert_eq!(run.u64(offset), 0);
 }
 
-/// Memory that was grown is found where it is now.
+/// Growing memory may move it: calls use the current address.
 #[test]
 fn calls_reach_memory_that_was_grown() {
     let mut s = Script::new();
@@ -358,7 +358,7 @@ fn calls_reach_memory_that_was_grown() {
 }
 
 #[test]
-fn writing_is_a_modification_and_reading_is_none() {
+fn writes_set_the_modification_time_and_reads_do_not() {
     let mut world = world();
     world.machine.advance(std::time::Duration::from_secs(9));
     let mut s = Script::new();

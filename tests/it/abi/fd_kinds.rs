@@ -98,7 +98,7 @@ const CALLS: &[(&str, OnFd, [Answer; KINDS])] = &[
 ];
 
 #[test]
-fn every_call_on_every_kind() {
+fn every_call_on_every_kind_of_descriptor() {
     for (name, call, answers) in CALLS {
         let mut s = Script::new();
         s.dump_to(1);

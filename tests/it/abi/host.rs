@@ -107,7 +107,7 @@ fn good(buf_len: u32) -> String {
 const ANSWER: &[u8] = b"{\"ok\":\"0123456789\"}";
 
 #[test]
-fn an_answer_is_written_as_far_as_there_is_room() {
+fn host_call_result_is_truncated_to_the_buffer() {
     let size = (ANSWER.len() as u32).to_le_bytes();
     let mut machine = machine(Limits::default());
     let seen = calls(&mut machine, &[good(100)]);
@@ -119,7 +119,7 @@ fn an_answer_is_written_as_far_as_there_is_room() {
 }
 
 #[test]
-fn what_there_was_no_room_for_can_be_had_until_the_next_call() {
+fn rest_of_a_host_call_result_can_be_read_until_the_next_call() {
     let reply = |offset, len| expression("reply", &[offset, BUF, len, OUT]);
     let mut machine = machine(Limits::default());
     let none = calls(&mut machine, &[reply(0, 100)]);
@@ -139,7 +139,7 @@ fn what_there_was_no_room_for_can_be_had_until_the_next_call() {
 }
 
 #[test]
-fn pointers_are_checked_before_anything_is_asked() {
+fn pointers_are_checked_before_the_host_is_called() {
     let host = SessionHost::default();
     host.mock("db", "query", HostMock::result(1));
     let handle = host.handle();
@@ -169,7 +169,7 @@ fn pointers_are_checked_before_anything_is_asked() {
 }
 
 #[test]
-fn whether_something_can_be_asked_for_is_a_number() {
+fn has_returns_1_for_known_operations_and_0_for_others() {
     let has = |len| expression("has", &[NAME, len, OUT]);
     let mut machine = machine(Limits::default());
     for (len, expected) in [(8, 1_u32), (2, 1), (7, 0), (0, 0)] {
@@ -179,7 +179,7 @@ fn whether_something_can_be_asked_for_is_a_number() {
 }
 
 #[test]
-fn a_call_has_limits() {
+fn host_calls_are_limited() {
     let limits = |host_call_bytes_max, processes_max| Limits {
         host_call_bytes_max,
         processes_max,

@@ -90,7 +90,7 @@ fn a_path_starts_at_a_directory() {
 }
 
 #[test]
-fn paths_that_lead_nowhere() {
+fn unresolvable_paths_fail_with_their_errno() {
     let long = "n".repeat(256);
     let too_long = "./".repeat(2048) + "f";
     let cases: &[(&[u8], Errno)] = &[
@@ -354,7 +354,7 @@ fn links_hold_any_text() {
 }
 
 #[test]
-fn the_text_of_a_link_is_cut_off_where_the_buffer_ends() {
+fn readlink_truncates_to_the_buffer() {
     let mut world = world();
     let mut s = Script::new();
     let lens = [0, 1, 6, 7, 8];
@@ -381,7 +381,7 @@ fn the_text_of_a_link_is_cut_off_where_the_buffer_ends() {
 }
 
 #[test]
-fn a_stat_follows_links_if_it_is_told_to() {
+fn stat_follows_links_only_if_the_flag_is_set() {
     let mut world = world();
     let mut s = Script::new();
     let paths = ["f", "l", "ld", "d", "ld/", "ld/inner", "mnt", "ro/l", "."];
@@ -414,7 +414,7 @@ fn a_stat_follows_links_if_it_is_told_to() {
 }
 
 #[test]
-fn times_are_set_of_a_link_or_of_what_it_leads_to() {
+fn times_are_set_on_a_link_or_on_its_target() {
     let mut world = world();
     let mut s = Script::new();
     s.path_filestat_set_times(DIR, 0, "l", 1, 2, ATIM | MTIM).ok();

@@ -20,7 +20,7 @@ const NO: u32 = 0;
 type Case = (&'static str, u32, u32, u64, Option<Errno>);
 
 #[test]
-fn what_can_be_opened_how() {
+fn open_cases_by_kind_and_flags() {
     let cases: &[Case] = &[
         ("f", NO, 0, BOTH, None),
         ("f", NO, CREAT, BOTH, None),
@@ -100,7 +100,7 @@ fn what_can_be_opened_how() {
 }
 
 #[test]
-fn files_are_made_where_there_are_none() {
+fn open_creates_missing_files() {
     let mut world = world();
     let mut s = Script::new();
     let fds = ["new", "d/sub/new", "ld/other", "exclusive"].map(|path| {
@@ -128,7 +128,7 @@ fn files_are_made_where_there_are_none() {
 }
 
 #[test]
-fn truncating_empties_the_file_for_all_who_have_it_open() {
+fn truncation_is_visible_through_all_open_descriptors() {
     let mut world = world();
     world.machine.advance(Duration::from_secs(3));
     let mut s = Script::new();
@@ -150,9 +150,9 @@ fn truncating_empties_the_file_for_all_who_have_it_open() {
     }
 }
 
-/// Of the rights only reading and writing count, and nothing is inherited.
+/// Only the rights to read and to write have an effect, and no right is inherited.
 #[test]
-fn rights_are_to_read_and_to_write() {
+fn only_read_and_write_rights_are_enforced() {
     let mut world = world();
     let mut s = Script::new();
     let fd = s.u32();
@@ -178,9 +178,9 @@ fn rights_are_to_read_and_to_write() {
     assert_eq!(world.read("d/inner"), b"x");
 }
 
-/// A directory that was opened stands for itself: what lies above it cannot be reached through it.
+/// Paths cannot reach what lies above the directory that was opened.
 #[test]
-fn an_opened_directory_confines_as_the_one_before() {
+fn opened_subdirectory_confines_lookups() {
     let mut world = world();
     world.link("d/up", "../f");
     let mut s = Script::new();
@@ -257,7 +257,7 @@ fn below() -> Source {
 }
 
 #[test]
-fn what_the_tree_below_answers_comes_through() {
+fn errors_of_the_lower_layer_reach_the_guest() {
     let mut world = World::confined(builder().mount("/w/below", below()));
     let mut s = Script::new();
     let (fd, stat, out) = (s.u32(), s.room(64), s.room(64));
@@ -281,9 +281,9 @@ fn what_the_tree_below_answers_comes_through() {
     assert_eq!((run.stat(stat).file_type, run.stat(link).file_type), (2, LINK_TYPE));
 }
 
-/// Content is asked for when it is read or changed, and what it costs to keep it changes nothing.
+/// Content is loaded when it is read or changed; the size of the cache changes no result.
 #[test]
-fn content_below_that_cannot_be_read_is_an_error() {
+fn unreadable_content_of_the_lower_layer_is_an_error() {
     for cache_bytes_max in [0, 1 << 20] {
         let mut limits = Limits::default();
         limits.vfs.cache_bytes_max = cache_bytes_max;

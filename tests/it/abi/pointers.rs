@@ -358,7 +358,7 @@ fn a_call_with_a_bad_pointer_does_nothing() {
     }
 }
 
-/// Address 0 is memory like any other, and so is the last byte.
+/// Address 0 is valid memory, and so is the last byte.
 #[test]
 fn a_call_may_point_to_the_first_and_the_last_byte() {
     let places: [fn(u32) -> u32; 2] = [|_| 0, |len| END - len];
@@ -378,7 +378,7 @@ fn a_call_may_point_to_the_first_and_the_last_byte() {
     }
 }
 
-/// A program that exports no memory can pass no pointer; nor can one that calls something else so.
+/// This holds for modules that export no memory, and for those whose export `memory` is something else.
 #[test]
 fn without_memory_every_pointer_is_bad() {
     let exports = ["", r#"(global (export "memory") i32 (i32.const 0))"#];

@@ -147,7 +147,7 @@ fn equal_times_all_fire_in_order() {
 }
 
 #[test]
-fn times_that_have_come_do_not_wait() {
+fn past_deadlines_fire_at_once() {
     let mut world = World::new();
     world.machine.advance(Duration::from_nanos(50));
     let mut s = Script::new();
@@ -169,7 +169,7 @@ fn times_that_have_come_do_not_wait() {
 }
 
 #[test]
-fn endless_timeouts_saturate() {
+fn huge_timeouts_saturate() {
     let mut world = World::new();
     world.machine.advance(Duration::from_nanos(50));
     let mut s = Script::new();
@@ -183,7 +183,7 @@ fn endless_timeouts_saturate() {
 }
 
 #[test]
-fn a_ready_descriptor_lets_no_time_pass() {
+fn ready_descriptor_returns_without_advancing_time() {
     let mut world = World::new();
     world.stdin = b"abc".to_vec();
     let mut s = Script::new();
@@ -203,7 +203,7 @@ fn a_ready_descriptor_lets_no_time_pass() {
 }
 
 #[test]
-fn every_kind_of_descriptor() {
+fn poll_of_every_kind_of_descriptor() {
     let mut world = World::new();
     world.file("f", b"0123456789");
     world.dir("d");
@@ -232,7 +232,7 @@ fn every_kind_of_descriptor() {
 }
 
 #[test]
-fn standard_input_tells_what_it_holds() {
+fn poll_of_stdin_reports_available_bytes() {
     let mut world = World::new();
     world.stdin = b"0123456789".to_vec();
     let mut s = Script::new();
@@ -253,7 +253,7 @@ fn standard_input_tells_what_it_holds() {
 }
 
 #[test]
-fn one_bad_subscription_spoils_them_all() {
+fn one_bad_subscription_fails_the_call() {
     let mut s = Script::new();
     let bad = [
         Wait::Other(3),
@@ -275,7 +275,7 @@ fn one_bad_subscription_spoils_them_all() {
 }
 
 #[test]
-fn subscriptions_are_counted_first() {
+fn subscription_count_is_checked_before_pointers() {
     let mut s = Script::new();
     let out = s.u32();
     // No pointer is looked at for a count like this.
@@ -289,9 +289,9 @@ fn subscriptions_are_counted_first() {
     assert_eq!(events(&run, many), (100..600).map(clock_event).collect::<Vec<_>>());
 }
 
-/// The list is read before the answer is written.
+/// All subscriptions are read before any event is written.
 #[test]
-fn events_may_take_the_place_of_subscriptions() {
+fn events_may_overwrite_subscriptions() {
     let mut s = Script::new();
     let list = [after(3), Wait::Write(1), Wait::Write(9)];
     let bytes: Vec<u8> =
@@ -330,7 +330,7 @@ fn sleep_ends_at_the_virtual_timeout() {
 }
 
 #[test]
-fn on_the_hosts_clock_sleep_takes_its_time_and_the_timeout_ends_it() {
+fn on_the_real_clock_sleep_takes_real_time_and_the_timeout_ends_it() {
     let mut s = Script::new();
     let sleep = polled(&mut s, &[after(2_000_000), after(u64::MAX)]);
     let mut world = World::confined(builder().clock(ClockConfig::Host));

@@ -36,7 +36,7 @@ fn confined() -> World {
 }
 
 #[test]
-fn links_that_lead_out_of_a_confined_directory_lead_nowhere() {
+fn links_out_of_a_confined_directory_do_not_resolve() {
     let mut world = confined();
     world.dir("d");
     let texts = [
@@ -82,7 +82,7 @@ fn links_that_lead_out_of_a_confined_directory_lead_nowhere() {
 }
 
 #[test]
-fn absolute_links_may_lead_back_in() {
+fn absolute_links_back_into_a_confined_directory_resolve() {
     let mut world = confined();
     world.dir("d");
     for (path, text) in [
@@ -105,9 +105,9 @@ fn absolute_links_may_lead_back_in() {
     assert_eq!(rooms.map(|buf| run.bytes(buf) == b"/w/f"), [true; 7]);
 }
 
-/// A confined directory has no name from inside, so that nobody can take it away.
+/// A confined directory has no name inside itself, so the guest cannot remove or rename it.
 #[test]
-fn a_confined_directory_cannot_be_moved_by_its_name_outside() {
+fn confined_directory_cannot_be_renamed_or_removed() {
     let preopen = |path: &str| Preopen {
         path: path.to_owned(),
         name: path.to_owned(),
@@ -133,10 +133,10 @@ fn a_confined_directory_cannot_be_moved_by_its_name_outside() {
     assert_eq!(world.tree(), before);
 }
 
-/// The same over a directory of the host, where the links lead to files that are there.
+/// The same over a host directory whose links lead to files that exist.
 #[cfg(unix)]
 #[test]
-fn the_host_around_a_mount_cannot_be_reached() {
+fn links_in_a_mount_do_not_reach_host_files_outside_it() {
     use std::os::unix::fs::symlink;
 
     let outside = tempfile::tempdir().unwrap();
@@ -211,7 +211,7 @@ fn a_program_starts_with_the_root_and_the_current_directory() {
 }
 
 #[test]
-fn dots_lead_through_the_namespace_and_not_above_it() {
+fn dot_dot_resolves_within_the_namespace_and_stops_at_the_root() {
     let mut world = namespace();
     let mut s = Script::new();
     let (fd, stat) = (s.u32(), s.room(64));
@@ -262,9 +262,9 @@ fn the_root_and_mount_points_stay_where_they_are() {
     assert_eq!(world.tree(), before);
 }
 
-/// C libraries strip the slash off an absolute path, so that nothing tells `/tmp/x` from `tmp/x`.
+/// C libraries remove the leading slash of an absolute path, so `/tmp/x` and `tmp/x` arrive as the same path.
 #[test]
-fn a_path_into_a_mount_starts_at_the_root_if_the_current_directory_has_no_such_name() {
+fn path_into_a_mount_starts_at_the_root_if_the_cwd_lacks_its_first_name() {
     let mut world = namespace();
     let mut s = Script::new();
     let (n, fd) = (s.u32(), s.u32());
@@ -298,7 +298,7 @@ fn a_path_into_a_mount_starts_at_the_root_if_the_current_directory_has_no_such_n
 }
 
 #[test]
-fn what_the_current_directory_has_comes_before_a_mount() {
+fn names_in_the_current_directory_hide_mounts() {
     let mut world = namespace();
     world.machine.vfs_mut().write("/worktree/w", b"a file", 0).unwrap();
     link(&mut world.machine, "/worktree/dev", "nowhere");
@@ -322,7 +322,7 @@ fn what_the_current_directory_has_comes_before_a_mount() {
 }
 
 #[test]
-fn every_call_finds_its_way_into_a_mount() {
+fn every_path_call_resolves_into_a_mount() {
     let mut world = namespace();
     link(&mut world.machine, "/tmp/l", "t");
     let mut s = Script::new();
@@ -369,9 +369,9 @@ fn every_call_finds_its_way_into_a_mount() {
     );
 }
 
-/// What was written there, no diff would tell and no patch would write.
+/// Changes there would be in no diff, and `--apply` would not write them.
 #[test]
-fn nothing_is_made_in_the_root_beside_the_worktree() {
+fn no_entries_are_created_in_the_root() {
     let mut world = namespace();
     let before = world.tree();
     let mut s = Script::new();
@@ -404,9 +404,9 @@ fn beside_a_tree() -> (World, tempfile::TempDir) {
     (World::namespace(builder.mount("/lib/inner", tree("lib"))), folder)
 }
 
-/// A program cannot tell `/lib` from `lib`, so it must not make or lose either.
+/// A program cannot distinguish `/lib` from `lib`, so it can neither create nor remove or rename either.
 #[test]
-fn a_mounted_tree_has_its_name_in_the_worktree() {
+fn mount_point_name_is_reserved_in_the_worktree() {
     let (mut world, _folder) = beside_a_tree();
     let before = world.tree();
     let mut s = Script::new();
@@ -433,7 +433,7 @@ fn a_mounted_tree_has_its_name_in_the_worktree() {
 }
 
 #[test]
-fn a_mount_whose_name_the_worktree_has_is_refused() {
+fn mount_named_like_a_worktree_entry_is_refused() {
     let (_, folder) = beside_a_tree();
     for name in ["lib", "lib2"] {
         std::fs::create_dir(folder.path().join("work").join(name)).unwrap();
@@ -450,7 +450,7 @@ fn a_mount_whose_name_the_worktree_has_is_refused() {
     assert!(builder().mount("/lib", Source::Memory).build().is_ok());
 }
 
-/// With the whole namespace an absolute link is as good as any.
+/// With the reach of the whole namespace, absolute links resolve like relative ones.
 #[test]
 fn absolute_links_start_at_the_root_of_the_namespace() {
     let mut world = namespace();
@@ -470,7 +470,7 @@ fn absolute_links_start_at_the_root_of_the_namespace() {
 }
 
 #[test]
-fn each_preopened_directory_reaches_as_far_as_it_was_given() {
+fn each_preopened_directory_has_its_own_reach() {
     let mut world = namespace();
     let preopen = |path: &str, reach| Preopen { path: path.to_owned(), name: "x".into(), reach };
     world.preopens = Some(vec![preopen("/w", Reach::Confined), preopen("/w", Reach::Namespace)]);

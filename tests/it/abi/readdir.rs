@@ -126,7 +126,7 @@ fn a_buffer_of_any_size_is_filled_to_the_last_byte() {
 }
 
 #[test]
-fn every_cookie_leads_on_to_the_next_entry() {
+fn every_cookie_continues_with_the_next_entry() {
     let mut world = world();
     let listing = entries(&whole(&mut world));
     let cookies: Vec<u64> =
@@ -165,9 +165,9 @@ fn all(s: &mut Script, cookie: u64) -> (Slot, Slot) {
     (buf, used)
 }
 
-/// `rm -r` reads a little, removes what it read, and reads on.
+/// `rm -r` reads some entries, removes them, and reads on.
 #[test]
-fn cookies_hold_while_entries_come_and_go() {
+fn cookies_stay_valid_while_entries_are_added_and_removed() {
     let mut world = World::new();
     for name in ["b", "d", "f", "h"] {
         world.file(name, b"");
@@ -194,7 +194,7 @@ fn cookies_hold_while_entries_come_and_go() {
     assert_eq!(names(&seen(again)), [".", "..", "a", "e", "h"]);
 }
 
-/// An editor that saves replaces the file while somebody lists.
+/// An editor that saves a file replaces it, perhaps during a listing.
 #[test]
 fn an_entry_that_was_replaced_shows_the_new_file() {
     let mut world = World::new();
@@ -215,7 +215,7 @@ fn an_entry_that_was_replaced_shows_the_new_file() {
 }
 
 #[test]
-fn two_descriptors_list_apart() {
+fn two_descriptors_list_independently() {
     let mut world = world();
     let mut s = Script::new();
     let other = s.open(".", DIRECTORY, READ);
@@ -265,10 +265,9 @@ fn only_directories_can_be_listed() {
     world.run(&s);
 }
 
-/// A large directory through a small buffer, as C libraries read it: an entry that was cut off is
-/// asked for again.
+/// C libraries read a directory this way: a truncated entry is requested again.
 #[test]
-fn a_large_directory_comes_whole_through_a_small_buffer() {
+fn large_directory_is_listed_completely_through_a_small_buffer() {
     let mut world = World::new();
     let expected: Vec<String> =
         (0..300).map(|i| format!("{i:04}-{}", "n".repeat(i % 50))).collect();

@@ -8,7 +8,7 @@ use super::script::{Script, scatter};
 use super::world::{DIR, World};
 
 #[test]
-fn what_cannot_be_renamed_stays() {
+fn failed_rename_changes_nothing() {
     let mut world = world();
     let before = world.tree();
     let mut s = Script::new();
@@ -88,7 +88,7 @@ fn files_replace_files_and_links_are_not_followed() {
 }
 
 #[test]
-fn directories_move_with_all_that_they_hold() {
+fn renamed_directory_keeps_its_contents() {
     let mut world = world();
     world.file("d/sub/deep", b"deep");
     let mut s = Script::new();
@@ -110,7 +110,7 @@ fn directories_move_with_all_that_they_hold() {
 }
 
 #[test]
-fn each_path_has_a_descriptor_of_its_own() {
+fn rename_and_link_resolve_each_path_from_its_own_descriptor() {
     let mut world = world();
     let mut s = Script::new();
     let (d, file) = (s.open("d", DIRECTORY, READ), s.open("f", 0, READ));
@@ -130,9 +130,9 @@ fn each_path_has_a_descriptor_of_its_own() {
     assert_eq!(world.read("linked"), b"content");
 }
 
-/// What lies below keeps its names: a directory of a layer moves without being copied.
+/// Files in a directory of a layer keep their names there: the directory is renamed without copying.
 #[test]
-fn a_tree_below_moves_and_its_names_go() {
+fn renamed_layer_directory_leaves_no_old_names() {
     use super::tree::{Item, Tree};
     use super::world::builder;
 

@@ -21,7 +21,7 @@ fn any_exit_code_passes_through() {
     }
 }
 
-/// What a process had open when it ended is given up.
+/// Descriptors that are open when the process exits are closed.
 #[test]
 fn a_process_that_exits_leaves_nothing_open() {
     let mut world = World::new();
@@ -39,7 +39,7 @@ fn a_process_that_exits_leaves_nothing_open() {
 }
 
 #[test]
-fn there_are_no_signals_and_nobody_to_yield_to() {
+fn proc_raise_is_unsupported_and_sched_yield_succeeds() {
     let mut s = Script::new();
     for signal in [0, 1, 9, 15, 30, 31, 255, u32::MAX] {
         s.proc_raise(signal).fails(Notsup);
@@ -50,9 +50,9 @@ fn there_are_no_signals_and_nobody_to_yield_to() {
     assert!(world.machine.elapsed().is_zero());
 }
 
-/// Nothing is a socket, whatever else is wrong with a call.
+/// No descriptor is a socket, whatever else is wrong with a call.
 #[test]
-fn nothing_is_a_socket() {
+fn socket_calls_fail_with_notsock() {
     let mut world = World::new();
     world.file("f", b"");
     let mut s = Script::new();

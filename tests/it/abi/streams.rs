@@ -8,7 +8,7 @@ use belljar::{Input, Limit, Limits, Outcome};
 use super::script::{Script, gather, scatter};
 use super::world::{Run, World};
 
-/// One read that brings something is enough: what it brought must not wait for more.
+/// The call returns after the first read that returns bytes: it must not wait for more.
 #[test]
 fn standard_input_fills_one_buffer_at_a_time() {
     let mut world = World::new();
@@ -26,7 +26,7 @@ fn standard_input_fills_one_buffer_at_a_time() {
 }
 
 #[test]
-fn output_comes_in_order_and_whole() {
+fn output_is_complete_and_in_order() {
     let mut s = Script::new();
     let n = s.u32();
     s.fd_write(1, gather(["one ", "", "two "]), n).ok();
@@ -54,9 +54,9 @@ fn past_the_output_limit_the_guest_ends() {
     }
 }
 
-/// It is one limit for both streams, and each run has the whole of it.
+/// One limit covers both streams, and each run starts with all of it.
 #[test]
-fn the_output_limit_counts_everything() {
+fn output_limit_covers_both_streams() {
     let mut world = World::with(Limits { output_bytes_max: 10, ..Limits::default() });
     for _ in 0..2 {
         let mut s = Script::new();
@@ -113,7 +113,7 @@ fn run_with(
 }
 
 #[test]
-fn what_the_host_says_of_output_is_told() {
+fn output_errors_of_the_host_become_errnos() {
     let kinds = [(io::ErrorKind::StorageFull, Nospc), (io::ErrorKind::Other, Io)];
     for (kind, errno) in kinds {
         let mut s = Script::new();
@@ -130,7 +130,7 @@ fn what_the_host_says_of_output_is_told() {
 }
 
 #[test]
-fn what_the_host_says_of_input_is_told() {
+fn input_errors_of_the_host_become_errnos() {
     let mut s = Script::new();
     let (buf, n) = (s.room(8), s.u32());
     s.fd_read(0, scatter([buf]), n).ok();

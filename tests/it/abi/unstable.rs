@@ -27,7 +27,7 @@ fn world() -> World {
 }
 
 #[test]
-fn seeking_counts_from_offset_end_and_start() {
+fn unstable_seek_uses_its_own_whence_numbers() {
     let mut s = script();
     let fd = s.open("f", 0, BOTH);
     let steps: &[(i64, u32, u64)] =
@@ -62,7 +62,7 @@ fn widened(run: &Run, slot: Slot) -> Vec<u8> {
 }
 
 #[test]
-fn a_filestat_counts_links_in_four_bytes() {
+fn unstable_filestat_has_a_32_bit_link_count() {
     let mut world = world();
     let ask = |s: &mut Script, len: u32| {
         let file = s.open("f", 0, READ);
@@ -92,7 +92,7 @@ fn a_filestat_counts_links_in_four_bytes() {
 }
 
 #[test]
-fn a_subscription_to_a_clock_has_an_identifier_of_its_own() {
+fn unstable_clock_subscription_has_its_own_identifier() {
     let (mut s, mut world) = (script(), world());
     let now = world.machine.now_ns();
     let waits = [after(30), Wait::Clock(REALTIME, now + 20, 1), after(20)];
@@ -170,7 +170,7 @@ fn tour(snapshot: Snapshot) -> Script {
 }
 
 #[test]
-fn all_other_functions_are_the_same() {
+fn all_other_unstable_functions_equal_preview1() {
     let runs = [Snapshot::Preview1, Snapshot::Unstable].map(|snapshot| {
         let mut world = world();
         world.env.push(("K".to_owned(), "v".to_owned()));

@@ -345,38 +345,29 @@ fn end_often(test: &str, way: Way) {
     );
 }
 
-/// A third of the files was new, the rest old, and thousands of temporaries lay about.
+/// Regression: a third of the files was new, the rest old, and thousands of temporary files were left.
 #[test]
-fn apply_leaves_the_old_tree_or_the_new_one_whatever_ends_it() {
-    end_often("apply_leaves_the_old_tree_or_the_new_one_whatever_ends_it", Way::Script);
+fn killed_apply_leaves_the_old_tree_or_the_new_one() {
+    end_often("killed_apply_leaves_the_old_tree_or_the_new_one", Way::Script);
 }
 
-/// Whatever the session knows of it, it goes on from there.
+/// The session can be used afterwards, whether or not it recorded that its changes were applied.
 #[test]
-fn apply_of_a_session_leaves_the_old_tree_or_the_new_one_whatever_ends_it() {
-    end_often(
-        "apply_of_a_session_leaves_the_old_tree_or_the_new_one_whatever_ends_it",
-        Way::Session,
-    );
+fn killed_session_apply_leaves_the_old_tree_or_the_new_one() {
+    end_often("killed_session_apply_leaves_the_old_tree_or_the_new_one", Way::Session);
 }
 
 #[test]
-fn apply_of_a_tape_leaves_the_old_tree_or_the_new_one_whatever_ends_it() {
-    end_often("apply_of_a_tape_leaves_the_old_tree_or_the_new_one_whatever_ends_it", Way::Tape);
+fn killed_tape_apply_leaves_the_old_tree_or_the_new_one() {
+    end_often("killed_tape_apply_leaves_the_old_tree_or_the_new_one", Way::Tape);
 }
 
 #[test]
-fn a_copy_to_the_disk_leaves_the_old_tree_or_the_new_one_whatever_ends_it() {
-    end_often(
-        "a_copy_to_the_disk_leaves_the_old_tree_or_the_new_one_whatever_ends_it",
-        Way::CopyOut,
-    );
+fn killed_copy_out_leaves_the_old_tree_or_the_new_one() {
+    end_often("killed_copy_out_leaves_the_old_tree_or_the_new_one", Way::CopyOut);
 }
 
 #[test]
-fn a_copy_into_a_session_leaves_the_old_session_or_the_new_one_whatever_ends_it() {
-    end_often(
-        "a_copy_into_a_session_leaves_the_old_session_or_the_new_one_whatever_ends_it",
-        Way::CopyIn,
-    );
+fn killed_copy_in_leaves_the_old_session_or_the_new_one() {
+    end_often("killed_copy_in_leaves_the_old_session_or_the_new_one", Way::CopyIn);
 }

@@ -47,9 +47,9 @@ impl Bench {
 /// Where a link leads: nowhere, to itself, out of the folder, to a directory in it.
 const TARGETS: [&str; 5] = ["nowhere", "d", "../out", "/", "e"];
 
-/// Names were made to survive a power cut where the link led, and `--apply` always failed.
+/// Regression: names were synced to disk through the link, and `--apply` always failed.
 #[test]
-fn apply_makes_a_link_of_a_directory_wherever_that_leads() {
+fn apply_replaces_a_directory_with_a_link_wherever_it_leads() {
     for target in TARGETS {
         let bench = Bench::new(&["d/s/f", "d/g", "e/s/f"]);
         let others = tree(&bench.out);
@@ -62,7 +62,8 @@ fn apply_makes_a_link_of_a_directory_wherever_that_leads() {
     }
 }
 
-/// One such link made a folder unusable: every command failed on it, `recover --skip-changed` as well.
+/// Regression: one such link made a directory unusable: every command failed on it, even
+/// `recover --skip-changed`.
 #[test]
 fn a_directory_that_became_a_link_since_a_kill_is_named_and_can_be_skipped() {
     if !can_trace("a_directory_that_became_a_link_since_a_kill_is_named_and_can_be_skipped") {
@@ -104,10 +105,10 @@ fn a_directory_that_became_a_link_since_a_kill_is_named_and_can_be_skipped() {
     }
 }
 
-/// What had been written was taken back in part, although nothing was to be done.
+/// Regression: part of the changes was undone, although the recovery was refused.
 #[test]
-fn nothing_is_taken_back_if_a_directory_became_a_file_since() {
-    if !can_trace("nothing_is_taken_back_if_a_directory_became_a_file_since") {
+fn recover_undoes_nothing_if_a_directory_became_a_file() {
+    if !can_trace("recover_undoes_nothing_if_a_directory_became_a_file") {
         return;
     }
     let mut refused = 0;
@@ -140,11 +141,11 @@ fn nothing_is_taken_back_if_a_directory_became_a_file_since() {
     assert_eq!(refused, 4);
 }
 
-/// What lay where the link led was taken for what was to be replaced, and temporaries in the directory
-/// stayed behind without a word.
+/// Regression: files behind the link were taken for those to be replaced, and temporary files in the
+/// directory were left without a message.
 #[test]
-fn a_directory_that_becomes_a_link_while_belljar_writes_is_named_and_not_followed() {
-    let test = "a_directory_that_becomes_a_link_while_belljar_writes_is_named_and_not_followed";
+fn directory_replaced_by_a_link_during_apply_is_named_and_not_followed() {
+    let test = "directory_replaced_by_a_link_during_apply_is_named_and_not_followed";
     if !can_trace(test) {
         return;
     }

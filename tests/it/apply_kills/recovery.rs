@@ -4,8 +4,8 @@ use super::{can_trace, killed_at, killed_halfway};
 use crate::support::{belljar, stderr, stdout, tree};
 
 #[test]
-fn recover_says_what_it_did_to_people_and_machines() {
-    if !can_trace("recover_says_what_it_did_to_people_and_machines") {
+fn recover_reports_in_text_and_json() {
+    if !can_trace("recover_reports_in_text_and_json") {
         return;
     }
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -30,7 +30,7 @@ fn recover_says_what_it_did_to_people_and_machines() {
     assert_eq!(recover(&["no/such/folder"]).status.code(), Some(2));
 }
 
-/// A program was shown temporaries, and a third of the changes.
+/// Regression: a program saw temporary files, and a third of the changes.
 #[test]
 fn every_command_that_opens_a_folder_recovers_it_first() {
     if !can_trace("every_command_that_opens_a_folder_recovers_it_first") {
@@ -70,11 +70,11 @@ fn every_command_that_opens_a_folder_recovers_it_first() {
     }
 }
 
-/// A journal about two folders, of which one was gone, was followed again and again in the other: what
-/// somebody made there since was an obstacle that nothing removed.
+/// Regression: a journal about two directories, one of which was missing, was applied repeatedly to the
+/// other: files made there since blocked it, and no command resolved that.
 #[test]
-fn a_folder_that_is_gone_does_not_hold_up_the_others_of_its_journal() {
-    if !can_trace("a_folder_that_is_gone_does_not_hold_up_the_others_of_its_journal") {
+fn missing_directory_does_not_block_the_others_of_its_journal() {
+    if !can_trace("missing_directory_does_not_block_the_others_of_its_journal") {
         return;
     }
     let (top, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -112,10 +112,10 @@ fn a_folder_that_is_gone_does_not_hold_up_the_others_of_its_journal() {
     assert_eq!(stderr(&recover(&folder, &["--all"])), "");
 }
 
-/// The first folder that was refused kept all others from being seen to.
+/// Regression: after the first directory that was refused, no other was recovered.
 #[test]
-fn a_folder_that_is_refused_does_not_hold_up_the_others() {
-    if !can_trace("a_folder_that_is_refused_does_not_hold_up_the_others") {
+fn refused_directory_does_not_block_the_recovery_of_others() {
+    if !can_trace("refused_directory_does_not_block_the_recovery_of_others") {
         return;
     }
     let (top, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -142,7 +142,7 @@ fn a_folder_that_is_refused_does_not_hold_up_the_others() {
     assert!(tree(&folders[1]).values().all(|content| content == b"old"));
 }
 
-/// It is found by what it is, not by its name; another folder of its name is none of its business.
+/// A directory is identified by its inode, not by its name; another directory with its name is not touched.
 #[test]
 fn a_folder_that_was_moved_is_recovered_where_it_is() {
     if !can_trace("a_folder_that_was_moved_is_recovered_where_it_is") {
@@ -168,8 +168,8 @@ fn a_folder_that_was_moved_is_recovered_where_it_is() {
     assert!(tree(&moved).len() == 40 && tree(&moved).values().all(|content| content == b"old"));
 }
 
-/// A directory gave way to a link out of the folder since. Nothing was written there, but nothing could be
-/// opened any more either.
+/// Regression: after a subdirectory was replaced by a link out of the directory, nothing was written there,
+/// but no command could open the directory any more.
 #[test]
 fn a_recovery_follows_no_link_out_of_the_folder() {
     if !can_trace("a_recovery_follows_no_link_out_of_the_folder") {
@@ -210,7 +210,8 @@ fn a_recovery_follows_no_link_out_of_the_folder() {
     assert_eq!(stdout(&run(&["recover"])), "nothing to recover in .\n");
 }
 
-/// The one was taken back, and the one in it stayed half written: the recovery said that all was well.
+/// Regression: the outer directory was restored, and the inner one stayed half written, while the recovery
+/// reported success.
 #[test]
 fn folders_that_lie_in_one_that_was_moved_are_recovered_with_it() {
     if !can_trace("folders_that_lie_in_one_that_was_moved_are_recovered_with_it") {
@@ -241,10 +242,10 @@ fn folders_that_lie_in_one_that_was_moved_are_recovered_with_it() {
     }
 }
 
-/// The rest was taken back, and then the folder could not be removed.
+/// Regression: everything else was undone, and then the directory could not be removed.
 #[test]
-fn a_file_that_came_into_a_new_folder_before_its_own_did_is_named() {
-    if !can_trace("a_file_that_came_into_a_new_folder_before_its_own_did_is_named") {
+fn foreign_file_in_a_directory_that_apply_made_is_named_by_recover() {
+    if !can_trace("foreign_file_in_a_directory_that_apply_made_is_named_by_recover") {
         return;
     }
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -9,9 +9,9 @@ use std::process::{Command, Output};
 use super::{can_trace, killed_halfway};
 use crate::support::{belljar, cache_dir, home_dir, skipped, stderr, stdout, tree};
 
-/// `ulimit -f` ended belljar by a signal, in the middle.
+/// Regression: the limit of `ulimit -f` ended belljar with a signal, in the middle of an apply.
 #[test]
-fn apply_beyond_the_limit_of_a_file_leaves_the_old_tree() {
+fn apply_beyond_the_file_size_limit_leaves_the_old_tree() {
     let folder = tempfile::tempdir().unwrap();
     for number in 0..30 {
         std::fs::write(folder.path().join(format!("f{number}")), "old").unwrap();
@@ -35,10 +35,10 @@ fn apply_beyond_the_limit_of_a_file_leaves_the_old_tree() {
     assert_eq!(tree(folder.path()), before);
 }
 
-/// A report that could not be written was once said with the code of a conflict, in which nothing is
-/// written.
+/// Regression: a report that could not be written gave the exit code of a conflict, which says that nothing
+/// was written.
 #[test]
-fn a_report_that_is_lost_after_apply_has_a_code_of_its_own() {
+fn report_failure_after_apply_has_its_own_exit_code() {
     let folder = tempfile::tempdir().unwrap();
     let home = tempfile::tempdir().unwrap();
     let text = "a line\n".repeat(200);
@@ -94,9 +94,10 @@ fn a_report_that_is_lost_after_apply_has_a_code_of_its_own() {
     assert_eq!(std::fs::read_to_string(folder.path().join("copy")).unwrap(), text);
 }
 
-/// A session whose changes were written, and that could not be told, ended with the code for nothing written.
+/// Regression: when the changes were written and the session could not be saved, the exit code said that
+/// nothing was written.
 #[test]
-fn a_session_that_cannot_be_told_that_its_changes_are_on_the_disk_has_a_code_of_its_own() {
+fn session_save_failure_after_apply_has_its_own_exit_code() {
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for number in 0..200 {
         std::fs::write(folder.path().join(format!("f{number}")), "old").unwrap();
@@ -126,12 +127,12 @@ fn a_session_that_cannot_be_told_that_its_changes_are_on_the_disk_has_a_code_of_
     assert_eq!(std::fs::read(folder.path().join("f7")).unwrap(), b"new\n");
 }
 
-/// A journal of any folder once kept every folder from being opened where the home was not to be written to,
-/// and no message said what to do.
+/// Regression: with a read-only home, a journal of any directory kept every directory from being opened, and
+/// no message said what to do.
 #[test]
-fn a_home_that_cannot_be_written_to_stops_what_writes_and_nothing_else() {
+fn read_only_home_stops_only_commands_that_write() {
     const NOBODY: u32 = 65534;
-    let test = "a_home_that_cannot_be_written_to_stops_what_writes_and_nothing_else";
+    let test = "read_only_home_stops_only_commands_that_write";
     if !can_trace(test) {
         return;
     }
@@ -186,7 +187,7 @@ fn a_home_that_cannot_be_written_to_stops_what_writes_and_nothing_else() {
     }
 }
 
-/// The disk of the folder, or that of the home, is full at any time.
+/// The disk of the directory, or that of the home, is full at any time.
 #[test]
 fn a_full_disk_leaves_the_old_tree_and_no_temporaries() {
     let test = "a_full_disk_leaves_the_old_tree_and_no_temporaries";

@@ -15,9 +15,9 @@ fn set(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// A link that led nowhere, or to the lock, was looked for again without end, and a pipe was waited for.
+/// Regression: a link to nothing, or to the lock, was retried forever, and opening a named pipe blocked.
 #[test]
-fn what_is_no_file_among_the_journals_is_named_and_never_waited_for() {
+fn journal_that_is_not_a_regular_file_is_named_without_blocking() {
     let folder = tempfile::tempdir().unwrap();
     let home = tempfile::tempdir().unwrap();
     let journals = home.path().join("journals");
@@ -74,10 +74,10 @@ fn left_behind(folder: &Path, home: &Path) -> PathBuf {
     entries.find(|path| path.extension().is_some_and(|it| it == "prepared")).unwrap()
 }
 
-/// Another user could put a journal there, and files were removed as it said.
+/// Regression: another user could put a journal there, and files were removed as it said.
 #[test]
-fn journals_that_others_could_have_written_are_not_followed() {
-    if !can_trace("journals_that_others_could_have_written_are_not_followed") {
+fn journals_writable_by_others_are_not_applied() {
+    if !can_trace("journals_writable_by_others_are_not_applied") {
         return;
     }
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -142,9 +142,9 @@ fn journals_that_others_could_have_written_are_not_followed() {
     assert!(tree(folder).values().all(|content| content == b"old"));
 }
 
-/// What is kept there is obeyed as well.
+/// Sessions and journals in the home decide what commands do, so nobody else may write them.
 #[test]
-fn a_home_that_others_can_write_to_keeps_no_sessions_and_no_journals() {
+fn home_writable_by_others_stores_no_sessions_or_journals() {
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     set(home.path(), 0o777);
     let run = |args: &[&str]| {

@@ -15,9 +15,9 @@ const FILES: usize = 30;
 /// How often they do, unless `BELLJAR_TEST_TOGETHER` says otherwise.
 const ROUNDS: usize = 3;
 
-/// Each of them writes all of its files or none, in any order, whoever is killed.
+/// Each process writes all of its files or none, in any order, whichever process is killed.
 #[test]
-fn belljars_that_write_to_one_folder_at_once_do_not_mix() {
+fn concurrent_applies_to_one_directory_do_not_mix() {
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for number in 0..FILES {
         std::fs::write(folder.path().join(format!("f{number}")), "0\n").unwrap();

@@ -21,9 +21,9 @@ fn recorded(script: &str) -> tempfile::TempDir {
 const SCRIPT: &str = "echo 3 >> note.txt; mkdir new; mv old/part new/part; rmdir old; echo x > new/x; \
                       touch -d 2001-01-01T00:00:00Z new/x";
 
-/// It was an error: what is there is not what the run found.
+/// Regression: a second apply was refused, because the disk no longer was what the run found.
 #[test]
-fn changes_that_are_applied_already_are_no_conflict() {
+fn changes_already_on_the_disk_are_no_conflict() {
     let folder = recorded(SCRIPT);
     let dir = folder.path();
     let apply = ["apply", "run.tape", "--worktree", "tree"];
@@ -44,7 +44,7 @@ fn changes_that_are_applied_already_are_no_conflict() {
 type Change<'a> = &'a dyn Fn(&Path);
 
 #[test]
-fn a_disk_that_is_not_quite_the_outcome_is_a_conflict() {
+fn partly_applied_changes_are_a_conflict() {
     let differences: [(&str, Change); 5] = [
         ("another content", &|tree| std::fs::write(tree.join("note.txt"), "other\n").unwrap()),
         ("something is missing", &|tree| std::fs::remove_file(tree.join("new/x")).unwrap()),
@@ -73,7 +73,7 @@ fn a_disk_that_is_not_quite_the_outcome_is_a_conflict() {
 
 #[cfg(unix)]
 #[test]
-fn a_permission_that_differs_is_not_the_outcome() {
+fn differing_permissions_are_a_conflict() {
     use std::os::unix::fs::PermissionsExt;
     let folder = recorded("echo 3 >> note.txt; ln -s note.txt link");
     let dir = folder.path();
@@ -97,9 +97,9 @@ fn a_run_that_changed_nothing_says_so() {
     assert!(output.status.success());
 }
 
-/// The message named one content, and not the folder.
+/// Regression: the message named one content, and not the directory.
 #[test]
-fn a_tape_without_its_folder_names_the_folder() {
+fn tape_without_its_contents_directory_names_the_directory() {
     let folder = recorded(SCRIPT);
     let dir = folder.path();
     std::fs::rename(dir.join("run.tape"), dir.join("moved.tape")).unwrap();
@@ -119,10 +119,10 @@ fn a_tape_without_its_folder_names_the_folder() {
     succeed(dir, &["replay", "-q", "moved.tape"]);
 }
 
-/// It had the mode of the file, and could not be entered.
+/// Regression: the directory had the mode of the file, and could not be entered.
 #[cfg(unix)]
 #[test]
-fn a_folder_in_the_place_of_a_file_has_permissions_of_its_own() {
+fn directory_replacing_a_file_has_its_own_permissions() {
     use std::os::unix::fs::PermissionsExt;
     let folder = scratch();
     let script = "rm -rf note.txt; mkdir note.txt; echo > note.txt/today";
@@ -132,7 +132,7 @@ fn a_folder_in_the_place_of_a_file_has_permissions_of_its_own() {
     assert_eq!(mode & 0o700, 0o700, "{mode:o}");
 }
 
-/// It was made as that of any run, without a word.
+/// Regression: the changes of a run that a limit ended were applied without a message.
 #[test]
 fn applying_a_tape_of_a_run_that_did_not_end_by_itself_says_so() {
     let folder = scratch();
@@ -149,10 +149,10 @@ fn applying_a_tape_of_a_run_that_did_not_end_by_itself_says_so() {
     assert_eq!(std::fs::read_to_string(tree.join("note.txt")).unwrap(), "half\n");
 }
 
-/// The copy of a file that was written in the run got the date of the machine's clock, and was no change that
-/// was applied already.
+/// Regression: the copy of a file that was written in the run got a time of the virtual clock, so a second
+/// apply found a conflict.
 #[test]
-fn a_copied_time_of_the_run_becomes_the_disks() {
+fn copied_times_become_times_of_the_disk() {
     for script in ["echo 1 > conf; cp -p conf bak; echo 2 > conf", "mkdir new; touch -r new bak"] {
         let folder = recorded(script);
         let apply = ["apply", "run.tape", "--worktree", "tree"];
@@ -168,9 +168,10 @@ fn a_copied_time_of_the_run_becomes_the_disks() {
     }
 }
 
-/// The tape has two answers for the path: that of the folder, and that of the worktree, which has none.
+/// The tape has two lookups of the path: one in the mounted directory, and one in the worktree, which has no
+/// such entry.
 #[test]
-fn changes_in_a_folder_that_is_mounted_where_the_worktree_has_nothing_are_applied() {
+fn changes_in_a_mounted_directory_are_applied() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     for name in ["tree", "parts"] {
@@ -188,10 +189,10 @@ fn changes_in_a_folder_that_is_mounted_where_the_worktree_has_nothing_are_applie
     assert_eq!((read("tree/a").as_str(), read("parts/f").as_str()), ("y\n", "x\n"));
 }
 
-/// The new name was a copy, so that what was written to the one was not read from the other.
+/// Regression: the new name became a copy, so what was written to one name was not read from the other.
 #[cfg(unix)]
 #[test]
-fn a_file_that_got_another_name_and_a_time_stays_one_file() {
+fn hard_link_with_a_set_time_stays_one_file() {
     use std::os::unix::fs::MetadataExt;
     let link = "ln note.txt other; touch -d 2011-06-22T00:00:00Z note.txt";
     for script in [link, "touch -d 2011-06-22T00:00:00Z note.txt; ln note.txt other"] {
@@ -204,10 +205,10 @@ fn a_file_that_got_another_name_and_a_time_stays_one_file() {
     }
 }
 
-/// The program was told that it is moved, and nothing could be written.
+/// Regression: `mv` succeeded in the run, and its changes could not be applied.
 #[cfg(unix)]
 #[test]
-fn a_pipe_is_not_moved_to_another_folder() {
+fn named_pipe_cannot_be_moved_to_another_mount() {
     let folder = scratch();
     let parts = folder.path().join("parts");
     std::fs::create_dir(&parts).unwrap();
@@ -219,9 +220,9 @@ fn a_pipe_is_not_moved_to_another_folder() {
     assert_eq!(std::fs::read_to_string(folder.path().join("result")).unwrap(), "work\n");
 }
 
-/// Times were compared of two scales, and a link to itself was an error.
+/// Regression: times of two clocks were compared, and a link to itself was an error.
 #[test]
-fn what_is_applied_already_is_known_for_any_clock_and_any_link() {
+fn applied_changes_are_recognised_with_any_clock_and_link() {
     for (options, script) in [
         (&["--start-at", "2020-01-01T00:00:00Z"][..], "cp -p note.txt copy"),
         (&["--start-at", "2031-01-01T00:00:00Z"], "echo a > a; cp -pr old copied"),

@@ -45,7 +45,7 @@ fn a_check_fails_where_something_would_change_and_writes_nothing() {
 }
 
 #[test]
-fn what_apply_wrote_is_said_in_one_line() {
+fn apply_reports_its_changes_in_one_line() {
     let folder = scratch();
     let script = "rm note.txt; for i in 1 2 3 4 5; do echo $i > f$i; done";
     let output = sh(folder.path(), &["--apply", "-c", script]);
@@ -58,9 +58,9 @@ fn what_apply_wrote_is_said_in_one_line() {
     assert_eq!(stderr(&nothing), "");
 }
 
-/// The warning once named the folder, "and 1 more".
+/// Regression: the warning named the directory, "and 1 more".
 #[test]
-fn a_planted_hook_is_named_whole() {
+fn warning_names_changed_hooks_with_full_path() {
     let folder = scratch();
     let script = "mkdir -p .git/hooks .vscode; echo x > .git/hooks/pre-commit; echo x > .git/config; \
                   for i in $(seq 40); do echo x > .vscode/$i; done";
@@ -73,7 +73,7 @@ fn a_planted_hook_is_named_whole() {
 }
 
 #[test]
-fn a_path_of_the_host_is_told_from_one_that_is_not_there() {
+fn note_distinguishes_host_paths_from_missing_paths() {
     let folder = scratch();
     let tree = folder.path().join("tree");
     let other = folder.path().join("other");
@@ -123,7 +123,7 @@ fn a_path_of_the_host_is_told_from_one_that_is_not_there() {
     assert_eq!(note(&["--quiet", "cat", "../above"]), "");
 }
 
-/// `ls -la ..` once asked for the root's parent, and failed.
+/// Regression: `ls -la ..` asked for the root's parent, and failed.
 #[test]
 fn the_parent_of_the_worktree_can_be_listed() {
     let folder = scratch();
@@ -136,10 +136,10 @@ fn the_parent_of_the_worktree_can_be_listed() {
     }
 }
 
-/// `seq` once said that a pipe was broken, which it does not natively.
+/// Regression: `seq` reported a broken pipe, which it does not do natively.
 #[cfg(unix)]
 #[test]
-fn a_program_whose_reader_hangs_up_ends_in_silence() {
+fn writer_whose_reader_exits_ends_silently() {
     let folder = scratch();
     for command in ["run seq 1000000", "sh -c 'seq 1000000'", "sh -c 'while :; do echo x; done'"] {
         let script = format!("\"$0\" {command} | head -n 1 >/dev/null; echo ${{PIPESTATUS[0]}}");
@@ -168,7 +168,7 @@ fn a_shell_without_arguments_reads_its_standard_input() {
     }
 }
 
-/// Clap's own messages once had another form than belljar's.
+/// Regression: messages of clap had another form than those of belljar.
 #[test]
 fn every_message_of_wrong_usage_has_one_form() {
     let folder = scratch();
@@ -200,7 +200,8 @@ fn every_message_of_wrong_usage_has_one_form() {
     }
 }
 
-/// The worktree's own place was a name in the worktree, so that this emptied it.
+/// Regression: the worktree's mount point was visible as a name in the worktree, so this emptied the
+/// worktree.
 #[test]
 fn removing_a_folder_named_worktree_removes_no_worktree() {
     let folder = scratch();
@@ -221,10 +222,10 @@ fn removing_a_folder_named_worktree_removes_no_worktree() {
     assert_ne!(sh(dir, &["-q", "-c", "cd worktree"]).status.code(), Some(0));
 }
 
-/// Where sessions and journals lie was not looked at.
+/// Regression: the directory of sessions and journals was not checked.
 #[cfg(unix)]
 #[test]
-fn the_doctor_looks_at_the_home_and_its_journals() {
+fn doctor_checks_the_home_and_its_journals() {
     use std::os::unix::fs::PermissionsExt;
     let folder = scratch();
     let home = folder.path().join("home");

@@ -76,9 +76,9 @@ fn cached(folder: &Path) -> usize {
     std::fs::read_dir(keys).map_or(0, Iterator::count)
 }
 
-/// Each exec once died while it compiled, and kept nothing, for ever.
+/// Regression: each exec reached its timeout during compilation, and cached nothing, every time.
 #[test]
-fn compiling_is_not_the_programs_time_and_is_kept() {
+fn compile_time_does_not_count_and_the_code_is_cached() {
     for command in [
         &["sandbox", "exec", "box", "./hard.wasm"][..],
         &["sandbox", "exec", "box", "sh", "-c", "./hard.wasm && ./hard.wasm && echo done"],
@@ -109,7 +109,7 @@ fn compiling_is_not_the_programs_time_and_is_kept() {
 }
 
 #[test]
-fn compiling_has_a_limit_of_time_of_its_own() {
+fn compilation_has_its_own_timeout() {
     let folder = scratch();
     let dir = folder.path();
     std::fs::write(dir.join("hard.wasm"), hard_module(1000, 10_000)).unwrap();
@@ -125,7 +125,7 @@ fn compiling_has_a_limit_of_time_of_its_own() {
     assert!(stderr(&output).contains("it takes longer than 200 ms"), "{}", stderr(&output));
 }
 
-/// A module of 165 KB once took 1.4 GB, whatever the limits.
+/// Regression: a module of 165 KB took 1.4 GB, whatever the limits.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_module_that_takes_too_much_memory_to_compile_is_refused() {
@@ -142,7 +142,7 @@ fn a_module_that_takes_too_much_memory_to_compile_is_refused() {
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
-/// A module of 4 KB took 8 GB in belljar's own process, as it is small.
+/// Regression: a module of 4 KB took 8 GB in belljar's own process, because small modules are compiled there.
 #[test]
 fn a_small_module_that_takes_too_much_memory_to_compile_is_refused() {
     let folder = scratch();
@@ -164,11 +164,11 @@ fn a_small_module_that_takes_too_much_memory_to_compile_is_refused() {
     assert_eq!(stdout(&output), "126\n", "{}", stderr(&output));
 }
 
-/// What the code of a module says that it takes at most is enough to compile it, for code that takes as
-/// much as any.
+/// The estimate that is computed from a module's code suffices to compile it, for code that needs as much as
+/// any.
 #[cfg(target_os = "linux")]
 #[test]
-fn what_compiling_takes_at_most_is_told_from_the_code() {
+fn compile_memory_estimate_is_an_upper_bound() {
     // A compiler that does nothing takes some, too.
     const PROCESS_BYTES: u64 = 48 << 20;
     let repeated = |code: &[u8], count: usize| {
@@ -194,9 +194,9 @@ fn what_compiling_takes_at_most_is_told_from_the_code() {
     }
 }
 
-/// What is wrong with a module is said as it is where nobody else compiles it.
+/// The error is the same as for a module that belljar compiles in its own process.
 #[test]
-fn an_invalid_module_is_told_by_whoever_compiles_it() {
+fn invalid_module_is_reported_by_the_compiling_process() {
     let folder = scratch();
     let dir = folder.path();
     let module = hard_module(100, 1000);
@@ -215,7 +215,7 @@ fn an_invalid_module_is_told_by_whoever_compiles_it() {
 }
 
 #[test]
-fn the_process_that_compiles_is_nobodys_business() {
+fn compile_subcommand_is_hidden() {
     let folder = scratch();
     let help = stdout(&call(folder.path(), &["--help"]));
     assert!(!help.contains("compile-module"), "{help}");

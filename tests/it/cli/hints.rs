@@ -22,9 +22,9 @@ fn says(folder: &Path, cases: &[(&[&str], i32, &str)]) {
     }
 }
 
-/// `--apply success wc` ran a program called `success`, or said that there is none.
+/// Regression: `--apply success wc` ran a program called `success`, or reported that it does not exist.
 #[test]
-fn a_value_of_apply_without_its_sign_is_noticed() {
+fn apply_value_without_equals_sign_gets_a_hint() {
     let folder = scratch();
     let dir = folder.path();
     std::fs::write(dir.join("success"), "echo ran\n").unwrap();
@@ -105,9 +105,9 @@ fn misspelt_names_of_a_session_and_its_programs_are_recognised() {
     says(dir, &[(&["sandbox", "exec", "box", "sh", "-c", "gcc x.c"], 127, note)]);
 }
 
-/// Only a shell that ended with 127 had the note.
+/// Regression: only a shell that ended with 127 had the note.
 #[test]
-fn a_program_that_a_makefile_lacks_is_named() {
+fn program_missing_in_a_makefile_is_named() {
     let folder = scratch();
     let dir = folder.path();
     std::fs::write(dir.join("Makefile"), "all:\n\tgcc -c x.c\n").unwrap();
@@ -125,10 +125,10 @@ fn a_program_that_a_makefile_lacks_is_named() {
     assert!(!stderr(&run(dir, &["--quiet", &make])).contains("--toolchain"));
 }
 
-/// The note was given for arguments of programs alone.
+/// Regression: only paths in arguments of programs had the note.
 #[cfg(unix)]
 #[test]
-fn a_path_of_the_host_in_a_script_is_told() {
+fn host_path_in_a_script_gets_a_note() {
     let folder = scratch();
     let dir = folder.path();
     let other = tempfile::tempdir().unwrap();
@@ -162,7 +162,7 @@ fn a_path_of_the_host_in_a_script_is_told() {
 }
 
 #[test]
-fn numbers_times_and_folders_that_are_nearly_right() {
+fn almost_valid_option_values_get_a_suggestion() {
     let folder = scratch();
     let dir = folder.path();
     says(

@@ -18,7 +18,7 @@ fn answer(output: &Output) -> Value {
 }
 
 #[test]
-fn the_manifest_is_for_people_and_for_machines() {
+fn manifest_is_printed_as_text_and_json() {
     let folder = scratch();
     let text = stdout(&host(folder.path(), &["manifest"]));
     assert!(text.lines().any(|line| line.starts_with("process.exec  ")), "{text}");
@@ -35,7 +35,7 @@ fn the_manifest_is_for_people_and_for_machines() {
 }
 
 #[test]
-fn a_call_prints_its_answer() {
+fn host_call_prints_its_result() {
     let folder = scratch();
     let output = host(folder.path(), &["call", "workspace.cwd"]);
     assert_eq!((stdout(&output).as_str(), output.status.code()), ("/worktree\n", Some(0)));
@@ -83,7 +83,7 @@ fn parameters_come_from_the_command_line_a_file_or_standard_input() {
 }
 
 #[test]
-fn a_call_that_fails_names_the_next_step() {
+fn failed_host_call_names_the_next_step() {
     let folder = scratch();
     for (operation, params, expected) in [
         ("process.exce", "{}", "(did you mean process.exec?"),
@@ -96,7 +96,7 @@ fn a_call_that_fails_names_the_next_step() {
     }
 }
 
-/// The examples of `belljar run` stood there.
+/// Regression: the help had the examples of `belljar run`.
 #[test]
 fn the_help_of_calls_has_examples_of_calls() {
     let folder = scratch();
@@ -108,7 +108,7 @@ fn the_help_of_calls_has_examples_of_calls() {
 }
 
 #[test]
-fn a_call_that_fails_and_one_that_is_blocked_have_codes_of_their_own() {
+fn failed_and_blocked_host_calls_have_their_own_exit_codes() {
     let folder = scratch();
     let output = host(folder.path(), &["call", "x.y"]);
     assert_eq!(output.status.code(), Some(1));
@@ -135,7 +135,7 @@ fn a_call_that_fails_and_one_that_is_blocked_have_codes_of_their_own() {
 }
 
 #[test]
-fn a_recorded_run_that_asked_its_host_is_repeated_without_it() {
+fn recorded_host_calls_are_replayed_without_the_host() {
     let folder = scratch();
     std::fs::write(folder.path().join("a.json"), "[\"blue\"]").unwrap();
     std::fs::write(folder.path().join("p.json"), "{\"version\": 1, \"deny\": [\"rm\"]}").unwrap();
@@ -169,7 +169,7 @@ fn a_recorded_run_that_asked_its_host_is_repeated_without_it() {
 }
 
 #[test]
-fn a_run_without_anybody_to_ask_says_so() {
+fn question_without_configured_answers_is_an_error() {
     let folder = scratch();
     let toolchain = package().join("guest-examples");
     let output = belljar(folder.path())
@@ -182,9 +182,9 @@ fn a_run_without_anybody_to_ask_says_so() {
     assert!(stdout(&output).contains("no answers are configured"), "{}", stdout(&output));
 }
 
-/// Only the runs themselves look into these files.
+/// `verify` does not read these files: only its runs do.
 #[test]
-fn runs_that_are_repeated_have_the_same_policy_and_answers() {
+fn verify_passes_policy_and_answers_to_its_runs() {
     let folder = scratch();
     std::fs::write(folder.path().join("bad.json"), "{\n\"denied\": []}").unwrap();
     for option in ["--host-policy", "--host-answers"] {

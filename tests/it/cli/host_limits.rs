@@ -3,7 +3,8 @@
 use crate::cli::scratch;
 use crate::support::{bash, stderr, stdout};
 
-/// No program could be started, the script went on, and what was left of it was written to the disk.
+/// Regression: no program could be started, the script went on, and its remaining changes were written to the
+/// disk.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_script_runs_where_address_space_is_limited() {
@@ -18,10 +19,10 @@ fn a_script_runs_where_address_space_is_limited() {
     assert!(stdout(&output).contains("FAILED  pool "), "{}", stdout(&output));
 }
 
-/// A module did not find the address space for its memory, with the same result.
+/// Regression: a module could not reserve the address space for its memory, with the same result.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_run_ends_where_a_program_cannot_have_its_memory() {
+fn run_ends_if_a_module_cannot_reserve_its_memory() {
     let folder = scratch();
     let script = "ulimit -v 4000000; \"$0\" record --tape run.tape --apply -- \
                   sh -c 'echo begun; cp note.txt kept; echo new > note.txt'";
@@ -36,9 +37,9 @@ fn a_run_ends_where_a_program_cannot_have_its_memory() {
     assert!(stderr(&replayed).contains("the run is the same"), "{}", stderr(&replayed));
 }
 
-/// A program of the host could not be started, with the same result.
+/// Regression: a native program could not be started, with the same result.
 #[test]
-fn a_run_ends_where_the_host_cannot_start_a_program() {
+fn run_ends_if_the_host_cannot_start_a_native_program() {
     let folder = scratch();
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).ok();
     let doubled = format!("{}{}", "one\n".repeat(4), "two\n".repeat(4));
@@ -66,7 +67,7 @@ fn a_run_ends_where_the_host_cannot_start_a_program() {
     assert!(ended > 0);
 }
 
-/// The tape had a line that nothing could read.
+/// Regression: the tape had a line that could not be read.
 #[test]
 fn a_call_whose_record_is_too_long_ends_the_recording() {
     let folder = scratch();

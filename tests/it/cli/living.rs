@@ -73,7 +73,7 @@ fn lines(count: usize) -> String {
     lines.concat()
 }
 
-/// It ended with success, and deleted the line.
+/// Regression: it succeeded, and deleted the line.
 #[test]
 fn diff_and_git_apply_keep_a_line_that_was_added_on_the_disk() {
     let bench = Bench::new(&[("a.txt", &lines(20))]);
@@ -91,9 +91,9 @@ fn diff_and_git_apply_keep_a_line_that_was_added_on_the_disk() {
     assert_eq!(stdout(&bench.sh("cat a.txt")), merged);
 }
 
-/// Its new time was taken for a change of the user's, for ever.
+/// Regression: its new time was taken for a change by the user, on every later apply.
 #[test]
-fn an_empty_file_that_was_made_again_is_what_the_session_has_after_an_apply() {
+fn recreated_empty_file_is_unchanged_after_apply() {
     for script in ["rm e; : > e", ": > c; mv c e", "mv e t; cp -p t e; rm t"] {
         let bench = Bench::new(&[("e", "")]);
         assert!(bench.sh(script).status.success());
@@ -105,9 +105,9 @@ fn an_empty_file_that_was_made_again_is_what_the_session_has_after_an_apply() {
     }
 }
 
-/// The user had removed it, and the apply put it back without a word.
+/// Regression: the user had removed the file, and the apply created it again without a message.
 #[test]
-fn a_removed_file_that_the_session_writes_is_told_by_an_apply() {
+fn apply_reports_a_written_file_that_the_user_removed() {
     let bench = Bench::new(&[("f", "body\n")]);
     std::thread::sleep(std::time::Duration::from_millis(50));
     std::fs::remove_file(bench.at("f")).unwrap();
@@ -118,10 +118,10 @@ fn a_removed_file_that_the_session_writes_is_told_by_an_apply() {
     assert!(said.contains("belljar: f is not on the disk, and may have been removed"), "{said}");
 }
 
-/// They were left out in silence.
+/// Regression: they were omitted without a message.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_copy_names_what_has_no_name_in_utf_8() {
+fn copy_names_entries_that_are_not_utf8() {
     use std::os::unix::ffi::OsStrExt;
     let bench = Bench::new(&[("t/plain", "1"), ("t/sub/plain", "2")]);
     let name = std::ffi::OsStr::from_bytes(b"caf\xe9");
@@ -140,9 +140,9 @@ fn a_copy_names_what_has_no_name_in_utf_8() {
     }
 }
 
-/// Both left it out in silence.
+/// Regression: both omitted the removed file without a message.
 #[test]
-fn a_copy_and_a_listing_tell_what_is_gone() {
+fn copy_and_listing_warn_about_removed_names() {
     for command in [["cp", "box:.", "../out"].as_slice(), &["ls", "box"]] {
         let bench = Bench::new(&[("a", "1\n"), ("b", "2\n")]);
         std::thread::sleep(std::time::Duration::from_millis(50));
@@ -154,7 +154,7 @@ fn a_copy_and_a_listing_tell_what_is_gone() {
     }
 }
 
-/// It was read with the old length and the new bytes.
+/// Regression: it was read with the old length and the new bytes.
 #[test]
 fn a_file_that_grew_or_shrank_is_never_read_torn() {
     let bench = Bench::new(&[("grows", "0123456789"), ("shrinks", "0123456789"), ("same", "0123")]);
@@ -178,10 +178,10 @@ fn a_file_that_grew_or_shrank_is_never_read_torn() {
     assert_eq!(stdout(&bench.sh("cat grows shrinks same")), "new bytes, and more of themnew3210");
 }
 
-/// Each edit, of something that was read, of something that was listed only, and of something that
-/// nobody had looked at: either as it was, or an error and a message.
+/// For each edit of something that was read, was only listed, or was not accessed: the session shows the old
+/// state, or reports an error with a message.
 #[test]
-fn every_edit_between_two_commands_is_seen_or_told() {
+fn edits_between_two_commands_are_old_content_or_an_error() {
     type Edit = fn(&Path);
     let edits: &[(&str, Edit)] = &[
         ("append", |at| {
@@ -240,7 +240,7 @@ fn every_edit_between_two_commands_is_seen_or_told() {
 
 #[cfg(unix)]
 #[test]
-fn new_files_folders_and_links_are_told_until_they_are_taken_in() {
+fn new_entries_are_reported_until_a_refresh() {
     let bench = Bench::new(&[("d/old", "old\n"), ("link-target", "x\n")]);
     std::os::unix::fs::symlink("link-target", bench.at("link")).unwrap();
     bench.done(&["refresh", "box"]);
@@ -336,9 +336,9 @@ fn a_fork_and_a_snapshot_keep_their_beginning_when_another_is_refreshed() {
     assert_eq!(stdout(&bench.sh("cat f unread")), "two\none\n");
 }
 
-/// A session that an earlier belljar has left knows stamps, and no contents.
+/// A session that an earlier version of belljar wrote has the sizes and times of files, and no contents.
 #[test]
-fn a_session_from_before_anything_was_kept_opens() {
+fn session_of_an_earlier_version_opens() {
     let bench = Bench::new(&[("read", "one\n"), ("changed", "one\n"), ("other", "one\n")]);
     assert!(bench.sh("cat read changed; echo more > made").status.success());
     let home = bench.0.path().join("home");
@@ -385,9 +385,9 @@ fn edited_meanwhile(folder: &Path, args: &[&str], edit: impl FnOnce(&Path)) -> O
     output
 }
 
-/// The old length of the new bytes, in silence.
+/// Regression: the program read the new bytes with the old length, without a message.
 #[test]
-fn a_run_reads_no_file_torn_that_changes_while_it_goes_on() {
+fn file_that_changes_during_a_run_is_never_read_torn() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("f"), "0123456789").unwrap();
     std::fs::write(folder.path().join("kept"), "kept\n").unwrap();
@@ -401,9 +401,9 @@ fn a_run_reads_no_file_torn_that_changes_while_it_goes_on() {
     assert!(said.contains("belljar: f was changed on the disk after the run began"), "{said}");
 }
 
-/// Half of what it would have written was written, with code 0: what it could not read was left out.
+/// Regression: half of the changes was written, with exit code 0: the program had failed to read the rest.
 #[test]
-fn what_a_run_could_not_read_meanwhile_keeps_it_from_being_applied() {
+fn run_that_could_not_read_a_changed_file_is_not_applied() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["a", "b"] {
         std::fs::write(folder.path().join(name), "1\n").unwrap();

@@ -30,9 +30,9 @@ impl Bench {
     }
 }
 
-/// `apply` failed without a name, and `refresh` found nothing.
+/// Regression: `apply` failed without naming a file, and `refresh` found nothing.
 #[test]
-fn a_file_that_the_user_and_the_session_moved_is_a_conflict_that_a_refresh_settles() {
+fn file_moved_by_user_and_session_conflicts_until_a_refresh() {
     for moves in [true, false] {
         let bench = Bench::new(&[("f", "one\n"), ("k", "keep\n")]);
         bench.changes("mv f b; echo S >> k");
@@ -64,7 +64,7 @@ fn a_file_that_the_user_and_the_session_moved_is_a_conflict_that_a_refresh_settl
 }
 
 #[test]
-fn the_diff_of_what_both_moved_is_one_that_git_takes_after_a_refresh() {
+fn diff_after_both_moved_a_file_and_a_refresh_applies_with_git() {
     let bench = Bench::new(&[("f", "one\n")]);
     bench.changes("mv f b");
     std::fs::rename(bench.at("f"), bench.at("c")).unwrap();
@@ -73,9 +73,10 @@ fn the_diff_of_what_both_moved_is_one_that_git_takes_after_a_refresh() {
     assert_eq!((bench.read("b").as_str(), bench.read("c").as_str()), ("one\n", "one\n"));
 }
 
-/// The user's version of the first name would be replaced, or the second one never be written.
+/// Regression: the user's version of the first name would have been replaced, or the second name never been
+/// written.
 #[test]
-fn a_file_that_the_session_linked_and_the_user_changed_is_the_users_and_a_new_one() {
+fn file_linked_by_the_session_and_changed_by_the_user_becomes_two_files() {
     for removes in [true, false] {
         let bench = Bench::new(&[("f", "one\n")]);
         bench.changes("ln f b");
@@ -97,7 +98,7 @@ fn a_file_that_the_session_linked_and_the_user_changed_is_the_users_and_a_new_on
 }
 
 #[test]
-fn a_folder_that_the_user_and_the_session_moved_is_a_conflict_that_a_refresh_settles() {
+fn directory_moved_by_user_and_session_conflicts_until_a_refresh() {
     let bench = Bench::new(&[("a/f", "1\n"), ("a/e/x", "2\n")]);
     bench.changes("mv a d; echo S >> d/f");
     std::fs::rename(bench.at("a"), bench.at("c")).unwrap();
@@ -108,9 +109,10 @@ fn a_folder_that_the_user_and_the_session_moved_is_a_conflict_that_a_refresh_set
     assert_eq!((bench.read("c/f").as_str(), bench.read("c/e/x").as_str()), ("1\n", "2\n"));
 }
 
-/// The session showed a folder that it could not list, for ever, and `apply` failed without a name.
+/// Regression: the session permanently showed a directory that it could not list, and `apply` failed without
+/// naming a file.
 #[test]
-fn what_was_moved_out_of_a_folder_that_became_a_file_is_a_new_file() {
+fn file_moved_out_of_a_directory_that_became_a_file_is_new() {
     let bench = Bench::new(&[("d/a/e", "1\n"), ("d/x", "2\n")]);
     bench.changes("mv d/a/e b");
     std::fs::remove_dir_all(bench.at("d")).unwrap();
@@ -122,9 +124,10 @@ fn what_was_moved_out_of_a_folder_that_became_a_file_is_a_new_file() {
     assert_eq!((bench.read("d").as_str(), bench.read("b").as_str()), ("by the user\n", "1\n"));
 }
 
-/// Nothing had changed, so nothing was settled: what the user added to one was moved to the other later.
+/// Regression: the swap of equal entries changed nothing on the disk and was not recorded as applied: what
+/// the user added to one appeared later in the other.
 #[test]
-fn equal_folders_and_files_that_changed_places_are_those_in_their_places_after_an_apply() {
+fn equal_entries_that_were_swapped_take_later_edits_at_their_new_place() {
     let bench = Bench::new(&[("d/f", "1\n"), ("g/f", "1\n"), ("a", "2\n"), ("b", "2\n")]);
     bench.changes("mv d t; mv g d; mv t g; mv a t; mv b a; mv t b");
     bench.done(&["apply", "box"]);
@@ -139,9 +142,9 @@ fn equal_folders_and_files_that_changed_places_are_those_in_their_places_after_a
     assert!(!bench.at("g/new").exists());
 }
 
-/// `diff`, `apply` and `refresh` all failed.
+/// Regression: `diff`, `apply` and `refresh` all failed.
 #[test]
-fn what_is_new_in_a_folder_that_the_session_moved_moves_along_after_a_refresh() {
+fn new_file_in_a_moved_directory_moves_along_after_a_refresh() {
     let bench = Bench::new(&[("a/f", "1\n"), ("a/e/x", "2\n")]);
     bench.write("a/e/new", "by the user\n");
     bench.changes("mv a d");
@@ -170,7 +173,7 @@ fn what_is_new_in_a_folder_that_the_session_moved_moves_along_after_a_refresh() 
 }
 
 #[test]
-fn what_both_made_in_a_folder_that_the_session_moved_is_a_conflict() {
+fn file_made_by_both_in_a_moved_directory_is_a_conflict() {
     let bench = Bench::new(&[("a/f", "1\n")]);
     bench.changes("mv a d; echo S > d/n");
     bench.write("a/n", "by the user\n");
@@ -184,9 +187,9 @@ fn what_both_made_in_a_folder_that_the_session_moved_is_a_conflict() {
     assert!(!bench.at("a").exists());
 }
 
-/// `refresh` found nothing, and `apply` refused for ever.
+/// Regression: `refresh` found nothing, and `apply` refused every time.
 #[test]
-fn what_is_new_in_a_folder_that_the_session_removed_is_a_conflict_and_stays() {
+fn new_file_in_a_removed_directory_is_a_conflict_and_stays() {
     let bench = Bench::new(&[("a/f", "1\n")]);
     bench.changes("rm -r a");
     bench.write("a/new", "by the user\n");
@@ -201,9 +204,9 @@ fn what_is_new_in_a_folder_that_the_session_removed_is_a_conflict_and_stays() {
     assert_eq!(bench.read("new"), "by the user\n");
 }
 
-/// Permission denied and too many links, and nothing was named.
+/// Regression: the errors were EACCES and ELOOP, and named no file.
 #[test]
-fn a_folder_that_became_a_link_out_of_the_tree_or_to_itself_is_another_thing() {
+fn directory_replaced_by_an_outward_or_looping_link_is_a_conflict() {
     for target in ["/etc", "../out", "d", "nowhere"] {
         let bench = Bench::new(&[("d/f", "one\n"), ("d/g", "two\n"), ("d/a/e", "3\n")]);
         bench.changes("ls d; cat d/f; echo S >> d/g");
@@ -227,9 +230,9 @@ fn a_folder_that_became_a_link_out_of_the_tree_or_to_itself_is_another_thing() {
     }
 }
 
-/// `apply` refused, and `refresh` found no conflict, as it looked through the link.
+/// Regression: `apply` refused, and `refresh` found no conflict, because it followed the link.
 #[test]
-fn a_folder_that_became_a_link_to_its_new_name_is_another_thing() {
+fn directory_replaced_by_a_link_to_its_new_name_is_a_conflict() {
     let bench = Bench::new(&[("d/f", "one\n"), ("d/g", "two\n")]);
     bench.changes("echo S >> d/g");
     std::fs::rename(bench.at("d"), bench.at("old")).unwrap();
@@ -242,7 +245,7 @@ fn a_folder_that_became_a_link_to_its_new_name_is_another_thing() {
     assert_eq!(bench.read("d/g"), "two\nS\n");
 }
 
-/// What was applied was taken for what both had.
+/// Regression: the changes that had been applied were taken for unchanged files of both.
 #[test]
 fn two_sessions_are_compared_also_once_one_of_them_was_applied() {
     let bench = Bench::new(&[("f", "one\n"), ("k", "keep\n")]);
@@ -261,7 +264,7 @@ fn two_sessions_are_compared_also_once_one_of_them_was_applied() {
 }
 
 #[test]
-fn what_only_one_of_two_sessions_knows_is_refused_by_name() {
+fn comparison_names_a_file_that_only_one_session_knows() {
     let bench = Bench::new(&[("f", "one\n")]);
     bench.done(&["fork", "box", "--id", "other"]);
     bench.changes("echo new > n");
@@ -289,9 +292,9 @@ fn two_sessions_are_compared_also_once_one_of_them_was_refreshed() {
     assert!(diff.contains("\n one\n+by the user\n"), "{diff}");
 }
 
-/// The two were said to be equal, though one shows the file and the other does not.
+/// Regression: the sessions were reported as equal, although one shows the file and the other does not.
 #[test]
-fn what_one_session_made_and_removed_and_the_other_took_in_differs() {
+fn file_removed_in_one_session_and_refreshed_into_another_differs() {
     let bench = Bench::new(&[("f", "one\n")]);
     bench.done(&["fork", "box", "--id", "other"]);
     bench.changes("echo S > new; rm new");
@@ -303,7 +306,7 @@ fn what_one_session_made_and_removed_and_the_other_took_in_differs() {
     assert!(diff.contains("+++ /dev/null\n@@ -1 +0,0 @@\n-by the user\n"), "{diff}");
 }
 
-/// Its removal ended with 0, and it was there again.
+/// Regression: its removal succeeded, and the directory was still there.
 #[test]
 fn a_folder_that_both_made_can_be_removed_and_moved_after_a_refresh() {
     for (script, left) in [
@@ -325,9 +328,10 @@ fn a_folder_that_both_made_can_be_removed_and_moved_after_a_refresh() {
     }
 }
 
-/// The refresh forgot where the folder had been, and `apply` took that for somebody else's.
+/// Regression: the refresh lost the old path of the directory, and `apply` took what was there for a change
+/// by the user.
 #[test]
-fn a_folder_that_was_moved_where_the_user_made_one_is_applied_after_a_refresh() {
+fn directory_moved_onto_one_of_the_user_is_applied_after_a_refresh() {
     let bench = Bench::new(&[("a/x", "1\n"), ("f", "one\n")]);
     bench.changes("mv a d");
     std::fs::create_dir(bench.at("d")).unwrap();
@@ -337,9 +341,9 @@ fn a_folder_that_was_moved_where_the_user_made_one_is_applied_after_a_refresh() 
     assert!(!bench.at("a").exists());
 }
 
-/// `refresh` named nothing, and `apply` refused for ever.
+/// Regression: `refresh` found no conflict, and `apply` refused every time.
 #[test]
-fn what_was_moved_to_another_folder_and_is_gone_is_a_conflict_that_a_refresh_settles() {
+fn moved_file_that_the_user_removed_conflicts_until_a_refresh() {
     let files = [("../more/m", "one\n"), ("../more/d/x", "2\n"), ("../more/k", "3\n"), ("own", "")];
     let bench = Bench::with(&files, &["--dir", "../more::/more"]);
     bench.changes("mv /more/m moved; mv /more/d d; mv own /more/taken; echo S >> d/x");
@@ -363,8 +367,8 @@ fn what_was_moved_to_another_folder_and_is_gone_is_a_conflict_that_a_refresh_set
     assert_eq!(bench.done(&["diff", "box"]), "");
 }
 
-/// What was removed from a directory that was made anew was there again, in the session and after `apply`;
-/// a directory in the place of a file was a conflict.
+/// Regression: what was removed from a recreated directory came back, in the session and after `apply`; a
+/// directory in the place of a file was a conflict.
 #[test]
 fn a_refresh_brings_nothing_back_that_the_session_removed() {
     let files = [
@@ -421,9 +425,10 @@ fn a_refresh_brings_nothing_back_that_the_session_removed() {
     }
 }
 
-/// The session went on showing what it had linked, and its next `apply` wrote that over the user's.
+/// Regression: the session kept showing the content that it had linked, and its next `apply` overwrote the
+/// user's.
 #[test]
-fn what_the_user_writes_to_a_file_that_the_session_linked_and_applied_is_taken_in() {
+fn user_edit_of_a_linked_and_applied_file_is_refreshed() {
     let bench = Bench::new(&[("a", "one\n")]);
     bench.changes("ln a b");
     bench.done(&["apply", "box"]);
@@ -440,9 +445,10 @@ fn what_the_user_writes_to_a_file_that_the_session_linked_and_applied_is_taken_i
     assert!(!bench.at("b").exists());
 }
 
-/// Each later `exec --json` started nothing, and a refresh did not help: nobody could list the folder.
+/// Regression: every later `exec --json` started nothing, and a refresh did not help, because the directory
+/// could not be listed.
 #[test]
-fn a_folder_that_was_moved_unlisted_and_became_a_file_locks_nobody_out() {
+fn moved_unlisted_directory_that_became_a_file_does_not_block_exec() {
     let bench = Bench::new(&[("c/d/unseen", "1\n")]);
     bench.changes("test -d c/d; echo work > result");
     std::fs::remove_dir_all(bench.at("c")).unwrap();
@@ -470,9 +476,9 @@ fn a_folder_that_was_moved_unlisted_and_became_a_file_locks_nobody_out() {
     assert_eq!(names, ["moved/", "moved/d/", "new", "result"]);
 }
 
-/// What the user added was told and not shown, and the diff deleted it.
+/// Regression: what the user added was reported and not shown, and the diff deleted it.
 #[test]
-fn what_is_new_in_a_folder_that_took_the_place_of_another_moves_along() {
+fn new_file_in_a_directory_that_replaced_another_moves_along() {
     for (script, shown) in [("rmdir b; mv a b", "b"), ("mv a t; mv b a; mv t b", "b")] {
         let bench = Bench::new(&[("a/f", "1\n")]);
         std::fs::create_dir(bench.at("b")).unwrap();
@@ -487,9 +493,9 @@ fn what_is_new_in_a_folder_that_took_the_place_of_another_moves_along() {
     }
 }
 
-/// `diff` and `apply` failed from then on, and each refresh told it anew.
+/// Regression: `diff` and `apply` failed afterwards, and each refresh reported the file again.
 #[test]
-fn what_both_removed_is_no_change_any_more() {
+fn file_removed_by_both_is_no_change() {
     let bench = Bench::new(&[("d/f", "1\n"), ("d/e", "2\n")]);
     bench.changes("rm -r d");
     std::fs::remove_file(bench.at("d/e")).unwrap();
@@ -508,9 +514,9 @@ fn what_both_removed_is_no_change_any_more() {
     assert!(!bench.at("d2/f").exists());
 }
 
-/// The other files of the folder were an error for ever.
+/// Regression: the other files of the directory stayed errors.
 #[test]
-fn a_folder_that_the_user_removed_holds_what_the_session_changed_after_a_refresh() {
+fn removed_directory_keeps_the_sessions_changes_after_a_refresh() {
     let bench = Bench::new(&[("b/f", "1\n"), ("b/g", "2\n")]);
     bench.changes("ls b; cat b/f b/g; echo more >> b/f");
     std::fs::remove_dir_all(bench.at("b")).unwrap();
@@ -521,9 +527,9 @@ fn a_folder_that_the_user_removed_holds_what_the_session_changed_after_a_refresh
     assert_eq!(bench.done(&["diff", "box"]), "");
 }
 
-/// A refresh said nothing of it, and every `apply` that there should be one.
+/// Regression: a refresh reported nothing, and every `apply` asked for a refresh.
 #[test]
-fn a_folder_that_is_a_file_now_is_a_conflict_of_what_the_session_made_in_it() {
+fn directory_replaced_by_a_file_conflicts_with_the_sessions_new_file() {
     for refreshes in [true, false] {
         let bench = Bench::new(&[("a/c", "1\n")]);
         bench.changes("find . > /dev/null");
@@ -547,10 +553,10 @@ fn a_folder_that_is_a_file_now_is_a_conflict_of_what_the_session_made_in_it() {
     }
 }
 
-/// What a killed `apply` had taken away and recovered was a conflict for good.
+/// Regression: what a killed `apply` had moved away and recovered was a permanent conflict.
 #[cfg(unix)]
 #[test]
-fn a_pipe_that_was_moved_away_and_back_is_the_pipe_that_it_was() {
+fn named_pipe_moved_away_and_back_is_unchanged() {
     let bench = Bench::new(&[("b", "1\n")]);
     assert!(std::process::Command::new("mkfifo").arg(bench.at("p")).status().unwrap().success());
     bench.done(&["refresh", "box"]);
@@ -562,9 +568,10 @@ fn a_pipe_that_was_moved_away_and_back_is_the_pipe_that_it_was() {
     assert!(!bench.at("p").exists() && bench.at("n").exists());
 }
 
-/// The session had listed the folder before and after, and nothing could be told of it any more.
+/// Regression: after the session had listed the directory before and after the edit, the changes could not be
+/// determined.
 #[test]
-fn a_file_that_both_made_is_a_conflict_however_often_it_was_listed() {
+fn file_made_by_both_is_a_conflict_even_after_listings() {
     let bench = Bench::new(&[("b", "1\n"), ("sub/b", "1\n")]);
     bench.changes("ls . sub; echo mine > out; echo mine > sub/out; mkdir made; echo more > work");
     bench.done(&["refresh", "box"]);

@@ -11,9 +11,9 @@ fn user(bench: &Bench, script: &str) {
     assert!(output.status.success(), "{script}: {}", stderr(&output));
 }
 
-/// `refresh` dropped it, and said that the session keeps its version.
+/// Regression: `refresh` dropped it, while its message said that the session keeps its version.
 #[test]
-fn what_took_the_place_of_a_folder_that_was_moved_away_is_the_sessions() {
+fn replacement_of_a_moved_directory_stays_in_the_session() {
     for (session, edits, shown) in [
         (
             "mv src lib; mkdir src; echo mine > src/a; echo more > src/new",
@@ -43,10 +43,10 @@ fn what_took_the_place_of_a_folder_that_was_moved_away_is_the_sessions() {
     }
 }
 
-/// A build puts its outcome in the place of the last one; then the user cleans. `apply` was refused for ever,
-/// or nothing of the session could be told any more.
+/// Regression: a build moves its output over that of the last build; then the user removes the build
+/// directory. `apply` was refused every time, or no command could determine the session's changes.
 #[test]
-fn a_folder_that_took_the_place_of_another_stands_for_itself_where_it_came_from_nothing() {
+fn directory_moved_over_another_survives_removal_of_its_source() {
     for edit in ["rm -rf build", "rm -rf build; echo file > build", "rm -rf build/out"] {
         let bench =
             Bench::new(&[("build/out/app", "new\n"), ("build/x", "x\n"), ("dist/app", "old\n")]);
@@ -76,8 +76,8 @@ fn a_folder_that_took_the_place_of_another_stands_for_itself_where_it_came_from_
     assert_eq!(bench.read("dist/app"), "new\n");
 }
 
-/// A session that had moved a directory and read a file of it, which the user removed then, could never be
-/// applied: `refresh` found nothing, and `apply` named the file for ever.
+/// Regression: a session that had moved a directory and read a file of it, which the user then removed, could
+/// not be applied: `refresh` found nothing, and `apply` named the file every time.
 #[test]
 fn files_removed_from_a_directory_that_was_moved_are_settled_by_a_refresh() {
     let (rm, n) = ("rm d/b", "echo n > d/n");

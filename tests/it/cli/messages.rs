@@ -82,7 +82,7 @@ fn bad_input_says_what_where_and_what_to_do() {
 }
 
 #[test]
-fn a_program_that_is_not_found_was_looked_for_somewhere() {
+fn program_not_found_error_names_the_searched_places() {
     let folder = scratch();
     let dir = folder.path();
     for name in ["tools", "more", "folder"] {
@@ -112,7 +112,7 @@ fn a_program_that_is_not_found_was_looked_for_somewhere() {
 }
 
 #[test]
-fn a_missing_toolchain_folder_says_who_named_it() {
+fn missing_toolchain_error_names_the_option_or_variable() {
     let folder = scratch();
     let output = belljar(folder.path())
         .args(["run", "wc"])
@@ -125,11 +125,11 @@ fn a_missing_toolchain_folder_says_who_named_it() {
     assert!(!message.contains("--toolchain"), "{message}");
 }
 
-/// An earlier program can leave a link in place of a folder, and what is written through it would
-/// land elsewhere.
+/// A program can leave a link in the place of a directory: a file that an option names must not be written
+/// through it.
 #[cfg(unix)]
 #[test]
-fn a_planted_link_leads_no_option_out_of_the_worktree() {
+fn options_do_not_follow_links_out_of_the_worktree() {
     let folder = scratch();
     let tree = folder.path().join("tree");
     let victim = folder.path().join("victim");
@@ -161,7 +161,7 @@ fn a_planted_link_leads_no_option_out_of_the_worktree() {
 }
 
 #[test]
-fn a_word_that_is_no_command_may_be_a_program() {
+fn unknown_command_may_be_a_program() {
     let folder = scratch();
     std::fs::copy(guest("hello"), folder.path().join("hello.wasm")).unwrap();
     for (word, expected) in [
@@ -179,7 +179,7 @@ fn a_word_that_is_no_command_may_be_a_program() {
 }
 
 #[test]
-fn options_after_the_program_are_noticed_when_it_is_not_content() {
+fn options_after_a_failing_program_get_a_hint() {
     let folder = scratch();
     let writer = guest_arg("overwrite");
     let hint = "after PROGRAM went to the program";
@@ -241,7 +241,7 @@ mod bytes {
         OsString::from_vec([text.as_bytes(), b"\xff"].concat())
     }
 
-    /// Names of this host are bytes; the guest's are UTF-8.
+    /// Names of the host are bytes; those of guests are UTF-8.
     #[test]
     fn arguments_need_not_be_unicode() {
         let folder = scratch();
@@ -276,7 +276,7 @@ mod bytes {
     }
 
     #[test]
-    fn what_must_be_unicode_says_so() {
+    fn non_utf8_value_that_must_be_utf8_is_an_error() {
         let folder = scratch();
         for (option, value) in [("--cwd", odd("")), ("--dir", odd("d"))] {
             let output = belljar(folder.path())

@@ -70,7 +70,7 @@ fn nothing_is_written_unless_asked_for() {
 }
 
 #[test]
-fn a_diff_is_what_git_applies() {
+fn diff_applies_with_git() {
     let folder = scratch();
     let script = [
         "append:note.txt:more",
@@ -95,9 +95,9 @@ fn a_diff_is_what_git_applies() {
     assert_eq!(std::fs::read_link(folder.path().join("link")).unwrap(), Path::new("note.txt"));
 }
 
-/// The second hid the first without a word.
+/// Regression: the second mount hid the first without a message.
 #[test]
-fn a_folder_is_not_mounted_over_one_that_was_mounted_before() {
+fn two_mounts_at_one_path_are_refused() {
     let folder = scratch();
     for args in [&["run"][..], &["sandbox", "create"]] {
         let dirs = ["--dir", ".::/lib/sub", "--dir", ".::/lib"];
@@ -113,7 +113,7 @@ fn a_folder_is_not_mounted_over_one_that_was_mounted_before() {
     assert_eq!(stdout(&run(folder.path(), &args)), "one\ntwo\none\ntwo\n");
 }
 
-/// What `wasmtime run --dir H::G` would do, this does.
+/// Equivalent to `wasmtime run --dir H::G`.
 #[test]
 fn without_a_worktree_the_directories_are_exactly_those_given() {
     let folder = scratch();
@@ -161,7 +161,7 @@ fn relative_and_absolute_paths_reach_the_same_files() {
 
 /// An option after PROGRAM is never belljar's: an argument of an untrusted tool could be `--apply`.
 #[test]
-fn options_after_the_program_are_its_own() {
+fn options_after_the_program_belong_to_the_program() {
     let folder = scratch();
     let module = guest_arg("env");
     let arguments = ["--apply", "--help", "--dir", "/etc::/etc", "-q", "--json", "--", "x"];
@@ -177,7 +177,7 @@ fn options_after_the_program_are_its_own() {
 
 /// Programs cannot tell `lib/f` from `/lib/f`: with both, one of them would be hidden.
 #[test]
-fn a_folder_is_not_mounted_under_a_name_that_the_worktree_has() {
+fn mount_at_a_name_of_the_worktree_is_refused() {
     let folder = scratch();
     std::fs::create_dir(folder.path().join("lib")).unwrap();
     std::fs::write(folder.path().join("lib/f"), "as it was").unwrap();
@@ -199,7 +199,7 @@ fn a_folder_is_not_mounted_under_a_name_that_the_worktree_has() {
 
 #[cfg(unix)]
 #[test]
-fn a_closed_standard_error_is_no_panic() {
+fn closed_stderr_does_not_panic() {
     let folder = scratch();
     for command in ["run replace one 1 note.txt", "programs", "run nothing"] {
         let script = format!("\"$0\" {command} >/dev/full 2>/dev/full; echo $?");
@@ -228,7 +228,7 @@ fn standard_input_is_inherited_empty_or_a_file() {
     assert!(output.stdout == writer.join().unwrap().unwrap());
 }
 
-/// What a guest prints can be read while it still waits for input.
+/// The guest's output can be read while it still waits for input.
 #[test]
 fn output_streams_while_the_guest_runs() {
     use std::io::Read;
@@ -253,7 +253,7 @@ fn output_streams_while_the_guest_runs() {
 }
 
 #[test]
-fn the_environment_is_what_is_given() {
+fn environment_has_only_pwd_and_given_variables() {
     let folder = scratch();
     let module = guest_arg("env");
     let output = belljar(folder.path())
@@ -269,7 +269,7 @@ fn the_environment_is_what_is_given() {
 }
 
 #[test]
-fn time_and_chance_are_options() {
+fn clock_and_seed_are_options() {
     let folder = scratch();
     let clock = guest_arg("clock");
     let at = |options: &[&str]| stdout(&run(folder.path(), &[options, &[&clock]].concat()));
@@ -315,7 +315,7 @@ fn programs_are_found_in_toolchains_first() {
 
 #[cfg(unix)]
 #[test]
-fn a_missing_program_may_be_the_hosts() {
+fn missing_program_may_run_natively() {
     let folder = scratch();
     let output = run(folder.path(), &["--on-missing", "native", "cat", "note.txt"]);
     assert_eq!(stdout(&output), "one\ntwo\n", "built in, so not the host's");
@@ -340,7 +340,7 @@ fn a_trace_shows_calls_and_answers() {
 }
 
 #[test]
-fn help_teaches_and_completions_complete() {
+fn help_and_completions_are_printed() {
     let folder = scratch();
     let help = belljar(folder.path()).args(["run", "--help"]).output().unwrap();
     for word in ["Examples:", "Exit codes", "--apply", "copy-on-write", "wasmtime run"] {

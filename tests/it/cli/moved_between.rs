@@ -62,7 +62,8 @@ fn both(folder: &Path) -> [Vec<String>; 2] {
     })
 }
 
-/// The hard link that a file gets in its new folder is a change to it: it was not what the run found then.
+/// Regression: the hard link that the file gets in its new directory changes the file, so it no longer
+/// matched what the run found.
 #[test]
 fn a_file_that_is_moved_to_another_mount_and_made_again_is_no_conflict() {
     for script in SCRIPTS {
@@ -75,7 +76,7 @@ fn a_file_that_is_moved_to_another_mount_and_made_again_is_no_conflict() {
 }
 
 #[test]
-fn it_is_none_in_a_tape_or_a_session_either() {
+fn moved_and_recreated_file_is_no_conflict_in_tapes_and_sessions() {
     for script in SCRIPTS {
         let dir = ["--worktree", "w", "--dir", "m::/m"];
         let expected = natively(script);

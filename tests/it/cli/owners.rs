@@ -33,9 +33,9 @@ const LIST: &[u8] = &[
 ];
 const LIST_NAME: &str = "system.posix_acl_access";
 
-/// The file was root's afterwards, and its owner could not read it.
+/// Regression: the file belonged to root afterwards, and its owner could not read it.
 #[test]
-fn a_file_that_root_changes_stays_its_owners() {
+fn file_changed_by_root_keeps_its_owner() {
     let folder = scratch();
     let note = folder.path().join("note.txt");
     if chown(&note, Some(1000), Some(1234)).is_err() {
@@ -50,7 +50,7 @@ fn a_file_that_root_changes_stays_its_owners() {
     }
 }
 
-/// Whom the list let read it could not, and the group could.
+/// Regression: users whom the access control list allowed could no longer read the file, and its group could.
 #[test]
 fn a_file_that_is_changed_keeps_its_access_list_and_its_attributes() {
     let folder = scratch();

@@ -19,9 +19,10 @@ fn plant(folder: &Path) {
     symlink("../src/a", folder.join("a/link")).unwrap();
 }
 
-/// Directories that were in the target of the link were not made, and files in them failed.
+/// Regression: directories that exist in the target of the link were not created, and writing files in them
+/// failed.
 #[test]
-fn a_directory_in_the_place_of_a_link_is_written_whole() {
+fn directory_replacing_a_link_is_written_completely() {
     for script in [
         "rm b; mkdir b b/a; echo x > b/a/g",
         "rm b; mkdir -p b/a/deep; echo x > b/f; echo y > b/a/deep/h",

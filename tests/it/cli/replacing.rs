@@ -10,9 +10,9 @@ fn call(folder: &Path, args: &[&str]) -> Output {
     belljar(folder).args(args).output().unwrap()
 }
 
-/// Reports, diffs, traces and tapes silently replaced whatever file was named.
+/// Regression: reports, diffs, traces and tapes replaced any file that was named, without a message.
 #[test]
-fn a_file_of_somebody_else_is_not_replaced() {
+fn output_options_do_not_replace_foreign_files() {
     let folder = scratch();
     let dir = folder.path();
     let git = "diff --git a/x b/x\nindex 5626abf..f719efd 100644\n--- a/x\n+++ b/x\n";
@@ -57,7 +57,7 @@ fn a_file_of_somebody_else_is_not_replaced() {
     assert_eq!(std::fs::read_to_string(dir.join("notes.md")).unwrap(), "# notes\n");
 }
 
-/// One of the two was written over.
+/// Regression: one of the two outputs was overwritten.
 #[test]
 fn two_options_cannot_name_one_file() {
     let folder = scratch();
@@ -83,7 +83,7 @@ fn two_options_cannot_name_one_file() {
 }
 
 #[test]
-fn a_session_reports_to_no_file_of_somebody_else() {
+fn session_report_does_not_replace_a_foreign_file() {
     let folder = scratch();
     let dir = folder.path();
     let home = dir.join(".home");
@@ -106,7 +106,7 @@ fn a_session_reports_to_no_file_of_somebody_else() {
 
 /// Scripts run twice with the same names.
 #[test]
-fn what_belljar_wrote_it_replaces() {
+fn output_options_replace_files_that_belljar_wrote() {
     let folder = scratch();
     let dir = folder.path();
     let changing = ["replace", "one", "1", "note.txt"];
@@ -142,8 +142,8 @@ fn what_belljar_wrote_it_replaces() {
     assert!(again.status.success(), "{}", stderr(&again));
 }
 
-/// `FILE.partial` was removed, whatever it was.
-/// It has no end of line, as some programs write JSON, and was taken for a tape that was cut off.
+/// Regression: a manifest without a newline at its end, as some programs write JSON, was taken for a
+/// truncated tape.
 #[test]
 fn a_manifest_with_a_version_is_not_taken_for_a_tape() {
     let folder = scratch();
@@ -157,6 +157,7 @@ fn a_manifest_with_a_version_is_not_taken_for_a_tape() {
     assert_eq!(kept, manifest);
 }
 
+/// Regression: `FILE.partial` was removed, whatever it was.
 #[test]
 fn a_file_that_is_called_partial_is_not_taken_for_a_tape() {
     let folder = scratch();
@@ -168,10 +169,10 @@ fn a_file_that_is_called_partial_is_not_taken_for_a_tape() {
     assert_eq!(std::fs::read_to_string(&partial).unwrap(), "half a film");
 }
 
-/// A report to `/dev/stdout` emptied the file that standard output was appended to.
+/// Regression: a report to `/dev/stdout` truncated the file that standard output was appended to.
 #[cfg(unix)]
 #[test]
-fn a_report_to_the_systems_own_names_is_added_at_the_end() {
+fn report_to_dev_stdout_is_appended() {
     let folder = scratch();
     let log = folder.path().join("log");
     std::fs::write(&log, "earlier\n").unwrap();

@@ -13,7 +13,7 @@ fn read(path: &Path) -> Value {
 }
 
 #[test]
-fn the_report_says_how_it_went() {
+fn report_has_outcome_and_changes() {
     let folder = scratch();
     let output = run(folder.path(), &["--json", "--quiet", "replace", "one", "1", "note.txt"]);
     let printed = stdout(&output);
@@ -40,9 +40,9 @@ fn the_report_says_how_it_went() {
 /// What a report of an earlier run begins with.
 const EARLIER: &str = r#"{"status":"exited","exit_code":77,"guest_exit_code":77,"limits_hit":[],"virtual_time_ms":1}"#;
 
-/// There is a report of every end, and never that of an earlier run.
+/// Every run writes a report, however it ends; a report of an earlier run never remains.
 #[test]
-fn every_end_has_a_report() {
+fn every_outcome_writes_a_report() {
     let folder = scratch();
     let dir = folder.path();
     let path = dir.join("r.json");
@@ -91,9 +91,9 @@ fn every_end_has_a_report() {
     }
 }
 
-/// What comes after PROGRAM is never ours, also where belljar's own options make no sense.
+/// Arguments after PROGRAM are never options of belljar, even if belljar's own options are invalid.
 #[test]
-fn a_report_of_the_programs_own_is_not_written() {
+fn report_option_after_program_writes_no_report() {
     let folder = scratch();
     let output = run(folder.path(), &["--timeout", "soon", "wc", "--json=note.txt"]);
     assert_eq!(output.status.code(), Some(2));
@@ -148,7 +148,7 @@ fn a_conflict_is_reported_as_a_failure_that_wrote_nothing() {
 
 #[cfg(unix)]
 #[test]
-fn a_program_of_the_host_is_reported_as_one() {
+fn native_program_is_reported_as_native() {
     let folder = scratch();
     let options = ["--on-missing", "native", "--json=r.json"];
     let output = run(folder.path(), &[&options[..], &["sed", "1q", "gone"]].concat());
@@ -164,9 +164,9 @@ fn a_program_of_the_host_is_reported_as_one() {
     assert_eq!(report["host_programs"], serde_json::json!(["sed"]));
 }
 
-/// What is printed after a program that did not end its line stands on a line of its own.
+/// They also begin on a new line after a program whose output does not end with a newline.
 #[test]
-fn a_diff_and_a_report_begin_a_line() {
+fn diff_and_report_begin_on_a_new_line() {
     let folder = scratch();
     let wat = r#"(module
         (import "wasi_snapshot_preview1" "fd_write"
@@ -189,7 +189,7 @@ fn a_diff_and_a_report_begin_a_line() {
 }
 
 #[test]
-fn a_diff_file_is_named_where_it_cannot_be_written_and_never_stale() {
+fn diff_file_is_never_stale_and_write_errors_name_it() {
     let folder = scratch();
     let path = folder.path().join("d.patch");
     std::fs::write(&path, "diff --git a/gone b/gone\ndeleted file mode 100644\n").unwrap();
@@ -217,9 +217,9 @@ fn a_diff_into_a_file_that_the_program_read_is_no_conflict() {
     assert!(read("d.patch").starts_with("diff --git a/note.txt"));
 }
 
-/// They were written by `--apply`, and nobody was told.
+/// Regression: `--apply` wrote the times, and the message did not list them.
 #[test]
-fn a_change_of_nothing_but_times_is_listed() {
+fn changes_of_times_only_are_listed() {
     let folder = scratch();
     std::fs::create_dir(folder.path().join("d")).unwrap();
     let steps = ["touch:note.txt:1000", "touch:d:2000", "write:new:text", "touch:new:3000"];
@@ -240,7 +240,7 @@ fn a_change_of_nothing_but_times_is_listed() {
     assert_eq!(modified.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs(), 1000);
 }
 
-/// What a program prints goes on to the terminal or the pipe, and is not kept: it may be long.
+/// Output is passed on to the terminal or pipe and not kept, so it may be long.
 #[test]
 fn output_is_bounded_only_if_asked_for() {
     let folder = scratch();

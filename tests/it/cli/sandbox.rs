@@ -65,7 +65,7 @@ fn a_session_lives_from_command_to_command() {
 }
 
 #[test]
-fn every_command_of_sandboxes_speaks_json() {
+fn every_sandbox_command_has_json_output() {
     let folder = scratch();
     let at = folder.path();
     assert_eq!(json(at, &["create", "--id", "box", "--json"])["id"], "box");
@@ -99,7 +99,7 @@ fn every_command_of_sandboxes_speaks_json() {
 }
 
 #[test]
-fn what_a_session_was_made_with_is_kept() {
+fn options_of_create_are_kept_with_the_session() {
     let folder = scratch();
     let at = folder.path();
     std::fs::create_dir_all(at.join("lib")).unwrap();
@@ -185,7 +185,7 @@ fn errors_of_sandboxes_name_the_next_step() {
     says(&["ls", "box"], 2, "`belljar sandbox create`");
 }
 
-/// They began at the root, while `exec`, and `ls` without a path, began in the worktree.
+/// Regression: they started at the root, while `exec`, and `ls` without a path, started in the worktree.
 #[test]
 fn relative_paths_of_a_session_begin_in_its_worktree() {
     let folder = scratch();
@@ -205,9 +205,9 @@ fn relative_paths_of_a_session_begin_in_its_worktree() {
     assert_eq!(done(at, &["exec", "box", "cat", "c"]), "a colon");
 }
 
-/// The first one that was not there kept those after it from being removed.
+/// Regression: after the first session that did not exist, none was removed.
 #[test]
-fn a_session_that_is_not_there_keeps_no_other_from_being_removed() {
+fn rm_removes_the_other_sessions_if_one_does_not_exist() {
     let folder = scratch();
     let at = folder.path();
     done(at, &["create", "--id", "box"]);
@@ -228,9 +228,10 @@ fn a_session_that_is_not_there_keeps_no_other_from_being_removed() {
     assert!(!stderr(&output).contains("belljar: removed"), "{}", stderr(&output));
 }
 
-/// It was told to stand after `--`, where it would have been an argument of a program.
+/// Regression: the message suggested to put it after `--`, where it would have been an argument of the
+/// program.
 #[test]
-fn an_unknown_option_is_not_said_to_be_a_value() {
+fn unknown_option_is_not_suggested_as_a_value() {
     let folder = scratch();
     let output = call(folder.path(), &["exec", "-w", "/tmp", "box", "ls"]);
     assert_eq!(output.status.code(), Some(2));
@@ -255,9 +256,9 @@ fn a_program_of_a_session_reads_standard_input() {
     assert_eq!(stdout(&file.unwrap()), "2\n");
 }
 
-/// Somebody who waits for a long time must know what for.
+/// A command that waits for a long time says for what.
 #[test]
-fn whoever_waits_for_a_session_is_told() {
+fn waiting_for_a_locked_session_prints_a_message() {
     let folder = scratch();
     let at = folder.path();
     done(at, &["create", "--id", "box"]);
@@ -287,9 +288,9 @@ fn whoever_waits_for_a_session_is_told() {
     assert_eq!(stdout(&second.wait_with_output().unwrap()), "came first\n");
 }
 
-/// The policy is the session's, wherever it is run from; what is secret is nobody's but a command's.
+/// The policy belongs to the session; secrets are given to each command and not stored.
 #[test]
-fn rules_of_the_host_are_kept_with_a_session() {
+fn policies_are_kept_with_a_session() {
     let folder = scratch();
     let at = folder.path();
     let policy = "{\"version\": 1,\n \"deny\": [\"rm *\"], \"approve\": [\"mv\"]}\n";
@@ -324,7 +325,7 @@ fn rules_of_the_host_are_kept_with_a_session() {
 
 #[cfg(feature = "http")]
 #[test]
-fn a_credential_is_given_to_a_command_and_not_kept() {
+fn credentials_are_per_command_and_not_stored() {
     const SECRET: &str = "correct-horse-battery";
     let folder = scratch();
     let at = folder.path();
@@ -350,9 +351,10 @@ fn a_credential_is_given_to_a_command_and_not_kept() {
     }
 }
 
-/// A write to a pipe that nobody reads held a session, and whoever waited for it, without end.
+/// Regression: a write to a pipe without a reader held the session's lock, and every command that waited for
+/// it, without end.
 #[test]
-fn an_exec_whose_output_nobody_reads_ends_at_its_timeout() {
+fn exec_whose_output_is_not_read_ends_at_its_timeout() {
     let folder = scratch();
     let at = folder.path();
     done(at, &["create", "--id", "box", "--no-worktree"]);

@@ -20,7 +20,7 @@ fn done(folder: &Path, args: &[&str]) -> String {
 }
 
 #[test]
-fn two_sessions_are_compared_by_what_each_has_changed() {
+fn diff_of_two_sessions_compares_their_changes() {
     let folder = scratch();
     let at = folder.path();
     std::fs::write(at.join("kept"), "kept\n").unwrap();
@@ -67,9 +67,9 @@ fn two_sessions_are_compared_by_what_each_has_changed() {
     assert!(stderr(&refused).contains("they have different mounts"), "{}", stderr(&refused));
 }
 
-/// Of a session only what this program changed is in its report, as with `run`.
+/// The report has only the changes of this program, as with `run`.
 #[test]
-fn an_exec_reports_its_changes_and_limits_to_a_file() {
+fn exec_writes_its_changes_and_limits_to_a_report() {
     let folder = scratch();
     let at = folder.path();
     done(at, &["create", "--id", "box", "--max-memory", "32MiB"]);
@@ -104,10 +104,10 @@ fn an_exec_reports_its_changes_and_limits_to_a_file() {
     assert_eq!((&report["status"], &report["exit_code"]), (&"not_started".into(), &127.into()));
 }
 
-/// A session's changes can be on the disk, a link among them.
+/// Changes of a session can already be on the disk, a link among them.
 #[cfg(unix)]
 #[test]
-fn a_planted_link_leads_no_report_of_a_session_out_of_its_folder() {
+fn session_report_does_not_follow_a_link_out_of_the_worktree() {
     let folder = scratch();
     let at = folder.path();
     let victim = tempfile::tempdir().unwrap();
@@ -124,9 +124,9 @@ fn a_planted_link_leads_no_report_of_a_session_out_of_its_folder() {
     assert_eq!(std::fs::read_dir(victim.path()).unwrap().count(), 0);
 }
 
-/// `--timeout` of `create` was real time, and that of `exec` either.
+/// Regression: `--timeout` of `exec` also limited virtual time.
 #[test]
-fn a_timeout_is_real_time_and_a_virtual_one_the_sessions() {
+fn timeout_is_real_time_and_virtual_timeout_is_session_time() {
     let folder = scratch();
     let at = folder.path();
     done(at, &["create", "--id", "box"]);
@@ -179,9 +179,9 @@ fn sessions_are_listed_with_folder_origin_age_and_size() {
     assert_eq!(call(at, &["show", "gone"]).status.code(), Some(2));
 }
 
-/// Nobody could look up what a session had been made with.
+/// Regression: no command showed the options of `create`.
 #[test]
-fn a_session_tells_what_it_was_made_with() {
+fn session_shows_the_options_it_was_created_with() {
     let folder = scratch();
     let at = folder.path();
     std::fs::create_dir(at.join("tools")).unwrap();
@@ -225,9 +225,9 @@ fn a_session_tells_what_it_was_made_with() {
     assert!(!done(at, &["list", "--json"]).contains("b c"));
 }
 
-/// Some fields of `run --json` were missing.
+/// Regression: some fields of `run --json` were missing.
 #[test]
-fn an_exec_reports_all_that_a_run_reports() {
+fn exec_report_has_all_fields_of_a_run_report() {
     let folder = scratch();
     let at = folder.path();
     std::fs::create_dir(at.join("tools")).unwrap();

@@ -12,9 +12,9 @@ fn sh(folder: &Path, args: &[&str]) -> Output {
     belljar(folder).arg("sh").args(args).output().unwrap()
 }
 
-/// `-e` is the shell's, and not short for `--env`.
+/// `-e` is an option of the shell, and no short form of `--env`.
 #[test]
-fn options_of_the_shell_need_no_dashes_before_them() {
+fn shell_options_need_no_double_dash() {
     let folder = scratch();
     let dir = folder.path();
     std::fs::write(dir.join("script"), "echo \"$-\" \"$1\"; false; echo on").unwrap();
@@ -36,7 +36,7 @@ fn options_of_the_shell_need_no_dashes_before_them() {
 }
 
 #[test]
-fn what_the_shell_cannot_run_is_told() {
+fn shell_errors_name_what_failed() {
     let folder = scratch();
     std::fs::write(folder.path().join("broken"), "echo begun\nif true\n").unwrap();
     let cases: &[(&[&str], i32, &str)] = &[
@@ -61,7 +61,7 @@ fn what_the_shell_cannot_run_is_told() {
 }
 
 #[test]
-fn help_for_the_shell_speaks_of_scripts() {
+fn help_of_sh_is_about_scripts() {
     let help = stdout(&sh(&std::env::temp_dir(), &["--help"]));
     for text in
         ["[SCRIPT] [ARGS]...", "the text of a script", "belljar sh -eu build.sh", "      --env"]
@@ -72,7 +72,7 @@ fn help_for_the_shell_speaks_of_scripts() {
 }
 
 #[test]
-fn the_shell_is_a_program_among_others() {
+fn shell_is_listed_and_replaceable_like_any_program() {
     let folder = scratch();
     let listed = belljar(folder.path()).args(["programs", "--json"]).output().unwrap();
     let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
@@ -113,9 +113,9 @@ fn a_trace_shows_the_calls_of_a_shell() {
     }
 }
 
-/// Some took `worktree/c` for the file `c` of the mount `/worktree`, and `replace` changed it.
+/// Regression: some took `worktree/c` for the file `c` of the mount `/worktree`, and `replace` changed it.
 #[test]
-fn built_in_programs_know_a_relative_path_from_an_absolute_one() {
+fn built_in_programs_distinguish_relative_from_absolute_paths() {
     let folder = scratch();
     for dir in ["worktree", "sub"] {
         std::fs::create_dir(folder.path().join(dir)).unwrap();
@@ -134,9 +134,10 @@ fn built_in_programs_know_a_relative_path_from_an_absolute_one() {
     assert_eq!(std::fs::read_to_string(folder.path().join("c")).unwrap(), "top\n");
 }
 
-/// Each was out of date for ever: its directory was later.
+/// Regression: new directories, links and empty files were always out of date for make, because their
+/// directory was newer.
 #[test]
-fn directories_links_and_empty_files_are_as_late_as_their_directory() {
+fn new_entries_are_not_older_than_their_directory() {
     let folder = scratch();
     let makefile = "all: build/obj\nbuild:\n\tmkdir build\nbuild/obj: build\n\tmkdir build/obj\n";
     std::fs::write(folder.path().join("Makefile"), makefile).unwrap();
@@ -151,7 +152,7 @@ fn directories_links_and_empty_files_are_as_late_as_their_directory() {
 }
 
 #[test]
-fn a_diff_says_which_files_it_leaves_out() {
+fn diff_names_the_files_it_omits() {
     let folder = scratch();
     let script = "mkdir .git; echo x > .git/config; mkdir s; echo y > s/.git";
     let said = "note: the diff leaves out .git/config, s/.git: git refuses such changes";

@@ -31,7 +31,7 @@ fn make_pipe(path: &Path) {
 }
 
 #[test]
-fn nothing_waits_for_a_pipe_and_nothing_reads_a_device() {
+fn pipes_and_devices_are_refused_without_blocking() {
     let folder = scratch();
     let dir = folder.path();
     make_pipe(&dir.join("pipe"));
@@ -75,9 +75,9 @@ fn nothing_waits_for_a_pipe_and_nothing_reads_a_device() {
     }
 }
 
-/// A pipe that somebody reads is as good as a file for a report.
+/// A pipe that has a reader is as good as a file for a report.
 #[test]
-fn a_report_goes_into_a_pipe_that_is_read() {
+fn report_can_be_written_to_a_pipe_with_a_reader() {
     let folder = scratch();
     let pipe = folder.path().join("pipe");
     make_pipe(&pipe);
@@ -94,7 +94,7 @@ fn a_report_goes_into_a_pipe_that_is_read() {
     assert!(reader.join().unwrap().starts_with("{\"status\":\"exited\""));
 }
 
-/// To compare a file of 700 MB once went on past the timeout.
+/// Regression: the comparison of a file of 700 MB went on after the timeout.
 #[test]
 fn a_diff_ends_with_the_timeout() {
     let folder = scratch();
@@ -118,9 +118,10 @@ fn a_diff_ends_with_the_timeout() {
     assert!(work.join("big").exists());
 }
 
-/// A relative one is another folder in each current directory, in the reach of programs.
+/// A relative path would be another directory for each current directory, perhaps one that programs can write
+/// to.
 #[test]
-fn a_relative_home_is_no_place_for_a_cache() {
+fn relative_home_is_refused() {
     let folder = scratch();
     for args in [&["run", "wc", "note.txt"][..], &["sandbox", "list"], &["cache", "info"]] {
         let mut command = belljar(folder.path());

@@ -18,10 +18,10 @@ pub fn succeed(folder: &Path, args: &[&str]) -> String {
     stdout(&output)
 }
 
-/// A patch that is cut off was once a success.
+/// Regression: a truncated patch was reported as success.
 #[cfg(target_os = "linux")]
 #[test]
-fn what_a_full_disk_takes_from_the_output_is_a_failure() {
+fn output_lost_on_a_full_disk_is_a_failure() {
     let folder = recorded();
     for args in [
         &["diff", "run.tape"][..],
@@ -39,10 +39,10 @@ fn what_a_full_disk_takes_from_the_output_is_a_failure() {
     }
 }
 
-/// As root, a device would be a file from then on, for everybody.
+/// As root, a tape would replace a device file for all users.
 #[cfg(unix)]
 #[test]
-fn a_tape_takes_the_place_of_no_socket_and_leaves_nothing_beside_it() {
+fn tape_does_not_replace_a_socket_and_leaves_no_partial_file() {
     let folder = scratch();
     let dir = folder.path();
     let _socket = std::os::unix::net::UnixListener::bind(dir.join("t")).unwrap();
@@ -58,9 +58,9 @@ fn a_tape_takes_the_place_of_no_socket_and_leaves_nothing_beside_it() {
     assert!(std::os::unix::net::UnixStream::connect(dir.join("t")).is_ok(), "it is still there");
 }
 
-/// `run --apply` said so, and `apply` did not.
+/// Regression: `run --apply` gave this warning, and `apply` did not.
 #[test]
-fn changes_from_a_tape_that_other_tools_may_obey_are_warned_of() {
+fn apply_of_a_tape_warns_about_files_that_other_tools_run() {
     let folder = scratch();
     let dir = folder.path();
     std::fs::write(dir.join(".envrc"), "one").unwrap();
@@ -94,7 +94,7 @@ fn a_recorded_run_is_repeated_without_its_folder() {
 }
 
 #[test]
-fn a_run_that_leaves_its_tape_is_told_field_by_field() {
+fn divergence_is_reported_field_by_field() {
     let folder = recorded();
     let path = folder.path().join("run.tape");
     let whole = std::fs::read_to_string(&path).unwrap();
@@ -119,9 +119,9 @@ fn the_exit_code_of_the_program_passes_through() {
     assert_eq!(call(folder.path(), &["replay", "-q", "t"]).status.code(), Some(7));
 }
 
-/// The tape knows its modules by their content: another one of that name is not taken for it.
+/// A tape identifies its modules by content: another module of that name is not used.
 #[test]
-fn another_module_is_not_taken_for_the_recorded_one() {
+fn module_with_the_recorded_name_and_other_content_is_refused() {
     let folder = scratch();
     let dir = folder.path();
     std::fs::copy(guest_arg("hello"), dir.join("tool.wasm")).unwrap();
@@ -147,7 +147,7 @@ fn another_module_is_not_taken_for_the_recorded_one() {
 }
 
 #[test]
-fn tapes_can_be_looked_into() {
+fn tapes_can_be_inspected() {
     let folder = recorded();
     let dir = folder.path();
     let shown = succeed(dir, &["tape", "show", "--kind", "file_read", "run.tape"]);
@@ -173,7 +173,7 @@ fn tapes_can_be_looked_into() {
 }
 
 #[test]
-fn what_is_no_tape_is_named_with_its_line() {
+fn invalid_tape_error_names_the_line() {
     let folder = scratch();
     for args in [&["replay", "note.txt"][..], &["tape", "show", "note.txt"]] {
         let output = call(folder.path(), args);
@@ -187,10 +187,10 @@ fn what_is_no_tape_is_named_with_its_line() {
     assert!(stderr(&output).contains("--tape"), "{}", stderr(&output));
 }
 
-/// The path on a tape is a hint, and may be anybody's: opening a pipe would wait for ever.
+/// The path on a tape is untrusted: opening a pipe there would block.
 #[cfg(unix)]
 #[test]
-fn a_tape_opens_no_path_that_is_no_module() {
+fn replay_opens_only_module_files_at_recorded_paths() {
     let folder = scratch();
     let dir = folder.path();
     std::fs::copy(guest_arg("hello"), dir.join("tool.wasm")).unwrap();
@@ -207,9 +207,9 @@ fn a_tape_opens_no_path_that_is_no_module() {
     }
 }
 
-/// A tape that was copied without its folder says nothing of the run: that is no difference.
+/// A tape that was copied without its directory proves nothing about the run: this is no divergence.
 #[test]
-fn a_replay_that_lacks_a_content_names_it_and_blames_no_run() {
+fn replay_names_a_missing_content_and_reports_no_divergence() {
     let folder = recorded();
     let dir = folder.path();
     std::fs::copy(dir.join("run.tape"), dir.join("moved.tape")).unwrap();
@@ -230,9 +230,9 @@ fn a_replay_that_lacks_a_content_names_it_and_blames_no_run() {
     );
 }
 
-/// What is said of a tape stays said: a slip is refused where it is made.
+/// Annotations cannot be removed, so mistakes are refused when they are added.
 #[test]
-fn an_annotation_of_a_record_that_is_not_there_is_refused() {
+fn annotation_of_a_missing_record_is_refused() {
     let folder = recorded();
     let dir = folder.path();
     for more in [&["--event", "99"][..], &["--event", "3", "--span", "2..99"]] {
@@ -245,9 +245,9 @@ fn an_annotation_of_a_record_that_is_not_there_is_refused() {
     assert!(!dir.join("run.tape.annotations.jsonl").exists());
 }
 
-/// The bounds on a tape may be anybody's, too.
+/// The limits on a tape are untrusted, too.
 #[test]
-fn a_replay_has_bounds_of_its_own() {
+fn replay_has_its_own_limits() {
     let folder = scratch();
     let dir = folder.path();
     let spew = guest_arg("spew");
@@ -283,7 +283,7 @@ fn times_that_were_set_are_on_the_tape() {
     assert!(shown.contains("change=times mtime_ns=5000000000 path=/worktree/note.txt"), "{shown}");
 }
 
-/// Times were once on the tape of a run and not among what its replay does.
+/// Regression: times were on the tape of a run, and not among the changes of its replay.
 #[test]
 fn a_run_that_set_times_is_repeated() {
     let folder = scratch();
@@ -319,7 +319,7 @@ fn a_full_tape_is_an_error_and_nothing_is_applied() {
     assert!(!folder.path().join("t").exists());
 }
 
-/// The compiler, its headers and the source are real; the replay has neither headers nor source.
+/// The recorded run uses a real compiler, headers and source; the replay has neither headers nor source.
 #[test]
 fn a_real_compilation_is_repeated_from_its_tape_alone() {
     let Some(avr) = real("avr", "a_real_compilation_is_repeated_from_its_tape_alone") else {
@@ -357,7 +357,7 @@ fn a_real_compilation_is_repeated_from_its_tape_alone() {
 }
 
 #[test]
-fn a_program_that_the_host_has_not_is_not_recorded() {
+fn missing_native_program_is_not_recorded() {
     let folder = scratch();
     let args = ["record", "--tape", "t", "--on-missing", "native", "--", "no-such-module"];
     let output = call(folder.path(), &args);
@@ -367,7 +367,7 @@ fn a_program_that_the_host_has_not_is_not_recorded() {
 }
 
 #[test]
-fn what_is_said_of_a_tape_stands_beside_its_records() {
+fn annotations_are_shown_beside_their_records() {
     let folder = recorded();
     let dir = folder.path();
     let annotate =
@@ -399,7 +399,7 @@ fn what_is_said_of_a_tape_stands_beside_its_records() {
 }
 
 #[test]
-fn a_replay_shows_what_is_said_beside_its_records() {
+fn replay_shows_annotations_beside_its_records() {
     let folder = recorded();
     let dir = folder.path();
     let annotate =
@@ -437,7 +437,7 @@ fn a_replay_shows_what_is_said_beside_its_records() {
     assert!(shown.contains("record 4"), "{shown}");
 }
 
-/// The same run under another command line: what happened is the same, and who did it is told.
+/// The same run with another command line: the events are equal, and the comparison notes the other program.
 #[test]
 fn headers_that_differ_are_notes_of_a_comparison() {
     let folder = scratch();
@@ -470,10 +470,10 @@ fn headers_that_differ_are_notes_of_a_comparison() {
     assert!(same.contains("\"header_differences\":[]"), "{same}");
 }
 
-/// The changes of a run can be shown and made from its tape, as the run would have made them.
+/// The changes of a run can be shown and written from its tape, as the run would have written them.
 #[cfg(unix)]
 #[test]
-fn changes_are_shown_and_made_from_a_tape() {
+fn diff_and_apply_work_from_a_tape() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     let folder = tempfile::tempdir().unwrap();
@@ -529,10 +529,10 @@ fn changes_are_shown_and_made_from_a_tape() {
     assert_eq!(call(dir, &["diff", "gone"]).status.code(), Some(2));
 }
 
-/// A tape of an earlier version of the format, of a run that relied on what the kernel answered then:
-/// `src/x` and `lib/x` were looked up, and made, from the root.
+/// A tape of an earlier version of the format, of a run that relied on the path lookups of that version:
+/// `src/x` and `lib/x` were looked up, and created, from the root.
 #[test]
-fn a_tape_of_version_1_2_is_repeated_with_the_lookups_of_then() {
+fn tape_of_version_1_2_is_replayed_with_its_path_lookups() {
     let folder = scratch();
     let dir = folder.path();
     let fixture = crate::support::package().join("tests/fixtures/tape_1_2");

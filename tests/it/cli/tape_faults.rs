@@ -38,10 +38,10 @@ const PATIENT: &str = r#"(module
     (call $iovec (i32.const 1024) (i32.load (i32.const 216)))
     (drop (call $write (i32.const 1) (i32.const 208) (i32.const 1) (i32.const 216)))))"#;
 
-/// A replay once took standard input for ready whenever it was asked.
+/// Regression: a replay reported standard input as ready at every poll.
 #[cfg(unix)]
 #[test]
-fn what_polling_standard_input_answered_it_answers_again() {
+fn replay_repeats_the_results_of_polling_stdin() {
     let folder = scratch();
     let dir = folder.path();
     std::fs::write(dir.join("patient.wat"), PATIENT).unwrap();
@@ -72,7 +72,7 @@ fn stat(dir: &Path, tape: &str) -> (u64, bool) {
 }
 
 #[test]
-fn a_recorder_that_is_killed_leaves_what_it_has_written() {
+fn killed_recorder_leaves_a_partial_tape() {
     let folder = scratch();
     let dir = folder.path();
     let partial = dir.join("t.partial");
@@ -115,10 +115,10 @@ fn a_recorder_that_is_killed_leaves_what_it_has_written() {
 
 const TOKEN: &str = "ghp_0123456789012345678901234567890123456789";
 
-/// Names once reached the tape as they were, wherever they came from.
+/// Regression: names reached the tape unredacted, wherever they came from.
 #[cfg(unix)]
 #[test]
-fn a_secret_in_a_name_reaches_the_tape_nowhere_and_the_run_is_repeated() {
+fn secret_in_a_file_name_is_redacted_and_the_run_is_replayed() {
     let folder = scratch();
     let dir = folder.path();
     let tree = dir.join("tree");
@@ -151,9 +151,9 @@ fn a_secret_in_a_name_reaches_the_tape_nowhere_and_the_run_is_repeated() {
     succeed(dir, &["replay", "-q", "--module", &program, "t"]);
 }
 
-/// Such a replay once failed for no reason that it gave.
+/// Regression: such a replay failed without a reason.
 #[test]
-fn a_replay_that_lacks_a_secret_says_so() {
+fn replay_without_a_needed_secret_says_so() {
     let folder = scratch();
     let dir = folder.path();
     std::fs::write(dir.join("key"), TOKEN).unwrap();
@@ -181,9 +181,9 @@ fn a_replay_that_lacks_a_secret_says_so() {
     succeed(dir, &["replay", "-q", "t"]);
 }
 
-/// The program was once left out in silence, and the tape could not be replayed elsewhere.
+/// Regression: the program was omitted without a message, and the tape could not be replayed elsewhere.
 #[test]
-fn a_program_with_a_secret_is_not_embedded_in_silence() {
+fn embedding_a_program_that_holds_a_secret_is_refused() {
     let folder = scratch();
     let dir = folder.path();
     let module = r#"(module (memory (export "memory") 1) (func (export "_start"))

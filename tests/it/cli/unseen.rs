@@ -22,9 +22,9 @@ fn call(folder: &Path, script: &str) -> Output {
     bash(folder, &format!("{begin}{script}"))
 }
 
-/// The deletion was said to be written, and the file was there.
+/// Regression: the deletion was reported as written, and the file still existed.
 #[test]
-fn a_file_that_cannot_be_looked_at_is_not_taken_for_deleted() {
+fn inaccessible_file_is_not_taken_for_deleted() {
     for (command, code) in [
         ("$RUN \"$0\" sandbox apply s", 125),
         ("$RUN \"$0\" sandbox refresh s", 125),
@@ -45,9 +45,9 @@ fn a_file_that_cannot_be_looked_at_is_not_taken_for_deleted() {
     }
 }
 
-/// It was deleted where the directory was, and not where it was moved to.
+/// Regression: the deletion was applied to the old path of the directory, and not to its new one.
 #[test]
-fn a_link_in_the_place_of_its_directory_does_not_make_a_file_deleted() {
+fn file_behind_a_link_replacing_its_directory_is_not_taken_for_deleted() {
     for moved in ["mv d d.real; ln -s d.real d", "mv d ../real; ln -s ../real d"] {
         let folder = removed();
         let output = call(folder.path(), &format!("cd w; {moved}; \"$0\" sandbox apply s"));

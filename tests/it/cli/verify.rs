@@ -28,7 +28,7 @@ fn verify(folder: &Path, args: &[&str]) -> (Option<i32>, Value) {
 }
 
 #[test]
-fn what_depends_on_its_files_alone_is_proved_so() {
+fn verify_passes_runs_that_depend_only_on_their_files() {
     let folder = scratch();
     std::fs::create_dir(folder.path().join("unread")).unwrap();
     make_earlier(folder.path());
@@ -66,7 +66,7 @@ fn cause(folder: &Path, args: &[&str]) -> String {
 }
 
 #[test]
-fn what_depends_on_more_is_found_and_its_cause_named() {
+fn verify_names_the_cause_of_other_dependencies() {
     let folder = scratch();
     let (env, clock, sleeper, spew) =
         (guest_arg("env"), guest_arg("clock"), guest_arg("sleeper"), guest_arg("spew"));
@@ -107,9 +107,9 @@ fn what_depends_on_more_is_found_and_its_cause_named() {
     }
 }
 
-/// A path that the program finds under that very name is no path of the host's to it.
+/// A path that exists in the program's namespace under the same name does not count as a path of the host.
 #[test]
-fn a_path_of_the_namespace_is_none_of_the_host() {
+fn verify_does_not_vary_a_namespace_path_that_is_also_a_host_path() {
     let folder = scratch();
     let here = folder.path().canonicalize().unwrap().display().to_string();
     let note = format!("{here}/note.txt");
@@ -118,7 +118,7 @@ fn a_path_of_the_namespace_is_none_of_the_host() {
 }
 
 #[test]
-fn what_was_varied_is_listed() {
+fn verify_lists_what_it_varied() {
     let folder = scratch();
     let (_, report) = verify(folder.path(), &["wc", "note.txt"]);
     let varied = |report: &Value| -> Vec<String> {
@@ -135,10 +135,10 @@ fn what_was_varied_is_listed() {
     assert_eq!(stdout(&output).lines().last(), Some(text.as_str()));
 }
 
-/// Each condition is read where it would leak: a recorded run that is shown the host's sees it.
+/// Each condition is read where it would leak: by a run that is given the host's value.
 #[cfg(unix)]
 #[test]
-fn conditions_are_others_indeed() {
+fn verify_varies_environment_and_clock() {
     let folder = scratch();
     let dir = folder.path();
     for (args, field) in [
@@ -163,19 +163,20 @@ fn conditions_are_others_indeed() {
     assert!(seconds("recorded")[0] < seconds("replay")[0], "{report}");
 }
 
-/// Whoever lists a folder with a pipe in it once saw that the copies had none.
+/// Regression: a program that lists a directory with a named pipe saw none in the copies.
 #[cfg(unix)]
 #[test]
-fn a_pipe_among_the_files_is_there_in_the_copies() {
+fn verify_copies_named_pipes() {
     let folder = scratch();
     make_pipe(&folder.path().join("pipe"));
     let (code, report) = verify(folder.path(), &[&guest_arg("walk"), "."]);
     assert_eq!((code, &report["equal"]), (Some(0), &true.into()), "{report}");
 }
 
-/// Compiled code is hidden from programs where it lies in their folder, and the copies once had none.
+/// Regression: compiled code is hidden from programs at its original path; the copies were treated
+/// differently.
 #[test]
-fn compiled_code_among_the_files_is_hidden_in_the_copies() {
+fn verify_hides_compiled_code_in_its_copies() {
     let folder = scratch();
     for code in ["not there yet", "there"] {
         let mut command = belljar(folder.path());
@@ -211,7 +212,7 @@ fn cause_when(dir: &Path, args: &[&str], meanwhile: impl FnOnce() + Send, then: 
 
 #[cfg(unix)]
 #[test]
-fn input_that_is_another_for_each_run_is_found() {
+fn verify_detects_stdin_that_differs_between_runs() {
     let folder = scratch();
     let cause = cause_when(folder.path(), &["wc"], || {}, b"two\n");
     assert!(cause.contains("standard input differs"), "{cause}");
@@ -220,7 +221,7 @@ fn input_that_is_another_for_each_run_is_found() {
 
 #[cfg(unix)]
 #[test]
-fn a_module_that_is_replaced_between_the_runs_is_found() {
+fn verify_detects_a_module_replaced_between_runs() {
     let folder = scratch();
     let dir = folder.path();
     std::fs::copy(guest_arg("cat"), dir.join("tool.wasm")).unwrap();
@@ -243,9 +244,9 @@ fn a_file_that_changes_between_the_runs_is_found() {
     assert!(cause.contains("--worktree"), "{cause}");
 }
 
-/// What `verify` cannot vary, because it is asked for, two tapes show.
+/// `verify` cannot vary the seed, because it is an option; the comparison of two tapes shows it.
 #[test]
-fn another_seed_is_found_between_two_tapes() {
+fn fidelity_detects_another_seed() {
     let folder = scratch();
     let random = guest_arg("random");
     for (tape, seed) in [("a.tape", "1"), ("b.tape", "2")] {
@@ -271,7 +272,7 @@ fn standard_input_is_the_same_for_all_runs() {
 }
 
 #[test]
-fn verify_says_what_it_cannot_do() {
+fn verify_refuses_apply_and_missing_programs() {
     let folder = scratch();
     let output = call(folder.path(), &["verify", "--apply", "--", "wc", "note.txt"]);
     assert_eq!(output.status.code(), Some(2));

@@ -5,9 +5,9 @@ use std::time::SystemTime;
 use super::Place;
 use crate::support::{belljar, stderr};
 
-/// They had all the order of their names.
+/// Regression: their times followed the order of their names.
 #[test]
-fn applied_files_have_the_order_in_which_they_were_written() {
+fn applied_files_keep_the_order_of_their_writes() {
     let place = Place::new();
     let before = SystemTime::now();
     place.applied("echo > z; echo > m; echo > a; sleep 3600; echo > k; echo more >> m");
@@ -21,7 +21,7 @@ fn applied_files_have_the_order_in_which_they_were_written() {
 }
 
 #[test]
-fn what_was_written_as_it_was_is_as_new_and_is_told() {
+fn rewrite_with_equal_content_sets_the_time_and_is_reported() {
     let place = Place::new();
     place.edit("same", "text\n", 0);
     place.edit("touched", "text\n", 0);
@@ -37,9 +37,9 @@ fn what_was_written_as_it_was_is_as_new_and_is_told() {
     assert_eq!(std::fs::read_to_string(place.tree().join("same")).unwrap(), "text\n");
 }
 
-/// `touch -r` and `cp -p` set times that others have, which a machine shows otherwise than the disk.
+/// `touch -r` and `cp -p` copy times of other files, which the machine shows on its own clock.
 #[test]
-fn times_that_a_program_copies_are_those_of_the_disk() {
+fn copied_times_are_times_of_the_disk() {
     let place = Place::new();
     place.edit("old", "text", 5);
     place.applied(
@@ -52,7 +52,8 @@ fn times_that_a_program_copies_are_those_of_the_disk() {
     assert_eq!(fixed.as_secs(), 981_173_106);
 }
 
-/// A clock that starts earlier shows files earlier by as much; they are what they were on the disk.
+/// If the clock starts earlier, the machine shows file times earlier by as much; on the disk they are
+/// unchanged.
 #[test]
 fn a_clock_that_starts_earlier_shows_older_files() {
     let place = Place::new();
@@ -68,7 +69,7 @@ fn a_clock_that_starts_earlier_shows_older_files() {
 
 #[cfg(unix)]
 #[test]
-fn another_name_of_a_file_that_is_written_as_it_was_keeps_its_time() {
+fn hard_link_of_a_file_rewritten_with_equal_content_keeps_its_time() {
     let place = Place::new();
     place.edit("a", "text\n", 0);
     std::fs::hard_link(place.tree().join("a"), place.folder.path().join("other")).unwrap();
@@ -78,7 +79,7 @@ fn another_name_of_a_file_that_is_written_as_it_was_keeps_its_time() {
 }
 
 #[test]
-fn a_tape_applies_files_in_the_order_in_which_they_were_written() {
+fn tape_apply_keeps_the_order_of_writes() {
     let place = Place::new();
     place.edit("same", "text\n", 0);
     let script = "echo > z; echo text > same; echo > a";
@@ -91,10 +92,11 @@ fn a_tape_applies_files_in_the_order_in_which_they_were_written() {
     assert!(times[2] <= SystemTime::now(), "{times:?}");
 }
 
-/// A little before the clock's start is a time of that clock: on the disk it was in 2036.
+/// A time shortly before the clock's start is a time of that clock; regression: on the disk it was in 2036.
 #[test]
-fn a_time_that_is_set_a_little_back_is_no_time_to_come() {
-    let Some(place) = Place::with_python("file_times::applied::a_time_that_is_set_a_little_back")
+fn time_set_slightly_back_is_not_in_the_future() {
+    let Some(place) =
+        Place::with_python("file_times::applied::time_set_slightly_back_is_not_in_the_future")
     else {
         return;
     };
@@ -104,9 +106,9 @@ fn a_time_that_is_set_a_little_back_is_no_time_to_come() {
     assert!((9..600).contains(&age.as_secs()), "{age:?}");
 }
 
-/// The time was lost with the move: make found what was made of it up to date.
+/// Regression: the time was lost with the move, so make considered files built from it up to date.
 #[test]
-fn a_file_that_was_written_and_moved_has_the_time_of_that() {
+fn file_written_and_moved_has_the_time_of_the_write() {
     for script in [
         "touch b; mv b g",
         "mv b g; touch g",
@@ -136,8 +138,8 @@ fn a_file_that_was_written_and_moved_has_the_time_of_that() {
     }
 }
 
-/// They were taken for times of files of the disk, and lay in the future; or for times of the machine's
-/// clock, and depended on when they were applied.
+/// Regression: they were taken for times of files of the disk, and were in the future; or for times of the
+/// virtual clock, and depended on the time of the apply.
 #[test]
 fn dates_that_a_program_sets_are_kept_under_an_earlier_clock() {
     for (start, date, seconds) in [
@@ -159,7 +161,7 @@ fn dates_that_a_program_sets_are_kept_under_an_earlier_clock() {
     assert!((86_400..86_400 + 3600).contains(&ago), "{ago}");
 }
 
-/// The copy that was made of it was new.
+/// Regression: the copy that was made of it got the current time.
 #[test]
 fn a_moved_file_keeps_its_time_where_an_equal_one_took_its_name() {
     for script in ["mv out bak; echo 1 > out", "mv out bak; cp bak out"] {
@@ -175,9 +177,9 @@ fn a_moved_file_keeps_its_time_where_an_equal_one_took_its_name() {
     assert_eq!(["bak", "out"].map(|name| place.modified(name)), [super::at(5); 2]);
 }
 
-/// They were as new as the apply, and later than files that were written after those.
+/// Regression: they had the time of the apply, later than files that were written after them.
 #[test]
-fn times_that_a_session_copies_are_those_of_the_disk_after_a_refresh_and_an_apply() {
+fn copied_times_of_a_session_survive_refresh_and_apply() {
     let place = Place::new();
     place.edit("a", "1\n", 0);
     let session = place.session();

@@ -6,10 +6,10 @@ use crate::support::{stderr, stdout};
 const IMPORT: &str = "python-3.12.0 -c 'import mod; print(mod.X)'";
 const COMPILED: &str = "__pycache__/mod.cpython-312.pyc";
 
-/// Two checkouts of the same bytes.
+/// The two worktrees are checkouts of the same bytes.
 #[test]
-fn with_content_the_same_bytes_are_made_whatever_the_times() {
-    let test = "file_times::modes::with_content_the_same_bytes_are_made_whatever_the_times";
+fn content_mode_makes_equal_bytes_whatever_the_file_times() {
+    let test = "file_times::modes::content_mode_makes_equal_bytes_whatever_the_file_times";
     let (Some(one), Some(two)) = (Place::with_python(test), Place::with_python(test)) else {
         return;
     };
@@ -72,7 +72,7 @@ fn a_session_has_the_mode_that_it_was_made_with() {
 
 /// The times are on the tape: a replay needs neither the files nor their times.
 #[test]
-fn a_replay_shows_the_times_of_then() {
+fn replay_shows_the_recorded_file_times() {
     for mtimes in ["host", "content", "fixed"] {
         let place = Place::new();
         place.edit("a", "1", 0);
@@ -107,7 +107,7 @@ fn an_early_clock_shows_each_content_at_a_time_of_its_own() {
 }
 
 #[test]
-fn verify_gives_folders_other_times_as_well() {
+fn verify_varies_directory_times() {
     let place = Place::new();
     place.edit("Makefile", "d: a\n\techo making\n", 0);
     place.edit("a", "1", 0);

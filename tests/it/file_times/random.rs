@@ -74,7 +74,7 @@ fn steps(number: u64, count: usize) -> Vec<(String, String)> {
 }
 
 #[test]
-fn tools_decide_as_they_must_in_one_script() {
+fn tools_detect_changes_in_one_script() {
     for number in 0..sequences() {
         let steps = steps(number, 40);
         let asked = steps.iter().map(|(command, _)| format!("echo '{command}'\n{command}\n"));
@@ -87,7 +87,7 @@ fn tools_decide_as_they_must_in_one_script() {
 }
 
 #[test]
-fn tools_decide_as_they_must_from_exec_to_exec() {
+fn tools_detect_changes_between_execs() {
     for number in 0..sequences().div_ceil(4) {
         let place = Place::to_make();
         let session = place.session();
@@ -98,9 +98,10 @@ fn tools_decide_as_they_must_from_exec_to_exec() {
     }
 }
 
-/// As make decides, which looks at more than seconds: runs follow each other faster here than by hand.
+/// Only make is tested, which compares fractions of a second: runs follow each other faster here than by
+/// hand.
 #[test]
-fn tools_decide_as_they_must_from_run_to_run() {
+fn tools_detect_changes_between_runs() {
     for number in 0..sequences().div_ceil(4) {
         let place = Place::to_make();
         let steps = steps(2000 + number, 25).into_iter();

@@ -9,7 +9,7 @@ fn importing(name: &str) -> String {
     format!("python-3.12.0 -c 'import {name}; print({name}.X)'")
 }
 
-/// The `.pyc` says of which second and length the source was: it was taken for that of the edited file.
+/// Regression: a `.pyc` names the second and length of its source, and was taken for that of the edited file.
 #[test]
 fn python_sees_an_edit_in_one_script() {
     let test = "file_times::tools::python_sees_an_edit_in_one_script";
@@ -105,7 +105,7 @@ fn make_remakes_what_changed_from_exec_to_exec() {
     }
 }
 
-/// It said that there was nothing to be done after its input had changed.
+/// Regression: make had nothing to do although its input had changed.
 #[test]
 fn make_remakes_what_changed_on_the_disk_between_two_runs() {
     let place = Place::to_make();
@@ -135,10 +135,10 @@ fn make_remakes_what_changed_on_the_disk_between_two_runs() {
     assert_eq!(place.printed("minimake"), "mid\nout\n");
 }
 
-/// make on the host takes over from make in the machine, and the other way round.
+/// Native make continues what make in the machine built, and the other way round.
 #[cfg(unix)]
 #[test]
-fn make_on_the_host_agrees() {
+fn native_make_and_guest_make_agree() {
     let place = Place::new();
     let native = || {
         let mut make = std::process::Command::new("make");
@@ -149,7 +149,10 @@ fn make_on_the_host_agrees() {
         })
     };
     let Some(_) = native() else {
-        return crate::support::skipped("file_times::tools::make_on_the_host_agrees", "no make");
+        return crate::support::skipped(
+            "file_times::tools::native_make_and_guest_make_agree",
+            "no make",
+        );
     };
     place.edit("Makefile", MAKEFILE, 0);
     place.edit("a", "1\n", 0);
@@ -166,10 +169,10 @@ fn make_on_the_host_agrees() {
     assert_eq!(place.applied("minimake"), NOTHING);
 }
 
-/// What people had edited was older than all that the session had made.
-/// What the session had applied was as new as the refresh, and so newer than what was written after it.
+/// Regressions: what the user had edited was older than all files of the session; what the session had
+/// applied got the time of the refresh, and so was newer than files that were written after it.
 #[test]
-fn make_remakes_what_changed_before_a_refresh_that_takes_nothing_in() {
+fn make_remakes_what_changed_before_an_empty_refresh() {
     let place = Place::new();
     place.edit("Makefile", "out: src\n\tcp src out\n", 0);
     place.edit("src", "one\n", 0);
@@ -184,9 +187,9 @@ fn make_remakes_what_changed_before_a_refresh_that_takes_nothing_in() {
     assert_eq!(session.exec("minimake"), "minimake: 'out' is up to date.\n");
 }
 
-/// All that one refresh took in had one time.
+/// Regression: all files of one refresh got the same time.
 #[test]
-fn make_remakes_what_the_disk_changed_in_that_order_before_one_refresh() {
+fn make_remakes_disk_changes_in_their_order_before_one_refresh() {
     for (edits, says) in
         [(["out", "src"], "cp src out\n"), (["src", "out"], "minimake: 'out' is up to date.\n")]
     {
@@ -211,9 +214,10 @@ fn make_remakes_what_the_disk_changed_in_that_order_before_one_refresh() {
     }
 }
 
-/// Each folder was taken in after the one before it; and what was given up had the times of the disk.
+/// Regression: the directories were refreshed one after the other, and discarded changes got times of the
+/// disk.
 #[test]
-fn make_remakes_what_the_disk_changed_in_two_folders() {
+fn make_remakes_disk_changes_in_two_directories() {
     let place = Place::new();
     let lib = place.folder.path().join("lib");
     std::fs::create_dir(&lib).unwrap();
@@ -249,9 +253,10 @@ fn make_remakes_what_a_refresh_takes_in() {
     }
 }
 
-/// A file that was moved away and back, or that was older than what it replaces, became the newest of all.
+/// Regression: a file that was moved away and back, or was older than what it replaced, became the newest of
+/// all.
 #[test]
-fn moving_a_file_makes_it_no_newer_than_what_was_written_after_it() {
+fn moved_file_is_not_newer_than_later_writes() {
     for script in [
         "mv out o; echo 2 > a; mv o out",
         "cp out new; echo 2 > a; mv new out",
@@ -265,7 +270,7 @@ fn moving_a_file_makes_it_no_newer_than_what_was_written_after_it() {
     }
 }
 
-/// `SOURCE_DATE_EPOCH` is often 1980, where zip begins: all files were from 1970.
+/// Regression: with a `SOURCE_DATE_EPOCH` of 1980, where the times of zip begin, all files were from 1970.
 #[test]
 fn an_early_clock_keeps_the_order_of_files() {
     for start in ["@315532800", "2000-01-01T00:00:00Z", "2024-01-01T00:00:00Z"] {
@@ -282,9 +287,9 @@ fn an_early_clock_keeps_the_order_of_files() {
     }
 }
 
-/// While somebody had the file open to read it, all writes were in one second.
+/// Regression: while the file was open for reading, all writes were in one second.
 #[test]
-fn a_file_that_somebody_reads_is_written_in_other_seconds() {
+fn writes_to_a_file_open_for_reading_get_distinct_seconds() {
     let place = Place::new();
     let note = "note() { date -r n +%s; }; echo 1 > n; note; exec 3<n; ";
     let script = format!("{note} echo 2 > n; note; echo 3 > n; note; echo 4 > n; note");
@@ -298,9 +303,9 @@ fn a_file_that_somebody_reads_is_written_in_other_seconds() {
     assert_eq!(seconds.len(), 1, "{printed}");
 }
 
-/// The refresh gave it the disk's time, which is earlier than what was made of it.
+/// Regression: the refresh gave it the disk's time, which is earlier than that of files built from it.
 #[test]
-fn a_file_that_was_written_again_as_it_was_stays_new_after_a_refresh() {
+fn file_rewritten_with_equal_content_stays_new_after_a_refresh() {
     let place = Place::new();
     place.edit("Makefile", "out: a\n\tcp a out\n", 0);
     place.edit("a", "1\n", 0);
@@ -315,9 +320,9 @@ fn a_file_that_was_written_again_as_it_was_stays_new_after_a_refresh() {
     assert_eq!(session.exec("minimake"), "minimake: 'out' is up to date.\n");
 }
 
-/// Python took what it had compiled of the one for the other, which was as long.
+/// Regression: Python took the compiled code of one content for that of the other, which had the same length.
 #[test]
-fn what_two_sessions_take_in_after_another_has_two_times() {
+fn refreshes_of_different_sessions_give_different_times() {
     let place = Place::new();
     place.edit("a", "0\n", 0);
     let mut seconds = std::collections::BTreeSet::new();

@@ -47,7 +47,7 @@ impl HostBridge for Bridge {
 }
 
 #[test]
-fn mocks_come_before_the_bridge_and_that_before_what_is_built_in() {
+fn mocks_precede_the_bridge_and_the_bridge_precedes_built_ins() {
     let folder = tempfile::tempdir().unwrap();
     let mut session = session(folder.path());
     let mut cwd = || session.host_call("workspace.cwd", &json!({})).unwrap();
@@ -68,7 +68,7 @@ fn mocks_come_before_the_bridge_and_that_before_what_is_built_in() {
 }
 
 #[test]
-fn scopes_of_mocks_end_and_one_too_many_is_an_error() {
+fn mock_scopes_end_and_an_unmatched_end_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let mut session = session(folder.path());
     session.host_mock("db", "query", HostMock::result(json!([])).params(json!({ "from": "a" })));
@@ -101,7 +101,7 @@ fn the_manifest_shows_what_is_built_in_mocked_and_bridged() {
 }
 
 #[test]
-fn tools_are_the_bridges() {
+fn tools_come_from_the_bridge() {
     let folder = tempfile::tempdir().unwrap();
     let mut session = session(folder.path());
     assert_eq!(session.host_tool_list().unwrap(), []);
@@ -116,7 +116,7 @@ fn tools_are_the_bridges() {
 }
 
 #[test]
-fn embeddings_are_the_bridges() {
+fn embeddings_come_from_the_bridge() {
     let folder = tempfile::tempdir().unwrap();
     let mut session = session(folder.path());
     let params = json!({ "text": "x" });
@@ -147,7 +147,7 @@ fn questions_are_answered_in_order_and_parameters_are_checked() {
 }
 
 #[test]
-fn a_program_is_told_its_task_and_sets_its_result() {
+fn program_reads_its_task_and_sets_its_result() {
     let folder = tempfile::tempdir().unwrap();
     let task = json!({ "goal": "build" });
     let mut session = bench(folder.path()).host_task(task.clone()).build().activate().unwrap();
@@ -178,7 +178,7 @@ fn templates_come_from_the_namespace() {
 }
 
 #[test]
-fn calls_of_host_code_are_on_the_tape_with_who_answered() {
+fn calls_of_host_code_are_on_the_tape_with_their_source() {
     use belljar::tape::{Kind, Tape};
 
     let folder = tempfile::tempdir().unwrap();

@@ -43,7 +43,7 @@ fn the_result_of_a_command_is_the_same_every_time() {
 }
 
 #[test]
-fn arguments_are_passed_as_they_are_and_a_shell_reads_a_command() {
+fn argv_is_passed_unchanged_and_command_goes_to_a_shell() {
     let folder = scratch();
     let argv = json!({ "mode": "argv", "argv": ["env", "$x", "a b"] });
     let printed = stdout(folder.path(), &argv);
@@ -53,7 +53,7 @@ fn arguments_are_passed_as_they_are_and_a_shell_reads_a_command() {
 }
 
 #[test]
-fn a_relative_directory_begins_at_the_root_of_the_project() {
+fn relative_cwd_starts_at_the_project_root() {
     let folder = scratch();
     let pwd = |cwd: &str| stdout(folder.path(), &json!({ "command": "pwd", "cwd": cwd }));
     assert_eq!(
@@ -123,7 +123,7 @@ fn a_command_that_takes_too_long_is_ended_with_all_that_it_started() {
 }
 
 #[test]
-fn what_a_command_leaves_running_ends_with_it() {
+fn background_processes_end_with_the_command() {
     let folder = scratch();
     let mut session = session(folder.path());
     let result = shell(&mut session, "(sleep 100; echo late > late) >/dev/null 2>&1 & echo over");
@@ -146,7 +146,7 @@ fn output_beyond_the_limit_is_cut_off_and_said_so() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_an_error_and_one_that_fails_is_none() {
+fn missing_program_is_an_error_and_a_failing_one_is_not() {
     let folder = scratch();
     let mut session = session(folder.path());
     let missing = error(&mut session, "process.exec", &json!({ "argv": ["nothing"] }));
@@ -198,7 +198,7 @@ fn shells_are_listed_and_one_is_the_default() {
 }
 
 #[test]
-fn a_shell_of_a_toolchain_is_one_among_others() {
+fn shell_of_a_toolchain_can_be_chosen() {
     let (folder, tools) = (scratch(), tempfile::tempdir().unwrap());
     // Whatever it does, it is called bash.
     std::fs::copy(crate::support::guest("env"), tools.path().join("bash.wasm")).unwrap();
@@ -212,7 +212,7 @@ fn a_shell_of_a_toolchain_is_one_among_others() {
 }
 
 #[test]
-fn a_session_without_modules_has_the_built_in_ones() {
+fn session_without_toolchain_has_the_built_in_programs() {
     let folder = scratch();
     let bench = belljar::Testbench::builder().fs_overlay(folder.path()).build();
     let mut session = bench.activate().unwrap();
@@ -221,7 +221,7 @@ fn a_session_without_modules_has_the_built_in_ones() {
 }
 
 #[test]
-fn what_commands_change_is_the_sessions() {
+fn changes_of_commands_belong_to_the_session() {
     let folder = scratch();
     let mut session = session(folder.path());
     shell(&mut session, "echo three >> note.txt");
@@ -232,7 +232,7 @@ fn what_commands_change_is_the_sessions() {
 }
 
 #[test]
-fn a_child_that_makes_a_call_is_not_seen_by_who_waits_for_any() {
+fn process_of_a_host_call_is_not_waited_for_by_the_shell() {
     let folder = scratch();
     let mut session = session(folder.path());
     // The shell waits for all of its children, and none of them is a call.
@@ -241,7 +241,7 @@ fn a_child_that_makes_a_call_is_not_seen_by_who_waits_for_any() {
 }
 
 #[test]
-fn a_call_that_is_ended_says_so() {
+fn interrupted_host_call_says_so() {
     let folder = scratch();
     let limits = belljar::Limits {
         virtual_timeout: Some(std::time::Duration::from_secs(1)),
@@ -274,7 +274,7 @@ mod native {
     }
 
     #[test]
-    fn a_shell_of_the_host_runs_where_the_profile_lets_it() {
+    fn native_shell_runs_if_the_profile_allows_it() {
         let folder = scratch();
         let bash = json!({ "command": "[[ a < b ]] && echo $((2**10))", "shell": "bash" });
         let mut host = with_host(folder.path()).build().activate().unwrap();
@@ -296,7 +296,7 @@ mod native {
     }
 
     #[test]
-    fn a_program_of_the_host_is_ended_by_the_policy_before_it_begins() {
+    fn policy_blocks_native_programs_before_they_start() {
         let folder = scratch();
         let policy = CommandPolicy::new().deny("rm").unwrap();
         let bench = with_host(folder.path()).host_policy(policy);

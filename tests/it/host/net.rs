@@ -22,7 +22,7 @@ fn ask(policy: EgressPolicy, name: &str, params: &Value) -> Result<Value, HostEr
 }
 
 #[test]
-fn a_request_is_made_for_a_program() {
+fn program_makes_a_request_through_the_host() {
     let server = Server::saying(&[HELLO]);
     let params = json!({
         "url": server.url("/a"), "method": "POST", "headers": {"x-mine": "yes"}, "body": "data",
@@ -35,7 +35,7 @@ fn a_request_is_made_for_a_program() {
 }
 
 #[test]
-fn bytes_that_are_no_text_go_as_base64_both_ways() {
+fn non_utf8_bodies_are_base64_in_both_directions() {
     let server = Server::start(vec![Box::new(|connection, _| {
         use std::io::Write;
         let _ = connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n\xff\x00");
@@ -47,7 +47,7 @@ fn bytes_that_are_no_text_go_as_base64_both_ways() {
 }
 
 #[test]
-fn nobody_is_asked_whom_the_policy_blocks_and_that_is_on_the_tape() {
+fn blocked_request_makes_no_connection_and_is_on_the_tape() {
     let server = Server::saying(&[HELLO]);
     let (tape, host) = (MemoryTape::default(), SessionHost::default());
     let recorder = Recorder::new(tape.clone(), Redaction::default());
@@ -88,7 +88,7 @@ fn a_long_answer_is_read_piece_by_piece() {
 }
 
 #[test]
-fn limits_and_mistakes_have_their_names() {
+fn limits_and_invalid_parameters_give_named_errors() {
     let server = Server::saying(&[HELLO]);
     let limits = HttpLimits { response_bytes_max: 3, ..HttpLimits::default() };
     let host = SessionHost::builder().http(HttpClient::new(server.policy()).limits(limits)).build();
@@ -115,7 +115,7 @@ fn limits_and_mistakes_have_their_names() {
 }
 
 #[test]
-fn a_program_asks_with_a_credential_that_it_never_sees_and_is_repeated_without_the_server() {
+fn credential_is_hidden_from_the_program_and_replay_needs_no_server() {
     const SECRET: &str = "correct-horse-battery";
     let folder = tempfile::tempdir().unwrap();
     let echo = format!("HTTP/1.1 200 OK\r\ncontent-length: 23\r\n\r\n<{SECRET}>");
@@ -152,7 +152,7 @@ fn a_program_asks_with_a_credential_that_it_never_sees_and_is_repeated_without_t
 }
 
 #[test]
-fn programs_reach_nobody_unless_told_otherwise() {
+fn programs_have_no_network_by_default() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::saying(&[HELLO]);
     let params = json!({ "url": server.url("/") }).to_string();
@@ -174,9 +174,9 @@ fn programs_reach_nobody_unless_told_otherwise() {
     }
 }
 
-/// A proxy would be told every request, and would resolve names as it likes.
+/// A proxy would see every request, and would resolve names itself.
 #[test]
-fn a_proxy_of_the_environment_is_not_asked() {
+fn proxy_variables_are_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::saying(&[HELLO]);
     let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

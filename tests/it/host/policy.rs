@@ -122,7 +122,7 @@ fn a_denied_command_does_not_run_however_it_is_written() {
 }
 
 #[test]
-fn arguments_are_looked_at_as_well_as_commands() {
+fn policy_matches_arguments_as_well_as_commands() {
     let folder = scratch();
     for argv in [
         json!(["rm", "kept"]),
@@ -141,7 +141,7 @@ fn arguments_are_looked_at_as_well_as_commands() {
 }
 
 #[test]
-fn what_is_not_denied_runs() {
+fn commands_that_are_not_denied_run() {
     let folder = scratch();
     let mut session = under(&folder, policy(DENY_RM));
     for command in [
@@ -161,7 +161,7 @@ fn what_is_not_denied_runs() {
 }
 
 #[test]
-fn a_command_is_ended_where_it_wants_to_start_what_is_denied() {
+fn command_is_ended_when_it_starts_a_denied_program() {
     let folder = scratch();
     let mut session = under(&folder, policy(DENY_RM));
     let result = shell(&mut session, "echo before; x=rm; $x kept; echo after > after; sleep 9");
@@ -211,9 +211,9 @@ fn a_blocked_command_reaches_neither_mock_nor_bridge() {
     assert_eq!(shell(&mut session, "echo x"), "reached");
 }
 
-/// A hook that made a denied command of another would be a way around the policy.
+/// Otherwise a hook could turn an allowed command into a denied one.
 #[test]
-fn what_a_hook_makes_of_a_command_is_checked_before_anybody_is_asked() {
+fn command_changed_by_a_hook_is_checked_before_mocks() {
     let folder = scratch();
     let changing = policy(DENY_RM).pre(|_| PreHook::Change(json!({ "argv": ["rm", "kept"] })));
     let mut session = under(&folder, changing);
@@ -223,7 +223,7 @@ fn what_a_hook_makes_of_a_command_is_checked_before_anybody_is_asked() {
 }
 
 #[test]
-fn a_program_that_a_guest_starts_itself_is_looked_at_too() {
+fn programs_that_guests_spawn_are_checked() {
     let folder = scratch();
     std::fs::write(folder.path().join("Makefile"), "all:\n\trm kept\n").unwrap();
     let mut session = under(&folder, policy(DENY_RM));
@@ -238,7 +238,7 @@ fn a_program_that_a_guest_starts_itself_is_looked_at_too() {
 }
 
 #[test]
-fn a_name_that_a_program_is_called_by_hides_nothing() {
+fn copy_under_a_denied_name_is_blocked() {
     let folder = scratch();
     let mut session = under(&folder, policy(DENY_RM));
     // `exec -a` is none of POSIX; a program that starts another says both.
@@ -247,9 +247,9 @@ fn a_name_that_a_program_is_called_by_hides_nothing() {
     assert!(is_kept(&mut session));
 }
 
-/// Of scripts that interpret scripts the first and the last program were looked at, and none between.
+/// Regression: of a chain of scripts, only the first and the last program were checked.
 #[test]
-fn an_interpreter_that_is_a_script_itself_is_looked_at() {
+fn interpreters_of_interpreters_are_checked() {
     let folder = scratch();
     for (name, text) in
         [("denied", "#!/bin/sh\necho ran\n"), ("one", "#!denied\n"), ("two", "#!one\n")]
@@ -273,7 +273,7 @@ fn an_interpreter_that_is_a_script_itself_is_looked_at() {
 }
 
 #[test]
-fn what_wants_to_be_asked_for_is_asked_for_once() {
+fn approval_is_asked_for_once() {
     let folder = scratch();
     let approve = r#"{"version": 1, "approve": ["touch"]}"#;
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -305,7 +305,7 @@ fn what_wants_to_be_asked_for_is_asked_for_once() {
 }
 
 #[test]
-fn commands_run_in_the_workspace_alone() {
+fn commands_run_only_in_the_workspace_roots() {
     let folder = scratch();
     std::fs::create_dir(folder.path().join("sub")).unwrap();
     let roots = r#"{"version": 1, "workspace_roots": ["/worktree/sub"]}"#;
@@ -361,7 +361,7 @@ fn hooks_see_and_change_parameters_and_results() {
 }
 
 #[test]
-fn hooks_of_a_file_say_what_is_set() {
+fn hooks_of_a_policy_file_set_fields() {
     let folder = scratch();
     let hooks = r#"{
         "version": 1,
@@ -383,7 +383,7 @@ fn hooks_of_a_file_say_what_is_set() {
 }
 
 #[test]
-fn commands_within_commands_end() {
+fn nesting_of_commands_is_limited() {
     let folder = scratch();
     std::fs::write(
         folder.path().join("again"),

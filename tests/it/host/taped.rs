@@ -62,7 +62,7 @@ fn both(act: impl FnOnce(&mut TestbenchSession)) -> (Vec<belljar::tape::Record>,
 }
 
 #[test]
-fn what_guests_asked_is_answered_again_from_the_tape() {
+fn replay_answers_guest_calls_from_the_tape() {
     let asked = [
         ("db.query", "{\"a\":1}"),
         ("db.drop", ""),
@@ -111,7 +111,7 @@ fn what_guests_asked_is_answered_again_from_the_tape() {
 }
 
 #[test]
-fn what_host_code_asked_is_answered_again_too() {
+fn replay_answers_calls_of_host_code_from_the_tape() {
     let (records, replayed) = both(|session| {
         session.clear_host_bridge();
         assert_eq!(session.host_call("db.query", &json!({})).unwrap(), json!([1]));
@@ -127,7 +127,7 @@ fn what_host_code_asked_is_answered_again_too() {
 
 #[cfg(unix)]
 #[test]
-fn what_the_host_ran_is_repeated_without_it() {
+fn native_shell_commands_are_replayed_without_the_shell() {
     use belljar::native::OnMissing;
 
     let folder = tempfile::tempdir().unwrap();
@@ -160,7 +160,7 @@ fn what_the_host_ran_is_repeated_without_it() {
 }
 
 #[test]
-fn a_tape_whose_answer_is_another_is_another_run() {
+fn replay_with_a_changed_answer_on_the_tape_diverges() {
     let folder = tempfile::tempdir().unwrap();
     let tape = folder.path().join("t.tape");
     let mut session = bench(folder.path()).emit_tape(&tape).build().activate().unwrap();

@@ -3,9 +3,9 @@
 use super::scene::Scene;
 use crate::support::{belljar, guest, stderr};
 
-/// The recorder waited for itself, for ever.
+/// Regression: the recorder deadlocked with itself.
 #[test]
-fn a_file_that_is_shortened_unread_is_recorded() {
+fn file_truncated_before_it_was_read_is_recorded() {
     let scene = Scene::new();
     std::fs::copy(guest("overwrite"), scene.path("tree/overwrite.wasm")).unwrap();
     for len in ["0", "5", "12", "30"] {

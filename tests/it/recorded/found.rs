@@ -6,7 +6,7 @@ use belljar::tape::Kind;
 use super::scene::Scene;
 use crate::support::{belljar, guest, stderr, stdout};
 
-/// The replay had no engine for it.
+/// Regression: the replay had no engine for the module.
 #[test]
 fn a_script_that_starts_nothing_but_a_module_of_the_tree_is_replayed() {
     let scene = Scene::new();
@@ -41,10 +41,10 @@ fn fuel_is_counted_by_a_replay() {
     }
 }
 
-/// Shells and modules that start a program which is there and cannot be started, for a reason that has
-/// nothing to do with it: the replay found no program, and took no number for the process.
+/// Shells and modules start a program that exists and cannot be started for another reason. Regression: the
+/// replay found no program, and assigned no process number.
 #[test]
-fn a_start_that_failed_after_its_program_was_found_fails_the_same_way() {
+fn failed_start_of_an_existing_program_is_replayed() {
     let scene = Scene::new();
     for script in [
         "wc <&9; echo $?; sh -c 'echo $PPID'",
@@ -86,7 +86,7 @@ fn a_program_under_another_name_is_found_by_a_replay() {
 }
 
 #[test]
-fn operations_that_end_in_a_dot_are_answered_by_a_replay() {
+fn replay_answers_operation_names_with_dots() {
     let scene = Scene::new();
     for name in ["x.", "x", ".", ".x", "x.y.", "x..", "..", "host.capabilities.", ""] {
         let output = scene.same(&["./ask.wasm", name]);
@@ -95,9 +95,9 @@ fn operations_that_end_in_a_dot_are_answered_by_a_replay() {
     }
 }
 
-/// A replay took the first module of that name.
+/// Regression: a replay used the first module of that name.
 #[test]
-fn a_toolchain_that_hides_the_recorded_program_does_not_hide_it_from_a_replay() {
+fn replay_finds_the_recorded_program_behind_another_of_its_name() {
     let scene = Scene::new();
     let folder = scene.path("tree");
     let record = ["record", "--quiet", "--tape", "../t", "--", "sh", "-c", "cat note.txt"];
@@ -111,9 +111,9 @@ fn a_toolchain_that_hides_the_recorded_program_does_not_hide_it_from_a_replay() 
     }
 }
 
-/// Only the first program was kept.
+/// Regression: only the first program was stored.
 #[test]
-fn all_programs_of_a_tree_are_kept_on_the_tape() {
+fn all_programs_of_a_process_tree_are_stored_with_the_tape() {
     let scene = Scene::new();
     scene.same(&["sh", "-c", "tool; command -v damaged; sh -c 'cat note.txt'"]);
     for name in ["tools/tool.wasm", "tools/cat.wasm"] {
@@ -132,7 +132,7 @@ fn all_programs_of_a_tree_are_kept_on_the_tape() {
     assert!(said.contains("cannot store the module tool with the tape"), "{said}");
 }
 
-/// `--module` was for the only program.
+/// Regression: `--module` could only replace the only program.
 #[test]
 fn a_replay_takes_several_modules() {
     let scene = Scene::new();
@@ -146,9 +146,9 @@ fn a_replay_takes_several_modules() {
     assert!(stderr(&replayed).contains("the run is the same"), "{}", stderr(&replayed));
 }
 
-/// The tape had nothing of such a call, and so the replay no answer.
+/// Regression: the tape had no record of such a call, so the replay had no answer.
 #[test]
-fn a_call_of_the_host_that_ends_with_the_run_is_made_by_a_replay() {
+fn host_call_interrupted_by_the_end_of_the_run_is_replayed() {
     let scene = Scene::new();
     for script in [
         r#"./ask.wasm process.exec '{"argv":["rm","note.txt"],"cwd":"sub"}' & ./ask.wasm runtime.task"#,
@@ -167,10 +167,10 @@ fn a_call_of_the_host_that_ends_with_the_run_is_made_by_a_replay() {
     assert_eq!(ended.count(), 1, "{records:#?}");
 }
 
-/// The replay took it for a tree whose processes wait for each other.
+/// Regression: the replay reported a deadlock of its processes.
 #[cfg(unix)]
 #[test]
-fn real_time_that_ends_a_wait_for_a_program_of_the_host_ends_it_in_a_replay() {
+fn timeout_during_a_wait_for_a_native_program_is_replayed() {
     // No built-in program stands for `awk`.
     const ENDLESS: &str = "awk 'BEGIN { system(\"exec sleep 1000\") }'";
     let scene = Scene::new();
@@ -182,9 +182,9 @@ fn real_time_that_ends_a_wait_for_a_program_of_the_host_ends_it_in_a_replay() {
     }
 }
 
-/// It said the path that the toolchain had on the host, which a replay does not have.
+/// Regression: the message had the path in the host's toolchain, which a replay does not have.
 #[test]
-fn a_program_that_cannot_start_is_called_by_its_name() {
+fn program_that_cannot_start_is_reported_by_its_name() {
     let scene = Scene::new();
     let signature = r#"(module (memory (export "memory") 1) (func (export "_start") (param i32)))"#;
     let memory = r#"(module (memory (export "memory") 100) (func (export "_start")))"#;

@@ -19,9 +19,9 @@ fn ended(scene: &Scene, args: &[&str]) -> Output {
     scene.same(&[&["--timeout", "400ms"], args].concat())
 }
 
-/// The replay went on to where its own time was over, and left the tape.
+/// Regression: the replay ran on to its own timeout, and diverged from the tape.
 #[test]
-fn a_script_that_its_timeout_ended_among_its_calls_ends_there_in_a_replay() {
+fn timeout_of_a_script_between_calls_is_replayed_at_the_same_call() {
     let scene = Scene::new();
     let output = ended(&scene, &["sh", "-c", "while :; do echo x; done"]);
     assert!(stdout(&output).len() > 100, "{}", stdout(&output));
@@ -40,7 +40,7 @@ fn a_script_that_its_timeout_ended_among_its_calls_ends_there_in_a_replay() {
 }
 
 #[test]
-fn a_module_that_its_timeout_ended_ends_there_in_a_replay() {
+fn timeout_of_a_module_is_replayed_at_the_same_place() {
     let scene = Scene::new();
     let module = |import: &str, memory: &str, body: &str| {
         let text = format!(
@@ -72,26 +72,27 @@ fn a_module_that_its_timeout_ended_ends_there_in_a_replay() {
     ended(&scene, &["--clock", "real", "./loop.wat"]);
 }
 
-/// Some of them were ended by the end of the recorded input instead.
+/// Regression: some of these replays were ended by the end of the recorded input instead.
 #[test]
-fn a_run_that_waits_when_its_time_is_over_waits_in_a_replay() {
+fn timeout_of_a_waiting_run_is_replayed() {
     let scene = Scene::new();
     for script in ["sleep 9", "sleep 9 | cat", "date; sleep 1 & wait; date"] {
         ended(&scene, &["--clock", "real", "sh", "-c", script]);
     }
 }
 
-/// The sleep began with the end of the virtual timeout in view, and went on to that.
+/// Regression: a sleep ended only at the virtual timeout.
 #[test]
-fn a_run_on_the_hosts_clock_ends_at_the_first_of_its_two_timeouts() {
+fn run_on_the_real_clock_ends_at_the_earlier_of_its_two_timeouts() {
     let scene = Scene::new();
     let script = "echo x > made; sleep 1000";
     ended(&scene, &["--clock", "real", "--virtual-timeout", "900s", "sh", "-c", script]);
 }
 
-/// What was read back is on the tape as well, so that the replay did not know the place.
+/// Regression: reads of files that the run wrote are on the tape as well, so the replay did not find the
+/// place.
 #[test]
-fn a_run_that_ends_while_a_written_file_is_read_back_ends_there_in_a_replay() {
+fn timeout_while_a_written_file_is_read_back_is_replayed() {
     let scene = Scene::new();
     let big = std::fs::File::create(scene.path("tree/big")).unwrap();
     big.set_len(40_000_000).unwrap();

@@ -272,22 +272,22 @@ fn std_guest() -> Option<Guest> {
 }
 
 #[test]
-fn a_c_program_does_in_the_worktree_what_it_does_natively() {
+fn c_program_acts_in_the_worktree_as_natively() {
     compare(&c_guest("paths"), Way::Default, 1);
 }
 
 #[test]
-fn a_c_program_does_in_a_directory_of_its_own_what_it_does_natively() {
+fn c_program_acts_in_its_own_directory_as_natively() {
     compare(&c_guest("paths"), Way::NoWorktree, 2);
 }
 
 #[test]
-fn a_c_program_does_in_a_session_what_it_does_natively() {
+fn c_program_acts_in_a_session_as_natively() {
     compare(&c_guest("paths"), Way::Session, 3);
 }
 
 #[test]
-fn a_c_program_with_libbelljar_does_what_it_does_natively_wherever_it_is() {
+fn c_program_with_libbelljar_acts_as_natively_in_every_directory() {
     let calls = &CURRENT_DIR_CALLS;
     let guest = Guest { rule: false, calls, ..c_guest("paths_with_libbelljar") };
     compare(&guest, Way::Default, 4);
@@ -295,7 +295,7 @@ fn a_c_program_with_libbelljar_does_what_it_does_natively_wherever_it_is() {
 }
 
 #[test]
-fn rusts_standard_library_does_in_the_worktree_what_it_does_natively() {
+fn rust_std_acts_in_the_worktree_as_natively() {
     let Some(guest) = std_guest() else { return };
     compare(&guest, Way::Default, 6);
     compare(&guest, Way::NoWorktree, 7);

@@ -323,9 +323,9 @@ fn compare(way: Way, seed: u64) {
     println!("{way:?}: {compared} steps in {scripts} scripts");
 }
 
-/// `BELLJAR_REQUIRE_DASH` makes the absence of `dash` a failure.
+/// If `BELLJAR_REQUIRE_DASH` is set, the absence of `dash` is a failure.
 #[test]
-fn a_script_does_in_the_worktree_what_it_does_natively() {
+fn script_acts_in_the_worktree_as_natively() {
     let mut dash = std::process::Command::new("dash");
     if dash.args(["-c", ":"]).status().is_err() {
         assert!(std::env::var_os("BELLJAR_REQUIRE_DASH").is_none(), "dash is not installed");

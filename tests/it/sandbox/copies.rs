@@ -12,7 +12,7 @@ fn new() -> Sandbox {
 }
 
 #[test]
-fn a_tree_goes_in_and_comes_out_as_it_was() {
+fn tree_is_unchanged_after_copy_in_and_copy_out() {
     let host = tempfile::tempdir().unwrap();
     let from = host.path().join("from");
     fs::create_dir_all(from.join("dir/empty")).unwrap();
@@ -41,7 +41,7 @@ fn a_tree_goes_in_and_comes_out_as_it_was() {
 }
 
 #[test]
-fn directories_are_merged_and_all_else_is_replaced() {
+fn copy_merges_directories_and_replaces_other_entries() {
     let host = tempfile::tempdir().unwrap();
     let to = host.path().join("d");
     fs::create_dir(&to).unwrap();
@@ -65,7 +65,7 @@ fn directories_are_merged_and_all_else_is_replaced() {
 }
 
 #[test]
-fn what_is_not_there_is_named() {
+fn copy_names_missing_paths() {
     let host = tempfile::tempdir().unwrap();
     let mut sandbox = new();
     let names = |error: CopyError, name: &str| {
@@ -81,8 +81,7 @@ fn what_is_not_there_is_named() {
     names(sandbox.list("/tmp/nothing").unwrap_err(), "/tmp/nothing");
 }
 
-/// A link is a way to another place for whoever follows it: out of the session, to files of the
-/// host; on the host, to files of others.
+/// A link would lead out of the session, to files of the host; on the host, to files of others.
 #[cfg(unix)]
 #[test]
 fn no_link_is_followed_on_either_side() {
@@ -127,7 +126,7 @@ fn no_link_is_followed_on_either_side() {
 
 #[cfg(unix)]
 #[test]
-fn what_is_no_file_is_left_out_and_told() {
+fn copy_omits_and_lists_special_files() {
     let host = tempfile::tempdir().unwrap();
     let from = host.path().join("from");
     fs::create_dir(&from).unwrap();
@@ -137,10 +136,10 @@ fn what_is_no_file_is_left_out_and_told() {
     assert_eq!((copied.files, copied.left_out), (1, vec!["socket".to_owned()]));
 }
 
-/// It was filled with zeros, in memory and on the disk.
+/// Regression: holes were filled with zeros, in memory and on the disk.
 #[cfg(unix)]
 #[test]
-fn what_is_empty_in_a_file_stays_empty() {
+fn holes_in_a_file_stay_holes() {
     use belljar::kernel::vfs::OpenFlags;
 
     const LEN: u64 = 64 << 20;

@@ -238,9 +238,9 @@ fn snapshots_that_were_tampered_with_are_refused_or_work() {
     assert!(refused > cases / 4 && resumed > cases / 20, "{refused} refused, {resumed} resumed");
 }
 
-/// Every part of a snapshot is what its digest says, as far as the id can be trusted.
+/// Every part of a snapshot is checked against its digest, so a trusted id protects all of it.
 #[test]
-fn a_part_of_a_snapshot_that_is_another_is_not_used() {
+fn exchanged_part_of_a_snapshot_is_refused() {
     let (host, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let store = SnapshotStore::new(folder.path());
     let id = store.save(&mut of_every_kind(host.path())).unwrap();
@@ -274,9 +274,9 @@ fn a_part_of_a_snapshot_that_is_another_is_not_used() {
     }
 }
 
-/// The next node that was made had a number that there is not.
+/// Regression: the next node that was created got an invalid number.
 #[test]
-fn a_snapshot_after_which_nothing_can_be_made_is_refused() {
+fn snapshot_without_free_node_numbers_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let store = SnapshotStore::new(folder.path());
     let id = store.save(&mut sandbox(SandboxSpec::default())).unwrap();
@@ -289,9 +289,9 @@ fn a_snapshot_after_which_nothing_can_be_made_is_refused() {
     assert!(matches!(refused, SnapshotError::Restore { .. }), "{refused}");
 }
 
-/// The same, a byte at a time. None is used that names another folder of the host.
+/// As above, one byte at a time. None is accepted that names another directory of the host.
 #[test]
-fn texts_of_snapshots_are_taken_for_nothing_else() {
+fn snapshots_with_changed_bytes_are_refused_or_work() {
     let (host, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let store = SnapshotStore::new(folder.path());
     let id = store.save(&mut of_every_kind(host.path())).unwrap();

@@ -30,7 +30,7 @@ fn run(home: &SandboxHome, id: &str, script: &str) -> String {
 }
 
 #[test]
-fn a_session_is_there_for_whoever_opens_the_home_next() {
+fn session_persists_in_the_home() {
     let folder = tempfile::tempdir().unwrap();
     create(&open(folder.path()), "box");
     run(&open(folder.path()), "box", "echo kept > /tmp/note; sleep 3");
@@ -69,9 +69,9 @@ fn a_fork_has_a_new_id_and_a_resumed_session_its_own() {
     }
 }
 
-/// Whoever reads, runs and saves without waiting loses what the other one did.
+/// Without the lock, concurrent read, run and save would lose the changes of one command.
 #[test]
-fn whoever_comes_second_waits() {
+fn second_command_waits_for_the_session_lock() {
     const THREADS: usize = 4;
     const TIMES: usize = 5;
     let folder = tempfile::tempdir().unwrap();
@@ -105,7 +105,7 @@ fn whoever_comes_second_waits() {
 }
 
 #[test]
-fn a_session_that_is_removed_while_somebody_waits_is_not_found() {
+fn session_removed_while_waiting_for_it_is_not_found() {
     let folder = tempfile::tempdir().unwrap();
     let home = open(folder.path());
     create(&home, "box");
@@ -128,7 +128,7 @@ fn a_session_that_is_removed_while_somebody_waits_is_not_found() {
 }
 
 #[test]
-fn what_nobody_names_goes_and_all_else_stays() {
+fn garbage_collection_removes_only_unreferenced_files() {
     let folder = tempfile::tempdir().unwrap();
     let home = open(folder.path());
     create(&home, "box");
@@ -165,9 +165,9 @@ fn what_nobody_names_goes_and_all_else_stays() {
     assert_eq!(names("contents"), [""; 0]);
 }
 
-/// Between what is stored and what names it, nobody names it.
+/// A content is unreferenced from the time when it is stored until a session refers to it.
 #[test]
-fn garbage_is_not_collected_while_somebody_writes() {
+fn garbage_collection_waits_for_writers() {
     let folder = tempfile::tempdir().unwrap();
     let home = open(folder.path());
     let writing = std::fs::File::open(folder.path().join("lock")).or_else(|_| {
@@ -199,7 +199,7 @@ fn garbage_is_not_collected_while_somebody_writes() {
 }
 
 #[test]
-fn an_id_that_somebody_is_taking_is_taken() {
+fn id_whose_lock_is_held_is_taken() {
     let folder = tempfile::tempdir().unwrap();
     let home = open(folder.path());
     let lock = std::fs::File::create(folder.path().join("sessions/box.lock")).unwrap();
@@ -210,9 +210,9 @@ fn an_id_that_somebody_is_taking_is_taken() {
     create(&home, "box");
 }
 
-/// A file that cannot be understood could name anything.
+/// A file that cannot be parsed could refer to anything.
 #[test]
-fn nothing_is_removed_while_something_is_damaged() {
+fn garbage_collection_removes_nothing_if_a_file_is_damaged() {
     let folder = tempfile::tempdir().unwrap();
     let home = open(folder.path());
     create(&home, "box");
@@ -282,11 +282,11 @@ fn the_home_is_private() {
     }
 }
 
-/// Whoever listed a home waited without end for what stood in the place of a session's file, or read all
-/// of it; a link in the place of a lock was followed, and a file made where it led.
+/// Regression: listing a home blocked on a named pipe in the place of a session's file, or read all of a huge
+/// file; a link in the place of a lock was followed, and a file created at its target.
 #[cfg(unix)]
 #[test]
-fn what_stands_in_the_place_of_a_file_of_a_home_is_not_used() {
+fn special_files_and_links_in_a_home_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let home = open(folder.path());
     create(&home, "box");
@@ -309,9 +309,10 @@ fn what_stands_in_the_place_of_a_file_of_a_home_is_not_used() {
     assert!(!folder.path().join("elsewhere").exists());
 }
 
-/// A session's limit of virtual time counted from its beginning, so that it came to a standstill.
+/// Regression: a session's limit of virtual time counted from its creation, so that each exec failed in the
+/// end.
 #[test]
-fn limits_of_time_are_those_of_each_exec() {
+fn time_limits_apply_to_each_exec() {
     let mut spec = SandboxSpec::default();
     spec.limits.virtual_timeout = Some(Duration::from_secs(5));
     let mut sandbox = sandbox(spec);

@@ -75,7 +75,7 @@ fn assert_refused(why: &str, lie: impl FnOnce(&mut Snapshot)) {
 }
 
 #[test]
-fn a_snapshot_whose_tree_is_none_is_refused() {
+fn snapshot_with_an_invalid_tree_is_refused() {
     said_of(|_| ()).unwrap();
     assert_refused("a directory contains itself", |snapshot| {
         let one = snapshot.number("one");
@@ -109,7 +109,7 @@ fn a_snapshot_whose_tree_is_none_is_refused() {
 }
 
 #[test]
-fn a_snapshot_that_names_what_is_not_there_is_refused() {
+fn snapshot_with_missing_references_is_refused() {
     let files = |snapshot: &mut Snapshot| snapshot.0["machine"]["files"].take();
     assert_refused("a layer number is out of range", |snapshot| {
         snapshot.node("other")["body"]["dir"]["below"] = json!([[99, "tmp"]]);
@@ -138,7 +138,7 @@ fn a_snapshot_that_names_what_is_not_there_is_refused() {
 }
 
 #[test]
-fn a_snapshot_that_lies_about_sizes_is_refused() {
+fn snapshot_with_wrong_sizes_is_refused() {
     for len in [1_u64 << 62, u64::MAX] {
         assert_refused("the length of a file is out of range", |snapshot| {
             snapshot.node("note")["body"]["file"]["len"] = json!(len);

@@ -60,7 +60,7 @@ async fn sessions_of_a_backend_have_the_hosts_that_it_makes() {
 }
 
 #[test]
-fn a_host_that_is_set_is_that_of_forks_too() {
+fn host_of_a_session_is_inherited_by_forks() {
     let mut origin = sandbox(denying("rm *"));
     assert_eq!(says(&mut origin, "echo x > /tmp/x; rm /tmp/x"), "");
     origin.set_host(Arc::new(host));
@@ -70,7 +70,7 @@ fn a_host_that_is_set_is_that_of_forks_too() {
     }
 }
 
-/// There was no way to give a sandbox a command policy.
+/// Regression: a sandbox could not be given a command policy.
 #[test]
 fn a_command_policy_holds_for_programs_and_for_calls() {
     let mut sandbox = sandbox(denying("rm *"));

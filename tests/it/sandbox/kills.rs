@@ -146,7 +146,7 @@ fn number_in(home: &SandboxHome, id: &str) -> u64 {
 }
 
 #[test]
-fn what_was_acknowledged_survives_a_kill() {
+fn acknowledged_changes_survive_a_kill() {
     let kills: usize =
         std::env::var("BELLJAR_TEST_KILLS").map_or(KILLS, |text| text.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();

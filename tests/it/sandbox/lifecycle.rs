@@ -33,7 +33,7 @@ fn backends() -> Vec<(Box<dyn SandboxBackend>, SandboxSpec)> {
 }
 
 #[tokio::test]
-async fn backends_say_what_they_can_do() {
+async fn backends_report_their_capabilities() {
     for (backend, spec) in backends() {
         let can = backend.capabilities();
         let is_local = backend.name() == "local";
@@ -56,7 +56,7 @@ async fn backends_say_what_they_can_do() {
 }
 
 #[tokio::test]
-async fn a_policy_can_be_changed() {
+async fn network_policy_can_be_changed() {
     let backend = backend();
     let id = backend.provision(SandboxSpec::default()).await.unwrap().id;
     let policy = EgressPolicy::default().allow("example.com".parse().unwrap());
@@ -70,7 +70,7 @@ async fn a_policy_can_be_changed() {
 }
 
 #[tokio::test]
-async fn a_snapshot_goes_from_one_backend_to_another() {
+async fn snapshot_moves_between_backends() {
     let (one, two, folder) = (backend(), backend(), tempfile::tempdir().unwrap());
     let id = one.provision(SandboxSpec::default()).await.unwrap().id;
     one.exec(&id, ExecRequest::shell("echo kept > /tmp/note")).await.unwrap();
@@ -109,7 +109,7 @@ async fn a_session_that_was_terminated_does_nothing_more() {
 }
 
 #[tokio::test]
-async fn a_session_that_nobody_made_is_not_found() {
+async fn unknown_session_is_not_found() {
     for (backend, _) in backends() {
         for id in ["session-1", "nobody", "", "../x"] {
             let missing = |error: SandboxError| {
@@ -129,7 +129,7 @@ async fn a_session_that_nobody_made_is_not_found() {
 }
 
 #[tokio::test]
-async fn requests_that_make_no_sense_are_invalid() {
+async fn invalid_requests_are_refused() {
     for (backend, spec) in backends() {
         let invalid = |error: SandboxError, field: &str| {
             let is_it =
@@ -171,7 +171,7 @@ async fn requests_that_make_no_sense_are_invalid() {
 }
 
 #[test]
-fn the_last_mount_wins_and_the_two_directories_always_are_there() {
+fn last_mount_wins_and_memory_and_outputs_always_exist() {
     let host = tempfile::tempdir().unwrap();
     std::fs::write(host.path().join("note"), "host\n").unwrap();
     let of_host = |target: &str| SandboxMount {

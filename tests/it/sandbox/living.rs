@@ -39,7 +39,7 @@ fn fails(sandbox: &mut Sandbox, script: &str) -> String {
 }
 
 #[test]
-fn what_was_read_is_kept_and_what_changed_unread_is_told() {
+fn content_that_was_read_is_kept_and_unread_changes_are_errors() {
     let long = "long\n".repeat(200_000);
     let folder =
         folder(&[("read", "one\n"), ("long", &long), ("unread", "one\n"), ("d/in", "in\n")]);
@@ -64,9 +64,10 @@ fn what_was_read_is_kept_and_what_changed_unread_is_told() {
     assert_eq!(origin.diff().unwrap().len(), 0);
 }
 
-/// `ls` showed what `cat` could not find; names that came were not found in listed folders alone.
+/// Regression: `ls` listed names that `cat` did not find; new names were not found in listed directories
+/// only.
 #[test]
-fn a_folder_that_changed_is_as_it_was_or_told() {
+fn changed_directory_shows_its_old_state_or_is_reported() {
     let folder = folder(&[
         ("listed/old", "old"),
         ("listed/gone", "gone"),
@@ -102,7 +103,7 @@ fn a_folder_that_changed_is_as_it_was_or_told() {
 }
 
 #[test]
-fn a_folder_that_was_replaced_is_told() {
+fn replaced_directory_is_reported() {
     let folder =
         folder(&[("d/one", "old"), ("d/two", "old"), ("other/two", "other"), ("f/x", "x")]);
     let at = |name: &str| folder.path().join(name);
@@ -119,7 +120,7 @@ fn a_folder_that_was_replaced_is_told() {
     assert_eq!(sh(&mut session, "ls /work /work/f"), "/work:\nd\nf\nother\n\n/work/f:\nx\n");
 }
 
-/// Times are set back by tools; change times are not.
+/// Tools set modification times back; they cannot set change times.
 #[cfg(unix)]
 #[test]
 fn a_time_that_was_set_back_hides_no_change() {
@@ -163,9 +164,10 @@ fn apply_writes_what_changed_and_moves_the_baseline() {
     assert!(fails(&mut session, "cat /work/nothing").contains("No such file"));
 }
 
-/// Whoever is killed between the disk and the session's file finds that all is on the disk.
+/// A command that is killed after it wrote to the disk and before it saved the session finds all changes on
+/// the disk.
 #[test]
-fn what_the_disk_has_already_is_no_conflict() {
+fn changes_already_on_the_disk_are_no_conflict_for_a_session() {
     let folder = folder(&[("f", "one\n"), ("gone", "gone\n"), ("d/in", "in\n")]);
     let store = tempfile::tempdir().unwrap();
     let store = SnapshotStore::new(store.path());
@@ -187,7 +189,7 @@ fn what_the_disk_has_already_is_no_conflict() {
 }
 
 #[test]
-fn refresh_takes_in_what_changed_and_keeps_what_the_session_changed() {
+fn refresh_takes_disk_changes_and_keeps_session_changes() {
     let files =
         [("read", "one\n"), ("mine", "one\n"), ("both", "one\n"), ("d/a", "a\n"), ("d/b", "b\n")];
     let folder = folder(&files);
@@ -229,9 +231,9 @@ fn refresh_takes_in_what_changed_and_keeps_what_the_session_changed() {
     assert_eq!(std::fs::read_to_string(at("both")).unwrap(), "zero\none\nmore\n");
 }
 
-/// What a session has replaced or removed without reading it is kept when it is saved.
+/// Content that a session replaces or removes without reading it is stored when the session is saved.
 #[test]
-fn what_was_replaced_unread_can_be_told_after_the_disk_changed() {
+fn diff_of_files_replaced_unread_works_after_the_disk_changed() {
     let folder = folder(&[("f", "one\n"), ("gone", "gone\n")]);
     let store = tempfile::tempdir().unwrap();
     let store = SnapshotStore::new(store.path());

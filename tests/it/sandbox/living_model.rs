@@ -188,8 +188,8 @@ impl Tainted {
     }
 }
 
-/// Nothing of this was so before: what was read was torn, a line that was added on the disk was deleted by
-/// `diff | git apply`, and `ls` showed what `cat` could not find.
+/// Regressions: torn reads; a line that was added on the disk was deleted by `diff | git apply`; `ls` listed
+/// names that `cat` did not find.
 #[test]
 fn a_session_shows_one_state_of_a_folder_that_is_edited() {
     let cases = std::env::var("BELLJAR_TEST_LIVING_CASES").map_or(CASES, |n| n.parse().unwrap());

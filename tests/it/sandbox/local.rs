@@ -116,7 +116,7 @@ fn minute() -> Option<Duration> {
 }
 
 #[tokio::test]
-async fn output_of_a_local_program_comes_as_it_is_written() {
+async fn output_of_a_local_program_is_streamed() {
     for policy in given().await {
         let folders = Folders::new();
         let backend = LocalBackend::new();
@@ -138,7 +138,7 @@ async fn output_of_a_local_program_comes_as_it_is_written() {
 }
 
 #[tokio::test]
-async fn programs_of_the_host_work_in_the_folders_of_their_session() {
+async fn local_programs_run_in_the_directories_of_their_session() {
     for policy in given().await {
         let folders = Folders::new();
         let backend = LocalBackend::new();
@@ -167,7 +167,7 @@ async fn programs_of_the_host_work_in_the_folders_of_their_session() {
 }
 
 #[tokio::test]
-async fn a_local_exec_tells_how_it_ended() {
+async fn local_exec_reports_its_outcome() {
     let Some(network_policy) = given().await.pop() else { return };
     let folders = Folders::new();
     let backend = LocalBackend::new();
@@ -190,9 +190,9 @@ async fn a_local_exec_tells_how_it_ended() {
     assert!(matches!(refused, SandboxError::Exec { is_found: true, .. }), "{refused}");
 }
 
-/// Keys are often in the environment of whoever starts a sandbox.
+/// The environment of the process that starts a sandbox often holds keys.
 #[tokio::test]
-async fn a_local_program_has_the_variables_of_its_session_alone() {
+async fn local_program_has_only_the_variables_of_its_session() {
     for policy in given().await {
         let folders = Folders::new();
         let result = folders.sh(&policy, "env | sed 's/=.*//' | sort").await;
@@ -217,7 +217,7 @@ async fn a_local_program_has_the_variables_of_its_session_alone() {
 }
 
 #[tokio::test]
-async fn a_local_program_writes_to_its_folders_alone() {
+async fn local_program_can_write_only_to_its_directories() {
     let attacks = [
         "echo x > \"$OUTSIDE/new\"",
         "echo x >> \"$OUTSIDE/secret\"",
@@ -246,7 +246,7 @@ async fn a_local_program_writes_to_its_folders_alone() {
 }
 
 #[tokio::test]
-async fn a_local_program_that_may_reach_nobody_reads_no_secret() {
+async fn local_program_without_network_cannot_read_secrets() {
     let nobody = EgressPolicy::default();
     let given = given().await;
     let attacks = ["cat \"$OUTSIDE/secret\"", "ls \"$OUTSIDE\"", "cat /etc/passwd", "ls /"];
@@ -264,7 +264,7 @@ async fn a_local_program_that_may_reach_nobody_reads_no_secret() {
 }
 
 #[tokio::test]
-async fn a_local_program_that_may_reach_nobody_reaches_nobody() {
+async fn local_program_without_network_cannot_connect() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let script = format!("exec 3<>/dev/tcp/127.0.0.1/{}", listener.local_addr().unwrap().port());
     let Ok(unconfined) = Command::new("bash").args(["-c", &script]).status() else {
@@ -292,7 +292,7 @@ async fn a_local_program_that_may_reach_nobody_reaches_nobody() {
 }
 
 #[tokio::test]
-async fn what_a_local_session_cannot_enforce_is_refused() {
+async fn local_session_refuses_rules_that_it_cannot_enforce() {
     let backend = LocalBackend::new();
     let refused = |error: SandboxError| {
         assert!(matches!(&error, SandboxError::Unsupported { backend, .. } if backend == "local"));
@@ -329,7 +329,7 @@ async fn what_a_local_session_cannot_enforce_is_refused() {
 }
 
 #[tokio::test]
-async fn a_folder_in_a_folder_that_is_written_to_is_refused() {
+async fn nested_writable_mounts_of_a_local_session_are_refused() {
     use FilesystemAccess::{ReadOnly, ReadWrite};
     let Some(policy) = given().await.pop() else { return };
     let backend = LocalBackend::new();
@@ -356,7 +356,7 @@ async fn a_folder_in_a_folder_that_is_written_to_is_refused() {
 }
 
 #[tokio::test]
-async fn mounts_of_a_local_session_are_names_of_folders() {
+async fn mount_targets_of_a_local_session_name_host_directories() {
     for policy in given().await {
         let (folders, more) = (Folders::new(), tempfile::tempdir().unwrap());
         fs::create_dir(folders.root.path().join("sub")).unwrap();

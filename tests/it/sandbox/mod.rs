@@ -64,16 +64,16 @@ fn can_tell(mut sandbox: Sandbox) -> bool {
 }
 
 #[test]
-fn files_clock_and_chance_live_as_long_as_the_session() {
+fn files_clock_and_random_stream_persist_in_a_session() {
     let mut sandbox = sandbox(SandboxSpec::default());
     assert_eq!(sh(&mut sandbox, "echo kept > /mnt/memory/note; sleep 5; date +%s"), "2114380805\n");
     assert_eq!(sh(&mut sandbox, "cat $BELLJAR_MEMORY_DIR/note; date +%s"), "kept\n2114380805\n");
     assert_eq!(sh(&mut sandbox, "cd $BELLJAR_OUTPUTS_DIR && pwd"), "/mnt/session/outputs\n");
 }
 
-/// It was a list of numbers.
+/// Regression: it was a list of numbers.
 #[test]
-fn a_result_shows_what_was_written_as_text() {
+fn debug_output_of_a_result_shows_text() {
     let mut sandbox = sandbox(SandboxSpec::default());
     let result = sandbox.exec(&ExecRequest::shell("echo out; echo err >&2")).unwrap();
     let shown = format!("{result:?}");
@@ -92,7 +92,7 @@ fn a_fork_and_its_origin_go_on_by_themselves() {
 }
 
 #[test]
-fn a_snapshot_goes_on_in_a_folder() {
+fn snapshot_is_resumed_from_a_directory() {
     let (folder, host) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     std::fs::write(host.path().join("kept"), "host\n").unwrap();
     let mount = SandboxMount {
@@ -125,7 +125,7 @@ fn a_snapshot_goes_on_in_a_folder() {
 }
 
 #[test]
-fn an_exec_tells_how_it_ended() {
+fn exec_reports_its_outcome() {
     let mut sandbox = sandbox(SandboxSpec::default());
     let mut exec = |request: ExecRequest| sandbox.exec(&request);
     let run = |result: Result<ExecResult, _>| {
@@ -187,7 +187,7 @@ fn begin(future: Pin<&mut (impl Future + ?Sized)>) {
 }
 
 #[tokio::test]
-async fn execs_of_a_session_run_in_the_order_in_which_they_were_asked_for() {
+async fn execs_of_a_session_run_in_the_order_of_their_requests() {
     let backend = backend();
     let id = backend.provision(SandboxSpec::default()).await.unwrap().id;
     let run = |number: usize| {
@@ -232,7 +232,7 @@ fn pieces() -> (OutputStream, std::sync::mpsc::Receiver<Vec<u8>>) {
 }
 
 #[tokio::test]
-async fn output_comes_as_it_is_written() {
+async fn output_is_streamed() {
     let backend = backend();
     let id = backend.provision(SandboxSpec::default()).await.unwrap().id;
     let (stdout, pieces) = pieces();
@@ -248,7 +248,7 @@ async fn output_comes_as_it_is_written() {
 }
 
 #[tokio::test]
-async fn an_exec_that_has_begun_runs_to_its_end() {
+async fn started_exec_runs_to_its_end_when_its_future_is_dropped() {
     let backend = backend();
     let id = backend.provision(SandboxSpec::default()).await.unwrap().id;
     let (open, gate) = std::sync::mpsc::channel();
@@ -281,10 +281,10 @@ async fn a_snapshot_is_resumed_any_number_of_times() {
     assert!(backend.resume(&snapshot).await.is_err());
 }
 
-/// Each session has rules of its own, which can change while it lives; forks take them along.
+/// Each session has its own rules, which can change at any time; forks copy them.
 #[cfg(feature = "http")]
 #[test]
-fn a_session_reaches_whom_its_own_policy_allows() {
+fn session_reaches_only_hosts_that_its_policy_allows() {
     use belljar::host::HostError;
     use belljar::net::EgressPolicy;
     use serde_json::json;

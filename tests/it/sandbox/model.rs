@@ -227,7 +227,7 @@ impl Task {
 }
 
 #[test]
-fn sessions_on_many_threads_are_what_they_should_be_and_leave_nothing() {
+fn sessions_on_many_threads_agree_with_a_model_and_leave_nothing() {
     let ops: usize =
         std::env::var("BELLJAR_TEST_SANDBOX_OPS").map_or(OPS, |text| text.parse().unwrap());
     let sessions_max = (ops / 100).max(10).div_ceil(THREADS);
@@ -255,8 +255,7 @@ fn sessions_on_many_threads_are_what_they_should_be_and_leave_nothing() {
     assert_eq!(backend.session_ids(), [""; 0]);
 }
 
-/// In a process of its own: other tests open files, start threads and take memory while this one
-/// counts.
+/// Runs in its own process: other tests open files, start threads and allocate memory during the counts.
 #[cfg(target_os = "linux")]
 #[test]
 fn sessions_leave_neither_descriptors_nor_threads_nor_memory() {

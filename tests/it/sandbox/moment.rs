@@ -74,7 +74,8 @@ impl Bench {
     }
 }
 
-/// The session took the line for its own, showed the file cut off, and deleted the line with its next apply.
+/// Regression: the session took the line for its own, showed the file truncated, and deleted the line with
+/// its next apply.
 #[test]
 fn a_line_that_is_added_while_apply_syncs_is_not_lost() {
     if !can_trace("a_line_that_is_added_while_apply_syncs_is_not_lost") {
@@ -101,10 +102,11 @@ fn a_line_that_is_added_while_apply_syncs_is_not_lost() {
     assert!(diff.contains("+S2") && !diff.contains("-by the user"), "{diff}");
 }
 
-/// The session took the user's file for what had been there: its diff deleted the line, and `refresh` found no conflict.
+/// Regression: the session took the user's file for the removed one: its diff deleted the line, and `refresh`
+/// found no conflict.
 #[test]
-fn a_file_that_is_made_anew_while_apply_removes_it_is_not_lost() {
-    if !can_trace("a_file_that_is_made_anew_while_apply_removes_it_is_not_lost") {
+fn file_recreated_while_apply_removes_it_is_not_lost() {
+    if !can_trace("file_recreated_while_apply_removes_it_is_not_lost") {
         return;
     }
     let bench = Bench::new("one\n");
@@ -119,7 +121,8 @@ fn a_file_that_is_made_anew_while_apply_removes_it_is_not_lost() {
     assert_eq!(bench.call(&["refresh", "box"]).status.code(), Some(1), "both have made it");
 }
 
-/// Only its time was set: the session took the user's line for what it had read.
+/// Regression: the apply only sets the file's time, and the session took the user's line for what it had
+/// read.
 #[test]
 fn a_line_that_is_added_while_apply_sets_times_is_not_lost() {
     if !can_trace("a_line_that_is_added_while_apply_sets_times_is_not_lost") {
@@ -141,7 +144,7 @@ fn a_line_that_is_added_while_apply_sets_times_is_not_lost() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "one\nby the user\n");
 }
 
-/// A time that was set is no change of the disk for the session that set it.
+/// A time that the session's own apply set is no change of the disk.
 #[test]
 fn a_file_of_which_apply_set_the_time_can_be_read_and_changed() {
     let bench = Bench::new("one\n");

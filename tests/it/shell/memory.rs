@@ -15,7 +15,7 @@ fn run(script: &str) -> (String, String, Option<u32>, Vec<Limit>) {
 }
 
 #[test]
-fn whatever_a_shell_remembers_meets_the_limit_of_memory() {
+fn all_memory_of_a_shell_counts_towards_the_limit() {
     let megabyte = "x=0123456789abcdef; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; \
                     do x=$x$x; done; ";
     for script in [
@@ -49,9 +49,9 @@ fn whatever_a_shell_remembers_meets_the_limit_of_memory() {
     }
 }
 
-/// A subshell shares what it begins with, as a process does after `fork`.
+/// A subshell shares its initial state, as a process does after `fork`.
 #[test]
-fn what_a_subshell_shares_is_counted_once() {
+fn memory_shared_with_a_subshell_is_counted_once() {
     let script = "x=$(i=0; while [ $i -lt 4096 ]; do i=$((i+1)); printf %256s; done); \
                   f() { : \"$x\"; }; i=0; while [ $i -lt 100 ]; do i=$((i+1)); \
                   { read y; echo ${#x}; } & done; wait";
@@ -61,7 +61,7 @@ fn what_a_subshell_shares_is_counted_once() {
 }
 
 #[test]
-fn what_is_forgotten_can_be_remembered_again() {
+fn freed_shell_memory_can_be_used_again() {
     let script = "x=0123456789abcdef; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; \
                   do x=$x$x; done; i=0; while [ $i -lt 100 ]; do i=$((i+1)); \
                   y=$x$x; set -- \"$x\" \"$x\"; y=; shift; trap \": $x\" EXIT; trap - EXIT; unset y; \
@@ -82,7 +82,7 @@ fn arguments_of_processes_take_memory() {
 }
 
 #[test]
-fn arguments_have_the_length_that_others_have() {
+fn arguments_are_limited_with_e2big() {
     let script = "x=0123456789abcdef; while [ ${#x} -lt 5000000 ]; do x=$x$x; done; \
                   true \"$x\" && wc \"$x\"; echo $?; export x; wc; echo $?";
     let mut machine = machine().build().unwrap();

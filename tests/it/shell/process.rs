@@ -7,7 +7,7 @@ use belljar::{Command, HostDir, Limit, Limits, Outcome};
 use super::{machine, printed, run, run_within, said};
 
 #[test]
-fn what_posix_has_not_is_refused_before_anything_runs() {
+fn non_posix_syntax_is_refused_before_anything_runs() {
     let output = run("echo ran\n[[ a = a ]]");
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(output.stdout, b"");
@@ -31,7 +31,7 @@ fn a_script_is_a_file_of_the_namespace_and_has_arguments() {
 }
 
 #[test]
-fn a_script_needs_no_first_line() {
+fn script_without_shebang_runs_in_the_shell() {
     let script = "echo 'echo $1' >s; ./s a; printf 'x\\000' >b; ./b; echo $?";
     assert_eq!(printed(script), "a\n126\n");
 }
@@ -49,9 +49,9 @@ fn a_pipeline_runs_all_parts_at_once() {
     assert_eq!(printed(script), format!("{}\n122959\n", "0123456789".repeat(4)));
 }
 
-/// POSIX has it since 2024; not every `dash` does.
+/// In POSIX since 2024; not every `dash` has it.
 #[test]
-fn a_pipeline_may_fail_with_any_of_its_parts() {
+fn pipefail_reports_any_failing_part() {
     assert_eq!(printed("set -o pipefail; sh -c 'exit 3' | true; echo $?"), "3\n");
     assert_eq!(printed("set -eo pipefail; false | true; echo no"), "");
 }
@@ -64,13 +64,13 @@ fn absolute_paths_begin_at_the_root() {
 }
 
 #[test]
-fn paths_of_installed_programs_lead_to_toolchains() {
+fn standard_program_paths_resolve_to_toolchains() {
     let script = "echo a >/tmp/x; /bin/cat /tmp/x; /usr/local/bin/wc -l </tmp/x; /opt/cat; echo $?";
     assert_eq!(printed(script), "a\n1\n127\n");
 }
 
 #[test]
-fn a_long_here_document_does_not_wait_for_itself() {
+fn long_here_document_does_not_deadlock() {
     let body = "0123456789\n".repeat(10_000);
     assert_eq!(printed(&format!("wc -c <<E\n{body}E\n")), "110000\n");
 }
@@ -84,7 +84,7 @@ fn a_loop_ends_at_the_timeout() {
     }
 }
 
-/// One command may have work for hours.
+/// A single command may run for hours.
 #[test]
 fn a_command_ends_at_the_timeout() {
     let limits = Limits { timeout: Some(Duration::from_millis(300)), ..Limits::default() };
@@ -101,7 +101,7 @@ fn a_command_ends_at_the_timeout() {
 }
 
 #[test]
-fn a_million_separators_are_looked_up_at_once() {
+fn field_splitting_with_a_million_separators_is_fast() {
     let script = "x=a; while [ ${#x} -lt 1000000 ]; do x=$x$x; done; IFS=${x}b; \
                   set -- $x; echo $#; echo \"$x\" | { read y z; echo \"${#y}${#z}\"; }";
     assert_eq!(printed(script), "1048576\n01048575\n");
@@ -116,7 +116,7 @@ fn a_loop_ends_when_its_fuel_does() {
 }
 
 #[test]
-fn processes_without_end_meet_their_limit() {
+fn number_of_processes_is_limited() {
     let mut machine = machine().build().unwrap();
     let output = Command::shell("f() { f | f; }; f").output(&mut machine).unwrap();
     assert!(machine.limits_hit().contains(&Limit::Processes));
@@ -165,7 +165,7 @@ fn words_and_variables_are_bounded() {
 }
 
 #[test]
-fn a_descriptor_of_the_shells_own_is_none_of_the_script() {
+fn internal_descriptors_are_invisible_to_scripts() {
     let script = "{ echo leaked >&10; } 2>/dev/null >f; echo $?; sh -c 'echo x >&10' 2>/dev/null; \
                   echo $?";
     assert_eq!(printed(script), "2\n2\n");
@@ -179,7 +179,7 @@ fn errors_name_the_line() {
 }
 
 #[test]
-fn bytes_that_are_no_text_pass_through() {
+fn non_utf8_bytes_pass_through() {
     let mut machine = machine().build().unwrap();
     let script = b"x='\xff\xc3('; echo \"$x\" | cat; echo ${#x}";
     let output = Command::shell(script).output(&mut machine).unwrap();
@@ -187,7 +187,7 @@ fn bytes_that_are_no_text_pass_through() {
 }
 
 #[test]
-fn hostile_text_is_an_error_and_no_panic() {
+fn invalid_scripts_are_errors_and_never_panic() {
     for script in [
         "99999999999>x",
         "echo ${",

@@ -32,7 +32,7 @@ fn snippets() -> Vec<Snippet> {
 }
 
 #[test]
-fn snippets_do_what_is_written_down() {
+fn snippets_have_the_written_results() {
     let all = snippets();
     assert!(all.len() >= 800, "{}", all.len());
     let mut wrong = Vec::new();
@@ -50,7 +50,7 @@ fn snippets_do_what_is_written_down() {
     assert!(wrong.is_empty(), "{} snippets\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// `BELLJAR_REQUIRE_DASH` makes its absence a failure.
+/// If `BELLJAR_REQUIRE_DASH` is set, its absence is a failure.
 #[test]
 fn dash_does_the_same() {
     let is_there = Command::new("dash").args(["-c", ":"]).stderr(Stdio::null()).status().is_ok();

@@ -40,7 +40,7 @@ fn processes(processes_max: u32) -> Limits {
 }
 
 #[test]
-fn a_deadlock_below_a_shell_is_told_with_the_shells_in_it() {
+fn deadlock_below_a_shell_is_reported_with_its_shells() {
     let output = run("procs deadlock; echo never");
     let Outcome::Deadlock(waits) = output.status.outcome() else { panic!("{:?}", output.status) };
     assert_eq!(
@@ -72,7 +72,7 @@ fn a_writer_whose_reader_is_gone_is_ended_by_sigpipe() {
 }
 
 #[test]
-fn the_status_of_a_killed_child_names_the_signal() {
+fn status_of_a_killed_child_is_128_plus_the_signal() {
     let killed = "procs child-sleep 3600000 & kill $!; wait $!; echo $?; \
                   procs child-sleep 3600000 & kill -9 $!; wait $!; echo $?; \
                   sh -c 'kill -HUP $$'; echo $?; procs child-trap; echo $?";
@@ -91,7 +91,7 @@ fn an_orphan_belongs_to_the_first_process() {
 }
 
 #[test]
-fn bombs_meet_the_limit_of_processes() {
+fn fork_bombs_end_at_the_process_limit() {
     for script in [
         "procs child-bomb >/dev/null",
         "b() { b | b & }; b; wait; sleep 1",
@@ -106,7 +106,7 @@ fn bombs_meet_the_limit_of_processes() {
 }
 
 #[test]
-fn children_that_nobody_waits_for_take_their_place_until_somebody_does() {
+fn zombies_count_towards_the_limit_until_they_are_waited_for() {
     let (output, limits) = run_within(engine(), processes(3000), "procs zombies; echo $?");
     assert_eq!(output.stdout, b"ok zombies\n0\n");
     assert_eq!(limits, [Limit::Processes]);
@@ -123,9 +123,9 @@ fn peak_kib(pid: u32) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.parse().ok()
 }
 
-/// `system` within `system`, each of which is a shell and a module of its own.
+/// `system` within `system`, each of which starts a shell and a module.
 #[test]
-fn system_in_itself_ten_thousand_deep_ends_at_a_limit() {
+fn system_nested_ten_thousand_deep_ends_at_a_limit() {
     let deep = |options: &[&str], depth: &str| {
         let folder = tempfile::tempdir().unwrap();
         let child = belljar(folder.path())
@@ -163,9 +163,9 @@ fn system_in_itself_ten_thousand_deep_ends_at_a_limit() {
     assert_eq!(deep(&raised, "10000").1, serde_json::json!(["modules"]));
 }
 
-/// A pool has a thousand places: whoever finds none cannot be started, and is told so.
+/// A pool has a thousand slots: when all are used, starting a module fails with an error.
 #[test]
-fn a_full_pool_is_a_limit() {
+fn full_pool_is_reported_as_a_limit() {
     let script = "procs child-system 10000; echo $?";
     let (output, limits) = run_within(crate::support::engine(), processes(100_000), script);
     assert_eq!(limits, [Limit::Modules]);
@@ -174,7 +174,7 @@ fn a_full_pool_is_a_limit() {
 }
 
 #[test]
-fn files_under_dev_are_those_of_whoever_opens_them() {
+fn files_under_dev_refer_to_the_opening_process() {
     let output = run("printf abc | procs child-copy-byte /dev/stdin /dev/stdout; echo; \
                       printf abc | { procs child-copy-byte /dev/fd/0 /dev/stderr; cat; }; echo; \
                       procs child-copy-byte /dev/zero /dev/fd/1 | tr '\\000' z; echo; \
@@ -201,9 +201,9 @@ fn files_under_dev_are_there_for_a_shell() {
     assert_eq!(output.stderr, b"b\nsh: 8: cannot open /dev/fd/8: No such file\n");
 }
 
-/// What is there comes before what is always there.
+/// Existing files take precedence over the built-in ones.
 #[test]
-fn a_folder_called_dev_is_used_as_it_is() {
+fn directory_called_dev_hides_the_built_in_files() {
     let script = "mkdir dev; cd /; mkdir dev; echo mine >/dev/zero; cat /dev/zero; \
                   [ -c /dev/null ] && echo device";
     assert_eq!(printed(script), "mine\ndevice\n");

@@ -17,11 +17,20 @@ use super::{cache_dir, engine, guest, home_dir, package};
 const NOT_REPLAYED: [(&str, &str); 7] = [
     ("determinism::", "another user, who may not write the tape, runs half of it"),
     ("cli::messages::bytes::", "a tape is text, and refuses arguments that are not"),
-    ("cli::report::a_program_of_the_host_is", "it runs on no machine unless it is recorded"),
-    ("cli::report::every_end_has_a_report", "a wrong command line has a report with `run` alone"),
+    ("cli::report::native_program_is", "it runs on no machine unless it is recorded"),
+    (
+        "cli::report::every_outcome_writes_a_report",
+        "a wrong command line has a report with `run` alone",
+    ),
     ("cli::hints::", "what is said of a wrong command line is of `run` and `sh`"),
-    ("cli::messages::a_planted_link", "a wrong command line has a report with `run` alone"),
-    ("cli::compiling::compiling_is", "how long it takes is measured, without the replay"),
+    (
+        "cli::messages::options_do_not_follow_links",
+        "a wrong command line has a report with `run` alone",
+    ),
+    (
+        "cli::compiling::compile_time_does_not_count",
+        "how long it takes is measured, without the replay",
+    ),
 ];
 
 /// Options of `run` that take no value, or one after `=` only.
