@@ -318,6 +318,11 @@ same ln -s t dirlink
 same ln -sfn d dirlink
 same ln nowhere x
 same ln -s a b nowhere
+same ln -s zz dangling
+same ln -s . here
+same cp -r ./dangling dangling
+same cp -r here/dangling dangling
+same rm dangling here
 same cat soft hard
 same cp soft copy1
 same cp -r soft copy2

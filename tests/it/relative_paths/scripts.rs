@@ -15,7 +15,7 @@ use belljar::{Command, HostDir, Machine, ToolchainPrograms, Toolchains, WORKTREE
 use super::native::{Leads, is_removed, leads, leads_above};
 use super::{Way, calls, sequences, session_spec};
 use crate::support::plans::Chance;
-use crate::support::{engine, replays, tree};
+use crate::support::{engine, number_from_env, replays, tree};
 
 /// Steps of a script.
 const STEPS: usize = 80;
@@ -277,7 +277,7 @@ fn compare(way: Way, seed: u64) {
     let scratch = tempfile::tempdir().unwrap();
     let mut compared = 0;
     let scripts = (sequences() / SEQUENCES_PER_SCRIPT).max(1);
-    for number in 0..scripts {
+    for number in number_from_env("BELLJAR_TEST_FIRST_SCRIPT", 0) as u64..scripts {
         let at = scratch.path().join("at");
         let [there, here] = ["native", "inside"].map(|name| at.join(name));
         for folder in [&there, &here] {
@@ -285,6 +285,7 @@ fn compare(way: Way, seed: u64) {
         }
         let mut chance = Chance::new(seed.wrapping_mul(1 << 40).wrapping_add(number));
         calls::plant(&mut chance, [&there, &here]);
+        let planted: Vec<String> = tree(&here).into_keys().collect();
         let mut dash = Dash::start(&there);
         let mut made: Vec<(Step, String)> = Vec::new();
         while made.len() < STEPS {
@@ -308,7 +309,7 @@ fn compare(way: Way, seed: u64) {
                 let end = rest[end..].find('\n').map_or(rest.len(), |at| end + at);
                 let answer = rest[..end].trim();
                 panic!(
-                    "{way:?}, script {number}: inside {answer:?}, natively:\n{}",
+                    "{way:?}, script {number} over {planted:?}: inside {answer:?}, natively:\n{}",
                     told(index + 1)
                 );
             };

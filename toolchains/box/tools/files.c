@@ -8,16 +8,23 @@ static bool same(const struct stat *a, const struct stat *b) {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-// Whether two paths end in the same name of the same directory.
-static bool same_name(const char *a, const char *b) {
+// The directory of the last component `name` of `path`, without slashes at its end.
+static char *dir_of(const char *path, const char *name) {
+    size_t len = name - path;
+    while (len > 1 && path[len - 1] == '/') len--;
+    char *dir = len ? strndup(path, len) : strdup(".");
+    if (!dir) die("out of memory");
+    return dir;
+}
+
+// Whether two paths end in the same name of the same directory; with `lstat` as `look`, a link to it is another one.
+static bool same_name(const char *a, const char *b, int (*look)(const char *, struct stat *)) {
     size_t a_len, b_len;
     const char *a_name = last_part(a, &a_len), *b_name = last_part(b, &b_len);
     if (a_len != b_len || strncmp(a_name, b_name, a_len) != 0) return false;
-    char *a_dir = strndup(a, a_name - a), *b_dir = strndup(b, b_name - b);
+    char *a_dir = dir_of(a, a_name), *b_dir = dir_of(b, b_name);
     struct stat a_stat, b_stat;
-    if (!a_dir || !b_dir) die("out of memory");
-    bool is_it = stat(*a_dir ? a_dir : ".", &a_stat) == 0 && stat(*b_dir ? b_dir : ".", &b_stat) == 0 &&
-                 same(&a_stat, &b_stat);
+    bool is_it = look(a_dir, &a_stat) == 0 && look(b_dir, &b_stat) == 0 && same(&a_stat, &b_stat);
     free(a_dir);
     free(b_dir);
     return is_it;
@@ -100,7 +107,7 @@ static int copy_tree(const char *from, const char *to, const struct copying *how
     bool is_link = S_ISLNK(source.st_mode);
     // A file is written through a link, and all else would take the place of the link.
     bool is_there = (S_ISREG(source.st_mode) ? stat : lstat)(to, &target) == 0;
-    bool is_same = is_there && (is_link ? same_name(from, to) : same(&source, &target));
+    bool is_same = is_there && (is_link ? same_name(from, to, lstat) : same(&source, &target));
     // A link that took the place of the file that it leads to would be all that is left of it.
     if (is_there && is_link && !S_ISLNK(target.st_mode)) {
         is_same = stat(from, &made) == 0 && same(&made, &target);
@@ -217,7 +224,7 @@ static bool leads_to(const char *from, const char *to) {
         free(at);
         at = next;
     }
-    bool does = same_name(at, to);
+    bool does = same_name(at, to, stat);
     free(at);
     return does;
 }
@@ -278,7 +285,7 @@ static int link_one(const char *from, const char *to) {
     if (make(from, to) == 0) return 0;
     if (forced && errno == EEXIST && lstat(to, &target) == 0 && !S_ISDIR(target.st_mode)) {
         bool is_there = !symbolic || stat(from, &source) == 0;
-        if (is_there && same(&source, &target) && (target.st_nlink == 1 || same_name(from, to))) {
+        if (is_there && same(&source, &target) && (target.st_nlink == 1 || same_name(from, to, stat))) {
             return warn("'%s' and '%s' are the same file", from, to);
         }
         if (link_in_place(make, from, to) == 0) return 0;
