@@ -1,0 +1,35 @@
+//! A script: what `sh -n` refuses, `sh` refuses as well; and it ends, twice alike.
+#![no_main]
+
+use belljar::{Command, Outcome};
+use belljar_fuzz::machine;
+use libfuzzer_sys::{Corpus, fuzz_target};
+
+fuzz_target!(|script: &[u8]| -> Corpus {
+    if script.contains(&0) || script.len() > 4096 {
+        return Corpus::Reject;
+    }
+    let run = |args: &[&[u8]]| {
+        let mut machine = machine();
+        let output = Command::sh().args(args).output(&mut machine).expect("a shell starts");
+        (output.status.outcome().clone(), output.stdout, output.stderr)
+    };
+    let checked = run(&[b"-n", b"-c", script]);
+    let (first, second) = (run(&[b"-c", script]), run(&[b"-c", script]));
+    assert!(first == second, "two runs differ: {first:?} {second:?}");
+    // A script is read command by command: those before what is wrong have run.
+    if matches!(checked.0, Outcome::Exited(0)) {
+        let said = String::from_utf8_lossy(&first.2).into_owned();
+        assert!(!said.contains("syntax error") || contains_eval(script), "{said}");
+    }
+    Corpus::Keep
+});
+
+/// Whether the script may read another one.
+fn contains_eval(script: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(script);
+    // Words can be put together from anything.
+    ["eval", ".", "sh", "$", "`", "alias", "trap", "\\", "\"", "'"]
+        .iter()
+        .any(|it| text.contains(it))
+}
