@@ -563,3 +563,13 @@ fn native_programs_follow_a_moved_worktree() {
     let message = stderr(&output);
     assert!(message.contains("the run's directory is no longer at"), "{message}");
 }
+
+/// Regression: without `PATH` a file of that name in the current directory was run in its place.
+#[test]
+fn file_in_the_current_directory_does_not_shadow_a_native_program() {
+    let place = Place::new();
+    std::fs::write(place.worktree.path().join("host-true"), "notes").unwrap();
+    assert_eq!(place.printed("host-true; echo $?; command -v host-true"), "0\nhost-true\n");
+    let output = place.sh(&["--env", "PATH=/nowhere:"], "host-true");
+    assert_eq!(output.status.code(), Some(126), "{}", stderr(&output));
+}

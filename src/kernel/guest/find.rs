@@ -107,8 +107,10 @@ impl Guest {
             vec![name.clone()]
         } else {
             let path = request.environ.iter().find_map(|variable| variable.strip_prefix(b"PATH="));
-            let path = path.and_then(|path| std::str::from_utf8(path).ok()).unwrap_or_default();
-            let dirs = path.split(':').map(|dir| if dir.is_empty() { "." } else { dir });
+            let path = path.map(|path| std::str::from_utf8(path).unwrap_or_default());
+            let unset = (self.machine.kernel_version() < 6).then_some("");
+            let dirs = path.or(unset).into_iter().flat_map(|path| path.split(':'));
+            let dirs = dirs.map(|dir| if dir.is_empty() { "." } else { dir });
             dirs.flat_map(|dir| [format!("{dir}/{name}"), format!("{dir}/{name}.wasm")]).collect()
         };
         let is_searched = !name.contains('/');

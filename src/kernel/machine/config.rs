@@ -20,7 +20,8 @@ use crate::kernel::vfs::{Layer, Mtimes, Source, TimeScale};
 /// - 4: a run has only the output and memory that earlier runs left; the end of a process is not a step; the
 ///   contents of a directory that was moved may have the times of what replaces them; a directory is one
 ///   step later than the last entry created in it.
-/// - 5: writes to a file that stays open may have equal times, although a process ended between them.
+/// - 5: writes to a file that stays open may have equal times, although a process ended between them; without
+///   `PATH`, programs are looked up in the current directory.
 /// - 6: the present answers.
 pub const KERNEL_VERSION: u32 = 6;
 

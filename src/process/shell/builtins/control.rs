@@ -192,6 +192,7 @@ impl Shell {
             }
             let path = self.state.variables.get(b"PATH").cloned();
             let dirs = path.iter().flat_map(|path| path.split(|byte| *byte == b':'));
+            let dirs = dirs.map(|dir| if dir.is_empty() { b"." } else { dir });
             let mut candidates = dirs.flat_map(|dir| {
                 let path = [dir, b"/".as_slice(), name].concat();
                 [path.clone(), [path.as_slice(), b".wasm"].concat()]

@@ -46,6 +46,8 @@ impl<'a> Reader<'a, '_> {
                 let (a, operator, b) = (a.clone(), operator.clone(), b.clone());
                 return self.binary(&a, &operator, &b);
             }
+            [a, operator, b] if is(operator, "-a") => return Ok(!a.is_empty() && !b.is_empty()),
+            [a, operator, b] if is(operator, "-o") => return Ok(!a.is_empty() || !b.is_empty()),
             [not, a, operator, b] if is(not, "!") && is_binary(operator) => {
                 let (a, operator, b) = (a.clone(), operator.clone(), b.clone());
                 return self.binary(&a, &operator, &b).map(|holds| !holds);
