@@ -210,7 +210,9 @@ fn differs_among_hosts(text: &str, from: &Path, paths: &[String]) -> bool {
     // Whether a link that leads to itself is shown depends on the version of `ls`.
     text.starts_with("ls ") && paths.iter().any(is_loop)
         || text.starts_with("cp -r")
-            && (copies_into_itself(from, paths) || copies_over_its_way(from, paths))
+            && (copies_into_itself(from, paths)
+                || copies_over_its_way(from, paths)
+                || copies_over_the_way_to_it(from, paths))
 }
 
 /// Whether the second of `paths` is a link that the first leads through: some `cp` remove it first, and then do not find
@@ -223,6 +225,22 @@ fn copies_over_its_way(from: &Path, paths: &[String]) -> bool {
     };
     let over = link(&to);
     over.is_some() && source.ancestors().skip(1).any(|way| link(way) == over)
+}
+
+/// Whether an entry of the first of `paths` replaces a link through which the second leads: what is copied after it
+/// depends on the order in which the file system lists the first.
+fn copies_over_the_way_to_it(from: &Path, paths: &[String]) -> bool {
+    let [source, to] = [&paths[0], &paths[1]].map(|path| from.join(path));
+    let Ok(into) = to.canonicalize() else { return false };
+    let link = |path: &Path| {
+        fs::symlink_metadata(path).ok().filter(fs::Metadata::is_symlink).map(|found| found.ino())
+    };
+    let on_the_way: Vec<u64> = to.ancestors().skip(1).filter_map(link).collect();
+    let entries = fs::read_dir(&source).into_iter().flatten().flatten();
+    entries
+        .map(|entry| into.join(entry.file_name()))
+        .filter_map(|at| link(&at))
+        .any(|it| on_the_way.contains(&it))
 }
 
 /// Whether the first of `paths` is a directory in which the second is: what of it is copied depends on
