@@ -111,15 +111,15 @@ impl HttpProvider {
         let mut body = request.to_json();
         body["stream"] = streams.into();
         let accept = if streams { "text/event-stream" } else { "application/json" };
-        let mut headers = vec![("content-type", "application/json".to_owned())];
-        headers.push(("accept", accept.to_owned()));
+        let mut headers =
+            vec![header("content-type", "application/json"), header("accept", accept)];
         if let Some(key) = &self.api_key {
-            headers.push(("authorization", format!("Bearer {key}")));
+            headers.push(header("authorization", format!("Bearer {key}")));
         }
         let request = HttpRequest {
             method: "POST".to_owned(),
             url: format!("{}/chat/completions", self.base_url.trim_end_matches('/')),
-            headers: headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            headers,
             body: body.to_string().into_bytes(),
         };
         let limits = HttpLimits {
@@ -135,6 +135,7 @@ impl HttpProvider {
         if (200..300).contains(&status) {
             return Ok(Body(response.body));
         }
+        let place = response.body.place().to_owned();
         let location = response.headers.iter().find(|(name, _)| name == "location");
         let message = if let Some((_, to)) = location.filter(|_| (300..400).contains(&status)) {
             let to = to.split('?').next().unwrap_or_default();
@@ -145,7 +146,7 @@ impl HttpProvider {
             let _ = Body(response.body).take(ERROR_BYTES_MAX).read_to_end(&mut body);
             format!("answers {status}: {}", self.shown(&body))
         };
-        let message = format!("{} {message}", response.place);
+        let message = format!("{place} {message}");
         let failure = self.failure(FailureKind::Status, message);
         Err(LlmFailure { status: Some(status), ..failure }.into())
     }
@@ -262,6 +263,10 @@ fn message_in(body: &[u8]) -> String {
         Some(Value::String(text)) => text.clone(),
         _ => String::from_utf8_lossy(body).into_owned(),
     }
+}
+
+fn header(name: &str, value: impl Into<String>) -> (String, String) {
+    (name.to_owned(), value.into())
 }
 
 /// The body of a response as a stream whose errors are [`HttpError`].

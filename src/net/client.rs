@@ -64,8 +64,6 @@ pub struct HttpResponse {
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: HttpBody,
-    /// Who answered, for messages: host and port.
-    pub(crate) place: String,
 }
 
 impl fmt::Debug for HttpResponse {
@@ -311,8 +309,7 @@ impl HttpClient {
             place: self.place(allowed),
             timeout_ms: self.limits.timeout.as_millis(),
         };
-        let (url, place) = (self.clean(allowed.url()), self.place(allowed));
-        HttpResponse { url, status, headers, body, place }
+        HttpResponse { url: self.clean(allowed.url()), status, headers, body }
     }
 
     fn clean(&self, text: &str) -> String {
@@ -421,6 +418,11 @@ pub struct HttpBody {
 }
 
 impl HttpBody {
+    /// The host and port that it comes from, for messages.
+    pub(crate) fn place(&self) -> &str {
+        &self.place
+    }
+
     /// Reads some bytes; 0 at the end.
     ///
     /// # Errors

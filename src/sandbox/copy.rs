@@ -12,7 +12,7 @@ use crate::base::disk;
 use crate::base::errno::Errno;
 use crate::kernel::vfs::{
     Applied, ApplyError, FileType, Follow, HostDir, Journals, Listed as Entry, Listing, Mtimes,
-    OpenFlags, Overlay, Source, VPath, VfsLimits, Witness,
+    NodeId, OpenFlags, Overlay, Source, VPath, VfsLimits, Witness,
 };
 
 /// Bytes of a file in memory at a time.
@@ -227,7 +227,7 @@ impl<'v> Place<'v> {
         if itself.file_type != FileType::Directory {
             return Ok(vec![itself]);
         }
-        let (entries, _) = self.entries(&self.path.clone())?;
+        let entries = self.entries(&self.path.clone())?;
         let line = |entry: &Entry| match self.line(&join(&self.path, &entry.name)) {
             // The listing has names also of files that changed on the disk before they were read.
             Err(Errno::Io) => {
@@ -244,13 +244,25 @@ impl<'v> Place<'v> {
         Ok(Listed { name, file_type: found.file_type, size: found.size })
     }
 
-    /// The entries of the directory `path`, and the names that cannot be shown.
-    fn entries(&mut self, path: &str) -> Result<(Listing, Vec<String>), Errno> {
+    fn entries(&mut self, path: &str) -> Result<Listing, Errno> {
+        self.in_dir(path, Overlay::list)?
+    }
+
+    /// The names in the directory `path` that cannot be shown.
+    fn hidden(&mut self, path: &str) -> Result<Vec<String>, Errno> {
+        self.in_dir(path, |vfs, dir| vfs.hidden_names(dir))
+    }
+
+    fn in_dir<T>(
+        &mut self,
+        path: &str,
+        look: impl FnOnce(&mut Overlay, NodeId) -> T,
+    ) -> Result<T, Errno> {
         let flags = OpenFlags { directory: true, ..OpenFlags::default() };
         let dir = self.vfs.open(self.vfs.host_base(), or_dot(path), flags, self.now_ns)?;
-        let (listing, hidden) = (self.vfs.list(dir), self.vfs.hidden_names(dir));
+        let found = look(self.vfs, dir);
         self.vfs.close(dir);
-        Ok((listing?, hidden))
+        Ok(found)
     }
 
     /// Removes an existing file or link.
@@ -295,8 +307,8 @@ fn copy(source: &mut Place<'_>, target: &mut Place<'_>) -> Result<Copied, CopyEr
                 let is_new =
                     target.make_dir(&to).map_err(target.failed("make the directory", &to))?;
                 copied.directories += usize::from(is_new);
-                let listed = source.entries(&from).map_err(source.failed("list", &from));
-                let (entries, hidden) = listed?;
+                let entries = source.entries(&from).map_err(source.failed("list", &from))?;
+                let hidden = source.hidden(&from).map_err(source.failed("list", &from))?;
                 left.extend(entries.iter().rev().map(|entry| join(&below, &entry.name)));
                 copied.left_out.extend(hidden.iter().map(|name| join(&below, name)));
             }

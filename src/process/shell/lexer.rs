@@ -246,7 +246,7 @@ impl<'s> Lexer<'s> {
     fn past(&self, text: &[u8]) -> Option<usize> {
         let mut at = self.at;
         for (index, byte) in text.iter().enumerate() {
-            while index > 0 && self.source[at..].starts_with(CONTINUED) {
+            while index > 0 && self.continues(at) {
                 at += CONTINUED.len();
             }
             (self.source.get(at) == Some(byte)).then_some(())?;
@@ -255,9 +255,14 @@ impl<'s> Lexer<'s> {
         Some(at)
     }
 
+    /// Whether a line continuation stands at `at`.
+    fn continues(&self, at: usize) -> bool {
+        self.source[at..].starts_with(CONTINUED)
+    }
+
     /// Skips line continuations inside a token.
     pub(super) fn skip_continued(&mut self) {
-        while self.source[self.at..].starts_with(CONTINUED) {
+        while self.continues(self.at) {
             self.at += CONTINUED.len();
             self.line += 1;
         }
@@ -275,7 +280,7 @@ impl<'s> Lexer<'s> {
         loop {
             match self.peek() {
                 Some(b' ' | b'\t') => self.at += 1,
-                Some(b'\\') if self.source[self.at..].starts_with(CONTINUED) => {
+                Some(b'\\') if self.continues(self.at) => {
                     self.skip_continued();
                 }
                 Some(b'#') => {
