@@ -1,4 +1,4 @@
-//! A pattern of a command policy, and a command: what the pattern denies does not run.
+//! A pattern of a command policy, and a command: a command that begins with the words of the pattern does not run.
 #![no_main]
 
 use belljar::host::{CommandPolicy, SessionHost};
@@ -21,7 +21,13 @@ fuzz_target!(|text: &str| -> Corpus {
     let argv: Vec<&str> = command.split(' ').filter(|word| !word.is_empty()).collect();
     if !argv.is_empty() {
         let params = json!({ "mode": "argv", "argv": argv, "timeout_ms": 1000 });
-        let _ = handle.call(&mut machine, "process.exec", &params);
+        let answer = handle.call(&mut machine, "process.exec", &params);
+        let words: Vec<&str> = pattern.split(' ').filter(|word| !word.is_empty()).collect();
+        let is_plain = |word: &&str| word.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if words.iter().all(is_plain) && argv.starts_with(&words) {
+            let is_blocked = answer.as_ref().is_ok_and(|answer| answer["status"] == "blocked");
+            assert!(is_blocked, "{pattern:?} lets {argv:?} run: {answer:?}");
+        }
     }
     Corpus::Keep
 });

@@ -1,4 +1,4 @@
-//! A script: what `sh -n` refuses, `sh` refuses as well; and it ends, twice alike.
+//! A script: two runs of it are the same, and what `sh -n` accepts has no syntax error.
 #![no_main]
 
 use belljar::{Command, Outcome};

@@ -12,9 +12,15 @@ fuzz_target!(|text: &str| -> Corpus {
     let host = SessionHost::default();
     let handle = host.handle();
     let mut machine = builder().host(host).build().expect("the mounts are fine");
-    let params = json!({ "template": template, "values": values });
+    let params = json!({ "text": template, "vars": values });
     let first = handle.call(&mut machine, "template.render", &params).map_err(|it| it.to_string());
     let second = handle.call(&mut machine, "template.render", &params).map_err(|it| it.to_string());
     assert_eq!(first, second);
+    if let Err(error) = first {
+        assert!(
+            !error.contains("unknown field"),
+            "the parameters of the target are wrong: {error}"
+        );
+    }
     Corpus::Keep
 });
