@@ -118,7 +118,11 @@ pub fn refresh(args: &RefreshArgs) -> Result<u8> {
                 );
                 continue;
             }
-            ConflictKind::Holds(_) => note!("belljar: conflict: {text}"),
+            ConflictKind::Holds(_) => {
+                note!(
+                    "belljar: conflict: {text}, which the session does not have: move it elsewhere"
+                );
+            }
             _ => note!("belljar: conflict: {text}, and in the session"),
         }
         open += 1;

@@ -31,7 +31,7 @@ use self::settle::Placed;
 use self::staging::{By, replaced};
 use self::transaction::{Failure, StepError, Touched, Transaction};
 use self::written::Written;
-use super::diff::{Change, DiffError, failed};
+use super::diff::{Change, DiffError};
 use super::journal::error::JournalError;
 use super::journal::plan::Step;
 use super::journal::tree::Tree;
@@ -358,26 +358,7 @@ impl Overlay {
             let is_pinned = self.mounts[mount.index()].baseline.is_some();
             let mut on_disk = HashMap::new();
             if is_pinned {
-                // Nothing exists in a directory that is yet to be created, whatever is in its place: it may be a
-                // symbolic link to a directory with the same names.
-                let mut to_be_made = HashSet::new();
-                let mut left = Vec::new();
-                for change in changes {
-                    let path = change.path.clone();
-                    let now = host.look(&path).map_err(failed("examine", &path))?;
-                    let parent = path.split_last().map(|(parent, _)| parent);
-                    let is_there = !parent.is_some_and(|it| to_be_made.contains(&it))
-                        && self.is_on_disk(&change, &host, now.as_ref());
-                    if is_there {
-                        on_disk.insert(path, OnDisk { after: change.after, now });
-                        continue;
-                    }
-                    if change.after.is_some() {
-                        to_be_made.insert(path);
-                    }
-                    left.push(change);
-                }
-                changes = left;
+                (changes, on_disk) = self.split_settled(&host, changes)?;
             }
             let is_dir = |id: &NodeId| matches!(self.node(*id).body, Body::Dir(_));
             let was_dir = |change: &Change| change.before_type() == Some(FileType::Directory);

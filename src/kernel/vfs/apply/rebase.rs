@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::Target;
 use super::written::Written;
+use super::{OnDisk, Target};
 use crate::base::digest::Digest;
 use crate::base::disk;
-use crate::kernel::vfs::diff::Change;
 use crate::kernel::vfs::diff::file_version::FileVersion;
+use crate::kernel::vfs::diff::{Change, DiffError, failed};
 use crate::kernel::vfs::layer::host_dir::HostDir;
 use crate::kernel::vfs::layer::{FileType, Layer, Stat};
 use crate::kernel::vfs::overlay::Overlay;
@@ -68,12 +68,7 @@ fn shows_through_link(host: &HostDir, path: &VPath) -> bool {
 
 impl Overlay {
     /// Whether the disk, which has `now` at the path, has the result of `change` already, and not the old state.
-    pub(in crate::kernel::vfs) fn is_on_disk(
-        &self,
-        change: &Change,
-        host: &Arc<HostDir>,
-        now: Option<&Stat>,
-    ) -> bool {
+    fn is_on_disk(&self, change: &Change, host: &Arc<HostDir>, now: Option<&Stat>) -> bool {
         let path = &change.path;
         let before = change.before.as_ref().map(|found| &found.stat);
         if now.is_some_and(|now| before.is_some_and(|before| before.stamp == now.stamp)) {
@@ -93,6 +88,49 @@ impl Overlay {
             }
             _ => false,
         }
+    }
+
+    /// Separates the changes that the disk has already, with what it has there. `changes` are those of one mount,
+    /// sorted by path.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(in crate::kernel::vfs) fn split_settled(
+        &self,
+        host: &Arc<HostDir>,
+        changes: Vec<Change>,
+    ) -> Result<(Vec<Change>, HashMap<VPath, OnDisk>), DiffError> {
+        let (mut left, mut on_disk) = (Vec::new(), HashMap::new());
+        // Nothing exists in a directory that is yet to be created, whatever is in its place: it may be a symbolic link
+        // to a directory with the same names.
+        let mut to_be_made = HashSet::new();
+        // Nothing is left of directories that became something else.
+        let mut gone = HashSet::new();
+        for change in changes {
+            let path = change.path.clone();
+            let now = host.look(&path).map_err(failed("examine", &path))?;
+            let is_in = |dirs: &HashSet<VPath>| {
+                path.split_last().is_some_and(|(parent, _)| dirs.contains(&parent))
+            };
+            let is_there = match change.after {
+                None => is_in(&gone) || self.is_on_disk(&change, host, now.as_ref()),
+                Some(_) => !is_in(&to_be_made) && self.is_on_disk(&change, host, now.as_ref()),
+            };
+            if !is_there {
+                if change.after.is_some() {
+                    to_be_made.insert(path);
+                }
+                left.push(change);
+                continue;
+            }
+            let is_dir = |id: NodeId| self.file_type(id) == FileType::Directory;
+            if !change.after.is_some_and(is_dir) {
+                gone.insert(path.clone());
+            }
+            let now = now.filter(|_| change.after.is_some());
+            on_disk.insert(path, OnDisk { after: change.after, now });
+        }
+        Ok((left, on_disk))
     }
 
     fn is_same_file(&self, change: &Change, host: &Arc<HostDir>, now: &Stat) -> bool {

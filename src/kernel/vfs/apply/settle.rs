@@ -262,22 +262,13 @@ impl Overlay {
             }
             let mount = MountId(u16::try_from(index).map_err(|_| Errno::Overflow)?);
             let root = self.mount_root(mount);
-            let placed = self.placed_in(mount);
-            self.forget_entries(root);
-            let Dir { parent, below, .. } = std::mem::take(self.dir_mut(root));
+            self.clear(mount, now, |_, _| false);
+            let below = &self.dir(root).below;
             if let Some((layer, path)) = below.last() {
                 let stat = self.layers[usize::from(*layer)].stat(path)?;
                 self.node_mut(root).times = self.mounts[index].mtimes.of(&stat, self.time_scale).0;
             }
-            let layers: Vec<u16> = below.iter().map(|(layer, _)| *layer).collect();
-            *self.dir_mut(root) = Dir { parent, below, ..Dir::default() };
-            for Placed { id, .. } in placed {
-                if self.file_type(id) == FileType::Directory {
-                    self.unlink_dir(id);
-                } else {
-                    self.drop_link(id, now);
-                }
-            }
+            let layers: Vec<u16> = self.dir(root).below.iter().map(|(layer, _)| *layer).collect();
             // Includes the origins of nodes freed above.
             self.seen.retain(|origin| !layers.contains(&origin.layer));
         }
@@ -289,6 +280,34 @@ impl Overlay {
             }
         }
         Ok(())
+    }
+
+    /// Removes all entries of `mount`, so that its layers show as they are. Nodes at paths for which `is_kept` is true
+    /// stay, directories without entries; they have no place.
+    pub(in crate::kernel::vfs) fn clear(
+        &mut self,
+        mount: MountId,
+        now: u64,
+        is_kept: impl Fn(&VPath, NodeId) -> bool,
+    ) {
+        let root = self.mount_root(mount);
+        let placed = self.placed_in(mount);
+        self.forget_entries(root);
+        let Dir { parent, below, .. } = std::mem::take(self.dir_mut(root));
+        *self.dir_mut(root) = Dir { parent, below, ..Dir::default() };
+        for Placed { id, path, .. } in placed {
+            let is_dir = self.file_type(id) == FileType::Directory;
+            match (is_dir, is_kept(&path, id)) {
+                (true, true) => {
+                    self.forget_entries(id);
+                    let scaffold = self.dir(id).scaffold;
+                    *self.dir_mut(id) = Dir { scaffold, complete: true, ..Dir::default() };
+                }
+                (true, false) => self.unlink_dir(id),
+                (false, true) => {}
+                (false, false) => self.drop_link(id, now),
+            }
+        }
     }
 
     fn stands_at(&mut self, at: &VPath, root: NodeId) -> Result<bool, Errno> {

@@ -350,7 +350,7 @@ impl Overlay {
     }
 
     /// Creates the node of an entry below, or records that there is none.
-    fn materialise(&mut self, dir: NodeId, name: &str) -> Result<Option<NodeId>, Errno> {
+    pub(super) fn materialise(&mut self, dir: NodeId, name: &str) -> Result<Option<NodeId>, Errno> {
         let Some(found) = self.find_below(&self.dir(dir).below, name)? else {
             let this = self.dir_mut(dir);
             this.misses = this.misses.saturating_add(1);
@@ -552,7 +552,7 @@ impl Overlay {
 }
 
 /// Length of a checked name.
-fn name_len(name: &str) -> u8 {
+pub(super) fn name_len(name: &str) -> u8 {
     u8::try_from(name.len()).unwrap_or(u8::MAX)
 }
 

@@ -1,165 +1,133 @@
-//! Moved and linked nodes whose origin changed on the disk or is gone.
+//! Moved and linked files, whose content may be that of another place on the disk.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::is_only_touched;
-use super::keeping::Keeping;
-use crate::base::errno::Errno;
+use super::plan::RefreshPlan;
 use crate::kernel::vfs::apply::conflicts::{Conflict, ConflictKind};
-use crate::kernel::vfs::diff::Change;
-use crate::kernel::vfs::layer::host_dir::HostDir;
-use crate::kernel::vfs::layer::{FileType, Layer, Stat};
-use crate::kernel::vfs::overlay::baseline::Baseline;
-use crate::kernel::vfs::overlay::node::{Body, EntryKind, MountId, NodeId, Origin};
+use crate::kernel::vfs::apply::settle::Placed;
+use crate::kernel::vfs::diff::DiffError;
+use crate::kernel::vfs::layer::FileType;
+use crate::kernel::vfs::overlay::node::{Body, EntryKind, MountId, NodeId};
 use crate::kernel::vfs::overlay::{Overlay, node_bytes};
 use crate::kernel::vfs::path::VPath;
 
-/// A place in the namespace.
-type Place = (MountId, VPath);
+/// A node that was moved or linked from elsewhere.
+struct Moved {
+    id: NodeId,
+    /// Index of the plan of the mount it comes from.
+    plan: usize,
+    from: VPath,
+    /// Where it is now.
+    to: (MountId, VPath),
+    is_dir: bool,
+}
 
 impl Overlay {
-    /// Sets the stamps of all origins for which `stamp_of` returns one.
-    pub(in crate::kernel::vfs) fn restamp(&mut self, stamp_of: impl Fn(&Origin) -> Option<u64>) {
-        for id in self.nodes.ids() {
-            // Checked first: a mutable access copies what clones share.
-            let Some(stamp) = self.node(id).origin.as_deref().and_then(&stamp_of) else { continue };
-            if let Some(origin) = &mut self.node_mut(id).origin {
-                origin.stamp = stamp;
-            }
-        }
-        for origin in &mut self.seen {
-            origin.stamp = stamp_of(origin).unwrap_or(origin.stamp);
-        }
-    }
-
-    /// The origins of directories of `layer` that were moved within `mount`.
-    pub(super) fn moved_dirs(&self, mount: MountId, layer: u16) -> BTreeSet<VPath> {
-        let mut moved = BTreeSet::new();
-        for placed in self.placed_in(mount) {
-            let node = self.node(placed.id);
-            let origin = node.origin.as_ref().filter(|_| matches!(node.body, Body::Dir(_)));
-            let origin = origin.filter(|it| it.layer == layer && it.path != placed.path);
-            moved.extend(origin.map(|origin| origin.path.clone()));
-        }
-        moved
-    }
-
-    /// Makes moved and linked nodes independent if their origin is gone or changed on the disk, and returns conflicts:
-    /// programs keep what they have, as new files. `changes` are those of all mounts, as a file of this one may have
-    /// been moved to another.
+    /// Makes moved and linked nodes independent if the disk changed what they come from: programs keep what they have,
+    /// as new files. That is a conflict, told once, and only for the directory if all of it was moved.
     ///
     /// # Errors
     /// Those of the disk.
-    pub(super) fn part_from_origins(
+    pub(super) fn detach_from_changed_origins(
         &mut self,
-        changes: &[Change],
-        baseline: &Baseline,
-        keeping: &mut Keeping,
-    ) -> Result<Vec<Conflict>, (VPath, Errno)> {
-        let mut gone: Vec<(NodeId, VPath, Place, Option<Stat>)> = Vec::new();
-        for (id, to) in self.came_from_elsewhere(changes, keeping) {
+        plans: &mut [RefreshPlan],
+    ) -> Result<(), DiffError> {
+        let paths = |plan: &RefreshPlan| plan.conflicts.iter().map(|it| it.path.clone()).collect();
+        let mut told: Vec<HashSet<VPath>> = plans.iter().map(paths).collect();
+        for Moved { id, plan, from, to, is_dir } in self.moved_nodes(plans) {
+            let (plan, told) = (&mut plans[plan], &mut told[plan]);
+            let now = plan.now(&from)?;
+            let mut conflict = Conflict {
+                mount: plan.mount,
+                path: from.clone(),
+                what: ConflictKind::OriginGone(to.0, to.1),
+            };
+            if is_dir {
+                // Each file in it has its own origin.
+                self.become_made_dir(id);
+                let is_gone = now.is_none_or(|now| now.file_type != FileType::Directory);
+                if is_gone && !is_told(&from, told) {
+                    told.insert(from);
+                    plan.conflicts.push(conflict);
+                }
+                continue;
+            }
+            // A change there is compared on its own: its former state is kept.
+            if told.contains(&from) && plan.kept.contains_key(&from) {
+                continue;
+            }
+            if let Some(now) = plan.unchanged_on_disk(&from)? {
+                plan.pin_now(&from, now);
+                continue;
+            }
+            let is_special = matches!(self.node(id).body, Body::Special(_));
+            if !is_special && self.sever(id).is_ok() {
+                if is_told(&from, told) {
+                    continue;
+                }
+            } else {
+                // What it holds cannot be read any more: the former state stays.
+                let is_gone = now.is_none();
+                conflict.what =
+                    if is_gone { ConflictKind::Vanished } else { ConflictKind::Changed };
+                plan.pin_old(&from);
+                let here = self.node_at(plan.mount, &from);
+                plan.kept.insert(from.clone(), here);
+            }
+            told.insert(from);
+            plan.conflicts.push(conflict);
+        }
+        Ok(())
+    }
+
+    /// The nodes that stay and come from another place in a mount of `plans`; directories first.
+    fn moved_nodes(&self, plans: &[RefreshPlan]) -> Vec<Moved> {
+        let by_layer: HashMap<u16, usize> =
+            plans.iter().enumerate().map(|(index, plan)| (plan.layer, index)).collect();
+        let mut places: HashMap<NodeId, (MountId, VPath)> = HashMap::new();
+        for (mount, _) in (0..).map(MountId).zip(&self.mounts) {
+            let plan = plans.iter().find(|plan| plan.mount == mount);
+            for Placed { id, path, .. } in self.placed_in(mount) {
+                let stays = plan.is_none_or(|plan| plan.kept.get(&path) == Some(&Some(id)));
+                let Some(origin) = self.node(id).origin.as_deref().filter(|_| stays) else {
+                    continue;
+                };
+                let is_home =
+                    plan.is_some_and(|it| it.layer == origin.layer) && origin.path == path;
+                if !is_home && by_layer.contains_key(&origin.layer) {
+                    places.entry(id).or_insert((mount, path));
+                }
+            }
+        }
+        let mut moved: Vec<Moved> = Vec::new();
+        for (id, to) in places {
             let node = self.node(id);
-            let is_here = to.0 == keeping.mount;
-            let origin = node.origin.as_deref().filter(|it| it.layer == keeping.layer);
-            let origin = origin.filter(|it| !is_here || it.path != to.1);
-            let Some(origin) = origin else { continue };
-            let path = &origin.path;
-            let failed = |errno| (path.clone(), errno);
-            let now = baseline.disk().look(path).map_err(failed)?;
+            let Some(origin) = node.origin.as_deref() else { continue };
             let is_dir = matches!(node.body, Body::Dir(_));
-            // A change at that path is compared on its own. But a directory that is gone cannot be listed again.
-            if keeping.changed.contains(path) && !is_dir {
-                continue;
-            }
-            let is_as_it_was = match &now {
-                Some(now) if is_dir => now.file_type == FileType::Directory,
-                Some(now) => now.stamp == origin.stamp || keeping.renewed.contains_key(path),
-                None => false,
-            };
-            if is_as_it_was {
-                continue;
-            }
-            if let (Some(now), Some(before)) = (&now, baseline.pinned_stat(path))
-                && !is_dir
-                && is_only_touched(path, &before, now, baseline).map_err(failed)?
-            {
-                keeping.renewed.insert(path.clone(), *now);
-                continue;
-            }
-            gone.push((id, path.clone(), to, now));
+            let plan = by_layer[&origin.layer];
+            moved.push(Moved { id, plan, from: origin.path.clone(), to, is_dir });
         }
-        let mut told: BTreeSet<VPath> = BTreeSet::new();
-        let mut conflicts = Vec::new();
-        for (id, path, to, now) in gone {
-            let is_parted = self.part(id);
-            if is_parted {
-                keeping.given_back.insert(path.clone(), id);
-            }
-            // Reported once for a directory.
-            let is_told = keeping.changed.contains(&path) || is_within(&path, &told);
-            if is_parted && is_told || !told.insert(path.clone()) {
-                continue;
-            }
-            let what = match now {
-                _ if is_parted => ConflictKind::OriginGone(to.0, to.1),
-                Some(_) => ConflictKind::Changed,
-                None => ConflictKind::Vanished,
-            };
-            conflicts.push(Conflict { mount: keeping.mount, path, what });
-        }
-        Ok(conflicts)
+        moved.sort_by(|a, b| (!a.is_dir, a.plan, &a.from).cmp(&(!b.is_dir, b.plan, &b.from)));
+        moved
     }
 
-    /// The nodes in `changes` that may come from elsewhere, with their places; also directories that replaced others,
-    /// which is not a change of them.
-    fn came_from_elsewhere(&self, changes: &[Change], keeping: &Keeping) -> Vec<(NodeId, Place)> {
-        let is_made = |change: &&Change| {
-            change.mount != keeping.mount || keeping.changed.contains(&change.path)
-        };
-        let made = changes.iter().filter(is_made);
-        let made = made.filter_map(|it| Some((it.after?, (it.mount, it.path.clone()))));
-        let mut made: Vec<_> = made.collect();
-        let known: HashSet<NodeId> = changes.iter().filter_map(|it| it.after).collect();
-        for mount in (0..self.mounts().len()).filter_map(|index| u16::try_from(index).ok()) {
-            let placed = self.placed_in(MountId(mount)).into_iter();
-            let dirs = placed.filter(|it| matches!(self.node(it.id).body, Body::Dir(_)));
-            let others = dirs.filter(|it| !known.contains(&it.id));
-            made.extend(others.map(|it| (it.id, (MountId(mount), it.path))));
-        }
-        made
-    }
-
-    /// Makes `id` a node created here; returns whether its content is complete.
-    fn part(&mut self, id: NodeId) -> bool {
-        match self.node(id).body {
-            Body::File(_) | Body::Symlink(_) => self.sever(id).is_ok(),
-            Body::Dir(_) => {
-                self.part_dir(id);
-                true
-            }
-            Body::Special(_) => false,
+    /// Makes the directory `id`, which was moved, one that programs created.
+    fn become_made_dir(&mut self, id: NodeId) {
+        if self.node_mut(id).origin.take().is_some() {
+            self.upper_bytes = self.upper_bytes.saturating_add(node_bytes(&self.node(id).body));
         }
     }
 
-    fn part_dir(&mut self, id: NodeId) {
-        if self.node_mut(id).origin.take().is_none() {
-            return;
+    /// The node at `path` of `mount`, if it was looked at and exists.
+    pub(super) fn node_at(&self, mount: MountId, path: &VPath) -> Option<NodeId> {
+        let mut at = self.mount_root(mount);
+        for name in path.as_str().split('/').filter(|name| !name.is_empty()) {
+            let Body::Dir(dir) = &self.node(at).body else { return None };
+            let EntryKind::Node(next) = dir.entries.get(name)?.kind else { return None };
+            at = next;
         }
-        self.unlist(id);
-        let dir = self.dir_mut(id);
-        dir.below.clear();
-        dir.entries.retain(|_, entry| matches!(entry.kind, EntryKind::Node(_)));
-        let mut made_bytes = 0;
-        for (name, entry) in &mut dir.entries {
-            made_bytes -= entry.name_bytes(name).cast_signed();
-            entry.shadows = false;
-            made_bytes += entry.name_bytes(name).cast_signed();
-        }
-        dir.complete = true;
-        dir.count = u32::try_from(dir.entries.len()).unwrap_or(u32::MAX);
-        let bytes = node_bytes(&self.node(id).body).saturating_add_signed(made_bytes);
-        self.upper_bytes = self.upper_bytes.saturating_add(bytes);
+        Some(at)
     }
 
     /// The names of entries with nodes in the directory `dir`.
@@ -168,78 +136,16 @@ impl Overlay {
         let nodes = entries.filter(|(_, entry)| matches!(entry.kind, EntryKind::Node(_)));
         nodes.map(|(name, _)| name.clone()).collect()
     }
-
-    /// Lets new entries on the disk show through directories that were moved; returns conflicts with entries that
-    /// programs created under the same names.
-    pub(super) fn list_moved_dirs_anew(
-        &mut self,
-        keeping: &Keeping,
-        disk: &HostDir,
-    ) -> Vec<Conflict> {
-        let mut conflicts = Vec::new();
-        if keeping.moved_dirs.is_empty() {
-            return conflicts;
-        }
-        let origins = self.nodes.iter().filter_map(|(_, node)| node.origin.as_deref());
-        let origins = origins.chain(&self.seen).filter(|origin| origin.layer == keeping.layer);
-        let seen: HashSet<VPath> = origins.map(|origin| origin.path.clone()).collect();
-        for placed in self.placed_in(keeping.mount) {
-            let node = self.node(placed.id);
-            let origin = node.origin.as_ref().filter(|it| it.layer == keeping.layer);
-            let is_moved = origin.is_some_and(|it| keeping.moved_dirs.contains(&it.path));
-            let (Some(origin), true) = (origin, is_moved) else { continue };
-            if !matches!(node.body, Body::Dir(_)) {
-                continue;
-            }
-            let from = origin.path.clone();
-            let names = self.known_names(placed.id);
-            let made = names.iter().map(|name| from.join(name)).filter(|path| !seen.contains(path));
-            let appeared = made.filter(|path| disk.stat(path).is_ok());
-            conflicts.extend(appeared.map(|path| {
-                let (mount, what) = (keeping.mount, ConflictKind::Appeared);
-                Conflict { mount, path, what }
-            }));
-            self.unlist(placed.id);
-            let dir = self.dir_mut(placed.id);
-            dir.entries.retain(|_, entry| match entry.kind {
-                EntryKind::Node(_) => true,
-                EntryKind::Absent => entry.shadows,
-                EntryKind::Below(_) => false,
-            });
-            (dir.complete, dir.count, dir.misses) = (false, 0, 0);
-        }
-        conflicts
-    }
 }
 
-/// Whether `path` is beneath one of the directories `dirs`.
-fn is_within(path: &VPath, dirs: &BTreeSet<VPath>) -> bool {
-    let above = |path: &VPath| path.split_last().map(|(dir, _)| dir);
-    let mut dir = above(path);
-    while let Some(at) = dir {
-        if dirs.contains(&at) {
-            return true;
+/// Whether a conflict was told for `path` or a directory above it.
+fn is_told(path: &VPath, told: &HashSet<VPath>) -> bool {
+    let mut at = path.clone();
+    while !told.contains(&at) {
+        match at.split_last() {
+            Some((dir, _)) => at = dir,
+            None => return false,
         }
-        dir = above(&at);
     }
-    false
-}
-
-/// A conflict if a directory that programs removed has other entries on the disk than those they removed.
-pub(super) fn holds_another(
-    change: &Change,
-    keeping: &Keeping,
-    disk: &HostDir,
-    removed: &HashSet<&VPath>,
-) -> Option<Conflict> {
-    let was_dir = change.before_type() == Some(FileType::Directory);
-    if !was_dir || keeping.moved_dirs.contains(&change.path) {
-        return None;
-    }
-    let names = disk.names(&change.path).ok()?;
-    let is_removed = |name: &str| removed.contains(&change.path.join(name));
-    let others = names.iter().filter(|name| !name.to_str().is_some_and(is_removed));
-    let name = others.map(|name| name.to_string_lossy().into_owned()).min()?;
-    let (mount, path) = (change.mount, change.path.clone());
-    Some(Conflict { mount, path, what: ConflictKind::Holds(name) })
+    true
 }
