@@ -57,7 +57,7 @@ pub(super) fn plant(folder: &Path, chance: &mut Chance) -> bool {
 }
 
 /// Somebody edits the folder. What is written is marked, to be found again.
-fn edit(folder: &Path, chance: &mut Chance, number: usize) {
+pub(super) fn edit(folder: &Path, chance: &mut Chance, number: usize) {
     let (at, other) = (folder.join(path(chance)), folder.join(path(chance)));
     let mark = format!("user {number}\n");
     match chance.below(9) {

@@ -15,6 +15,7 @@ mod model;
 #[cfg(target_os = "linux")]
 mod moment;
 #[cfg(unix)]
+mod rebased;
 mod refreshed;
 
 use std::io::Read;

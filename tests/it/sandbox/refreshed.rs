@@ -24,13 +24,13 @@ const STEPS: usize = 30;
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 const EDITED: &str = "x";
 
-fn path(chance: &mut Chance) -> String {
+pub(super) fn path(chance: &mut Chance) -> String {
     let names: Vec<&str> = (0..=chance.below(3)).map(|_| NAMES[chance.below(4)]).collect();
     names.join("/")
 }
 
 /// Something that a program does, `path` and `other` relative to the folder.
-fn change(
+pub(super) fn change(
     sandbox: &mut Sandbox,
     kind: usize,
     path: &str,
@@ -98,9 +98,9 @@ fn names(sandbox: &mut Sandbox, dir: &str) -> Vec<String> {
 }
 
 /// What stands at each path: its type, what it holds, and the first name of the same file.
-type View = BTreeMap<String, String>;
+pub(super) type View = BTreeMap<String, String>;
 
-fn view(sandbox: &mut Sandbox) -> View {
+pub(super) fn view(sandbox: &mut Sandbox) -> View {
     view_of(sandbox, |_| true)
 }
 
@@ -135,7 +135,7 @@ fn view_of(sandbox: &mut Sandbox, is_looked_at: impl Fn(&str) -> bool) -> View {
 }
 
 /// As [`view`], on the disk.
-fn on_disk(folder: &Path) -> View {
+pub(super) fn on_disk(folder: &Path) -> View {
     let (mut view, mut firsts) = (View::new(), BTreeMap::new());
     let mut dirs = vec![String::new()];
     while let Some(dir) = dirs.pop() {
@@ -168,7 +168,7 @@ fn with_names(mut view: View, firsts: BTreeMap<u64, Vec<String>>) -> View {
     view
 }
 
-fn diff(sandbox: &mut Sandbox) -> String {
+pub(super) fn diff(sandbox: &mut Sandbox) -> String {
     render_unified_diff(&sandbox.diff().unwrap(), &VPath::root()).unwrap()
 }
 

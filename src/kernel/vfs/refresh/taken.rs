@@ -26,11 +26,18 @@ pub(super) fn taken(plan: &RefreshPlan) -> Result<Vec<Taken>, DiffError> {
             closed.insert(path.clone());
             continue;
         }
-        let kind = match (pin, plan.now(path)?) {
-            (Pin::There(there), Some(now)) if there.stat.file_type == FileType::Directory => {
+        let now = plan.now(path)?;
+        let was_dir = matches!(pin, Pin::There(it) if it.stat.file_type == FileType::Directory);
+        let is_dir = now.is_some_and(|now| now.file_type == FileType::Directory);
+        if was_dir && !is_dir && plan.pins.contains_key(path) {
+            // It stays for what the session changed in it: the conflicts are told.
+            continue;
+        }
+        let kind = match (pin, now) {
+            (Pin::There(there), Some(_)) if was_dir => {
                 let names = || pinned_names(&pins, path, there);
                 taken.extend(new_names(&plan.baseline, path, there, names));
-                (now.file_type != FileType::Directory).then_some(TakenKind::Changed)
+                (!is_dir).then_some(TakenKind::Changed)
             }
             (Pin::There(there), Some(now)) => {
                 (there.stat.stamp != now.stamp).then_some(TakenKind::Changed)
