@@ -354,7 +354,12 @@ impl Making<'_> {
                 if aside.is_none() && self.is_new(change) {
                     self.remove_modified(change)?;
                 }
-                return self.write(change, aside.is_some());
+                self.write(change, aside.is_some())?;
+                if aside.is_none() && change.is("before_executable") && !change.is("executable") {
+                    // It had further names, under which it is no change.
+                    return self.vfs.make_plain(base, relative(path)).map_err(failed(path));
+                }
+                return Ok(());
             }
             (_, Some(_)) => Ok(()),
             (_, None) => Err(Errno::Notsup),

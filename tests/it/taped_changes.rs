@@ -331,6 +331,37 @@ fn hard_links_are_applied_as_hard_links() {
     check(&items, &[&ops[..], &[unlink("worktree/x"), link("worktree/b", "worktree/x")]].concat());
 }
 
+/// Regression: the tape of such a run could not be applied, because the file, under its one changed name, took the
+/// permissions of the one that it replaced.
+#[test]
+fn further_name_of_a_file_that_equals_the_one_it_replaced_is_a_new_file() {
+    let private = Item::File("one\n", 0o600);
+    let empty = Item::File("", 0o755);
+    let planted = items(&[("worktree/e/d", empty.clone()), ("worktree/a", private.clone())]);
+    check(
+        &planted,
+        &[
+            rename("worktree/e/d", "worktree/a"),
+            write("worktree/b", "one\n"),
+            link("worktree/b", "worktree/e/d"),
+            rename("worktree/b", "worktree/a"),
+        ],
+    );
+    for mode in [0o600, 0o755] {
+        let planted =
+            items(&[("worktree/d/a", Item::File("", mode)), ("worktree/a", private.clone())]);
+        check(
+            &planted,
+            &[
+                unlink("worktree/a"),
+                write("worktree/a", "one\n"),
+                unlink("worktree/d/a"),
+                link("worktree/a", "worktree/d/a"),
+            ],
+        );
+    }
+}
+
 #[test]
 fn set_times_are_applied() {
     let items = items(&[("worktree/a", PROGRAM), ("worktree/d/a", PRIVATE)]);

@@ -6,6 +6,7 @@ use std::io;
 use super::Target;
 use super::transaction::{StepError, Touched, Transaction};
 use crate::kernel::vfs::diff::Change;
+use crate::kernel::vfs::diff::file_version::takes_execute_permission;
 use crate::kernel::vfs::journal::plan::{Attributes, Identity, Plan, Step};
 use crate::kernel::vfs::layer::Times;
 use crate::kernel::vfs::layer::host_dir::HostDir;
@@ -175,10 +176,12 @@ impl Overlay {
             && change.before_type() == Some(FileType::RegularFile);
         let from = match &node.origin {
             Some(origin) => self.host_of(origin).map(|host| (host, &origin.path)),
-            None => (is_file && node.nlink == 1).then_some((&*target.host, &change.path)),
+            None => is_file.then_some((&*target.host, &change.path)),
         };
         let Some((host, path)) = from else { return Ok(None) };
-        host.permissions(path).map(Some).map_err(StepError::new("examine", path))
+        let permissions = host.permissions(path).map_err(StepError::new("examine", path))?;
+        let is_plain = node.origin.is_none() && is_file && !takes_execute_permission(node);
+        Ok(Some(if is_plain { permissions.without_execute() } else { permissions }))
     }
 
     /// The file on the disk of which `id` becomes a further name.

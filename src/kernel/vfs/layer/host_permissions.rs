@@ -27,6 +27,17 @@ impl HostPermissions {
         return u32::from(self.mode.readonly());
     }
 
+    /// These permissions, but that nobody may execute the file.
+    #[cfg_attr(not(unix), expect(unused_mut, reason = "only Unix has this permission"))]
+    pub fn without_execute(mut self) -> Self {
+        #[cfg(unix)]
+        {
+            let mode = self.mode() & !0o111;
+            self.mode = cap_std::fs::PermissionsExt::from_mode(mode);
+        }
+        self
+    }
+
     /// Sets these permissions on `file`, without set-user-id and set-group-id, which were granted to other
     /// contents; also its access lists and other attributes, and its owner and group as far as this user may.
     pub fn set_on(&self, file: &File) -> io::Result<()> {

@@ -61,6 +61,18 @@ impl Overlay {
         }
     }
 
+    /// The file `path`, which was created here, cannot be executed when it is applied, whatever it replaces.
+    ///
+    /// # Errors
+    /// Those of [`Overlay::stat`].
+    pub(crate) fn make_plain(&mut self, base: Base, path: &str) -> Result<(), Errno> {
+        let id = self.lookup(base, path, Follow::No)?;
+        if let Body::File(file) = &mut self.node_mut(id).body {
+            file.is_plain = true;
+        }
+        Ok(())
+    }
+
     /// Sets the times of `path`.
     ///
     /// # Errors

@@ -114,6 +114,8 @@ impl Body {
 #[derive(Clone, Default)]
 pub(in crate::kernel::vfs) struct File {
     pub content: Content,
+    /// It cannot be executed, whatever it replaces. Not saved: an apply follows at once.
+    pub is_plain: bool,
 }
 
 #[derive(Clone, Default)]

@@ -363,12 +363,14 @@ impl Overlay {
         let body = match &saved.body {
             SavedBody::File(content) => {
                 let content = Content::restore(content, cas, self.limits.file_bytes_max)?;
-                Body::File(File { content })
+                Body::File(File { content, ..File::default() })
             }
             SavedBody::FileBelow(_) if saved.origin.is_none() => {
                 return Err(RestoreError::Damaged("a file has neither content nor origin"));
             }
-            SavedBody::FileBelow(len) => Body::File(File { content: Content::below(*len) }),
+            SavedBody::FileBelow(len) => {
+                Body::File(File { content: Content::below(*len), ..File::default() })
+            }
             SavedBody::Symlink(target) => Body::Symlink(target.as_str().into()),
             SavedBody::Special(file_type) => Body::Special(*file_type),
             SavedBody::Dir(dir) => Body::Dir(Arc::new(self.restored_dir(dir, parent)?)),
