@@ -69,3 +69,68 @@ fn a_file_that_is_changed_keeps_its_access_list_and_its_attributes() {
         assert_eq!(owner(&note), before, "{script}");
     }
 }
+
+/// Regression: a refused `--apply` left further names of others' files behind, which this user could not remove, and
+/// the folder stayed locked for a recovery that could not end.
+#[test]
+fn files_of_others_in_a_sticky_directory_are_refused_before_anything_is_touched() {
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65534;
+    let test = "files_of_others_in_a_sticky_directory_are_refused_before_anything_is_touched";
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let set = |name: &str, owner, mode| {
+        let given = chown(at(name), Some(owner), Some(owner));
+        std::fs::set_permissions(at(name), PermissionsExt::from_mode(mode)).unwrap();
+        given.is_ok()
+    };
+    for name in ["tree", "tree/shared", "tree/shared/own", "home"] {
+        std::fs::create_dir(at(name)).unwrap();
+    }
+    for name in ["tree/k", "tree/shared/theirs", "tree/shared/mine", "tree/shared/own/theirs"] {
+        std::fs::write(at(name), "old\n").unwrap();
+    }
+    set("", 0, 0o755);
+    for (name, owner, mode) in [
+        ("home", NOBODY, 0o700),
+        ("tree", NOBODY, 0o755),
+        ("tree/k", NOBODY, 0o644),
+        ("tree/shared", 1000, 0o1777),
+        ("tree/shared/theirs", 1000, 0o666),
+        ("tree/shared/mine", NOBODY, 0o644),
+        ("tree/shared/own", NOBODY, 0o755),
+        ("tree/shared/own/theirs", 1000, 0o666),
+    ] {
+        if !set(name, owner, mode) {
+            return skipped(test, "only root gives files to others");
+        }
+    }
+    let run = |args: &[&str]| {
+        let mut command = crate::support::belljar(&at("tree"));
+        command.env("BELLJAR_HOME", at("home")).env("BELLJAR_CACHE_DIR", at("home"));
+        command.args(args).command().uid(NOBODY).gid(NOBODY);
+        command.output().unwrap()
+    };
+    if run(&["--version"]).status.code() != Some(0) {
+        return skipped(test, "others may not read this package's folder");
+    }
+    let before = crate::support::tree(&at("tree"));
+    for (script, path) in [
+        ("echo new > shared/theirs", "shared/theirs"),
+        ("rm shared/theirs", "shared/theirs"),
+        ("mv shared/theirs x", "shared/theirs"),
+        ("rm -r shared/own", "shared/own/theirs"),
+    ] {
+        let output = run(&["sh", "--apply", "-c", &format!("echo new > k; {script}")]);
+        let said = crate::support::stderr(&output);
+        assert_eq!(output.status.code(), Some(125), "{script}: {said}");
+        let why = format!("cannot replace or remove {path}: it belongs to another user");
+        assert!(said.contains(&why) && said.contains("nothing was written"), "{script}: {said}");
+        assert_eq!(crate::support::tree(&at("tree")), before, "{script}");
+    }
+    let script = "echo new > shared/mine; echo new > shared/own/theirs; echo new > shared/n";
+    let output = run(&["sh", "--apply", "-c", script]);
+    assert!(output.status.success(), "{}", crate::support::stderr(&output));
+    assert_eq!(std::fs::read_to_string(at("tree/shared/own/theirs")).unwrap(), "new\n");
+    assert_eq!(crate::support::tree(&at("tree")).len(), before.len() + 1);
+}

@@ -68,6 +68,16 @@ impl Overlay {
             let backup = replaced(change).map(|_| beside(&path));
             add(index, Step::Place { temporary: beside(&path), path, backup });
         }
+        let mut known = HashMap::new();
+        for step in &planned.plan.steps {
+            let (Step::Remove { path, backup, .. }
+            | Step::Place { path, backup: Some(backup), .. }) = step
+            else {
+                continue;
+            };
+            let movable = target.host.expect_movable(path, backup, &mut known);
+            movable.map_err(StepError::new("replace or remove", path))?;
+        }
         planned.plan.attributes = self.attributes(target)?;
         Ok(planned)
     }

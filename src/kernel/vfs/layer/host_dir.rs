@@ -186,12 +186,14 @@ impl HostDir {
 
     /// Returns what is at `path`, with its change time.
     pub(in crate::kernel::vfs) fn examine(&self, path: &VPath) -> Result<Examined, Errno> {
-        let metadata = if path.is_root() {
-            self.dir.dir_metadata()
-        } else {
-            self.at(path, |dir, name| dir.symlink_metadata(name))
-        };
-        metadata.map(|metadata| examined(&metadata)).map_err(errno)
+        self.metadata(path).map(|metadata| examined(&metadata)).map_err(errno)
+    }
+
+    pub(super) fn metadata(&self, path: &VPath) -> io::Result<Metadata> {
+        if path.is_root() {
+            return self.dir.dir_metadata();
+        }
+        self.at(path, |dir, name| dir.symlink_metadata(name))
     }
 
     /// Calls `what` with the directory that holds `path`, and its name there. No symbolic link is followed on

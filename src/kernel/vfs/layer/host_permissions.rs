@@ -1,5 +1,6 @@
 //! Permissions of the host's files and directories.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 
@@ -86,6 +87,43 @@ impl HostDir {
         #[cfg(not(unix))]
         let owner = Owner;
         Ok(HostPermissions { mode: found.permissions(), owner })
+    }
+
+    /// Checks that this user may move the entry `path` to `to`, and then remove it there: in a sticky directory, such as
+    /// `/tmp`, only the owners of the entry and of the directory may. `known` has the directories seen so far, with
+    /// their owners if they are sticky.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::PermissionDenied`] if not; those of the host.
+    pub(in crate::kernel::vfs) fn expect_movable(
+        &self,
+        path: &VPath,
+        to: &VPath,
+        known: &mut HashMap<VPath, Option<u32>>,
+    ) -> io::Result<()> {
+        #[cfg(unix)]
+        for at in [path, to] {
+            use cap_std::fs::{MetadataExt, PermissionsExt};
+            let dir = at.split_last().map_or_else(VPath::root, |(dir, _)| dir);
+            let sticky_of = match known.get(&dir) {
+                Some(sticky_of) => *sticky_of,
+                None => {
+                    let found = self.metadata(&dir)?;
+                    let is_sticky = found.permissions().mode() & 0o1000 != 0;
+                    let sticky_of = is_sticky.then(|| found.uid());
+                    known.insert(dir, sticky_of);
+                    sticky_of
+                }
+            };
+            let Some(dir_owner) = sticky_of else { continue };
+            if !super::owner::may_remove(self.metadata(path)?.uid(), dir_owner) {
+                let why = "it belongs to another user, and its directory is sticky, so that only owners may";
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+            }
+        }
+        #[cfg(not(unix))]
+        let _ = (path, to, known);
+        Ok(())
     }
 
     /// Gives the new directory `path` owner and access lists from `permissions`, as far as this user may.

@@ -11,6 +11,9 @@ pub(super) use unix::Owner;
 pub(super) struct Owner;
 
 #[cfg(unix)]
+pub(super) use unix::may_remove;
+
+#[cfg(unix)]
 mod unix {
     use std::fs::File;
     use std::os::unix::fs::MetadataExt;
@@ -57,6 +60,13 @@ mod unix {
             };
             if can_give() { mode } else { without_group(mode) }
         }
+    }
+
+    /// Whether this user may rename or remove an entry that belongs to `owner` in a directory of the owner `dir_owner`
+    /// that is sticky, such as `/tmp`.
+    pub fn may_remove(owner: u32, dir_owner: u32) -> bool {
+        let user = geteuid();
+        user.is_root() || [owner, dir_owner].contains(&user.as_raw())
     }
 
     /// `mode` with the group's bits reduced to those that all others have.
