@@ -105,15 +105,14 @@ impl HostDir {
         for at in [path, to] {
             use cap_std::fs::{MetadataExt, PermissionsExt};
             let dir = at.split_last().map_or_else(VPath::root, |(dir, _)| dir);
-            let sticky_of = match known.get(&dir) {
-                Some(sticky_of) => *sticky_of,
-                None => {
-                    let found = self.metadata(&dir)?;
-                    let is_sticky = found.permissions().mode() & 0o1000 != 0;
-                    let sticky_of = is_sticky.then(|| found.uid());
-                    known.insert(dir, sticky_of);
-                    sticky_of
-                }
+            let sticky_of = if let Some(sticky_of) = known.get(&dir) {
+                *sticky_of
+            } else {
+                let found = self.metadata(&dir)?;
+                let is_sticky = found.permissions().mode() & 0o1000 != 0;
+                let sticky_of = is_sticky.then(|| found.uid());
+                known.insert(dir, sticky_of);
+                sticky_of
             };
             let Some(dir_owner) = sticky_of else { continue };
             if !super::owner::may_remove(self.metadata(path)?.uid(), dir_owner) {

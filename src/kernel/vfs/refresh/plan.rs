@@ -99,31 +99,7 @@ impl Overlay {
             }
         }
         for (id, names) in names {
-            self.keep_names(plan, id, names)?;
-        }
-        Ok(())
-    }
-
-    /// Keeps the names of a file with several, as the disk cannot tell that these are one file: if one of them is
-    /// kept, or if nothing changed under any of them.
-    fn keep_names(
-        &self,
-        plan: &mut RefreshPlan,
-        id: NodeId,
-        names: Vec<VPath>,
-    ) -> Result<(), DiffError> {
-        let mut unchanged = Vec::new();
-        for path in names.iter().filter(|path| !plan.changed.contains(*path)) {
-            if let Some(now) = plan.unchanged_on_disk(path)? {
-                unchanged.push((path.clone(), now));
-            }
-        }
-        let is_kept = names.iter().any(|path| plan.kept.get(path) == Some(&Some(id)));
-        let is_one_file = || unchanged.iter().all(|(_, now)| now.stamp == unchanged[0].1.stamp);
-        if is_kept || unchanged.len() == names.len() && is_one_file() {
-            for (path, now) in unchanged {
-                plan.keep_as_on_disk(path, id, now);
-            }
+            plan.keep_names(id, &names)?;
         }
         Ok(())
     }
@@ -177,6 +153,25 @@ impl RefreshPlan {
         Ok(is_same.then_some(now))
     }
 
+    /// Keeps the names of a file with several, as the disk cannot tell that these are one file: if one of them is
+    /// kept, or if nothing changed under any of them.
+    fn keep_names(&mut self, id: NodeId, names: &[VPath]) -> Result<(), DiffError> {
+        let mut unchanged = Vec::new();
+        for path in names.iter().filter(|path| !self.changed.contains(*path)) {
+            if let Some(now) = self.unchanged_on_disk(path)? {
+                unchanged.push((path.clone(), now));
+            }
+        }
+        let is_kept = names.iter().any(|path| self.kept.get(path) == Some(&Some(id)));
+        let is_one_file = || unchanged.iter().all(|(_, now)| now.stamp == unchanged[0].1.stamp);
+        if is_kept || unchanged.len() == names.len() && is_one_file() {
+            for (path, now) in unchanged {
+                self.keep_as_on_disk(path, id, now);
+            }
+        }
+        Ok(())
+    }
+
     fn keep_as_on_disk(&mut self, path: VPath, id: NodeId, now: Stat) {
         self.pin_now(&path, now);
         self.kept.insert(path, Some(id));
@@ -219,13 +214,13 @@ impl RefreshPlan {
                 if self.pins.contains_key(&parent) || !looked_at.insert(parent.clone()) {
                     break;
                 }
-                match self.now(&parent)?.filter(|now| now.file_type == FileType::Directory) {
-                    Some(now) => self.pin_now(&parent, now),
-                    None => {
-                        // Gone: part of a conflict. Or it never was: a new directory.
-                        self.pin_old(&parent);
-                        self.frozen.insert(parent.clone());
-                    }
+                let now = self.now(&parent)?.filter(|now| now.file_type == FileType::Directory);
+                if let Some(now) = now {
+                    self.pin_now(&parent, now);
+                } else {
+                    // Gone: part of a conflict. Or it never was: a new directory.
+                    self.pin_old(&parent);
+                    self.frozen.insert(parent.clone());
                 }
                 path = parent;
             }
