@@ -58,18 +58,18 @@ pub fn exposure(metadata: &Metadata) -> Option<Exposure> {
 
 /// What other users may do in a directory that must be the user's own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Strangers {
+pub enum OtherUsers {
     /// Nothing.
-    KeptOut,
+    Excluded,
     /// Write, if they cannot rename or remove files of others, as in `/tmp`.
-    Apart,
+    MayAddFiles,
 }
 
 /// Checks that the directory `path`, if it exists, and a link that leads to it belong to the user.
 ///
 /// # Errors
 /// It is exposed, or cannot be examined.
-pub fn expect_own_folder(path: &Path, strangers: Strangers) -> Result<(), OwnError> {
+pub fn expect_own_folder(path: &Path, strangers: OtherUsers) -> Result<(), OwnError> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let expect = |exposure: Option<Exposure>| match exposure {
         Some(exposure) => Err(ExposedError { path: path.to_owned(), exposure }),
@@ -84,7 +84,7 @@ pub fn expect_own_folder(path: &Path, strangers: Strangers) -> Result<(), OwnErr
     }
     let metadata = disk::metadata(path)?;
     expect(owner_exposure(&metadata))?;
-    let is_apart = strangers == Strangers::Apart && is_sticky(&metadata);
+    let is_apart = strangers == OtherUsers::MayAddFiles && is_sticky(&metadata);
     expect(mode_exposure(&metadata).filter(|_| !is_apart))?;
     Ok(())
 }

@@ -14,14 +14,14 @@ use {
 };
 
 /// The annotations of a tape, if there are any. Without the feature `annotations` there are none.
-pub struct Said {
+pub struct TapeAnnotations {
     #[cfg(feature = "annotations")]
     file: Option<AnnotationFile>,
 }
 
 #[cfg(not(feature = "annotations"))]
 #[allow(clippy::unnecessary_wraps, clippy::unused_self, reason = "it is used as the other one")]
-impl Said {
+impl TapeAnnotations {
     /// No annotations.
     pub fn nothing() -> Self {
         Self {}
@@ -54,7 +54,7 @@ impl Said {
 }
 
 #[cfg(feature = "annotations")]
-impl Said {
+impl TapeAnnotations {
     /// No annotations.
     pub fn nothing() -> Self {
         Self { file: None }

@@ -11,10 +11,10 @@ use super::exit::Hinted;
 use super::home;
 use super::overtime::Overtime;
 use super::progress::Progress;
-use super::recover::Teller;
+use super::recover::RecoveryMessages;
 use super::report::{Change, Report};
 use super::signals::Deferred;
-use super::sink::{Once, Opened};
+use super::sink::{Opened, WriteOnce};
 use super::text::{count, printable};
 use crate::kernel::vfs::{
     ApplyError, ChangedTimes, DiffEntry, DiffKind, Drift, Journals, MountId, VPath, Witness,
@@ -38,7 +38,7 @@ pub fn settle(
     machine: &mut Machine,
     outcome: &Outcome,
     diff_to: Option<Opened>,
-    report_to: &Once,
+    report_to: &WriteOnce,
     report: &mut Report,
 ) -> Result<()> {
     let vfs = machine.vfs_mut();
@@ -228,7 +228,7 @@ where
 {
     let journals = home::journals()?;
     let deferred = Deferred::begin()?;
-    let teller = Teller::new(quiet, Some(&deferred));
+    let teller = RecoveryMessages::new(quiet, Some(&deferred));
     let written = write(&journals, &teller).map_err(|error| with_remedy(error.into()));
     if let Some(signal) = deferred.caught() {
         match &written {

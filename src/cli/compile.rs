@@ -150,7 +150,7 @@ impl Compiler {
             let (status, said) = match self.wait(&mut child, &bytes) {
                 Ok(Some(ended)) => ended,
                 Ok(None) => {
-                    let limit = humane(self.limits.compile_timeout);
+                    let limit = readable_duration(self.limits.compile_timeout);
                     return Err(refuse(format!(
                         "it takes longer than {limit} (raise it with --compile-timeout)"
                     )));
@@ -268,7 +268,7 @@ fn limit_memory(bytes_max: u64) -> bool {
     }
 }
 
-fn humane(time: Duration) -> String {
+fn readable_duration(time: Duration) -> String {
     match time.as_secs() {
         0 => format!("{} ms", time.as_millis()),
         seconds if seconds % 60 == 0 => format!("{} min", seconds / 60),

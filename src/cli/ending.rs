@@ -1,7 +1,7 @@
 //! Messages about how a program ended.
 
 use super::text::{count, printable};
-use crate::kernel::process::{Casualty, Signal};
+use crate::kernel::process::{Signal, TrappedProcess};
 use crate::{ExitStatus, Limit, Outcome, Trap};
 
 /// Backtraces are shown as far as this many lines.
@@ -16,7 +16,7 @@ pub fn tell(
     quiet: bool,
     raised: &dyn Fn(Limit) -> String,
 ) {
-    let (outcome, casualties) = (status.outcome(), status.casualties());
+    let (outcome, trapped) = (status.outcome(), status.trapped());
     let name = printable(program);
     match outcome {
         Outcome::Exited(_) | Outcome::Tape => {}
@@ -34,7 +34,7 @@ pub fn tell(
         }
         Outcome::Trapped(trap) => tell_of_trap(&name, trap),
     }
-    for Casualty { pid, name, trap } in casualties {
+    for TrappedProcess { pid, name, trap } in trapped {
         tell_of_trap(&format!("process {pid} ({})", printable(name)), trap);
     }
     for limit in limits_hit.iter().filter(|_| !quiet) {

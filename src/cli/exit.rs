@@ -51,17 +51,17 @@ pub fn note_applied() {
 }
 
 /// The code for a report that could not be written.
-pub fn of_lost_report() -> u8 {
+pub fn of_unwritten_report() -> u8 {
     if APPLIED.load(Ordering::Relaxed) { UNREPORTED } else { FAILED }
 }
 
 /// A report could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:#}{hint}", hint = where_changes_are())]
-pub struct Lost(pub anyhow::Error);
+pub struct ReportNotWritten(pub anyhow::Error);
 
 fn where_changes_are() -> &'static str {
-    if of_lost_report() == UNREPORTED { "; the changes are on the disk" } else { "" }
+    if of_unwritten_report() == UNREPORTED { "; the changes are on the disk" } else { "" }
 }
 
 /// Changes are on the disk, but their session could not be updated.
@@ -82,7 +82,7 @@ pub struct Hinted {
 /// The error of another belljar process, which did not get to run its program to the end.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
-pub struct NotRun {
+pub struct CommandFailed {
     /// Its exit code.
     pub code: u8,
     /// Its message.
@@ -106,8 +106,8 @@ fn code_of(error: &anyhow::Error) -> u8 {
     if error.is::<Usage>() {
         return USAGE;
     }
-    if error.is::<Lost>() {
-        return of_lost_report();
+    if error.is::<ReportNotWritten>() {
+        return of_unwritten_report();
     }
     if error.is::<Unsettled>() {
         return UNREPORTED;
@@ -115,7 +115,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
     if let Some(Hinted { error, .. }) = error.downcast_ref() {
         return code_of(error);
     }
-    if let Some(NotRun { code, .. }) = error.downcast_ref() {
+    if let Some(CommandFailed { code, .. }) = error.downcast_ref() {
         return *code;
     }
     if let Some(error) = error.downcast_ref::<ResolveError>() {

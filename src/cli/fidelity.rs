@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::args::tape::FidelityArgs;
 use super::exit::{self, Usage};
-use super::host_programs::HostPrograms;
+use super::started_natives::StartedNatives;
 use super::tape;
 use super::text::printable;
 use crate::tape::{CompareError, compare};
@@ -25,7 +25,7 @@ pub fn run(args: &FidelityArgs) -> Result<u8> {
     } else {
         say!("{}", report.render().trim_end());
         for tape in [&args.recorded, &args.replay] {
-            let ran = HostPrograms::on(tape).map_err(Usage::because)?;
+            let ran = StartedNatives::on(tape).map_err(Usage::because)?;
             if !ran.is_empty() {
                 say!("{}: {ran}", printable(&tape.to_string_lossy()));
             }

@@ -14,7 +14,7 @@ use super::options;
 use super::overtime::Overtime;
 use super::replaceable::Written;
 use super::report::Report;
-use super::sink::{self, Failure, Once, Opened, Stdout};
+use super::sink::{self, Failure, Opened, Stdout, WriteOnce};
 use super::text::printable;
 use super::{changes, hints, run, setup};
 use crate::Outcome;
@@ -68,7 +68,7 @@ fn call(call: &CallArgs) -> Result<u8> {
     let trace_failure = Failure::default();
     machine.set_trace(run::trace(args, &trace_failure)?);
     let environment = options::environment(&args.env)?;
-    let calling = Overtime::watch(args.limits.timeout, &name, "ended", &Once::new(None));
+    let calling = Overtime::watch(args.limits.timeout, &name, "ended", &WriteOnce::new(None));
     let result = handle.call_as(&mut machine, &name, &params, |command| {
         run::set_up(command, args, environment, preopens);
     });
@@ -96,7 +96,7 @@ fn call(call: &CallArgs) -> Result<u8> {
     }
     let outcome = Outcome::Exited(code.into());
     let mut report = Report::default();
-    changes::settle(args, &mut machine, &outcome, diff_to, &Once::new(None), &mut report)?;
+    changes::settle(args, &mut machine, &outcome, diff_to, &WriteOnce::new(None), &mut report)?;
     trace_failure.check("--trace")?;
     if args.check && code == 0 && !report.changes.is_empty() {
         return Ok(WOULD_CHANGE);

@@ -34,7 +34,6 @@ mod home;
 mod host;
 mod host_call;
 mod host_paths;
-mod host_programs;
 mod message;
 mod mounts;
 #[cfg(feature = "http")]
@@ -58,6 +57,7 @@ mod setup;
 mod sh;
 mod signals;
 mod sink;
+mod started_natives;
 mod tape;
 mod text;
 mod usage;
@@ -137,7 +137,7 @@ fn parse_alone<A: Args>(words: &[OsString]) -> Option<A> {
 fn unless_lost(code: u8) -> u8 {
     let Some(error) = sink::print_error() else { return code };
     complain!("belljar: cannot write to standard output: {error}");
-    exit::of_lost_report()
+    exit::of_unwritten_report()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::report::{Report, Status};
-use super::sink::Once;
+use super::sink::WriteOnce;
 use super::text::printable;
 use super::{compile, exit};
 use crate::Limit;
@@ -31,7 +31,7 @@ impl Overtime {
         timeout: Option<Duration>,
         program: &str,
         what: &'static str,
-        report_to: &Once,
+        report_to: &WriteOnce,
     ) -> Self {
         let (program, report_to) = (program.to_owned(), report_to.clone());
         Self(timeout.and_then(|timeout| {
@@ -77,7 +77,7 @@ impl Drop for Overtime {
     }
 }
 
-fn leave(program: String, what: &'static str, report_to: &Once) {
+fn leave(program: String, what: &'static str, report_to: &WriteOnce) {
     let (say, said) = mpsc::channel();
     let report_to = report_to.clone();
     let saying = move || {

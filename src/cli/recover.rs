@@ -27,7 +27,7 @@ pub fn run(args: &RecoverArgs) -> Result<u8> {
         }
     };
     let on_changed = if args.skip_changed { OnChanged::Skip } else { OnChanged::Refuse };
-    let teller = Teller::new(args.json, None);
+    let teller = RecoveryMessages::new(args.json, None);
     let recovered = match (Journals::open_existing(&journals_dir()?)?, folder) {
         (None, _) => Vec::new(),
         (Some(journals), Some(folder)) => journals.recover(&folder, on_changed, &teller)?,
@@ -57,7 +57,7 @@ pub fn run(args: &RecoverArgs) -> Result<u8> {
 pub fn before_opening(path: &Path, quiet: bool) -> Result<()> {
     let Some(journals) = Journals::open_existing(&journals_dir()?)? else { return Ok(()) };
     let Ok(folder) = HostDir::open(path) else { return Ok(()) };
-    journals.recover(&folder, OnChanged::Refuse, &Teller::new(quiet, None))?;
+    journals.recover(&folder, OnChanged::Refuse, &RecoveryMessages::new(quiet, None))?;
     Ok(())
 }
 
@@ -73,20 +73,20 @@ fn to_json(recovered: &Recovered) -> serde_json::Value {
 }
 
 /// Prints messages about recovery.
-pub struct Teller<'d> {
+pub struct RecoveryMessages<'d> {
     quiet: bool,
     deferred: Option<&'d Deferred>,
     is_unreadable: Cell<bool>,
 }
 
-impl<'d> Teller<'d> {
+impl<'d> RecoveryMessages<'d> {
     /// Prints only warnings if `quiet`; is interrupted by a signal if signals are `deferred`.
     pub fn new(quiet: bool, deferred: Option<&'d Deferred>) -> Self {
         Self { quiet, deferred, is_unreadable: Cell::new(false) }
     }
 }
 
-impl Witness for Teller<'_> {
+impl Witness for RecoveryMessages<'_> {
     fn waiting(&self, folder: &Path) {
         if !self.quiet {
             note!("belljar: waiting for another belljar, which is writing to {}", shown(folder));

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use super::annotations::Said;
+use super::annotations::TapeAnnotations;
 use super::args::replay::ReplayArgs;
 use super::exit;
 use super::home;
-use super::host_programs::HostPrograms;
+use super::started_natives::StartedNatives;
 use super::text::{count, printable};
 use super::{setup, sink, tape};
 use crate::base::digest::Digest;
@@ -25,7 +25,7 @@ const MODULE_BYTES_MAX: u64 = 1 << 30;
 
 pub fn run(args: &ReplayArgs) -> Result<u8> {
     let header = tape::open(&args.tape)?.header().clone();
-    let said = Said::of(&args.tape)?;
+    let said = TapeAnnotations::of(&args.tape)?;
     let cache_dir = home::cache_dir().ok();
     let engine = Engine::new(EngineConfig { pool_slots: 0, cache_dir, ..EngineConfig::default() })?;
     let named = header.argv.first().map(PathBuf::from);
@@ -46,8 +46,8 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
 }
 
 /// Prints the output of the run; returns its exit code.
-fn tell_same(args: &ReplayArgs, said: &Said, replayed: &Replayed) -> Result<u8> {
-    let ran = HostPrograms::on(&args.tape)?;
+fn tell_same(args: &ReplayArgs, said: &TapeAnnotations, replayed: &Replayed) -> Result<u8> {
+    let ran = StartedNatives::on(&args.tape)?;
     let code = match replayed.outputs.last() {
         None => 0,
         Some(Ok(output)) => exit::of_outcome(output.status.outcome()),
@@ -83,11 +83,11 @@ fn tell_same(args: &ReplayArgs, said: &Said, replayed: &Replayed) -> Result<u8> 
 }
 
 /// Prints where the run differs from its tape, and why, as far as that is known.
-fn tell_different(args: &ReplayArgs, said: &Said, desync: &Desync) -> Result<u8> {
+fn tell_different(args: &ReplayArgs, said: &TapeAnnotations, desync: &Desync) -> Result<u8> {
     if let Some(error) = lost(&Cas::new(cas_dir(&args.tape)), desync) {
         return Err(error).context("cannot replay it");
     }
-    let bound = bound_met(args, desync)?;
+    let bound = ending_limit(args, desync)?;
     if args.json {
         let difference = |(field, tape, run)| json!({ "field": field, "tape": tape, "run": run });
         let differences: Vec<_> = desync.differences().into_iter().map(difference).collect();
@@ -137,7 +137,10 @@ fn lost(cas: &Cas, desync: &Desync) -> Option<StoreError> {
 
 /// The bound of the replay that ended it where the tape shows the run going on, or ending by itself: its
 /// name, and the option that sets it.
-fn bound_met(args: &ReplayArgs, desync: &Desync) -> Result<Option<(&'static str, &'static str)>> {
+fn ending_limit(
+    args: &ReplayArgs,
+    desync: &Desync,
+) -> Result<Option<(&'static str, &'static str)>> {
     let [expected, found] = [&desync.expected, &desync.found].map(|record| {
         let kind = record.as_ref().map(|record| &record.kind);
         matches!(kind, Some(Kind::ProcessExit { status, .. }) if status == Limit::Timeout.name())
@@ -160,7 +163,7 @@ fn bound_met(args: &ReplayArgs, desync: &Desync) -> Result<Option<(&'static str,
 }
 
 /// Prints the annotated records up to number `last`, with their annotations.
-fn show_annotated(tape: &Path, said: &Said, last: u64) -> Result<()> {
+fn show_annotated(tape: &Path, said: &TapeAnnotations, last: u64) -> Result<()> {
     if said.is_nothing() {
         return Ok(());
     }

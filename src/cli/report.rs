@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::exit;
-use crate::kernel::process::Casualty;
+use crate::kernel::process::TrappedProcess;
 use crate::{ExitStatus, Limit, Machine, Outcome};
 
 /// How a run ended.
@@ -108,13 +108,13 @@ impl Report {
         let outcome = status.outcome();
         self.guest_exit_code = status.code();
         self.fuel_used = status.fuel_used();
-        let trapped = |casualty: &Casualty| Trapped {
+        let trapped = |casualty: &TrappedProcess| Trapped {
             pid: casualty.pid.0,
             program: casualty.name.clone(),
             error: casualty.trap.message.clone(),
             backtrace: casualty.trap.backtrace.clone(),
         };
-        self.trapped = status.casualties().iter().map(trapped).collect();
+        self.trapped = status.trapped().iter().map(trapped).collect();
         self.status = match outcome {
             Outcome::Exited(_) => Status::Exited,
             Outcome::Trapped(_) => Status::Trapped,

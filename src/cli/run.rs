@@ -12,7 +12,6 @@ use super::args::run::RunArgs;
 use super::args::values::SHELL;
 use super::args::values::Sink;
 use super::host_paths::View;
-use super::host_programs::HostPrograms;
 use super::options;
 use super::overtime::Overtime;
 use super::planted_links::Folders;
@@ -20,7 +19,8 @@ use super::record::Recording;
 use super::recover::before_opening;
 use super::replaceable::{Written, expect_apart};
 use super::report::{Change, Report, Status, ms, raised_with};
-use super::sink::{self, Failure, Once, Opened, Stdout, Watched};
+use super::sink::{self, Failure, Opened, Stdout, Watched, WriteOnce};
+use super::started_natives::StartedNatives;
 use super::{changes, ending, exit, hints, host, mounts, setup};
 use crate::base::ambient;
 use crate::native::{NativeChildren, NativeCommand, NativeError, ProfileError, SandboxProfile};
@@ -34,7 +34,7 @@ pub fn run(args: &RunArgs, record: Option<&RecordArgs>) -> Result<u8> {
     check_paths(args, record)?;
     let stdout = Stdout::default();
     let open = |sink: &Sink| Opened::new(Written::Report, sink, &stdout);
-    let report_to = Once::new(args.json.as_ref().map(open).transpose()?);
+    let report_to = WriteOnce::new(args.json.as_ref().map(open).transpose()?);
     let mut report = Report::default();
     let done = perform(args, record, &stdout, &report_to, &mut report);
     report.concluded(&done);
@@ -86,7 +86,7 @@ fn perform(
     args: &RunArgs,
     record: Option<&RecordArgs>,
     stdout: &Stdout,
-    report_to: &Once,
+    report_to: &WriteOnce,
     report: &mut Report,
 ) -> Result<u8> {
     let started = ambient::instant_now();
@@ -108,7 +108,7 @@ fn perform(
         }
         (Found::Native, None) | (Found::Shell, _) => (None, None),
     };
-    forewarn(args, &report.program);
+    note_misread_value(args, &report.program);
     let engine = Engine::new(setup::engine_config(args)?)?;
     let host = host::of_args(args)?;
     let handle = host.handle();
@@ -141,7 +141,7 @@ fn perform(
     report.host_result = handle.result();
     ending::tell(name, &status, &machine.limits_hit(), args.quiet, &raised_with);
     let missing = machine.missing_programs();
-    report.host_programs = mention_world(args, children.as_deref(), &status, missing);
+    report.host_programs = note_not_hermetic(args, children.as_deref(), &status, missing);
 
     let changes_started = ambient::instant_now();
     if let Some(recording) = recording {
@@ -164,7 +164,7 @@ fn perform(
 }
 
 /// Notes before the run that `program` may be a misread value: `yes` would not end.
-fn forewarn(args: &RunArgs, program: &str) {
+fn note_misread_value(args: &RunArgs, program: &str) {
     if let Some(hint) = hints::misread_value(&args.command).filter(|_| !args.quiet) {
         note!("belljar: note: this runs the program {program}; {hint}");
     }
@@ -321,7 +321,7 @@ fn run_native(args: &RunArgs, report: &mut Report) -> Result<u8> {
 }
 
 /// The streams of `program`. Opening a pipe at `--stdin` blocks until it has a writer.
-fn stdio(args: &RunArgs, stdout: &Stdout, program: &str, report_to: &Once) -> Result<Stdio> {
+fn stdio(args: &RunArgs, stdout: &Stdout, program: &str, report_to: &WriteOnce) -> Result<Stdio> {
     let what = "not loaded in time";
     let _opening = Overtime::watch(args.limits.timeout, program, what, report_to);
     Ok(Stdio {
@@ -354,7 +354,7 @@ fn load(args: &RunArgs, engine: &Engine, module: &Module) -> Result<(Program, bo
 
 /// Notes what made the run not hermetic, the host's clock or native programs, and how programs that were
 /// not found could be; returns the names of the native programs.
-fn mention_world(
+fn note_not_hermetic(
     args: &RunArgs,
     children: Option<&NativeChildren>,
     status: &ExitStatus,
@@ -363,7 +363,7 @@ fn mention_world(
     if !args.quiet && args.time.clock == ClockArg::Real {
         note!("belljar: note: with --clock real the run cannot be repeated exactly");
     }
-    let ran = HostPrograms::from(children.map(NativeChildren::started).unwrap_or_default());
+    let ran = StartedNatives::from(children.map(NativeChildren::started).unwrap_or_default());
     if !args.quiet && !ran.is_empty() {
         note!("belljar: note: {ran}, {}", protection(args.profile));
     }

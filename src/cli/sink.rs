@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use anyhow::{Context, Result};
 
 use super::args::values::Sink;
-use super::exit::{Lost, Usage};
+use super::exit::{ReportNotWritten, Usage};
 use super::replaceable::Written;
 use crate::base::disk;
 
@@ -92,7 +92,7 @@ impl Opened {
     /// Writes the report.
     ///
     /// # Errors
-    /// [`Lost`] if that fails.
+    /// [`ReportNotWritten`] if that fails.
     pub fn print(self, text: &str) -> Result<()> {
         let option = self.what.option();
         let printed = match self.to {
@@ -105,7 +105,7 @@ impl Opened {
                 .write_all(text.as_bytes())
                 .with_context(|| format!("{option}: cannot write {}", path.display())),
         };
-        Ok(printed.map_err(Lost)?)
+        Ok(printed.map_err(ReportNotWritten)?)
     }
 }
 
@@ -142,10 +142,12 @@ impl Write for Watched {
 
 impl Failure {
     /// # Errors
-    /// [`Lost`] if the file that `option` names is not complete.
+    /// [`ReportNotWritten`] if the file that `option` names is not complete.
     pub fn check(&self, option: &str) -> Result<()> {
         match self.0.get() {
-            Some(error) => Err(Lost(anyhow::anyhow!("{option}: cannot write: {error}")).into()),
+            Some(error) => {
+                Err(ReportNotWritten(anyhow::anyhow!("{option}: cannot write: {error}")).into())
+            }
             None => Ok(()),
         }
     }
@@ -153,9 +155,9 @@ impl Failure {
 
 /// A report that several threads may write: only the first one does.
 #[derive(Clone)]
-pub struct Once(Arc<Mutex<Option<Opened>>>);
+pub struct WriteOnce(Arc<Mutex<Option<Opened>>>);
 
-impl Once {
+impl WriteOnce {
     /// The report goes to `opened`, if that is given.
     pub fn new(opened: Option<Opened>) -> Self {
         Self(Arc::new(Mutex::new(opened)))
@@ -164,7 +166,7 @@ impl Once {
     /// Writes the report, unless it was written already.
     ///
     /// # Errors
-    /// [`Lost`] if that fails.
+    /// [`ReportNotWritten`] if that fails.
     pub fn print(&self, text: &str) -> Result<()> {
         let opened = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         opened.map_or(Ok(()), |opened| opened.print(text))

@@ -7,10 +7,10 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::annotations::Said;
+use super::annotations::TapeAnnotations;
 use super::args::tape::{TapeAction, TapeArgs};
 use super::exit::{Hinted, Usage};
-use super::host_programs::HostPrograms;
+use super::started_natives::StartedNatives;
 use super::text::{count, printable};
 use crate::base::digest::Digest;
 use crate::base::disk;
@@ -64,7 +64,7 @@ pub fn open(tape: &Path) -> Result<TapeReader> {
 /// Prints the records that are wanted; returns their number.
 fn print(tape: &Path, json: bool, wanted: impl Fn(&Record) -> bool) -> Result<u64> {
     let mut reader = open(tape)?;
-    let said = if json { Said::nothing() } else { Said::of(tape)? };
+    let said = if json { TapeAnnotations::nothing() } else { TapeAnnotations::of(tape)? };
     let mut printed = 0;
     let mut out = io::stdout().lock();
     for record in reader.by_ref() {
@@ -116,7 +116,7 @@ fn stat(tape: &Path, json: bool) -> Result<u8> {
     let header = reader.header().clone();
     let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
     let mut last_ms = 0;
-    let mut ran = HostPrograms::default();
+    let mut ran = StartedNatives::default();
     for record in reader.by_ref() {
         let record = record.map_err(Usage::because)?;
         last_ms = record.monotonic_ms;

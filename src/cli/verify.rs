@@ -15,12 +15,12 @@ use super::args::spelled::value_name;
 use super::args::values::StdinFrom;
 use super::args::verify::VerifyArgs;
 use super::cause::cause;
-use super::exit::{DIFFERENT, FAILED, NotRun, Usage};
-use super::host_programs::HostPrograms;
+use super::exit::{CommandFailed, DIFFERENT, FAILED, Usage};
 use super::progress::Progress;
 use super::repetition::{Repetition, Seen, on_a_busy_machine, varied};
 use super::replaceable::Written;
 use super::sink::{Opened, Stdout};
+use super::started_natives::StartedNatives;
 use super::text::printable;
 use crate::Limit;
 use crate::base::{ambient, atomic_file, disk};
@@ -61,7 +61,7 @@ pub fn run(args: &VerifyArgs) -> Result<u8> {
         if !report.is_faithful() {
             let follows_times = run.time.mtimes == MtimesArg::Host
                 && follows_times(run, number, &stdin, scratch.path())?;
-            let (mut ran, on_tape) = (HostPrograms::on(&first)?, HostPrograms::on(&tape)?);
+            let (mut ran, on_tape) = (StartedNatives::on(&first)?, StartedNatives::on(&tape)?);
             if ran.is_empty() {
                 ran = on_tape;
             }
@@ -72,7 +72,7 @@ pub fn run(args: &VerifyArgs) -> Result<u8> {
         disk::remove_file(&tape)?;
         disk::remove_dir_all(&home)?;
     }
-    let (varied, ran) = (varied(run), HostPrograms::on(&first)?);
+    let (varied, ran) = (varied(run), StartedNatives::on(&first)?);
     if let Some(report_to) = report_to {
         let report = json!({ "equal": true, "runs": args.runs, "records": records, "varied": varied,
                 "host_programs": ran.names });
@@ -145,7 +145,7 @@ fn follows_times(run: &RunArgs, number: u32, stdin: &OsString, scratch: &Path) -
 fn cause_of(
     report: &FidelityReport,
     timed_out: bool,
-    ran: &HostPrograms,
+    ran: &StartedNatives,
     follows_times: bool,
 ) -> String {
     match report.divergences.first() {
@@ -218,7 +218,7 @@ fn perform(
         let message = message.trim().trim_start_matches("belljar: ");
         let message = format!("the run cannot be recorded: {}", printable(message));
         let code = output.status.code().and_then(|code| u8::try_from(code).ok());
-        return Err(NotRun { code: code.unwrap_or(FAILED), message }.into());
+        return Err(CommandFailed { code: code.unwrap_or(FAILED), message }.into());
     }
     Ok(())
 }

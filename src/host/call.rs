@@ -7,7 +7,7 @@ use super::answers;
 use super::bridge::BridgeAnswer;
 use super::caller::{Begun, Caller};
 use super::error::{HostError, answer, parse_answer};
-use super::exec::{EXEC, Exec, Judged};
+use super::exec::{Approval, EXEC, Exec};
 use super::exec_result;
 use super::io::{self, Done, Halt};
 use super::json;
@@ -326,7 +326,7 @@ impl Caller {
         name: &str,
         params: &Value,
         number: u64,
-        command: Option<(Exec, Judged)>,
+        command: Option<(Exec, Approval)>,
         done_as: Option<&Value>,
     ) -> Result<Answered, Stop> {
         let (capability, operation) = name.split_once('.').unwrap_or((name, ""));
@@ -366,7 +366,7 @@ impl Caller {
         name: &str,
         params: &Value,
         number: u64,
-        command: Option<(Exec, Judged)>,
+        command: Option<(Exec, Approval)>,
     ) -> Done<Value> {
         let host = self.host.clone();
         let (guest, state) = (&mut self.guest, || host.state());

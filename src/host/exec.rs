@@ -76,14 +76,14 @@ pub(super) struct Exec {
 }
 
 /// The policy's approval of a command.
-pub(super) struct Judged {
+pub(super) struct Approval {
     /// Indices of the `approve` rules that were approved.
     approved: Vec<usize>,
     /// The rule that may apply to a later start.
     unsure: Option<Blocked>,
 }
 
-impl Judged {
+impl Approval {
     /// # Errors
     /// The command would run where starts cannot be checked, and may start something denied.
     pub fn unwatched(&self) -> Result<(), Blocked> {
@@ -151,7 +151,7 @@ impl Caller {
     ///
     /// # Errors
     /// It may not run.
-    pub(super) fn judge(&self, exec: &Exec) -> Result<Judged, Blocked> {
+    pub(super) fn judge(&self, exec: &Exec) -> Result<Approval, Blocked> {
         let policy = self.host.policy();
         policy.check_depth(self.depth)?;
         policy.check_dir(&exec.dir)?;
@@ -163,7 +163,7 @@ impl Caller {
             let words = exec.argv.iter().map(|word| word.clone().into_bytes()).collect();
             self.host.approve(*index, words, &exec.shown)?;
         }
-        let judged = Judged { approved: approvals, unsure };
+        let judged = Approval { approved: approvals, unsure };
         if !exec.is_hermetic {
             judged.unwatched()?;
         }
@@ -178,7 +178,7 @@ impl Caller {
         &mut self,
         number: u64,
         exec: Exec,
-        judged: Option<Judged>,
+        judged: Option<Approval>,
     ) -> Done<Value> {
         let environ = self.environ(&exec.params);
         let Exec { params, argv, dir, .. } = exec;

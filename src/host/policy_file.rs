@@ -62,12 +62,12 @@ struct File<'f> {
 #[serde(untagged, expecting = "expected a pattern, or {\"match\": PATTERN, \"reason\": TEXT}")]
 enum FileRule {
     Pattern(String),
-    Reasoned(Reasoned),
+    PatternWithReason(PatternWithReason),
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Reasoned {
+struct PatternWithReason {
     #[serde(rename = "match")]
     pattern: String,
     reason: Option<String>,
@@ -204,7 +204,7 @@ impl Source<'_> {
     fn rule(&self, part: &RawValue) -> Result<Rule, PolicyError> {
         match self.parse(part)? {
             FileRule::Pattern(pattern) => self.pattern(part, &pattern, None),
-            FileRule::Reasoned(Reasoned { pattern, reason }) => {
+            FileRule::PatternWithReason(PatternWithReason { pattern, reason }) => {
                 self.pattern(part, &pattern, reason)
             }
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use super::image::HostImage;
+use super::image::NativeImage;
 use super::profile::Confinement;
 use super::runner::prepared;
 use super::streams::lock;
@@ -89,9 +89,9 @@ impl NativeChildren {
     }
 
     /// The native program `name`, to run as a process.
-    pub fn image(self: &Arc<Self>, name: &str) -> HostImage {
+    pub fn image(self: &Arc<Self>, name: &str) -> NativeImage {
         let profile = (self.profile != SandboxProfile::Unrestricted).then(|| self.profile.name());
-        HostImage::live(name, profile.map(str::to_owned), Arc::clone(self))
+        NativeImage::live(name, profile.map(str::to_owned), Arc::clone(self))
     }
 
     /// The command that starts `program` for the process `guest`.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::children::NativeChildren;
-use super::host_child::{Connected, HostChild, HostEnd, HostEvent};
+use super::polled_child::{ChildEnd, ChildEvent, Connected, PolledChild};
 use super::streams::lock;
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
@@ -32,7 +32,7 @@ const UNREAD_BYTES_MAX: usize = PIECE_BYTES + (1 << 20);
 
 /// A native program to run as a process, with the process's standard streams; or its record on a
 /// tape.
-pub struct HostImage {
+pub struct NativeImage {
     program: String,
     profile: Option<String>,
     runs: Runs,
@@ -45,7 +45,7 @@ enum Runs {
     Left(Child),
 }
 
-impl HostImage {
+impl NativeImage {
     pub(super) fn live(
         program: &str,
         profile: Option<String>,
@@ -80,13 +80,13 @@ impl Command {
         profile: Option<String>,
     ) -> Self {
         let (children, program) = (Arc::clone(children), name.to_owned());
-        let image = move || HostImage::taped(&program, profile.clone(), Arc::clone(&children));
+        let image = move || NativeImage::taped(&program, profile.clone(), Arc::clone(&children));
         let make: MakeImage = Arc::new(move || Box::new(image()));
         Self::of_image(make, name)
     }
 }
 
-impl Image for HostImage {
+impl Image for NativeImage {
     fn name(&self) -> &str {
         &self.program
     }
@@ -138,16 +138,16 @@ impl TapedChildren {
         lock(&self.events).iter().any(|(of, _)| *of == pid)
     }
 
-    fn next(&self, pid: Pid) -> Option<(HostEvent, bool)> {
+    fn next(&self, pid: Pid) -> Option<(ChildEvent, bool)> {
         let mut is_charged = false;
         let event = match self.next_if(pid, |_| true)? {
-            NativeEvent::Failed { message } => HostEvent::Failed(message),
-            NativeEvent::Taken => HostEvent::Taken,
-            NativeEvent::Readable => HostEvent::Readable,
+            NativeEvent::Failed { message } => ChildEvent::Failed(message),
+            NativeEvent::Taken => ChildEvent::Taken,
+            NativeEvent::Readable => ChildEvent::Readable,
             NativeEvent::Output { fd, bytes } => {
                 // A withheld content makes the replay diverge here.
                 let bytes = bytes.bytes(&self.contents).unwrap_or_default();
-                HostEvent::Output { fd, bytes }
+                ChildEvent::Output { fd, bytes }
             }
             NativeEvent::Ended {
                 exit_code,
@@ -158,10 +158,10 @@ impl TapedChildren {
                 left_open,
             } => {
                 is_charged = charged;
-                let end = HostEnd { exit_code, signal, duration_ns, unread_bytes, left_open };
-                HostEvent::Ended(end)
+                let end = ChildEnd { exit_code, signal, duration_ns, unread_bytes, left_open };
+                ChildEvent::Ended(end)
             }
-            NativeEvent::Closed => HostEvent::Closed,
+            NativeEvent::Closed => ChildEvent::Closed,
             NativeEvent::Lacking { .. } | NativeEvent::Input { .. } | NativeEvent::ClockMoved => {
                 return None;
             }
@@ -184,7 +184,7 @@ enum Child {
 
 /// A running program, and the bell that rings for its events.
 struct LiveChild {
-    child: HostChild,
+    child: PolledChild,
     charges_time: bool,
     bell: HostBell,
     pid: Arc<AtomicU32>,
@@ -208,7 +208,7 @@ impl Drop for LiveChild {
 
 impl Child {
     /// Starts the program of `image` for `guest`.
-    fn start(image: &HostImage, guest: &Guest, connected: Connected) -> Result<Self, NotStarted> {
+    fn start(image: &NativeImage, guest: &Guest, connected: Connected) -> Result<Self, NotStarted> {
         let for_good = |message| NotStarted { message, exhausted: false };
         match &image.runs {
             Runs::Live(children) => {
@@ -218,7 +218,7 @@ impl Child {
                     let (bell, pid) = (bell.clone(), Arc::clone(&pid));
                     move || bell.ring(Pid(pid.load(Ordering::SeqCst)))
                 };
-                let child = HostChild::spawn(command, connected, ring);
+                let child = PolledChild::spawn(command, connected, ring);
                 let child = child.map_err(|error| NotStarted {
                     message: error.to_string(),
                     exhausted: is_exhausted(&error),
@@ -239,7 +239,7 @@ impl Child {
     }
 
     /// The next event, and whether its duration moves the clock.
-    fn next(&self, pid: Pid) -> Option<(HostEvent, bool)> {
+    fn next(&self, pid: Pid) -> Option<(ChildEvent, bool)> {
         match self {
             Self::Live(live) => Some((live.child.next()?, live.charges_time)),
             Self::Taped(children) => children.next(pid),
@@ -307,7 +307,7 @@ impl From<Stop> for Leave {
     }
 }
 
-async fn process(image: HostImage, mut guest: Guest) -> Ended {
+async fn process(image: NativeImage, mut guest: Guest) -> Ended {
     if let Err(stop) = guest.begin() {
         return Ended { guest, outcome: Ok(stop.into()) };
     }
@@ -327,7 +327,7 @@ async fn process(image: HostImage, mut guest: Guest) -> Ended {
         }
         _ => Child::start(&image, &guest, connected),
     };
-    let HostImage { program, profile, .. } = image;
+    let NativeImage { program, profile, .. } = image;
     let child = match started {
         Ok(child) => child,
         Err(NotStarted { message, exhausted }) => {
@@ -374,21 +374,21 @@ impl Bridge {
             let next = self.child.as_ref().and_then(|child| child.next(self.guest.pid()));
             let Some((event, is_charged)) = next else { continue };
             match event {
-                HostEvent::Taken => {
+                ChildEvent::Taken => {
                     self.guest.tape_native(|_| NativeEvent::Taken);
                     self.wants_input = true;
                 }
-                HostEvent::Readable => {
+                ChildEvent::Readable => {
                     self.guest.tape_native(|_| NativeEvent::Readable);
                     self.stdin = Stdin::Readable;
                 }
-                HostEvent::Output { fd, bytes } => self.write(fd, bytes).await?,
-                HostEvent::Ended(end) => return self.end(&end, is_charged),
-                HostEvent::Closed => {
+                ChildEvent::Output { fd, bytes } => self.write(fd, bytes).await?,
+                ChildEvent::Ended(end) => return self.end(&end, is_charged),
+                ChildEvent::Closed => {
                     self.guest.tape_native(|_| NativeEvent::Closed);
                     return Ok(Outcome::Exited(0));
                 }
-                HostEvent::Failed(message) => {
+                ChildEvent::Failed(message) => {
                     self.guest.tape_native(|_| NativeEvent::Failed { message: message.clone() });
                     return Err(Leave::Error(message));
                 }
@@ -478,8 +478,8 @@ impl Bridge {
         Ok(())
     }
 
-    fn end(&mut self, end: &HostEnd, is_charged: bool) -> Result<Outcome, Leave> {
-        let HostEnd { exit_code, signal, duration_ns, unread_bytes, left_open } = *end;
+    fn end(&mut self, end: &ChildEnd, is_charged: bool) -> Result<Outcome, Leave> {
+        let ChildEnd { exit_code, signal, duration_ns, unread_bytes, left_open } = *end;
         let started_ns = self.started_ns.filter(|_| is_charged);
         let charged = started_ns.is_some();
         self.guest.tape_native(|_| NativeEvent::Ended {
@@ -518,7 +518,7 @@ impl Bridge {
             actions: vec![FdAction::Close(0)],
             ..SpawnRequest::default()
         };
-        let image = HostImage { program, profile, runs: Runs::Left(child) };
+        let image = NativeImage { program, profile, runs: Runs::Left(child) };
         // The limit has been noted.
         let _ = self.guest.spawn(image.found(), request);
     }

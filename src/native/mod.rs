@@ -3,15 +3,14 @@
 mod child;
 mod children;
 mod error;
-mod host_child;
-mod host_pipes;
-mod host_process;
-mod host_waits;
 mod image;
 mod in_machine;
 mod machine_tape;
 mod mismatch;
+mod os_process;
+mod pipe_state;
 mod playback;
+mod polled_child;
 mod profile;
 mod recording;
 mod request;
@@ -21,11 +20,12 @@ mod subprocesses;
 mod tape;
 mod taped_bytes;
 mod taped_failure;
+mod waits_to_read;
 
 pub use child::SubprocessChild;
 pub use children::{NativeChildren, NativePrograms};
 pub use error::{FindError, SubprocessError};
-pub use image::{HostImage, TapedChildren};
+pub use image::{NativeImage, TapedChildren};
 pub use mismatch::{Difference, Mismatch};
 pub use profile::{ProfileError, SandboxProfile};
 pub use request::{

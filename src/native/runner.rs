@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::host_process::{HostProcess, status_of};
+use super::os_process::{OsProcess, status_of};
 use super::profile::Confinement;
 use super::streams::{ChildInput, Collected, Streams, Written};
 use super::{
@@ -111,7 +111,7 @@ pub(super) struct NativeChild(Arc<Running>);
 /// Shared by its threads: one per stream, and one for the timeout.
 struct Running {
     streams: Arc<Streams>,
-    process: HostProcess,
+    process: OsProcess,
 }
 
 impl NativeChild {
@@ -133,27 +133,27 @@ impl NativeChild {
         let is_open = [stdout.is_some(), stderr.is_some()];
         let running = Arc::new(Running {
             streams: Streams::new(is_open, request.output_bytes_max),
-            process: HostProcess::new(child),
+            process: OsProcess::new(child),
         });
         // Dropped on failure, which kills the program.
         let native = Self(Arc::clone(&running));
-        let beside = |work: Box<dyn FnOnce(&Running) + Send>| {
+        let spawn_thread = |work: Box<dyn FnOnce(&Running) + Send>| {
             let running = Arc::clone(&running);
             thread::Builder::new().spawn(move || work(&running)).map(drop)
         };
         if let Some(pipe) = stdout {
-            beside(Box::new(|running| running.drain(pipe, Written::Stdout)))?;
+            spawn_thread(Box::new(|running| running.drain(pipe, Written::Stdout)))?;
         }
         if let Some(pipe) = stderr {
-            beside(Box::new(|running| running.drain(pipe, Written::Stderr)))?;
+            spawn_thread(Box::new(|running| running.drain(pipe, Written::Stderr)))?;
         }
         if let Some(timeout) = request.timeout {
-            beside(Box::new(move |running| running.watch(timeout)))?;
+            spawn_thread(Box::new(move |running| running.watch(timeout)))?;
         }
         let input = match (&request.stdin, stdin) {
             (SubprocessInput::Bytes(bytes), Some(pipe)) => {
                 let bytes = bytes.clone();
-                beside(Box::new(move |running| running.feed(pipe, &bytes)))?;
+                spawn_thread(Box::new(move |running| running.feed(pipe, &bytes)))?;
                 None
             }
             (_, pipe) => pipe.map(|pipe| ChildInput::new(Some(pipe))),

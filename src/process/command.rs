@@ -9,7 +9,7 @@ use crate::engine::{Finished, Outcome, Program, RunError};
 use crate::kernel::guest::{Preopen, Reach, Startup};
 use crate::kernel::io::stdio::{Input, OutputStream, Stdio};
 use crate::kernel::machine::Machine;
-use crate::kernel::process::Casualty;
+use crate::kernel::process::TrappedProcess;
 use crate::kernel::process::programs::MakeImage;
 use crate::kernel::process::schedule;
 
@@ -220,7 +220,7 @@ impl Command {
         let finished = self.run(machine, stdio);
         let status = ExitStatus {
             outcome: finished.outcome?,
-            casualties: finished.casualties,
+            trapped: finished.trapped,
             fuel_used: finished.fuel_used,
         };
         let stdout = finished.stdio.stdout.into_captured();
@@ -233,8 +233,8 @@ impl Command {
     /// # Errors
     /// As [`Command::output`].
     pub fn status(&self, machine: &mut Machine, stdio: Stdio) -> Result<ExitStatus, RunError> {
-        let Finished { outcome, casualties, fuel_used, .. } = self.run(machine, stdio);
-        Ok(ExitStatus { outcome: outcome?, casualties, fuel_used })
+        let Finished { outcome, trapped, fuel_used, .. } = self.run(machine, stdio);
+        Ok(ExitStatus { outcome: outcome?, trapped, fuel_used })
     }
 
     fn run(&self, machine: &mut Machine, stdio: Stdio) -> Finished<()> {
@@ -259,9 +259,9 @@ impl Command {
         let startup = Startup { args, environ, stdio, preopens, program, module_hash };
         let taken = std::mem::replace(machine, Machine::vacant());
         let finished = schedule::run(image, taken, startup);
-        let Finished { machine: back, stdio, outcome, casualties, fuel_used } = finished;
+        let Finished { machine: back, stdio, outcome, trapped, fuel_used } = finished;
         *machine = back;
-        Finished { machine: (), stdio, outcome, casualties, fuel_used }
+        Finished { machine: (), stdio, outcome, trapped, fuel_used }
     }
 }
 
@@ -294,7 +294,7 @@ fn until_nul(bytes: &[u8]) -> Vec<u8> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExitStatus {
     outcome: Outcome,
-    casualties: Vec<Casualty>,
+    trapped: Vec<TrappedProcess>,
     fuel_used: Option<u64>,
 }
 
@@ -315,8 +315,8 @@ impl ExitStatus {
     }
 
     /// Processes other than it that trapped: the first 100.
-    pub fn casualties(&self) -> &[Casualty] {
-        &self.casualties
+    pub fn trapped(&self) -> &[TrappedProcess] {
+        &self.trapped
     }
 
     /// Fuel used, if the engine counts it.

@@ -22,7 +22,7 @@ use super::snapshot::SnapshotStore;
 use crate::base::atomic_file::{self, TEMPORARY_PREFIX};
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
-use crate::base::own::{self, Strangers};
+use crate::base::own::{self, OtherUsers};
 use crate::kernel::process::programs::Programs;
 use crate::store::Removed;
 use crate::toolchain::similar;
@@ -127,10 +127,10 @@ impl SandboxHome {
     /// [`HomeError`]: `Own`; `Disk`.
     pub fn open(dir: impl Into<PathBuf>, programs: MakePrograms) -> Result<Self, HomeError> {
         let dir = dir.into();
-        own::expect_own_folder(&dir, Strangers::Apart)?;
+        own::expect_own_folder(&dir, OtherUsers::MayAddFiles)?;
         for folder in ["sessions", "snapshots", "contents"].map(|name| dir.join(name)) {
             disk::create_private_dir_all(&folder)?;
-            own::expect_own_folder(&folder, Strangers::KeptOut)?;
+            own::expect_own_folder(&folder, OtherUsers::Excluded)?;
         }
         let store = SnapshotStore::new(dir.join("contents"));
         Ok(Self { dir, store, programs })

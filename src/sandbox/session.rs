@@ -15,7 +15,7 @@ use crate::host::{HostError, HostHandle, SessionHost, SessionHostBuilder};
 use crate::kernel::io::stdio::{Input, OutputStream, Stdio};
 use crate::kernel::machine::limits::Limits;
 use crate::kernel::machine::{Machine, MachineBuilder, MachineError};
-use crate::kernel::process::Casualty;
+use crate::kernel::process::TrappedProcess;
 use crate::kernel::process::outcome::{Outcome, RunError};
 use crate::kernel::process::programs::Programs;
 use crate::kernel::vfs::{
@@ -239,7 +239,7 @@ impl Sandbox {
             stderr: output.stderr,
             exit_code: outcome.code().cast_signed(),
             timed_out: outcome.is_of_time(),
-            message: message_of(outcome, output.status.casualties()),
+            message: message_of(outcome, output.status.trapped()),
         })
     }
 
@@ -449,9 +449,9 @@ fn with_mount(
     })
 }
 
-fn message_of(outcome: &Outcome, casualties: &[Casualty]) -> Option<String> {
+fn message_of(outcome: &Outcome, trapped: &[TrappedProcess]) -> Option<String> {
     let trapped = || {
-        let Casualty { pid, name, trap } = casualties.first()?;
+        let TrappedProcess { pid, name, trap } = trapped.first()?;
         Some(format!("process {} ({name}) trapped: {}", pid.0, trap.message))
     };
     match outcome {

@@ -9,7 +9,7 @@ use crate::engine::{MODULES_MAX, Program, RunError};
 use crate::kernel::guest::{Guest, SpawnError};
 use crate::kernel::process::programs::{Found, NotRunnable, Place, Programs};
 use crate::kernel::process::schedule::{Ended, Image, Mode, Running};
-use crate::native::{HostImage, TapedChildren};
+use crate::native::{NativeImage, TapedChildren};
 use crate::process::ShellImage;
 use crate::tape::Kind;
 use crate::toolchain::ToolchainPrograms;
@@ -104,7 +104,7 @@ impl FoundPrograms {
             Some(Answer::NotRunnable(reason)) => return Err(NotRunnable(reason)),
             Some(Answer::Shell) => Some(ShellImage::new().found()),
             Some(Answer::Native(profile)) => {
-                Some(HostImage::taped(name, profile, Arc::clone(&self.taped)).found())
+                Some(NativeImage::taped(name, profile, Arc::clone(&self.taped)).found())
             }
             Some(Answer::Module(digest)) => match self.programs.get(&digest) {
                 Some(program) => Some(program.clone().found()),
@@ -156,7 +156,7 @@ impl Programs for StartedPrograms {
 
     fn missing(&self, name: &str) -> Result<Option<Found>, NotRunnable> {
         let native = |profile: &Option<String>| {
-            HostImage::taped(name, profile.clone(), Arc::clone(&self.taped)).found()
+            NativeImage::taped(name, profile.clone(), Arc::clone(&self.taped)).found()
         };
         Ok(self.natives.get(name).map(native))
     }

@@ -155,7 +155,7 @@ pub fn tell_all(sandbox: &mut Sandbox, id: &str) {
 
 /// Names the files of the host at which programs met errors; returns all that could not be shown as they
 /// were. Names that did not exist are not errors; `diff`, `apply` and `refresh` report those.
-pub fn tell_met(sandbox: &mut Sandbox, id: &str) -> Vec<Value> {
+pub fn tell_new_drifts(sandbox: &mut Sandbox, id: &str) -> Vec<Value> {
     let drifts = sandbox.files().take_drifts();
     let errors: Vec<Drift> = drifts.iter().filter(|it| it.kind.is_error()).cloned().collect();
     tell(sandbox.files(), &errors, id);

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::create::environment;
-use super::disk::{tell_met, with_drifts};
+use super::disk::{tell_new_drifts, with_drifts};
 use super::show::{absolute, start_dir};
 use super::{KeptPolicy, TOOLCHAIN, home_with, waiting};
 use crate::base::ambient;
@@ -26,7 +26,7 @@ use crate::cli::overtime::Overtime;
 use crate::cli::planted_links::Folders;
 use crate::cli::replaceable::Written;
 use crate::cli::report::{Change, Report, Status, ms, raised_with};
-use crate::cli::sink::{Once, Opened, Stdout};
+use crate::cli::sink::{Opened, Stdout, WriteOnce};
 use crate::cli::text::printable;
 use crate::cli::{ending, hints};
 use crate::sandbox::{ExecRequest, MountSource, Sandbox, SandboxError, SandboxHome, SandboxMount};
@@ -47,7 +47,7 @@ pub fn run(args: &ExecArgs) -> Result<u8> {
     let noted = Noted::default();
     let home = home_with(Some(args.compile), Some(note_load(args, &noted)))?;
     let stdout = Stdout::default();
-    let report_to = Once::new(open_report(args, &home, &stdout)?);
+    let report_to = WriteOnce::new(open_report(args, &home, &stdout)?);
     let mut report = Report { program: program_of(args), ..Report::default() };
     let done = perform(args, &home, &stdout, &report_to, &noted, &mut report);
     report.concluded(&done);
@@ -90,7 +90,7 @@ fn perform(
     args: &ExecArgs,
     home: &SandboxHome,
     stdout: &Stdout,
-    report_to: &Once,
+    report_to: &WriteOnce,
     noted: &Noted,
     report: &mut Report,
 ) -> Result<u8> {
@@ -152,7 +152,7 @@ fn perform(
     if !status.success() {
         advise(args, &mut sandbox, &cwd);
     }
-    report.drifts = tell_met(&mut sandbox, &args.id);
+    report.drifts = tell_new_drifts(&mut sandbox, &args.id);
     held.save(&mut sandbox).with_context(|| {
         format!(
             "the program has run, but session {} could not be saved, and is as it was before",

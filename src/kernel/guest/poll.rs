@@ -66,18 +66,18 @@ pub enum EventKind {
 }
 
 /// Due times of clocks, each with its userdata.
-type Dues = SmallVec<[(u64, u64); 4]>;
+type DueTimes = SmallVec<[(u64, u64); 4]>;
 
 /// A poll under way. Times are those of the monotonic clock.
 pub(super) struct Polling {
-    clocks: Dues,
+    clocks: DueTimes,
     begun: u64,
     /// The earliest due time.
     until: Option<u64>,
 }
 
 /// Why a descriptor is not ready.
-enum Unready {
+enum NotReady {
     Stdin,
     Pipe(PipeId, End),
 }
@@ -133,8 +133,8 @@ impl Guest {
             };
             match self.unready(fd, kind) {
                 None => ready.push(self.fd_event(*subscription, fd, kind)),
-                Some(Unready::Stdin) => waits_for_stdin.push((*subscription, fd)),
-                Some(Unready::Pipe(pipe, end)) => pipes.push((pipe, end)),
+                Some(NotReady::Stdin) => waits_for_stdin.push((*subscription, fd)),
+                Some(NotReady::Pipe(pipe, end)) => pipes.push((pipe, end)),
             }
         }
         if !waits_for_stdin.is_empty() {
@@ -183,7 +183,7 @@ impl Guest {
     /// Computes when the clocks of `subscriptions` are due.
     fn poll_clocks(&mut self, subscriptions: &[Subscription]) -> Polling {
         let begun = self.read_clock(ClockId::Monotonic);
-        let mut clocks = Dues::new();
+        let mut clocks = DueTimes::new();
         for subscription in subscriptions {
             if let SubscriptionKind::Clock { id, timeout, absolute } = subscription.kind {
                 let shown = if absolute { self.read_clock(id) } else { 0 };
@@ -198,7 +198,7 @@ impl Guest {
     }
 
     /// Returns why `fd` is not ready; `None` if it is.
-    fn unready(&self, fd: u32, kind: EventKind) -> Option<Unready> {
+    fn unready(&self, fd: u32, kind: EventKind) -> Option<NotReady> {
         let pipes = &self.machine.run.pipes;
         match (self.description(fd), kind) {
             (Ok(Description::Stdin), EventKind::FdRead)
@@ -206,17 +206,17 @@ impl Guest {
                     && !self.machine.clock.is_virtual()
                     && self.machine.run.stdio.stdin.may_block() =>
             {
-                Some(Unready::Stdin)
+                Some(NotReady::Stdin)
             }
             (Ok(Description::PipeReader(OpenPipe { pipe, .. })), EventKind::FdRead)
                 if pipes.readable(*pipe) == (0, false) =>
             {
-                Some(Unready::Pipe(*pipe, End::Reader))
+                Some(NotReady::Pipe(*pipe, End::Reader))
             }
             (Ok(Description::PipeWriter(OpenPipe { pipe, .. })), EventKind::FdWrite)
                 if pipes.writable(*pipe) == (0, false) =>
             {
-                Some(Unready::Pipe(*pipe, End::Writer))
+                Some(NotReady::Pipe(*pipe, End::Writer))
             }
             _ => None,
         }

@@ -8,7 +8,7 @@ use crate::kernel::machine::limits::{Limit, Stop};
 use crate::kernel::pid::Pid;
 use crate::kernel::process::programs::Found;
 use crate::kernel::process::schedule::Mode;
-use crate::kernel::process::{Newborn, Signal, Wait, WaitStatus};
+use crate::kernel::process::{NewProcess, Signal, Wait, WaitStatus};
 use crate::kernel::vfs::NodeId;
 use crate::tape::Recorder;
 
@@ -191,7 +191,7 @@ impl Guest {
         match done {
             Ok(()) => {
                 self.machine.run.processes.modules += u32::from(is_module);
-                self.machine.run.processes.newborn.push(Newborn { pid, guest: child, image });
+                self.machine.run.processes.newborn.push(NewProcess { pid, guest: child, image });
                 Ok(pid)
             }
             Err(errno) => {

@@ -84,7 +84,7 @@ impl Guest {
     }
 
     /// Ends the turn; returns the turnstile, which has the machine until the next one.
-    pub(in crate::kernel) fn hand_on(&mut self) -> Turnstile {
+    pub(in crate::kernel) fn end_turn(&mut self) -> Turnstile {
         self.machine.end();
         self.machine.turnstile().clone()
     }
@@ -151,7 +151,7 @@ impl Guest {
         let (pid, machine) = (self.pid, &mut *self.machine);
         match &outcome {
             Outcome::Trapped(trap) if pid != Pid::FIRST => {
-                machine.run.processes.mourn(pid, trap.clone());
+                machine.run.processes.note_trap(pid, trap.clone());
             }
             all if all.ends_all() => machine.run.processes.end_all(outcome.clone()),
             // The timeout passed while content was read back.

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use super::Machine;
 use crate::base::ambient;
-use crate::kernel::process::programs::{uncounted_by_now, uncounted_since};
+use crate::kernel::process::programs::{uncounted_since, uncounted_time};
 use crate::tape::{Kind, Recorder};
 
 /// Where a recorded run timed out.
@@ -70,7 +70,7 @@ impl Machine {
         // A deadline that the clock cannot represent never comes.
         let end = |timeout| ambient::instant_now().checked_add(timeout);
         self.run.deadline = self.limits.timeout.and_then(end);
-        self.run.uncounted_before = uncounted_by_now();
+        self.run.uncounted_before = uncounted_time();
     }
 
     /// The deadline of the run, later by its uncounted time.

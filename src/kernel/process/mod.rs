@@ -88,7 +88,7 @@ struct Entry {
     killed: Option<Signal>,
     timer: Option<(u64, u64)>,
     /// Until when its timer leaves native programs time, counted as [`Processes::host_waited_ns`].
-    patience_ns: u64,
+    host_wait_max_ns: u64,
     /// Whether its last wait ended at its time.
     timed_out: bool,
     /// Whether the bell has rung for it since its last wait began.
@@ -96,7 +96,7 @@ struct Entry {
 }
 
 /// A process that has been made and has not begun.
-pub(super) struct Newborn {
+pub(super) struct NewProcess {
     pub pid: Pid,
     pub guest: Guest,
     pub image: Box<dyn Image>,
@@ -104,7 +104,7 @@ pub(super) struct Newborn {
 
 /// A process that trapped.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Casualty {
+pub struct TrappedProcess {
     /// The process.
     pub pid: Pid,
     /// Its name.
@@ -113,8 +113,8 @@ pub struct Casualty {
     pub trap: Trap,
 }
 
-/// Most casualties kept: a guest decides how many there are.
-const CASUALTIES_MAX: usize = 100;
+/// Most trapped processes kept: a guest decides how many there are.
+const TRAPPED_MAX: usize = 100;
 
 /// The processes of one run.
 #[derive(Default)]
@@ -132,11 +132,11 @@ pub struct Processes {
     waiting_for_host: u32,
     /// Real time in which no process could run and the host was waited for.
     pub(super) host_waited_ns: u64,
-    pub(super) newborn: Vec<Newborn>,
+    pub(super) newborn: Vec<NewProcess>,
     /// The outcome that has ended all processes, or will.
     pub(super) ended: Option<Outcome>,
     /// Processes other than the first that trapped.
-    pub(super) casualties: Vec<Casualty>,
+    pub(super) trapped: Vec<TrappedProcess>,
 }
 
 impl Processes {
@@ -158,7 +158,7 @@ impl Processes {
             state: State::Ready,
             killed: None,
             timer: None,
-            patience_ns: 0,
+            host_wait_max_ns: 0,
             timed_out: false,
             rung: false,
         };
@@ -251,11 +251,11 @@ impl Processes {
             self.ready.push_back(pid);
         }
         self.waiting_for_host += u32::from(matches!(wait, Wait::Host(_)));
-        let patience_ns =
+        let host_wait_max_ns =
             self.host_waited_ns.saturating_add(until.unwrap_or(0).saturating_sub(now));
         let entry = self.entry(pid);
         (entry.timer, entry.timed_out, entry.rung) = (timer, false, false);
-        entry.patience_ns = patience_ns;
+        entry.host_wait_max_ns = host_wait_max_ns;
         entry.state = if wait == Wait::Turn { State::Ready } else { State::Waiting(wait) };
     }
 
@@ -296,24 +296,24 @@ impl Processes {
     }
 
     /// How much longer, in real time, the host is waited for before a timer of a process may end.
-    pub(super) fn patience_left_ns(&self) -> Option<u64> {
-        let patience = |(.., pid): &(u64, u64, Pid)| Some(self.entries.get(pid)?.patience_ns);
+    pub(super) fn host_wait_left_ns(&self) -> Option<u64> {
+        let patience = |(.., pid): &(u64, u64, Pid)| Some(self.entries.get(pid)?.host_wait_max_ns);
         let first = self.timers.iter().filter_map(patience).min()?;
         Some(first.saturating_sub(self.host_waited_ns))
     }
 
     /// The processes that wait for the host, if each of them also waits for a pipe: their native programs
     /// have taken all input.
-    pub(super) fn hungry(&self) -> Option<Vec<Pid>> {
-        let mut hungry = Vec::new();
+    pub(super) fn waiting_for_input(&self) -> Option<Vec<Pid>> {
+        let mut waiting_for_input = Vec::new();
         for (pid, entry) in &self.entries {
             match &entry.state {
-                State::Waiting(Wait::Host(Some(_))) => hungry.push(*pid),
+                State::Waiting(Wait::Host(Some(_))) => waiting_for_input.push(*pid),
                 State::Waiting(Wait::Host(None)) => return None,
                 _ => {}
             }
         }
-        Some(hungry)
+        Some(waiting_for_input)
     }
 
     /// Wakes the processes that wait for a time up to `now`.
@@ -421,10 +421,10 @@ impl Processes {
     }
 
     /// Keeps the trap of `pid`, as its parent sees only `SIGABRT`.
-    pub(super) fn mourn(&mut self, pid: Pid, trap: Trap) {
-        if self.casualties.len() < CASUALTIES_MAX {
+    pub(super) fn note_trap(&mut self, pid: Pid, trap: Trap) {
+        if self.trapped.len() < TRAPPED_MAX {
             let name = self.entries.get(&pid).map_or_else(String::new, |e| e.name.to_string());
-            self.casualties.push(Casualty { pid, name, trap });
+            self.trapped.push(TrappedProcess { pid, name, trap });
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::outcome::{Outcome, RunError};
 use super::turn::Turnstile;
-use super::{Casualty, Newborn};
+use super::{NewProcess, TrappedProcess};
 use crate::base::ambient;
 use crate::kernel::guest::{BadPreopen, Guest, Startup};
 use crate::kernel::io::host_stdin;
@@ -95,7 +95,7 @@ pub struct Finished<M = Machine> {
     /// How the first process ended, or why it did not start; or what ended all.
     pub outcome: Result<Outcome, RunError>,
     /// The first 100 processes other than the first that trapped.
-    pub casualties: Vec<Casualty>,
+    pub trapped: Vec<TrappedProcess>,
     /// Fuel used, if the engine counts it.
     pub fuel_used: Option<u64>,
 }
@@ -103,8 +103,8 @@ pub struct Finished<M = Machine> {
 impl Finished<()> {
     /// The result of a run that did not begin.
     pub(crate) fn not_started(stdio: Stdio, error: RunError) -> Self {
-        let (outcome, casualties, fuel_used) = (Err(error), Vec::new(), None);
-        Self { machine: (), stdio, outcome, casualties, fuel_used }
+        let (outcome, trapped, fuel_used) = (Err(error), Vec::new(), None);
+        Self { machine: (), stdio, outcome, trapped, fuel_used }
     }
 }
 
@@ -120,12 +120,12 @@ pub fn run(image: Box<dyn Image>, mut machine: Machine, startup: Startup) -> Fin
             return finish(machine, Some(error));
         }
     };
-    let turnstile = guest.hand_on();
+    let turnstile = guest.end_turn();
     let mut running = BTreeMap::from([(Pid::FIRST, image.start(guest))]);
     let mut not_started = None;
     let machine = loop {
         let mut machine = turnstile.take();
-        for Newborn { pid, guest, image } in machine.run.processes.newborn.drain(..) {
+        for NewProcess { pid, guest, image } in machine.run.processes.newborn.drain(..) {
             running.insert(pid, image.start(guest));
         }
         let Some(pid) = machine.next_turn() else { break machine };
@@ -165,11 +165,11 @@ fn finish(mut machine: Machine, not_started: Option<RunError>) -> Finished {
         None => Ok(processes.ended.unwrap_or(Outcome::Exited(0))),
     };
     let fuel_used = machine.run.fuel_left.map(|left| machine.fuel() - left);
-    Finished { machine, stdio, outcome, casualties: processes.casualties, fuel_used }
+    Finished { machine, stdio, outcome, trapped: processes.trapped, fuel_used }
 }
 
 /// How a wait for the host ended.
-enum Heard {
+enum WaitEnd {
     /// The bell rang for this process.
     Ring(Pid),
     /// The clock may move.
@@ -196,15 +196,15 @@ impl Machine {
             let due = self.run.processes.next_due();
             if self.run.processes.any_waits_for_host() {
                 match self.listen(due) {
-                    Heard::Ring(pid) => {
+                    WaitEnd::Ring(pid) => {
                         self.run.processes.wake_rung(pid);
                         continue;
                     }
-                    Heard::Timeout => {
+                    WaitEnd::Timeout => {
                         self.end_at(Limit::Timeout);
                         continue;
                     }
-                    Heard::Time => {}
+                    WaitEnd::Time => {}
                 }
             }
             let Some(due) = due else {
@@ -224,14 +224,14 @@ impl Machine {
     /// - as soon as all native programs are idle until they get input, as far as the host can tell;
     /// - at the latest when the host was waited for as long as a process has waited for its time: a paused
     ///   clock stands still meanwhile, but never falls behind real time.
-    fn listen(&mut self, due: Option<u64>) -> Heard {
+    fn listen(&mut self, due: Option<u64>) -> WaitEnd {
         let until = self.host_is_waited_for_until(due);
         let is_late = |until: Option<Instant>| until.is_some_and(|it| it <= ambient::instant_now());
         let is_looked_at = !self.run.bell.is_taped() && (due.is_none() || self.clock.is_virtual());
-        let hungry = self.run.processes.hungry().filter(|_| is_looked_at);
+        let waiting_for_input = self.run.processes.waiting_for_input().filter(|_| is_looked_at);
         let mut pause = LOOK_FIRST;
         loop {
-            let look_at = hungry.as_ref().and(ambient::instant_now().checked_add(pause));
+            let look_at = waiting_for_input.as_ref().and(ambient::instant_now().checked_add(pause));
             let waits = |pid| pid == Pid::MACHINE || self.run.processes.waits_for_host(pid);
             let begun = ambient::instant_now();
             let heard = self.run.bell.listen(waits, until.into_iter().chain(look_at).min());
@@ -241,16 +241,17 @@ impl Machine {
             *host_waited_ns = host_waited_ns.saturating_add(waited_ns);
             match heard {
                 Some(Pid::MACHINE) => break,
-                Some(pid) => return Heard::Ring(pid),
-                None if self.run.bell.times_out() => return Heard::Timeout,
+                Some(pid) => return WaitEnd::Ring(pid),
+                None if self.run.bell.times_out() => return WaitEnd::Timeout,
                 // The tape has no more: the run diverges here, or ended here.
-                None if self.run.bell.is_taped() => return Heard::Time,
-                None if self.is_out_of_time() => return Heard::Timeout,
+                None if self.run.bell.is_taped() => return WaitEnd::Time,
+                None if self.is_out_of_time() => return WaitEnd::Timeout,
                 None if is_late(until) => break,
                 None => {
-                    let is_idle =
-                        |hungry: &Vec<Pid>| hungry.iter().all(|pid| self.run.bell.is_idle(*pid));
-                    if hungry.as_ref().is_some_and(is_idle) {
+                    let is_idle = |waiting_for_input: &Vec<Pid>| {
+                        waiting_for_input.iter().all(|pid| self.run.bell.is_idle(*pid))
+                    };
+                    if waiting_for_input.as_ref().is_some_and(is_idle) {
                         break;
                     }
                     pause = (pause * 2).min(LOOK_EVERY_MAX);
@@ -260,13 +261,13 @@ impl Machine {
         if let (Some(tape), Some(pid)) = (&self.tape, self.run.processes.first_due()) {
             tape.push(Kind::Native { pid: pid.0, event: NativeEvent::ClockMoved });
         }
-        Heard::Time
+        WaitEnd::Time
     }
 
     /// Until when [`Machine::listen`] waits.
     fn host_is_waited_for_until(&mut self, due: Option<u64>) -> Option<Instant> {
         let left_ns = if self.clock.is_virtual() {
-            self.run.processes.patience_left_ns()
+            self.run.processes.host_wait_left_ns()
         } else {
             due.map(|due| due.saturating_sub(self.clock.now(ClockId::Monotonic)))
         };

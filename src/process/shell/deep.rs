@@ -13,16 +13,16 @@ pub fn with_stack<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// A future of a recursive step, polled with enough stack.
-pub struct Deep<'a, T>(Pin<Box<dyn Future<Output = T> + 'a>>);
+pub struct DeepFuture<'a, T>(Pin<Box<dyn Future<Output = T> + 'a>>);
 
-impl<'a, T> Deep<'a, T> {
+impl<'a, T> DeepFuture<'a, T> {
     /// Wraps `future`.
     pub fn new(future: impl Future<Output = T> + 'a) -> Self {
         Self(Box::pin(future))
     }
 }
 
-impl<T> Future for Deep<'_, T> {
+impl<T> Future for DeepFuture<'_, T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::context::{Leave, Run, Shell};
-use super::deep::Deep;
+use super::deep::DeepFuture;
 use super::held::Held;
 use super::lexer::SyntaxError;
 use super::parser::SCRIPT_BYTES_MAX;
@@ -114,7 +114,7 @@ impl Shell {
         let Some(text) = self.traps.remove("EXIT") else { return Ok(()) };
         let status = self.state.status;
         self.state.is_tested = false;
-        match Deep::new(self.run_text(&text)).await {
+        match DeepFuture::new(self.run_text(&text)).await {
             Err(Leave::Stop(stop)) => return Err(stop),
             Err(Leave::Exit | Leave::Error) => {}
             _ => self.state.status = status,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::context::{Leave, Run, Shell};
-use super::deep::Deep;
+use super::deep::DeepFuture;
 use super::held::Words;
 use super::image::Part;
 use super::state::Function;
@@ -159,7 +159,7 @@ impl Shell {
         }
         self.state.line = command.line;
         let _stack = self.take_memory(COMMAND_STACK_BYTES).await?;
-        Deep::new(self.redirected(command)).await
+        DeepFuture::new(self.redirected(command)).await
     }
 
     async fn redirected(&mut self, command: &Command) -> Run {

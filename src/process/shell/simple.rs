@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::builtin::{self, Builtin};
 use super::context::{Before, Leave, Run, Shell};
-use super::deep::Deep;
+use super::deep::DeepFuture;
 use super::held::Words;
 use super::image::{Part, ShellImage};
 use super::redirect::Saved;
@@ -157,7 +157,7 @@ impl Shell {
         match meaning {
             Meaning::Builtin(builtin) => {
                 let done = if builtin.runs_commands() {
-                    Deep::new(self.builtin(builtin, words)).await
+                    DeepFuture::new(self.builtin(builtin, words)).await
                 } else {
                     self.small_builtin(builtin, words).await
                 };
@@ -169,7 +169,7 @@ impl Shell {
                 Ok(())
             }
             Meaning::Function(function) => {
-                Deep::new(self.call_function(function, &words[1..])).await
+                DeepFuture::new(self.call_function(function, &words[1..])).await
             }
             Meaning::Program => {
                 self.state.status = match self.start_program(words, &[]).await? {

@@ -224,7 +224,7 @@ impl Overlay {
         let placed: HashSet<NodeId> =
             targets.iter().flat_map(|target| &target.placed).map(|placed| placed.id).collect();
         for target in &targets {
-            let severed = self.sever_strays(target.mount, target.layer, &placed);
+            let severed = self.detach_strays(target.mount, target.layer, &placed);
             severed.map_err(|(path, errno)| DiffError::Layer { operation: "read", path, errno })?;
         }
         let known_dirs = self.known_dirs(&targets);

@@ -90,7 +90,7 @@ impl Overlay {
     ///
     /// # Errors
     /// `ENOMEM`; `ENOSPC` at the limit of the upper layer; those of the layer.
-    pub(super) fn sever_strays(
+    pub(super) fn detach_strays(
         &mut self,
         mount: MountId,
         layer: u16,
@@ -101,14 +101,17 @@ impl Overlay {
             let comes_from_here = node.origin.as_ref().is_some_and(|o| o.layer == layer);
             let is_used = node.opens > 0 || node.mount != mount;
             if comes_from_here && is_used && !placed.contains(&id) {
-                self.sever(id)?;
+                self.detach_from_layer(id)?;
             }
         }
         Ok(())
     }
 
     /// Makes `id` independent of its layer.
-    pub(in crate::kernel::vfs) fn sever(&mut self, id: NodeId) -> Result<(), (VPath, Errno)> {
+    pub(in crate::kernel::vfs) fn detach_from_layer(
+        &mut self,
+        id: NodeId,
+    ) -> Result<(), (VPath, Errno)> {
         let node = &mut self.nodes[id];
         let Some(origin) = &node.origin else { return Ok(()) };
         let failed = |errno| (origin.path.clone(), errno);

@@ -66,7 +66,7 @@ pub fn diff_overlays(
     for (mount, index) in (0..).map(MountId).zip(0..before.mounts.len().min(after.mounts.len())) {
         let states = (&before.mounts[index].baseline, &after.mounts[index].baseline);
         if let (Some(one), Some(other)) = states {
-            let found = one.parted_from(other);
+            let found = one.differences_from(other);
             paths.extend(found.paths.iter().map(|path| (mount, path.clone())));
             parted.insert(mount, found);
         }
@@ -76,7 +76,7 @@ pub fn diff_overlays(
         let (mount, path) = &key;
         let parted = parted.get(mount);
         let is_parted = parted.is_some_and(|it| it.paths.contains(path));
-        let is_one = !is_parted && parted.is_none_or(|it| it.began_as_one);
+        let is_one = !is_parted && parted.is_none_or(|it| it.has_same_start);
         let shown = |overlay: &Overlay, own: Option<&Known>, other: Option<&Known>, is_after| match (
             own, other,
         ) {
@@ -125,24 +125,24 @@ impl Overlay {
 }
 
 /// Where two states of a directory are known to differ.
-struct Parted {
+struct KnownDifferences {
     paths: BTreeSet<VPath>,
     /// Both have the same start.
-    began_as_one: bool,
+    has_same_start: bool,
 }
 
 impl Baseline {
     /// Where this state and `other` differ, as far as one of them knows.
-    fn parted_from(&self, other: &Self) -> Parted {
-        let began_as_one = self.start_ns() == other.start_ns();
-        let mut parted = Parted { paths: BTreeSet::new(), began_as_one };
+    fn differences_from(&self, other: &Self) -> KnownDifferences {
+        let has_same_start = self.start_ns() == other.start_ns();
+        let mut parted = KnownDifferences { paths: BTreeSet::new(), has_same_start };
         if self.is_shared_with(other) {
             return parted;
         }
         let paths = &mut parted.paths;
         let (ours, theirs) = (self.pins().clone(), other.pins().clone());
         paths.extend(ours.written.iter().chain(&theirs.written).cloned());
-        if began_as_one {
+        if has_same_start {
             return parted;
         }
         for path in ours.by_path.keys().chain(theirs.by_path.keys()) {

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::error::{JournalError, failed};
-use super::format::{self as format, Content, Flaw, Root};
+use super::format::{self as format, Content, JournalDefect, Root};
 use super::recovery::Begun;
 use super::{
     COMMITTED, DRAFT, Found, Journals, OnChanged, Recovered, dirs_of, name, new_id, sync_dirs,
@@ -111,15 +111,15 @@ impl Journals {
         };
         let content = match &found.content {
             Ok(content) => content,
-            Err(Flaw::Damaged(why)) => return damaged(why),
-            Err(Flaw::Version(major, minor)) => {
+            Err(JournalDefect::Damaged(why)) => return damaged(why),
+            Err(JournalDefect::Version(major, minor)) => {
                 return Err(JournalError::Version { path, major: *major, minor: *minor });
             }
-            Err(Flaw::Exposed(exposure)) => {
+            Err(JournalDefect::Exposed(exposure)) => {
                 return Err(ExposedError { path, exposure: *exposure }.into());
             }
         };
-        if let Some(why) = content.flaw {
+        if let Some(why) = content.defect {
             return damaged(why);
         }
         let is_finished = found.state == COMMITTED;

@@ -51,12 +51,12 @@ pub(in crate::kernel::vfs) struct Content {
     /// `None` if this part is incomplete.
     pub staged: Option<Staged>,
     /// The first defect after the directories.
-    pub flaw: Option<&'static str>,
+    pub defect: Option<&'static str>,
 }
 
 /// Why a file is not a usable journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(in crate::kernel::vfs) enum Flaw {
+pub(in crate::kernel::vfs) enum JournalDefect {
     /// The defect.
     Damaged(&'static str),
     /// A later belljar wrote it.
@@ -97,27 +97,29 @@ pub(in crate::kernel::vfs) fn staged_part(staged: &[Vec<Option<Identity>>]) -> V
 }
 
 /// Parses a journal, which may end at any byte.
-pub(in crate::kernel::vfs) fn parse(bytes: &[u8]) -> Result<Content, Flaw> {
-    let mut rest = bytes.strip_prefix(MAGIC).ok_or(Flaw::Damaged("it has no journal header"))?;
+pub(in crate::kernel::vfs) fn parse(bytes: &[u8]) -> Result<Content, JournalDefect> {
+    let mut rest =
+        bytes.strip_prefix(MAGIC).ok_or(JournalDefect::Damaged("it has no journal header"))?;
     let mut version = || {
         let (number, after) = rest.split_first_chunk()?;
         rest = after;
         Some(u16::from_le_bytes(*number))
     };
     let (Some(major), Some(minor)) = (version(), version()) else {
-        return Err(Flaw::Damaged("it ends within the header"));
+        return Err(JournalDefect::Damaged("it ends within the header"));
     };
     if major != VERSION[0] {
-        return Err(Flaw::Version(major, minor));
+        return Err(JournalDefect::Version(major, minor));
     }
-    let roots = part(&mut rest, ROOTS).ok_or(Flaw::Damaged("its first part is incomplete"))?;
+    let roots =
+        part(&mut rest, ROOTS).ok_or(JournalDefect::Damaged("its first part is incomplete"))?;
     let roots = In(roots).whole(|part| part.list(In::root));
-    let roots = roots.ok_or(Flaw::Damaged("its first part is invalid"))?;
-    let mut content = Content { roots, plans: None, staged: None, flaw: None };
+    let roots = roots.ok_or(JournalDefect::Damaged("its first part is invalid"))?;
+    let mut content = Content { roots, plans: None, staged: None, defect: None };
     let Some(plans) = part(&mut rest, PLANS) else { return Ok(content) };
     let plans = In(plans).whole(|part| part.list(In::plan));
     let Some(plans) = plans.filter(|plans| plans.len() == content.roots.len()) else {
-        content.flaw = Some("its second part is invalid");
+        content.defect = Some("its second part is invalid");
         return Ok(content);
     };
     let lengths: Vec<usize> = plans.iter().map(|plan| plan.steps.len()).collect();
@@ -126,9 +128,9 @@ pub(in crate::kernel::vfs) fn parse(bytes: &[u8]) -> Result<Content, Flaw> {
     let staged = In(staged).whole(|part| part.list(|part| part.list(In::identity)));
     content.staged = staged.filter(|staged| staged.iter().map(Vec::len).eq(lengths));
     if content.staged.is_none() {
-        content.flaw = Some("its third part is invalid");
+        content.defect = Some("its third part is invalid");
     } else if !rest.is_empty() {
-        content.flaw = Some("there are bytes after its end");
+        content.defect = Some("there are bytes after its end");
     }
     Ok(content)
 }

@@ -6,7 +6,7 @@ use std::fs;
 
 use proptest::prelude::*;
 
-use super::format::{self as format, Flaw, Root};
+use super::format::{self as format, JournalDefect, Root};
 use super::tests::recover;
 use crate::kernel::vfs::journal::plan::{Attributes, Identity, Plan, Step};
 use crate::kernel::vfs::layer::temporary::temporary_name;
@@ -48,7 +48,7 @@ fn journal_round_trips() {
         (content.roots, content.plans, content.staged),
         (journal.0, Some(journal.1), Some(journal.2))
     );
-    assert_eq!(content.flaw, None);
+    assert_eq!(content.defect, None);
 }
 
 /// After a power cut each part is there completely or not at all.
@@ -60,16 +60,16 @@ fn truncated_journal_keeps_its_complete_parts() {
         (format::beginning(&journal.0).len(), format::plans_part(&journal.1).len());
     for len in 0..bytes.len() {
         match format::parse(&bytes[..len]) {
-            Err(Flaw::Damaged(_)) => assert!(len < roots, "{len}"),
+            Err(JournalDefect::Damaged(_)) => assert!(len < roots, "{len}"),
             Ok(content) => {
-                assert!(len >= roots && content.staged.is_none() && content.flaw.is_none());
+                assert!(len >= roots && content.staged.is_none() && content.defect.is_none());
                 assert_eq!(content.plans.is_some(), len >= roots + plans, "{len}");
             }
-            Err(flaw) => panic!("{flaw:?}"),
+            Err(defect) => panic!("{defect:?}"),
         }
     }
     let later = [b"belljar journal\n\x02\0\x03\0", &bytes[20..]].concat();
-    assert_eq!(format::parse(&later), Err(Flaw::Version(2, 3)));
+    assert_eq!(format::parse(&later), Err(JournalDefect::Version(2, 3)));
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn journal_with_foreign_paths_is_damaged() {
         let plans = [Plan { steps, attributes: Vec::new() }];
         format::parse(&[format::beginning(&roots), format::plans_part(&plans)].concat())
             .unwrap()
-            .flaw
+            .defect
     };
     let good = VPath::root().join(&temporary_name());
     for bad in ["a", "d/.belljar-x.tmp", ".belljar-0123456789ABCDEF.tmp", ""] {
@@ -93,9 +93,9 @@ fn journal_with_foreign_paths_is_damaged() {
     let root = Step::CreateDir { path: VPath::root(), temporary: good };
     assert!(journal(vec![root]).is_some());
     let short = [format::beginning(&roots), format::plans_part(&plans), format::staged_part(&[])];
-    assert!(format::parse(&short.concat()).unwrap().flaw.is_some());
+    assert!(format::parse(&short.concat()).unwrap().defect.is_some());
     let twice = [bytes_of(&(roots.clone(), plans.clone(), staged)), b"x".to_vec()].concat();
-    assert!(format::parse(&twice).unwrap().flaw.is_some());
+    assert!(format::parse(&twice).unwrap().defect.is_some());
     // Paths with `..` are not even read.
     let mut bytes = bytes_of(&some_journal());
     let at = bytes.windows(4).position(|it| it == b"gone").unwrap();

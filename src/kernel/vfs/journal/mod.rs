@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::error::{JournalError, failed};
-use self::format::{BYTES_MAX, Content, Flaw, Root};
+use self::format::{BYTES_MAX, Content, JournalDefect, Root};
 use self::plan::{Identity, Plan, Step};
 use self::tree::Tree;
 use super::layer::host_dir::{Access, HostDir};
@@ -41,7 +41,7 @@ use super::path::VPath;
 use crate::base::ambient;
 use crate::base::disk::{self, DiskError};
 use crate::base::errno::Errno;
-use crate::base::own::{self, Strangers};
+use crate::base::own::{self, OtherUsers};
 
 /// Interval between checks whether another process is done.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -118,7 +118,7 @@ pub(super) struct Found {
     /// Locked while it is open, unless a writer has it locked.
     _file: Option<File>,
     is_live: bool,
-    pub content: Result<Content, Flaw>,
+    pub content: Result<Content, JournalDefect>,
 }
 
 impl Found {
@@ -392,7 +392,7 @@ impl Journals {
         // Before it is opened: a symbolic link may lead anywhere, and opening a pipe waits.
         match Layer::stat(&*self.dir, &name) {
             Ok(stat) if stat.file_type == FileType::RegularFile => {}
-            Ok(_) => return found(None, false, Err(Flaw::Damaged("it is not a file"))),
+            Ok(_) => return found(None, false, Err(JournalDefect::Damaged("it is not a file"))),
             Err(Errno::Noent) => return Ok(None),
             Err(errno) => return Err(failed("examine", &path)(io::Error::other(errno))),
         }
@@ -406,21 +406,21 @@ impl Journals {
         let metadata = file.metadata().map_err(failed("examine", &path))?;
         if let Some(exposure) = own::exposure(&metadata) {
             // Not waited for: another user could hold the lock for ever.
-            return found(None, false, Err(Flaw::Exposed(exposure)));
+            return found(None, false, Err(JournalDefect::Exposed(exposure)));
         }
         let is_live = locks && !lock(&file).map_err(failed("lock", &path))?;
         if locks && !disk::is_at(&file, &path) {
             return Ok(None);
         }
         let mut bytes = Vec::new();
-        let too_long = || Err(Flaw::Damaged("it is too long"));
+        let too_long = || Err(JournalDefect::Damaged("it is too long"));
         let content = match metadata.len() {
             len if len > BYTES_MAX => too_long(),
             _ => match (&mut file).take(BYTES_MAX + 1).read_to_end(&mut bytes) {
                 Ok(len) if len as u64 > BYTES_MAX => too_long(),
                 Ok(_) => format::parse(&bytes),
                 // Some systems do not let others read a locked file.
-                Err(_) if is_live || !locks => Err(Flaw::Damaged("it cannot be read")),
+                Err(_) if is_live || !locks => Err(JournalDefect::Damaged("it cannot be read")),
                 Err(error) => return Err(failed("read", &path)(error)),
             },
         };
@@ -512,9 +512,9 @@ impl Drop for Journal<'_> {
 /// Checks that no other user could have written to the directory `dir`.
 fn expect_own(dir: &Path) -> Result<(), JournalError> {
     if let Some(above) = dir.parent() {
-        own::expect_own_folder(above, Strangers::Apart)?;
+        own::expect_own_folder(above, OtherUsers::MayAddFiles)?;
     }
-    Ok(own::expect_own_folder(dir, Strangers::KeptOut)?)
+    Ok(own::expect_own_folder(dir, OtherUsers::Excluded)?)
 }
 
 /// A new random id.

@@ -37,8 +37,8 @@ pub(in crate::kernel::vfs) const KEPT_BYTES_MAX: u64 = 256 << 20;
 /// Forks of an overlay share the pins, as they began with the same state.
 pub struct Baseline {
     shared: Arc<Shared>,
-    /// Drifts that this overlay met since [`Baseline::take_met`].
-    met: Mutex<BTreeMap<VPath, DriftKind>>,
+    /// Drifts that this overlay met since [`Baseline::take_new_drifts`].
+    new_drifts: Mutex<BTreeMap<VPath, DriftKind>>,
 }
 
 pub(super) struct Shared {
@@ -131,12 +131,12 @@ impl Baseline {
         pins: Pins,
     ) -> Self {
         let shared = Shared { disk, start_ns, contents, pins: Mutex::new(pins) };
-        Self { shared: Arc::new(shared), met: Mutex::default() }
+        Self { shared: Arc::new(shared), new_drifts: Mutex::default() }
     }
 
     /// For a fork of an overlay.
     pub(in crate::kernel::vfs) fn fork(&self) -> Self {
-        Self { shared: self.shared.clone(), met: Mutex::default() }
+        Self { shared: self.shared.clone(), new_drifts: Mutex::default() }
     }
 
     /// The directory on the disk.
@@ -171,20 +171,20 @@ impl Baseline {
         self.pins().drifts.iter().map(|(path, kind)| (path.clone(), *kind)).collect()
     }
 
-    pub(super) fn take_met(&self) -> Vec<(VPath, DriftKind)> {
-        let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *met).into_iter().collect()
+    pub(super) fn take_new_drifts(&self) -> Vec<(VPath, DriftKind)> {
+        let mut new_drifts = self.new_drifts.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *new_drifts).into_iter().collect()
     }
 
     /// Records that `path` could not be shown as it was.
     fn drifted(&self, path: &VPath, kind: DriftKind) {
         self.pins().drifts.entry(path.clone()).or_insert(kind);
-        self.meet(path, kind);
+        self.note_new_drift(path, kind);
     }
 
-    fn meet(&self, path: &VPath, kind: DriftKind) {
-        let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
-        met.entry(path.clone()).or_insert(kind);
+    fn note_new_drift(&self, path: &VPath, kind: DriftKind) {
+        let mut new_drifts = self.new_drifts.lock().unwrap_or_else(PoisonError::into_inner);
+        new_drifts.entry(path.clone()).or_insert(kind);
     }
 
     fn is_changed(&self, found: &Examined) -> bool {
@@ -224,7 +224,7 @@ impl Baseline {
             Some(Pin::There(_)) => return Err(Errno::Notdir),
             Some(Pin::Absent { is_certain }) => return Ok(Pin::Absent { is_certain: *is_certain }),
             Some(Pin::Unknown) | None => {
-                self.meet(&parent, DriftKind::Changed);
+                self.note_new_drift(&parent, DriftKind::Changed);
                 return Err(Errno::Io);
             }
         };
@@ -308,13 +308,13 @@ impl Baseline {
             Pin::There(there) => Ok(there),
             Pin::Absent { is_certain } => {
                 if !is_certain {
-                    self.meet(path, DriftKind::Missing);
+                    self.note_new_drift(path, DriftKind::Missing);
                 }
                 Err(Errno::Noent)
             }
             Pin::Unknown => {
                 let kind = self.pins().drifts.get(path).copied();
-                self.meet(path, kind.unwrap_or(DriftKind::Changed));
+                self.note_new_drift(path, kind.unwrap_or(DriftKind::Changed));
                 Err(Errno::Io)
             }
         }
@@ -341,7 +341,7 @@ impl Baseline {
         }
         if let Some(list) = &there.list {
             if list.is_late {
-                self.meet(path, DriftKind::ListedLate);
+                self.note_new_drift(path, DriftKind::ListedLate);
             }
             return Ok(list.clone());
         }

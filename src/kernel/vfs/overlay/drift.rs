@@ -26,7 +26,7 @@ impl Overlay {
     /// Drifts that this overlay, not its forks, met since the last call; also files that changed while they
     /// were read.
     pub fn take_drifts(&mut self) -> Vec<Drift> {
-        let mut drifts = self.drifts_of(crate::kernel::vfs::Baseline::take_met);
+        let mut drifts = self.drifts_of(crate::kernel::vfs::Baseline::take_new_drifts);
         drifts.append(&mut self.torn);
         drifts.sort_unstable();
         drifts.dedup();

@@ -62,7 +62,7 @@ impl Overlay {
                 continue;
             }
             let is_special = matches!(self.node(id).body, Body::Special(_));
-            if !is_special && self.sever(id).is_ok() {
+            if !is_special && self.detach_from_layer(id).is_ok() {
                 if is_told(&from, told) {
                     continue;
                 }

@@ -5,7 +5,7 @@ use crate::kernel::vfs::{FileType, Follow};
 use crate::process::shell::arithmetic;
 use crate::process::shell::builtin;
 use crate::process::shell::context::{Leave, Run, Shell};
-use crate::process::shell::deep::Deep;
+use crate::process::shell::deep::DeepFuture;
 use crate::process::shell::held::Held;
 use crate::process::shell::simple::Meaning;
 
@@ -114,7 +114,7 @@ impl Shell {
         if let Some(builtin) = builtin::find(&args[0])
             && !is_program
         {
-            self.state.status = Deep::new(self.builtin(builtin, args)).await?;
+            self.state.status = DeepFuture::new(self.builtin(builtin, args)).await?;
             return Err(Leave::Exit);
         }
         self.state.status = match self.start_program(args, &[]).await? {
@@ -144,7 +144,7 @@ impl Shell {
             return self.describe(name, is_long).await;
         }
         if let Some(builtin) = builtin::find(name) {
-            let done = Deep::new(self.builtin(builtin, args)).await;
+            let done = DeepFuture::new(self.builtin(builtin, args)).await;
             return match done {
                 Err(Leave::Error) => Ok(self.state.status),
                 done => done,

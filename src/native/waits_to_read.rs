@@ -122,7 +122,7 @@ mod tests {
     use std::process::{Child, Command, Stdio};
     use std::time::Duration;
 
-    use super::super::host_pipes::Gauge;
+    use super::super::pipe_state::Gauge;
     use super::*;
     use crate::base::ambient;
 

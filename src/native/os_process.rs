@@ -9,7 +9,7 @@ use super::streams::lock;
 
 /// A process started as leader of its own group. Threads share it: one may kill it while another
 /// waits.
-pub(super) struct HostProcess {
+pub(super) struct OsProcess {
     leader: Mutex<Leader>,
     id: u32,
 }
@@ -20,7 +20,7 @@ struct Leader {
     is_reaped: bool,
 }
 
-impl HostProcess {
+impl OsProcess {
     pub(super) fn new(child: Child) -> Self {
         Self { id: child.id(), leader: Mutex::new(Leader { child, is_reaped: false }) }
     }
@@ -38,7 +38,7 @@ impl HostProcess {
         lock(&self.leader).kill(self.id)
     }
 
-    /// Like [`HostProcess::kill`], after calling `first`. Returns `false`, and does neither, if it
+    /// Like [`OsProcess::kill`], after calling `first`. Returns `false`, and does neither, if it
     /// was reaped.
     ///
     /// # Errors

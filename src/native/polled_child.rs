@@ -9,11 +9,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use super::SubprocessStatus;
-use super::host_pipes::{Gauge, ReadEnd, wait_readable};
-use super::host_process::HostProcess;
-use super::host_waits::waits_to_read;
+use super::os_process::OsProcess;
+use super::pipe_state::{Gauge, ReadEnd, wait_readable};
 use super::runner::end_with_this_thread;
 use super::streams::lock;
+use super::waits_to_read::waits_to_read;
 use crate::base::ambient;
 
 /// Bytes taken from a program at once: the capacity of a pipe.
@@ -23,7 +23,7 @@ const PIECE_BYTES: usize = 64 << 10;
 const SLICE_BYTES: usize = 4 << 10;
 
 /// Something that happened on the host.
-pub(super) enum HostEvent {
+pub(super) enum ChildEvent {
     /// The bytes given last have been written to the program.
     Taken,
     /// The run's standard input is readable.
@@ -31,7 +31,7 @@ pub(super) enum HostEvent {
     /// The program wrote to its standard output (1) or standard error (2).
     Output { fd: u32, bytes: Vec<u8> },
     /// It ended, and all its own output has been taken.
-    Ended(HostEnd),
+    Ended(ChildEnd),
     /// Processes that it left behind have closed its outputs.
     Closed,
     /// The host cannot tell how it ended.
@@ -39,7 +39,7 @@ pub(super) enum HostEvent {
 }
 
 /// How a native program ended.
-pub(super) struct HostEnd {
+pub(super) struct ChildEnd {
     /// If it exited.
     pub(super) exit_code: Option<u32>,
     /// If a signal ended it.
@@ -48,7 +48,7 @@ pub(super) struct HostEnd {
     pub(super) duration_ns: u64,
     /// Bytes given to it that it did not read.
     pub(super) unread_bytes: u64,
-    /// Whether a process that it left behind holds an output open: [`HostEvent::Closed`] follows.
+    /// Whether a process that it left behind holds an output open: [`ChildEvent::Closed`] follows.
     pub(super) left_open: bool,
 }
 
@@ -62,10 +62,10 @@ pub(super) struct Connected {
 }
 
 /// A running program. Dropping it kills the program and its process group.
-pub(super) struct HostChild(Arc<Shared>);
+pub(super) struct PolledChild(Arc<Shared>);
 
 struct Shared {
-    process: HostProcess,
+    process: OsProcess,
     /// Called after each event.
     ring: Box<dyn Fn() + Send + Sync>,
     state: Mutex<State>,
@@ -74,7 +74,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    events: VecDeque<HostEvent>,
+    events: VecDeque<ChildEvent>,
     /// Outputs that are open, and those of which a piece is in `events`.
     open: [bool; 2],
     pending: [bool; 2],
@@ -105,7 +105,7 @@ enum InputIs {
     Unread,
 }
 
-impl HostChild {
+impl PolledChild {
     /// Starts `command` as leader of its own process group; calls `ring` after each event.
     ///
     /// # Errors
@@ -139,7 +139,7 @@ impl HostChild {
             outputs.each_ref().map(|pipe| pipe.as_ref().and_then(|pipe| Gauge::of(&**pipe)));
         let stdin_inode = input.as_ref().and_then(|(unread, _)| Gauge::of(unread)?.inode());
         let shared = Arc::new(Shared {
-            process: HostProcess::new(child),
+            process: OsProcess::new(child),
             ring: Box::new(ring),
             state: Mutex::new(State { open, gauges, stdin_inode, ..State::default() }),
             changed: Condvar::new(),
@@ -155,12 +155,12 @@ impl HostChild {
     }
 
     /// The next event, if there is one.
-    pub(super) fn next(&self) -> Option<HostEvent> {
+    pub(super) fn next(&self) -> Option<ChildEvent> {
         self.0.change(|state| {
             let mut event = state.events.pop_front();
             match &mut event {
-                Some(HostEvent::Output { fd, .. }) => state.pending[*fd as usize - 1] = false,
-                Some(HostEvent::Ended(end)) => {
+                Some(ChildEvent::Output { fd, .. }) => state.pending[*fd as usize - 1] = false,
+                Some(ChildEvent::Ended(end)) => {
                     // Given after the feeding thread had ended.
                     end.unread_bytes += state.given.take().map_or(0, |bytes| bytes.len() as u64);
                 }
@@ -170,7 +170,7 @@ impl HostChild {
         })
     }
 
-    /// Gives it `bytes` to read. [`HostEvent::Taken`] follows when it can be given more.
+    /// Gives it `bytes` to read. [`ChildEvent::Taken`] follows when it can be given more.
     pub(super) fn give(&self, bytes: Vec<u8>) {
         self.0.change(|state| state.given = Some(bytes));
     }
@@ -205,11 +205,11 @@ impl HostChild {
     /// Returns a function to call when the run's standard input is readable.
     pub(super) fn on_readable(&self) -> impl Fn() + Clone + Send + use<> {
         let shared = Arc::clone(&self.0);
-        move || shared.push(HostEvent::Readable)
+        move || shared.push(ChildEvent::Readable)
     }
 }
 
-impl Drop for HostChild {
+impl Drop for PolledChild {
     fn drop(&mut self) {
         // First, as an unreaped group can be killed. One that cannot be killed is not waited for.
         let killed = self.0.process.kill();
@@ -237,17 +237,17 @@ impl Shared {
     ) -> io::Result<()> {
         for (output, pipe) in outputs.into_iter().enumerate() {
             if let Some(pipe) = pipe {
-                self.beside(move |shared| shared.drain(output, pipe))?;
+                self.spawn_thread(move |shared| shared.drain(output, pipe))?;
             }
         }
         let input = match input {
-            Some((unread, pipe)) => Some((unread, self.beside(|shared| shared.feed(pipe))?)),
+            Some((unread, pipe)) => Some((unread, self.spawn_thread(|shared| shared.feed(pipe))?)),
             None => None,
         };
-        self.beside(move |shared| shared.attend(started, input)).map(drop)
+        self.spawn_thread(move |shared| shared.attend(started, input)).map(drop)
     }
 
-    fn beside<T: Send + 'static>(
+    fn spawn_thread<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Self) -> T + Send + 'static,
     ) -> io::Result<JoinHandle<T>> {
@@ -266,7 +266,7 @@ impl Shared {
         waited.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, event: HostEvent) {
+    fn push(&self, event: ChildEvent) {
         self.change(|state| state.events.push_back(event));
         (self.ring)();
     }
@@ -312,7 +312,7 @@ impl Shared {
             state.pending[output] = true;
             state.taken_bytes[output] += count as u64;
             let (fd, bytes) = (output as u32 + 1, buffer[..count].to_vec());
-            state.events.push_back(HostEvent::Output { fd, bytes });
+            state.events.push_back(ChildEvent::Output { fd, bytes });
             drop(state);
             self.changed.notify_all();
             (self.ring)();
@@ -341,7 +341,7 @@ impl Shared {
             // Bytes written after the program ended are unread, even if the pipe had room.
             let is_taken = self.change(|state| {
                 let is_taken = state.input != InputIs::Unread;
-                state.events.extend(is_taken.then_some(HostEvent::Taken));
+                state.events.extend(is_taken.then_some(ChildEvent::Taken));
                 is_taken
             });
             if !is_taken {
@@ -377,17 +377,17 @@ impl Shared {
             Ok(SubprocessStatus::Signalled(signal)) => (None, Some(signal.cast_unsigned())),
             Ok(status) => (Some(status.code().unwrap_or(1).cast_unsigned()), None),
             Err(error) => {
-                self.push(HostEvent::Failed(error.to_string()));
+                self.push(ChildEvent::Failed(error.to_string()));
                 return self.reap();
             }
         };
         let duration_ns = duration_ns.unwrap_or(u64::MAX);
-        let end = HostEnd { exit_code, signal, duration_ns, unread_bytes, left_open };
-        self.push(HostEvent::Ended(end));
+        let end = ChildEnd { exit_code, signal, duration_ns, unread_bytes, left_open };
+        self.push(ChildEvent::Ended(end));
         if left_open {
             // Until it is reaped, its group can be killed.
             drop(self.wait_while(|state| state.open.contains(&true) && !state.is_dropped));
-            self.push(HostEvent::Closed);
+            self.push(ChildEvent::Closed);
         }
         self.reap();
     }

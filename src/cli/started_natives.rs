@@ -12,7 +12,7 @@ const SHOWN_MAX: usize = 8;
 
 /// Native programs that ran.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct HostPrograms {
+pub struct StartedNatives {
     /// The number of processes.
     pub processes: usize,
     /// The name of each program, once, in the order of their first start.
@@ -21,7 +21,7 @@ pub struct HostPrograms {
     pids: BTreeSet<u32>,
 }
 
-impl HostPrograms {
+impl StartedNatives {
     /// Those on a tape.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl HostPrograms {
     }
 }
 
-impl From<Vec<String>> for HostPrograms {
+impl From<Vec<String>> for StartedNatives {
     fn from(started: Vec<String>) -> Self {
         let mut ran = Self::default();
         for program in &started {
@@ -73,7 +73,7 @@ impl From<Vec<String>> for HostPrograms {
 }
 
 /// In a sentence.
-impl fmt::Display for HostPrograms {
+impl fmt::Display for StartedNatives {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = self.names.iter().take(SHOWN_MAX).map(|name| printable(name));
         let names = names.collect::<Vec<_>>().join(", ");
@@ -89,10 +89,10 @@ mod tests {
 
     #[test]
     fn programs_are_counted_and_named_once() {
-        let ran = HostPrograms::from(["git", "sort", "git"].map(str::to_owned).to_vec());
+        let ran = StartedNatives::from(["git", "sort", "git"].map(str::to_owned).to_vec());
         assert_eq!(ran.to_string(), "not hermetic: 3 native programs ran: git, sort");
         let many = (0..9).map(|n| n.to_string()).collect::<Vec<_>>();
-        assert!(HostPrograms::from(many).to_string().ends_with("6, 7, …"));
-        assert!(HostPrograms::default().is_empty());
+        assert!(StartedNatives::from(many).to_string().ends_with("6, 7, …"));
+        assert!(StartedNatives::default().is_empty());
     }
 }
