@@ -81,40 +81,65 @@ impl Guest {
         });
     }
 
-    /// Finds the program of `request`. For a script that is its interpreter, and `request` then passes it
-    /// the script. With `asks`, the host is asked about each interpreter that is a script itself.
-    pub(super) fn find(
+    /// Finds the program of `request`; if `asks`, asks the host whether it may start. For a script that is its
+    /// interpreter, of which the host is asked too, and `request` then passes it the script.
+    pub(super) fn find_allowed(
         &mut self,
         request: &mut SpawnRequest,
-        depth: u32,
         asks: bool,
     ) -> Result<Found, (Errno, String)> {
-        let fail = |errno: Errno| (errno, errno.to_string());
+        let ask = |guest: &mut Self, request: &SpawnRequest, is_watched| {
+            let answer = if asks { guest.check_start(request, is_watched) } else { Ok(()) };
+            answer.map_err(|reason| (Errno::Perm, reason))
+        };
+        ask(self, request, true)?;
+        let mut depth = 0;
+        loop {
+            let (path, script) = match self.find(request, depth == 0)? {
+                Step::Program(found) => {
+                    let is_watched = !matches!(found.image.mode(), Mode::Native { .. });
+                    if depth > 0 || !is_watched {
+                        ask(self, request, is_watched)?;
+                    }
+                    return Ok(found);
+                }
+                Step::Script(_) if depth == SCRIPT_DEPTH_MAX => return Err(reason_of(Errno::Loop)),
+                Step::Script(script) => script,
+            };
+            if depth > 0 {
+                ask(self, request, true)?;
+            }
+            let (interpreter, argument) = script.ok_or_else(|| reason_of(Errno::Noexec))?;
+            let rest = request.args.split_off(request.args.len().min(1));
+            request.args = vec![interpreter.clone().into_bytes()];
+            request.args.extend(argument.map(String::into_bytes));
+            request.args.push(path.into_bytes());
+            request.args.extend(rest);
+            request.program = interpreter;
+            depth += 1;
+        }
+    }
+
+    /// Finds the program or script of `request`. Only what a process named itself can have a substitute: those cannot
+    /// run scripts, which are in the namespace only.
+    fn find(
+        &mut self,
+        request: &SpawnRequest,
+        may_be_substitute: bool,
+    ) -> Result<Step, (Errno, String)> {
         if self.machine.programs.is_none() {
             return Err((Errno::Nosys, "this machine has no programs to start".to_owned()));
         }
         let cannot_run = |NotRunnable(reason)| (Errno::Noexec, reason);
-        let name = request.program.clone();
+        let name = &request.program;
         if name.is_empty() || name.contains('\0') {
-            return Err(fail(Errno::Noent));
+            return Err(reason_of(Errno::Noent));
         }
-        if !name.contains('/')
-            && let Some(found) = self.find_named(&name).map_err(cannot_run)?
-        {
-            return Ok(found);
-        }
-        let candidates = if name.contains('/') {
-            vec![name.clone()]
-        } else {
-            let path = request.environ.iter().find_map(|variable| variable.strip_prefix(b"PATH="));
-            let path = path.map(|path| std::str::from_utf8(path).unwrap_or_default());
-            let unset = (self.machine.kernel_version() < 6).then_some("");
-            let dirs = path.or(unset).into_iter().flat_map(|path| path.split(':'));
-            let dirs = dirs.map(|dir| if dir.is_empty() { "." } else { dir });
-            dirs.flat_map(|dir| [format!("{dir}/{name}"), format!("{dir}/{name}.wasm")]).collect()
-        };
         let is_searched = !name.contains('/');
-        for path in candidates {
+        if is_searched && let Some(found) = self.find_named(name).map_err(cannot_run)? {
+            return Ok(Step::Program(found));
+        }
+        for path in self.candidates(request) {
             let bytes = match self.read_file(&path, MODULE_BYTES_MAX) {
                 Ok(bytes) => bytes,
                 Err(_) if is_searched => continue,
@@ -124,42 +149,53 @@ impl Guest {
                         && !name.is_empty()
                         && let Some(found) = self.find_named(name).map_err(cannot_run)? =>
                 {
-                    return Ok(found);
+                    return Ok(Step::Program(found));
                 }
-                Err(errno) => return Err(fail(errno)),
+                Err(errno) => return Err(reason_of(errno)),
             };
             if let Some(line) = bytes.strip_prefix(b"#!") {
-                if depth == SCRIPT_DEPTH_MAX {
-                    return Err(fail(Errno::Loop));
-                }
-                if asks && depth > 0 {
-                    self.check_start(request, true).map_err(|reason| (Errno::Perm, reason))?;
-                }
                 let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
-                let (interpreter, argument) = interpreter(line).ok_or(fail(Errno::Noexec))?;
-                let rest = request.args.split_off(request.args.len().min(1));
-                request.args = vec![interpreter.clone().into_bytes()];
-                request.args.extend(argument.map(String::into_bytes));
-                request.args.push(path.into_bytes());
-                request.args.extend(rest);
-                request.program = interpreter;
-                return self.find(request, depth + 1, asks);
+                return Ok(Step::Script((path, interpreter(line))));
             }
             let found = self.find_module(&path, bytes).map_err(cannot_run)?;
-            return Ok(Found { path: Some(self.absolute(&path)), ..found });
+            return Ok(Step::Program(Found { path: Some(self.absolute(&path)), ..found }));
         }
-        // A substitute cannot run a script: scripts are in the namespace only.
         if is_searched
-            && depth == 0
-            && let Some(found) = self.find_substitute(&name).map_err(cannot_run)?
+            && may_be_substitute
+            && let Some(found) = self.find_substitute(name).map_err(cannot_run)?
         {
-            return Ok(found);
+            return Ok(Step::Program(found));
         }
         if is_searched {
-            self.machine.note_missing(&name);
+            self.machine.note_missing(name);
         }
         Err((Errno::Noent, "program not found".to_owned()))
     }
+
+    /// The files that may be the program of `request`: with `PATH`, if it has no slash.
+    fn candidates(&self, request: &SpawnRequest) -> Vec<String> {
+        let name = &request.program;
+        if name.contains('/') {
+            return vec![name.clone()];
+        }
+        let path = request.environ.iter().find_map(|variable| variable.strip_prefix(b"PATH="));
+        let path = path.map(|path| std::str::from_utf8(path).unwrap_or_default());
+        let unset = (self.machine.kernel_version() < 6).then_some("");
+        let dirs = path.or(unset).into_iter().flat_map(|path| path.split(':'));
+        let dirs = dirs.map(|dir| if dir.is_empty() { "." } else { dir });
+        dirs.flat_map(|dir| [format!("{dir}/{name}"), format!("{dir}/{name}.wasm")]).collect()
+    }
+}
+
+/// What a lookup of a program found.
+enum Step {
+    Program(Found),
+    /// The path of a script, and its interpreter with an argument.
+    Script((String, Option<(String, Option<String>)>)),
+}
+
+fn reason_of(errno: Errno) -> (Errno, String) {
+    (errno, errno.to_string())
 }
 
 /// Most names of missing programs that a machine keeps.

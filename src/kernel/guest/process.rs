@@ -95,27 +95,6 @@ impl Guest {
         spawned.map_err(|(errno, reason)| SpawnError { program, errno, reason })
     }
 
-    /// Finds the program of `request`; if `asks`, asks the host whether it may start.
-    fn find_allowed(
-        &mut self,
-        request: &mut SpawnRequest,
-        asks: bool,
-    ) -> Result<Found, (Errno, String)> {
-        let blocked = |reason| (Errno::Perm, reason);
-        if !asks {
-            return self.find(request, 0, false);
-        }
-        self.check_start(request, true).map_err(blocked)?;
-        let program = request.program.clone();
-        let found = self.find(request, 0, true)?;
-        let is_watched = !matches!(found.image.mode(), Mode::Native { .. });
-        // Of a script, the interpreter runs.
-        if request.program != program || !is_watched {
-            self.check_start(request, is_watched).map_err(blocked)?;
-        }
-        Ok(found)
-    }
-
     /// Counts `fuel` instructions for work outside modules.
     ///
     /// # Errors
