@@ -303,15 +303,7 @@ impl MachineBuilder {
         if kernel_version > 0 && worktree.is_some() {
             vfs.show_root_in_worktree();
         }
-        if kernel_version == 2 {
-            vfs.count_readers_as_writers();
-        }
-        if kernel_version > 4 {
-            vfs.follow_dirs();
-        }
-        if kernel_version > 5 {
-            vfs.move_open_files();
-        }
+        vfs.set_kernel_version(kernel_version);
         if kernel_version > 1 && clock.is_virtual() {
             vfs.tell_writes_apart(now);
         }

@@ -41,15 +41,8 @@ pub(in crate::kernel::vfs) struct WriteTimes {
     gone: HashMap<(NodeId, Box<str>), (u64, u64)>,
     /// Refreshes from the disk.
     pub(in crate::kernel::vfs) refreshes: Vec<Refresh>,
-    /// A written file counts as being written while any description of it is open, as up to version 2 of the
-    /// kernel.
-    readers_write: bool,
-    /// Moving a directory removes the names in it, and a new entry has its directory's time; since version 5
-    /// of the kernel.
-    follows_dirs: bool,
-    /// A write to an open file is later than one that other processes may have seen; since version 6 of the
-    /// kernel.
-    moves_open_files: bool,
+    /// The version of the kernel whose times these are.
+    kernel_version: u32,
 }
 
 /// The most by which a refresh sets a clock forward. Changes that took longer are shown compressed.
@@ -76,7 +69,8 @@ pub(in crate::kernel::vfs) struct Refresh {
 impl Refresh {
     /// The time shown for a change at `ns` on the disk's clock, if it is in the range.
     fn shown(&self, ns: u64) -> Option<u64> {
-        let at = ns.checked_sub(self.since_ns).filter(|_| ns <= self.until_ns)?;
+        // What has the time of the start was there when it was looked at first.
+        let at = ns.checked_sub(self.since_ns).filter(|at| *at > 0 && ns <= self.until_ns)?;
         let whole = self.until_ns.saturating_sub(self.since_ns).max(1);
         let later = u128::from(at) * u128::from(self.span_ns) / u128::from(whole);
         Some(self.shown_ns.saturating_add(u64::try_from(later).unwrap_or(self.span_ns)))
@@ -92,6 +86,21 @@ fn next_second(ns: u64) -> u64 {
 }
 
 impl WriteTimes {
+    /// A written file counts as being written while any description of it is open.
+    fn readers_write(&self) -> bool {
+        self.kernel_version == 2
+    }
+
+    /// Moving a directory removes the names in it, and a new entry has its directory's time.
+    fn follows_dirs(&self) -> bool {
+        self.kernel_version > 4
+    }
+
+    /// A write to an open file is later than one that other processes may have seen.
+    fn moves_open_files(&self) -> bool {
+        self.kernel_version > 5
+    }
+
     /// The time of a write to `node` when the clock shows `now`; not in the second of `before`, its previous
     /// write, if a process may have seen that.
     fn next(&mut self, node: Option<NodeId>, before: Option<u64>, now: u64) -> u64 {
@@ -117,31 +126,19 @@ impl Overlay {
             began_ns: now,
             seen_ns: now,
             refreshes: std::mem::take(&mut self.writes.refreshes),
-            readers_write: self.writes.readers_write,
-            follows_dirs: self.writes.follows_dirs,
-            moves_open_files: self.writes.moves_open_files,
+            kernel_version: self.writes.kernel_version,
             ..WriteTimes::default()
         };
     }
 
-    /// Makes a moved directory remove the names in it, and a new entry have its directory's time.
-    pub(crate) fn follow_dirs(&mut self) {
-        self.writes.follows_dirs = true;
-    }
-
-    /// Makes a write to an open file later than its previous one, if other processes may have seen that.
-    pub(crate) fn move_open_files(&mut self) {
-        self.writes.moves_open_files = true;
-    }
-
-    /// Makes a written file count as being written while any description of it is open.
-    pub(crate) fn count_readers_as_writers(&mut self) {
-        self.writes.readers_write = true;
+    /// Gives writes the times that they have in version `kernel_version` of the kernel.
+    pub(crate) fn set_kernel_version(&mut self, kernel_version: u32) {
+        self.writes.kernel_version = kernel_version;
     }
 
     /// Records that a description of `id` that was open for writing is closed.
     pub(super) fn note_end_of_writing(&mut self, id: NodeId) {
-        if !self.writes.readers_write {
+        if !self.writes.readers_write() {
             self.node_mut(id).is_being_written = false;
         }
     }
@@ -232,7 +229,7 @@ impl Overlay {
     /// that it is not later than its entry.
     pub(super) fn time_of_making_in(&mut self, dir: NodeId, now: u64) -> u64 {
         let time = self.time_of_making(now);
-        if self.writes.follows_dirs && self.writes.last_ns.is_some() {
+        if self.writes.follows_dirs() && self.writes.last_ns.is_some() {
             self.writes.last_node = Some(dir);
         }
         time
@@ -244,7 +241,7 @@ impl Overlay {
         let is_dir = matches!(node.body, Body::Dir(_));
         let is_known = !is_dir && !says_nothing(node);
         let was_seen = node.times.mtim <= self.writes.seen_ns;
-        if node.is_being_written && was_seen && self.writes.moves_open_files {
+        if node.is_being_written && was_seen && self.writes.moves_open_files() {
             self.writes.last_node = None;
         }
         // A process that is still writing has not looked in between. Other processes may have; a log that many
@@ -277,7 +274,7 @@ impl Overlay {
         let node = self.node(id);
         let (ino, written) = (node.ino, node.times.mtim);
         if let Body::Dir(moved) = &node.body {
-            if self.writes.follows_dirs && !moved.entries.is_empty() {
+            if self.writes.follows_dirs() && !moved.entries.is_empty() {
                 // Names beneath it are not tracked.
                 self.write_in_another_second();
             }
@@ -327,6 +324,16 @@ fn says_nothing(node: &Node) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Regression: a file written in the tick of the disk's clock in which a session began was newer, after a refresh
+    /// that found nothing, than what the session had made from it.
+    #[test]
+    fn file_written_in_the_tick_in_which_the_session_began_keeps_its_time() {
+        let refresh =
+            Refresh { mount: 0, since_ns: 100, until_ns: 200, shown_ns: 9_000, span_ns: 100 };
+        let shown = [99, 100, 101, 200, 201].map(|ns| refresh.shown(ns));
+        assert_eq!(shown, [None, None, Some(9_001), Some(9_100), None]);
+    }
     use crate::kernel::vfs::{Base, Follow, OpenFlags, VfsLimits};
 
     const START_NS: u64 = 100 * SECOND_NS;
@@ -416,7 +423,7 @@ mod tests {
             [("pkg", moved, 101), ("pkg", removed, 101), ("top/pkg", above, 101)]
         {
             let mut bench = Bench::new();
-            bench.0.follow_dirs();
+            bench.0.set_kernel_version(5);
             let base = bench.base();
             let make = |bench: &mut Bench| {
                 for (at, _) in dir.match_indices('/').chain([(dir.len(), "")]) {
@@ -436,7 +443,7 @@ mod tests {
     #[test]
     fn directory_is_not_later_than_its_new_entry() {
         let mut bench = Bench::new();
-        bench.0.follow_dirs();
+        bench.0.set_kernel_version(5);
         let base = bench.base();
         bench.0.create_dir(base, "dir", START_NS).unwrap();
         bench.0.create_dir(base, "dir/dir", START_NS).unwrap();
