@@ -229,3 +229,47 @@ fn new_file_in_one_of_two_directories_that_changed_places_stays_where_it_is() {
     assert_eq!((bench.read("a/new"), bench.read("b/f")), ("by the user\n".into(), "1\n".into()));
     assert_eq!(bench.done(&["diff", "box"]), "");
 }
+
+/// Regression: all files that the session had not read showed the same time until a refresh.
+#[test]
+fn times_of_contents_are_the_same_after_a_moved_directory_was_applied() {
+    let bench = Bench::with(&[("b/c", "1\n"), ("b/d", "2\n")], &["--mtimes", "content"]);
+    assert!(bench.sh("mv b x").status.success());
+    bench.done(&["fork", "box", "--id", "other"]);
+    bench.done(&["apply", "box"]);
+    let list = ["--", "ls", "-l", "x"];
+    let expected = bench.done(&[&["exec", "other"], &list[..]].concat());
+    assert_eq!(bench.done(&[&["exec", "box"], &list[..]].concat()), expected);
+}
+
+/// Regression: a second refresh, which found nothing, gave the file another number.
+#[test]
+fn inode_numbers_are_the_same_after_a_second_refresh() {
+    let bench = Bench::new(&[("d/e", "1\n")]);
+    assert!(bench.sh("mv d x; ln -s x d; ln x/e y").status.success());
+    bench.done(&["refresh", "box"]);
+    let numbers = stdout(&bench.sh("ls -i x/e y"));
+    for _ in 0..2 {
+        bench.done(&["refresh", "box"]);
+        assert_eq!(stdout(&bench.sh("ls -i x/e y")), numbers);
+    }
+}
+
+/// Regression: a refresh told that the file had changed, and went on showing the time at which the session wrote it.
+#[test]
+fn touch_of_an_applied_file_is_taken_in_by_a_refresh() {
+    for (script, edit) in [
+        ("echo x > f; cp f out", "touch f"),
+        ("echo x > f; cp f out", "echo x > f"),
+        ("echo x > f; ln f g; cp f out", "touch g"),
+    ] {
+        let bench = Bench::new(&[("f", "a\n")]);
+        assert!(bench.sh(script).status.success());
+        bench.done(&["apply", "box"]);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        user(&bench, edit);
+        bench.done(&["refresh", "box"]);
+        let output = bench.sh("test f -nt out && echo newer");
+        assert_eq!(stdout(&output), "newer\n", "{script}; {edit}");
+    }
+}

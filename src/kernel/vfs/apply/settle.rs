@@ -185,7 +185,9 @@ impl Overlay {
     fn relocate(&mut self, id: NodeId, layer: u16, path: &VPath, stat: Option<&Stat>) -> bool {
         let node = &mut self.nodes[id];
         let had_times = node.carries_times();
-        node.times_of = TimesOf::Layer;
+        if node.times_of != TimesOf::Content {
+            node.times_of = TimesOf::Layer;
+        }
         let is_here = node.origin.as_ref().is_some_and(|o| o.layer == layer && o.path == *path);
         let is_written = matches!(&node.body, Body::File(file) if file.content.is_dirty());
         if is_here && !is_written && !had_times {

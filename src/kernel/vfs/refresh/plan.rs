@@ -94,6 +94,7 @@ impl Overlay {
             if !is_changed
                 && (node.carries_times() || was_applied)
                 && let Some(now) = plan.unchanged_on_disk(&placed.path)?
+                && now.mtime_ns == before.mtime_ns
             {
                 plan.keep_as_on_disk(placed.path, placed.id, now);
             }
@@ -163,7 +164,14 @@ impl RefreshPlan {
             }
         }
         let is_kept = names.iter().any(|path| self.kept.get(path) == Some(&Some(id)));
-        let is_one_file = || unchanged.iter().all(|(_, now)| now.stamp == unchanged[0].1.stamp);
+        let has_its_time = |path: &VPath, now: &Stat| {
+            self.baseline.pinned_stat(path).is_some_and(|before| before.mtime_ns == now.mtime_ns)
+        };
+        let is_one_file = || {
+            let first = unchanged.first().map(|(_, now)| now.stamp);
+            let mut names = unchanged.iter();
+            names.all(|(path, now)| Some(now.stamp) == first && has_its_time(path, now))
+        };
         if is_kept || unchanged.len() == names.len() && is_one_file() {
             for (path, now) in unchanged {
                 self.keep_as_on_disk(path, id, now);

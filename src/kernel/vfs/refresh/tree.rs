@@ -167,14 +167,25 @@ impl Overlay {
             let ino = ino_below(overlay.node(placed.dir).ino, &placed.name);
             overlay.node(placed.id).ino == ino
         };
-        let linked = placed.iter().filter(|it| self.node(it.id).nlink > 1 && is_home(self, it));
-        let at_home: HashSet<NodeId> = linked.map(|placed| placed.id).collect();
-        for placed in &placed {
-            let is_of_layer = self.node(placed.id).ino >= MADE_INO_END;
-            if is_of_layer && !at_home.contains(&placed.id) && !is_home(self, placed) {
-                let ino = self.fresh_ino();
-                self.node_mut(placed.id).ino = ino;
+        // The number of an entry depends on that of its directory: directories, which come before their entries, first.
+        let (dirs, files): (Vec<_>, Vec<_>) =
+            placed.iter().partition(|it| matches!(self.node(it.id).body, Body::Dir(_)));
+        for placed in dirs {
+            if !is_home(self, placed) {
+                self.renumber_if_of_layer(placed.id);
             }
+        }
+        let at_home: HashSet<NodeId> =
+            files.iter().filter(|it| is_home(self, it)).map(|it| it.id).collect();
+        for placed in files.iter().filter(|it| !at_home.contains(&it.id)) {
+            self.renumber_if_of_layer(placed.id);
+        }
+    }
+
+    fn renumber_if_of_layer(&mut self, id: NodeId) {
+        if self.node(id).ino >= MADE_INO_END {
+            let ino = self.fresh_ino();
+            self.node_mut(id).ino = ino;
         }
     }
 
