@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::json;
 
 use super::args::changes::RecoverArgs;
@@ -18,6 +18,9 @@ use crate::HostDir;
 use crate::kernel::vfs::{JournalError, Journals, OnChanged, Recovered, VPath, Witness};
 
 pub fn run(args: &RecoverArgs) -> Result<u8> {
+    if args.forget {
+        return forget(args);
+    }
     let folder = match HostDir::open(&args.dir) {
         _ if args.all => None,
         Ok(folder) => Some(folder),
@@ -36,7 +39,9 @@ pub fn run(args: &RecoverArgs) -> Result<u8> {
             for folder in journals.folders()? {
                 let folder = shown(&folder);
                 note!(
-                    "belljar: note: a journal names {folder}, which does not exist; the journal stays"
+                    "belljar: note: the directory that a journal names is not at {folder} any more; if it was \
+                     moved, run `belljar recover` on its new place; if it was removed, run \
+                     `belljar recover --forget {folder}`"
                 );
             }
             recovered
@@ -51,6 +56,27 @@ pub fn run(args: &RecoverArgs) -> Result<u8> {
         say!("nothing to recover in {}", printable(&place));
     }
     Ok(if teller.is_unreadable.get() { FAILED } else { 0 })
+}
+
+/// Drops the journals for a directory that was removed.
+fn forget(args: &RecoverArgs) -> Result<u8> {
+    let folder = std::path::absolute(&args.dir)
+        .with_context(|| format!("cannot determine the absolute path of {}", args.dir.display()))?;
+    let dropped = match Journals::open_existing(&journals_dir()?)? {
+        Some(journals) => journals.forget(&folder, &RecoveryMessages::new(args.json, None))?,
+        None => 0,
+    };
+    if args.json {
+        say!("{}", json!({ "forgotten": dropped }));
+        return Ok(0);
+    }
+    let shown = shown(&folder);
+    if dropped == 0 {
+        say!("no journal names a removed directory that was at {shown}");
+    } else {
+        say!("{} for {shown} dropped", count(dropped, "journal"));
+    }
+    Ok(0)
 }
 
 /// Recovers the directory `path`, which is about to be opened; does nothing if it cannot be opened.

@@ -591,5 +591,6 @@ pub fn changed_machine(path: &Path) -> Result<Machine, TapedChangesError> {
 /// Builds the machine of the tape at `path` in its state before the run, with all that the run saw.
 fn taped_machine(path: &Path) -> Result<Machine, TapedChangesError> {
     let (builder, _) = Script::read(path)?.at_the_end().into_builder(path, &Limits::default())?;
-    Ok(builder.build().map_err(ReplayError::from)?)
+    // Making the changes can take more room than the run took: what it moved is moved twice.
+    Ok(builder.limits(Limits::default()).build().map_err(ReplayError::from)?)
 }

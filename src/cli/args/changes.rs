@@ -47,6 +47,7 @@ pub struct ApplyArgs {
   belljar recover DIR               ... another directory
   belljar recover --all             ... every directory that a journal names
   belljar recover --skip-changed    ... but leave files that have changed since
+  belljar recover --forget DIR      drop the journals for a removed directory
 
 Before belljar writes to the disk (`run --apply`, `sh --apply`, `apply`, `sandbox apply`, `sandbox cp`), it \
 notes in a journal in BELLJAR_HOME what it is going to do. If it is killed, or the power \
@@ -56,6 +57,7 @@ every file was in place already, completes them. Only files that the journal nam
 
 Exit codes: 0 if nothing is left to do, also if there was nothing, 2 if there is no such \
 directory, 125 if something cannot be recovered: the message says why, and what to do.")]
+#[expect(clippy::struct_excessive_bools, reason = "the options of the command")]
 pub struct RecoverArgs {
     /// The directory
     #[arg(default_value = ".", conflicts_with = "all")]
@@ -68,6 +70,10 @@ pub struct RecoverArgs {
     /// Leave files that have changed since as they are, and undo the rest
     #[arg(long)]
     pub skip_changed: bool,
+
+    /// Give up the recovery of the directory DIR, which was removed
+    #[arg(long, requires = "dir", conflicts_with_all = ["all", "skip_changed"])]
+    pub forget: bool,
 
     /// Print the result as one line of JSON
     #[arg(long)]

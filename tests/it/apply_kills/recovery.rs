@@ -103,7 +103,8 @@ fn missing_directory_does_not_block_the_others_of_its_journal() {
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output), "nothing to recover in .\n");
     let said = stderr(&recover(&folder, &["--all"]));
-    assert!(said.contains("/other, which does not exist; the journal stays"), "{said}");
+    assert!(said.contains("names is not at "), "{said}");
+    assert!(said.contains("/other any more"), "{said}");
     // What is left of it is about the other one, wherever that is now.
     let said = stderr(&recover(&away, &[]));
     assert!(said.contains("undone: the directory is as it was before"), "{said}");
@@ -162,7 +163,7 @@ fn a_folder_that_was_moved_is_recovered_where_it_is() {
         stderr(&output)
     };
     assert_eq!(run(&folder, &["run", "cat", "f1"]), "");
-    assert!(run(&folder, &["recover", "--all"]).contains("does not exist; the journal stays"));
+    assert!(run(&folder, &["recover", "--all"]).contains(" any more; if it was moved, run "));
     assert_eq!(tree(&folder).len(), 1);
     assert!(run(&moved, &["run", "cat", "f1"]).contains("undone"));
     assert!(tree(&moved).len() == 40 && tree(&moved).values().all(|content| content == b"old"));
@@ -275,4 +276,49 @@ fn foreign_file_in_a_directory_that_apply_made_is_named_by_recover() {
     assert!(recover(&["--skip-changed"]).status.success());
     assert_eq!(std::fs::read_to_string(made.join("y")).unwrap(), "by the user");
     assert_eq!(std::fs::read_to_string(folder.path().join("a")).unwrap(), "old");
+}
+
+/// Regression: the journal stayed for ever, `doctor` failed, and no command helped.
+#[test]
+fn journal_for_a_removed_directory_can_be_dropped() {
+    if !can_trace("journal_for_a_removed_directory_can_be_dropped") {
+        return;
+    }
+    let (top, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let folder = top.path().join("folder");
+    let run = |args: &[&str]| {
+        let mut command = belljar(top.path());
+        let output = command.env("BELLJAR_HOME", home.path()).args(args).output().unwrap();
+        (output.status.code(), stdout(&output), stderr(&output))
+    };
+    for is_replaced in [false, true] {
+        std::fs::create_dir(&folder).unwrap();
+        killed_halfway(&folder, home.path());
+        // It is there: it can be recovered.
+        let kept = run(&["recover", "--forget", "folder"]);
+        assert_eq!(kept.0, Some(125), "{}", kept.2);
+        assert!(kept.2.contains("recover it with `belljar recover"), "{}", kept.2);
+        std::fs::rename(&folder, top.path().join("away")).unwrap();
+        if is_replaced {
+            std::fs::create_dir(&folder).unwrap();
+        }
+        // Afterwards, so that the new directory does not get its inode.
+        std::fs::remove_dir_all(top.path().join("away")).unwrap();
+        assert!(run(&["doctor"]).1.contains("recover --all"));
+        let (code, _, told) = run(&["recover", "--all"]);
+        assert_eq!(code, Some(0), "{told}");
+        let next = told.split('`').find(|part| part.contains("--forget"));
+        let next = next.unwrap_or_else(|| panic!("{told}"));
+        let script = format!("belljar() {{ \"$BELLJAR\" \"$@\"; }}; {next}");
+        let mut shell = std::process::Command::new("sh");
+        shell.env("BELLJAR", env!("CARGO_BIN_EXE_belljar")).env("BELLJAR_HOME", home.path());
+        let output = shell.args(["-c", &script]).output().unwrap();
+        assert!(stdout(&output).starts_with("1 journal for "), "{next}: {output:?}");
+        assert_eq!(run(&["recover", "--all", "--json"]).2, "");
+        assert!(run(&["doctor"]).1.contains("no interrupted writes"));
+        assert!(run(&["recover", "--forget", "folder"]).1.starts_with("no journal "));
+        if is_replaced {
+            assert!(folder.exists());
+        }
+    }
 }

@@ -273,3 +273,25 @@ fn touch_of_an_applied_file_is_taken_in_by_a_refresh() {
         assert_eq!(stdout(&output), "newer\n", "{script}; {edit}");
     }
 }
+
+/// Regression: with times of contents, an applied file had another time after each refresh.
+#[test]
+fn applied_file_keeps_its_time_in_a_refresh_with_times_of_contents() {
+    let bench = Bench::with(&[("a", "1\n"), ("b", "2\n")], &["--mtimes", "content"]);
+    assert!(bench.sh("echo new > a; echo more > c; ls -l b").status.success());
+    let times = "ls -l a b c";
+    let before = stdout(&bench.sh(times));
+    bench.done(&["apply", "box"]);
+    for edit in ["true", "echo user > d", "echo user > b"] {
+        user(&bench, edit);
+        bench.done(&["refresh", "box"]);
+        let now = stdout(&bench.sh(times));
+        let of = |all: &str, name: &str| {
+            all.lines().find(|line| line.ends_with(name)).map(str::to_owned)
+        };
+        for name in ["a", "c"] {
+            assert_eq!(of(&now, name), of(&before, name), "{edit}");
+        }
+        assert_eq!(of(&now, "b") == of(&before, "b"), edit != "echo user > b", "{edit}: {now}");
+    }
+}

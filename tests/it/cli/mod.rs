@@ -3,6 +3,8 @@
 mod applied;
 mod checks;
 mod compiling;
+#[cfg(unix)]
+mod equal_files;
 mod hints;
 mod host;
 #[cfg(unix)]

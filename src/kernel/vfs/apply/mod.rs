@@ -354,6 +354,7 @@ impl Overlay {
             let mount = MountId(u16::try_from(index).expect("mount ids are 16 bits"));
             let mut changes: Vec<Change> = changes.extract_if(.., |c| c.mount == mount).collect();
             let placed = self.placed_in(mount);
+            self.add_moved_times((mount, *layer), &placed, &mut changes);
             self.add_shared_times(&host, *layer, &placed, &mut changes);
             let is_pinned = self.mounts[mount.index()].baseline.is_some();
             let mut on_disk = HashMap::new();

@@ -232,13 +232,12 @@ impl Overlay {
     ) -> Result<(), StepError> {
         let node = self.node(id);
         let path = &change.path;
-        let times = target.disk_times.of(node);
+        // A moved file keeps its time even if it must be copied.
+        let times = target.disk_times.of(node).or_else(|| self.times_of_origin(node));
         if let Body::Symlink(text) = &node.body {
             return transaction.stage_symlink(index, text, times);
         }
         let permissions = self.permissions(target, change, id)?;
-        // A moved file keeps its time even if it must be copied.
-        let times = times.or_else(|| self.times_of_origin(node));
         match self.file_version(id, change.before.as_ref()) {
             Some(version) => transaction.stage_file(index, &version, permissions.as_ref(), times),
             None => Err(StepError::new("copy", path)(io::ErrorKind::Unsupported.into())),

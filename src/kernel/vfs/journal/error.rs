@@ -83,6 +83,12 @@ pub enum JournalError {
         /// Paths that were not restored.
         left: Vec<VPath>,
     },
+    /// A directory to be forgotten still exists.
+    #[error("the directory {0} is there: recover it with `belljar recover {0}`", folder.display())]
+    Present {
+        /// The directory.
+        folder: PathBuf,
+    },
     /// [`crate::kernel::vfs::Witness::is_interrupted`] returned true.
     #[error("interrupted")]
     Interrupted,

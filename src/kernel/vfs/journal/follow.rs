@@ -9,7 +9,8 @@ use super::error::{JournalError, failed};
 use super::format::{self as format, Content, JournalDefect, Root};
 use super::recovery::Begun;
 use super::{
-    COMMITTED, DRAFT, Found, Journals, OnChanged, Recovered, dirs_of, name, new_id, sync_dirs,
+    COMMITTED, DRAFT, Found, Journals, OnChanged, Recovered, Witness, dirs_of, name, new_id,
+    sync_dirs,
 };
 use crate::base::disk::DiskError;
 use crate::base::own::ExposedError;
@@ -92,6 +93,40 @@ impl Found {
 }
 
 impl Journals {
+    /// Gives up the recovery of the directory that was at `folder`, an absolute path, and is not there any more; its
+    /// journals stay for their other directories. Returns the number of journals that named it.
+    ///
+    /// # Errors
+    /// [`JournalError::Present`] if it is there; [`JournalError::Disk`]; [`JournalError::Interrupted`].
+    pub fn forget(&self, folder: &Path, witness: &dyn Witness) -> Result<usize, JournalError> {
+        let _lock = self.lock(witness)?;
+        let mut count = 0;
+        for found in self.found(true)?.iter().filter(|found| !found.is_live) {
+            let Ok(content) = &found.content else { continue };
+            let (gone, rest): (Vec<_>, Vec<_>) =
+                abouts(content).partition(|about| about.root.path == folder);
+            if gone.is_empty() {
+                continue;
+            }
+            if gone.iter().any(|about| about.open(&[]).is_some()) {
+                return Err(JournalError::Present { folder: folder.to_owned() });
+            }
+            count += 1;
+            if rest.is_empty() || found.state == DRAFT {
+                self.remove(found)?;
+            } else {
+                self.keep_rest(found, &rest)?;
+            }
+        }
+        Ok(count)
+    }
+
+    fn remove(&self, found: &Found) -> Result<(), JournalError> {
+        let removed = self.tree.remove_file(&found.name());
+        removed.map_err(failed("remove", &self.at(&found.name())))?;
+        self.tree.sync_dir(&VPath::root()).map_err(failed("sync", &self.path))
+    }
+
     /// Recovers what `found` is for. The caller holds the lock.
     pub(super) fn follow(
         &self,
@@ -102,8 +137,7 @@ impl Journals {
         let path = self.at(&found.name());
         if found.state == DRAFT {
             // A draft: nothing had begun.
-            self.tree.remove_file(&found.name()).map_err(failed("remove", &path))?;
-            return Ok(Vec::new());
+            return self.remove(found).map(|()| Vec::new());
         }
         let damaged = |why| {
             let folders = found.roots().iter().map(|root| root.path.clone()).collect();
@@ -162,8 +196,7 @@ impl Journals {
             recovered.push(recover_root(folder, &begun, is_finished, on_changed)?);
         }
         if rest.is_empty() {
-            self.tree.remove_file(&found.name()).map_err(failed("remove", &path))?;
-            self.tree.sync_dir(&VPath::root()).map_err(failed("sync", &self.path))?;
+            self.remove(found)?;
         } else if !there.is_empty() {
             self.keep_rest(found, &rest)?;
         }

@@ -117,7 +117,7 @@ pub(super) struct Found {
     pub state: &'static str,
     /// Locked while it is open, unless a writer has it locked.
     _file: Option<File>,
-    is_live: bool,
+    pub is_live: bool,
     pub content: Result<Content, JournalDefect>,
 }
 
@@ -339,7 +339,7 @@ impl Journals {
         }
     }
 
-    fn lock(&self, witness: &dyn Witness) -> Result<File, JournalError> {
+    pub(super) fn lock(&self, witness: &dyn Witness) -> Result<File, JournalError> {
         let path = VPath::root().join(LOCK);
         let at = self.at(&path);
         let file = self.dir.open_to_lock(&path, true).map_err(failed("open", &at))?;
@@ -363,7 +363,7 @@ impl Journals {
     }
 
     /// All journals; locks those without a writer if `locks`.
-    fn found(&self, locks: bool) -> Result<Vec<Found>, JournalError> {
+    pub(super) fn found(&self, locks: bool) -> Result<Vec<Found>, JournalError> {
         'again: loop {
             let mut all = Vec::new();
             for (id, state) in self.names()? {

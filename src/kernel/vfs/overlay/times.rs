@@ -124,8 +124,19 @@ pub struct ChangedTimes {
     pub path: VPath,
     /// The times that programs see.
     pub times: Times,
-    /// A program set them explicitly; otherwise they are the clock's at a write.
-    pub was_set: bool,
+    /// Why the file has them.
+    pub reason: TimesReason,
+}
+
+/// Why a file has other times than on the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimesReason {
+    /// A program set them explicitly.
+    Set,
+    /// They are the clock's at a write.
+    Written,
+    /// They are those of a file or symbolic link of the disk that was moved or linked there.
+    Moved,
 }
 
 /// Converts times that programs see to times of the disk. Writes keep their order; the last one gets the present
@@ -241,16 +252,19 @@ impl Overlay {
         if node.times_of != TimesOf::Content {
             return;
         }
-        let mut times = node.times;
-        if let (Body::File(_), Some(origin)) = (&node.body, &node.origin)
-            // An unreadable file keeps its time; reading it will fail.
-            && let Ok(digest) = self.layers[usize::from(origin.layer)].digest(&origin.path)
-        {
-            let [a, b, c, d, ..] = *digest.as_bytes();
-            let number = u32::from_le_bytes([a, b, c, d]);
-            times = Times::all(content_time_ns(number, self.time_scale));
-        }
+        // An unreadable file keeps its time; reading it will fail.
+        let times = self.content_times(id).unwrap_or(node.times);
         let node = self.node_mut(id);
         (node.times, node.times_of) = (times, TimesOf::Layer);
+    }
+
+    /// The times derived from the content below of the file `id`; `None` if it cannot be read.
+    pub(in crate::kernel::vfs) fn content_times(&self, id: NodeId) -> Option<Times> {
+        let node = self.node(id);
+        let (Body::File(_), Some(origin)) = (&node.body, &node.origin) else { return None };
+        let digest = self.layers[usize::from(origin.layer)].digest(&origin.path).ok()?;
+        let [a, b, c, d, ..] = *digest.as_bytes();
+        let number = u32::from_le_bytes([a, b, c, d]);
+        Some(Times::all(content_time_ns(number, self.time_scale)))
     }
 }

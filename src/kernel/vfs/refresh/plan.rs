@@ -57,7 +57,10 @@ impl Overlay {
         // Entries of unknown former state are left out: they are the disk's.
         let mut changes = self.known_changes()?;
         for plan in &mut plans {
-            let here: Vec<Change> = changes.extract_if(.., |it| it.mount == plan.mount).collect();
+            let mut here: Vec<Change> =
+                changes.extract_if(.., |it| it.mount == plan.mount).collect();
+            let placed = self.placed_in(plan.mount);
+            self.add_moved_times((plan.mount, plan.layer), &placed, &mut here);
             plan.changed = here.iter().map(|change| change.path.clone()).collect();
             let removed = here.iter().filter(|it| it.before.is_some());
             let removed: HashSet<VPath> = removed.map(|it| it.path.clone()).collect();
@@ -87,12 +90,17 @@ impl Overlay {
             }
             let Some(before) = plan.baseline.pinned_stat(&placed.path) else { continue };
             // Applied files keep the session's time of the write, which the disk does not have.
-            let (times, times_of) = self.times_below(plan.mount, &before);
-            let was_applied = (node.times_of, times_of) == (TimesOf::Layer, TimesOf::Layer)
-                && node.times.mtim != times.mtim;
+            let was_applied = || {
+                let below = match self.times_below(plan.mount, &before) {
+                    (_, TimesOf::Content) => self.content_times(placed.id),
+                    (times, _) => Some(times),
+                };
+                node.times_of == TimesOf::Layer
+                    && below.is_some_and(|below| below.mtim != node.times.mtim)
+            };
             // A file that the disk changed gets the disk's time with the disk's content.
             if !is_changed
-                && (node.carries_times() || was_applied)
+                && (node.carries_times() || was_applied())
                 && let Some(now) = plan.unchanged_on_disk(&placed.path)?
                 && now.mtime_ns == before.mtime_ns
             {
