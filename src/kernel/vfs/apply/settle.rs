@@ -102,7 +102,8 @@ impl Overlay {
     }
 
     /// What `layer` has at the place of `placed`, if that is an entry of a layer that was moved or linked there unwritten
-    /// and has another time. Their contents may be equal, and so no change.
+    /// and has another time. Their contents may be equal, and so no change. None without a clock: then names of one file
+    /// that was rewritten with equal content keep different times on the disk, and are as different ones.
     fn replaced_of_another_time(
         &self,
         layer: u16,
@@ -115,7 +116,9 @@ impl Overlay {
             Body::Symlink(_) => false,
             Body::Dir(_) | Body::Special(_) => return None,
         };
-        let origin = node.origin.as_ref().filter(|_| !is_written && !node.carries_times())?;
+        let has_clock = self.time_scale != TimeScale::Unknown;
+        let is_candidate = has_clock && !is_written && !node.carries_times();
+        let origin = node.origin.as_ref().filter(|_| is_candidate)?;
         if (origin.layer, &origin.path) == (layer, &placed.path) {
             return None;
         }
