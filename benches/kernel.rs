@@ -1,4 +1,4 @@
-//! The kernel's file system alone: what a call costs before any guest is in the way.
+//! The kernel's file system alone: the cost of a call without a guest.
 #![allow(clippy::disallowed_methods, reason = "benches measure with the host's clock and files")]
 
 use std::fs;
@@ -18,7 +18,7 @@ const NOW: u64 = 1_000_000_000;
 /// Enough names to defeat a cache of one.
 const EXISTING: usize = 1000;
 
-/// Files that are made between two clean-ups, so that a bench does not measure the limits.
+/// Files that are created between two clean-ups, so that a bench does not measure the limits.
 const BATCH: u64 = 10_000;
 
 /// Entries of the folder that is listed.
@@ -26,7 +26,7 @@ const LISTED: usize = 10_000;
 
 const LARGE_BYTES: usize = 256 * MIB;
 
-/// Files of the large tree, and how many stand in one folder of it.
+/// Number of files of the large tree, and of one folder in it.
 const TREE_FILES: usize = 100_000;
 const TREE_FOLDER: usize = 1000;
 

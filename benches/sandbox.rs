@@ -1,6 +1,6 @@
-//! What sandboxes cost: made, run in, forked, kept, many at once.
+//! The cost of sandboxes: creating, running, forking, saving, and many at once.
 //!
-//! One engine; everything is warm. On Linux it also prints what a session takes of memory.
+//! One engine; everything is warm. On Linux, the memory of a session is printed as well.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +65,8 @@ fn main() {
     group.finish();
 }
 
-/// Before anything else: memory that was given back once is not seen to be taken.
+/// Must run before the benches: the process can reuse memory that it freed earlier, which would not
+/// be measured.
 fn print_memory(provision: impl Fn() -> Sandbox, run: impl Fn(&mut Sandbox)) {
     let before = resident_bytes();
     let mut live: Vec<Sandbox> = (0..LIVE).map(|_| provision()).collect();
@@ -90,7 +91,7 @@ fn with_files(mut sandbox: Sandbox) -> Sandbox {
     sandbox
 }
 
-/// What this process has of the machine's memory, where the system tells it in files.
+/// Resident memory of this process, if the system shows it in `/proc`.
 #[allow(clippy::disallowed_methods, reason = "it measures the host")]
 fn resident_bytes() -> Option<u64> {
     const PAGE_BYTES: u64 = 4096;

@@ -1,6 +1,8 @@
-//! What a process costs: start, run to the end, collect the output, drop; beside that a native one.
+//! The cost of a process: start, run to the end, collect the output, drop; compared with a native
+//! process.
 //!
-//! Everything is warm: the programs are compiled, the pool's slots and the disk's caches filled.
+//! Everything is warm: the programs are compiled, the pool's slots and the disk's caches are
+//! filled.
 #![allow(
     clippy::disallowed_methods,
     reason = "benches measure with the host's clock and processes"
@@ -15,7 +17,7 @@ use criterion::{BenchmarkId, Criterion};
 
 const EXPECTED: &[u8] = b"hello, world\n";
 
-/// About the size of a `hello` in a language that brings a runtime along.
+/// About the size of `hello` in a language with a runtime of its own.
 const PADDED_BYTES: usize = 110 << 10;
 
 const THREADS: [usize; 3] = [1, 2, 4];
@@ -105,7 +107,7 @@ fn native_processes(criterion: &mut Criterion, native: &Path) {
     group.finish();
 }
 
-/// The time that `count` threads take for `iters` pieces of work together.
+/// The time that `count` threads together need for `iters` calls of `work`.
 fn on_threads(count: usize, iters: u64, work: impl Fn(u64) + Sync) -> Duration {
     let start = Instant::now();
     std::thread::scope(|scope| {
@@ -118,7 +120,7 @@ fn on_threads(count: usize, iters: u64, work: impl Fn(u64) + Sync) -> Duration {
     start.elapsed()
 }
 
-/// `posix_spawn`, read, wait: one pipe, nothing that the comparison does not need.
+/// `posix_spawn`, read, wait: one pipe, and nothing that the comparison does not need.
 fn run_native(program: &Path) {
     let output = HostCommand::new(program)
         .stdin(Stdio::inherit())
@@ -129,7 +131,7 @@ fn run_native(program: &Path) {
     assert_eq!(output.stdout, EXPECTED);
 }
 
-/// The same source, linked statically: the fastest start that the host has.
+/// The same source, linked statically: the fastest start on the host.
 fn native_hello(dir: &Path) -> Result<PathBuf, String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("guest-examples/hello.c");
     let program = dir.join("hello");
@@ -141,8 +143,8 @@ fn native_hello(dir: &Path) -> Result<PathBuf, String> {
     if status.success() { Ok(program) } else { Err(format!("cc: {status}")) }
 }
 
-/// `module` with a data segment that makes it `len` bytes long, and memory to hold that behind
-/// what it has.
+/// `module` with a data segment that extends it to `len` bytes, and memory for that segment after
+/// its own.
 fn padded(module: &[u8], len: usize) -> Vec<u8> {
     const MEMORY: u8 = 5;
     const DATA: u8 = 11;
@@ -204,7 +206,7 @@ fn put_leb(out: &mut Vec<u8>, mut value: usize) {
     out.push(value as u8);
 }
 
-/// As [`put_leb`], of a number whose sign is read from the last byte.
+/// As [`put_leb`], for a number whose sign is read from the last byte.
 fn put_signed_leb(out: &mut Vec<u8>, mut value: usize) {
     while value >= 0x40 {
         out.push(value as u8 & 0x7f | 0x80);

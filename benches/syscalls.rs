@@ -11,10 +11,11 @@ use fsbench::{ns_per_op, program};
 
 mod fsbench;
 
-/// What `fsbench` times, how many of it make one run, and how many bytes each moves.
+/// An operation that `fsbench` times, its number per run, and the bytes that each moves.
 struct Op {
     name: &'static str,
-    /// Enough to time at all, few enough that a run of files stays within a machine's limits.
+    /// Enough to be measurable, and few enough that a run of files stays within the limits of a
+    /// machine.
     per_run: u64,
     bytes: Option<u64>,
 }
@@ -37,7 +38,7 @@ fn main() {
     let program = program();
 
     let mut group = criterion.benchmark_group("syscalls");
-    // One run of the guest is one sample's worth of work, however few iterations are asked for.
+    // One run of the guest is the work of one sample, even if few iterations are requested.
     group.sampling_mode(SamplingMode::Flat);
     for op in &OPS {
         if let Some(bytes) = op.bytes {

@@ -1,5 +1,5 @@
-//! What a tape costs: the calls of a guest without one, with one in memory and with one on the disk;
-//! then a record by itself, written and read.
+//! The cost of a tape: calls of a guest without a tape, with a tape in memory and with one on the disk; then a single
+//! record, written and read.
 #![allow(clippy::cast_precision_loss, reason = "a benchmark is an average")]
 #![allow(clippy::disallowed_methods, reason = "benches measure with the host's clock")]
 
@@ -14,8 +14,8 @@ use fsbench::{ns_per_op, program};
 
 mod fsbench;
 
-/// What `fsbench` times, and how many of it make one run. A machine notes what it asks of the tree below and of the host, and what is written; the rest of
-/// its calls must not know that there is a tape.
+/// The operations that `fsbench` times, and their number per run. A machine records what it requests from the layers
+/// and the host, and what is written; a tape must not affect its other calls.
 const OPS: [(&str, u64); 6] = [
     ("create", 10_000),
     ("open_read", 100_000),
@@ -25,7 +25,7 @@ const OPS: [(&str, u64); 6] = [
     ("clock", 100_000),
 ];
 
-/// Records that are written between two tapes, and that a tape to read has.
+/// Records written between two tapes, and records of a tape to read.
 const RECORDS: u64 = 10_000;
 
 #[derive(Clone, Copy)]
@@ -64,7 +64,7 @@ fn calls(criterion: &mut Criterion, folder: &Path) {
     let program = program();
     for (op, per_run) in OPS {
         let mut group = criterion.benchmark_group(format!("tape/{op}"));
-        // One run of the guest is one sample's worth of work, however few iterations are asked for.
+        // One run of the guest is the work of one sample, even if few iterations are requested.
         group.sampling_mode(SamplingMode::Flat);
         for (sink, name) in SINKS {
             group.bench_function(BenchmarkId::from_parameter(name), |b| {

@@ -1,7 +1,6 @@
-//! What processes cost that start others, and scripts.
+//! The cost of processes that start others, and of scripts.
 //!
-//! One machine and one engine; everything is warm. `compare.sh` sets the same programs beside native
-//! ones.
+//! One machine and one engine; everything is warm. `compare.sh` runs the same programs natively for comparison.
 
 use std::path::Path;
 use std::sync::Arc;

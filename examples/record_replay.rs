@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     drop(machine);
     recorder.finish()?;
 
-    // The folder is not looked at any more: the tape has what the program has seen of it.
+    // The folder is not accessed any more: the tape has what the program has seen of it.
     let replayed = replay(&engine, tape, &Limits::default(), |_, _| Ok(module.clone()))?;
     let output = replayed.outputs.into_iter().next().ok_or("the tape has no process")??;
     assert_eq!((&output.stdout, output.status.code()), (&first.stdout, first.status.code()));

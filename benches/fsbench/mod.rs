@@ -1,12 +1,12 @@
-//! The guest that times its own calls (`guest-examples/fsbench.c`), and how to run it. Its start does
-//! not count, and its clock is the host's.
+//! The guest that times its own calls (`guest-examples/fsbench.c`), and how to run it. Its start is not measured, and
+//! its clock is the host's.
 
 use std::time::Duration;
 
 use belljar::{ClockConfig, Command, Engine, EngineConfig, MachineBuilder, Module, Program};
 use criterion::Criterion;
 
-/// How long to measure.
+/// The duration of measurements.
 pub fn criterion() -> Criterion {
     Criterion::default()
         .sample_size(20)
@@ -22,7 +22,7 @@ pub fn program() -> Program {
     Program::new(&engine, &module).expect("a program")
 }
 
-/// Nanoseconds for one of `count` operations, or one MiB, as the guest has timed them.
+/// Nanoseconds for one of `count` operations, or for one MiB, as timed by the guest.
 pub fn ns_per_op(program: &Program, op: &str, count: u64, machine: MachineBuilder) -> f64 {
     let mut machine = machine.clock(ClockConfig::Host).build().expect("a machine");
     let output = Command::new(program)

@@ -1,4 +1,4 @@
-//! A random module that imports what belljar offers: it does no harm, and two runs of it are the same.
+//! A random module with imports of belljar: it does no harm, and two runs of it are the same.
 #![no_main]
 
 use std::sync::LazyLock;

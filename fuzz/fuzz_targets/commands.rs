@@ -17,7 +17,7 @@ fuzz_target!(|text: &str| -> Corpus {
     let mut machine = builder().host(host).build().expect("the mounts are fine");
     let params = json!({ "mode": "shell", "command": command, "timeout_ms": 1000 });
     let _ = handle.call(&mut machine, "process.exec", &params);
-    // The words as they stand.
+    // The words as given.
     let argv: Vec<&str> = command.split(' ').filter(|word| !word.is_empty()).collect();
     if !argv.is_empty() {
         let params = json!({ "mode": "argv", "argv": argv, "timeout_ms": 1000 });

@@ -1,4 +1,4 @@
-//! A rule of an egress policy, and an address: what a rule denies is denied, however it is written.
+//! A rule of an egress policy, and an address: a denied address is denied however it is written.
 #![no_main]
 
 use belljar::net::{EgressPolicy, EgressRule};

@@ -1,4 +1,4 @@
-//! A fixture of a language model from anybody.
+//! An untrusted fixture of a language model.
 #![no_main]
 
 use belljar::testbench::Testbench;

@@ -1,4 +1,4 @@
-//! A module from anybody: taken apart, compiled and started.
+//! An untrusted module: parsed, compiled and started.
 #![no_main]
 
 use belljar::{Command, Module, Program};

@@ -1,4 +1,4 @@
-//! A process tape from anybody: what is read of it is written and read again the same.
+//! An untrusted process tape: what is read from it can be written, and read again unchanged.
 #![no_main]
 
 use belljar::native::ProcessTape;

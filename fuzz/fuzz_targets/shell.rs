@@ -17,7 +17,7 @@ fuzz_target!(|script: &[u8]| -> Corpus {
     let checked = run(&[b"-n", b"-c", script]);
     let (first, second) = (run(&[b"-c", script]), run(&[b"-c", script]));
     assert!(first == second, "two runs differ: {first:?} {second:?}");
-    // A script is read command by command: those before what is wrong have run.
+    // A script runs command by command: commands before a syntax error have run.
     if matches!(checked.0, Outcome::Exited(0)) {
         let said = String::from_utf8_lossy(&first.2);
         let is_refused = |line: &str| line.starts_with("sh: ") && line.contains(": Syntax error");
@@ -26,10 +26,10 @@ fuzz_target!(|script: &[u8]| -> Corpus {
     Corpus::Keep
 });
 
-/// Whether the script may read another one.
+/// Whether the script may read another script.
 fn contains_eval(script: &[u8]) -> bool {
     let text = String::from_utf8_lossy(script);
-    // Words can be put together from anything.
+    // Words can be composed from any parts.
     ["eval", ".", "sh", "$", "`", "alias", "trap", "\\", "\"", "'"]
         .iter()
         .any(|it| text.contains(it))

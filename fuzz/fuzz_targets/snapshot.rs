@@ -1,4 +1,4 @@
-//! A snapshot from anybody: resumed, used, saved again and resumed once more to the same files.
+//! An untrusted snapshot: resumed, used, saved again and resumed once more with the same files.
 #![no_main]
 
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! A tape from anybody: read, annotated, compared with itself and replayed.
+//! An untrusted tape: read, annotated, compared with itself and replayed.
 #![no_main]
 
 use belljar::tape::{FidelityMode, Tape, TapeReader, compare};

@@ -1,4 +1,4 @@
-//! What the targets share: bounds that a run cannot exceed, scratch files, and machines.
+//! Common parts of the targets: bounds that a run cannot exceed, scratch files, and machines.
 
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
@@ -45,12 +45,12 @@ pub fn machine() -> Machine {
     builder().build().expect("the mounts are fine")
 }
 
-/// [`machine`], to be completed.
+/// The builder of [`machine`].
 pub fn builder() -> MachineBuilder {
     Machine::builder().limits(limits()).mount("/w", Source::Memory).programs(Arc::new(programs()))
 }
 
-/// The path of a scratch file of this process that has `bytes`.
+/// The path of a scratch file of this process with the content `bytes`.
 pub fn file(name: &str, bytes: &[u8]) -> PathBuf {
     static FOLDER: LazyLock<tempfile::TempDir> =
         LazyLock::new(|| tempfile::tempdir().expect("temporary files can be made"));

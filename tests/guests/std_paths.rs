@@ -1,10 +1,10 @@
-//! As paths.c, in the habits of Rust's standard library: what generators and build tools do.
+//! As paths.c, in the style of Rust's standard library: calls of generators and build tools.
 
 use std::fs;
 use std::io::{self, BufRead, Write};
 use std::path::Path;
 
-/// What a call found, or nothing.
+/// The result of a call, which may be empty.
 fn call(name: &str, path: &str, other: &str) -> io::Result<String> {
     let none = |()| String::new();
     match name {
@@ -27,13 +27,13 @@ fn call(name: &str, path: &str, other: &str) -> io::Result<String> {
             Ok(file.metadata()?.len().to_string())
         }
         "create_new" => fs::File::create_new(path)?.write_all(b"new").map(none),
-        // A temporary file beside its place, then renamed into it.
+        // Writes a temporary file beside the path, then renames it to the path.
         "persist" => {
             let temporary = Path::new(path).with_extension("tmp~");
             fs::write(&temporary, other)?;
             fs::rename(&temporary, path).map(none)
         }
-        // A generator: the folder, whatever there is of it, and a file in it.
+        // As a generator does: creates the folder if it does not exist, and a file in it.
         "generate" => {
             if let Some(parent) = Path::new(path).parent() {
                 fs::create_dir_all(parent)?;
@@ -60,7 +60,7 @@ fn call(name: &str, path: &str, other: &str) -> io::Result<String> {
     }
 }
 
-/// Begins anew, in another folder. Only natively: inside, each folder has a process of its own.
+/// Changes to another folder. Only natively: inside, each folder has a process of its own.
 fn begin(folder: &str) -> io::Result<()> {
     std::env::set_current_dir(folder)
 }

@@ -1,4 +1,4 @@
-//! Which modules need each other in a circle: such modules can only be understood together.
+//! Modules that depend on each other in a cycle, and so can only be understood together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -7,7 +7,7 @@ use syn::visit::{self, Visit};
 
 use crate::tidy::{root, rust_sources};
 
-/// Modules of one folder that need each other, and why they do.
+/// Known cycles: the folder, its modules in the cycle, and the reason.
 const KNOWN: &[(&str, &[&str], &str)] = &[
     (
         "kernel",
@@ -27,23 +27,23 @@ const KNOWN: &[(&str, &[&str], &str)] = &[
     ("process/shell", &["lexer", "parser", "words"], "a word may hold a command: `$( )`"),
 ];
 
-/// The path of a module, from the crate on.
+/// The path of a module, starting at the crate.
 type Module = Vec<String>;
 
-/// The modules of the crate, and what they use.
+/// The modules of the crate, and their dependencies.
 #[derive(Default)]
 struct Crate {
     modules: BTreeSet<Module>,
-    /// What a module shows of others: (module, name) and where that is.
+    /// Names that a module re-exports: (module, name) and the module that defines it.
     shown: BTreeMap<(Module, String), Module>,
-    /// Paths that a module names.
+    /// Modules that name a path, with the path.
     named: Vec<(Module, Module)>,
 }
 
 /// Collects the paths that a file names.
 struct Paths<'c> {
     file: Module,
-    /// Modules within the file.
+    /// Depth of nested modules within the file.
     inner: usize,
     found: &'c mut Crate,
 }
@@ -53,7 +53,7 @@ impl Paths<'_> {
         let mut at = self.file.clone();
         let mut rest = path;
         match path.first()?.as_str() {
-            // The command line's crate has one folder, which has no name of the library's.
+            // The crate of the command line has one folder, whose name the library does not use.
             "crate" | "belljar" => (at, rest) = (Module::new(), &path[1..]),
             "self" => rest = &path[1..],
             "super" => {
@@ -169,7 +169,7 @@ impl Crate {
         found
     }
 
-    /// The module in which `path` leads to something.
+    /// The module in which `path` ends.
     fn resolve(&self, path: &[String]) -> Module {
         let mut at = Module::new();
         for (index, name) in path.iter().enumerate() {
@@ -185,13 +185,13 @@ impl Crate {
         at
     }
 
-    /// For each folder: which of its modules uses which.
+    /// For each folder, the modules that each of its modules uses.
     fn folders(&self) -> BTreeMap<Module, BTreeMap<String, BTreeSet<String>>> {
         let mut folders: BTreeMap<Module, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
         for (from, path) in &self.named {
             let to = self.resolve(path);
             let common = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
-            // What a folder's own file has is there for all in it.
+            // A folder's own file is available to all its modules.
             if let (Some(user), Some(used)) = (from.get(common), to.get(common)) {
                 let folder = folders.entry(from[..common].to_vec()).or_default();
                 folder.entry(user.clone()).or_default().insert(used.clone());
@@ -210,7 +210,7 @@ fn module_of(path: &Path) -> Module {
     names
 }
 
-/// Those that reach each other.
+/// Sets of modules that reach each other.
 fn circles(uses: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<BTreeSet<String>> {
     let reached = |from: &String| {
         let (mut found, mut todo) = (BTreeSet::new(), vec![from]);

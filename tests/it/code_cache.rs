@@ -1,4 +1,4 @@
-//! The cache of compiled code: kept, verified, private, shared.
+//! The cache of compiled code: storing, verifying, permissions, sharing between processes.
 
 use std::path::{Path, PathBuf};
 
@@ -62,8 +62,7 @@ fn other_settings_use_other_cache_entries() {
     assert!(cached(&fuel).is_none());
 }
 
-/// A flipped bit, truncation, other code under the expected name: each is detected, none is run, and the
-/// module is compiled again.
+/// Truncated, emptied, changed or extended code is detected and not run, and the module is compiled again.
 #[test]
 fn damaged_code_is_not_run() {
     let damages: [fn(&mut Vec<u8>); 4] = [

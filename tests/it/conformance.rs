@@ -41,7 +41,7 @@ struct Operation {
     exit_code: u32,
 }
 
-/// All programs below `folder`, but for those of later versions of WASI.
+/// All programs beneath `folder`, except the programs of WASI preview 3.
 fn programs(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -56,7 +56,7 @@ fn programs(folder: &Path, found: &mut Vec<PathBuf>) {
     found.sort();
 }
 
-/// What is wrong with how `path` behaves, if anything is.
+/// Runs `path`; the error names what differs from its manifest.
 fn run(path: &Path) -> Result<(), String> {
     let manifest = match std::fs::read_to_string(path.with_extension("json")) {
         Ok(text) => serde_json::from_str(&text).map_err(|error| error.to_string())?,

@@ -1,5 +1,5 @@
-//! Every guest program twice, in other folders, at other times, under another environment: not one
-//! byte differs.
+//! Runs every guest program twice, in other folders, at other times, with another environment: the
+//! outputs are equal byte for byte.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::support::replays::Belljar;
 use crate::support::{belljar, guest, skipped, tree};
 
-/// Programs and arguments that exercise time, chance, files, memory and output.
+/// Programs and arguments that use time, random numbers, files, memory and output.
 const CASES: &[(&str, &[&str])] = &[
     ("hello", &[]),
     ("env", &["a", "b"]),
@@ -57,7 +57,7 @@ fn runs_under_other_conditions_have_the_same_bytes() {
     let (first, second) = (temp.path().join("first"), temp.path().join("zweiter Ordner"));
     fill(&first, false);
     fill(&second, true);
-    // The two trees differ in their times as well.
+    // The times of the two trees differ as well.
     let hour_ago = std::time::SystemTime::now() - std::time::Duration::from_hours(1);
     std::fs::File::open(first.join("data")).unwrap().set_modified(hour_ago).unwrap();
     let other = [("TZ", "Asia/Tokyo"), ("LC_ALL", "de_DE.UTF-8"), ("HOME", "/")];
@@ -89,7 +89,7 @@ fn run(mut command: Belljar, folder: &Path, name: &str, args: &[&str]) -> Observ
     (output.status.code(), output.stdout, output.stderr, trace)
 }
 
-/// Another user, where this one may become another.
+/// Another user, if this process can change its user.
 struct Stranger {
     cache: Option<PathBuf>,
 }
@@ -127,7 +127,7 @@ impl Stranger {
         Self { cache: None }
     }
 
-    /// Lets `command` run as this user.
+    /// Makes `command` run as this user.
     fn take(&self, command: &mut Command) {
         if let Some(cache) = &self.cache {
             command.env("BELLJAR_CACHE_DIR", cache);

@@ -1,11 +1,10 @@
-//! Runs every command of the documentation and compares what it prints.
+//! Runs every command of the documentation and compares its output.
 //!
-//! In a block fenced as `console`, a line that begins with `$ ` is a command for bash, and what
-//! follows, up to the next one, is what it prints to standard output and standard error together.
-//! `...` alone on a line stands for any lines; within a line, for any text. The commands of one file
-//! run one after the other in a scratch copy of this package's sources, where `cargo run --` is
-//! the binary that was just built. A block fenced as anything else is not run. A document that needs a
-//! real toolchain is left out where that is not there; elsewhere it is found in `real/`.
+//! In a block fenced as `console`, a line that begins with `$ ` is a command for bash. The lines up to the next command
+//! are its standard output and standard error together. A line `...` matches any lines; `...` within a line matches any
+//! text. The commands of one file run in order in a scratch copy of this package's sources, where `cargo run --` runs
+//! the binary under test. Other blocks are not run. A document that needs a real toolchain is skipped if it is absent;
+//! otherwise the toolchain is in `real/`.
 #![cfg(unix)]
 
 use std::collections::BTreeSet;
@@ -15,7 +14,7 @@ use std::process::Command;
 
 use crate::support::{self, package};
 
-/// Each, and the real toolchain that it needs.
+/// Each document, and the real toolchain that it needs.
 const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("README.md", None),
     ("docs/cli.md", None),
@@ -31,7 +30,7 @@ const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("guest-examples/README.md", None),
 ];
 
-/// Those after which a clone is as it was.
+/// Documents that leave a clone unchanged.
 const CLEAN: &[&str] = &["README.md", "docs/avr.md"];
 
 /// The names in a folder.
@@ -92,7 +91,7 @@ fn matches(expected: &[String], printed: &[&str]) -> bool {
     }
 }
 
-/// What examples work on: the files of this package that git knows, without their history.
+/// Copies the files of this package that git knows, without their history, for the examples.
 fn copy_package(to: &Path) {
     let listing = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -150,7 +149,7 @@ fn every_documented_command_prints_what_the_docs_show() {
                 .unwrap();
             let printed: String = support::stdout(&output)
                 .split_inclusive('\n')
-                // Whether a module must be compiled, and for how long, is the machine's.
+                // Whether a module must be compiled, and for how long, depends on the machine.
                 .filter(|line| !line.starts_with("belljar: compiling "))
                 .collect();
             let lines: Vec<&str> = printed.lines().collect();

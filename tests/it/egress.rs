@@ -1,4 +1,4 @@
-//! The egress policy: who may be reached, who not, and what a tape says about it.
+//! The egress policy: hosts that it allows and denies, and its records on a tape.
 
 use std::net::IpAddr;
 
@@ -60,7 +60,7 @@ fn egress_rules_decide_as_documented() {
     }
 }
 
-/// All spellings of a host that some URL parser takes for another host.
+/// Spellings of a host that some URL parsers read as another host.
 #[test]
 fn check_uses_the_host_that_is_connected_to() {
     let open = EgressPolicy::allow_by_default().deny(rule("example.com"));
@@ -179,7 +179,7 @@ fn name_of_a_private_address_needs_a_rule_for_the_address() {
     assert!(ruled.check_addresses(&request, ips(["10.9.0.1"])).is_err());
     let tls = ruled.check("http", "https://db.example.com/").unwrap();
     assert!(ruled.check_addresses(&tls, ips(["10.1.2.3"])).is_err());
-    // A rule for addresses does not allow a name that happens to lead there.
+    // A rule for addresses does not allow a name that resolves to one of them.
     assert!(policy(&["10.0.0.0/8"], &[]).check("http", "http://db.example.com/").is_err());
 }
 
@@ -324,12 +324,12 @@ proptest! {
         let before = ruled.check("http", &url).is_ok();
         let after = ruled.clone().allow(rule(&more)).check("http", &url).is_ok();
         let alone = EgressPolicy::default().allow(rule(&more)).check("http", &url).is_ok();
-        // What one more allow rule changes, it would have allowed alone.
+        // An additional allow rule allows only requests that it allows alone.
         prop_assert!(after == before || (after && alone));
-        // One more deny rule allows nothing, and blocks what it would have allowed.
+        // An additional deny rule allows nothing, and blocks the requests that it names.
         let denied = ruled.clone().deny(rule(&more)).check("http", &url).is_ok();
         prop_assert!(!denied || (before && !alone));
-        // A deny rule cannot be taken back.
+        // An allow rule does not override a deny rule.
         let is_denied = deny.iter().any(|text| {
             EgressPolicy::default().allow(rule(text)).check("http", &url).is_ok()
         });

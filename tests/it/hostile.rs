@@ -1,4 +1,4 @@
-//! Guests that mean harm: each meets an errno or a named limit, and the host stays alive and clean.
+//! Malicious guests: each gets an errno or reaches a named limit, and the host keeps running and stays unchanged.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::support::{belljar, guest, stderr, stdout, tree};
 
-/// Runs a guest in `folder` and answers its exit code, output and report.
+/// Runs a guest in `folder`; returns its exit code, output and report.
 fn run(folder: &Path, options: &[&str], name: &str, args: &[&str]) -> (i32, String, Value) {
     let report = tempfile::NamedTempFile::new().unwrap();
     let output = belljar(folder)
@@ -57,7 +57,7 @@ fn no_path_leads_outside() {
     assert_eq!(tree(outside.path()), before);
 }
 
-/// A directory of the host tree is replaced by a link that leads outside.
+/// A directory of the host's tree is replaced by a link to the outside.
 #[cfg(unix)]
 #[test]
 fn a_tree_that_changes_during_the_run_does_not_lead_outside() {
@@ -97,14 +97,14 @@ fn waiting_for_stdin_ends_at_the_timeout() {
     command.args(["run", "--timeout", "300ms", "cat"]).stdin(std::process::Stdio::piped());
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     let mut child = command.current_dir(std::env::temp_dir()).spawn().unwrap();
-    // Held open, and never written to.
+    // Kept open, and never written to.
     let stdin = child.stdin.take();
     assert_eq!(child.wait().unwrap().code(), Some(if cfg!(unix) { 124 } else { 0 }));
     drop(stdin);
 }
 
-/// System calls of the host cannot be interrupted. Regression: a pipe without a reader held up a run without
-/// end.
+/// System calls of the host cannot be interrupted. Regression: a write to a pipe that is never read blocked a run
+/// forever.
 #[test]
 fn run_blocked_on_a_host_pipe_ends_at_the_timeout() {
     let dir = empty();
@@ -112,7 +112,7 @@ fn run_blocked_on_a_host_pipe_ends_at_the_timeout() {
     command.args(["run", "--timeout", "200ms"]).arg(guest("spew")).arg("100");
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // Held open, and never read.
+    // Kept open, and never read.
     let stdout = child.stdout.take();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(124), "{}", stderr(&output));
@@ -139,7 +139,7 @@ fn opening_a_named_pipe_does_not_block() {
         let report = std::fs::read_to_string(dir.path().join("r.json")).unwrap();
         assert!(report.contains(&format!("\"status\":\"{status}\"")), "{report}");
     }
-    // Once it is open, reading it is what takes long.
+    // If the pipe has a writer, it can be opened, and reading it blocks.
     let (held, open) = (std::sync::mpsc::channel::<()>(), pipe.clone());
     let writer = std::thread::spawn(move || {
         let _open = std::fs::File::options().write(true).open(open).unwrap();
@@ -261,7 +261,7 @@ fn maximum_timeout_is_no_timeout() {
     assert_eq!(run(dir.path(), &options, "hello", &[]).0, 0);
 }
 
-/// Tables take memory of the host.
+/// Tables use memory of the host.
 #[test]
 fn tables_count_as_memory() {
     let dir = empty();

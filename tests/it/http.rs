@@ -1,4 +1,4 @@
-//! Requests of the host's side, to servers of this process that behave and misbehave.
+//! Requests by the host to servers of this process, some of which violate the protocol.
 #![cfg(feature = "http")]
 
 use std::io::{Read, Write};
@@ -37,12 +37,12 @@ impl Server {
         Self { port, requests }
     }
 
-    /// Says these, in which `PORT` stands for its port.
+    /// A server that answers with `texts`, in which `PORT` stands for its port.
     pub fn saying(texts: &[&str]) -> Self {
         let answer = |text: &&str| -> Answer {
             let text = (*text).to_owned();
             Box::new(move |connection, port| {
-                // A client that has heard enough goes away.
+                // A client may close the connection early.
                 let _ = connection.write_all(text.replace("PORT", &port.to_string()).as_bytes());
             })
         };
@@ -61,7 +61,7 @@ impl Server {
         client(self.policy()).send(&HttpRequest::get(self.url(path)))
     }
 
-    /// The next request, in lower case but for its first line and its body.
+    /// The next request, in lower case except for its first line and its body.
     pub fn request(&self) -> String {
         self.requests.recv_timeout(Duration::from_secs(20)).unwrap()
     }
@@ -217,7 +217,7 @@ fn credential_is_never_visible_to_the_caller() {
     assert_eq!(text, "<[redacted]>");
     assert!(!format!("{:?}{:?}", response.headers, tape.records()).contains(SECRET));
     assert!(server.request().contains(&format!("authorization: Bearer {SECRET}")));
-    // What the host adds is not for the asker to set.
+    // The caller cannot set a header that the host adds.
     let own = HttpRequest {
         headers: vec![("Authorization".into(), "mine".into())],
         ..HttpRequest::get(server.url("/"))
@@ -261,7 +261,7 @@ fn secrets_are_redacted_from_header_names_and_redirect_targets() {
     }
 }
 
-/// Regression: what follows the first space of a value was taken for the secret, whatever it was.
+/// Regression: the part after the first space of any value was taken for the secret.
 #[test]
 fn marked_part_of_a_credential_is_redacted() {
     let echo = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{SECRET}", SECRET.len());
@@ -277,7 +277,7 @@ fn marked_part_of_a_credential_is_redacted() {
     assert_eq!(response.body.read_to_end().unwrap(), b"[redacted]");
 }
 
-/// Regression: the second one was taken for a header that the caller had set.
+/// Regression: the second credential was taken for a header that the caller had set.
 #[test]
 fn of_two_credentials_for_one_header_the_first_counts() {
     let server = Server::saying(&[HELLO]);

@@ -1,4 +1,4 @@
-//! The library: many machines at once, on many threads, inside a tokio runtime.
+//! The library: many machines in parallel, on many threads, inside a tokio runtime.
 
 use belljar::{
     ClockConfig, Command, Engine, EngineConfig, HostDir, Limit, Limits, Machine, Module, Outcome,
@@ -122,7 +122,7 @@ fn fuel_needs_an_engine_that_counts_it() {
     );
 }
 
-/// These are modules with more memories or larger tables than a slot of the pool has.
+/// Such modules have more memories, or larger tables, than a slot of the pool.
 #[test]
 fn modules_that_do_not_fit_the_pool_run_all_the_same() {
     let text = br#"(module
@@ -135,8 +135,8 @@ fn modules_that_do_not_fit_the_pool_run_all_the_same() {
     assert!(Command::new(&large).output(&mut machine).unwrap().status.success());
 }
 
-/// The pool refuses such code at each load. Regression: it was removed from the cache then, and compiled at
-/// every start.
+/// The pool refuses such code at each load. Regression: the code was then removed from the cache, and compiled at every
+/// start.
 #[test]
 fn code_that_does_not_fit_the_pool_stays_in_the_cache() {
     let text = br#"(module (table 300000 funcref) (func (export "_start")))"#;
@@ -204,7 +204,7 @@ fn nans_are_canonical() {
     assert_eq!(Command::new(&program).output(&mut machine).unwrap().status.code(), Some(0));
 }
 
-/// Regression: only the command line had this limit.
+/// Regression: this limit applied only on the command line.
 #[test]
 fn library_refuses_modules_that_need_too_much_memory_to_compile() {
     // 300 variables live across 1000 loops.
@@ -225,7 +225,7 @@ fn library_refuses_modules_that_need_too_much_memory_to_compile() {
             EngineConfig { pool_slots: 0, compile_memory_bytes_max, ..EngineConfig::default() };
         Program::new(&Engine::new(config).unwrap(), &module).map(|_| ())
     };
-    // On one thread, and not on two.
+    // Enough memory to compile on one thread, but not on two.
     assert!(compile(bytes).is_ok());
     let refused = compile(bytes - 1).unwrap_err();
     assert!(matches!(refused, ProgramError::CompileMemory { .. }), "{refused:?}");
@@ -236,8 +236,8 @@ fn library_refuses_modules_that_need_too_much_memory_to_compile() {
     );
 }
 
-/// Regression: the second run had what the first had left of the limits, and its report listed the limits
-/// that the first had reached.
+/// Regression: the second run started with what the first had left of the limits, and its report listed the limits that
+/// the first had reached.
 #[test]
 fn each_run_of_a_machine_starts_with_full_limits() {
     let limits = Limits { output_bytes_max: 10, memory_bytes_max: 1 << 20, ..Limits::default() };
@@ -245,7 +245,7 @@ fn each_run_of_a_machine_starts_with_full_limits() {
     let long = Command::shell("echo 0123456789").output(&mut machine).unwrap();
     assert_eq!(long.status.outcome(), &Outcome::Limit(Limit::Output));
     assert_eq!(machine.limits_hit(), [Limit::Output]);
-    // All processes of a run have it together.
+    // All processes of a run share the limit.
     let tree = Command::shell("(echo 123); echo 123 | cat >&2; echo 123").output(&mut machine);
     assert_eq!(tree.unwrap().status.outcome(), &Outcome::Limit(Limit::Output));
     let big = "exec 2> /tmp/e; x=0123456789abcdef; while :; do x=$x$x; done";

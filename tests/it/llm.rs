@@ -1,4 +1,4 @@
-//! Language models: scripted, recorded, replayed, and asked over HTTP.
+//! Language models: scripted, recorded, replayed, and requested over HTTP.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ fn request_digest_is_independent_of_field_order() {
     two.extra.insert("seed".into(), json!(7));
     two.extra.insert("tools".into(), json!([{"b": {"c": 3, "d": 2}, "a": 1}]));
     assert_eq!(one.digest(), two.digest());
-    // A field wins over what stands beside it under its name.
+    // A field takes precedence over an extra value of the same name.
     two.extra.insert("model".into(), json!("m2"));
     assert_eq!(one.digest(), two.digest());
     two.temperature = Some(0.5);
@@ -116,7 +116,8 @@ fn equal_requests_are_replayed_in_recorded_order() {
     let folder = tempfile::tempdir().unwrap();
     let path = recorded(folder.path());
     let mut replay = Replay::open(&path).unwrap();
-    // Streamed or not makes no difference, nor does the order of different requests.
+    // A streamed call can be replayed unstreamed, and conversely; different requests can be in
+    // another order.
     let (pieces, answer) = stream(&mut replay, &ask("c"));
     assert_eq!((pieces, failure(answer)), (vec!["half".to_owned()], rate_limited()));
     assert_eq!(stream(&mut replay, &ask("a")).0, ["first"]);
@@ -200,7 +201,7 @@ fn secrets_are_neither_in_the_fixture_nor_on_the_tape() {
     let message = format!("bad key {SECRET}");
     let model = fake()
         .script(say(&format!("the key is {SECRET}.")))
-        // Across pieces, in text and in what else there is.
+        // Across pieces, in text and in other fields.
         .script(tokens(&["the key is ", &SECRET[..9], &SECRET[9..]]))
         .script([piece(&SECRET[..9]), piece(&SECRET[9..])])
         .script([FakeStep::Fail(LlmFailure::new(FailureKind::Connection, message))]);
@@ -223,7 +224,7 @@ fn secrets_are_neither_in_the_fixture_nor_on_the_tape() {
         assert!(!taped.contains(secret), "{secret}: {taped}");
     }
     assert!(written.contains("two") && taped.contains("two"));
-    // The digest is of the request as it was, so that it is found again.
+    // The digest is that of the original request, so that a replay finds it.
     let mut replay = Replay::open(&path).unwrap();
     assert_eq!(replay.complete(&request).unwrap().content, "the key is [redacted].");
     assert_eq!(stream(&mut replay, &request).0, ["the key is [redacted]"]);

@@ -1,4 +1,4 @@
-//! Chat endpoints over HTTP, from servers of this process that behave and misbehave.
+//! Chat endpoints over HTTP, on servers of this process, some of which violate the protocol.
 #![cfg(feature = "http")]
 
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::llm::{ask, stream};
 
-/// Nothing that [`Redaction`] would know for a key.
+/// A key that [`Redaction`] does not recognise.
 const KEY: &str = "correct-horse-battery";
 
 const ANSWER: &str = r#"{"id":"1","choices":[{"index":0,"message":{"role":"assistant","content":"hello","refusal":null,"tool_calls":[{"id":"t"}]},"finish_reason":"stop"}],"usage":{"total_tokens":3}}"#;
@@ -50,7 +50,7 @@ impl Server {
 
     fn saying(text: String) -> Self {
         Self::start(move |connection| {
-            // A client that has heard enough goes away.
+            // A client may close the connection early.
             let _ = connection.write_all(text.as_bytes());
         })
     }
@@ -135,7 +135,7 @@ fn an_endpoint_streams() {
 fn stream_can_be_dropped_while_the_endpoint_sends() {
     let server = Server::start(|connection| {
         let _ = connection.write_all(events(&delta("a")).as_bytes());
-        // Until the client is gone.
+        // Waits until the client has closed the connection.
         let _ = connection.read(&mut [0; 1]);
     });
     let mut provider = server.provider();
@@ -171,7 +171,7 @@ fn a_stall_ends_at_the_timeout() {
     let timeout = Duration::from_millis(200);
     let stall = |connection: &mut TcpStream, text: &str| {
         let _ = connection.write_all(text.as_bytes());
-        // Until the client is gone.
+        // Waits until the client has closed the connection.
         let _ = connection.read(&mut [0; 1]);
     };
     let server = Server::start(move |connection| stall(connection, ""));

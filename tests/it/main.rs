@@ -1,4 +1,4 @@
-//! The one test binary. A file per concern.
+//! The only test binary, with a file per concern.
 #![allow(clippy::disallowed_methods, reason = "tests look at the disk from outside")]
 #![allow(clippy::unwrap_used, reason = "a test that fails says so")]
 

@@ -1,4 +1,4 @@
-//! Modules that no toolchain would make: what they ask for is answered, or refused by name.
+//! Modules that no toolchain produces: they run, or are refused with a message that names the reason.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -19,8 +19,7 @@ fn outcome(text: &str, machine: &mut Machine) -> Outcome {
     Command::new(&program).output(machine).unwrap().status.outcome().clone()
 }
 
-/// Runs a guest that exits with what `call`, whose answer is a number, answers; `rest` is its
-/// memories.
+/// Runs a guest with the memories `rest` that exits with the result of `call`, an i32 expression.
 fn answer(rest: &str, call: &str) -> Outcome {
     let text = format!(
         r#"(module
@@ -60,7 +59,7 @@ fn pointers_refer_to_the_exported_memory() {
     let two = r#"(memory $large 10) (memory $small (export "memory") 1)"#;
     assert_eq!(answer(two, &fill(65528)), Outcome::Exited(0));
     assert_eq!(answer(two, &fill(65529)), exits_with(Errno::Fault));
-    // The other one stays as it is.
+    // The other memory is unchanged.
     let other = format!("(i32.add {} (i32.load $large (i32.const 0)))", fill(0));
     assert_eq!(answer(two, &other), Outcome::Exited(0));
     assert_eq!(answer("(memory 10)", &fill(0)), exits_with(Errno::Fault), "none is exported");
@@ -109,7 +108,7 @@ fn objects_count_as_memory() {
     assert_eq!(machine.limits_hit(), [Limit::Memory]);
 }
 
-/// What a trace was written to.
+/// The output of a trace.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -149,8 +148,8 @@ fn a_trace_ends_at_its_limit_and_the_guest_runs_on() {
     assert!(log.len() < 1100);
 }
 
-/// Regression: a module that C++ and Rust build for hosts that call it several times was reported as a
-/// library, although the command line of wasmtime runs it.
+/// Regression: a reactor, as C++ and Rust build it for hosts that call it several times, was reported as a library,
+/// although the command line of wasmtime runs it.
 #[test]
 fn reactor_is_initialized_and_its_empty_name_export_called() {
     let reactor = |exports: &str| {

@@ -19,7 +19,7 @@ use crate::support::benches::hermetic;
 use crate::support::replays::Belljar;
 use crate::support::{belljar, engine, skipped, stderr, stdout};
 
-/// A worktree, and a folder of programs that are no modules: `host-NAME` is the host's `NAME`.
+/// A worktree, and a folder of native programs: `host-NAME` is the host's `NAME`.
 struct Place {
     worktree: tempfile::TempDir,
     scratch: tempfile::TempDir,
@@ -55,7 +55,7 @@ impl Place {
         self.command(args).output().unwrap()
     }
 
-    /// A script that may start programs of the host, with these options.
+    /// Runs a script with these options; it can start programs of the host.
     fn sh(&self, options: &[&str], script: &str) -> Output {
         self.call(&[&["sh", "--on-missing", "native"], options, &["-c", script]].concat())
     }
@@ -66,8 +66,8 @@ impl Place {
         stdout(&output)
     }
 
-    /// What a recorded run of `words` printed, which its replay, where there is no program of the host,
-    /// prints as well.
+    /// Records a run of `words`, and replays it without programs of the host; returns its output, which the replay must
+    /// repeat, and its tape.
     fn replayed(&self, options: &[&str], words: &[&str], stdin: Stdio) -> (Output, String) {
         let tape = self.tape().display().to_string();
         let record = ["record", "--quiet", "--on-missing", "native", "--tape", &tape];
@@ -99,7 +99,7 @@ fn endless_writer_ends_when_its_reader_exits() {
     assert_eq!(place.printed("host-sh -c 'exec yes' | head -n 2"), "y\ny\n");
 }
 
-/// It leads its own process group, which does not receive Ctrl-C.
+/// A native program leads its own process group, which does not receive Ctrl-C.
 #[cfg(target_os = "linux")]
 #[test]
 fn native_program_ends_when_belljar_is_killed() {
@@ -143,7 +143,7 @@ fn both_streams_in_one_pipe_keep_their_order() {
     assert_eq!(place.printed(script), "1\n2\n3\n4\n");
 }
 
-/// Regression: a program that reads nothing consumed the input that it shared with others.
+/// Regression: a program that reads nothing consumed the input that it shared with other programs.
 #[test]
 fn input_that_a_native_program_left_is_read_by_others() {
     let place = Place::new();
@@ -163,8 +163,7 @@ fn input_that_a_native_program_left_is_read_by_others() {
     assert_eq!(place.printed("{ host-cat; echo end; } < note.txt | wc -l"), "4\n");
 }
 
-/// Regression: when a program ended, 64 KiB of input that filled its pipe were lost, and were on its tape as
-/// read.
+/// Regression: when a program ended, 64 KiB of input that filled its pipe were lost, and recorded as read.
 #[test]
 fn long_input_that_a_native_program_left_is_read_by_others() {
     let place = Place::new();
@@ -187,7 +186,7 @@ fn long_input_that_a_native_program_left_is_read_by_others() {
     assert_eq!(stdout(&recorded), "60000\n");
 }
 
-/// Regression: a shell loop around belljar ended after its first line.
+/// Regression: a shell loop that runs belljar on each line ended after the first line.
 #[test]
 fn unread_file_input_is_available_after_the_run() {
     let place = Place::new();
@@ -207,8 +206,8 @@ fn unread_file_input_is_available_after_the_run() {
     }
 }
 
-/// Regression: the input of the loop was lost with a program whose reader had exited, and what such a program
-/// does on exit was not done.
+/// Regression: the input of the loop was lost to a program whose reader had exited, and the program's actions on exit
+/// were not done.
 #[test]
 fn program_whose_reader_exits_ends_as_natively() {
     let place = Place::new();
@@ -236,7 +235,7 @@ fn replay_ends_a_program_that_ignores_sigpipe_with_the_run() {
     assert_eq!(stdout(&recorded), "x\ndone\n");
 }
 
-/// Standard input stays open and empty: the program ends without waiting for it.
+/// Standard input stays open without data: the program ends without waiting for it.
 #[test]
 fn program_that_does_not_read_does_not_wait_for_stdin() {
     let place = Place::new();
@@ -260,7 +259,7 @@ fn timeout_leaves_no_native_program_running() {
     assert_eq!(pids.lines().count(), 2);
     for pid in pids.lines() {
         let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
-        // Whoever is killed with its group may be a zombie until somebody else has reaped it.
+        // A process killed with its group may be a zombie until it is reaped.
         let is_there = || {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             rustix::process::test_kill_process(pid).is_ok() && !stat.contains(") Z ")
@@ -271,7 +270,7 @@ fn timeout_leaves_no_native_program_running() {
     }
 }
 
-/// Regression: a tape without events of native programs was taken for one of the library's subprocesses.
+/// Regression: a tape without events of native programs was taken for a tape of the library's subprocesses.
 #[test]
 fn timeout_of_a_silent_native_program_is_replayed() {
     let place = Place::new();
@@ -422,7 +421,7 @@ fn verify_names_native_programs() {
     assert!(said.contains("not hermetic: 1 native program ran: host-true"), "{said}");
 }
 
-/// No built-in program stands for `awk`.
+/// `awk` is not built in, so it runs natively.
 const ENDLESS: &str = "awk 'BEGIN { system(\"exec sleep 1000\") }'";
 
 fn programs(worktree: &Path) -> (Arc<NativeChildren>, MachineBuilder) {
@@ -445,8 +444,8 @@ fn library_machine_starts_native_programs() {
     assert_eq!(output.stdout, b"A\nb\none\n");
     assert_eq!(children.started(), ["sed", "sed"]);
     let records = tape.records();
-    // A thread of another test that forks at this moment has the ends of pipes for an instant: what it
-    // might still write, a process of its own would wait for.
+    // A concurrent fork in another test holds the ends of pipes for an instant. Another process would wait for what it
+    // might still write, so only children of process 1 are compared.
     let spawns = records.iter().filter_map(|record| match &record.kind {
         Kind::ProcessSpawn { program, mode, parent: Some(1), .. } if program == "sed" => {
             Some(mode.as_str())
@@ -461,7 +460,7 @@ fn library_machine_starts_native_programs() {
     assert_eq!(given.sum::<u64>(), 4);
 }
 
-/// Unless native programs are enabled, a module finds none.
+/// A module finds native programs only if they are enabled.
 #[test]
 fn machine_has_no_native_programs_by_default() {
     let place = Place::new();
@@ -472,7 +471,7 @@ fn machine_has_no_native_programs_by_default() {
     assert_eq!(output.status.code(), Some(127));
 }
 
-/// On a virtual clock the sleeper would sleep until the native program ends, which it never does.
+/// On a virtual clock, the sleeper would sleep until the native program ends, which never happens.
 #[test]
 fn on_the_real_clock_sleepers_wake_while_a_native_program_runs() {
     let place = Place::new();
@@ -507,7 +506,7 @@ fn modules_of_a_session_start_native_programs_if_allowed() {
     }
 }
 
-/// Regression: it received no input, and ended with 0.
+/// Regression: the native program received no input, and exited with 0.
 #[test]
 fn native_program_reads_a_device() {
     let place = Place::new();
@@ -520,7 +519,7 @@ fn native_program_reads_a_device() {
     );
 }
 
-/// Regression: they ran in the directory that had the worktree's old name by then.
+/// Regression: native programs ran in the directory that later had the worktree's old name.
 #[test]
 fn native_programs_follow_a_moved_worktree() {
     use std::io::Write;
@@ -564,7 +563,7 @@ fn native_programs_follow_a_moved_worktree() {
     assert!(message.contains("the run's directory is no longer at"), "{message}");
 }
 
-/// Regression: without `PATH` a file of that name in the current directory was run in its place.
+/// Regression: if `PATH` was not set, a file of the same name in the current directory was run instead.
 #[test]
 fn file_in_the_current_directory_does_not_shadow_a_native_program() {
     let place = Place::new();

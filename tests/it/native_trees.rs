@@ -1,4 +1,4 @@
-//! Trees of processes with programs of the host among them: time goes on, and no tree hangs.
+//! Trees of processes that include programs of the host: the clock advances, and no tree hangs.
 #![cfg(unix)]
 
 use std::path::Path;
@@ -17,7 +17,7 @@ use belljar::{
 
 use crate::support::{belljar, engine, skipped, stderr, stdout};
 
-/// How long a tree may take that takes a second at most when it does not hang.
+/// Timeout of a tree, which takes at most a second if it does not hang.
 const WATCHDOG: Duration = Duration::from_mins(2);
 
 fn machine(worktree: &Path) -> Machine {
@@ -38,7 +38,7 @@ fn has_dash(test: &str) -> bool {
     has
 }
 
-/// Records `script`, and replays it where there is no program of the host.
+/// Records `script`, and replays it without programs of the host.
 fn replayed(script: &str) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let tape = folder.path().join("run.tape").display().to_string();
@@ -69,7 +69,7 @@ fn native_program_that_waits_for_input_does_not_stop_the_clock() {
     assert_eq!(stdout(&replayed(script)), "xa\n2114380800\nxb\n2114380801\n");
 }
 
-/// On systems that show that a program waits, an hour takes no real time.
+/// On systems that show that a program waits, an hour of virtual time takes no real time.
 #[cfg(target_os = "linux")]
 #[test]
 fn virtual_time_jumps_while_a_native_program_waits_for_input() {
@@ -83,7 +83,7 @@ fn native_program_that_never_ends_does_not_stop_the_clock() {
     let endless = "awk 'BEGIN { system(\"exec sleep 1000\") }'";
     let output = replayed(&format!("{endless} & sleep 0.2; kill $!; wait $!; echo $?; date +%s"));
     assert_eq!(stdout(&output), "143\n2114380800\n");
-    // On the host's clock as well.
+    // The same on the host's clock.
     let folder = tempfile::tempdir().unwrap();
     let tape = folder.path().join("run.tape").display().to_string();
     let record = ["record", "--quiet", "--clock", "real", "--on-missing", "native", "--tape"];
@@ -95,7 +95,7 @@ fn native_program_that_never_ends_does_not_stop_the_clock() {
     assert!(stderr(&replayed).contains("the run is the same"), "{}", stderr(&replayed));
 }
 
-/// As in any shell: the detached process goes on writing, and the script continues.
+/// As in any shell, the detached process continues to write, and the script continues.
 #[test]
 fn detached_process_that_keeps_the_streams_does_not_block_the_script() {
     if !has_dash("detached_process_that_keeps_the_streams_does_not_block_the_script") {
@@ -121,7 +121,7 @@ fn detached_process_that_keeps_the_streams_does_not_block_the_script() {
     ] {
         assert_eq!(stdout(&replayed(&script)), printed, "{script}");
     }
-    // Everything that it wrote itself has come, however much that is.
+    // All output of the process itself is received, in any amount.
     let script = "dash -c 'sleep 1000 & dd if=/dev/zero bs=65536 count=40 2> /dev/null' > made; wc -c < made";
     assert_eq!(stdout(&replayed(script)).trim(), "2621440");
 }
@@ -144,7 +144,7 @@ fn detached_process_ends_with_the_run() {
     }
 }
 
-/// Starts `sed` with a pipe to read that it does not write, and waits for its end.
+/// Starts `sed` with a pipe as input that it never writes to, and waits for `sed` to end.
 struct Forgetful;
 
 impl Image for Forgetful {
@@ -178,7 +178,7 @@ impl Image for Forgetful {
     }
 }
 
-/// Natively it waits forever. Only Linux shows what a process waits for.
+/// Natively this waits forever. Only Linux shows what a process waits for.
 #[cfg(target_os = "linux")]
 #[test]
 fn deadlock_with_a_native_program_is_reported() {
@@ -195,7 +195,7 @@ fn deadlock_with_a_native_program_is_reported() {
     );
 }
 
-/// What trees are made of. `dash` and `sed` are programs of the host, all others are not.
+/// The leaves of trees. `dash` and `sed` are programs of the host, the others are not.
 const LEAVES: [&str; 7] = [
     "(sleep 0.1; echo s)",
     "echo e",
@@ -206,7 +206,7 @@ const LEAVES: [&str; 7] = [
     "cat",
 ];
 
-/// Of these are the larger trees.
+/// Number of the leaves that larger trees use.
 const LARGE_LEAVES: usize = 6;
 
 fn trees(size: usize, leaves: &[&str]) -> Vec<String> {
@@ -216,7 +216,7 @@ fn trees(size: usize, leaves: &[&str]) -> Vec<String> {
     let mut all = Vec::new();
     for left in 1..size {
         for (one, other) in pairs(&trees(left, leaves), &trees(size - left, leaves)) {
-            // Two parentheses together are arithmetic to some.
+            // Some shells read two opening parentheses as arithmetic.
             all.push(format!("{{ {one}; {other}; }}"));
             all.push(format!("{{ {one} | {other}; }}"));
             all.push(format!("( {one} & {other}; wait )"));
@@ -233,8 +233,7 @@ fn pairs(left: &[String], right: &[String]) -> Vec<(String, String)> {
     left.iter().flat_map(with).collect()
 }
 
-/// What a tree prints, the lines in the order of the alphabet where processes run side by side, and
-/// its status.
+/// The lines that a tree prints, sorted if processes run in parallel, and its exit code.
 type Shown = (Vec<String>, Option<i32>);
 
 fn shown(script: &str, stdout: &[u8], code: Option<i32>) -> Shown {
@@ -281,7 +280,7 @@ fn no_tree_of_sleeps_pipes_and_native_programs_hangs() {
         for _ in 0..8 {
             scope.spawn(|| {
                 while let Some(script) = scripts.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    // Where two race on the host, `dash` shows one or the other; so do we.
+                    // If two processes race on the host, `dash` and belljar may each show either result.
                     let tries: Vec<_> = (0..6)
                         .scan(false, |same, _| {
                             let pair =

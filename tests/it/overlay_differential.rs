@@ -1,5 +1,5 @@
-//! The overlay over a directory of the host against the file system of Linux itself: the same
-//! starting tree, the same operations, the same answers, the same tree in the end.
+//! Compares the overlay over a directory of the host with the file system of Linux: the same
+//! starting tree and operations must give the same answers and the same final tree.
 
 #![cfg(target_os = "linux")]
 
@@ -18,7 +18,7 @@ use crate::support::plans::{Hunt, NOW, Op, Place, Plan, Step, Tally, plant};
 
 use Difference as D;
 
-/// A way in which the overlay answers unlike Linux.
+/// A way in which the overlay's answers differ from those of Linux.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Difference {
     Absolute,
@@ -32,13 +32,14 @@ enum Difference {
     OpenOfSpecial,
 }
 
-/// All the ways in which the overlay answers unlike Linux, and why. What is not in this table, or
-/// not as it says, is a failure.
+/// All ways in which the overlay's answers differ from those of Linux, with the reason. Any other
+/// difference is a failure.
 ///
 /// Not compared at all: what [`LinuxFiles`] leaves out of its answers; the `atim` of a link, which
-/// Linux changes whenever it follows one (a file's own is compared, as nothing here reads through
-/// a descriptor that would change it); the `mtim` after `fallocate`, which POSIX leaves open and
-/// file systems differ in; hard links within the starting tree, which a layer does not know.
+/// Linux changes whenever it follows the link (the `atim` of a file is compared, because nothing
+/// here reads through a descriptor that would change it); the `mtim` after `fallocate`, which POSIX
+/// leaves open and file systems differ in; hard links within the starting tree, which a layer does
+/// not know.
 const TABLE: &[(Difference, &str)] = &[
     (D::Absolute, "EPERM for an absolute path: WASI knows only paths beneath a directory"),
     (D::Above, "EPERM for `..` out of the directory that a lookup may not leave, as wasmtime"),
@@ -68,20 +69,20 @@ impl From<Follow> for Last {
     }
 }
 
-/// Where a path leads, as far as it can be followed.
+/// The end of a path, as far as it can be followed.
 #[derive(Default)]
 struct Led {
-    /// Whether it came to end in a slash.
+    /// Whether the path, with its links resolved, ends in a slash.
     slash: bool,
     special: bool,
 }
 
-/// Why Linux is not asked, as the path would leave the directory of the test, and what the overlay
-/// must answer. `None`: a link to `/..`, which is `/` to a guest and the outside to Linux here, so
-/// that the overlay is not asked either.
+/// The reason why Linux is not asked, because the path would leave the directory of the test, and
+/// the answer that the overlay must give. `None`: a link to `/..`, which is `/` for a guest but
+/// outside the directory for Linux, so that the overlay is not asked either.
 type Spared = Option<(Difference, Errno)>;
 
-/// Follows `place` by hand.
+/// Resolves `place` without the file system's own lookup.
 fn lead(linux: &LinuxFiles, place: &Place, last: Last) -> Result<Led, Spared> {
     if place.path.starts_with('/') {
         return Err(Some((D::Absolute, Errno::Perm)));
@@ -120,7 +121,7 @@ fn lead(linux: &LinuxFiles, place: &Place, last: Last) -> Result<Led, Spared> {
         let is_last = todo.is_empty();
         let outside = !here[..here.len() - 1].starts_with(&root);
         if outside && is_last && here == root {
-            // From inside this is `.`, which Linux calls by its name outside.
+            // Inside, this is `.`; Linux resolves it by the directory's name outside.
             return Err(None);
         }
         match linux.peek(&here) {
@@ -151,7 +152,7 @@ fn lead(linux: &LinuxFiles, place: &Place, last: Last) -> Result<Led, Spared> {
     if here.starts_with(&root) { Ok(led) } else { Err(Some((D::LinkOutside, Errno::Noent))) }
 }
 
-/// What Linux answers, unless it is not asked.
+/// The answer of Linux, unless it is not asked.
 fn ask(linux: &mut LinuxFiles, op: &Op) -> Result<Outcome, Spared> {
     if op.bases().any(|slot| linux.path_of(Some(slot)) == Err(Errno::Badf)) {
         return Ok(Err(Errno::Badf));
@@ -183,7 +184,7 @@ fn ask(linux: &mut LinuxFiles, op: &Op) -> Result<Outcome, Spared> {
         Op::Rename { from, to } => {
             lead(linux, from, Last::Kept)?;
             if let Err(spared) = lead(linux, to, Last::Kept) {
-                // Linux looks up both directories before it refuses to replace a dot.
+                // Linux looks up both directories before it refuses to replace `.`.
                 let dot = Place { slot: None, root: None, path: ".".into() };
                 return match linux.apply(&Op::Rename { from: from.clone(), to: dot }, NOW) {
                     Err(Errno::Busy) => Err(spared),
@@ -223,14 +224,14 @@ fn explain(op: &Op, linux: &Outcome, ours: &Outcome) -> Option<Difference> {
     }
 }
 
-/// Leaves of `meta` what the two sides can have in common, but for the inode number.
+/// Removes from `meta` all that the two sides cannot have in common, except the inode number.
 fn strip_meta(meta: &mut Metadata) {
     let old = |time: u64| time.min(NOW);
     let atim = if meta.file_type == FileType::SymbolicLink { 0 } else { old(meta.times.atim) };
     meta.times = Times { atim, mtim: old(meta.times.mtim), ctim: 0 };
 }
 
-/// The same for an answer. Linux gives inode numbers again, so that they tell nothing over time.
+/// The same for an answer. Linux reuses inode numbers, so they cannot be compared over time.
 fn strip(outcome: &mut Outcome) {
     match outcome {
         Ok(Answer::Meta(meta)) => {
@@ -242,7 +243,7 @@ fn strip(outcome: &mut Outcome) {
     }
 }
 
-/// The same for a tree, where equal inode numbers stay equal.
+/// The same for a tree, in which equal inode numbers stay equal.
 fn strip_tree(mut tree: Tree) -> Tree {
     let mut numbers = HashMap::new();
     let mut number = |ino: &mut u64| {
@@ -265,7 +266,7 @@ fn check(plan: &Plan) -> Result<Tally, String> {
     let temporary = tempfile::tempdir().expect("a temporary directory");
     let path = temporary.path().canonicalize().expect("it was just made");
     let tree = plant(&plan.layers[0], false);
-    // Deep, so that little is hit if a path should get out after all.
+    // Deep, so that little is affected if a path does lead outside.
     let mut linux = LinuxFiles::new(path.join("1/2/3"), &tree);
     plant_on_disk(&path.join("below"), &tree, str::to_owned);
     let below = HostDir::open(&path.join("below")).expect("it was just made");

@@ -1,4 +1,5 @@
-//! The overlay against a model: the same operations, the same answers, the same tree in the end.
+//! Compares the overlay with a model: the same operations must give the same answers and the same
+//! final tree.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,13 +14,13 @@ use crate::support::files::{Answer, Files, MemoryLayer, Outcome, OverlayFiles, T
 use crate::support::model::Model;
 use crate::support::plans::{Hunt, NOW, Op, Plan, Tally, plant};
 
-/// What is saved, by all tests of this file.
+/// The store of saved overlays, shared by all tests of this file.
 static STORE: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().unwrap());
 
-/// More than that many forks would only make plans slow.
+/// Limit on forks: more would only make plans slow.
 const WORLDS_MAX: usize = 4;
 
-/// One fork of the overlay, and the model it is held against.
+/// One fork of the overlay, and the model that it is compared with.
 #[derive(Clone)]
 struct World {
     overlay: OverlayFiles,
@@ -27,8 +28,8 @@ struct World {
     pairs: Pairs,
 }
 
-/// Which inode of the overlay is which of the model. Neither of the two uses a number again, so
-/// that a pair, once seen, holds to the end.
+/// Pairs of inodes of the overlay and of the model. Neither side reuses a number, so a pair holds
+/// to the end.
 #[derive(Clone, Default)]
 struct Pairs {
     of_overlay: HashMap<u64, u64>,
@@ -36,7 +37,8 @@ struct Pairs {
 }
 
 impl Pairs {
-    /// The number that the model knows the inode `ino` of the overlay by, if `ino` can be `model`.
+    /// The model's number for the inode `ino` of the overlay; `u64::MAX` if `ino` is not the inode
+    /// `model`.
     fn name(&mut self, ino: u64, model: u64) -> u64 {
         let of_model = *self.of_model.entry(model).or_insert(ino);
         let of_overlay = *self.of_overlay.entry(ino).or_insert(model);
@@ -47,7 +49,7 @@ impl Pairs {
         meta.ino = self.name(meta.ino, model.ino);
     }
 
-    /// Puts the model's inode numbers into what the overlay answered.
+    /// Replaces the inode numbers in the overlay's answer by those of the model.
     fn rename(&mut self, answer: &mut Answer, model: &Answer) {
         match (answer, model) {
             (Answer::Meta(meta), Answer::Meta(model)) => self.rename_meta(meta, model),
@@ -83,7 +85,7 @@ impl World {
         Err(format!("{op:?}\n  expected {expected:?}\n  got      {got:?}"))
     }
 
-    /// Compares what there is in the end, also after it was saved and restored over `fresh` layers.
+    /// Compares the final trees, also after the overlay was saved and restored over `fresh` layers.
     fn end(&mut self, mut fresh: OverlayFiles) -> Result<(), String> {
         let cas = Cas::new(STORE.path());
         let mut fork = self.overlay.clone();
@@ -91,7 +93,7 @@ impl World {
         let mut expected = self.model.dump();
         let got = self.overlay.dump();
         self.compare(got, &expected)?;
-        // What was open is not part of it.
+        // Open files are not saved.
         expected.retain(|path, _| !path.starts_with('#'));
         self.compare(fresh.dump(), &expected).map_err(|error| format!("restored, {error}"))?;
         fresh.empty();
@@ -134,7 +136,7 @@ fn run(plan: &Plan) -> Result<Tally, String> {
     Ok(tally)
 }
 
-/// A panic of the overlay is a failure like others, to be made small like others.
+/// A panic of the overlay is a failure, so that its plan is reduced like others.
 fn check(plan: &Plan) -> Result<Tally, String> {
     catch_unwind(AssertUnwindSafe(|| run(plan))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);

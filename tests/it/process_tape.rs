@@ -1,4 +1,5 @@
-//! Process tapes as files: what is written reads back, and what is damaged is named by its line.
+//! Process tapes as files: a written tape reads back unchanged, and damage is reported with its
+//! line.
 
 use belljar::Digest;
 use belljar::native::{
@@ -95,7 +96,7 @@ fn bytes() -> impl Strategy<Value = TapedBytes> {
 
 type Status = Result<i32, Result<i32, Option<TapedFailure>>>;
 
-/// An exit code, a signal, a failure, or none of them: out of time.
+/// An exit code, a signal, a failure, or, if none of these, a timeout.
 fn status() -> impl Strategy<Value = Status> {
     let failures = [
         TapedFailure::NotFound,

@@ -1,4 +1,4 @@
-//! Trees of processes, driven by `guest-examples/procs.c`: each of its tests is one property.
+//! Trees of processes, driven by `guest-examples/procs.c`; each of its tests covers one property.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use belljar::{
 
 use crate::support::{belljar, engine, guest, package, replays, stderr, stdout};
 
-/// What `procs` is asked to show, other than how it ends when all wait for each other.
+/// The tests of `procs`, except the one for a deadlock.
 const TESTS: [&str; 30] = [
     "actions",
     "args",
@@ -80,7 +80,7 @@ fn processes_pipes_and_descriptors_follow_posix() {
     let limits = Limits { processes_max: 100, ..Limits::default() };
     for test in TESTS {
         let output = match test {
-            // Not all of its arguments are text, as those on a tape are.
+            // Some arguments of these tests are not UTF-8, and a tape holds only UTF-8.
             "args" | "env" => procs(&mut machine(limits, None), test),
             _ => replays::output(builder(limits), &procs_command(test)).1,
         };
@@ -178,7 +178,7 @@ fn timeout_ends_the_whole_process_tree() {
     let output = procs(&mut machine, "sleep");
     assert_eq!(*output.status.outcome(), Outcome::Limit(Limit::VirtualTimeout));
     assert_eq!(machine.elapsed(), std::time::Duration::from_millis(1));
-    // The machine is none the worse for it.
+    // The machine can still be used.
     assert_eq!(text(&procs(&mut machine, "status").stdout), "ok status\n");
 }
 

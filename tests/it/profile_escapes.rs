@@ -1,7 +1,7 @@
-//! Ways out of a sandbox profile that take more than a shell: each is shown to work without a profile,
-//! and then not to work within one.
+//! Ways out of a sandbox profile that need more than a shell: each is shown to succeed without a profile, and to fail
+//! with one.
 //!
-//! Where this machine does not let an attack work at all, its test says so and shows nothing.
+//! If an attack does not work on this machine at all, its test says so and checks nothing.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -21,12 +21,12 @@ use crate::support::{belljar, stdout};
 
 const CONFINED: [SandboxProfile; 2] = [SandboxProfile::Worktree, SandboxProfile::OsHardened];
 
-/// Those of `profiles` that this machine can give.
+/// The `profiles` that this machine can enforce.
 fn given(profiles: &[SandboxProfile]) -> Vec<SandboxProfile> {
     profiles.iter().copied().filter(|profile| profile.check().is_ok()).collect()
 }
 
-/// What each attack takes is done before `belljar` is started, by `launch`.
+/// Each attack is prepared by `launch`, before `belljar` is started.
 const ATTACKS: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -180,11 +180,11 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A folder with the attacks in it.
+/// A folder with the compiled attacks.
 struct Attacks(tempfile::TempDir);
 
 impl Attacks {
-    /// `None` if no C compiler builds them.
+    /// `None` if no C compiler can build them.
     fn build() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("attack.c");
@@ -209,7 +209,7 @@ impl Attacks {
         command.args(args).timeout(Duration::from_mins(1)).output().unwrap()
     }
 
-    /// Runs an attack as `belljar run` does for a terminal, on a standard input that `launch` makes.
+    /// Runs an attack as `belljar run` does for a terminal, with a standard input that `launch` makes.
     fn launched(&self, profile: SandboxProfile, input: &str, attack: &[&str]) -> Output {
         let mut belljar = belljar(self.0.path());
         let belljar = belljar.command();
@@ -244,7 +244,7 @@ fn confined_program_cannot_read_memory_of_other_processes() {
     }
 }
 
-/// It cannot create sockets, but standard input can be one.
+/// The program cannot create sockets, but standard input can be one.
 #[test]
 fn hardened_program_cannot_connect_an_inherited_socket() {
     let Some(attacks) = Attacks::build() else { return };
@@ -259,7 +259,7 @@ fn hardened_program_cannot_connect_an_inherited_socket() {
         assert!(output.status.success(), "without a profile it connects: {family}: {output:?}");
         for profile in given(&[SandboxProfile::OsHardened]) {
             let output = launched(profile);
-            // `EACCES` of TCP, `EPERM` of names: it has tried.
+            // `EACCES` for TCP, `EPERM` for Unix sockets: the connection was attempted.
             let errno = if family == "inet" { 13 } else { 1 };
             assert_eq!(output.status.code(), Some(errno), "{family}: {output:?}");
         }
@@ -322,7 +322,7 @@ fn confined_program_does_not_gain_set_user_id_rights() {
     }
 }
 
-/// Such a file gives its owner's rights, perhaps root's, to anyone who runs it.
+/// A set-user-id file gives the rights of its owner, perhaps root, to anyone who runs it.
 #[test]
 fn a_confined_program_makes_no_file_with_set_user_id_or_set_group_id() {
     let made = |profile| {

@@ -1,4 +1,4 @@
-//! Runs repeated from their tapes, without the tree they ran over.
+//! Runs replayed from their tapes, without the tree over which they ran.
 
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub fn load(name: &str, digest: Option<Digest>) -> Result<Module, String> {
     if Some(module.digest()) == digest { Ok(module) } else { Err("another module".to_owned()) }
 }
 
-/// Records `program` over the folder `tree`; the tape stands beside it.
+/// Records `program` over the folder `tree`; the tape is beside it.
 fn record(
     scratch: &Path,
     clock: ClockConfig,
@@ -122,7 +122,7 @@ fn real_clock_is_replayed() {
     }
 }
 
-/// Hands out its bytes three at a time.
+/// Returns at most three bytes per read.
 struct Trickle(Cursor<Vec<u8>>);
 
 impl Read for Trickle {
@@ -142,7 +142,8 @@ fn stdin_is_replayed_in_the_recorded_pieces() {
     assert_eq!(replayed(&path).outputs, [Ok(output)]);
 }
 
-/// Up to version 4 of the kernel, the second run had what the first had left of the limits.
+/// Up to version 4 of the kernel, the second run started with what the first had left of the
+/// limits.
 #[test]
 fn each_of_two_runs_is_replayed_with_its_recorded_limits() {
     let scratch = tempfile::tempdir().unwrap();
@@ -197,7 +198,7 @@ fn incomplete_tape_is_an_error() {
     assert!(matches!(without("\"process_spawn\""), ReplayError::Incomplete { .. }));
     assert!(matches!(without("\"process_exit\""), ReplayError::Tape(TapeError::Desync(_))));
 
-    // What the store has lost cannot be read, and the run notices.
+    // A content missing in the store cannot be read, and the run reports that.
     std::fs::write(&path, &whole).unwrap();
     std::fs::remove_dir_all(belljar::tape::cas_dir(&path)).unwrap();
     assert!(matches!(
@@ -220,7 +221,7 @@ fn a_full_tape_ends_the_run() {
     assert!(matches!(recorder.finish(), Err(TapeError::Full { .. })));
 }
 
-/// A layer that lists its entries as they come, which a layer must not.
+/// A layer that lists its entries unsorted, which layers must not do.
 struct Unsorted {
     backwards: bool,
 }

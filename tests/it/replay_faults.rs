@@ -1,5 +1,4 @@
-//! Runs over streams and layers that fail or change, repeated from their tapes: what a guest was
-//! answered, it is answered again.
+//! Runs over streams and layers that fail or change, replayed from their tapes: a guest gets the same answers again.
 
 use std::io::{self, Cursor, Read, Write};
 use std::path::{Path, PathBuf};
@@ -13,7 +12,7 @@ use belljar::{Command, HostDir, Input, Machine, Outcome, OutputStream, Source, S
 
 use crate::replay::{forget_tree, program, replayed, scratch};
 
-/// What a stream has taken, for a test to look at.
+/// The bytes that a stream has accepted, for a test to check.
 #[derive(Clone, Default)]
 struct Taken(Arc<Mutex<Vec<u8>>>);
 
@@ -23,7 +22,7 @@ impl Taken {
     }
 }
 
-/// Takes what is written, but for the writes of these numbers, which fail.
+/// Accepts what is written, but fails the writes with these numbers.
 struct Breaking {
     taken: Taken,
     write: usize,
@@ -46,7 +45,7 @@ impl Write for Breaking {
     }
 }
 
-/// Hands out its bytes five at a time, and fails after as many reads as it says.
+/// Returns at most five bytes per read, and fails after `reads` reads.
 struct Failing {
     bytes: Cursor<Vec<u8>>,
     reads: usize,
@@ -63,7 +62,7 @@ impl Read for Failing {
     }
 }
 
-/// A folder that fails where it is told to, each time once.
+/// A folder in which each given operation fails once.
 struct Flaky {
     folder: HostDir,
     faults: Mutex<Vec<(&'static str, &'static str, Errno)>>,
@@ -99,7 +98,7 @@ impl Layer for Flaky {
     }
 }
 
-/// What a recorded run left.
+/// The results of a recorded run.
 struct Recorded {
     tape: PathBuf,
     outcome: Outcome,
@@ -107,7 +106,7 @@ struct Recorded {
     stderr: Vec<u8>,
 }
 
-/// Records `name` over `source`; standard output fails as `fails` says.
+/// Records `name` over `source`; writes to standard output fail according to `fails`.
 fn record(
     scratch: &Path,
     source: Source,
@@ -149,7 +148,7 @@ fn expect_same(recorded: &Recorded) {
     assert_eq!(String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&recorded.stderr));
 }
 
-/// Regression: the replay accepted every write, and diverged where the first had failed.
+/// Regression: the replay accepted every write, and diverged at the write that had failed.
 #[test]
 fn a_write_that_failed_fails_again() {
     let scratch = scratch();
@@ -183,8 +182,8 @@ fn a_read_that_failed_fails_again() {
     expect_same(&recorded);
 }
 
-/// Regression: failed operations of a layer were not on the tape, and those that succeeded only later were
-/// there as if they always had.
+/// Regression: failed operations of a layer were not on the tape, and operations that succeeded only later were
+/// recorded as if they always had.
 #[cfg(unix)]
 #[test]
 fn failures_of_a_layer_are_replayed() {
@@ -218,7 +217,7 @@ fn failures_of_a_layer_are_replayed() {
     forget_tree(scratch.path());
 }
 
-/// Writes `to` over a file of the host as soon as something is written to it.
+/// Overwrites a file of the host with `bytes` as soon as something is written to it.
 struct Meddling {
     file: PathBuf,
     bytes: Vec<u8>,

@@ -1,6 +1,6 @@
-//! Sandbox profiles of host programs, attacked from within.
+//! Sandbox profiles of host programs, attacked by such programs.
 //!
-//! Where the kernel cannot give a profile, its tests say so and prove that it is refused.
+//! Where the kernel cannot enforce a profile, its tests say so and check that the profile is refused.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -15,7 +15,7 @@ use belljar::testbench::{Testbench, TestbenchError};
 
 const CONFINED: [SandboxProfile; 2] = [SandboxProfile::Worktree, SandboxProfile::OsHardened];
 
-/// Whether this machine can give `profile`; says why not.
+/// Whether this machine can enforce `profile`; prints the reason if not.
 fn is_given(profile: SandboxProfile) -> bool {
     match profile.check() {
         Ok(()) => true,
@@ -31,7 +31,7 @@ fn is_given(profile: SandboxProfile) -> bool {
     }
 }
 
-/// A folder to work in, and one that is none of the program's business.
+/// A folder to work in, and one to which programs have no access.
 struct Folders {
     root: tempfile::TempDir,
     outside: tempfile::TempDir,
@@ -39,7 +39,7 @@ struct Folders {
 
 impl Folders {
     fn new() -> Self {
-        // Below a folder that no profile opens, wherever temporary files are.
+        // In a folder that no profile opens, wherever temporary files are.
         let folder = || tempfile::Builder::new().tempdir().unwrap();
         let folders = Self { root: folder(), outside: folder() };
         fs::write(folders.secret(), "hunter2").unwrap();
@@ -62,7 +62,7 @@ impl Folders {
         self.run(profile, "sh", &["-c", script])
     }
 
-    /// What is outside has changed neither in names nor in content.
+    /// The names and the content of the outside folder are unchanged.
     fn assert_untouched(&self, after: &str) {
         let names: Vec<_> = fs::read_dir(self.outside.path()).unwrap().collect();
         assert_eq!(names.len(), 1, "{after}: {names:?}");
@@ -107,7 +107,7 @@ fn nothing_is_written_outside() {
         "mkfifo \"$OUTSIDE/fifo\"",
         "(setsid sh -c 'echo x > \"$OUTSIDE/new\"')",
     ];
-    // They succeed for root alone, and are not tried without a profile.
+    // These succeed only for root, and are not tried without a profile.
     let attacks_of_root = ["mount --bind . \"$OUTSIDE\"", "mknod disk b 7 0 || mknod memory c 1 1"];
     for attack in attacks {
         let folders = Folders::new();
@@ -126,7 +126,7 @@ fn nothing_is_written_outside() {
     }
 }
 
-/// The session's second program is confined to the original root directory, not to what the first program put
+/// The session's second program is confined to the original root directory, not to the link that the first program put
 /// in its place.
 #[test]
 fn root_replaced_by_a_link_grants_no_access_to_its_target() {
@@ -209,7 +209,7 @@ fn hardened_program_cannot_signal_other_processes() {
     assert_eq!(output.stdout, b"137\n", "one of its own it may: {output:?}");
 }
 
-/// Each attack answers the errno with which it failed, or 0.
+/// Prints for each attack the errno with which it failed, or 0.
 const SYSTEM_CALLS: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,5 +1,4 @@
-//! Sessions of a testbench: what they share, which is nothing, and what they leave, which is what
-//! they were asked for.
+//! Sessions of a testbench: they share nothing, and leave only the files that they were asked for.
 
 use std::collections::BTreeSet;
 use std::io::Cursor;
@@ -20,7 +19,7 @@ use belljar::{HostDir, Input, Limits, Machine, Module, Program};
 use crate::support::benches::{hermetic, toolchain, worktree};
 use crate::support::{engine, guest, stderr, stdout};
 
-/// Set where a test runs alone in a process.
+/// Set if a test runs alone in a process.
 const ALONE: &str = "BELLJAR_TEST_ALONE";
 
 /// Runs the test `name` again, alone in a process with these variables and one thread for tests.
@@ -57,7 +56,7 @@ fn fake(clock: ClockHandle, answer: &str) -> Box<dyn LlmProvider> {
     Box::new(FakeLlmProvider::new(Arc::new(Mutex::new(clock))).script(steps))
 }
 
-/// One of many sessions, each of which differs from all others in every axis.
+/// One of many sessions, each of which differs from all others in every setting.
 struct Numbered {
     number: i64,
     session: TestbenchSession,
@@ -88,7 +87,7 @@ impl Numbered {
         self.session.clock().advance(Duration::from_millis(7)).unwrap();
     }
 
-    /// Answers what chance gave it.
+    /// Checks the session; returns its random bytes.
     fn check(&mut self) -> Vec<u8> {
         let Self { number, session } = self;
         let output = session.command("cat").arg("note.txt").output().unwrap();
@@ -176,7 +175,7 @@ fn thirty_two_concurrent_sessions_behave_as_each_alone() {
     }
 }
 
-/// A clock or a recorder that outlives its session blocks nothing.
+/// A clock or a recorder that outlives its session does not block anything.
 #[test]
 fn a_dropped_session_removes_its_tape_though_others_hold_a_recorder() {
     let folder = worktree();
@@ -285,7 +284,7 @@ fn an_activation_that_fails_leaves_no_file_no_lock_and_no_thread() {
     }
     assert_eq!(threads(), before);
 
-    // Nor does one that runs a module on an engine of its own, and is dropped.
+    // Nor does a dropped session that ran a module on its own engine.
     let mut session = begin().build().activate().unwrap();
     assert!(session.command("hello").status().unwrap().success());
     drop(session);
@@ -313,7 +312,7 @@ fn session_without_a_network_policy_uses_the_environment_variables() {
         let hosts = ["env.test", "own.test", "other.test"];
         hosts.map(|host| session.egress().check("test", &format!("https://{host}/")).is_ok())
     };
-    // What a session says itself, the environment neither adds to nor takes from.
+    // The environment does not change a policy that a session sets itself.
     assert_eq!(may(&own.activate().unwrap()), [false, true, false]);
     if allow == "no rule" {
         let error = silent.activate().map(|_| ()).unwrap_err();
@@ -395,7 +394,7 @@ fn durations_on_a_tape_are_per_process() {
             _ => None,
         })
         .collect();
-    // The last is ended by the limit, at a time that is on the tape.
+    // The last process is ended by the limit, at a time that is on the tape.
     let expected = [
         ("exited", 2000, 1_002_000),
         ("exited", 500, 1_002_500),
@@ -411,8 +410,8 @@ fn durations_on_a_tape_are_per_process() {
     );
 }
 
-/// `native` is produced in `native_children.rs`, `timeout` in `recorded/timeouts.rs`. Records of failures and
-/// of waiting for the host are produced in `replay_faults.rs` and `cli/tape_faults.rs`.
+/// `native` is produced in `native_children.rs`, `timeout` in `recorded/timeouts.rs`. Records of failures and of
+/// waiting for the host are produced in `replay_faults.rs` and `cli/tape_faults.rs`.
 #[test]
 fn every_kind_of_record_is_produced_by_a_real_run() {
     let folder = worktree();
@@ -443,11 +442,11 @@ fn every_kind_of_record_is_produced_by_a_real_run() {
         records.iter().map(|record| (record.virtual_time_ms, record.monotonic_ms)).collect();
     assert!(
         stamps.is_sorted()
-            // Writes set the wall clock forward.
+            // Writes advance the wall clock.
             && stamps.iter().all(|(wall, own)| *wall >= 1_000_000 + own.cast_signed())
     );
 
-    // Standard input that comes while a program runs is a machine's alone.
+    // Only a machine can get standard input while a program runs.
     let memory = MemoryTape::default();
     let recorder = Recorder::new(memory.clone(), Redaction::default());
     let worktree = HostDir::open(folder.path()).unwrap();

@@ -12,7 +12,8 @@ use belljar::{HostDir, Machine, Program, ResolveError, Resolved, Toolchains};
 
 use crate::support::{engine, guest};
 
-/// What a session hands to [`Subprocesses`]: the folder's modules, and nothing built in.
+/// The programs that a session gives to [`Subprocesses`]: the folder's modules, and no built-in
+/// ones.
 fn find(dir: &Path, name: &str) -> Result<Option<Program>, FindError> {
     match Toolchains::new(vec![dir.to_owned()])?.resolve(name) {
         Ok(Resolved::File(path)) => Ok(Some(Program::load(engine(), path)?)),
@@ -110,7 +111,7 @@ mod host {
         assert_eq!(entries[2].cwd, Some(TapedBytes::from("sub")));
         assert_eq!((entries[3].exit_code, entries[3].signal), (None, Some(9)));
 
-        // The folder need not be there, nor the programs.
+        // The replay needs neither the folder nor the programs.
         let mut again = replay(&path).root("/elsewhere");
         assert_eq!(run(&mut again), recorded);
         assert_eq!(again.calls(), 5);
@@ -365,7 +366,7 @@ fn a_tape_that_ends_too_early_or_too_late_is_an_error() {
     }
     let error = subprocesses.output(&request(&["c"]), &mut machine()).unwrap_err();
     assert!(matches!(error, SubprocessError::Exhausted { call: 3, entries: 2, .. }), "{error:?}");
-    // Whoever swallows that learns it at the end.
+    // If the caller ignores that error, `finish` reports it.
     let end = subprocesses.finish();
     assert!(matches!(end, Err(SubprocessError::OffTape { call: 3, .. })), "{end:?}");
 }

@@ -1,4 +1,4 @@
-//! Subprocesses that are spawned: streams, timeouts, limits, and several at once.
+//! Spawned subprocesses: streams, timeouts, limits, and several at once.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ mod host {
         command
     }
 
-    /// Runs `act` in a session that records, and in one that replays that without the programs.
+    /// Runs `act` in a session that records, and in one that replays the tape without the programs.
     fn recorded_and_replayed<T: PartialEq + std::fmt::Debug>(
         act: impl Fn(&mut TestbenchSession) -> T,
     ) -> T {
@@ -149,7 +149,7 @@ mod host {
         assert_eq!(done, (1, b"first\n".to_vec(), b"second\n".to_vec()));
     }
 
-    /// Regression: a tape with such a call was written, and could not be read.
+    /// Regression: a tape with such a call was written, but could not be read.
     #[test]
     fn a_variable_without_a_name_is_refused_and_the_tape_stays_readable() {
         let (message, output) = recorded_and_replayed(|session| {
@@ -185,7 +185,7 @@ mod host {
         assert!(message.contains("more than 100000 bytes"), "{message}");
     }
 
-    /// The program itself ends at once; its child would go on.
+    /// The program's child would outlive the program.
     #[test]
     fn timeout_kills_the_process_group_and_keeps_the_output() {
         let folder = tempfile::tempdir().unwrap();
@@ -222,7 +222,7 @@ mod host {
         assert_eq!((before, after), (*b"up\n", SubprocessStatus::Signalled(9)));
     }
 
-    /// Whether this machine has `program`; says if not.
+    /// Whether this machine has `program`; prints a message if not.
     fn has(program: &str) -> bool {
         let found = std::process::Command::new(program).arg("--version").output().is_ok();
         if !found {
@@ -231,7 +231,7 @@ mod host {
         found
     }
 
-    /// Its own process group is empty then, so a signal to the group reaches no process.
+    /// The program's own process group is then empty, so a signal to that group reaches no process.
     #[test]
     fn program_that_changed_its_process_group_is_killed() {
         if !has("perl") {

@@ -1,4 +1,4 @@
-//! Tapes as files: what is written reads back, and what is damaged is named by its line.
+//! Tapes as files: a written tape reads back unchanged, and damage is reported with its line.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn write(pid: u32, bytes: Payload) -> Kind {
     Kind::StreamWrite { pid, fd: 1, bytes }
 }
 
-/// A tape of three records, the second of which has its bytes in the store.
+/// A tape of three records; the bytes of the second are in the store.
 fn finished(folder: &Path) -> PathBuf {
     let path = folder.join("run.tape");
     let recorder = recorder(&path, BYTES_MAX);
@@ -113,8 +113,8 @@ fn tape_is_not_written_through_links() {
     assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
     assert!(!folder.path().join("new").exists());
 
-    // What no recorder has left is not removed, and a further name of a file is no longer that file once
-    // the tape begins.
+    // A file that no recorder left is not removed. If the partial file is a hard link to another file, the tape becomes
+    // a new file, and the other file stays unchanged.
     std::fs::hard_link(&victim, &partial).unwrap();
     let message = format!("{:#}", anyhow::Error::from(create().unwrap_err()));
     assert!(message.contains("it is not a tape"), "{message}");
@@ -141,8 +141,8 @@ fn leftover_of_a_killed_recorder_is_replaced() {
     assert_eq!(Tape::load(&finished(folder.path())).unwrap().records.len(), 3);
 }
 
-/// Regression: a file that was appended to is read when it is closed, and a failure to open it then is a
-/// record: the recorder deadlocked with itself, and a replay without its contents waited for an hour.
+/// Regression: a file that was appended to is read when it is closed, and a failure to open it then is a record. The
+/// recorder deadlocked with itself, and a replay without its contents waited for an hour.
 #[test]
 fn recording_while_a_content_is_read_does_not_deadlock() {
     let folder = tempfile::tempdir().unwrap();
@@ -218,7 +218,7 @@ fn secret_written_in_pieces_is_redacted_once_recognised() {
     assert!(matches!(more, Payload::Stored { withheld_by: None, .. }));
 }
 
-/// Regression: the error was that the store is damaged.
+/// Regression: the error named a damaged store.
 #[test]
 fn a_file_that_changes_while_it_is_recorded_is_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -343,7 +343,7 @@ fn content_names_must_be_digests() {
     std::fs::write(&path, whole.replace(hash, "../../../../etc/passwd")).unwrap();
     assert_eq!(line_error(&path).0, 3);
 
-    // A length that nothing has costs no memory, and a missing or longer content is an error.
+    // A length that exceeds the content costs no memory; a missing or longer content is an error.
     std::fs::write(&path, whole.replace("9000", "18446744073709551615")).unwrap();
     let tape = Tape::load(&path).unwrap();
     let Kind::StreamWrite { bytes, .. } = &tape.records[1].kind else { panic!() };

@@ -1,4 +1,4 @@
-//! Annotations as files: what is added is there for others, what is wrong is named, all of it.
+//! Annotations as files: other readers see what was added, and every error is reported.
 
 use std::path::{Path, PathBuf};
 
@@ -47,7 +47,7 @@ fn ids(annotations: &[&Annotation]) -> Vec<String> {
     annotations.iter().map(|annotation| annotation.id.clone()).collect()
 }
 
-/// Adds lines to the annotations of `tape` as anybody with an editor can.
+/// Adds lines to the annotations of `tape`, as an editor would.
 fn scribble(tape: &Path, lines: &str) -> PathBuf {
     let path = annotations_path(tape);
     let text = std::fs::read_to_string(&path).unwrap();
@@ -171,7 +171,7 @@ fn writers_at_the_same_time_lose_nothing() {
                 let mut file = AnnotationFile::load(path).unwrap();
                 for n in 0..25 {
                     file.append(note(&format!("{writer}-{n}"), 0)).unwrap();
-                    // No reader ever sees a part of a line.
+                    // A reader never sees a part of a line.
                     assert!(!AnnotationFile::load(path).unwrap().is_cut_off());
                 }
             });

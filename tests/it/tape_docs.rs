@@ -1,4 +1,4 @@
-//! The documents of the tape's format: their examples are read, and the reader in Python reads what is written.
+//! The documents of the tape's format: their examples can be read, and the Python reader reads what is written.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -26,7 +26,7 @@ fn examples(document: &str) -> Vec<String> {
     found
 }
 
-/// Reads `line` and writes it again: nothing is lost.
+/// Reads `line` and writes it again without loss.
 fn round_trip<T: serde::de::DeserializeOwned + serde::Serialize>(line: &str) -> T {
     let read: T = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
     let expected: Value = serde_json::from_str(line).unwrap();

@@ -1,4 +1,5 @@
-//! Two tapes compared: as many divergences as there were edits, whatever the tape and its length.
+//! Comparison of two tapes: it finds as many divergences as there were edits, in tapes of any
+//! content and length.
 
 use std::cell::Cell;
 
@@ -12,7 +13,7 @@ use serde_json::json;
 
 const STRICT: FidelityMode = FidelityMode::ByteIdentical;
 
-/// A tape of `kinds`, a millisecond for each record.
+/// A tape of `kinds`, with one millisecond per record.
 fn tape(kinds: impl IntoIterator<Item = Kind>) -> Vec<Record> {
     let stamp = |(seq, kind): (usize, Kind)| Record {
         seq: seq as u64,
@@ -30,7 +31,7 @@ fn renumber(records: &mut [Record]) {
     }
 }
 
-/// One of few kinds with few values, as loops make them.
+/// One of few kinds with few values, as loops produce them.
 fn common(n: u64) -> Kind {
     match n % 5 {
         0 => Kind::ClockSleep { duration_ns: n / 5 % 3 },
@@ -50,7 +51,7 @@ fn write(text: &str) -> Kind {
     Kind::StreamWrite { pid: 1, fd: 1, bytes: Payload::Inline { text: text.into() } }
 }
 
-/// `kind` with another value, which no tape of these tests has.
+/// `kind` with another value, which the tapes of these tests do not have.
 fn changed(kind: &Kind, n: usize) -> Kind {
     match kind.clone() {
         Kind::ClockSleep { .. } => Kind::ClockSleep { duration_ns: 1 << 40 | n as u64 },
@@ -87,11 +88,11 @@ enum Edit {
     Change,
 }
 
-/// A tape, and what becomes of it by `edits`, a block of records for each.
+/// A tape, and the same tape after `edits`, with a block of records for each edit.
 fn edited(seeds: &[u64], edits: &[Edit], block: usize) -> (Vec<Record>, Vec<Record>) {
     let kinds = seeds.iter().copied().cycle().take(edits.len() * block + block);
     let a = tape(kinds.enumerate().map(|(at, seed)| match at % block {
-        // What tells the blocks apart.
+        // Distinguishes the blocks.
         0 => write(&format!("block {}", at / block)),
         _ => common(seed),
     }));
@@ -305,7 +306,7 @@ fn outcome_mode_compares_only_final_files_and_exit_codes() {
     let a = [file("/a", "1"), file("/a", "2"), exit(2, 7), change("/a", "added"), exit(1, 0)];
     let b = [file("/t", "9"), delete("/t"), file("/a", "2"), change("/a", "added"), exit(1, 0)];
     assert!(outcome(&a, &b).is_empty());
-    // A file that was there, deleted and written anew.
+    // An existing file that is deleted and written again.
     assert!(outcome(&[delete("/a"), file("/a", "1")], &[file("/a", "1")]).is_empty());
 
     assert_eq!(outcome(&[file("/a", "1")], &[file("/a", "2")]), ["files.changed"]);
@@ -335,7 +336,7 @@ fn mode_names_parse_back() {
     assert!((found(empty, empty, STRICT).score - 1.0).abs() < 1e-12);
 }
 
-/// Reads as a longer tape each time.
+/// A tape that is longer each time it is read.
 struct Growing(Cell<u64>);
 
 impl TapeSource for Growing {
@@ -352,7 +353,7 @@ fn tape_that_grows_during_comparison_is_an_error() {
     assert!(matches!(grown, Err(CompareError::Changed)));
 }
 
-/// A tape that is made while it is read, so that only what the comparison keeps is in memory.
+/// A tape that is generated while it is read, so that only what the comparison keeps is in memory.
 struct Made<F>(u64, F);
 
 impl<F: Fn(u64) -> u64> TapeSource for Made<F> {
@@ -376,7 +377,7 @@ fn long_tapes_are_compared_in_linear_time() {
     let sparse = Made(100_000, |n| mix(n) + u64::from(n % 1000 == 500) * 5);
     let report = compare(&recorded, &sparse, FidelityMode::Semantic).unwrap();
     assert!((1..=200).contains(&report.divergence_count), "{}", report.divergence_count);
-    // Nothing in common but the kinds of records.
+    // Only the kinds of records are common.
     let other = Made(100_000, |n| mix(n + 1) + 1);
     let report = compare(&recorded, &other, FidelityMode::Semantic).unwrap();
     assert!(report.divergence_count > 10_000, "{}", report.divergence_count);

@@ -1,5 +1,5 @@
-//! Tapes that are damaged or mean harm, through every command that reads one: each is refused with
-//! its line, or read; nothing panics, hangs or leaves the tape's own folder.
+//! Damaged or malicious tapes, through every command that reads one: each tape is refused with its line, or read;
+//! nothing panics, hangs or accesses files outside the tape's own folder.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -12,7 +12,7 @@ use crate::support::{belljar, stderr, stdout};
 /// Longest line of a tape.
 const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// The tape of a run that reads, prints and writes, and has an annotation.
+/// The tape, with an annotation, of a run that reads, prints and writes.
 struct Recorded {
     folder: tempfile::TempDir,
     text: String,
@@ -46,27 +46,27 @@ impl Recorded {
         stdout(&output)
     }
 
-    /// The tape with something else in it; what is said of the tape is of that one.
+    /// Replaces the tape by `text`, and removes its annotations.
     fn damage(&self, text: impl AsRef<[u8]>) {
         std::fs::write(self.path(), text).unwrap();
         let _ = std::fs::remove_file(self.folder.path().join("run.tape.annotations.jsonl"));
     }
 
-    /// The line of the first record of a kind, from 1, and its text.
+    /// The number, from 1, and the text of the first line with a record of this kind.
     fn line_of(&self, kind: &str) -> (usize, &str) {
         let kind = format!("\"kind\":\"{kind}\"");
         let mut lines = (1..).zip(self.text.lines());
         lines.find(|(_, line)| line.contains(&kind)).unwrap_or_else(|| panic!("no {kind}"))
     }
 
-    /// The tape with another text for that line.
+    /// The tape with `text` as the line `number`.
     fn with_line(&self, number: usize, text: &str) -> String {
         let lines = (1..).zip(self.text.lines());
         lines.map(|(at, line)| if at == number { text } else { line }.to_owned() + "\n").collect()
     }
 }
 
-/// The commands that read all of a tape. The other tape of `fidelity` is whole.
+/// The commands that read a whole tape. The other tape of `fidelity` is undamaged.
 const READERS: [&[&str]; 8] = [
     &["tape", "show", "run.tape"],
     &["tape", "show", "--json", "run.tape"],
@@ -129,7 +129,7 @@ fn every_command_names_the_line_of_an_error() {
         assert_eq!(refused_at, line as u64, "{shown}");
         for command in READERS {
             if command[0] == "annotations" {
-                // A file of annotations of its own, so that the tape is looked at.
+                // Annotations that match this tape, so that the tape is read.
                 recorded.damage(&recorded.text);
                 recorded.succeed(&["annotate", "run.tape", "--event", "1", "--author", "me"]);
                 std::fs::write(recorded.path(), text).unwrap();
@@ -173,7 +173,7 @@ fn newer_version_is_refused_before_the_records_are_parsed() {
     }
 }
 
-/// Regression: it was replayed, and applied, as if it were of the present kernel.
+/// Regression: such a tape was replayed and applied as if it were of the present kernel.
 #[test]
 fn a_tape_of_a_newer_kernel_is_refused_by_name() {
     let recorded = Recorded::new();
@@ -213,7 +213,7 @@ fn change_with_a_wrong_content_length_is_not_applied() {
     recorded.succeed(&["apply", "--worktree", "tree", "run.tape"]);
 }
 
-/// Lengths and limits on a tape are not trusted for anything that takes memory or time.
+/// Lengths and limits on a tape are untrusted: memory and time are not used on their account.
 #[test]
 fn huge_lengths_on_a_tape_cost_no_memory() {
     let recorded = Recorded::new();
@@ -274,7 +274,7 @@ fn store_must_be_a_real_directory_beside_the_tape() {
     }
 }
 
-/// A tape of all kinds of damage, read by all that reads tapes.
+/// A tape with any kind of damage, read in every way.
 fn read_all(path: &Path, whole: &Path) -> Result<(), TestCaseError> {
     let lines = std::fs::read(path).unwrap().split(|byte| *byte == b'\n').count() as u64;
     let mut reader = match TapeReader::open(path) {

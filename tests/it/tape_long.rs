@@ -1,6 +1,6 @@
-//! Tapes of very many records: what looks into them takes memory for a line, not for the tape.
+//! Tapes of very many records: reading one takes memory for a line, not for the whole tape.
 //!
-//! A tape of 200,000 records; `BELLJAR_TAPE_RECORDS` names another number, such as 1000000.
+//! A tape has 200,000 records, or the number in `BELLJAR_TAPE_RECORDS`, such as 1000000.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::support::{belljar, stderr, stdout};
 
 const RECORDS: u64 = 200_000;
 
-/// What a comparison may take for each record of each tape.
+/// Bytes that a comparison may use for each record of each tape.
 const COMPARED_BYTES: u64 = 200;
 
 fn records() -> u64 {
@@ -18,8 +18,8 @@ fn records() -> u64 {
     asked.map_or(RECORDS, |asked| asked.parse().expect("BELLJAR_TAPE_RECORDS is a number"))
 }
 
-/// Records what a program might do, `records` times: no two are the same. The sleep at `odd`, if it
-/// is one, is longer.
+/// Writes `records` different records, as programs make them. The sleep at `odd`, if that record is
+/// a sleep, is longer.
 fn write(path: &Path, records: u64, odd: Option<u64>) {
     let tape = FileTape::create(path, &Header::new(0), u64::MAX).unwrap();
     let recorder = Recorder::new(tape, Redaction::default());
@@ -43,8 +43,8 @@ fn write(path: &Path, records: u64, odd: Option<u64>) {
     assert_eq!(recorder.finish().unwrap(), records);
 }
 
-/// Runs `belljar` where a process gets at most `limit_mib` MiB of memory of its own: the kernel
-/// refuses it more.
+/// Runs `belljar` with a limit of `limit_mib` MiB on the memory of a process, which the kernel
+/// enforces.
 #[cfg(target_os = "linux")]
 fn within(folder: &Path, limit_mib: u64, args: &[&str]) -> std::process::Output {
     let mut command = belljar(folder);
@@ -84,7 +84,7 @@ fn long_tape_is_inspected_in_little_memory() {
     succeed(LITTLE_MIB, &["annotate", "a.tape", "--event", "5", "--author", "me"]);
     assert_eq!(succeed(LITTLE_MIB, &["annotations", "validate", "a.tape"]), "0 problems\n");
 
-    // As `docs/tape-format.md` says.
+    // As described in `docs/tape-format.md`.
     let compare_mib = LITTLE_MIB + (2 * records * COMPARED_BYTES).div_ceil(1 << 20);
     for mode in ["semantic", "byte-identical"] {
         let args = ["fidelity", "--json", "--mode", mode, "a.tape", "b.tape"];
@@ -95,7 +95,7 @@ fn long_tape_is_inspected_in_little_memory() {
         assert_eq!(report["recorded_records"], records);
     }
 
-    // A content is as long as it likes.
+    // A content can have any length.
     let bytes = std::fs::metadata(&tape).unwrap().len();
     let content = belljar::Digest::of(&std::fs::read(&tape).unwrap()).to_string();
     let cas = belljar::tape::cas_dir(&tape);
@@ -107,7 +107,7 @@ fn long_tape_is_inspected_in_little_memory() {
     assert!(printed.status.success(), "{}", stderr(&printed));
     assert_eq!(printed.stdout.len() as u64, bytes);
 
-    // The limit is one: what needs more memory does not get it.
+    // The limit is effective: a command that needs more memory fails.
     let compared = within(dir, half_mib.min(8), &["fidelity", "a.tape", "b.tape"]);
     assert!(compared.status.code().is_none_or(|code| code > 2), "{}", stdout(&compared));
 }

@@ -1,5 +1,5 @@
-//! Changes made from a tape are those that the run itself would have made: contents, permissions,
-//! further names, links and times. `BELLJAR_TEST_CASES` sets how many random runs are tried.
+//! Changes made from a tape equal those of the run itself: contents, permissions, hard links, links and times.
+//! `BELLJAR_TEST_CASES` is the number of random runs.
 #![cfg(unix)]
 
 use std::collections::{BTreeMap, HashMap};
@@ -49,7 +49,7 @@ fn item() -> impl Strategy<Value = Item> {
     ]
 }
 
-/// A path in one of the two folders that are mounted.
+/// A path in one of the two mounted folders.
 fn path() -> impl Strategy<Value = String> {
     let folder = prop_oneof![5 => Just("worktree"), 1 => Just("lib")];
     (folder, select(PATHS)).prop_map(|(folder, path)| format!("{folder}/{path}"))
@@ -69,7 +69,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Makes `items` beneath `top`, as far as one can stand beside the other.
+/// Creates `items` beneath `top`, except items that conflict with an earlier one.
 fn plant(top: &Path, items: &[(String, Item)]) {
     for folder in ["worktree", "lib"] {
         fs::create_dir_all(top.join(folder)).unwrap();
@@ -108,7 +108,7 @@ fn machine(top: &Path, recorder: Option<&Recorder>) -> Machine {
     builder.build().unwrap()
 }
 
-/// Failures are part of it: whatever is refused leaves everything as it was.
+/// Operations may fail: a refused one changes nothing.
 fn run(vfs: &mut Overlay, op: &Op) -> Result<(), Errno> {
     let base = vfs.host_base();
     match op {
@@ -126,7 +126,7 @@ fn run(vfs: &mut Overlay, op: &Op) -> Result<(), Errno> {
     }
 }
 
-/// All that matters of what stands at a path of the disk.
+/// The compared state of a path on the disk.
 #[derive(PartialEq, Eq, Debug)]
 struct Found {
     mode: u32,
@@ -206,7 +206,7 @@ fn check(items: &[(String, Item)], ops: &[Op]) {
     made.vfs_mut().apply().unwrap();
     assert_eq!(on_disk(&made_in), on_disk(&run_in));
 
-    // What has them already is told from what has not.
+    // A folder that has the changes is distinguished from one that does not.
     let is_made = |top: &Path| taped_changes_are_made(&tape, machine(top, None).vfs()).unwrap();
     assert!(is_made(&made_in));
     let untouched = folder.path().join("untouched");
@@ -272,7 +272,7 @@ fn moved_entry_keeps_its_permissions() {
     check(&items, &[rename("worktree/d/e", "worktree/e"), rename("worktree/d", "worktree/e/d")]);
 }
 
-/// An equal entry at the old path of a moved one is no change, and not on the tape.
+/// An equal entry at the old path of a moved one is not a change, and not on the tape.
 #[test]
 fn moved_entry_may_be_replaced_by_an_equal_one() {
     let items = items(&[
@@ -331,8 +331,8 @@ fn hard_links_are_applied_as_hard_links() {
     check(&items, &[&ops[..], &[unlink("worktree/x"), link("worktree/b", "worktree/x")]].concat());
 }
 
-/// Regression: the tape of such a run could not be applied, because the file, under its one changed name, took the
-/// permissions of the one that it replaced.
+/// Regression: the tape of such a run could not be applied, because the file took, under its one changed name, the
+/// permissions of the file that it replaced.
 #[test]
 fn further_name_of_a_file_that_equals_the_one_it_replaced_is_a_new_file() {
     let private = Item::File("one\n", 0o600);

@@ -41,7 +41,7 @@ fn host_and_guests_share_a_clock() {
     assert_eq!(session.clock().monotonic_ms(), 7000);
 }
 
-/// Regression: they differed in the times of files.
+/// Regression: the tapes differed in the times of files.
 #[test]
 fn tapes_of_two_checkouts_are_equal_with_content_times() {
     let tape_of = |mtimes, age| {
@@ -234,8 +234,8 @@ fn network_policy_belongs_to_one_session() {
     assert!(!may(&some, "https://example.org/"));
 }
 
-/// A test in the manner of snapshot tests: the first run records what native programs do, later ones replay
-/// it; `BELLJAR_UPDATE=1` records again.
+/// In the manner of snapshot tests, the first run records what native programs do, and later runs replay it;
+/// `BELLJAR_UPDATE=1` records again.
 #[cfg(unix)]
 #[test]
 fn subprocesses_are_recorded_once_and_replayed_after() {
@@ -257,7 +257,7 @@ fn subprocesses_are_recorded_once_and_replayed_after() {
     };
     let (first, replayed) = run(false);
     assert!(!replayed);
-    // The number of a process is another one each time it runs.
+    // A process has another number each time it runs.
     assert_eq!(run(false), (first.clone(), true));
     let (again, replayed) = run(true);
     assert!(!replayed && again != first);

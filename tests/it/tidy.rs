@@ -1,12 +1,12 @@
-//! The rules of the house that the compiler does not know: ranks, length of files, forgotten files.
+//! Rules of this project that the compiler does not check: ranks, length of files, forgotten files.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Longest a source file may be: one operation, one file.
+/// Maximum lines of a source file: one operation, one file.
 const LINES_MAX: usize = 600;
 
-/// Lines of a function, its signature included.
+/// Maximum lines of a function, including its signature.
 const FUNCTION_LINES_MAX: usize = 80;
 
 /// The ranks of `src/`: a file uses only lower ones, or its own folder.
@@ -133,8 +133,8 @@ fn files_are_short() {
     assert!(long.is_empty(), "{}", long.join("\n"));
 }
 
-/// The lines of the function that begins with the first of `lines`, if one does: as `rustfmt` leaves it, it
-/// ends at the first brace that stands where it begins.
+/// Number of lines of the function that begins with the first of `lines`, if a function begins there. As formatted by
+/// `rustfmt`, it ends at the first brace with the same indentation.
 fn function_lines(lines: &[&str]) -> Option<usize> {
     let code = lines[0].trim_start();
     let qualifiers = ["pub", "async", "const", "unsafe", "extern"];
@@ -181,7 +181,7 @@ fn modules_have_doc_comments() {
 
 #[test]
 fn no_todo_marks_remain() {
-    // Spelled in two parts, so that this file does not hold them.
+    // Split in two, so that this file does not contain the marks.
     let marks =
         [("todo", "!("), ("unimplemented", "!("), ("FIX", "ME"), ("#[ig", "nore"), ("dbg", "!(")];
     let mut found = Vec::new();
@@ -197,7 +197,7 @@ fn no_todo_marks_remain() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// A file that no `mod` names is not compiled, without any error.
+/// A file that no `mod` names is not compiled, and causes no error.
 #[test]
 fn no_file_is_forgotten() {
     let mut forgotten = Vec::new();

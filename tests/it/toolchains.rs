@@ -1,5 +1,5 @@
-//! Real toolchains, compiled by other people, on real input: the right bytes, twice, and nothing
-//! on the disk but what was asked for. `toolchains/README.md` says how to get them.
+//! Real toolchains, compiled by third parties, on real input: each run gives the right bytes, twice, and writes only
+//! the requested files. `toolchains/README.md` describes how to get them.
 
 use std::path::{Path, PathBuf};
 
@@ -79,12 +79,12 @@ struct Avr {
     package: PathBuf,
     folder: PathBuf,
     variables: &'static [(&'static str, &'static str)],
-    /// Whether each step is verified before it is made.
+    /// Whether each step is verified before it runs.
     is_verified: bool,
 }
 
 impl Avr {
-    /// Has `belljar` run one tool as wasmtime would be asked to.
+    /// Runs one tool with `belljar`, with the options that wasmtime would need.
     fn tool(&self, how: &[&str], name: &str, args: &[&str]) -> std::process::Output {
         let package = self.package.display();
         let mut command = belljar(&self.folder);
@@ -108,7 +108,7 @@ impl Avr {
     }
 }
 
-/// What `belljar verify --json` says if all runs are the same.
+/// Checks that `belljar verify --json` reports equal runs.
 fn expect_same(output: &std::process::Output) {
     let said = support::stdout(output);
     assert_eq!(output.status.code(), Some(0), "{said}{}", stderr(output));
@@ -278,10 +278,10 @@ fn a_script_builds_the_firmware_through_pipes() {
     assert_eq!(support::stdout(&bad), "");
 }
 
-/// The SHA-256 that `docs/avr.md` has, which builds it step by step.
+/// The SHA-256 in `docs/avr.md`, which describes each step of the build.
 const BLINK: &str = "a712da4561859e231448a32443853bf61370573025d8677f27fc3bdfcaf55ed9";
 
-/// Rules for `count` files, each of which is made, and counted in the end.
+/// Rules that make `count` files and count them at the end.
 fn makefile(count: usize) -> String {
     let names: Vec<String> = (0..count).map(|number| format!("f{number}")).collect();
     let objects: Vec<String> = names.iter().map(|name| format!("{name}.o")).collect();
@@ -293,9 +293,9 @@ fn makefile(count: usize) -> String {
     format!("all: {objects}\n\twc {objects}\n{rules}")
 }
 
-/// The number of commands that run at once does not change their results and output. For each number the tape
-/// is the same every time; between two numbers it differs in the order of its records, and in the numbers of
-/// processes, pipes and descriptors.
+/// The number of parallel jobs does not change the results and the output. For one number of jobs the tape is always
+/// the same; for different numbers, the order of its records and the numbers of processes, pipes and descriptors
+/// differ.
 #[test]
 fn parallel_build_has_the_same_results_for_any_number_of_jobs() {
     let (work, tapes) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -318,7 +318,7 @@ fn parallel_build_has_the_same_results_for_any_number_of_jobs() {
     let serial = record("1.tape", "-j1");
     let said = String::from_utf8_lossy(&serial);
     assert!(said.contains("\nmade f199.o\n") && said.contains("\n+int f199;\n"), "{said}");
-    // The first line is of the tape itself.
+    // The first line is the header of the tape.
     let records = |tape: &str| -> Vec<serde_json::Value> {
         let text = std::fs::read_to_string(tapes.path().join(tape)).unwrap();
         text.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -336,8 +336,8 @@ fn parallel_build_has_the_same_results_for_any_number_of_jobs() {
     }
 }
 
-/// What is on a tape, but for what depends on the order of turns, and the arguments of the first
-/// process: what is printed must be the same, but not the pieces in which that happens.
+/// The records of a tape without what depends on the order of turns, and without the arguments of the first process.
+/// The output is compared elsewhere, because it can be written in other pieces.
 fn unordered(records: &[serde_json::Value]) -> Vec<String> {
     let is_kept = |record: &&serde_json::Value| {
         let (kind, pid) = (&record["kind"], &record["pid"]);
@@ -363,7 +363,7 @@ fn every_built_in_program_is_verified() {
     let names = listed.as_array().unwrap().iter().map(|program| program["name"].as_str().unwrap());
     let names: Vec<&str> = names.collect();
     assert!(!names.is_empty());
-    // All but the one that never ends.
+    // All programs except the one that never ends.
     for name in names.into_iter().filter(|name| *name != "yes") {
         let args: &[&str] = match name {
             "replace" => &["one", "two", "in.json"],
@@ -411,7 +411,7 @@ fn resvg_draws_the_same_picture_under_all_conditions() {
     }
 }
 
-/// The script does not touch a directory that it did not unpack itself, and says what to do about that.
+/// The script does not change a directory that it did not unpack itself, and its message says how to proceed.
 #[cfg(unix)]
 #[test]
 fn fetch_script_says_what_to_do() {
@@ -435,7 +435,7 @@ fn fetch_script_says_what_to_do() {
     assert!(temp.path().join("avr").is_dir());
 }
 
-/// The estimate of compile memory must not refuse real compilers, on as many threads as machines have.
+/// The estimate of compile memory must not refuse real compilers, for any common number of threads.
 #[test]
 fn real_compilers_pass_the_compile_memory_limit() {
     let test = "real_compilers_pass_the_compile_memory_limit";

@@ -1,4 +1,4 @@
-//! The tables of documents that say where everything is: what they name exists.
+//! The tables of documents that name the places of things: everything that they name exists.
 
 use std::path::{Path, PathBuf};
 
@@ -6,21 +6,21 @@ use regex::Regex;
 
 use crate::support::package;
 
-/// The protections, what was switched off of each, and the tests that then failed.
+/// The protections, what was disabled in each, and the tests that then failed.
 const SHOWN_TO_FAIL: (&str, &str, usize) =
     ("docs/internals/shown-to-fail.md", "## Shown to fail", 75);
 
 const DOCUMENT: &str = "docs/internals/where-everything-is.md";
 
-/// Its sections, and the rows that the tables of each have at least: a section that is not found must not
-/// pass.
+/// The sections of the document, and the minimum number of rows in the tables of each: a section that is not found must
+/// fail the test.
 const SECTIONS: [(&str, usize); 3] = [
     ("## The testbench", 80),
     ("## What programs may ask of their host", 40),
     ("## Sandboxes", 30),
 ];
 
-/// The cells of each row of the tables of `section`, but for their heads.
+/// The cells of each row of the tables of `section`, without the heads.
 fn rows(document: &str, section: &str) -> Vec<[String; 3]> {
     let section = document.split(section).nth(1).expect("the section is there");
     let section = section.split("\n## ").next().unwrap_or_default();
@@ -60,8 +60,8 @@ fn matches(text: &str, pattern: &str) -> bool {
     Regex::new(pattern).unwrap().is_match(text)
 }
 
-/// Whether `path`, as in `net::EgressPolicy::check`, names something of `src/`: modules,
-/// then a public item, then perhaps one of its methods, fields or variants.
+/// Whether `path`, such as `net::EgressPolicy::check`, names an item of `src/`: modules, then a public item, then
+/// optionally one of its methods, fields or variants.
 fn is_item(path: &str) -> bool {
     let mut at = package().join("src");
     let mut parts = path.split("::").peekable();

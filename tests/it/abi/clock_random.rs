@@ -40,7 +40,7 @@ fn unknown_clock_ids_are_invalid() {
     World::new().run(&s);
 }
 
-/// Reads of a clock, each into a room of its own.
+/// Reads of a clock, each into its own memory.
 fn reads(s: &mut Script, count: u32, id: u32) -> Vec<Slot> {
     (0..count)
         .map(|_| {

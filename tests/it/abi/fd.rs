@@ -1,4 +1,4 @@
-//! `fd_*`, reading, writing and listing aside.
+//! `fd_*`, except reading, writing and listing.
 
 use belljar::Errno::{self, Badf, Inval};
 use belljar::kernel::clock::DEFAULT_START_NS;
@@ -61,7 +61,7 @@ fn renumbering_moves_and_closes() {
     s.fd_close(a).fails(Badf);
     let (buf, n) = (s.room(16), s.u32());
     s.fd_read(b, scatter([buf]), n).ok();
-    // A number that a renumbering left behind is free to be opened, not to be renumbered onto.
+    // A number that a renumbering has freed can be opened, but not be renumbered onto.
     s.fd_renumber(b, a).fails(Badf);
     let again = s.u32();
     s.path_open(DIR, 0, "g", 0, READ, 0, 0, again).ok();
@@ -77,11 +77,11 @@ fn renumbering_moves_and_closes() {
 fn any_descriptor_can_be_renumbered_onto_a_stream() {
     let mut s = Script::new();
     let file = s.open("log", CREAT, WRITE);
-    // A program that closes standard output and renumbers a file onto it.
+    // As a program that redirects standard output to a file.
     s.fd_close(1).ok();
     s.fd_renumber(file, 1).ok();
     s.write(1, "redirected");
-    // A directory can stand there too.
+    // A stream's number can be a directory, too.
     s.fd_renumber(DIR, 0).ok();
     let out = s.u32();
     s.path_open(DIR, 0, "log", 0, READ, 0, 0, out).fails(Badf);
@@ -144,7 +144,7 @@ fn fdstat_has_type_flags_and_rights() {
         (FILE_TYPE, 0, neither, neither),
     ];
     assert_eq!(stats.map(|stat| fdstat(&run, stat)), expected);
-    // C libraries look at these before they try.
+    // C libraries check these rights before they make a call.
     assert_eq!(rights::PREOPEN & (1 << 13 | 1 << 14), 1 << 13 | 1 << 14, "open, list");
     assert_eq!(rights::PREOPEN_INHERITING & (read | write), read | write);
 }
@@ -164,7 +164,7 @@ fn fdstat_flags_read_back_as_set() {
     }
     for flags in [DSYNC, RSYNC, SYNC, APPEND | SYNC, 32, 1 << 16, u32::MAX] {
         s.fd_fdstat_set_flags(fd.load(), flags).fails(Inval);
-        // No descriptor is looked at for a flag that is none.
+        // An unknown flag is refused before the descriptor is looked up.
         s.fd_fdstat_set_flags(99, flags | 1 << 16).fails(Inval);
     }
     let (same, other) = (s.room(24), s.u32());
@@ -200,7 +200,8 @@ fn filestat_of_files_directories_and_streams() {
     assert_eq!(run.stat(by_path), file);
     assert_eq!((file.dev, file.file_type, file.nlink, file.size), (1, FILE_TYPE, 1, 7));
     let start = DEFAULT_START_NS;
-    // What the test made before the program started is written a little later than the start.
+    // The test made the file before the program started, so its times are slightly later than the
+    // start.
     assert!(
         [file.atim, file.mtim, file.ctim]
             .iter()
@@ -299,7 +300,7 @@ fn set_times_keeps_sets_or_uses_now() {
         }
     }
     let run = world.run(&s);
-    // Writes are told apart by less than a millisecond.
+    // The times of writes differ by less than a millisecond.
     let whole = |time: u64| time - time % 1_000_000;
     let seen: Vec<(u64, u64)> = stats
         .iter()
@@ -362,7 +363,7 @@ fn preopened_directories_have_names() {
     for (fd, name) in (DIR..).zip(names) {
         s.fd_prestat_dir_name(fd, name).ok();
     }
-    // A longer buffer is filled as far as the name goes; a shorter one is not touched.
+    // A longer buffer is filled up to the length of the name; a shorter one is not changed.
     let (long, short) = (s.room(20), s.room(15));
     s.fd_prestat_dir_name(5, long).ok();
     s.fd_prestat_dir_name(5, short).fails(Errno::Nametoolong);

@@ -38,7 +38,8 @@ fn buffers_may_overlap_each_other_and_the_result() {
     let fd = s.open("f", 0, BOTH);
     let (twice, n) = (s.room(4), s.u32());
     s.fd_read(fd, scatter([twice, twice]), n).ok();
-    // The count goes into the buffer, after the bytes do; and the list lies in what is filled.
+    // The count is written into the buffer after the bytes; the list is in the buffer that is
+    // filled.
     let counted = s.room(8);
     s.fd_pread(fd, scatter([counted]), 0, counted).ok();
     let list = s.room(16);
@@ -62,7 +63,7 @@ fn empty_buffer_lists_move_no_bytes() {
     s.fd_pwrite(fd, none(), u64::MAX, n[3]).ok();
     s.fd_write(1, none(), n[4]).ok();
     s.fd_read(0, none(), n[5]).ok();
-    // As many empty ones as there may be, at the end of memory, where nothing begins.
+    // The maximum number of empty buffers, at the end of memory.
     let (empty, m) = (MEMORY_BYTES, s.u32());
     s.fd_read(fd, anywhere([(empty, 0); 1024]), m).ok();
     s.fd_write(fd, anywhere([(empty, 0); 1024]), m).ok();
@@ -111,7 +112,7 @@ fn append_writes_at_the_current_end() {
     let offsets = [(); 5].map(|()| s.u64());
     let n = s.u32();
     s.fd_tell(append, offsets[0]).ok();
-    // Nothing is written nowhere.
+    // An empty write does not move the offset.
     s.write(append, "");
     s.fd_tell(append, offsets[4]).ok();
     s.write(append, "A");
@@ -119,10 +120,10 @@ fn append_writes_at_the_current_end() {
     s.fd_pwrite(other, gather(["BC"]), 11, n).ok();
     s.write(append, "D");
     s.fd_tell(append, offsets[2]).ok();
-    // As on Linux.
+    // As on Linux, the bytes are appended.
     s.fd_pwrite(append, gather(["E"]), 0, n).ok();
     s.fd_tell(append, offsets[3]).ok();
-    // The flag comes and goes.
+    // The flag can be cleared and set.
     s.fd_fdstat_set_flags(append, 0).ok();
     let at = s.u64();
     s.fd_seek(append, 0, SET, at).ok();
@@ -186,7 +187,7 @@ fn offsets_outside_the_signed_range_are_refused() {
     ] {
         s.fd_seek(fd, delta, whence, bad).fails(Inval);
     }
-    // No descriptor is looked at for a whence that is none.
+    // An unknown `whence` is refused before the descriptor is looked up.
     for whence in [3, 255, 256, u32::MAX] {
         s.fd_seek(fd, 0, whence, bad).fails(Inval);
         s.fd_seek(99, 0, whence, bad).fails(Inval);
@@ -230,7 +231,7 @@ fn a_file_is_no_longer_than_the_limit() {
     s.fd_filestat_set_size(fd, 11).fails(Fbig);
     s.fd_filestat_set_size(fd, u64::MAX).fails(Fbig);
     s.fd_allocate(fd, 10, 1).fails(Fbig);
-    // What fits in whole buffers is written; the count says how much.
+    // The buffers that fit completely are written; the count is their length.
     s.fd_write(fd, gather(["a", "bc"]), n).ok();
     let tail = s.u32();
     s.fd_write(fd, gather(["", "b"]), tail).ok();
@@ -260,7 +261,7 @@ fn written_bytes_are_limited() {
     s.path_create_directory(DIR, "d").fails(Nospc);
     s.path_symlink("f", DIR, "l").fails(Nospc);
     s.path_link(DIR, 0, "f", DIR, "k").fails(Nospc);
-    // What goes makes room.
+    // Bytes that are freed can be used again.
     s.fd_filestat_set_size(fd, 0).ok();
     s.fd_pwrite(fd, (list, 1), 1 << 10, n).ok();
     let run = world.run(&s);

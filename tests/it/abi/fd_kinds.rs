@@ -1,4 +1,4 @@
-//! What every call on a descriptor answers for every kind of descriptor.
+//! The answers of every call on a descriptor, for every kind of descriptor.
 
 use belljar::Errno::{self, Badf, Inval, Isdir, Notdir, Notsock, Notsup, Spipe};
 
@@ -7,11 +7,12 @@ use super::flags::*;
 use super::script::{Call, Script, Word, anywhere, gather};
 use super::world::DIR;
 
-/// Kinds of descriptors.
+/// Number of kinds of descriptors.
 pub const KINDS: usize = 11;
 
-/// One of each kind: stdin, stdout, stderr, a preopened directory, an opened one, files opened to
-/// read, to write, for both and for neither, a closed number, one that never was.
+/// One of each kind: stdin, stdout, stderr, a preopened directory, an opened directory, files
+/// opened for reading, for writing, for both and for neither, a closed number, and a number that
+/// was never open.
 pub fn one_of_each(s: &mut Script) -> [Word; KINDS] {
     let dir = s.open("d", DIRECTORY, READ);
     let [read, write, both, none] = [READ, WRITE, BOTH, 0].map(|rights| s.open("f", 0, rights));
@@ -31,8 +32,8 @@ const ISDIR: Answer = Some(Isdir);
 const NOTDIR: Answer = Some(Notdir);
 const SPIPE: Answer = Some(Spipe);
 
-/// The answers for streams, directories, and files opened to read, to write, for both and for
-/// neither.
+/// The answers for streams, directories, and files opened for reading, for writing, for both and
+/// for neither.
 const fn kinds(streams: Answer, dirs: Answer, files: [Answer; 4]) -> [Answer; KINDS] {
     let [read, write, both, none] = files;
     [streams, streams, streams, dirs, dirs, read, write, both, none, BADF, BADF]
@@ -42,7 +43,7 @@ const fn open(answer: Answer) -> [Answer; KINDS] {
     kinds(answer, answer, [answer; 4])
 }
 
-/// As `answers`, but for one stream or directory.
+/// As `answers`, except for one kind.
 const fn but(mut answers: [Answer; KINDS], index: usize, answer: Answer) -> [Answer; KINDS] {
     answers[index] = answer;
     answers
@@ -61,7 +62,7 @@ const PREADS: [Answer; KINDS] = kinds(SPIPE, ISDIR, [OK, BADF, OK, BADF]);
 const PWRITES: [Answer; KINDS] = kinds(SPIPE, BADF, [BADF, OK, OK, BADF]);
 const SIZES: [Answer; KINDS] = kinds(BADF, BADF, [INVAL, OK, OK, INVAL]);
 
-/// Where calls put their answers.
+/// Addresses for the results of calls.
 const OUT: u32 = 60_000;
 const COUNT: u32 = 61_000;
 
@@ -106,7 +107,7 @@ fn every_call_on_every_kind_of_descriptor() {
         s.room_at(OUT, 64);
         s.room_at(COUNT, 8);
         for (index, (fd, answer)) in fds.into_iter().zip(answers).enumerate() {
-            // The dump has to go somewhere.
+            // The dump is written to descriptor 1.
             if *name != "close" || index != 1 {
                 call(&mut s, fd).answers(*answer);
             }

@@ -1,4 +1,4 @@
-//! The flags of preview1, by their names in its document.
+//! The flags of preview1, named as in its document.
 
 /// `lookupflags`
 pub const FOLLOW: u32 = 1;
@@ -22,7 +22,7 @@ pub const ATIM_NOW: u32 = 2;
 pub const MTIM: u32 = 4;
 pub const MTIM_NOW: u32 = 8;
 
-/// `rights`, those that count
+/// `rights` that have an effect
 pub const READ: u64 = 1 << 1;
 pub const WRITE: u64 = 1 << 6;
 pub const BOTH: u64 = READ | WRITE;

@@ -1,5 +1,5 @@
-//! The functions of preview1, each once: the interpreter imports them by this list, and a script
-//! has a method for every one.
+//! The functions of preview1: the interpreter imports them from this list, and a script has a
+//! method for each.
 
 use super::script::{Arg, Call, Kind, Long, Operand, Pair, Script, Word};
 

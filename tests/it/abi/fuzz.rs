@@ -1,4 +1,4 @@
-//! Calls that nobody would write: random functions with random arguments.
+//! Random functions with random arguments.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -49,7 +49,7 @@ const PATHS: &[&[u8]] = &[
     &[b'n'; 300],
 ];
 
-/// `SplitMix64`: the same numbers everywhere.
+/// `SplitMix64`: the same numbers on every system.
 struct Chance(u64);
 
 impl Chance {
@@ -70,15 +70,15 @@ impl Chance {
     }
 }
 
-/// Memory that likely arguments have calls write to.
+/// Memory to which calls with likely arguments write.
 const SCRATCH: std::ops::Range<u32> = 40_000..60_000;
 
-/// What lies in the memory of a script, for arguments to point to.
+/// Places in the memory of a script to which arguments can point.
 struct Places {
     paths: Vec<Slot>,
     lists: Vec<Slot>,
     subscriptions: Vec<Slot>,
-    /// Small numbers, to load.
+    /// Small numbers, for arguments that are loaded.
     words: Slot,
 }
 
@@ -123,7 +123,7 @@ fn places(s: &mut Script, chance: &mut Chance) -> Places {
     Places { paths, lists, subscriptions, words: s.bytes(&bytes) }
 }
 
-/// Anything.
+/// A random value.
 fn word(chance: &mut Chance, places: &Places) -> Arg {
     let value = match chance.below(8) {
         0 | 1 => chance.below(9),
@@ -137,7 +137,7 @@ fn word(chance: &mut Chance, places: &Places) -> Arg {
     Arg::Const(value.into())
 }
 
-/// Something that makes sense for the parameter `name`.
+/// A likely value for the parameter `name`.
 fn likely_word(name: &str, chance: &mut Chance, places: &Places) -> Arg {
     let value = match name {
         "dir" | "new_dir" => chance.pick(&[3, 3, 3, 4, 5, 6]),
@@ -150,7 +150,7 @@ fn likely_word(name: &str, chance: &mut Chance, places: &Places) -> Arg {
         "id" | "count" => chance.below(5),
         "subscriptions" => chance.pick(&places.subscriptions).addr,
         "code" | "signal" | "how" => chance.below(4),
-        // All others are where an answer goes.
+        // All other parameters are pointers to results.
         _ => scratch(chance),
     };
     Arg::Const(value.into())
@@ -192,7 +192,7 @@ fn script(seed: u64) -> Script {
     for (path, oflags, rights) in [("f", 0, BOTH), ("d", DIRECTORY, READ), ("new", CREAT, BOTH)] {
         s.path_open(DIR, 0, path, oflags, rights, 0, 0, SCRATCH.start).any();
     }
-    // One script in eight has nothing but nonsense in it.
+    // In one script of eight, all arguments are random.
     let nonsense = if seed.is_multiple_of(8) { 1 } else { 12 };
     for _ in 0..CALLS {
         let (name, params) = chance.pick(FUNCTIONS);
@@ -239,7 +239,7 @@ fn world(seed: u64) -> World {
     world
 }
 
-/// Keeps what is written to it, for the trace of a run that went wrong.
+/// Collects the trace of a failed run.
 #[derive(Clone, Default)]
 struct Trace(Arc<Mutex<Vec<u8>>>);
 
@@ -254,7 +254,7 @@ impl Write for Trace {
     }
 }
 
-/// The last calls that the script of `seed` makes.
+/// The last calls of the script of `seed`.
 fn last_calls(seed: u64) -> String {
     let (mut world, trace) = (world(seed), Trace::default());
     world.machine.set_trace(Some(Box::new(trace.clone())));

@@ -1,4 +1,4 @@
-//! Calls of the host as guests meet them: every errno, and what is written to memory, byte for byte.
+//! Host calls from guests: every errno, and the memory that a call writes, byte for byte.
 
 use std::fmt::Write;
 
@@ -9,10 +9,10 @@ use serde_json::json;
 
 use crate::support::engine;
 
-/// What memory holds where a test puts nothing.
+/// The value of memory that a test does not set.
 const MASK: u8 = 0xa5;
 
-/// Bytes of memory that are looked at.
+/// Number of bytes of memory that are compared.
 const MEMORY_BYTES: u32 = 1 << 16;
 
 const NAME: u32 = 0x100;
@@ -20,7 +20,7 @@ const PARAMS: u32 = 0x200;
 const BUF: u32 = 0x1000;
 const OUT: u32 = 0x800;
 
-/// What a guest's calls answered, and its memory after them.
+/// The errnos of a guest's calls, and its memory after them.
 struct Seen {
     answers: Vec<u32>,
     memory: Vec<u8>,
@@ -35,7 +35,7 @@ impl Seen {
         self
     }
 
-    /// Nothing was written but `pieces`, addresses and bytes.
+    /// Only `pieces`, addresses and bytes, were written.
     fn wrote(&self, pieces: &[(u32, &[u8])]) {
         let mut expected = vec![MASK; MEMORY_BYTES as usize];
         let given: [(u32, &[u8]); 2] = [(NAME, b"db.query"), (PARAMS, b"{\"a\":1}")];
@@ -53,7 +53,7 @@ fn machine(limits: Limits) -> Machine {
     Machine::builder().host(host).limits(limits).build().unwrap()
 }
 
-/// Makes `calls`, each an expression that answers a number.
+/// Makes `calls`, each of which is an expression with an i32.
 fn calls(machine: &mut Machine, calls: &[String]) -> Seen {
     let mut body = String::new();
     for (index, call) in calls.iter().enumerate() {

@@ -1,9 +1,9 @@
-//! The guest of this suite: a program that reads a script from standard input, makes the calls
-//! that it lists, and writes what they answered, and all of its memory, to a descriptor.
+//! The guest of these tests: a program that reads a script from standard input, makes its calls,
+//! and writes their answers, and all of its memory, to a descriptor.
 //!
-//! One program serves every test, so that nothing is compiled for one. It works in two memories:
-//! the one that it exports is the scripts' alone, and holds [`MASK`] wherever they put nothing. In
-//! the other it keeps the script, the answers, and a copy of the first from before each call.
+//! One program serves every test, so that no test compiles one. It has two memories. The exported
+//! one is used only by scripts, and holds [`MASK`] wherever they put nothing. The other holds the
+//! script, the answers, and a copy of the first memory from before each call.
 
 use std::fmt::Write;
 use std::sync::OnceLock;
@@ -14,45 +14,45 @@ use super::functions::FUNCTIONS;
 use super::script::{Kind, Snapshot};
 use crate::support;
 
-/// What memory holds where a script puts nothing, so that a stray write shows.
+/// The value of memory that a script does not set, which makes a stray write visible.
 pub const MASK: u8 = 0xa5;
 
 /// Size of the exported memory.
 pub const MEMORY_BYTES: u32 = 1 << 16;
 
-/// Set in an answer if the call failed and wrote to memory all the same.
+/// Set in an answer if the call failed but wrote to memory.
 pub const WROTE: u32 = 1 << 31;
 
-/// What a script consists of, by their first byte.
+/// The operations of a script, by their first byte.
 pub mod op {
     pub const END: u8 = 0;
     /// Function, number of words, words: kind and value of each.
     pub const CALL: u8 = 1;
     /// Address, length, bytes.
     pub const DATA: u8 = 2;
-    /// Nothing: writes the dump now; for scripts that do not come to their end.
+    /// No operands: writes the dump now; for scripts that do not reach their end.
     pub const DUMP: u8 = 3;
-    /// Pages: grows the memory and fills what is new with the mask.
+    /// Pages: grows the memory and fills the new part with the mask.
     pub const GROW: u8 = 4;
 }
 
 /// Kinds of a word.
 pub mod word {
     pub const CONST: u32 = 0;
-    /// The 4 bytes at the address that the value is.
+    /// The 4 bytes at the address given by the value.
     pub const LOAD32: u32 = 1;
 }
 
 /// Bytes before the first operation: length of what follows, descriptor of the dump, flags.
 pub const HEADER_BYTES: usize = 12;
 
-/// Flag of the header: an answer that no function may give is a trap.
+/// Flag of the header: an answer that no function may return traps.
 pub const TRAP_ON_BAD_ANSWER: u32 = 1;
 
 /// Flag of the header: there is no dump at the end.
 pub const NO_DUMP: u32 = 2;
 
-/// The last bytes of a dump: bytes of answers, bytes of memory, this.
+/// The end of a dump: number of bytes of answers, number of bytes of memory, this value.
 pub const MAGIC: u32 = 0x2121_7a6a;
 
 /// The program that imports `snapshot`.

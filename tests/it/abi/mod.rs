@@ -1,9 +1,9 @@
-//! Preview1 as guests meet it: every function, every errno that it documents, and what it writes
-//! to memory, byte for byte.
+//! Preview1 as guests see it: every function, every errno that it documents, and the memory that it
+//! writes, byte for byte.
 //!
-//! A test writes a [`script::Script`] of calls, says what each must answer, and runs it in a
-//! [`world::World`]. Whatever the test is about, two things always hold: memory that the test made
-//! no room in stays as it was, and a call that fails writes nothing at all.
+//! A test writes a [`script::Script`] of calls, states the answer to each, and runs it in a
+//! [`world::World`]. Two things always hold: memory that the test did not reserve stays unchanged,
+//! and a call that fails writes nothing.
 
 mod flags;
 mod functions;
@@ -34,8 +34,8 @@ use std::collections::BTreeSet;
 
 use crate::support;
 
-/// What guests can import, from the source of the linker: each name, and the constant or variable
-/// that names the module.
+/// The functions that guests can import, from the source of the linker: the constant or variable
+/// that names the module, and the name of the function.
 fn defined() -> Vec<(String, String)> {
     let path = support::package().join("src/abi/preview1/mod.rs");
     let source = std::fs::read_to_string(path).unwrap();
@@ -49,7 +49,7 @@ fn defined() -> Vec<(String, String)> {
     source.split("func_wrap(").skip(1).map(|text| call(text).unwrap()).collect()
 }
 
-/// The text of the tests in `file`, or of all that make calls one by one.
+/// The text of the tests in `file`, or in all files that make calls.
 fn tests(file: Option<&str>) -> String {
     let folder = support::package().join("tests/it/abi");
     let machinery = ["functions.rs", "interpreter.rs", "script.rs", "world.rs", "mod.rs"];
@@ -71,7 +71,7 @@ fn every_function_that_guests_can_import_is_exercised() {
     let listed: BTreeSet<&str> = functions::FUNCTIONS.iter().map(|(name, _)| *name).collect();
     assert_eq!(listed, names, "functions.rs lists other functions than the linker defines");
     assert_eq!(names.len(), 46);
-    // Those that the forerunner has of its own are exercised under its name.
+    // The functions that `wasi_unstable` has of its own are called under its name.
     let (all, unstable) = (tests(None), tests(Some("unstable.rs")));
     for (module, name) in &defined {
         let text = if module == "MODULE" { &all } else { &unstable };

@@ -1,4 +1,4 @@
-//! `path_*`, opening and renaming aside.
+//! `path_*`, except opening and renaming.
 
 use belljar::Errno::{
     self, Badf, Busy, Exist, Ilseq, Inval, Isdir, Loop, Nametoolong, Noent, Notdir, Notempty, Perm,
@@ -40,7 +40,7 @@ fn room(s: &mut Script) -> Slot {
     s.room(64)
 }
 
-/// Every call that takes a path, once for each path that it takes.
+/// Every call that takes a path, once for each of its paths.
 pub const CALLS: &[(&str, OnPath)] = &[
     ("create_directory", |s, dir, path| s.path_create_directory(dir, path)),
     ("remove_directory", |s, dir, path| s.path_remove_directory(dir, path)),
@@ -435,6 +435,6 @@ fn times_are_set_on_a_link_or_on_its_target() {
     });
     let run = world.run(&s);
     let times = stats.map(|stat| (run.stat(stat).atim, run.stat(stat).mtim));
-    // The tree that is mounted there says that its files are from 1970.
+    // The mounted tree shows 1970 as the time of its files.
     assert_eq!(times, [(1, 2), (3, 4), (5, 6), (0, 0)]);
 }

@@ -110,13 +110,13 @@ fn open_creates_missing_files() {
         s.write(fd.load(), path);
         fd
     });
-    // Through a link that dangles, what it names.
+    // Through a dangling link, its target is created.
     let through = s.open("dangling", CREAT, WRITE);
     s.write(through, "made");
     let stat = s.room(64);
     s.fd_filestat_get(fds[0].load(), stat).ok();
     let run = world.run(&s);
-    // The numbers are the lowest that are free.
+    // The lowest free numbers are used.
     assert_eq!(fds.map(|fd| run.u32(fd)), [4, 5, 6, 7]);
     for path in ["new", "d/sub/new", "d/other"] {
         assert!(path.ends_with("other") || world.read(path) == path.as_bytes());
@@ -138,7 +138,7 @@ fn truncation_is_visible_through_all_open_descriptors() {
     s.open("l", TRUNC, WRITE);
     s.fd_read(reader, scatter([buf.part(2, 2)]), n).ok();
     s.fd_filestat_get(reader, stat).ok();
-    // An empty file is cut off too: its time says so.
+    // An empty file is truncated, too: its time changes.
     let empty = s.room(64);
     s.open("d/inner", TRUNC, WRITE);
     s.path_filestat_get(DIR, 0, "d/inner", empty).ok();
@@ -178,7 +178,7 @@ fn only_read_and_write_rights_are_enforced() {
     assert_eq!(world.read("d/inner"), b"x");
 }
 
-/// Paths cannot reach what lies above the directory that was opened.
+/// Paths cannot lead above the directory that was opened.
 #[test]
 fn opened_subdirectory_confines_lookups() {
     let mut world = world();
@@ -211,7 +211,7 @@ fn no_more_files_are_open_than_the_limit() {
     world.run(&s);
     assert!(world.has("c") && world.has("e") && !world.has("g"));
     assert_eq!(world.machine.limits_hit(), [Limit::OpenFiles]);
-    // The next process starts afresh.
+    // The next process begins without these descriptors.
     let mut s = Script::new();
     s.open("g", CREAT, WRITE);
     world.run(&s);
@@ -236,7 +236,7 @@ fn forty_links_are_followed_and_no_more() {
         s.path_open(DIR, FOLLOW, path, CREAT, WRITE, 0, 0, fd).fails(Loop);
         s.path_filestat_get(DIR, FOLLOW, path, stat).fails(Loop);
     }
-    // What a link stands for makes the path longer.
+    // The target of a link adds to the length of the path.
     s.path_open(DIR, NO, "dot/0", 0, READ, 0, 0, fd).ok();
     let long = format!("dot/{}0", "./".repeat(600));
     s.path_open(DIR, NO, &long, 0, READ, 0, 0, fd).fails(Nametoolong);
@@ -273,7 +273,7 @@ fn errors_of_the_lower_layer_reach_the_guest() {
     }
     s.path_filestat_get(DIR, FOLLOW, "below/device", stat).ok();
     s.path_filestat_get(DIR, FOLLOW, "below/locked/f", out).fails(Acces);
-    // A link whose text no guest can spell is seen, and leads nowhere.
+    // A link whose text is not UTF-8 exists, but its text cannot be read.
     let link = s.room(64);
     s.path_filestat_get(DIR, FOLLOW, "below/bad name", link).ok();
     s.path_readlink(DIR, "below/bad name", out, fd).fails(Errno::Ilseq);
@@ -300,7 +300,7 @@ fn unreadable_content_of_the_lower_layer_is_an_error() {
             let read = s.fd_read(fd, scatter([buf]), n);
             match errno {
                 None => read.ok(),
-                // What came before the error may be in the buffer.
+                // Bytes read before the error may be in the buffer.
                 Some(errno) => read.fails_midway(errno),
             }
             s.fd_pwrite(fd, gather(["x"]), 2, n).answers(errno);

@@ -1,5 +1,5 @@
-//! Every pointer of every function: at 0, at the end of memory, past it, not aligned. A call with
-//! a bad one answers so, and does nothing at all.
+//! Every pointer of every function: at 0, at the end of memory, past it, not aligned. A call with a bad pointer fails
+//! with the errno for it, and has no effect.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -16,7 +16,7 @@ use super::script::{Arg, Kind, Script, Slot, Snapshot, scatter};
 use super::world::{DIR, World};
 use crate::support;
 
-/// What a parameter of a call is.
+/// A parameter of a call.
 #[derive(Clone, Copy)]
 enum Param {
     /// No pointer.
@@ -41,7 +41,7 @@ struct Case {
     params: Vec<Param>,
 }
 
-/// The file that every case starts with.
+/// The descriptor of a file that is open in every case.
 const FILE: Param = Is(4);
 const IN_DIR: Param = Is(DIR as u64);
 const COUNT: Param = Out(4, 4);
@@ -90,7 +90,7 @@ fn cases(snapshot: Snapshot) -> Vec<Case> {
     ]
 }
 
-/// These take none.
+/// The functions without pointers.
 const WITHOUT_POINTERS: &[&str] = &[
     "fd_advise",
     "fd_allocate",
@@ -122,9 +122,9 @@ fn no_function_with_pointers_is_left_out() {
 }
 
 impl Case {
-    /// What it answers whose pointers, good or bad, make it answer `errno`, or succeed for `None`.
+    /// The answer of a call whose pointers would give `errno`, or success for `None`.
     fn answer(&self, errno: Option<Errno>) -> Option<Errno> {
-        // Nothing is a socket: no pointer is looked at to say so.
+        // No descriptor is a socket, which is answered before any pointer is checked.
         if self.name.starts_with("sock_") { Some(Notsock) } else { errno }
     }
 
@@ -146,7 +146,7 @@ fn word(value: u32) -> Arg {
     Arg::Const(value.into())
 }
 
-/// A list of buffers at `at`.
+/// Writes a list of buffers to `at`.
 fn put_list(s: &mut Script, at: u32, buffers: &[(u32, u32)]) {
     let list: Vec<u8> = buffers
         .iter()
@@ -160,7 +160,7 @@ fn subscription(s: &Script) -> Vec<u8> {
 }
 
 impl Param {
-    /// Words that are right.
+    /// Valid words.
     fn good(self, s: &mut Script) -> Vec<Arg> {
         match self {
             Is(value) => vec![Arg::Const(value)],
@@ -182,7 +182,7 @@ impl Param {
         }
     }
 
-    /// Words that are right, what they point to lying at `at`, if it fits there.
+    /// Valid words, whose pointers lead to `at`.
     fn good_at(self, s: &mut Script, at: fn(u32) -> u32) -> Vec<Vec<Arg>> {
         match self {
             Is(_) => Vec::new(),
@@ -206,7 +206,7 @@ impl Param {
         }
     }
 
-    /// Words that are wrong, with what they are answered.
+    /// Invalid words, with the errno of each.
     fn bad(self, s: &mut Script) -> Vec<(Vec<Arg>, Errno)> {
         let good = self.good(s);
         let Arg::Const(start) = good[0] else { unreachable!() };
@@ -267,14 +267,14 @@ impl Param {
     }
 }
 
-/// Pointers where a value of `len` bytes cannot lie that would be good at `start`.
+/// Pointers at which a value of `len` bytes cannot be, although `start` would be valid.
 fn bad_places(start: u32, len: u32, align: u32) -> Vec<(Vec<Arg>, Errno)> {
     let mut bad = vec![(END, Fault), (u32::MAX - (align - 1), Fault)];
     if len > align {
         bad.push(((END - len).next_multiple_of(align) + align, Fault));
     }
     if align > 1 {
-        // Not aligned comes first, wherever it is.
+        // Alignment is checked first, at every address.
         let places = [1, start + 1, start + align / 2, END - 1, END + 1, u32::MAX];
         bad.extend(places.map(|place| (place, Inval)));
     }
@@ -298,7 +298,7 @@ fn start(snapshot: Snapshot) -> Script {
     s
 }
 
-/// Asks for everything that a call could have changed.
+/// Reads everything that a call could have changed.
 fn probe(s: &mut Script) -> Vec<Slot> {
     let mut seen = Vec::new();
     let mut room = |s: &mut Script, len| {
@@ -328,7 +328,7 @@ fn probe(s: &mut Script) -> Vec<Slot> {
     seen
 }
 
-/// What a guest and the host see after `s`.
+/// The results of [`probe`], standard output, the files and the clock after `s`.
 fn seen(s: &mut Script) -> (Vec<Vec<u8>>, Vec<u8>, Vec<String>, Duration) {
     let slots = probe(s);
     let mut world = world();

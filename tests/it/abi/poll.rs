@@ -13,31 +13,31 @@ use super::world::{DIR, Run, World, builder};
 
 const EVENT_BYTES: u32 = 32;
 
-/// What to wait for: user data, and what it is.
+/// The event that a subscription waits for.
 #[derive(Clone, Copy)]
 pub enum Wait {
     /// Clock, timeout, flags.
     Clock(u32, u64, u16),
     Read(u32),
     Write(u32),
-    /// Of a kind that there is not.
+    /// An unknown kind.
     Other(u8),
 }
 
-/// For so long on the monotonic clock.
+/// Until `timeout` has passed on the monotonic clock.
 pub fn after(timeout: u64) -> Wait {
     Wait::Clock(MONOTONIC, timeout, 0)
 }
 
-/// Until then; on the monotonic clock, that long after the start.
+/// Until `time`; on the monotonic clock, until `time` after the start.
 fn at(clock: u32, time: u64) -> Wait {
     let start = if clock == MONOTONIC { UPTIME_NS } else { 0 };
     Wait::Clock(clock, time.saturating_add(start), 1)
 }
 
-/// `subscription`; what pads it is the mask, which nobody may look at.
+/// `subscription`; its padding is the mask, which must not be read.
 pub fn encode(snapshot: Snapshot, userdata: u64, wait: Wait) -> Vec<u8> {
-    // The forerunner has an identifier of its own before the clock.
+    // `wasi_unstable` has an identifier before the clock.
     let (len, clock) = match snapshot {
         Snapshot::Preview1 => (48, 16),
         Snapshot::Unstable => (56, 24),
@@ -61,14 +61,14 @@ pub fn encode(snapshot: Snapshot, userdata: u64, wait: Wait) -> Vec<u8> {
     bytes
 }
 
-/// Where a call puts its answer.
+/// The memory for the results of a call.
 #[derive(Clone, Copy)]
 pub struct Answer {
     events: Slot,
     count: Slot,
 }
 
-/// Waits for any of `waits`, whose user data is their index from 100 on.
+/// Waits for any of `waits`; their user data counts from 100.
 pub fn poll<'s>(s: &'s mut Script, waits: &[Wait]) -> (Answer, Call<'s>) {
     let snapshot = s.snapshot;
     let list: Vec<u8> =
@@ -190,7 +190,7 @@ fn ready_descriptor_returns_without_advancing_time() {
     let answers = [
         polled(&mut s, &[after(10), Wait::Write(1), after(0)]),
         polled(&mut s, &[after(10), Wait::Read(0)]),
-        // One that is not there has happened too.
+        // A descriptor that is not open is an event, too.
         polled(&mut s, &[after(10), Wait::Read(77)]),
     ];
     let then = now(&mut s);
@@ -278,7 +278,7 @@ fn one_bad_subscription_fails_the_call() {
 fn subscription_count_is_checked_before_pointers() {
     let mut s = Script::new();
     let out = s.u32();
-    // No pointer is looked at for a count like this.
+    // With such a count, no pointer is checked.
     for count in [65_537, 1 << 31, u32::MAX] {
         s.poll_oneoff(0, 0, count, out).fails(Inval);
         s.poll_oneoff(u32::MAX, u32::MAX, count, u32::MAX).fails(Inval);

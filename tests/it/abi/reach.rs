@@ -1,5 +1,5 @@
-//! What can be reached from a preopened directory: nothing but what lies beneath it, or the whole
-//! namespace, and then as if there were a root and a current directory.
+//! The files that can be reached from a preopened directory: only those beneath it, or the whole namespace, as if there
+//! were a root and a current directory.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::path::CALLS;
 use super::script::{Script, scatter};
 use super::world::{DIR, World, builder};
 
-/// In the namespace mode, the current directory.
+/// The descriptor of the current directory if the guest has the whole namespace.
 const CWD: u32 = 4;
 
-/// Makes the file `path` with its own name in it.
+/// Creates the file `path`, which contains its own path.
 fn file(machine: &mut Machine, path: &str) {
     machine.vfs_mut().write(path, path.as_bytes(), 0).unwrap();
 }
@@ -24,7 +24,7 @@ fn link(machine: &mut Machine, path: &str, text: &str) {
     vfs.symlink(text, vfs.host_base(), &path[1..], 0).unwrap();
 }
 
-/// A guest that sees `/w` alone, in a namespace that holds more.
+/// A guest that sees only `/w`, in a namespace that has more.
 fn confined() -> World {
     let mut world = World::confined(builder().mount("/other", Source::Memory));
     for path in ["/w/f", "/other/secret", "/top"] {
@@ -51,7 +51,7 @@ fn links_out_of_a_confined_directory_do_not_resolve() {
         "../other/secret",
         "d/../../top",
         "..",
-        // Not even what stands there, a file or a loop, can be told.
+        // Not even the type of an entry, a file or a loop, can be determined.
         "/other/secret/x",
         "/other/loop",
     ];
@@ -175,7 +175,7 @@ fn links_in_a_mount_do_not_reach_host_files_outside_it() {
     assert_eq!(std::fs::read_to_string(outside.path().join("secret")).unwrap(), "secret");
 }
 
-/// The whole namespace, the current directory being `/worktree`.
+/// The whole namespace, with the current directory `/worktree`.
 fn namespace() -> World {
     let mut world = World::namespace(builder().mount("/worktree", Source::Memory));
     for path in ["/worktree/f", "/w/f", "/tmp/t", "/worktree/both"] {
@@ -199,7 +199,7 @@ fn a_program_starts_with_the_root_and_the_current_directory() {
         s.fd_prestat_dir_name(DIR, names[0]).ok();
         s.fd_prestat_dir_name(CWD, names[1]).ok();
         s.fd_prestat_dir_name(CWD + 1, names[1]).fails(Errno::Badf);
-        // Nothing is made in the root beside a worktree.
+        // With a worktree, nothing can be created in the root.
         let answer = (mounted && expected == "/").then_some(Rofs);
         s.path_open(CWD, 0, "made", CREAT, WRITE, 0, 0, fd).answers(answer);
         let run = world.run(&s);
@@ -278,11 +278,11 @@ fn path_into_a_mount_starts_at_the_root_if_the_cwd_lacks_its_first_name() {
     let rooms = paths.map(|path| read(&mut s, path));
     let (stat, other) = (s.room(64), s.u32());
     s.path_filestat_get(CWD, 0, "tmp/.", stat).ok();
-    // A name by itself is the current directory's.
+    // A single name is looked up in the current directory.
     for path in ["tmp", "tmp/", "./tmp", "w", "w//", "dev"] {
         s.path_filestat_get(CWD, 0, path, stat).fails(Noent);
     }
-    // From the root itself, and from directories that were opened, there is nothing to choose.
+    // From the root, and from opened directories, a path has only one meaning.
     s.path_open(DIR, 0, "f", 0, READ, 0, 0, fd).fails(Noent);
     s.path_open(CWD, 0, ".", DIRECTORY, READ, 0, 0, fd).ok();
     s.path_filestat_get(fd.load(), 0, "w/f", stat).fails(Noent);
@@ -382,7 +382,7 @@ fn no_entries_are_created_in_the_root() {
         s.path_symlink("x", dir, path).fails(Rofs);
         s.path_rename(CWD, "f", dir, path).fails(Rofs);
     }
-    // Each of these was once made in the root: there was no `zz` and no `worktree` to hold it.
+    // Regression: each of these created an entry in the root, because there was no `zz` and no `worktree` in it.
     s.path_create_directory(CWD, "zz/gen").fails(Noent);
     s.path_symlink("zz/q", CWD, "dang").ok();
     s.path_open(CWD, FOLLOW, "dang", CREAT, WRITE, 0, 0, fd).fails(Noent);
@@ -461,7 +461,7 @@ fn absolute_links_start_at_the_root_of_the_namespace() {
     s.path_symlink("/../../w/f", CWD, "above").ok();
     s.path_open(CWD, FOLLOW, "l", 0, READ, 0, 0, fd).ok();
     s.path_open(DIR, FOLLOW, "worktree/top/worktree/top/w/f", 0, READ, 0, 0, fd).ok();
-    // Above the root is the root, as on Linux; but a path without a link does not lead there.
+    // The parent of the root is the root, as on Linux; but a path leads above the root only through a link.
     s.path_open(CWD, FOLLOW, "above", 0, READ, 0, 0, fd).ok();
     s.path_open(DIR, FOLLOW, "worktree/above", 0, READ, 0, 0, fd).ok();
     s.path_open(CWD, FOLLOW, "top/../w/f", 0, READ, 0, 0, fd).ok();

@@ -19,7 +19,7 @@ struct Entry {
     name: String,
 }
 
-/// The entries that lie whole in `bytes`.
+/// The complete entries in `bytes`.
 fn entries(mut bytes: &[u8]) -> Vec<Entry> {
     let mut entries = Vec::new();
     while bytes.len() >= HEAD {
@@ -47,7 +47,7 @@ fn world() -> World {
     world
 }
 
-/// All of a directory in one call: its bytes.
+/// The bytes of a whole directory, read in one call.
 fn whole(world: &mut World) -> Vec<u8> {
     let mut s = Script::new();
     let (buf, used) = (s.room(4096), s.u32());
@@ -86,7 +86,7 @@ fn inode_numbers_are_those_of_filestat() {
             .iter()
             .map(|entry| {
                 let stat = s.room(64);
-                // A directory that confines lookups is all that there is: above it, itself.
+                // In a directory that confines lookups, `..` is the directory itself.
                 let name = if entry.name == ".." { "." } else { &entry.name };
                 s.path_filestat_get(DIR, 0, &format!("{top}/{name}"), stat).ok();
                 stat
@@ -131,7 +131,7 @@ fn every_cookie_continues_with_the_next_entry() {
     let listing = entries(&whole(&mut world));
     let cookies: Vec<u64> =
         (0..=listing.len() as u64 + 1).chain([1 << 32, 1 << 63, u64::MAX - 1, u64::MAX]).collect();
-    // Both through a descriptor that has listed and through new ones.
+    // Through a descriptor that has listed before, and through new ones.
     for listed in [true, false] {
         let mut s = Script::new();
         let rooms: Vec<(Slot, Slot)> = cookies
@@ -152,7 +152,7 @@ fn every_cookie_continues_with_the_next_entry() {
     }
 }
 
-/// One call with room for about one entry, from `cookie` on.
+/// One call from `cookie` on, with room for about one entry.
 fn one(s: &mut Script, cookie: u64) -> (Slot, Slot) {
     let (buf, used) = (s.room(27), s.u32());
     s.fd_readdir(DIR, buf, cookie, used).ok();
@@ -185,12 +185,12 @@ fn cookies_stay_valid_while_entries_are_added_and_removed() {
     let run = world.run(&s);
     let seen = |(buf, used): (Slot, Slot)| entries(&run.bytes(buf)[..run.u32(used) as usize]);
     assert_eq!(names(&seen(first)), ["."]);
-    // What is gone is left out, what came is not in it, and the cookies are still the same.
+    // Removed entries are left out, new entries are not included, and the cookies are unchanged.
     assert_eq!(names(&seen(second)), ["..", "d", "h"]);
     assert_eq!(seen(second).iter().map(|entry| entry.next).collect::<Vec<_>>(), [2, 4, 6]);
     assert_eq!(names(&seen(third)), ["h"]);
     assert!(seen(last).is_empty());
-    // From the beginning, it is the directory as it is now.
+    // From the beginning, the directory is listed as it is now.
     assert_eq!(names(&seen(again)), [".", "..", "a", "e", "h"]);
 }
 

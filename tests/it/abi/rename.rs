@@ -56,7 +56,7 @@ fn failed_rename_changes_nothing() {
 fn files_replace_files_and_links_are_not_followed() {
     let mut world = world();
     let mut s = Script::new();
-    // Who has the replaced file open keeps it.
+    // A descriptor of the replaced file still refers to it.
     let old = s.open("d/inner", 0, BOTH);
     s.path_rename(DIR, "f", DIR, "d/inner").ok();
     s.write(old, "old");
@@ -65,14 +65,14 @@ fn files_replace_files_and_links_are_not_followed() {
     s.fd_filestat_get(old, stat).ok();
     s.path_rename(DIR, "dangling", DIR, "l").ok();
     s.path_rename(DIR, "ld", DIR, "moved link").ok();
-    // To itself: nothing happens, also by another name of the same file.
+    // Renaming an entry to itself, or to another name of the same file, does nothing.
     s.path_rename(DIR, "d/inner", DIR, "d/inner").ok();
     s.path_rename(DIR, "d", DIR, "d/").ok();
     s.path_link(DIR, 0, "d/inner", DIR, "twin").ok();
     s.path_rename(DIR, "twin", DIR, "d/inner").ok();
     let (text, len) = (s.room(16), s.u32());
     s.path_readlink(DIR, "l", text, len).ok();
-    // From one mount to another, if it takes no other name along.
+    // A file moves from one mount to another only if it has no other name.
     s.path_rename(DIR, "mnt/m", DIR, "from the mount").ok();
     s.path_rename(DIR, "twin", DIR, "mnt/to the mount").fails(Xdev);
     s.path_unlink_file(DIR, "twin").ok();
@@ -98,7 +98,7 @@ fn renamed_directory_keeps_its_contents() {
     let (after, fd, stat) = (s.room(64), s.u32(), s.room(64));
     s.path_filestat_get(DIR, 0, "empty", after).ok();
     s.path_filestat_get(DIR, 0, "d", stat).fails(Noent);
-    // A descriptor stands for the directory, not for its name.
+    // A descriptor refers to the directory, not to its name.
     s.path_open(dir, 0, "deep", 0, READ, 0, 0, fd).ok();
     s.path_open(dir, 0, "deeper", CREAT, WRITE, 0, 0, fd).ok();
     s.path_rename(DIR, "empty/sub", DIR, "new//").ok();

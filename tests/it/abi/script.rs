@@ -1,4 +1,5 @@
-//! What a guest of this suite is to do: calls, with what each must answer, and what lies in memory.
+//! A script for the guest of these tests: calls, the expected answer to each, and the contents of
+//! memory.
 
 use std::ops::Range;
 use std::panic::Location;
@@ -12,13 +13,13 @@ use super::interpreter::{
 };
 use super::world::DIR;
 
-/// Masked bytes between any two things in memory.
+/// Masked bytes between any two objects in memory.
 const GUARD_BYTES: u32 = 16;
 
-/// Where the first thing lies: what is below belongs to tests of pointer 0.
+/// The address of the first object: lower addresses are used by tests of pointer 0.
 const FIRST: u32 = 128;
 
-/// Which of the two names functions are imported by.
+/// The module name by which functions are imported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Snapshot {
     #[default]
@@ -26,7 +27,7 @@ pub enum Snapshot {
     Unstable,
 }
 
-/// What a parameter is in wasm.
+/// The wasm type of a parameter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// An i32.
@@ -41,11 +42,12 @@ pub enum Kind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arg {
     Const(u64),
-    /// The u32 that lies there when the call is made, such as a descriptor that another answered.
+    /// The u32 at this address when the call is made, such as a descriptor that another call
+    /// returned.
     Load(u32),
 }
 
-/// Something that can stand for a parameter.
+/// A value for a parameter.
 pub trait Operand {
     const KIND: Kind;
     fn words(self, script: &mut Script) -> Vec<Arg>;
@@ -62,7 +64,7 @@ pub struct Long(pub Arg);
 /// Arguments for a pointer and a length.
 #[derive(Clone, Debug)]
 pub enum Pair {
-    /// Just these.
+    /// Two words as given.
     Raw(Word, Word),
     /// A copy of these bytes.
     Bytes(Vec<u8>),
@@ -182,7 +184,7 @@ pub fn scatter<const N: usize>(slots: [Slot; N]) -> Pair {
     Pair::Buffers(slots.iter().map(|slot| Buffer::Raw(slot.addr, slot.len)).collect())
 }
 
-/// A list of buffers anywhere.
+/// A list of buffers at any addresses.
 pub fn anywhere<const N: usize>(buffers: [(u32, u32); N]) -> Pair {
     Pair::Buffers(buffers.iter().map(|(ptr, len)| Buffer::Raw(*ptr, *len)).collect())
 }
@@ -195,24 +197,24 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// The u32 that it holds when a call is made.
+    /// The u32 in it when a call is made.
     pub fn load(self) -> Word {
         Word(Arg::Load(self.addr))
     }
 
-    /// The part of it from `at` on.
+    /// `len` bytes of it, from `at` on.
     pub fn part(self, at: u32, len: u32) -> Self {
         assert!(at + len <= self.len);
         Self { addr: self.addr + at, len }
     }
 }
 
-/// What a call must answer.
+/// The expected answer to a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Expected {
     Success,
     Errno(Errno),
-    /// With some of its work done.
+    /// After part of the work was done.
     Midway(Errno),
     Anything,
 }
@@ -223,7 +225,7 @@ struct Made {
     asked_at: &'static Location<'static>,
 }
 
-/// A call that a script makes. What it must answer has to be said.
+/// A call that a script makes. Its expected answer must be stated.
 #[must_use]
 pub struct Call<'s> {
     script: &'s mut Script,
@@ -239,42 +241,42 @@ impl Call<'_> {
         self.index
     }
 
-    /// It succeeds.
+    /// The call succeeds.
     #[track_caller]
     pub fn ok(self) {
         self.expect(Expected::Success);
     }
 
-    /// It answers `errno`.
+    /// The call fails with `errno`.
     #[track_caller]
     pub fn fails(self, errno: Errno) {
         self.expect(Expected::Errno(errno));
     }
 
-    /// It answers `errno`, which came up midway, so that it may have written to memory.
+    /// The call fails with `errno` midway, and may have written to memory.
     #[track_caller]
     pub fn fails_midway(self, errno: Errno) {
         self.expect(Expected::Midway(errno));
     }
 
-    /// It answers `errno`, or succeeds for `None`.
+    /// The call fails with `errno`, or succeeds for `None`.
     #[track_caller]
     pub fn answers(self, errno: Option<Errno>) {
         self.expect(errno.map_or(Expected::Success, Expected::Errno));
     }
 
-    /// The test looks at the answer itself, by this index.
+    /// The test checks the answer itself, by this index.
     #[track_caller]
     pub fn any(self) -> usize {
         self.expect(Expected::Anything)
     }
 }
 
-/// The work of one guest.
+/// The script of one guest.
 pub struct Script {
     pub snapshot: Snapshot,
     operations: Vec<u8>,
-    /// What memory holds at the end if no call writes to it.
+    /// The contents of memory at the end if no call writes to it.
     image: Vec<u8>,
     next: u32,
     slots: Vec<Range<usize>>,
@@ -301,13 +303,13 @@ impl Script {
         }
     }
 
-    /// Writes the dump to `fd`, for tests that do without standard error.
+    /// Writes the dump to `fd`, for tests without standard error.
     pub fn dump_to(&mut self, fd: u32) {
         self.dump_fd = fd;
     }
 
-    /// Turns an answer that no function may give into a trap, in place of a dump at the end: for
-    /// scripts that may lose every descriptor.
+    /// Traps at an answer that no function may return, and writes no dump at the end: for scripts
+    /// that may lose every descriptor.
     pub fn trap_on_bad_answers(&mut self) {
         self.flags |= TRAP_ON_BAD_ANSWER | NO_DUMP;
     }
@@ -425,7 +427,7 @@ impl Script {
         bytes
     }
 
-    /// What is wrong with the answers and the memory of a run, a line each.
+    /// The faults in the answers and the memory of a run, one line each.
     pub fn faults(&self, answers: &[u32], memory: &[u8]) -> Vec<String> {
         let mut faults = Vec::new();
         for (made, answer) in self.calls.iter().zip(answers) {
@@ -454,10 +456,9 @@ impl Script {
     }
 }
 
-/// Calls that nearly every script makes.
+/// Calls that almost every script makes.
 impl Script {
-    /// Opens what `path` names from the first preopened directory, links followed, and answers the
-    /// descriptor.
+    /// Opens `path` from the first preopened directory, following links; returns the descriptor.
     #[track_caller]
     pub fn open(&mut self, path: &str, oflags: u32, rights: u64) -> Word {
         let fd = self.u32();

@@ -50,7 +50,7 @@ fn proc_raise_is_unsupported_and_sched_yield_succeeds() {
     assert!(world.machine.elapsed().is_zero());
 }
 
-/// No descriptor is a socket, whatever else is wrong with a call.
+/// No descriptor is a socket, which is answered before any other fault of a call.
 #[test]
 fn socket_calls_fail_with_notsock() {
     let mut world = World::new();

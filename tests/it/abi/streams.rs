@@ -1,4 +1,4 @@
-//! Standard input, output and error: what the host gives and takes, and where it stops.
+//! Standard input, output and error: their data, limits and errors.
 
 use std::io::{self, Cursor, Read, Write};
 
@@ -118,7 +118,7 @@ fn output_errors_of_the_host_become_errnos() {
     for (kind, errno) in kinds {
         let mut s = Script::new();
         let n = s.u32();
-        // What went out is told; only then, why no more does.
+        // The accepted bytes are reported first, and the error by the next call.
         s.fd_write(1, gather(["12", "345"]), n).ok();
         let m = s.u32();
         s.fd_write(1, gather(["6", "7"]), m).fails(errno);

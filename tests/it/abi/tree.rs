@@ -1,4 +1,4 @@
-//! A read-only tree of a test's own, which can also fail.
+//! A read-only tree defined by a test, which can also fail.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use belljar::Errno;
 use belljar::kernel::vfs::{Blob, DirEntry, FileType, Stat, VPath};
 use belljar::{Layer, Source};
 
-/// What stands at a path.
+/// The entry at a path.
 #[derive(Clone)]
 pub enum Item {
     Dir,
     File(&'static [u8]),
     Link(&'static [u8]),
-    /// Neither of these, such as a pipe.
+    /// Another type, such as a pipe.
     Special,
-    /// A file that looks longer than it is.
+    /// A file that is shorter than its size.
     Shortened(&'static [u8]),
     /// A file that cannot be opened.
     Unopenable(Errno),
-    /// Nothing can be said of it.
+    /// An entry that cannot be examined.
     Unknowable(Errno),
 }
 
@@ -27,7 +27,7 @@ pub enum Item {
 pub struct Tree(BTreeMap<&'static str, Item>);
 
 impl Tree {
-    /// A tree with these entries, parents before what they hold.
+    /// A tree with these entries, parents before their children.
     pub fn source<const N: usize>(items: [(&'static str, Item); N]) -> Source {
         Source::Layers(vec![Arc::new(Self(items.into()))])
     }

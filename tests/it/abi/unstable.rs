@@ -1,4 +1,5 @@
-//! The forerunner, `wasi_unstable`: four functions have other layouts, all others are the same.
+//! `wasi_unstable`, the predecessor of preview1: four functions have other layouts, all others are
+//! the same.
 
 use belljar::Errno::{Badf, Inval, Noent, Notsock, Notsup, Spipe};
 use belljar::kernel::clock::UPTIME_NS;
@@ -9,7 +10,7 @@ use super::poll::{Wait, after, events, poll};
 use super::script::{Script, Slot, Snapshot, gather, scatter};
 use super::world::{DIR, Run, World};
 
-/// `whence` is numbered otherwise.
+/// `whence` has other numbers.
 const CUR_HERE: u32 = 0;
 const END_HERE: u32 = 1;
 const SET_HERE: u32 = 2;
@@ -53,7 +54,7 @@ fn unstable_seek_uses_its_own_whence_numbers() {
     }
 }
 
-/// The 56 bytes that a `filestat` is there, as the 64 that it became.
+/// The 56 bytes of a `filestat` of `wasi_unstable`, as the 64 bytes of preview1.
 fn widened(run: &Run, slot: Slot) -> Vec<u8> {
     let bytes = run.bytes(slot);
     assert_eq!(bytes[17..20], [0; 3], "what pads the structure");

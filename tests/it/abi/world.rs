@@ -32,18 +32,18 @@ pub struct World {
     pub stdin: Vec<u8>,
 }
 
-/// What a run left.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Run {
     pub outcome: Outcome,
     pub stdout: Vec<u8>,
-    /// What each call answered.
+    /// The answer to each call.
     pub answers: Vec<u32>,
     pub memory: Vec<u8>,
 }
 
 impl World {
-    /// The memory mount `/w`, and nothing else for the guest to see.
+    /// The memory mount `/w`, which is all that the guest sees.
     pub fn new() -> Self {
         Self::with(Limits::default())
     }
@@ -60,7 +60,7 @@ impl World {
         Self { preopens: Some(vec![preopen]), ..Self::namespace(builder) }
     }
 
-    /// The whole namespace, as programs see it unless told otherwise.
+    /// The whole namespace, as programs see it by default.
     pub fn namespace(builder: MachineBuilder) -> Self {
         Self {
             machine: builder.build().unwrap(),
@@ -97,19 +97,19 @@ impl World {
         self.machine.vfs_mut().read(&format!("/w/{path}")).unwrap()
     }
 
-    /// When the file `path` below `/w` was written to.
+    /// The modification time of the file `path` below `/w`.
     pub fn written(&mut self, path: &str) -> u64 {
         let vfs = self.machine.vfs_mut();
         vfs.stat(vfs.host_base(), &format!("w/{path}"), Follow::No).unwrap().times.mtim
     }
 
-    /// Whether `path` below `/w` names something, links not followed.
+    /// Whether `path` below `/w` exists; links are not followed.
     pub fn has(&mut self, path: &str) -> bool {
         let vfs = self.machine.vfs_mut();
         vfs.reaches(vfs.host_base(), &format!("w/{path}"), false)
     }
 
-    /// A line for everything in the namespace, with its content.
+    /// A line for each entry of the namespace, with its content.
     pub fn tree(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
         self.list("", &mut lines);
@@ -137,7 +137,7 @@ impl World {
         }
     }
 
-    /// Runs `script` until it ends, however it does.
+    /// Runs `script` until it ends in any way.
     pub fn run_until(&mut self, script: &Script) -> Run {
         let stdin = Cursor::new([script.encode(), self.stdin.clone()].concat());
         self.run_with(script, Input::Bytes(stdin), Box::new(io::empty()))
@@ -177,8 +177,8 @@ impl World {
         Run { outcome: status.outcome().clone(), stdout, answers, memory }
     }
 
-    /// Runs `script`, which must come to its end with the answers that it expects, and write
-    /// nowhere but to the room that it made.
+    /// Runs `script`, which must reach its end with the expected answers, and write only to the
+    /// memory that it reserved.
     #[track_caller]
     pub fn run(&mut self, script: &Script) -> Run {
         let run = self.run_until(script);
@@ -190,7 +190,7 @@ impl World {
     }
 }
 
-/// Keeps what another writer accepts.
+/// Copies what another writer accepts.
 struct Tee {
     to: Box<dyn Write + Send>,
     copy: Arc<Mutex<Vec<u8>>>,
@@ -214,7 +214,7 @@ impl Write for Tee {
     }
 }
 
-/// Answers and memory, from the end of what the guest wrote.
+/// The answers and the memory, from the end of the guest's output.
 fn take_dump(written: &[u8]) -> Option<(Vec<u32>, Vec<u8>)> {
     let word = |from_end: usize| {
         let at = written.len().checked_sub(from_end)?;
@@ -259,7 +259,7 @@ impl Run {
         }
     }
 
-    /// What the call with this index answered; 0 for success.
+    /// The errno of the call with this index; 0 for success.
     pub fn errno(&self, index: usize) -> u32 {
         self.answers[index] & !WROTE
     }

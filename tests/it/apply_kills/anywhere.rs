@@ -1,5 +1,5 @@
-//! Whatever writes is ended at any system call: what it writes to is wholly old or new then, or once the
-//! next belljar has seen to it.
+//! A belljar that writes is ended at any system call. Its target then has the old or the new state as a whole, at once
+//! or after the next belljar has recovered it.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -14,7 +14,7 @@ use crate::support::{belljar, cache_dir, stderr, stdout, tree};
 /// How often belljar is ended by each signal, unless `BELLJAR_TEST_APPLY_KILLS` says otherwise.
 const KILLS: usize = 6;
 
-/// The system calls at which it is ended. Not all of them are there on every processor.
+/// The system calls at which belljar is ended. Some of them do not exist on every processor.
 const CALLS: &str = "openat,openat2,write,fsync,syncfs,linkat,renameat,renameat2,unlinkat,mkdirat,close,\
                      statx,fstat,newfstatat,flock,lseek,ftruncate,fchmod,fchmodat,utimensat,\
                      ?rename,?unlink,?mkdir,?link,getdents64";
@@ -24,44 +24,43 @@ const RECOVERY_CALLS: [&str; 5] = ["openat2", "renameat", "unlinkat", "fsync", "
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// What writes.
+/// The command that writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// `sh --apply`.
     Script,
-    /// `sandbox apply`, what a session has changed.
+    /// `sandbox apply`, with the changes of a session.
     Session,
-    /// `apply`, what a recorded run has changed.
+    /// `apply`, with the changes of a recorded run.
     Tape,
-    /// `sandbox cp`, a folder of a session over one of the disk.
+    /// `sandbox cp`, from a folder of a session over one of the disk.
     CopyOut,
-    /// `sandbox cp`, a folder of the disk over one of a session.
+    /// `sandbox cp`, from a folder of the disk over one of a session.
     CopyIn,
 }
 
 impl Way {
-    /// How many files it replaces, besides those that it makes. Few are synced one by one, many by their
-    /// file system.
+    /// Number of existing files that it replaces. A few files are synced one by one, many with their whole file system.
     fn files(self) -> usize {
         if matches!(self, Self::Tape | Self::CopyOut) { 40 } else { 100 }
     }
 
-    /// What the first system call at which it may be ended has among its arguments.
+    /// Part of the arguments of the first system call at which it may be ended.
     fn beginning(self) -> &'static str {
         if self == Self::CopyIn { "/box.lock\"" } else { ".draft\"" }
     }
 }
 
-/// What is written to, what writes, and a home of its own.
+/// The target, the command that writes, and a home of its own.
 struct Bench {
     folder: tempfile::TempDir,
     way: Way,
     script: String,
     before: Files,
     after: Files,
-    /// The home before and after, without garbage.
+    /// The home before and after the write, without garbage.
     homes: [Files; 2],
-    /// Names of system calls from the first that writes on, with how many of that name came before.
+    /// System calls from the first that writes on: the name, and the number of the call among those of that name.
     calls: Vec<(String, usize)>,
 }
 
@@ -103,7 +102,7 @@ impl Bench {
         self.folder.path().join("home")
     }
 
-    /// Makes what all attempts begin from.
+    /// Makes the state from which all attempts begin.
     fn prepare(&self) {
         let files = self.way.files();
         match self.way {
@@ -135,7 +134,7 @@ impl Bench {
         self.succeed(&["sandbox", "exec", id, "sh", "-c", script]);
     }
 
-    /// Makes what is written to what it is before.
+    /// Restores the target's state before the write.
     fn reset(&self) {
         let tree = self.tree();
         let _ = std::fs::remove_dir_all(&tree);
@@ -161,7 +160,7 @@ impl Bench {
         }
     }
 
-    /// What writes.
+    /// The arguments of the command that writes.
     fn args(&self) -> Vec<&str> {
         match self.way {
             Way::Script => vec!["sh", "--apply", "-c", &self.script],
@@ -181,7 +180,7 @@ impl Bench {
         assert!(output.status.success(), "{args:?}: {}", stderr(&output));
     }
 
-    /// Belljar, writing, under `strace` with these options.
+    /// The writing belljar, under `strace` with these options.
     fn strace(&self, options: &[&str]) -> Command {
         self.strace_of(options, &self.args())
     }
@@ -195,7 +194,7 @@ impl Bench {
         command
     }
 
-    /// What is written to, as it is now.
+    /// The present state of the target.
     fn now(&self) -> Files {
         if self.way != Way::CopyIn {
             return tree(&self.tree());
@@ -206,16 +205,16 @@ impl Bench {
         tree(shown.path())
     }
 
-    /// Whether that is what it was to be; `None` if it is neither that nor what it was.
+    /// Whether the target has its new state; `None` if it has neither the new state nor the old one.
     fn is_new(&self) -> Option<bool> {
         let now = self.now();
         (now == self.before || now == self.after).then_some(now == self.after)
     }
 
-    /// A system call at which it is to be ended.
+    /// A system call at which belljar is to be ended.
     fn draw(&self, chance: &mut Chance) -> &(String, usize) {
         let mut at = chance.below(self.calls.len());
-        // A session is another one from its last few calls on.
+        // A session changes only in the last few calls.
         if self.way == Way::CopyIn && chance.below(2) == 0 {
             at = self.calls.len() - 1 - chance.below(30);
         }
@@ -227,7 +226,7 @@ impl Bench {
         entries.filter(|entry| entry.as_ref().unwrap().file_name() != "lock").count()
     }
 
-    /// The sessions of the home and what they are made of, once `sandbox gc` has removed what is of nobody.
+    /// The home after `sandbox gc` has removed garbage, without journals.
     fn swept_home(&self) -> Files {
         self.succeed(&["sandbox", "gc"]);
         let mut home = tree(&self.home());
@@ -235,7 +234,7 @@ impl Bench {
         home
     }
 
-    /// What was killed is seen to, by a belljar that may be killed itself.
+    /// Recovers from a kill; sometimes a first recovery is itself killed.
     fn recover(&self, chance: &mut Chance, when: &str) {
         if chance.below(3) == 0 {
             let call = RECOVERY_CALLS[chance.below(RECOVERY_CALLS.len())];
@@ -251,10 +250,10 @@ impl Bench {
         assert!(output.status.success(), "{when}: {}", stderr(&output));
     }
 
-    /// Writes once more: nothing that was ended stands in the way of that.
+    /// Writes once more: nothing that the ended belljar left prevents that.
     fn write_again(&self, is_new: bool, when: &str) {
         let output = self.belljar(&self.args());
-        // What a script or a tape does, it does to a folder to which that was not done.
+        // A script or a tape may fail in a folder that already has its changes.
         let is_done = is_new && matches!(self.way, Way::Script | Way::Tape);
         assert!(output.status.success() || is_done, "{when}: then {}", stderr(&output));
         assert_eq!(self.is_new(), Some(true), "{when}: and then once more");
@@ -265,7 +264,7 @@ impl Bench {
     }
 }
 
-/// The system calls of the first thread, from the one on that has `beginning` among its arguments.
+/// The system calls of the first thread, from the first that has `beginning` among its arguments.
 fn calls_from(log: &str, beginning: &str) -> Vec<(String, usize)> {
     let main = log.split_whitespace().next().unwrap();
     let mut count: BTreeMap<&str, usize> = BTreeMap::new();
@@ -288,7 +287,7 @@ fn calls_from(log: &str, beginning: &str) -> Vec<(String, usize)> {
     found
 }
 
-/// Ends what writes by each signal, as often as the environment says.
+/// Ends the write by each signal, as often as the environment says.
 fn end_often(test: &str, way: Way) {
     if !can_trace(test) {
         return;
@@ -314,7 +313,7 @@ fn end_often(test: &str, way: Way) {
             let output = bench.strace(&options).output().unwrap();
             let when = format!("SIG{name} at {call} number {number}: {}", stderr(&output));
             if output.status.success() {
-                // One call less than last time: nothing has ended it.
+                // This run made fewer calls than the first one, so no signal ended it.
                 continue;
             }
             assert_eq!(output.status.signal(), Some(signal), "{when}");
@@ -327,7 +326,7 @@ fn end_often(test: &str, way: Way) {
             };
             (old, new) = (old + usize::from(!is_new), new + usize::from(is_new));
             if matches!(way, Way::CopyOut | Way::CopyIn) {
-                // The session is what it was in the one case, and as the folder is in the other.
+                // The home changes only if files are copied into the session.
                 let home = &bench.homes[usize::from(is_new && way == Way::CopyIn)];
                 assert_eq!(bench.swept_home(), *home, "{when}: the home");
             }

@@ -1,5 +1,5 @@
-//! Links take the place of directories that belljar writes to: by its own hand, by another's after a kill,
-//! and by another's while it writes.
+//! Directories that belljar writes to are replaced by links: by belljar itself, by another process after a kill, or by
+//! another process while belljar writes.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -19,7 +19,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// The folder holds `files`, each with its name.
+    /// The folder holds `files`; each contains its own name.
     fn new(files: &[&str]) -> Self {
         let top = tempfile::tempdir().unwrap();
         let [folder, out, home] = ["folder", "out", "home"].map(|name| top.path().join(name));
@@ -30,7 +30,7 @@ impl Bench {
         Self { _top: top, folder, out, home }
     }
 
-    /// The exit code, and what was said.
+    /// The exit code, and all output.
     fn run(&self, args: &[&str]) -> (Option<i32>, String) {
         let mut command = belljar(&self.folder);
         let output = command.env("BELLJAR_HOME", &self.home).args(args).output().unwrap();
@@ -88,7 +88,7 @@ fn a_directory_that_became_a_link_since_a_kill_is_named_and_can_be_skipped() {
             assert!(said.contains("belljar recover --skip-changed"), "{target}: {said}");
             assert_eq!(tree(folder), now, "{target} {args:?}: nothing is done");
         }
-        // It comes back, and so does all else.
+        // Once the directory is back, everything is restored.
         fs::remove_file(folder.join("d")).unwrap();
         fs::rename(folder.join("old"), folder.join("d")).unwrap();
         bench.succeed(&["recover"]);
@@ -112,7 +112,7 @@ fn recover_undoes_nothing_if_a_directory_became_a_file() {
         return;
     }
     let mut refused = 0;
-    // The first one is of the journal, the last one of the commit.
+    // The first rename is of the journal, the last one of the commit.
     for rename in 2..=6 {
         let bench = Bench::new(&["a/x", "a/y", "d"]);
         let folder = &bench.folder;
@@ -141,15 +141,15 @@ fn recover_undoes_nothing_if_a_directory_became_a_file() {
     assert_eq!(refused, 4);
 }
 
-/// Regression: files behind the link were taken for those to be replaced, and temporary files in the
-/// directory were left without a message.
+/// Regression: files behind the link were taken for the files to replace, and temporary files in the directory were
+/// left without a message.
 #[test]
 fn directory_replaced_by_a_link_during_apply_is_named_and_not_followed() {
     let test = "directory_replaced_by_a_link_during_apply_is_named_and_not_followed";
     if !can_trace(test) {
         return;
     }
-    // Before belljar looks at what it is about to replace, and right before it replaces it.
+    // Before belljar examines the file that it is about to replace, or right before it replaces it.
     for (inject, is_early) in [
         ("renameat:delay_exit=3000000:when=2", true),
         ("renameat:delay_enter=6000000:when=3", false),
@@ -173,7 +173,7 @@ fn directory_replaced_by_a_link_during_apply_is_named_and_not_followed() {
             std::thread::sleep(Duration::from_millis(5));
         }
         if !is_early {
-            // It stands before the next one by then.
+            // By then belljar waits before the next rename.
             std::thread::sleep(Duration::from_millis(2500));
         }
         fs::rename(folder.join("d"), folder.join("old")).unwrap();

@@ -1,4 +1,4 @@
-//! Belljar is ended by a signal, or refused something, while it writes to the disk.
+//! Belljar is ended by a signal, or gets an error of the system, while it writes to the disk.
 #![cfg(target_os = "linux")]
 
 mod anywhere;
@@ -14,14 +14,15 @@ use std::process::Command;
 
 use crate::support::{cache_dir, skipped, stderr};
 
-/// `strace`, of programs that ignore no signal, whatever whoever started the tests had ignored.
+/// `strace` of programs with default signal actions, even if the process that started the tests
+/// ignores signals.
 pub(crate) fn traced() -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP,INT,TERM", "strace", "-f", "-qq"]);
     command
 }
 
-/// Whether programs can be traced here; says so if not.
+/// Whether programs can be traced here; prints a message if not.
 pub(crate) fn can_trace(test: &str) -> bool {
     let works = traced().args(["-o", "/dev/null", "true"]).output();
     let why = match works {
@@ -35,7 +36,7 @@ pub(crate) fn can_trace(test: &str) -> bool {
     false
 }
 
-/// Leaves in `folder` what a belljar has left that was killed in the middle.
+/// Leaves `folder` as a belljar leaves it that is killed in the middle of an apply.
 fn killed_halfway(folder: &Path, home: &Path) {
     for number in 0..40 {
         std::fs::write(folder.join(format!("f{number}")), "old").unwrap();
@@ -44,7 +45,7 @@ fn killed_halfway(folder: &Path, home: &Path) {
     killed_at(20, folder, home, &["sh", "--apply", "-c", script]);
 }
 
-/// Kills belljar when it renames for the time of this number.
+/// Kills belljar at the call of `renameat` with this number.
 fn killed_at(rename: usize, folder: &Path, home: &Path, args: &[&str]) {
     let output = traced()
         .args(["-o", "/dev/null", "-e", "trace=renameat", "-e"])

@@ -1,4 +1,4 @@
-//! What a kill has left is recovered, and told.
+//! The state that a kill leaves is recovered, and reported.
 
 use super::{can_trace, killed_at, killed_halfway};
 use crate::support::{belljar, stderr, stdout, tree};
@@ -55,7 +55,7 @@ fn every_command_that_opens_a_folder_recovers_it_first() {
             command.env("BELLJAR_HOME", home.path()).args(args).output().unwrap()
         };
         if !session.is_empty() {
-            // Once: it sees to the folder as well.
+            // Only once, because this command recovers the folder as well.
             let output = run(&session);
             assert!(stderr(&output).contains("undone"), "{}", stderr(&output));
             session.clear();
@@ -70,8 +70,8 @@ fn every_command_that_opens_a_folder_recovers_it_first() {
     }
 }
 
-/// Regression: a journal about two directories, one of which was missing, was applied repeatedly to the
-/// other: files made there since blocked it, and no command resolved that.
+/// Regression: a journal of two directories, one of which was missing, was applied repeatedly to the other: files
+/// created there since then blocked it, and no command resolved that.
 #[test]
 fn missing_directory_does_not_block_the_others_of_its_journal() {
     if !can_trace("missing_directory_does_not_block_the_others_of_its_journal") {
@@ -105,7 +105,7 @@ fn missing_directory_does_not_block_the_others_of_its_journal() {
     let said = stderr(&recover(&folder, &["--all"]));
     assert!(said.contains("names is not at "), "{said}");
     assert!(said.contains("/other any more"), "{said}");
-    // What is left of it is about the other one, wherever that is now.
+    // The rest of the journal is for the other directory, at its new path.
     let said = stderr(&recover(&away, &[]));
     assert!(said.contains("undone: the directory is as it was before"), "{said}");
     assert_eq!(tree(&away), others);
@@ -113,7 +113,7 @@ fn missing_directory_does_not_block_the_others_of_its_journal() {
     assert_eq!(stderr(&recover(&folder, &["--all"])), "");
 }
 
-/// Regression: after the first directory that was refused, no other was recovered.
+/// Regression: after the first refused directory, no other was recovered.
 #[test]
 fn refused_directory_does_not_block_the_recovery_of_others() {
     if !can_trace("refused_directory_does_not_block_the_recovery_of_others") {
@@ -188,7 +188,7 @@ fn a_recovery_follows_no_link_out_of_the_folder() {
     killed_at(11, &folder, home.path(), &["sh", "--apply", "-c", script]);
     std::fs::rename(folder.join("d"), &outside).unwrap();
     std::os::unix::fs::symlink(&outside, folder.join("d")).unwrap();
-    // The very files, new ones and kept ones among them.
+    // The same files, both new and unchanged ones.
     let before = tree(&outside);
     let run = |args: &[&str]| {
         belljar(&folder).env("BELLJAR_HOME", home.path()).args(args).output().unwrap()
@@ -243,7 +243,7 @@ fn folders_that_lie_in_one_that_was_moved_are_recovered_with_it() {
     }
 }
 
-/// Regression: everything else was undone, and then the directory could not be removed.
+/// Regression: everything else was undone before the directory turned out not to be removable.
 #[test]
 fn foreign_file_in_a_directory_that_apply_made_is_named_by_recover() {
     if !can_trace("foreign_file_in_a_directory_that_apply_made_is_named_by_recover") {
@@ -294,7 +294,7 @@ fn journal_for_a_removed_directory_can_be_dropped() {
     for is_replaced in [false, true] {
         std::fs::create_dir(&folder).unwrap();
         killed_halfway(&folder, home.path());
-        // It is there: it can be recovered.
+        // The directory exists, so it can be recovered.
         let kept = run(&["recover", "--forget", "folder"]);
         assert_eq!(kept.0, Some(125), "{}", kept.2);
         assert!(kept.2.contains("recover it with `belljar recover"), "{}", kept.2);
@@ -302,7 +302,7 @@ fn journal_for_a_removed_directory_can_be_dropped() {
         if is_replaced {
             std::fs::create_dir(&folder).unwrap();
         }
-        // Afterwards, so that the new directory does not get its inode.
+        // Removed last, so that the new directory does not get its inode number.
         std::fs::remove_dir_all(top.path().join("away")).unwrap();
         assert!(run(&["doctor"]).1.contains("recover --all"));
         let (code, _, told) = run(&["recover", "--all"]);

@@ -1,4 +1,4 @@
-//! What the system refuses while belljar writes to the disk.
+//! Errors of the system while belljar writes to the disk.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -55,7 +55,7 @@ fn report_failure_after_apply_has_its_own_exit_code() {
             .unwrap()
     };
     let replace = "replace line word f";
-    // Compiled here, and kept: code that is fresh takes a file in memory, which the limit counts as well.
+    // Compiled and cached before: compiling takes a file in memory, which the limit counts as well.
     for args in ["run --quiet replace line word f", "sh --quiet -c 'cat f > g'"] {
         let output = run("unlimited", args);
         assert!(output.status.success(), "{args}: {}", stderr(&output));
@@ -77,7 +77,7 @@ fn report_failure_after_apply_has_its_own_exit_code() {
         assert!(said.contains(option) && said.contains("the changes are on the disk"), "{said}");
         assert!(std::fs::read_to_string(&file).unwrap().starts_with("a word"), "{args}");
     }
-    // Where nothing was written it is another one.
+    // If nothing was written, the exit code is another one.
     let output = run("unlimited", &format!("run --quiet --json {replace} > /dev/full"));
     assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
     assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
@@ -116,7 +116,7 @@ fn session_save_failure_after_apply_has_its_own_exit_code() {
     };
     succeed("create --id box");
     succeed("exec box -- sh -c 'cat f* > /dev/null; echo new > f7'");
-    // A journal of one file is shorter than that, and a session that has read 200 is longer.
+    // The journal of one file is below the limit, and a session that has read 200 files is above it.
     let (code, said) = run("2", "apply box");
     assert_eq!(code, Some(123), "{said}");
     assert!(said.contains("the changes are on the disk"), "{said}");
@@ -178,7 +178,7 @@ fn read_only_home_stops_only_commands_that_write() {
     let said = refused(folder.path(), &["sh", "--apply", "-c", "echo new > f"]);
     assert!(said.contains("nothing was written"), "{said}");
     assert_eq!(tree(folder.path()).len(), 0);
-    // What the journal is about may not be shown as it is.
+    // The directory of the journal must not be shown before it is recovered.
     refused(other.path(), &["sh", "-c", ":"]);
     set(&journals, if is_root { 0o700 } else { 0o000 });
     refused(folder.path(), &["sh", "-c", ":"]);
@@ -187,7 +187,7 @@ fn read_only_home_stops_only_commands_that_write() {
     }
 }
 
-/// The disk of the directory, or that of the home, is full at any time.
+/// The disk of the directory, or that of the home, becomes full at any point.
 #[test]
 fn a_full_disk_leaves_the_old_tree_and_no_temporaries() {
     let test = "a_full_disk_leaves_the_old_tree_and_no_temporaries";
@@ -201,7 +201,7 @@ fn a_full_disk_leaves_the_old_tree_and_no_temporaries() {
     for name in ["work", "home", "out"] {
         std::fs::create_dir(path(name)).unwrap();
     }
-    // $1 is on a disk of $2 KiB. What became of the folder is copied to out.
+    // $1 is on a disk of $2 KiB. The resulting folder is copied to out.
     let script = "set -e; cd $TOP; mount -t tmpfs -o size=$2k none $1; cd work; \
                   for i in $(seq 20); do echo old > f$i; done; mkdir d; echo old > d/gone; \
                   mkdir -p ../home/journals; : > ../home/journals/lock; \

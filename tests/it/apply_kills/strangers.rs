@@ -1,4 +1,4 @@
-//! What lies in the folder of journals, and is no journal of this user.
+//! Entries in the folder of journals that are not journals of this user.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use super::{can_trace, killed_halfway};
 use crate::support::{belljar, cache_dir, stderr, stdout, tree};
 
-/// A number of a user that is nobody here.
+/// The id of another user.
 const STRANGER: u32 = 65534;
 
 fn set(path: &Path, mode: u32) {
@@ -67,14 +67,14 @@ fn journal_that_is_not_a_regular_file_is_named_without_blocking() {
     assert_eq!(fs::read_to_string(folder.path().join("f")).unwrap(), "new\n".repeat(10));
 }
 
-/// What a belljar has left in `folder` that was killed, and in `home`; the journal.
+/// Leaves `folder` and `home` as a killed belljar leaves them; returns the journal.
 fn left_behind(folder: &Path, home: &Path) -> PathBuf {
     killed_halfway(folder, home);
     let mut entries = fs::read_dir(home.join("journals")).unwrap().map(|it| it.unwrap().path());
     entries.find(|path| path.extension().is_some_and(|it| it == "prepared")).unwrap()
 }
 
-/// Regression: another user could put a journal there, and files were removed as it said.
+/// Regression: another user could put a journal into the folder, and belljar removed the files that it named.
 #[test]
 fn journals_writable_by_others_are_not_applied() {
     if !can_trace("journals_writable_by_others_are_not_applied") {
@@ -105,7 +105,7 @@ fn journals_writable_by_others_are_not_applied() {
         refused(path, &format!("chmod go-w {}", path.display()));
         set(path, usual);
     }
-    // Nobody can rename there what is another's; in the folder of journals others could make some.
+    // The sticky bit protects existing names, but others could create journals in this folder.
     set(&journals, 0o1777);
     refused(&journals, "its mode is 1777");
     set(&journals, 0o755);
@@ -129,7 +129,7 @@ fn journals_writable_by_others_are_not_applied() {
     set(&journal, 0o644);
     if is_root {
         std::os::unix::fs::chown(&journal, Some(STRANGER), None).unwrap();
-        // Who has it locked keeps nobody waiting.
+        // A lock that another user holds does not block belljar.
         let locked = fs::File::open(&journal).unwrap();
         locked.lock().unwrap();
         not_followed("belongs to user 65534");
@@ -142,7 +142,7 @@ fn journals_writable_by_others_are_not_applied() {
     assert!(tree(folder).values().all(|content| content == b"old"));
 }
 
-/// Sessions and journals in the home decide what commands do, so nobody else may write them.
+/// Sessions and journals in the home decide what commands do, so no other user may write them.
 #[test]
 fn home_writable_by_others_stores_no_sessions_or_journals() {
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -152,7 +152,7 @@ fn home_writable_by_others_stores_no_sessions_or_journals() {
         let output = command.env("BELLJAR_HOME", home.path()).args(args).output().unwrap();
         (output.status.code(), stderr(&output))
     };
-    // Nothing of the home is needed.
+    // This command needs nothing from the home.
     assert_eq!(run(&["sh", "-c", ":"]), (Some(0), String::new()));
     for args in
         [&["sh", "--apply", "-c", ": > y"][..], &["sandbox", "create"], &["sandbox", "list"]]
@@ -167,7 +167,7 @@ fn home_writable_by_others_stores_no_sessions_or_journals() {
         let (code, said) = run(args);
         assert_eq!(code, Some(0), "{args:?}: {said}");
     }
-    // A home in which others may make folders, as in `/tmp`: those that they made are not used.
+    // A home in which others may create folders, as in `/tmp`: their folders are not used.
     if fs::metadata(home.path()).unwrap().uid() != 0 {
         return;
     }

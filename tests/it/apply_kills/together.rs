@@ -1,4 +1,4 @@
-//! Several belljars write to one folder at once, and some are killed.
+//! Several belljar processes write to one folder at once, and some are killed.
 
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use crate::support::plans::Chance;
 use crate::support::{belljar, number_from_env, stderr, tree};
 
-/// Belljars at a time.
+/// Number of concurrent belljar processes.
 const WRITERS: usize = 4;
 
-/// Files that each of them writes.
+/// Number of files that each process writes.
 const FILES: usize = 30;
 
-/// How often they do, unless `BELLJAR_TEST_TOGETHER` says otherwise.
+/// Number of rounds, unless `BELLJAR_TEST_TOGETHER` says otherwise.
 const ROUNDS: usize = 3;
 
 /// Each process writes all of its files or none, in any order, whichever process is killed.

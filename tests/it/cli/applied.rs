@@ -1,4 +1,4 @@
-//! Changes of a tape that are on the disk already, and tapes without their folder.
+//! Tapes whose changes are already on the disk, and tapes without their contents directory.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ fn recorded(script: &str) -> tempfile::TempDir {
 const SCRIPT: &str = "echo 3 >> note.txt; mkdir new; mv old/part new/part; rmdir old; echo x > new/x; \
                       touch -d 2001-01-01T00:00:00Z new/x";
 
-/// Regression: a second apply was refused, because the disk no longer was what the run found.
+/// Regression: a second apply was refused, because the disk was no longer in the state that the run had found.
 #[test]
 fn changes_already_on_the_disk_are_no_conflict() {
     let folder = recorded(SCRIPT);
@@ -40,7 +40,7 @@ fn changes_already_on_the_disk_are_no_conflict() {
     assert_eq!((quiet.status.code(), stderr(&quiet)), (Some(0), String::new()));
 }
 
-/// What somebody does to a tree.
+/// An edit of a tree.
 type Change<'a> = &'a dyn Fn(&Path);
 
 #[test]

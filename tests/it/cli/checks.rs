@@ -1,4 +1,4 @@
-//! What people meet in their first hours: checks, paths of the host, pipes, messages of wrong usage.
+//! What new users meet first: `--check`, paths of the host, pipes, messages of wrong usage.
 
 use std::io::Write;
 use std::path::Path;
@@ -21,8 +21,8 @@ fn a_check_fails_where_something_would_change_and_writes_nothing() {
     let cases: &[(&[&str], i32)] = &[
         (&["--check", "replace", "one", "1", "note.txt"], 122),
         (&["--check", "wc", "note.txt"], 0),
-        // It writes what was there before: a time is no change to whoever reads the file.
         (&["--check", "cp", "note.txt", "note.txt.copy"], 122),
+        // Rewriting a file with equal content changes only its time, which `--check` does not count.
         (&["--check", "sh", "-c", "cat note.txt > n; cp n note.txt; rm n"], 0),
         (&["--check", &exit, "7"], 7),
         (&["--check", "--apply", "wc", "note.txt"], 2),
@@ -58,7 +58,7 @@ fn apply_reports_its_changes_in_one_line() {
     assert_eq!(stderr(&nothing), "");
 }
 
-/// Regression: the warning named the directory, "and 1 more".
+/// Regression: the warning named only the directory, and "1 more".
 #[test]
 fn warning_names_changed_hooks_with_full_path() {
     let folder = scratch();
@@ -99,7 +99,7 @@ fn note_distinguishes_host_paths_from_missing_paths() {
         assert!(said.ends_with(&expected), "{said}");
         let option = note(&["cat", &format!("--in={outside}")]);
         assert!(option.ends_with(&expected), "{option}");
-        // What it says helps.
+        // The suggested option works.
         let output = run(&tree, &["--dir", &outside_dir, "cat", &outside]);
         assert_eq!(stdout(&output), "text\n", "{}", stderr(&output));
     }
@@ -116,7 +116,7 @@ fn note_distinguishes_host_paths_from_missing_paths() {
     for unknown in ["gone", "../gone", "/gone/file"] {
         assert_eq!(note(&["cat", unknown]), "", "{unknown}");
     }
-    // Every process has these, whatever is wrong with it.
+    // Every process has these devices, so no failure gets a note about them.
     for device in ["/dev/null", "/dev/urandom", "/dev/fd/0", "/dev/stdin"] {
         assert_eq!(note(&["sh", "-c", &format!("head -c 4 {device}; exit 1")]), "", "{device}");
     }
@@ -168,7 +168,7 @@ fn a_shell_without_arguments_reads_its_standard_input() {
     }
 }
 
-/// Regression: messages of clap had another form than those of belljar.
+/// Regression: clap's messages had a different form from belljar's own.
 #[test]
 fn every_message_of_wrong_usage_has_one_form() {
     let folder = scratch();

@@ -1,4 +1,4 @@
-//! What compiling takes, and whose time that is.
+//! The time and memory of compilation, and how they are limited.
 
 use std::path::Path;
 use std::process::Output;
@@ -40,8 +40,7 @@ fn module_with(values: usize, body: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// One with a function that takes long to compile: `loops` loops, and variables that live across all
-/// of them.
+/// A module with a function that takes long to compile: `loops` loops, and variables that live across all of them.
 fn hard_module(variables: usize, loops: usize) -> Vec<u8> {
     let mut body = [leb(1), leb(variables), vec![0x7f]].concat();
     for index in 0..loops {
@@ -54,8 +53,8 @@ fn hard_module(variables: usize, loops: usize) -> Vec<u8> {
     module_with(0, &body)
 }
 
-/// One with `blocks` blocks that take and answer `values` values, so that few bytes of code take
-/// gigabytes to compile.
+/// A module with `blocks` blocks that take and answer `values` values, so that few bytes of code take gigabytes of
+/// memory to compile.
 fn wide_module(values: usize, blocks: usize) -> Vec<u8> {
     let mut body = vec![0];
     body.extend([0x41, 0].repeat(values));
@@ -76,7 +75,7 @@ fn cached(folder: &Path) -> usize {
     std::fs::read_dir(keys).map_or(0, Iterator::count)
 }
 
-/// Regression: each exec reached its timeout during compilation, and cached nothing, every time.
+/// Regression: each exec reached its timeout during compilation, and cached nothing.
 #[test]
 fn compile_time_does_not_count_and_the_code_is_cached() {
     for command in [
@@ -93,7 +92,7 @@ fn compile_time_does_not_count_and_the_code_is_cached() {
         let begun = Instant::now();
         let output = call(dir, command);
         assert!(output.status.success(), "{command:?}: {}", stderr(&output));
-        // Here it takes seconds, and is said.
+        // A compilation that takes seconds is reported.
         if begun.elapsed() > Duration::from_secs(3) {
             assert!(stderr(&output).contains("compiling hard.wasm ("), "{}", stderr(&output));
         }
@@ -102,7 +101,7 @@ fn compile_time_does_not_count_and_the_code_is_cached() {
         let again = call(dir, command);
         assert!(again.status.success() && stderr(&again).is_empty(), "{}", stderr(&again));
     }
-    // What is not compiling still counts.
+    // Time spent outside compilation still counts.
     let folder = scratch();
     let endless = call(folder.path(), &["sh", "--timeout", "100ms", "-c", "while :; do :; done"]);
     assert_eq!(endless.status.code(), Some(124));
@@ -125,7 +124,7 @@ fn compilation_has_its_own_timeout() {
     assert!(stderr(&output).contains("it takes longer than 200 ms"), "{}", stderr(&output));
 }
 
-/// Regression: a module of 165 KB took 1.4 GB, whatever the limits.
+/// Regression: compiling a module of 165 KB took 1.4 GB of memory under any limits.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_module_that_takes_too_much_memory_to_compile_is_refused() {
@@ -137,12 +136,12 @@ fn a_module_that_takes_too_much_memory_to_compile_is_refused() {
     let why = "it takes more than 128.0 MiB of memory (raise it with --max-compile-memory)";
     assert!(stderr(&output).contains(why), "{}", stderr(&output));
     assert_eq!(cached(dir), 0);
-    // Others are compiled as ever.
+    // A module that needs less memory is compiled.
     let output = call(dir, &["run", "--max-compile-memory", "512MiB", "ls"]);
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
-/// Regression: a module of 4 KB took 8 GB in belljar's own process, because small modules are compiled there.
+/// Regression: compiling a module of 4 KB took 8 GB in belljar's own process, because small modules are compiled there.
 #[test]
 fn a_small_module_that_takes_too_much_memory_to_compile_is_refused() {
     let folder = scratch();
@@ -164,12 +163,11 @@ fn a_small_module_that_takes_too_much_memory_to_compile_is_refused() {
     assert_eq!(stdout(&output), "126\n", "{}", stderr(&output));
 }
 
-/// The estimate that is computed from a module's code suffices to compile it, for code that needs as much as
-/// any.
+/// The memory estimate computed from a module's code is enough to compile it, even for the most demanding code.
 #[cfg(target_os = "linux")]
 #[test]
 fn compile_memory_estimate_is_an_upper_bound() {
-    // A compiler that does nothing takes some, too.
+    // The compiling process needs memory even if it compiles nothing.
     const PROCESS_BYTES: u64 = 48 << 20;
     let repeated = |code: &[u8], count: usize| {
         module_with(0, &[&[0], code.repeat(count).as_slice(), &[0x0b]].concat())

@@ -1,4 +1,4 @@
-//! Files that take the place of files with equal content, but another time: the time is a change.
+//! A file replaced by one with equal content and another time: the time is a change.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn sown(folder: &Path) {
     assert!(bash(folder, script).status.success());
 }
 
-/// A session over them.
+/// A session over the files of [`sown`].
 fn session() -> Bench {
     let bench = Bench::new(&[]);
     sown(&bench.tree());
@@ -52,7 +52,7 @@ const SCRIPTS: [&str; 9] = [
     "mv a t; mv t a; mkdir f; mv b f; mv f/b b; rmdir f",
 ];
 
-/// Regression: the content was unchanged, so that the file on the disk kept its time, and the session had another.
+/// Regression: the content was unchanged, so the file on the disk kept its time, and the session had another.
 #[test]
 fn moved_file_with_equal_content_brings_its_time() {
     for script in SCRIPTS {
@@ -79,7 +79,7 @@ fn moved_file_with_equal_content_brings_its_time() {
 
         let bench = session();
         assert!(bench.sh(script).status.success());
-        // A refresh that takes in something else keeps the change.
+        // A refresh that takes in an unrelated file keeps the change.
         assert!(bash(&bench.tree(), "echo z > z").status.success());
         bench.done(&["refresh", "box"]);
         bench.done(&["apply", "box"]);
@@ -100,7 +100,7 @@ fn edit_of_a_file_that_the_session_replaced_by_an_equal_one_is_a_conflict() {
     assert_eq!(std::fs::read_to_string(bench.tree().join("b")).unwrap(), "same\nedit\n");
 }
 
-/// Regression: the changes were made with the limit of the run, which a moved file exceeded.
+/// Regression: the diff was computed within the recorded `--max-upper`, which a moved file exceeded.
 #[test]
 fn diff_of_a_tape_does_not_depend_on_the_room_of_the_run() {
     let folder = tempfile::tempdir().unwrap();

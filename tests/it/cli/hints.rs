@@ -1,5 +1,4 @@
-//! What is said to those who nearly got it right: options in the wrong place, names that are misspelt, paths
-//! of the host in scripts.
+//! Hints for almost correct usage: options in the wrong place, misspelt names, paths of the host in scripts.
 
 use std::path::Path;
 use std::process::Output;
@@ -12,7 +11,7 @@ fn call(folder: &Path, args: &[&str]) -> Output {
     belljar(folder).args(args).env("BELLJAR_HOME", home).output().unwrap()
 }
 
-/// Runs each, and looks for its code and its words on standard error.
+/// Runs each case, and checks its exit code and words on its standard error.
 fn says(folder: &Path, cases: &[(&[&str], i32, &str)]) {
     for (args, code, words) in cases {
         let output = call(folder, args);
@@ -105,7 +104,7 @@ fn misspelt_names_of_a_session_and_its_programs_are_recognised() {
     says(dir, &[(&["sandbox", "exec", "box", "sh", "-c", "gcc x.c"], 127, note)]);
 }
 
-/// Regression: only a shell that ended with 127 had the note.
+/// Regression: only a shell that exited with 127 printed the note.
 #[test]
 fn program_missing_in_a_makefile_is_named() {
     let folder = scratch();
@@ -117,7 +116,7 @@ fn program_missing_in_a_makefile_is_named() {
     says(dir, &[(&["run", &make], 2, note), (&["sh", "-c", "gcc x.c; exit 1"], 1, note)]);
     let both = "there are no programs gcc, ld: --toolchain";
     says(dir, &[(&["sh", "-c", "gcc x.c; ld x.o; gcc y.c"], 127, both)]);
-    // Whoever gets along without needs no advice.
+    // No note if the script handles the failure, only looks the program up, or names it by path.
     for script in ["gcc x.c || true", "command -v gcc; exit 3", "./gcc; exit 3"] {
         let message = stderr(&call(dir, &["sh", "-c", script]));
         assert!(!message.contains("--toolchain"), "{script}: {message}");
@@ -125,7 +124,7 @@ fn program_missing_in_a_makefile_is_named() {
     assert!(!stderr(&run(dir, &["--quiet", &make])).contains("--toolchain"));
 }
 
-/// Regression: only paths in arguments of programs had the note.
+/// Regression: only paths in arguments of programs got the note.
 #[cfg(unix)]
 #[test]
 fn host_path_in_a_script_gets_a_note() {
@@ -153,7 +152,7 @@ fn host_path_in_a_script_gets_a_note() {
             ),
         ],
     );
-    // Neither what is only printed, nor what is not a path of the host.
+    // No note for a path that is only printed, or for one that is not a path of the host.
     for script in [format!("echo {path}"), "cat /gone/x".to_owned(), format!("x={path}; cat $x$x")]
     {
         let message = stderr(&call(dir, &["sh", "-c", &script]));

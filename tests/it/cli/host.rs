@@ -71,7 +71,7 @@ fn parameters_come_from_the_command_line_a_file_or_standard_input() {
         (&["--params", "{\"a\":1,\"a\":2}"], "duplicate field"),
         (&["--params", "@none"], "--params: cannot"),
         (&["--argv0", "x"], "--argv0 is not an option of calls"),
-        // It was ignored.
+        // Regression: the argument was ignored.
         (&["{}"], "parameters come after --params"),
         (&["--host-policy", "none"], "--host-policy: cannot"),
         (&["--host-answers", "p.json"], "expected a list of strings"),
@@ -96,7 +96,7 @@ fn failed_host_call_names_the_next_step() {
     }
 }
 
-/// Regression: the help had the examples of `belljar run`.
+/// Regression: the help showed the examples of `belljar run`.
 #[test]
 fn the_help_of_calls_has_examples_of_calls() {
     let folder = scratch();

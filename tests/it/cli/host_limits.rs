@@ -1,10 +1,9 @@
-//! What the host gives to one user is at an end.
+//! Runs that reach a limit on host resources, or the limit on the length of a record.
 
 use crate::cli::scratch;
 use crate::support::{bash, stderr, stdout};
 
-/// Regression: no program could be started, the script went on, and its remaining changes were written to the
-/// disk.
+/// Regression: no program could be started, the script went on, and its remaining changes were written to the disk.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_script_runs_where_address_space_is_limited() {
@@ -19,7 +18,8 @@ fn a_script_runs_where_address_space_is_limited() {
     assert!(stdout(&output).contains("FAILED  pool "), "{}", stdout(&output));
 }
 
-/// Regression: a module could not reserve the address space for its memory, with the same result.
+/// Regression: a module could not reserve the address space for its memory; the script went on, and its remaining
+/// changes were written to the disk.
 #[cfg(target_os = "linux")]
 #[test]
 fn run_ends_if_a_module_cannot_reserve_its_memory() {
@@ -37,7 +37,8 @@ fn run_ends_if_a_module_cannot_reserve_its_memory() {
     assert!(stderr(&replayed).contains("the run is the same"), "{}", stderr(&replayed));
 }
 
-/// Regression: a native program could not be started, with the same result.
+/// Regression: a native program could not be started; the script went on, and its remaining changes were written to the
+/// disk.
 #[test]
 fn run_ends_if_the_host_cannot_start_a_native_program() {
     let folder = scratch();

@@ -1,5 +1,5 @@
-//! `belljar sandbox` over folders that somebody edits between two commands, and runs beside which
-//! somebody writes.
+//! `belljar sandbox` over folders that the user edits between two commands, and runs during which the user edits the
+//! folder.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -61,7 +61,7 @@ impl Bench {
         self.call(&["exec", "box", "--", "sh", "-c", script])
     }
 
-    /// `diff | git apply`; answers whether git took it.
+    /// `diff | git apply`; returns whether git succeeded.
     pub(super) fn git_apply(&self) -> bool {
         let diff = self.done(&["diff", "box"]);
         git_apply(&self.tree(), diff.as_bytes()).status.success()
@@ -73,7 +73,7 @@ fn lines(count: usize) -> String {
     lines.concat()
 }
 
-/// Regression: it succeeded, and deleted the line.
+/// Regression: `git apply` succeeded, and deleted the line.
 #[test]
 fn diff_and_git_apply_keep_a_line_that_was_added_on_the_disk() {
     let bench = Bench::new(&[("a.txt", &lines(20))]);
@@ -84,14 +84,14 @@ fn diff_and_git_apply_keep_a_line_that_was_added_on_the_disk() {
     assert!(
         merged.contains("line 4\nby the user\n") && merged.ends_with("line 20\nby the session\n")
     );
-    // Only the disk has both: the session says so, and gives its own up when it is told to.
+    // The disk has both lines: a refresh reports a conflict, and `--discard` drops the session's version.
     let output = bench.call(&["refresh", "box"]);
     assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), "conflict a.txt\n"));
     bench.done(&["refresh", "--discard", "box"]);
     assert_eq!(stdout(&bench.sh("cat a.txt")), merged);
 }
 
-/// Regression: its new time was taken for a change by the user, on every later apply.
+/// Regression: the file's new time was taken for a change by the user, on every later apply.
 #[test]
 fn recreated_empty_file_is_unchanged_after_apply() {
     for script in ["rm e; : > e", ": > c; mv c e", "mv e t; cp -p t e; rm t"] {
@@ -118,7 +118,7 @@ fn apply_reports_a_written_file_that_the_user_removed() {
     assert!(said.contains("belljar: f is not on the disk, and may have been removed"), "{said}");
 }
 
-/// Regression: they were omitted without a message.
+/// Regression: entries whose names are not UTF-8 were omitted without a message.
 #[cfg(target_os = "linux")]
 #[test]
 fn copy_names_entries_that_are_not_utf8() {
@@ -140,7 +140,7 @@ fn copy_names_entries_that_are_not_utf8() {
     }
 }
 
-/// Regression: both omitted the removed file without a message.
+/// Regression: `cp` and `ls` omitted the removed file without a message.
 #[test]
 fn copy_and_listing_warn_about_removed_names() {
     for command in [["cp", "box:.", "../out"].as_slice(), &["ls", "box"]] {
@@ -154,7 +154,7 @@ fn copy_and_listing_warn_about_removed_names() {
     }
 }
 
-/// Regression: it was read with the old length and the new bytes.
+/// Regression: a changed file was read with the old length and the new bytes.
 #[test]
 fn a_file_that_grew_or_shrank_is_never_read_torn() {
     let bench = Bench::new(&[("grows", "0123456789"), ("shrinks", "0123456789"), ("same", "0123")]);
@@ -225,7 +225,7 @@ fn edits_between_two_commands_are_old_content_or_an_error() {
             let output = bench.sh(&format!("cat {path}"));
             let said = stderr(&output);
             assert_eq!(stdout(&output), "", "{what}: {path}");
-            // That it is not there is no error: whoever looks at the session is told of it.
+            // A file missing on the disk is an ordinary ENOENT for `cat`; `diff` reports the edit.
             let is_missing = (*what, path) == ("delete", "other/f");
             let said = if is_missing { stderr(&bench.call(&["diff", "box"])) } else { said };
             assert!(said.contains(&format!("belljar: {path} ")), "{what}: {said}");
@@ -262,7 +262,7 @@ fn new_entries_are_reported_until_a_refresh() {
     assert_eq!(stdout(&bench.sh("cat link")), "x\n", "it was looked at");
     let output = bench.sh("cat gone");
     assert_eq!(stderr(&output), "cat: gone: No such file or directory\n");
-    // What was met is told by whoever looks at the session.
+    // `diff` and `apply` report the edits that earlier commands encountered.
     for command in ["diff", "apply"] {
         let output = bench.call(&[command, "box"]);
         for path in ["new", "folder", "gone"] {
@@ -401,7 +401,7 @@ fn file_that_changes_during_a_run_is_never_read_torn() {
     assert!(said.contains("belljar: f was changed on the disk after the run began"), "{said}");
 }
 
-/// Regression: half of the changes was written, with exit code 0: the program had failed to read the rest.
+/// Regression: the program could not read one of the files, but its other changes were written, with exit code 0.
 #[test]
 fn run_that_could_not_read_a_changed_file_is_not_applied() {
     let folder = tempfile::tempdir().unwrap();

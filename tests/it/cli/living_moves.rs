@@ -1,5 +1,4 @@
-//! `belljar sandbox` over folders in which somebody moves, removes and replaces what the session has moved,
-//! removed and replaced.
+//! `belljar sandbox` over folders in which the user moves, removes and replaces the same entries as the session.
 
 use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
@@ -15,14 +14,14 @@ impl Bench {
         assert!(output.status.success(), "{script}: {}", stderr(&output));
     }
 
-    /// Refuses to write anything; what it says.
+    /// Runs `apply`, which must be refused; returns its message.
     fn refused(&self) -> String {
         let output = self.call(&["apply", "box"]);
         assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
         stderr(&output)
     }
 
-    /// What `refresh` prints, which finds conflicts.
+    /// Runs `refresh`, which must find conflicts; returns its output.
     fn conflicts(&self) -> String {
         let output = self.call(&["refresh", "box"]);
         assert_eq!(output.status.code(), Some(1), "{}{}", stdout(&output), stderr(&output));
@@ -73,8 +72,7 @@ fn diff_after_both_moved_a_file_and_a_refresh_applies_with_git() {
     assert_eq!((bench.read("b").as_str(), bench.read("c").as_str()), ("one\n", "one\n"));
 }
 
-/// Regression: the user's version of the first name would have been replaced, or the second name never been
-/// written.
+/// Regression: `apply` would have replaced the user's version of the first name, or never written the second name.
 #[test]
 fn file_linked_by_the_session_and_changed_by_the_user_becomes_two_files() {
     for removes in [true, false] {
@@ -124,8 +122,8 @@ fn file_moved_out_of_a_directory_that_became_a_file_is_new() {
     assert_eq!((bench.read("d").as_str(), bench.read("b").as_str()), ("by the user\n", "1\n"));
 }
 
-/// Regression: the swap of equal entries changed nothing on the disk and was not recorded as applied: what
-/// the user added to one appeared later in the other.
+/// Regression: the swap of equal entries changed nothing on the disk and was not recorded as applied, so a later edit
+/// of one appeared in the other.
 #[test]
 fn equal_entries_that_were_swapped_take_later_edits_at_their_new_place() {
     let bench = Bench::new(&[("d/f", "1\n"), ("g/f", "1\n"), ("a", "2\n"), ("b", "2\n")]);
@@ -158,7 +156,7 @@ fn new_file_in_a_moved_directory_is_a_conflict_until_it_is_elsewhere() {
     assert_eq!(bench.conflicts(), "conflict a/e\n");
     assert_eq!(stdout(&bench.sh("ls d d/e")), "d:\ne\nf\n\nd/e:\nx\n");
     assert!(!bench.done(&["diff", "box"]).contains("a/e/new"));
-    // What comes after that, too.
+    // An entry created later is a conflict, too.
     bench.write("a/later", "by the user\n");
     let said = bench.refused();
     assert!(said.contains("cannot remove a: on the disk it also holds \"later\""), "{said}");
@@ -166,7 +164,7 @@ fn new_file_in_a_moved_directory_is_a_conflict_until_it_is_elsewhere() {
     assert_eq!(stdout(&output), "conflict a\nconflict a/e\n");
     let said = stderr(&output);
     assert!(said.contains("holds \"new\", which the session does not have: move it"), "{said}");
-    // The user puts them where the session has the directory by now.
+    // The user moves the files to the path that the directory has in the session.
     std::fs::create_dir_all(bench.at("d/e")).unwrap();
     for name in ["e/new", "later"] {
         let (from, to) = (bench.at(&format!("a/{name}")), bench.at(&format!("d/{name}")));
@@ -230,7 +228,7 @@ fn directory_replaced_by_an_outward_or_looping_link_is_a_conflict() {
         assert!(said.contains("d is no longer a directory on the disk"), "{target}: {said}");
         assert!(bench.conflicts().contains("conflict d/g\n"), "{target}");
         assert_eq!(stdout(&bench.sh("cat d/g")), "two\nS\n");
-        // The session gets out of the way.
+        // The session moves its file to another path.
         bench.changes("mv d/g kept");
         assert!(bench.conflicts().contains("conflict d/g\n"), "{target}");
         bench.done(&["apply", "box"]);
@@ -255,7 +253,7 @@ fn directory_replaced_by_a_link_to_its_new_name_is_a_conflict() {
     assert_eq!(bench.read("d/g"), "two\nS\n");
 }
 
-/// Regression: the changes that had been applied were taken for unchanged files of both.
+/// Regression: applied changes were taken for files unchanged in both sessions.
 #[test]
 fn two_sessions_are_compared_also_once_one_of_them_was_applied() {
     let bench = Bench::new(&[("f", "one\n"), ("k", "keep\n")]);
@@ -316,7 +314,7 @@ fn file_removed_in_one_session_and_refreshed_into_another_differs() {
     assert!(diff.contains("+++ /dev/null\n@@ -1 +0,0 @@\n-by the user\n"), "{diff}");
 }
 
-/// Regression: its removal succeeded, and the directory was still there.
+/// Regression: removing the directory succeeded, and the directory was still there.
 #[test]
 fn a_folder_that_both_made_can_be_removed_and_moved_after_a_refresh() {
     for (script, left) in [
@@ -338,8 +336,8 @@ fn a_folder_that_both_made_can_be_removed_and_moved_after_a_refresh() {
     }
 }
 
-/// Regression: the refresh lost the old path of the directory, and `apply` took what was there for a change
-/// by the user.
+/// Regression: the refresh lost the old path of the directory, and `apply` took the entries there for a change by the
+/// user.
 #[test]
 fn directory_moved_onto_one_of_the_user_is_applied_after_a_refresh() {
     let bench = Bench::new(&[("a/x", "1\n"), ("f", "one\n")]);
@@ -377,8 +375,8 @@ fn moved_file_that_the_user_removed_conflicts_until_a_refresh() {
     assert_eq!(bench.done(&["diff", "box"]), "");
 }
 
-/// Regression: what was removed from a recreated directory came back, in the session and after `apply`; a
-/// directory in the place of a file was a conflict.
+/// Regression: entries removed from a recreated directory came back, in the session and after `apply`; a directory in
+/// place of a file was a conflict.
 #[test]
 fn a_refresh_brings_nothing_back_that_the_session_removed() {
     let files = [
@@ -435,8 +433,7 @@ fn a_refresh_brings_nothing_back_that_the_session_removed() {
     }
 }
 
-/// Regression: the session kept showing the content that it had linked, and its next `apply` overwrote the
-/// user's.
+/// Regression: the session kept showing the content that it had linked, and its next `apply` overwrote the user's edit.
 #[test]
 fn user_edit_of_a_linked_and_applied_file_is_refreshed() {
     let bench = Bench::new(&[("a", "one\n")]);
@@ -497,7 +494,7 @@ fn file_removed_by_both_is_no_change() {
     assert_eq!(bench.done(&["refresh", "box"]), "");
     bench.done(&["apply", "box"]);
     assert!(!bench.at("d").exists());
-    // In a folder that was moved, git was told to remove it once more.
+    // Regression: in a moved directory, the diff removed the file a second time.
     let bench = Bench::new(&[("d/f", "1\n"), ("d/e", "2\n")]);
     bench.changes("cat d/f d/e; mv d d2; rm d2/f");
     std::fs::remove_file(bench.at("d/f")).unwrap();
@@ -507,7 +504,7 @@ fn file_removed_by_both_is_no_change() {
     assert!(!bench.at("d2/f").exists());
 }
 
-/// Regression: the other files of the directory stayed errors.
+/// Regression: the other files of the directory still could not be read.
 #[test]
 fn removed_directory_keeps_the_sessions_changes_after_a_refresh() {
     let bench = Bench::new(&[("b/f", "1\n"), ("b/g", "2\n")]);
@@ -546,7 +543,7 @@ fn directory_replaced_by_a_file_conflicts_with_the_sessions_new_file() {
     }
 }
 
-/// Regression: what a killed `apply` had moved away and recovered was a permanent conflict.
+/// Regression: entries that a killed `apply` had moved away and its recovery moved back were a permanent conflict.
 #[cfg(unix)]
 #[test]
 fn named_pipe_moved_away_and_back_is_unchanged() {

@@ -1,5 +1,5 @@
-//! Sessions that put something of their own in the place of a folder that they moved away, or a folder in the
-//! place of another, where the user then takes away what it came from.
+//! Sessions that put new content in place of a moved directory, or move a directory over another; then the user removes
+//! the source.
 
 use std::os::unix::fs::symlink;
 
@@ -11,7 +11,7 @@ fn user(bench: &Bench, script: &str) {
     assert!(output.status.success(), "{script}: {}", stderr(&output));
 }
 
-/// Regression: `refresh` dropped it, while its message said that the session keeps its version.
+/// Regression: `refresh` dropped the replacement, while its message said that the session keeps its version.
 #[test]
 fn replacement_of_a_moved_directory_stays_in_the_session() {
     for (session, edits, shown) in [
@@ -43,8 +43,8 @@ fn replacement_of_a_moved_directory_stays_in_the_session() {
     }
 }
 
-/// Regression: a build moves its output over that of the last build; then the user removes the build
-/// directory. `apply` was refused every time, or no command could determine the session's changes.
+/// Regression: after a build moved its output over the previous output and the user removed the build directory,
+/// `apply` was refused every time, or no command could determine the session's changes.
 #[test]
 fn directory_moved_over_another_survives_removal_of_its_source() {
     for edit in ["rm -rf build", "rm -rf build; echo file > build", "rm -rf build/out"] {
@@ -65,7 +65,7 @@ fn directory_moved_over_another_survives_removal_of_its_source() {
         bench.done(&["apply", "box"]);
         assert_eq!(bench.read("made/log"), "log\n", "{edit}");
     }
-    // One that leads elsewhere.
+    // The source is replaced by a link to another directory.
     let bench = Bench::new(&[("build/out/app", "new\n"), ("dist/app", "old\n"), ("o/p", "p\n")]);
     assert!(bench.sh("rm -rf dist; mv build/out dist").status.success());
     user(&bench, "rm -rf build");
@@ -112,8 +112,8 @@ fn files_removed_from_a_directory_that_was_moved_are_settled_by_a_refresh() {
     }
 }
 
-/// Makes the changes of `script` in the session and on the disk, and checks that a refresh leaves none, whatever the
-/// session goes on with.
+/// Makes the changes of `script` in the session and on the disk. A refresh must then find no difference, and the
+/// session must accept further changes.
 fn alike(files: &[(&str, &str)], script: &str) -> Bench {
     let bench = Bench::new(files);
     let output = bench.sh(script);
@@ -131,7 +131,7 @@ fn alike(files: &[(&str, &str)], script: &str) -> Bench {
     bench
 }
 
-/// Regression: after the refresh the session could not be compared, applied or refreshed any more.
+/// Regression: after the refresh, the session could not be compared, applied or refreshed.
 #[test]
 fn directory_moved_to_the_place_of_another_by_user_and_session_is_no_change() {
     let files =
@@ -147,7 +147,7 @@ fn directory_moved_to_the_place_of_another_by_user_and_session_is_no_change() {
     }
 }
 
-/// Regression: a false conflict, or the directory came back in the session.
+/// Regression: a false conflict was reported, or the directory came back in the session.
 #[test]
 fn directory_replaced_by_a_link_by_user_and_session_is_no_change() {
     let files = [("d/a", "1\n"), ("d/s/x", "2\n"), ("e/a", "3\n"), ("e/s/x", "4\n"), ("f", "")];
@@ -160,7 +160,7 @@ fn directory_replaced_by_a_link_by_user_and_session_is_no_change() {
         let bench = alike(&files, script);
         assert!(stdout(&bench.sh("test -L d || test -L d/s || test -f d; echo $?")).contains('0'));
     }
-    // An apply alone finds the same.
+    // An apply without a refresh has the same result.
     let bench = Bench::new(&files);
     assert!(bench.sh("rm -r d; ln -s e d; echo more > more").status.success());
     user(&bench, "rm -r d; ln -s e d");
@@ -191,14 +191,14 @@ fn file_put_back_after_its_directory_was_moved_conflicts_with_an_edit() {
                 assert_eq!(stdout(&bash(&bench.tree(), list)), shown, "{what}");
                 assert_eq!(bench.read("k"), "k\nS\n", "{what}");
             } else {
-                // What an apply refuses, a refresh has told.
+                // If `apply` is refused, `refresh` reports the conflict.
                 assert_eq!(bench.call(&["refresh", "box"]).status.code(), Some(1), "{what}");
             }
         }
     }
 }
 
-/// Regression: one of them hid the other.
+/// Regression: of two new files with the same name, one hid the other.
 #[test]
 fn name_made_in_a_moved_directory_and_at_its_new_place_is_shown_once() {
     let bench = Bench::new(&[("d/a", "1\n")]);
@@ -215,7 +215,7 @@ fn name_made_in_a_moved_directory_and_at_its_new_place_is_shown_once() {
     assert!(!bench.at("d").exists());
 }
 
-/// Regression: what the user added was reported and not shown, and the diff deleted it.
+/// Regression: a file added by the user was reported but not shown, and the diff deleted it.
 #[test]
 fn new_file_in_one_of_two_directories_that_changed_places_stays_where_it_is() {
     let bench = Bench::new(&[("a/f", "1\n")]);
@@ -242,7 +242,7 @@ fn times_of_contents_are_the_same_after_a_moved_directory_was_applied() {
     assert_eq!(bench.done(&[&["exec", "box"], &list[..]].concat()), expected);
 }
 
-/// Regression: a second refresh, which found nothing, gave the file another number.
+/// Regression: a second refresh, which found nothing, gave the file another inode number.
 #[test]
 fn inode_numbers_are_the_same_after_a_second_refresh() {
     let bench = Bench::new(&[("d/e", "1\n")]);
@@ -255,7 +255,7 @@ fn inode_numbers_are_the_same_after_a_second_refresh() {
     }
 }
 
-/// Regression: a refresh told that the file had changed, and went on showing the time at which the session wrote it.
+/// Regression: a refresh reported the file as changed, and still showed the time at which the session wrote it.
 #[test]
 fn touch_of_an_applied_file_is_taken_in_by_a_refresh() {
     for (script, edit) in [
@@ -274,7 +274,7 @@ fn touch_of_an_applied_file_is_taken_in_by_a_refresh() {
     }
 }
 
-/// Regression: with times of contents, an applied file had another time after each refresh.
+/// Regression: with `--mtimes content`, an applied file had another time after each refresh.
 #[test]
 fn applied_file_keeps_its_time_in_a_refresh_with_times_of_contents() {
     let bench = Bench::with(&[("a", "1\n"), ("b", "2\n")], &["--mtimes", "content"]);

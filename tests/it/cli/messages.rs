@@ -1,4 +1,4 @@
-//! What belljar says to those who mistyped or misunderstood, and with which exit code.
+//! Messages and exit codes for mistyped or misunderstood usage.
 
 use crate::cli::{guest_arg, run, scratch};
 use crate::support::{belljar, guest, stderr, stdout};
@@ -140,7 +140,7 @@ fn options_do_not_follow_links_out_of_the_worktree() {
     assert!(output.status.success(), "{}", stderr(&output));
     for options in [
         &["run", "--json=out/r.json"][..],
-        // The report of a command line that makes no sense once went through the link.
+        // Regression: the report of an invalid command line was written through the link.
         &["run", "--timeout=soon", "--json=out/r.json"],
         &["run", "--timeout=soon", "--worktree=../tree::ro", "--json=../tree/out/r.json"],
         &["run", "--diff=out/d"],
@@ -154,7 +154,7 @@ fn options_do_not_follow_links_out_of_the_worktree() {
         assert!(stderr(&output).contains("by a symbolic link"), "{args:?}: {}", stderr(&output));
     }
     assert_eq!(std::fs::read_dir(&victim).unwrap().count(), 0);
-    // Whoever means it can name the folder itself.
+    // The target folder can be mounted under its own path.
     let dir = format!("{}::/lib", victim.display());
     let output = run(&tree, &["-q", "--dir", &dir, &overwrite, "write:/lib/meant:x"]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -197,7 +197,7 @@ fn options_after_a_failing_program_get_a_hint() {
         let output = run(folder.path(), args);
         assert_eq!(stderr(&output).contains(hint), *is_hinted, "{args:?}: {}", stderr(&output));
     }
-    // A program that takes the option and is content needs no advice.
+    // A program that takes the option and succeeds gets no hint.
     let output = run(folder.path(), &[&guest_arg("env"), "--apply"]);
     assert_eq!(stderr(&output), "");
 }
@@ -241,7 +241,7 @@ mod bytes {
         OsString::from_vec([text.as_bytes(), b"\xff"].concat())
     }
 
-    /// Names of the host are bytes; those of guests are UTF-8.
+    /// Names on the host are bytes; names in guests are UTF-8.
     #[test]
     fn arguments_need_not_be_unicode() {
         let folder = scratch();

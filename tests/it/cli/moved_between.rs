@@ -1,4 +1,4 @@
-//! What a program moves from one mount to another, and what it puts in the old place.
+//! Files that a program moves from one mount to another, and what it creates in the old place.
 
 use std::path::Path;
 use std::process::Output;
@@ -39,7 +39,7 @@ const SCRIPTS: [&str; 10] = [
     "mv /m/there there; mv log /m/there; mv there log; echo more >> log",
 ];
 
-/// What the same script makes of the same folders, with nothing between.
+/// The folders after `script` ran natively.
 fn natively(script: &str) -> [Vec<String>; 2] {
     let folder = two_folders();
     let script = script.replace("/m/", "../m/");
@@ -51,7 +51,7 @@ fn natively(script: &str) -> [Vec<String>; 2] {
     both(folder.path())
 }
 
-/// What both folders hold; a link leads to the mount by its name there.
+/// The contents of both folders; the targets of links into the mount begin with `/m/`.
 fn both(folder: &Path) -> [Vec<String>; 2] {
     ["w", "m"].map(|dir| {
         let line = |(name, bytes): (String, Vec<u8>)| {

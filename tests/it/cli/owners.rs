@@ -1,4 +1,4 @@
-//! Whose a file is stays as it was when `--apply` writes it anew.
+//! `--apply` keeps the owner, the access control list and the attributes of a file that it rewrites.
 
 use std::fs::File;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -22,7 +22,7 @@ fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// An access list as `setfacl -m u:1001:r,g::-` makes it: user 1001 may read, the group may do nothing.
+/// An access control list as `setfacl -m u:1001:r,g::-` makes it: user 1001 may read, the group has no access.
 const LIST: &[u8] = &[
     2, 0, 0, 0, // version
     1, 0, 6, 0, 255, 255, 255, 255, // the owner: rw
@@ -50,7 +50,7 @@ fn file_changed_by_root_keeps_its_owner() {
     }
 }
 
-/// Regression: users whom the access control list allowed could no longer read the file, and its group could.
+/// Regression: users allowed by the access control list could no longer read the file, and its group could.
 #[test]
 fn a_file_that_is_changed_keeps_its_access_list_and_its_attributes() {
     let folder = scratch();
@@ -70,8 +70,8 @@ fn a_file_that_is_changed_keeps_its_access_list_and_its_attributes() {
     }
 }
 
-/// Regression: a refused `--apply` left further names of others' files behind, which this user could not remove, and
-/// the folder stayed locked for a recovery that could not end.
+/// Regression: a refused `--apply` left additional names of other users' files behind, which this user could not
+/// remove, and the folder stayed locked for a recovery that could not complete.
 #[test]
 fn files_of_others_in_a_sticky_directory_are_refused_before_anything_is_touched() {
     use std::os::unix::process::CommandExt;

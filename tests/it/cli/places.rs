@@ -1,4 +1,4 @@
-//! Directories, files and links that take each other's places, and are applied.
+//! `--apply` of directories, files and links that replace each other.
 #![cfg(unix)]
 
 use std::os::unix::fs::symlink;

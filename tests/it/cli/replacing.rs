@@ -1,4 +1,4 @@
-//! Files that options name: belljar replaces what it wrote itself, and nothing else.
+//! Files that options name: belljar replaces only files that it wrote itself.
 
 use std::path::Path;
 use std::process::Output;
@@ -48,11 +48,11 @@ fn output_options_do_not_replace_foreign_files() {
         }
     }
     assert!(!dir.join("ran").exists());
-    // One that is refused leaves a report that can be written.
+    // A refused run writes its report.
     call(dir, &["run", "--json=r.json", "--diff=notes.md", "wc"]);
     let report = std::fs::read_to_string(dir.join("r.json")).unwrap();
     assert!(report.contains("cannot replace notes.md"), "{report}");
-    // A command line that makes no sense has a report as well.
+    // The report of an invalid command line does not replace a foreign file either.
     call(dir, &["run", "--json=notes.md", "--timeout", "soon", "wc"]);
     assert_eq!(std::fs::read_to_string(dir.join("notes.md")).unwrap(), "# notes\n");
 }
@@ -104,7 +104,7 @@ fn session_report_does_not_replace_a_foreign_file() {
     }
 }
 
-/// Scripts run twice with the same names.
+/// A script can use the same output names on every run.
 #[test]
 fn output_options_replace_files_that_belljar_wrote() {
     let folder = scratch();
@@ -135,7 +135,7 @@ fn output_options_replace_files_that_belljar_wrote() {
     }
     assert!(reports.iter().all(|report| report.ends_with("}\n")), "{reports:?}");
     assert!(std::fs::read_to_string(dir.join("tape")).unwrap().starts_with("{\"version\""));
-    // A tape of a later version is one as well.
+    // A tape of a later version is also recognised as a tape.
     let text = std::fs::read_to_string(dir.join("tape")).unwrap().replacen("1.4", "2.0", 1);
     std::fs::write(dir.join("tape"), text).unwrap();
     let again = call(dir, &["record", "-q", "--tape", "tape", "wc", "note.txt"]);
@@ -157,7 +157,7 @@ fn a_manifest_with_a_version_is_not_taken_for_a_tape() {
     assert_eq!(kept, manifest);
 }
 
-/// Regression: `FILE.partial` was removed, whatever it was.
+/// Regression: `FILE.partial` was removed even if it was not a tape.
 #[test]
 fn a_file_that_is_called_partial_is_not_taken_for_a_tape() {
     let folder = scratch();

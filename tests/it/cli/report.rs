@@ -1,4 +1,4 @@
-//! What `--json`, `--diff` and `--trace` leave behind.
+//! The outputs of `--json`, `--diff` and `--trace`.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ fn report_has_outcome_and_changes() {
     assert_eq!(serde_json::from_str::<Value>(&report).unwrap()["virtual_time_ms"], 90000);
 }
 
-/// What a report of an earlier run begins with.
+/// The beginning of a report of an earlier run.
 const EARLIER: &str = r#"{"status":"exited","exit_code":77,"guest_exit_code":77,"limits_hit":[],"virtual_time_ms":1}"#;
 
 /// Every run writes a report, however it ends; a report of an earlier run never remains.
@@ -104,7 +104,7 @@ fn report_option_after_program_writes_no_report() {
 fn a_conflict_is_reported_as_a_failure_that_wrote_nothing() {
     let folder = scratch();
     let dir = folder.path();
-    // The program reads the file before it waits for its input, and changes what it read after.
+    // The program reads the file, waits for its input, and then changes the file.
     let module = dir.join("slow.wat");
     std::fs::write(
         &module,
@@ -164,7 +164,8 @@ fn native_program_is_reported_as_native() {
     assert_eq!(report["host_programs"], serde_json::json!(["sed"]));
 }
 
-/// They also begin on a new line after a program whose output does not end with a newline.
+/// The diff and the report also begin on a new line after a program whose output does not end with
+/// a newline.
 #[test]
 fn diff_and_report_begin_on_a_new_line() {
     let folder = scratch();

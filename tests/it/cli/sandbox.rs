@@ -1,4 +1,4 @@
-//! `belljar sandbox`: what it prints, and with which codes it ends.
+//! `belljar sandbox`: its output and exit codes.
 
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -19,7 +19,7 @@ fn call(folder: &Path, args: &[&str]) -> Output {
     sandbox(folder).args(args).output().unwrap()
 }
 
-/// What a command prints that succeeds.
+/// Runs a command that must succeed; returns its output.
 fn done(folder: &Path, args: &[&str]) -> String {
     let output = call(folder, args);
     assert!(output.status.success(), "{args:?}: {}", stderr(&output));
@@ -185,7 +185,7 @@ fn errors_of_sandboxes_name_the_next_step() {
     says(&["ls", "box"], 2, "`belljar sandbox create`");
 }
 
-/// Regression: they started at the root, while `exec`, and `ls` without a path, started in the worktree.
+/// Regression: relative paths started at the root, while `exec`, and `ls` without a path, started in the worktree.
 #[test]
 fn relative_paths_of_a_session_begin_in_its_worktree() {
     let folder = scratch();
@@ -205,7 +205,7 @@ fn relative_paths_of_a_session_begin_in_its_worktree() {
     assert_eq!(done(at, &["exec", "box", "cat", "c"]), "a colon");
 }
 
-/// Regression: after the first session that did not exist, none was removed.
+/// Regression: no session after the first one that did not exist was removed.
 #[test]
 fn rm_removes_the_other_sessions_if_one_does_not_exist() {
     let folder = scratch();
@@ -228,8 +228,7 @@ fn rm_removes_the_other_sessions_if_one_does_not_exist() {
     assert!(!stderr(&output).contains("belljar: removed"), "{}", stderr(&output));
 }
 
-/// Regression: the message suggested to put it after `--`, where it would have been an argument of the
-/// program.
+/// Regression: the message suggested the option after `--`, where it would have been an argument of the program.
 #[test]
 fn unknown_option_is_not_suggested_as_a_value() {
     let folder = scratch();
@@ -256,7 +255,7 @@ fn a_program_of_a_session_reads_standard_input() {
     assert_eq!(stdout(&file.unwrap()), "2\n");
 }
 
-/// A command that waits for a long time says for what.
+/// A command that waits for a long time names what it waits for.
 #[test]
 fn waiting_for_a_locked_session_prints_a_message() {
     let folder = scratch();
@@ -351,8 +350,8 @@ fn credentials_are_per_command_and_not_stored() {
     }
 }
 
-/// Regression: a write to a pipe without a reader held the session's lock, and every command that waited for
-/// it, without end.
+/// Regression: a write to a pipe that is never read held the session's lock forever, and blocked every command that
+/// waited for it.
 #[test]
 fn exec_whose_output_is_not_read_ends_at_its_timeout() {
     let folder = scratch();
@@ -364,7 +363,7 @@ fn exec_whose_output_is_not_read_ends_at_its_timeout() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Open, and not read.
+    // The pipe stays open and is not read.
     let unread = child.stdout.take();
     let since = std::time::Instant::now();
     let status = loop {

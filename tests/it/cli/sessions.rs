@@ -1,4 +1,4 @@
-//! `belljar sandbox`: what is known of sessions, how they differ, and the reports of what runs in them.
+//! `belljar sandbox`: how sessions are listed and compared, and the reports of their runs.
 
 use std::path::Path;
 use std::process::Output;
@@ -48,7 +48,7 @@ fn diff_of_two_sessions_compares_their_changes() {
         "note.txt modified",
     ];
     assert_eq!(listed, expected);
-    // What is printed makes the one the other.
+    // The printed diff turns the files of `one` into those of `two`.
     let tree = tempfile::tempdir().unwrap();
     done(at, &["cp", "one:/worktree", &format!("{}/one", tree.path().display())]);
     let diff = done(at, &["diff", "one", "two"]);
@@ -93,7 +93,7 @@ fn exec_writes_its_changes_and_limits_to_a_report() {
         .collect();
     assert_eq!(paths, [".git", ".git/hooks", ".git/hooks/pre-commit", "note.txt"], "{report}");
     assert!(report["sensitive"].as_array().unwrap().contains(&".git/hooks/pre-commit".into()));
-    // What met a limit gets the note that `run` gives.
+    // A run that reached a limit gets the same note as with `run`.
     let output = call(at, &["exec", "--json=r.json", "box", "sh", "-c", "x=$(yes)"]);
     let note = "ran into the memory limit (raise it with --max-memory of `belljar sandbox create`)";
     assert!(stderr(&output).contains(note), "{}", stderr(&output));
@@ -104,7 +104,7 @@ fn exec_writes_its_changes_and_limits_to_a_report() {
     assert_eq!((&report["status"], &report["exit_code"]), (&"not_started".into(), &127.into()));
 }
 
-/// Changes of a session can already be on the disk, a link among them.
+/// An applied session can have left a link on the disk: a report must not be written through it.
 #[cfg(unix)]
 #[test]
 fn session_report_does_not_follow_a_link_out_of_the_worktree() {
@@ -221,7 +221,7 @@ fn session_shows_the_options_it_was_created_with() {
     let shown: Value = serde_json::from_str(&done(at, &["show", "real", "--json"])).unwrap();
     assert_eq!((&shown["clock"], &shown["start_at"]), (&json!("real"), &Value::Null));
     assert!(done(at, &["show", "real"]).contains("the host's"));
-    // Values of variables are for who asks for one session.
+    // Values of variables are shown by `show`, not by `list`.
     assert!(!done(at, &["list", "--json"]).contains("b c"));
 }
 
@@ -266,7 +266,7 @@ fn exec_report_has_all_fields_of_a_run_report() {
     done(at, &["refresh", "box"]);
     let report = exec("./local.wasm");
     assert_eq!(report["unknown_imports"], json!(["env.nowhere"]), "{report}");
-    // What a program starts is not what was asked for.
+    // These fields describe the requested program, not the programs that it starts.
     let report = last(done(at, &["exec", "--json", "box", "sh", "-c", "lacking"]));
     assert_eq!((&report["unknown_imports"], &report["cache_hit"]), (&json!([]), &json!(false)));
 }

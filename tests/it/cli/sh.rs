@@ -1,4 +1,4 @@
-//! `belljar sh`: whose option is which, and what is said about the shell elsewhere.
+//! `belljar sh`: which options belong to the shell, and how other commands show the shell.
 
 use std::path::Path;
 use std::process::Output;
@@ -12,7 +12,7 @@ fn sh(folder: &Path, args: &[&str]) -> Output {
     belljar(folder).arg("sh").args(args).output().unwrap()
 }
 
-/// `-e` is an option of the shell, and no short form of `--env`.
+/// `-e` is an option of the shell, not a short form of `--env`.
 #[test]
 fn shell_options_need_no_double_dash() {
     let folder = scratch();
@@ -82,7 +82,7 @@ fn shell_is_listed_and_replaceable_like_any_program() {
     };
     let found = names(&listed);
     assert!(found.is_sorted() && found.contains(&"sh".to_owned()), "{found:?}");
-    // A toolchain's comes first, and there is only one.
+    // A toolchain's `sh` replaces the built-in one in the list.
     std::fs::copy(crate::support::guest("hello"), folder.path().join("sh.wasm")).unwrap();
     let programs = ["programs", "--json", "--toolchain", "."];
     let listed = belljar(folder.path()).args(programs).output().unwrap();
@@ -113,7 +113,7 @@ fn a_trace_shows_the_calls_of_a_shell() {
     }
 }
 
-/// Regression: some took `worktree/c` for the file `c` of the mount `/worktree`, and `replace` changed it.
+/// Regression: some programs took `worktree/c` for the file `c` of the mount `/worktree`, and `replace` changed it.
 #[test]
 fn built_in_programs_distinguish_relative_from_absolute_paths() {
     let folder = scratch();

@@ -1,4 +1,4 @@
-//! Pipes and devices where files are meant: nothing waits for them, and nothing reads them for ever.
+//! Pipes and devices in place of files: no command blocks on them or reads them endlessly.
 #![cfg(unix)]
 
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::cli::scratch;
 use crate::support::{belljar, stderr};
 
-/// What `args` end with, within a time that nobody takes who does not wait.
+/// The output of `args`, which must end within one minute.
 fn call(folder: &Path, args: &[&str]) -> Output {
     let mut command = belljar(folder);
     command.args(args).env("BELLJAR_HOME", folder.join(".home"));
@@ -65,7 +65,7 @@ fn pipes_and_devices_are_refused_without_blocking() {
         assert_eq!(output.status.code(), Some(*code), "{args:?}: {message}");
         assert!(message.contains(words), "{args:?}: {message}");
     }
-    // Annotations stand beside the tape.
+    // Annotations are in a file beside the tape.
     let recorded = call(dir, &["record", "-q", "--tape", "run", "wc", "note.txt"]);
     assert!(recorded.status.success(), "{}", stderr(&recorded));
     make_pipe(&dir.join("run.annotations.jsonl"));
@@ -75,14 +75,13 @@ fn pipes_and_devices_are_refused_without_blocking() {
     }
 }
 
-/// A pipe that has a reader is as good as a file for a report.
 #[test]
 fn report_can_be_written_to_a_pipe_with_a_reader() {
     let folder = scratch();
     let pipe = folder.path().join("pipe");
     make_pipe(&pipe);
     let reader = std::thread::spawn(move || std::fs::read_to_string(pipe).unwrap());
-    // The reader may come later: until then there is nobody.
+    // Writing fails until the reader has opened the pipe.
     let begun = Instant::now();
     loop {
         let output = call(folder.path(), &["run", "--json=pipe", "wc", "note.txt"]);
@@ -108,7 +107,7 @@ fn a_diff_ends_with_the_timeout() {
     std::fs::create_dir(&work).unwrap();
     std::fs::rename(dir.join("big"), work.join("big")).unwrap();
     let output = call(&work, &args);
-    // Where comparing is that fast, nothing is left to end.
+    // A fast host may finish the comparison within the timeout.
     if output.status.code() != Some(0) {
         assert_eq!(output.status.code(), Some(124), "{}", stderr(&output));
         assert!(stderr(&output).contains("its changes were not found in time: timeout"));
@@ -118,8 +117,7 @@ fn a_diff_ends_with_the_timeout() {
     assert!(work.join("big").exists());
 }
 
-/// A relative path would be another directory for each current directory, perhaps one that programs can write
-/// to.
+/// A relative path would name another directory in each current directory, perhaps one that programs can write to.
 #[test]
 fn relative_home_is_refused() {
     let folder = scratch();

@@ -207,7 +207,7 @@ fn replay_opens_only_module_files_at_recorded_paths() {
     }
 }
 
-/// A tape that was copied without its directory proves nothing about the run: this is no divergence.
+/// A tape without its contents directory proves nothing about the run, so this is not a divergence.
 #[test]
 fn replay_names_a_missing_content_and_reports_no_divergence() {
     let folder = recorded();
@@ -266,7 +266,7 @@ fn replay_has_its_own_limits() {
     let ended = tape.replace("\"status\":\"timeout\"", "\"status\":\"exited\",\"exit_code\":0");
     assert_ne!(ended, tape);
     std::fs::write(dir.join("t"), ended).unwrap();
-    // That of the recording does not bound a replay of a run that it has not ended.
+    // The recorded timeout does not limit the replay of a run that it did not end.
     let output = call(dir, &["replay", "--timeout", "300ms", "t"]);
     assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
     assert!(stderr(&output).contains("raise it with --timeout"), "{}", stderr(&output));
@@ -283,7 +283,7 @@ fn times_that_were_set_are_on_the_tape() {
     assert!(shown.contains("change=times mtime_ns=5000000000 path=/worktree/note.txt"), "{shown}");
 }
 
-/// Regression: times were on the tape of a run, and not among the changes of its replay.
+/// Regression: the times were on the tape of the run, but not among the changes of its replay.
 #[test]
 fn a_run_that_set_times_is_repeated() {
     let folder = scratch();
@@ -424,7 +424,7 @@ fn replay_shows_annotations_beside_its_records() {
     assert_eq!(bad.status.code(), Some(2));
     assert!(stderr(&bad).contains("unknown kind \"x\""), "{}", stderr(&bad));
 
-    // Of a run that leaves its tape, what is said of the records until then.
+    // A replay that diverges shows the annotations of the records before the divergence.
     let tape = std::fs::read_to_string(dir.join("run.tape")).unwrap();
     let fourth = tape.lines().nth(5).unwrap();
     let other = fourth.replace("\"seq\":4,", "\"seq\":4,\"more\":1,");

@@ -1,5 +1,4 @@
-//! Tapes of runs with secrets, of recorders that were killed, and of a standard input that is waited
-//! for.
+//! Tapes of runs with secrets, of killed recorders, and of programs that wait for standard input.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -13,7 +12,7 @@ use super::tape::{call, succeed};
 use super::{guest_arg, scratch};
 use crate::support::{belljar, stderr};
 
-/// Waits for standard input 5 ms at a time, prints a point for each time in vain, then what came.
+/// Polls standard input with a timeout of 5 ms; prints a point for each timeout, then the input.
 const PATIENT: &str = r#"(module
   (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "fd_read" (func $read (param i32 i32 i32 i32) (result i32)))
@@ -94,7 +93,7 @@ fn killed_recorder_leaves_a_partial_tape() {
         let bytes = std::fs::read(&partial).unwrap();
         let end = bytes.iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
         let lines = bytes[..end].split_inclusive(|byte| *byte == b'\n').count() as u64;
-        // A last line that only lacks its end is a record as well.
+        // A last line that lacks only its newline is a record, too.
         let is_whole = serde_json::from_slice::<Value>(&bytes[end..]).is_ok();
         let is_cut_off = end < bytes.len() && !is_whole;
         let records = lines - 1 + u64::from(is_whole);
@@ -115,7 +114,7 @@ fn killed_recorder_leaves_a_partial_tape() {
 
 const TOKEN: &str = "ghp_0123456789012345678901234567890123456789";
 
-/// Regression: names reached the tape unredacted, wherever they came from.
+/// Regression: names from any source reached the tape unredacted.
 #[cfg(unix)]
 #[test]
 fn secret_in_a_file_name_is_redacted_and_the_run_is_replayed() {
@@ -151,7 +150,7 @@ fn secret_in_a_file_name_is_redacted_and_the_run_is_replayed() {
     succeed(dir, &["replay", "-q", "--module", &program, "t"]);
 }
 
-/// Regression: such a replay failed without a reason.
+/// Regression: the replay failed without giving a reason.
 #[test]
 fn replay_without_a_needed_secret_says_so() {
     let folder = scratch();
@@ -167,7 +166,7 @@ fn replay_without_a_needed_secret_says_so() {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(report["withheld"].is_u64(), "{report}");
 
-    // Nor can a file be written that the tape has not.
+    // A file whose content was redacted cannot be applied.
     let overwrite = guest_arg("overwrite");
     succeed(dir, &["record", "-q", "--tape", "t", "--", &overwrite, "append:key:more"]);
     let output = call(dir, &["apply", "t"]);
@@ -175,7 +174,7 @@ fn replay_without_a_needed_secret_says_so() {
     assert!(stderr(&output).contains("according to rule github-token"), "{}", stderr(&output));
     assert_eq!(std::fs::read(dir.join("key")).unwrap(), TOKEN.as_bytes());
 
-    // What does not depend on it is repeated.
+    // A run that does not depend on the secret can be replayed.
     let env = format!("NOTE={TOKEN}");
     succeed(dir, &["record", "-q", "--tape", "t", "--env", &env, "--", "wc", "note.txt"]);
     succeed(dir, &["replay", "-q", "t"]);

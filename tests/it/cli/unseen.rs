@@ -1,12 +1,12 @@
-//! What the disk does not say is not taken for gone.
+//! A file that cannot be examined on the disk is not taken for deleted.
 
 use std::path::Path;
 use std::process::Output;
 
 use crate::support::{bash, stderr};
 
-/// A folder `w` with `d/b` and `d/c`, and a session over it that has removed `d/b`. What is `$RUN` cannot look
-/// into a directory that is closed to its owner, also if it is root.
+/// A folder `w` with `d/b` and `d/c`, and a session over it that has removed `d/b`. A command under `$RUN` has no
+/// capabilities, so that even root cannot enter a directory that is closed to its owner.
 fn removed() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let script = "mkdir -p w/d; echo secret > w/d/b; echo keep > w/d/c; cd w; \
@@ -38,7 +38,7 @@ fn inaccessible_file_is_not_taken_for_deleted() {
         assert_eq!(output.status.code(), Some(code), "{command}: {message}");
         assert!(message.contains("cannot examine d/b: Permission denied"), "{command}: {message}");
         assert!(folder.path().join("w/d/b").exists());
-        // Once it can be, it is.
+        // Once the directory is accessible, the deletion is applied.
         let applied = call(folder.path(), "cd w; \"$0\" sandbox apply s");
         assert!(applied.status.success(), "{command}: {}", stderr(&applied));
         assert!(!folder.path().join("w/d/b").exists(), "{command}");
@@ -57,7 +57,7 @@ fn file_behind_a_link_replacing_its_directory_is_not_taken_for_deleted() {
         let refreshed = call(folder.path(), "cd w; \"$0\" sandbox refresh s");
         assert_eq!(refreshed.status.code(), Some(1), "{moved}: {}", stderr(&refreshed));
     }
-    // What is gone with its directory is gone.
+    // A file whose directory was replaced by a file is deleted.
     let folder = removed();
     let output = call(folder.path(), "cd w; rm -r d; echo file > d; \"$0\" sandbox apply s");
     assert!(output.status.success(), "{}", stderr(&output));

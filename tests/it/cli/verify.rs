@@ -49,7 +49,7 @@ fn verify_passes_runs_that_depend_only_on_their_files() {
         &["--dir", ".::/twice::ro", &walk, "/twice"],
         &["--mtimes", "content", "sh", "-c", "[ note.txt -nt earlier ] && echo later"],
         &["--mtimes", "fixed", "sh", "-c", "[ note.txt -nt earlier ] && echo later"],
-        // The dates of its files were perturbed so that some were later than any clock.
+        // Regression: perturbed times of files were later than any clock.
         &["sh", "-c", "for f in many/*; do echo x > $f; done; date"],
     ] {
         let (code, report) = verify(folder.path(), args);
@@ -96,7 +96,7 @@ fn verify_names_the_cause_of_other_dependencies() {
             &["sh", "-c", "[ note.txt -nt earlier ] && echo later"],
             ["times of files", "--mtimes content"],
         ),
-        // What is printed until then depends on how fast the machine is, and how busy.
+        // How much is printed before the timeout depends on the speed and load of the host.
         (
             &["--timeout", "200ms", &spew, "1000000"],
             ["real time ended the program", "--virtual-timeout"],
@@ -135,7 +135,7 @@ fn verify_lists_what_it_varied() {
     assert_eq!(stdout(&output).lines().last(), Some(text.as_str()));
 }
 
-/// Each condition is read where it would leak: by a run that is given the host's value.
+/// Each value is read by a run that gets it from the host.
 #[cfg(unix)]
 #[test]
 fn verify_varies_environment_and_clock() {
@@ -152,7 +152,7 @@ fn verify_varies_environment_and_clock() {
         let found = fields.find(is_named).unwrap_or_else(|| panic!("no {field}: {report}"));
         assert_ne!(found["recorded"], found["replay"]);
     }
-    // Two starts lie in different seconds.
+    // The two runs start in different seconds.
     let (_, report) = verify(dir, &["--clock", "real", &guest_arg("clock")]);
     let seconds = |name: &str| -> Vec<u64> {
         let divergences = report["divergences"].as_array().unwrap().iter();
@@ -191,8 +191,8 @@ fn make_pipe(path: &Path) {
     assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
-/// Verifies a run whose standard input is a pipe. While the first run waits for the rest of it,
-/// `meanwhile` changes the world, and a file with `then` takes the place of the pipe.
+/// Verifies a run whose standard input is a pipe. While the first run waits for the end of its input, `meanwhile` is
+/// called, and a file with content `then` replaces the pipe.
 #[cfg(unix)]
 fn cause_when(dir: &Path, args: &[&str], meanwhile: impl FnOnce() + Send, then: &[u8]) -> String {
     let pipe = dir.join("pipe");
@@ -201,7 +201,7 @@ fn cause_when(dir: &Path, args: &[&str], meanwhile: impl FnOnce() + Send, then: 
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut writer = std::fs::File::options().write(true).open(&pipe).unwrap();
-            // Far more than a pipe holds: when it is written, the program is running.
+            // 1 MiB exceeds the capacity of a pipe, so the program is running once it is written.
             writer.write_all(&vec![b'1'; 1 << 20]).unwrap();
             meanwhile();
             std::fs::rename(dir.join("then"), &pipe).unwrap();

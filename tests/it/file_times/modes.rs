@@ -1,4 +1,4 @@
-//! `--mtimes`: which times files below show.
+//! `--mtimes`: the times that files of the host show.
 
 use super::{Place, copy};
 use crate::support::{stderr, stdout};
@@ -23,7 +23,7 @@ fn content_mode_makes_equal_bytes_whatever_the_file_times() {
     let edited = place_with_edit(&one);
     assert_ne!(compiled(&one, "content"), compiled(&edited, "content"));
     assert_ne!(compiled(&one, "host"), compiled(&two, "host"));
-    // The command line says which of them a run depends on.
+    // `verify` names the option that makes the run independent of the times.
     let output = two.command(&["verify -n 2", "sh", "-c", IMPORT]).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stdout(&output).contains("use --mtimes content"), "{}", stdout(&output));

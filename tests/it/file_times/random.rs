@@ -1,9 +1,9 @@
-//! Random edits between random decisions. What must be decided follows from what was done: a file that
-//! was written or touched since it was looked at is another, and what is made of it is to be made again.
+//! Random edits between random decisions of tools. The edits determine each decision: a file written or touched since
+//! it was last examined has changed, and its targets must be made again.
 
 use super::Place;
 
-/// A source of chance that is the same for each number.
+/// A source of random numbers, determined by its seed.
 struct Chance(u64);
 
 impl Chance {
@@ -17,7 +17,7 @@ impl Chance {
     }
 }
 
-/// Notes time and length of a file, as Python and git do, and says whether they are as noted before.
+/// Records the time and length of a file, as Python and git do, and prints whether they are the same as before.
 const NOTE: &str = r#"note() {
     is="$(date -r $1 +%s) $(wc -c < $1)"
     if [ -f $1.note ] && [ "$is" = "$(cat $1.note)" ]; then echo same; else echo changed; fi
@@ -28,7 +28,7 @@ const NOTE: &str = r#"note() {
 #[derive(Default)]
 struct Model {
     is_made: bool,
-    /// For `a` and `b`: changed since it was noted.
+    /// For `a` and `b`: changed since the last `note`.
     changed: [bool; 2],
     noted: [bool; 2],
 }
@@ -57,7 +57,7 @@ impl Model {
             _ => {
                 let made = if self.is_made { "" } else { "mid\nout\n" };
                 self.is_made = true;
-                // It says more than that where there is nothing to be done.
+                // If there is nothing to do, minimake prints a message.
                 ("minimake | grep -v minimake".to_owned(), made.to_owned())
             }
         }

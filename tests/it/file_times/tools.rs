@@ -1,4 +1,4 @@
-//! Real tools, in the sequences in which people use them.
+//! Real tools, in the sequences in which users run them.
 
 use super::{MAKEFILE, Place, Session};
 use crate::support::stdout;
@@ -9,7 +9,7 @@ fn importing(name: &str) -> String {
     format!("python-3.12.0 -c 'import {name}; print({name}.X)'")
 }
 
-/// Regression: a `.pyc` names the second and length of its source, and was taken for that of the edited file.
+/// Regression: a `.pyc` names the second and length of its source, and was used for the edited file.
 #[test]
 fn python_sees_an_edit_in_one_script() {
     let test = "file_times::tools::python_sees_an_edit_in_one_script";
@@ -33,7 +33,7 @@ fn python_sees_an_edit_in_another_exec_of_a_session() {
     let import = importing("mod");
     assert_eq!(session.exec(&import), "0\n");
     assert_eq!(session.exec(&format!("echo X=1 > mod.py; {import}")), "1\n");
-    // The command whose result was stale.
+    // Regression: the result of this command was stale.
     assert_eq!(session.exec(&format!("echo X=2 > mod.py; {import}")), "2\n");
     session.exec("echo X=3 > mod.py");
     assert_eq!(session.exec(&import), "3\n");
@@ -51,10 +51,10 @@ fn python_sees_an_edit_on_the_disk_between_two_runs() {
     assert_eq!(place.modified("__pycache__/mod.cpython-312.pyc"), compiled, "it was valid");
     place.edit("mod.py", "X=2\n", 100);
     assert_eq!(place.applied(&import), "2\n");
-    // An older version that is checked out is an edit, whatever its time is.
+    // Checking out an older version is an edit, whatever its time is.
     place.edit("mod.py", "X=1\n", 50);
     assert_eq!(place.applied(&import), "1\n");
-    // With nothing but the times touched, it is compiled again, as on the host.
+    // A file of which only the time changed is compiled again, as on the host.
     place.touch("mod.py", 200);
     assert_eq!(place.applied(&import), "1\n");
     assert_ne!(place.modified("__pycache__/mod.cpython-312.pyc"), compiled);
@@ -117,7 +117,7 @@ fn make_remakes_what_changed_on_the_disk_between_two_runs() {
     assert_eq!(place.applied("minimake"), "mid\nout\n");
     assert_eq!(std::fs::read_to_string(place.tree().join("out")).unwrap(), "2\n1\n");
     assert_eq!(place.applied("minimake"), NOTHING);
-    // Nothing but a time.
+    // Only a time changes.
     later();
     let now = std::time::SystemTime::now();
     std::fs::File::options()
@@ -128,7 +128,7 @@ fn make_remakes_what_changed_on_the_disk_between_two_runs() {
         .unwrap();
     assert_eq!(place.applied("minimake"), "mid\nout\n");
     assert_eq!(place.applied("minimake"), NOTHING, "what was made again as it was is as new");
-    // Only seen, not written.
+    // The change is read by runs without `--apply`.
     later();
     std::fs::write(place.tree().join("a"), "3\n").unwrap();
     assert_eq!(place.printed("minimake"), "mid\nout\n");
@@ -169,8 +169,8 @@ fn native_make_and_guest_make_agree() {
     assert_eq!(place.applied("minimake"), NOTHING);
 }
 
-/// Regressions: what the user had edited was older than all files of the session; what the session had
-/// applied got the time of the refresh, and so was newer than files that were written after it.
+/// Regressions: a file edited by the user was older than all files of the session; an applied file got the time of the
+/// refresh, and so was newer than files written after it.
 #[test]
 fn make_remakes_what_changed_before_an_empty_refresh() {
     let place = Place::new();
@@ -246,7 +246,7 @@ fn make_remakes_what_a_refresh_takes_in() {
     for digit in ["2", "3"] {
         std::fs::write(place.tree().join("a"), format!("{digit}\n")).unwrap();
         session.refresh();
-        // Looked at anew, it is as late.
+        // A second refresh keeps the time.
         session.refresh();
         assert_eq!(session.exec("minimake"), "mid\nout\n", "{digit}");
         assert_eq!(session.exec("minimake; cat out"), format!("{NOTHING}{digit}\n1\n"));
@@ -287,7 +287,7 @@ fn an_early_clock_keeps_the_order_of_files() {
     }
 }
 
-/// Regression: while the file was open for reading, all writes were in one second.
+/// Regression: while the file was open for reading, all writes got times within one second.
 #[test]
 fn writes_to_a_file_open_for_reading_get_distinct_seconds() {
     let place = Place::new();
@@ -296,14 +296,14 @@ fn writes_to_a_file_open_for_reading_get_distinct_seconds() {
     let printed = place.printed(&script);
     let seconds: std::collections::BTreeSet<&str> = printed.lines().collect();
     assert_eq!(seconds.len(), 4, "{printed}");
-    // Who writes on and on moves no clock.
+    // Repeated writes through one descriptor do not advance the clock.
     let script = "exec 3>log; for i in 1 2 3 4; do echo $i >&3; date -r log +%s; done";
     let printed = place.printed(script);
     let seconds: std::collections::BTreeSet<&str> = printed.lines().collect();
     assert_eq!(seconds.len(), 1, "{printed}");
 }
 
-/// Regression: the refresh gave it the disk's time, which is earlier than that of files built from it.
+/// Regression: the refresh gave the file the disk's time, which is earlier than that of files built from it.
 #[test]
 fn file_rewritten_with_equal_content_stays_new_after_a_refresh() {
     let place = Place::new();
@@ -320,7 +320,7 @@ fn file_rewritten_with_equal_content_stays_new_after_a_refresh() {
     assert_eq!(session.exec("minimake"), "minimake: 'out' is up to date.\n");
 }
 
-/// Regression: Python took the compiled code of one content for that of the other, which had the same length.
+/// Regression: Python used the compiled code of one content for another of the same length.
 #[test]
 fn refreshes_of_different_sessions_give_different_times() {
     let place = Place::new();
@@ -331,7 +331,7 @@ fn refreshes_of_different_sessions_give_different_times() {
         std::fs::write(place.tree().join("a"), format!("{digit}\n")).unwrap();
         session.refresh();
         seconds.insert(session.exec("date -r a +%s"));
-        // People take longer than that from one to the next.
+        // Users take longer than one second between two sessions.
         std::thread::sleep(std::time::Duration::from_secs(1));
     }
     assert_eq!(seconds.len(), 3, "{seconds:?}");

@@ -1,4 +1,4 @@
-//! Calls, mocks, the bridge, and what is built in but for commands.
+//! Calls, mocks, the bridge, and the built-in operations other than commands.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{bench, error, session};
 
-/// Answers what it was told to, and remembers what it was asked.
+/// A bridge with fixed answers, which records its calls.
 #[derive(Default)]
 struct Bridge(Mutex<Vec<String>>);
 

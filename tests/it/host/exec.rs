@@ -114,7 +114,7 @@ fn a_command_that_takes_too_long_is_ended_with_all_that_it_started() {
     assert_eq!((&result["stdout"], &result["duration_ms"]), (&json!("begun\n"), &json!(1500)));
     assert_eq!((&result["signal"], &result["exit_code"]), (&json!("SIGKILL"), &json!(null)));
     assert!(session.overlay().unwrap().read("/worktree/late").is_err());
-    // One that closes its streams and goes on does not get away either.
+    // A command that closes its streams and goes on is ended, too.
     let result =
         exec(&mut session, &json!({ "command": "exec >&- 2>&-; sleep 50", "timeout_ms": 100 }));
     assert_eq!((&result["status"], &result["duration_ms"]), (&json!("timed_out"), &json!(100)));
@@ -200,7 +200,7 @@ fn shells_are_listed_and_one_is_the_default() {
 #[test]
 fn shell_of_a_toolchain_can_be_chosen() {
     let (folder, tools) = (scratch(), tempfile::tempdir().unwrap());
-    // Whatever it does, it is called bash.
+    // Another program under the name `bash`.
     std::fs::copy(crate::support::guest("env"), tools.path().join("bash.wasm")).unwrap();
     let bench = bench(folder.path()).wasi_toolchain(tools.path()).build();
     let mut session = bench.activate().unwrap();
@@ -235,7 +235,7 @@ fn changes_of_commands_belong_to_the_session() {
 fn process_of_a_host_call_is_not_waited_for_by_the_shell() {
     let folder = scratch();
     let mut session = session(folder.path());
-    // The shell waits for all of its children, and none of them is a call.
+    // The shell waits for all of its children; the processes of calls are not among them.
     let result = shell(&mut session, "ask workspace.cwd & ask runtime.task & wait; echo done");
     assert_eq!(result["stdout"], "{\"ok\":\"/worktree\"}\n{\"ok\":null}\ndone\n");
 }
@@ -251,8 +251,8 @@ fn interrupted_host_call_says_so() {
     let ended = error(&mut short, "process.exec", &json!({ "argv": ["sleeper", "5000"] }));
     assert_eq!(ended, "process.exec was ended: virtual_timeout");
 
-    // A guest may end any process of its machine, also one that it does not see: 1, 2 and 3 run
-    // the script, 4 sleeps, 5 is `ask`, and 6 makes its call.
+    // A guest can end any process of its machine, even one that it cannot see: 1, 2 and 3 run the
+    // script, 4 sleeps, 5 is `ask`, and 6 makes its call.
     let mut session = session(folder.path());
     let call = r#"ask process.exec '{"argv":["sleeper","5000"]}'"#;
     let result = shell(&mut session, &format!("{call} & sleep 1; kill -9 6; wait; echo on"));
@@ -286,7 +286,7 @@ mod native {
         let profile =
             json!({ "argv": ["bash", "-c", "exit 3"], "sandbox_profile": "unrestricted" });
         assert_eq!(exec(&mut host, &profile)["exit_code"], 3);
-        // The default shell is belljar's own all the same.
+        // The default shell is still belljar's own.
         assert_eq!(exec(&mut host, &json!({ "command": "[[ a ]]" }))["exit_code"], 2);
 
         let refused = with_host(folder.path()).sandbox_profile(SandboxProfile::Wasi);
@@ -310,7 +310,7 @@ mod native {
         }
         let echo = json!({ "argv": ["bash", "-c", "echo kept"] });
         assert_eq!(exec(&mut session, &echo)["stdout"], "kept\n");
-        // Also where the shell that can be watched would start it.
+        // Also if belljar's own shell, whose programs are checked, would start it.
         let nested = shell(&mut session, "x='rm note.txt'; bash -c \"$x\"");
         assert_eq!(nested["status"], "blocked", "{nested}");
         let nested = shell(&mut session, "bash -c 'eval \"$(cat note.txt)\"'");

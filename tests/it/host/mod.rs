@@ -1,5 +1,4 @@
-//! What programs may ask of their host: in sessions, from guests, on tapes, and what the command policy
-//! stops.
+//! Operations that programs ask of their host: in sessions, from guests, on tapes, and blocked by the command policy.
 
 mod calls;
 mod exec;
@@ -17,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::support::{engine, package};
 
-/// A session on a paused clock, over `folder`, with the example programs and none of the host.
+/// A session on a paused clock, over `folder`, with the example programs and no programs of the host.
 fn bench(folder: &Path) -> TestbenchBuilder {
     Testbench::builder()
         .paused_clock_at_ms(0)
@@ -35,7 +34,7 @@ fn exec(session: &mut TestbenchSession, params: &Value) -> Value {
     session.host_call("process.exec", params).unwrap()
 }
 
-/// What a shell makes of `command`.
+/// The result of `command` in a shell.
 fn shell(session: &mut TestbenchSession, command: &str) -> Value {
     exec(session, &json!({ "command": command }))
 }

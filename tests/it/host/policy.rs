@@ -1,4 +1,4 @@
-//! What the command policy stops, however a command is written, and that nothing is reached then.
+//! The command policy blocks a command however it is written, before anything is reached.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -80,7 +80,7 @@ fn a_denied_command_does_not_run_however_it_is_written() {
         "xargs rm < list",
         "echo kept | xargs -n 1 rm",
         "env xargs rm < list",
-        // What is known when it runs alone.
+        // Known only when the command runs.
         "x=rm; $x kept",
         "x=r; ${x}m kept",
         "x=r; \"${x}m\" kept",
@@ -170,7 +170,7 @@ fn command_is_ended_when_it_starts_a_denied_program() {
     assert!(session.overlay().unwrap().read("/worktree/after").is_err());
     let stderr = result["stderr"].as_str().unwrap();
     assert!(stderr.contains("deny `rm *` (policy.json, line 4): files are kept"), "{stderr}");
-    // The next one is another.
+    // The next command is not affected.
     assert_eq!(shell(&mut session, "echo on")["status"], "completed");
 }
 
@@ -227,7 +227,7 @@ fn programs_that_guests_spawn_are_checked() {
     let folder = scratch();
     std::fs::write(folder.path().join("Makefile"), "all:\n\trm kept\n").unwrap();
     let mut session = under(&folder, policy(DENY_RM));
-    // Not by process.exec: the session's own command, whose children are what a guest starts.
+    // The child is started by the session's own command, not by `process.exec`.
     let output = session.command("minimake").output().unwrap();
     let printed = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
@@ -241,7 +241,7 @@ fn programs_that_guests_spawn_are_checked() {
 fn copy_under_a_denied_name_is_blocked() {
     let folder = scratch();
     let mut session = under(&folder, policy(DENY_RM));
-    // `exec -a` is none of POSIX; a program that starts another says both.
+    // POSIX has no `exec -a`; a program that starts another gives both its path and its `argv[0]`.
     let result = shell(&mut session, "PATH=/tmp; cp script /tmp/rm; rm kept");
     assert_eq!(result["status"], "blocked");
     assert!(is_kept(&mut session));
@@ -316,7 +316,7 @@ fn commands_run_only_in_the_workspace_roots() {
         let result = status(json!({ "command": "pwd", "cwd": cwd }));
         assert_eq!(result["blocked_by"]["rule"], "workspace_roots", "{cwd}: {result}");
     }
-    // By links, and by a command that goes elsewhere before it starts something.
+    // Through links, and through a command that changes its directory before it starts a program.
     let linked = "ln -s /tmp link";
     assert_eq!(status(json!({ "command": linked, "cwd": "sub" }))["status"], "completed");
     let result = status(json!({ "command": "pwd", "cwd": "sub/link" }));

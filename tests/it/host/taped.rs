@@ -1,4 +1,4 @@
-//! Calls on tapes, and answered from them: without bridge, mocks, answers and policy.
+//! Calls on tapes, and their replay without bridge, mocks, answers and policy.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn again(tape: &Path) -> Result<Replayed, ReplayError> {
     })
 }
 
-/// Records what `act` does in a session with a policy, answers, mocks and a bridge; replays it.
+/// Records `act` in a session with a policy, answers, mocks and a bridge, and replays it.
 fn both(act: impl FnOnce(&mut TestbenchSession)) -> (Vec<belljar::tape::Record>, Replayed) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("kept"), "kept\n").unwrap();
@@ -86,7 +86,7 @@ fn replay_answers_guest_calls_from_the_tape() {
     ];
     let mut printed = Vec::new();
     let (records, replayed) = both(|session| {
-        // A bridge would be asked before what is built in, and cannot be watched.
+        // A bridge is asked before the built-in operations, and cannot be observed.
         for (name, params) in asked {
             let mut command = session.command("ask");
             command.arg(name);
@@ -169,7 +169,7 @@ fn replay_with_a_changed_answer_on_the_tape_diverges() {
     assert_eq!(output.stdout, b"{\"ok\":\"first\"}\n");
     session.finalize().unwrap();
     let text = std::fs::read_to_string(&tape).unwrap();
-    // Only in the record of the call: what the guest prints of it is then something else.
+    // Only the record of the call is changed, so the guest's output differs from the tape.
     let changed: String = text
         .lines()
         .map(|line| {

@@ -1,4 +1,4 @@
-//! What programs do to files whose contents nobody has read.
+//! Changes of files whose contents have not been read.
 
 use super::scene::Scene;
 use crate::support::{belljar, guest, stderr};
@@ -16,7 +16,8 @@ fn file_truncated_before_it_was_read_is_recorded() {
         let output = belljar(&scene.path("tree")).args(verify).output().unwrap();
         assert!(output.status.success(), "{change}: {}", stderr(&output));
     }
-    // A file that was appended to, and one that is renamed as well.
+    // A file that is appended to and then renamed; a file that is truncated several times and then
+    // read.
     for script in [
         "./overwrite.wasm append:note.txt:more truncate:sub/inner:3; mv note.txt sub/note",
         "for i in 1 2 3; do ./overwrite.wasm truncate:note.txt:$((9 - i)); done; cat note.txt",

@@ -1,4 +1,4 @@
-//! What processes found that looked for programs is on the tape: the folders of a replay are others, or gone.
+//! The results of program lookups are on the tape: a replay has other folders, or none.
 
 use belljar::Digest;
 use belljar::tape::Kind;
@@ -31,7 +31,7 @@ fn programs_of_bin_are_found_by_a_replay() {
 #[test]
 fn fuel_is_counted_by_a_replay() {
     let scene = Scene::new();
-    // One ends the module, one the shell, and one nobody.
+    // One limit ends the module, one ends the shell, and one is not reached.
     for (fuel, code) in [("2000", 124), ("300", 124), ("90000000", 0)] {
         let script = "x=$(wc note.txt); while [ ${#x} -lt 200 ]; do x=x$x; done; wc note.txt";
         let output = scene.same(&["--fuel", fuel, "sh", "-c", script]);
@@ -53,7 +53,7 @@ fn failed_start_of_an_existing_program_is_replayed() {
     ] {
         scene.same(&["sh", "-c", script]);
     }
-    // A closed descriptor; a directory that is not there; the process's own directory.
+    // A descriptor that is not open; a directory that does not exist; the process's own directory.
     for (dir, action) in [("", [0, 99, 1]), ("nothing", [2, 0, 0]), ("", [0, 1, 3])] {
         scene.write("tree/start.wat", &super::spawner::start_twice("wc", dir, action));
         let output = scene.same(&["./start.wat"]);
@@ -77,7 +77,7 @@ fn a_program_under_another_name_is_found_by_a_replay() {
         _ => None,
     });
     assert_eq!(spawned, Some(("sh".to_owned(), Some("zz".to_owned()))));
-    // Without the module on the tape, a replay finds what is built in.
+    // Without the module on the tape, a replay uses the built-in program.
     let folder = scene.path("elsewhere");
     let record = ["record", "--quiet", "--tape", "t", "--argv0", "zz", "--", "wc", "t"];
     belljar(&folder).args(record).output().unwrap();
@@ -121,7 +121,7 @@ fn all_programs_of_a_process_tree_are_stored_with_the_tape() {
         let kept = scene.path("run.tape.cas").join(digest.to_string());
         assert!(kept.exists(), "{name} as {}", kept.display());
     }
-    // What looks like a secret is not kept, and that is said.
+    // A module that contains what looks like a secret is not stored, and the recording fails with a message.
     let mut module = std::fs::read(scene.path("tools/tool.wasm")).unwrap();
     module.extend(b"\0\x23\x01 ");
     module.extend(b"sk-abcdefghijklmnopqrstuvwxyz0123");
@@ -146,7 +146,7 @@ fn a_replay_takes_several_modules() {
     assert!(stderr(&replayed).contains("the run is the same"), "{}", stderr(&replayed));
 }
 
-/// Regression: the tape had no record of such a call, so the replay had no answer.
+/// Regression: the tape had no record of an interrupted call, so the replay had no answer.
 #[test]
 fn host_call_interrupted_by_the_end_of_the_run_is_replayed() {
     let scene = Scene::new();
@@ -171,7 +171,7 @@ fn host_call_interrupted_by_the_end_of_the_run_is_replayed() {
 #[cfg(unix)]
 #[test]
 fn timeout_during_a_wait_for_a_native_program_is_replayed() {
-    // No built-in program stands for `awk`.
+    // `awk` is not built in, so it runs natively.
     const ENDLESS: &str = "awk 'BEGIN { system(\"exec sleep 1000\") }'";
     let scene = Scene::new();
     let (piped, beside) = (format!("{ENDLESS} | cat"), format!("sleep 1; {ENDLESS} & wait"));

@@ -1,4 +1,4 @@
-//! What was recorded is replayed where nothing of it is left: no files, no toolchains, no programs of the host.
+//! Recordings are replayed where nothing of the run is left: no files, no toolchains, no programs of the host.
 
 mod files;
 mod found;

@@ -1,5 +1,5 @@
-//! Random runs: programs of all origins, started by scripts and by modules, failing in all ways, with all
-//! options. `BELLJAR_TEST_REPLAYS` says how many; `BELLJAR_TEST_SEED` where the numbers begin.
+//! Random runs: programs of all origins, started by scripts and by modules, failing in all ways, with all options.
+//! `BELLJAR_TEST_REPLAYS` is the number of runs, `BELLJAR_TEST_SEED` the seed of the first.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,7 +12,7 @@ const RUNS: usize = 60;
 
 const THREADS: usize = 2;
 
-/// The machine's own programs, and the shell's.
+/// Commands inside the machine: built-in programs, builtins of the shell, and modules of the tree.
 const COMMANDS: [&str; 31] = [
     "wc note.txt",
     "cat - sub/inner",
@@ -47,10 +47,10 @@ const COMMANDS: [&str; 31] = [
     "exit 7",
 ];
 
-/// Programs of the host, where there are some.
+/// Programs of the host, in some of the runs.
 const OF_HOST: [&str; 4] = ["sed s/o/0/", "awk '{ print NF }' note.txt", "dd count=0", "tac"];
 
-/// What may stand around a command.
+/// Adds a random redirection, assignment or shell construct to a command.
 fn dressed(chance: &mut Chance, command: String) -> String {
     match chance.below(22) {
         0 => format!("{command} > made"),
@@ -92,11 +92,11 @@ fn script(chance: &mut Chance, has_host: bool) -> String {
         script += ["; ", "\n", " && ", " || ", " | ", " & "][chance.below(6)];
         script += &command(chance, has_host);
     }
-    // What a here-document ends with stands alone.
+    // The delimiter of a here-document must be alone on its line.
     script.replace("E\n;", "E\n").replace("E\n &&", "E\n").replace("E\n ||", "E\n")
 }
 
-/// Options of a run, some of the time.
+/// Random options of a run; there may be none.
 fn options(chance: &mut Chance) -> Vec<&'static str> {
     const OPTIONS: [&[&str]; 28] = [
         &["--timeout", "40ms"],
@@ -139,14 +139,14 @@ fn options(chance: &mut Chance) -> Vec<&'static str> {
         chosen.retain(|option| option[0] != "--cwd");
         chosen.push(&["--no-worktree", "--dir", ".::.", "--dir", "../other::/other"]);
     }
-    // Real time and fuel are no reasons for each other.
+    // `--start-at` cannot be used with `--clock real`.
     if chosen.contains(&&["--clock", "real"][..]) {
         chosen.retain(|option| option[0] != "--start-at");
     }
     chosen.concat()
 }
 
-/// Records one random run and replays it; answers whether it left a tape.
+/// Records one random run and replays it; returns whether it left a tape.
 fn recorded_and_replayed(seed: u64) -> bool {
     let mut chance = Chance::new(seed);
     let scene = Scene::new();
@@ -170,7 +170,7 @@ fn recorded_and_replayed(seed: u64) -> bool {
     let what = format!("BELLJAR_TEST_SEED={seed} BELLJAR_TEST_REPLAYS=1: {args:?}");
     both.expect_same(&what);
     if both.replayed.is_none() {
-        // What cannot run leaves no tape, and neither does what no tape can hold.
+        // A run that cannot start leaves no tape, nor does a run that a tape cannot hold.
         let code = both.recorded.status.code();
         let said = stderr(&both.recorded);
         assert!(matches!(code, Some(2 | 125 | 126 | 127)), "{what}: {said}");

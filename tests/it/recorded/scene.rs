@@ -13,17 +13,17 @@ const TEXT: &str = r#"(module
     (memory (export "memory") 1)
     (func (export "_start") (call $exit (i32.const 3))))"#;
 
-/// A module that only libraries have, and one that imports what nobody defines.
+/// A module without `_start`, and a module with an undefined import.
 const REACTOR: &str = r#"(module (memory (export "memory") 1) (func (export "run")))"#;
 const IMPORT: &str = r#"(module (import "env" "nobody" (func $f)) (memory (export "memory") 1)
     (func (export "_start") (call $f)))"#;
 
-/// `tree`, over which programs run, `tools`, a toolchain, `other`, a folder to mount, and a tape.
+/// `tree`, in which programs run; `tools`, a toolchain; `other`, a folder to mount; and a tape.
 pub struct Scene {
     folder: tempfile::TempDir,
 }
 
-/// How a run ended, and the replay of its tape, if it left one.
+/// The output of a run, and of the replay of its tape if it left one.
 pub struct Both {
     pub recorded: Output,
     pub replayed: Option<Output>,
@@ -45,7 +45,7 @@ impl Scene {
             (guest("sleeper"), "tree/sleeper.wasm"),
             (guest("ask"), "tree/ask.wasm"),
             (guest("clock"), "tools/tool.wasm"),
-            // Another than the one that is built in.
+            // Not the built-in `cat`.
             (guest("cat"), "tools/cat.wasm"),
         ] {
             std::fs::copy(from, scene.path(to)).unwrap();
@@ -82,8 +82,8 @@ impl Scene {
         std::fs::write(self.path(name), content).unwrap();
     }
 
-    /// Records `args`, which are options and a program, with programs from `tools`, that are kept on the
-    /// tape. Replays it once everything is gone, the programs of the host too.
+    /// Records `args`, which are options and a program, with programs from `tools` embedded in the tape. Replays it
+    /// after these folders were moved away, and without programs of the host.
     pub fn both(&self, args: &[&str]) -> Both {
         let record = ["record", "--quiet", "--embed-program", "--toolchain", "../tools", "--tape"];
         let mut command = belljar(&self.path("tree"));
@@ -105,7 +105,7 @@ impl Scene {
         Both { recorded, replayed: Some(replayed) }
     }
 
-    /// As [`Scene::both`]; the replay has to be the same. Answers what was recorded.
+    /// As [`Scene::both`], but there must be a replay, and it must be the same. Returns the recorded output.
     pub fn same(&self, args: &[&str]) -> Output {
         let both = self.both(args);
         both.expect_same(&format!("{args:?}"));
@@ -120,7 +120,7 @@ impl Scene {
 }
 
 impl Both {
-    /// Fails unless the replay, if there is one, was the same; `what` says of what.
+    /// Fails unless the replay, if there is one, was the same; `what` describes the run.
     pub fn expect_same(&self, what: &str) {
         let Some(replayed) = &self.replayed else { return };
         let said = stderr(replayed);

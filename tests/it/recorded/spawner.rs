@@ -1,22 +1,22 @@
-//! Modules that start programs through the guest ABI, with descriptors, folders and arguments as they come.
+//! Modules that start programs through the guest ABI, with random descriptors, folders and arguments.
 
 use std::fmt::Write as _;
 
 use crate::support::plans::Chance;
 
-/// Where a module has what it is answered, what it prints, and its first text.
+/// Addresses in the memory of a module: results of calls, the line to print, and the first text.
 const PID: usize = 0;
 const RESULT: usize = 16;
 const LINE: usize = 48;
 const IOV: usize = 64;
 const TEXTS: usize = 256;
 
-/// A text that is longer than any other, at the end of the memory, and how many pages the memory has.
+/// The address and length of a text of 1 MiB at the end of the memory, and the pages of the memory.
 const LONG_AT: usize = 1 << 20;
 const LONG_BYTES: usize = 1 << 20;
 const PAGES: usize = 32;
 
-/// Programs of all origins, and those that there are not.
+/// Programs of all origins, and programs that do not exist.
 pub const PROGRAMS: [&str; 28] = [
     "wc",
     "cat",
@@ -75,7 +75,7 @@ impl Data {
     }
 }
 
-/// The text of a module that does up to six random things, and prints what each was answered.
+/// The text of a module that makes up to six random calls, and prints their results.
 pub fn spawner(chance: &mut Chance) -> String {
     let (mut data, mut code) = (Data(Vec::new()), String::new());
     for _ in 0..=chance.below(6) {
@@ -103,7 +103,7 @@ pub fn spawner(chance: &mut Chance) -> String {
     module(&data, &code)
 }
 
-/// The module that has `data` and does `code`.
+/// The module with the data `data` and the code `code`.
 fn module(data: &Data, code: &str) -> String {
     let mut bytes = String::new();
     for byte in &data.0 {
@@ -140,12 +140,12 @@ fn module(data: &Data, code: &str) -> String {
     )
 }
 
-/// A random request to start a process; answers where it is.
+/// A random request to start a process; returns its address.
 fn request(chance: &mut Chance, data: &mut Data) -> usize {
     let program = PROGRAMS[chance.below(PROGRAMS.len())];
     let (args_at, args_count) = match chance.below(8) {
         0 => (0, 0),
-        // More than arguments may have together; and more than can be passed.
+        // More bytes of arguments than the limit; more arguments than can be passed.
         1 => (data.words(&[LONG_AT, LONG_BYTES].repeat(9)), 9),
         2 => (LONG_AT, 100_000),
         3 | 4 => (data.texts(&[program, "-c", "echo $0 $#; cat note.txt; exit 3"]), 3),
@@ -157,7 +157,7 @@ fn request(chance: &mut Chance, data: &mut Data) -> usize {
     let dir_at = if dir.is_empty() { 0 } else { data.put(dir.as_bytes()) };
     let mut actions = Vec::new();
     for _ in 0..chance.below(3) {
-        // Those that are open, the process's own folders, and what nothing is.
+        // Open descriptors, the process's own folders, and numbers that are not open.
         let fd = |chance: &mut Chance| [0, 1, 2, 2, 3, 4, 5, 6, 99, 100_000][chance.below(10)];
         actions.extend([chance.below(3), fd(chance), fd(chance)]);
     }
@@ -181,8 +181,8 @@ fn request(chance: &mut Chance, data: &mut Data) -> usize {
     ])
 }
 
-/// The text of a module that starts `program` with `dir` for its current directory and the change
-/// `action` to its descriptors, and then without both, and waits for the second one.
+/// The text of a module that starts `program` with the current directory `dir` and the descriptor action `action`, then
+/// starts it without both, and waits for the second process.
 pub fn start_twice(program: &str, dir: &str, action: [usize; 3]) -> String {
     let mut data = Data(Vec::new());
     let (program_at, program_len) = (data.put(program.as_bytes()), program.len());

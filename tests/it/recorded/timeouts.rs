@@ -1,4 +1,4 @@
-//! Real time ends a run anywhere. Its tape says where, and a replay ends there, however fast it is.
+//! A timeout in real time can end a run at any point. Its tape says where, and a replay ends there at any speed.
 
 use std::process::Output;
 
@@ -7,7 +7,7 @@ use belljar::tape::Kind;
 use super::scene::Scene;
 use crate::support::{stderr, stdout};
 
-/// Runs what `args` say, which its timeout ends, and replays it; answers what it did.
+/// Records and replays a run of `args` that its timeout ends; returns the recorded output.
 fn ended(scene: &Scene, args: &[&str]) -> Output {
     for timeout in ["30ms", "150ms", "400ms"] {
         let output = scene.same(&[&["--timeout", timeout], args].concat());
@@ -52,7 +52,7 @@ fn timeout_of_a_module_is_replayed_at_the_same_place() {
     module("", "", "(loop (br 0))");
     ended(&scene, &["./loop.wat"]);
     ended(&scene, &["sh", "-c", "echo a > made; ./loop.wat | wc & ./loop.wat"]);
-    // One that writes, one that asks for chance and the time, one that waits for its input.
+    // A module that writes, a module that waits for its input, and a module that asks for random bytes and the time.
     let wasi = |name: &str, params: &str| {
         format!(
             r#"(import "wasi_snapshot_preview1" "{name}" (func ${name} (param {params}) (result i32)))"#
@@ -72,7 +72,7 @@ fn timeout_of_a_module_is_replayed_at_the_same_place() {
     ended(&scene, &["--clock", "real", "./loop.wat"]);
 }
 
-/// Regression: some of these replays were ended by the end of the recorded input instead.
+/// Regression: some of these replays ended at the end of the recorded input instead.
 #[test]
 fn timeout_of_a_waiting_run_is_replayed() {
     let scene = Scene::new();
@@ -89,15 +89,15 @@ fn run_on_the_real_clock_ends_at_the_earlier_of_its_two_timeouts() {
     ended(&scene, &["--clock", "real", "--virtual-timeout", "900s", "sh", "-c", script]);
 }
 
-/// Regression: reads of files that the run wrote are on the tape as well, so the replay did not find the
-/// place.
+/// Regression: reads of files that the run wrote are on the tape as well, so the replay did not find the point of the
+/// timeout.
 #[test]
 fn timeout_while_a_written_file_is_read_back_is_replayed() {
     let scene = Scene::new();
     let big = std::fs::File::create(scene.path("tree/big")).unwrap();
     big.set_len(40_000_000).unwrap();
     ended(&scene, &["sh", "-c", "echo x >> big; while :; do :; done"]);
-    // At the end of a process, which makes no call there.
+    // At the end of a process, where it makes no call.
     let wasi = |name: &str, params: &str| {
         format!(
             r#"(import "wasi_snapshot_preview1" "{name}" (func ${name} (param {params}) (result i32)))"#

@@ -1,4 +1,4 @@
-//! The calls that are compared, drawn by chance, and what the folder holds at first.
+//! The compared calls, drawn at random, and the initial contents of the folder.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,17 +8,18 @@ use belljar::WORKTREE;
 
 use crate::support::plans::Chance;
 
-/// Names of entries. Most folders have some of the first; the kernel gives the last a meaning.
+/// Names of entries. Many worktrees have some of the first; the kernel gives `tmp` and `dev` a
+/// meaning.
 pub const NAMES: [&str; 13] =
     ["a", "b", "src", "lib", "bin", "etc", "usr", "home", "mnt", "work", "x.c", "tmp", "dev"];
 
-/// Instead of a path: that of the current directory as it is when the call is made.
+/// Stands for the path of the current directory at the time of the call.
 pub const HERE: &str = "(here)";
 
-/// Slots of a program for open directories.
+/// A program's slots for open directories.
 pub const SLOTS: usize = 3;
 
-/// A call on paths, as `tests/guests` read it.
+/// A call on paths, as the programs in `tests/guests` read it.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub name: &'static str,
@@ -69,7 +70,7 @@ impl Call {
 
 pub fn draw_path(chance: &mut Chance) -> String {
     let name = |chance: &mut Chance| {
-        // Half of the time one of few, so that calls meet.
+        // Half of the names are one of three, so that calls meet.
         let names = if chance.below(2) == 0 { &NAMES[..3] } else { &NAMES[..] };
         names[chance.below(names.len())]
     };
@@ -81,7 +82,7 @@ pub fn draw_path(chance: &mut Chance) -> String {
     path + &join_names(chance, separators, name)
 }
 
-/// Names that `name` draws, or `..`, with `separators` between them, and at times one at the end.
+/// Names drawn by `name`, or `..`, with `separators` between them, and sometimes one at the end.
 pub fn join_names(
     chance: &mut Chance,
     separators: usize,
@@ -103,7 +104,7 @@ pub fn draw_text(chance: &mut Chance) -> String {
     format!("{above}{}", draw_path(chance))
 }
 
-/// Calls of C programs, some more often than others.
+/// Calls of C programs; some occur more often.
 pub const C_CALLS: [&str; 30] = [
     "mkdir",
     "mkdir",
@@ -137,7 +138,8 @@ pub const C_CALLS: [&str; 30] = [
     "opendir",
 ];
 
-/// Calls of C programs that know their current directory, with it as often as with all else.
+/// Calls of C programs that know their current directory. `chdir` and `getcwd` are added to the
+/// others.
 pub const CURRENT_DIR_CALLS: [&str; 38] = {
     let mut calls = ["chdir"; 38];
     let mut at = 0;
@@ -150,7 +152,7 @@ pub const CURRENT_DIR_CALLS: [&str; 38] = {
     calls
 };
 
-/// What programs do with Rust's standard library.
+/// Calls of programs that use Rust's standard library.
 pub const STD_CALLS: [&str; 26] = [
     "create_dir",
     "create_dir_all",
@@ -203,7 +205,7 @@ pub fn draw_call(chance: &mut Chance, names: &[&'static str], has_slots: bool) -
     Call { name, slot: slot.filter(|_| path != HERE), path, other }
 }
 
-/// Plants in each of `folders` the same things.
+/// Creates the same entries in both folders.
 pub fn plant(chance: &mut Chance, folders: [&Path; 2]) {
     for _ in 0..chance.below(12) {
         let (path, text, kind) = (draw_path(chance), draw_text(chance), chance.below(4));
@@ -213,14 +215,14 @@ pub fn plant(chance: &mut Chance, folders: [&Path; 2]) {
         }
         for folder in folders {
             let place = folder.join(path);
-            // Through a link that was planted before, it may be elsewhere.
+            // A link created earlier can lead outside the folder.
             let parent = place.parent().and_then(|parent| parent.canonicalize().ok());
             let is_elsewhere =
                 parent.is_some_and(|it| !it.starts_with(folder.canonicalize().unwrap()));
             if is_elsewhere || fs::symlink_metadata(&place).is_ok() {
                 continue;
             }
-            // What does not go, goes in neither.
+            // A call that fails, fails in both folders.
             let _ = match kind {
                 0 | 1 => fs::create_dir(place),
                 2 => fs::write(place, path),

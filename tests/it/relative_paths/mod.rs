@@ -1,10 +1,10 @@
-//! Relative paths: a program does in the worktree what the same program does natively in the same
-//! folder, call by call and errno by errno, in every way in which a program gets a worktree.
+//! Relative paths: a program in the worktree does what the same program does natively in the same folder, compared call
+//! by call and errno by errno, for each way to give a program a worktree.
 //!
-//! The oracle is native Linux, and one rule besides: a C library for WASI does not tell `/tmp/x` from
-//! `tmp/x`, so where the folder has no entry `tmp` of its own, `tmp/…` is the directory `/tmp`.
+//! The oracle is native Linux, with one rule: a C library for WASI does not distinguish `/tmp/x` from `tmp/x`, so if
+//! the folder has no entry `tmp`, `tmp/…` is in the directory `/tmp`.
 //!
-//! `BELLJAR_TEST_PATH_SEQUENCES` says how many sequences of calls are tried in each way; by default few.
+//! `BELLJAR_TEST_PATH_SEQUENCES` is the number of sequences of calls for each way; the default is small.
 
 #![cfg(target_os = "linux")]
 
@@ -33,7 +33,7 @@ use crate::support::{engine, number_from_env, package, replays, tree};
 /// Calls of a sequence.
 const CALLS: usize = 60;
 
-/// An answer in which the number of an error is its name.
+/// An answer in which the number of an error is replaced by its name.
 fn named(answer: &str, errno_of: impl Fn(i32) -> String) -> String {
     let number = |(before, number): (&str, &str)| Some((before.to_owned(), number.parse().ok()?));
     match answer.trim_end().rsplit_once("error ").and_then(number) {
@@ -42,7 +42,7 @@ fn named(answer: &str, errno_of: impl Fn(i32) -> String) -> String {
     }
 }
 
-/// What calls on paths answer, by the name that WASI has for it, and Linux's number for it.
+/// The errors of calls on paths: the name in WASI, and the number in Linux.
 const ERRNOS: [(&str, i32); 22] = [
     ("perm", 1),
     ("noent", 2),
@@ -79,16 +79,16 @@ fn wasi_errno(number: i32) -> String {
     known.map_or(format!("WASI's {number}"), |(name, _)| (*name).to_owned())
 }
 
-/// Whether the kernel means to answer `inside` where Linux answers `native`.
+/// Whether the kernel is meant to answer `inside` where Linux answers `native`.
 fn is_meant(call: &Call, native: &str, inside: &str) -> bool {
     match (native, inside) {
-        // A removed directory is empty, as POSIX has it.
+        // A removed directory is empty, as in POSIX.
         ("noent", "ok") => call.name == "list" && call.slot.is_some(),
         _ => false,
     }
 }
 
-/// How a program gets a worktree.
+/// How a program is given a worktree.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Way {
     Default,
@@ -96,7 +96,7 @@ enum Way {
     Session,
 }
 
-/// What the program `program` answers to `script` in `folder`, whose changes are then written there.
+/// The answers of `program` to `script` in `folder`, to which its changes are then written.
 fn inside(way: Way, program: &Program, folder: &Path, script: String) -> String {
     let worktree = HostDir::open(folder).unwrap();
     let builder = match way {
@@ -142,15 +142,15 @@ fn in_session(program: &str, folder: &Path, script: String) -> String {
     String::from_utf8(result.stdout).unwrap()
 }
 
-/// A program, natively and as a module.
+/// A program as a native executable and as a module.
 struct Guest {
     native: PathBuf,
     module: Program,
     calls: &'static [&'static str],
     has_slots: bool,
-    /// Whether it cannot tell `/tmp/x` from `tmp/x`.
+    /// Whether the program cannot distinguish `/tmp/x` from `tmp/x`.
     rule: bool,
-    /// Whether one call of it is several of the system.
+    /// Whether one call of the program makes several system calls.
     is_composed: bool,
 }
 
@@ -159,7 +159,7 @@ fn sequences() -> u64 {
     asked.map_or(200, |number| number.parse().unwrap())
 }
 
-/// Tries sequences of calls; all that differs is named with the calls that led there.
+/// Compares sequences of calls; reports each difference with the calls before it.
 fn compare(guest: &Guest, way: Way, seed: u64) {
     let scratch = tempfile::tempdir().unwrap();
     let mut native = Native::start(&guest.native);
@@ -225,8 +225,8 @@ fn compare(guest: &Guest, way: Way, seed: u64) {
     assert!(compared as u64 > sequences() * 30, "most calls are compared");
 }
 
-/// What `command` builds when it is told where to, called `name`. Tests that build the same at the
-/// same time do not get into each other's way.
+/// The program `name`, built by `command` with `-o`. Each build has a folder of its own, so that concurrent tests can
+/// build the same program.
 fn built(name: &str, command: &mut Command) -> Result<PathBuf, String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let aside = tempfile::tempdir_in(folder).unwrap();
@@ -247,7 +247,7 @@ fn c_guest(module: &str) -> Guest {
     Guest { native, module, calls: &C_CALLS, has_slots: true, rule: true, is_composed: false }
 }
 
-/// A Rust program, for the target that it is built for here, and for WASI.
+/// A Rust program, built for this machine's target and for WASI.
 fn std_guest() -> Option<Guest> {
     let source = package().join("tests/guests/std_paths.rs");
     let rustc = || {

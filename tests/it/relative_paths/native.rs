@@ -13,25 +13,25 @@ use super::calls::Call;
 pub struct Native {
     child: Child,
     answers: BufReader<ChildStdout>,
-    /// The folder where it began.
+    /// The folder in which the program began.
     folder: PathBuf,
-    /// What stands for `/tmp`.
+    /// The folder that stands for `/tmp`.
     tmp: PathBuf,
 }
 
-/// What holds for the calls of a program.
+/// The rules for the calls of a program.
 #[derive(Clone, Copy)]
 pub struct Rules {
-    /// Whether it cannot tell `/tmp/x` from `tmp/x`.
+    /// Whether the program cannot distinguish `/tmp/x` from `tmp/x`.
     pub rule: bool,
-    /// Whether lookups from a directory that it has opened stay beneath that.
+    /// Whether lookups from a directory that the program has opened stay beneath it.
     pub confines: bool,
-    /// Whether one call of it is several of the system, with paths of their own: nobody here could
-    /// apply the rule to these, nor see them lead out of the folder.
+    /// Whether one call of the program makes several system calls, with paths of their own. The rule for `tmp` cannot
+    /// be applied to these, and they may lead out of the folder unnoticed.
     pub is_composed: bool,
 }
 
-/// Whether `path` leads above where it begins, once all of it is there.
+/// Whether `path`, resolved by its names alone, leads above its start.
 fn is_above(path: &str) -> bool {
     let mut depth = 0;
     path.split('/').any(|name| {
@@ -44,7 +44,7 @@ fn is_above(path: &str) -> bool {
     })
 }
 
-/// `path` if all its directories are there, and no links.
+/// `path` without `.` and `..`, as if all its directories existed and none were a link.
 fn without_dots(path: &str) -> String {
     let mut names = Vec::new();
     for name in path.split('/') {
@@ -62,25 +62,25 @@ pub fn leads_above(path: &str) -> bool {
     path.split('/').find(|name| !["", "."].contains(name)) == Some("..") && !path.starts_with('/')
 }
 
-/// Whether the directory that Linux calls `path` is there no more.
+/// Whether the directory whose path Linux shows as `path` was removed.
 pub fn is_removed(path: &Path) -> bool {
     path.to_str().unwrap().ends_with(" (deleted)")
 }
 
-/// Linux's number for what is not there.
+/// Linux's number of the error for a missing file.
 const ENOENT: i32 = 2;
 
 /// What a path leads to.
 #[derive(PartialEq)]
 pub enum Leads {
-    /// To something in the folder, or in what stands for `/tmp`.
+    /// To an entry of the folder, or of the folder that stands for `/tmp`.
     Within,
-    /// Out of it on the way, where the two sides have other things.
+    /// Out of these on the way, where the two sides have different entries.
     Out,
 }
 
-/// Where `path` leads, from the folder `from`, which is itself what it may not leave if it
-/// `confines`. `tops` are the folder and what stands for `/tmp`.
+/// Where `path` leads from the folder `from`, which it cannot leave if `confines` is set. `tops` are the folder and the
+/// one that stands for `/tmp`.
 pub fn leads(tops: [&Path; 2], from: &Path, path: &str, follows: bool, confines: bool) -> Leads {
     let mut here = from.to_owned();
     let components = |text: &str| text.split('/').rev().map(str::to_owned).collect::<Vec<_>>();
@@ -137,20 +137,20 @@ impl Native {
         assert_eq!(self.tell(&format!("begin\t-\t{}\n", self.folder.display())).trim(), "ok");
     }
 
-    /// The folder of the slot `slot`; `None` if there is none, or none any more.
+    /// The folder open in the slot `slot`; `None` if there is none.
     fn folder_of(&mut self, slot: usize) -> Option<PathBuf> {
         let answer = self.tell(&format!("descriptor\t-\t{slot}\n"));
         let fd = answer.strip_prefix("ok ").unwrap();
         fs::read_link(format!("/proc/{}/fd/{fd}", self.child.id())).ok()
     }
 
-    /// The folder where it is.
+    /// The current directory of the program.
     fn current(&self) -> PathBuf {
         fs::read_link(format!("/proc/{}/cwd", self.child.id())).unwrap()
     }
 
-    /// The path of the current directory inside; `.` of one that has none, and of the worktree, which
-    /// nobody can remove inside.
+    /// The path of the current directory inside; `.` if it was removed, and for the worktree, which cannot be removed
+    /// inside.
     pub fn here(&self) -> String {
         let here = self.current();
         match here.strip_prefix(&self.folder) {
@@ -161,8 +161,8 @@ impl Native {
         }
     }
 
-    /// What `path` from the current directory means: the folder is the worktree; and the rule for
-    /// `tmp`.
+    /// The native path for `path` from the current directory: the worktree is the folder, and the rule for `tmp`
+    /// applies.
     fn meant(&self, path: &str, rule: bool) -> String {
         if let Some(rest) = path.strip_prefix(WORKTREE) {
             return format!("{}{rest}", self.folder.display());
@@ -182,7 +182,7 @@ impl Native {
         leads([&self.folder, &self.tmp], from, path, follows, confines)
     }
 
-    /// The answer to `call`; `None` if it is none to compare.
+    /// The answer to `call`; `None` if the call cannot be compared.
     pub fn call(&mut self, call: &Call, rules: Rules) -> Option<String> {
         let Rules { rule, confines, is_composed } = rules;
         if is_composed && (is_above(&call.path) || call.has_two_paths() && is_above(&call.other)) {
@@ -200,13 +200,13 @@ impl Native {
             return None;
         }
         if above_removed {
-            // As POSIX has it, which takes `..` with the directory: `docs/cli.md` says so.
+            // In POSIX, a removed directory has no `..`: see `docs/cli.md`.
             return Some(format!("error {ENOENT}"));
         }
         let path =
             if call.slot.is_none() { self.meant(&call.path, rule) } else { call.path.clone() };
         let in_tmp = |path: &str| path.starts_with(&*self.tmp.display().to_string());
-        // A slash at the end follows a link, whatever the call.
+        // A slash at the end follows a link in every call.
         let follows = |path: &str| call.may_follow() || path.ends_with('/');
         if let Some(from) = &from
             && self.leads(from, &path, follows(&path), confines && call.slot.is_some())
@@ -214,7 +214,7 @@ impl Native {
         {
             return None;
         }
-        // Its first calls may make the directories that the path goes up from again.
+        // The first system calls may create directories from which a later `..` goes up.
         let later = |path: &str| self.leads(&self.folder, &without_dots(path), true, false);
         if is_composed
             && (later(&path) == Leads::Out
@@ -230,11 +230,11 @@ impl Native {
             }
             let from_tmp = from.as_ref().is_some_and(|from| from.starts_with(&self.tmp));
             if in_tmp(&other) != (in_tmp(&path) || from_tmp) {
-                // From one mount to another: `docs/cli.md` says what that answers.
+                // From one mount to another: `docs/cli.md` describes the answer.
                 return None;
             }
         }
-        // Removing the tree removes what `tmp` means, and goes on.
+        // Removing the tree may remove what `tmp` refers to, and then continues.
         if call.name == "remove_dir_all" && path.contains("tmp/") && path.contains("..") {
             return None;
         }

@@ -1,5 +1,5 @@
-//! Scripts: the shell and the built-in programs do, step by step, what `dash` and the host's programs
-//! do in the same folder.
+//! Scripts: in the same folder, each step has the same result in the shell with the built-in programs as in `dash` with
+//! the host's programs.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -20,31 +20,31 @@ use crate::support::{engine, number_from_env, replays, tree};
 /// Steps of a script.
 const STEPS: usize = 80;
 
-/// Sequences of calls for which there is one script.
+/// Number of sequences of calls per script.
 const SEQUENCES_PER_SCRIPT: u64 = 20;
 
 const NAMES: [&str; 10] = ["src", "lib", "bin", "etc", "usr", "home", "tmp", "dev", "a", "b"];
 
-/// The folder in which it all happens, which has another path natively than inside.
+/// The top folder, whose path differs between native and inside.
 const TOP: &str = "$top";
 
-/// What stands before a step's status, on a line of its own.
+/// Begins the line with a step's status.
 const MARK: &str = "<<";
 
-/// Linux's number for a path that leads through too many links.
+/// Linux's number of the error for too many links in a path.
 const ELOOP: i32 = 40;
 
 /// A command, and the paths in it that are looked up from the current directory.
 struct Step {
     text: String,
     paths: Vec<String>,
-    /// Whether `..` in its path goes up in the path by which the current directory was found.
+    /// Whether `..` in its path is resolved in the path by which the current directory was entered.
     is_logical: bool,
 }
 
 fn draw_path(chance: &mut Chance) -> String {
     let name = |chance: &mut Chance| {
-        // Mostly one of few, so that steps meet.
+        // Mostly one of three, so that steps meet.
         let names = if chance.below(4) > 0 { &NAMES[7..] } else { &NAMES[..] };
         names[chance.below(names.len())]
     };
@@ -92,7 +92,7 @@ fn draw_step(chance: &mut Chance) -> Step {
         11..=13 => step(format!("echo {word} > {a}"), &[&a]),
         14 => step(format!("echo {word} >> {a}"), &[&a]),
         15..=17 => {
-            // The text of a link is looked up from where the link is.
+            // The text of a link is resolved from the link's directory.
             step(format!("ln -s {text} {a}"), &[&a])
         }
         18..=22 => {
@@ -108,12 +108,12 @@ fn draw_step(chance: &mut Chance) -> Step {
     }
 }
 
-/// What stands before the first step of a script in the folder `top`: `cd -` leads somewhere then.
+/// The beginning of a script in the folder `top`; after it, `cd -` has a directory to return to.
 fn begin(top: &str) -> String {
     format!("top={top}; cd $top\n")
 }
 
-/// `step` as a line of a script, which tells its status and where it has led.
+/// `step` as a line of a script, which prints its status and the resulting `$PWD`.
 fn line(step: &Step) -> String {
     let text = &step.text;
     format!("{{ {text}; }} </dev/null 2>/dev/null; printf '\\n{MARK} %s %s\\n' \"$?\" \"$PWD\"\n")
@@ -124,7 +124,7 @@ struct Dash {
     child: Child,
     output: BufReader<ChildStdout>,
     folder: PathBuf,
-    /// The path by which it has found its current directory.
+    /// The path by which it entered its current directory.
     named: PathBuf,
 }
 
@@ -149,16 +149,16 @@ impl Dash {
         dash
     }
 
-    /// What `step` prints, and its status; `None` if it is none to compare.
+    /// The output of `step`, and its status; `None` if the step cannot be compared.
     fn step(&mut self, step: &Step) -> Option<String> {
         let current = fs::read_link(format!("/proc/{}/cwd", self.child.id())).unwrap();
         let removed = is_removed(&current);
         let from = if step.is_logical { &self.named } else { &current };
-        // `docs/cli.md`: nothing is above a removed directory.
+        // A removed directory has no parent: see `docs/cli.md`.
         if removed && !step.is_logical && step.paths.iter().any(|path| leads_above(path)) {
             return None;
         }
-        // So `rm` cannot remove the last of what it has named from one that it has removed.
+        // For the same reason, `rm -r` through `..` cannot finish once it has removed the current directory.
         let removes_this = |path: &String| {
             let removed = current.join(path).canonicalize();
             leads_above(path) && removed.is_ok_and(|removed| current.starts_with(removed))
@@ -179,7 +179,7 @@ impl Dash {
                 return None;
             }
         }
-        // Of a directory that was moved dash says the path that it had when it came there.
+        // For a moved directory, dash prints the path by which it was entered, so the host's `pwd` is used.
         let asked = line(step).replace("pwd -P", "env pwd -P");
         self.child.stdin.as_mut().unwrap().write_all(asked.as_bytes()).unwrap();
         let mut answer = String::new();
@@ -202,12 +202,12 @@ impl Drop for Dash {
     }
 }
 
-/// Whether `text` is what programs of one host do in another way than those of another.
+/// Whether `text` has different results with the programs of different hosts.
 fn differs_among_hosts(text: &str, from: &Path, paths: &[String]) -> bool {
     let is_loop = |path: &String| {
         fs::metadata(from.join(path)).is_err_and(|error| error.raw_os_error() == Some(ELOOP))
     };
-    // Whether a link that leads to itself is shown depends on the version of `ls`.
+    // The version of `ls` determines whether a link to itself is listed.
     text.starts_with("ls ") && paths.iter().any(is_loop)
         || text.starts_with("cp -r")
             && (copies_into_itself(from, paths)
@@ -215,8 +215,8 @@ fn differs_among_hosts(text: &str, from: &Path, paths: &[String]) -> bool {
                 || copies_over_the_way_to_it(from, paths))
 }
 
-/// Whether the second of `paths` is a link that the first leads through: some `cp` remove it first, and then do not find
-/// what they were to copy.
+/// Whether the second of `paths` is a link in the path of the first: some versions of `cp` remove it first, and then do
+/// not find the source.
 fn copies_over_its_way(from: &Path, paths: &[String]) -> bool {
     let [source, to] = [&paths[0], &paths[1]].map(|path| from.join(path));
     let to = if to.is_dir() { to.join(source.file_name().unwrap_or_default()) } else { to };
@@ -227,8 +227,8 @@ fn copies_over_its_way(from: &Path, paths: &[String]) -> bool {
     over.is_some() && source.ancestors().skip(1).any(|way| link(way) == over)
 }
 
-/// Whether an entry of the first of `paths` replaces a link through which the second leads: what is copied after it
-/// depends on the order in which the file system lists the first.
+/// Whether an entry of the first of `paths` replaces a link in the path of the second: what is copied after it depends
+/// on the order in which the file system lists the first.
 fn copies_over_the_way_to_it(from: &Path, paths: &[String]) -> bool {
     let [source, to] = [&paths[0], &paths[1]].map(|path| from.join(path));
     let Ok(into) = to.canonicalize() else { return false };
@@ -243,8 +243,8 @@ fn copies_over_the_way_to_it(from: &Path, paths: &[String]) -> bool {
         .any(|it| on_the_way.contains(&it))
 }
 
-/// Whether the first of `paths` is a directory in which the second is: what of it is copied depends on
-/// the order in which the file system lists it.
+/// Whether the first of `paths` is a directory that contains the second: what is copied depends on the order in which
+/// the file system lists it.
 fn copies_into_itself(from: &Path, paths: &[String]) -> bool {
     let Ok(source) = from.join(&paths[0]).canonicalize() else { return false };
     let to = from.join(&paths[1]);
@@ -253,7 +253,7 @@ fn copies_into_itself(from: &Path, paths: &[String]) -> bool {
     source.is_dir() && above.is_some_and(|above| above.starts_with(source))
 }
 
-/// `path` from `from`, going up in the text.
+/// `path` from `from`, with `..` resolved in the text.
 fn lexical(from: &Path, path: &str) -> String {
     let mut found = if path.starts_with('/') { PathBuf::from("/") } else { from.to_owned() };
     for name in path.split('/') {
@@ -271,7 +271,7 @@ fn programs() -> Arc<ToolchainPrograms> {
     Arc::new(programs.with("sh", ShellImage::maker()))
 }
 
-/// What `script` prints in `folder`, to which its changes are then written.
+/// The output of `script` in `folder`, to which its changes are then written.
 fn inside(way: Way, folder: &Path, script: &str) -> String {
     let stdout = if way == Way::Session {
         let mut session = Sandbox::provision(programs(), session_spec(folder)).unwrap();
@@ -290,7 +290,7 @@ fn inside(way: Way, folder: &Path, script: &str) -> String {
     String::from_utf8(stdout).unwrap()
 }
 
-/// Tries scripts; all that differs is named with the steps that led there.
+/// Compares scripts; reports each difference with the steps before it.
 fn compare(way: Way, seed: u64) {
     let scratch = tempfile::tempdir().unwrap();
     let mut compared = 0;

@@ -81,7 +81,8 @@ fn copy_names_missing_paths() {
     names(sandbox.list("/tmp/nothing").unwrap_err(), "/tmp/nothing");
 }
 
-/// A link would lead out of the session, to files of the host; on the host, to files of others.
+/// A link in a session could lead to files of the host, and a link on the host to files of other
+/// users.
 #[cfg(unix)]
 #[test]
 fn no_link_is_followed_on_either_side() {
@@ -104,7 +105,7 @@ fn no_link_is_followed_on_either_side() {
     let result = sandbox.exec(&belljar::sandbox::ExecRequest::new("cat", ["/tmp/alone"])).unwrap();
     assert_ne!(result.exit_code, 0, "it leads nowhere here");
 
-    // Where the host has a link, the session has a file, or a directory with one.
+    // The host has links at the paths of the session's file and directory.
     let to = host.path().join("to");
     fs::create_dir_all(&to).unwrap();
     symlink(&secret, to.join("file")).unwrap();

@@ -1,4 +1,4 @@
-//! Forks of large sessions, and snapshots that somebody has changed.
+//! Forks of large sessions, and modified snapshots.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ fn path(number: usize) -> String {
     format!("/tmp/d{}/f{number}", number % 100)
 }
 
-/// What a session should have: the contents of files by their paths.
+/// The expected state of a session: the contents of files by their paths.
 #[derive(Clone)]
 struct Side {
     sandbox_number: usize,
@@ -93,7 +93,7 @@ fn forks_of_a_session_with_many_files_are_independent() {
         change(sandbox, side, &mut chance);
     }
     assert!(sides.len() > 3);
-    // The one in the middle goes, and nobody misses it.
+    // Dropping one of the sessions does not affect the others.
     sides.remove(1);
     for (sandbox, side) in &mut sides {
         check(sandbox, side);
@@ -122,7 +122,7 @@ fn of_every_kind(host: &std::path::Path) -> Sandbox {
 
 /// Replaces something of `value` at random: a number, a text, a list, a field.
 fn mutate(value: &mut Value, chance: &mut Chance) {
-    // Down to a random part, sooner or later.
+    // Descends to a random part.
     let mut at = value;
     loop {
         let children = match at {
@@ -167,7 +167,8 @@ fn mutate(value: &mut Value, chance: &mut Chance) {
     };
 }
 
-/// A snapshot can name any folder of the host. What is there on this machine is no part of the test.
+/// A snapshot can name any folder of the host. These are replaced by `host`, so that the test does not depend on the
+/// machine's files.
 fn keep_host(snapshot: &mut Value, host: &std::path::Path) {
     let mounts = snapshot.get_mut("mounts").and_then(Value::as_array_mut);
     for mount in mounts.into_iter().flatten() {
@@ -177,14 +178,14 @@ fn keep_host(snapshot: &mut Value, host: &std::path::Path) {
     }
 }
 
-/// Everything that is done to a session, whatever it is. No answer is wrong, but for a panic.
+/// Uses every operation of a session. Any result is allowed, except a panic.
 fn use_all(sandbox: &mut Sandbox) {
     let mut left = vec![("/".to_owned(), 0)];
     while let Some((dir, depth)) = left.pop() {
         for entry in sandbox.list(&dir).unwrap_or_default() {
             let at = format!("{}/{}", dir.trim_end_matches('/'), entry.name);
             let _ = sandbox.files().metadata(&at);
-            // A file may say that it is as long as the limit allows, and be a hole.
+            // A file can claim any length up to the limit if it is sparse.
             if entry.size < 1 << 20 {
                 let _ = sandbox.files().read(&at);
             }
@@ -249,7 +250,7 @@ fn exchanged_part_of_a_snapshot_is_refused() {
     for part in parts {
         let path = store.cas().path_of(part);
         let good = std::fs::read(&path).unwrap();
-        // Both are understood, and mean something else.
+        // The changed part is still valid, with another meaning.
         let text = String::from_utf8(good.clone()).unwrap();
         let bad = text.replacen("499", "999", 1).replacen("below", "belov", 1);
         let bad = bad.replacen("gone", "gonx", 1).replacen("inner", "innex", 1);
@@ -257,7 +258,7 @@ fn exchanged_part_of_a_snapshot_is_refused() {
         std::fs::write(&path, bad).unwrap();
         let refused = match store.resume(id, PROGRAMS.clone()) {
             Err(refused) => refused,
-            // What was read of folders of the host is looked at when it is read again.
+            // Content that was read from folders of the host is checked when it is read again.
             Ok(resumed) => {
                 assert!(!super::can_tell(resumed), "{part}");
                 std::fs::write(&path, good).unwrap();
@@ -274,7 +275,7 @@ fn exchanged_part_of_a_snapshot_is_refused() {
     }
 }
 
-/// Regression: the next node that was created got an invalid number.
+/// Regression: the next created node got an invalid number.
 #[test]
 fn snapshot_without_free_node_numbers_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -289,7 +290,7 @@ fn snapshot_without_free_node_numbers_is_refused() {
     assert!(matches!(refused, SnapshotError::Restore { .. }), "{refused}");
 }
 
-/// As above, one byte at a time. None is accepted that names another directory of the host.
+/// Changes single bytes. A snapshot that names another directory of the host is not used.
 #[test]
 fn snapshots_with_changed_bytes_are_refused_or_work() {
     let (host, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -1,4 +1,4 @@
-//! Sandboxes that outlive the process: what is kept, who waits for whom, what goes.
+//! Sandboxes that outlive the process: saved state, locks, garbage collection.
 
 use std::path::Path;
 use std::sync::Barrier;
@@ -20,7 +20,7 @@ fn create(home: &SandboxHome, id: &str) {
     assert_eq!(home.create(Some(id), &mut sandbox(SandboxSpec::default())).unwrap(), id);
 }
 
-/// What `script` prints in the session `id`, which keeps what it does.
+/// Runs `script` in the session `id` and saves the session; returns what the script printed.
 fn run(home: &SandboxHome, id: &str, script: &str) -> String {
     let mut held = home.hold(id, || ()).unwrap();
     let mut sandbox = held.resume().unwrap();
@@ -116,7 +116,7 @@ fn session_removed_while_waiting_for_it_is_not_found() {
             open(folder.path()).hold("box", || waits.send(()).unwrap()).map(|_| ()).unwrap_err()
         });
         waiting.recv_timeout(Duration::from_mins(1)).unwrap();
-        // As `remove` does, which has the lock itself.
+        // As `remove` does while it holds the lock.
         std::fs::remove_file(folder.path().join("sessions/box.json")).unwrap();
         std::fs::remove_file(folder.path().join("sessions/box.lock")).unwrap();
         drop(held);
@@ -142,7 +142,7 @@ fn garbage_collection_removes_only_unreferenced_files() {
     leftover("snapshots/.belljar-x");
     leftover("sessions/never-made.lock");
     let removed = home.collect_garbage().unwrap();
-    // The first state, the one in between with its file, and four bytes of what was never whole.
+    // The first state, the intermediate state and its file. Incomplete files are not counted as contents.
     assert_eq!(removed.contents, 3);
     assert_eq!(home.collect_garbage().unwrap(), Removed::default());
     let names = |path: &str| {
@@ -186,7 +186,7 @@ fn garbage_collection_waits_for_writers() {
         writing.unlock().unwrap();
         assert_eq!(collected.join().unwrap().contents, 1);
     });
-    // The other way round, nobody writes while garbage is collected.
+    // Conversely, no contents are written while garbage is collected.
     writing.lock().unwrap();
     std::thread::scope(|scope| {
         let created = scope.spawn(|| create(&open(folder.path()), "box"));
@@ -309,8 +309,7 @@ fn special_files_and_links_in_a_home_are_refused() {
     assert!(!folder.path().join("elsewhere").exists());
 }
 
-/// Regression: a session's limit of virtual time counted from its creation, so that each exec failed in the
-/// end.
+/// Regression: a session's limit of virtual time counted from its creation, so that eventually every exec failed.
 #[test]
 fn time_limits_apply_to_each_exec() {
     let mut spec = SandboxSpec::default();

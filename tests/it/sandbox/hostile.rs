@@ -1,4 +1,5 @@
-//! Snapshots that no session can have left: each lie is refused, and named.
+//! Inconsistent snapshots, which no session can produce: each is refused with a message that names
+//! the fault.
 
 use std::fmt::Write;
 
@@ -38,7 +39,7 @@ impl Snapshot {
     }
 }
 
-/// What is said of the snapshot that `lie` makes of a good one, and everything that it comes from.
+/// The error message, with its sources, for a valid snapshot that `lie` has changed.
 fn said_of(lie: impl FnOnce(&mut Snapshot)) -> Result<(), String> {
     let (host, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let store = SnapshotStore::new(folder.path());

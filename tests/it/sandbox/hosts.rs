@@ -1,4 +1,4 @@
-//! The hosts of sessions: whose rules hold in them, and in their forks.
+//! The hosts of sessions: which rules apply in a session and in its forks.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ impl HostBridge for Answering {
     }
 }
 
-/// A host under the policy that the session's metadata name.
+/// A host with the policy that the session's metadata names.
 fn host(spec: &SandboxSpec) -> SessionHostBuilder {
     let denied = spec.metadata.get("denied").map_or("nothing", String::as_str);
     let policy = CommandPolicy::new().deny(denied).unwrap();
@@ -31,7 +31,7 @@ fn denying(denied: &str) -> SandboxSpec {
     SandboxSpec { metadata, ..SandboxSpec::default() }
 }
 
-/// What `script` says on standard error.
+/// The standard error of `script`.
 fn says(sandbox: &mut Sandbox, script: &str) -> String {
     let result = sandbox.exec(&ExecRequest::shell(script)).unwrap();
     String::from_utf8(result.stderr).unwrap()
@@ -98,7 +98,7 @@ fn credentials_stay_when_the_network_policy_changes_and_are_in_no_snapshot() {
         let host = "127.0.0.1".parse().unwrap();
         let mut credentials = Credentials::default();
         credentials.push(Credential::new("token", host, "Authorization", value).unwrap());
-        // Whom this one may reach is not what counts.
+        // The session's policy applies, not this client's.
         let client = HttpClient::new(EgressPolicy::allow_by_default());
         SessionHost::builder().http(client.credentials(credentials))
     };

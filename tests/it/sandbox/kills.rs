@@ -1,4 +1,4 @@
-//! Whatever is being done when belljar is killed: what it had acknowledged is there.
+//! When belljar is killed during any operation, everything that it acknowledged is on the disk.
 #![cfg(unix)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,16 +16,16 @@ use crate::support::{belljar, stdout};
 /// How many commands are killed, unless `BELLJAR_TEST_KILLS` says otherwise.
 const KILLS: usize = 40;
 
-/// Longest that a command is let run before it is killed. Most take half of that.
+/// Longest time, in microseconds, that a command runs before it is killed. Most commands need half of it.
 const PATIENCE_US: usize = 60_000;
 
-/// What must be there: the contents of `/tmp/n` that a session or a snapshot may have. More than one
-/// after a command was killed that would have changed it; `None` for not being there.
+/// The expected state: the possible contents of `/tmp/n` in each session and snapshot. There are several after a
+/// command was killed that would have changed it; `None` means that the session or snapshot may not exist.
 #[derive(Default)]
 struct Model {
     sessions: BTreeMap<String, BTreeSet<Option<u64>>>,
     snapshots: BTreeMap<String, BTreeSet<Option<u64>>>,
-    /// Ids that a killed command may have given to what it made, as it printed none.
+    /// Number of sessions and snapshots that killed commands may have made, under ids that they did not print.
     strangers: usize,
 }
 
@@ -111,7 +111,7 @@ impl Model {
         }
     }
 
-    /// Compares all with what is there, and forgets what could have been.
+    /// Compares every session and snapshot with the model, and removes the possibilities that did not occur.
     fn check(&mut self, home: &SandboxHome, after: &str) {
         let listed = home.list().unwrap();
         let is_known =
@@ -135,7 +135,7 @@ impl Model {
     }
 }
 
-/// What a session has in `/tmp/n`, whose list must then be whole.
+/// The number in a session's `/tmp/n`; the list of that number must be complete.
 fn number_in(home: &SandboxHome, id: &str) -> u64 {
     let mut sandbox = home.resume(id).unwrap_or_else(|error| panic!("{id}: {error:?}"));
     let Ok(text) = sandbox.files().read("/tmp/n") else { return 0 };
@@ -161,7 +161,7 @@ fn acknowledged_changes_survive_a_kill() {
         let words = args(&op);
         let mut child = command(folder.path(), &dir).args(&words).spawn().unwrap();
         std::thread::sleep(Duration::from_micros(chance.below(PATIENCE_US) as u64));
-        // One that has ended already is not killed, and has acknowledged what it did.
+        // A command that has already exited is not killed, and has acknowledged its change.
         child.kill().unwrap();
         let output = child.wait_with_output().unwrap();
         if output.status.success() {

@@ -1,4 +1,4 @@
-//! What backends refuse, each by its name.
+//! Requests that backends refuse, each with its own error.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ fn memory(target: &str) -> SandboxMount {
     SandboxMount { target: target.into(), source: MountSource::Memory, access }
 }
 
-/// Both backends, as far as this machine can confine programs of the host.
+/// The WASI backend, and the local backend under each profile that this machine can enforce.
 fn backends() -> Vec<(Box<dyn SandboxBackend>, SandboxSpec)> {
     let mut backends: Vec<(Box<dyn SandboxBackend>, _)> =
         vec![(Box::new(backend()), SandboxSpec::default())];

@@ -1,4 +1,4 @@
-//! Sessions over folders that somebody edits meanwhile, in the library.
+//! Sessions of the library over folders that the user edits meanwhile.
 
 use std::path::Path;
 
@@ -58,7 +58,7 @@ fn content_that_was_read_is_kept_and_unread_changes_are_errors() {
         assert_eq!(kinds(&session.files().take_drifts()), [("unread", DriftKind::Changed)]);
         assert!(session.files().take_drifts().is_empty(), "once");
     }
-    // What one fork looks at is pinned for the other: both began with it.
+    // An entry that one fork has read is pinned for the other, because both began with the same state.
     std::fs::remove_dir_all(at("d")).unwrap();
     assert_eq!(sh(&mut fork, "cat /work/d/in"), "in\n");
     assert_eq!(origin.diff().unwrap().len(), 0);
@@ -146,7 +146,7 @@ fn apply_writes_what_changed_and_moves_the_baseline() {
     assert_eq!(std::fs::read_to_string(at("f")).unwrap(), "one\ntwo\n");
     assert!(!at("gone").exists() && at("e/in").exists() && at("made/x").exists());
     assert!(session.diff().unwrap().is_empty());
-    // What it wrote is its own state by now, whatever becomes of the disk.
+    // The written content is now the session's own state, even if the disk changes.
     std::fs::write(at("f"), "the user's\n").unwrap();
     std::fs::remove_file(at("made/x")).unwrap();
     assert_eq!(
@@ -160,7 +160,7 @@ fn apply_writes_what_changed_and_moves_the_baseline() {
     assert_eq!((conflicts[0].path.as_str(), &conflicts[0].what), ("f", &ConflictKind::Changed));
     assert!(!at("new").exists());
     assert_eq!(std::fs::read_to_string(at("f")).unwrap(), "the user's\n");
-    // A name that was not there is still certain not to be, though the folder was written to.
+    // A name that did not exist is still known not to exist, although the folder was written to.
     assert!(fails(&mut session, "cat /work/nothing").contains("No such file"));
 }
 
@@ -214,14 +214,14 @@ fn refresh_takes_disk_changes_and_keeps_session_changes() {
     let shown = sh(&mut session, "cd /work; cat read mine name both moved new; ls d");
     assert_eq!(shown, "two\none\nme\none\nme\none\nme\nb\nnew\nc\n");
     assert!(session.drifts().is_empty());
-    // The conflict goes on being told against what the session began with.
+    // The conflict is still reported against the state with which the session began.
     let text = belljar::kernel::vfs::render_unified_diff(
         &session.diff().unwrap(),
         &belljar::kernel::vfs::VPath::root(),
     );
     assert!(!text.unwrap().contains("-zero"));
     assert!(matches!(session.apply(), Err(ApplyError::Conflicts(_))));
-    // The fork goes on with the old state.
+    // The fork still shows the old state.
     assert_eq!(sh(&mut fork, "cd /work; cat read; ls d; test ! -e d/c"), "one\n");
     session.discard_and_refresh().unwrap();
     assert_eq!(sh(&mut session, "cd /work; cat both mine; ls d"), "zero\none\none\na\nb\nc\n");
@@ -249,7 +249,7 @@ fn diff_of_files_replaced_unread_works_after_the_disk_changed() {
         belljar::kernel::vfs::render_unified_diff(&entries, &belljar::kernel::vfs::VPath::root());
     let text = text.unwrap();
     assert!(text.contains("-one\n+new\n") && text.contains("-gone\n"), "{text}");
-    // Garbage is told by what a snapshot names.
+    // Garbage collection keeps the contents that a snapshot names.
     let parts = store.parts_of(id).unwrap();
     assert!(parts.contains(&belljar::Digest::of(b"gone\n")));
 }

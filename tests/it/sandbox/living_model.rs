@@ -1,5 +1,5 @@
-//! Random edits on the disk between random operations of a session: it shows one state, or says that it
-//! cannot, and its diff takes nothing back that was written on the disk meanwhile.
+//! Random edits on the disk between random operations of a session: the session shows one state, or reports that it
+//! cannot, and its diff does not revert edits on the disk.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -38,7 +38,7 @@ fn path(chance: &mut Chance) -> String {
     names.join("/")
 }
 
-/// A tree of small files, a few folders deep; answers whether there are links in it.
+/// A tree of small files, a few folders deep; returns whether it has links.
 pub(super) fn plant(folder: &Path, chance: &mut Chance) -> bool {
     let mut has_links = false;
     for number in 0..12 {
@@ -56,7 +56,7 @@ pub(super) fn plant(folder: &Path, chance: &mut Chance) -> bool {
     has_links
 }
 
-/// Somebody edits the folder. What is written is marked, to be found again.
+/// An edit of the folder by the user. The written lines are marked, so that they can be found again.
 pub(super) fn edit(folder: &Path, chance: &mut Chance, number: usize) {
     let (at, other) = (folder.join(path(chance)), folder.join(path(chance)));
     let mark = format!("user {number}\n");
@@ -66,7 +66,7 @@ pub(super) fn edit(folder: &Path, chance: &mut Chance, number: usize) {
             let _ = file.and_then(|mut file| file.write_all(mark.as_bytes()));
         }
         1 => {
-            // In place, and longer.
+            // Rewritten in place, and longer.
             if let Ok(text) = std::fs::read_to_string(&at) {
                 let half = text.lines().take(4).map(|line| format!("{line}\n"));
                 let rest = text.lines().skip(4).map(|line| format!("{line}\n"));
@@ -93,7 +93,7 @@ pub(super) fn edit(folder: &Path, chance: &mut Chance, number: usize) {
     }
 }
 
-/// What is shown under a path: the same words for the same thing.
+/// A description of the entry at a path; equal entries have equal descriptions.
 fn shown(sandbox: &mut Sandbox, path: &str) -> Result<String, Errno> {
     let vfs = sandbox.files();
     let found = vfs.stat(vfs.host_base(), &path[1..], belljar::kernel::vfs::Follow::No)?;
@@ -117,7 +117,7 @@ fn names(sandbox: &mut Sandbox, dir: &str) -> Result<BTreeSet<String>, Errno> {
     Ok(listing?.iter().map(|entry| entry.name.to_string()).collect())
 }
 
-/// Changes something; what it answers is compared.
+/// Makes a change; its result is compared.
 fn change(
     sandbox: &mut Sandbox,
     kind: usize,
@@ -140,13 +140,13 @@ fn change(
     }
 }
 
-/// What could not be shown by the living session: nothing more is said of it, or of what is in it; and
-/// whether there are links.
+/// Paths that the session could not show, which are not compared further, nor is anything beneath them; and whether the
+/// tree has links.
 struct Tainted(BTreeSet<String>, bool);
 
 impl Tainted {
-    /// Notes what was met on the way to `at`; answers whether a directory was listed late. A path of the
-    /// disk may be that of something which the session has moved.
+    /// Adds the drifts met on the way to `at`; returns whether a directory was listed late. A drift's path is that on
+    /// the disk, which can differ from `at` if the session has moved the entry.
     fn add(&mut self, sandbox: &mut Sandbox, at: &str) -> bool {
         let mut is_late = false;
         for drift in sandbox.files().take_drifts() {
@@ -160,7 +160,7 @@ impl Tainted {
         is_late
     }
 
-    /// Whatever links may lead from `path` to, and `path`: every link leads to the `a` beside it.
+    /// `path`, and every path to which links may lead from it: each link leads to the `a` beside it.
     fn places(&self, path: &str) -> Vec<String> {
         let mut paths = vec![String::new()];
         for name in path.split('/').skip(1) {
@@ -236,11 +236,11 @@ fn a_session_shows_one_state_of_a_folder_that_is_edited() {
                     for name in found.symmetric_difference(expected) {
                         let path = format!("{dir}/{name}");
                         if found.contains(name) {
-                            // It can be seen, and not be looked at.
+                            // The name is listed, but the entry cannot be examined.
                             let was_tainted = tainted.touches(&path);
                             let looked_at = shown(&mut session, &path);
                             tainted.add(&mut session, &path);
-                            // The session itself may have made it where it did not know better.
+                            // The session may have made the entry itself, at a path whose state was unknown.
                             let is_refused = looked_at == Err(Errno::Io);
                             assert!(was_tainted || is_refused, "{what}: {name}: {looked_at:?}");
                         } else {
@@ -260,7 +260,7 @@ fn a_session_shows_one_state_of_a_folder_that_is_edited() {
                         break;
                     }
                     if tainted.touches(&at) || kind == 4 && tainted.touches(&other) {
-                        // A name is free where nothing stands any more.
+                        // A name is free if its entry no longer exists on the disk.
                         let is_free = |it: &Drift| it.kind == DriftKind::Missing;
                         let is_free = session.drifts().iter().any(is_free);
                         assert!(done.is_err() || is_free, "{what}: it is not known");
@@ -272,8 +272,8 @@ fn a_session_shows_one_state_of_a_folder_that_is_edited() {
                 }
                 _ => {
                     let id = store.save(&mut session).unwrap();
-                    // To tell what was moved, directories are listed that nobody had listed: what is
-                    // not in them could be asked for under any name.
+                    // To determine what was moved, saving lists directories that were not listed before. Names missing
+                    // from a late listing are unknown, so this case ends.
                     if tainted.add(&mut session, "/work/.saved") {
                         break;
                     }
@@ -290,7 +290,7 @@ fn a_session_shows_one_state_of_a_folder_that_is_edited() {
     assert!(compared > cases && applied > cases / 8, "{compared} compared, {applied} applied");
 }
 
-/// Compares the diffs, and applies one to the folder; answers whether it could be.
+/// Compares the diffs, and applies one to the folder; returns whether it could be applied.
 fn merges(
     session: &mut Sandbox,
     model: &mut Sandbox,
@@ -305,7 +305,7 @@ fn merges(
     let text = match render(session) {
         Ok(text) => text,
         Err(error) => {
-            // Of what was moved the path on the disk is told.
+            // A drift of a moved entry names its path on the disk, so the paths are not checked.
             let drifts = session.files().take_drifts();
             assert!(!drifts.is_empty(), "seed {seed}: {error}");
             return false;
@@ -322,7 +322,7 @@ fn merges(
     is_applied && !text.is_empty()
 }
 
-/// The lines of the user, wherever they are.
+/// The lines written by the user, in all files.
 fn marks(folder: &Path) -> BTreeSet<String> {
     let tree = crate::support::tree(folder);
     let texts = tree.values().map(|bytes| String::from_utf8_lossy(bytes).into_owned());

@@ -1,6 +1,7 @@
-//! The backend whose programs are those of the host, attacked from within.
+//! The backend that runs programs of the host, attacked by such programs.
 //!
-//! Where the kernel cannot give a profile, its tests say so and prove that it is refused.
+//! Where the kernel cannot enforce a profile, its tests say so and check that the profile is
+//! refused.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -16,13 +17,13 @@ use belljar::sandbox::{
 };
 use belljar::{Limits, OutputStream};
 
-/// The policies that there are, and the profile that holds each.
+/// The policies, and the profile that enforces each.
 fn policies() -> [(EgressPolicy, SandboxProfile); 2] {
     let nobody = (EgressPolicy::default(), SandboxProfile::OsHardened);
     [nobody, (LocalBackend::everybody(), SandboxProfile::Worktree)]
 }
 
-/// Those of [`policies`] that this machine can enforce; the others are refused.
+/// The [`policies`] that this machine can enforce; the others are refused.
 async fn given() -> Vec<EgressPolicy> {
     let mut given = Vec::new();
     for (network_policy, profile) in policies() {
@@ -47,7 +48,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// A folder to work in, one to read, and one that is none of the program's business.
+/// A folder to work in, one to read, and one to which programs have no access.
 struct Folders {
     root: tempfile::TempDir,
     shown: tempfile::TempDir,
@@ -92,7 +93,7 @@ impl Folders {
         result
     }
 
-    /// What the attack is without a sandbox.
+    /// Whether the attack succeeds without a sandbox.
     fn is_done_unprotected(&self, script: &str) -> bool {
         let mut sh = Command::new("sh");
         sh.args(["-c", script]).current_dir(self.root.path());

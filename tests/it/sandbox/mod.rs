@@ -1,4 +1,4 @@
-//! Sandboxes: what they answer, how they are forked, how they end.
+//! Sandboxes: their results, forks and ends.
 
 mod copies;
 mod forks;
@@ -46,7 +46,7 @@ fn backend() -> WasiBackend {
     WasiBackend::new(PROGRAMS.clone())
 }
 
-/// Stores `bytes` under `digest`, whatever their own digest is.
+/// Stores `bytes` under `digest`, even if it is not their digest.
 fn keep(store: &SnapshotStore, digest: Digest, bytes: &[u8]) {
     let mut read = |offset: u64, buf: &mut [u8]| (&bytes[offset as usize..]).read(buf);
     store.cas().put(digest, &mut read).unwrap();
@@ -58,7 +58,7 @@ fn sh(sandbox: &mut Sandbox, script: &str) -> String {
     String::from_utf8(result.stdout).unwrap()
 }
 
-/// Whether all that a session has changed can be told.
+/// Whether all changes of a session can be determined.
 fn can_tell(mut sandbox: Sandbox) -> bool {
     let entries = sandbox.diff();
     entries.is_ok_and(|entries| render_unified_diff(&entries, &VPath::root()).is_ok())
@@ -72,7 +72,7 @@ fn files_clock_and_random_stream_persist_in_a_session() {
     assert_eq!(sh(&mut sandbox, "cd $BELLJAR_OUTPUTS_DIR && pwd"), "/mnt/session/outputs\n");
 }
 
-/// Regression: it was a list of numbers.
+/// Regression: the output was shown as a list of numbers.
 #[test]
 fn debug_output_of_a_result_shows_text() {
     let mut sandbox = sandbox(SandboxSpec::default());
@@ -167,7 +167,7 @@ async fn ids_are_given_once() {
     assert_eq!(backend.session_ids(), [""; 0]);
 }
 
-/// Takes what a program writes once it is told to.
+/// A writer that blocks each write until it receives a message.
 struct Gate(std::sync::mpsc::Receiver<()>);
 
 impl std::io::Write for Gate {
@@ -181,7 +181,7 @@ impl std::io::Write for Gate {
     }
 }
 
-/// Polls a future that has to wait.
+/// Polls a future, which must be pending.
 fn begin(future: Pin<&mut (impl Future + ?Sized)>) {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(future.poll(&mut context).is_pending());
@@ -200,7 +200,7 @@ async fn execs_of_a_session_run_in_the_order_of_their_requests() {
     let mut first = Box::pin(backend.exec_streaming(&id, hello, gate, OutputStream::Discard));
     begin(first.as_mut());
     let (mut a, mut b, mut c) = (run(1), run(2), run(3));
-    // Whoever is polled first comes first.
+    // The execs run in the order in which they are first polled.
     for future in [&mut b, &mut c, &mut a] {
         begin(future.as_mut());
     }
@@ -213,7 +213,7 @@ async fn execs_of_a_session_run_in_the_order_of_their_requests() {
     assert_eq!(order.unwrap().unwrap(), b"2\n3\n1\n");
 }
 
-/// Hands on each piece that is written once somebody takes it.
+/// A writer that sends each piece over a channel, and blocks until it is received.
 struct Pieces(std::sync::mpsc::SyncSender<Vec<u8>>);
 
 impl std::io::Write for Pieces {

@@ -17,8 +17,8 @@ use crate::support::plans::Chance;
 
 const THREADS: usize = 8;
 
-/// Operations of all sessions together, unless `BELLJAR_TEST_SANDBOX_OPS` says otherwise. There is a
-/// session for every hundred, and ten at least: 100,000 are a thousand sessions, and half a minute.
+/// Operations of all sessions together, unless `BELLJAR_TEST_SANDBOX_OPS` is set. There is one session per 100
+/// operations, and at least ten: 100,000 operations are a thousand sessions, and take half a minute.
 const OPS: usize = 4_000;
 
 /// Commands of one script.
@@ -26,22 +26,22 @@ const COMMANDS_MAX: usize = 6;
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
-/// Ports of this machine at which nobody listens: 1 to this one.
+/// Ports of this machine on which no process listens: 1 to this number.
 const PORTS: usize = 3;
 
-/// Whether anybody makes requests for programs.
+/// Whether the host can make requests for programs.
 const CONNECTS: bool = cfg!(feature = "http");
 
 const START_S: u64 = 2_114_380_800;
 
-/// What a session should be. Names of one file have the same number.
+/// The expected state of a session. Names of one file have the same number.
 #[derive(Clone, Default, Debug)]
 struct Model {
     names: BTreeMap<String, u64>,
     contents: BTreeMap<u64, Vec<u8>>,
     made: u64,
     slept_s: u64,
-    /// Commands so far: each may set the clock forward by a second, as may each exec.
+    /// Number of commands so far: each of them, and each exec, may advance the clock by one second.
     commands: u64,
     /// Mounts that were attached.
     attached: usize,
@@ -50,7 +50,7 @@ struct Model {
 }
 
 impl Model {
-    /// A script of random commands, carried out here.
+    /// A script of random commands, whose effects are applied to the model.
     fn script(&mut self, chance: &mut Chance) -> String {
         let mut script = "set -e; cd /tmp\n".to_owned();
         self.commands += 1;
@@ -78,7 +78,7 @@ impl Model {
                     let _ = write!(script, "rm {a}; ");
                     self.names.remove(&a);
                 }
-                // To give a file the name that it has is nothing, or an error.
+                // Renaming a file to another of its own names does nothing, or is an error.
                 (4, Some(file)) if of_b != Some(file) => {
                     let _ = write!(script, "mv {a} {b}; ");
                     self.names.remove(&a);
@@ -96,7 +96,7 @@ impl Model {
                 _ => {}
             }
         }
-        // The newline of a line that is echoed would end the command.
+        // A newline in an echoed line would end the command.
         script.replace("\n ", " ") + "date +%s"
     }
 
@@ -105,7 +105,7 @@ impl Model {
     }
 }
 
-/// Sessions and snapshots of one task, and what they should be.
+/// The sessions and snapshots of one task, and their expected states.
 struct Task {
     backend: Arc<WasiBackend>,
     chance: Chance,
@@ -231,7 +231,7 @@ fn sessions_on_many_threads_agree_with_a_model_and_leave_nothing() {
     let ops: usize =
         std::env::var("BELLJAR_TEST_SANDBOX_OPS").map_or(OPS, |text| text.parse().unwrap());
     let sessions_max = (ops / 100).max(10).div_ceil(THREADS);
-    // Whatever is made once is made before anything is counted.
+    // Everything that is created only once is created before the first count.
     super::sh(
         &mut super::sandbox(SandboxSpec::default()),
         "echo x > /tmp/a; mv /tmp/a /tmp/b; date",
@@ -261,7 +261,7 @@ fn sessions_on_many_threads_agree_with_a_model_and_leave_nothing() {
 fn sessions_leave_neither_descriptors_nor_threads_nor_memory() {
     const ALONE: &str = "BELLJAR_TEST_ALONE";
     const TEST: &str = "sandbox::model::sessions_leave_neither_descriptors_nor_threads_nor_memory";
-    /// Much less than what is written in a round, times the rounds.
+    /// Far less than all rounds write together.
     const GROWTH_KB_MAX: usize = 16 << 10;
     const ROUNDS: usize = 5;
     if std::env::var_os(ALONE).is_none() {
@@ -300,7 +300,7 @@ fn sessions_leave_neither_descriptors_nor_threads_nor_memory() {
             }
         });
     };
-    // What is kept for the next one is kept now.
+    // Fills all caches before the first count.
     round();
     round();
     let before = (count("fd"), count("task"));

@@ -1,4 +1,4 @@
-//! What somebody writes to a folder in the moment in which a session writes to it.
+//! Edits by the user at the moment in which a session writes to the same folder.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -47,8 +47,8 @@ impl Bench {
         self.done(&["exec", "box", "sh", "-c", script])
     }
 
-    /// Applies what the session has changed. As soon as `is_written` says that the disk has it, `edit`
-    /// changes it there, while belljar syncs what it wrote.
+    /// Applies the changes of the session. As soon as `is_written` returns true, `edit` changes the disk, while belljar
+    /// syncs what it wrote.
     fn apply_beside(&self, is_written: impl Fn() -> bool, edit: impl FnOnce()) {
         let mut command = traced();
         command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync"]);
@@ -74,8 +74,8 @@ impl Bench {
     }
 }
 
-/// Regression: the session took the line for its own, showed the file truncated, and deleted the line with
-/// its next apply.
+/// Regression: the session took the user's line for its own, showed the file truncated, and deleted the line with its
+/// next apply.
 #[test]
 fn a_line_that_is_added_while_apply_syncs_is_not_lost() {
     if !can_trace("a_line_that_is_added_while_apply_syncs_is_not_lost") {
@@ -97,7 +97,7 @@ fn a_line_that_is_added_while_apply_syncs_is_not_lost() {
     let said = bench.conflicts();
     assert!(said.contains("f changed on the disk"), "{said}");
     assert_eq!(read(), "one\nS1\nby the user\n");
-    // What the session has changed since goes on top of what the user wrote.
+    // Later changes of the session are shown on top of the user's.
     let diff = bench.done(&["diff", "box"]);
     assert!(diff.contains("+S2") && !diff.contains("-by the user"), "{diff}");
 }
@@ -144,7 +144,7 @@ fn a_line_that_is_added_while_apply_sets_times_is_not_lost() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "one\nby the user\n");
 }
 
-/// A time that the session's own apply set is no change of the disk.
+/// A time that the session's own apply set is not a change of the disk.
 #[test]
 fn a_file_of_which_apply_set_the_time_can_be_read_and_changed() {
     let bench = Bench::new("one\n");

@@ -1,5 +1,5 @@
-//! Random changes of a session and random edits of the same files on the disk: a refresh merges the two, path by
-//! path, and names each path at which it cannot.
+//! A refresh merges random changes of a session with random edits of the same files on the disk, path by path, and
+//! names each path that it cannot merge.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -17,7 +17,7 @@ const CASES: usize = 60;
 
 const ROUNDS: usize = 3;
 
-/// Random changes, without links: names of one file are compared elsewhere.
+/// Random changes without hard links, which another test covers.
 fn plan(chance: &mut Chance) -> Vec<(usize, String, String)> {
     let steps = 1 + chance.below(8);
     let step = |chance: &mut Chance| {
@@ -27,7 +27,7 @@ fn plan(chance: &mut Chance) -> Vec<(usize, String, String)> {
     (0..steps).map(|_| step(chance)).collect()
 }
 
-/// What a path shows, whatever other names it has.
+/// The content of a path, without the first name of the same file.
 fn text<'v>(view: &'v View, path: &str) -> Option<&'v str> {
     view.get(path).map(|text| text.split(" = ").next().unwrap_or_default())
 }
@@ -40,7 +40,7 @@ fn is_at_or_beneath(path: &str, dir: &str) -> bool {
     belljar::kernel::vfs::beneath(dir, path).is_some()
 }
 
-/// Paths of conflicts that stay until somebody resolves them.
+/// Paths of conflicts that stay until they are resolved.
 fn open_conflicts(refreshed: &Refreshed) -> Vec<String> {
     let open = refreshed.conflicts.iter();
     let open = open.filter(|it| !matches!(it.what, ConflictKind::OriginGone(..)));
@@ -79,11 +79,11 @@ fn refresh_merges_changes_of_both_sides_or_names_the_conflict() {
             if was_seen {
                 view(&mut session);
             }
-            // Keeps the content of what was moved, replaced and removed unread.
+            // Saving keeps the content of entries that were moved, replaced or removed unread.
             let id = store.save(&mut session).unwrap();
             session = store.resume(id, PROGRAMS.clone()).unwrap();
             if is_alike {
-                // The disk gets the same changes.
+                // The same changes are made on the disk.
                 let mut user = over(&folder);
                 for (step, (kind, at, to)) in steps.iter().enumerate() {
                     let _ = change(&mut user, *kind, at, to, step);
@@ -117,7 +117,7 @@ fn refresh_merges_changes_of_both_sides_or_names_the_conflict() {
                     compared += 1;
                 }
             }
-            // A second one finds nothing new.
+            // A second refresh finds nothing new.
             let changes = diff(&mut session);
             let again = session.refresh().unwrap();
             assert_eq!(open_conflicts(&again), open_conflicts(&refreshed), "{what}");
@@ -129,7 +129,7 @@ fn refresh_merges_changes_of_both_sides_or_names_the_conflict() {
             );
             match session.apply() {
                 Ok(_) => {
-                    // Which names are one file on the disk, a session does not see.
+                    // A session does not see which names on the disk are one file.
                     assert_eq!(texts(&on_disk(&folder)), texts(&shown), "{what}");
                     assert_eq!(diff(&mut session), "", "{what}");
                     applied += 1;

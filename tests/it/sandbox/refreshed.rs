@@ -1,5 +1,5 @@
-//! Random changes of a session that is refreshed, applied, saved and resumed in between: what it shows is
-//! what a session shows that nothing was done to, with what was edited on the disk.
+//! Random changes of a session that is refreshed, applied, saved and resumed in between. It must show the state of an
+//! undisturbed session with the same changes, and the edits on the disk.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -29,7 +29,7 @@ pub(super) fn path(chance: &mut Chance) -> String {
     names.join("/")
 }
 
-/// Something that a program does, `path` and `other` relative to the folder.
+/// A change by a program; `path` and `other` are relative to the folder.
 pub(super) fn change(
     sandbox: &mut Sandbox,
     kind: usize,
@@ -51,23 +51,23 @@ pub(super) fn change(
         2 => vfs.unlink(base, &at, 7),
         3 => vfs.remove_dir(base, &at, 7),
         4 => vfs.create_dir(base, &at, 7).map(drop),
-        // Names of one link are two links once a session begins anew.
+        // Two names of one symbolic link become two links when a session reads them from the disk again.
         5 if vfs.stat(base, &at, Follow::No)?.file_type == FileType::SymbolicLink => Ok(()),
         5 => vfs.link((base, &at), Follow::No, (base, &to), 7),
         6 => vfs.symlink("a", base, &at, 7),
         7 => remove_all(sandbox, &at),
-        // Made anew, as builds do.
+        // Removes and recreates a directory, as builds do.
         8 => {
             remove_all(sandbox, &at)?;
             sandbox.files().create_dir(base, &at, 7)?;
             sandbox.files().write(&format!("/{at}/{}", NAMES[step % 4]), text.as_bytes(), 7)
         }
-        // Two change places.
+        // Swaps two entries.
         9 => {
             vfs.rename((base, &at), (base, "work/.aside"), 7)?;
             let vfs = sandbox.files();
             let swapped = vfs.rename((base, &to), (base, &at), 7);
-            // What is in it cannot be put in its place.
+            // The swap fails if `to` is inside `at`; `at` then returns to its place.
             let back = if swapped.is_ok() { &to } else { &at };
             vfs.rename((base, "work/.aside"), (base, back), 7).and(swapped)
         }
@@ -97,7 +97,7 @@ fn names(sandbox: &mut Sandbox, dir: &str) -> Vec<String> {
     names
 }
 
-/// What stands at each path: its type, what it holds, and the first name of the same file.
+/// The entry at each path: its type, its content, and the first name of the same file.
 pub(super) type View = BTreeMap<String, String>;
 
 pub(super) fn view(sandbox: &mut Sandbox) -> View {
@@ -172,7 +172,7 @@ pub(super) fn diff(sandbox: &mut Sandbox) -> String {
     render_unified_diff(&sandbox.diff().unwrap(), &VPath::root()).unwrap()
 }
 
-/// An edit on the disk of what no session changes.
+/// An edit on the disk of paths that no session changes.
 fn edit(folder: &Path, chance: &mut Chance, step: usize) {
     let name = format!("{EDITED}/{}", path(chance));
     let kind = chance.below(4);
@@ -209,7 +209,7 @@ fn refresh_changes_only_edited_files() {
         let mut session = over(&folder);
         let mut model = over(&frozen);
         let store = SnapshotStore::new(scratch.path().join("store"));
-        // Edits that were not taken in are an error to look at.
+        // A path edited on the disk is an error until a refresh takes the edit in.
         let mut is_edited_now = false;
         for step in 0..STEPS {
             let what = format!("seed {seed}, step {step}");
@@ -220,7 +220,7 @@ fn refresh_changes_only_edited_files() {
                     assert_eq!(refreshed.conflicts, [], "{what}");
                     if let Some(before) = before {
                         assert_eq!((view(&mut session), diff(&mut session)), before, "{what}");
-                        // A file is another one once a name of it is gone: as far as the disk tells.
+                        // Removing one name of a file counts as a change of the file on the disk.
                         let is_told = |it: &&Taken| {
                             it.kind != TakenKind::Changed
                                 && !is_edited(&format!("/{}", it.path.as_str()))
@@ -230,7 +230,7 @@ fn refresh_changes_only_edited_files() {
                     is_edited_now = false;
                 }
                 1 if !is_edited_now => {
-                    // A file that was not read is another one for the disk once a name of it is removed.
+                    // Reads every file: an unread file counts as changed on the disk once one of its names is removed.
                     view(&mut session);
                     session.apply().unwrap_or_else(|error| panic!("{what}: {error}"));
                     assert_eq!(on_disk(&folder), view(&mut session), "{what}");

@@ -1,10 +1,11 @@
-//! What a shell remembers counts as memory of the machine.
+//! The state of a shell counts as memory of the machine.
 
 use belljar::{Command, Limit, Limits, Outcome};
 
 use super::machine;
 
-/// What `script` prints and says within 8 MiB, how it ends, and whether the limit is known.
+/// The output and standard error of `script` within 8 MiB, its exit code, and the limits that it
+/// reached.
 fn run(script: &str) -> (String, String, Option<u32>, Vec<Limit>) {
     let limits = Limits { memory_bytes_max: 8 << 20, ..Limits::default() };
     let mut machine = machine().limits(limits).build().unwrap();

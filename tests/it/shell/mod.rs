@@ -27,7 +27,7 @@ fn machine() -> MachineBuilder {
     Machine::builder().programs(programs.clone())
 }
 
-/// What `script` does over an empty folder.
+/// The result of `script` in an empty folder.
 fn run(script: &str) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let machine = machine().worktree(HostDir::open(folder.path()).unwrap());
@@ -44,7 +44,7 @@ fn printed(script: &str) -> String {
     String::from_utf8(run(script).stdout).unwrap()
 }
 
-/// What `script` says on standard error.
+/// The standard error of `script`.
 fn said(script: &str) -> String {
     String::from_utf8(run(script).stderr).unwrap()
 }

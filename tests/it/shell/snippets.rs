@@ -1,6 +1,6 @@
-//! `snippets.txt`: scripts, what they print and their status. A block begins with `===`, its script
-//! follows, then `--- STATUS`, then its output; a last line without a newline ends with `<no newline>`. Where
-//! ours is not what `dash` does, `=== differs: WHY` says why.
+//! `snippets.txt`: scripts, what they print and their status. A block begins with `===`, its script follows, then `---
+//! STATUS`, then its output; a last line without a newline ends with `<no newline>`. Where the output differs from that
+//! of `dash`, `=== differs: WHY` gives the reason.
 
 use std::process::{Command, Stdio};
 
@@ -50,7 +50,7 @@ fn snippets_have_the_written_results() {
     assert!(wrong.is_empty(), "{} snippets\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// If `BELLJAR_REQUIRE_DASH` is set, its absence is a failure.
+/// If `BELLJAR_REQUIRE_DASH` is set, the absence of `dash` is a failure.
 #[test]
 fn dash_does_the_same() {
     let is_there = Command::new("dash").args(["-c", ":"]).stderr(Stdio::null()).status().is_ok();

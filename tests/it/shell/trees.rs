@@ -1,4 +1,5 @@
-//! Trees of C programs and shells: each has a clear end, whatever they do to each other.
+//! Trees of C programs and shells: each ends in a defined way, whatever its processes do to each
+//! other.
 
 use belljar::{
     Command, Engine, EngineConfig, Limit, Limits, Machine, Outcome, Output, ToolchainPrograms,
@@ -8,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::support::{belljar, cache_dir, package, replays, stderr, stdout};
 
-/// As the command line has it: without a pool, which a thousand modules fill.
+/// Without a pool, as on the command line: a thousand modules would fill one.
 fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
@@ -17,7 +18,7 @@ fn engine() -> &'static Engine {
     })
 }
 
-/// What `script` does where it finds `procs`, and the limits that it met.
+/// The result of `script`, which can start `procs`, and the limits that it reached.
 fn run_within(engine: &Engine, limits: Limits, script: &str) -> (Output, Vec<Limit>) {
     let toolchains = Toolchains::new(vec![package().join("guest-examples")]).unwrap();
     let programs = ToolchainPrograms::new(engine, toolchains)
@@ -84,7 +85,7 @@ fn status_of_a_killed_child_is_128_plus_the_signal() {
 fn an_orphan_belongs_to_the_first_process() {
     let orphan = "procs child-leave-orphan; echo; sleep 1; wait; echo $?";
     assert_eq!(printed(orphan), "\nparent 10\n");
-    // Those that nobody waits for leave nothing behind, however many.
+    // Processes that are never waited for leave nothing behind, in any number.
     let many = "i=0; while [ $i -lt 300 ]; do (: &); i=$((i+1)); done; echo $i";
     let (output, limits) = run_within(engine(), processes(20), many);
     assert_eq!((output.stdout, limits), (b"300\n".to_vec(), vec![]));
@@ -115,7 +116,7 @@ fn zombies_count_towards_the_limit_until_they_are_waited_for() {
     assert_eq!((output.stdout, limits), (b"2000\n".to_vec(), vec![]));
 }
 
-/// The memory that a process of the host has needed so far, in KiB.
+/// The peak memory of a process of the host, in KiB.
 #[cfg(target_os = "linux")]
 fn peak_kib(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

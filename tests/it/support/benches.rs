@@ -1,4 +1,4 @@
-//! Testbenches whose programs are those of `guest-examples`.
+//! Testbenches with the programs of `guest-examples`.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ pub fn toolchain() -> PathBuf {
     guest("hello").parent().unwrap().to_owned()
 }
 
-/// A paused clock, `worktree` beneath an overlay, modules alone.
+/// A paused clock, an overlay over `worktree`, and no programs of the host.
 pub fn hermetic(worktree: &Path) -> TestbenchBuilder {
     Testbench::builder()
         .paused_clock_at_ms(1_000_000)

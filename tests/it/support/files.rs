@@ -1,4 +1,4 @@
-//! File systems that plans run on: what they answer, and the overlay and its layers as such.
+//! File systems that plans run on, their answers, and the overlay with its layers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,22 +16,22 @@ use super::plans::{NOW, Op, Place, SLOTS, Sown, What, pattern};
 /// The limit on the length of a file, which plans reach.
 pub const FILE_BYTES_MAX: u64 = 5 << 20;
 
-/// The time that files of layers show, where it is one for all.
+/// The time of all files of layers that do not show times of their own.
 pub const LAYER_TIME: u64 = 1_234_567_890_123_456_789;
 
-/// Something that plans run on.
+/// A file system that plans run on.
 pub trait Files {
     /// Carries out `op` at the time `now`.
     fn apply(&mut self, op: &Op, now: u64) -> Outcome;
 
-    /// Everything there is, by path; the root is the empty path, what is open in slot `n` is `#n`.
+    /// All entries by path; the root is the empty path, the file open in slot `n` is `#n`.
     fn dump(&mut self) -> Tree;
 }
 
 pub type Outcome = Result<Answer, Errno>;
 pub type Tree = BTreeMap<String, (Metadata, Answer)>;
 
-/// What an operation answers.
+/// The answer to an operation.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Answer {
     Done,
@@ -65,7 +65,7 @@ pub fn join(parent: &str, name: &str) -> String {
 /// A layer in memory.
 pub struct MemoryLayer {
     pub tree: BTreeMap<String, Sown>,
-    /// Finds names under any case of their letters, as some hosts do.
+    /// Finds names regardless of case, as some hosts do.
     pub folds: bool,
 }
 
@@ -141,7 +141,7 @@ pub fn type_of(what: &What) -> FileType {
     }
 }
 
-/// The overlay, and what the plan has open in it.
+/// The overlay, and the files that the plan has open.
 #[derive(Clone)]
 pub struct OverlayFiles {
     overlay: Overlay,
@@ -151,7 +151,7 @@ pub struct OverlayFiles {
 #[derive(Clone, Copy)]
 struct Slot {
     node: NodeId,
-    /// The overlay leaves it to descriptors to know what they may do.
+    /// Descriptors check their rights, not the overlay.
     write: bool,
 }
 
@@ -235,8 +235,8 @@ impl OverlayFiles {
         }
     }
 
-    /// Closes everything, and makes `fresh`, which has the same layers, what this is: by way of a
-    /// text.
+    /// Closes everything, and restores `fresh`, which has the same layers, from the saved state of
+    /// this overlay as text.
     pub fn hand_over_to(&mut self, fresh: &mut Self, cas: &Cas) -> Result<(), RestoreError> {
         self.close_all();
         let saved = serde_json::to_string(&self.overlay.save(cas)?).expect("it is JSON");

@@ -1,4 +1,4 @@
-//! The file system of Linux itself, beneath one directory, as something that plans run on.
+//! The real file system of Linux, below one directory, for plans to run on.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,11 +16,11 @@ use rustix::io::Errno as Host;
 use super::files::{Answer, Files, Outcome, Tree, join};
 use super::plans::{Op, Place, SLOTS, Sown, What, pattern};
 
-/// A directory of the real file system. The text of an absolute link there has its path in front,
-/// which is taken off again when it is read.
+/// A directory of the real file system. The targets of absolute links in it begin with its path,
+/// which is removed when they are read.
 ///
-/// Sizes of directories are 0 and their link counts at most 1, which file systems differ in; there
-/// is no `ctim`, which cannot be set and so not be told from the time of a test.
+/// Sizes of directories are shown as 0 and their link counts as at most 1, because file systems
+/// differ in them; `ctim` is omitted, because it cannot be set and depends on the time of the test.
 pub struct LinuxFiles {
     root: OwnedFd,
     root_path: PathBuf,
@@ -77,7 +77,7 @@ impl LinuxFiles {
         }
     }
 
-    /// `text` as it stands in the real link.
+    /// `text` as stored in the real link.
     fn to_real(&self, text: &str) -> String {
         let root = if text.starts_with('/') { self.root_path.to_str() } else { None };
         format!("{}{text}", root.unwrap_or_default())
@@ -88,7 +88,7 @@ impl LinuxFiles {
         text.strip_prefix(root).unwrap_or(text).to_owned()
     }
 
-    /// Where the directory in `slot` stands, from the root of the test: `None` if it was removed.
+    /// The path of the directory in `slot` from the root of the test; `None` if it was removed.
     ///
     /// # Errors
     /// `EBADF`, `ENOTDIR` if there is no such directory.
@@ -108,7 +108,7 @@ impl LinuxFiles {
         Ok(Some(beneath.split('/').filter(|name| !name.is_empty()).map(Into::into).collect()))
     }
 
-    /// What stands at `path` from the root, and its text if it is a link.
+    /// The type of the entry at `path` from the root, and its text if it is a link.
     pub fn peek(&self, path: &[String]) -> Option<(FileType, String)> {
         let path = self.root_path.join(path.join("/"));
         let file_type = type_of(rustix::fs::lstat(&path).ok()?.st_mode);
@@ -226,8 +226,8 @@ impl Files for LinuxFiles {
             }
             Op::SetTimes { at, follow, atim, mtim } => {
                 let base = self.base(at)?;
-                // Where both times are to be kept, Linux does not look whether the path leads
-                // anywhere, which POSIX allows and does not ask for.
+                // If both times are to be kept, Linux does not check whether the path exists, which
+                // POSIX allows but does not require.
                 self.stat(base, &at.path, *follow)?;
                 let times = timestamps(*atim, *mtim);
                 let flags = at_flags(*follow);
@@ -279,7 +279,7 @@ impl Files for LinuxFiles {
     }
 }
 
-/// Makes `tree` in `root`, with `to_real` applied to the texts of links.
+/// Creates `tree` in `root`, with `to_real` applied to the texts of links.
 pub fn plant_on_disk(root: &Path, tree: &BTreeMap<String, Sown>, to_real: impl Fn(&str) -> String) {
     for (path, sown) in tree {
         let path = root.join(path);

@@ -1,4 +1,4 @@
-//! What several tests need.
+//! Helpers of several tests.
 
 pub mod benches;
 pub mod files;
@@ -17,8 +17,8 @@ use belljar::{Engine, EngineConfig};
 
 pub use replays::Belljar;
 
-/// The engine of the test binary. Its cache lies in the build folder, so that modules are compiled
-/// once, not once a run.
+/// The engine of the test binary. Its cache is in the build folder, so that modules are compiled once and not in each
+/// run.
 pub fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
@@ -42,18 +42,17 @@ pub fn guest(name: &str) -> PathBuf {
     package().join("guest-examples").join(name).with_extension("wasm")
 }
 
-/// Where belljar keeps its journals in tests: not in the home of who runs them.
+/// The home of belljar in tests, instead of the user's.
 pub fn home_dir() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("home")
 }
 
-/// The `belljar` binary, to run in `folder`, with the cache and the home of the tests and nothing on
-/// standard input.
+/// The `belljar` binary, to run in `folder`, with the cache and the home of the tests and an empty standard input.
 pub fn belljar(folder: &Path) -> Belljar {
     Belljar::new(folder)
 }
 
-/// What `git apply` says of `diff` in `folder`.
+/// The result of `git apply` with `diff` in `folder`.
 pub fn git_apply(folder: &Path, diff: &[u8]) -> Output {
     let mut git = std::process::Command::new("git")
         .args(["apply", "-"])
@@ -67,7 +66,7 @@ pub fn git_apply(folder: &Path, diff: &[u8]) -> Output {
     git.wait_with_output().unwrap()
 }
 
-/// What `script` does in `bash`, in `folder`; the `belljar` binary is its `$0`.
+/// The result of `script` in `bash`, in `folder`; the `belljar` binary is its `$0`.
 #[cfg(unix)]
 pub fn bash(folder: &Path, script: &str) -> Output {
     std::process::Command::new("bash")
@@ -93,7 +92,7 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// All that lies below `folder`: path, and content, link text or `/` for a folder.
+/// All entries beneath `folder`: the path, and the content, link text, or `/` for a directory.
 pub fn tree(folder: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
     fn walk(folder: &Path, prefix: &str, found: &mut std::collections::BTreeMap<String, Vec<u8>>) {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -116,8 +115,8 @@ pub fn tree(folder: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// The folder of the real toolchain `name`, or `None`, and a line that says that `test` was
-/// skipped. `BELLJAR_REQUIRE=real` makes its absence a failure.
+/// The folder of the real toolchain `name`. If it is absent, prints that `test` was skipped and returns `None`; with
+/// `BELLJAR_REQUIRE=real`, its absence is a failure.
 pub fn real(name: &str, test: &str) -> Option<PathBuf> {
     let folder = package().join("real").join(name);
     if folder.is_dir() {
@@ -129,9 +128,9 @@ pub fn real(name: &str, test: &str) -> Option<PathBuf> {
     None
 }
 
-/// Says that a test did not run, and why.
+/// Prints that a test did not run, and why.
 pub fn skipped(test: &str, why: &str) {
-    // Past the capture of the test runner: a test that did not run must be seen.
+    // Written directly, so that the test runner does not capture it: a skipped test must be visible.
     let _ = std::io::Write::write_all(
         &mut std::io::stderr(),
         format!("SKIPPED {test}: {why}\n").as_bytes(),

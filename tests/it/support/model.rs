@@ -1,8 +1,8 @@
-//! A file system that is plainly right: a map from whole paths to inodes, contents as vectors,
-//! nothing shared, nothing put off. Where POSIX leaves an answer open it answers as Linux does.
+//! The reference file system: a map from whole paths to inodes, contents as vectors, nothing
+//! shared, nothing deferred. Where POSIX leaves an answer open, it answers as Linux does.
 //!
-//! It stands beside the overlay, not on it: a lookup here is a list of names that grows and
-//! shrinks, a directory's entries are the paths one name longer than its own.
+//! It is independent of the overlay: a lookup here is a list of names that grows and shrinks, and
+//! the entries of a directory are the paths one name longer than its own.
 
 use std::collections::BTreeMap;
 
@@ -48,16 +48,16 @@ struct Slot {
 #[derive(Clone, Copy, PartialEq)]
 enum Last {
     Followed,
-    /// As POSIX has it for every lookup of what exists.
+    /// As in POSIX, for every lookup of an existing file.
     FollowedBeforeSlash,
-    /// As Linux has it wherever a name is made or removed.
+    /// As in Linux, when a name is created or removed.
     Kept,
 }
 
-/// Where a path leads, whether or not something stands there.
+/// The place to which a path leads, whether or not an entry exists there.
 struct Spot {
     path: Path,
-    /// Whether the path ended in `.` or `..`, so that no entry of a directory is meant.
+    /// Whether the path ended in `.` or `..`, and so does not name an entry of a directory.
     dots: Option<&'static str>,
     slash: bool,
 }
@@ -103,7 +103,7 @@ impl Model {
         id
     }
 
-    /// Adds an entry that somebody made.
+    /// Creates an entry at the time `now`.
     fn make(&mut self, path: Path, holds: Holds, now: u64) -> Result<u64, Errno> {
         self.expect_parent(&path)?;
         self.touch_parent(&path, now);
@@ -126,7 +126,7 @@ impl Model {
         *self.holds(id) == Holds::Dir
     }
 
-    /// The path of a directory; a removed one has one that nothing else has.
+    /// The path of a directory; a removed one has a unique path of its own.
     fn path_of(&self, dir: u64) -> Path {
         let found = self.names.iter().find(|(_, id)| **id == dir);
         found.map_or_else(|| vec![format!("removed {dir}")], |(path, _)| path.clone())
@@ -147,7 +147,7 @@ impl Model {
         (times.mtim, times.ctim) = (now, now);
     }
 
-    /// Takes away the name `path`, which exists.
+    /// Removes the name `path`, which exists.
     fn drop_name(&mut self, path: &Path, now: u64) {
         let id = self.names.remove(path).expect("it exists");
         self.touch_parent(path, now);
@@ -221,7 +221,7 @@ impl Model {
                 if here == root && !(absolute && root.is_empty()) {
                     return Err(if links == 0 { Errno::Perm } else { Errno::Noent });
                 }
-                // Above a removed directory there is nothing; above the top, the top.
+                // A removed directory has no parent; the parent of the top is the top.
                 if !self.names.contains_key(&here) {
                     return Err(Errno::Noent);
                 }
@@ -232,7 +232,7 @@ impl Model {
             if name.len() > NAME_MAX {
                 return Err(Errno::Nametoolong);
             }
-            // On the way from an absolute link to the root nothing is told apart.
+            // Outside `root`, on the way of an absolute link to it, every error is `ENOENT`.
             let outside = !here.starts_with(&root);
             let seen = |errno| if outside { Errno::Noent } else { errno };
             if creates && is_last && slash {
@@ -291,7 +291,7 @@ impl Model {
         if spot.slash && !self.is_dir(id) { Err(Errno::Notdir) } else { Ok(id) }
     }
 
-    /// The path of an entry to make.
+    /// The path of an entry to create.
     fn vacant(&self, place: &Place) -> Result<Spot, Errno> {
         let spot = self.walk(place, Last::Kept, false)?;
         if spot.dots.is_some() || self.id(&spot.path).is_some() {
@@ -581,7 +581,7 @@ impl Model {
 
 impl Files for Model {
     fn apply(&mut self, op: &Op, now: u64) -> Outcome {
-        // Descriptors are looked up before any path is.
+        // Descriptors are looked up before paths.
         for slot in op.bases() {
             self.slot(slot)?;
         }

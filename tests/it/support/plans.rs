@@ -1,5 +1,5 @@
 //! Plans: sequences of file-system operations, drawn from a seed, over so few names that they
-//! collide; and how a plan that fails is made small.
+//! collide; and the reduction of a plan that fails.
 //!
 //! Every step is drawn from a seed of its own, so that leaving one out does not change the others.
 
@@ -12,10 +12,11 @@ use proptest::prelude::*;
 /// Open descriptions that a plan can hold at a time.
 pub const SLOTS: usize = 3;
 
-/// The size of the chunks that contents come in, around which offsets of a plan gather.
+/// The size of the chunks in which contents are stored; large offsets of a plan are near multiples
+/// of half of it.
 const CHUNK: u64 = 2 << 20;
 
-/// Times before this one were set by a plan or planted; `now` is always later.
+/// Times before this one were set by a plan or a starting tree; `now` is always later.
 pub const NOW: u64 = 1_700_000_000_000_000_000;
 
 /// A path, and what it is relative to.
@@ -53,7 +54,7 @@ pub enum Op {
     Fork,
 }
 
-/// An operation, and which of the forks it is for, counted round.
+/// An operation, and the number of the fork that it is for, modulo the number of forks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     pub world: usize,
@@ -76,25 +77,25 @@ pub enum What {
         first: u8,
     },
     Link(String),
-    /// A FIFO where the tree is a real one.
+    /// A FIFO if the tree is on a real file system.
     Special,
 }
 
-/// What the overlay stands on, and what is then done to it.
+/// The layers of an overlay, and the operations on it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Plan {
     /// Starting trees, the uppermost first.
     pub layers: Vec<Vec<Sown>>,
-    /// Whether the layers find a name under any case of its letters.
+    /// Whether the layers find names regardless of case.
     pub folds: bool,
     /// Whether unchanged content may be kept in memory.
     pub caches: bool,
-    /// Whether the times of the layers show, rather than one for all.
+    /// Whether the layers show their own times, rather than one time for all.
     pub own_times: bool,
     pub steps: Vec<Step>,
 }
 
-/// `SplitMix64`: small, and the same for ever.
+/// `SplitMix64`: small, and the same in every version.
 pub struct Chance(u64);
 
 impl Chance {
@@ -123,19 +124,19 @@ impl Chance {
     }
 }
 
-/// The bytes of a write: no two neighbours are alike, so that a shift shows.
+/// The bytes of a write: neighbours differ, so that a shift is detected.
 pub fn pattern(first: u8, len: usize) -> Vec<u8> {
     (0..len).map(|i| first.wrapping_add((i * 37 + i / 256) as u8)).collect()
 }
 
-/// What kind of plan a step is drawn for.
+/// The kind of plan for which a step is drawn.
 #[derive(Clone, Copy, Default)]
 pub struct Flavor {
-    /// Far offsets too, which take time.
+    /// Uses far offsets, too, which take time.
     pub large: bool,
-    /// Fewer names yet.
+    /// Uses even fewer names.
     pub few: bool,
-    /// Paths through a [`chain`] of links.
+    /// Uses paths through a [`chain`] of links.
     pub chained: bool,
 }
 
@@ -175,8 +176,8 @@ fn path(chance: &mut Chance, flavor: Flavor) -> String {
 }
 
 fn link_text(chance: &mut Chance, flavor: Flavor) -> String {
-    // Short names, so that a path that links keep expanding ends with `ELOOP` and not by its
-    // length, which POSIX leaves to the system.
+    // Short names, so that a path that links keep expanding fails with `ELOOP` and not by its
+    // length, whose limit POSIX leaves to the system.
     let path = path(chance, flavor).replace("nn", "");
     match chance.below(20) {
         0 => String::new(),
@@ -186,7 +187,7 @@ fn link_text(chance: &mut Chance, flavor: Flavor) -> String {
     }
 }
 
-/// Mostly the root of all, at times the directory itself, seldom another.
+/// Mostly the root of all, sometimes the directory itself, rarely another.
 fn root(chance: &mut Chance, slot: Option<usize>) -> Option<usize> {
     match chance.below(20) {
         0..6 => slot,
@@ -231,7 +232,7 @@ fn set_time(chance: &mut Chance) -> SetTime {
 }
 
 impl Op {
-    /// The paths it takes.
+    /// The paths of the operation.
     pub fn places(&self) -> Vec<&Place> {
         match self {
             Self::Open { at, .. }
@@ -247,7 +248,7 @@ impl Op {
         }
     }
 
-    /// The open descriptions that these refer to.
+    /// The open descriptions that the paths refer to.
     pub fn bases(&self) -> impl Iterator<Item = usize> {
         self.places().into_iter().flat_map(|place| [place.slot, place.root]).flatten()
     }
@@ -294,8 +295,8 @@ impl Step {
     }
 }
 
-/// Draws a step, or now and then a few that belong together: chance alone seldom leaves something
-/// open that has lost its name, or moves a directory that is in use.
+/// Draws a step, or sometimes several that belong together: single steps rarely keep a file open
+/// after its name is removed, or move a directory that is in use.
 fn draw_steps(seed: u64, f: Flavor) -> Vec<Step> {
     let c = &mut Chance::new(!seed);
     let (world, slot, at) = (c.below(6), c.below(SLOTS), place(c, f));
@@ -354,7 +355,7 @@ impl Sown {
 }
 
 impl What {
-    /// No host makes a link without a text.
+    /// Hosts do not create a link with an empty text.
     fn non_empty(self) -> Self {
         match self {
             Self::Link(text) if text.is_empty() => Self::Link(".".into()),
@@ -363,11 +364,11 @@ impl What {
     }
 }
 
-/// The tree that `sown` gives, by path: directories on the way are added, and what cannot stand
-/// where something else does is left out. The root is the empty path.
+/// The tree of `sown`, by path: missing parents are added, and an entry that conflicts with another
+/// is left out. The root is the empty path.
 pub fn plant(sown: &[Sown], folds: bool) -> BTreeMap<String, Sown> {
     let fold = |path: &str| if folds { path.to_lowercase() } else { path.to_owned() };
-    // Each tree has times of its own, so that those of merged directories can be told apart.
+    // Each tree has its own times, so that the times of merged directories can be distinguished.
     let mtime = 1_000_000_000 + sown.len() as u64;
     let dir = |path: &str| Sown { path: path.into(), what: What::Dir, mtime };
     let mut tree = BTreeMap::from([(String::new(), dir(""))]);
@@ -390,7 +391,7 @@ pub fn plant(sown: &[Sown], folds: bool) -> BTreeMap<String, Sown> {
     tree
 }
 
-/// One symbolic link more than a lookup follows, from `k/0` on.
+/// A chain of symbolic links from `k/0`, one longer than a lookup follows.
 fn chain() -> Vec<Sown> {
     let link = |at: u32| {
         let text = if at == SYMLOOP_MAX { "../a".into() } else { (at + 1).to_string() };
@@ -434,8 +435,7 @@ impl Plan {
         })
     }
 
-    /// The smallest plan in reach that still fails: steps and entries are left out, first many at
-    /// a time, then one by one.
+    /// Reduces a failing plan: leaves out steps and entries, first many at a time, then one by one.
     pub fn reduce(mut self, fails: impl Fn(&Self) -> bool) -> Self {
         loop {
             let before = (self.steps.len(), self.layers.iter().map(Vec::len).sum::<usize>());
@@ -474,7 +474,7 @@ fn reduce_list<T: Clone>(mut list: Vec<T>, fails: impl Fn(Vec<T>) -> bool) -> Ve
     list
 }
 
-/// What a run of many plans is to do.
+/// The parameters of a run of many plans.
 pub struct Hunt {
     pub name: &'static str,
     /// Operations in all, unless `BELLJAR_TEST_OPS` says otherwise.
@@ -488,7 +488,7 @@ impl Hunt {
     /// plan; each further plan has the next one.
     ///
     /// # Panics
-    /// If a plan fails, with its seed and the smallest plan in reach.
+    /// If a plan fails, with its seed and the reduced plan.
     pub fn run(&self, check: impl Fn(&Plan) -> Result<Tally, String>) {
         let number = |name: &str, default: u64| match std::env::var(name) {
             Ok(text) => text.replace('_', "").parse().expect(name),
@@ -514,7 +514,7 @@ impl Hunt {
     }
 }
 
-/// What became of the operations: counts by kind of operation and answer.
+/// Counts of operations by kind and answer.
 #[derive(Default, Debug)]
 pub struct Tally(BTreeMap<(String, String), u64>);
 

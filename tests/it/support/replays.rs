@@ -1,6 +1,6 @@
-//! With `BELLJAR_TEST_REPLAY_ALL` set, whatever tests run is recorded, and replayed once, where nothing of
-//! it is left: each `belljar run` and `belljar sh` that is waited for, and each run of a machine that goes
-//! through [`output`]. Without it, they just run.
+//! If `BELLJAR_TEST_REPLAY_ALL` is set, the runs of tests are recorded, and replayed once without their files: each
+//! `belljar run` and `belljar sh` that is waited for, and each run of a machine through [`output`]. Otherwise they are
+//! only run.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ const NOT_REPLAYED: [(&str, &str); 7] = [
     ),
 ];
 
-/// Options of `run` that take no value, or one after `=` only.
+/// Options of `run` that take no value, or only one after `=`.
 const FLAGS: [&str; 9] = [
     "--apply",
     "--check",
@@ -46,10 +46,10 @@ const FLAGS: [&str; 9] = [
     "--no-cache",
 ];
 
-/// Those that print something that is not the program's.
+/// Options that print something other than the program's output.
 const REPORTS: [&str; 3] = ["--diff", "--json", "--trace"];
 
-/// Whether what this test runs is replayed.
+/// Whether the runs of this test are replayed.
 fn is_replayed() -> bool {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or_default();
@@ -57,11 +57,11 @@ fn is_replayed() -> bool {
         && NOT_REPLAYED.iter().all(|(prefix, _)| !test.starts_with(prefix))
 }
 
-/// The `belljar` binary, as [`std::process::Command`] has it.
+/// The `belljar` binary, with methods like those of [`std::process::Command`].
 pub struct Belljar {
     command: std::process::Command,
     args: Vec<OsString>,
-    /// Where it is recorded.
+    /// The folder of the recording.
     scratch: Option<tempfile::TempDir>,
 }
 
@@ -126,13 +126,13 @@ impl Belljar {
         self
     }
 
-    /// What is run as it is asked for, never recorded: for what tests do besides.
+    /// The command without recording, for tests that need other methods of [`std::process::Command`].
     pub fn command(&mut self) -> &mut std::process::Command {
         let args = std::mem::take(&mut self.args);
         self.command.args(args)
     }
 
-    /// It is not waited for here, and not recorded.
+    /// Starts the command, which is neither waited for nor recorded.
     pub fn spawn(&mut self) -> std::io::Result<Child> {
         self.command().spawn()
     }
@@ -155,7 +155,7 @@ impl Belljar {
         Ok(status)
     }
 
-    /// Makes of `run` and `sh` what records them.
+    /// Changes a `run` or `sh` so that it is recorded.
     fn record(&mut self) -> Option<Recorded> {
         if !is_replayed() {
             return None;
@@ -188,7 +188,7 @@ impl Belljar {
     }
 }
 
-/// How many of `args` are options of belljar.
+/// Number of `args` that are options of belljar.
 fn options_len(args: &[OsString]) -> usize {
     let mut len = 0;
     while let Some(arg) = args.get(len).and_then(|arg| arg.to_str())
@@ -200,7 +200,7 @@ fn options_len(args: &[OsString]) -> usize {
     len.min(args.len())
 }
 
-/// A run that was recorded.
+/// A recorded run.
 struct Recorded {
     tape: PathBuf,
     elsewhere: PathBuf,
@@ -208,7 +208,7 @@ struct Recorded {
 }
 
 impl Recorded {
-    /// Replays it, if it has left a tape. It has ended with `status`, and printed `stdout`.
+    /// Replays the run, if it left a tape, and compares it with `status` and `stdout`.
     fn replay(&self, status: ExitStatus, stdout: Option<&[u8]>) {
         if !self.tape.exists() {
             return;
@@ -234,19 +234,19 @@ impl Recorded {
         if let Some(stdout) = stdout.filter(|_| !has_reports) {
             assert!(replayed.stdout == stdout, "{what:?}, replayed: {}", super::stdout(&replayed));
         }
-        // What happened after the run is not the run's.
+        // These exit codes come from steps after the run, which a replay does not repeat.
         if !matches!(status.code(), None | Some(122 | 123 | 125)) {
             assert_eq!(replayed.status.code(), status.code(), "{what:?}, replayed: {said}");
         }
     }
 }
 
-/// The machine that `builder` makes, and what `command` leaves in it.
+/// Runs `command` in the machine that `builder` makes; returns the machine and the output.
 pub fn output(builder: MachineBuilder, command: &Command) -> (Machine, belljar::Output) {
     output_with(builder, command, &[])
 }
 
-/// As [`output`], for programs of `modules`, of `guest-examples`, and those that are built in.
+/// As [`output`], with programs from `modules` and `guest-examples`, and the built-in ones.
 pub fn output_with(
     builder: MachineBuilder,
     command: &Command,
@@ -277,7 +277,7 @@ pub fn output_with(
         let mut all = modules.iter().cloned().chain(named).chain(at_path).chain(built);
         all.find(is_it).ok_or_else(|| format!("no module of the tests is {name}"))
     };
-    // The recorded timeout ends the replay as well, however slow that is.
+    // The recorded timeout also ends the replay, which needs no timeout of its own.
     let bounds = Limits { timeout: None, ..*machine.limits() };
     let replayed = replay(engine(), &tape, &bounds, load);
     let text = || std::fs::read_to_string(&tape).unwrap();
