@@ -17,8 +17,8 @@ use super::signals::Deferred;
 use super::sink::{Opened, WriteOnce};
 use super::text::{count, printable};
 use crate::kernel::vfs::{
-    ApplyError, ChangedTimes, DiffEntry, DiffKind, Drift, Journals, MountId, VPath, Witness,
-    diff_between, is_in_unified_diff, render_unified_diff,
+    Applied, ApplyError, ChangedTimes, DiffEntry, DiffKind, Drift, Journals, MountId, VPath,
+    Witness, diff_between, is_in_unified_diff, render_unified_diff,
 };
 use crate::sandbox::CopyError;
 use crate::{Machine, Outcome, Overlay};
@@ -203,8 +203,18 @@ pub fn warn_of_sensitive(changes: &[Change], quiet: bool) -> Vec<String> {
 
 /// Writes all changes to the disk, and warns of attributes that the host refused.
 pub fn write(vfs: &mut Overlay, quiet: bool) -> Result<()> {
-    let applied = journaled(quiet, |journals, witness| vfs.apply_journaled(journals, witness))
-        .context("cannot write the changes to the disk")?;
+    write_by(quiet, |journals, witness| vfs.apply_journaled(journals, witness))
+}
+
+/// As [`write`], by `apply`.
+///
+/// # Errors
+/// Those of `apply`; the journal cannot be written.
+pub fn write_by(
+    quiet: bool,
+    apply: impl FnOnce(&Journals, &dyn Witness) -> Result<Applied, ApplyError>,
+) -> Result<()> {
+    let applied = journaled(quiet, apply).context("cannot write the changes to the disk")?;
     for path in applied.attributes_refused.iter().filter(|_| !quiet) {
         note!("belljar: warning: {path} is written, but its times or permissions could not be set");
     }
@@ -283,6 +293,7 @@ fn mount_path(vfs: &Overlay, mount: MountId) -> String {
 
 fn describe(vfs: &Overlay, entry: &DiffEntry) -> Change {
     let kind = match entry.kind {
+        _ if entry.is_equal => "replaced",
         DiffKind::Added { .. } => "added",
         DiffKind::Modified { .. } => "modified",
         DiffKind::Deleted { .. } => "deleted",

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::base::errno::Errno;
 use crate::kernel::machine::Machine;
 use crate::kernel::vfs::{
-    ChangedTimes, DiffEntry, DiffError, DiffKind, FileVersion, MountId, Overlay, TimesReason, VPath,
+    ChangedTimes, DiffEntry, DiffError, DiffKind, FileVersion, MountId, Overlay, VPath,
 };
 use crate::tape::{Kind, Phase, Recorder, TapedContent};
 
@@ -28,21 +28,18 @@ pub fn record_changes(machine: &mut Machine, recorder: &Recorder) -> Result<(), 
     }
     recorder.set_phase(Phase::Finalize);
     let vfs = machine.vfs_mut();
-    // Afterwards the entries of moved directories are known.
-    let entries = vfs.diff()?;
     let mut times: HashMap<(MountId, VPath), ChangedTimes> = HashMap::new();
     for changed in vfs.changed_times() {
         times.insert((changed.mount, changed.path.clone()), changed);
     }
-    for entry in entries {
+    for entry in vfs.diff()? {
         let content = |path: &str, file: &FileVersion| recorder.content_from(path, file.reader()?);
         let mut record = describe(vfs, &entry, content)?;
         let written = (entry.mount, entry.path);
         if let Kind::Change { change, detail, .. } = &mut record
             && change != "deleted"
-            && times.get(&written).is_some_and(|times| times.reason != TimesReason::Set)
+            && times.get(&written).is_some_and(|times| !times.was_set)
             && let Some(times) = times.remove(&written)
-            && times.reason == TimesReason::Written
         {
             detail.insert(WRITTEN_NS.to_owned(), times.times.mtim.into());
         }
@@ -50,12 +47,11 @@ pub fn record_changes(machine: &mut Machine, recorder: &Recorder) -> Result<(), 
     }
     let mut times: Vec<_> = times.into_values().collect();
     times.sort_unstable_by(|a, b| (a.mount, &a.path).cmp(&(b.mount, &b.path)));
-    for ChangedTimes { mount, path, times, reason } in times {
-        let detail = match reason {
-            TimesReason::Written => vec![(WRITTEN_NS, times.mtim)],
-            TimesReason::Set | TimesReason::Moved => {
-                vec![("atime_ns", times.atim), ("mtime_ns", times.mtim), (SET_NS, times.ctim)]
-            }
+    for ChangedTimes { mount, path, times, was_set } in times {
+        let detail = if was_set {
+            vec![("atime_ns", times.atim), ("mtime_ns", times.mtim), (SET_NS, times.ctim)]
+        } else {
+            vec![(WRITTEN_NS, times.mtim)]
         };
         let detail = detail.into_iter().map(|(name, time)| (name.to_owned(), time.into()));
         recorder.push(Kind::Change {

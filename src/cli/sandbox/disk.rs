@@ -30,9 +30,15 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
     changes::warn_of_sensitive(&changes, args.json);
     // Taken before the write, which forgets them.
     let drifts = sandbox_drifts(&mut sandbox);
-    let vfs = sandbox.files();
-    // Also without changes: equal files may have been exchanged.
-    changes::write(vfs, args.json).map_err(|error| {
+    let mut saved = Ok(());
+    let written = changes::write_by(args.json, |journals, witness| {
+        let applied = sandbox.files().apply_journaled(journals, witness);
+        // Before a signal takes effect, and after an error as well: writing and undoing change the change times of
+        // files, which must not count as changes by others.
+        saved = held.save(&mut sandbox);
+        applied
+    });
+    written.map_err(|error| {
         let id = &args.id;
         let hint = format!(
             "`belljar sandbox refresh {id}` takes in what changed on the disk, and names conflicts"
@@ -42,10 +48,10 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
             .any(|cause| matches!(cause.downcast_ref(), Some(ApplyError::Conflicts(_))));
         if is_conflict { Hinted { error, hint }.into() } else { error }
     })?;
-    let saved = held.save(&mut sandbox).with_context(|| {
+    let saved = saved.with_context(|| {
         format!(
             "the changes are on the disk, but session {0} is not updated; run \
-             `belljar sandbox apply {0}` again",
+             `belljar sandbox refresh {0}`, which takes them in",
             args.id
         )
     });
@@ -134,8 +140,8 @@ pub fn refresh(args: &RefreshArgs) -> Result<u8> {
     let conflicts = count(open, "path");
     note!(
         "belljar: note: the session keeps its own version of {conflicts}; everything else is taken in. To resolve, \
-         restore the file on the disk, or copy the session's version there (`belljar sandbox cp {id}:PATH PATH`), \
-         or give up all changes of the session (`belljar sandbox refresh --discard {id}`)"
+         restore the file on the disk, or copy the session's version there (`belljar sandbox cp {id}:PATH PATH`; \
+         `chmod` it if only its execute permission differs), or give up all changes of the session (`belljar sandbox refresh --discard {id}`)"
     );
     Ok(DIFFERENT)
 }

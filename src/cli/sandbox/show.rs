@@ -284,8 +284,8 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
 
 /// The diff from `before` to `after`, and the changes.
 fn compare(before: &mut Sandbox, after: &mut Sandbox) -> Result<(Vec<DiffEntry>, Vec<Change>)> {
-    let entries = diff_overlays(before.files(), after.files())?;
     let times = before.files().changed_times();
+    let entries = diff_overlays(before.files(), after.files())?;
     let changes = changes::changes_of_entries(&entries, &times, after.files());
     Ok((entries, changes))
 }

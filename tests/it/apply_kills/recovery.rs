@@ -322,3 +322,83 @@ fn journal_for_a_removed_directory_can_be_dropped() {
         }
     }
 }
+
+/// Regression: names that belljar itself had made and removed changed the change times of files. The session took these
+/// files for changed by others: those whose contents it does not keep could not be read any more.
+#[test]
+fn interrupted_apply_of_a_session_leaves_it_readable() {
+    if !can_trace("interrupted_apply_of_a_session_leaves_it_readable") {
+        return;
+    }
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let run = |command: &mut std::process::Command, args: &[&str]| {
+        let command = command.args(args).current_dir(folder.path());
+        let command = command.env("BELLJAR_CACHE_DIR", crate::support::cache_dir());
+        command.env("BELLJAR_HOME", home.path()).output().unwrap()
+    };
+    let sandbox = |args: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_belljar"));
+        let output = run(command.arg("sandbox"), args);
+        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+        output
+    };
+    // Longer than what a session keeps.
+    std::fs::File::create(folder.path().join("big")).unwrap().set_len(300 << 20).unwrap();
+    sandbox(&["create", "--id", "box", "--worktree", "."]);
+    sandbox(&["exec", "box", "--", "sh", "-c", "mv big big2; echo x > z"]);
+    let mut interrupted = 0;
+    for call in 1..12 {
+        let inject = format!("inject=fsync:signal=SIGINT:when={call}");
+        let mut command = super::traced();
+        command.args(["-o", "/dev/null", "-e", "trace=fsync", "-e", &inject]);
+        command.arg(env!("CARGO_BIN_EXE_belljar"));
+        let output = run(&mut command, &["sandbox", "apply", "box"]);
+        let said = stderr(&output);
+        if !said.contains("nothing was written") {
+            break;
+        }
+        interrupted += 1;
+        assert!(folder.path().join("big").exists(), "{said}");
+        sandbox(&["exec", "box", "--", "head", "-c", "1", "big2"]);
+    }
+    assert!(interrupted > 2, "{interrupted}");
+    sandbox(&["apply", "box"]);
+    sandbox(&["exec", "box", "--", "head", "-c", "1", "big2"]);
+    assert!(folder.path().join("big2").exists() && !folder.path().join("big").exists());
+}
+
+/// Regression: the temporary stayed, and no message named it.
+#[test]
+fn temporaries_in_a_renamed_directory_are_named() {
+    if !can_trace("temporaries_in_a_renamed_directory_are_named") {
+        return;
+    }
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::create_dir(folder.path().join("d")).unwrap();
+    std::fs::write(folder.path().join("d/f"), "old").unwrap();
+    let output = super::traced()
+        .args([
+            "-o",
+            "/dev/null",
+            "-e",
+            "trace=linkat",
+            "-e",
+            "inject=linkat:signal=SIGKILL:when=1",
+        ])
+        .args([env!("CARGO_BIN_EXE_belljar"), "sh", "--apply", "-c", "echo new > d/f"])
+        .current_dir(folder.path())
+        .env("BELLJAR_CACHE_DIR", crate::support::cache_dir())
+        .env("BELLJAR_HOME", home.path())
+        .output();
+    assert!(!output.unwrap().status.success());
+    std::fs::rename(folder.path().join("d"), folder.path().join("e")).unwrap();
+    let mut command = belljar(folder.path());
+    let output = command.env("BELLJAR_HOME", home.path()).arg("recover").output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let names = std::fs::read_dir(folder.path().join("e")).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let left: Vec<String> = names.filter(|name| name != "f").collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    let said = stderr(&output);
+    assert!(said.contains(&format!("warning: d/{} is left as it is", left[0])), "{said}");
+}

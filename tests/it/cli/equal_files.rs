@@ -13,7 +13,8 @@ fn sown(folder: &Path) {
                   touch -d 2001-01-01T00:00:00Z a; touch -d 2010-01-01T00:00:00Z b; \
                   touch -d 2015-01-01T00:00:00Z c; touch -d 2003-01-01T00:00:00Z d/a; \
                   touch -d 2004-01-01T00:00:00Z e/a; \
-                  touch -h -d 2005-01-01T00:00:00Z l; touch -h -d 2006-01-01T00:00:00Z m";
+                  touch -h -d 2005-01-01T00:00:00Z l; touch -h -d 2006-01-01T00:00:00Z m; \
+                  chmod 600 a; chmod 640 c e/a; echo same > g; chmod 600 g; touch -r a g";
     assert!(bash(folder, script).status.success());
 }
 
@@ -25,28 +26,34 @@ fn session() -> Bench {
     bench
 }
 
-/// The times of files and links by path, in seconds.
-fn times(folder: &Path) -> BTreeMap<String, i64> {
+/// Time in seconds, mode, and names of each file and link, by path.
+fn attributes(folder: &Path) -> BTreeMap<String, (i64, u32, Vec<String>)> {
     use std::os::unix::fs::MetadataExt;
-    let mut times = BTreeMap::new();
+    let mut found = BTreeMap::new();
     for path in crate::support::tree(folder).keys().filter(|path| !path.ends_with('/')) {
-        times.insert(path.clone(), folder.join(path).symlink_metadata().unwrap().mtime());
+        found.insert(path.clone(), folder.join(path).symlink_metadata().unwrap());
     }
     for link in ["l", "m", "k"] {
-        if let Ok(found) = folder.join(link).symlink_metadata() {
-            times.insert(link.to_owned(), found.mtime());
-        }
+        found.extend(folder.join(link).symlink_metadata().map(|found| (link.to_owned(), found)));
     }
-    times
+    let names = |inode: u64| {
+        found.iter().filter(|(_, it)| it.ino() == inode).map(|(path, _)| path.clone()).collect()
+    };
+    let of = |it: &std::fs::Metadata| (it.mtime(), it.mode(), names(it.ino()));
+    found.iter().map(|(path, it)| (path.clone(), of(it))).collect()
 }
 
-const SCRIPTS: [&str; 9] = [
+const SCRIPTS: [&str; 13] = [
     "mv c b",
     "ln -f c b",
     "mv a t; mv b a; mv t b",
     "mv a b; mv c a",
     "mv l m",
     "mv l k",
+    "mv a g; mv b a",
+    "mv b g",
+    "ln -f a g",
+    "ln -f a b; ln -f c g; mv g d/a",
     "rm -r d; mv e d",
     "mv d t; mv e d; mv t e",
     "mv a t; mv t a; mkdir f; mv b f; mv f/b b; rmdir f",
@@ -54,27 +61,33 @@ const SCRIPTS: [&str; 9] = [
 
 /// Regression: the content was unchanged, so the file on the disk kept its time, and the session had another.
 #[test]
-fn moved_file_with_equal_content_brings_its_time() {
+fn moved_file_with_equal_content_brings_its_attributes() {
     for script in SCRIPTS {
         let native = tempfile::tempdir().unwrap();
         sown(native.path());
         assert!(bash(native.path(), script).status.success());
-        let wanted = times(native.path());
+        let wanted = attributes(native.path());
 
         let folder = tempfile::tempdir().unwrap();
         sown(folder.path());
         succeed(folder.path(), &["sh", "--apply", "-c", script]);
-        assert_eq!(times(folder.path()), wanted, "sh --apply: {script}");
+        assert_eq!(attributes(folder.path()), wanted, "sh --apply: {script}");
 
         let folder = tempfile::tempdir().unwrap();
         let tree = folder.path().join("tree");
         std::fs::create_dir(&tree).unwrap();
         sown(&tree);
-        let record = ["record", "--tape", "t", "--worktree", "tree", "--", "sh", "-c", script];
-        succeed(folder.path(), &record);
-        for _ in 0..2 {
-            succeed(folder.path(), &["apply", "t", "--worktree", "tree"]);
-            assert_eq!(times(&tree), wanted, "apply TAPE: {script}");
+        for mtimes in ["host", "content", "fixed"] {
+            let of_tape = ["record", "--tape", "t", "--worktree", "tree", "--mtimes", mtimes];
+            succeed(folder.path(), &[&of_tape[..], &["--", "sh", "-c", script]].concat());
+            let copy = folder.path().join(mtimes);
+            assert!(bash(folder.path(), &format!("cp -a tree {mtimes}")).status.success());
+            // Files that only changed places look as before; a second apply exchanges them again.
+            let is_exchange = ["mv t b", "mv t e"].iter().any(|last| script.ends_with(last));
+            for _ in 0..if is_exchange { 1 } else { 2 } {
+                succeed(folder.path(), &["apply", "t", "--worktree", mtimes]);
+                assert_eq!(attributes(&copy), wanted, "apply TAPE, {mtimes}: {script}");
+            }
         }
 
         let bench = session();
@@ -84,10 +97,26 @@ fn moved_file_with_equal_content_brings_its_time() {
         bench.done(&["refresh", "box"]);
         bench.done(&["apply", "box"]);
         std::fs::remove_file(bench.tree().join("z")).unwrap();
-        assert_eq!(times(&bench.tree()), wanted, "sandbox apply: {script}");
+        assert_eq!(attributes(&bench.tree()), wanted, "sandbox apply: {script}");
         let again = stderr(&bench.call(&["apply", "box"]));
         assert!(again.contains("changed nothing"), "{script}: {again}");
     }
+}
+
+/// Regression: with two mounts, only the first of two files of the same name was kept for later diffs.
+#[test]
+fn files_of_equal_names_in_two_mounts_can_both_be_compared_after_an_edit() {
+    let folder = tempfile::tempdir().unwrap();
+    let bench =
+        Bench::with(&[("b", "old\n")], &["--dir", &format!("{}::/u", folder.path().display())]);
+    std::fs::write(folder.path().join("b"), "other\n").unwrap();
+    bench.done(&["refresh", "box"]);
+    assert!(bench.sh("echo 2 > b; echo 1 > /u/b").status.success());
+    for tree in [folder.path(), &bench.tree()] {
+        assert!(bash(tree, "echo user >> b").status.success());
+    }
+    let diff = bench.done(&["diff", "box"]);
+    assert!(diff.contains("-old\n") && diff.contains("-other\n"), "{diff}");
 }
 
 #[test]
@@ -112,4 +141,38 @@ fn diff_of_a_tape_does_not_depend_on_the_room_of_the_run() {
     let output = belljar(folder.path()).args(["diff", "t.tape"]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(String::from_utf8_lossy(&output.stdout).contains("+++ b/t"), "{output:?}");
+}
+
+/// Regression: the copy was as new as the apply, and so newer than files that are newer than its original.
+#[test]
+fn preserved_time_of_an_original_that_changed_since_is_kept() {
+    let older = "test copy -ot out && ! test copy -nt out";
+    for change in [
+        "cp -p c copy; echo y > c",
+        "cp -p c copy; rm c",
+        "cp -p c copy; touch c",
+        "touch copy; touch -r c copy; echo y > c",
+        "mv c e; cp -p e copy; rm e",
+    ] {
+        for is_of_user in [false, true] {
+            let bench = Bench::new(&[("c", "1\n")]);
+            if is_of_user {
+                bench.write("c", "of the user\n");
+                bench.done(&["refresh", "box"]);
+            } else {
+                assert!(bench.sh("echo 2 > c").status.success());
+                bench.done(&["apply", "box"]);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert!(bench.sh("echo built > out").status.success());
+            bench.done(&["apply", "box"]);
+            let what = format!("{change}, {is_of_user}");
+            assert!(bench.sh(&format!("{change}; {older}")).status.success(), "{what}");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            bench.done(&["apply", "box"]);
+            let output =
+                bash(&bench.tree(), &format!("{older} || {{ ls -l --full-time; exit 1; }}"));
+            assert!(output.status.success(), "{what}: {output:?}");
+        }
+    }
 }

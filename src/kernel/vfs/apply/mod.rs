@@ -277,13 +277,7 @@ impl Overlay {
 
     /// Whether `target` has something to write or to record.
     fn has_work(&self, target: &Target) -> bool {
-        // Swapped equal files are not a change, but each node needs the origin of its new place.
-        let is_moved = |placed: &Placed| {
-            let node = self.node(placed.id);
-            let origin = node.origin.as_ref().filter(|it| it.layer == target.layer);
-            node.nlink == 1 && origin.is_some_and(|origin| origin.path != placed.path)
-        };
-        let counts = |placed: &Placed| self.node(placed.id).carries_times() || is_moved(placed);
+        let counts = |placed: &Placed| self.node(placed.id).carries_times();
         !target.changes.is_empty() || !target.on_disk.is_empty() || target.placed.iter().any(counts)
     }
 
@@ -354,7 +348,6 @@ impl Overlay {
             let mount = MountId(u16::try_from(index).expect("mount ids are 16 bits"));
             let mut changes: Vec<Change> = changes.extract_if(.., |c| c.mount == mount).collect();
             let placed = self.placed_in(mount);
-            self.add_moved_times((mount, *layer), &placed, &mut changes);
             self.add_shared_times(&host, *layer, &placed, &mut changes);
             let is_pinned = self.mounts[mount.index()].baseline.is_some();
             let mut on_disk = HashMap::new();
@@ -406,7 +399,7 @@ impl Overlay {
             {
                 let before = Some(Found { layer, path: path.clone(), stat, rest: Vec::new() });
                 let (mount, path, after) = (node.mount, path.clone(), Some(*id));
-                changes.push(Change { mount, path, before, after });
+                changes.push(Change { mount, path, before, after, is_equal: true });
             }
         }
         changes.sort_unstable_by(|a, b| a.path.cmp(&b.path));

@@ -7,12 +7,11 @@ use super::Target;
 use super::checked::{Checked, is_same};
 use super::written::Written;
 use crate::base::errno::Errno;
-use crate::kernel::vfs::diff::Change;
 use crate::kernel::vfs::layer::{FileType, Layer, Stat};
 use crate::kernel::vfs::overlay::content::Content;
 use crate::kernel::vfs::overlay::node::{Body, Dir, EntryKind, MountId, NodeId, Origin, TimesOf};
-use crate::kernel::vfs::overlay::times::{ChangedTimes, TimeScale, TimesReason};
-use crate::kernel::vfs::overlay::{Found, Overlay, node_bytes};
+use crate::kernel::vfs::overlay::times::{ChangedTimes, TimeScale};
+use crate::kernel::vfs::overlay::{Overlay, node_bytes};
 use crate::kernel::vfs::path::VPath;
 
 /// A node with its place in a mount's tree.
@@ -23,9 +22,6 @@ pub(in crate::kernel::vfs) struct Placed {
     /// Its path, relative to the mount's root.
     pub path: VPath,
 }
-
-/// Whether a layer has something at the places of directories.
-type DirsThere = HashMap<NodeId, bool>;
 
 impl Overlay {
     /// All entries of `mount` that have nodes, without other mounts in it; directories come before their entries.
@@ -62,9 +58,8 @@ impl Overlay {
         at == id
     }
 
-    /// Nodes in layered mounts whose times a program set, explicitly or by a write, or that replace an entry with other
-    /// times, sorted by mount, then bytewise by path. In mounts of host directories [`Overlay::apply`] sets times even
-    /// if nothing else changed. In moved directories only entries that were looked at are found, as by [`Overlay::diff`].
+    /// Nodes in layered mounts whose times a program set, explicitly or by a write, sorted by mount, then bytewise
+    /// by path. In mounts of host directories [`Overlay::apply`] sets times even if nothing else changed.
     pub fn changed_times(&self) -> Vec<ChangedTimes> {
         let mut found = Vec::new();
         for (id, mount) in (0..).map(MountId).zip(&self.mounts) {
@@ -72,26 +67,15 @@ impl Overlay {
                 continue;
             }
             let has_clock = self.time_scale != TimeScale::Unknown;
-            let mut dirs = DirsThere::default();
             let timed = |placed: Placed| {
                 let node = self.node(placed.id);
-                let reason = match node.times_of {
-                    TimesOf::Guest => TimesReason::Set,
-                    _ if node.carries_times() => TimesReason::Written,
-                    _ => TimesReason::Moved,
-                };
-                let is_changed = match reason {
-                    TimesReason::Set => true,
-                    TimesReason::Written => has_clock,
-                    TimesReason::Moved => {
-                        self.replaced_of_another_time(mount.layer, &placed, &mut dirs).is_some()
-                    }
-                };
-                is_changed.then_some(ChangedTimes {
+                let was_set = node.times_of == TimesOf::Guest;
+                let times = node.times;
+                (node.carries_times() && (was_set || has_clock)).then_some(ChangedTimes {
                     mount: id,
                     path: placed.path,
-                    times: node.times,
-                    reason,
+                    times,
+                    was_set,
                 })
             };
             let mut here: Vec<_> = self.placed_in(id).into_iter().filter_map(timed).collect();
@@ -99,63 +83,6 @@ impl Overlay {
             found.extend(here);
         }
         found
-    }
-
-    /// What `layer` has at the place of `placed`, if that is an entry of a layer that was moved or linked there unwritten
-    /// and has another time. Their contents may be equal, and so no change. None without a clock: then names of one file
-    /// that was rewritten with equal content keep different times on the disk, and are as different ones.
-    fn replaced_of_another_time(
-        &self,
-        layer: u16,
-        placed: &Placed,
-        dirs: &mut DirsThere,
-    ) -> Option<Stat> {
-        let node = self.node(placed.id);
-        let is_written = match &node.body {
-            Body::File(file) => file.content.is_dirty(),
-            Body::Symlink(_) => false,
-            Body::Dir(_) | Body::Special(_) => return None,
-        };
-        let has_clock = self.time_scale != TimeScale::Unknown;
-        let is_candidate = has_clock && !is_written && !node.carries_times();
-        let origin = node.origin.as_ref().filter(|_| is_candidate)?;
-        if (origin.layer, &origin.path) == (layer, &placed.path) {
-            return None;
-        }
-        let stat = |layer: u16, path: &VPath| self.layers[usize::from(layer)].stat(path).ok();
-        let (dir, _) = placed.path.split_last()?;
-        let is_there = |dir: &VPath| dir.is_root() || stat(layer, dir).is_some();
-        // Most files of a moved directory replace nothing.
-        if !*dirs.entry(placed.dir).or_insert_with(|| is_there(&dir)) {
-            return None;
-        }
-        let before = stat(layer, &placed.path)?;
-        let own = stat(origin.layer, &origin.path)?;
-        let differs = before.file_type == own.file_type && before.mtime_ns != own.mtime_ns;
-        differs.then_some(before)
-    }
-
-    /// Adds to the `changes` of `mount`, which are sorted by path, files and symbolic links that were replaced by equal
-    /// ones with other times.
-    pub(in crate::kernel::vfs) fn add_moved_times(
-        &self,
-        (mount, layer): (MountId, u16),
-        placed: &[Placed],
-        changes: &mut Vec<Change>,
-    ) {
-        let known = changes.len();
-        let mut dirs = DirsThere::default();
-        for placed in placed {
-            let Placed { id, path, .. } = placed;
-            if changes[..known].binary_search_by(|change| change.path.cmp(path)).is_ok() {
-                continue;
-            }
-            if let Some(stat) = self.replaced_of_another_time(layer, placed, &mut dirs) {
-                let before = Some(Found { layer, path: path.clone(), stat, rest: Vec::new() });
-                changes.push(Change { mount, path: path.clone(), before, after: Some(*id) });
-            }
-        }
-        changes.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     }
 
     /// Loads into memory files of `layer` of `mount` that are not among the nodes `placed` on the disk: those removed
@@ -228,6 +155,13 @@ impl Overlay {
             if is_first && !self.relocate(*id, layer, path, stat.as_ref()) {
                 continue;
             }
+            if let Some(origin) = &mut self.node_mut(*id).origin {
+                if is_first {
+                    origin.names.clear();
+                } else if origin.layer == layer {
+                    origin.names.push(path.clone());
+                }
+            }
             if let Some(entry) = self.dir_mut(*dir).entries.get_mut(name) {
                 let freed = entry.name_bytes(name);
                 entry.shadows = true;
@@ -292,7 +226,9 @@ impl Overlay {
         if node.origin.is_none() {
             self.upper_bytes = self.upper_bytes.saturating_sub(node_bytes(&node.body));
         }
-        node.origin = Some(Box::new(Origin { was_read, ..Origin::new(layer, path, stat) }));
+        let shown_ns = node.times.mtim;
+        node.origin =
+            Some(Box::new(Origin { was_read, shown_ns, ..Origin::new(layer, path, stat) }));
         true
     }
 

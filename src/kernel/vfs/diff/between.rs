@@ -92,8 +92,7 @@ pub fn diff_overlays(
         let new = shown(after, known.1, known.0, true)?;
         for kind in kinds(&old, &new).map_err(failed("compare", path))? {
             let (mount, path) = key.clone();
-            let (renamed_from, origin, link_of) = (None, None, None);
-            entries.push(DiffEntry { mount, path, kind, renamed_from, origin, link_of });
+            entries.push(entry(mount, path, kind));
         }
     }
     Ok(entries)
@@ -203,11 +202,15 @@ pub fn diff_between(
         };
         for kind in kinds(old, new).map_err(failed("compare", path))? {
             let (mount, path) = key.clone();
-            let (renamed_from, origin, link_of) = (None, None, None);
-            entries.push(DiffEntry { mount, path, kind, renamed_from, origin, link_of });
+            entries.push(entry(mount, path, kind));
         }
     }
     Ok(entries)
+}
+
+fn entry(mount: MountId, path: VPath, kind: DiffKind) -> DiffEntry {
+    let (renamed_from, origin, link_of) = (None, None, None);
+    DiffEntry { mount, path, kind, renamed_from, origin, link_of, is_equal: false }
 }
 
 fn by_path(entries: &[DiffEntry]) -> BTreeMap<(MountId, VPath), Known> {

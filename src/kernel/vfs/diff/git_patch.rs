@@ -36,6 +36,9 @@ const NO_OBJECT: &str = "0000000000000000000000000000000000000000";
 /// Git has no directories, so empty ones are neither created nor removed; it has no sockets or pipes; and it refuses
 /// paths into a `.git` directory, and a symbolic link named `.gitmodules`.
 pub fn is_in_unified_diff(entry: &DiffEntry) -> bool {
+    if entry.is_equal {
+        return false;
+    }
     let is_symlink = match entry.kind {
         DiffKind::DirAdded
         | DiffKind::DirDeleted

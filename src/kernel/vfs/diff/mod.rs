@@ -45,6 +45,8 @@ pub struct DiffEntry {
     /// For a further name of a file: the earlier name in the same mount, which is the name that a layer has, or
     /// else the first one with an entry.
     pub link_of: Option<VPath>,
+    /// For a modification: another file or symbolic link was moved or linked here, whose content is equal.
+    pub is_equal: bool,
 }
 
 /// What changed at a path. A change of type is a deletion followed by an addition.
@@ -55,7 +57,7 @@ pub enum DiffKind {
         /// The file.
         content: FileVersion,
     },
-    /// A file with other bytes or another executable bit.
+    /// A file with other bytes or another executable bit, or another file: see [`DiffEntry::is_equal`].
     Modified {
         /// The file of the layer.
         before: FileVersion,
@@ -106,6 +108,8 @@ pub(super) struct Change {
     pub path: VPath,
     pub before: Option<Found>,
     pub after: Option<NodeId>,
+    /// The contents are equal, but the files are not the same one.
+    pub is_equal: bool,
 }
 
 impl Change {
@@ -169,7 +173,8 @@ impl Overlay {
                 .filter(|from| *from != change.path && replaced.contains(&(change.mount, from)));
             let entry = |kind| {
                 let (mount, path) = (change.mount, change.path.clone());
-                DiffEntry { mount, path, kind, renamed_from: None, origin: None, link_of: None }
+                let (renamed_from, origin, link_of) = (None, None, None);
+                DiffEntry { mount, path, kind, renamed_from, origin, link_of, is_equal: false }
             };
             let kind = match (before, after) {
                 (Some(Side::File(before)), Some(Side::File(content))) => {
@@ -186,7 +191,8 @@ impl Overlay {
             if let (Some(kind), Some(id)) = (kind, change.after) {
                 let origin = self.origin_elsewhere(id, change);
                 let link_of = self.name_before(id, change, &mut first_names);
-                entries.push(DiffEntry { renamed_from, origin, link_of, ..entry(kind) });
+                let is_equal = change.is_equal;
+                entries.push(DiffEntry { renamed_from, origin, link_of, is_equal, ..entry(kind) });
             }
         }
         Ok(entries)
@@ -352,8 +358,9 @@ impl Comparison<'_> {
             match changes.binary_search_by(|change| change.path.cmp(&path)) {
                 Ok(at) => changes[at].after = Some(id),
                 Err(at) => {
-                    let change = Change { mount: self.mount, path, before: None, after: Some(id) };
-                    changes.insert(at, change);
+                    let (mount, after) = (self.mount, Some(id));
+                    changes
+                        .insert(at, Change { mount, path, before: None, after, is_equal: false });
                 }
             }
         }
@@ -477,10 +484,14 @@ impl Comparison<'_> {
         if before_dir.is_some() && after_dir.is_some() {
             return Ok(());
         }
+        let mut is_equal = false;
         if let (Some(found), Some(id)) = (&before, after)
             && self.is_same(found, id, &path)?
         {
-            return Ok(());
+            is_equal = self.is_another(found, id);
+            if !is_equal {
+                return Ok(());
+            }
         }
         let mount = self.mount;
         let scaffold = after_dir.filter(|id| self.overlay.dir(*id).scaffold);
@@ -492,9 +503,17 @@ impl Comparison<'_> {
             let left = self.path_bytes_left.checked_sub(path.as_str().len() as u64);
             let max = self.overlay.limits.change_path_bytes_max;
             *self.path_bytes_left = left.ok_or(DiffError::TooMany { max })?;
-            self.changes.push(Change { mount, path, before, after });
+            self.changes.push(Change { mount, path, before, after, is_equal });
         }
         Ok(())
+    }
+
+    /// Whether `id`, which equals `before`, comes from another place, with the permissions and the time that it has
+    /// there. One that was created anew keeps the permissions of what it replaces.
+    fn is_another(&self, before: &Found, id: NodeId) -> bool {
+        let origin = self.overlay.node(id).origin.as_ref();
+        !self.overlay.omits_equal_files
+            && origin.is_some_and(|origin| !origin.is_at(before.layer, &before.path))
     }
 
     /// Whether `id` equals what a layer has in its place. At most one of them is a directory.
@@ -503,10 +522,8 @@ impl Comparison<'_> {
         if node.body.file_type() != before.stat.file_type {
             return Ok(false);
         }
-        let is_origin = node
-            .origin
-            .as_ref()
-            .is_some_and(|origin| origin.layer == before.layer && origin.path == before.path);
+        let is_origin =
+            node.origin.as_ref().is_some_and(|origin| origin.is_at(before.layer, &before.path));
         match &node.body {
             Body::File(file) if is_origin && !file.content.is_dirty() => Ok(true),
             Body::File(_) => {

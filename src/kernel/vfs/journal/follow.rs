@@ -260,6 +260,11 @@ fn recover_root(
         let there = |path: &&VPath| begun.tree.stat(path).is_ok() || !has_dir(path);
         recovered.kept = of_left.flat_map(Step::temporaries).filter(there).cloned().collect();
         (recovered.files, recovered.left) = (taken.files, taken.left);
+        if begun.staged.is_empty() {
+            let staged = steps.iter().filter(|step| !matches!(step, Step::Remove { .. }));
+            let temporaries = staged.flat_map(Step::temporaries);
+            recovered.left.extend(temporaries.filter(|path| begun.has_gone(path)).cloned());
+        }
     }
     // Unreachable paths are left and cannot be synced.
     let left: HashSet<&VPath> = recovered.left.iter().collect();

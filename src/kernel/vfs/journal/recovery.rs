@@ -313,7 +313,7 @@ impl Begun<'_> {
     }
 
     /// Whether the directory of `path` is no longer one, so that `path` is left over wherever it is now.
-    fn has_gone(&self, path: &VPath) -> bool {
+    pub fn has_gone(&self, path: &VPath) -> bool {
         path.split_last().is_some_and(|(dir, _)| !self.tree.is_dir(&dir).unwrap_or(false))
     }
 

@@ -92,6 +92,8 @@ pub struct Overlay {
     /// Paths seen in layers that are not the origin of a node: the node was freed, or it is a further name
     /// of a file. A patch removes only what was seen.
     pub(super) seen: Vec<Origin>,
+    /// A file that was moved or linked over an equal one is no change, as before kernel version 7.
+    pub(super) omits_equal_files: bool,
     /// Files that changed before or while they were read, since [`Overlay::take_drifts`].
     pub(super) torn: Vec<Drift>,
 }
@@ -135,6 +137,7 @@ impl Overlay {
             tape: None,
             old_listings: Vec::new(),
             seen: Vec::new(),
+            omits_equal_files: false,
             torn: Vec::new(),
         };
         let root = overlay.insert(Node {
@@ -397,7 +400,10 @@ impl Overlay {
             mount,
             times,
             times_of,
-            origin: Some(Box::new(Origin::new(layer, &path, &stat))),
+            origin: Some(Box::new(Origin {
+                shown_ns: times.mtim,
+                ..Origin::new(layer, &path, &stat)
+            })),
             body,
         });
         let entry = Entry { kind: EntryKind::Node(id), shadows: true };

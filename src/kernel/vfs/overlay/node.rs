@@ -81,13 +81,24 @@ pub(in crate::kernel::vfs) struct Origin {
     pub executable: bool,
     /// The content was read, so a change on the disk is a conflict for an apply.
     pub was_read: bool,
+    /// Further names of the file in the layer.
+    pub names: Vec<VPath>,
+    /// The modification time that it showed, before a program changed it.
+    pub shown_ns: u64,
 }
 
 impl Origin {
     /// The entry just found at `path` of `layer`.
     pub fn new(layer: u16, path: &VPath, stat: &Stat) -> Self {
         let Stat { stamp, executable, .. } = *stat;
-        Self { layer, path: path.clone(), stamp, executable, was_read: false }
+        let path = path.clone();
+        let (was_read, names, shown_ns) = (false, Vec::new(), 0);
+        Self { layer, path, stamp, executable, was_read, names, shown_ns }
+    }
+
+    /// Whether `path` of `layer` is a name of it.
+    pub fn is_at(&self, layer: u16, path: &VPath) -> bool {
+        self.layer == layer && (self.path == *path || self.names.contains(path))
     }
 }
 

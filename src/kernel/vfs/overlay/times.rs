@@ -124,19 +124,8 @@ pub struct ChangedTimes {
     pub path: VPath,
     /// The times that programs see.
     pub times: Times,
-    /// Why the file has them.
-    pub reason: TimesReason,
-}
-
-/// Why a file has other times than on the disk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TimesReason {
-    /// A program set them explicitly.
-    Set,
-    /// They are the clock's at a write.
-    Written,
-    /// They are those of a file or symbolic link of the disk that was moved or linked there.
-    Moved,
+    /// A program set them explicitly; otherwise they are the clock's at a write.
+    pub was_set: bool,
 }
 
 /// Converts times that programs see to times of the disk. Writes keep their order; the last one gets the present
@@ -211,25 +200,29 @@ impl Overlay {
         DiskTimes { scale: self.time_scale, written, copied, newest_ns: ambient::wall_now_ns() }
     }
 
-    /// Times that programs set and files of the disk show, with the disk's times of these files.
+    /// Times that programs set and files of the disk show, or showed until a program changed them, with the disk's times
+    /// of these files.
     fn copied_times(&self) -> HashMap<u64, u64> {
         let of_guest = self.nodes.iter().filter(|(_, node)| node.times_of == TimesOf::Guest);
         let set: HashSet<u64> =
             of_guest.flat_map(|(_, node)| [node.times.mtim, node.times.atim]).collect();
-        let shows_one = |node: &&Node| {
-            node.times_of == TimesOf::Layer
-                && matches!(node.body, Body::File(_))
-                && self.mounts[node.mount.index()].mtimes == Mtimes::Host
-                && set.contains(&node.times.mtim)
-        };
         let mut copied = HashMap::new();
         if set.is_empty() || !matches!(self.time_scale, TimeScale::Paused(_)) {
             return copied;
         }
-        for node in self.nodes.iter().map(|(_, node)| node).filter(shows_one) {
-            let Some(origin) = &node.origin else { continue };
+        let of_nodes = self.nodes.iter().filter_map(|(_, node)| {
+            let origin = node.origin.as_deref().filter(|_| matches!(node.body, Body::File(_)))?;
+            let is_shown = node.times_of == TimesOf::Layer;
+            Some((if is_shown { node.times.mtim } else { origin.shown_ns }, origin))
+        });
+        let of_freed = self.seen.iter().map(|origin| (origin.shown_ns, origin));
+        for (shown_ns, origin) in of_nodes.chain(of_freed).filter(|(ns, _)| set.contains(ns)) {
+            let mount = self.mount_of(origin.layer);
+            if self.mounts[mount.index()].mtimes != Mtimes::Host {
+                continue;
+            }
             if let Ok(stat) = self.layers[usize::from(origin.layer)].stat(&origin.path) {
-                let on_disk: &mut u64 = copied.entry(node.times.mtim).or_default();
+                let on_disk: &mut u64 = copied.entry(shown_ns).or_default();
                 *on_disk = stat.mtime_ns.max(*on_disk);
             }
         }

@@ -131,9 +131,10 @@ impl Overlay {
         };
     }
 
-    /// Gives writes the times that they have in version `kernel_version` of the kernel.
+    /// Gives writes the times that they have in version `kernel_version` of the kernel, and finds the changes of that.
     pub(crate) fn set_kernel_version(&mut self, kernel_version: u32) {
         self.writes.kernel_version = kernel_version;
+        self.omits_equal_files = kernel_version < 7;
     }
 
     /// Records that a description of `id` that was open for writing is closed.

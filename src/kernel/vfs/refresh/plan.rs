@@ -57,10 +57,7 @@ impl Overlay {
         // Entries of unknown former state are left out: they are the disk's.
         let mut changes = self.known_changes()?;
         for plan in &mut plans {
-            let mut here: Vec<Change> =
-                changes.extract_if(.., |it| it.mount == plan.mount).collect();
-            let placed = self.placed_in(plan.mount);
-            self.add_moved_times((plan.mount, plan.layer), &placed, &mut here);
+            let here: Vec<Change> = changes.extract_if(.., |it| it.mount == plan.mount).collect();
             plan.changed = here.iter().map(|change| change.path.clone()).collect();
             let removed = here.iter().filter(|it| it.before.is_some());
             let removed: HashSet<VPath> = removed.map(|it| it.path.clone()).collect();

@@ -246,7 +246,7 @@ impl Overlay {
             for path in before.into_iter().chain(origin.map(|origin| &origin.path)) {
                 let Some(stat) = baseline.pinned_stat(path) else { continue };
                 let is_file = stat.file_type == FileType::RegularFile;
-                if is_file && stat.size <= left && seen.insert(path.clone()) {
+                if is_file && stat.size <= left && seen.insert((change.mount, path.clone())) {
                     left -= stat.size;
                     // A change until now is reported later.
                     let _ = baseline.keep(path);

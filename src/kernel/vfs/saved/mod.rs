@@ -102,6 +102,10 @@ struct SavedOrigin {
     executable: bool,
     #[serde(default, skip_serializing_if = "is_false")]
     was_read: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    names: Vec<String>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    shown_ns: u64,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -148,8 +152,8 @@ fn is_false(value: &bool) -> bool {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_zero(value: &u8) -> bool {
-    *value == 0
+fn is_zero<T: Copy + Into<u64>>(value: &T) -> bool {
+    (*value).into() == 0
 }
 
 impl SavedOverlay {
@@ -335,8 +339,10 @@ impl Overlay {
 
     fn origin(&self, saved: &SavedOrigin) -> Result<Origin, RestoreError> {
         let path = self.layer_path(saved.layer, &saved.path)?;
-        let SavedOrigin { layer, stamp, executable, was_read, .. } = *saved;
-        Ok(Origin { layer, path, stamp, executable, was_read })
+        let SavedOrigin { layer, stamp, executable, was_read, shown_ns, .. } = *saved;
+        let names = saved.names.iter().map(|name| self.layer_path(layer, name));
+        let names = names.collect::<Result<_, _>>()?;
+        Ok(Origin { layer, path, stamp, executable, was_read, names, shown_ns })
     }
 
     fn layer_path(&self, layer: u16, path: &str) -> Result<VPath, RestoreError> {
@@ -468,7 +474,9 @@ fn check_no_cycles(parents: &[Option<NodeId>]) -> Result<(), RestoreError> {
 
 impl SavedOrigin {
     fn of(origin: &Origin) -> Self {
-        let Origin { layer, stamp, executable, was_read, .. } = *origin;
-        Self { layer, path: origin.path.as_str().to_owned(), stamp, executable, was_read }
+        let Origin { layer, stamp, executable, was_read, shown_ns, .. } = *origin;
+        let path = origin.path.as_str().to_owned();
+        let names = origin.names.iter().map(|name| name.as_str().to_owned()).collect();
+        Self { layer, path, stamp, executable, was_read, names, shown_ns }
     }
 }
