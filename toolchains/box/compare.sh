@@ -385,6 +385,13 @@ same xargs -L1 echo
 same xargs false
 same xargs nowhere-at-all
 same xargs -n1 sh-not-there
+reads 'a b\nd "c\n'
+same xargs echo
+same xargs -n1 echo
+reads 'x\n"c'
+same xargs -n1 echo
+reads '"c\n'
+same xargs echo
 reads 'a b\0c\n\0'
 same xargs -0 echo
 same xargs -0 -n1 echo

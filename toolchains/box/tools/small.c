@@ -431,8 +431,9 @@ static void flush_args(struct xargs *x) {
     if (status) x->status = 123;
 }
 
-// The next argument, NULL at the end. `eol` says whether a line ended with it.
-static char *next_arg(bool by_nul, bool by_line, bool *eol) {
+// The next argument, NULL at the end and for an unmatched quote, which goes to `unmatched`. `eol` says whether a line
+// ended with it.
+static char *next_arg(bool by_nul, bool by_line, bool *eol, int *unmatched) {
     struct bytes arg = {0};
     bool any = false;
     int c, quote = 0;
@@ -441,7 +442,7 @@ static char *next_arg(bool by_nul, bool by_line, bool *eol) {
         if (by_nul) {
             if (c == '\0') return append(&arg, "", 0), arg.at;
         } else if (quote) {
-            if (c == '\n') die("unmatched %s quote", quote == '"' ? "double" : "single");
+            if (c == '\n') return *unmatched = quote, NULL;
             if (c == quote) {
                 quote = 0;
                 continue;
@@ -464,7 +465,7 @@ static char *next_arg(bool by_nul, bool by_line, bool *eol) {
         char byte = c;
         append(&arg, &byte, 1);
     }
-    if (quote) die("unmatched %s quote", quote == '"' ? "double" : "single");
+    if (quote) return *unmatched = quote, NULL;
     if (!any) return NULL;
     append(&arg, "", 0);
     *eol = true;
@@ -500,7 +501,8 @@ int tool_xargs(int argc, char **argv) {
     close(ends[1]);
     x.no_input = ends[0];
     bool ran = false, eol;
-    for (char *arg; (arg = next_arg(by_nul, x.replace, &eol));) {
+    int unmatched = 0;
+    for (char *arg; (arg = next_arg(by_nul, x.replace, &eol, &unmatched));) {
         size_t size = strlen(arg) + 1;
         if (x.args.count && x.bytes + size > COMMAND_BYTES) {
             flush_args(&x);
@@ -515,6 +517,7 @@ int tool_xargs(int argc, char **argv) {
             lines = 0;
         }
     }
-    if (x.args.count || (!ran && !not_empty && !x.replace)) flush_args(&x);
+    if (x.args.count || (!ran && !not_empty && !x.replace && !unmatched)) flush_args(&x);
+    if (unmatched) die("unmatched %s quote", unmatched == '"' ? "double" : "single");
     return x.status;
 }
