@@ -364,11 +364,10 @@ fn check_disk(disk: &Path, timed: Vec<(String, u64)>, names: Vec<(String, u32)>)
         }
     }
     for (path, nlink) in names {
-        // A file that only got a further name on the disk was never changed.
         if let Ok(metadata) = fs::symlink_metadata(disk.join(&path))
-            && !metadata.is_dir()
+            && metadata.is_file()
         {
-            assert!(metadata.nlink() <= u64::from(nlink), "{path} is no file of its own");
+            assert_eq!(metadata.nlink(), u64::from(nlink), "{path}");
         }
     }
 }
@@ -398,6 +397,8 @@ fn check(place: Place, lower: &Tree, upper: &Tree, rounds: &[Vec<Op>]) {
         check_counts(&actor.overlay);
         let after = shown(&actor.overlay, mount, &before);
         let entries = actor.overlay.diff().unwrap();
+        // Another file with equal content.
+        let entries: Vec<DiffEntry> = entries.into_iter().filter(|entry| !entry.is_equal).collect();
         let is_hidden = |path: &str| is_around && path.starts_with("d/m");
         let mut visible = before.clone();
         visible.retain(|path, _| !is_hidden(path));
