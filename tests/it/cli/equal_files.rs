@@ -176,3 +176,24 @@ fn preserved_time_of_an_original_that_changed_since_is_kept() {
         }
     }
 }
+
+/// Up to version 6 of the kernel, a file that replaced an equal one was no change.
+#[test]
+fn tape_of_an_older_kernel_has_no_change_for_an_equal_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    sown(&tree);
+    let record = ["record", "-q", "--tape", "t", "--worktree", "tree", "--", "sh", "-c", "mv a b"];
+    succeed(folder.path(), &record);
+    succeed(folder.path(), &["replay", "t"]);
+    let text = std::fs::read_to_string(folder.path().join("t")).unwrap();
+    let old = text.replace("\"kernel_version\":7", "\"kernel_version\":6");
+    let lines = old.split_inclusive('\n');
+    let old: String = lines.filter(|line| !line.contains("\"change\":\"modified\"")).collect();
+    assert_eq!(text.lines().count(), old.lines().count() + 1, "{text}");
+    std::fs::write(folder.path().join("t"), old).unwrap();
+    succeed(folder.path(), &["replay", "t"]);
+    succeed(folder.path(), &["apply", "t", "--worktree", "tree"]);
+    assert!(!tree.join("a").exists());
+}

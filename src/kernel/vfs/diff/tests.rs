@@ -356,6 +356,12 @@ fn check_patch(git: &Path, patch: &str, visible: &Tree, after: &Tree) {
 }
 
 /// Checks that files have their times on the disk, and at most the names they had.
+/// `entries` without those of other files with equal content.
+fn differing(mut entries: Vec<DiffEntry>) -> Vec<DiffEntry> {
+    entries.retain(|entry| !entry.is_equal);
+    entries
+}
+
 fn check_disk(disk: &Path, timed: Vec<(String, u64)>, names: Vec<(String, u32)>) {
     for (path, mtim) in timed {
         if let Ok(metadata) = fs::symlink_metadata(disk.join(&path)) {
@@ -396,9 +402,7 @@ fn check(place: Place, lower: &Tree, upper: &Tree, rounds: &[Vec<Op>]) {
         }
         check_counts(&actor.overlay);
         let after = shown(&actor.overlay, mount, &before);
-        let entries = actor.overlay.diff().unwrap();
-        // Another file with equal content.
-        let entries: Vec<DiffEntry> = entries.into_iter().filter(|entry| !entry.is_equal).collect();
+        let entries = differing(actor.overlay.diff().unwrap());
         let is_hidden = |path: &str| is_around && path.starts_with("d/m");
         let mut visible = before.clone();
         visible.retain(|path, _| !is_hidden(path));
