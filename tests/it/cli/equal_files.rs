@@ -117,6 +117,17 @@ fn files_of_equal_names_in_two_mounts_can_both_be_compared_after_an_edit() {
     }
     let diff = bench.done(&["diff", "box"]);
     assert!(diff.contains("-old\n") && diff.contains("-other\n"), "{diff}");
+    // Messages say which of the two they mean.
+    let refused = stderr(&bench.call(&["apply", "box"]));
+    assert!(
+        refused.contains("because b changed") && refused.contains("; /u/b changed"),
+        "{refused}"
+    );
+    let told = stderr(&bench.call(&["refresh", "box"]));
+    assert!(
+        told.contains("conflict: b changed") && told.contains("conflict: /u/b changed"),
+        "{told}"
+    );
 }
 
 #[test]

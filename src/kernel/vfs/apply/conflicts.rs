@@ -18,6 +18,8 @@ use crate::kernel::vfs::path::VPath;
 pub struct Conflict {
     /// Its mount.
     pub mount: MountId,
+    /// The mount's path in the namespace; empty for the worktree and for the only mount.
+    pub mount_path: String,
     /// Its path, relative to the mount's root.
     pub path: VPath,
     /// How it changed.
@@ -44,7 +46,10 @@ pub enum ConflictKind {
 
 impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = &self.path;
+        let path = match &*self.mount_path {
+            "" => self.path.to_string(),
+            mount => self.path.absolute(mount),
+        };
         match &self.what {
             ConflictKind::Changed => write!(f, "{path} changed on the disk since it was read"),
             ConflictKind::Vanished => write!(f, "{path} no longer exists on the disk"),
@@ -65,6 +70,16 @@ impl fmt::Display for Conflict {
 }
 
 impl Overlay {
+    /// Completes the mounts' paths in `conflicts`.
+    pub(in crate::kernel::vfs) fn name_mounts(&self, conflicts: &mut [Conflict]) {
+        let hosts = self.mounts.iter().filter(|mount| mount.host.is_some()).count();
+        for conflict in conflicts.iter_mut().filter(|_| hosts > 1) {
+            if self.worktree != Some(conflict.mount) {
+                conflict.mount_path = self.mounts[conflict.mount.index()].path();
+            }
+        }
+    }
+
     /// Compares with the disk all that must not have changed.
     pub(super) fn check(&self, targets: &[Target]) -> Result<Checked, ApplyError> {
         let on_disk: HashMap<(u16, &VPath), &OnDisk> = targets
@@ -135,7 +150,12 @@ impl Overlay {
             self.check_other_names(targets, &seen, &linked, &mut check.checked);
             return Ok(check.checked);
         }
-        let conflict = |((mount, path), what)| Conflict { mount: MountId(mount), path, what };
+        let conflict = |((mount, path), what)| Conflict {
+            mount: MountId(mount),
+            mount_path: String::new(),
+            path,
+            what,
+        };
         Err(ApplyError::Conflicts(check.conflicts.into_iter().map(conflict).collect()))
     }
 

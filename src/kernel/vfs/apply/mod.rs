@@ -207,6 +207,19 @@ impl Overlay {
         witness: &dyn Witness,
         decorate: Decorate<'_>,
     ) -> Result<Applied, ApplyError> {
+        let mut applied = self.apply_targets(journals, witness, decorate);
+        if let Err(ApplyError::Conflicts(conflicts)) = &mut applied {
+            self.name_mounts(conflicts);
+        }
+        applied
+    }
+
+    fn apply_targets(
+        &mut self,
+        journals: Option<&Journals>,
+        witness: &dyn Witness,
+        decorate: Decorate<'_>,
+    ) -> Result<Applied, ApplyError> {
         self.renew_touched();
         let targets = self.targets()?;
         if !targets.iter().any(|target| self.has_work(target)) {
@@ -484,7 +497,7 @@ fn give_up(writing: Writing<'_, '_>, stop: Stop, witness: &dyn Witness) -> Apply
     let cause = match stop {
         _ if witness.is_interrupted() => ApplyError::Interrupted,
         Stop::Failure(mount, Failure::Conflict(path, what)) => {
-            ApplyError::Conflicts(vec![Conflict { mount, path, what }])
+            ApplyError::Conflicts(vec![Conflict { mount, mount_path: String::new(), path, what }])
         }
         Stop::Failure(mount, Failure::Step(StepError { operation, path, source })) => {
             ApplyError::Host { operation, mount, path, error: source }

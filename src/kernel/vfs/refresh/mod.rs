@@ -106,6 +106,7 @@ impl Overlay {
         refreshed.taken.sort_unstable();
         refreshed.conflicts.sort_by(|a, b| (a.mount, &a.path).cmp(&(b.mount, &b.path)));
         refreshed.conflicts.dedup();
+        self.name_mounts(&mut refreshed.conflicts);
         Ok(refreshed)
     }
 

@@ -40,6 +40,7 @@ impl Overlay {
             let now = plan.now(&from)?;
             let mut conflict = Conflict {
                 mount: plan.mount,
+                mount_path: String::new(),
                 path: from.clone(),
                 what: ConflictKind::OriginGone(to.0, to.1),
             };

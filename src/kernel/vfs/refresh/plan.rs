@@ -143,7 +143,8 @@ impl RefreshPlan {
         }
         let other = || holds_another(path, self.baseline.disk(), removed);
         let holds = (conflict.is_none() && was_dir).then(other).flatten();
-        let holds = holds.map(|what| Conflict { mount: self.mount, path: path.clone(), what });
+        let (mount, mount_path) = (self.mount, String::new());
+        let holds = holds.map(|what| Conflict { mount, mount_path, path: path.clone(), what });
         self.conflicts.extend(conflict.or(holds));
         self.kept.insert(path.clone(), change.after);
         Ok(())
@@ -307,7 +308,8 @@ fn compare(
             what
         }
     };
-    Ok((what.map(|what| Conflict { mount: change.mount, path, what }), now))
+    let (mount, mount_path) = (change.mount, String::new());
+    Ok((what.map(|what| Conflict { mount, mount_path, path, what }), now))
 }
 
 /// A conflict if the directory `path`, which programs removed, has other entries on the disk than those they removed.
