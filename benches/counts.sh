@@ -70,7 +70,7 @@ counts() {
     fsbench 'stat of a missing name' 1000 5000 stat_miss
     fsbench 'open, read 1 KiB, close' 1000 3000 open_read
     fsbench 'create, write 1 KiB, close' 1000 3000 create
-    fsbench 'readdir, per entry' 1000 3000 readdir
+    fsbench 'create and list an entry' 1000 3000 readdir
     fsbench 'clock' 10000 50000 clock
     fsbench 'write 1 MiB by 64 KiB' 8 40 seqwrite
     fsbench 'read 1 MiB by 4 KiB' 8 40 read4k
