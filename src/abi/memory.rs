@@ -80,15 +80,14 @@ impl<'m> GuestMemory<'m> {
         }
         let list = self.place(ptr, u64::from(count) * 8, 4)?;
         let mut total = 0_u32;
-        (0..count as usize)
-            .map(|i| {
-                let ptr = self.u32_at(list, i * 8);
-                let len = self.u32_at(list, i * 8 + 4);
-                let range = self.range(ptr, len.into())?;
-                total = total.checked_add(len).ok_or(Errno::Inval)?;
-                Ok(range)
-            })
-            .collect()
+        let mut ranges = Ranges::with_capacity(count as usize);
+        for i in 0..count as usize {
+            let ptr = self.u32_at(list, i * 8);
+            let len = self.u32_at(list, i * 8 + 4);
+            ranges.push(self.range(ptr, len.into())?);
+            total = total.checked_add(len).ok_or(Errno::Inval)?;
+        }
+        Ok(ranges)
     }
 
     pub fn u16_at(&self, place: Place, offset: usize) -> u16 {

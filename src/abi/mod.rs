@@ -7,12 +7,15 @@ pub mod belljar;
 mod memory;
 pub mod preview1;
 
+use std::time::{Duration, Instant};
+
 use wasmtime::{Caller, Memory, ResourceLimiter};
 
 use crate::base::errno::Errno;
 use crate::kernel::guest::{Fault, Guest};
 use crate::kernel::machine::limits::{Limit, Stop};
 use crate::kernel::machine::memory::Charge;
+use crate::kernel::process::programs::uncounted_time;
 use memory::GuestMemory;
 
 /// Bytes charged for an entry of a table.
@@ -22,21 +25,61 @@ const TABLE_ELEMENT_BYTES: u64 = 8;
 pub struct Process {
     /// The kernel's side.
     pub guest: Guest,
+    /// What ends it at the deadline of its run, if that interrupts its code.
+    pub interruption: Option<Box<dyn Interruption>>,
+    /// Uncounted time of this thread when `interruption` was set.
+    uncounted: Duration,
     /// Its export `memory`, once looked up.
     memory: Option<Memory>,
     charge: Charge,
+    /// Bytes of memory that are not charged: those of memories that are not the module's own.
+    free_bytes: u64,
+}
+
+/// Interrupts the code of a process at the deadline of its run.
+pub trait Interruption: Send {
+    /// The deadline moved to `deadline`.
+    fn follow(&mut self, deadline: Instant);
+
+    /// Whether the code is interrupted.
+    fn is_interrupted(&self) -> bool;
 }
 
 impl Process {
     /// Creates a process that has not started, in its turn.
     pub fn new(guest: Guest) -> Self {
         let charge = guest.machine().run.memory.charge();
-        Self { guest, memory: None, charge }
+        Self {
+            guest,
+            interruption: None,
+            uncounted: uncounted_time(),
+            memory: None,
+            charge,
+            free_bytes: 0,
+        }
+    }
+
+    /// The limit of memory does not count `bytes` of memory that is added to its module.
+    pub fn add_free_memory(&mut self, bytes: u64) {
+        self.free_bytes += bytes;
+    }
+
+    /// Time that does not count moves the deadline.
+    #[cold]
+    fn follow_deadline(&mut self) {
+        self.uncounted = uncounted_time();
+        if let (Some(interruption), Some(deadline)) =
+            (&mut self.interruption, self.guest.machine().deadline())
+        {
+            interruption.follow(deadline);
+        }
     }
 
     /// Charges `bytes`; returns whether the limit of memory allows them.
     fn take_memory(&mut self, bytes: u64) -> bool {
-        let has_grown = self.charge.grow(bytes).is_ok();
+        let free = bytes.min(self.free_bytes);
+        self.free_bytes -= free;
+        let has_grown = self.charge.grow(bytes - free).is_ok();
         if !has_grown {
             self.guest.machine_mut().note_limit(Limit::Memory);
         }
@@ -86,7 +129,7 @@ fn call(
     let answer = body(&mut memory, guest);
     debug_assert!(answer != Err(Fault::Wait), "{name} cannot wait");
     let answer = finish(guest, answer);
-    end_where_the_tape_did(&mut caller);
+    end_call(&mut caller);
     answer
 }
 
@@ -109,15 +152,14 @@ async fn call_waiting(
         answer = body(&mut memory, guest);
     }
     let answer = finish(sides(&mut caller).1, answer);
-    end_where_the_tape_did(&mut caller);
+    end_call(&mut caller);
     answer
 }
 
-/// Interrupts the guest if the replayed run timed out here.
 #[inline]
-fn end_where_the_tape_did(caller: &mut Caller<'_, Process>) {
-    if caller.data().guest.machine().is_at_taped_timeout() {
-        caller.engine().increment_epoch();
+fn end_call(caller: &mut Caller<'_, Process>) {
+    if caller.data().uncounted != uncounted_time() {
+        caller.data_mut().follow_deadline();
     }
 }
 
@@ -135,11 +177,16 @@ async fn pause(caller: &mut Caller<'_, Process>) -> wasmtime::Result<()> {
     resumed.map_err(wasmtime::Error::new)
 }
 
+#[inline]
 fn look_up_memory(caller: &mut Caller<'_, Process>) {
     if caller.data().memory.is_none() {
-        caller.data_mut().memory =
-            caller.get_export("memory").and_then(wasmtime::Extern::into_memory);
+        find_memory(caller);
     }
+}
+
+#[cold]
+fn find_memory(caller: &mut Caller<'_, Process>) {
+    caller.data_mut().memory = caller.get_export("memory").and_then(wasmtime::Extern::into_memory);
 }
 
 /// The guest's memory, and the kernel's side of it.
@@ -152,6 +199,7 @@ fn sides<'c>(caller: &'c mut Caller<'_, Process>) -> (GuestMemory<'c>, &'c mut G
     (GuestMemory::new(bytes), &mut process.guest)
 }
 
+#[inline]
 fn finish(guest: &mut Guest, answer: Result<Answer, Fault>) -> wasmtime::Result<i32> {
     guest.machine_mut().timeouts.step();
     if guest.is_traced() {
@@ -159,6 +207,10 @@ fn finish(guest: &mut Guest, answer: Result<Answer, Fault>) -> wasmtime::Result<
     }
     if let Err(Fault::Stop(stop)) = guest.check_tape() {
         return Err(wasmtime::Error::new(stop));
+    }
+    if guest.machine().is_at_taped_timeout() {
+        // The recorded run ended between this call and the next.
+        guest.machine_mut().note_limit(Limit::Timeout);
     }
     // A call during which the run timed out ends the process.
     if guest.machine().has_timed_out() {

@@ -13,6 +13,11 @@ pub fn wall_now_ns() -> u64 {
     u64::try_from(since.unwrap_or(Duration::ZERO).as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// The time that passed since `time` on the host's clock; `None` if it is still to come.
+pub fn time_since(time: SystemTime) -> Option<Duration> {
+    SystemTime::now().duration_since(time).ok()
+}
+
 /// The host's monotonic clock, for deadlines and timings.
 pub fn instant_now() -> Instant {
     Instant::now()

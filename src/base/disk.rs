@@ -181,6 +181,13 @@ pub fn expect_replaceable(path: &Path) -> Result<(), DiskError> {
     }
 }
 
+/// Sets the modification time of the file `path` to now.
+pub fn touch(path: &Path) -> Result<(), DiskError> {
+    let touched = File::options().append(true).open(path);
+    let touched = touched.and_then(|file| file.set_modified(std::time::SystemTime::now()));
+    touched.map_err(DiskError::new("set the time of", path))
+}
+
 /// Renames `from` to `to`, replacing it.
 pub fn rename(from: &Path, to: &Path) -> Result<(), DiskError> {
     std::fs::rename(from, to).map_err(DiskError::new("rename", from))

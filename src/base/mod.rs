@@ -10,4 +10,5 @@ pub mod disk;
 pub mod errno;
 pub mod exhausted;
 pub mod own;
+pub mod priority;
 pub mod readable;

@@ -5,7 +5,7 @@
 //! process, which puts the code into the cache. If it runs out of memory, the module is compiled again
 //! on one thread, which takes less, and then refused.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,12 +13,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::args::groups::CompileArgs;
+use super::args::groups::{CompileArgs, TierArg};
 use super::args::installation::ChildArgs;
+use super::background;
+use super::loaded::LoadedPrograms;
 use super::progress::Progress;
 use super::text::printable;
 use crate::base::ambient;
-use crate::engine::CacheUse;
+use crate::engine::{CacheUse, CodeCache, CompileProgress, Tier, TierChoice};
 use crate::{Engine, EngineConfig, Module, Program, ProgramError, UnknownImports};
 
 /// Modules that are smaller, and take no more memory, are compiled in this process.
@@ -27,6 +29,12 @@ const SMALL_COMPILE_BYTES: u64 = 128 << 20;
 
 /// Longest interval at which a compiling process is polled.
 const LOOK_EVERY_MAX: Duration = Duration::from_millis(20);
+
+/// Most bytes of progress that are read: more than ten hours of it.
+const PROGRESS_BYTES_MAX: u64 = 16 << 20;
+
+/// Interval at which progress is told.
+const TELL_EVERY: Duration = Duration::from_millis(100);
 
 /// Exit codes of the process that compiles.
 const NOT_KEPT: i32 = 3;
@@ -90,6 +98,17 @@ impl Compiler {
         Arc::new(move |engine, module, unknown| self.compile(engine, module, unknown))
     }
 
+    /// For [`crate::ToolchainPrograms::on_load`]; `loaded` gets the programs.
+    pub fn loads(self, loaded: &LoadedPrograms) -> crate::toolchain::Loaded {
+        let loaded = loaded.clone();
+        Arc::new(move |program, module, is_cached| {
+            loaded.note(program);
+            if is_cached {
+                self.loaded(program, module);
+            }
+        })
+    }
+
     /// The program of `module`, whose code is not in the cache of `engine`.
     ///
     /// # Errors
@@ -105,17 +124,22 @@ impl Compiler {
         let once = if self.cache_dir.is_some() { ", once" } else { "" };
         let message = format!("compiling {} ({size}){once}", printable(name));
         let _spending = Spending::start();
-        let progress = Progress::start(message, self.quiet);
+        let shown = Progress::start(message, self.quiet);
         let is_small =
             module.size() < SMALL_BYTES && module.compile_bytes_max()? <= SMALL_COMPILE_BYTES;
         if let Some(cache_dir) = self.cache_dir.as_ref().filter(|_| !is_small)
-            && self.compile_aside(cache_dir, module)?
+            && self.compile_aside(cache_dir, module, &shown)?
             && let Some(program) = Program::from_cache(engine, module, unknown)?
         {
+            drop(shown);
+            self.loaded(&program, module);
             return Ok(program);
         }
-        let compiled = Program::compile(engine, module, unknown);
-        drop(progress);
+        let progress = CompileProgress::default();
+        let compiled = shown.follow(&progress, || {
+            Program::compile_watched(engine, module, unknown, &progress)
+        });
+        drop(shown);
         let (program, used) = compiled.map_err(|error| match error {
             ProgramError::CompileMemory { name, bytes, limit_bytes } => {
                 let [bytes, limit] =
@@ -137,8 +161,47 @@ impl Compiler {
         Ok(program)
     }
 
+    /// Has `module` optimized if `program`, which is made of it, begins with quick code.
+    pub fn loaded(&self, program: &Program, module: &Module) {
+        if let Some(cache_dir) = &self.cache_dir
+            && self.limits.tier == TierArg::Auto
+            && program.tier() == Tier::Quick
+        {
+            background::want(cache_dir, module, self);
+        }
+    }
+
+    /// Compiles `module` into the cache, in a process of its own.
+    ///
+    /// # Errors
+    /// As [`Program::compile`]; [`ProgramError::Compile`] at a limit, or if its code cannot be kept.
+    pub fn compile_into_cache(
+        &self,
+        module: &Module,
+        shown: &Progress,
+    ) -> Result<(), ProgramError> {
+        let _spending = Spending::start();
+        let is_kept = match &self.cache_dir {
+            Some(cache_dir) => self.compile_aside(cache_dir, module, shown)?,
+            None => false,
+        };
+        if is_kept {
+            return Ok(());
+        }
+        let (name, message) = (module.name().to_owned(), "its code cannot be kept".to_owned());
+        Err(ProgramError::Compile { name, message })
+    }
+
     /// Compiles `module` in a process of its own; answers whether its code is in the cache now.
-    fn compile_aside(&self, cache_dir: &PathBuf, module: &Module) -> Result<bool, ProgramError> {
+    ///
+    /// # Errors
+    /// As [`Program::compile`]; [`ProgramError::Compile`] at a limit.
+    fn compile_aside(
+        &self,
+        cache_dir: &PathBuf,
+        module: &Module,
+        shown: &Progress,
+    ) -> Result<bool, ProgramError> {
         let bytes = module.bytes()?;
         let refuse =
             |message: String| ProgramError::Compile { name: module.name().to_owned(), message };
@@ -147,7 +210,7 @@ impl Compiler {
             let Ok(mut child) = self.start(cache_dir, module.name(), threads) else {
                 return Ok(false);
             };
-            let (status, said) = match self.wait(&mut child, &bytes) {
+            let (status, said) = match self.wait(&mut child, &bytes, shown) {
                 Ok(Some(ended)) => ended,
                 Ok(None) => {
                     let limit = readable_duration(self.limits.compile_timeout);
@@ -178,24 +241,41 @@ impl Compiler {
         let mut child = std::process::Command::new(std::env::current_exe()?);
         child.arg("compile-module").arg("--cache-dir").arg(cache_dir).args(["--name", name]);
         child.arg(format!("--memory-bytes-max={}", self.limits.max_compile_memory));
+        child.arg(format!("--tier={}", TierChoice::from(self.limits.tier)));
         if self.fuel {
             child.arg("--fuel");
         }
         if let Some(threads) = threads {
             child.env("RAYON_NUM_THREADS", threads);
         }
-        child.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Ok(child.spawn()?)
     }
 
     /// The exit status and error output of the child; `None` if it ran out of time.
-    fn wait(&self, child: &mut Child, bytes: &[u8]) -> Result<Option<(ExitStatus, String)>> {
+    fn wait(
+        &self,
+        child: &mut Child,
+        bytes: &[u8],
+        shown: &Progress,
+    ) -> Result<Option<(ExitStatus, String)>> {
         let mut stdin = child.stdin.take().context("no standard input")?;
+        let stdout = child.stdout.take().context("no standard output")?;
         let mut stderr = child.stderr.take().context("no standard error")?;
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new;
             // A child that exits early does not read everything: the write may fail.
             thread().spawn_scoped(scope, move || stdin.write_all(bytes))?;
+            thread().spawn_scoped(scope, move || {
+                for line in BufReader::new(stdout.take(PROGRESS_BYTES_MAX)).lines() {
+                    let Ok(line) = line else { break };
+                    let numbers: Vec<u64> =
+                        line.split(' ').filter_map(|number| number.parse().ok()).collect();
+                    if let [compiled, functions] = *numbers {
+                        shown.set(compiled, functions);
+                    }
+                }
+            })?;
             let said = thread().spawn_scoped(scope, move || {
                 let mut said = Vec::new();
                 let read = stderr.by_ref().take(64 << 10).read_to_end(&mut said);
@@ -229,12 +309,23 @@ pub fn child(args: &ChildArgs) -> Result<u8> {
         pool_slots: 0,
         fuel: args.fuel,
         cache_dir: Some(args.cache_dir.clone()),
+        tier: args.tier.into(),
+        optimize_in_background: false,
         // If the system enforces the limit, no estimate from the code is needed.
         compile_memory_bytes_max: if is_counted { u64::MAX } else { args.memory_bytes_max },
     };
     let engine = Engine::new(config)?;
     let module = Module::from_bytes(args.name.as_str(), bytes)?;
-    let code = match Program::compile(&engine, &module, UnknownImports::Trap) {
+    let progress = CompileProgress::default();
+    tell_progress(&progress);
+    // Another process may be compiling it.
+    let cache = CodeCache::new(&args.cache_dir);
+    let _lock = cache.lock(module.digest(), engine.config());
+    let unknown = UnknownImports::Trap;
+    if let Ok(Some(_)) = Program::from_cache(&engine, &module, unknown) {
+        return Ok(0);
+    }
+    let code = match Program::compile_watched(&engine, &module, unknown, &progress) {
         // The parent process reports these errors itself.
         Ok((_, CacheUse::Stored | CacheUse::Hit))
         | Err(ProgramError::Import { .. } | ProgramError::Mismatch { .. }) => 0,
@@ -249,6 +340,29 @@ pub fn child(args: &ChildArgs) -> Result<u8> {
         Ok(code) => Ok(code),
         Err(_) => bail!("no exit code"),
     }
+}
+
+/// Prints how far the compilation is, for the parent process, as long as this process runs.
+fn tell_progress(progress: &CompileProgress) {
+    let progress = progress.clone();
+    let tell = move || {
+        let mut told = 0;
+        loop {
+            ambient::sleep(TELL_EVERY);
+            let (compiled, functions) = (progress.compiled(), progress.functions());
+            if compiled == told {
+                continue;
+            }
+            told = compiled;
+            let mut stdout = std::io::stdout().lock();
+            let line = writeln!(stdout, "{compiled} {functions}").and_then(|()| stdout.flush());
+            if line.is_err() {
+                break;
+            }
+        }
+    };
+    // Without a thread, nothing is told.
+    let _ = std::thread::Builder::new().spawn(tell);
 }
 
 /// Makes allocations beyond `bytes_max` fail, on systems that count private memory; returns whether

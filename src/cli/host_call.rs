@@ -10,6 +10,7 @@ use super::args::run::RunArgs;
 use super::args::values::{Sink, StdinFrom};
 use super::exit::{Usage, WOULD_CHANGE};
 use super::host;
+use super::loaded::LoadedPrograms;
 use super::options;
 use super::overtime::Overtime;
 use super::replaceable::Written;
@@ -64,7 +65,7 @@ fn call(call: &CallArgs) -> Result<u8> {
     let host = host::of_args(args)?;
     let children = setup::native_children(args)?;
     let handle = host.handle();
-    let (mut machine, preopens) = setup::machine(args, None, children.as_ref(), host)?;
+    let (mut machine, preopens) = setup::machine(args, None, children.as_ref(), host, &LoadedPrograms::default())?;
     let trace_failure = Failure::default();
     machine.set_trace(run::trace(args, &trace_failure)?);
     let environment = options::environment(&args.env)?;

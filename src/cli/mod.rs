@@ -21,6 +21,7 @@ macro_rules! say {
 mod annotate;
 mod annotations;
 mod args;
+mod background;
 mod cache;
 mod cause;
 mod changes;
@@ -34,6 +35,7 @@ mod home;
 mod host;
 mod host_call;
 mod host_paths;
+mod loaded;
 mod message;
 mod mounts;
 #[cfg(feature = "http")]
@@ -98,6 +100,7 @@ pub fn main() -> ExitCode {
         Subcommand::Cache(args) => cache::run(&args),
         Subcommand::Doctor(args) => Ok(doctor::run(&args)),
         Subcommand::CompileModule(args) => compile::child(&args),
+        Subcommand::OptimizeModules(args) => background::optimize(&args),
         Subcommand::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "belljar", &mut script);

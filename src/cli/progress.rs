@@ -1,39 +1,112 @@
 //! Progress of long work, on standard error.
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Once};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::message::stderr_is_terminal;
+use crate::base::ambient;
+use crate::engine::CompileProgress;
 
 /// How long work may take before a line about it is printed where there is no terminal.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Shows progress until it is dropped: on a terminal a line that disappears, in a log one line, and only
-/// after a while.
+/// Time from one such line to the next.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// Interval at which work in this process is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Shows progress until it is dropped: on a terminal a line that disappears, in a log a line after a while, and one
+/// every ten seconds.
 pub struct Progress {
     bar: Option<ProgressBar>,
-    _line: Option<LateLine>,
+    /// Whether the bar shows parts.
+    has_parts: Once,
+    parts: Arc<Parts>,
+    _lines: Option<LateLines>,
+}
+
+/// The parts of the work, if it has told them.
+#[derive(Default)]
+struct Parts {
+    done: AtomicU64,
+    all: AtomicU64,
 }
 
 impl Progress {
     /// Shows `message`, unless `quiet`.
     pub fn start(message: String, quiet: bool) -> Self {
+        let (has_parts, parts) = (Once::new(), Arc::new(Parts::default()));
         if quiet {
-            return Self { bar: None, _line: None };
+            return Self { bar: None, has_parts, parts, _lines: None };
         }
         if !stderr_is_terminal() {
-            let line = LateLine::start(format!("belljar: {message}…\n"), PATIENCE, io::stderr());
-            return Self { bar: None, _line: Some(line) };
+            let (counts, started) = (Arc::clone(&parts), ambient::instant_now());
+            let line = move || format!("belljar: {message}…{}\n", counts.text(started));
+            let lines = LateLines::start(line, PATIENCE, LINE_EVERY, io::stderr());
+            return Self { bar: None, has_parts, parts, _lines: Some(lines) };
         }
-        let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}")
-            .unwrap_or_else(|_| ProgressStyle::default_spinner());
-        let bar = ProgressBar::new_spinner().with_style(style).with_message(message);
+        let bar = ProgressBar::new_spinner()
+            .with_style(style("{spinner} {msg} {elapsed}"))
+            .with_message(message);
         bar.enable_steady_tick(Duration::from_millis(100));
-        Self { bar: Some(bar), _line: None }
+        Self { bar: Some(bar), has_parts, parts, _lines: None }
+    }
+
+    /// Shows that `done` of `all` functions are compiled.
+    pub fn set(&self, done: u64, all: u64) {
+        self.parts.done.store(done, Ordering::Relaxed);
+        self.parts.all.store(all, Ordering::Relaxed);
+        if let Some(bar) = self.bar.as_ref().filter(|_| all > 0) {
+            self.has_parts.call_once(|| {
+                bar.set_style(style(
+                    "{spinner} {msg} [{bar:20}] {human_pos}/{human_len} functions, {eta} left",
+                ));
+            });
+            bar.set_length(all);
+            bar.set_position(done);
+        }
+    }
+
+    /// Does `work`, and shows its `progress` meanwhile.
+    pub fn follow<T>(&self, progress: &CompileProgress, work: impl FnOnce() -> T) -> T {
+        std::thread::scope(|scope| {
+            let (done, waiting) = mpsc::channel::<()>();
+            let show = move || {
+                while waiting.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                    self.set(progress.compiled(), progress.functions());
+                }
+            };
+            // Without a thread, nothing moves.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, show);
+            let result = work();
+            drop(done);
+            result
+        })
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template)
+        .unwrap_or_else(|_| ProgressStyle::default_spinner())
+        .progress_chars("=> ")
+}
+
+impl Parts {
+    /// How far the work is that began at `started`: nothing, if it has told nothing yet.
+    fn text(&self, started: Instant) -> String {
+        let (done, all) = (self.done.load(Ordering::Relaxed), self.all.load(Ordering::Relaxed));
+        if done == 0 || done > all {
+            return String::new();
+        }
+        let left = ambient::elapsed_since(started).mul_f64((all - done) as f64 / done as f64);
+        format!(" {done} of {all} functions, about {} s left", left.as_secs())
     }
 }
 
@@ -45,20 +118,27 @@ impl Drop for Progress {
     }
 }
 
-/// A line that is printed after a while, unless this is dropped before.
-struct LateLine {
+/// Lines that are printed after a while, until this is dropped.
+struct LateLines {
     /// Dropped to end the thread.
     done: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl LateLine {
-    fn start(line: String, patience: Duration, mut to: impl Write + Send + 'static) -> Self {
+impl LateLines {
+    fn start(
+        line: impl Fn() -> String + Send + 'static,
+        patience: Duration,
+        every: Duration,
+        mut to: impl Write + Send + 'static,
+    ) -> Self {
         let (done, waiting) = mpsc::channel::<()>();
         let late = move || {
-            if waiting.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+            let mut pause = patience;
+            while waiting.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 // Standard error may be closed.
-                let _ = to.write_all(line.as_bytes());
+                let _ = to.write_all(line().as_bytes());
+                pause = every;
             }
         };
         // If no thread can be started, there is no line.
@@ -66,7 +146,7 @@ impl LateLine {
     }
 }
 
-impl Drop for LateLine {
+impl Drop for LateLines {
     fn drop(&mut self) {
         self.done = None;
         // Its line must not come after the next message.
@@ -93,15 +173,28 @@ mod tests {
     }
 
     #[test]
-    fn a_line_comes_late_or_not_at_all() {
+    fn lines_come_late_or_not_at_all() {
         let (to, written) = mpsc::channel();
-        let late = LateLine::start("patience\n".to_owned(), Duration::ZERO, Handing(to));
-        assert_eq!(written.recv(), Ok(b"patience\n".to_vec()));
+        let short = Duration::from_millis(1);
+        let late = LateLines::start(|| "patience\n".to_owned(), Duration::ZERO, short, Handing(to));
+        for _ in 0..3 {
+            assert_eq!(written.recv(), Ok(b"patience\n".to_vec()));
+        }
         drop(late);
-        assert!(written.recv().is_err(), "one line is enough");
 
         let (to, written) = mpsc::channel();
-        drop(LateLine::start("never\n".to_owned(), Duration::MAX, Handing(to)));
+        let line = || "never\n".to_owned();
+        drop(LateLines::start(line, Duration::MAX, Duration::MAX, Handing(to)));
         assert!(written.recv().is_err());
+    }
+
+    #[test]
+    fn lines_tell_the_functions_that_are_compiled() {
+        let parts = Parts::default();
+        let started = ambient::instant_now();
+        assert_eq!(parts.text(started), "");
+        parts.done.store(50, Ordering::Relaxed);
+        parts.all.store(200, Ordering::Relaxed);
+        assert_eq!(parts.text(started), " 50 of 200 functions, about 0 s left");
     }
 }

@@ -12,6 +12,7 @@ use super::args::run::RunArgs;
 use super::args::values::SHELL;
 use super::args::values::Sink;
 use super::host_paths::View;
+use super::loaded::LoadedPrograms;
 use super::options;
 use super::overtime::Overtime;
 use super::planted_links::Folders;
@@ -112,14 +113,15 @@ fn perform(
     let engine = Engine::new(setup::engine_config(args)?)?;
     let host = host::of_args(args)?;
     let handle = host.handle();
+    let loaded = LoadedPrograms::default();
     let (mut machine, preopens) =
-        setup::machine(args, recording.as_ref(), children.as_ref(), host)?;
+        setup::machine(args, recording.as_ref(), children.as_ref(), host, &loaded)?;
     machine.set_trace(trace);
     let stdio = stdio(args, stdout, &report.program, report_to)?;
 
     let mut command = match &module {
         None => native.unwrap_or_else(Command::sh),
-        Some(module) => of_module(args, &engine, module, report)?,
+        Some(module) => of_module(args, &engine, module, &loaded, report)?,
     };
     if let (Some(recording), Some(module)) = (&recording, &module) {
         recording.embed(module)?;
@@ -134,6 +136,7 @@ fn perform(
     drop(running);
     let elapsed = machine.elapsed();
     report.spent(&machine, elapsed);
+    report.tiers = loaded.tiers();
     let status = status.map_err(|error| hints::not_started(error, args))?;
     report.timings.run_ms = ms(ambient::elapsed_since(run_started));
     machine.set_trace(None);
@@ -175,9 +178,11 @@ fn of_module(
     args: &RunArgs,
     engine: &Engine,
     module: &Module,
+    loaded: &LoadedPrograms,
     report: &mut Report,
 ) -> Result<Command> {
     let (program, cache_hit) = load(args, engine, module)?;
+    loaded.note(&program);
     report.program = program.name().into();
     report.unknown_imports = program.unknown_imports().to_vec();
     report.cache_hit = cache_hit;
@@ -347,6 +352,7 @@ pub fn trace(args: &RunArgs, failure: &Failure) -> Result<Option<Box<dyn Write +
 fn load(args: &RunArgs, engine: &Engine, module: &Module) -> Result<(Program, bool)> {
     let unknown = options::unknown_imports(args);
     if let Some(program) = Program::from_cache(engine, module, unknown)? {
+        setup::compiler(args)?.loaded(&program, module);
         return Ok((program, true));
     }
     Ok((setup::compiler(args)?.compile(engine, module, unknown)?, false))

@@ -11,6 +11,7 @@ use super::args::values::SHELL;
 use super::compile::Compiler;
 use super::exit::Usage;
 use super::home::{cache_dir, journals_dir};
+use super::loaded::LoadedPrograms;
 use super::mounts;
 use super::options::{clock, limits, mtimes, unknown_imports};
 use super::record::Recording;
@@ -67,8 +68,15 @@ pub fn program(program: &OsStr, dirs: &[PathBuf]) -> Result<Resolved> {
 pub fn engine_config(args: &RunArgs) -> Result<EngineConfig> {
     let cache_dir = if args.no_cache { None } else { Some(cache_dir()?) };
     let compile_memory_bytes_max = args.compile.max_compile_memory;
-    let fuel = args.limits.fuel.is_some();
-    Ok(EngineConfig { pool_slots: 0, fuel, cache_dir, compile_memory_bytes_max })
+    Ok(EngineConfig {
+        pool_slots: 0,
+        fuel: args.limits.fuel.is_some(),
+        cache_dir,
+        tier: args.compile.tier.into(),
+        // A process of its own does that.
+        optimize_in_background: false,
+        compile_memory_bytes_max,
+    })
 }
 
 /// The compiler of a run's modules.
@@ -94,17 +102,20 @@ pub fn native_children(args: &RunArgs) -> Result<Option<Arc<NativeChildren>>> {
     Ok(Some(Arc::new(children)))
 }
 
-/// The machine, recorded by `recording`, and the preopens if they are not the whole namespace.
+/// The machine, recorded by `recording`, and the preopens if they are not the whole namespace; `loaded` gets the
+/// modules that it loads.
 pub fn machine(
     args: &RunArgs,
     recording: Option<&Recording>,
     children: Option<&Arc<NativeChildren>>,
     host: SessionHost,
+    loaded: &LoadedPrograms,
 ) -> Result<(Machine, Option<Vec<Preopen>>)> {
     let engine = EngineConfig { pool_slots: POOL_SLOTS, ..engine_config(args)? };
     let mut programs = ToolchainPrograms::with_engine_config(engine, toolchains(&args.toolchain)?)
         .unknown_imports(unknown_imports(args))
         .compiler(compiler(args)?.shared())
+        .on_load(compiler(args)?.loads(loaded))
         .with(SHELL, ShellImage::maker());
     if let Some(recording) = recording.filter(|recording| recording.embeds()) {
         programs = programs.embed_in(recording.recorder());

@@ -7,26 +7,38 @@
 //! ```text
 //! keys/<key>            64 hex digits: the digest of the code for <key>
 //! code/<digest>.cwasm   the code
+//! locks/<module>-<…>    locked while a process compiles that module
 //! ```
 //!
 //! The key is the digest of the module and of all that the output of the code generator depends on
 //! (version, settings, CPU features). Files are written whole and renamed, code before key, so any
-//! number of processes can share a cache.
+//! number of processes can share a cache. The time of a key's file is that of its last use, to the hour:
+//! beyond its size limit, the cache loses what was used least recently.
 #![allow(unsafe_code, reason = "the compiler cannot check compiled code")]
 
-use std::fs::File;
+use std::collections::HashMap;
+use std::fs::{File, Metadata};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
-use crate::base::atomic_file;
+use super::config::EngineConfig;
 use crate::base::digest::Digest;
+use crate::base::{ambient, atomic_file};
 use crate::base::disk::{self, DiskError};
 
 const LAYOUT: &str = "code-1";
+
+/// Bytes of code that a cache keeps by default: optimized code of twenty large compilers.
+pub const CACHE_BYTES_MAX: u64 = 4 << 30;
+
+/// Uses within this time of the last one are not noted.
+const USE_NOTED_EVERY: Duration = Duration::from_secs(3600);
 
 /// A directory of compiled code.
 #[derive(Clone, Debug)]
 pub struct CodeCache {
     root: PathBuf,
+    bytes_max: u64,
 }
 
 /// The cache cannot be used. Programs still run, compiled anew.
@@ -63,7 +75,26 @@ pub struct CacheInfo {
 impl CodeCache {
     /// Creates a cache in the directory `dir`, which is created with the first entry.
     pub fn new(dir: &Path) -> Self {
-        Self { root: dir.join(LAYOUT) }
+        Self { root: dir.join(LAYOUT), bytes_max: CACHE_BYTES_MAX }
+    }
+
+    /// Sets the bytes of code that it keeps. Default: [`CACHE_BYTES_MAX`].
+    #[must_use]
+    pub fn bytes_max(mut self, bytes_max: u64) -> Self {
+        self.bytes_max = bytes_max;
+        self
+    }
+
+    /// Waits until no other process compiles the module with the digest `module` for an engine of `config`, and lets
+    /// none do so until the returned file is dropped. `None` if there can be no lock: modules are then compiled
+    /// twice.
+    pub(crate) fn lock(&self, module: Digest, config: &EngineConfig) -> Option<File> {
+        let folder = self.root.join("locks");
+        disk::create_private_dir_all(&folder).ok()?;
+        let fuel = if config.fuel { "-fuel" } else { "" };
+        let file = disk::open_lock(&folder.join(format!("{module}-{}{fuel}", config.tier))).ok()?;
+        file.lock().ok()?;
+        Some(file)
     }
 
     fn key_path(&self, key: Digest) -> PathBuf {
@@ -89,6 +120,7 @@ impl CodeCache {
         };
         let code_path = self.code_path(digest);
         if let Some(code) = VerifiedCode::open(&code_path, digest) {
+            note_use(&key_path);
             return Ok(Some(code));
         }
         disk::remove_file(&key_path)?;
@@ -108,7 +140,52 @@ impl CodeCache {
         let digest = Digest::of(code);
         atomic_file::write(&self.code_path(digest), &[code])?;
         atomic_file::write(&self.key_path(key), &[digest.to_string().as_bytes()])?;
+        self.trim(self.bytes_max)?;
         Ok(())
+    }
+
+    /// Removes the code that was used least recently until at most `bytes_max` bytes are left; returns what was
+    /// removed.
+    ///
+    /// # Errors
+    /// [`CacheError::Disk`] if something cannot be removed.
+    pub fn trim(&self, bytes_max: u64) -> Result<CacheInfo, CacheError> {
+        let mut removed = CacheInfo { path: self.root.clone(), entries: 0, bytes: 0 };
+        let mut entries = self.entries()?;
+        entries.sort_by_key(|entry| entry.used_at);
+        let mut bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
+        for entry in entries {
+            if bytes <= bytes_max {
+                break;
+            }
+            for path in entry.keys.iter().chain([&entry.code]) {
+                disk::remove_file(path)?;
+            }
+            bytes -= entry.bytes;
+            removed.bytes += entry.bytes;
+            removed.entries += entry.keys.len() as u64;
+        }
+        Ok(removed)
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>, CacheError> {
+        let mut entries = HashMap::new();
+        for code in self.files("code")? {
+            // Another process may have removed it.
+            let Ok(metadata) = disk::metadata(&code) else { continue };
+            let (keys, used_at, bytes) = (Vec::new(), modified(&metadata), metadata.len());
+            entries.insert(code.clone(), Entry { code, keys, used_at, bytes });
+        }
+        for key in self.files("keys")? {
+            let (Ok(text), Ok(metadata)) = (disk::read(&key), disk::metadata(&key)) else { continue };
+            let digest = std::str::from_utf8(&text).ok().and_then(Digest::from_hex);
+            let code = digest.map(|digest| self.code_path(digest));
+            if let Some(entry) = code.and_then(|code| entries.get_mut(&code)) {
+                entry.used_at = entry.used_at.max(modified(&metadata));
+                entry.keys.push(key);
+            }
+        }
+        Ok(entries.into_values().collect())
     }
 
     /// Returns the size of the cache.
@@ -130,7 +207,7 @@ impl CodeCache {
     /// [`CacheError::Disk`] if something cannot be removed.
     pub fn clear(&self) -> Result<CacheInfo, CacheError> {
         let info = self.info()?;
-        for folder in ["keys", "code"] {
+        for folder in ["keys", "code", "locks"] {
             for path in self.files(folder)? {
                 disk::remove_file(&path)?;
             }
@@ -155,6 +232,29 @@ impl CodeCache {
             }
         }
         Ok(())
+    }
+}
+
+/// Code, and the keys that lead to it: none yet if it is being stored.
+struct Entry {
+    code: PathBuf,
+    keys: Vec<PathBuf>,
+    used_at: SystemTime,
+    bytes: u64,
+}
+
+fn modified(metadata: &Metadata) -> SystemTime {
+    metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// Notes that the key in the file `path` was used.
+fn note_use(path: &Path) {
+    let is_noted = |metadata: Metadata| {
+        ambient::time_since(modified(&metadata)).is_some_and(|past| past < USE_NOTED_EVERY)
+    };
+    if !disk::metadata(path).is_ok_and(is_noted) {
+        // A use that is not noted lets the code go earlier.
+        let _ = disk::touch(path);
     }
 }
 
@@ -183,6 +283,18 @@ pub(super) fn copy(
     unsafe { wasmtime::Module::deserialize(engine, code) }
 }
 
+/// Loads `code`, which a code generator of this process has just made.
+///
+/// # Errors
+/// As [`VerifiedCode::load`].
+pub(super) fn load_compiled(
+    engine: &wasmtime::Engine,
+    code: &[u8],
+) -> wasmtime::Result<wasmtime::Module> {
+    // SAFETY: nothing but the code generator had access to it.
+    unsafe { wasmtime::Module::deserialize(engine, code) }
+}
+
 /// Compiled code whose digest was checked.
 pub(super) struct VerifiedCode(File);
 
@@ -193,11 +305,14 @@ impl VerifiedCode {
         (Digest::of_reader(&file).ok()?.0 == digest).then_some(Self(file))
     }
 
-    /// Loads the module; `None` if `engine` refuses it, for example because it is too large for the pool.
-    pub fn load(&self, engine: &wasmtime::Engine) -> Option<wasmtime::Module> {
-        let file = self.0.try_clone().ok()?;
+    /// Loads the module.
+    ///
+    /// # Errors
+    /// `engine` refuses it, for example because it is too large for the pool.
+    pub fn load(&self, engine: &wasmtime::Engine) -> wasmtime::Result<wasmtime::Module> {
+        let file = self.0.try_clone()?;
         // SAFETY: the bytes behind this file handle have the digest under which this user stored what
         // the code generator made.
-        unsafe { wasmtime::Module::deserialize_open_file(engine, file) }.ok()
+        unsafe { wasmtime::Module::deserialize_open_file(engine, file) }
     }
 }

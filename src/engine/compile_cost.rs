@@ -53,6 +53,11 @@ impl CompileCost {
         Self { module_bytes: (bytes.len() as u64).saturating_mul(MODULE_BYTES), function_bytes }
     }
 
+    /// Functions of the module.
+    pub(super) fn functions(&self) -> u64 {
+        self.function_bytes.len() as u64
+    }
+
     /// The bound with `threads` threads, each of which compiles one function at a time.
     pub(super) fn on_threads(&self, threads: usize) -> u64 {
         let largest = self.function_bytes.iter().take(threads);

@@ -1,11 +1,14 @@
 //! A program as a process.
 
-use wasmtime::{
-    Instance, InstancePre, PoolConcurrencyLimitError, Store, UpdateDeadline, WasmBacktrace,
-};
+use std::io;
+
+use wasmtime::{Instance, PoolConcurrencyLimitError, Store, UpdateDeadline, WasmBacktrace};
 
 use super::config::MODULES_MAX;
-use super::program::{Program, UnknownImportCalled};
+use super::prepare;
+use super::program::{Program, Runnable, UnknownImportCalled};
+use super::stop_page::StopAtDeadline;
+use super::watchdog::Target;
 use crate::abi::Process;
 use crate::base::exhausted::is_exhausted;
 use crate::kernel::guest::{Guest, Startup};
@@ -41,13 +44,15 @@ async fn process(program: Program, mut guest: Guest) -> Ended {
     if let Err(stop) = guest.begin() {
         return Ended { guest, outcome: Ok(stop.into()) };
     }
-    let full = match run_as(&program.pre, &program, guest).await {
+    let runnable = program.best();
+    let full = match run_as(runnable, &program, guest).await {
         Ok(ended) => return ended,
         Err(full) => full,
     };
-    let PoolFull { guest, message } = match program.beyond_pool() {
-        Err(message) => PoolFull { message: message.to_owned(), ..full },
-        Ok(pre) => match run_as(pre, &program, full.guest).await {
+    let PoolFull { guest, message } = match program.beyond_pool(runnable) {
+        None => full,
+        Some(Err(message)) => PoolFull { message: message.to_owned(), ..full },
+        Some(Ok(runnable)) => match run_as(runnable, &program, full.guest).await {
             Ok(ended) => return ended,
             Err(full) => full,
         },
@@ -62,68 +67,42 @@ struct PoolFull {
     message: String,
 }
 
-/// Runs `pre`, the code of `program`, as `guest`.
+/// Runs `runnable`, code of `program`, as `guest`.
 async fn run_as(
-    pre: &InstancePre<Process>,
+    runnable: Runnable<'_>,
     program: &Program,
     mut guest: Guest,
 ) -> Result<Ended, PoolFull> {
     if let Some(outcome) = guest.repeat_lack() {
         return Ok(Ended { guest, outcome: Ok(outcome) });
     }
-    let engine = pre.module().engine();
-    let deadline = guest.machine().deadline();
-    let ends_at_once = guest.machine().is_at_taped_timeout() || guest.machine().has_timed_out();
-    let repeats_end = guest.machine().timeouts.repeats();
-    let mut store = Store::new(engine, Process::new(guest));
+    let counts_fuel = program.engine().config().fuel;
+    let mut store = Store::new(runnable.pre.module().engine(), Process::new(guest));
     store.limiter(|process| process);
-    store.set_epoch_deadline(u64::from(!ends_at_once));
-    if deadline.is_some() || repeats_end {
-        let (owner, engine) = (program.engine.clone(), engine.clone());
-        let watch = move |deadline| {
-            owner.0.watchdog.watch(&engine, deadline).map(|watch| (deadline, watch))
-        };
-        let mut watched = match deadline.map(&watch).transpose() {
-            Ok(watched) => watched,
-            Err(error) => {
-                let message = format!("cannot start the thread for its timeout: {error}");
-                let error = RunError::Instantiate { program: program.name().to_owned(), message };
-                let mut guest = store.into_data().guest;
-                let outcome = Ok(guest.end_for_lack(&error));
-                return Ok(Ended { guest, outcome });
-            }
-        };
-        store.epoch_deadline_callback(move |mut store| {
-            let machine = store.data_mut().guest.machine_mut();
-            if machine.is_out_of_time() {
-                machine.note_limit(Limit::Timeout);
-                return Err(wasmtime::Error::new(Stop::Limit(Limit::Timeout)));
-            }
-            // Uncounted time may have moved it.
-            let deadline = machine.deadline();
-            if deadline != watched.as_ref().map(|(deadline, _)| *deadline) {
-                watched = deadline.and_then(|deadline| watch(deadline).ok());
-            }
-            Ok(UpdateDeadline::Continue(1))
-        });
-    } else {
-        store.epoch_deadline_callback(|_| Ok(UpdateDeadline::Continue(1)));
-    }
-    // Checked first: a refusal of wasmtime's may collect a backtrace.
-    if program.engine.config().fuel {
+    if counts_fuel {
+        if let Err(error) = interrupt_by_epoch(program, &mut store) {
+            let mut guest = store.into_data().guest;
+            let outcome = Ok(lacks_thread(program, &mut guest, &error));
+            return Ok(Ended { guest, outcome });
+        }
+        // Checked first: a refusal of wasmtime's may collect a backtrace.
         let machine = store.data_mut().guest.machine_mut();
         let fuel = machine.fuel();
         let left = *machine.run.fuel_left.get_or_insert(fuel);
         store.set_fuel(left).expect("the engine counts fuel");
+    } else {
+        store.data_mut().add_free_memory(prepare::added_bytes(runnable.pre.module()));
     }
-    let instance = pre.instantiate_async(&mut store).await;
+    let instance = runnable.pre.instantiate_async(&mut store).await;
     let full = instance.as_ref().err().filter(|error| error.is::<PoolConcurrencyLimitError>());
     let full = full.map(|error| format!("{error:#}"));
     let outcome = match instance {
         Ok(instance) => start(program, &mut store, instance).await,
         Err(error) => instantiation_error(program, &mut store, &error),
     };
-    let fuel_left = program.engine.config().fuel.then(|| store.get_fuel().unwrap_or(0));
+    let fuel_left = counts_fuel.then(|| store.get_fuel().unwrap_or(0));
+    // It opens the stop page before that is freed.
+    store.data_mut().interruption = None;
     let mut guest = store.into_data().guest;
     if let Some(message) = full {
         return Err(PoolFull { guest, message });
@@ -138,16 +117,71 @@ async fn run_as(
     Ok(Ended { guest, outcome })
 }
 
+/// Code that counts fuel is not prepared: it looks at the engine's epoch, which the watchdog raises.
+///
+/// # Errors
+/// The host cannot start a thread.
+fn interrupt_by_epoch(program: &Program, store: &mut Store<Process>) -> io::Result<()> {
+    let machine = store.data().guest.machine();
+    let ends_at_once = machine.is_at_taped_timeout() || machine.has_timed_out();
+    let deadline = machine.deadline();
+    store.set_epoch_deadline(u64::from(!ends_at_once));
+    let (owner, engine) = (program.engine().clone(), store.engine().weak());
+    let watch = move |deadline| {
+        let watch = owner.0.watchdog.watch(Target::Engine(engine.clone()), deadline);
+        watch.map(|watch| (deadline, watch))
+    };
+    let mut watched = deadline.map(&watch).transpose()?;
+    store.epoch_deadline_callback(move |mut store| {
+        let machine = store.data_mut().guest.machine_mut();
+        if machine.is_out_of_time() {
+            machine.note_limit(Limit::Timeout);
+            return Err(wasmtime::Error::new(Stop::Limit(Limit::Timeout)));
+        }
+        // Uncounted time may have moved it.
+        let deadline = machine.deadline();
+        if deadline != watched.as_ref().map(|(deadline, _)| *deadline) {
+            watched = deadline.and_then(|deadline| watch(deadline).ok());
+        }
+        Ok(UpdateDeadline::Continue(1))
+    });
+    Ok(())
+}
+
+/// The outcome of a process without the thread that would interrupt it.
+fn lacks_thread(program: &Program, guest: &mut Guest, error: &io::Error) -> Outcome {
+    let message = format!("cannot start the thread for its timeout: {error}");
+    guest.end_for_lack(&RunError::Instantiate { program: program.name().to_owned(), message })
+}
+
 async fn start(
     program: &Program,
     store: &mut Store<Process>,
     instance: Instance,
 ) -> Result<Outcome, RunError> {
+    if let Some(deadline) = store.data().guest.machine().deadline()
+        && !program.engine().config().fuel
+        && let Err(error) = StopAtDeadline::begin(program.engine(), store, instance, deadline)
+    {
+        return Ok(lacks_thread(program, &mut store.data_mut().guest, &error));
+    }
+    let machine = store.data_mut().guest.machine_mut();
+    if machine.is_at_taped_timeout() || machine.has_timed_out() {
+        machine.note_limit(Limit::Timeout);
+        return Ok(Outcome::Limit(Limit::Timeout));
+    }
+    if let Some(function) = instance.get_func(&mut *store, prepare::START) {
+        let function = function.typed::<(), ()>(&*store).expect("validation checked its type");
+        if let Err(error) = function.call_async(&mut *store, ()).await {
+            return Ok(outcome_of(store, &error));
+        }
+    }
     let main =
         ["", "_start"].into_iter().find(|name| instance.get_func(&mut *store, name).is_some());
     let Some(main) = main else {
         let functions = instance.exports(&mut *store).filter(|it| it.clone().into_func().is_some());
-        let exports = functions.map(|function| function.name().to_owned()).collect();
+        let exports = functions.map(|function| function.name().to_owned());
+        let exports = exports.filter(|name| name != prepare::START).collect();
         return Err(RunError::NoStart { program: program.name().to_owned(), exports });
     };
     // As in wasmtime's command line, a library is initialized before its empty-named export is called.
@@ -158,7 +192,7 @@ async fn start(
             export: name.to_owned(),
         })?;
         if let Err(error) = function.call_async(&mut *store, ()).await {
-            return Ok(outcome_of(&error));
+            return Ok(outcome_of(store, &error));
         }
     }
     Ok(Outcome::Exited(0))
@@ -174,7 +208,7 @@ fn instantiation_error(
     let ran =
         error.is::<Stop>() || error.is::<wasmtime::Trap>() || error.is::<UnknownImportCalled>();
     if ran {
-        return Ok(outcome_of(error));
+        return Ok(outcome_of(store, error));
     }
     let name = program.name().to_owned();
     if machine.limits_hit().contains(&Limit::Memory) {
@@ -189,7 +223,16 @@ fn instantiation_error(
     Err(error)
 }
 
-fn outcome_of(error: &wasmtime::Error) -> Outcome {
+fn outcome_of(store: &mut Store<Process>, error: &wasmtime::Error) -> Outcome {
+    let process = store.data_mut();
+    let is_interrupted = process.interruption.as_ref().is_some_and(|it| it.is_interrupted());
+    // The load from the stop page is out of bounds while that is closed.
+    if is_interrupted
+        && error.downcast_ref::<wasmtime::Trap>() == Some(&wasmtime::Trap::MemoryOutOfBounds)
+    {
+        process.guest.machine_mut().note_limit(Limit::Timeout);
+        return Outcome::Limit(Limit::Timeout);
+    }
     if let Some(stop) = error.downcast_ref::<Stop>() {
         return (*stop).into();
     }

@@ -1,14 +1,40 @@
 //! Interrupts programs at their timeout.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use super::stop_page::StopPage;
 use crate::base::ambient;
 
-/// One thread, started with the first timeout, that raises an engine's epoch at each deadline. Each
-/// running program then checks whether the deadline was its own.
+/// Time until a program that could not be interrupted is tried again.
+const AGAIN: Duration = Duration::from_millis(10);
+
+/// What is interrupted.
+pub(super) enum Target {
+    /// The program with this stop page.
+    Program(Arc<StopPage>),
+    /// All programs on an engine that counts fuel; each checks whether the deadline was its own.
+    Engine(wasmtime::EngineWeak),
+}
+
+impl Target {
+    /// Returns whether it is interrupted.
+    fn interrupt(&self) -> bool {
+        match self {
+            Self::Program(page) => page.close(),
+            Self::Engine(weak) => {
+                if let Some(engine) = weak.upgrade() {
+                    engine.increment_epoch();
+                }
+                true
+            }
+        }
+    }
+}
+
+/// One thread, started with the first timeout, that interrupts programs at their deadlines.
 #[derive(Default)]
 pub(super) struct Watchdog(Arc<Shared>);
 
@@ -23,8 +49,7 @@ struct State {
     running: bool,
     closed: bool,
     next_id: u64,
-    deadlines: BTreeSet<(Instant, u64)>,
-    engines: Vec<wasmtime::EngineWeak>,
+    deadlines: BTreeMap<(Instant, u64), Target>,
 }
 
 impl Shared {
@@ -37,18 +62,18 @@ impl Shared {
         let mut state = self.lock();
         while !state.closed {
             let now = ambient::instant_now();
-            state = match state.deadlines.first() {
+            state = match state.deadlines.first_key_value() {
                 None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some((deadline, _)) if *deadline > now => {
+                Some(((deadline, _), _)) if *deadline > now => {
                     let left = *deadline - now;
                     self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
                 }
                 Some(_) => {
-                    while state.deadlines.first().is_some_and(|(deadline, _)| *deadline <= now) {
-                        state.deadlines.pop_first();
-                    }
-                    for engine in state.engines.iter().filter_map(wasmtime::EngineWeak::upgrade) {
-                        engine.increment_epoch();
+                    // Under the lock: a program whose watch was dropped is gone.
+                    if let Some(((_, id), target)) = state.deadlines.pop_first()
+                        && !target.interrupt()
+                    {
+                        state.deadlines.insert((now + AGAIN, id), target);
                     }
                     state
                 }
@@ -58,28 +83,22 @@ impl Shared {
 }
 
 impl Watchdog {
-    /// Interrupts programs on `engine` at `deadline`, unless the returned [`Watch`] is dropped before.
+    /// Interrupts `target` at `deadline`, unless the returned [`Watch`] is dropped before.
     ///
     /// # Errors
     /// The host cannot start a thread.
-    pub(super) fn watch(&self, engine: &wasmtime::Engine, deadline: Instant) -> io::Result<Watch> {
+    pub(super) fn watch(&self, target: Target, deadline: Instant) -> io::Result<Watch> {
         let mut state = self.0.lock();
-        let known = |weak: &wasmtime::EngineWeak| {
-            weak.upgrade().is_some_and(|known| wasmtime::Engine::same(&known, engine))
-        };
-        if !state.engines.iter().any(known) {
-            state.engines.push(engine.weak());
-        }
         if !state.running {
             let shared = self.0.clone();
             std::thread::Builder::new().spawn(move || shared.watch())?;
             state.running = true;
         }
-        let entry = (deadline, state.next_id);
+        let id = state.next_id;
         state.next_id += 1;
-        state.deadlines.insert(entry);
+        state.deadlines.insert((deadline, id), target);
         self.0.changed.notify_one();
-        Ok(Watch { shared: self.0.clone(), entry })
+        Ok(Watch { shared: self.0.clone(), entry: (deadline, id) })
     }
 }
 
@@ -98,6 +117,11 @@ pub(super) struct Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.shared.lock().deadlines.remove(&self.entry);
+        let mut state = self.shared.lock();
+        if state.deadlines.remove(&self.entry).is_none() {
+            // It may be tried again at another time.
+            let (_, id) = self.entry;
+            state.deadlines.retain(|(_, other), _| *other != id);
+        }
     }
 }

@@ -16,8 +16,8 @@ use crate::tape::{Recorder, TapeError};
 pub type Compile =
     Arc<dyn Fn(&Engine, &Module, UnknownImports) -> Result<Program, ProgramError> + Send + Sync>;
 
-/// Is called with each program that was loaded, and whether its code came from the cache.
-pub type Loaded = Arc<dyn Fn(&Program, bool) + Send + Sync>;
+/// Is called with each program that was loaded, its module, and whether its code came from the cache.
+pub type Loaded = Arc<dyn Fn(&Program, &Module, bool) + Send + Sync>;
 
 /// The programs of toolchains and the modules of a machine's namespace, compiled when first started. For
 /// [`crate::MachineBuilder::programs`].
@@ -130,7 +130,7 @@ impl ToolchainPrograms {
             },
         };
         if let Some(loaded) = &self.loaded {
-            loaded(&program, is_cached);
+            loaded(&program, module, is_cached);
         }
         known.insert(module.digest(), program.clone());
         Ok(program)

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use super::values::{
     DirMount, Worktree, dir_mount, duration, instant, number, seed, size, small_number,
 };
+use crate::engine::TierChoice;
 use crate::net::EgressRule;
 
 /// The directories that a program sees.
@@ -124,16 +125,49 @@ pub struct LimitArgs {
     pub max_host_call: u64,
 }
 
-/// The limits of compiling.
+/// How modules are compiled whose code is not in the cache.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct CompileArgs {
+    /// The compiled code that programs run
+    #[arg(long, value_name = "TIER", env = "BELLJAR_TIER", hide_env_values = true, value_enum, default_value_t = TierArg::Auto, help_heading = "Compiling")]
+    pub tier: TierArg,
+
+    /// Let a process that goes on after the run optimize what began with quick code, also where that is not the
+    /// default: without a terminal, with CI set, or on a busy machine
+    #[arg(long, overrides_with = "no_background", help_heading = "Compiling")]
+    pub background: bool,
+
+    /// Start no process that goes on after the run
+    #[arg(long, overrides_with = "background", help_heading = "Compiling")]
+    pub no_background: bool,
+
     /// Real time that compiling all modules may take; --timeout does not count it
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration, help_heading = "Limits")]
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration, help_heading = "Compiling")]
     pub compile_timeout: Duration,
 
     /// Memory that compiling a module may take
-    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size, help_heading = "Limits")]
+    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size, help_heading = "Compiling")]
     pub max_compile_memory: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum TierArg {
+    /// Optimized code if there is some; otherwise a large module begins with quick code, and is optimized beside
+    Auto,
+    /// Code that is compiled in a fraction of the time, and takes about 1.6 times as long to run
+    Quick,
+    /// Code of an optimizing compiler
+    Optimized,
+}
+
+impl From<TierArg> for TierChoice {
+    fn from(tier: TierArg) -> Self {
+        match tier {
+            TierArg::Auto => Self::Auto,
+            TierArg::Quick => Self::Quick,
+            TierArg::Optimized => Self::Optimized,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -1,8 +1,12 @@
 //! `belljar programs`, `cache` and `doctor`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
+
+use super::groups::{CompileArgs, TierArg};
+use super::values::size;
 
 #[derive(Args, Debug)]
 pub struct ProgramsArgs {
@@ -29,6 +33,18 @@ pub enum CacheAction {
         #[arg(long)]
         json: bool,
     },
+    /// Optimize modules ahead of their first run
+    Compile(CacheCompileArgs),
+    /// Remove the code that was used least recently
+    Trim {
+        /// Bytes of compiled code that may stay
+        #[arg(long, value_name = "SIZE", value_parser = size)]
+        max_size: u64,
+
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Empty the cache
     Clear {
         /// Print JSON
@@ -38,10 +54,44 @@ pub enum CacheAction {
 }
 
 #[derive(Args, Debug)]
+pub struct CacheCompileArgs {
+    /// A module, or the name of a program
+    #[arg(value_name = "FILE|NAME", required = true)]
+    pub programs: Vec<OsString>,
+
+    /// A directory in which NAME.wasm is the program NAME; may be repeated
+    #[arg(long, value_name = "DIR")]
+    pub toolchain: Vec<PathBuf>,
+
+    /// Compile for runs with --fuel
+    #[arg(long)]
+    pub fuel: bool,
+
+    #[command(flatten)]
+    pub compile: CompileArgs,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// Print no progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+#[derive(Args, Debug)]
 pub struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// The command line of the process that optimizes modules, which help does not show.
+#[derive(Args, Debug)]
+pub struct OptimizeArgs {
+    /// The directory of the cache
+    #[arg(long)]
+    pub cache_dir: PathBuf,
 }
 
 /// The command line of the process that compiles, which help does not show.
@@ -56,6 +106,9 @@ pub struct ChildArgs {
     /// Whether the code counts fuel
     #[arg(long)]
     pub fuel: bool,
+    /// The tiers that the program may run in
+    #[arg(long, value_enum)]
+    pub tier: TierArg,
     /// Bytes of memory that compiling may take
     #[arg(long)]
     pub memory_bytes_max: u64,

@@ -24,7 +24,7 @@ use clap::builder::styling::AnsiColor;
 use self::annotations::{AnnotateArgs, AnnotationsArgs};
 use self::changes::{ApplyArgs, DiffArgs, RecoverArgs};
 use self::host::HostArgs;
-use self::installation::{CacheArgs, ChildArgs, DoctorArgs, ProgramsArgs};
+use self::installation::{CacheArgs, ChildArgs, DoctorArgs, OptimizeArgs, ProgramsArgs};
 use self::record::RecordArgs;
 use self::replay::ReplayArgs;
 use self::run::RunArgs;
@@ -86,13 +86,16 @@ pub enum Subcommand {
     Sandbox(SandboxArgs),
     /// List the programs that can be run by name
     Programs(ProgramsArgs),
-    /// Show or empty the cache of compiled code
+    /// Show, fill or empty the cache of compiled code
     Cache(CacheArgs),
     /// Check that belljar works on this machine, and say how to fix what does not
     Doctor(DoctorArgs),
     /// Compile the module on standard input into the cache: for belljar's own use
     #[command(hide = true)]
     CompileModule(ChildArgs),
+    /// Optimize the modules that wait for it: for belljar's own use
+    #[command(hide = true)]
+    OptimizeModules(OptimizeArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell

@@ -75,7 +75,7 @@ impl RunArgs {
             cwd,
             time,
             limits,
-            compile: CompileArgs { compile_timeout, max_compile_memory },
+            compile: CompileArgs { tier, background: _, no_background: _, compile_timeout, max_compile_memory },
             rules: RuleArgs { host_policy, allow_net, deny_net },
             answers: AnswerArgs { host_answers, host_task, credential },
             apply: _,
@@ -99,6 +99,7 @@ impl RunArgs {
         words.add_all("--cwd", cwd);
         time.spell(&mut words)?;
         limits.spell(&mut words);
+        words.add("--tier", value_name(tier));
         words.duration("--compile-timeout", *compile_timeout);
         words.size("--max-compile-memory", *max_compile_memory);
         words.add_all("--host-policy", host_policy);
@@ -194,7 +195,7 @@ mod tests {
             "run --no-worktree --dir a::b --clock real --mtimes content --seed 0x10 wc",
             "run --start-at 2001-02-03T04:05:06.789Z --mtimes fixed --timeout 1500ms \
              --virtual-timeout 1h --fuel 10M --max-memory 1GiB --max-files 7 --max-processes 8 \
-             --max-upper 9KB --max-output unlimited --max-host-call 10B --compile-timeout 5s \
+             --max-upper 9KB --max-output unlimited --max-host-call 10B --tier quick --compile-timeout 5s \
              --max-compile-memory 2GiB wc",
             "run --host-policy p --allow-net *.a.test:443 --deny-net 10.0.0.0/8 --host-answers f \
              --host-task t wc",

@@ -27,6 +27,7 @@ use crate::cli::planted_links::Folders;
 use crate::cli::replaceable::Written;
 use crate::cli::report::{Change, Report, Status, ms, raised_with};
 use crate::cli::sink::{Opened, Stdout, WriteOnce};
+use crate::cli::loaded::LoadedPrograms;
 use crate::cli::text::printable;
 use crate::cli::{ending, hints};
 use crate::sandbox::{ExecRequest, MountSource, Sandbox, SandboxError, SandboxHome, SandboxMount};
@@ -45,12 +46,14 @@ type Noted = Arc<Mutex<Option<Load>>>;
 
 pub fn run(args: &ExecArgs) -> Result<u8> {
     let noted = Noted::default();
-    let home = home_with(Some(args.compile), Some(note_load(args, &noted)))?;
+    let loaded = LoadedPrograms::default();
+    let home = home_with(Some(args.compile), Some(note_load(args, &noted, &loaded)))?;
     let stdout = Stdout::default();
     let report_to = WriteOnce::new(open_report(args, &home, &stdout)?);
     let mut report = Report { program: program_of(args), ..Report::default() };
     let done = perform(args, &home, &stdout, &report_to, &noted, &mut report);
     report.concluded(&done);
+    report.tiers = loaded.tiers();
     let written = report_to.print(&line(&args.id, &report));
     let code = done?;
     written.map(|()| code)
@@ -60,10 +63,12 @@ fn program_of(args: &ExecArgs) -> String {
     args.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Notes the load of PROGRAM, whatever the path at which it is found.
-fn note_load(args: &ExecArgs, noted: &Noted) -> Loaded {
+/// Notes the load of PROGRAM, whatever the path at which it is found, and all programs in `loaded`.
+fn note_load(args: &ExecArgs, noted: &Noted, loaded: &LoadedPrograms) -> Loaded {
     let (asked, noted) = (module_name(&program_of(args)), Arc::clone(noted));
-    Arc::new(move |program, is_cached| {
+    let loaded = loaded.clone();
+    Arc::new(move |program, _, is_cached| {
+        loaded.note(program);
         let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
         if noted.is_none() && module_name(program.name()) == asked {
             let unknown_imports = program.unknown_imports().to_vec();

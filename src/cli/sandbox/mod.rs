@@ -30,6 +30,7 @@ use crate::host::{CommandPolicy, PolicyError};
 use crate::kernel::process::programs::Programs;
 use crate::process::ShellImage;
 use crate::sandbox::{MountSource, SandboxError, SandboxHome, SandboxSpec};
+use crate::engine::TierChoice;
 use crate::toolchain::Loaded;
 use crate::{EngineConfig, ToolchainPrograms, Toolchains};
 
@@ -71,11 +72,7 @@ fn home_with(compile: Option<CompileArgs>, loaded: Option<Loaded>) -> Result<San
             source: std::io::Error::other(format!("{error:#}")),
         })?;
         let dirs = spec.metadata.get(TOOLCHAIN).map_or("[]", String::as_str);
-        programs(dirs, spec, cache_dir.clone(), compile)
-            .map(|programs| match &loaded {
-                Some(loaded) => programs.on_load(Arc::clone(loaded)),
-                None => programs,
-            })
+        programs(dirs, spec, cache_dir.clone(), compile, loaded.clone())
             .map(|programs| Arc::new(programs) as Arc<dyn Programs>)
             .map_err(|error| SandboxError::InvalidRequest {
                 field: "toolchain".to_owned(),
@@ -100,12 +97,16 @@ fn programs(
     spec: &SandboxSpec,
     cache_dir: PathBuf,
     compile: Option<CompileArgs>,
+    loaded: Option<Loaded>,
 ) -> Result<ToolchainPrograms> {
     let dirs: Vec<PathBuf> = serde_json::from_str(dirs)?;
     let engine = EngineConfig {
         pool_slots: POOL_SLOTS,
         fuel: spec.limits.fuel.is_some(),
         cache_dir: Some(cache_dir.clone()),
+        tier: compile.map_or(TierChoice::Auto, |it| it.tier.into()),
+        // A process of its own does that.
+        optimize_in_background: false,
         compile_memory_bytes_max: compile
             .map_or(EngineConfig::default().compile_memory_bytes_max, |it| it.max_compile_memory),
     };
@@ -113,7 +114,15 @@ fn programs(
     let mut programs = ToolchainPrograms::with_engine_config(engine, Toolchains::new(dirs)?);
     if let Some(limits) = compile {
         let compiler = Compiler { cache_dir: Some(cache_dir), fuel, limits, quiet: false };
-        programs = programs.compiler(compiler.shared());
+        programs = programs.compiler(compiler.clone().shared());
+        programs = programs.on_load(Arc::new(move |program, module, is_cached| {
+            if is_cached {
+                compiler.loaded(program, module);
+            }
+            if let Some(loaded) = &loaded {
+                loaded(program, module, is_cached);
+            }
+        }));
     }
     Ok(programs.with("sh", ShellImage::maker()))
 }

@@ -79,7 +79,15 @@ impl Guest {
     /// Returns where a path from the current directory `current` starts: at the root if it has several
     /// names, leads into a mount or through a name of a tree mounted at the root, and `current` has no
     /// entry of the first name. A single name is always the current directory's: it may be created.
+    #[inline]
     fn start_of(&mut self, current: Base, path: &str) -> Base {
+        if memchr::memchr(b'/', path.as_bytes()).is_none() {
+            return current;
+        }
+        self.start_of_names(current, path)
+    }
+
+    fn start_of_names(&mut self, current: Base, path: &str) -> Base {
         let vfs = &mut self.machine.vfs;
         let root = vfs.host_base();
         let is_roots = current != root

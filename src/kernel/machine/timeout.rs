@@ -49,20 +49,20 @@ impl Timeouts {
         };
         taped.front().is_some_and(is_here)
     }
-
-    /// Returns whether a replayed run will still time out.
-    pub(crate) fn repeats(&self) -> bool {
-        self.taped.as_ref().is_some_and(|taped| !taped.is_empty())
-    }
 }
 
 impl Machine {
     /// Returns whether the replayed run timed out here or before.
     #[inline]
     pub(crate) fn is_at_taped_timeout(&self) -> bool {
+        self.timeouts.taped.is_some() && self.is_past_taped_timeout()
+    }
+
+    #[cold]
+    fn is_past_taped_timeout(&self) -> bool {
         // The process may have to reach its next step before it ends.
         let is_here = || self.timeouts.is_here(self.tape.as_ref().map(Recorder::records));
-        self.timeouts.taped.is_some() && (self.run.has_timed_out || is_here())
+        self.run.has_timed_out || is_here()
     }
 
     /// Starts the countdown of [`crate::Limits::timeout`].

@@ -78,7 +78,8 @@ pub fn uncounted<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// Uncounted real time of this thread so far.
-pub(in crate::kernel) fn uncounted_time() -> Duration {
+#[inline]
+pub(crate) fn uncounted_time() -> Duration {
     UNCOUNTED.get()
 }
 

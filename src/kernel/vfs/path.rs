@@ -104,7 +104,7 @@ pub fn check_name(name: &str) -> Result<&str, Errno> {
     if name.len() > NAME_MAX {
         return Err(Errno::Nametoolong);
     }
-    if name.as_bytes().contains(&0) {
+    if memchr::memchr(0, name.as_bytes()).is_some() {
         return Err(Errno::Inval);
     }
     Ok(name)

@@ -196,8 +196,8 @@ impl Overlay {
 
     /// Frees what was read of an unwritten file, except what `offset..offset + len` overlaps.
     fn forget_read(&mut self, id: NodeId, offset: u64, len: u64) -> Result<(), Errno> {
-        let content = &mut self.file_mut(id)?.content;
-        if !content.is_dirty() {
+        if !self.file(id)?.content.is_dirty() {
+            let content = &mut self.file_mut(id)?.content;
             let held = content.held_bytes();
             content.forget_read(offset, len);
             let freed = held - content.held_bytes();

@@ -94,19 +94,14 @@ impl Overlay {
         Some(Listed { name: name.clone(), ino, file_type })
     }
 
-    /// Updates the listing of `dir` for a new entry.
-    pub(super) fn list_one_more(&mut self, dir: NodeId, entry: Listed) {
-        let old = self.dir_mut(dir).list_one_more(entry);
-        self.note_old(old);
-    }
-
     /// Drops the listing of `dir`, because an entry is removed.
     pub(in crate::kernel::vfs) fn unlist(&mut self, dir: NodeId) {
         let old = self.dir_mut(dir).listing.take();
         self.note_old(old);
     }
 
-    fn note_old(&mut self, listing: Option<Listing>) {
+    /// Counts a dropped `listing` that is still read.
+    pub(super) fn note_old(&mut self, listing: Option<Listing>) {
         let Some(listing) = listing.filter(|listing| Arc::strong_count(listing) > 1) else {
             return;
         };
@@ -119,7 +114,7 @@ impl Overlay {
 impl Dir {
     /// Appends an entry whose name sorts last, which is the common order of creation: the listing stays sorted.
     /// Otherwise removes and returns the listing.
-    fn list_one_more(&mut self, entry: Listed) -> Option<Listing> {
+    pub(super) fn list_one_more(&mut self, entry: Listed) -> Option<Listing> {
         if self.complete && self.count == 0 {
             return self.listing.replace(Arc::new(vec![entry]));
         }

@@ -298,10 +298,11 @@ impl Overlay {
 
     /// Frees `id` if it has no name and is not open.
     pub(super) fn release(&mut self, id: NodeId) {
-        let node = self.node_mut(id);
+        let node = self.node(id);
         if node.nlink > 0 || node.opens > 0 {
             return;
         }
+        let node = self.node_mut(id);
         let origin = node.origin.take();
         let made_here = origin.is_none();
         let body = std::mem::replace(&mut node.body, Body::Special(FileType::Unknown));
@@ -326,15 +327,21 @@ impl Overlay {
     ///
     /// # Errors
     /// Those of the layers below.
+    #[inline]
     pub(super) fn child(&mut self, dir: NodeId, name: &str) -> Result<Option<NodeId>, Errno> {
         let this = self.dir(dir);
         match this.entries.get(name) {
-            Some(Entry { kind: EntryKind::Node(id), .. }) => return Ok(Some(*id)),
-            Some(Entry { kind: EntryKind::Absent, .. }) => return Ok(None),
-            Some(Entry { kind: EntryKind::Below(_), .. }) => return self.materialise(dir, name),
-            None if this.complete => return Ok(None),
-            None => {}
+            Some(Entry { kind: EntryKind::Node(id), .. }) => Ok(Some(*id)),
+            Some(Entry { kind: EntryKind::Absent, .. }) => Ok(None),
+            Some(Entry { kind: EntryKind::Below(_), .. }) => self.materialise(dir, name),
+            None if this.complete => Ok(None),
+            None => self.unlisted_child(dir, name),
         }
+    }
+
+    /// As [`Overlay::child`], if nothing is known of `name` yet.
+    fn unlisted_child(&mut self, dir: NodeId, name: &str) -> Result<Option<NodeId>, Errno> {
+        let this = self.dir(dir);
         let exact = this.below.iter().all(|(l, _)| self.layers[usize::from(*l)].names_are_exact());
         if this.misses >= MISSES_MAX || !exact {
             self.complete(dir)?;
@@ -504,8 +511,7 @@ impl Overlay {
         let (ino, file_type) = (self.node(id).ino, self.file_type(id));
         let this = self.dir_mut(dir);
         let kind = EntryKind::Node(id);
-        let name_bytes = name_len(name);
-        let (name, made) = if let Some((_, name, seen)) = this.entries.get_full_mut(name) {
+        let (listed, made) = if let Some((_, name, seen)) = this.entries.get_full_mut(name) {
             seen.kind = kind;
             (name.clone(), seen.name_bytes(name))
         } else {
@@ -514,14 +520,14 @@ impl Overlay {
             let made = entry.name_bytes(&name);
             (name, made)
         };
-        self.upper_bytes += made;
-        self.list_one_more(dir, Listed { name, ino, file_type });
-        let this = self.dir_mut(dir);
+        let old = this.list_one_more(Listed { name: listed, ino, file_type });
         this.count += u32::from(this.complete);
-        if let Body::Dir(child) = &mut self.node_mut(id).body {
-            let child = Arc::make_mut(child);
+        self.upper_bytes += made;
+        self.note_old(old);
+        if file_type == FileType::Directory {
+            let child = self.dir_mut(id);
             child.parent = Some(dir);
-            child.name_bytes = name_bytes;
+            child.name_bytes = name_len(name);
         }
         self.touch(dir, now);
     }
@@ -531,8 +537,8 @@ impl Overlay {
         if let Some(EntryKind::Node(id)) = self.dir(dir).entries.get(name).map(|entry| entry.kind) {
             self.note_gone(dir, name, id);
         }
-        self.unlist(dir);
         let this = self.dir_mut(dir);
+        let listing = this.listing.take();
         this.count -= u32::from(this.complete);
         let mut freed = 0;
         if let Some(entry) = this.entries.get_mut(name) {
@@ -548,6 +554,7 @@ impl Overlay {
         if entries.capacity() / 4 > entries.len() + ENTRIES_SPARE {
             entries.shrink_to(entries.len() * 2);
         }
+        self.note_old(listing);
         self.uncharge(freed);
         self.touch(dir, now);
     }

@@ -197,15 +197,16 @@ impl Overlay {
     /// Returns the root's entry `name`, if the root shows through `dir` and an entry below a mount has that first
     /// name: see [`Overlay::show_root_in_worktree`].
     pub(super) fn shown(&self, dir: NodeId, name: &str) -> Option<NodeId> {
-        let shows =
-            |mount: &Mount| mount.is_layered && mount.at.as_str().split('/').next() == Some(name);
+        if self.dir_with_root() != Some(dir) || name == TMP {
+            return None;
+        }
+        let begins_with_name = |at: &str| {
+            at.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let shows = |mount: &Mount| mount.is_layered && begins_with_name(mount.at.as_str());
         // The worktree does not show in itself: removing `worktree` there must not hit it.
         let is_own = self.worktree.is_some_and(|mount| shows(&self.mounts[mount.index()]));
-        if self.dir_with_root() != Some(dir)
-            || name == TMP
-            || is_own
-            || !self.mounts.iter().any(shows)
-        {
+        if is_own || !self.mounts.iter().any(shows) {
             return None;
         }
         match self.dir(self.root()).entries.get(name)?.kind {

@@ -101,16 +101,19 @@ impl Overlay {
     /// Closes an open description of `id`; `writes` if it was open for writing. Frees the node if it has neither
     /// name nor description left.
     pub fn end_description(&mut self, id: NodeId, writes: bool) {
-        if writes {
-            self.note_end_of_writing(id);
-        }
-        self.close(id);
+        let ends_writing = writes && !self.readers_write();
+        self.end(id, ends_writing);
     }
 
     /// As [`Overlay::end_description`], for a description that was not open for writing.
     pub fn close(&mut self, id: NodeId) {
+        self.end(id, false);
+    }
+
+    fn end(&mut self, id: NodeId, ends_writing: bool) {
         let node = self.node_mut(id);
         node.opens -= 1;
+        node.is_being_written &= !ends_writing;
         if node.opens == 0 {
             node.is_being_written = false;
             self.below_files.close(id);

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use memchr::memchr;
+
 use super::Overlay;
 use super::node::{Body, NodeId};
 use crate::base::errno::Errno;
@@ -260,7 +262,7 @@ fn next_component<'a>(rest: &mut Rest<'a>) -> (Cow<'a, str>, bool, bool) {
     while start < len && bytes[start] == b'/' {
         start += 1;
     }
-    let end = bytes[start..].iter().position(|b| *b == b'/').map_or(len, |at| start + at);
+    let end = memchr(b'/', &bytes[start..]).map_or(len, |at| start + at);
     let mut next = end;
     while next < len && bytes[next] == b'/' {
         next += 1;

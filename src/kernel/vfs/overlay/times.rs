@@ -240,13 +240,17 @@ impl Overlay {
     }
 
     /// Computes the times of `node` from its content, if that is their source.
+    #[inline]
     pub(super) fn settle_times(&mut self, id: NodeId) {
-        let node = self.node(id);
-        if node.times_of != TimesOf::Content {
-            return;
+        if self.node(id).times_of == TimesOf::Content {
+            self.settle_times_of_content(id);
         }
+    }
+
+    #[cold]
+    fn settle_times_of_content(&mut self, id: NodeId) {
         // An unreadable file keeps its time; reading it will fail.
-        let times = self.content_times(id).unwrap_or(node.times);
+        let times = self.content_times(id).unwrap_or(self.node(id).times);
         let node = self.node_mut(id);
         (node.times, node.times_of) = (times, TimesOf::Layer);
     }

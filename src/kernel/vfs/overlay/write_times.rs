@@ -137,11 +137,9 @@ impl Overlay {
         self.omits_equal_files = kernel_version < 7;
     }
 
-    /// Records that a description of `id` that was open for writing is closed.
-    pub(super) fn note_end_of_writing(&mut self, id: NodeId) {
-        if !self.writes.readers_write() {
-            self.node_mut(id).is_being_written = false;
-        }
+    /// A file that was opened for reading counts as being written, too.
+    pub(super) fn readers_write(&self) -> bool {
+        self.writes.readers_write()
     }
 
     /// Gives writes the clock's time from now on.

@@ -1,0 +1,25 @@
+//! Work that gives way to other work.
+#![cfg_attr(
+    any(windows, target_vendor = "apple"),
+    allow(unsafe_code, reason = "these systems have no safe call for it")
+)]
+
+/// Gives the calling thread, and threads that it starts, the lowest priority, as far as the system allows.
+pub fn give_way() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::setpriority_process(None, 19);
+    #[cfg(target_vendor = "apple")]
+    // SAFETY: a system call without pointers, about the calling thread.
+    unsafe {
+        libc::setpriority(libc::PRIO_DARWIN_THREAD, 0, libc::PRIO_DARWIN_BG);
+    }
+    #[cfg(windows)]
+    // SAFETY: as above.
+    unsafe {
+        use windows_sys::Win32::System::Threading as threading;
+        threading::SetThreadPriority(
+            threading::GetCurrentThread(),
+            threading::THREAD_PRIORITY_LOWEST,
+        );
+    }
+}

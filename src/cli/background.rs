@@ -1,0 +1,268 @@
+//! Optimizing modules after the run that needed them, in a process of its own.
+//!
+//! A run whose program began with quick code puts the module into a queue in the cache, and starts this process unless
+//! it runs already: one for each user. It holds neither the terminal nor a pipe nor a folder of the run, has the
+//! lowest priority, and ends when the queue is empty. What it leaves when it is killed is wanted again by the next
+//! run. Below the directory of the cache:
+//!
+//! ```text
+//! optimize-1/lock              locked while the process runs
+//! optimize-1/running.json      what it compiles
+//! optimize-1/<module>.wasm     a module that waits, or is compiled
+//! optimize-1/<module>.json     how to compile it; written last
+//! optimize-1/<module>.failed   the limit of memory beyond which it cannot be compiled
+//! ```
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::args::groups::{CompileArgs, TierArg};
+use super::args::installation::OptimizeArgs;
+use super::compile::Compiler;
+use super::message::stderr_is_terminal;
+use super::progress::Progress;
+use crate::Module;
+use crate::base::own::{OtherUsers, expect_own_folder};
+use crate::base::{ambient, atomic_file, disk, priority};
+
+/// Modules that may wait. More are wanted again by later runs.
+const WAITING_MAX: usize = 32;
+
+/// Real time that a module may take: other programs may need the processor for long.
+const TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// How to compile a module that waits.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+struct Wanted {
+    name: String,
+    fuel: bool,
+    memory_bytes_max: u64,
+}
+
+/// What is optimized at the moment.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct Running {
+    /// The number of the process.
+    pub pid: u32,
+    /// The module.
+    pub module: String,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// The name of its files in the queue.
+    id: String,
+}
+
+/// The queue in the directory of a cache.
+pub struct Queue(PathBuf);
+
+impl Queue {
+    pub fn of(cache_dir: &Path) -> Self {
+        Self(cache_dir.join("optimize-1"))
+    }
+
+    fn file(&self, id: &str, extension: &str) -> PathBuf {
+        self.0.join(format!("{id}.{extension}"))
+    }
+
+    /// The lock of the process that optimizes; `None` if it runs.
+    fn lock(&self) -> Option<File> {
+        let file = disk::open_lock(&self.0.join("lock")).ok()?;
+        file.try_lock().ok()?;
+        Some(file)
+    }
+
+    /// What is optimized at the moment, if something is.
+    pub fn running(&self) -> Option<Running> {
+        let running = read_json(&self.0.join("running.json"))?;
+        self.lock().is_none().then_some(running)
+    }
+
+    /// The modules that wait, oldest first.
+    pub fn waiting(&self) -> Vec<String> {
+        let wanted = self.ids().into_iter().filter_map(|id| read_json(&self.file(&id, "json")));
+        wanted.map(|wanted: Wanted| wanted.name).collect()
+    }
+
+    /// Identifiers of modules that wait, oldest first.
+    fn ids(&self) -> Vec<String> {
+        let mut waiting = Vec::new();
+        for path in disk::list(&self.0).unwrap_or_default() {
+            let id = path.file_stem().and_then(|stem| stem.to_str());
+            let is_json = path.extension().is_some_and(|extension| extension == "json");
+            if let Some(id) = id.filter(|id| is_json && *id != "running")
+                && let Ok(metadata) = disk::metadata(&path)
+            {
+                waiting.push((metadata.modified().ok(), id.to_owned()));
+            }
+        }
+        waiting.sort();
+        waiting.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// Adds `module`; returns whether it must be compiled, and nobody does so yet.
+    fn add(&self, module: &Module, wanted: &Wanted) -> Result<bool> {
+        let fuel = if wanted.fuel { "-fuel" } else { "" };
+        let id = format!("{}{fuel}", module.digest());
+        let failed: Option<u64> = read_json(&self.file(&id, "failed"));
+        if failed.is_some_and(|bytes| bytes >= wanted.memory_bytes_max)
+            || self.running().is_some_and(|running| running.id == id)
+        {
+            return Ok(false);
+        }
+        let waiting = self.ids();
+        if !waiting.contains(&id) {
+            if waiting.len() >= WAITING_MAX {
+                return Ok(true);
+            }
+            disk::create_private_dir_all(&self.0)?;
+            expect_own_folder(&self.0, OtherUsers::Excluded)?;
+            atomic_file::write(&self.file(&id, "wasm"), &[&module.bytes()?])?;
+            atomic_file::write(&self.file(&id, "json"), &[&serde_json::to_vec(wanted)?])?;
+        }
+        Ok(true)
+    }
+
+    /// Compiles the module of the name `id` that waits.
+    fn compile(&self, cache_dir: &PathBuf, id: &str) -> Result<()> {
+        let (json, wasm) = (self.file(id, "json"), self.file(id, "wasm"));
+        let wanted: Option<Wanted> = read_json(&json);
+        let bytes = disk::read(&wasm);
+        // What ends this process must not end the next one, too.
+        disk::remove_file(&json)?;
+        let (Some(wanted), Ok(bytes)) = (wanted, bytes) else { return Ok(()) };
+        let module = Module::from_bytes(wanted.name.as_str(), bytes)?;
+        let running = Running {
+            pid: std::process::id(),
+            module: wanted.name,
+            bytes: module.size(),
+            id: id.to_owned(),
+        };
+        let running_file = self.0.join("running.json");
+        atomic_file::write(&running_file, &[&serde_json::to_vec(&running)?])?;
+        let limits = CompileArgs {
+            tier: TierArg::Optimized,
+            background: false,
+            no_background: true,
+            compile_timeout: TIMEOUT,
+            max_compile_memory: wanted.memory_bytes_max,
+        };
+        let (cache_dir, fuel) = (Some(cache_dir.clone()), wanted.fuel);
+        let compiler = Compiler { cache_dir, fuel, limits, quiet: true };
+        let quiet = Progress::start(String::new(), true);
+        if compiler.compile_into_cache(&module, &quiet).is_err() {
+            let limit = serde_json::to_vec(&wanted.memory_bytes_max)?;
+            atomic_file::write(&self.file(id, "failed"), &[&limit])?;
+        }
+        disk::remove_file(&wasm)?;
+        disk::remove_file(&running_file)?;
+        Ok(())
+    }
+}
+
+fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Option<T> {
+    let bytes = disk::read_at_most(path, 1 << 20).ok()??;
+    serde_json::from_slice(&bytes).ok()
+}
+
+/// Whether a process may go on after the run.
+pub fn is_allowed(args: &CompileArgs) -> bool {
+    let is_wanted = args.background
+        || ambient::setting("CI").is_none() && stderr_is_terminal() && !is_busy();
+    is_wanted && !args.no_background
+}
+
+/// Has `module` optimized after the run, if that is allowed. If it fails, the module keeps its quick code.
+pub fn want(cache_dir: &PathBuf, module: &Module, compiler: &Compiler) {
+    if !is_allowed(&compiler.limits) {
+        return;
+    }
+    let wanted = Wanted {
+        name: module.name().to_owned(),
+        fuel: compiler.fuel,
+        memory_bytes_max: compiler.limits.max_compile_memory,
+    };
+    let queue = Queue::of(cache_dir);
+    if queue.add(module, &wanted).is_ok_and(|is_new| is_new) && queue.lock().is_some() {
+        let _ = start(cache_dir);
+    }
+}
+
+/// Starts the process that optimizes.
+fn start(cache_dir: &PathBuf) -> Result<()> {
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "this is belljar itself, and no program of the host's"
+    )]
+    let mut child = std::process::Command::new(std::env::current_exe()?);
+    let cache_dir = disk::canonical(cache_dir)?;
+    child.arg("optimize-modules").arg("--cache-dir").arg(&cache_dir);
+    child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    child.current_dir(cache_dir);
+    #[cfg(windows)]
+    {
+        use std::os::windows::process::CommandExt;
+        use windows_sys::Win32::System::Threading as threading;
+        child.creation_flags(
+            threading::DETACHED_PROCESS
+                | threading::CREATE_NEW_PROCESS_GROUP
+                | threading::IDLE_PRIORITY_CLASS,
+        );
+    }
+    child.spawn()?;
+    Ok(())
+}
+
+/// Optimizes the modules that wait.
+pub fn optimize(args: &OptimizeArgs) -> Result<u8> {
+    detach();
+    priority::give_way();
+    let queue = Queue::of(&args.cache_dir);
+    expect_own_folder(&queue.0, OtherUsers::Excluded)?;
+    // A module may be added while the lock is given up.
+    while !queue.ids().is_empty() {
+        let Some(_lock) = queue.lock() else { break };
+        while let Some(id) = queue.ids().first() {
+            queue.compile(&args.cache_dir, id)?;
+        }
+    }
+    Ok(0)
+}
+
+/// Leaves the terminal, and closes what the parent process had open.
+#[cfg(unix)]
+#[allow(unsafe_code, reason = "descriptors are closed by number")]
+fn detach() {
+    let _ = rustix::process::setsid();
+    let of_linux = disk::list(Path::new("/proc/self/fd"));
+    let open = of_linux.or_else(|_| disk::list(Path::new("/dev/fd"))).unwrap_or_default();
+    for path in open {
+        let number = path.file_name().and_then(|name| name.to_str()?.parse().ok());
+        if let Some(number) = number.filter(|number: &i32| *number > 2) {
+            // SAFETY: this process begins: it has opened nothing but the directory above, which is closed.
+            unsafe { rustix::io::close(number) };
+        }
+    }
+}
+
+/// It was started without either.
+#[cfg(not(unix))]
+fn detach() {}
+
+/// Whether more programs want to run than there are processors, where the system tells.
+fn is_busy() -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let load = disk::read(Path::new("/proc/loadavg")).ok();
+        let load = load.and_then(|text| String::from_utf8(text).ok());
+        let last_minute = load.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
+        last_minute.is_some_and(|load| load > processors as f64 * 1.5)
+    }
+    #[cfg(not(target_os = "linux"))]
+    false
+}

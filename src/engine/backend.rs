@@ -1,0 +1,134 @@
+//! Code generators, and the wasmtime engines that run their code.
+
+use std::hash::{Hash, Hasher};
+use std::sync::OnceLock;
+
+use wasmtime::Linker;
+
+use super::config::EngineConfig;
+use super::tier::Tier;
+use super::{EngineError, prepare};
+use crate::abi::{Process, belljar, preview1};
+use crate::base::digest::{Digest, DigestHasher};
+
+/// What makes machine code of a module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Generator {
+    /// Cranelift, optimizing.
+    Optimizing,
+    /// Winch, in one pass over the code. It does not know every instruction, nor every processor.
+    Winch,
+    /// Cranelift, without optimization: for what Winch does not take.
+    SinglePass,
+}
+
+impl Generator {
+    /// All, in the order in which their code is preferred.
+    pub const ALL: [Self; 3] = [Self::Optimizing, Self::Winch, Self::SinglePass];
+
+    pub fn tier(self) -> Tier {
+        match self {
+            Self::Optimizing => Tier::Optimized,
+            Self::Winch | Self::SinglePass => Tier::Quick,
+        }
+    }
+
+    /// Those of `tier` for an engine of `config`, in the order in which they are tried.
+    pub fn of(tier: Tier, config: &EngineConfig) -> &'static [Self] {
+        match tier {
+            Tier::Optimized => &[Self::Optimizing],
+            // Fuel counts instructions, so the module is compiled as it is, and Winch does not replace NaNs.
+            Tier::Quick if config.fuel => &[Self::SinglePass],
+            Tier::Quick => &[Self::Winch, Self::SinglePass],
+        }
+    }
+}
+
+/// A wasmtime engine and a linker for it.
+pub(super) struct Backend {
+    pub engine: wasmtime::Engine,
+    pub linker: Linker<Process>,
+}
+
+impl Backend {
+    fn new(config: &EngineConfig, generator: Generator, slots: u32) -> Result<Self, EngineError> {
+        let fail = |error: wasmtime::Error| EngineError(format!("{error:#}"));
+        let engine =
+            wasmtime::Engine::new(&config.to_wasmtime(generator, slots)).map_err(fail)?;
+        let mut linker = Linker::new(&engine);
+        preview1::add_to_linker(&mut linker).map_err(fail)?;
+        belljar::add_to_linker(&mut linker).map_err(fail)?;
+        Ok(Self { engine, linker })
+    }
+
+    /// The key in the cache of the code for the module with the digest `module`.
+    pub fn key(&self, config: &EngineConfig, module: Digest) -> Digest {
+        let mut hasher = DigestHasher::default();
+        self.engine.precompile_compatibility_hash().hash(&mut hasher);
+        if !config.fuel {
+            prepare::VERSION.hash(&mut hasher);
+        }
+        hasher.write(module.as_bytes());
+        hasher.digest()
+    }
+}
+
+/// The wasmtime engines of an engine, made when first needed.
+pub(super) struct Backends {
+    /// Optimized code, with a pool of `pool_slots`.
+    pooled: OnceLock<Result<Backend, EngineError>>,
+    /// For modules and processes that do not fit the pool, and where there is none.
+    plain: [OnceLock<Result<Backend, EngineError>>; Generator::ALL.len()],
+}
+
+impl Backends {
+    pub fn new() -> Self {
+        Self { pooled: OnceLock::new(), plain: Default::default() }
+    }
+
+    /// Makes the first one that programs of `config` need. There is no pool if it exceeds the address space:
+    /// `config` says so afterwards.
+    pub fn make_first(&self, config: &mut EngineConfig) -> Result<(), EngineError> {
+        let tier = if config.tier.takes(Tier::Optimized) { Tier::Optimized } else { Tier::Quick };
+        if tier == Tier::Optimized && config.pool_slots > 0 {
+            if self.pooled(config).is_ok() {
+                return Ok(());
+            }
+            config.pool_slots = 0;
+        }
+        let generators = Generator::of(tier, config);
+        let mut made = generators.iter().map(|generator| self.plain(config, *generator));
+        let first = made.next().expect("each tier has a generator");
+        first.or_else(|error| made.next().unwrap_or(Err(error))).map(|_| ())
+    }
+
+    /// The engine for processes in the pool, which are those of optimized code.
+    ///
+    /// # Errors
+    /// The pool exceeds the address space.
+    pub fn pooled(&self, config: &EngineConfig) -> Result<&Backend, EngineError> {
+        let make = || Backend::new(config, Generator::Optimizing, config.pool_slots);
+        self.pooled.get_or_init(make).as_ref().map_err(Clone::clone)
+    }
+
+    /// The engine for other processes with code of `generator`.
+    ///
+    /// # Errors
+    /// There is none for this processor.
+    pub fn plain(
+        &self,
+        config: &EngineConfig,
+        generator: Generator,
+    ) -> Result<&Backend, EngineError> {
+        let make = || Backend::new(config, generator, 0);
+        self.plain[generator as usize].get_or_init(make).as_ref().map_err(Clone::clone)
+    }
+
+    /// The engine on which code of `generator` is compiled, and run if it fits.
+    pub fn first(&self, config: &EngineConfig, generator: Generator) -> Result<&Backend, EngineError> {
+        if generator == Generator::Optimizing && config.pool_slots > 0 {
+            return self.pooled(config);
+        }
+        self.plain(config, generator)
+    }
+}

@@ -1,0 +1,129 @@
+//! Compiles modules.
+
+use std::borrow::Cow;
+
+use super::backend::{Backend, Generator};
+use super::compile_cost::CompileCost;
+use super::module::Module;
+use super::progress::CompileProgress;
+use super::tier::{Tier, TierChoice};
+use super::{CacheError, Engine, EngineConfig, ProgramError, inspect, prepare};
+use crate::base::digest::Digest;
+
+/// Modules up to this size are optimized at once, in bytes: a quick compilation would save milliseconds.
+const SMALL_MODULE_BYTES: u64 = 256 << 10;
+
+/// Where the compiled code of a program came from.
+#[derive(Debug)]
+pub enum CacheUse {
+    /// From the cache.
+    Hit,
+    /// Compiled, and stored in the cache.
+    Stored,
+    /// Compiled; there is no cache.
+    Off,
+    /// Compiled; the cache could not be used.
+    Failed(CacheError),
+}
+
+/// The tier in which an engine of `config` compiles `module` first.
+pub(super) fn first_tier(config: &EngineConfig, module: &Module) -> Tier {
+    match config.tier {
+        TierChoice::Optimized => Tier::Optimized,
+        TierChoice::Quick => Tier::Quick,
+        TierChoice::Auto if module.size() <= SMALL_MODULE_BYTES => Tier::Optimized,
+        TierChoice::Auto => Tier::Quick,
+    }
+}
+
+/// Machine code of a module.
+pub(super) struct Compiled {
+    pub generator: Generator,
+    /// As wasmtime serializes it.
+    pub image: Vec<u8>,
+    pub cache_use: CacheUse,
+}
+
+/// Compiles `module` in the tier `tier`, and stores its code in the cache if there is one.
+///
+/// # Errors
+/// [`ProgramError`]: `Invalid`, `SharedMemory`, `CompileMemory`, `Changed`, `Engine`.
+pub(super) fn compile(
+    engine: &Engine,
+    module: &Module,
+    tier: Tier,
+    progress: &CompileProgress,
+) -> Result<Compiled, ProgramError> {
+    let config = engine.config();
+    let bytes = module.bytes()?;
+    if inspect::has_shared_memory(&bytes) {
+        return Err(ProgramError::SharedMemory { name: module.name().to_owned() });
+    }
+    let invalid = |message: String| ProgramError::Invalid { name: module.name().to_owned(), message };
+    // Compiling a large module takes minutes, refusing it a moment.
+    let backends = &engine.0.backends;
+    let knows_all = backends.first(config, Generator::Optimizing)?;
+    let valid = wasmtime::Module::validate(&knows_all.engine, &bytes);
+    valid.map_err(|error| invalid(format!("{error:#}")))?;
+    let cost = CompileCost::of(&bytes);
+    let pool = pool(threads(config, module, &cost)?, progress);
+    let prepared = if config.fuel {
+        Cow::Borrowed(&*bytes)
+    } else {
+        on_pool(pool.as_ref(), || prepare::prepare(&bytes))
+            .map_err(|error| invalid(error.to_string()))?
+    };
+    let mut refused = None;
+    for generator in Generator::of(tier, config) {
+        let Ok(backend) = backends.first(config, *generator) else { continue };
+        progress.begin(cost.functions());
+        let compiled = on_pool(pool.as_ref(), || backend.engine.precompile_module(&prepared));
+        match compiled {
+            Ok(image) => {
+                let cache_use = store(engine, backend, module.digest(), &image);
+                return Ok(Compiled { generator: *generator, image, cache_use });
+            }
+            Err(error) => refused = Some(format!("{error:#}")),
+        }
+    }
+    Err(invalid(refused.unwrap_or_else(|| format!("no compiler for the {tier} tier"))))
+}
+
+fn store(engine: &Engine, backend: &Backend, module: Digest, image: &[u8]) -> CacheUse {
+    let Some(cache) = engine.cache() else { return CacheUse::Off };
+    match cache.store(backend.key(engine.config(), module), image) {
+        Ok(()) => CacheUse::Stored,
+        Err(error) => CacheUse::Failed(error),
+    }
+}
+
+/// Returns how many threads compile `module`, which takes `cost`.
+fn threads(
+    config: &EngineConfig,
+    module: &Module,
+    cost: &CompileCost,
+) -> Result<usize, ProgramError> {
+    let limit_bytes = config.compile_memory_bytes_max;
+    cost.threads_within(limit_bytes, rayon::current_num_threads()).ok_or_else(|| {
+        ProgramError::CompileMemory {
+            name: module.name().to_owned(),
+            bytes: cost.on_threads(1),
+            limit_bytes,
+        }
+    })
+}
+
+/// `threads` threads with the priority of this one, which count what they compile.
+fn pool(threads: usize, progress: &CompileProgress) -> Option<rayon::ThreadPool> {
+    let progress = progress.clone();
+    let builder = rayon::ThreadPoolBuilder::new().num_threads(threads);
+    builder.start_handler(move |_| progress.count_on_this_thread()).build().ok()
+}
+
+/// Does `work` on `pool`, or on this thread if there is none.
+fn on_pool<T: Send>(pool: Option<&rayon::ThreadPool>, work: impl FnOnce() -> T + Send) -> T {
+    match pool {
+        Some(pool) => pool.install(work),
+        None => work(),
+    }
+}

@@ -1,0 +1,250 @@
+//! Modules, and why they cannot be programs.
+
+use std::borrow::Cow;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::EngineError;
+use super::compile_cost::CompileCost;
+use super::program::UNKNOWN_IMPORTS_MAX;
+use crate::base::digest::Digest;
+use crate::base::disk::{self, DiskError};
+
+/// Largest module in a file, in bytes.
+const MODULE_BYTES_MAX: u64 = 1 << 30;
+
+/// A module could not be loaded, compiled or linked.
+#[derive(thiserror::Error)]
+pub enum ProgramError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Read(#[from] DiskError),
+    /// The file changed while it was loaded.
+    #[error("{name} changed while it was loaded; run it again when it is complete")]
+    Changed {
+        /// The module.
+        name: String,
+    },
+    /// The bytes are neither a binary nor a text module.
+    #[error("{name} is not a WebAssembly module: it begins with {found}")]
+    NotWasm {
+        /// The module.
+        name: String,
+        /// Its first bytes.
+        found: String,
+    },
+    /// The bytes are a component.
+    #[error(
+        "{name} is a WebAssembly component, which belljar cannot run yet; \
+         build it for wasm32-wasip1 to get a module"
+    )]
+    Component {
+        /// The module.
+        name: String,
+    },
+    /// The text is not a module.
+    #[error("{name} is not valid WebAssembly text: {message}")]
+    Text {
+        /// The module.
+        name: String,
+        /// The problem and its place.
+        message: String,
+    },
+    /// The bytes are not a valid module.
+    #[error("{name} is not a valid WebAssembly module: {message}")]
+    Invalid {
+        /// The module.
+        name: String,
+        /// The problem and its place.
+        message: String,
+    },
+    /// An import has another type than the function of this name.
+    #[error("{name} does not match WASI preview1: {message}")]
+    Mismatch {
+        /// The module.
+        name: String,
+        /// The import, and how it differs.
+        message: String,
+    },
+    /// An import other than a function is not defined.
+    #[error("{name} imports {import}, which belljar does not define")]
+    Import {
+        /// The module.
+        name: String,
+        /// Module, name and kind of the import.
+        import: String,
+    },
+    /// It has a shared memory, which is for threads.
+    #[error(
+        "{name} has a shared memory, but belljar has no threads: build it for wasm32-wasip1, not \
+         wasm32-wasip1-threads"
+    )]
+    SharedMemory {
+        /// The module.
+        name: String,
+    },
+    /// Too many imported functions are not defined.
+    #[error("{name} imports too many unknown functions (limit {UNKNOWN_IMPORTS_MAX})")]
+    TooManyUnknownImports {
+        /// The module.
+        name: String,
+    },
+    /// It is too large.
+    #[error("{name} is too large for a module (limit {MODULE_BYTES_MAX} bytes)")]
+    TooLong {
+        /// The module.
+        name: String,
+    },
+    /// Compiling it may take too much memory.
+    #[error(
+        "compiling {name} may take {bytes} bytes of memory, more than the limit of {limit_bytes}: \
+         raise EngineConfig::compile_memory_bytes_max"
+    )]
+    CompileMemory {
+        /// The module.
+        name: String,
+        /// The upper bound, on one thread.
+        bytes: u64,
+        /// See [`super::EngineConfig::compile_memory_bytes_max`].
+        limit_bytes: u64,
+    },
+    /// Compiling it took too much time or memory.
+    #[error("{name} cannot be compiled: {message}")]
+    Compile {
+        /// The module.
+        name: String,
+        /// The limit that it exceeded.
+        message: String,
+    },
+    /// The process that compiled it found that it cannot run.
+    #[error("{0}")]
+    Refused(String),
+    /// The engine for modules and processes beyond the pool could not be created.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+crate::base::readable::readable!(ProgramError);
+
+/// A module whose header was checked.
+#[derive(Clone)]
+pub struct Module {
+    name: String,
+    source: Source,
+    digest: Digest,
+    size: u64,
+}
+
+#[derive(Clone)]
+enum Source {
+    Bytes(Vec<u8>),
+    /// A binary module in a file, read only to compile it: for cached code its digest is enough.
+    File(PathBuf),
+}
+
+impl Module {
+    /// Reads the module, binary or text, in the file `path`.
+    ///
+    /// # Errors
+    /// [`ProgramError`]: `Read`, also if it is not a regular file; `TooLong`, `NotWasm`, `Component`, `Text`.
+    pub fn read(path: &Path) -> Result<Self, ProgramError> {
+        let name = path.display().to_string();
+        let file = disk::open(path)?;
+        if file.metadata().map_err(DiskError::new("examine", path))?.len() > MODULE_BYTES_MAX {
+            return Err(ProgramError::TooLong { name });
+        }
+        let mut head = Vec::with_capacity(8);
+        let read = (&file).take(8).read_to_end(&mut head);
+        read.map_err(DiskError::new("read", path))?;
+        if !is_binary_module(&head) {
+            return Self::from_bytes(name, disk::read(path)?);
+        }
+        let whole = Digest::of_reader(head.as_slice().chain(&file));
+        let (digest, size) = whole.map_err(DiskError::new("read", path))?;
+        Ok(Self { name, source: Source::File(path.to_owned()), digest, size })
+    }
+
+    /// Takes the module in `bytes`, binary or text. `name` is for messages.
+    ///
+    /// # Errors
+    /// [`ProgramError`]: `NotWasm`, `Component`, `Text`.
+    pub fn from_bytes(name: impl Into<String>, bytes: Vec<u8>) -> Result<Self, ProgramError> {
+        let name = name.into();
+        let bytes = match bytes.get(..8) {
+            Some(head) if is_binary_module(head) => bytes,
+            Some([0, b'a', b's', b'm', _, _, 1, 0]) => {
+                return Err(ProgramError::Component { name });
+            }
+            _ => text_to_binary(&name, &bytes)?,
+        };
+        let (digest, size) = (Digest::of(&bytes), bytes.len() as u64);
+        Ok(Self { name, source: Source::Bytes(bytes), digest, size })
+    }
+
+    /// The binary form.
+    ///
+    /// # Errors
+    /// [`ProgramError`]: `Read`; `Changed` if the file is not as it was.
+    pub fn bytes(&self) -> Result<Cow<'_, [u8]>, ProgramError> {
+        match &self.source {
+            Source::Bytes(bytes) => Ok(Cow::Borrowed(bytes)),
+            Source::File(path) => {
+                let bytes = disk::read(path)?;
+                if Digest::of(&bytes) != self.digest {
+                    return Err(ProgramError::Changed { name: self.name.clone() });
+                }
+                Ok(Cow::Owned(bytes))
+            }
+        }
+    }
+
+    /// The name for messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The digest of the binary form.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// Size of the binary form in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Upper bound of the memory for compiling it on one thread, in bytes; see
+    /// [`super::EngineConfig::compile_memory_bytes_max`].
+    ///
+    /// # Errors
+    /// [`ProgramError`]: `Read`, `Changed`.
+    pub fn compile_bytes_max(&self) -> Result<u64, ProgramError> {
+        Ok(CompileCost::of(&self.bytes()?).on_threads(1))
+    }
+}
+
+fn is_binary_module(head: &[u8]) -> bool {
+    matches!(head, [0, b'a', b's', b'm', _, _, 0, 0])
+}
+
+fn text_to_binary(name: &str, bytes: &[u8]) -> Result<Vec<u8>, ProgramError> {
+    let not_wasm = || {
+        let head = &bytes[..bytes.len().min(8)];
+        let found =
+            if head.is_empty() { "nothing".to_owned() } else { head.escape_ascii().to_string() };
+        ProgramError::NotWasm { name: name.to_owned(), found: format!("`{found}`") }
+    };
+    let text = std::str::from_utf8(bytes).map_err(|_| not_wasm())?;
+    let start = text.trim_start();
+    if !start.starts_with('(') && !start.starts_with(";;") {
+        return Err(not_wasm());
+    }
+    let binary = wat::parse_str(text).map_err(|error| ProgramError::Text {
+        name: name.to_owned(),
+        message: error.to_string(),
+    })?;
+    if binary.get(6) == Some(&1) {
+        return Err(ProgramError::Component { name: name.to_owned() });
+    }
+    Ok(binary)
+}
