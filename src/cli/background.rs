@@ -16,32 +16,28 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::args::groups::{CompileArgs, TierArg};
-use super::args::installation::OptimizeArgs;
-use super::compile::Compiler;
+use super::args::groups::CompileArgs;
 use super::message::stderr_is_terminal;
-use super::progress::Progress;
 use crate::Module;
 use crate::base::own::{OtherUsers, expect_own_folder};
-use crate::base::{ambient, atomic_file, disk, priority};
+use crate::base::{ambient, atomic_file, disk};
 
 /// Modules that may wait. More are wanted again by later runs.
 const WAITING_MAX: usize = 32;
 
-/// Real time that a module may take: other programs may need the processor for long.
-const TIMEOUT: Duration = Duration::from_secs(3600);
-
 /// How to compile a module that waits.
 #[derive(Serialize, Deserialize, Clone, Debug)]
-struct Wanted {
-    name: String,
-    fuel: bool,
-    memory_bytes_max: u64,
+pub struct Wanted {
+    /// The module.
+    pub name: String,
+    /// Whether its code counts fuel.
+    pub fuel: bool,
+    /// Memory that compiling it may take.
+    pub memory_bytes_max: u64,
 }
 
 /// What is optimized at the moment.
@@ -54,7 +50,7 @@ pub struct Running {
     /// Its size in bytes.
     pub bytes: u64,
     /// The name of its files in the queue.
-    id: String,
+    pub id: String,
 }
 
 /// The queue in the directory of a cache.
@@ -65,12 +61,23 @@ impl Queue {
         Self(cache_dir.join("optimize-1"))
     }
 
-    fn file(&self, id: &str, extension: &str) -> PathBuf {
+    /// The file that says what is compiled.
+    pub fn running_file(&self) -> PathBuf {
+        self.0.join("running.json")
+    }
+
+    /// Checks that no other user can write there.
+    pub fn expect_own(&self) -> Result<()> {
+        Ok(expect_own_folder(&self.0, OtherUsers::Excluded)?)
+    }
+
+    /// A file of the module of the name `id`.
+    pub fn file(&self, id: &str, extension: &str) -> PathBuf {
         self.0.join(format!("{id}.{extension}"))
     }
 
     /// The lock of the process that optimizes; `None` if it runs.
-    fn lock(&self) -> Option<File> {
+    pub fn lock(&self) -> Option<File> {
         let file = disk::open_lock(&self.0.join("lock")).ok()?;
         file.try_lock().ok()?;
         Some(file)
@@ -78,7 +85,7 @@ impl Queue {
 
     /// What is optimized at the moment, if something is.
     pub fn running(&self) -> Option<Running> {
-        let running = read_json(&self.0.join("running.json"))?;
+        let running = read_json(&self.running_file())?;
         self.lock().is_none().then_some(running)
     }
 
@@ -89,7 +96,7 @@ impl Queue {
     }
 
     /// Identifiers of modules that wait, oldest first.
-    fn ids(&self) -> Vec<String> {
+    pub fn ids(&self) -> Vec<String> {
         let mut waiting = Vec::new();
         for path in disk::list(&self.0).unwrap_or_default() {
             let id = path.file_stem().and_then(|stem| stem.to_str());
@@ -120,72 +127,33 @@ impl Queue {
                 return Ok(true);
             }
             disk::create_private_dir_all(&self.0)?;
-            expect_own_folder(&self.0, OtherUsers::Excluded)?;
+            self.expect_own()?;
             atomic_file::write(&self.file(&id, "wasm"), &[&module.bytes()?])?;
             atomic_file::write(&self.file(&id, "json"), &[&serde_json::to_vec(wanted)?])?;
         }
         Ok(true)
     }
-
-    /// Compiles the module of the name `id` that waits.
-    fn compile(&self, cache_dir: &PathBuf, id: &str) -> Result<()> {
-        let (json, wasm) = (self.file(id, "json"), self.file(id, "wasm"));
-        let wanted: Option<Wanted> = read_json(&json);
-        let bytes = disk::read(&wasm);
-        // What ends this process must not end the next one, too.
-        disk::remove_file(&json)?;
-        let (Some(wanted), Ok(bytes)) = (wanted, bytes) else { return Ok(()) };
-        let module = Module::from_bytes(wanted.name.as_str(), bytes)?;
-        let running = Running {
-            pid: std::process::id(),
-            module: wanted.name,
-            bytes: module.size(),
-            id: id.to_owned(),
-        };
-        let running_file = self.0.join("running.json");
-        atomic_file::write(&running_file, &[&serde_json::to_vec(&running)?])?;
-        let limits = CompileArgs {
-            tier: TierArg::Optimized,
-            background: false,
-            no_background: true,
-            compile_timeout: TIMEOUT,
-            max_compile_memory: wanted.memory_bytes_max,
-        };
-        let (cache_dir, fuel) = (Some(cache_dir.clone()), wanted.fuel);
-        let compiler = Compiler { cache_dir, fuel, limits, quiet: true };
-        let quiet = Progress::start(String::new(), true);
-        if compiler.compile_into_cache(&module, &quiet).is_err() {
-            let limit = serde_json::to_vec(&wanted.memory_bytes_max)?;
-            atomic_file::write(&self.file(id, "failed"), &[&limit])?;
-        }
-        disk::remove_file(&wasm)?;
-        disk::remove_file(&running_file)?;
-        Ok(())
-    }
 }
 
-fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Option<T> {
+pub fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Option<T> {
     let bytes = disk::read_at_most(path, 1 << 20).ok()??;
     serde_json::from_slice(&bytes).ok()
 }
 
 /// Whether a process may go on after the run.
 pub fn is_allowed(args: &CompileArgs) -> bool {
-    let is_wanted = args.background
-        || ambient::setting("CI").is_none() && stderr_is_terminal() && !is_busy();
+    let is_wanted =
+        args.background || ambient::setting("CI").is_none() && stderr_is_terminal() && !is_busy();
     is_wanted && !args.no_background
 }
 
 /// Has `module` optimized after the run, if that is allowed. If it fails, the module keeps its quick code.
-pub fn want(cache_dir: &PathBuf, module: &Module, compiler: &Compiler) {
-    if !is_allowed(&compiler.limits) {
+pub fn want(cache_dir: &Path, module: &Module, fuel: bool, args: &CompileArgs) {
+    if !is_allowed(args) {
         return;
     }
-    let wanted = Wanted {
-        name: module.name().to_owned(),
-        fuel: compiler.fuel,
-        memory_bytes_max: compiler.limits.max_compile_memory,
-    };
+    let wanted =
+        Wanted { name: module.name().to_owned(), fuel, memory_bytes_max: args.max_compile_memory };
     let queue = Queue::of(cache_dir);
     if queue.add(module, &wanted).is_ok_and(|is_new| is_new) && queue.lock().is_some() {
         let _ = start(cache_dir);
@@ -193,7 +161,7 @@ pub fn want(cache_dir: &PathBuf, module: &Module, compiler: &Compiler) {
 }
 
 /// Starts the process that optimizes.
-fn start(cache_dir: &PathBuf) -> Result<()> {
+fn start(cache_dir: &Path) -> Result<()> {
     #[allow(
         clippy::disallowed_methods,
         reason = "this is belljar itself, and no program of the host's"
@@ -217,51 +185,16 @@ fn start(cache_dir: &PathBuf) -> Result<()> {
     Ok(())
 }
 
-/// Optimizes the modules that wait.
-pub fn optimize(args: &OptimizeArgs) -> Result<u8> {
-    detach();
-    priority::give_way();
-    let queue = Queue::of(&args.cache_dir);
-    expect_own_folder(&queue.0, OtherUsers::Excluded)?;
-    // A module may be added while the lock is given up.
-    while !queue.ids().is_empty() {
-        let Some(_lock) = queue.lock() else { break };
-        while let Some(id) = queue.ids().first() {
-            queue.compile(&args.cache_dir, id)?;
-        }
-    }
-    Ok(0)
-}
-
-/// Leaves the terminal, and closes what the parent process had open.
-#[cfg(unix)]
-#[allow(unsafe_code, reason = "descriptors are closed by number")]
-fn detach() {
-    let _ = rustix::process::setsid();
-    let of_linux = disk::list(Path::new("/proc/self/fd"));
-    let open = of_linux.or_else(|_| disk::list(Path::new("/dev/fd"))).unwrap_or_default();
-    for path in open {
-        let number = path.file_name().and_then(|name| name.to_str()?.parse().ok());
-        if let Some(number) = number.filter(|number: &i32| *number > 2) {
-            // SAFETY: this process begins: it has opened nothing but the directory above, which is closed.
-            unsafe { rustix::io::close(number) };
-        }
-    }
-}
-
-/// It was started without either.
-#[cfg(not(unix))]
-fn detach() {}
-
 /// Whether more programs want to run than there are processors, where the system tells.
 fn is_busy() -> bool {
     #[cfg(target_os = "linux")]
     {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let processors = u32::try_from(processors).unwrap_or(u32::MAX);
         let load = disk::read(Path::new("/proc/loadavg")).ok();
         let load = load.and_then(|text| String::from_utf8(text).ok());
         let last_minute = load.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
-        last_minute.is_some_and(|load| load > processors as f64 * 1.5)
+        last_minute.is_some_and(|load| load > f64::from(processors) * 1.5)
     }
     #[cfg(not(target_os = "linux"))]
     false

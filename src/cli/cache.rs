@@ -79,31 +79,27 @@ fn compile(args: &CacheCompileArgs) -> Result<u8> {
         limits.tier = TierArg::Optimized;
     }
     let tier = TierChoice::from(limits.tier);
-    let compiler = Compiler {
-        cache_dir: Some(cache_dir()?),
-        fuel: args.fuel,
-        limits,
-        quiet: args.quiet,
-    };
-    let mut compiled = Vec::new();
+    let compiler =
+        Compiler { cache_dir: Some(cache_dir()?), fuel: args.fuel, limits, quiet: args.quiet };
+    let mut done = Vec::new();
     for named in &args.programs {
         let module = setup::program(named, &args.toolchain)?.module()?;
         let name = printable(&named.to_string_lossy());
         let size = ByteSize(module.size()).display().iec();
         let shown = Progress::start(format!("compiling {name} ({size})"), args.quiet);
-        let done = compiler.compile_into_cache(&module, &shown);
+        let result = compiler.compile_into_cache(&module, &shown);
         drop(shown);
-        done.with_context(|| format!("cannot compile {name}"))?;
-        compiled.push((name, module.digest()));
+        result.with_context(|| format!("cannot compile {name}"))?;
+        done.push((name, module.digest()));
     }
     if args.json {
-        let list: Vec<_> = compiled
+        let list: Vec<_> = done
             .iter()
             .map(|(name, digest)| json!({ "program": name, "module": digest, "tier": tier }))
             .collect();
         say!("{}", json!(list));
     } else {
-        for (name, _) in compiled {
+        for (name, _) in done {
             say!("{name}: {} code is in the cache", tier);
         }
     }

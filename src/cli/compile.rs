@@ -136,9 +136,8 @@ impl Compiler {
             return Ok(program);
         }
         let progress = CompileProgress::default();
-        let compiled = shown.follow(&progress, || {
-            Program::compile_watched(engine, module, unknown, &progress)
-        });
+        let compiled = shown
+            .follow(&progress, || Program::compile_watched(engine, module, unknown, &progress));
         drop(shown);
         let (program, used) = compiled.map_err(|error| match error {
             ProgramError::CompileMemory { name, bytes, limit_bytes } => {
@@ -167,7 +166,7 @@ impl Compiler {
             && self.limits.tier == TierArg::Auto
             && program.tier() == Tier::Quick
         {
-            background::want(cache_dir, module, self);
+            background::want(cache_dir, module, self.fuel, &self.limits);
         }
     }
 

@@ -1,12 +1,15 @@
 //! The programs that a run loaded.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Serialize, Serializer};
 
 use crate::Program;
 use crate::engine::Tier;
 
-/// Modules that were loaded; clones share them.
+/// Modules that were loaded; clones share them. In reports: the tiers in which each ran, by its name.
 #[derive(Clone, Default)]
 pub struct LoadedPrograms(Arc<Mutex<Vec<Program>>>);
 
@@ -15,8 +18,7 @@ impl LoadedPrograms {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(program.clone());
     }
 
-    /// The tiers in which each ran so far, by the name of its module.
-    pub fn tiers(&self) -> BTreeMap<String, Vec<Tier>> {
+    fn tiers(&self) -> BTreeMap<String, Vec<Tier>> {
         let mut tiers: BTreeMap<String, Vec<Tier>> = BTreeMap::new();
         for program in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             let known = tiers.entry(program.name().to_owned()).or_default();
@@ -25,5 +27,17 @@ impl LoadedPrograms {
             known.dedup();
         }
         tiers
+    }
+}
+
+impl Serialize for LoadedPrograms {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.tiers().serialize(serializer)
+    }
+}
+
+impl fmt::Debug for LoadedPrograms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.tiers().fmt(f)
     }
 }

@@ -40,6 +40,7 @@ mod message;
 mod mounts;
 #[cfg(feature = "http")]
 mod net;
+mod optimize;
 mod options;
 mod overtime;
 mod patch;
@@ -100,7 +101,7 @@ pub fn main() -> ExitCode {
         Subcommand::Cache(args) => cache::run(&args),
         Subcommand::Doctor(args) => Ok(doctor::run(&args)),
         Subcommand::CompileModule(args) => compile::child(&args),
-        Subcommand::OptimizeModules(args) => background::optimize(&args),
+        Subcommand::OptimizeModules(args) => optimize::optimize(&args),
         Subcommand::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "belljar", &mut script);

@@ -105,8 +105,9 @@ impl Parts {
         if done == 0 || done > all {
             return String::new();
         }
-        let left = ambient::elapsed_since(started).mul_f64((all - done) as f64 / done as f64);
-        format!(" {done} of {all} functions, about {} s left", left.as_secs())
+        let elapsed = ambient::elapsed_since(started).as_secs();
+        let left = elapsed.saturating_mul(all - done) / done;
+        format!(" {done} of {all} functions, about {left} s left")
     }
 }
 

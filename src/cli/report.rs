@@ -1,13 +1,12 @@
 //! The JSON report of a run.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use super::exit;
+use super::loaded::LoadedPrograms;
 use crate::kernel::process::TrappedProcess;
-use crate::engine::Tier;
 use crate::{ExitStatus, Limit, Machine, Outcome};
 
 /// How a run ended.
@@ -62,7 +61,7 @@ pub struct Report {
     /// Whether its compiled code came from the cache.
     pub cache_hit: bool,
     /// The tiers of compiled code in which each module ran, by its name.
-    pub tiers: BTreeMap<String, Vec<Tier>>,
+    pub tiers: LoadedPrograms,
     /// Native programs that ran as processes.
     pub host_programs: Vec<String>,
     /// The virtual time that passed.

@@ -12,7 +12,6 @@ use super::args::run::RunArgs;
 use super::args::values::SHELL;
 use super::args::values::Sink;
 use super::host_paths::View;
-use super::loaded::LoadedPrograms;
 use super::options;
 use super::overtime::Overtime;
 use super::planted_links::Folders;
@@ -113,15 +112,14 @@ fn perform(
     let engine = Engine::new(setup::engine_config(args)?)?;
     let host = host::of_args(args)?;
     let handle = host.handle();
-    let loaded = LoadedPrograms::default();
     let (mut machine, preopens) =
-        setup::machine(args, recording.as_ref(), children.as_ref(), host, &loaded)?;
+        setup::machine(args, recording.as_ref(), children.as_ref(), host, &report.tiers)?;
     machine.set_trace(trace);
     let stdio = stdio(args, stdout, &report.program, report_to)?;
 
     let mut command = match &module {
         None => native.unwrap_or_else(Command::sh),
-        Some(module) => of_module(args, &engine, module, &loaded, report)?,
+        Some(module) => of_module(args, &engine, module, report)?,
     };
     if let (Some(recording), Some(module)) = (&recording, &module) {
         recording.embed(module)?;
@@ -136,7 +134,6 @@ fn perform(
     drop(running);
     let elapsed = machine.elapsed();
     report.spent(&machine, elapsed);
-    report.tiers = loaded.tiers();
     let status = status.map_err(|error| hints::not_started(error, args))?;
     report.timings.run_ms = ms(ambient::elapsed_since(run_started));
     machine.set_trace(None);
@@ -178,11 +175,10 @@ fn of_module(
     args: &RunArgs,
     engine: &Engine,
     module: &Module,
-    loaded: &LoadedPrograms,
     report: &mut Report,
 ) -> Result<Command> {
     let (program, cache_hit) = load(args, engine, module)?;
-    loaded.note(&program);
+    report.tiers.note(&program);
     report.program = program.name().into();
     report.unknown_imports = program.unknown_imports().to_vec();
     report.cache_hit = cache_hit;

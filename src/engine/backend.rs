@@ -1,4 +1,4 @@
-//! Code generators, and the wasmtime engines that run their code.
+//! The wasmtime engines that compile and run code.
 
 use std::hash::{Hash, Hasher};
 use std::sync::OnceLock;
@@ -6,43 +6,11 @@ use std::sync::OnceLock;
 use wasmtime::Linker;
 
 use super::config::EngineConfig;
+use super::generator::Generator;
 use super::tier::Tier;
 use super::{EngineError, prepare};
 use crate::abi::{Process, belljar, preview1};
 use crate::base::digest::{Digest, DigestHasher};
-
-/// What makes machine code of a module.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Generator {
-    /// Cranelift, optimizing.
-    Optimizing,
-    /// Winch, in one pass over the code. It does not know every instruction, nor every processor.
-    Winch,
-    /// Cranelift, without optimization: for what Winch does not take.
-    SinglePass,
-}
-
-impl Generator {
-    /// All, in the order in which their code is preferred.
-    pub const ALL: [Self; 3] = [Self::Optimizing, Self::Winch, Self::SinglePass];
-
-    pub fn tier(self) -> Tier {
-        match self {
-            Self::Optimizing => Tier::Optimized,
-            Self::Winch | Self::SinglePass => Tier::Quick,
-        }
-    }
-
-    /// Those of `tier` for an engine of `config`, in the order in which they are tried.
-    pub fn of(tier: Tier, config: &EngineConfig) -> &'static [Self] {
-        match tier {
-            Tier::Optimized => &[Self::Optimizing],
-            // Fuel counts instructions, so the module is compiled as it is, and Winch does not replace NaNs.
-            Tier::Quick if config.fuel => &[Self::SinglePass],
-            Tier::Quick => &[Self::Winch, Self::SinglePass],
-        }
-    }
-}
 
 /// A wasmtime engine and a linker for it.
 pub(super) struct Backend {
@@ -53,8 +21,7 @@ pub(super) struct Backend {
 impl Backend {
     fn new(config: &EngineConfig, generator: Generator, slots: u32) -> Result<Self, EngineError> {
         let fail = |error: wasmtime::Error| EngineError(format!("{error:#}"));
-        let engine =
-            wasmtime::Engine::new(&config.to_wasmtime(generator, slots)).map_err(fail)?;
+        let engine = wasmtime::Engine::new(&generator.settings(config, slots)).map_err(fail)?;
         let mut linker = Linker::new(&engine);
         preview1::add_to_linker(&mut linker).map_err(fail)?;
         belljar::add_to_linker(&mut linker).map_err(fail)?;
@@ -125,7 +92,11 @@ impl Backends {
     }
 
     /// The engine on which code of `generator` is compiled, and run if it fits.
-    pub fn first(&self, config: &EngineConfig, generator: Generator) -> Result<&Backend, EngineError> {
+    pub fn first(
+        &self,
+        config: &EngineConfig,
+        generator: Generator,
+    ) -> Result<&Backend, EngineError> {
         if generator == Generator::Optimizing && config.pool_slots > 0 {
             return self.pooled(config);
         }

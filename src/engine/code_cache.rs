@@ -23,8 +23,8 @@ use std::time::{Duration, SystemTime};
 
 use super::config::EngineConfig;
 use crate::base::digest::Digest;
-use crate::base::{ambient, atomic_file};
 use crate::base::disk::{self, DiskError};
+use crate::base::{ambient, atomic_file};
 
 const LAYOUT: &str = "code-1";
 
@@ -32,7 +32,7 @@ const LAYOUT: &str = "code-1";
 pub const CACHE_BYTES_MAX: u64 = 4 << 30;
 
 /// Uses within this time of the last one are not noted.
-const USE_NOTED_EVERY: Duration = Duration::from_secs(3600);
+const USE_NOTED_EVERY: Duration = Duration::from_hours(1);
 
 /// A directory of compiled code.
 #[derive(Clone, Debug)]
@@ -177,7 +177,9 @@ impl CodeCache {
             entries.insert(code.clone(), Entry { code, keys, used_at, bytes });
         }
         for key in self.files("keys")? {
-            let (Ok(text), Ok(metadata)) = (disk::read(&key), disk::metadata(&key)) else { continue };
+            let (Ok(text), Ok(metadata)) = (disk::read(&key), disk::metadata(&key)) else {
+                continue;
+            };
             let digest = std::str::from_utf8(&text).ok().and_then(Digest::from_hex);
             let code = digest.map(|digest| self.code_path(digest));
             if let Some(entry) = code.and_then(|code| entries.get_mut(&code)) {

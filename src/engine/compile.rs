@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::backend::{Backend, Generator};
+use super::backend::Backend;
 use super::compile_cost::CompileCost;
+use super::generator::Generator;
 use super::module::Module;
 use super::progress::CompileProgress;
 use super::tier::{Tier, TierChoice};
@@ -30,9 +31,8 @@ pub enum CacheUse {
 pub(super) fn first_tier(config: &EngineConfig, module: &Module) -> Tier {
     match config.tier {
         TierChoice::Optimized => Tier::Optimized,
-        TierChoice::Quick => Tier::Quick,
         TierChoice::Auto if module.size() <= SMALL_MODULE_BYTES => Tier::Optimized,
-        TierChoice::Auto => Tier::Quick,
+        TierChoice::Auto | TierChoice::Quick => Tier::Quick,
     }
 }
 
@@ -59,7 +59,8 @@ pub(super) fn compile(
     if inspect::has_shared_memory(&bytes) {
         return Err(ProgramError::SharedMemory { name: module.name().to_owned() });
     }
-    let invalid = |message: String| ProgramError::Invalid { name: module.name().to_owned(), message };
+    let invalid =
+        |message: String| ProgramError::Invalid { name: module.name().to_owned(), message };
     // Compiling a large module takes minutes, refusing it a moment.
     let backends = &engine.0.backends;
     let knows_all = backends.first(config, Generator::Optimizing)?;

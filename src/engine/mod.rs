@@ -5,6 +5,8 @@ mod code_cache;
 mod compile;
 mod compile_cost;
 mod config;
+mod deadline;
+mod generator;
 mod inspect;
 mod module;
 mod optimizer;

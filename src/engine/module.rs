@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 
 use super::EngineError;
 use super::compile_cost::CompileCost;
-use super::program::UNKNOWN_IMPORTS_MAX;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
+
+/// Most unknown imports that get a stub, as linking takes time for each.
+pub(super) const UNKNOWN_IMPORTS_MAX: usize = 1000;
 
 /// Largest module in a file, in bytes.
 const MODULE_BYTES_MAX: u64 = 1 << 30;

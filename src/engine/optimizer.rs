@@ -3,28 +3,28 @@
 use std::sync::OnceLock;
 use std::sync::mpsc::{self, Sender};
 
-use super::{Module, Program};
 use crate::base::priority;
 
-/// Has threads of low priority optimize `module`, from which `program` was made.
-pub(super) fn optimize(program: &Program, module: &Module) {
-    // Without a thread, or if it fails, for example because the module takes too much memory, quick code stays.
+/// Work that can wait.
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Has a thread of the lowest priority do `job`, after those before it. Without a thread it is not done.
+pub(super) fn later(job: Job) {
     if let Some(jobs) = jobs() {
-        let _ = jobs.send((program.clone(), module.clone()));
+        let _ = jobs.send(job);
     }
 }
 
-/// Takes modules to a thread that optimizes one after the other, on further threads. They belong to the process:
-/// however many engines it has, it has one set of processors.
-fn jobs() -> Option<&'static Sender<(Program, Module)>> {
-    static JOBS: OnceLock<Option<Sender<(Program, Module)>>> = OnceLock::new();
+/// Takes jobs to the thread. It belongs to the process: however many engines that has, it has one set of processors.
+fn jobs() -> Option<&'static Sender<Job>> {
+    static JOBS: OnceLock<Option<Sender<Job>>> = OnceLock::new();
     let start = || {
-        let (jobs, wanted) = mpsc::channel::<(Program, Module)>();
+        let (jobs, waiting) = mpsc::channel::<Job>();
         let work = move || {
             // Threads that compile get the priority of this one.
             priority::give_way();
-            for (program, module) in wanted {
-                let _ = program.optimize(&module);
+            for job in waiting {
+                job();
             }
         };
         let name = "belljar-optimizer".to_owned();

@@ -6,17 +6,16 @@ use std::sync::{Arc, OnceLock};
 
 use wasmtime::{Caller, ExternType, InstancePre, Linker, UnknownImportError, Val};
 
-use super::backend::{Backend, Generator};
+use super::backend::Backend;
 use super::code_cache;
 use super::compile::{self, CacheUse};
+use super::generator::Generator;
+use super::module::UNKNOWN_IMPORTS_MAX;
 use super::tier::{Tier, TierChoice};
 use super::{CompileProgress, Engine, Module, ProgramError, optimizer};
 use crate::abi::Process;
 use crate::base::digest::Digest;
 use crate::kernel::process::programs::{Found, uncounted};
-
-/// Most unknown imports that get a stub, as linking takes time for each.
-pub(super) const UNKNOWN_IMPORTS_MAX: usize = 1000;
 
 /// What to do about imported functions that are not defined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -146,7 +145,9 @@ impl Program {
         })?;
         let is_wanted = config.tier == TierChoice::Auto && config.optimize_in_background;
         if tier == Tier::Quick && is_wanted {
-            optimizer::optimize(&program, module);
+            let (program, module) = (program.clone(), module.clone());
+            // If it fails, for example because the module takes too much memory, quick code stays.
+            optimizer::later(Box::new(move || drop(program.optimize(&module))));
         }
         Ok((program, cache_use))
     }
@@ -177,12 +178,8 @@ impl Program {
 
     /// Compiles `module`, of which this is, to optimized code, which processes that begin later run.
     pub(super) fn optimize(&self, module: &Module) -> Result<(), ProgramError> {
-        let compiled = compile::compile(
-            &self.engine,
-            module,
-            Tier::Optimized,
-            &CompileProgress::default(),
-        )?;
+        let compiled =
+            compile::compile(&self.engine, module, Tier::Optimized, &CompileProgress::default())?;
         let code = load(&self.engine, module, compiled.generator, &compiled.image)?;
         self.set_optimized_code(&code)
     }
@@ -215,10 +212,7 @@ impl Program {
     }
 
     /// Code for processes beyond the pool, or why there is none; `None` if `runnable` does not use the pool.
-    pub(super) fn beyond_pool(
-        &self,
-        runnable: Runnable<'_>,
-    ) -> Option<Result<Runnable<'_>, &str>> {
+    pub(super) fn beyond_pool(&self, runnable: Runnable<'_>) -> Option<Result<Runnable<'_>, &str>> {
         let tier = runnable.tier;
         let code = self.code.optimized.get().filter(|_| tier == Tier::Optimized)?;
         let pre = code.beyond_pool.get_or_init(|| {
@@ -275,7 +269,8 @@ impl Program {
     /// The usual `argv[0]`: the file name without `.wasm` or `.wat`.
     pub fn default_argv0(&self) -> String {
         let path = PathBuf::from(self.name());
-        path.file_stem().map_or_else(|| self.name().to_owned(), |stem| stem.to_string_lossy().into())
+        path.file_stem()
+            .map_or_else(|| self.name().to_owned(), |stem| stem.to_string_lossy().into())
     }
 }
 

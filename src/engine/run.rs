@@ -5,9 +5,9 @@ use std::io;
 use wasmtime::{Instance, PoolConcurrencyLimitError, Store, UpdateDeadline, WasmBacktrace};
 
 use super::config::MODULES_MAX;
+use super::deadline::StopAtDeadline;
 use super::prepare;
 use super::program::{Program, Runnable, UnknownImportCalled};
-use super::stop_page::StopAtDeadline;
 use super::watchdog::Target;
 use crate::abi::Process;
 use crate::base::exhausted::is_exhausted;

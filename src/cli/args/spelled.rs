@@ -75,7 +75,14 @@ impl RunArgs {
             cwd,
             time,
             limits,
-            compile: CompileArgs { tier, background: _, no_background: _, compile_timeout, max_compile_memory },
+            compile:
+                CompileArgs {
+                    tier,
+                    background: _,
+                    no_background: _,
+                    compile_timeout,
+                    max_compile_memory,
+                },
             rules: RuleArgs { host_policy, allow_net, deny_net },
             answers: AnswerArgs { host_answers, host_task, credential },
             apply: _,

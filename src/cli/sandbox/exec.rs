@@ -21,13 +21,13 @@ use crate::cli::exit::{self, Hinted, Usage};
 use crate::cli::home;
 use crate::cli::host::HostSettings;
 use crate::cli::host_paths::{Folder, View};
+use crate::cli::loaded::LoadedPrograms;
 use crate::cli::options;
 use crate::cli::overtime::Overtime;
 use crate::cli::planted_links::Folders;
 use crate::cli::replaceable::Written;
 use crate::cli::report::{Change, Report, Status, ms, raised_with};
 use crate::cli::sink::{Opened, Stdout, WriteOnce};
-use crate::cli::loaded::LoadedPrograms;
 use crate::cli::text::printable;
 use crate::cli::{ending, hints};
 use crate::sandbox::{ExecRequest, MountSource, Sandbox, SandboxError, SandboxHome, SandboxMount};
@@ -46,14 +46,12 @@ type Noted = Arc<Mutex<Option<Load>>>;
 
 pub fn run(args: &ExecArgs) -> Result<u8> {
     let noted = Noted::default();
-    let loaded = LoadedPrograms::default();
-    let home = home_with(Some(args.compile), Some(note_load(args, &noted, &loaded)))?;
+    let mut report = Report { program: program_of(args), ..Report::default() };
+    let home = home_with(Some(args.compile), Some(note_load(args, &noted, &report.tiers)))?;
     let stdout = Stdout::default();
     let report_to = WriteOnce::new(open_report(args, &home, &stdout)?);
-    let mut report = Report { program: program_of(args), ..Report::default() };
     let done = perform(args, &home, &stdout, &report_to, &noted, &mut report);
     report.concluded(&done);
-    report.tiers = loaded.tiers();
     let written = report_to.print(&line(&args.id, &report));
     let code = done?;
     written.map(|()| code)

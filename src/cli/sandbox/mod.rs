@@ -26,11 +26,11 @@ use crate::cli::args::sandbox::{
     ForkArgs, GcArgs, RmArgs, SandboxAction, SandboxArgs, SnapshotArgs,
 };
 use crate::cli::home;
+use crate::engine::TierChoice;
 use crate::host::{CommandPolicy, PolicyError};
 use crate::kernel::process::programs::Programs;
 use crate::process::ShellImage;
 use crate::sandbox::{MountSource, SandboxError, SandboxHome, SandboxSpec};
-use crate::engine::TierChoice;
 use crate::toolchain::Loaded;
 use crate::{EngineConfig, ToolchainPrograms, Toolchains};
 

@@ -285,7 +285,7 @@ impl<'f, 'a> Walker<'f, 'a> {
         if self.is_eager
             && let Some(Value::Computed(_)) = self.stack.last()
         {
-            self.make_exact(1)?;
+            self.make_exact(1);
         }
         Ok(())
     }
@@ -304,7 +304,7 @@ impl<'f, 'a> Walker<'f, 'a> {
             let operands = self.top(arithmetic.operands);
             let takes = Value::Computed(arithmetic.takes);
             if operands.iter().any(|value| value.is_computed() && *value != takes) {
-                self.make_exact(arithmetic.operands)?;
+                self.make_exact(arithmetic.operands);
             }
             self.replace(arithmetic.operands, 1, arithmetic.result);
             return Ok(());
@@ -315,10 +315,10 @@ impl<'f, 'a> Walker<'f, 'a> {
                 self.stack.push(value);
             }
             Operator::LocalSet { local_index } => {
-                self.set_local(*local_index)?;
+                self.set_local(*local_index);
                 self.stack.pop();
             }
-            Operator::LocalTee { local_index } => self.set_local(*local_index)?,
+            Operator::LocalTee { local_index } => self.set_local(*local_index),
             Operator::Drop => {
                 self.stack.pop();
             }
@@ -326,7 +326,7 @@ impl<'f, 'a> Walker<'f, 'a> {
                 let [a, b, _] = *self.top(3) else { return Err(PrepareError::Operands { offset }) };
                 let mut result = a.or(b);
                 if !result.is_computed() && (a.is_computed() || b.is_computed()) {
-                    self.make_exact(3)?;
+                    self.make_exact(3);
                     result = Value::Exact;
                 }
                 self.replace(3, 1, result);
@@ -334,7 +334,7 @@ impl<'f, 'a> Walker<'f, 'a> {
             _ => {
                 let arity = operator.operator_arity(&self.validator);
                 let (operands, results) = arity.ok_or(PrepareError::Operands { offset })?;
-                self.make_exact(operands)?;
+                self.make_exact(operands);
                 let result = if nan::is_number(operator) { Value::Number } else { Value::Exact };
                 self.replace(operands, results, result);
             }
@@ -354,23 +354,22 @@ impl<'f, 'a> Walker<'f, 'a> {
     }
 
     /// The top value is about to be set to the local `local`.
-    fn set_local(&mut self, local: u32) -> Result<(), PrepareError> {
+    fn set_local(&mut self, local: u32) {
         let local = local as usize;
         let value = self.stack.last().copied().unwrap_or(Value::Exact);
         let learned = &mut self.learned[local];
         *learned = Some(learned.map_or(value, |known| known.or(value)));
         if value.is_computed() && self.held[local] != Some(value) {
-            self.make_exact(1)?;
+            self.make_exact(1);
         }
-        Ok(())
     }
 
     /// Inserts instructions that make the top `count` values exact.
-    fn make_exact(&mut self, count: u32) -> Result<(), PrepareError> {
+    fn make_exact(&mut self, count: u32) {
         let len = self.stack.len();
         let at = len.saturating_sub(count as usize);
         let Some(first) = self.stack[at..].iter().position(|value| value.is_computed()) else {
-            return Ok(());
+            return;
         };
         let first = at + first;
         // Those above it make room.
@@ -379,7 +378,7 @@ impl<'f, 'a> Walker<'f, 'a> {
             let ty = self.validator.get_operand_type(depth).flatten();
             let Some(ty) = ty.filter(|ty| !matches!(ty, ValType::Ref(_))) else {
                 self.needs_eager = true;
-                return Ok(());
+                return;
             };
             let local = self.temporary(ty, &above);
             Instruction::LocalSet(local).encode(&mut self.code);
@@ -397,7 +396,6 @@ impl<'f, 'a> Walker<'f, 'a> {
             }
         }
         self.stack[first..].fill(Value::Exact);
-        Ok(())
     }
 
     /// A local for a value of the type `ty` that is none of `taken`.

@@ -13,6 +13,8 @@
 mod function;
 mod nan;
 #[cfg(test)]
+mod random_modules;
+#[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
@@ -129,7 +131,8 @@ impl<'a> Module<'a> {
                 Payload::ExportSection(exports) => {
                     for export in exports {
                         let name = export?.name;
-                        if let Some(reserved) = [STOP_PAGE, START].into_iter().find(|it| *it == name)
+                        if let Some(reserved) =
+                            [STOP_PAGE, START].into_iter().find(|it| *it == name)
                         {
                             return Err(PrepareError::Reserved(reserved));
                         }

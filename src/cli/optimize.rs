@@ -1,0 +1,89 @@
+//! The process that optimizes modules after the runs that needed them; see [`super::background`].
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::args::groups::{CompileArgs, TierArg};
+use super::args::installation::OptimizeArgs;
+use super::background::{Queue, Running, Wanted, read_json};
+use super::compile::Compiler;
+use super::progress::Progress;
+use crate::Module;
+use crate::base::{atomic_file, disk, priority};
+
+/// Real time that a module may take: other programs may need the processor for long.
+const TIMEOUT: Duration = Duration::from_hours(1);
+
+/// Optimizes the modules that wait.
+pub fn optimize(args: &OptimizeArgs) -> Result<u8> {
+    detach();
+    priority::give_way();
+    let queue = Queue::of(&args.cache_dir);
+    queue.expect_own()?;
+    // A module may be added while the lock is given up.
+    while !queue.ids().is_empty() {
+        let Some(_lock) = queue.lock() else { break };
+        while let Some(id) = queue.ids().first() {
+            compile(&queue, &args.cache_dir, id)?;
+        }
+    }
+    Ok(0)
+}
+
+/// Leaves the terminal, and closes what the parent process had open.
+#[cfg(unix)]
+#[allow(unsafe_code, reason = "descriptors are closed by number")]
+fn detach() {
+    let _ = rustix::process::setsid();
+    let of_linux = disk::list(Path::new("/proc/self/fd"));
+    let open = of_linux.or_else(|_| disk::list(Path::new("/dev/fd"))).unwrap_or_default();
+    for path in open {
+        let number = path.file_name().and_then(|name| name.to_str()?.parse().ok());
+        if let Some(number) = number.filter(|number: &i32| *number > 2) {
+            // SAFETY: this process begins: it has opened nothing but the directory above, which is closed.
+            unsafe { rustix::io::close(number) };
+        }
+    }
+}
+
+/// It was started without either.
+#[cfg(not(unix))]
+fn detach() {}
+
+/// Compiles the module of the name `id` that waits in `queue`.
+fn compile(queue: &Queue, cache_dir: &Path, id: &str) -> Result<()> {
+    let (json, wasm) = (queue.file(id, "json"), queue.file(id, "wasm"));
+    let wanted: Option<Wanted> = read_json(&json);
+    let bytes = disk::read(&wasm);
+    // What ends this process must not end the next one, too.
+    disk::remove_file(&json)?;
+    let (Some(wanted), Ok(bytes)) = (wanted, bytes) else { return Ok(()) };
+    let module = Module::from_bytes(wanted.name.as_str(), bytes)?;
+    let running = Running {
+        pid: std::process::id(),
+        module: wanted.name,
+        bytes: module.size(),
+        id: id.to_owned(),
+    };
+    let running_file = queue.running_file();
+    atomic_file::write(&running_file, &[&serde_json::to_vec(&running)?])?;
+    let limits = CompileArgs {
+        tier: TierArg::Optimized,
+        background: false,
+        no_background: true,
+        compile_timeout: TIMEOUT,
+        max_compile_memory: wanted.memory_bytes_max,
+    };
+    let (cache_dir, fuel) = (Some(cache_dir.to_owned()), wanted.fuel);
+    let compiler = Compiler { cache_dir, fuel, limits, quiet: true };
+    let quiet = Progress::start(String::new(), true);
+    if compiler.compile_into_cache(&module, &quiet).is_err() {
+        let limit = serde_json::to_vec(&wanted.memory_bytes_max)?;
+        atomic_file::write(&queue.file(id, "failed"), &[&limit])?;
+    }
+    disk::remove_file(&wasm)?;
+    disk::remove_file(&running_file)?;
+    Ok(())
+}
