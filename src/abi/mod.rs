@@ -18,6 +18,9 @@ use crate::kernel::machine::memory::Charge;
 use crate::kernel::process::programs::uncounted_time;
 use memory::GuestMemory;
 
+/// Bytes of a stack that are not charged: what optimized code may use.
+const FREE_STACK_BYTES: u64 = 8 << 20;
+
 /// Bytes charged for an entry of a table.
 const TABLE_ELEMENT_BYTES: u64 = 8;
 
@@ -34,6 +37,10 @@ pub struct Process {
     charge: Charge,
     /// Bytes of memory that are not charged: those of memories that are not the module's own.
     free_bytes: u64,
+    /// Where its stack begins, if that is larger than the stack of optimized code.
+    large_stack: Option<usize>,
+    /// Bytes of its stack that are charged.
+    stack_bytes: u64,
 }
 
 /// Interrupts the code of a process at the deadline of its run.
@@ -56,12 +63,35 @@ impl Process {
             memory: None,
             charge,
             free_bytes: 0,
+            large_stack: None,
+            stack_bytes: 0,
         }
     }
 
     /// The limit of memory does not count `bytes` of memory that is added to its module.
     pub fn add_free_memory(&mut self, bytes: u64) {
         self.free_bytes += bytes;
+    }
+
+    /// This function's frame is at the beginning of the process' stack, of which the part beyond
+    /// [`FREE_STACK_BYTES`] counts as memory while the process waits.
+    pub fn begin_large_stack(&mut self) {
+        self.large_stack = Some(stack_pointer());
+    }
+
+    /// Charges the stack of a process that may wait.
+    ///
+    /// # Errors
+    /// The limit of memory.
+    fn charge_stack(&mut self) -> Result<(), Stop> {
+        let Some(begin) = self.large_stack else { return Ok(()) };
+        let used = begin.saturating_sub(stack_pointer()) as u64;
+        let more = used.saturating_sub(FREE_STACK_BYTES).saturating_sub(self.stack_bytes);
+        if !self.take_memory(more) {
+            return Err(Stop::Limit(Limit::Memory));
+        }
+        self.stack_bytes += more;
+        Ok(())
     }
 
     /// Time that does not count moves the deadline.
@@ -133,7 +163,8 @@ fn call(
     answer
 }
 
-/// As [`call`], for a call that may wait: `body` runs again after each wait.
+/// As [`call`], for a call that may wait: `body` runs again after each wait. The stack counts before the first one, when
+/// the process can still end.
 ///
 /// # Errors
 /// [`Stop`], if it ends the guest.
@@ -143,6 +174,7 @@ async fn call_waiting(
     mut body: impl FnMut(&mut GuestMemory<'_>, &mut Guest) -> Result<Answer, Fault>,
 ) -> wasmtime::Result<i32> {
     look_up_memory(&mut caller);
+    caller.data_mut().charge_stack().map_err(wasmtime::Error::new)?;
     let (mut memory, guest) = sides(&mut caller);
     guest.begin_call(name);
     let mut answer = body(&mut memory, guest);
@@ -161,6 +193,13 @@ fn end_call(caller: &mut Caller<'_, Process>) {
     if caller.data().uncounted != uncounted_time() {
         caller.data_mut().follow_deadline();
     }
+}
+
+/// An address in the frame of the calling function, nearly.
+#[inline(never)]
+fn stack_pointer() -> usize {
+    let here = 0_u8;
+    std::hint::black_box(&raw const here).addr()
 }
 
 /// Gives up the turn. Fuel is the machine's, so it moves with the turn.

@@ -36,14 +36,21 @@ pub fn optimize(args: &OptimizeArgs) -> Result<u8> {
 #[cfg(unix)]
 #[allow(unsafe_code, reason = "descriptors are closed by number")]
 fn detach() {
+    use std::os::fd::BorrowedFd;
+
     let _ = rustix::process::setsid();
     let of_linux = disk::list(Path::new("/proc/self/fd"));
-    let open = of_linux.or_else(|_| disk::list(Path::new("/dev/fd"))).unwrap_or_default();
-    for path in open {
+    let listed = of_linux.or_else(|_| disk::list(Path::new("/dev/fd"))).unwrap_or_default();
+    for path in listed {
         let number = path.file_name().and_then(|name| name.to_str()?.parse().ok());
         if let Some(number) = number.filter(|number: &i32| *number > 2) {
-            // SAFETY: this process begins: it has opened nothing but the directory above, which is closed.
-            unsafe { rustix::io::close(number) };
+            // SAFETY: this process begins, and nothing of it uses a descriptor but the first three. That of the
+            // directory above is closed.
+            unsafe {
+                if rustix::io::fcntl_getfd(BorrowedFd::borrow_raw(number)).is_ok() {
+                    rustix::io::close(number);
+                }
+            }
         }
     }
 }

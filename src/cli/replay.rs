@@ -27,7 +27,13 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
     let header = tape::open(&args.tape)?.header().clone();
     let said = TapeAnnotations::of(&args.tape)?;
     let cache_dir = home::cache_dir().ok();
-    let engine = Engine::new(EngineConfig { pool_slots: 0, cache_dir, ..EngineConfig::default() })?;
+    let engine = Engine::new(EngineConfig {
+        pool_slots: 0,
+        cache_dir,
+        tier: args.tier.into(),
+        optimize_in_background: false,
+        ..EngineConfig::default()
+    })?;
     let named = header.argv.first().map(PathBuf::from);
     let load = |name: &str, digest: Option<Digest>| {
         find(args, named.as_deref(), name, digest).map_err(|error| format!("{error:#}"))

@@ -14,6 +14,10 @@ use crate::base::digest::Digest;
 /// Modules up to this size are optimized at once, in bytes: a quick compilation would save milliseconds.
 const SMALL_MODULE_BYTES: u64 = 256 << 10;
 
+/// Most bytes of variables in a function that Winch compiles. The smallest frame of optimized code has 32 bytes, and
+/// the stack of quick code is 64 times as large.
+const WINCH_VARIABLE_BYTES_MAX: u64 = 1920;
+
 /// Where the compiled code of a program came from.
 #[derive(Debug)]
 pub enum CacheUse {
@@ -76,6 +80,10 @@ pub(super) fn compile(
     };
     let mut refused = None;
     for generator in Generator::of(tier, config) {
+        // Its frames have all variables, so that recursion would end sooner than in optimized code.
+        if *generator == Generator::Winch && cost.variable_bytes_max() > WINCH_VARIABLE_BYTES_MAX {
+            continue;
+        }
         let Ok(backend) = backends.first(config, *generator) else { continue };
         progress.begin(cost.functions());
         let compiled = on_pool(pool.as_ref(), || backend.engine.precompile_module(&prepared));

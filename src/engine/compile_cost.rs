@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use wasmparser::{
     BinaryReaderError, BlockType, CompositeInnerType, FunctionBody, Operator, Parser, Payload,
-    TypeRef,
+    TypeRef, ValType,
 };
 
 /// Bytes of memory for each byte of a function's code.
@@ -24,6 +24,9 @@ const LIVE_BYTES: u64 = 32;
 /// Bytes for each byte of the module, until it is compiled: the machine code of its functions.
 const MODULE_BYTES: u64 = 24;
 
+/// Bytes of the largest variable, a vector.
+const VARIABLE_BYTES_MAX: u64 = 16;
+
 /// Most parameters and locals of a valid function: 1,000 and 50,000. The module may be invalid.
 const VARIABLES_MAX: u32 = 51_000;
 
@@ -34,6 +37,8 @@ pub(super) struct CompileCost {
     module_bytes: u64,
     /// For each function, largest first.
     function_bytes: Vec<u64>,
+    /// Bytes of the parameters, results and locals of the function that has most.
+    variable_bytes_max: u64,
 }
 
 impl CompileCost {
@@ -41,16 +46,28 @@ impl CompileCost {
     pub(super) fn of(bytes: &[u8]) -> Self {
         let mut counter = Counter::default();
         let mut function_bytes = Vec::new();
+        let mut local_bytes_max = 0;
         for payload in Parser::new(0).parse_all(bytes) {
             // The compiler refuses what cannot be parsed.
             let Ok(payload) = payload else { break };
             if let Payload::CodeSectionEntry(body) = &payload {
+                local_bytes_max = local_bytes_max.max(local_bytes(body).unwrap_or(u64::MAX));
                 function_bytes.push(counter.function(body).unwrap_or(0));
             }
             let _ = counter.learn(payload);
         }
         function_bytes.sort_unstable_by(|a, b| b.cmp(a));
-        Self { module_bytes: (bytes.len() as u64).saturating_mul(MODULE_BYTES), function_bytes }
+        let values_max = counter.types.iter().max().copied().unwrap_or(0);
+        Self {
+            module_bytes: (bytes.len() as u64).saturating_mul(MODULE_BYTES),
+            function_bytes,
+            variable_bytes_max: local_bytes_max.saturating_add(values_max * VARIABLE_BYTES_MAX),
+        }
+    }
+
+    /// Upper bound of the bytes of the parameters, results and locals of each function.
+    pub(super) fn variable_bytes_max(&self) -> u64 {
+        self.variable_bytes_max
     }
 
     /// Functions of the module.
@@ -69,6 +86,17 @@ impl CompileCost {
     pub(super) fn threads_within(&self, bytes_max: u64, threads_max: usize) -> Option<usize> {
         (1..=threads_max.max(1)).rev().find(|threads| self.on_threads(*threads) <= bytes_max)
     }
+}
+
+/// Bytes of the locals of a function.
+fn local_bytes(body: &FunctionBody<'_>) -> Result<u64, BinaryReaderError> {
+    let mut bytes = 0_u64;
+    for locals in body.get_locals_reader()? {
+        let (count, ty) = locals?;
+        let each = if ty == ValType::V128 { VARIABLE_BYTES_MAX } else { 8 };
+        bytes = bytes.saturating_add(u64::from(count).saturating_mul(each));
+    }
+    Ok(bytes)
 }
 
 /// The number of parameters and results.

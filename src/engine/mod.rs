@@ -14,6 +14,8 @@ mod prepare;
 mod program;
 mod progress;
 mod run;
+#[cfg(test)]
+mod stack_tests;
 mod stop_page;
 mod tier;
 mod watchdog;

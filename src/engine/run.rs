@@ -2,12 +2,15 @@
 
 use std::io;
 
-use wasmtime::{Instance, PoolConcurrencyLimitError, Store, UpdateDeadline, WasmBacktrace};
+use wasmtime::{
+    Caller, Func, Instance, PoolConcurrencyLimitError, Store, UpdateDeadline, WasmBacktrace,
+};
 
 use super::config::MODULES_MAX;
 use super::deadline::StopAtDeadline;
 use super::prepare;
 use super::program::{Program, Runnable, UnknownImportCalled};
+use super::tier::Tier;
 use super::watchdog::Target;
 use crate::abi::Process;
 use crate::base::exhausted::is_exhausted;
@@ -97,7 +100,7 @@ async fn run_as(
     let full = instance.as_ref().err().filter(|error| error.is::<PoolConcurrencyLimitError>());
     let full = full.map(|error| format!("{error:#}"));
     let outcome = match instance {
-        Ok(instance) => start(program, &mut store, instance).await,
+        Ok(instance) => start(program, runnable.tier, &mut store, instance).await,
         Err(error) => instantiation_error(program, &mut store, &error),
     };
     let fuel_left = counts_fuel.then(|| store.get_fuel().unwrap_or(0));
@@ -156,6 +159,7 @@ fn lacks_thread(program: &Program, guest: &mut Guest, error: &io::Error) -> Outc
 
 async fn start(
     program: &Program,
+    tier: Tier,
     store: &mut Store<Process>,
     instance: Instance,
 ) -> Result<Outcome, RunError> {
@@ -164,6 +168,16 @@ async fn start(
         && let Err(error) = StopAtDeadline::begin(program.engine(), store, instance, deadline)
     {
         return Ok(lacks_thread(program, &mut store.data_mut().guest, &error));
+    }
+    if tier == Tier::Quick {
+        // It has the stack that the program will have, which the store keeps.
+        let begin = Func::wrap(&mut *store, |mut caller: Caller<'_, Process>| {
+            caller.data_mut().begin_large_stack();
+        });
+        let begin = begin.typed::<(), ()>(&*store).expect("it has this type");
+        if let Err(error) = begin.call_async(&mut *store, ()).await {
+            return Ok(outcome_of(store, &error));
+        }
     }
     let machine = store.data_mut().guest.machine_mut();
     if machine.is_at_taped_timeout() || machine.has_timed_out() {

@@ -53,5 +53,6 @@ mod taped_changes;
 #[cfg(feature = "llm")]
 mod testbench;
 mod tidy;
+mod tiers;
 mod toolchains;
 mod where_is;

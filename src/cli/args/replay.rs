@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::groups::TierArg;
 use super::values::{duration, size};
 
 #[derive(Args, Debug)]
@@ -27,6 +28,10 @@ pub struct ReplayArgs {
     /// A module of the run that is neither on the tape nor found by its name; may be repeated
     #[arg(long, value_name = "FILE")]
     pub module: Vec<PathBuf>,
+
+    /// The compiled code that programs run; a run replays in any
+    #[arg(long, value_name = "TIER", env = "BELLJAR_TIER", hide_env_values = true, value_enum, default_value_t = TierArg::Auto)]
+    pub tier: TierArg,
 
     /// End the replay after this much real time
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1h")]

@@ -81,7 +81,7 @@ pub(super) fn added_bytes(module: &wasmtime::Module) -> u64 {
 ///
 /// # Errors
 /// The module is not valid, or exports [`STOP_PAGE`] or [`START`].
-pub(super) fn prepare(bytes: &[u8]) -> Result<Cow<'_, [u8]>, PrepareError> {
+pub(in crate::engine) fn prepare(bytes: &[u8]) -> Result<Cow<'_, [u8]>, PrepareError> {
     let Module { parts, memories, start } = Module::read(bytes)?;
     let mut bodies = Vec::new();
     let mut has_stop_page = false;
