@@ -72,10 +72,14 @@ pub(super) fn compile(
     valid.map_err(|error| invalid(format!("{error:#}")))?;
     let cost = CompileCost::of(&bytes);
     let pool = pool(threads(config, module, &cost)?, progress);
+    let form = match tier {
+        Tier::Optimized => prepare::Form::Vector,
+        Tier::Quick => prepare::Form::Scalar,
+    };
     let prepared = if config.fuel {
         Cow::Borrowed(&*bytes)
     } else {
-        on_pool(pool.as_ref(), || prepare::prepare(&bytes))
+        on_pool(pool.as_ref(), || prepare::prepare(&bytes, form))
             .map_err(|error| invalid(error.to_string()))?
     };
     let mut refused = None;

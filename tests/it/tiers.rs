@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::support::{belljar, guest, stderr, stdout};
 
 /// Time that a background optimization may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 fn engine(tier: TierChoice, fuel: bool) -> Engine {
     Engine::new(EngineConfig { pool_slots: 0, tier, fuel, ..EngineConfig::default() }).unwrap()
@@ -215,7 +215,7 @@ fn programs_of_one_engine_end_at_their_own_deadlines() {
 /// The trap of a program is its own, also when its run has a deadline.
 #[test]
 fn memory_traps_are_no_timeouts() {
-    let limits = || Limits { timeout: Some(Duration::from_secs(60)), ..Limits::default() };
+    let limits = || Limits { timeout: Some(Duration::from_mins(1)), ..Limits::default() };
     for tier in [TierChoice::Quick, TierChoice::Optimized] {
         let text = "(module (memory (export \"memory\") 1) (func (export \"_start\")
             (loop (drop (i32.load (i32.const 70000))))))";
@@ -233,7 +233,7 @@ fn stop_page_counts_neither_as_memory_nor_as_an_export() {
         let text = "(module (memory (export \"memory\") 1) (func $f)
             (func (export \"_start\") (call $f)))";
         let program = Program::new(&engine, &module(text)).unwrap();
-        assert_eq!(outcome(&program, limits.clone()), Outcome::Exited(0), "{tier}");
+        assert_eq!(outcome(&program, limits), Outcome::Exited(0), "{tier}");
         let text = "(module (func $f (call $g)) (func $g) (start $f) (export \"a\" (func $g)))";
         let program = Program::new(&engine, &module(text)).unwrap();
         let mut machine = Machine::builder().build().unwrap();
@@ -281,7 +281,7 @@ fn code_used_least_recently_is_removed_first() {
     for folder in ["keys", "code"] {
         for entry in std::fs::read_dir(dir.path().join("code-1").join(folder)).unwrap() {
             let file = std::fs::File::options().append(true).open(entry.unwrap().path()).unwrap();
-            file.set_modified(std::time::SystemTime::now() - Duration::from_secs(90_000)).unwrap();
+            file.set_modified(std::time::SystemTime::now() - Duration::from_hours(25)).unwrap();
         }
     }
     let unknown = belljar::UnknownImports::Trap;

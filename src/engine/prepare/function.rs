@@ -9,7 +9,7 @@ use wasmparser::{
 };
 
 use super::PrepareError;
-use super::nan::{self, Value};
+use super::nan::{self, Form, Value};
 
 /// Most walks over a function to find out what its locals hold; after them, they all hold exact values.
 const WALKS_MAX: usize = 6;
@@ -30,6 +30,7 @@ impl<'a> Prepared<'a> {
         function: &FuncToValidate<ValidatorResources>,
         body: &FunctionBody<'a>,
         stop_memory: u32,
+        form: Form,
         allocations: &mut FuncValidatorAllocations,
     ) -> Result<Self, PrepareError> {
         let outline = Outline::of(body)?;
@@ -38,11 +39,11 @@ impl<'a> Prepared<'a> {
         if !loads_stop_page && !outline.computes_floats {
             return Ok(Self { original, changed: None, loads_stop_page });
         }
-        let stop = StopLoads { memory: stop_memory, at_entry: outline.calls };
+        let inserted = Inserted { stop_memory, at_entry: outline.calls, form };
         let changed = if outline.computes_floats {
-            with_floats(function, body, &stop, allocations)?
+            with_floats(function, body, &inserted, allocations)?
         } else {
-            without_floats(body, &stop)?
+            without_floats(body, &inserted)?
         };
         Ok(Self { original, changed: Some(changed), loads_stop_page })
     }
@@ -92,13 +93,16 @@ impl Outline {
     }
 }
 
-/// Where a function loads from the stop page.
-struct StopLoads {
-    memory: u32,
+/// What is inserted into a function.
+struct Inserted {
+    /// The stop page.
+    stop_memory: u32,
+    /// Whether the function begins with a load from it.
     at_entry: bool,
+    form: Form,
 }
 
-impl StopLoads {
+impl Inserted {
     fn begin(&self, out: &mut Vec<u8>) {
         if self.at_entry {
             self.load(out);
@@ -107,27 +111,27 @@ impl StopLoads {
 
     fn load(&self, out: &mut Vec<u8>) {
         Instruction::I32Const(0).encode(out);
-        Instruction::I32Load8U(MemArg { offset: 0, align: 0, memory_index: self.memory })
+        Instruction::I32Load8U(MemArg { offset: 0, align: 0, memory_index: self.stop_memory })
             .encode(out);
         Instruction::Drop.encode(out);
     }
 }
 
 /// Inserts loads from the stop page alone.
-fn without_floats(body: &FunctionBody<'_>, stop: &StopLoads) -> Result<Vec<u8>, PrepareError> {
+fn without_floats(body: &FunctionBody<'_>, inserted: &Inserted) -> Result<Vec<u8>, PrepareError> {
     let (bytes, start) = (body.as_bytes(), body.range().start);
     let mut operators = body.get_operators_reader()?;
     let mut copied = operators.original_position() - start;
     let mut out = Vec::with_capacity(bytes.len() + 64);
     out.extend_from_slice(&bytes[..copied]);
-    stop.begin(&mut out);
+    inserted.begin(&mut out);
     while !operators.eof() {
         let is_loop = matches!(operators.read()?, Operator::Loop { .. });
         if is_loop {
             let end = operators.original_position() - start;
             out.extend_from_slice(&bytes[copied..end]);
             copied = end;
-            stop.load(&mut out);
+            inserted.load(&mut out);
         }
     }
     out.extend_from_slice(&bytes[copied..]);
@@ -138,7 +142,7 @@ fn without_floats(body: &FunctionBody<'_>, stop: &StopLoads) -> Result<Vec<u8>, 
 fn with_floats(
     function: &FuncToValidate<ValidatorResources>,
     body: &FunctionBody<'_>,
-    stop: &StopLoads,
+    inserted: &Inserted,
     allocations: &mut FuncValidatorAllocations,
 ) -> Result<Vec<u8>, PrepareError> {
     let mut locals = None;
@@ -146,7 +150,7 @@ fn with_floats(
     for walk in 1.. {
         let fresh = FuncToValidate { resources: function.resources.clone(), ..*function };
         let validator = fresh.into_validator(std::mem::take(allocations));
-        let mut walker = Walker::new(validator, body, locals.take(), stop, is_eager)?;
+        let mut walker = Walker::new(validator, body, locals.take(), inserted, is_eager)?;
         walker.run()?;
         let Walker { validator, held, learned, code, temporaries, needs_eager, .. } = walker;
         *allocations = validator.into_allocations();
@@ -195,7 +199,7 @@ fn type_of_temporary(ty: ValType) -> wasm_encoder::ValType {
 struct Walker<'f, 'a> {
     validator: FuncValidator<ValidatorResources>,
     body: &'f FunctionBody<'a>,
-    stop: &'f StopLoads,
+    inserted: &'f Inserted,
     code: Vec<u8>,
     stack: Vec<Value>,
     /// What each local holds, as far as it was known before this walk; `None`: zero.
@@ -216,7 +220,7 @@ impl<'f, 'a> Walker<'f, 'a> {
         mut validator: FuncValidator<ValidatorResources>,
         body: &'f FunctionBody<'a>,
         held: Option<Vec<Option<Value>>>,
-        stop: &'f StopLoads,
+        inserted: &'f Inserted,
         is_eager: bool,
     ) -> Result<Self, PrepareError> {
         let parameters = validator.len_locals();
@@ -233,7 +237,7 @@ impl<'f, 'a> Walker<'f, 'a> {
         Ok(Self {
             validator,
             body,
-            stop,
+            inserted,
             code: Vec::with_capacity(body.as_bytes().len() * 2),
             stack: Vec::new(),
             learned: held.clone(),
@@ -248,7 +252,7 @@ impl<'f, 'a> Walker<'f, 'a> {
     fn run(&mut self) -> Result<(), PrepareError> {
         let start = self.body.range().start;
         let mut operators = self.body.get_operators_reader()?;
-        self.stop.begin(&mut self.code);
+        self.inserted.begin(&mut self.code);
         while !operators.eof() {
             let at = operators.original_position();
             let operator = operators.read()?;
@@ -272,7 +276,7 @@ impl<'f, 'a> Walker<'f, 'a> {
         self.code.extend_from_slice(&self.body.as_bytes()[bytes]);
         self.validator.op(offset, operator)?;
         if matches!(operator, Operator::Loop { .. }) {
-            self.stop.load(&mut self.code);
+            self.inserted.load(&mut self.code);
         }
         let height = self.validator.operand_stack_height() as usize;
         debug_assert!(
@@ -387,12 +391,12 @@ impl<'f, 'a> Walker<'f, 'a> {
         if let Value::Computed(kind) = self.stack[first] {
             let local = self.temporary(kind.ty(), &above);
             Instruction::LocalTee(local).encode(&mut self.code);
-            kind.replace_nan(local, &mut self.code);
+            kind.replace_nan(local, self.inserted.form, &mut self.code);
         }
         for (value, local) in self.stack[first + 1..].iter().zip(above.into_iter().rev()) {
             Instruction::LocalGet(local).encode(&mut self.code);
             if let Value::Computed(kind) = value {
-                kind.replace_nan(local, &mut self.code);
+                kind.replace_nan(local, self.inserted.form, &mut self.code);
             }
         }
         self.stack[first..].fill(Value::Exact);

@@ -27,9 +27,10 @@ use wasmparser::{
 };
 
 use function::Prepared;
+pub(super) use nan::Form;
 
 /// Version of what is inserted; part of the key of compiled code.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// Name of the export of the stop page.
 pub(super) const STOP_PAGE: &str = "belljar:stop-page";
@@ -77,11 +78,11 @@ pub(super) fn added_bytes(module: &wasmtime::Module) -> u64 {
     if module.get_export(STOP_PAGE).is_some() { STOP_PAGE_BYTES } else { 0 }
 }
 
-/// Returns `bytes`, a valid module, prepared.
+/// Returns `bytes`, a valid module, prepared, with replacements of NaNs in `form`.
 ///
 /// # Errors
 /// The module is not valid, or exports [`STOP_PAGE`] or [`START`].
-pub(in crate::engine) fn prepare(bytes: &[u8]) -> Result<Cow<'_, [u8]>, PrepareError> {
+pub(in crate::engine) fn prepare(bytes: &[u8], form: Form) -> Result<Cow<'_, [u8]>, PrepareError> {
     let Module { parts, memories, start } = Module::read(bytes)?;
     let mut bodies = Vec::new();
     let mut has_stop_page = false;
@@ -89,7 +90,7 @@ pub(in crate::engine) fn prepare(bytes: &[u8]) -> Result<Cow<'_, [u8]>, PrepareE
         let Part::Functions(functions) = part else { continue };
         let prepared =
             functions.par_iter().map_init(Default::default, |allocations, (function, body)| {
-                Prepared::of(function, body, memories, allocations)
+                Prepared::of(function, body, memories, form, allocations)
             });
         bodies = prepared.collect::<Result<Vec<_>, PrepareError>>()?;
         has_stop_page = bodies.iter().any(|body| body.loads_stop_page);

@@ -32,36 +32,57 @@ impl Float {
 
     /// Appends instructions that replace the value on the stack, which the local `local` has, too, by the canonical
     /// NaN if it is a NaN.
-    pub fn replace_nan(self, local: u32, code: &mut Vec<u8>) {
-        let (canonical, equals, select) = match self {
-            Self::F32 => {
-                let nan = Ieee32::new(NAN_32);
-                (Instruction::F32Const(nan), Instruction::F32Eq, Instruction::Select)
+    pub fn replace_nan(self, local: u32, form: Form, code: &mut Vec<u8>) {
+        let get = Instruction::LocalGet(local);
+        let splat = |splat: Instruction<'static>| vec![get.clone(), splat];
+        let nan_32 = || Instruction::V128Const(lanes(&[NAN_32.to_le_bytes(); 4].concat()));
+        let nan_64 = || Instruction::V128Const(lanes(&[NAN_64.to_le_bytes(); 2].concat()));
+        // A NaN does not equal itself.
+        let instructions = match (self, form) {
+            (Self::F32, Form::Scalar) => {
+                let nan = Instruction::F32Const(Ieee32::new(NAN_32));
+                vec![nan, get.clone(), get, Instruction::F32Eq, Instruction::Select]
             }
-            Self::F64 => {
-                let nan = Ieee64::new(NAN_64);
-                (Instruction::F64Const(nan), Instruction::F64Eq, Instruction::Select)
+            (Self::F64, Form::Scalar) => {
+                let nan = Instruction::F64Const(Ieee64::new(NAN_64));
+                vec![nan, get.clone(), get, Instruction::F64Eq, Instruction::Select]
             }
-            Self::F32x4 => {
-                let nan = i128::from_le_bytes(
-                    [NAN_32.to_le_bytes(); 4].concat().try_into().expect("16 bytes"),
-                );
-                (Instruction::V128Const(nan), Instruction::F32x4Eq, Instruction::V128Bitselect)
+            (Self::F32, Form::Vector) => {
+                let x = splat(Instruction::F32x4Splat);
+                let select = [Instruction::F32x4Eq, Instruction::V128Bitselect];
+                let select = [select.as_slice(), &[Instruction::F32x4ExtractLane(0)]].concat();
+                [vec![Instruction::F32x4Splat, nan_32()], x.clone(), x, select].concat()
             }
-            Self::F64x2 => {
-                let nan = i128::from_le_bytes(
-                    [NAN_64.to_le_bytes(); 2].concat().try_into().expect("16 bytes"),
-                );
-                (Instruction::V128Const(nan), Instruction::F64x2Eq, Instruction::V128Bitselect)
+            (Self::F64, Form::Vector) => {
+                let x = splat(Instruction::F64x2Splat);
+                let select = [Instruction::F64x2Eq, Instruction::V128Bitselect];
+                let select = [select.as_slice(), &[Instruction::F64x2ExtractLane(0)]].concat();
+                [vec![Instruction::F64x2Splat, nan_64()], x.clone(), x, select].concat()
+            }
+            (Self::F32x4, _) => {
+                vec![nan_32(), get.clone(), get, Instruction::F32x4Eq, Instruction::V128Bitselect]
+            }
+            (Self::F64x2, _) => {
+                vec![nan_64(), get.clone(), get, Instruction::F64x2Eq, Instruction::V128Bitselect]
             }
         };
-        // A NaN does not equal itself.
-        for instruction in
-            [canonical, Instruction::LocalGet(local), Instruction::LocalGet(local), equals, select]
-        {
+        for instruction in instructions {
             instruction.encode(code);
         }
     }
+}
+
+/// How a single float is replaced; the result is the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::engine) enum Form {
+    /// By instructions that every code generator knows.
+    Scalar,
+    /// By those on vectors, for which Cranelift needs no branch.
+    Vector,
+}
+
+fn lanes(bytes: &[u8]) -> i128 {
+    i128::from_le_bytes(bytes.try_into().expect("the lanes have 16 bytes"))
 }
 
 /// What is known of a value on the stack.
