@@ -59,8 +59,8 @@ pub mod toolchain;
 pub use base::digest::Digest;
 pub use base::errno::Errno;
 pub use engine::{
-    Engine, EngineConfig, EngineError, Module, Outcome, Program, ProgramError, RunError, Trap,
-    UnknownImports,
+    CompileProgress, Engine, EngineConfig, EngineError, Module, Outcome, Program, ProgramError,
+    RunError, Tier, TierChoice, Trap, UnknownImports,
 };
 pub use kernel::guest::{Preopen, Reach};
 pub use kernel::io::stdio::{Input, OutputStream, Stdio};

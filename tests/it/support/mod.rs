@@ -22,7 +22,9 @@ pub use replays::Belljar;
 pub fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
-        let config = EngineConfig { cache_dir: Some(cache_dir()), ..EngineConfig::default() };
+        let tier = std::env::var("BELLJAR_TEST_TIER").map(|tier| tier.parse().expect("a tier"));
+        let tier = tier.unwrap_or_default();
+        let config = EngineConfig { cache_dir: Some(cache_dir()), tier, ..EngineConfig::default() };
         Engine::new(config).expect("this machine can run an engine")
     })
 }
