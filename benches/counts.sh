@@ -31,6 +31,8 @@ command -v valgrind >/dev/null || die "valgrind is needed and was not found"
 [ "$(uname -m)" = x86_64 ] || die "the table is for x86-64"
 
 belljar=${BELLJAR:-$("$root/.ci/build-release")}
+# The path of the build is relative to the repository.
+[ -n "${BELLJAR:-}" ] || [ "${belljar#/}" != "$belljar" ] || belljar=$root/$belljar
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export BELLJAR_CACHE_DIR=$work/cache BELLJAR_HOME=$work/home
