@@ -4,6 +4,7 @@
 //! also those for answers, are checked before the call, so that a call has an answer or no effect.
 
 pub mod belljar;
+mod large_stack;
 mod memory;
 pub mod preview1;
 
@@ -16,6 +17,7 @@ use crate::kernel::guest::{Fault, Guest};
 use crate::kernel::machine::limits::{Limit, Stop};
 use crate::kernel::machine::memory::Charge;
 use crate::kernel::process::programs::uncounted_time;
+use large_stack::LargeStack;
 use memory::GuestMemory;
 
 /// Bytes of a stack that are not charged: what optimized code may use.
@@ -37,8 +39,8 @@ pub struct Process {
     charge: Charge,
     /// Bytes of memory that are not charged: those of memories that are not the module's own.
     free_bytes: u64,
-    /// Where its stack begins, if that is larger than the stack of optimized code.
-    large_stack: Option<usize>,
+    /// Its stack, if that is larger than the stack of optimized code.
+    large_stack: Option<LargeStack>,
     /// Bytes of its stack that are charged.
     stack_bytes: u64,
 }
@@ -73,10 +75,10 @@ impl Process {
         self.free_bytes += bytes;
     }
 
-    /// This function's frame is at the beginning of the process' stack, of which the part beyond
-    /// [`FREE_STACK_BYTES`] counts as memory while the process waits.
-    pub fn begin_large_stack(&mut self) {
-        self.large_stack = Some(stack_pointer());
+    /// The stack of the process, `bytes` long, begins at this function's frame. The part of it beyond
+    /// [`FREE_STACK_BYTES`] counts as memory before a call that may wait.
+    pub fn begin_large_stack(&mut self, bytes: usize) {
+        self.large_stack = Some(LargeStack::begin(bytes));
     }
 
     /// Charges the stack of a process that may wait.
@@ -84,9 +86,9 @@ impl Process {
     /// # Errors
     /// The limit of memory.
     fn charge_stack(&mut self) -> Result<(), Stop> {
-        let Some(begin) = self.large_stack else { return Ok(()) };
-        let used = begin.saturating_sub(stack_pointer()) as u64;
-        let more = used.saturating_sub(FREE_STACK_BYTES).saturating_sub(self.stack_bytes);
+        let Some(stack) = &self.large_stack else { return Ok(()) };
+        let more =
+            stack.used_bytes().saturating_sub(FREE_STACK_BYTES).saturating_sub(self.stack_bytes);
         if !self.take_memory(more) {
             return Err(Stop::Limit(Limit::Memory));
         }
@@ -195,15 +197,11 @@ fn end_call(caller: &mut Caller<'_, Process>) {
     }
 }
 
-/// An address in the frame of the calling function, nearly.
-#[inline(never)]
-fn stack_pointer() -> usize {
-    let here = 0_u8;
-    std::hint::black_box(&raw const here).addr()
-}
-
 /// Gives up the turn. Fuel is the machine's, so it moves with the turn.
 async fn pause(caller: &mut Caller<'_, Process>) -> wasmtime::Result<()> {
+    if let Some(stack) = &caller.data().large_stack {
+        stack.release_unused();
+    }
     let counts_fuel = caller.data().guest.machine().run.fuel_left.is_some();
     if counts_fuel {
         let left = caller.get_fuel()?;

@@ -16,6 +16,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,9 @@ use crate::base::{ambient, atomic_file, disk};
 
 /// Modules that may wait. More are wanted again by later runs.
 const WAITING_MAX: usize = 32;
+
+/// Time after which a module that could not be compiled is tried again: the machine may have been short of memory.
+const FAILURE_HOLDS: Duration = Duration::from_hours(24);
 
 /// How to compile a module that waits.
 #[derive(Serialize, Deserialize, Clone, Debug)]
@@ -89,6 +93,39 @@ impl Queue {
         self.lock().is_none().then_some(running)
     }
 
+    /// Removes what processes that were killed left, while `_lock` is held.
+    pub fn sweep(&self, _lock: &File) {
+        let waiting = self.ids();
+        for path in disk::list(&self.0).unwrap_or_default() {
+            let id = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            let is_left = match extension {
+                Some("wasm") => !waiting.iter().any(|waiting| waiting == id) && !is_fresh(&path),
+                Some("json") => id == "running",
+                _ => false,
+            };
+            if is_left {
+                let _ = disk::remove_file(&path);
+            }
+        }
+    }
+
+    /// Forgets what waits, and what could not be compiled.
+    pub fn clear(&self) {
+        let ids = self.ids();
+        let left = disk::list(&self.0).unwrap_or_default();
+        let failed = left
+            .into_iter()
+            .filter(|path| path.extension().is_some_and(|extension| extension == "failed"));
+        let files = ids.iter().flat_map(|id| [self.file(id, "json"), self.file(id, "wasm")]);
+        for path in files.chain(failed) {
+            let _ = disk::remove_file(&path);
+        }
+        if let Some(lock) = self.lock() {
+            self.sweep(&lock);
+        }
+    }
+
     /// The modules that wait, oldest first.
     pub fn waiting(&self) -> Vec<String> {
         let wanted = self.ids().into_iter().filter_map(|id| read_json(&self.file(&id, "json")));
@@ -115,8 +152,9 @@ impl Queue {
     fn add(&self, module: &Module, wanted: &Wanted) -> Result<bool> {
         let fuel = if wanted.fuel { "-fuel" } else { "" };
         let id = format!("{}{fuel}", module.digest());
-        let failed: Option<u64> = read_json(&self.file(&id, "failed"));
-        if failed.is_some_and(|bytes| bytes >= wanted.memory_bytes_max)
+        let failed_file = self.file(&id, "failed");
+        let failed: Option<u64> = read_json(&failed_file);
+        if failed.is_some_and(|bytes| bytes >= wanted.memory_bytes_max) && is_recent(&failed_file)
             || self.running().is_some_and(|running| running.id == id)
         {
             return Ok(false);
@@ -133,6 +171,18 @@ impl Queue {
         }
         Ok(true)
     }
+}
+
+/// Whether a module was written just now, so that the file that says how to compile it is about to be written.
+fn is_fresh(path: &Path) -> bool {
+    let written = disk::metadata(path).ok().and_then(|metadata| metadata.modified().ok());
+    written.and_then(ambient::time_since).is_none_or(|age| age < Duration::from_mins(1))
+}
+
+/// Whether the file was written within the last day.
+fn is_recent(path: &Path) -> bool {
+    let written = disk::metadata(path).ok().and_then(|metadata| metadata.modified().ok());
+    written.and_then(ambient::time_since).is_none_or(|age| age < FAILURE_HOLDS)
 }
 
 pub fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Option<T> {

@@ -26,6 +26,7 @@ pub fn run(args: &CacheArgs) -> Result<u8> {
         }
         CacheAction::Clear { json } => {
             removed(&cache.clear()?, *json);
+            Queue::of(&dir).clear();
             Ok(0)
         }
     }

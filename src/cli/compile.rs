@@ -173,7 +173,7 @@ impl Compiler {
     /// Compiles `module` into the cache, in a process of its own.
     ///
     /// # Errors
-    /// As [`Program::compile`]; [`ProgramError::Compile`] at a limit, or if its code cannot be kept.
+    /// As [`Program::compile`]; [`ProgramError::Compile`] at a limit, [`ProgramError::Cache`] if its code cannot be kept.
     pub fn compile_into_cache(
         &self,
         module: &Module,
@@ -187,8 +187,7 @@ impl Compiler {
         if is_kept {
             return Ok(());
         }
-        let (name, message) = (module.name().to_owned(), "its code cannot be kept".to_owned());
-        Err(ProgramError::Compile { name, message })
+        Err(ProgramError::Cache { name: module.name().to_owned() })
     }
 
     /// Compiles `module` in a process of its own; answers whether its code is in the cache now.

@@ -1,5 +1,6 @@
 //! The process that optimizes modules after the runs that needed them; see [`super::background`].
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use super::args::installation::OptimizeArgs;
 use super::background::{Queue, Running, Wanted, read_json};
 use super::compile::Compiler;
 use super::progress::Progress;
-use crate::Module;
 use crate::base::{atomic_file, disk, priority};
+use crate::{Module, ProgramError};
 
 /// Real time that a module may take: other programs may need the processor for long.
 const TIMEOUT: Duration = Duration::from_hours(1);
@@ -22,11 +23,18 @@ pub fn optimize(args: &OptimizeArgs) -> Result<u8> {
     priority::give_way();
     let queue = Queue::of(&args.cache_dir);
     queue.expect_own()?;
-    // A module may be added while the lock is given up.
-    while !queue.ids().is_empty() {
-        let Some(_lock) = queue.lock() else { break };
-        while let Some(id) = queue.ids().first() {
-            compile(&queue, &args.cache_dir, id)?;
+    // Each module is tried once. One may be added while the lock is given up.
+    let mut tried = BTreeSet::new();
+    let next = |tried: &BTreeSet<String>| queue.ids().into_iter().find(|id| !tried.contains(id));
+    while next(&tried).is_some() {
+        let Some(lock) = queue.lock() else { break };
+        queue.sweep(&lock);
+        while let Some(id) = next(&tried) {
+            // A module that cannot be read or kept must not hold up others.
+            let _ = compile(&queue, &args.cache_dir, &id);
+            let _ = disk::remove_file(&queue.file(&id, "wasm"));
+            let _ = disk::remove_file(&queue.running_file());
+            tried.insert(id);
         }
     }
     Ok(0)
@@ -86,11 +94,11 @@ fn compile(queue: &Queue, cache_dir: &Path, id: &str) -> Result<()> {
     let (cache_dir, fuel) = (Some(cache_dir.to_owned()), wanted.fuel);
     let compiler = Compiler { cache_dir, fuel, limits, quiet: true };
     let quiet = Progress::start(String::new(), true);
-    if compiler.compile_into_cache(&module, &quiet).is_err() {
+    // If its code cannot be kept, it will be tried again.
+    let done = compiler.compile_into_cache(&module, &quiet);
+    if done.is_err_and(|error| !matches!(error, ProgramError::Cache { .. })) {
         let limit = serde_json::to_vec(&wanted.memory_bytes_max)?;
         atomic_file::write(&queue.file(id, "failed"), &[&limit])?;
     }
-    disk::remove_file(&wasm)?;
-    disk::remove_file(&running_file)?;
     Ok(())
 }

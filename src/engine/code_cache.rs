@@ -197,7 +197,8 @@ impl CodeCache {
     pub fn info(&self) -> Result<CacheInfo, CacheError> {
         let mut info = CacheInfo { path: self.root.clone(), entries: 0, bytes: 0 };
         for path in self.files("code")? {
-            info.bytes += disk::metadata(&path)?.len();
+            // Another process may have renamed or removed it.
+            info.bytes += disk::metadata(&path).map_or(0, |metadata| metadata.len());
         }
         info.entries = self.files("keys")?.len() as u64;
         Ok(info)

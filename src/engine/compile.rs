@@ -6,9 +6,10 @@ use super::backend::Backend;
 use super::compile_cost::CompileCost;
 use super::generator::Generator;
 use super::module::Module;
+use super::prepare::{self, Target};
 use super::progress::CompileProgress;
 use super::tier::{Tier, TierChoice};
-use super::{CacheError, Engine, EngineConfig, ProgramError, inspect, prepare};
+use super::{CacheError, Engine, EngineConfig, ProgramError, inspect};
 use crate::base::digest::Digest;
 
 /// Modules up to this size are optimized at once, in bytes: a quick compilation would save milliseconds.
@@ -72,16 +73,6 @@ pub(super) fn compile(
     valid.map_err(|error| invalid(format!("{error:#}")))?;
     let cost = CompileCost::of(&bytes);
     let pool = pool(threads(config, module, &cost)?, progress);
-    let form = match tier {
-        Tier::Optimized => prepare::Form::Vector,
-        Tier::Quick => prepare::Form::Scalar,
-    };
-    let prepared = if config.fuel {
-        Cow::Borrowed(&*bytes)
-    } else {
-        on_pool(pool.as_ref(), || prepare::prepare(&bytes, form))
-            .map_err(|error| invalid(error.to_string()))?
-    };
     let mut refused = None;
     for generator in Generator::of(tier, config) {
         // Its frames have all variables, so that recursion would end sooner than in optimized code.
@@ -89,14 +80,24 @@ pub(super) fn compile(
             continue;
         }
         let Ok(backend) = backends.first(config, *generator) else { continue };
-        progress.begin(cost.functions());
-        let compiled = on_pool(pool.as_ref(), || backend.engine.precompile_module(&prepared));
-        match compiled {
-            Ok(image) => {
-                let cache_use = store(engine, backend, module.digest(), &image);
-                return Ok(Compiled { generator: *generator, image, cache_use });
+        for form in generator.forms() {
+            let target = Target { form: *form, merges_loads: *generator == Generator::Optimizing };
+            let prepared = if config.fuel {
+                Cow::Borrowed(&*bytes)
+            } else {
+                on_pool(pool.as_ref(), || prepare::prepare(&bytes, target))
+                    .map_err(|error| invalid(error.to_string()))?
+            };
+            progress.begin(cost.functions());
+            let compiled = on_pool(pool.as_ref(), || backend.engine.precompile_module(&prepared));
+            match compiled {
+                Ok(image) => {
+                    let cache_use = store(engine, backend, module.digest(), &image);
+                    return Ok(Compiled { generator: *generator, image, cache_use });
+                }
+                // A module can be valid, and too long when it is prepared.
+                Err(error) => refused = Some(format!("{error:#}")),
             }
-            Err(error) => refused = Some(format!("{error:#}")),
         }
     }
     Err(invalid(refused.unwrap_or_else(|| format!("no compiler for the {tier} tier"))))

@@ -6,6 +6,7 @@ use wasmtime::{
 };
 
 use super::config::{EngineConfig, QUICK_STACK_BYTES, STACK_BYTES};
+use super::prepare::Form;
 use super::tier::Tier;
 
 /// Additional stack for functions of the host, in bytes.
@@ -49,6 +50,14 @@ impl Generator {
 }
 
 impl Generator {
+    /// How the NaNs of modules for it are replaced, in the order in which it is tried.
+    pub fn forms(self) -> &'static [Form] {
+        match self {
+            Self::Optimizing => &[Form::Vector, Form::Scalar],
+            Self::Winch | Self::SinglePass => &[Form::Scalar],
+        }
+    }
+
     /// The settings of wasmtime for code of this generator, with a pool of `pool_slots`.
     pub fn settings(self, engine: &EngineConfig, pool_slots: u32) -> Config {
         let mut config = Config::new();

@@ -118,6 +118,15 @@ pub enum ProgramError {
         /// The limit that it exceeded.
         message: String,
     },
+    /// Its code cannot be kept.
+    #[error(
+        "cannot keep the compiled code of {name} in the cache: see `belljar doctor`, or set \
+         BELLJAR_CACHE_DIR"
+    )]
+    Cache {
+        /// The module.
+        name: String,
+    },
     /// The process that compiled it found that it cannot run.
     #[error("{0}")]
     Refused(String),

@@ -6,7 +6,7 @@ use wasmtime::{
     Caller, Func, Instance, PoolConcurrencyLimitError, Store, UpdateDeadline, WasmBacktrace,
 };
 
-use super::config::MODULES_MAX;
+use super::config::{MODULES_MAX, QUICK_STACK_BYTES};
 use super::deadline::StopAtDeadline;
 use super::prepare;
 use super::program::{Program, Runnable, UnknownImportCalled};
@@ -172,7 +172,7 @@ async fn start(
     if tier == Tier::Quick {
         // It has the stack that the program will have, which the store keeps.
         let begin = Func::wrap(&mut *store, |mut caller: Caller<'_, Process>| {
-            caller.data_mut().begin_large_stack();
+            caller.data_mut().begin_large_stack(QUICK_STACK_BYTES);
         });
         let begin = begin.typed::<(), ()>(&*store).expect("it has this type");
         if let Err(error) = begin.call_async(&mut *store, ()).await {
@@ -184,7 +184,9 @@ async fn start(
         machine.note_limit(Limit::Timeout);
         return Ok(Outcome::Limit(Limit::Timeout));
     }
-    if let Some(function) = instance.get_func(&mut *store, prepare::START) {
+    if !program.engine().config().fuel
+        && let Some(function) = instance.get_func(&mut *store, prepare::START)
+    {
         let function = function.typed::<(), ()>(&*store).expect("validation checked its type");
         if let Err(error) = function.call_async(&mut *store, ()).await {
             return Ok(outcome_of(store, &error));

@@ -6,7 +6,7 @@ use wasmtime::{Engine, Instance, Module, Store, Trap};
 
 use super::config::EngineConfig;
 use super::generator::Generator;
-use super::prepare::{Form, prepare};
+use super::prepare::{Target, prepare};
 
 /// A module whose export `go` calls itself without an end, and counts in the global `depth`.
 fn recursive(shape: &str, locals: usize) -> String {
@@ -62,7 +62,11 @@ fn recursive(shape: &str, locals: usize) -> String {
 fn depth(generator: Generator, text: &str) -> i32 {
     let engine = Engine::new(&generator.settings(&EngineConfig::default(), 0)).unwrap();
     let bytes = wat::parse_str(text).unwrap();
-    let module = Module::new(&engine, prepare(&bytes, Form::Scalar).unwrap()).unwrap();
+    let module = Module::new(
+        &engine,
+        prepare(&bytes, Target { form: generator.forms()[0], merges_loads: true }).unwrap(),
+    )
+    .unwrap();
     let mut store = Store::new(&engine, ());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {

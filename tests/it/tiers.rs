@@ -159,6 +159,22 @@ const SPINNING: &[(&str, &str)] = &[
                 (call_indirect (type $t) (i32.sub (local.get 0) (i32.const 1)) (i32.const 0)))))
             (func (export "_start") (call $f (i32.const 200)))"#,
     ),
+    ("nested loops", r#"(func (export "_start") (loop (loop (br 0))))"#),
+    (
+        "a loop in a function that calls another",
+        r#"(func $x) (func (export "_start") (loop (br 0)) (call $x))"#,
+    ),
+    (
+        "a loop of stores in a function that calls another",
+        r#"(func $x) (func (export "_start")
+            (loop (i32.store (i32.const 0) (i32.const 1)) (br 0)) (call $x))"#,
+    ),
+    (
+        "a loop over a global in a function that calls another",
+        r#"(global $g (mut i64) (i64.const 0)) (func $x)
+            (func (export "_start") (loop
+                (global.set $g (i64.add (global.get $g) (i64.const 1))) (br 0)) (call $x))"#,
+    ),
     ("tail calls", r#"(func $f (return_call $f)) (func (export "_start") (call $f))"#),
     (
         "a loop over vectors",
@@ -263,6 +279,40 @@ fn deep_stack_of_a_waiting_process_counts_as_memory() {
     assert_eq!(outcome(&program, limits(16 << 20)), Outcome::Limit(Limit::Memory));
 }
 
+/// What a recursion that has returned used is given back before the process waits.
+#[test]
+fn process_waits_after_a_deep_recursion_has_returned() {
+    let text = r#"(module
+        (import "wasi_snapshot_preview1" "poll_oneoff"
+            (func $poll (param i32 i32 i32 i32) (result i32)))
+        (memory (export "memory") 1)
+        (data (i32.const 24) "\01")
+        (func $deep (param i32) (result i32)
+            (if (result i32) (local.get 0)
+                (then (i32.add (i32.const 1) (call $deep (i32.sub (local.get 0) (i32.const 1)))))
+                (else (i32.const 0))))
+        (func (export "_start")
+            (if (i32.ne (call $deep (i32.const 1000000)) (i32.const 1000000)) (then unreachable))
+            (drop (call $poll (i32.const 0) (i32.const 64) (i32.const 1) (i32.const 128)))
+            (if (i32.ne (call $deep (i32.const 1000000)) (i32.const 1000000)) (then unreachable))))"#;
+    let program = Program::new(&engine(TierChoice::Quick, false), &module(text)).unwrap();
+    let limits = Limits { memory_bytes_max: 16 << 20, ..Limits::default() };
+    assert_eq!(outcome(&program, limits), Outcome::Exited(0));
+}
+
+/// Regression: with fuel, which leaves modules as they are, an export of that name was called.
+#[test]
+fn export_of_a_reserved_name_is_not_called_with_fuel() {
+    for export in ["(param i32)", "unreachable"] {
+        let text = format!(
+            "(module (memory (export \"memory\") 1) (func (export \"belljar:start\") {export})
+                (func (export \"_start\")))"
+        );
+        let program = Program::new(&engine(TierChoice::Optimized, true), &module(&text)).unwrap();
+        assert_eq!(outcome(&program, Limits::default()), Outcome::Exited(0));
+    }
+}
+
 #[test]
 fn code_used_least_recently_is_removed_first() {
     let dir = tempfile::tempdir().unwrap();
@@ -344,6 +394,7 @@ impl Folder {
 fn tier_of_the_command_line_is_the_option_the_variable_or_auto() {
     let folder = Folder::new();
     assert_eq!(folder.tiers(&[], &[]), ["quick"]);
+    assert_eq!(folder.tiers(&[], &[("BELLJAR_TIER", "")]), ["quick"]);
     assert_eq!(folder.tiers(&[], &[("BELLJAR_TIER", "optimized")]), ["optimized"]);
     let both = folder.tiers(&["--tier", "quick"], &[("BELLJAR_TIER", "optimized")]);
     assert_eq!(both, ["quick"]);

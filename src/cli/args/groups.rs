@@ -152,6 +152,8 @@ pub struct CompileArgs {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum TierArg {
+    // The alias is a variable that is set to nothing.
+    #[value(alias = "")]
     /// Optimized code if there is some; otherwise a large module begins with quick code, and is optimized beside
     Auto,
     /// Code that is compiled in a fraction of the time, and takes about 1.6 times as long to run

@@ -8,8 +8,8 @@ use wasmparser::{
     ValidatorResources,
 };
 
-use super::PrepareError;
-use super::nan::{self, Form, Value};
+use super::nan::{self, Value};
+use super::{PrepareError, Target};
 
 /// Most walks over a function to find out what its locals hold; after them, they all hold exact values.
 const WALKS_MAX: usize = 6;
@@ -30,7 +30,7 @@ impl<'a> Prepared<'a> {
         function: &FuncToValidate<ValidatorResources>,
         body: &FunctionBody<'a>,
         stop_memory: u32,
-        form: Form,
+        target: Target,
         allocations: &mut FuncValidatorAllocations,
     ) -> Result<Self, PrepareError> {
         let outline = Outline::of(body)?;
@@ -39,7 +39,7 @@ impl<'a> Prepared<'a> {
         if !loads_stop_page && !outline.computes_floats {
             return Ok(Self { original, changed: None, loads_stop_page });
         }
-        let inserted = Inserted { stop_memory, at_entry: outline.calls, form };
+        let inserted = Inserted { stop_memory, at_entry: outline.calls, target };
         let changed = if outline.computes_floats {
             with_floats(function, body, &inserted, allocations)?
         } else {
@@ -99,7 +99,7 @@ struct Inserted {
     stop_memory: u32,
     /// Whether the function begins with a load from it.
     at_entry: bool,
-    form: Form,
+    target: Target,
 }
 
 impl Inserted {
@@ -110,9 +110,13 @@ impl Inserted {
     }
 
     fn load(&self, out: &mut Vec<u8>) {
+        let at = MemArg { offset: 0, align: 0, memory_index: self.stop_memory };
         Instruction::I32Const(0).encode(out);
-        Instruction::I32Load8U(MemArg { offset: 0, align: 0, memory_index: self.stop_memory })
-            .encode(out);
+        if self.target.merges_loads {
+            Instruction::I32AtomicLoad8U(at).encode(out);
+        } else {
+            Instruction::I32Load8U(at).encode(out);
+        }
         Instruction::Drop.encode(out);
     }
 }
@@ -391,12 +395,12 @@ impl<'f, 'a> Walker<'f, 'a> {
         if let Value::Computed(kind) = self.stack[first] {
             let local = self.temporary(kind.ty(), &above);
             Instruction::LocalTee(local).encode(&mut self.code);
-            kind.replace_nan(local, self.inserted.form, &mut self.code);
+            kind.replace_nan(local, self.inserted.target.form, &mut self.code);
         }
         for (value, local) in self.stack[first + 1..].iter().zip(above.into_iter().rev()) {
             Instruction::LocalGet(local).encode(&mut self.code);
             if let Value::Computed(kind) = value {
-                kind.replace_nan(local, self.inserted.form, &mut self.code);
+                kind.replace_nan(local, self.inserted.target.form, &mut self.code);
             }
         }
         self.stack[first..].fill(Value::Exact);

@@ -30,7 +30,7 @@ use function::Prepared;
 pub(super) use nan::Form;
 
 /// Version of what is inserted; part of the key of compiled code.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// Name of the export of the stop page.
 pub(super) const STOP_PAGE: &str = "belljar:stop-page";
@@ -49,6 +49,15 @@ const CODE: u8 = 10;
 
 /// Custom sections with offsets into bodies of functions begin with this name.
 const CODE_METADATA: &str = "metadata.code.";
+
+/// What a module is prepared for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Target {
+    pub form: Form,
+    /// Whether the code generator merges loads from one address, so that the load in a loop would vanish behind one
+    /// before it. Atomic ones stay.
+    pub merges_loads: bool,
+}
 
 /// A module could not be prepared.
 #[derive(thiserror::Error, Debug)]
@@ -78,11 +87,14 @@ pub(super) fn added_bytes(module: &wasmtime::Module) -> u64 {
     if module.get_export(STOP_PAGE).is_some() { STOP_PAGE_BYTES } else { 0 }
 }
 
-/// Returns `bytes`, a valid module, prepared, with replacements of NaNs in `form`.
+/// Returns `bytes`, a valid module, prepared for `target`.
 ///
 /// # Errors
 /// The module is not valid, or exports [`STOP_PAGE`] or [`START`].
-pub(in crate::engine) fn prepare(bytes: &[u8], form: Form) -> Result<Cow<'_, [u8]>, PrepareError> {
+pub(in crate::engine) fn prepare(
+    bytes: &[u8],
+    target: Target,
+) -> Result<Cow<'_, [u8]>, PrepareError> {
     let Module { parts, memories, start } = Module::read(bytes)?;
     let mut bodies = Vec::new();
     let mut has_stop_page = false;
@@ -90,7 +102,7 @@ pub(in crate::engine) fn prepare(bytes: &[u8], form: Form) -> Result<Cow<'_, [u8
         let Part::Functions(functions) = part else { continue };
         let prepared =
             functions.par_iter().map_init(Default::default, |allocations, (function, body)| {
-                Prepared::of(function, body, memories, form, allocations)
+                Prepared::of(function, body, memories, target, allocations)
             });
         bodies = prepared.collect::<Result<Vec<_>, PrepareError>>()?;
         has_stop_page = bodies.iter().any(|body| body.loads_stop_page);

@@ -77,7 +77,7 @@ impl Float {
 pub(in crate::engine) enum Form {
     /// By instructions that every code generator knows.
     Scalar,
-    /// By those on vectors, for which Cranelift needs no branch.
+    /// By those on vectors, for which Cranelift needs no branch. The code is longer.
     Vector,
 }
 
@@ -182,7 +182,7 @@ pub(super) fn arithmetic(operator: &Operator<'_>) -> Option<Arithmetic> {
     }
 }
 
-/// Whether the result of `operator` is a number by its nature.
+/// Whether the result of `operator` is a number by its nature. A vector is none: half a lane of numbers can be a NaN.
 pub(super) fn is_number(operator: &Operator<'_>) -> bool {
     use Operator as O;
     match operator {
@@ -198,10 +198,6 @@ pub(super) fn is_number(operator: &Operator<'_>) -> bool {
                 | O::F64ConvertI32U
                 | O::F64ConvertI64S
                 | O::F64ConvertI64U
-                | O::F32x4ConvertI32x4S
-                | O::F32x4ConvertI32x4U
-                | O::F64x2ConvertLowI32x4S
-                | O::F64x2ConvertLowI32x4U
         ),
     }
 }
