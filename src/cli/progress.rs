@@ -105,6 +105,9 @@ impl Parts {
         if done == 0 || done > all {
             return String::new();
         }
+        if done == all {
+            return format!(" all {all} functions, storing them");
+        }
         let elapsed = ambient::elapsed_since(started).as_secs();
         let left = elapsed.saturating_mul(all - done) / done;
         format!(" {done} of {all} functions, about {left} s left")
@@ -197,5 +200,7 @@ mod tests {
         parts.done.store(50, Ordering::Relaxed);
         parts.all.store(200, Ordering::Relaxed);
         assert_eq!(parts.text(started), " 50 of 200 functions, about 0 s left");
+        parts.done.store(200, Ordering::Relaxed);
+        assert_eq!(parts.text(started), " all 200 functions, storing them");
     }
 }

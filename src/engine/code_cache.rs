@@ -88,7 +88,7 @@ impl CodeCache {
     /// Waits until no other process compiles the module with the digest `module` for an engine of `config`, and lets
     /// none do so until the returned file is dropped. `None` if there can be no lock: modules are then compiled
     /// twice.
-    pub(crate) fn lock(&self, module: Digest, config: &EngineConfig) -> Option<File> {
+    pub fn lock(&self, module: Digest, config: &EngineConfig) -> Option<File> {
         let folder = self.root.join("locks");
         disk::create_private_dir_all(&folder).ok()?;
         let fuel = if config.fuel { "-fuel" } else { "" };

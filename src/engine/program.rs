@@ -152,11 +152,6 @@ impl Program {
         Ok((program, cache_use))
     }
 
-    /// Whether optimized code of `module` is in the cache of `engine`.
-    pub fn is_optimized_in_cache(engine: &Engine, module: &Module) -> bool {
-        find(engine, module.digest(), Generator::Optimizing).is_some()
-    }
-
     fn new_linked(
         engine: &Engine,
         module: &Module,
