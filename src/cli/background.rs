@@ -33,6 +33,9 @@ const WAITING_MAX: usize = 32;
 /// Time after which a module that could not be compiled is tried again: the machine may have been short of memory.
 const FAILURE_HOLDS: Duration = Duration::from_hours(24);
 
+/// Time between the files of a module that is added, at most.
+const ADDING_TAKES: Duration = Duration::from_mins(1);
+
 /// How to compile a module that waits.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct Wanted {
@@ -100,7 +103,9 @@ impl Queue {
             let id = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
             let extension = path.extension().and_then(|extension| extension.to_str());
             let is_left = match extension {
-                Some("wasm") => !waiting.iter().any(|waiting| waiting == id) && !is_fresh(&path),
+                Some("wasm") => {
+                    !waiting.iter().any(|waiting| waiting == id) && !is_younger(&path, ADDING_TAKES)
+                }
                 Some("json") => id == "running",
                 _ => false,
             };
@@ -148,13 +153,14 @@ impl Queue {
         waiting.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Adds `module`; returns whether it must be compiled, and nobody does so yet.
+    /// Adds `module`; returns whether it must be compiled, and is not being compiled already.
     fn add(&self, module: &Module, wanted: &Wanted) -> Result<bool> {
         let fuel = if wanted.fuel { "-fuel" } else { "" };
         let id = format!("{}{fuel}", module.digest());
         let failed_file = self.file(&id, "failed");
         let failed: Option<u64> = read_json(&failed_file);
-        if failed.is_some_and(|bytes| bytes >= wanted.memory_bytes_max) && is_recent(&failed_file)
+        if failed.is_some_and(|bytes| bytes >= wanted.memory_bytes_max)
+            && is_younger(&failed_file, FAILURE_HOLDS)
             || self.running().is_some_and(|running| running.id == id)
         {
             return Ok(false);
@@ -173,16 +179,10 @@ impl Queue {
     }
 }
 
-/// Whether a module was written just now, so that the file that says how to compile it is about to be written.
-fn is_fresh(path: &Path) -> bool {
+/// Whether the file was written within the last `time`, as far as the system tells.
+fn is_younger(path: &Path, time: Duration) -> bool {
     let written = disk::metadata(path).ok().and_then(|metadata| metadata.modified().ok());
-    written.and_then(ambient::time_since).is_none_or(|age| age < Duration::from_mins(1))
-}
-
-/// Whether the file was written within the last day.
-fn is_recent(path: &Path) -> bool {
-    let written = disk::metadata(path).ok().and_then(|metadata| metadata.modified().ok());
-    written.and_then(ambient::time_since).is_none_or(|age| age < FAILURE_HOLDS)
+    written.and_then(ambient::time_since).is_none_or(|age| age < time)
 }
 
 pub fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Option<T> {

@@ -112,10 +112,11 @@ pub fn machine(
     loaded: &LoadedPrograms,
 ) -> Result<(Machine, Option<Vec<Preopen>>)> {
     let engine = EngineConfig { pool_slots: POOL_SLOTS, ..engine_config(args)? };
+    let compiler = compiler(args)?;
     let mut programs = ToolchainPrograms::with_engine_config(engine, toolchains(&args.toolchain)?)
         .unknown_imports(unknown_imports(args))
-        .compiler(compiler(args)?.shared())
-        .on_load(compiler(args)?.loads(loaded))
+        .compiler(compiler.clone().shared())
+        .on_load(compiler.loads(loaded))
         .with(SHELL, ShellImage::maker());
     if let Some(recording) = recording.filter(|recording| recording.embeds()) {
         programs = programs.embed_in(recording.recorder());

@@ -80,7 +80,7 @@ pub(super) fn compile(
             continue;
         }
         let Ok(backend) = backends.first(config, *generator) else { continue };
-        for form in generator.forms() {
+        for form in generator.forms(config) {
             let target = Target { form: *form, merges_loads: *generator == Generator::Optimizing };
             let prepared = if config.fuel {
                 Cow::Borrowed(&*bytes)

@@ -47,14 +47,13 @@ impl Generator {
             Tier::Quick => &[Self::Winch, Self::SinglePass],
         }
     }
-}
 
-impl Generator {
-    /// How the NaNs of modules for it are replaced, in the order in which it is tried.
-    pub fn forms(self) -> &'static [Form] {
+    /// How the NaNs of modules for it are replaced, in the order in which it is tried. With fuel they are not, and one
+    /// try is enough.
+    pub fn forms(self, config: &EngineConfig) -> &'static [Form] {
         match self {
-            Self::Optimizing => &[Form::Vector, Form::Scalar],
-            Self::Winch | Self::SinglePass => &[Form::Scalar],
+            Self::Optimizing if !config.fuel => &[Form::Vector, Form::Scalar],
+            Self::Optimizing | Self::Winch | Self::SinglePass => &[Form::Scalar],
         }
     }
 

@@ -64,7 +64,11 @@ fn depth(generator: Generator, text: &str) -> i32 {
     let bytes = wat::parse_str(text).unwrap();
     let module = Module::new(
         &engine,
-        prepare(&bytes, Target { form: generator.forms()[0], merges_loads: true }).unwrap(),
+        prepare(
+            &bytes,
+            Target { form: generator.forms(&EngineConfig::default())[0], merges_loads: true },
+        )
+        .unwrap(),
     )
     .unwrap();
     let mut store = Store::new(&engine, ());

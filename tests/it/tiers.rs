@@ -408,7 +408,7 @@ fn tier_of_the_command_line_is_the_option_the_variable_or_auto() {
 #[test]
 fn background_process_optimizes_after_the_run_holds_nothing_and_ends() {
     let folder = Folder::new();
-    // This returns when nobody has the pipes of its output open.
+    // This returns when no process has the pipes of its output open.
     assert_eq!(folder.tiers(&["--background"], &[("CI", "1")]), ["quick"]);
     let started = Instant::now();
     let info = || -> Value {
