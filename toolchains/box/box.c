@@ -146,7 +146,12 @@ bool list_open_dir(DIR *dir, struct texts *names) {
     *names = (struct texts){0};
     errno = 0;
     for (struct dirent *entry; (entry = readdir(dir)); errno = 0) {
-        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) push(names, copy_text(entry->d_name));
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        size_t len = strlen(entry->d_name);
+        char *name = grow(NULL, len + 2);
+        memcpy(name, entry->d_name, len + 1);
+        name[len + 1] = (char)entry->d_type;
+        push(names, name);
     }
     int error = errno;
     if (names->count) qsort(names->at, names->count, sizeof *names->at, by_bytes);
@@ -163,6 +168,10 @@ bool list_dir(const char *path, struct texts *names) {
     closedir(dir);
     errno = error;
     return done;
+}
+
+unsigned char listed_type(const char *name) {
+    return (unsigned char)name[strlen(name) + 1];
 }
 
 const char *last_part(const char *path, size_t *len) {

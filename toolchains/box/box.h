@@ -69,6 +69,8 @@ bool is_output(FILE *file, off_t *next);
 // The names in a directory but . and .., sorted by bytes; false with errno set.
 bool list_dir(const char *path, struct texts *names);
 bool list_open_dir(DIR *dir, struct texts *names); // which stays open
+// The type (DT_REG, …) of a name that one of them listed: it stands behind the NUL, so that a walk asks for no other.
+unsigned char listed_type(const char *name);
 
 // The last part of a path, which may end in slashes, up to `len`.
 const char *last_part(const char *path, size_t *len);

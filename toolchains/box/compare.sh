@@ -185,6 +185,16 @@ same grep a n l bin
 same grep -l a n l
 same grep -c 1 n l
 same grep -f l n
+# Patterns whose matches have a text of their own in common, and patterns that only look like it.
+both sh -c 'printf "foo bar\nfobar\nfooo.c\nxa.cy\na.b*c\nab]c\n{x}\na\\\\b\nAxyz\nno end" > kinds'
+for options in 'foo*' 'fooo*b' '-E foo+b' '-E fo?o?b' '-E fo{1,2} bar' 'fo\{1,2\} bar' 'fo\+ ' 'fo\?o\? ' 'a\.c' 'a\.*c' 'a[.]c' \
+    'a.c' '-E (foo|no)' '-E foo|end' 'foo\|end' '\(foo\)* bar' '[]x]y' 'b]c' 'b*c' 'b\*c' '*c' '^*c' '^no' 'end$' 'o^' '{x' \
+    '-E \{x' '-E b\*' 'a\\b' 'b\\' '\<bar' 'bar\>' '\bbar' 'b\w\w' '-E o{3}' '-E \.c$' '-vc foo*' '-v a.c' '-o o*b' '-n end' \
+    '-c a\.' '-L no' '-l no' '-m2 o' '-w bar' '-x fobar' '-e zz -e end' '-i NO' '-F -e b*c -e zz' '[[:upper:]]xyz' '[^]]xyz' \
+    '-E a*b?zz' '-E ^(foo)+ ' 'x\{0\}yz'; do
+    # shellcheck disable=SC2086
+    same grep $options kinds
+done
 both sh -c 'mkdir -p t/u; echo needle > t/a; echo needle > t/u/b; echo hay > t/u/c'
 same grep needle t
 same grep -rl hay t

@@ -26,7 +26,7 @@ struct node {
 enum { BATCH_BYTES = 128 << 10 };
 
 static char **args; // what is left of the expression
-static bool depth_first, has_action, pruned;
+static bool depth_first, has_action, pruned, needs_stat;
 static uint64_t min_depth, max_depth = UINT64_MAX;
 static int status;
 static int expression_depth;
@@ -114,15 +114,19 @@ static struct node *parse_primary(void) {
         if (!*node->text || node->text[strspn(node->text, "fdlbcps,")]) die("unknown argument to -type: %s", node->text);
     } else if (strcmp(word, "-size") == 0) {
         node->kind = SIZE;
+        needs_stat = true;
         parse_number(node, operand(word), word);
     } else if (strcmp(word, "-mtime") == 0) {
         node->kind = MTIME;
+        needs_stat = true;
         parse_number(node, operand(word), word);
     } else if (strcmp(word, "-empty") == 0) {
         node->kind = EMPTY;
+        needs_stat = true;
     } else if (strcmp(word, "-newer") == 0) {
         struct stat stat_;
         node->kind = NEWER;
+        needs_stat = true;
         node->text = operand(word);
         if (lstat(node->text, &stat_)) die("'%s': %s", node->text, strerror(errno));
         node->time = stat_.st_mtim;
@@ -183,7 +187,8 @@ static struct node *parse_or(void) {
 // What is looked at.
 struct visit {
     const char *path;
-    const struct stat *stat;
+    unsigned char type;      // DT_REG, …
+    const struct stat *stat; // NULL unless the expression needs more than the type
 };
 
 static char *with_path(const char *word, const char *path) {
@@ -233,7 +238,7 @@ static bool compare_number(const struct node *node, uint64_t number) {
 }
 
 static bool is_empty(const struct visit *visit) {
-    if (!S_ISDIR(visit->stat->st_mode)) return S_ISREG(visit->stat->st_mode) && visit->stat->st_size == 0;
+    if (visit->type != DT_DIR) return visit->type == DT_REG && visit->stat->st_size == 0;
     struct texts names;
     bool empty = list_dir(visit->path, &names) && names.count == 0;
     free_texts(&names);
@@ -261,7 +266,6 @@ static bool test(struct node *node, const struct visit *visit) {
         free(parts);
         return result;
     }
-    mode_t mode = visit->stat->st_mode;
     switch (node->kind) {
         case NOT: return !test(node->left, visit);
         case NAME: {
@@ -276,8 +280,9 @@ static bool test(struct node *node, const struct visit *visit) {
         }
         case PATH: return fnmatch(node->text, visit->path, node->flags) == 0;
         case TYPE: {
-            char type = S_ISREG(mode) ? 'f' : S_ISDIR(mode) ? 'd' : S_ISLNK(mode) ? 'l' : S_ISCHR(mode) ? 'c' : 's';
-            return strchr(node->text, type) != NULL;
+            char letter = visit->type == DT_REG ? 'f' : visit->type == DT_DIR ? 'd' : visit->type == DT_LNK ? 'l'
+                        : visit->type == DT_CHR ? 'c' : 's';
+            return strchr(node->text, letter) != NULL;
         }
         case SIZE: {
             uint64_t size = visit->stat->st_size;
@@ -297,7 +302,7 @@ static bool test(struct node *node, const struct visit *visit) {
         case PRINT0: return fputs(visit->path, stdout) >= 0 && putchar('\0') >= 0;
         case DELETE:
             if (strcmp(visit->path, ".") == 0) return true;
-            if ((S_ISDIR(mode) ? rmdir : unlink)(visit->path) == 0) return true;
+            if ((visit->type == DT_DIR ? rmdir : unlink)(visit->path) == 0) return true;
             status = warn("cannot delete '%s': %s", visit->path, strerror(errno));
             return false;
         case PRUNE: pruned = true; return true;
@@ -307,21 +312,30 @@ static bool test(struct node *node, const struct visit *visit) {
     }
 }
 
-static void walk(const char *path, struct node *expression, uint64_t depth) {
+static unsigned char type_of(mode_t mode) {
+    return S_ISREG(mode) ? DT_REG : S_ISDIR(mode) ? DT_DIR : S_ISLNK(mode) ? DT_LNK : S_ISCHR(mode) ? DT_CHR : DT_UNKNOWN;
+}
+
+// `type` is DT_UNKNOWN where nobody has listed `path`.
+static void walk(const char *path, unsigned char type, struct node *expression, uint64_t depth) {
     struct stat stat_;
-    if (lstat(path, &stat_)) {
-        status = warn("'%s': %s", path, strerror(errno));
-        return;
+    bool has_stat = needs_stat || type == DT_UNKNOWN;
+    if (has_stat) {
+        if (lstat(path, &stat_)) {
+            status = warn("'%s': %s", path, strerror(errno));
+            return;
+        }
+        type = type_of(stat_.st_mode);
     }
-    struct visit visit = {path, &stat_};
+    struct visit visit = {path, type, has_stat ? &stat_ : NULL};
     pruned = false;
     if (!depth_first && depth >= min_depth) test(expression, &visit);
-    if (S_ISDIR(stat_.st_mode) && depth < max_depth && !(pruned && !depth_first)) {
+    if (type == DT_DIR && depth < max_depth && !(pruned && !depth_first)) {
         struct texts names;
         if (!list_dir(path, &names)) status = warn("'%s': %s", path, strerror(errno));
         for (size_t i = 0; i < names.count; i++) {
             char *inner = join(path, names.at[i]);
-            walk(inner, expression, depth + 1);
+            walk(inner, listed_type(names.at[i]), expression, depth + 1);
             free(inner);
         }
         free_texts(&names);
@@ -338,8 +352,8 @@ int tool_find(int argc, char **argv) {
     struct node *expression = *args ? parse_or() : make(IS_TRUE, NULL, NULL);
     if (*args) die("paths must precede expression: '%s'", *args);
     if (!has_action) expression = make(AND, expression, make(PRINT, NULL, NULL));
-    if (end == first) walk(".", expression, 0);
-    for (int i = first; i < end; i++) walk(argv[i], expression, 0);
+    if (end == first) walk(".", DT_UNKNOWN, expression, 0);
+    for (int i = first; i < end; i++) walk(argv[i], DT_UNKNOWN, expression, 0);
     for (size_t i = 0; i < batch_count; i++) flush_batch(batches[i]);
     return status;
 }

@@ -4,7 +4,12 @@
 #include <ctype.h>
 #include <regex.h>
 
+// Bytes of a file that is searched as a whole first.
+enum { WHOLE_BYTES_MAX = 4 << 20 };
+
 static struct texts patterns;
+static struct texts literals; // of each pattern, where `has_literals`
+static bool has_literals;
 static regex_t *compiled;
 static bool extended, fixed, ignore_case, invert, numbers, count_only, names_only, names_without, quiet, matches_only;
 static bool recursive, whole_words, whole_lines, no_messages, as_text;
@@ -35,6 +40,83 @@ static void compile(void) {
         regerror(error, &compiled[i], message, sizeof message);
         die("%s: %s", patterns.at[i], message);
     }
+}
+
+// The longest text that each match of `pattern` has; NULL if none is known. Anything that is not clearly a plain character
+// ends a text, which is then shorter than it could be.
+static char *literal_of(const char *pattern) {
+    if (fixed) return *pattern ? copy_text(pattern) : NULL;
+    const char *special = extended ? "^$.[]*+?{}()|\\" : "^$.[]*\\";
+    struct bytes best = {0}, run = {0};
+    append(&best, "", 0);
+    append(&run, "", 0);
+    for (const char *at = pattern;; at++) {
+        bool escapes = *at == '\\' && at[1] && strchr(extended ? ".[]*^$\\/-+?(){}|" : ".[]*^$\\/-", at[1]);
+        const char *character = escapes ? at + 1 : at;
+        bool plain = escapes || (*at && !(*at & 0x80) && !strchr(special, *at));
+        const char *next = plain ? character + 1 : at;
+        // The character in front of these may be missing, or be there more than once.
+        const char *sign = extended ? next : next + (*next == '\\');
+        bool repeats = plain && (*next == '*' || ((extended || sign != next) && *sign && strchr("+?{", *sign)));
+        if (plain && !repeats) {
+            append(&run, character, 1);
+            at = character;
+            continue;
+        }
+        if (run.len > best.len) {
+            struct bytes swap = best;
+            best = run;
+            run = swap;
+        }
+        run.len = 0;
+        if (plain) {
+            at = character;
+        } else if (!*at) {
+            break;
+        } else if (*at == '[') {
+            const char *end = at + 1 + (at[1] == '^');
+            if (*end == ']') end++;
+            while (*end && *end != ']') {
+                const char *inner = *end == '[' && end[1] && strchr(".:=", end[1]) ? strchr(end + 2, ']') : NULL;
+                end = inner ? inner + 1 : end + 1;
+            }
+            if (!*end) break;
+            at = end;
+        } else if (*at == '{') {
+            at += strcspn(at, "}");
+            if (!*at) break;
+        } else if (*at == '\\' && at[1] && strchr("wWsSbB<>?+123456789", at[1])) {
+            at++;
+        } else if (*at == '\\' || (extended && strchr("()|", *at))) {
+            // What is inside may be optional, or one of several; or the escape takes more than one character.
+            best.len = 0;
+            break;
+        }
+    }
+    free(run.at);
+    if (!best.len) {
+        free(best.at);
+        return NULL;
+    }
+    return best.at;
+}
+
+static void find_literals(void) {
+    has_literals = !(ignore_case || patterns.count == 0);
+    for (size_t i = 0; has_literals && i < patterns.count; i++) {
+        char *literal = literal_of(patterns.at[i]);
+        has_literals = literal != NULL;
+        if (literal) push(&literals, literal);
+    }
+}
+
+// Whether a text may have a match.
+static bool may_match(const char *text, size_t len) {
+    if (!has_literals) return true;
+    for (size_t i = 0; i < literals.count; i++) {
+        if (memmem(text, len, literals.at[i], strlen(literals.at[i]))) return true;
+    }
+    return false;
 }
 
 // Where something matches.
@@ -104,41 +186,95 @@ static void print_prefix(const char *name, uint64_t number) {
     if (numbers) printf("%llu:", (unsigned long long)number);
 }
 
-static void search(const char *path) {
+// A file's lines, each with a NUL in place of its end.
+struct lines {
+    FILE *file;
+    struct bytes text; // a line; all of the file if `is_whole`
+    size_t room, at;
+    bool is_whole;
+};
+
+// Reads the file at once if it is short.
+static void read_short(struct lines *lines) {
     struct stat stat_;
-    if (strcmp(path, "-") && stat(path, &stat_) == 0 && S_ISDIR(stat_.st_mode)) {
+    if (lines->file == stdin || fstat(fileno(lines->file), &stat_) || !S_ISREG(stat_.st_mode)) return;
+    if (stat_.st_size > WHOLE_BYTES_MAX) return;
+    static char *shared; // by all files
+    static size_t shared_room;
+    size_t room = stat_.st_size + 2;
+    if (room > shared_room) shared = grow(shared, shared_room = 2 * room);
+    size_t len = 0;
+    // One byte more than the file has shows its end.
+    for (ssize_t count; len < shared_room - 1; len += count) {
+        count = read(fileno(lines->file), shared + len, shared_room - 1 - len);
+        if (count <= 0) {
+            lines->is_whole = count == 0;
+            break;
+        }
+    }
+    if (lines->is_whole) lines->text = (struct bytes){shared, len, shared_room};
+    else lseek(fileno(lines->file), 0, SEEK_SET);
+}
+
+static char *next_line(struct lines *lines, size_t *len) {
+    if (!lines->is_whole) {
+        ssize_t count = getline(&lines->text.at, &lines->room, lines->file);
+        if (count < 0) return NULL;
+        *len = count - (count > 0 && lines->text.at[count - 1] == '\n');
+        lines->text.at[*len] = '\0';
+        return lines->text.at;
+    }
+    if (lines->at == lines->text.len) return NULL;
+    char *line = lines->text.at + lines->at;
+    size_t left = lines->text.len - lines->at;
+    char *end = memchr(line, '\n', left);
+    *len = end ? (size_t)(end - line) : left;
+    line[*len] = '\0';
+    lines->at += *len + (end != NULL);
+    return line;
+}
+
+static void close_lines(struct lines *lines) {
+    if (!lines->is_whole) free(lines->text.at);
+    if (lines->file == stdin) clearerr(stdin);
+    else fclose(lines->file);
+}
+
+static void search(const char *path, unsigned char type) {
+    struct stat stat_;
+    bool is_stdin = type == DT_UNKNOWN && strcmp(path, "-") == 0;
+    if (type != DT_REG && !is_stdin && stat(path, &stat_) == 0 && S_ISDIR(stat_.st_mode)) {
         any_error = true;
         if (!no_messages) warn("%s: Is a directory", path);
         return;
     }
-    FILE *file = strcmp(path, "-") ? fopen(path, "r") : stdin;
+    FILE *file = is_stdin ? stdin : fopen(path, "r");
     if (!file) {
         any_error = true;
         if (!no_messages) warn_path(path);
         return;
     }
-    const char *name = file == stdin ? "(standard input)" : path;
+    const char *name = is_stdin ? "(standard input)" : path;
     off_t next;
     bool prints = !quiet && !count_only && !names_only && !names_without && most > 1;
-    if (prints && is_output(file, &next) && (file != stdin || lseek(0, 0, SEEK_CUR) < next)) {
+    if (prints && is_output(file, &next) && (!is_stdin || lseek(0, 0, SEEK_CUR) < next)) {
         // It would find what it writes.
         any_error = true;
         if (!no_messages) warn("%s: input file is also the output", name);
-        if (file != stdin) fclose(file);
+        if (!is_stdin) fclose(file);
         return;
     }
-    char *line = NULL;
-    size_t room = 0;
+    struct lines lines = {.file = file};
+    if (has_literals) read_short(&lines);
     uint64_t number = 0, selected = 0;
     bool binary = false, told = false;
-    for (ssize_t len; selected < most && (len = getline(&line, &room, file)) >= 0;) {
-        bool has_end = len > 0 && line[len - 1] == '\n';
-        len -= has_end;
-        line[len] = '\0';
+    bool is_hopeless = lines.is_whole && !invert && !may_match(lines.text.at, lines.text.len);
+    char *line;
+    for (size_t len; !is_hopeless && selected < most && (line = next_line(&lines, &len));) {
         number++;
         binary |= !as_text && memchr(line, '\0', len) != NULL;
         struct match match;
-        if (find(line, len, 0, &match) == invert) continue;
+        if ((may_match(line, len) && find(line, len, 0, &match)) == invert) continue;
         selected++;
         if (quiet) exit(0);
         if (names_only || names_without) break;
@@ -160,7 +296,7 @@ static void search(const char *path) {
                 putchar('\n');
             }
             from = match.to > match.from ? match.to : match.to + 1;
-            if (from > (size_t)len) break;
+            if (from > len) break;
         }
     }
     if (ferror(file)) {
@@ -174,14 +310,15 @@ static void search(const char *path) {
     }
     if ((names_only && selected) || (names_without && !selected)) puts(name);
     any_selected |= selected > 0;
-    free(line);
-    if (file == stdin) clearerr(stdin);
-    else fclose(file);
+    close_lines(&lines);
 }
 
-static void search_tree(const char *path) {
-    if (!is_dir(path) || strcmp(path, "-") == 0) {
-        search(path);
+static void search_listed(const char *dir, const struct texts *names);
+
+// `type` is DT_UNKNOWN where nobody has listed `path`.
+static void search_tree(const char *path, unsigned char type) {
+    if (type == DT_REG || (type != DT_DIR && !is_dir(path))) {
+        search(path, type);
         return;
     }
     struct texts names;
@@ -190,14 +327,19 @@ static void search_tree(const char *path) {
         if (!no_messages) warn_path(path);
         return;
     }
-    for (size_t i = 0; i < names.count; i++) {
-        struct stat stat_;
-        char *inner = join(path, names.at[i]);
-        // Links in a tree are not followed.
-        if (lstat(inner, &stat_) == 0 && !S_ISLNK(stat_.st_mode)) search_tree(inner);
-        free(inner);
-    }
+    search_listed(path, &names);
     free_texts(&names);
+}
+
+// Links in a tree are not followed.
+static void search_listed(const char *dir, const struct texts *names) {
+    for (size_t i = 0; i < names->count; i++) {
+        unsigned char type = listed_type(names->at[i]);
+        if (type == DT_LNK) continue;
+        char *inner = dir ? join(dir, names->at[i]) : names->at[i];
+        search_tree(inner, type);
+        if (dir) free(inner);
+    }
 }
 
 int tool_grep(int argc, char **argv) {
@@ -244,17 +386,18 @@ int tool_grep(int argc, char **argv) {
         add_patterns(argv[optind++]);
     }
     compile();
+    find_literals();
     if (show_names < 0) show_names = argc - optind > 1 || (recursive && (optind == argc || is_dir(argv[optind])));
     if (optind == argc && recursive) {
         struct texts names;
         if (!list_dir(".", &names)) die(".: %s", strerror(errno));
-        for (size_t i = 0; i < names.count; i++) search_tree(names.at[i]);
+        search_listed(NULL, &names);
     } else if (optind == argc) {
-        search("-");
+        search("-", DT_UNKNOWN);
     }
     for (int i = optind; i < argc; i++) {
-        if (recursive) search_tree(argv[i]);
-        else search(argv[i]);
+        if (recursive) search_tree(argv[i], DT_UNKNOWN);
+        else search(argv[i], DT_UNKNOWN);
     }
     return any_error && !(quiet && any_selected) ? 2 : !any_selected;
 }
