@@ -239,7 +239,15 @@ impl HostDir {
         &self,
         path: &VPath,
     ) -> Result<Vec<(DirEntry, u64)>, Errno> {
-        let entries = self.entries(path);
+        self.sorted(path, self.entries(path))
+    }
+
+    /// The `entries` of the directory `path`, as [`HostDir::list_with_inodes`] returns them.
+    pub(super) fn sorted(
+        &self,
+        path: &VPath,
+        entries: io::Result<cap_std::fs::ReadDir>,
+    ) -> Result<Vec<(DirEntry, u64)>, Errno> {
         let entry = |entry: io::Result<HostEntry>| match entry.and_then(|e| Ok((e.file_type()?, e)))
         {
             Ok((file_type, entry)) => {

@@ -41,7 +41,7 @@ impl HostDir {
     /// # Errors
     /// Those of the host; `NotADirectory` if a component is a symbolic link or a file.
     #[cfg(unix)]
-    fn walk_to(&self, path: &VPath) -> io::Result<Walked<'_>> {
+    pub(super) fn walk_to(&self, path: &VPath) -> io::Result<Walked<'_>> {
         if path.is_root() {
             return Ok(Walked::Root(&self.dir));
         }

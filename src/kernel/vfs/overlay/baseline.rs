@@ -16,6 +16,7 @@ use crate::base::digest::Digest;
 use crate::base::errno::Errno;
 use crate::kernel::vfs::layer::contents::Contents;
 use crate::kernel::vfs::layer::host_dir::{Examined, HostDir};
+use crate::kernel::vfs::layer::host_held::HeldDir;
 use crate::kernel::vfs::layer::{Blob, DirEntry, FileType, Layer, Stat};
 use crate::kernel::vfs::path::VPath;
 
@@ -90,15 +91,6 @@ pub(in crate::kernel::vfs) struct List {
     pub inodes: HashMap<Box<str>, u64>,
     /// The directory had changed before it was listed.
     pub is_late: bool,
-}
-
-/// The state on the disk of a directory that is looked at.
-#[derive(PartialEq)]
-enum Folder {
-    /// The same directory, with its change time; `true` if no name in it was added or removed.
-    Same(bool, u64),
-    /// Another directory or nothing.
-    Other,
 }
 
 impl From<Stat> for There {
@@ -232,17 +224,14 @@ impl Baseline {
         if let Some((list, None)) = listed {
             return Ok(Pin::Absent { is_certain: !list.is_late });
         }
-        let (folder, found) = self.look(&parent, &dir, || match self.disk().examine(path) {
+        let looked = self.look(&parent, &dir, |folder| match folder.examine(name) {
             Ok(found) => Ok(Some(found)),
             Err(Errno::Noent | Errno::Notdir) => Ok(None),
             Err(errno) => Err(errno),
         })?;
-        let is_same = match folder {
-            Folder::Other => {
-                self.drifted(path, DriftKind::Changed);
-                return Ok(Pin::Unknown);
-            }
-            Folder::Same(is_same, _) => is_same,
+        let Some((is_same, found)) = looked else {
+            self.drifted(path, DriftKind::Changed);
+            return Ok(Pin::Unknown);
         };
         let was_there = is_same || listed.is_some_and(|(list, _)| !list.is_late);
         let unknown = |kind| {
@@ -269,37 +258,47 @@ impl Baseline {
         unknown(if was_there { DriftKind::Changed } else { DriftKind::Newer })
     }
 
-    /// Calls `look` until the directory `path`, pinned as `dir`, is the same before and after it; returns the
-    /// directory's state and the result.
+    /// Calls `look` until the directory `path`, pinned as `dir`, has the same change time before and after it. Returns
+    /// whether no name in it was added or removed since the start, and the result; `None` if another directory or
+    /// nothing is there now, or it keeps changing.
     fn look<T>(
         &self,
         path: &VPath,
         dir: &There,
-        look: impl Fn() -> Result<T, Errno>,
-    ) -> Result<(Folder, T), Errno> {
-        let mut before = self.folder(path, dir)?;
+        look: impl Fn(&HeldDir<'_>) -> Result<T, Errno>,
+    ) -> Result<Option<(bool, T)>, Errno> {
+        // One handle for all of it: what is found is of the directory whose state is compared.
+        let held = match self.disk().hold(path) {
+            Ok(held) => held,
+            Err(Errno::Noent | Errno::Notdir) => return Ok(None),
+            Err(errno) => return Err(errno),
+        };
+        let mut before = self.state(&held, dir)?;
         for _ in 0..LOOKS_MAX {
-            let found = look();
-            let after = self.folder(path, dir)?;
+            let Some(state) = before else { return Ok(None) };
+            let found = look(&held);
+            let after = self.state(&held, dir)?;
             if before == after {
-                return Ok((after, found?));
+                return Ok(Some((state.0, found?)));
             }
             before = after;
         }
-        Ok((Folder::Other, look()?))
+        Ok(None)
     }
 
-    fn folder(&self, path: &VPath, dir: &There) -> Result<Folder, Errno> {
-        let now = match self.disk().examine(path) {
+    /// Whether no name in `held` was added or removed since the start, and its change time; `None` if it is not the
+    /// directory that is pinned as `dir`.
+    fn state(&self, held: &HeldDir<'_>, dir: &There) -> Result<Option<(bool, u64)>, Errno> {
+        let now = match held.examine_itself() {
             Ok(now) => now,
-            Err(Errno::Noent | Errno::Notdir) => return Ok(Folder::Other),
+            Err(Errno::Noent | Errno::Notdir) => return Ok(None),
             Err(errno) => return Err(errno),
         };
         if now.stat.file_type != FileType::Directory || now.stat.inode != dir.stat.inode {
-            return Ok(Folder::Other);
+            return Ok(None);
         }
         let is_same = !self.is_changed(&now) || dir.accepted_ns == Some(now.changed_ns);
-        Ok(Folder::Same(is_same, now.changed_ns))
+        Ok(Some((is_same, now.changed_ns)))
     }
 
     /// The pin of `path`, which must be there.
@@ -345,13 +344,14 @@ impl Baseline {
             }
             return Ok(list.clone());
         }
-        let list = || self.disk().list_with_inodes(path);
-        let found = self.look(path, &there, list);
-        let (is_same, found) = match found {
-            Ok((Folder::Same(is_same, _), found)) => (is_same, found),
-            Ok((Folder::Other, _)) | Err(Errno::Noent | Errno::Notdir) => {
-                return Err(self.lost(path));
-            }
+        #[expect(
+            clippy::redundant_closure_for_method_calls,
+            reason = "the method is of one lifetime"
+        )]
+        let looked = self.look(path, &there, |held| held.list());
+        let (is_same, found) = match looked {
+            Ok(Some(found)) => found,
+            Ok(None) | Err(Errno::Noent | Errno::Notdir) => return Err(self.lost(path)),
             Err(errno) => return Err(errno),
         };
         let list = Arc::new(self.list_of(path, found, !is_same));
@@ -429,7 +429,11 @@ impl Baseline {
     pub(in crate::kernel::vfs) fn unchanged_dirs(&self, paths: HashSet<VPath>) -> HashSet<VPath> {
         // A directory that was not read since a refresh has no pin: `pin` makes one.
         let is_same = |path: &VPath| match self.pin(path) {
-            Ok(Pin::There(dir)) => matches!(self.folder(path, &dir), Ok(Folder::Same(true, _))),
+            Ok(Pin::There(dir)) => {
+                let held = self.disk().hold(path);
+                held.and_then(|held| self.state(&held, &dir))
+                    .is_ok_and(|state| state.is_some_and(|(same, _)| same))
+            }
             _ => false,
         };
         paths.into_iter().filter(is_same).collect()

@@ -1,0 +1,70 @@
+//! A directory of the host that stays open while several things are asked of it.
+
+use super::DirEntry;
+use super::host_dir::{Examined, HostDir, errno, examined};
+#[cfg(unix)]
+use super::host_walk::Walked;
+use crate::base::errno::Errno;
+use crate::kernel::vfs::path::VPath;
+
+/// A directory beneath a [`HostDir`]. On Unix all answers are of the directory that was opened, wherever it is moved;
+/// elsewhere they are of its path.
+pub(in crate::kernel::vfs) struct HeldDir<'a> {
+    host: &'a HostDir,
+    path: &'a VPath,
+    #[cfg(unix)]
+    dir: Walked<'a>,
+}
+
+impl HostDir {
+    /// Opens the directory `path`. No symbolic link is followed.
+    ///
+    /// # Errors
+    /// `ENOENT`; `ENOTDIR`; those of the host.
+    pub(in crate::kernel::vfs) fn hold<'a>(
+        &'a self,
+        path: &'a VPath,
+    ) -> Result<HeldDir<'a>, Errno> {
+        Ok(HeldDir {
+            host: self,
+            path,
+            #[cfg(unix)]
+            dir: self.walk_to(path).map_err(errno)?,
+        })
+    }
+}
+
+impl HeldDir<'_> {
+    /// The directory itself.
+    ///
+    /// # Errors
+    /// Those of the host.
+    pub(in crate::kernel::vfs) fn examine_itself(&self) -> Result<Examined, Errno> {
+        #[cfg(unix)]
+        return self.dir.dir_metadata().map(|metadata| examined(&metadata)).map_err(errno);
+        #[cfg(not(unix))]
+        self.host.examine(self.path)
+    }
+
+    /// The entry `name`; a symbolic link is not followed.
+    ///
+    /// # Errors
+    /// `ENOENT`; those of the host.
+    pub(in crate::kernel::vfs) fn examine(&self, name: &str) -> Result<Examined, Errno> {
+        #[cfg(unix)]
+        return self.dir.symlink_metadata(name).map(|metadata| examined(&metadata)).map_err(errno);
+        #[cfg(not(unix))]
+        self.host.examine(&self.path.join(name))
+    }
+
+    /// The entries, as [`HostDir::list_with_inodes`] returns them.
+    ///
+    /// # Errors
+    /// Those of the host.
+    pub(in crate::kernel::vfs) fn list(&self) -> Result<Vec<(DirEntry, u64)>, Errno> {
+        #[cfg(unix)]
+        return self.host.sorted(self.path, self.dir.entries());
+        #[cfg(not(unix))]
+        self.host.list_with_inodes(self.path)
+    }
+}
