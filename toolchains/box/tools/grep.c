@@ -190,7 +190,7 @@ static void print_prefix(const char *name, uint64_t number) {
 struct lines {
     FILE *file;
     struct bytes text; // a line; all of the file if `is_whole`
-    size_t room, at;
+    size_t at;
     bool is_whole;
 };
 
@@ -218,7 +218,7 @@ static void read_short(struct lines *lines) {
 
 static char *next_line(struct lines *lines, size_t *len) {
     if (!lines->is_whole) {
-        ssize_t count = getline(&lines->text.at, &lines->room, lines->file);
+        ssize_t count = getline(&lines->text.at, &lines->text.room, lines->file);
         if (count < 0) return NULL;
         *len = count - (count > 0 && lines->text.at[count - 1] == '\n');
         lines->text.at[*len] = '\0';
@@ -335,9 +335,10 @@ static void search_tree(const char *path, unsigned char type) {
 static void search_listed(const char *dir, const struct texts *names) {
     for (size_t i = 0; i < names->count; i++) {
         unsigned char type = listed_type(names->at[i]);
-        if (type == DT_LNK) continue;
         char *inner = dir ? join(dir, names->at[i]) : names->at[i];
-        search_tree(inner, type);
+        struct stat stat_;
+        bool is_link = type == DT_LNK || (type == DT_UNKNOWN && lstat(inner, &stat_) == 0 && S_ISLNK(stat_.st_mode));
+        if (!is_link) search_tree(inner, type);
         if (dir) free(inner);
     }
 }
