@@ -209,13 +209,10 @@ impl HostDir {
 
     /// The entries of the directory `path`; no symbolic link is followed.
     fn entries(&self, path: &VPath) -> io::Result<cap_std::fs::ReadDir> {
-        if path.is_root() {
-            return self.dir.entries();
-        }
         #[cfg(unix)]
-        return Dir::from_std_file(super::way::open(&self.dir, native(path)?)?).entries();
+        return self.walk_to(path)?.entries();
         #[cfg(not(unix))]
-        self.dir.read_dir(native(path)?)
+        if path.is_root() { self.dir.entries() } else { self.dir.read_dir(native(path)?) }
     }
 
     /// The present time on the clock of the disk, in nanoseconds since the Unix epoch: the change time of an
