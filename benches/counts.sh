@@ -4,6 +4,7 @@
 #   counts.sh            prints the table
 #   counts.sh --check    compares with benches/counts.txt: a row that is more than 5 % above it fails, by name
 #   counts.sh --write    replaces benches/counts.txt
+#   counts.sh --dev ...  counts the binary that `cargo build` builds, with benches/counts-dev.txt. The gate does so
 #
 # It needs cargo and valgrind. BELLJAR names a binary to count instead of the one that .ci/build-release builds.
 # A row counts two runs of a guest and divides the difference by the additional operations, so that its start does
@@ -14,6 +15,12 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
 guests=$root/guest-examples
 table=$here/counts.txt
+dev=
+if [ "${1:-}" = --dev ]; then
+    dev=1
+    table=$here/counts-dev.txt
+    shift
+fi
 # Percent above the table that a row may have.
 tolerance=5
 
@@ -25,11 +32,15 @@ die() {
 case $#:${1:-} in
     0:) ;;
     1:--check | 1:--write) ;;
-    *) die "usage: counts.sh [--check | --write]" ;;
+    *) die "usage: counts.sh [--dev] [--check | --write]" ;;
 esac
 command -v valgrind >/dev/null || die "valgrind is needed and was not found"
 [ "$(uname -m)" = x86_64 ] || die "the table is for x86-64"
 
+if [ -n "$dev" ]; then
+    (cd "$root" && cargo build --quiet)
+    BELLJAR=${BELLJAR:-${CARGO_TARGET_DIR:-$root/target}/debug/belljar}
+fi
 belljar=${BELLJAR:-$("$root/.ci/build-release")}
 # The path of the build is relative to the repository.
 [ -n "${BELLJAR:-}" ] || [ "${belljar#/}" != "$belljar" ] || belljar=$root/$belljar

@@ -1,5 +1,5 @@
-// compute ROUNDS: computes and calls nothing, then prints a checksum of all of it. Floats, integers
-// and memory in turn: a matrix product, the mixing of a hash function, a sieve. The checksum is
+// compute ROUNDS [PART]: computes and calls nothing, then prints a checksum of all of it. Floats, integers
+// and memory in turn, or the PART `floats` or `integers` (and memory) alone: a matrix product, the mixing of a hash function, a sieve. The checksum is
 // the same on every machine: IEEE arithmetic in a fixed order, no fused multiply-add (`-std=c11`
 // natively), no library functions.
 #include <stdint.h>
@@ -70,15 +70,19 @@ static void sieve(void) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 2) {
-        fputs("usage: compute ROUNDS\n", stderr);
+    const char *part = argc == 3 ? argv[2] : "all";
+    int is_all = !strcmp(part, "all"), is_floats = !strcmp(part, "floats"), is_integers = !strcmp(part, "integers");
+    if (argc < 2 || argc > 3 || !(is_all || is_floats || is_integers)) {
+        fputs("usage: compute ROUNDS [floats|integers]\n", stderr);
         return 2;
     }
     long rounds = atol(argv[1]);
     for (long i = 0; i < rounds; i++) {
-        multiply();
-        mix();
-        sieve();
+        if (is_all || is_floats) multiply();
+        if (is_all || is_integers) {
+            mix();
+            sieve();
+        }
         // Xor of arbitrary values could in principle reach zero, where xorshift stays for ever.
         state |= 1;
     }

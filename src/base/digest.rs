@@ -14,6 +14,14 @@ pub struct Digest([u8; 32]);
 const PIECE_BYTES: usize = 16 << 10;
 
 impl Digest {
+    /// Length in bytes.
+    pub const BYTES: usize = 32;
+
+    /// The digest with these bytes.
+    pub const fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        Self(bytes)
+    }
+
     /// The digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())

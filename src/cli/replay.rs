@@ -15,8 +15,8 @@ use super::text::{count, printable};
 use super::{setup, sink, tape};
 use crate::base::digest::Digest;
 use crate::base::disk;
-use crate::store::{Cas, StoreError};
-use crate::tape::{Desync, Kind, NativeEvent, TapeError, cas_dir};
+use crate::store::StoreError;
+use crate::tape::{Desync, Kind, NativeEvent, TapeError, TapeStore};
 use crate::testbench::{ReplayError, Replayed, replay};
 use crate::{Engine, EngineConfig, Limit, Limits, Module};
 
@@ -90,7 +90,7 @@ fn tell_same(args: &ReplayArgs, said: &TapeAnnotations, replayed: &Replayed) -> 
 
 /// Prints where the run differs from its tape, and why, as far as that is known.
 fn tell_different(args: &ReplayArgs, said: &TapeAnnotations, desync: &Desync) -> Result<u8> {
-    if let Some(error) = lost(&Cas::new(cas_dir(&args.tape)), desync) {
+    if let Some(error) = lost(&TapeStore::of(&args.tape), desync) {
         return Err(error).context("cannot replay it");
     }
     let bound = ending_limit(args, desync)?;
@@ -123,19 +123,19 @@ fn tell_different(args: &ReplayArgs, said: &TapeAnnotations, desync: &Desync) ->
 
 /// Why the store lacks the content of the record at which the run differs: then the difference is not one
 /// of the run.
-fn lost(cas: &Cas, desync: &Desync) -> Option<StoreError> {
+fn lost(store: &TapeStore, desync: &Desync) -> Option<StoreError> {
     if desync.withheld.is_some() {
         return None;
     }
     match &desync.expected.as_ref()?.kind {
         Kind::FileRead { content_hash, len_bytes, withheld_by: None, .. } => {
-            cas.open(*content_hash, *len_bytes).err()
+            store.open(*content_hash, *len_bytes).err()
         }
         Kind::DirList { entries: told, .. }
         | Kind::LinkRead { target: told, .. }
         | Kind::StreamRead { bytes: told, .. }
         | Kind::Native { event: NativeEvent::Output { bytes: told, .. }, .. } => {
-            told.bytes(cas).err()
+            told.bytes(store).err()
         }
         _ => None,
     }
@@ -205,7 +205,7 @@ fn find(
         }
     }
     let embedded = || {
-        let bytes = Cas::new(cas_dir(&args.tape)).get(digest?, MODULE_BYTES_MAX).ok()?;
+        let bytes = TapeStore::of(&args.tape).get(digest?, MODULE_BYTES_MAX).ok()?;
         Module::from_bytes(name, bytes).ok()
     };
     // Names, never paths: the tape is not trusted. The first program's name can differ from its module's.

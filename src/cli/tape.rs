@@ -14,8 +14,7 @@ use super::started_natives::StartedNatives;
 use super::text::{count, printable};
 use crate::base::digest::Digest;
 use crate::base::disk;
-use crate::store::Cas;
-use crate::tape::{Record, TapeError, TapeReader, cas_dir};
+use crate::tape::{Record, TapeError, TapeReader, TapeStore};
 
 /// Longest text of one field that `show` prints, in characters.
 const SHOWN_CHARS_MAX: usize = 60;
@@ -160,19 +159,22 @@ fn copy_to_stdout(from: &mut impl Read) -> io::Result<()> {
 
 fn cat(tape: &Path, digest: &str) -> Result<u8> {
     open(tape)?;
-    let cas = Cas::new(cas_dir(tape));
-    cas.expect_there().context("cannot read the content")?;
-    let found: Vec<Digest> =
-        cas.digests()?.into_iter().filter(|known| known.to_string().starts_with(digest)).collect();
+    let store = TapeStore::of(tape);
+    store.expect_there().context("cannot read the content")?;
+    let found: Vec<Digest> = store
+        .digests()?
+        .into_iter()
+        .filter(|known| known.to_string().starts_with(digest))
+        .collect();
     match found[..] {
         [digest] => {
-            let mut file = cas.open(digest, u64::MAX).context("cannot read the content")?;
+            let mut file = store.open(digest, u64::MAX).context("cannot read the content")?;
             copy_to_stdout(&mut file).context("cannot print the content")?;
             Ok(0)
         }
         [] => Err(Usage(format!(
             "no content in {} has a digest that begins with {digest:?}",
-            cas.dir().display()
+            store.dir().display()
         ))
         .into()),
         _ => {

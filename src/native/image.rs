@@ -20,8 +20,7 @@ use crate::kernel::process::programs::{Found, MakeImage};
 use crate::kernel::process::schedule::{Ended, Image, Mode, Running};
 use crate::kernel::process::wakeup::HostBell;
 use crate::process::Command;
-use crate::store::Cas;
-use crate::tape::NativeEvent;
+use crate::tape::{NativeEvent, TapeStore};
 
 /// Bytes given to a program at once: the capacity of a pipe.
 const PIECE_BYTES: usize = 64 << 10;
@@ -103,12 +102,12 @@ impl Image for NativeImage {
 /// The recorded events of native programs.
 pub struct TapedChildren {
     events: Mutex<VecDeque<(Pid, NativeEvent)>>,
-    contents: Cas,
+    contents: TapeStore,
 }
 
 impl TapedChildren {
     /// `events` by process, in tape order; `contents` is the store of the tape.
-    pub fn new(events: Vec<(Pid, NativeEvent)>, contents: Cas) -> Self {
+    pub fn new(events: Vec<(Pid, NativeEvent)>, contents: TapeStore) -> Self {
         Self { events: Mutex::new(events.into()), contents }
     }
 

@@ -227,8 +227,13 @@ impl SnapshotStore {
         let text = self.cas.get(id, SNAPSHOT_BYTES_MAX);
         let text = text.map_err(|source| SnapshotError::Store { id: id.to_string(), source })?;
         let format_error = |message: String| SnapshotError::Format { id: id.to_string(), message };
-        let head: Head =
-            serde_json::from_slice(&text).map_err(|error| format_error(error.to_string()))?;
+        // A snapshot of another version may have other fields: then its head alone says which it is.
+        let saved = serde_json::from_slice::<Saved>(&text);
+        let head = match &saved {
+            Ok(saved) => &saved.head,
+            Err(_) => &serde_json::from_slice::<Head>(&text)
+                .map_err(|error| format_error(error.to_string()))?,
+        };
         if head.format != FORMAT {
             return Err(format_error("not a snapshot".to_owned()));
         }
@@ -236,7 +241,7 @@ impl SnapshotStore {
         if major != VERSION[0] {
             return Err(SnapshotError::Version { id: id.to_string(), major, minor });
         }
-        serde_json::from_slice(&text).map_err(|error| format_error(error.to_string()))
+        saved.map_err(|error| format_error(error.to_string()))
     }
 
     /// The id of the session that the snapshot `id` was made of.

@@ -154,8 +154,15 @@ impl Cas {
     ) -> Result<(), StoreError> {
         self.expect_folder()?;
         let path = self.path_of(digest);
-        disk::create_private_dir_all(&self.dir)?;
-        let file = tempfile::Builder::new().prefix(TEMPORARY_PREFIX).tempfile_in(&self.dir);
+        let mut builder = tempfile::Builder::new();
+        let create = builder.prefix(TEMPORARY_PREFIX);
+        let file = match create.tempfile_in(&self.dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                disk::create_private_dir_all(&self.dir)?;
+                create.tempfile_in(&self.dir)
+            }
+            file => file,
+        };
         let mut file = file.map_err(DiskError::new("create a temporary file for", &path))?;
         let mut hasher = DigestHasher::default();
         let mut piece = vec![0; PIECE_BYTES];

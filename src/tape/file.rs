@@ -1,39 +1,24 @@
 //! Tapes as files: one JSON object per line, and a store next to the file for longer contents.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::header::{Header, Version};
 use super::lines::{LINE_BYTES_MAX, LineError, Lines, expect_readable, line_of};
+use super::pack::{self, PACKED_BYTES_MAX, PackWriter};
 use super::payload::Payload;
 use super::record::Record;
 use super::recorder::{ReadAt, TapeError, TapeSink};
+use super::store::{Content, PARTIAL, TapeStore, cas_dir};
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
-use crate::store::{Cas, StoreError};
-
-/// The directory of the store of the tape `path`, finished or not.
-pub fn cas_dir(path: &Path) -> PathBuf {
-    match path.extension() {
-        Some(extension) if extension == PARTIAL => with_suffix(&path.with_extension(""), ".cas"),
-        _ => with_suffix(path, ".cas"),
-    }
-}
-
-/// Extension of an unfinished tape.
-const PARTIAL: &str = "partial";
+use crate::store::{Cas, StoreError, read_slice};
 
 /// The path of a tape until it is finished.
 fn partial_path(path: &Path) -> PathBuf {
     path.with_added_extension(PARTIAL)
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }
 
 /// Expects at `path` nothing, or what a tape may replace: a tape of any version, even an incomplete
@@ -86,10 +71,14 @@ pub struct FileTape {
     /// `None` once finished.
     file: Option<BufWriter<File>>,
     cas: Cas,
-    /// The digests that the tape names.
-    kept: HashSet<Digest>,
-    /// Those that were not in the store before.
+    /// The contents that the tape names, and their lengths.
+    kept: HashMap<Digest, u64>,
+    /// Files that were not in the store before.
     added: Vec<Digest>,
+    /// The pack of this recording, once there is a short content.
+    pack: Option<PackWriter>,
+    /// To read short contents again.
+    store: TapeStore,
     bytes: u64,
     bytes_max: u64,
 }
@@ -114,8 +103,10 @@ impl FileTape {
             path: path.to_owned(),
             file: Some(BufWriter::with_capacity(64 << 10, file)),
             cas,
-            kept: HashSet::new(),
+            kept: HashMap::new(),
             added: Vec::new(),
+            pack: None,
+            store: TapeStore::of(path),
             bytes: 0,
             bytes_max,
         };
@@ -140,12 +131,18 @@ impl FileTape {
         Ok(())
     }
 
-    /// Removes contents that only an older tape of this name used.
+    /// Removes contents that only an older tape of this name used. What cannot be removed only costs space.
     fn sweep(&self) {
+        let is_file = |len_bytes: &u64| *len_bytes > PACKED_BYTES_MAX as u64;
         for digest in self.cas.digests().unwrap_or_default() {
-            if !self.kept.contains(&digest) {
-                // A leftover only costs space.
+            if !self.kept.get(&digest).is_some_and(is_file) {
                 let _ = disk::remove_file(&self.cas.path_of(digest));
+            }
+        }
+        let own = self.pack.as_ref().map(PackWriter::path);
+        for (_, path) in pack::numbered(self.cas.dir()).unwrap_or_default() {
+            if own != Some(&path) {
+                let _ = disk::remove_file(&path);
             }
         }
     }
@@ -157,7 +154,7 @@ impl TapeSink for FileTape {
     }
 
     fn keep(&mut self, digest: Digest, len_bytes: u64, read: ReadAt<'_>) -> Result<(), TapeError> {
-        if self.kept.contains(&digest) {
+        if self.kept.contains_key(&digest) {
             return Ok(());
         }
         self.charge(len_bytes)?;
@@ -166,15 +163,39 @@ impl TapeSink for FileTape {
             self.cas.put(digest, read)?;
             self.added.push(digest);
         }
-        self.kept.insert(digest);
+        self.kept.insert(digest, len_bytes);
         Ok(())
     }
 
-    fn kept(&self, digest: Digest) -> Result<Option<File>, TapeError> {
-        if !self.kept.contains(&digest) {
-            return Ok(None);
+    fn keep_bytes(&mut self, digest: Digest, bytes: &[u8]) -> Result<(), TapeError> {
+        let len_bytes = bytes.len() as u64;
+        if bytes.len() > PACKED_BYTES_MAX {
+            return self.keep(digest, len_bytes, &mut read_slice(bytes));
         }
-        Ok(Some(disk::open(&self.cas.path_of(digest))?))
+        if self.kept.contains_key(&digest) {
+            return Ok(());
+        }
+        self.charge(len_bytes)?;
+        let pack = match &mut self.pack {
+            Some(pack) => pack,
+            none => {
+                self.cas.expect_folder()?;
+                none.insert(PackWriter::create(self.cas.dir())?)
+            }
+        };
+        pack.push(digest, bytes)?;
+        self.kept.insert(digest, len_bytes);
+        Ok(())
+    }
+
+    fn kept(&self, digest: Digest) -> Result<Option<Content>, TapeError> {
+        match self.kept.get(&digest) {
+            None => Ok(None),
+            Some(len_bytes) if *len_bytes > PACKED_BYTES_MAX as u64 => {
+                Ok(Some(Content::File(disk::open(&self.cas.path_of(digest))?)))
+            }
+            Some(len_bytes) => Ok(Some(self.store.open(digest, *len_bytes)?)),
+        }
     }
 
     fn finish(&mut self) -> Result<(), TapeError> {
@@ -203,6 +224,9 @@ impl Drop for FileTape {
         let _ = disk::remove_file(&partial_path(&self.path));
         for digest in &self.added {
             let _ = disk::remove_file(&self.cas.path_of(*digest));
+        }
+        if let Some(pack) = self.pack.take() {
+            let _ = disk::remove_file(pack.path());
         }
         // Fails if others have contents in it.
         let _ = disk::remove_empty_dir(self.cas.dir());
@@ -339,7 +363,7 @@ pub struct Tape {
     pub records: Vec<Record>,
     /// Whether an incomplete last line was skipped.
     pub cut_off: bool,
-    cas: Cas,
+    store: TapeStore,
 }
 
 impl Tape {
@@ -351,7 +375,7 @@ impl Tape {
         let mut reader = TapeReader::open(path)?;
         let records = reader.by_ref().collect::<Result<_, _>>()?;
         let cut_off = reader.is_cut_off();
-        Ok(Self { header: reader.header, records, cut_off, cas: Cas::new(cas_dir(path)) })
+        Ok(Self { header: reader.header, records, cut_off, store: TapeStore::of(path) })
     }
 
     /// The bytes of a payload.
@@ -359,7 +383,7 @@ impl Tape {
     /// # Errors
     /// [`StoreError`] if the store does not have them, or has damaged ones.
     pub fn payload(&self, payload: &Payload) -> Result<Vec<u8>, StoreError> {
-        payload.bytes(&self.cas)
+        payload.bytes(&self.store)
     }
 
     /// The content with a digest and a length of `len_bytes`.
@@ -367,6 +391,6 @@ impl Tape {
     /// # Errors
     /// [`StoreError`].
     pub fn content(&self, content_hash: Digest, len_bytes: u64) -> Result<Vec<u8>, StoreError> {
-        self.cas.get(content_hash, len_bytes)
+        self.store.get(content_hash, len_bytes)
     }
 }

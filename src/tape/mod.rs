@@ -10,6 +10,7 @@ mod header;
 mod leaks;
 pub(crate) mod lines;
 mod native;
+mod pack;
 mod payload;
 mod player;
 mod record;
@@ -17,6 +18,7 @@ mod record;
 mod record_tests;
 mod recorder;
 mod redact;
+mod store;
 mod texts;
 
 #[cfg(feature = "annotations")]
@@ -28,7 +30,7 @@ pub use desync::{Desync, Withheld};
 pub use fidelity::{
     CompareError, Divergence, FidelityMode, FidelityReport, FieldDifference, TapeSource, compare,
 };
-pub use file::{FileTape, Tape, TapeReader, cas_dir};
+pub use file::{FileTape, Tape, TapeReader};
 pub use header::{Header, Version};
 pub use leaks::{ClockLeak, ClockLeakKind, ClockLeaks};
 pub use native::NativeEvent;
@@ -37,3 +39,4 @@ pub use player::Player;
 pub use record::{Found, Kind, Phase, Preopened, Record};
 pub use recorder::{MemoryTape, ReadAt, Recorder, TapeError, TapeSink, TapedContent};
 pub use redact::{BadRule, Redaction};
+pub use store::{Content, TapeStore, cas_dir};

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::store::TapeStore;
 use crate::base::digest::Digest;
-use crate::store::{Cas, StoreError};
+use crate::store::StoreError;
 
 /// Maximum length of inline text, in bytes.
 pub const INLINE_BYTES_MAX: usize = 4 << 10;
@@ -38,17 +39,17 @@ impl Payload {
         }
     }
 
-    /// The bytes, inline or from `cas`.
+    /// The bytes, inline or from `store`.
     ///
     /// # Errors
     /// [`StoreError`] if the store does not have them, they were withheld, or are damaged.
-    pub fn bytes(&self, cas: &Cas) -> Result<Vec<u8>, StoreError> {
+    pub fn bytes(&self, store: &TapeStore) -> Result<Vec<u8>, StoreError> {
         match self {
             Self::Inline { text } => Ok(text.clone().into_bytes()),
             Self::Stored { content_hash, withheld_by: Some(rule), .. } => {
                 Err(StoreError::Withheld { digest: *content_hash, rule: rule.clone() })
             }
-            Self::Stored { content_hash, len_bytes, .. } => cas.get(*content_hash, *len_bytes),
+            Self::Stored { content_hash, len_bytes, .. } => store.get(*content_hash, *len_bytes),
         }
     }
 

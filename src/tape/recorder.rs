@@ -2,18 +2,19 @@
 
 use std::collections::HashMap;
 use std::error::Error;
-use std::fs::File;
 use std::hash::Hasher;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::desync::Desync;
+use super::pack::PACKED_BYTES_MAX;
 use super::payload::{INLINE_BYTES_MAX, Payload};
 use super::record::{Kind, Phase, Record};
 use super::redact::Redaction;
+use super::store::Content;
 use crate::base::digest::{Digest, DigestHasher};
 use crate::base::disk::DiskError;
-use crate::store::{StoreError, read_slice};
+use crate::store::StoreError;
 
 /// A tape cannot be written or read.
 #[derive(thiserror::Error)]
@@ -96,6 +97,9 @@ pub type ReadAt<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> io::Result<usize>;
 /// Bytes of a content held in memory.
 const PIECE_BYTES: usize = 256 << 10;
 
+/// Bytes read at first: most files are not longer.
+const FIRST_BYTES: usize = 8 << 10;
+
 /// Bytes before a piece that are searched again, as a secret may span two pieces.
 const OVERLAP_BYTES: usize = 4 << 10;
 
@@ -107,14 +111,13 @@ pub trait TapeSink: Send {
     /// [`TapeError`]: `Full`, `Disk`; `Desync` from a player.
     fn push(&mut self, record: Record) -> Result<(), TapeError>;
 
-    /// Stores `bytes`; returns their digest.
+    /// Stores `bytes`, which have `digest`.
     ///
     /// # Errors
-    /// [`TapeError`]: `Full`, `Store`.
-    fn blob(&mut self, bytes: &[u8]) -> Result<Digest, TapeError> {
-        let digest = Digest::of(bytes);
-        self.keep(digest, bytes.len() as u64, &mut read_slice(bytes))?;
-        Ok(digest)
+    /// [`TapeError`]: `Full`, `Store`, `Disk`.
+    fn keep_bytes(&mut self, digest: Digest, bytes: &[u8]) -> Result<(), TapeError> {
+        let _ = (digest, bytes);
+        Ok(())
     }
 
     /// Stores a content in pieces; `digest` and `len_bytes` are those of the whole.
@@ -129,8 +132,8 @@ pub trait TapeSink: Send {
     /// Opens the stored content with `digest`, if it is stored.
     ///
     /// # Errors
-    /// [`TapeError::Disk`].
-    fn kept(&self, digest: Digest) -> Result<Option<File>, TapeError> {
+    /// [`TapeError`]: `Disk`, `Store`.
+    fn kept(&self, digest: Digest) -> Result<Option<Content>, TapeError> {
         let _ = digest;
         Ok(None)
     }
@@ -290,25 +293,79 @@ impl Recorder {
             let withheld_by = Some(rule.to_owned());
             return Payload::Stored { content_hash: Digest::of(bytes), len_bytes, withheld_by };
         }
-        let content_hash = Self::keep(state, bytes);
+        let content_hash = Digest::of(bytes);
+        Self::keep(state, content_hash, bytes);
         Payload::Stored { content_hash, len_bytes, withheld_by: None }
     }
 
-    /// Stores the content of the file `path` unless it contains a secret. It is read twice; if it
-    /// changed in between, the tape fails. The first reading may itself be recorded.
+    /// Stores the content of the file `path` unless it contains a secret. A content that is too long for a
+    /// pack is read twice; if it changed in between, the tape fails. The first reading may itself be recorded.
     ///
     /// # Errors
     /// Those of `read`, which reads at an offset and returns 0 at the end.
     pub fn content_from<E: Into<Box<dyn Error + Send + Sync>>>(
         &self,
         path: &str,
+        read: impl FnMut(u64, &mut [u8]) -> Result<usize, E>,
+    ) -> Result<TapedContent, E> {
+        self.read_content(path, read).map(|(content, _)| content)
+    }
+
+    /// As [`Recorder::content_from`]; and the bytes, if they are few enough for a pack.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn read_content<E: Into<Box<dyn Error + Send + Sync>>>(
+        &self,
+        path: &str,
+        mut read: impl FnMut(u64, &mut [u8]) -> Result<usize, E>,
+    ) -> Result<(TapedContent, Option<Vec<u8>>), E> {
+        let mut bytes = vec![0; FIRST_BYTES];
+        let mut filled = 0;
+        // Without the lock, as opening the file is recorded, too.
+        loop {
+            if filled == FIRST_BYTES {
+                bytes.resize(PACKED_BYTES_MAX + 1, 0);
+            }
+            if filled == bytes.len() {
+                break;
+            }
+            match read(filled as u64, &mut bytes[filled..])? {
+                0 => {
+                    bytes.truncate(filled);
+                    return Ok((self.short_content(&bytes), Some(bytes)));
+                }
+                count => filled += count,
+            }
+        }
+        Ok((self.long_content(path, bytes, read)?, None))
+    }
+
+    fn short_content(&self, bytes: &[u8]) -> TapedContent {
+        let content_hash = Digest::of(bytes);
+        let mut state = self.lock();
+        let withheld_by = state.redaction.find(bytes).map(str::to_owned);
+        if withheld_by.is_none() {
+            Self::keep(&mut state, content_hash, bytes);
+        }
+        TapedContent { content_hash, len_bytes: bytes.len() as u64, withheld_by }
+    }
+
+    /// As [`Recorder::content_from`], for a content that begins with `start` and is longer.
+    fn long_content<E: Into<Box<dyn Error + Send + Sync>>>(
+        &self,
+        path: &str,
+        start: Vec<u8>,
         mut read: impl FnMut(u64, &mut [u8]) -> Result<usize, E>,
     ) -> Result<TapedContent, E> {
         let mut hasher = DigestHasher::default();
+        hasher.write(&start);
         let mut window = vec![0; OVERLAP_BYTES + PIECE_BYTES];
-        let (mut len_bytes, mut overlap, mut withheld_by) = (0, 0, None);
+        window[..OVERLAP_BYTES].copy_from_slice(&start[start.len() - OVERLAP_BYTES..]);
+        let (mut len_bytes, mut overlap) = (start.len() as u64, OVERLAP_BYTES);
+        let mut withheld_by = self.lock().redaction.find(&start).map(str::to_owned);
+        drop(start);
         loop {
-            // Without the lock, as opening the file is recorded, too.
             let count = read(len_bytes, &mut window[overlap..overlap + PIECE_BYTES])?;
             if count == 0 {
                 break;
@@ -345,18 +402,17 @@ impl Recorder {
     }
 
     /// The content with `digest`, if it is in the tape's store.
-    pub fn kept(&self, digest: Digest) -> Option<File> {
+    pub fn kept(&self, digest: Digest) -> Option<Content> {
         let mut state = self.lock();
         let kept = state.sink.kept(digest);
         state.attempt(kept).flatten()
     }
 
-    fn keep(state: &mut State, bytes: &[u8]) -> Digest {
-        if state.failed {
-            return Digest::of(bytes);
+    fn keep(state: &mut State, digest: Digest, bytes: &[u8]) {
+        if !state.failed {
+            let kept = state.sink.keep_bytes(digest, bytes);
+            state.attempt(kept);
         }
-        let kept = state.sink.blob(bytes);
-        state.attempt(kept).unwrap_or_else(|| Digest::of(bytes))
     }
 
     /// The variable `NAME=value`, redacted.

@@ -17,8 +17,9 @@ use crate::kernel::machine::limits::Limits;
 use crate::kernel::process::programs::Programs;
 use crate::native::TapedChildren;
 use crate::process::{Command, Output};
-use crate::store::Cas;
-use crate::tape::{Player, Record, Recorder, Redaction, TapeError, TapeReader, Withheld, cas_dir};
+use crate::tape::{
+    Player, Record, Recorder, Redaction, TapeError, TapeReader, TapeStore, Withheld,
+};
 use crate::toolchain::{ToolchainPrograms, Toolchains};
 
 /// A run that was replayed to its end.
@@ -64,7 +65,7 @@ pub fn replay(
     let (events, times_out) = (std::mem::take(&mut script.native_events), script.times_out);
     // A native process that did nothing before the timeout has no events.
     let is_beside = events.is_empty() && script.lacks.is_empty() && script.timeouts.is_empty();
-    let taped = Arc::new(TapedChildren::new(events, Cas::new(cas_dir(path))));
+    let taped = Arc::new(TapedChildren::new(events, TapeStore::of(path)));
     let engine = if counts_fuel && !engine.config().fuel {
         Engine::new(EngineConfig { fuel: true, ..engine.config().clone() })?
     } else {

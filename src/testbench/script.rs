@@ -20,8 +20,8 @@ use crate::kernel::machine::limits::{Limit, Limits};
 use crate::kernel::machine::timeout::TapedTimeout;
 use crate::kernel::process::Pid;
 use crate::kernel::vfs::TapedTree;
-use crate::store::{Cas, StoreError};
-use crate::tape::{Kind, NativeEvent, Preopened, TapeReader, cas_dir};
+use crate::store::StoreError;
+use crate::tape::{Kind, NativeEvent, Preopened, TapeReader, TapeStore};
 
 /// Limits of the mounts on a tape, and of the length of their paths.
 const MOUNTS_MAX: usize = 1000;
@@ -131,7 +131,7 @@ pub(super) struct Script {
 impl Script {
     pub fn read(path: &Path) -> Result<Self, ReplayError> {
         let tree_error = |source| ReplayError::Tree { tape: path.display().to_string(), source };
-        let cas = Cas::new(cas_dir(path));
+        let store = TapeStore::of(path);
         let mut script = Self {
             config: None,
             spawns: Vec::new(),
@@ -147,7 +147,7 @@ impl Script {
             natives: HashMap::new(),
             native_events: Vec::new(),
             clock_values_ns: Vec::new(),
-            tree: TapedTree::new(cas.clone()),
+            tree: TapedTree::new(store.clone()),
         };
         for record in TapeReader::open(path)? {
             let record = record?;
@@ -169,8 +169,8 @@ impl Script {
                     script.lacks.push(TapedLack { seq: record.seq, pid: Pid(pid), message });
                 }
                 Kind::Native { pid, event } => script.native_events.push((Pid(pid), event)),
-                spawn @ Kind::ProcessSpawn { .. } => script.learn_spawn(spawn, &cas, path)?,
-                call @ Kind::HostCall { .. } => script.learn_host_call(call, &cas)?,
+                spawn @ Kind::ProcessSpawn { .. } => script.learn_spawn(spawn, &store, path)?,
+                call @ Kind::HostCall { .. } => script.learn_host_call(call, &store)?,
                 decision @ Kind::Egress { .. } if is_for_a_guest(&decision) => {
                     script.egress.push(decision);
                 }
@@ -185,7 +185,12 @@ impl Script {
     }
 
     /// Takes in the start of a process by host code.
-    fn learn_spawn(&mut self, spawn: Kind, cas: &Cas, tape: &Path) -> Result<(), ReplayError> {
+    fn learn_spawn(
+        &mut self,
+        spawn: Kind,
+        store: &TapeStore,
+        tape: &Path,
+    ) -> Result<(), ReplayError> {
         let Kind::ProcessSpawn {
             program,
             argv0,
@@ -203,8 +208,8 @@ impl Script {
             return Ok(());
         };
         let stdin = match (stdin.as_str(), stdin_bytes) {
-            ("bytes", Some(payload)) => Input::Bytes(io::Cursor::new(payload.bytes(cas)?)),
-            ("stream", _) => Input::Taped(TapedInput::new(cas.clone())),
+            ("bytes", Some(payload)) => Input::Bytes(io::Cursor::new(payload.bytes(store)?)),
+            ("stream", _) => Input::Taped(TapedInput::new(store.clone())),
             _ => Input::Empty,
         };
         let preopens = preopens.into_iter().map(preopen).collect::<Result<_, _>>();
@@ -251,7 +256,7 @@ impl Script {
         }
     }
 
-    fn learn_host_call(&mut self, call: Kind, cas: &Cas) -> Result<(), StoreError> {
+    fn learn_host_call(&mut self, call: Kind, store: &TapeStore) -> Result<(), StoreError> {
         let Kind::HostCall {
             pid: Some(pid),
             capability,
@@ -271,9 +276,9 @@ impl Script {
             } else {
                 format!("{capability}.{operation}")
             },
-            params: params.bytes(cas)?,
-            done_as: done_as.map(|params| params.bytes(cas)).transpose()?,
-            answer: String::from_utf8_lossy(&result.bytes(cas)?).into_owned(),
+            params: params.bytes(store)?,
+            done_as: done_as.map(|params| params.bytes(store)).transpose()?,
+            answer: String::from_utf8_lossy(&result.bytes(store)?).into_owned(),
             answered_by: answered_by.unwrap_or_default(),
             amended,
             egress: std::mem::take(&mut self.egress),

@@ -24,8 +24,8 @@ use crate::kernel::vfs::{
     Base, DiffError, FileType, FileVersion, Follow, Listed, Listing, Metadata, Mount, Overlay,
     SetTime, TimeScale, beneath,
 };
-use crate::store::{Cas, StoreError};
-use crate::tape::{Kind, TapeError, TapeReader, TapedContent, cas_dir};
+use crate::store::StoreError;
+use crate::tape::{Kind, TapeError, TapeReader, TapeStore, TapedContent};
 
 /// The changes on a tape cannot be made.
 #[derive(thiserror::Error)]
@@ -164,7 +164,7 @@ impl Change {
 struct Making<'a> {
     vfs: &'a mut Overlay,
     changes: &'a [Change],
-    cas: Cas,
+    store: TapeStore,
     /// By the path of a mount: its directory for moved entries.
     rooms: HashMap<String, String>,
     /// Where an entry that is moved is in between, by its old path.
@@ -394,7 +394,7 @@ impl Making<'_> {
             return Err(StoreError::Withheld { digest, rule: rule.to_owned() }.into());
         }
         let len_bytes = change.detail.get("len_bytes").and_then(Value::as_u64);
-        let bytes = self.cas.get(digest, len_bytes.unwrap_or(0))?;
+        let bytes = self.store.get(digest, len_bytes.unwrap_or(0))?;
         if len_bytes != Some(bytes.len() as u64) {
             return Err(failed(path)(Errno::Inval));
         }
@@ -559,7 +559,7 @@ pub fn make_taped_changes(path: &Path, vfs: &mut Overlay) -> Result<usize, Taped
     let making = Making {
         vfs: &mut fork,
         changes: &changes,
-        cas: Cas::new(cas_dir(path)),
+        store: TapeStore::of(path),
         rooms: HashMap::new(),
         aside: HashMap::new(),
     };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use belljar::Digest;
 use belljar::tape::{
     FileTape, Header, Kind, MemoryTape, Payload, Recorder, Redaction, Tape, TapeError, TapeReader,
-    cas_dir,
+    TapeStore, cas_dir,
 };
 use proptest::prelude::*;
 
@@ -178,7 +178,7 @@ fn secrets_across_pieces_of_a_content_are_redacted() {
         let content = recorder.content_from("/file", read).unwrap();
         let expected = (Digest::of(bytes), bytes.len() as u64);
         assert_eq!((content.content_hash, content.len_bytes), expected);
-        let is_kept = cas_dir(&path).join(content.content_hash.to_string()).exists();
+        let is_kept = TapeStore::of(&path).open(content.content_hash, content.len_bytes).is_ok();
         assert_eq!(is_kept, content.withheld_by.is_none());
         is_kept
     };
@@ -238,28 +238,39 @@ fn a_file_that_changes_while_it_is_recorded_is_named() {
         assert_eq!(content.content_hash, Digest::of(first));
         recorder.finish()
     };
-    for changed in [&b"other"[..], b"sho"] {
-        let error = record(b"short", changed).unwrap_err();
+    let long = [b'a'; 100_000];
+    for changed in [&[b'b'; 100_000][..], &long[..99_999]] {
+        let error = record(&long, changed).unwrap_err();
         assert!(
             matches!(&error, TapeError::Changed { path } if path == "/worktree/log"),
             "{error}"
         );
     }
-    record(b"short", b"short, and grown").unwrap();
-    let kept = cas_dir(&path).join(Digest::of(b"short").to_string());
-    assert_eq!(std::fs::read(kept).unwrap(), b"short");
+    record(&long, &[b'a'; 100_001]).unwrap();
+    let kept = cas_dir(&path).join(Digest::of(&long).to_string());
+    assert_eq!(std::fs::read(kept).unwrap(), long);
+    // A short content is read once, so it cannot change in between.
+    record(b"short", b"other").unwrap();
+    assert_eq!(TapeStore::of(&path).get(Digest::of(b"short"), 5).unwrap(), b"short");
 }
 
 /// Regression: a content of an older tape was trusted to match its name.
 #[test]
 fn a_damaged_content_of_an_older_tape_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
-    let path = finished(folder.path());
+    let path = folder.path().join("run.tape");
+    let record = || {
+        let recorder = recorder(&path, BYTES_MAX);
+        recorder.push(write(1, recorder.payload(&[0xff; 90_000])));
+        recorder.finish().unwrap();
+    };
+    record();
     let content = std::fs::read_dir(cas_dir(&path)).unwrap().next().unwrap().unwrap().path();
-    std::fs::write(&content, [0xfe; 9000]).unwrap();
-    let tape = Tape::load(&finished(folder.path())).unwrap();
-    let Kind::StreamWrite { bytes, .. } = &tape.records[1].kind else { panic!() };
-    assert_eq!(tape.payload(bytes).unwrap(), [0xff; 9000]);
+    std::fs::write(&content, [0xfe; 90_000]).unwrap();
+    record();
+    let tape = Tape::load(&path).unwrap();
+    let Kind::StreamWrite { bytes, .. } = &tape.records[0].kind else { panic!() };
+    assert_eq!(tape.payload(bytes).unwrap(), [0xff; 90_000]);
 }
 
 #[test]
@@ -326,10 +337,10 @@ fn damaged_line_error_names_the_line() {
     std::fs::write(&path, vec![b'x'; (16 << 20) + 2]).unwrap();
     assert!(line_error(&path).1.contains("exceeds 16777216 bytes"));
 
-    std::fs::write(&path, whole.replacen("\"1.9\"", "\"2.0\"", 1)).unwrap();
+    std::fs::write(&path, whole.replacen("\"1.10\"", "\"2.0\"", 1)).unwrap();
     assert!(matches!(Tape::load(&path).map(|_| ()), Err(TapeError::Version { .. })));
 
-    std::fs::write(&path, whole.replacen("\"1.9\"", "\"1.10\"", 1)).unwrap();
+    std::fs::write(&path, whole.replacen("\"1.10\"", "\"1.11\"", 1)).unwrap();
     assert_eq!(Tape::load(&path).unwrap().records.len(), 3);
 }
 

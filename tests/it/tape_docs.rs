@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use belljar::Digest;
 use belljar::llm::{LlmProvider, LlmRequest, Message, Replay};
 use belljar::tape::{
     Annotation, AnnotationHeader, FileTape, Header, Kind, Record, Recorder, Redaction, cas_dir,
@@ -110,7 +111,7 @@ fn the_reader_in_python_reads_a_tape() {
 
     let read = || {
         let script = package().join("docs/tape_reader.py");
-        assert!(std::fs::read_to_string(&script).unwrap().lines().count() < 100);
+        assert!(std::fs::read_to_string(&script).unwrap().lines().count() < 110);
         Command::new("python3").arg(script).arg(&path).output().unwrap()
     };
     let run = read();
@@ -126,12 +127,24 @@ fn the_reader_in_python_reads_a_tape() {
     std::fs::write(&path, &whole[..whole.len() - 10]).unwrap();
     let cut = read();
     assert!(cut.status.success() && stderr(&cut).contains("line 5 is cut off"), "{}", stderr(&cut));
-    std::fs::write(&path, whole.replace("\"1.9\"", "\"2.0\"")).unwrap();
+    std::fs::write(&path, whole.replace("\"1.10\"", "\"2.0\"")).unwrap();
     assert!(!read().status.success());
     std::fs::write(&path, whole.replace("\"seq\":1", "\"seq\":x")).unwrap();
     assert!(stderr(&read()).contains("line 3 is no record"));
+    std::fs::write(&path, "").unwrap();
+    assert!(stderr(&read()).contains("it is empty"));
+
+    // Contents are found in packs and as files; a pack is read to its first incomplete entry.
     std::fs::write(&path, &whole).unwrap();
-    let content = std::fs::read_dir(cas_dir(&path)).unwrap().next().unwrap().unwrap().path();
-    std::fs::write(content, "other").unwrap();
+    let hash = Digest::of(&[0xff; 9000]).to_string();
+    let (pack, content) = (cas_dir(&path).join("0.pack"), cas_dir(&path).join(&hash));
+    std::fs::write(&content, "other").unwrap();
+    assert!(read().status.success());
+    let bytes = std::fs::read(&pack).unwrap();
+    std::fs::write(&pack, &bytes[..bytes.len() - 1]).unwrap();
     assert!(stderr(&read()).contains("has 5 bytes, not 9000"));
+    std::fs::write(&content, [0xff; 9000]).unwrap();
+    assert!(read().status.success());
+    std::fs::remove_file(&content).unwrap();
+    assert!(stderr(&read()).contains(&format!("{hash}: No such file")), "{}", stderr(&read()));
 }

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use belljar::Digest;
 use belljar::tape::{FidelityMode, Tape, TapeError, TapeReader, Version, cas_dir, compare};
 use proptest::prelude::*;
 
@@ -23,7 +24,7 @@ impl Recorded {
         let folder = tempfile::tempdir().unwrap();
         let tree = folder.path().join("tree");
         std::fs::create_dir(&tree).unwrap();
-        std::fs::write(tree.join("note.txt"), "one two\n".repeat(1000)).unwrap();
+        std::fs::write(tree.join("note.txt"), "one two\n".repeat(10_000)).unwrap();
         let this = Self { folder, text: String::new() };
         let record =
             ["record", "-q", "--tape", "run.tape", "--worktree", "tree", "--embed-program"];
@@ -239,6 +240,44 @@ fn huge_lengths_on_a_tape_cost_no_memory() {
         assert!(matches!(code, Some(1 | 125)), "{code:?}: {}", stderr(&output));
         assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
     }
+}
+
+/// Short contents are in packs, which are not trusted either.
+#[cfg(unix)]
+#[test]
+fn pack_must_be_a_regular_file_with_the_contents_of_its_digests() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    std::fs::write(dir.join("note.txt"), "one two\n".repeat(1000)).unwrap();
+    let call = |args: &[&str]| belljar(dir).args(args).output().unwrap();
+    let record =
+        ["record", "-q", "--tape", "run.tape", "--", "replace", "one", "three", "note.txt"];
+    assert!(call(&record).status.success());
+    let pack = cas_dir(&dir.join("run.tape")).join("0.pack");
+    let whole = std::fs::read(&pack).unwrap();
+    let hash = Digest::of("one two\n".repeat(1000).as_bytes()).to_string();
+    let cat = || call(&["tape", "cat", "run.tape", &hash]);
+    assert_eq!(stdout(&cat()).len(), 8000);
+
+    let secret = dir.join("secret");
+    std::fs::rename(&pack, &secret).unwrap();
+    std::os::unix::fs::symlink(&secret, &pack).unwrap();
+    assert!(stderr(&cat()).contains("no content"), "{}", stderr(&cat()));
+    let replayed = call(&["replay", "-q", "run.tape"]);
+    assert!(stderr(&replayed).contains("is missing"), "{}", stderr(&replayed));
+    std::fs::remove_file(&pack).unwrap();
+
+    let mut damaged = whole.clone();
+    let at = damaged.windows(8).position(|bytes| bytes == b"one two\n").unwrap();
+    damaged[at] = b'O';
+    std::fs::write(&pack, &damaged).unwrap();
+    for command in [&["tape", "cat", "run.tape", &hash][..], &["replay", "-q", "run.tape"]] {
+        let output = call(command);
+        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(125), &b""[..]));
+        assert!(stderr(&output).contains("0.pack is damaged"), "{}", stderr(&output));
+    }
+    std::fs::write(&pack, &whole).unwrap();
+    assert!(call(&["replay", "-q", "run.tape"]).status.success());
 }
 
 /// A link to another directory is not accepted as the store, whatever digests the tape names.

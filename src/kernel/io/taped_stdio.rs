@@ -4,22 +4,21 @@ use std::collections::VecDeque;
 
 use super::capture::capture;
 use crate::base::errno::Errno;
-use crate::store::Cas;
-use crate::tape::Payload;
+use crate::tape::{Payload, TapeStore};
 
 /// Standard input, as a sequence of reads.
 pub struct TapedInput {
     reads: VecDeque<Result<Payload, Errno>>,
     polls: VecDeque<bool>,
-    cas: Cas,
+    store: TapeStore,
     /// The rest of the last read: the program may be another one.
     left: Vec<u8>,
 }
 
 impl TapedInput {
-    /// Creates an input without records; contents are in `cas`.
-    pub fn new(cas: Cas) -> Self {
-        Self { reads: VecDeque::new(), polls: VecDeque::new(), cas, left: Vec::new() }
+    /// Creates an input without records; contents are in `store`.
+    pub fn new(store: TapeStore) -> Self {
+        Self { reads: VecDeque::new(), polls: VecDeque::new(), store, left: Vec::new() }
     }
 
     /// Appends the answer of a read.
@@ -45,7 +44,7 @@ impl TapedInput {
     pub(super) fn read(&mut self, buf: &mut [u8]) -> Result<usize, Errno> {
         if self.left.is_empty() {
             let Some(answer) = self.reads.pop_front() else { return Ok(0) };
-            self.left = answer?.bytes(&self.cas).map_err(|_| Errno::Io)?;
+            self.left = answer?.bytes(&self.store).map_err(|_| Errno::Io)?;
         }
         let count = self.left.len().min(buf.len());
         buf[..count].copy_from_slice(&self.left[..count]);

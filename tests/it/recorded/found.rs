@@ -2,6 +2,7 @@
 
 use belljar::Digest;
 use belljar::tape::Kind;
+use belljar::tape::TapeStore;
 
 use super::scene::Scene;
 use crate::support::{belljar, guest, stderr, stdout};
@@ -118,8 +119,8 @@ fn all_programs_of_a_process_tree_are_stored_with_the_tape() {
     scene.same(&["sh", "-c", "tool; command -v damaged; sh -c 'cat note.txt'"]);
     for name in ["tools/tool.wasm", "tools/cat.wasm"] {
         let digest = Digest::of(&std::fs::read(scene.path(name)).unwrap());
-        let kept = scene.path("run.tape.cas").join(digest.to_string());
-        assert!(kept.exists(), "{name} as {}", kept.display());
+        let kept = TapeStore::of(&scene.path("run.tape")).get(digest, 1 << 30);
+        assert!(kept.is_ok(), "{name}: {kept:?}");
     }
     // A module that contains what looks like a secret is not stored, and the recording fails with a message.
     let mut module = std::fs::read(scene.path("tools/tool.wasm")).unwrap();

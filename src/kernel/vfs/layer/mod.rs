@@ -25,6 +25,7 @@ use self::host_dir::HostFile;
 use super::path::VPath;
 use crate::base::digest::{Digest, DigestHasher};
 use crate::base::errno::Errno;
+use crate::tape::Content;
 
 /// Bytes hashed at a time.
 const PIECE_BYTES: usize = 64 << 10;
@@ -150,6 +151,15 @@ pub enum Blob {
         /// Its length in bytes.
         len: u64,
     },
+}
+
+impl From<Content> for Blob {
+    fn from(content: Content) -> Self {
+        match content {
+            Content::File(file) => Self::Host(file.into()),
+            Content::Bytes(bytes) => Self::Bytes(bytes.into_inner().into()),
+        }
+    }
 }
 
 impl Blob {

@@ -36,26 +36,33 @@ impl RecordingLayer {
         path.absolute(&self.at)
     }
 
-    /// Records the content of `blob` and returns its digest.
-    fn record_content(&self, path: &VPath, blob: &Blob) -> Result<Digest, Errno> {
+    /// Records the content of `blob`. Returns its digest, and the bytes that were recorded, if they are few.
+    fn record_content(
+        &self,
+        path: &VPath,
+        blob: &Blob,
+    ) -> Result<(Digest, Option<Vec<u8>>), Errno> {
         let read = |offset, buf: &mut [u8]| blob.read_at(buf, offset);
         let path = self.absolute(path);
-        let content = self.recorder.content_from(&path, read)?;
+        let (content, bytes) = self.recorder.read_content(&path, read)?;
         let TapedContent { content_hash, len_bytes, withheld_by } = content;
         self.recorder.push(Kind::FileRead { path, content_hash, len_bytes, withheld_by });
-        Ok(content_hash)
+        Ok((content_hash, bytes))
     }
 
     fn open_recorded(&self, path: &VPath) -> Result<Blob, Errno> {
-        let kept = |digest| Some(Blob::Host(self.recorder.kept(digest)?.into()));
+        let kept = |digest| self.recorder.kept(digest).map(Blob::from);
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(digest) = opened.get(path) {
             return kept(*digest).map_or_else(|| self.inner.open(path), Ok);
         }
         let blob = self.inner.open(path)?;
-        let digest = self.record_content(path, &blob)?;
+        let (digest, bytes) = self.record_content(path, &blob)?;
         opened.insert(path.clone(), digest);
-        Ok(kept(digest).unwrap_or(blob))
+        match bytes {
+            Some(bytes) => Ok(Blob::Bytes(bytes.into())),
+            None => Ok(kept(digest).unwrap_or(blob)),
+        }
     }
 
     fn record_stat(&self, path: &VPath, answer: Result<Stat, Errno>) -> Result<Stat, Errno> {

@@ -9,8 +9,7 @@ use super::{Blob, DirEntry, FileType, Layer, Stat};
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
 use crate::kernel::vfs::path::VPath;
-use crate::store::Cas;
-use crate::tape::{Found, Kind, Payload, Record};
+use crate::tape::{Found, Kind, Payload, Record, TapeStore};
 
 /// A record holds an answer that no layer can give.
 #[derive(thiserror::Error)]
@@ -27,7 +26,7 @@ crate::base::readable::readable!(TapedTreeError);
 /// The trees below a recorded machine, as far as it asked for them: enough to replay the run without them.
 pub struct TapedTree {
     entries: HashMap<String, Entry>,
-    cas: Cas,
+    store: TapeStore,
 }
 
 /// The answers recorded for one path, by question.
@@ -68,9 +67,9 @@ impl<T: Clone> Answers<T> {
 }
 
 impl TapedTree {
-    /// An empty tree, with the contents in `cas`.
-    pub fn new(cas: Cas) -> Self {
-        Self { entries: HashMap::new(), cas }
+    /// An empty tree, with the contents in `store`.
+    pub fn new(store: TapeStore) -> Self {
+        Self { entries: HashMap::new(), store }
     }
 
     /// Takes in `record`, if a layer made it.
@@ -82,7 +81,8 @@ impl TapedTree {
     }
 
     fn learn_kind(&mut self, kind: &Kind) -> Result<(), String> {
-        let bytes = |payload: &Payload| payload.bytes(&self.cas).map_err(|error| error.to_string());
+        let bytes =
+            |payload: &Payload| payload.bytes(&self.store).map_err(|error| error.to_string());
         let errno = |name: &str| {
             Errno::from_name(name).ok_or_else(|| format!("{name:?} is not an errno of preview1"))
         };
@@ -188,8 +188,8 @@ impl Layer for TapedLayer {
     fn open(&self, path: &VPath) -> Result<Blob, Errno> {
         let content = self.find(path)?.content.next();
         let (digest, len_bytes) = content.unwrap_or(Err(Errno::Noent))?;
-        let file = self.tree.cas.open(digest, len_bytes).map_err(|_| Errno::Io)?;
-        Ok(Blob::Host(file.into()))
+        let content = self.tree.store.open(digest, len_bytes).map_err(|_| Errno::Io)?;
+        Ok(content.into())
     }
 
     // Also for contents that were withheld from the store.
