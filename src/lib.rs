@@ -70,4 +70,8 @@ pub use kernel::vfs::{HostDir, Layer, Mtimes, Overlay, Source, VfsLimits};
 pub use process::{Command, ExitStatus, Output};
 pub use store::{Cas, Removed, StoreError};
 pub use testbench::{Testbench, TestbenchSession};
-pub use toolchain::{ResolveError, Resolved, ToolchainPrograms, Toolchains};
+pub use toolchain::{
+    Code, Described, InstallError, InstalledToolchains, Manifest, ManifestError, Problem,
+    ProgramEntry, ResolveError, Resolved, Toolchain, ToolchainFolder, ToolchainPrograms,
+    Toolchains,
+};

@@ -213,6 +213,19 @@ pub fn is_executable(path: &Path) -> bool {
     metadata.is_file() && may_execute
 }
 
+/// Lets the owner of a file execute it, on systems with modes.
+#[cfg(feature = "import")]
+pub fn set_executable(path: &Path) -> Result<(), DiskError> {
+    #[cfg(unix)]
+    {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        std::fs::set_permissions(path, mode).map_err(DiskError::new("change the mode of", path))?;
+    }
+    #[cfg(not(unix))]
+    let _ = path;
+    Ok(())
+}
+
 /// The paths of the entries of a directory, sorted.
 pub fn list(path: &Path) -> Result<Vec<PathBuf>, DiskError> {
     let entries = std::fs::read_dir(path).map_err(DiskError::new("list", path))?;

@@ -121,8 +121,11 @@ fn code_of(error: &anyhow::Error) -> u8 {
     if let Some(error) = error.downcast_ref::<ResolveError>() {
         return match error {
             ResolveError::NotFound { .. } => NOT_FOUND,
-            ResolveError::BadName { .. } | ResolveError::Folder(_) => USAGE,
+            ResolveError::BadName { .. } | ResolveError::Folder(_) | ResolveError::Manifest(_) => {
+                USAGE
+            }
             ResolveError::Precompiled { .. } | ResolveError::IsFolder { .. } => NOT_RUNNABLE,
+            ResolveError::Installed(_) => FAILED,
         };
     }
     if let Some(error) = error.downcast_ref::<NativeError>() {

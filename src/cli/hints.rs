@@ -225,7 +225,7 @@ pub fn no_such_command(word: &str) -> String {
     let shown = printable(word);
     let is_program = match setup::program(OsStr::new(word), &[]) {
         Ok(Resolved::File(path)) => disk::metadata(&path).is_ok(),
-        Ok(Resolved::BuiltIn { .. }) => true,
+        Ok(Resolved::BuiltIn { .. } | Resolved::Described(_)) => true,
         Err(_) => false,
     };
     if is_program {

@@ -6,7 +6,9 @@ use anyhow::{Context, Result};
 use etcetera::BaseStrategy;
 
 use super::exit::Usage;
+use crate::InstalledToolchains;
 use crate::base::ambient;
+use crate::base::own::{OtherUsers, expect_own_folder};
 use crate::kernel::vfs::{JournalError, Journals};
 
 /// The directory for compiled code: `BELLJAR_CACHE_DIR`, or the platform's.
@@ -40,6 +42,16 @@ fn absolute(base: &Path, variable: &str) -> Result<PathBuf> {
         return Err(Usage(message).into());
     }
     Ok(base.join("belljar"))
+}
+
+/// The toolchains that this user has installed.
+///
+/// # Errors
+/// There is no home directory, or others can write to the directory.
+pub fn installed_toolchains() -> Result<InstalledToolchains> {
+    let dir = home_dir()?.join("toolchains");
+    expect_own_folder(&dir, OtherUsers::Excluded)?;
+    Ok(InstalledToolchains::new(dir))
 }
 
 /// The directory of journals.

@@ -30,11 +30,13 @@ mod doctor;
 mod ending;
 mod exit;
 mod fidelity;
+mod found;
 mod hints;
 mod home;
 mod host;
 mod host_call;
 mod host_paths;
+mod install;
 mod loaded;
 mod message;
 mod mounts;
@@ -63,6 +65,7 @@ mod sink;
 mod started_natives;
 mod tape;
 mod text;
+mod toolchain;
 mod usage;
 mod verify;
 
@@ -98,6 +101,9 @@ pub fn main() -> ExitCode {
         Subcommand::Host(args) => host_call::run(&args),
         Subcommand::Sandbox(args) => sandbox::run(&args),
         Subcommand::Programs(args) => programs::run(&args),
+        Subcommand::Install(args) => install::install(&args),
+        Subcommand::Uninstall(args) => install::uninstall(&args),
+        Subcommand::Toolchain(args) => toolchain::run(&args),
         Subcommand::Cache(args) => cache::run(&args),
         Subcommand::Doctor(args) => Ok(doctor::run(&args)),
         Subcommand::CompileModule(args) => compile::child(&args),

@@ -14,6 +14,7 @@ use super::home::{cache_dir, home_dir};
 use super::host_paths::Folder;
 use super::recover::before_opening;
 use crate::base::disk;
+use crate::kernel::machine::TOOLCHAINS_ROOT;
 use crate::kernel::vfs::{Baseline, beneath};
 use crate::{HostDir, Machine, MachineBuilder, MachineError, Preopen, Reach, Source, WORKTREE};
 
@@ -68,6 +69,7 @@ pub fn mount(
                 format!("{by} is mounted at {at} already; choose another GUEST: {host}::GUEST{or}");
             return Err(refuse(why).into());
         }
+        not_reserved(&at).map_err(refuse)?;
         not_above(&at, taken.iter().map(|taken| &*taken.at)).map_err(refuse)?;
         builder = if mount.read_only {
             builder.mount_read_only(&at, source)
@@ -93,6 +95,17 @@ pub fn mount(
         }
     })?;
     Ok((machine, args.no_worktree.then_some(preopens)))
+}
+
+/// Checks that `at` is not where toolchains have their files.
+///
+/// # Errors
+/// It is.
+pub fn not_reserved(at: &str) -> Result<(), String> {
+    if beneath(TOOLCHAINS_ROOT, at).is_none() {
+        return Ok(());
+    }
+    Err(format!("{TOOLCHAINS_ROOT} is where toolchains have their files; choose another GUEST"))
 }
 
 /// Checks that nothing is mounted below `at` yet.

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::args::installation::ProgramsArgs;
 use super::args::values::SHELL;
 use super::setup::toolchains;
-use crate::Resolved;
+use crate::{Code, Described, Resolved};
 
 pub fn run(args: &ProgramsArgs) -> Result<u8> {
     let toolchains = toolchains(&args.toolchain)?;
@@ -15,6 +15,12 @@ pub fn run(args: &ProgramsArgs) -> Result<u8> {
         let place = match toolchains.resolve(&name)? {
             Resolved::File(path) => path.display().to_string(),
             Resolved::BuiltIn { .. } => "built in".to_owned(),
+            Resolved::Described(Described { code: Code::Module(path, _), .. }) => {
+                path.display().to_string()
+            }
+            Resolved::Described(Described { launch, .. }) => {
+                launch.args.first().cloned().unwrap_or_default()
+            }
         };
         programs.push((name, place));
     }

@@ -1,6 +1,6 @@
 //! `belljar run`.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,8 @@ use anyhow::Result;
 use super::args::groups::ClockArg;
 use super::args::record::RecordArgs;
 use super::args::run::RunArgs;
-use super::args::values::SHELL;
 use super::args::values::Sink;
+use super::found::{Found, Start, find};
 use super::host_paths::View;
 use super::options;
 use super::overtime::Overtime;
@@ -25,8 +25,7 @@ use super::{changes, ending, exit, hints, host, mounts, setup};
 use crate::base::ambient;
 use crate::native::{NativeChildren, NativeCommand, NativeError, ProfileError, SandboxProfile};
 use crate::{
-    Command, Engine, ExitStatus, Module, Outcome, OutputStream, Overlay, Preopen, Program,
-    ResolveError, Stdio,
+    Command, Engine, ExitStatus, Module, Outcome, OutputStream, Overlay, Preopen, Program, Stdio,
 };
 
 /// Runs a program, and writes the report however that ends.
@@ -98,7 +97,7 @@ fn perform(
     let trace = trace(args, &trace_failure)?;
     let recording = record.map(Recording::begin).transpose()?;
     let children = setup::native_children(args)?;
-    let found = find(args, named, children.is_some(), &report.program)?;
+    let (found, start) = find(args, named, children.is_some(), &report.program)?;
     let (module, native) = match (found, &children) {
         (Found::Module(module), _) => (Some(module), None),
         (Found::Native, Some(_)) if recording.is_none() => return run_native(args, report),
@@ -126,7 +125,7 @@ fn perform(
     }
     let name = &module.as_ref().map_or_else(|| report.program.clone(), |it| it.name().to_owned());
     report.timings.load_ms = ms(ambient::elapsed_since(started));
-    set_up_named(&mut command, args, preopens)?;
+    set_up_named(&mut command, args, preopens, start)?;
 
     let run_started = ambient::instant_now();
     let running = Overtime::watch(args.limits.timeout, name, "ended", report_to);
@@ -190,7 +189,16 @@ fn set_up_named(
     command: &mut Command,
     args: &RunArgs,
     preopens: Option<Vec<Preopen>>,
+    Start { launch, trees }: Start,
 ) -> Result<()> {
+    command.trees(trees);
+    command.args(&launch.args);
+    if let Some(argv0) = launch.argv0 {
+        command.argv0(argv0);
+    }
+    for (key, value) in launch.env.iter().filter_map(|variable| variable.split_once('=')) {
+        command.env(key, value);
+    }
     command.args(args.program_args().iter().map(|arg| options::guest_bytes(arg)));
     if let Some(name) = &args.argv0 {
         command.argv0(options::guest_bytes(name));
@@ -201,30 +209,6 @@ fn set_up_named(
     }
     set_up(command, args, options::environment(&args.env)?, preopens);
     Ok(())
-}
-
-/// The program that PROGRAM names.
-enum Found {
-    Module(Module),
-    /// The shell, which is not a module.
-    Shell,
-    /// A native program, if the host has one of that name.
-    Native,
-}
-
-/// Finds `named`, which messages call `program`; a native one only if `may_be_native`.
-fn find(args: &RunArgs, named: &OsStr, may_be_native: bool, program: &str) -> Result<Found> {
-    match setup::program(named, &args.toolchain) {
-        Ok(resolved) => {
-            let module = resolved.module();
-            module
-                .map(Found::Module)
-                .map_err(|error| hints::module_not_found(error, named.as_ref()))
-        }
-        Err(error) if named == SHELL && is_not_found(&error) => Ok(Found::Shell),
-        Err(error) if may_be_native && is_not_found(&error) => Ok(Found::Native),
-        Err(error) => Err(hints::program_not_found(error, args, program)),
-    }
 }
 
 /// Gives `command` the variables of `environment`, its directories and the current one.
@@ -270,10 +254,6 @@ fn path_hint(args: &RunArgs, vfs: &mut Overlay) -> Option<String> {
     let cwd = args.cwd.as_deref().map_or(crate::WORKTREE.to_owned(), absolute);
     let view = View { folders: &folders, cwd: &cwd, option: "--dir" };
     view.hint(&args.command, vfs)
-}
-
-fn is_not_found(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref::<ResolveError>(), Some(ResolveError::NotFound { .. }))
 }
 
 /// Checks that the host has `program`, and that the profile allows it.

@@ -10,7 +10,7 @@ use super::args::run::{NativeTime, OnMissing, RunArgs};
 use super::args::values::SHELL;
 use super::compile::Compiler;
 use super::exit::Usage;
-use super::home::{cache_dir, journals_dir};
+use super::home::{cache_dir, installed_toolchains, journals_dir};
 use super::loaded::LoadedPrograms;
 use super::mounts;
 use super::options::{clock, limits, mtimes, unknown_imports};
@@ -22,9 +22,9 @@ use crate::native::{NativeChildren, NativeError, NativePrograms};
 use crate::process::ShellImage;
 use crate::{EngineConfig, Machine, Preopen, Resolved, ToolchainPrograms, Toolchains};
 
-/// The toolchains of [`toolchain_dirs`].
+/// The toolchains of [`toolchain_dirs`], then those that are installed.
 pub fn toolchains(dirs: &[PathBuf]) -> Result<Toolchains> {
-    Ok(Toolchains::new(toolchain_dirs(dirs)?)?)
+    Ok(Toolchains::new(toolchain_dirs(dirs)?)?.with_installed(&installed_toolchains()?)?)
 }
 
 /// The directories of `--toolchain`, then those of `BELLJAR_TOOLCHAIN`.

@@ -35,6 +35,20 @@ pub enum ProgramError {
         /// Its first bytes.
         found: String,
     },
+    /// The file of an installed module has another content.
+    #[error("{} is damaged: install the toolchain of {name} again", path.display())]
+    Damaged {
+        /// The program.
+        name: String,
+        /// The file.
+        path: PathBuf,
+    },
+    /// It is a script of the shell, not a module.
+    #[error("{name} is a script of the shell, not a module")]
+    Script {
+        /// The program.
+        name: String,
+    },
     /// The bytes are a component.
     #[error(
         "{name} is a WebAssembly component, which belljar cannot run yet; \
@@ -173,6 +187,12 @@ impl Module {
         let whole = Digest::of_reader(head.as_slice().chain(&file));
         let (digest, size) = whole.map_err(DiskError::new("read", path))?;
         Ok(Self { name, source: Source::File(path.to_owned()), digest, size })
+    }
+
+    /// The same module, called `name` in messages.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
     }
 
     /// Takes the module in `bytes`, binary or text. `name` is for messages.

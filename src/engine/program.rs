@@ -243,7 +243,7 @@ impl Program {
     /// Returns the program as the result of a lookup.
     pub fn found(self) -> Found {
         let digest = Some(self.digest());
-        Found { image: Box::new(self), digest, path: None }
+        Found { digest, ..Found::built_in(Box::new(self)) }
     }
 
     /// The name for messages.

@@ -13,7 +13,7 @@ use super::{ProfileError, SandboxProfile, SubprocessInput, SubprocessRequest, Su
 use crate::base::{ambient, disk};
 use crate::kernel::guest::Guest;
 use crate::kernel::machine::WORKTREE;
-use crate::kernel::process::programs::{Found, NotRunnable, Programs};
+use crate::kernel::process::programs::{Found, NeededTree, NotRunnable, Programs};
 use crate::kernel::vfs::{Mount, beneath};
 
 /// Not passed to native programs: paths of the machine's namespace mean nothing on the host.
@@ -236,6 +236,10 @@ impl Programs for NativePrograms {
 
     fn module(&self, path: &str, bytes: Vec<u8>) -> Result<Found, NotRunnable> {
         self.programs.module(path, bytes)
+    }
+
+    fn tree(&self, at: &str) -> Option<NeededTree> {
+        self.programs.tree(at)
     }
 
     fn missing(&self, name: &str) -> Result<Option<Found>, NotRunnable> {

@@ -60,7 +60,7 @@ impl NativeImage {
 
     /// The image as the result of a search for a program.
     pub fn found(self) -> Found {
-        Found { image: Box::new(self), digest: None, path: None }
+        Found::built_in(Box::new(self))
     }
 }
 

@@ -99,6 +99,7 @@ fn spawn_record(
         stdin: stdin.to_owned(),
         stdin_bytes,
         module_hash: None,
+        trees: Vec::new(),
     })
 }
 

@@ -18,7 +18,7 @@ pub(super) fn find(machine: &Machine, program: &str) -> Result<Found, RunError> 
     let named = machine.programs.as_ref().map(|programs| programs.named(program));
     match named.transpose() {
         Ok(Some(Some(found))) => Ok(found),
-        Ok(_) => Ok(Found { image: image(program), digest: None, path: None }),
+        Ok(_) => Ok(Found::built_in(image(program))),
         Err(why) => Err(RunError::Spawn(SpawnError {
             program: program.to_owned(),
             errno: Errno::Noexec,

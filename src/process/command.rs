@@ -6,11 +6,11 @@ use super::by_name;
 use super::shell::ShellImage;
 use crate::base::digest::Digest;
 use crate::engine::{Finished, Outcome, Program, RunError};
-use crate::kernel::guest::{Preopen, Reach, Startup};
+use crate::kernel::guest::{Preopen, Reach, SpawnError, Startup};
 use crate::kernel::io::stdio::{Input, OutputStream, Stdio};
 use crate::kernel::machine::Machine;
 use crate::kernel::process::TrappedProcess;
-use crate::kernel::process::programs::MakeImage;
+use crate::kernel::process::programs::{MakeImage, NeededTree};
 use crate::kernel::process::schedule;
 
 /// A program to run in a [`Machine`], with its arguments, environment and streams.
@@ -44,6 +44,7 @@ pub struct Command {
     env: Vec<(Vec<u8>, Vec<u8>)>,
     current_dir: Option<String>,
     preopens: Option<Vec<Preopen>>,
+    trees: Vec<NeededTree>,
     stdin: Vec<u8>,
 }
 
@@ -116,6 +117,7 @@ impl Command {
             env: Vec::new(),
             current_dir: None,
             preopens: None,
+            trees: Vec::new(),
             stdin: Vec::new(),
         }
     }
@@ -187,6 +189,12 @@ impl Command {
         self
     }
 
+    /// Sets the trees of its toolchain, which are mounted before it starts.
+    pub(crate) fn trees(&mut self, trees: Vec<NeededTree>) -> &mut Self {
+        self.trees = trees;
+        self
+    }
+
     /// Sets standard input for [`Command::output`].
     pub fn stdin(&mut self, bytes: impl Into<Vec<u8>>) -> &mut Self {
         self.stdin = bytes.into();
@@ -242,21 +250,45 @@ impl Command {
         args.push(self.argv0.clone().unwrap_or_else(|| self.name.clone()));
         args.extend(self.args.iter().cloned());
         let variable = |(key, value): &(Vec<u8>, Vec<u8>)| [key, value.as_slice()].join(&b'=');
-        let environ = self.env.iter().map(variable).collect();
-        let preopens = match &self.preopens {
-            Some(preopens) => preopens.clone(),
-            None => namespace_preopens(machine, self.current_dir.as_deref()),
-        };
-        let (image, module_hash) = match &self.image {
-            CommandImage::Made(make, digest) => (make(), *digest),
+        let mut environ: Vec<Vec<u8>> = self.env.iter().map(variable).collect();
+        let (image, module_hash, trees) = match &self.image {
+            CommandImage::Made(make, digest) => (make(), *digest, self.trees.clone()),
             CommandImage::Named(program) => match by_name::find(machine, program) {
-                Ok(found) => (found.image, found.digest),
+                Ok(found) => {
+                    found.launch.apply(&mut args, &mut environ);
+                    (found.image, found.digest, found.trees)
+                }
                 Err(error) => return Finished::not_started(stdio, error),
             },
         };
+        let taped_trees = match machine.mount_trees(&trees) {
+            Ok(()) => trees.iter().map(NeededTree::taped).collect(),
+            Err(errno) => {
+                let program = String::from_utf8_lossy(&self.name).into_owned();
+                let reason = "a tree of its toolchain cannot be mounted".to_owned();
+                let error = RunError::Spawn(SpawnError { program, errno, reason });
+                return Finished::not_started(stdio, error);
+            }
+        };
+        let mut preopens = match &self.preopens {
+            Some(preopens) => preopens.clone(),
+            None => namespace_preopens(machine, self.current_dir.as_deref()),
+        };
+        // A process that does not see the whole namespace sees the trees.
+        if !preopens.iter().any(|preopen| preopen.reach == Reach::Namespace) {
+            let is_new = |tree: &&NeededTree| !preopens.iter().any(|known| known.path == tree.at);
+            let preopen = |tree: &NeededTree| Preopen {
+                path: tree.at.clone(),
+                name: tree.at.clone(),
+                reach: Reach::Confined,
+            };
+            let new: Vec<Preopen> = trees.iter().filter(is_new).map(preopen).collect();
+            preopens.extend(new);
+        }
         let name = || String::from_utf8_lossy(&self.name).into_owned();
         let program = Some(self.taped_name.clone().unwrap_or_else(name));
-        let startup = Startup { args, environ, stdio, preopens, program, module_hash };
+        let startup =
+            Startup { args, environ, stdio, preopens, program, module_hash, trees: taped_trees };
         let taken = std::mem::replace(machine, Machine::vacant());
         let finished = schedule::run(image, taken, startup);
         let Finished { machine: back, stdio, outcome, trapped, fuel_used } = finished;

@@ -7,6 +7,7 @@ mod desync;
 mod fidelity;
 mod file;
 mod header;
+mod launch;
 mod leaks;
 pub(crate) mod lines;
 mod native;
@@ -32,6 +33,7 @@ pub use fidelity::{
 };
 pub use file::{FileTape, Tape, TapeReader};
 pub use header::{Header, Version};
+pub use launch::{Launch, LaunchTree};
 pub use leaks::{ClockLeak, ClockLeakKind, ClockLeaks};
 pub use native::NativeEvent;
 pub use payload::{INLINE_BYTES_MAX, Payload};

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::launch::{Launch, LaunchTree};
 use super::native::NativeEvent;
 use super::payload::Payload;
 use super::redact::REDACTED;
@@ -239,6 +240,9 @@ pub enum Kind {
         /// The digest of the module.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         module_hash: Option<Digest>,
+        /// For a first process: the trees of its toolchain that are mounted with it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        trees: Vec<LaunchTree>,
     },
     /// The run reached its timeout of real time.
     Timeout {
@@ -264,6 +268,9 @@ pub enum Kind {
         /// The digest of the module.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         module_hash: Option<Digest>,
+        /// What its toolchain adds to its arguments and variables.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        launch: Option<Launch>,
         /// Why the file cannot run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::header::Header;
+use super::launch::Launch;
 use super::native::NativeEvent;
 use super::record::{Kind, Preopened};
 use super::redact::Redaction;
@@ -32,18 +33,25 @@ impl Kind {
             | Self::FileWrite { path, .. }
             | Self::FileDelete { path, .. } => text(path),
             Self::FileRename { from, to } => [from, to].into_iter().for_each(text),
-            Self::ProcessSpawn { program, argv0, path, args, env, preopens, .. } => {
+            Self::ProcessSpawn { program, argv0, path, args, env, preopens, trees, .. } => {
                 text(program);
                 argv0.iter_mut().chain(path).for_each(text);
                 let variables = args.iter_mut().chain(env);
                 variables.for_each(|variable| rules.withhold_in_variable(variable));
+                trees.iter_mut().map(|tree| &mut tree.path).for_each(text);
                 for Preopened { path, name, .. } in preopens {
                     [path, name].into_iter().for_each(text);
                 }
             }
-            Self::ProgramFind { name, error, .. } => {
+            Self::ProgramFind { name, launch, error, .. } => {
                 text(name);
                 error.iter_mut().for_each(text);
+                if let Some(Launch { argv0, args, env, trees }) = launch {
+                    argv0.iter_mut().for_each(text);
+                    trees.iter_mut().map(|tree| &mut tree.path).for_each(text);
+                    let variables = args.iter_mut().chain(env);
+                    variables.for_each(|variable| rules.withhold_in_variable(variable));
+                }
             }
             Self::Change { path, detail, .. } => {
                 text(path);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::changes::record_changes;
 use super::replay_error::ReplayError;
 use super::script::{Runs, Script, Spawn, incomplete};
-use super::taped_programs::{FoundPrograms, StartedPrograms};
+use super::taped_programs::{FoundPrograms, StartedPrograms, taped_trees};
 use crate::base::digest::Digest;
 use crate::engine::{Engine, EngineConfig, Module, Outcome, Program, RunError};
 use crate::host::{HostHandle, SessionHost};
@@ -15,6 +15,7 @@ use crate::kernel::io::stdio::{OutputStream, Stdio};
 use crate::kernel::machine::Machine;
 use crate::kernel::machine::limits::Limits;
 use crate::kernel::process::programs::Programs;
+use crate::kernel::vfs::TapedTree;
 use crate::native::TapedChildren;
 use crate::process::{Command, Output};
 use crate::tape::{
@@ -73,6 +74,7 @@ pub fn replay(
     };
     let mut loader = Loader { modules: modules(&engine), load };
     let programs = programs(&mut script, has_programs, &taped, &engine, &mut loader)?;
+    let tree = script.tree.clone();
     let (builder, spawns) = script.into_builder(path, bounds)?;
     if spawns.is_empty() {
         return Err(incomplete(path, "it has no process"));
@@ -102,7 +104,7 @@ pub fn replay(
     let mut machine = builder.taped_bell(taped.bell(times_out)).build()?;
     let mut outputs = Vec::new();
     for (program, spawn) in firsts {
-        let output = run(&mut machine, &handle, program.as_ref(), spawn, &taped);
+        let output = run(&mut machine, &handle, program.as_ref(), spawn, &taped, &tree);
         let is_over = match &output {
             Ok(output) => *output.status.outcome() == Outcome::Tape,
             Err(_) => recorder.failed(),
@@ -155,7 +157,14 @@ fn programs<L: FnMut(&str, Option<Digest>) -> Result<Module, String>>(
             for (digest, name) in finds.modules().filter(|(digest, _)| started.contains(digest)) {
                 programs.insert(digest, loader.program(name, Some(digest))?);
             }
-            Some(Arc::new(FoundPrograms::new(finds, programs, started, taped, modules)))
+            Some(Arc::new(FoundPrograms::new(
+                finds,
+                programs,
+                started,
+                taped,
+                modules,
+                script.tree.clone(),
+            )))
         }
         None => {
             let mut by_name = HashMap::new();
@@ -191,6 +200,7 @@ fn run(
     program: Option<&Program>,
     spawn: Spawn,
     taped: &Arc<TapedChildren>,
+    tree: &Arc<TapedTree>,
 ) -> Result<Output, RunError> {
     let mut command = match spawn.runs {
         Runs::Native(profile) => Command::taped_native(taped, &spawn.program, profile),
@@ -200,6 +210,7 @@ fn run(
     };
     command.taped_name(&spawn.program).argv0(spawn.argv0.as_ref().unwrap_or(&spawn.program));
     command.args(&spawn.args).preopens(spawn.preopens);
+    command.trees(taped_trees(tree, &spawn.trees));
     for variable in &spawn.env {
         let (key, value) = variable.split_once('=').unwrap_or((variable, ""));
         command.env(key, value);

@@ -21,7 +21,7 @@ use crate::kernel::machine::timeout::TapedTimeout;
 use crate::kernel::process::Pid;
 use crate::kernel::vfs::TapedTree;
 use crate::store::StoreError;
-use crate::tape::{Kind, NativeEvent, Preopened, TapeReader, TapeStore};
+use crate::tape::{Kind, LaunchTree, NativeEvent, Preopened, TapeReader, TapeStore};
 
 /// Limits of the mounts on a tape, and of the length of their paths.
 const MOUNTS_MAX: usize = 1000;
@@ -50,6 +50,7 @@ pub(super) struct Spawn {
     pub env: Vec<String>,
     pub preopens: Vec<Preopen>,
     pub module_hash: Option<Digest>,
+    pub trees: Vec<LaunchTree>,
     pub stdin: Input,
     pub stdout: TapedOutput,
     pub stderr: TapedOutput,
@@ -123,7 +124,8 @@ pub(super) struct Script {
     /// Where the host had no process or memory left.
     pub lacks: Vec<TapedLack>,
     clock_values_ns: Vec<u64>,
-    tree: TapedTree,
+    /// What programs found below.
+    pub tree: Arc<TapedTree>,
     /// Decisions of the egress policy during the next host call.
     egress: Vec<Kind>,
 }
@@ -147,11 +149,11 @@ impl Script {
             natives: HashMap::new(),
             native_events: Vec::new(),
             clock_values_ns: Vec::new(),
-            tree: TapedTree::new(store.clone()),
+            tree: Arc::new(TapedTree::new(store.clone())),
         };
         for record in TapeReader::open(path)? {
             let record = record?;
-            script.tree.learn(&record).map_err(tree_error)?;
+            own(&mut script.tree).learn(&record).map_err(tree_error)?;
             match record.kind {
                 Kind::Machine { config } if script.config.is_none() => {
                     script.config = Some(machine_config(path, config)?);
@@ -202,6 +204,7 @@ impl Script {
             stdin_bytes,
             mode,
             profile,
+            trees,
             ..
         } = spawn
         else {
@@ -230,6 +233,7 @@ impl Script {
             env,
             preopens,
             module_hash,
+            trees,
             stdin,
             stdout: TapedOutput::default(),
             stderr: TapedOutput::default(),
@@ -295,7 +299,7 @@ impl Script {
 
     /// Keeps the final state of the recorded tree, for access in another order.
     pub fn at_the_end(mut self) -> Self {
-        self.tree.keep_last_answers();
+        own(&mut self.tree).keep_last_answers();
         self
     }
 
@@ -314,11 +318,16 @@ impl Script {
         if !self.times_out || !self.timeouts.is_empty() {
             config.limits.timeout = None;
         }
-        let builder = config.builder(&Arc::new(self.tree), self.clock_values_ns, bounds);
+        let builder = config.builder(&self.tree, self.clock_values_ns, bounds);
         let builder =
             builder.recorded_as(recorded).taped_timeouts(self.timeouts).taped_lacks(self.lacks);
         Ok((builder, self.spawns))
     }
+}
+
+/// The tree of a script that no machine has yet.
+fn own(tree: &mut Arc<TapedTree>) -> &mut TapedTree {
+    Arc::get_mut(tree).expect("it is shared only once the tape is read")
 }
 
 /// The configuration of the machine of the tape at `path`.

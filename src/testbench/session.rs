@@ -370,6 +370,13 @@ fn finder(
         let Some(programs) = &programs else { return Ok(None) };
         let path = match Toolchains::new(vec![dir.to_owned()])?.resolve(name) {
             Ok(Resolved::File(path)) => path,
+            Ok(Resolved::Described(described)) => {
+                return Err(format!(
+                    "the program {} is described by a manifest: run it with Session::command",
+                    described.name
+                )
+                .into());
+            }
             Ok(Resolved::BuiltIn { .. }) | Err(ResolveError::NotFound { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
         };

@@ -7,11 +7,12 @@ use crate::base::digest::Digest;
 use crate::base::errno::Errno;
 use crate::engine::{MODULES_MAX, Program, RunError};
 use crate::kernel::guest::{Guest, SpawnError};
-use crate::kernel::process::programs::{Found, NotRunnable, Place, Programs};
+use crate::kernel::process::programs::{Found, NeededTree, NotRunnable, Place, Programs};
 use crate::kernel::process::schedule::{Ended, Image, Mode, Running};
+use crate::kernel::vfs::{TapedLayer, TapedTree};
 use crate::native::{NativeImage, TapedChildren};
 use crate::process::ShellImage;
-use crate::tape::Kind;
+use crate::tape::{Kind, Launch, LaunchTree};
 use crate::toolchain::ToolchainPrograms;
 
 /// A result of a search.
@@ -29,7 +30,7 @@ enum Answer {
 /// Results of searches, in order.
 #[derive(Default)]
 pub(super) struct TapedFinds {
-    answers: HashMap<(Place, String), VecDeque<Answer>>,
+    answers: HashMap<(Place, String), VecDeque<(Answer, Launch)>>,
     /// A name of each module of a toolchain.
     names: HashMap<Digest, String>,
 }
@@ -40,7 +41,8 @@ impl TapedFinds {
     /// # Errors
     /// What is wrong with the record.
     pub fn learn(&mut self, find: Kind) -> Result<(), String> {
-        let Kind::ProgramFind { place, name, mode, profile, module_hash, error, .. } = find else {
+        let Kind::ProgramFind { place, name, mode, profile, module_hash, launch, error, .. } = find
+        else {
             return Ok(());
         };
         let place = Place::from_name(&place)
@@ -58,7 +60,10 @@ impl TapedFinds {
         if let (Place::Toolchain, Answer::Module(digest)) = (place, &answer) {
             self.names.entry(*digest).or_insert_with(|| name.clone());
         }
-        self.answers.entry((place, name)).or_default().push_back(answer);
+        self.answers
+            .entry((place, name))
+            .or_default()
+            .push_back((answer, launch.unwrap_or_default()));
         Ok(())
     }
 
@@ -79,6 +84,8 @@ pub(super) struct FoundPrograms {
     taped: Arc<TapedChildren>,
     /// Modules of the namespace, compiled once each.
     modules: ToolchainPrograms,
+    /// What programs found below.
+    tree: Arc<TapedTree>,
 }
 
 impl FoundPrograms {
@@ -88,29 +95,33 @@ impl FoundPrograms {
         started: HashSet<Digest>,
         taped: Arc<TapedChildren>,
         modules: ToolchainPrograms,
+        tree: Arc<TapedTree>,
     ) -> Self {
-        Self { finds: Mutex::new(finds), programs, started, taped, modules }
+        Self { finds: Mutex::new(finds), programs, started, taped, modules, tree }
     }
 
     /// The next result; `None` if the tape has none: then the run has diverged.
-    fn next(&self, place: Place, name: &str) -> Option<Answer> {
+    fn next(&self, place: Place, name: &str) -> Option<(Answer, Launch)> {
         let mut finds = self.finds.lock().unwrap_or_else(PoisonError::into_inner);
         finds.answers.get_mut(&(place, name.to_owned()))?.pop_front()
     }
 
     fn found(&self, place: Place, name: &str) -> Result<Option<Found>, NotRunnable> {
-        Ok(match self.next(place, name) {
-            None | Some(Answer::Nothing) => None,
-            Some(Answer::NotRunnable(reason)) => return Err(NotRunnable(reason)),
-            Some(Answer::Shell) => Some(ShellImage::new().found()),
-            Some(Answer::Native(profile)) => {
-                Some(NativeImage::taped(name, profile, Arc::clone(&self.taped)).found())
+        let Some((answer, launch)) = self.next(place, name) else { return Ok(None) };
+        let found = match answer {
+            Answer::Nothing => return Ok(None),
+            Answer::NotRunnable(reason) => return Err(NotRunnable(reason)),
+            Answer::Shell => ShellImage::new().found(),
+            Answer::Native(profile) => {
+                NativeImage::taped(name, profile, Arc::clone(&self.taped)).found()
             }
-            Some(Answer::Module(digest)) => match self.programs.get(&digest) {
-                Some(program) => Some(program.clone().found()),
-                None => Some(never_started(name, digest)),
+            Answer::Module(digest) => match self.programs.get(&digest) {
+                Some(program) => program.clone().found(),
+                None => never_started(name, digest),
             },
-        })
+        };
+        let trees = taped_trees(&self.tree, &launch.trees);
+        Ok(Some(Found { launch, trees, ..found }))
     }
 }
 
@@ -121,8 +132,8 @@ impl Programs for FoundPrograms {
 
     fn module(&self, path: &str, bytes: Vec<u8>) -> Result<Found, NotRunnable> {
         match self.next(Place::File, path) {
-            Some(Answer::NotRunnable(reason)) => Err(NotRunnable(reason)),
-            Some(Answer::Module(digest)) if !self.started.contains(&digest) => {
+            Some((Answer::NotRunnable(reason), _)) => Err(NotRunnable(reason)),
+            Some((Answer::Module(digest), _)) if !self.started.contains(&digest) => {
                 Ok(never_started(path, digest))
             }
             _ => self.modules.module(path, bytes),
@@ -132,6 +143,15 @@ impl Programs for FoundPrograms {
     fn missing(&self, name: &str) -> Result<Option<Found>, NotRunnable> {
         self.found(Place::Substitute, name)
     }
+}
+
+/// The trees of a toolchain as they were on the tape.
+pub(super) fn taped_trees(tree: &Arc<TapedTree>, trees: &[LaunchTree]) -> Vec<NeededTree> {
+    let needed = |LaunchTree { path, exact_names }: &LaunchTree| NeededTree {
+        at: path.clone(),
+        layer: Arc::new(TapedLayer::new(tree.clone(), path, *exact_names)),
+    };
+    trees.iter().map(needed).collect()
 }
 
 /// The programs of a tape before 1.4, which has starts but no searches.
@@ -164,7 +184,7 @@ impl Programs for StartedPrograms {
 
 /// Stands for a module that was found and not started: a replay does not need it.
 fn never_started(name: &str, digest: Digest) -> Found {
-    Found { image: Box::new(NeverStarted(name.to_owned())), digest: Some(digest), path: None }
+    Found { digest: Some(digest), ..Found::built_in(Box::new(NeverStarted(name.to_owned()))) }
 }
 
 struct NeverStarted(String);
@@ -201,6 +221,7 @@ mod tests {
             mode: mode.map(str::to_owned),
             profile: None,
             module_hash: Some(Digest::of(b"x")),
+            launch: None,
             error: error.map(str::to_owned),
         }
     }
@@ -217,7 +238,10 @@ mod tests {
         }
         let digest = Digest::of(b"x");
         assert_eq!(finds.modules().collect::<Vec<_>>(), [(digest, "x")]);
-        let answers = |place| finds.answers[&(place, "x".to_owned())].clone();
+        let answers = |place| {
+            let answers = finds.answers[&(place, "x".to_owned())].iter();
+            answers.map(|(answer, _)| answer.clone()).collect::<Vec<_>>()
+        };
         assert_eq!(answers(Place::Toolchain), [Answer::Nothing, Answer::Module(digest)]);
         assert_eq!(answers(Place::File), [Answer::NotRunnable("no module".to_owned())]);
     }

@@ -3,14 +3,18 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use super::described::{Code, Described};
+use super::manifest::Manifest;
 use super::registry::{ResolveError, Resolved, Toolchains};
 use crate::base::digest::Digest;
 use crate::engine::{
     Engine, EngineConfig, EngineError, Module, Program, ProgramError, UnknownImports,
 };
-use crate::kernel::process::programs::{Found, MakeImage, NotRunnable, Programs, uncounted};
+use crate::kernel::process::programs::{
+    Found, MakeImage, NeededTree, NotRunnable, Programs, uncounted,
+};
 use crate::store::read_slice;
-use crate::tape::{Recorder, TapeError};
+use crate::tape::{Launch, Recorder, TapeError};
 
 /// Compiles a module whose code is not in the cache.
 pub type Compile =
@@ -18,6 +22,16 @@ pub type Compile =
 
 /// Is called with each program that was loaded, its module, and whether its code came from the cache.
 pub type Loaded = Arc<dyn Fn(&Program, &Module, bool) + Send + Sync>;
+
+/// The program that runs the scripts of toolchains.
+const SHELL: &str = "sh";
+
+/// A program of a toolchain, ready to start.
+#[derive(Clone)]
+enum Prepared {
+    Module(Program, Launch, Vec<NeededTree>),
+    Script(Launch, Vec<NeededTree>),
+}
 
 /// The programs of toolchains and the modules of a machine's namespace, compiled when first started. For
 /// [`crate::MachineBuilder::programs`].
@@ -43,7 +57,7 @@ pub struct ToolchainPrograms {
     loaded: Option<Loaded>,
     /// Programs that are not modules, by name.
     images: HashMap<String, MakeImage>,
-    by_name: Mutex<HashMap<String, Option<Program>>>,
+    by_name: Mutex<HashMap<String, Option<Prepared>>>,
     by_digest: Mutex<HashMap<Digest, Program>>,
 }
 
@@ -145,10 +159,10 @@ impl ToolchainPrograms {
     }
 
     fn image(&self, name: &str) -> Option<Found> {
-        self.images.get(name).map(|make| Found { image: make(), digest: None, path: None })
+        self.images.get(name).map(|make| Found::built_in(make()))
     }
 
-    fn find(&self, name: &str) -> Result<Option<Program>, NotRunnable> {
+    fn find(&self, name: &str) -> Result<Option<Prepared>, NotRunnable> {
         let not_runnable = |error: &dyn std::fmt::Display| NotRunnable(error.to_string());
         let resolved = match self.toolchains.resolve(name) {
             Ok(resolved) => resolved,
@@ -157,10 +171,26 @@ impl ToolchainPrograms {
         };
         // Guests must not learn the host's path of the module.
         let not_runnable = |error: &dyn std::fmt::Display| match &resolved {
-            Resolved::File(path) => {
+            Resolved::File(path)
+            | Resolved::Described(Described { code: Code::Module(path, _), .. }) => {
                 NotRunnable(error.to_string().replace(&*path.to_string_lossy(), name))
             }
-            Resolved::BuiltIn { .. } => not_runnable(error),
+            Resolved::BuiltIn { .. } | Resolved::Described(_) => not_runnable(error),
+        };
+        let (launch, trees) = match &resolved {
+            Resolved::Described(described) => {
+                let trees = described.trees().map_err(|_| {
+                    let Manifest { name, version, .. } = described.toolchain.manifest();
+                    not_runnable(&format!("a tree of its toolchain {name} {version} is missing"))
+                })?;
+                let taped = trees.iter().map(NeededTree::taped).collect();
+                let launch = Launch { trees: taped, ..described.launch.clone() };
+                if described.code == Code::Script {
+                    return Ok(Some(Prepared::Script(launch, trees)));
+                }
+                (launch, trees)
+            }
+            Resolved::File(_) | Resolved::BuiltIn { .. } => (Launch::default(), Vec::new()),
         };
         let module = resolved.module().map_err(|error| not_runnable(&error))?;
         let program = self.program(&module).map_err(|error| not_runnable(&error))?;
@@ -172,7 +202,7 @@ impl ToolchainPrograms {
                 tape.fail(TapeError::ModuleWithheld { name: name.to_owned(), rule });
             }
         }
-        Ok(Some(program))
+        Ok(Some(Prepared::Module(program, launch, trees)))
     }
 }
 
@@ -180,14 +210,30 @@ impl Programs for ToolchainPrograms {
     /// Looks each name up in toolchains once: they should not change during use.
     fn named(&self, name: &str) -> Result<Option<Found>, NotRunnable> {
         let mut known = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
-        let program = if let Some(program) = known.get(name) {
-            program.clone()
+        let prepared = if let Some(prepared) = known.get(name) {
+            prepared.clone()
         } else {
-            let program = self.find(name)?;
-            known.insert(name.to_owned(), program.clone());
-            program
+            let prepared = self.find(name)?;
+            known.insert(name.to_owned(), prepared.clone());
+            prepared
         };
-        Ok(program.map(Program::found).or_else(|| self.image(name)))
+        match prepared {
+            None => Ok(self.image(name)),
+            Some(Prepared::Module(program, launch, trees)) => {
+                Ok(Some(Found { launch, trees, ..program.found() }))
+            }
+            Some(Prepared::Script(launch, trees)) => match self.image(SHELL) {
+                Some(shell) => Ok(Some(Found { launch, trees, ..shell })),
+                None => {
+                    Err(NotRunnable(format!("{name} is a script, and there is no program {SHELL}")))
+                }
+            },
+        }
+    }
+
+    fn tree(&self, at: &str) -> Option<NeededTree> {
+        let trees = self.toolchains.described().filter_map(|toolchain| toolchain.trees().ok());
+        trees.flatten().find(|tree| tree.at == at)
     }
 
     fn module(&self, path: &str, bytes: Vec<u8>) -> Result<Found, NotRunnable> {

@@ -1,8 +1,14 @@
 //! Finds the module of a program by name.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::demo;
+use super::described::{Code, Described, Toolchain};
+use super::installed::{InstallError, InstalledToolchains};
+use super::manifest::ManifestError;
+use super::names;
 use crate::base::disk::{self, DiskError};
 use crate::engine::{Module, ProgramError};
 
@@ -48,6 +54,12 @@ pub enum ResolveError {
     /// A directory cannot be searched.
     #[error(transparent)]
     Folder(#[from] DiskError),
+    /// The manifest of a toolchain is wrong.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// An installed toolchain cannot be read.
+    #[error(transparent)]
+    Installed(Arc<InstallError>),
 }
 
 crate::base::readable::readable!(ResolveError);
@@ -91,6 +103,8 @@ pub enum Resolved {
         /// The module.
         bytes: &'static [u8],
     },
+    /// In a toolchain with a manifest.
+    Described(Described),
 }
 
 impl Resolved {
@@ -111,31 +125,102 @@ impl Resolved {
     /// Reads the module.
     ///
     /// # Errors
-    /// As [`Module::read`].
+    /// As [`Module::read`]; `Script` for a script.
     pub fn module(&self) -> Result<Module, ProgramError> {
         match self {
             Self::File(path) => Module::read(path),
+            Self::Described(Described { name, code: Code::Module(path, digest), .. }) => {
+                let module = Module::read(path)?.named(name);
+                match digest {
+                    Some(digest) if module.digest() != *digest => {
+                        Err(ProgramError::Damaged { name: name.clone(), path: path.clone() })
+                    }
+                    _ => Ok(module),
+                }
+            }
+            Self::Described(Described { name, code: Code::Script, .. }) => {
+                Err(ProgramError::Script { name: name.clone() })
+            }
             Self::BuiltIn { name, bytes } => Module::from_bytes(*name, bytes.to_vec()),
         }
     }
 }
 
-/// Directories of modules, in which `<name>.wasm` is the program `name`, followed by the built-in programs.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+/// Toolchains, searched one after the other, followed by the built-in programs. A toolchain is a directory with a
+/// manifest, or one in which `<name>.wasm` is the program `name`.
+#[derive(Clone, Debug, Default)]
 pub struct Toolchains {
-    dirs: Vec<PathBuf>,
+    places: Vec<Place>,
+    /// Why an installed toolchain cannot be used. Programs of the others run.
+    damaged: Option<Arc<InstallError>>,
+    /// Keeps the contents of installed toolchains.
+    hold: Option<Arc<File>>,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Plain(PathBuf),
+    Described(Arc<Toolchain>),
+}
+
+impl Place {
+    fn dir(&self) -> &Path {
+        match self {
+            Self::Plain(dir) => dir,
+            Self::Described(toolchain) => toolchain.dir(),
+        }
+    }
+
+    fn find(&self, name: &str) -> Option<Resolved> {
+        match self {
+            Self::Plain(dir) => {
+                let path = dir.join(format!("{name}.wasm"));
+                is_file(&path).then_some(Resolved::File(path))
+            }
+            Self::Described(toolchain) => toolchain.program(name).map(Resolved::Described),
+        }
+    }
 }
 
 impl Toolchains {
     /// Creates a list of the directories `dirs`, searched in this order.
     ///
     /// # Errors
-    /// [`ResolveError::Folder`] if one does not exist or is not a directory.
+    /// [`ResolveError`]: `Folder` if one does not exist or is not a directory; `Manifest`.
     pub fn new(dirs: Vec<PathBuf>) -> Result<Self, ResolveError> {
-        for dir in &dirs {
-            disk::list(dir)?;
+        let place = |dir: PathBuf| {
+            if let Some(toolchain) = Toolchain::open(&dir)? {
+                return Ok(Place::Described(Arc::new(toolchain)));
+            }
+            disk::list(&dir)?;
+            Ok(Place::Plain(dir))
+        };
+        let places = dirs.into_iter().map(place).collect::<Result<_, ResolveError>>()?;
+        Ok(Self { places, ..Self::default() })
+    }
+
+    /// Adds the toolchains in `store`, sorted by name, which are searched after the others. One that is damaged is an
+    /// error for names that no other has.
+    ///
+    /// # Errors
+    /// [`ResolveError::Folder`] if the store cannot be read.
+    pub fn with_installed(mut self, store: &InstalledToolchains) -> Result<Self, ResolveError> {
+        self.hold = store.hold().map(Arc::new);
+        for name in store.names()? {
+            match Toolchain::installed(store, &name) {
+                Ok(toolchain) => self.places.push(Place::Described(Arc::new(toolchain))),
+                Err(error) => self.damaged = Some(Arc::new(error)),
+            }
         }
-        Ok(Self { dirs })
+        Ok(self)
+    }
+
+    /// The toolchains with a manifest, in the order in which they are searched.
+    pub fn described(&self) -> impl Iterator<Item = &Toolchain> {
+        self.places.iter().filter_map(|place| match place {
+            Place::Plain(_) => None,
+            Place::Described(toolchain) => Some(&**toolchain),
+        })
     }
 
     /// Finds the module of the program `name`. Compiled code (`.cwasm`) is not used.
@@ -145,32 +230,34 @@ impl Toolchains {
     /// and `..`; `NotFound`; `Precompiled` if only that exists.
     pub fn resolve(&self, name: &str) -> Result<Resolved, ResolveError> {
         check_name(name)?;
-        let is_file = |path: &Path| disk::metadata(path).is_ok_and(|metadata| metadata.is_file());
-        let find = |file_name: String| {
-            self.dirs.iter().map(|dir| dir.join(&file_name)).find(|path| is_file(path))
-        };
-        if let Some(path) = find(format!("{name}.wasm")) {
-            return Ok(Resolved::File(path));
+        if let Some(found) = self.places.iter().find_map(|place| place.find(name)) {
+            return Ok(found);
         }
         if let Some((name, bytes)) = demo::find(name) {
             return Ok(Resolved::BuiltIn { name, bytes });
         }
-        if let Some(path) = find(format!("{name}.cwasm")) {
+        let compiled = self.places.iter().filter_map(|place| match place {
+            Place::Plain(dir) => Some(dir.join(format!("{name}.cwasm"))),
+            Place::Described(_) => None,
+        });
+        if let Some(path) = compiled.into_iter().find(|path| is_file(path)) {
             return Err(ResolveError::Precompiled { path });
         }
+        if let Some(error) = &self.damaged {
+            return Err(ResolveError::Installed(error.clone()));
+        }
         let similar = similar(name, &self.names()?);
-        Err(ResolveError::NotFound { name: name.to_owned(), searched: self.dirs.clone(), similar })
+        let searched = self.places.iter().map(|place| place.dir().to_owned()).collect();
+        Err(ResolveError::NotFound { name: name.to_owned(), searched, similar })
     }
 
-    /// Finds all modules called `name`: first that of [`Toolchains::resolve`], then those that it hides.
+    /// Finds all programs called `name`: first that of [`Toolchains::resolve`], then those that it hides.
     pub fn all(&self, name: &str) -> Vec<Resolved> {
         if check_name(name).is_err() {
             return Vec::new();
         }
-        let in_dirs = self.dirs.iter().map(|dir| dir.join(format!("{name}.wasm")));
-        let is_file = |path: &PathBuf| disk::metadata(path).is_ok_and(|found| found.is_file());
         let built_in = demo::find(name).map(|(name, bytes)| Resolved::BuiltIn { name, bytes });
-        in_dirs.filter(is_file).map(Resolved::File).chain(built_in).collect()
+        self.places.iter().filter_map(|place| place.find(name)).chain(built_in).collect()
     }
 
     /// The names of all programs, sorted, each once.
@@ -179,7 +266,14 @@ impl Toolchains {
     /// [`ResolveError::Folder`] if a directory cannot be read.
     pub fn names(&self) -> Result<Vec<String>, ResolveError> {
         let mut names: Vec<String> = demo::names().map(Into::into).collect();
-        for dir in &self.dirs {
+        for place in &self.places {
+            let dir = match place {
+                Place::Plain(dir) => dir,
+                Place::Described(toolchain) => {
+                    names.extend(toolchain.manifest().programs.keys().cloned());
+                    continue;
+                }
+            };
             for path in disk::list(dir)? {
                 if path.extension().is_some_and(|extension| extension == "wasm")
                     && let Some(stem) = path.file_stem().and_then(|stem| stem.to_str())
@@ -194,21 +288,15 @@ impl Toolchains {
     }
 }
 
+fn is_file(path: &Path) -> bool {
+    disk::metadata(path).is_ok_and(|metadata| metadata.is_file())
+}
+
 fn check_name(name: &str) -> Result<(), ResolveError> {
-    let why = if name.is_empty() {
-        "it is empty"
-    } else if name == "." || name == ".." {
-        "it is a directory"
-    } else if name.contains(['/', '\\']) {
-        "it contains a path separator"
-    } else if name.contains(':') {
-        "it contains a drive letter"
-    } else if name.contains('\0') {
-        "it contains NUL"
-    } else {
-        return Ok(());
-    };
-    Err(ResolveError::BadName { name: name.to_owned(), why })
+    match names::why_not(name) {
+        Some(why) => Err(ResolveError::BadName { name: name.to_owned(), why }),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

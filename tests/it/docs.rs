@@ -26,6 +26,7 @@ const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("docs/guest-abi.md", None),
     ("docs/host.md", None),
     ("docs/avr.md", Some("avr")),
+    ("docs/toolchains.md", None),
     ("toolchains/README.md", None),
     ("guest-examples/README.md", None),
 ];

@@ -16,11 +16,13 @@ mod file_times;
 mod host;
 mod hostile;
 mod http;
+mod installed;
 mod library;
 #[cfg(feature = "llm")]
 mod llm;
 #[cfg(feature = "llm")]
 mod llm_http;
+mod manifests;
 mod modules;
 mod native_children;
 mod native_trees;

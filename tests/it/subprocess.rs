@@ -17,7 +17,8 @@ use crate::support::{engine, guest};
 fn find(dir: &Path, name: &str) -> Result<Option<Program>, FindError> {
     match Toolchains::new(vec![dir.to_owned()])?.resolve(name) {
         Ok(Resolved::File(path)) => Ok(Some(Program::load(engine(), path)?)),
-        Ok(Resolved::BuiltIn { .. }) | Err(ResolveError::NotFound { .. }) => Ok(None),
+        Ok(Resolved::BuiltIn { .. } | Resolved::Described(_))
+        | Err(ResolveError::NotFound { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

@@ -13,6 +13,7 @@ pub mod sandbox;
 pub mod sh;
 pub mod spelled;
 pub mod tape;
+pub mod toolchain;
 pub mod values;
 pub mod verify;
 
@@ -31,6 +32,7 @@ use self::run::RunArgs;
 use self::sandbox::SandboxArgs;
 use self::sh::ShArgs;
 use self::tape::{FidelityArgs, TapeArgs};
+use self::toolchain::{InstallArgs, ToolchainArgs, UninstallArgs};
 use self::verify::VerifyArgs;
 
 const STYLES: Styles = Styles::styled()
@@ -86,6 +88,12 @@ pub enum Subcommand {
     Sandbox(SandboxArgs),
     /// List the programs that can be run by name
     Programs(ProgramsArgs),
+    /// Install a toolchain, so that its programs can be run by name
+    Install(InstallArgs),
+    /// Remove installed toolchains
+    Uninstall(UninstallArgs),
+    /// List, describe and check toolchains
+    Toolchain(ToolchainArgs),
     /// Show, fill or empty the cache of compiled code
     Cache(CacheArgs),
     /// Check that belljar works on this machine, and say how to fix what does not

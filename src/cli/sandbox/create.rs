@@ -7,24 +7,25 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::{KeptPolicy, TOOLCHAIN, before_opening_folders, home, say_id};
-use crate::WORKTREE;
 use crate::base::disk;
 use crate::cli::args::groups::MountArgs;
 use crate::cli::args::sandbox::CreateArgs;
 use crate::cli::args::values::mount_point;
 use crate::cli::exit::Usage;
-use crate::cli::mounts::{hidden, not_above, worktree_hint};
+use crate::cli::mounts::{hidden, not_above, not_reserved, worktree_hint};
 use crate::cli::options;
 use crate::cli::setup;
 use crate::sandbox::{FilesystemAccess, MountSource, Sandbox, SandboxMount, SandboxSpec};
+use crate::{Toolchains, WORKTREE};
 
 pub fn run(args: &CreateArgs) -> Result<u8> {
     let home = home()?;
-    let toolchain: Vec<PathBuf> = setup::toolchain_dirs(&args.toolchain)?
+    let dirs: Vec<PathBuf> = setup::toolchain_dirs(&args.toolchain)?
         .iter()
         .map(|dir| Ok(disk::canonical(dir)?))
         .collect::<Result<_>>()?;
-    let toolchain = serde_json::to_string(&toolchain).context("--toolchain")?;
+    Toolchains::new(dirs.clone())?;
+    let toolchain = serde_json::to_string(&dirs).context("--toolchain")?;
     let mut metadata = BTreeMap::from([(TOOLCHAIN.to_owned(), toolchain)]);
     if let Some(path) = &args.rules.host_policy {
         KeptPolicy::read(path)?.keep(&mut metadata)?;
@@ -74,6 +75,7 @@ fn mounts(args: &MountArgs) -> Result<Vec<SandboxMount>> {
             let why = format!("something is mounted at {at} already; choose another GUEST");
             return Err(Usage(format!("{option}: {why}")).into());
         }
+        not_reserved(&at).map_err(|why| Usage(format!("{option}: {why}")))?;
         not_above(&at, mounts.iter().map(|mount: &SandboxMount| &*mount.target))
             .map_err(|why| Usage(format!("{option}: {why}")))?;
         mount(&mut mounts, &option, &dir.host, &at, dir.read_only)?;

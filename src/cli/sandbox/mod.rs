@@ -111,7 +111,10 @@ fn programs(
             .map_or(EngineConfig::default().compile_memory_bytes_max, |it| it.max_compile_memory),
     };
     let fuel = engine.fuel;
-    let mut programs = ToolchainPrograms::with_engine_config(engine, Toolchains::new(dirs)?);
+    let mut programs = ToolchainPrograms::with_engine_config(
+        engine,
+        Toolchains::new(dirs)?.with_installed(&home::installed_toolchains()?)?,
+    );
     if let Some(limits) = compile {
         let compiler = Compiler { cache_dir: Some(cache_dir), fuel, limits, quiet: false };
         programs = programs.compiler(compiler.clone().shared());

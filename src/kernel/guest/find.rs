@@ -77,6 +77,7 @@ impl Guest {
             mode: mode.as_ref().map(|mode| mode.name().to_owned()),
             profile: mode.and_then(Mode::into_profile),
             module_hash: program.and_then(|found| found.digest),
+            launch: program.map(|found| found.launch.clone()).filter(|launch| !launch.is_empty()),
             error: found.err().map(|NotRunnable(reason)| reason.clone()),
         });
     }

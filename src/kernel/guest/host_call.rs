@@ -99,7 +99,7 @@ impl Guest {
             ..SpawnRequest::default()
         };
         self.host_depth += 1;
-        let spawned = self.spawn(Found { image, digest: None, path: None }, request);
+        let spawned = self.spawn(Found::built_in(image), request);
         self.host_depth = depth;
         let pid = spawned?;
         self.machine.run.processes.hide(pid);

@@ -7,12 +7,15 @@
 use super::{AT_FDCWD, Guest};
 use crate::base::errno::Errno;
 use crate::kernel::io::fd::{OpenDir, Reach};
-use crate::kernel::machine::WORKTREE_OF_VERSION_0;
+use crate::kernel::machine::{TOOLCHAINS_ROOT, WORKTREE_OF_VERSION_0};
 use crate::kernel::vfs::{Base, Mount, NodeId, Overlay};
 
 /// The directory of special files, which the namespace need not have. An entry of this name in the
 /// current directory hides it.
 const DEVICES: &str = "dev";
+
+/// The name of [`TOOLCHAINS_ROOT`].
+const RESERVED: &str = TOOLCHAINS_ROOT.split_at(1).1;
 
 impl Guest {
     /// Makes `call` from the directory `fd`, or from the root for an absolute path and [`AT_FDCWD`].
@@ -78,10 +81,11 @@ impl Guest {
 
     /// Returns where a path from the current directory `current` starts: at the root if it has several
     /// names, leads into a mount or through a name of a tree mounted at the root, and `current` has no
-    /// entry of the first name. A single name is always the current directory's: it may be created.
+    /// entry of the first name; or if it begins with [`RESERVED`] and toolchains have files there. Any other
+    /// single name is always the current directory's: it may be created.
     #[inline]
     fn start_of(&mut self, current: Base, path: &str) -> Base {
-        if memchr::memchr(b'/', path.as_bytes()).is_none() {
+        if memchr::memchr(b'/', path.as_bytes()).is_none() && path != RESERVED {
             return current;
         }
         self.start_of_names(current, path)
@@ -90,6 +94,10 @@ impl Guest {
     fn start_of_names(&mut self, current: Base, path: &str) -> Base {
         let vfs = &mut self.machine.vfs;
         let root = vfs.host_base();
+        let first = from_first_name(path).split('/').next();
+        if first == Some(RESERVED) && matches!(vfs.has_entry(root.dir, RESERVED), Ok(true)) {
+            return root;
+        }
         let is_roots = current != root
             && first_name_on_the_way(path).is_some_and(|name| {
                 let leads_there = vfs.leads_into_mount(path)

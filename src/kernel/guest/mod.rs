@@ -36,6 +36,7 @@ use super::process::turn::Turn;
 use super::vfs::NodeId;
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
+use crate::tape::LaunchTree;
 
 pub use buffers::{Buffers, Range, Ranges};
 pub use device::is_special;
@@ -161,6 +162,8 @@ pub struct Startup {
     pub program: Option<String>,
     /// The digest of the module, for the tape.
     pub module_hash: Option<Digest>,
+    /// The trees that were mounted with it, for the tape.
+    pub trees: Vec<LaunchTree>,
 }
 
 impl Guest {
@@ -173,7 +176,7 @@ impl Guest {
         startup: Startup,
         image: &dyn Image,
     ) -> Result<Self, Box<BadPreopen>> {
-        let Startup { args, environ, stdio, preopens, program, module_hash } = startup;
+        let Startup { args, environ, stdio, preopens, program, module_hash, trees } = startup;
         let name = args.first().map(|name| String::from_utf8_lossy(name)).unwrap_or_default();
         let pid = machine.run.processes.add(Pid::MACHINE, &name);
         machine.run.stdio = stdio;
@@ -182,7 +185,7 @@ impl Guest {
         let is_module = mode == Mode::Module;
         let mut guest = Self::new(machine, pid, is_module, args, environ, preopens);
         guest.machine.run.processes.modules += u32::from(is_module);
-        guest.tape_spawn(Origin { program, path: None, module_hash, mode });
+        guest.tape_spawn(Origin { program, path: None, module_hash, mode, trees });
         for stream in [Description::Stdin, Description::Stdout, Description::Stderr] {
             guest.push(stream);
         }

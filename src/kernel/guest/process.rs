@@ -124,7 +124,9 @@ impl Guest {
     ///
     /// # Errors
     /// As [`Guest::proc_spawn`], without those of finding the program.
-    pub fn spawn(&mut self, found: Found, request: SpawnRequest) -> Result<Pid, Errno> {
+    pub fn spawn(&mut self, found: Found, mut request: SpawnRequest) -> Result<Pid, Errno> {
+        found.launch.apply(&mut request.args, &mut request.environ);
+        self.machine.mount_trees(&found.trees)?;
         if self.machine.run.processes.count() >= self.machine.limits.processes_max as usize {
             self.machine.note_limit(Limit::Processes);
             return Err(Errno::Again);
@@ -146,7 +148,7 @@ impl Guest {
         }
         let (preopens, current) = self.preopens_of_child(request.current_dir.as_deref())?;
         let SpawnRequest { program, args, environ, inherit, actions, .. } = request;
-        let Found { image, digest: module_hash, path } = found;
+        let Found { image, digest: module_hash, path, .. } = found;
         let pid = self.machine.run.processes.add(self.pid, &program);
         let mode = image.mode();
         let is_module = mode == Mode::Module;
@@ -159,7 +161,13 @@ impl Guest {
         let done = child.set_up(&self.fds, inherit, &actions, current);
         match done {
             Ok(()) => {
-                child.tape_spawn(Origin { program: Some(program), path, module_hash, mode });
+                child.tape_spawn(Origin {
+                    program: Some(program),
+                    path,
+                    module_hash,
+                    mode,
+                    trees: Vec::new(),
+                });
             }
             Err(_) => child.close_all(),
         }

@@ -16,7 +16,7 @@ use crate::kernel::process::WaitStatus;
 use crate::kernel::process::outcome::Outcome;
 use crate::kernel::process::schedule::Mode;
 use crate::tape::{
-    Kind, NativeEvent, Payload, Phase, Preopened, Recorder, TapeError, TapedContent,
+    Kind, LaunchTree, NativeEvent, Payload, Phase, Preopened, Recorder, TapeError, TapedContent,
 };
 
 /// Where a process comes from, for the tape.
@@ -29,6 +29,8 @@ pub(super) struct Origin {
     pub module_hash: Option<Digest>,
     /// How it runs.
     pub mode: Mode,
+    /// The trees that were mounted with it.
+    pub trees: Vec<LaunchTree>,
 }
 
 impl Guest {
@@ -266,6 +268,7 @@ impl Guest {
             stdin: stdin.to_owned(),
             stdin_bytes,
             module_hash: origin.module_hash,
+            trees: origin.trees,
         })
     }
 }

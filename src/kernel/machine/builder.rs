@@ -12,7 +12,7 @@ use super::limits::Limits;
 use super::random::Random;
 use super::run_state::RunState;
 use super::timeout::{TapedTimeout, Timeouts};
-use super::{ClockConfig, Machine, WORKTREE, worktree_of};
+use super::{ClockConfig, Machine, TOOLCHAINS_ROOT, WORKTREE, worktree_of};
 use crate::kernel::host::Host;
 use crate::kernel::process::programs::Programs;
 use crate::kernel::process::wakeup::HostBell;
@@ -224,7 +224,8 @@ impl MachineBuilder {
         let in_memory = |source: &Source| matches!(source, Source::Memory);
         for (path, ..) in self.mounts.iter().filter(|(_, source, _)| !in_memory(source)) {
             let Some(name) = path.split('/').find(|name| !name.is_empty()) else { continue };
-            if name != &WORKTREE[1..] && has(name) {
+            let is_reserved = [WORKTREE, TOOLCHAINS_ROOT].iter().any(|root| name == &root[1..]);
+            if !is_reserved && has(name) {
                 let names = (2..).map(|number| format!("{name}{number}"));
                 let free = names.into_iter().find(|name| !has(name)).unwrap_or_default();
                 let free = path.replacen(name, &free, 1);

@@ -1,16 +1,22 @@
 //! Forks of a machine, and machines saved as data.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
-use super::Machine;
 use super::clock::ClockId;
 use super::lack::Lacks;
 use super::random::Random;
 use super::run_state::RunState;
 use super::timeout::Timeouts;
+use super::{Machine, TOOLCHAINS_ROOT};
 use crate::base::digest::Digest;
+use crate::base::errno::Errno;
+use crate::kernel::process::programs::NeededTree;
 use crate::kernel::process::wakeup::HostBell;
-use crate::kernel::vfs::{RestoreError, SavedOverlay};
+use crate::kernel::vfs::{
+    Blob, DirEntry, FileType, Layer, RestoreError, SavedOverlay, Stat, VPath, beneath,
+};
 use crate::store::{Cas, StoreError};
 
 /// A machine could not be forked or saved.
@@ -102,11 +108,13 @@ impl Machine {
         })
     }
 
-    /// Restores a saved state into this machine, which was just built with the same configuration.
+    /// Restores a saved state into this machine, which was just built with the same configuration. Trees of toolchains
+    /// are mounted again; where a toolchain is gone, its trees are empty.
     ///
     /// # Errors
-    /// [`RestoreError`]; the machine is then unchanged.
+    /// [`RestoreError`]; the machine is then unchanged, but for the trees of toolchains.
     pub fn restore(&mut self, saved: &SavedMachine, cas: &Cas) -> Result<(), RestoreError> {
+        self.mount_saved_trees(&saved.files)?;
         self.vfs.restore(&saved.files, cas)?;
         if self.clock.is_virtual() {
             self.clock.sleep_until(saved.elapsed_ns);
@@ -117,5 +125,48 @@ impl Machine {
         }
         self.random = Random::at(saved.seed, saved.random_position);
         Ok(())
+    }
+
+    fn mount_saved_trees(&mut self, saved: &SavedOverlay) -> Result<(), RestoreError> {
+        let is_tree = |at: &String| {
+            beneath(TOOLCHAINS_ROOT, at).is_some_and(|name| !name.is_empty())
+                && !self.vfs.has_mount_at(at)
+        };
+        let missing: Vec<String> = saved.mount_points().filter(is_tree).take(TREES_MAX).collect();
+        let tree = |at: String| {
+            let found = self.programs.as_ref().and_then(|programs| programs.tree(&at));
+            found.unwrap_or_else(|| NeededTree { at, layer: Arc::new(GoneTree) })
+        };
+        let trees: Vec<NeededTree> = missing.into_iter().map(tree).collect();
+        let mounted = self.mount_trees(&trees);
+        mounted.map_err(|errno| RestoreError::Mounts(format!("a tree of a toolchain: {errno}")))
+    }
+}
+
+/// Most trees of toolchains that are mounted again.
+const TREES_MAX: usize = 10_000;
+
+/// A tree of a toolchain that is no longer there.
+struct GoneTree;
+
+impl Layer for GoneTree {
+    fn stat(&self, path: &VPath) -> Result<Stat, Errno> {
+        if !path.is_root() {
+            return Err(Errno::Noent);
+        }
+        let file_type = FileType::Directory;
+        Ok(Stat { file_type, size: 0, mtime_ns: 0, executable: true, stamp: 0, inode: 0, nlink: 1 })
+    }
+
+    fn list(&self, _: &VPath) -> Result<Vec<DirEntry>, Errno> {
+        Ok(Vec::new())
+    }
+
+    fn read_link(&self, _: &VPath) -> Result<Box<[u8]>, Errno> {
+        Err(Errno::Noent)
+    }
+
+    fn open(&self, _: &VPath) -> Result<Blob, Errno> {
+        Err(Errno::Noent)
     }
 }

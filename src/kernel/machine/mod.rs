@@ -29,14 +29,20 @@ use self::run_state::RunState;
 use self::timeout::Timeouts;
 use self::trace::Trace;
 use super::host::Host;
+use super::process::programs::NeededTree;
 use super::process::programs::Programs;
 use super::process::wakeup::HostBell;
-use super::vfs::Overlay;
+use super::vfs::{Overlay, Source};
+use crate::base::errno::Errno;
 use crate::tape::Recorder;
 
 /// The mount point of a worktree: a name that directories rarely have, so that it does not clash with
 /// programs' relative paths.
 pub const WORKTREE: &str = "/worktree";
+
+/// The directory of the namespace in which toolchains have their files. Nothing else is mounted there, and its name
+/// means this directory wherever a program looks it up, so that a worktree cannot hide it.
+pub const TOOLCHAINS_ROOT: &str = "/.belljar";
 
 /// The mount point of a worktree in version 0 of the kernel.
 pub(crate) const WORKTREE_OF_VERSION_0: &str = "/src";
@@ -92,6 +98,21 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// Mounts those of `trees` that are not mounted yet, read-only: every process sees them from then on.
+    ///
+    /// # Errors
+    /// Those of [`Overlay::mount`].
+    pub(crate) fn mount_trees(&mut self, trees: &[NeededTree]) -> Result<(), Errno> {
+        for NeededTree { at, layer } in trees {
+            if self.vfs.has_mount_at(at) {
+                continue;
+            }
+            let (source, mtimes) = (Source::Layers(vec![layer.clone()]), self.vfs.mtimes());
+            self.vfs.mount(at, source, true, mtimes, 0)?;
+        }
+        Ok(())
+    }
+
     /// Returns a builder with the defaults: an empty root, a `/tmp` in memory, the clock paused at
     /// [`DEFAULT_START_NS`], seed 0, [`Limits::default`].
     pub fn builder() -> MachineBuilder {

@@ -7,6 +7,8 @@ use std::time::Duration;
 use super::schedule::Image;
 use crate::base::ambient;
 use crate::base::digest::Digest;
+use crate::kernel::vfs::Layer;
+use crate::tape::{Launch, LaunchTree};
 
 /// Finds programs for processes. Implemented where programs are loaded.
 pub trait Programs: Send + Sync {
@@ -30,6 +32,13 @@ pub trait Programs: Send + Sync {
     fn missing(&self, name: &str) -> Result<Option<Found>, NotRunnable> {
         let _ = name;
         Ok(None)
+    }
+
+    /// The tree of a toolchain that is mounted at `at` when a program of it starts: for a machine that is restored.
+    /// Default: none.
+    fn tree(&self, at: &str) -> Option<NeededTree> {
+        let _ = at;
+        None
     }
 }
 
@@ -99,6 +108,33 @@ pub struct Found {
     pub digest: Option<Digest>,
     /// The file of the namespace that was loaded; `None` if a toolchain has it.
     pub path: Option<String>,
+    /// What its toolchain adds to the arguments and variables that it is started with.
+    pub launch: Launch,
+    /// The trees of its toolchain.
+    pub trees: Vec<NeededTree>,
+}
+
+impl Found {
+    /// A program that is not a module.
+    pub fn built_in(image: Box<dyn Image>) -> Self {
+        Self { image, digest: None, path: None, launch: Launch::default(), trees: Vec::new() }
+    }
+}
+
+/// A read-only tree that programs of a toolchain need.
+#[derive(Clone)]
+pub struct NeededTree {
+    /// Where it is mounted.
+    pub at: String,
+    /// The tree.
+    pub layer: Arc<dyn Layer>,
+}
+
+impl NeededTree {
+    /// The tree on a tape.
+    pub fn taped(&self) -> LaunchTree {
+        LaunchTree { path: self.at.clone(), exact_names: self.layer.names_are_exact() }
+    }
 }
 
 /// A program that was found cannot run.

@@ -51,7 +51,7 @@ impl ShellImage {
 
     /// Returns the shell as the result of a lookup.
     pub fn found(self) -> Found {
-        Found { image: Box::new(self), digest: None, path: None }
+        Found::built_in(Box::new(self))
     }
 
     /// Creates a subshell.

@@ -165,6 +165,20 @@ impl Overlay {
         Ok(id)
     }
 
+    /// Whether something is mounted at `at`.
+    pub(crate) fn has_mount_at(&self, at: &str) -> bool {
+        VPath::parse(at).is_ok_and(|at| self.mounts.iter().any(|mount| mount.at == at))
+    }
+
+    /// The times that files of the mounts show.
+    pub(crate) fn mtimes(&self) -> Mtimes {
+        self.mounts
+            .iter()
+            .rev()
+            .find(|mount| mount.is_layered)
+            .map_or(Mtimes::Host, |mount| mount.mtimes)
+    }
+
     /// Makes the mount at `at` the worktree, whose changes have short names.
     ///
     /// # Errors

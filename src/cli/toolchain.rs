@@ -1,0 +1,276 @@
+//! `belljar toolchain`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use bytesize::ByteSize;
+use serde_json::json;
+
+use super::args::toolchain::{ToolchainAction, ToolchainArgs};
+use super::exit::Usage;
+use super::home::installed_toolchains;
+use super::install::recipes;
+#[cfg(feature = "import")]
+use super::install::{bundle, import};
+#[cfg(feature = "import")]
+use super::progress::Progress;
+use super::text::{count, printable};
+use crate::base::{atomic_file, disk};
+use crate::toolchain::MANIFEST;
+use crate::{
+    InstallError, Manifest, ManifestError, Problem, ProgramEntry, Removed, Toolchain,
+    ToolchainFolder,
+};
+
+pub fn run(args: &ToolchainArgs) -> Result<u8> {
+    match &args.action {
+        ToolchainAction::List { json } => list(*json),
+        ToolchainAction::Recipes { json } => recipes(*json),
+        ToolchainAction::Inspect { toolchain, json } => inspect(toolchain, *json),
+        ToolchainAction::Check { dir, json } => check(dir, *json),
+        ToolchainAction::Init { dir, name } => init(dir, name.as_deref()),
+        #[cfg(feature = "import")]
+        ToolchainAction::Pack { dir, output, quiet } => pack(dir, output.as_deref(), *quiet),
+        #[cfg(feature = "import")]
+        ToolchainAction::Unpack { file, dir } => unpack(file, dir),
+        ToolchainAction::Gc { json } => gc(*json),
+    }
+}
+
+fn list(json: bool) -> Result<u8> {
+    let store = installed_toolchains()?;
+    let mut lines = Vec::new();
+    for name in store.names()? {
+        let toolchain = Toolchain::installed(&store, &name)?;
+        let Manifest { version, description, programs, .. } = toolchain.manifest();
+        if json {
+            let programs: Vec<&String> = programs.keys().collect();
+            lines.push(json!({
+                "name": name, "version": version, "digest": toolchain.digest(), "programs": programs,
+                "description": description,
+            }));
+        } else {
+            let description = description.as_deref().unwrap_or_default();
+            say!("{name} {}  {}", printable(version), printable(description));
+        }
+    }
+    if json {
+        say!("{}", json!(lines));
+    }
+    Ok(0)
+}
+
+fn recipes(json: bool) -> Result<u8> {
+    let mut lines = Vec::new();
+    for name in recipes::names() {
+        let Some(recipe) = recipes::find(name).transpose()? else { continue };
+        let Manifest { version, description, license, .. } = &recipe.manifest;
+        if json {
+            let package = format!("{} {}", recipe.package.name, recipe.package.version);
+            lines.push(json!({
+                "name": name, "version": version, "description": description, "license": license,
+                "client": format!("{:?}", recipe.package.client).to_lowercase(), "package": package,
+            }));
+        } else {
+            let description = description.as_deref().unwrap_or_default();
+            say!("{name} {}  {}", printable(version), printable(description));
+        }
+    }
+    if json {
+        say!("{}", json!(lines));
+    }
+    Ok(0)
+}
+
+fn inspect(named: &str, json: bool) -> Result<u8> {
+    let store = installed_toolchains()?;
+    let is_installed = store.names()?.iter().any(|name| name == named);
+    let toolchain = if is_installed {
+        Toolchain::installed(&store, named)?
+    } else {
+        let opened = Toolchain::open(Path::new(named))?;
+        opened.ok_or_else(|| {
+            Usage(format!(
+                "{} is neither an installed toolchain nor a folder with a {MANIFEST}",
+                printable(named)
+            ))
+        })?
+    };
+    let manifest = toolchain.manifest();
+    if json {
+        say!(
+            "{}",
+            json!({ "manifest": manifest, "digest": toolchain.digest(), "root": toolchain.root() })
+        );
+        return Ok(0);
+    }
+    say!("{} {}", manifest.name, printable(&manifest.version));
+    let texts = [&manifest.description, &manifest.license, &manifest.homepage];
+    for (what, text) in ["", "license ", "homepage "].iter().zip(texts) {
+        if let Some(text) = text {
+            say!("{what}{}", printable(text));
+        }
+    }
+    say!("files in {}", toolchain.root());
+    for (name, program) in &manifest.programs {
+        let ProgramEntry { module, script, .. } = program;
+        let code = module.as_ref().or(script.as_ref()).map_or("", String::as_str);
+        say!("program {}  {}", printable(name), printable(code));
+    }
+    for (guest, folder) in &manifest.trees {
+        say!("tree {}  {}", printable(guest), printable(folder));
+    }
+    Ok(0)
+}
+
+fn check(dir: &Path, json: bool) -> Result<u8> {
+    let problems = match ToolchainFolder::open(dir) {
+        Ok(toolchain) if json => {
+            let files = toolchain.manifest().files.len();
+            say!("{}", json!({ "problems": [], "files": files }));
+            return Ok(0);
+        }
+        Ok(toolchain) => {
+            let Manifest { name, version, programs, files, .. } = toolchain.manifest();
+            let bytes: u64 = files.values().map(|file| file.len_bytes).sum();
+            let (programs, files) = (count(programs.len(), "program"), count(files.len(), "file"));
+            let bytes = ByteSize(bytes).display().iec();
+            say!("{name} {}: {programs}, {files}, {bytes}; nothing is wrong", printable(version));
+            return Ok(0);
+        }
+        Err(InstallError::Manifest(ManifestError::Invalid { problems, .. })) => problems,
+        Err(InstallError::File { path, message }) => {
+            let message = format!("{path}: {message}");
+            vec![Problem { pointer: "/files".to_owned(), message }]
+        }
+        Err(error) => return Err(error).with_context(|| format!("cannot check {}", dir.display())),
+    };
+    if json {
+        say!("{}", json!({ "problems": problems }));
+    } else {
+        for problem in &problems {
+            say!("{}", printable(&problem.to_string()));
+        }
+    }
+    Ok(1)
+}
+
+/// Writes a manifest for the modules in `dir`.
+fn init(dir: &Path, name: Option<&str>) -> Result<u8> {
+    let path = dir.join(MANIFEST);
+    if disk::symlink_metadata(&path).is_ok() {
+        return Err(
+            Usage(format!("{} exists; change it, or remove it first", path.display())).into()
+        );
+    }
+    let mut programs = BTreeMap::new();
+    for module in modules(dir)? {
+        let stem =
+            Path::new(&module).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        let entry = ProgramEntry { module: Some(module.clone()), ..ProgramEntry::default() };
+        programs.entry(stem.to_owned()).or_insert(entry);
+    }
+    if programs.is_empty() {
+        let message = format!("{} has no file whose name ends in .wasm", dir.display());
+        return Err(Usage(message).into());
+    }
+    let folder = disk::canonical(dir)?;
+    let folder = folder.file_name().and_then(|name| name.to_str());
+    let manifest = Manifest {
+        format: "1.0".to_owned(),
+        name: name.or(folder).unwrap_or("toolchain").to_owned(),
+        version: "0".to_owned(),
+        description: None,
+        license: None,
+        homepage: None,
+        programs,
+        trees: BTreeMap::new(),
+        files: BTreeMap::new(),
+    };
+    let text = manifest.to_text();
+    Manifest::parse(&path, text.as_bytes())?;
+    atomic_file::write(&path, &[text.as_bytes()])?;
+    say!("wrote {}: {}", path.display(), count(manifest.programs.len(), "program"));
+    Ok(0)
+}
+
+/// The modules in `dir` and its folders, as paths relative to it.
+fn modules(dir: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    let mut folders: Vec<(PathBuf, String)> = vec![(dir.to_owned(), String::new())];
+    while let Some((folder, prefix)) = folders.pop() {
+        for path in disk::list(&folder)? {
+            let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+            let metadata = disk::symlink_metadata(&path)?;
+            let relative = format!("{prefix}{name}");
+            if metadata.is_dir() {
+                folders.push((path, format!("{relative}/")));
+            } else if metadata.is_file() && path.extension().is_some_and(|it| it == "wasm") {
+                found.push(relative);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Writes the toolchain in `dir` to a bundle.
+#[cfg(feature = "import")]
+fn pack(dir: &Path, output: Option<&Path>, quiet: bool) -> Result<u8> {
+    let toolchain = ToolchainFolder::open(dir)?;
+    let Manifest { name, version, files, .. } = toolchain.manifest();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
+    let output = if let Some(output) = output {
+        output.to_owned()
+    } else if version.chars().all(is_plain) {
+        format!("{name}-{version}.{}", bundle::EXTENSION).into()
+    } else {
+        let version = printable(version);
+        let message = format!(
+            "the version {version:?} cannot be part of a file's name; name it with --output"
+        );
+        return Err(Usage(message).into());
+    };
+    let all: u64 = files.values().map(|file| file.len_bytes).sum();
+    let shown =
+        Progress::start(format!("packing {name} ({})", ByteSize(all).display().iec()), quiet);
+    bundle::pack(&toolchain, &output, &mut |_| {})?;
+    drop(shown);
+    let bytes = disk::metadata(&output)?.len();
+    let files = count(files.len(), "file");
+    say!("wrote {}: {files}, {}", output.display(), ByteSize(bytes).display().iec());
+    Ok(0)
+}
+
+/// Writes the files of a bundle to the folder `dir`.
+#[cfg(feature = "import")]
+fn unpack(file: &Path, dir: &Path) -> Result<u8> {
+    if disk::symlink_metadata(dir).is_ok() {
+        return Err(Usage(format!("{} exists; name a new folder", dir.display())).into());
+    }
+    let parent = dir.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = import::temporary_in(parent)?;
+    let manifest = bundle::unpack(file, folder.path())
+        .with_context(|| format!("cannot unpack {}", file.display()))?;
+    let toolchain = ToolchainFolder::of(folder.path(), manifest)
+        .with_context(|| format!("cannot unpack {}", file.display()))?;
+    let manifest = toolchain.manifest();
+    atomic_file::write(&folder.path().join(MANIFEST), &[manifest.to_text().as_bytes()])?;
+    disk::rename(folder.path(), dir)?;
+    say!("{}: {}", dir.display(), count(manifest.files.len(), "file"));
+    Ok(0)
+}
+
+fn gc(json: bool) -> Result<u8> {
+    let removed = installed_toolchains()?.gc()?;
+    let Removed { contents, bytes } = removed.unwrap_or_default();
+    if json {
+        say!("{}", json!({ "contents": contents, "bytes": bytes, "in_use": removed.is_none() }));
+    } else if removed.is_none() {
+        say!("programs are running, which may need contents: nothing was removed");
+    } else {
+        say!("removed {}, {}", count(contents, "content"), ByteSize(bytes).display().iec());
+    }
+    Ok(0)
+}

@@ -1,0 +1,39 @@
+//! Digests of files of a toolchain.
+
+use std::fmt::Write;
+use std::hash::Hasher;
+use std::io;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::base::digest::{Digest, DigestHasher};
+
+/// Bytes read at a time.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// The SHA-256 of what `read` returns, in hex, its BLAKE3 digest and its length. It stops after `len_bytes_max`.
+///
+/// # Errors
+/// Those of `read`.
+pub fn of_file(
+    read: &mut dyn FnMut(u64, &mut [u8]) -> io::Result<usize>,
+    len_bytes_max: u64,
+) -> io::Result<(String, Digest, u64)> {
+    let (mut sha256, mut blake3) = (Sha256::new(), DigestHasher::default());
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut len_bytes = 0;
+    while len_bytes <= len_bytes_max {
+        let count = read(len_bytes, &mut piece)?;
+        if count == 0 {
+            break;
+        }
+        sha256.update(&piece[..count]);
+        blake3.write(&piece[..count]);
+        len_bytes += count as u64;
+    }
+    let mut hex = String::new();
+    for byte in sha256.finalize() {
+        let _ = write!(hex, "{byte:02x}");
+    }
+    Ok((hex, blake3.digest(), len_bytes))
+}

@@ -1,0 +1,182 @@
+//! Toolchains in folders: their files, to install or pack them.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::digests;
+use super::installed::{InstallError, InstalledToolchains, ReadFile};
+use super::manifest::{FileEntry, MANIFEST, Manifest};
+use crate::base::digest::Digest;
+use crate::base::disk::{self, DiskError};
+
+/// Most files of a toolchain.
+const FILES_MAX: usize = 1_000_000;
+
+/// Most folders on the way to a file.
+const DEPTH_MAX: usize = 64;
+
+/// A toolchain in a folder, with all its files.
+#[derive(Clone, Debug)]
+pub struct ToolchainFolder {
+    dir: PathBuf,
+    manifest: Manifest,
+}
+
+impl ToolchainFolder {
+    /// Reads the manifest in the folder `dir` and examines the files that it names.
+    ///
+    /// # Errors
+    /// [`InstallError`]: `Manifest`; `File` for one that is missing, a link, or neither a file nor a folder, or that
+    /// does not have the digest in the manifest.
+    pub fn open(dir: &Path) -> Result<Self, InstallError> {
+        let (manifest, _) = Manifest::read(&dir.join(MANIFEST))?;
+        Self::of(dir, manifest)
+    }
+
+    /// As [`ToolchainFolder::open`], with another manifest.
+    ///
+    /// # Errors
+    /// As [`ToolchainFolder::open`].
+    pub fn of(dir: &Path, mut manifest: Manifest) -> Result<Self, InstallError> {
+        let mut files = BTreeMap::new();
+        let modules = manifest.programs.values().filter_map(|program| program.module.as_deref());
+        for path in modules.chain(manifest.trees.values().map(String::as_str)) {
+            collect(dir, path, 0, &mut files)?;
+        }
+        for (path, stated) in &manifest.files {
+            match files.get(path) {
+                Some(found) if found == stated => {}
+                Some(found) if found.sha256 == stated.sha256 => {}
+                Some(found) => {
+                    let message = format!(
+                        "its SHA-256 is {}, not the {} of the manifest",
+                        found.sha256, stated.sha256
+                    );
+                    return Err(InstallError::File { path: path.clone(), message });
+                }
+                None => {
+                    let message =
+                        "the manifest names it, but no program and no tree has it".to_owned();
+                    return Err(InstallError::File { path: path.clone(), message });
+                }
+            }
+        }
+        if let Some(path) = files
+            .keys()
+            .find(|path| !manifest.files.is_empty() && !manifest.files.contains_key(*path))
+        {
+            let message = "it is not among the `files` of the manifest".to_owned();
+            return Err(InstallError::File { path: path.clone(), message });
+        }
+        for (name, program) in &manifest.programs {
+            let Some(script) = &program.script else { continue };
+            let file = manifest.trees.iter().find_map(|(guest, folder)| {
+                let rest = script.strip_prefix(&**guest)?.strip_prefix('/')?;
+                Some(if folder == "." { rest.to_owned() } else { format!("{folder}/{rest}") })
+            });
+            if !file.as_ref().is_some_and(|file| files.contains_key(file)) {
+                let message = format!("the script of the program {name} is missing");
+                return Err(InstallError::File {
+                    path: file.unwrap_or_else(|| script.clone()),
+                    message,
+                });
+            }
+        }
+        manifest.files = files;
+        Ok(Self { dir: dir.to_owned(), manifest })
+    }
+
+    /// The manifest, with all files.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Opens one of its files.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open_file(&self, path: &str) -> Result<File, DiskError> {
+        disk::open(&at(&self.dir, path))
+    }
+
+    /// Installs it in `store`, and removes what a version that it replaces had alone; returns the digest of its manifest.
+    ///
+    /// # Errors
+    /// As [`InstalledToolchains::install`].
+    pub fn install(
+        &self,
+        store: &InstalledToolchains,
+        watch: &mut dyn FnMut(usize, usize),
+    ) -> Result<Digest, InstallError> {
+        let mut open =
+            |path: &str| -> Result<ReadFile, InstallError> { reader(&at(&self.dir, path)) };
+        let digest = store.install(self.manifest.clone(), &mut open, watch)?;
+        // What cannot be removed now only costs space.
+        let _ = store.gc();
+        Ok(digest)
+    }
+}
+
+/// The file or folder `path` of the folder `dir`.
+pub(super) fn at(dir: &Path, path: &str) -> PathBuf {
+    path.split('/').filter(|name| *name != ".").fold(dir.to_owned(), |dir, name| dir.join(name))
+}
+
+fn reader(path: &Path) -> Result<ReadFile, InstallError> {
+    let mut file = disk::open(path)?;
+    let mut at = 0;
+    Ok(Box::new(move |offset, buf| {
+        if offset != at {
+            file.seek(SeekFrom::Start(offset))?;
+            at = offset;
+        }
+        let count = file.read(buf)?;
+        at += count as u64;
+        Ok(count)
+    }))
+}
+
+/// Adds the file `path`, or all files of the folder `path`, to `files`.
+fn collect(
+    dir: &Path,
+    path: &str,
+    depth: usize,
+    files: &mut BTreeMap<String, FileEntry>,
+) -> Result<(), InstallError> {
+    let wrong = |message: String| InstallError::File { path: path.to_owned(), message };
+    let on_disk = at(dir, path);
+    let metadata =
+        disk::symlink_metadata(&on_disk).map_err(|error| wrong(error.source.to_string()))?;
+    if metadata.is_file() {
+        if files.contains_key(path) {
+            return Ok(());
+        }
+        if files.len() == FILES_MAX {
+            return Err(wrong(format!("a toolchain has at most {FILES_MAX} files")));
+        }
+        let (sha256, _, len_bytes) = digests::of_file(&mut *reader(&on_disk)?, u64::MAX - 1)
+            .map_err(DiskError::new("read", &on_disk))?;
+        let executable = cfg!(unix) && disk::is_executable(&on_disk);
+        files.insert(path.to_owned(), FileEntry { sha256, len_bytes, executable });
+        return Ok(());
+    }
+    if !metadata.is_dir() {
+        return Err(wrong(
+            "expected a regular file or a folder, not a link or a device".to_owned(),
+        ));
+    }
+    if depth == DEPTH_MAX {
+        return Err(wrong(format!("it lies below more than {DEPTH_MAX} folders")));
+    }
+    for entry in disk::list(&on_disk)? {
+        let name = entry.file_name().and_then(|name| name.to_str());
+        let name = name.ok_or_else(|| wrong(format!("{} is not UTF-8", entry.display())))?;
+        let below = if path == "." { name.to_owned() } else { format!("{path}/{name}") };
+        if below != MANIFEST {
+            collect(dir, &below, depth + 1, files)?;
+        }
+    }
+    Ok(())
+}

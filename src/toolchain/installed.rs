@@ -1,0 +1,332 @@
+//! Toolchains that are installed: their files in a content-addressed store of this user.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use serde::{Deserialize, Serialize};
+
+use super::manifest::{Manifest, ManifestError};
+use crate::base::atomic_file;
+use crate::base::digest::Digest;
+use crate::base::disk::{self, DiskError};
+use crate::store::{Cas, Removed, StoreError};
+
+/// Longest record or list of files, in bytes.
+const RECORD_BYTES_MAX: u64 = 64 << 20;
+
+/// The file that runs hold while they may need contents.
+const USE: &str = "use";
+
+/// Extension of a record.
+const RECORD: &str = "json";
+
+/// The store of installed toolchains cannot be read or written.
+#[derive(thiserror::Error)]
+pub enum InstallError {
+    /// A file operation failed.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// A content cannot be stored or read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The manifest is wrong.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// A file of the toolchain is missing, or is not what the manifest says.
+    #[error("{path}: {message}")]
+    File {
+        /// The file, relative to the toolchain.
+        path: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// The record of an installed toolchain is damaged.
+    #[error("{} is damaged ({message}): remove it, and install the toolchain again", path.display())]
+    Record {
+        /// The record.
+        path: PathBuf,
+        /// What is wrong.
+        message: String,
+    },
+    /// No toolchain of this name is installed.
+    #[error("no toolchain {name:?} is installed{}", known(names))]
+    NotInstalled {
+        /// The name.
+        name: String,
+        /// The installed ones.
+        names: Vec<String>,
+    },
+}
+
+crate::base::readable::readable!(InstallError);
+
+fn known(names: &[String]) -> String {
+    if names.is_empty() { String::new() } else { format!("; there are: {}", names.join(", ")) }
+}
+
+/// The store of installed toolchains: a directory with a record for each, and the contents of their files. Several
+/// processes can use it at once.
+#[derive(Clone, Debug)]
+pub struct InstalledToolchains {
+    dir: PathBuf,
+    cas: Cas,
+}
+
+/// An installed toolchain, as its record has it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Record {
+    /// The manifest without its files.
+    pub manifest: Manifest,
+    /// The digest of the whole manifest.
+    pub digest: Digest,
+    /// The list of files.
+    list: Digest,
+    /// The contents of modules.
+    pub modules: BTreeMap<String, Digest>,
+}
+
+/// A file of an installed toolchain.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct StoredFile {
+    pub path: String,
+    pub content: Digest,
+    pub len_bytes: u64,
+    pub executable: bool,
+}
+
+/// The files of an installed toolchain, which are read when they are first needed.
+#[derive(Debug)]
+pub(super) struct StoredFiles {
+    cas: Cas,
+    list: Digest,
+    by_path: OnceLock<Result<BTreeMap<String, StoredFile>, String>>,
+}
+
+/// Reads a file of a toolchain that is installed at an offset; returns 0 at its end.
+pub type ReadFile = Box<dyn FnMut(u64, &mut [u8]) -> io::Result<usize>>;
+
+impl InstalledToolchains {
+    /// The store in the directory `dir`, which is created with the first toolchain.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        let dir = dir.into();
+        Self { cas: Cas::new(dir.join("files")), dir }
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The names of the installed toolchains, sorted.
+    ///
+    /// # Errors
+    /// The directory cannot be read. A missing one is empty.
+    pub fn names(&self) -> Result<Vec<String>, DiskError> {
+        let files = match disk::list(&self.dir) {
+            Err(error) if error.source.kind() == io::ErrorKind::NotFound => Vec::new(),
+            files => files?,
+        };
+        let name = |path: &PathBuf| {
+            let is_record = path.extension().is_some_and(|extension| extension == RECORD);
+            Some(path.file_stem()?.to_str()?.to_owned()).filter(|_| is_record)
+        };
+        Ok(files.iter().filter_map(name).collect())
+    }
+
+    fn record_path(&self, name: &str) -> PathBuf {
+        self.dir.join(format!("{name}.{RECORD}"))
+    }
+
+    pub(super) fn record(&self, name: &str) -> Result<Record, InstallError> {
+        let path = self.record_path(name);
+        let damaged = |message: String| InstallError::Record { path: path.clone(), message };
+        let Some(text) = disk::read_at_most(&path, RECORD_BYTES_MAX)? else {
+            return Err(damaged("it is too long".to_owned()));
+        };
+        let record: Record =
+            serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+        // What it says was checked when it was installed, and is checked again: others may write to the disk.
+        let manifest = Manifest::parse(&path, record.manifest.to_text().as_bytes())?;
+        if manifest.name != name {
+            return Err(damaged(format!("it describes {:?}", manifest.name)));
+        }
+        Ok(record)
+    }
+
+    pub(super) fn files(&self, record: &Record) -> Arc<StoredFiles> {
+        let (cas, list) = (self.cas.clone(), record.list);
+        Arc::new(StoredFiles { cas, list, by_path: OnceLock::new() })
+    }
+
+    /// The path of a module.
+    pub(super) fn content_path(&self, content: Digest) -> PathBuf {
+        self.cas.path_of(content)
+    }
+
+    /// Waits until no other process changes the store.
+    fn lock(&self) -> Result<File, DiskError> {
+        disk::create_private_dir_all(&self.dir)?;
+        let path = self.dir.join("lock");
+        let file = disk::open_lock(&path)?;
+        file.lock().map_err(DiskError::new("lock", &path))?;
+        Ok(file)
+    }
+
+    /// Installs the toolchain `manifest`, and replaces one of the same name. `open` opens a file by its path;
+    /// `watch` is called with the number of files stored so far, and of all.
+    ///
+    /// A killed process leaves the old toolchain or the new one, and at most contents that [`Self::gc`] removes.
+    ///
+    /// # Errors
+    /// [`InstallError`]; nothing is then installed.
+    pub fn install(
+        &self,
+        mut manifest: Manifest,
+        open: &mut dyn FnMut(&str) -> Result<ReadFile, InstallError>,
+        watch: &mut dyn FnMut(usize, usize),
+    ) -> Result<Digest, InstallError> {
+        let _lock = self.lock()?;
+        let mut files = Vec::new();
+        for (index, (path, expected)) in manifest.files.iter().enumerate() {
+            watch(index, manifest.files.len());
+            let content = self.store(path, &expected.sha256, expected.len_bytes, open)?;
+            files.push(StoredFile {
+                path: path.clone(),
+                content,
+                len_bytes: expected.len_bytes,
+                executable: expected.executable,
+            });
+        }
+        let list = to_json(&files);
+        let (list, text) = (self.keep(&list)?, manifest.to_text());
+        let digest = self.keep(text.as_bytes())?;
+        let is_module = |file: &&StoredFile| {
+            manifest.programs.values().any(|program| program.module.as_deref() == Some(&file.path))
+        };
+        let modules = files.iter().filter(is_module);
+        let modules = modules.map(|file| (file.path.clone(), file.content)).collect();
+        manifest.files.clear();
+        let record = Record { manifest, digest, list, modules };
+        let path = self.record_path(&record.manifest.name);
+        let text = to_json(&record);
+        atomic_file::write(&path, &[&text])?;
+        Ok(digest)
+    }
+
+    /// Stores the file `path` of a toolchain; returns the digest of its content.
+    fn store(
+        &self,
+        path: &str,
+        sha256: &str,
+        len_bytes: u64,
+        open: &mut dyn FnMut(&str) -> Result<ReadFile, InstallError>,
+    ) -> Result<Digest, InstallError> {
+        let wrong = |message: String| InstallError::File { path: path.to_owned(), message };
+        let mut read = open(path)?;
+        // Twice: the name of a content is not the digest that the manifest has.
+        let (found_sha256, content, found_bytes) = super::digests::of_file(&mut read, len_bytes)
+            .map_err(|error| wrong(error.to_string()))?;
+        if found_bytes != len_bytes {
+            return Err(wrong(format!("it does not have the {len_bytes} bytes of the manifest")));
+        }
+        if found_sha256 != sha256 {
+            return Err(wrong(format!(
+                "its SHA-256 is {found_sha256}, not the {sha256} of the manifest"
+            )));
+        }
+        if !self.cas.contains(content) {
+            self.cas.put(content, &mut *read)?;
+        }
+        Ok(content)
+    }
+
+    fn keep(&self, bytes: &[u8]) -> Result<Digest, StoreError> {
+        let digest = Digest::of(bytes);
+        if !self.cas.contains(digest) {
+            self.cas.put(digest, &mut crate::store::read_slice(bytes))?;
+        }
+        Ok(digest)
+    }
+
+    /// Removes the toolchain `name`, and the contents that no other has, as [`Self::gc`] does.
+    ///
+    /// # Errors
+    /// [`InstallError`].
+    pub fn uninstall(&self, name: &str) -> Result<Option<Removed>, InstallError> {
+        let names = self.names()?;
+        if !names.iter().any(|known| known == name) {
+            return Err(InstallError::NotInstalled { name: name.to_owned(), names });
+        }
+        let lock = self.lock()?;
+        disk::remove_file(&self.record_path(name))?;
+        drop(lock);
+        self.gc()
+    }
+
+    /// Keeps all contents until the file is closed, for a run that may need them. `None` if nothing is installed, or
+    /// the directory cannot be written to.
+    pub(super) fn hold(&self) -> Option<File> {
+        disk::symlink_metadata(&self.dir).ok()?;
+        let file = disk::open_lock(&self.dir.join(USE)).ok()?;
+        file.lock_shared().ok()?;
+        Some(file)
+    }
+
+    /// Removes the contents that no installed toolchain has: of replaced versions, and of killed processes. Returns
+    /// `None`, and removes nothing, while a run may need them.
+    ///
+    /// # Errors
+    /// [`InstallError`]; if a record is damaged, nothing is removed.
+    pub fn gc(&self) -> Result<Option<Removed>, InstallError> {
+        if disk::symlink_metadata(&self.dir).is_err() {
+            return Ok(Some(Removed::default()));
+        }
+        let _lock = self.lock()?;
+        let in_use = disk::open_lock(&self.dir.join(USE))?;
+        if in_use.try_lock().is_err() {
+            return Ok(None);
+        }
+        let mut keep = HashSet::new();
+        for name in self.names()? {
+            let record = self.record(&name)?;
+            keep.extend([record.digest, record.list]);
+            let files = self.files(&record);
+            let files = files.by_path().map_err(|message| InstallError::Record {
+                path: self.record_path(&name),
+                message: message.to_owned(),
+            })?;
+            keep.extend(files.values().map(|file| file.content));
+        }
+        Ok(Some(self.cas.retain(&keep)?))
+    }
+}
+
+fn to_json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("keys are strings")
+}
+
+impl StoredFiles {
+    /// All files by path.
+    ///
+    /// # Errors
+    /// The list is missing or damaged.
+    pub fn by_path(&self) -> Result<&BTreeMap<String, StoredFile>, &str> {
+        let read = || {
+            let list =
+                self.cas.get(self.list, RECORD_BYTES_MAX).map_err(|error| error.to_string())?;
+            let files: Vec<StoredFile> =
+                serde_json::from_slice(&list).map_err(|error| error.to_string())?;
+            Ok(files.into_iter().map(|file| (file.path.clone(), file)).collect())
+        };
+        self.by_path.get_or_init(read).as_ref().map_err(String::as_str)
+    }
+
+    /// The store of the contents.
+    pub fn cas(&self) -> &Cas {
+        &self.cas
+    }
+}

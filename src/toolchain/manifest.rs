@@ -1,0 +1,372 @@
+//! The manifest of a toolchain, `toolchain.json`: which programs it has, and which files they need.
+//! `docs/toolchains.md` describes it, `docs/toolchain.schema.json` is its JSON Schema.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::names;
+use crate::base::digest::Digest;
+use crate::base::disk::{self, DiskError};
+use crate::kernel::vfs::VPath;
+
+/// The file name of a manifest.
+pub const MANIFEST: &str = "toolchain.json";
+
+/// In arguments and variables of a program: the directory of its toolchain in the namespace.
+const PLACEHOLDER: &str = "{toolchain}";
+
+/// Longest manifest, in bytes.
+const MANIFEST_BYTES_MAX: u64 = 64 << 20;
+
+/// The version of the format that this library reads and writes.
+const FORMAT: (u32, u32) = (1, 0);
+
+/// A manifest could not be read.
+#[derive(thiserror::Error)]
+pub enum ManifestError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The file is longer than a manifest can be.
+    #[error("{}: a manifest has at most {MANIFEST_BYTES_MAX} bytes", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It has another major version of the format.
+    #[error(
+        "{}: format {found} is not supported: this belljar reads {}.x; use a newer belljar",
+        path.display(), FORMAT.0
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its `format`.
+        found: String,
+    },
+    /// It is not JSON, or has problems.
+    #[error("{}: {}", path.display(), lines(problems))]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// All problems.
+        problems: Vec<Problem>,
+    },
+}
+
+crate::base::readable::readable!(ManifestError);
+
+/// What is wrong in a manifest, and where.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+pub struct Problem {
+    /// A JSON Pointer (RFC 6901); empty for the whole manifest.
+    pub pointer: String,
+    /// What is wrong, and what is expected.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.pointer {
+            "" => write!(f, "{}", self.message),
+            pointer => write!(f, "{pointer}: {}", self.message),
+        }
+    }
+}
+
+fn lines(problems: &[Problem]) -> String {
+    let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
+    lines.join("\n")
+}
+
+/// The description of a toolchain. Paths in it are relative to its folder, with `/`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// `MAJOR.MINOR` of the format.
+    pub format: String,
+    /// The name by which it is installed: letters, digits, `.`, `_`, `+` and `-`.
+    pub name: String,
+    /// Its version, in any form.
+    pub version: String,
+    /// What it is, in a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// An SPDX license expression.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub license: Option<String>,
+    /// Where its project is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub homepage: Option<String>,
+    /// Programs by name.
+    pub programs: BTreeMap<String, ProgramEntry>,
+    /// Folders that programs see, read-only, by their path below the toolchain's directory in the namespace.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub trees: BTreeMap<String, String>,
+    /// All files that programs or trees name. In a folder it can be left out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, FileEntry>,
+}
+
+/// A program of a toolchain: a module or a script.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramEntry {
+    /// The module.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    /// A script of the shell, in place of a module: a path below the toolchain's directory in the namespace, in one of
+    /// its trees.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
+    /// `argv[0]`, for a module with several programs. Default: the name by which it is started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub argv0: Option<String>,
+    /// Arguments before those that it is started with. `{toolchain}` in them is the toolchain's directory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// Variables that it gets unless they are set. `{toolchain}` in them is the toolchain's directory.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+}
+
+/// A file of a toolchain.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileEntry {
+    /// Its SHA-256, 64 lower-case hex digits.
+    pub sha256: String,
+    /// Its length in bytes.
+    pub len_bytes: u64,
+    /// Its owner may execute it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub executable: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl Manifest {
+    /// Reads the manifest `path` and checks it. Returns it with its digest.
+    ///
+    /// # Errors
+    /// [`ManifestError`].
+    pub fn read(path: &Path) -> Result<(Self, Digest), ManifestError> {
+        let Some(text) = disk::read_at_most(path, MANIFEST_BYTES_MAX)? else {
+            return Err(ManifestError::TooLong { path: path.to_owned() });
+        };
+        Ok((Self::parse(path, &text)?, Digest::of(&text)))
+    }
+
+    /// Parses `text`, which messages call `path`, and checks it.
+    ///
+    /// # Errors
+    /// [`ManifestError`]: `Version`, `Invalid`.
+    pub fn parse(path: &Path, text: &[u8]) -> Result<Self, ManifestError> {
+        let invalid = |problems| ManifestError::Invalid { path: path.to_owned(), problems };
+        let problem =
+            |pointer: String, message: String| invalid(vec![Problem { pointer, message }]);
+        // The format comes first: another version may have other fields.
+        let versioned: Versioned = serde_json::from_slice(text)
+            .map_err(|error| problem(String::new(), error.to_string()))?;
+        let version = versioned.format.as_deref().and_then(version);
+        match (version, versioned.format) {
+            (Some((major, _)), _) if major == FORMAT.0 => {}
+            (Some(_), Some(found)) => {
+                return Err(ManifestError::Version { path: path.to_owned(), found });
+            }
+            _ => {
+                let message = format!("expected the text \"{}.{}\"", FORMAT.0, FORMAT.1);
+                return Err(problem("/format".to_owned(), message));
+            }
+        }
+        let deserializer = &mut serde_json::Deserializer::from_slice(text);
+        let manifest: Self = serde_path_to_error::deserialize(deserializer)
+            .map_err(|error| problem(pointer_of(error.path()), error.inner().to_string()))?;
+        match manifest.problems() {
+            problems if problems.is_empty() => Ok(manifest),
+            problems => Err(invalid(problems)),
+        }
+    }
+
+    /// The manifest as text: indented JSON with a newline at its end.
+    pub fn to_text(&self) -> String {
+        let mut text = pretty(self);
+        text.push('\n');
+        text
+    }
+
+    /// What is wrong, as far as the manifest alone tells.
+    fn problems(&self) -> Vec<Problem> {
+        let mut checks = Checks::default();
+        if !is_plain_name(&self.name) {
+            let message = "expected letters, digits, `.`, `_`, `+` and `-`, a letter or digit first, at most 64";
+            checks.wrong(&["name"], message);
+        }
+        if self.version.is_empty()
+            || self.version.len() > 64
+            || self.version.chars().any(char::is_control)
+        {
+            checks.wrong(&["version"], "expected a text of at most 64 bytes");
+        }
+        if self.programs.is_empty() {
+            checks.wrong(&["programs"], "a toolchain needs at least one program");
+        }
+        for (name, program) in &self.programs {
+            self.check_program(name, program, &mut checks);
+        }
+        for (guest, folder) in &self.trees {
+            checks.path(&["trees", guest], guest);
+            if folder != "." {
+                checks.path(&["trees", guest], folder);
+            }
+            let mut others = self.trees.keys().filter(|other| *other != guest);
+            if let Some(above) = others.find(|other| is_below(guest, other)) {
+                checks.wrong(&["trees", guest], &format!("it lies in the tree {above:?}"));
+            }
+        }
+        for (path, file) in &self.files {
+            checks.path(&["files", path], path);
+            let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+            if file.sha256.len() != 64 || !file.sha256.bytes().all(is_hex) {
+                checks.wrong(&["files", path, "sha256"], "expected 64 lower-case hex digits");
+            }
+            if path == MANIFEST {
+                checks.wrong(&["files", path], "the manifest is not among its own files");
+            }
+            let above = path.match_indices('/').map(|(end, _)| &path[..end]);
+            if let Some(above) = above.clone().find(|above| self.files.contains_key(*above)) {
+                checks.wrong(&["files", path], &format!("{above:?} is a file, not a folder"));
+            }
+        }
+        checks.0
+    }
+
+    fn check_program(&self, name: &str, program: &ProgramEntry, checks: &mut Checks) {
+        if let Some(why) = names::why_not(name) {
+            checks
+                .wrong(&["programs", name], &format!("it cannot be the name of a program: {why}"));
+        }
+        match (&program.module, &program.script) {
+            (Some(module), None) => {
+                checks.path(&["programs", name, "module"], module);
+                if !self.files.is_empty() && !self.files.contains_key(module) {
+                    checks.wrong(&["programs", name, "module"], "it is not among `files`");
+                }
+            }
+            (None, Some(script)) => {
+                checks.path(&["programs", name, "script"], script);
+                if !self.trees.keys().any(|tree| is_below(script, tree)) {
+                    checks
+                        .wrong(&["programs", name, "script"], "it does not lie in one of `trees`");
+                }
+                if program.argv0.is_some() {
+                    checks.wrong(&["programs", name, "argv0"], "a script has none");
+                }
+            }
+            (None, None) | (Some(_), Some(_)) => {
+                checks.wrong(&["programs", name], "expected either `module` or `script`");
+            }
+        }
+        let has_nul = |text: &String| text.contains('\0');
+        if program.argv0.as_ref().is_some_and(has_nul) {
+            checks.wrong(&["programs", name, "argv0"], "it contains NUL");
+        }
+        for (index, arg) in program.args.iter().enumerate().filter(|(_, arg)| has_nul(arg)) {
+            let _ = arg;
+            checks.wrong(&["programs", name, "args", &index.to_string()], "it contains NUL");
+        }
+        for (key, value) in &program.env {
+            if key.is_empty() || key.contains(['=', '\0']) {
+                checks
+                    .wrong(&["programs", name, "env", key], "it cannot be the name of a variable");
+            }
+            if has_nul(value) {
+                checks.wrong(&["programs", name, "env", key], "it contains NUL");
+            }
+        }
+    }
+}
+
+impl ProgramEntry {
+    /// Its arguments, for a toolchain in the directory `root` of the namespace.
+    pub fn args_in<'a>(&'a self, root: &'a str) -> impl Iterator<Item = String> + 'a {
+        self.args.iter().map(|arg| arg.replace(PLACEHOLDER, root))
+    }
+
+    /// Its variables, as `NAME=value`, for a toolchain in the directory `root` of the namespace.
+    pub fn env_in<'a>(&'a self, root: &'a str) -> impl Iterator<Item = String> + 'a {
+        self.env
+            .iter()
+            .map(move |(key, value)| format!("{key}={}", value.replace(PLACEHOLDER, root)))
+    }
+}
+
+fn pretty(manifest: &Manifest) -> String {
+    serde_json::to_string_pretty(manifest).expect("keys are strings")
+}
+
+/// Read before the other fields.
+#[derive(Deserialize)]
+struct Versioned {
+    format: Option<String>,
+}
+
+/// The parts of `MAJOR.MINOR`.
+fn version(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// Returns whether the path `path` is `folder` or lies below it.
+pub(super) fn is_below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn is_plain_name(name: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte);
+    name.len() <= 64
+        && name.bytes().all(is_allowed)
+        && name.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
+}
+
+#[derive(Default)]
+struct Checks(Vec<Problem>);
+
+impl Checks {
+    fn wrong(&mut self, pointer: &[&str], message: &str) {
+        let escaped = |name: &&str| format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+        let pointer = pointer.iter().map(escaped).collect();
+        self.0.push(Problem { pointer, message: message.to_owned() });
+    }
+
+    fn path(&mut self, pointer: &[&str], path: &str) {
+        let is_plain = |name: &str| !matches!(name, "" | "." | "..");
+        if path.contains(['\\', '\0', ':'])
+            || !path.split('/').all(is_plain)
+            || VPath::parse(path).is_err()
+        {
+            let message = format!(
+                "{path:?} cannot be a path: expected names separated by `/`, without `.`, `..`, `\\` and `:`"
+            );
+            self.wrong(pointer, &message);
+        }
+    }
+}
+
+/// The JSON Pointer of a path in JSON.
+fn pointer_of(path: &serde_path_to_error::Path) -> String {
+    use serde_path_to_error::Segment;
+    let name = |segment: &Segment| match segment {
+        Segment::Seq { index } => format!("/{index}"),
+        Segment::Map { key } => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
+        Segment::Enum { variant } => format!("/{variant}"),
+        Segment::Unknown => String::new(),
+    };
+    path.iter().map(name).collect()
+}

@@ -1,0 +1,1 @@
+for name in "$@"; do echo "$name: $(note)"; done
