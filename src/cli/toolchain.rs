@@ -179,7 +179,7 @@ fn init(dir: &Path, name: Option<&str>) -> Result<u8> {
     let folder = folder.file_name().and_then(|name| name.to_str());
     let manifest = Manifest {
         format: "1.0".to_owned(),
-        name: name.or(folder).unwrap_or("toolchain").to_owned(),
+        name: name.map_or_else(|| plain(folder.unwrap_or_default()), str::to_owned),
         version: "0".to_owned(),
         description: None,
         license: None,
@@ -193,6 +193,14 @@ fn init(dir: &Path, name: Option<&str>) -> Result<u8> {
     atomic_file::write(&path, &[text.as_bytes()])?;
     say!("wrote {}: {}", path.display(), count(manifest.programs.len(), "program"));
     Ok(0)
+}
+
+/// A name for a toolchain in the folder `folder`.
+fn plain(folder: &str) -> String {
+    let is_allowed = |c: &char| c.is_ascii_alphanumeric() || "._+-".contains(*c);
+    let name: String = folder.chars().filter(is_allowed).take(64).collect();
+    let name = name.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
+    if name.is_empty() { "toolchain".to_owned() } else { name.to_owned() }
 }
 
 /// The modules in `dir` and its folders, as paths relative to it.

@@ -36,10 +36,10 @@ pub enum ProgramError {
         found: String,
     },
     /// The file of an installed module has another content.
-    #[error("{} is damaged: install the toolchain of {name} again", path.display())]
+    #[error("{} is damaged or missing: install the toolchain {toolchain} again", path.display())]
     Damaged {
-        /// The program.
-        name: String,
+        /// The toolchain.
+        toolchain: String,
         /// The file.
         path: PathBuf,
     },

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::folder::at;
+use super::folder::{at, expect_no_link};
 use super::installed::{InstallError, InstalledToolchains, Record, StoredFiles};
 use super::manifest::{MANIFEST, Manifest, ManifestError};
 use super::trees::{FolderTree, StoredTree};
@@ -56,6 +56,18 @@ pub struct Described {
 }
 
 impl Described {
+    /// Checks that its module is not reached by a link.
+    ///
+    /// # Errors
+    /// It is, or cannot be examined.
+    pub(super) fn expect_no_link(&self) -> Result<(), DiskError> {
+        let entry = self.toolchain.manifest.programs.get(&self.name);
+        match (&self.toolchain.place, entry.and_then(|entry| entry.module.as_ref())) {
+            (Place::Folder(dir), Some(module)) => expect_no_link(dir, module),
+            _ => Ok(()),
+        }
+    }
+
     /// The trees of its toolchain, which it needs read-only, and where.
     ///
     /// # Errors
@@ -128,8 +140,13 @@ impl Toolchain {
 
     /// Its directory in the namespace. It depends on the digest of the manifest, so that two versions have two.
     pub fn root(&self) -> String {
+        format!("{TOOLCHAINS_ROOT}/{}", self.id())
+    }
+
+    /// Its directory below [`TOOLCHAINS_ROOT`].
+    pub(super) fn id(&self) -> String {
         let digest = self.digest.to_string();
-        format!("{TOOLCHAINS_ROOT}/{}-{}", self.manifest.name, &digest[..12])
+        format!("{}-{}", self.manifest.name, &digest[..12])
     }
 
     /// The program `name`, if it has one.
@@ -173,6 +190,7 @@ impl Toolchain {
         let tree = |(guest, folder): (&String, &String)| {
             let layer: Arc<dyn Layer> = match &self.place {
                 Place::Folder(dir) => {
+                    expect_no_link(dir, folder)?;
                     let folder = at(dir, folder);
                     let dir = HostDir::open(&folder).map_err(DiskError::new("open", &folder))?;
                     Arc::new(FolderTree(dir))

@@ -1,8 +1,8 @@
 //! Toolchains in folders: their files, to install or pack them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::digests;
@@ -10,6 +10,7 @@ use super::installed::{InstallError, InstalledToolchains, ReadFile};
 use super::manifest::{FileEntry, MANIFEST, Manifest};
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
+use crate::engine::Module;
 
 /// Most files of a toolchain.
 const FILES_MAX: usize = 1_000_000;
@@ -43,6 +44,10 @@ impl ToolchainFolder {
         let mut files = BTreeMap::new();
         let modules = manifest.programs.values().filter_map(|program| program.module.as_deref());
         for path in modules.chain(manifest.trees.values().map(String::as_str)) {
+            expect_no_link(dir, path).map_err(|error| InstallError::File {
+                path: path.to_owned(),
+                message: error.source.to_string(),
+            })?;
             collect(dir, path, 0, &mut files)?;
         }
         for (path, stated) in &manifest.files {
@@ -70,6 +75,12 @@ impl ToolchainFolder {
             let message = "it is not among the `files` of the manifest".to_owned();
             return Err(InstallError::File { path: path.clone(), message });
         }
+        for module in manifest.programs.values().filter_map(|program| program.module.as_ref()) {
+            Module::read(&at(dir, module)).map_err(|error| {
+                let message = error.to_string().replace(&*at(dir, module).to_string_lossy(), "it");
+                InstallError::File { path: module.clone(), message }
+            })?;
+        }
         for (name, program) in &manifest.programs {
             let Some(script) = &program.script else { continue };
             let file = manifest.trees.iter().find_map(|(guest, folder)| {
@@ -91,6 +102,16 @@ impl ToolchainFolder {
     /// The manifest, with all files.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
+    }
+
+    /// The modules, each once, with the name of a program that it is.
+    pub fn modules(&self) -> impl Iterator<Item = (&str, PathBuf)> {
+        let programs = self.manifest.programs.iter();
+        let mut seen = HashSet::new();
+        let modules =
+            programs.filter_map(|(name, program)| Some((name, program.module.as_deref()?)));
+        let new = modules.filter(move |(_, module)| seen.insert(*module));
+        new.map(|(name, module)| (name.as_str(), at(&self.dir, module)))
     }
 
     /// Opens one of its files.
@@ -122,6 +143,23 @@ impl ToolchainFolder {
 /// The file or folder `path` of the folder `dir`.
 pub(super) fn at(dir: &Path, path: &str) -> PathBuf {
     path.split('/').filter(|name| *name != ".").fold(dir.to_owned(), |dir, name| dir.join(name))
+}
+
+/// Checks that neither `path`, which is relative to the folder `dir`, nor a folder on the way to it is a link: a toolchain
+/// could show any file of the host.
+///
+/// # Errors
+/// One is, or cannot be examined.
+pub(super) fn expect_no_link(dir: &Path, path: &str) -> Result<(), DiskError> {
+    let mut at = dir.to_owned();
+    for name in path.split('/').filter(|name| *name != ".") {
+        at.push(name);
+        if disk::symlink_metadata(&at)?.is_symlink() {
+            let why = "it is a link; a toolchain has regular files and folders only";
+            return Err(DiskError::new("open", &at)(io::Error::other(why)));
+        }
+    }
+    Ok(())
 }
 
 fn reader(path: &Path) -> Result<ReadFile, InstallError> {

@@ -238,7 +238,8 @@ impl InstalledToolchains {
                 "its SHA-256 is {found_sha256}, not the {sha256} of the manifest"
             )));
         }
-        if !self.cas.contains(content) {
+        // Installing again repairs what was damaged.
+        if self.cas.open(content, len_bytes).is_err() {
             self.cas.put(content, &mut *read)?;
         }
         Ok(content)
@@ -246,7 +247,7 @@ impl InstalledToolchains {
 
     fn keep(&self, bytes: &[u8]) -> Result<Digest, StoreError> {
         let digest = Digest::of(bytes);
-        if !self.cas.contains(digest) {
+        if self.cas.open(digest, bytes.len() as u64).is_err() {
             self.cas.put(digest, &mut crate::store::read_slice(bytes))?;
         }
         Ok(digest)

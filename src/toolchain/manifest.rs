@@ -252,6 +252,11 @@ impl Manifest {
             checks
                 .wrong(&["programs", name], &format!("it cannot be the name of a program: {why}"));
         }
+        if name.starts_with('-') || name.ends_with(".wasm") || name.chars().any(char::is_control) {
+            let why =
+                "a name does not begin with `-`, end in `.wasm`, or contain control characters";
+            checks.wrong(&["programs", name], why);
+        }
         match (&program.module, &program.script) {
             (Some(module), None) => {
                 checks.path(&["programs", name, "module"], module);

@@ -129,13 +129,16 @@ impl Resolved {
     pub fn module(&self) -> Result<Module, ProgramError> {
         match self {
             Self::File(path) => Module::read(path),
-            Self::Described(Described { name, code: Code::Module(path, digest), .. }) => {
-                let module = Module::read(path)?.named(name);
-                match digest {
-                    Some(digest) if module.digest() != *digest => {
-                        Err(ProgramError::Damaged { name: name.clone(), path: path.clone() })
-                    }
-                    _ => Ok(module),
+            Self::Described(
+                described @ Described { name, code: Code::Module(path, digest), .. },
+            ) => {
+                described.expect_no_link()?;
+                let toolchain = described.toolchain.manifest().name.clone();
+                let damaged = || ProgramError::Damaged { toolchain, path: path.clone() };
+                match (Module::read(path), digest) {
+                    (Ok(module), Some(digest)) if module.digest() != *digest => Err(damaged()),
+                    (Err(ProgramError::Read(_)), Some(_)) => Err(damaged()),
+                    (module, _) => Ok(module?.named(name)),
                 }
             }
             Self::Described(Described { name, code: Code::Script, .. }) => {
@@ -169,6 +172,10 @@ impl Place {
             Self::Plain(dir) => dir,
             Self::Described(toolchain) => toolchain.dir(),
         }
+    }
+
+    fn is_installed(&self) -> bool {
+        matches!(self, Self::Described(toolchain) if toolchain.is_installed())
     }
 
     fn find(&self, name: &str) -> Option<Resolved> {
@@ -223,12 +230,16 @@ impl Toolchains {
         })
     }
 
-    /// Finds the module of the program `name`. Compiled code (`.cwasm`) is not used.
+    /// Finds the module of the program `name`; `ID/NAME` is a program of the toolchain whose directory below
+    /// `/.belljar` is `ID`. Compiled code (`.cwasm`) is not used.
     ///
     /// # Errors
     /// [`ResolveError`]: `BadName` for an empty name, one with a separator, a drive letter or NUL, `.`
     /// and `..`; `NotFound`; `Precompiled` if only that exists.
     pub fn resolve(&self, name: &str) -> Result<Resolved, ResolveError> {
+        if let Some(found) = self.qualified(name) {
+            return Ok(found);
+        }
         check_name(name)?;
         if let Some(found) = self.places.iter().find_map(|place| place.find(name)) {
             return Ok(found);
@@ -247,12 +258,25 @@ impl Toolchains {
             return Err(ResolveError::Installed(error.clone()));
         }
         let similar = similar(name, &self.names()?);
-        let searched = self.places.iter().map(|place| place.dir().to_owned()).collect();
+        let folders = self.places.iter().filter(|place| !place.is_installed());
+        let searched = folders.map(|place| place.dir().to_owned()).collect();
         Err(ResolveError::NotFound { name: name.to_owned(), searched, similar })
     }
 
-    /// Finds all programs called `name`: first that of [`Toolchains::resolve`], then those that it hides.
+    /// The program `ID/NAME`.
+    fn qualified(&self, name: &str) -> Option<Resolved> {
+        let (id, program) = name.split_once('/')?;
+        let mut described = self.places.iter().filter_map(|place| match place {
+            Place::Described(toolchain) => Some(toolchain),
+            Place::Plain(_) => None,
+        });
+        let toolchain = described.find(|toolchain| toolchain.id() == id)?;
+        toolchain.program(program).map(Resolved::Described)
+    }
+
+    /// Finds all programs called `name`, or `ID/NAME` with any `ID`: first that of [`Toolchains::resolve`], then those that it hides.
     pub fn all(&self, name: &str) -> Vec<Resolved> {
+        let name = name.rsplit('/').next().unwrap_or(name);
         if check_name(name).is_err() {
             return Vec::new();
         }

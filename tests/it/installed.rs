@@ -124,7 +124,11 @@ fn what_cannot_be_installed_is_named_and_changes_nothing() {
     let before = tree(&scene.path("home"));
     let refuse = |what: &str, args: &[&str]| {
         let output = scene.call(&[&["install", "--quiet"], args].concat());
-        assert!(matches!(output.status.code(), Some(2 | 125)), "{args:?}: {}", stderr(&output));
+        assert!(
+            matches!(output.status.code(), Some(2 | 125 | 126)),
+            "{args:?}: {}",
+            stderr(&output)
+        );
         assert!(stderr(&output).contains(what), "{args:?}: {}", stderr(&output));
         assert_eq!(tree(&scene.path("home")), before);
     };
@@ -138,7 +142,27 @@ fn what_cannot_be_installed_is_named_and_changes_nothing() {
         std::os::unix::fs::symlink("/etc/passwd", scene.path("tools/include/link")).unwrap();
         refuse("include/link: expected a regular file or a folder, not a link", &["../tools"]);
         std::fs::remove_file(scene.path("tools/include/link")).unwrap();
+        // Not on the way to a tree or a module either.
+        std::fs::rename(scene.path("tools/include"), scene.path("elsewhere")).unwrap();
+        std::os::unix::fs::symlink("../elsewhere", scene.path("tools/include")).unwrap();
+        refuse("include: it is a link", &["../tools"]);
+        let used = scene.call(&["run", "--toolchain", "../tools", "note"]);
+        assert!(stderr(&used).contains("it is a link"), "{}", stderr(&used));
+        std::fs::remove_file(scene.path("tools/include")).unwrap();
+        std::fs::rename(scene.path("elsewhere"), scene.path("tools/include")).unwrap();
     }
+    let module = scene.path("tools/cat.wasm");
+    let good = std::fs::read(&module).unwrap();
+    for (bytes, why) in
+        [(&b"int main;"[..], "is not a WebAssembly module"), (&good[..good.len() / 2], "cat.wasm")]
+    {
+        std::fs::write(&module, bytes).unwrap();
+        refuse(
+            if bytes.len() < 100 { why } else { "not a valid WebAssembly module" },
+            &["../tools"],
+        );
+    }
+    std::fs::write(&module, &good).unwrap();
     let manifest = scene.path("tools/toolchain.json");
     let mut described: Value = serde_json::from_slice(&std::fs::read(&manifest).unwrap()).unwrap();
     described["files"] = json!({ "cat.wasm": { "sha256": "0".repeat(64), "len_bytes": 1 } });
@@ -166,12 +190,14 @@ fn damaged_contents_of_an_installed_toolchain_are_not_used() {
         assert_eq!(stdout(&output), if is_needed { "" } else { "a note\n" }, "{}", path.display());
         if content == module {
             assert!(
-                stderr(&output).contains("is damaged: install the toolchain"),
+                stderr(&output)
+                    .contains("is damaged or missing: install the toolchain tools again"),
                 "{}",
                 stderr(&output)
             );
         }
-        std::fs::write(&path, &content).unwrap();
+        scene.succeed(&["install", "--quiet", "../tools"]);
+        assert_eq!(std::fs::read(&path).unwrap(), content, "installing again repairs");
     }
     std::fs::write(scene.path("home/toolchains/tools.json"), "{}").unwrap();
     let output = scene.call(&["run", "note"]);

@@ -139,6 +139,28 @@ fn trees_of_a_toolchain_are_read_only_and_no_name_of_a_worktree_hides_them() {
     );
 }
 
+/// Another toolchain, or the worktree, cannot put its program in the place of one that a script of a toolchain calls.
+#[test]
+fn script_finds_the_programs_of_its_own_toolchain() {
+    let scene = Scene::new();
+    std::fs::write(
+        scene.path("tools/scripts/both.sh"),
+        "root=${0%/bin/*}\n\"$root/show\" own\nshow\n",
+    )
+    .unwrap();
+    std::fs::create_dir(scene.path("other")).unwrap();
+    std::fs::copy(guest("hello"), scene.path("other/show.wasm")).unwrap();
+    let run = ["--toolchain", "../other", "--toolchain", "../tools", "both"];
+    let ran = stdout(&scene.call(&[&["run"], &run[..]].concat()));
+    assert!(without_digest(&ran).starts_with(&(SHOWN.to_owned() + "argv[2]=own\n")), "{ran}");
+    assert!(!ran.contains("argv[2]=two"), "{ran}");
+    scene.call(&[&["record", "-q", "--tape", "../t"], &run[..]].concat());
+    let replayed =
+        scene.call(&["replay", "--toolchain", "../other", "--toolchain", "../tools", "../t"]);
+    assert!(stderr(&replayed).contains("the run is the same"), "{}", stderr(&replayed));
+    assert_eq!(stdout(&replayed), ran);
+}
+
 #[test]
 fn sessions_have_the_trees_of_their_toolchains() {
     let scene = Scene::new();
@@ -174,6 +196,8 @@ fn problems_of_a_manifest_are_listed_with_their_places() {
         ("/programs/note/args/0", json!(1), "invalid type"),
         ("/programs/both/script", json!("other/both.sh"), "does not lie in one of `trees`"),
         ("/trees/include", json!("a\\b"), "cannot be a path"),
+        ("/programs/-n", json!({ "module": "wasm/cat.wasm" }), "does not begin with `-`"),
+        ("/programs/\u{1b}[31mred", json!({ "module": "wasm/cat.wasm" }), "control characters"),
         ("/programs", json!({}), "at least one program"),
         ("/format", json!("2.0"), "format 2.0 is not supported"),
         ("/format", json!(1), ""),
@@ -186,7 +210,8 @@ fn problems_of_a_manifest_are_listed_with_their_places() {
             }
         });
         assert!(said.contains(why), "{pointer}: {said}");
-        assert!(said.contains(pointer) || pointer == "/format", "{pointer}: {said}");
+        let is_shown = said.contains(pointer) || pointer == "/format" || pointer.contains('\u{1b}');
+        assert!(is_shown && !said.contains('\u{1b}'), "{pointer}: {said}");
     }
     let said = refuse(&|manifest| {
         manifest["name"] = json!("");

@@ -18,7 +18,7 @@ FILE is C (.c), C++ (.cc .cpp .cxx .C), assembler (.s, or .S with preprocessing)
   -D -U -I -include -isystem -std= -O -g -W -w -f -m -p
                     for the compiler, as in GCC
   -l -L -T -Wl, -nostartfiles -nostdlib
-                    for the linker
+                    for the linker; there are libgcc and libm, and no C library
   -Wa,              for the assembler
 EOF
 }
@@ -125,9 +125,9 @@ compiler() { # FILE ARG...
     file=$1
     shift
     case $file in
-        *.c | *.i) program=cc1 ;;
-        *.S) program="cc1 -E -lang-asm" ;;
-        *) program=cc1plus ;;
+        *.c | *.i) program='"$root/cc1"' ;;
+        *.S) program='"$root/cc1" -E -lang-asm' ;;
+        *) program='"$root/cc1plus"' ;;
     esac
     eval "$program -quiet $target $defines $system $compile \"\$@\" \"\$file\""
 }
@@ -135,8 +135,8 @@ compiler() { # FILE ARG...
 # Makes the object OUT of FILE.
 object() { # FILE OUT
     case $1 in
-        *.s) eval "avr-as -mmcu=$arch -mgcc-isr $assemble -o \"\$2\" \"\$1\"" ;;
-        *) compiler "$1" -o - | eval "avr-as -mmcu=$arch -mgcc-isr $assemble -o \"\$2\"" ;;
+        *.s) eval "\"\$root/avr-as\" -mmcu=$arch -mgcc-isr $assemble -o \"\$2\" \"\$1\"" ;;
+        *) compiler "$1" -o - | eval "\"\$root/avr-as\" -mmcu=$arch -mgcc-isr $assemble -o \"\$2\"" ;;
     esac || { status=$?; rm -f "$2"; exit $status; }
 }
 
@@ -176,16 +176,16 @@ done
 case " $link" in
     *" '-T"*) ;;
     *)
-        eval "cc1 -E -P -lang-asm -quiet $target $defines $system \"\$root/lib/link.ld\" -o \"\$tmp.ld\"" || exit
+        eval "\"\$root/cc1\" -E -P -lang-asm -quiet $target $defines $system \"\$root/lib/link.ld\" -o \"\$tmp.ld\"" || exit
         link="$link -T $tmp.ld"
         ;;
 esac
 if [ -z "$nostart" ]; then
-    eval "cc1 -E -lang-asm -quiet $target $defines $system \"\$root/lib/start.S\" -o -" |
-        avr-as "-mmcu=$arch" -o "$tmp-start.o" || exit
+    eval "\"\$root/cc1\" -E -lang-asm -quiet $target $defines $system \"\$root/lib/start.S\" -o -" |
+        "$root/avr-as" "-mmcu=$arch" -o "$tmp-start.o" || exit
     objects=" $tmp-start.o$objects"
 fi
-[ -n "$nolibs" ] || objects="$objects -L$root/sysroot/$lib -lgcc"
+[ -n "$nolibs" ] || objects="$objects -L$root/sysroot/$lib --start-group -lgcc -lm --end-group"
 
 output=${output:-a.out}
 case $output in
@@ -194,6 +194,6 @@ case $output in
     *) format= ;;
 esac
 elf=${format:+$tmp.elf}
-eval "avr-ld -m $arch -o \"\${elf:-\$output}\" $link $objects" || exit
-[ -z "$format" ] || avr-objcopy -O "$format" -R .eeprom -R .fuse -R .lock "$elf" "$output" || exit
+eval "\"\$root/avr-ld\" -m $arch -o \"\${elf:-\$output}\" $link $objects" || exit
+[ -z "$format" ] || "$root/avr-objcopy" -O "$format" -R .eeprom -R .fuse -R .lock "$elf" "$output" || exit
 rm -f "$tmp"*

@@ -9,7 +9,7 @@ esac
 
 # A step of a plan.
 if [ "${1-}" = -cc1 ] || [ "${1-}" = -cc1as ]; then
-    exec clang-driver "$@"
+    exec "$root/clang-driver" "$@"
 fi
 
 # Prints LINE, a command with words in double quotes, so that eval takes a backtick in it for itself.
@@ -22,7 +22,7 @@ without_backticks() { # LINE
     printf %s "$line$rest"
 }
 
-plan=$("$driver" "-###" -resource-dir "$root/usr" --sysroot="$root/usr" "$@" 2>&1 >/tmp/cc-$$.out) || status=$?
+plan=$("$root/$driver" "-###" -resource-dir "$root/usr" --sysroot="$root/usr" "$@" 2>&1 >/tmp/cc-$$.out) || status=$?
 cat "/tmp/cc-$$.out"
 steps=
 while IFS= read -r line; do
@@ -48,7 +48,7 @@ while IFS= read -r line; do
         clang | clang++ | */clang | */clang++) program=clang-driver ;;
         *) program=${program##*/} ;;
     esac
-    "$program" "$@" </dev/null || exit
+    "$root/$program" "$@" </dev/null || exit
 done <<EOF
 $steps
 EOF

@@ -9,13 +9,14 @@ pub mod import;
 pub mod recipes;
 
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use bytesize::ByteSize;
 use serde_json::json;
+use tempfile::TempDir;
 
 use super::args::toolchain::{InstallArgs, UninstallArgs};
+use super::args::values::SHELL;
 use super::compile::Compiler;
 use super::exit::Usage;
 use super::home::{cache_dir, installed_toolchains};
@@ -24,7 +25,9 @@ use super::text::{count, printable};
 use crate::base::disk;
 use crate::engine::{Engine, EngineConfig, Program, UnknownImports};
 use crate::toolchain::{MANIFEST, similar};
-use crate::{Code, InstalledToolchains, Removed, Resolved, Toolchain, ToolchainFolder};
+use crate::{
+    InstalledToolchains, Manifest, Module, Removed, Toolchain, ToolchainFolder, Toolchains,
+};
 
 /// Installs toolchains.
 pub fn install(args: &InstallArgs) -> Result<u8> {
@@ -34,21 +37,27 @@ pub fn install(args: &InstallArgs) -> Result<u8> {
     let store = installed_toolchains()?;
     let mut lines = Vec::new();
     for source in &args.sources {
-        let before = installed_version(&store, source);
-        let name = from_source(source, args, &store)
-            .with_context(|| format!("cannot install {}", printable(source)))?;
-        let toolchain = Arc::new(Toolchain::installed(&store, &name)?);
-        let compiled = if args.no_compile { 0 } else { compile(&toolchain, args)? };
-        let manifest = toolchain.manifest();
+        let cannot = || format!("cannot install {}", printable(source));
+        let unpacked = open(source, args, &store).with_context(cannot)?;
+        let manifest = unpacked.toolchain.manifest();
+        let before = installed_version(&store, &manifest.name);
+        // First, as what cannot be compiled must not replace a version that works.
+        let compiled = if args.no_compile { 0 } else { compile(&unpacked.toolchain, args)? };
+        let shown = Progress::start(format!("installing {}", manifest.name), args.quiet);
+        let digest = unpacked.toolchain.install(&store, &mut |_, _| {}).with_context(cannot)?;
+        drop(shown);
+        let programs: Vec<String> = manifest.programs.keys().map(|name| printable(name)).collect();
         if args.json {
             lines.push(json!({
-                "name": name, "version": manifest.version, "digest": toolchain.digest(),
+                "name": manifest.name, "version": manifest.version, "digest": digest,
                 "programs": manifest.programs.keys().collect::<Vec<_>>(), "compiled": compiled,
                 "replaced_version": before,
             }));
         } else {
-            let programs: Vec<&str> = manifest.programs.keys().map(String::as_str).collect();
-            say!("{name} {}: {}", printable(&manifest.version), programs.join(" "));
+            say!("{} {}: {}", manifest.name, printable(&manifest.version), programs.join(" "));
+        }
+        if !args.quiet {
+            tell_hidden(manifest, &store)?;
         }
     }
     if args.json {
@@ -62,33 +71,60 @@ fn installed_version(store: &InstalledToolchains, name: &str) -> Option<String> 
     Some(toolchain.manifest().version.clone())
 }
 
-/// Installs what `source` names; returns the name of the toolchain.
-fn from_source(source: &str, args: &InstallArgs, store: &InstalledToolchains) -> Result<String> {
+/// Notes programs of `manifest` that hide others, or are hidden.
+fn tell_hidden(manifest: &Manifest, store: &InstalledToolchains) -> Result<()> {
+    let (all, built_in) = (Toolchains::default().with_installed(store)?, Toolchains::default());
+    for name in manifest.programs.keys() {
+        let shown = printable(name);
+        if name == SHELL || built_in.resolve(name).is_ok() {
+            note!("belljar: note: {shown} is used in place of the built-in program of this name");
+        }
+        let owners = all.described().filter(|other| other.manifest().programs.contains_key(name));
+        let owners: Vec<&str> = owners.map(|owner| owner.manifest().name.as_str()).collect();
+        if let [first, .., _] = owners[..] {
+            note!(
+                "belljar: note: {} have a program {shown}; that of {first} is run",
+                owners.join(" and ")
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A toolchain, ready to be installed.
+struct Unpacked {
+    toolchain: ToolchainFolder,
+    /// Where it was unpacked, if it was.
+    _folder: Option<TempDir>,
+}
+
+/// Opens what `source` names.
+fn open(source: &str, args: &InstallArgs, store: &InstalledToolchains) -> Result<Unpacked> {
     let is_path = source.contains(std::path::is_separator) || source == ".";
     if let Some(recipe) = recipes::find(source).filter(|_| !is_path) {
         return from_recipe(&recipe?, args, store);
     }
+    let names = || recipes::names().collect::<Vec<_>>().join(", ");
     if args.package.is_some() {
-        let names: Vec<String> = recipes::names().map(str::to_owned).collect();
-        let message =
-            format!("--package: there is no recipe {source:?} (recipes: {})", names.join(", "));
+        let message = format!("--package: there is no recipe {source:?} (recipes: {})", names());
         return Err(Usage(message).into());
     }
-    let dir = Path::new(source);
-    if disk::metadata(dir).is_ok_and(|metadata| metadata.is_file()) {
-        return from_bundle(dir, args, store);
+    let path = Path::new(source);
+    let metadata = disk::metadata(path);
+    if metadata.as_ref().is_ok_and(std::fs::Metadata::is_file) {
+        return from_bundle(path, args, store);
     }
-    if disk::metadata(dir).is_ok_and(|metadata| metadata.is_dir()) {
-        if disk::symlink_metadata(&dir.join(MANIFEST)).is_err() {
+    if metadata.is_ok() {
+        if disk::symlink_metadata(&path.join(MANIFEST)).is_err() {
             let source = printable(source);
             let message =
                 format!("it has no {MANIFEST}; write one with `belljar toolchain init {source}`");
             return Err(Usage(message).into());
         }
-        return store_folder(&ToolchainFolder::open(dir)?, store, args.quiet);
+        return Ok(Unpacked { toolchain: ToolchainFolder::open(path)?, _folder: None });
     }
-    let names: Vec<String> = recipes::names().map(str::to_owned).collect();
-    let meant = similar(source, &names);
+    let known: Vec<String> = recipes::names().map(str::to_owned).collect();
+    let meant = similar(&source.to_lowercase(), &known);
     let meant = if meant.is_empty() {
         String::new()
     } else {
@@ -96,7 +132,7 @@ fn from_source(source: &str, args: &InstallArgs, store: &InstalledToolchains) ->
     };
     Err(Usage(format!(
         "there is no such folder or bundle, and no recipe of this name{meant} (recipes: {})",
-        names.join(", ")
+        names()
     ))
     .into())
 }
@@ -106,47 +142,36 @@ fn from_recipe(
     recipe: &recipes::Recipe,
     args: &InstallArgs,
     store: &InstalledToolchains,
-) -> Result<String> {
+) -> Result<Unpacked> {
     let folder = import::import(recipe, args.package.as_deref(), store.dir(), args.quiet)?;
     let toolchain = ToolchainFolder::of(folder.path(), recipe.manifest.clone())?;
-    store_folder(&toolchain, store, args.quiet)
+    Ok(Unpacked { toolchain, _folder: Some(folder) })
 }
 
 #[cfg(feature = "import")]
-fn from_bundle(file: &Path, args: &InstallArgs, store: &InstalledToolchains) -> Result<String> {
+fn from_bundle(file: &Path, args: &InstallArgs, store: &InstalledToolchains) -> Result<Unpacked> {
     let shown = Progress::start(format!("unpacking {}", file.display()), args.quiet);
     let folder = import::temporary_in(store.dir())?;
     let manifest = bundle::unpack(file, folder.path())?;
     drop(shown);
-    store_folder(&ToolchainFolder::of(folder.path(), manifest)?, store, args.quiet)
+    let toolchain = ToolchainFolder::of(folder.path(), manifest)?;
+    Ok(Unpacked { toolchain, _folder: Some(folder) })
 }
 
 #[cfg(not(feature = "import"))]
-fn from_bundle(_: &Path, _: &InstallArgs, _: &InstalledToolchains) -> Result<String> {
+fn from_bundle(_: &Path, _: &InstallArgs, _: &InstalledToolchains) -> Result<Unpacked> {
     Err(Usage("this belljar was built without the feature `import`, which bundles need".to_owned())
         .into())
 }
 
 #[cfg(not(feature = "import"))]
-fn from_recipe(_: &recipes::Recipe, _: &InstallArgs, _: &InstalledToolchains) -> Result<String> {
+fn from_recipe(_: &recipes::Recipe, _: &InstallArgs, _: &InstalledToolchains) -> Result<Unpacked> {
     Err(Usage("this belljar was built without the feature `import`, which recipes need".to_owned())
         .into())
 }
 
-fn store_folder(
-    toolchain: &ToolchainFolder,
-    store: &InstalledToolchains,
-    quiet: bool,
-) -> Result<String> {
-    let name = toolchain.manifest().name.clone();
-    let shown = Progress::start(format!("installing {name}"), quiet);
-    toolchain.install(store, &mut |_, _| {})?;
-    drop(shown);
-    Ok(name)
-}
-
 /// Compiles the modules of `toolchain` that are not compiled yet; returns how many.
-fn compile(toolchain: &Arc<Toolchain>, args: &InstallArgs) -> Result<usize> {
+fn compile(toolchain: &ToolchainFolder, args: &InstallArgs) -> Result<usize> {
     let cache_dir = cache_dir()?;
     let compiler = Compiler {
         cache_dir: Some(cache_dir.clone()),
@@ -162,12 +187,8 @@ fn compile(toolchain: &Arc<Toolchain>, args: &InstallArgs) -> Result<usize> {
         ..EngineConfig::default()
     })?;
     let mut count = 0;
-    for name in toolchain.manifest().programs.keys() {
-        let Some(program) = toolchain.program(name) else { continue };
-        if program.code == Code::Script {
-            continue;
-        }
-        let module = Resolved::Described(program).module()?;
+    for (name, path) in toolchain.modules() {
+        let module = Module::read(&path)?.named(name);
         if Program::from_cache(&engine, &module, UnknownImports::Trap)?.is_some() {
             continue;
         }

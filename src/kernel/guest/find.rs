@@ -3,7 +3,7 @@
 
 use super::{Guest, SpawnRequest};
 use crate::base::errno::Errno;
-use crate::kernel::machine::Machine;
+use crate::kernel::machine::{Machine, TOOLCHAINS_ROOT};
 use crate::kernel::process::programs::{Found, NotRunnable, Place};
 use crate::kernel::process::schedule::Mode;
 use crate::tape::Kind;
@@ -145,6 +145,12 @@ impl Guest {
                 Ok(bytes) => bytes,
                 Err(_) if is_searched => continue,
                 Err(Errno::Noent)
+                    if let Some(name) = in_toolchain(&path)
+                        && let Some(found) = self.find_named(name).map_err(cannot_run)? =>
+                {
+                    return Ok(Step::Program(found));
+                }
+                Err(Errno::Noent)
                     if let Some((dir, name)) = path.rsplit_once('/')
                         && PROGRAM_DIRS.contains(&dir)
                         && !name.is_empty()
@@ -186,6 +192,13 @@ impl Guest {
         let dirs = dirs.map(|dir| if dir.is_empty() { "." } else { dir });
         dirs.flat_map(|dir| [format!("{dir}/{name}"), format!("{dir}/{name}.wasm")]).collect()
     }
+}
+
+/// The toolchain and program `ID/NAME` of the path `/.belljar/ID/NAME`: a script of a toolchain finds the programs of its
+/// own toolchain so.
+fn in_toolchain(path: &str) -> Option<&str> {
+    let name = path.strip_prefix(TOOLCHAINS_ROOT)?.strip_prefix('/')?;
+    (name.bytes().filter(|byte| *byte == b'/').count() == 1).then_some(name)
 }
 
 /// What a lookup of a program found.
