@@ -252,7 +252,8 @@ impl Manifest {
             checks
                 .wrong(&["programs", name], &format!("it cannot be the name of a program: {why}"));
         }
-        if name.starts_with('-') || name.ends_with(".wasm") || name.chars().any(char::is_control) {
+        let is_path = Path::new(name).extension().is_some_and(|extension| extension == "wasm");
+        if name.starts_with('-') || is_path || name.chars().any(char::is_control) {
             let why =
                 "a name does not begin with `-`, end in `.wasm`, or contain control characters";
             checks.wrong(&["programs", name], why);

@@ -298,6 +298,41 @@ fn damaged_bundles_are_refused() {
     assert_eq!(left.len(), 5, "{left:?}");
 }
 
+/// Bundles that lead elsewhere, lie about their files, or are no bundles: each is refused with a reason, and nothing is
+/// written outside of the store, or left in it.
+#[test]
+fn hostile_bundles_are_refused_and_leave_nothing() {
+    let scene = Scene::new();
+    let bundles = scene.path("bundles");
+    std::fs::create_dir(&bundles).unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/hostile_bundles.py");
+    let made = std::process::Command::new("python3")
+        .arg(script)
+        .arg(guest("hello"))
+        .current_dir(&bundles)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", stderr(&made));
+    let made = stdout(&made);
+    let mut names = made.lines();
+    assert_eq!(names.next(), Some("good"));
+    scene.succeed(&["install", "--quiet", "../bundles/good"]);
+    let before = tree(&scene.path("home"));
+    let outside = || std::fs::read_dir(scene.0.path()).unwrap().count();
+    let (all, count) = (outside(), names.clone().count());
+    assert!(count > 50, "{count} bundles");
+    for name in names {
+        let output = scene.call(&["install", "--quiet", &format!("../bundles/{name}")]);
+        let said = stderr(&output);
+        assert!(!output.status.success(), "{name} was installed");
+        assert!(said.starts_with("belljar: cannot install ../bundles/"), "{name}: {said}");
+        assert!(!said.contains("panicked"), "{name}: {said}");
+        assert_eq!(tree(&scene.path("home")), before, "{name}");
+        assert_eq!(outside(), all, "{name}");
+    }
+    assert!(!Path::new("/tmp/evil").exists());
+}
+
 /// The recipe fetches its package with pip, as a user's first command would.
 #[test]
 fn avr_gcc_is_installed_from_its_recipe_and_makes_firmware() {

@@ -16,6 +16,7 @@ mod file_times;
 mod host;
 mod hostile;
 mod http;
+#[cfg(feature = "import")]
 mod installed;
 mod library;
 #[cfg(feature = "llm")]

@@ -1,7 +1,8 @@
 //! Bundles: a toolchain as one file, a zip archive whose bytes depend on the toolchain alone: the manifest with all its
 //! files, then these in the order of their paths, with one time and one compression.
 
-use std::io::{Read, Seek, Write};
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -74,6 +75,13 @@ pub fn pack(toolchain: &ToolchainFolder, path: &Path, watch: &mut dyn FnMut(u64)
 /// path twice, or more bytes than the manifest says.
 pub fn unpack(file: &Path, into: &Path) -> Result<Manifest> {
     let mut archive = ZipArchive::new(disk::open(file)?).context("it is not a bundle")?;
+    if archive.offset() != 0 {
+        bail!("it is not a bundle: something precedes the archive");
+    }
+    let entries = entries(&mut disk::open(file)?, archive.central_directory_start())?;
+    if entries != archive.len() {
+        bail!("it has a path twice: {entries} entries, and {} paths", archive.len());
+    }
     let manifest = manifest(&mut archive)?;
     if archive.len() != manifest.files.len() + 1 {
         bail!(
@@ -102,6 +110,23 @@ pub fn unpack(file: &Path, into: &Path) -> Result<Manifest> {
         archive::set_executable(into, &name, stated.executable)?;
     }
     Ok(manifest)
+}
+
+/// The number of entries in the directory of an archive, which begins at `start`. The library keeps one for each name.
+fn entries(file: &mut File, start: u64) -> Result<usize> {
+    const SIGNATURE: &[u8] = b"PK\x01\x02";
+    const HEADER_BYTES: usize = 46;
+    let mut reader = BufReader::new(file);
+    reader.seek(SeekFrom::Start(start))?;
+    let mut header = [0; HEADER_BYTES];
+    let mut count = 0;
+    while reader.read_exact(&mut header).is_ok() && header.starts_with(SIGNATURE) {
+        let lengths =
+            [28, 30, 32].map(|at| i64::from(u16::from_le_bytes([header[at], header[at + 1]])));
+        reader.seek_relative(lengths.iter().sum())?;
+        count += 1;
+    }
+    Ok(count)
 }
 
 fn manifest(archive: &mut ZipArchive<impl Read + Seek>) -> Result<Manifest> {
