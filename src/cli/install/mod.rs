@@ -6,6 +6,10 @@ mod archive;
 pub mod bundle;
 #[cfg(feature = "import")]
 pub mod import;
+#[cfg_attr(
+    not(feature = "import"),
+    allow(dead_code, reason = "importing needs all of a recipe, listing its name")
+)]
 pub mod recipes;
 
 use std::path::Path;
