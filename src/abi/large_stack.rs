@@ -9,13 +9,20 @@ const HOST_BYTES: usize = 256 << 10;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LargeStack {
     begin: usize,
+    #[cfg(target_os = "linux")]
     bytes: usize,
 }
 
 impl LargeStack {
     /// The stack of this thread of control, of which at least `bytes` from here on belong to it.
     pub fn begin(bytes: usize) -> Self {
-        Self { begin: stack_pointer(), bytes }
+        #[cfg(not(target_os = "linux"))]
+        let _ = bytes;
+        Self {
+            begin: stack_pointer(),
+            #[cfg(target_os = "linux")]
+            bytes,
+        }
     }
 
     /// Bytes that are used by now.

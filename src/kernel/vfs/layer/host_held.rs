@@ -1,7 +1,9 @@
 //! A directory of the host that stays open while several things are asked of it.
 
 use super::DirEntry;
-use super::host_dir::{Examined, HostDir, errno, examined};
+use super::host_dir::{Examined, HostDir};
+#[cfg(unix)]
+use super::host_dir::{errno, examined};
 #[cfg(unix)]
 use super::host_walk::Walked;
 use crate::base::errno::Errno;
