@@ -1,5 +1,6 @@
 //! Files that appear whole or not at all.
 
+use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
@@ -9,24 +10,36 @@ use crate::base::disk::{self, DiskError};
 /// was killed.
 pub const TEMPORARY_PREFIX: &str = ".belljar-";
 
-/// Writes `parts`, in order, to a temporary file beside `path`, syncs it and renames it to `path`. Readers
-/// see the old file or the new one; a crash leaves at most the temporary file. On Unix only this user
-/// can read and write it.
+/// Writes `parts`, in order, as [`write_with`] does.
 ///
 /// # Errors
-/// The directory does not exist or cannot be written, the disk is full, or `path` is not a regular file.
-/// `path` is then unchanged.
+/// As [`write_with`].
 pub fn write(path: &Path, parts: &[&[u8]]) -> Result<(), DiskError> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    write_with(path, |file| {
+        parts
+            .iter()
+            .try_for_each(|part| file.write_all(part))
+            .map_err(DiskError::new("write", path))
+    })
+}
+
+/// Lets `write` fill a temporary file beside `path`, syncs it and renames it to `path`. Readers see the old file or the
+/// new one; a crash leaves at most the temporary file. On Unix only this user can read and write it.
+///
+/// # Errors
+/// Those of `write`; the directory does not exist or cannot be written, the disk is full, or `path` is not a regular
+/// file. `path` is then unchanged.
+pub fn write_with<E: From<DiskError>>(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> Result<(), E>,
+) -> Result<(), E> {
     let fail = |operation| DiskError::new(operation, path);
     disk::expect_replaceable(path)?;
     let mut file = tempfile::Builder::new()
         .prefix(TEMPORARY_PREFIX)
-        .tempfile_in(folder)
+        .tempfile_in(disk::folder_of(path))
         .map_err(fail("create a temporary file for"))?;
-    for part in parts {
-        file.write_all(part).map_err(fail("write"))?;
-    }
+    write(file.as_file_mut())?;
     file.as_file().sync_all().map_err(fail("sync"))?;
     file.persist(path).map_err(|error| fail("replace")(error.error))?;
     Ok(())

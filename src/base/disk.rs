@@ -237,6 +237,19 @@ pub fn list(path: &Path) -> Result<Vec<PathBuf>, DiskError> {
     Ok(paths)
 }
 
+/// The paths of the entries of a directory, sorted; none if it does not exist.
+pub fn list_if_there(path: &Path) -> Result<Vec<PathBuf>, DiskError> {
+    match list(path) {
+        Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        listed => listed,
+    }
+}
+
+/// The directory that `path` is in: `.` for a name alone.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Removes a file, if it exists.
 pub fn remove_file(path: &Path) -> Result<(), DiskError> {
     match std::fs::remove_file(path) {

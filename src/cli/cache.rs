@@ -83,8 +83,9 @@ fn compile(args: &CacheCompileArgs) -> Result<u8> {
     let compiler =
         Compiler { cache_dir: Some(cache_dir()?), fuel: args.fuel, limits, quiet: args.quiet };
     let mut done = Vec::new();
+    let toolchains = setup::toolchains(&args.toolchain)?;
     for named in &args.programs {
-        let module = setup::program(named, &args.toolchain)?.module()?;
+        let module = setup::program(named, &toolchains)?.module()?;
         let name = printable(&named.to_string_lossy());
         let size = ByteSize(module.size()).display().iec();
         let shown = Progress::start(format!("compiling {name} ({size})"), args.quiet);

@@ -11,7 +11,7 @@ use super::{hints, setup};
 use crate::kernel::process::programs::NeededTree;
 use crate::tape::Launch;
 use crate::toolchain::MANIFEST;
-use crate::{Code, Described, Module, ResolveError, Resolved};
+use crate::{Code, Described, Module, ResolveError, Resolved, Toolchains};
 
 /// The program that PROGRAM names.
 pub enum Found {
@@ -42,11 +42,12 @@ impl Start {
 /// Finds `named`, which messages call `program`; a native one only if `may_be_native`.
 pub fn find(
     args: &RunArgs,
+    toolchains: &Toolchains,
     named: &OsStr,
     may_be_native: bool,
     program: &str,
 ) -> Result<(Found, Start)> {
-    let resolved = match setup::program(named, &args.toolchain) {
+    let resolved = match setup::program(named, toolchains) {
         Ok(resolved) => resolved,
         Err(error) if named == SHELL && is_not_found(&error) => {
             return Ok((Found::Shell, Start::default()));

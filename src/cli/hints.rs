@@ -223,11 +223,12 @@ fn is_file_name(word: &str) -> bool {
 /// The message for an unknown command.
 pub fn no_such_command(word: &str) -> String {
     let shown = printable(word);
-    let is_program = match setup::program(OsStr::new(word), &[]) {
-        Ok(Resolved::File(path)) => disk::metadata(&path).is_ok(),
-        Ok(Resolved::BuiltIn { .. } | Resolved::Described(_)) => true,
-        Err(_) => false,
-    };
+    let is_program =
+        match setup::toolchains(&[]).and_then(|all| setup::program(OsStr::new(word), &all)) {
+            Ok(Resolved::File(path)) => disk::metadata(&path).is_ok(),
+            Ok(Resolved::BuiltIn { .. } | Resolved::Described(_)) => true,
+            Err(_) => false,
+        };
     if is_program {
         return format!("there is no command {shown}; to run the program: belljar run {shown}");
     }

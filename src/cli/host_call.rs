@@ -65,8 +65,14 @@ fn call(call: &CallArgs) -> Result<u8> {
     let host = host::of_args(args)?;
     let children = setup::native_children(args)?;
     let handle = host.handle();
-    let (mut machine, preopens) =
-        setup::machine(args, None, children.as_ref(), host, &LoadedPrograms::default())?;
+    let (mut machine, preopens) = setup::machine(
+        args,
+        None,
+        children.as_ref(),
+        host,
+        &LoadedPrograms::default(),
+        setup::toolchains(&args.toolchain)?,
+    )?;
     let trace_failure = Failure::default();
     machine.set_trace(run::trace(args, &trace_failure)?);
     let environment = options::environment(&args.env)?;

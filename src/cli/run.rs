@@ -25,7 +25,8 @@ use super::{changes, ending, exit, hints, host, mounts, setup};
 use crate::base::ambient;
 use crate::native::{NativeChildren, NativeCommand, NativeError, ProfileError, SandboxProfile};
 use crate::{
-    Command, Engine, ExitStatus, Module, Outcome, OutputStream, Overlay, Preopen, Program, Stdio,
+    Command, Engine, ExitStatus, Machine, Module, Outcome, OutputStream, Overlay, Preopen, Program,
+    Stdio,
 };
 
 /// Runs a program, and writes the report however that ends.
@@ -97,7 +98,8 @@ fn perform(
     let trace = trace(args, &trace_failure)?;
     let recording = record.map(Recording::begin).transpose()?;
     let children = setup::native_children(args)?;
-    let (found, start) = find(args, named, children.is_some(), &report.program)?;
+    let toolchains = setup::toolchains(&args.toolchain)?;
+    let (found, start) = find(args, &toolchains, named, children.is_some(), &report.program)?;
     let (module, native) = match (found, &children) {
         (Found::Module(module), _) => (Some(module), None),
         (Found::Native, Some(_)) if recording.is_none() => return run_native(args, report),
@@ -111,8 +113,9 @@ fn perform(
     let engine = Engine::new(setup::engine_config(args)?)?;
     let host = host::of_args(args)?;
     let handle = host.handle();
+    let (tape, natives) = (recording.as_ref(), children.as_ref());
     let (mut machine, preopens) =
-        setup::machine(args, recording.as_ref(), children.as_ref(), host, &report.tiers)?;
+        setup::machine(args, tape, natives, host, &report.tiers, toolchains)?;
     machine.set_trace(trace);
     let stdio = stdio(args, stdout, &report.program, report_to)?;
 
@@ -144,9 +147,7 @@ fn perform(
 
     let changes_started = ambient::instant_now();
     if let Some(recording) = recording {
-        let writing = Overtime::watch(args.limits.timeout, name, "not recorded in time", report_to);
-        recording.finish(&mut machine)?;
-        drop(writing);
+        finish_tape(recording, args, name, &mut machine, report_to)?;
     }
     let settled = changes::settle(args, &mut machine, status.outcome(), diff_to, report_to, report);
     changes::tell_torn(machine.vfs_mut());
@@ -156,10 +157,27 @@ fn perform(
     }
     settled?;
     trace_failure.check("--trace")?;
+    Ok(exit_code(args, &status, report))
+}
+
+/// The exit code of a run that ended with `status`.
+fn exit_code(args: &RunArgs, status: &ExitStatus, report: &Report) -> u8 {
     // A file that was written with the same content is not a change for `--check`.
     let is_change = |change: &Change| !change.is_of_times();
     let would_change = args.check && status.success() && report.changes.iter().any(is_change);
-    Ok(if would_change { exit::WOULD_CHANGE } else { exit::of_outcome(status.outcome()) })
+    if would_change { exit::WOULD_CHANGE } else { exit::of_outcome(status.outcome()) }
+}
+
+/// Completes the tape of a run of the program `name`, within its timeout.
+fn finish_tape(
+    recording: Recording,
+    args: &RunArgs,
+    name: &str,
+    machine: &mut Machine,
+    report_to: &WriteOnce,
+) -> Result<()> {
+    let _writing = Overtime::watch(args.limits.timeout, name, "not recorded in time", report_to);
+    recording.finish(machine).map(drop)
 }
 
 /// Notes before the run that `program` may be a misread value: `yes` would not end.

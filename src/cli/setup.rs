@@ -22,22 +22,18 @@ use crate::native::{NativeChildren, NativeError, NativePrograms};
 use crate::process::ShellImage;
 use crate::{EngineConfig, Machine, Preopen, Resolved, ToolchainPrograms, Toolchains};
 
-/// The toolchains of [`toolchain_dirs`], then those that are installed.
+/// The toolchains of [`named_toolchains`], then those that are installed.
 pub fn toolchains(dirs: &[PathBuf]) -> Result<Toolchains> {
-    Ok(Toolchains::new(toolchain_dirs(dirs)?)?.with_installed(&installed_toolchains()?)?)
+    Ok(named_toolchains(dirs)?.with_installed(&installed_toolchains()?)?)
 }
 
-/// The directories of `--toolchain`, then those of `BELLJAR_TOOLCHAIN`.
-pub fn toolchain_dirs(dirs: &[PathBuf]) -> Result<Vec<PathBuf>> {
-    let mut dirs = dirs.to_vec();
-    Toolchains::new(dirs.clone()).context("--toolchain")?;
-    if let Some(list) = ambient::setting("BELLJAR_TOOLCHAIN") {
-        let listed = std::env::split_paths(&list).filter(|dir| !dir.as_os_str().is_empty());
-        let listed: Vec<PathBuf> = listed.collect();
-        Toolchains::new(listed.clone()).context("the variable BELLJAR_TOOLCHAIN")?;
-        dirs.extend(listed);
-    }
-    Ok(dirs)
+/// The toolchains in the directories of `--toolchain`, then in those of `BELLJAR_TOOLCHAIN`.
+pub fn named_toolchains(dirs: &[PathBuf]) -> Result<Toolchains> {
+    let toolchains = Toolchains::new(dirs.to_vec()).context("--toolchain")?;
+    let Some(list) = ambient::setting("BELLJAR_TOOLCHAIN") else { return Ok(toolchains) };
+    let listed = std::env::split_paths(&list).filter(|dir| !dir.as_os_str().is_empty());
+    let listed = Toolchains::new(listed.collect()).context("the variable BELLJAR_TOOLCHAIN")?;
+    Ok(toolchains.then(listed))
 }
 
 /// Whether PROGRAM is the path of a module rather than the name of a program.
@@ -48,13 +44,13 @@ fn is_path(program: &OsStr) -> bool {
     is_module || program.as_encoded_bytes().iter().any(is_separator)
 }
 
-/// The program that PROGRAM names, by path, or in `dirs` and `BELLJAR_TOOLCHAIN`.
-pub fn program(program: &OsStr, dirs: &[PathBuf]) -> Result<Resolved> {
+/// The program that PROGRAM names, by path, or in `toolchains`.
+pub fn program(program: &OsStr, toolchains: &Toolchains) -> Result<Resolved> {
     if is_path(program) {
         return Ok(Resolved::at(program.into())?);
     }
     match program.to_str() {
-        Some(name) => Ok(toolchains(dirs)?.resolve(name)?),
+        Some(name) => Ok(toolchains.resolve(name)?),
         None => Err(Usage(format!(
             "{0} cannot be the name of a program: it is not UTF-8; to run a module of that name, \
              give its path: ./{0}.wasm",
@@ -103,17 +99,18 @@ pub fn native_children(args: &RunArgs) -> Result<Option<Arc<NativeChildren>>> {
 }
 
 /// The machine, recorded by `recording`, and the preopens if they are not the whole namespace; `loaded` gets the
-/// modules that it loads.
+/// modules that it loads; processes start the programs of `toolchains`.
 pub fn machine(
     args: &RunArgs,
     recording: Option<&Recording>,
     children: Option<&Arc<NativeChildren>>,
     host: SessionHost,
     loaded: &LoadedPrograms,
+    toolchains: Toolchains,
 ) -> Result<(Machine, Option<Vec<Preopen>>)> {
     let engine = EngineConfig { pool_slots: POOL_SLOTS, ..engine_config(args)? };
     let compiler = compiler(args)?;
-    let mut programs = ToolchainPrograms::with_engine_config(engine, toolchains(&args.toolchain)?)
+    let mut programs = ToolchainPrograms::with_engine_config(engine, toolchains)
         .unknown_imports(unknown_imports(args))
         .compiler(compiler.clone().shared())
         .on_load(compiler.loads(loaded))

@@ -10,14 +10,14 @@ use serde_json::json;
 use super::args::toolchain::{ToolchainAction, ToolchainArgs};
 use super::exit::Usage;
 use super::home::installed_toolchains;
-use super::install::recipes;
 #[cfg(feature = "import")]
-use super::install::{bundle, import};
+use super::install::bundle;
+use super::install::recipes;
 #[cfg(feature = "import")]
 use super::progress::Progress;
 use super::text::{count, printable};
 use crate::base::{atomic_file, disk};
-use crate::toolchain::MANIFEST;
+use crate::toolchain::{MANIFEST, names};
 use crate::{
     InstallError, Manifest, ManifestError, Problem, ProgramEntry, Removed, Toolchain,
     ToolchainFolder,
@@ -51,8 +51,7 @@ fn list(json: bool) -> Result<u8> {
                 "description": description,
             }));
         } else {
-            let description = description.as_deref().unwrap_or_default();
-            say!("{name} {}  {}", printable(version), printable(description));
+            say_line(toolchain.manifest());
         }
     }
     if json {
@@ -73,14 +72,18 @@ fn recipes(json: bool) -> Result<u8> {
                 "client": format!("{:?}", recipe.package.client).to_lowercase(), "package": package,
             }));
         } else {
-            let description = description.as_deref().unwrap_or_default();
-            say!("{name} {}  {}", printable(version), printable(description));
+            say_line(&recipe.manifest);
         }
     }
     if json {
         say!("{}", json!(lines));
     }
     Ok(0)
+}
+
+fn say_line(Manifest { name, version, description, .. }: &Manifest) {
+    let description = description.as_deref().unwrap_or_default();
+    say!("{name} {}  {}", printable(version), printable(description));
 }
 
 fn inspect(named: &str, json: bool) -> Result<u8> {
@@ -197,8 +200,7 @@ fn init(dir: &Path, name: Option<&str>) -> Result<u8> {
 
 /// A name for a toolchain in the folder `folder`.
 fn plain(folder: &str) -> String {
-    let is_allowed = |c: &char| c.is_ascii_alphanumeric() || "._+-".contains(*c);
-    let name: String = folder.chars().filter(is_allowed).take(64).collect();
+    let name: String = folder.chars().filter(|c| names::is_plain(*c)).take(64).collect();
     let name = name.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
     if name.is_empty() { "toolchain".to_owned() } else { name.to_owned() }
 }
@@ -228,10 +230,9 @@ fn modules(dir: &Path) -> Result<Vec<String>> {
 fn pack(dir: &Path, output: Option<&Path>, quiet: bool) -> Result<u8> {
     let toolchain = ToolchainFolder::open(dir)?;
     let Manifest { name, version, files, .. } = toolchain.manifest();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
     let output = if let Some(output) = output {
         output.to_owned()
-    } else if version.chars().all(is_plain) {
+    } else if version.chars().all(names::is_plain) {
         format!("{name}-{version}.{}", bundle::EXTENSION).into()
     } else {
         let version = printable(version);
@@ -243,7 +244,7 @@ fn pack(dir: &Path, output: Option<&Path>, quiet: bool) -> Result<u8> {
     let all: u64 = files.values().map(|file| file.len_bytes).sum();
     let shown =
         Progress::start(format!("packing {name} ({})", ByteSize(all).display().iec()), quiet);
-    bundle::pack(&toolchain, &output, &mut |_| {})?;
+    bundle::pack(&toolchain, &output)?;
     drop(shown);
     let bytes = disk::metadata(&output)?.len();
     let files = count(files.len(), "file");
@@ -257,11 +258,7 @@ fn unpack(file: &Path, dir: &Path) -> Result<u8> {
     if disk::symlink_metadata(dir).is_ok() {
         return Err(Usage(format!("{} exists; name a new folder", dir.display())).into());
     }
-    let parent = dir.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = import::temporary_in(parent)?;
-    let manifest = bundle::unpack(file, folder.path())
-        .with_context(|| format!("cannot unpack {}", file.display()))?;
-    let toolchain = ToolchainFolder::of(folder.path(), manifest)
+    let (folder, toolchain) = bundle::open(file, disk::folder_of(dir))
         .with_context(|| format!("cannot unpack {}", file.display()))?;
     let manifest = toolchain.manifest();
     atomic_file::write(&folder.path().join(MANIFEST), &[manifest.to_text().as_bytes()])?;

@@ -219,11 +219,7 @@ impl CodeCache {
     }
 
     fn files(&self, folder: &str) -> Result<Vec<PathBuf>, CacheError> {
-        match disk::list(&self.root.join(folder)) {
-            Ok(files) => Ok(files),
-            Err(error) if error.source.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(error.into()),
-        }
+        Ok(disk::list_if_there(&self.root.join(folder))?)
     }
 
     /// # Errors

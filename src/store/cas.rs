@@ -238,10 +238,7 @@ impl Cas {
 
     /// The files of the directory, which may not exist.
     fn files(&self) -> Result<Vec<PathBuf>, StoreError> {
-        match disk::list(&self.dir) {
-            Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            files => Ok(files?),
-        }
+        Ok(disk::list_if_there(&self.dir)?)
     }
 
     fn find(&self, digest: Digest, len_bytes_max: u64) -> Result<PathBuf, StoreError> {

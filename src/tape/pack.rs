@@ -27,7 +27,6 @@ const HEADER_BYTES: usize = Digest::BYTES + 4;
 pub(super) struct PackWriter {
     path: PathBuf,
     file: File,
-    end: u64,
     buffer: Vec<u8>,
 }
 
@@ -52,7 +51,7 @@ impl PackWriter {
             }
         };
         file.write_all(MAGIC).map_err(DiskError::new("write", &path))?;
-        Ok(Self { path, file, end: MAGIC.len() as u64, buffer: Vec::new() })
+        Ok(Self { path, file, buffer: Vec::new() })
     }
 
     /// The file.
@@ -64,24 +63,21 @@ impl PackWriter {
     ///
     /// # Errors
     /// They cannot be written.
-    pub fn push(&mut self, digest: Digest, bytes: &[u8]) -> Result<Place, DiskError> {
+    pub fn push(&mut self, digest: Digest, bytes: &[u8]) -> Result<(), DiskError> {
         let len_bytes = u32::try_from(bytes.len()).expect("at most 64 KiB");
         self.buffer.clear();
         self.buffer.extend(digest.as_bytes());
         self.buffer.extend(len_bytes.to_le_bytes());
         self.buffer.extend(bytes);
-        self.file.write_all(&self.buffer).map_err(DiskError::new("write", &self.path))?;
-        let place = Place { offset: self.end + HEADER_BYTES as u64, len_bytes };
-        self.end += self.buffer.len() as u64;
-        Ok(place)
+        self.file.write_all(&self.buffer).map_err(DiskError::new("write", &self.path))
     }
 }
 
 /// Where a content is in a pack.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+struct Place {
     offset: u64,
-    pub len_bytes: u32,
+    len_bytes: u32,
 }
 
 /// The packs of a store, for reading. They are read as far as they are written: what is added later is found
@@ -212,10 +208,7 @@ fn read_whole(reader: &mut impl Read, buf: &mut [u8]) -> io::Result<bool> {
 /// # Errors
 /// `dir` cannot be read. A missing one is empty.
 pub(super) fn numbered(dir: &Path) -> Result<Vec<(u32, PathBuf)>, DiskError> {
-    let files = match disk::list(dir) {
-        Err(error) if error.source.kind() == io::ErrorKind::NotFound => Vec::new(),
-        files => files?,
-    };
+    let files = disk::list_if_there(dir)?;
     let mut packs: Vec<_> =
         files.into_iter().filter_map(|path| Some((number(&path)?, path))).collect();
     packs.sort();
@@ -264,9 +257,10 @@ mod tests {
         let mut pack = PackWriter::create(&dir).unwrap();
         let mut packs = read(&dir);
         for (index, text) in TEXTS.into_iter().enumerate() {
-            let place = pack.push(Digest::of(text), text).unwrap();
-            assert_eq!(place.len_bytes as usize, text.len());
+            pack.push(Digest::of(text), text).unwrap();
             packs.read_further(&dir).unwrap();
+            let (_, place) = packs.places[&Digest::of(text)];
+            assert_eq!(place.len_bytes as usize, text.len());
             assert_eq!(found(&mut packs), TEXTS[..=index]);
         }
         let too_long = packs.get(Digest::of(b"three"), 4).unwrap();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use std::hash::Hasher;
-use std::io;
+use std::io::{self, Read};
 
 use sha2::{Digest as _, Sha256};
 
@@ -11,19 +11,16 @@ use crate::base::digest::{Digest, DigestHasher};
 /// Bytes read at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// The SHA-256 of what `read` returns, in hex, its BLAKE3 digest and its length. It stops after `len_bytes_max`.
+/// The SHA-256 of what `reader` returns, in hex, its BLAKE3 digest and its length.
 ///
 /// # Errors
-/// Those of `read`.
-pub fn of_file(
-    read: &mut dyn FnMut(u64, &mut [u8]) -> io::Result<usize>,
-    len_bytes_max: u64,
-) -> io::Result<(String, Digest, u64)> {
+/// Those of `reader`.
+pub fn of_reader(reader: &mut dyn Read) -> io::Result<(String, Digest, u64)> {
     let (mut sha256, mut blake3) = (Sha256::new(), DigestHasher::default());
     let mut piece = vec![0; PIECE_BYTES];
     let mut len_bytes = 0;
-    while len_bytes <= len_bytes_max {
-        let count = read(len_bytes, &mut piece)?;
+    loop {
+        let count = reader.read(&mut piece)?;
         if count == 0 {
             break;
         }

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::digests;
-use super::installed::{InstallError, InstalledToolchains, ReadFile};
+use super::installed::{InstallError, InstalledToolchains};
 use super::manifest::{FileEntry, MANIFEST, Manifest};
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
@@ -23,6 +23,8 @@ const DEPTH_MAX: usize = 64;
 pub struct ToolchainFolder {
     dir: PathBuf,
     manifest: Manifest,
+    /// The digests of all files.
+    contents: BTreeMap<String, Digest>,
 }
 
 impl ToolchainFolder {
@@ -41,14 +43,14 @@ impl ToolchainFolder {
     /// # Errors
     /// As [`ToolchainFolder::open`].
     pub fn of(dir: &Path, mut manifest: Manifest) -> Result<Self, InstallError> {
-        let mut files = BTreeMap::new();
+        let (mut files, mut contents) = (BTreeMap::new(), BTreeMap::new());
         let modules = manifest.programs.values().filter_map(|program| program.module.as_deref());
         for path in modules.chain(manifest.trees.values().map(String::as_str)) {
             expect_no_link(dir, path).map_err(|error| InstallError::File {
                 path: path.to_owned(),
                 message: error.source.to_string(),
             })?;
-            collect(dir, path, 0, &mut files)?;
+            collect(dir, path, 0, &mut files, &mut contents)?;
         }
         for (path, stated) in &manifest.files {
             match files.get(path) {
@@ -96,7 +98,7 @@ impl ToolchainFolder {
             }
         }
         manifest.files = files;
-        Ok(Self { dir: dir.to_owned(), manifest })
+        Ok(Self { dir: dir.to_owned(), manifest, contents })
     }
 
     /// The manifest, with all files.
@@ -125,15 +127,10 @@ impl ToolchainFolder {
     /// Installs it in `store`, and removes what a version that it replaces had alone; returns the digest of its manifest.
     ///
     /// # Errors
-    /// As [`InstalledToolchains::install`].
-    pub fn install(
-        &self,
-        store: &InstalledToolchains,
-        watch: &mut dyn FnMut(usize, usize),
-    ) -> Result<Digest, InstallError> {
-        let mut open =
-            |path: &str| -> Result<ReadFile, InstallError> { reader(&at(&self.dir, path)) };
-        let digest = store.install(self.manifest.clone(), &mut open, watch)?;
+    /// [`InstallError`]; the old version is then still installed.
+    pub fn install(&self, store: &InstalledToolchains) -> Result<Digest, InstallError> {
+        let open = |path: &str| self.open_file(path);
+        let digest = store.install(self.manifest.clone(), &self.contents, &open)?;
         // What cannot be removed now only costs space.
         let _ = store.gc();
         Ok(digest)
@@ -141,7 +138,7 @@ impl ToolchainFolder {
 }
 
 /// The file or folder `path` of the folder `dir`.
-pub(super) fn at(dir: &Path, path: &str) -> PathBuf {
+pub fn at(dir: &Path, path: &str) -> PathBuf {
     path.split('/').filter(|name| *name != ".").fold(dir.to_owned(), |dir, name| dir.join(name))
 }
 
@@ -162,26 +159,13 @@ pub(super) fn expect_no_link(dir: &Path, path: &str) -> Result<(), DiskError> {
     Ok(())
 }
 
-fn reader(path: &Path) -> Result<ReadFile, InstallError> {
-    let mut file = disk::open(path)?;
-    let mut at = 0;
-    Ok(Box::new(move |offset, buf| {
-        if offset != at {
-            file.seek(SeekFrom::Start(offset))?;
-            at = offset;
-        }
-        let count = file.read(buf)?;
-        at += count as u64;
-        Ok(count)
-    }))
-}
-
-/// Adds the file `path`, or all files of the folder `path`, to `files`.
+/// Adds the file `path`, or all files of the folder `path`, to `files`, and their digests to `contents`.
 fn collect(
     dir: &Path,
     path: &str,
     depth: usize,
     files: &mut BTreeMap<String, FileEntry>,
+    contents: &mut BTreeMap<String, Digest>,
 ) -> Result<(), InstallError> {
     let wrong = |message: String| InstallError::File { path: path.to_owned(), message };
     let on_disk = at(dir, path);
@@ -194,8 +178,9 @@ fn collect(
         if files.len() == FILES_MAX {
             return Err(wrong(format!("a toolchain has at most {FILES_MAX} files")));
         }
-        let (sha256, _, len_bytes) = digests::of_file(&mut *reader(&on_disk)?, u64::MAX - 1)
+        let (sha256, content, len_bytes) = digests::of_reader(&mut disk::open(&on_disk)?)
             .map_err(DiskError::new("read", &on_disk))?;
+        contents.insert(path.to_owned(), content);
         let executable = cfg!(unix) && disk::is_executable(&on_disk);
         files.insert(path.to_owned(), FileEntry { sha256, len_bytes, executable });
         return Ok(());
@@ -213,7 +198,7 @@ fn collect(
         let name = name.ok_or_else(|| wrong(format!("{} is not UTF-8", entry.display())))?;
         let below = if path == "." { name.to_owned() } else { format!("{path}/{name}") };
         if below != MANIFEST {
-            collect(dir, &below, depth + 1, files)?;
+            collect(dir, &below, depth + 1, files, contents)?;
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
-use std::io;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -106,9 +106,6 @@ pub(super) struct StoredFiles {
     by_path: OnceLock<Result<BTreeMap<String, StoredFile>, String>>,
 }
 
-/// Reads a file of a toolchain that is installed at an offset; returns 0 at its end.
-pub type ReadFile = Box<dyn FnMut(u64, &mut [u8]) -> io::Result<usize>>;
-
 impl InstalledToolchains {
     /// The store in the directory `dir`, which is created with the first toolchain.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
@@ -126,10 +123,7 @@ impl InstalledToolchains {
     /// # Errors
     /// The directory cannot be read. A missing one is empty.
     pub fn names(&self) -> Result<Vec<String>, DiskError> {
-        let files = match disk::list(&self.dir) {
-            Err(error) if error.source.kind() == io::ErrorKind::NotFound => Vec::new(),
-            files => files?,
-        };
+        let files = disk::list_if_there(&self.dir)?;
         let name = |path: &PathBuf| {
             let is_record = path.extension().is_some_and(|extension| extension == RECORD);
             Some(path.file_stem()?.to_str()?.to_owned()).filter(|_| is_record)
@@ -150,9 +144,9 @@ impl InstalledToolchains {
         let record: Record =
             serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
         // What it says was checked when it was installed, and is checked again: others may write to the disk.
-        let manifest = Manifest::parse(&path, record.manifest.to_text().as_bytes())?;
-        if manifest.name != name {
-            return Err(damaged(format!("it describes {:?}", manifest.name)));
+        record.manifest.expect_valid(&path)?;
+        if record.manifest.name != name {
+            return Err(damaged(format!("it describes {:?}", record.manifest.name)));
         }
         Ok(record)
     }
@@ -176,29 +170,29 @@ impl InstalledToolchains {
         Ok(file)
     }
 
-    /// Installs the toolchain `manifest`, and replaces one of the same name. `open` opens a file by its path;
-    /// `watch` is called with the number of files stored so far, and of all.
+    /// Installs the toolchain `manifest`, and replaces one of the same name. `contents` has the digest of each of its
+    /// files, which `open` opens by its path.
     ///
     /// A killed process leaves the old toolchain or the new one, and at most contents that [`Self::gc`] removes.
     ///
     /// # Errors
     /// [`InstallError`]; nothing is then installed.
-    pub fn install(
+    pub(super) fn install(
         &self,
         mut manifest: Manifest,
-        open: &mut dyn FnMut(&str) -> Result<ReadFile, InstallError>,
-        watch: &mut dyn FnMut(usize, usize),
+        contents: &BTreeMap<String, Digest>,
+        open: &dyn Fn(&str) -> Result<File, DiskError>,
     ) -> Result<Digest, InstallError> {
         let _lock = self.lock()?;
         let mut files = Vec::new();
-        for (index, (path, expected)) in manifest.files.iter().enumerate() {
-            watch(index, manifest.files.len());
-            let content = self.store(path, &expected.sha256, expected.len_bytes, open)?;
+        for (path, &content) in contents {
+            let Some(entry) = manifest.files.get(path) else { continue };
+            self.store(path, content, entry.len_bytes, open)?;
             files.push(StoredFile {
                 path: path.clone(),
                 content,
-                len_bytes: expected.len_bytes,
-                executable: expected.executable,
+                len_bytes: entry.len_bytes,
+                executable: entry.executable,
             });
         }
         let list = to_json(&files);
@@ -217,32 +211,28 @@ impl InstalledToolchains {
         Ok(digest)
     }
 
-    /// Stores the file `path` of a toolchain; returns the digest of its content.
+    /// Stores the file `path` of a toolchain, with the digest `content`.
     fn store(
         &self,
         path: &str,
-        sha256: &str,
+        content: Digest,
         len_bytes: u64,
-        open: &mut dyn FnMut(&str) -> Result<ReadFile, InstallError>,
-    ) -> Result<Digest, InstallError> {
-        let wrong = |message: String| InstallError::File { path: path.to_owned(), message };
-        let mut read = open(path)?;
-        // Twice: the name of a content is not the digest that the manifest has.
-        let (found_sha256, content, found_bytes) = super::digests::of_file(&mut read, len_bytes)
-            .map_err(|error| wrong(error.to_string()))?;
-        if found_bytes != len_bytes {
-            return Err(wrong(format!("it does not have the {len_bytes} bytes of the manifest")));
-        }
-        if found_sha256 != sha256 {
-            return Err(wrong(format!(
-                "its SHA-256 is {found_sha256}, not the {sha256} of the manifest"
-            )));
-        }
+        open: &dyn Fn(&str) -> Result<File, DiskError>,
+    ) -> Result<(), InstallError> {
         // Installing again repairs what was damaged.
-        if self.cas.open(content, len_bytes).is_err() {
-            self.cas.put(content, &mut *read)?;
+        if self.cas.open(content, len_bytes).is_ok() {
+            return Ok(());
         }
-        Ok(content)
+        let mut file = open(path)?;
+        // The contents are read in their order.
+        let put = self.cas.put(content, &mut |_, piece| file.read(piece));
+        put.map_err(|error| match error {
+            StoreError::Damaged { .. } => InstallError::File {
+                path: path.to_owned(),
+                message: "it changed while it was installed".to_owned(),
+            },
+            error => error.into(),
+        })
     }
 
     fn keep(&self, bytes: &[u8]) -> Result<Digest, StoreError> {

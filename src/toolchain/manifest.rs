@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use super::names;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
-use crate::kernel::vfs::VPath;
 
 /// The file name of a manifest.
 pub const MANIFEST: &str = "toolchain.json";
@@ -19,7 +18,7 @@ pub const MANIFEST: &str = "toolchain.json";
 const PLACEHOLDER: &str = "{toolchain}";
 
 /// Longest manifest, in bytes.
-const MANIFEST_BYTES_MAX: u64 = 64 << 20;
+pub const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 
 /// The version of the format that this library reads and writes.
 const FORMAT: (u32, u32) = (1, 0);
@@ -174,23 +173,26 @@ impl Manifest {
         // The format comes first: another version may have other fields.
         let versioned: Versioned = serde_json::from_slice(text)
             .map_err(|error| problem(String::new(), error.to_string()))?;
-        let version = versioned.format.as_deref().and_then(version);
-        match (version, versioned.format) {
-            (Some((major, _)), _) if major == FORMAT.0 => {}
-            (Some(_), Some(found)) => {
-                return Err(ManifestError::Version { path: path.to_owned(), found });
-            }
-            _ => {
-                let message = format!("expected the text \"{}.{}\"", FORMAT.0, FORMAT.1);
-                return Err(problem("/format".to_owned(), message));
-            }
-        }
+        let Some(format) = versioned.format else {
+            return Err(invalid(vec![bad_format()]));
+        };
+        expect_format(path, &format)?;
         let deserializer = &mut serde_json::Deserializer::from_slice(text);
         let manifest: Self = serde_path_to_error::deserialize(deserializer)
             .map_err(|error| problem(pointer_of(error.path()), error.inner().to_string()))?;
-        match manifest.problems() {
-            problems if problems.is_empty() => Ok(manifest),
-            problems => Err(invalid(problems)),
+        manifest.expect_valid(path)?;
+        Ok(manifest)
+    }
+
+    /// Checks a manifest that messages call `path`.
+    ///
+    /// # Errors
+    /// [`ManifestError`]: `Version`, `Invalid`.
+    pub(super) fn expect_valid(&self, path: &Path) -> Result<(), ManifestError> {
+        expect_format(path, &self.format)?;
+        match self.problems() {
+            problems if problems.is_empty() => Ok(()),
+            problems => Err(ManifestError::Invalid { path: path.to_owned(), problems }),
         }
     }
 
@@ -323,6 +325,20 @@ struct Versioned {
     format: Option<String>,
 }
 
+/// Checks that this library reads the format `format`.
+fn expect_format(path: &Path, format: &str) -> Result<(), ManifestError> {
+    match version(format) {
+        Some((major, _)) if major == FORMAT.0 => Ok(()),
+        Some(_) => Err(ManifestError::Version { path: path.to_owned(), found: format.to_owned() }),
+        None => Err(ManifestError::Invalid { path: path.to_owned(), problems: vec![bad_format()] }),
+    }
+}
+
+fn bad_format() -> Problem {
+    let message = format!("expected the text \"{}.{}\"", FORMAT.0, FORMAT.1);
+    Problem { pointer: "/format".to_owned(), message }
+}
+
 /// The parts of `MAJOR.MINOR`.
 fn version(text: &str) -> Option<(u32, u32)> {
     let (major, minor) = text.split_once('.')?;
@@ -335,10 +351,9 @@ pub(super) fn is_below(path: &str, folder: &str) -> bool {
 }
 
 fn is_plain_name(name: &str) -> bool {
-    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte);
     name.len() <= 64
-        && name.bytes().all(is_allowed)
-        && name.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
+        && name.chars().all(names::is_plain)
+        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
 }
 
 #[derive(Default)]
@@ -352,11 +367,7 @@ impl Checks {
     }
 
     fn path(&mut self, pointer: &[&str], path: &str) {
-        let is_plain = |name: &str| !matches!(name, "" | "." | "..");
-        if path.contains(['\\', '\0', ':'])
-            || !path.split('/').all(is_plain)
-            || VPath::parse(path).is_err()
-        {
+        if !names::is_below_a_folder(path) {
             let message = format!(
                 "{path:?} cannot be a path: expected names separated by `/`, without `.`, `..`, `\\` and `:`"
             );

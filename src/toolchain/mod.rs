@@ -6,7 +6,7 @@ pub(crate) mod digests;
 mod folder;
 mod installed;
 mod manifest;
-mod names;
+pub(crate) mod names;
 mod programs;
 mod registry;
 mod trees;
@@ -15,6 +15,8 @@ pub use programs::{Compile, Loaded, ToolchainPrograms};
 
 pub use described::{Code, Described, Toolchain};
 pub use folder::ToolchainFolder;
-pub use installed::{InstallError, InstalledToolchains, ReadFile};
+pub(crate) use folder::at;
+pub use installed::{InstallError, InstalledToolchains};
+pub(crate) use manifest::MANIFEST_BYTES_MAX;
 pub use manifest::{FileEntry, MANIFEST, Manifest, ManifestError, Problem, ProgramEntry};
 pub use registry::{ResolveError, Resolved, Toolchains, similar};

@@ -1,4 +1,6 @@
-//! Names of programs.
+//! Names of programs and files.
+
+use crate::kernel::vfs::VPath;
 
 /// Why `name` cannot be the name of a program; `None` if it can.
 pub(super) fn why_not(name: &str) -> Option<&'static str> {
@@ -15,4 +17,15 @@ pub(super) fn why_not(name: &str) -> Option<&'static str> {
     } else {
         None
     }
+}
+
+/// Whether `c` can be in the name of a toolchain.
+pub fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "._+-".contains(c)
+}
+
+/// Whether `path` is a path below a folder on any system: names separated by `/`, without `.`, `..`, `\` and `:`.
+pub fn is_below_a_folder(path: &str) -> bool {
+    let is_name = |name: &str| !matches!(name, "" | "." | "..");
+    !path.contains(['\\', '\0', ':']) && path.split('/').all(is_name) && VPath::parse(path).is_ok()
 }

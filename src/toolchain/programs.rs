@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::described::{Code, Described};
-use super::manifest::Manifest;
+use super::manifest::{Manifest, is_below};
 use super::registry::{ResolveError, Resolved, Toolchains};
 use crate::base::digest::Digest;
 use crate::engine::{
@@ -232,8 +232,8 @@ impl Programs for ToolchainPrograms {
     }
 
     fn tree(&self, at: &str) -> Option<NeededTree> {
-        let trees = self.toolchains.described().filter_map(|toolchain| toolchain.trees().ok());
-        trees.flatten().find(|tree| tree.at == at)
+        let toolchain = self.toolchains.described().find(|it| is_below(at, &it.root()))?;
+        toolchain.trees().ok()?.into_iter().find(|tree| tree.at == at)
     }
 
     fn module(&self, path: &str, bytes: Vec<u8>) -> Result<Found, NotRunnable> {

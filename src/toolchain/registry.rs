@@ -206,6 +206,18 @@ impl Toolchains {
         Ok(Self { places, ..Self::default() })
     }
 
+    /// Adds `others`, which are searched after these.
+    #[must_use]
+    pub fn then(mut self, others: Self) -> Self {
+        self.places.extend(others.places);
+        self
+    }
+
+    /// The directories of those that are not installed.
+    pub fn dirs(&self) -> impl Iterator<Item = &Path> {
+        self.places.iter().filter(|place| !place.is_installed()).map(Place::dir)
+    }
+
     /// Adds the toolchains in `store`, sorted by name, which are searched after the others. One that is damaged is an
     /// error for names that no other has.
     ///
@@ -223,10 +235,10 @@ impl Toolchains {
     }
 
     /// The toolchains with a manifest, in the order in which they are searched.
-    pub fn described(&self) -> impl Iterator<Item = &Toolchain> {
+    pub fn described(&self) -> impl Iterator<Item = &Arc<Toolchain>> {
         self.places.iter().filter_map(|place| match place {
             Place::Plain(_) => None,
-            Place::Described(toolchain) => Some(&**toolchain),
+            Place::Described(toolchain) => Some(toolchain),
         })
     }
 
@@ -258,23 +270,19 @@ impl Toolchains {
             return Err(ResolveError::Installed(error.clone()));
         }
         let similar = similar(name, &self.names()?);
-        let folders = self.places.iter().filter(|place| !place.is_installed());
-        let searched = folders.map(|place| place.dir().to_owned()).collect();
+        let searched = self.dirs().map(Path::to_owned).collect();
         Err(ResolveError::NotFound { name: name.to_owned(), searched, similar })
     }
 
     /// The program `ID/NAME`.
     fn qualified(&self, name: &str) -> Option<Resolved> {
         let (id, program) = name.split_once('/')?;
-        let mut described = self.places.iter().filter_map(|place| match place {
-            Place::Described(toolchain) => Some(toolchain),
-            Place::Plain(_) => None,
-        });
-        let toolchain = described.find(|toolchain| toolchain.id() == id)?;
+        let toolchain = self.described().find(|toolchain| toolchain.id() == id)?;
         toolchain.program(program).map(Resolved::Described)
     }
 
-    /// Finds all programs called `name`, or `ID/NAME` with any `ID`: first that of [`Toolchains::resolve`], then those that it hides.
+    /// Finds all programs called `name`, or `ID/NAME` with any `ID`: first that of [`Toolchains::resolve`], then
+    /// those that it hides.
     pub fn all(&self, name: &str) -> Vec<Resolved> {
         let name = name.rsplit('/').next().unwrap_or(name);
         if check_name(name).is_err() {

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
 use super::recipes::Client;
 use crate::base::disk;
+use crate::toolchain::{at, names};
 
 /// Most bytes that are unpacked.
 const BYTES_MAX: u64 = 4 << 30;
@@ -142,40 +143,19 @@ type Take<'a, T> = dyn FnMut(&mut T, &str, bool, &mut dyn Read) -> Result<()> + 
 /// # Errors
 /// The path leads elsewhere, or exists; the content has more than `bytes_max`.
 pub fn write(into: &Path, path: &str, content: &mut dyn Read, bytes_max: u64) -> Result<u64> {
-    let is_plain =
-        |name: &str| !matches!(name, "" | "." | "..") && !name.contains(['\\', ':', '\0']);
-    if !path.split('/').all(is_plain) {
+    if !names::is_below_a_folder(path) {
         bail!("the path {path:?} leads elsewhere");
     }
-    let target = path.split('/').fold(into.to_owned(), |dir, name| dir.join(name));
+    let target = at(into, path);
     if let Some(parent) = target.parent() {
         disk::create_private_dir_all(parent)?;
     }
     let mut file = disk::create_new_private(&target)
         .with_context(|| format!("{path:?} comes twice, or is a folder"))?;
-    let mut piece = vec![0; 256 << 10];
-    let mut written = 0;
-    loop {
-        let count = content.read(&mut piece).with_context(|| format!("{path:?} cannot be read"))?;
-        if count == 0 {
-            return Ok(written);
-        }
-        written += count as u64;
-        if written > bytes_max {
-            bail!("{path:?} has more than the {bytes_max} bytes that it may have");
-        }
-        file.write_all(&piece[..count])
-            .with_context(|| format!("cannot write {}", target.display()))?;
+    let copied = io::copy(&mut content.take(bytes_max.saturating_add(1)), &mut file);
+    let written = copied.with_context(|| format!("{path:?} cannot be unpacked"))?;
+    if written > bytes_max {
+        bail!("{path:?} has more than the {bytes_max} bytes that it may have");
     }
-}
-
-/// Makes the file at `path`, which [`write`] wrote, executable for its owner.
-///
-/// # Errors
-/// Its mode cannot be changed.
-pub fn set_executable(into: &Path, path: &str, is_executable: bool) -> Result<()> {
-    if is_executable {
-        disk::set_executable(&into.join(path))?;
-    }
-    Ok(())
+    Ok(written)
 }

@@ -6,17 +6,15 @@ use std::io::{BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, System, ZipArchive, ZipWriter};
 
 use super::archive;
-use crate::base::atomic_file::TEMPORARY_PREFIX;
-use crate::base::disk;
-use crate::toolchain::MANIFEST;
+use super::import::temporary_in;
+use crate::base::{atomic_file, disk};
+use crate::toolchain::{MANIFEST, MANIFEST_BYTES_MAX, at};
 use crate::{Manifest, ToolchainFolder};
-
-/// Longest manifest, in bytes.
-const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 
 /// Level of the compression: changing it changes the bytes of all bundles.
 const LEVEL: i64 = 9;
@@ -28,14 +26,14 @@ pub const EXTENSION: &str = "belljar";
 ///
 /// # Errors
 /// A file cannot be read or written, or is not what the manifest says.
-pub fn pack(toolchain: &ToolchainFolder, path: &Path, watch: &mut dyn FnMut(u64)) -> Result<()> {
-    disk::expect_replaceable(path)?;
-    let folder = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let failed = || format!("cannot write {}", path.display());
-    let made = tempfile::Builder::new().prefix(TEMPORARY_PREFIX).tempfile_in(folder);
-    let mut file = made.with_context(failed)?;
-    let manifest = toolchain.manifest();
-    let mut archive = ZipWriter::new(file.as_file_mut());
+pub fn pack(toolchain: &ToolchainFolder, path: &Path) -> Result<()> {
+    atomic_file::write_with(path, |file| {
+        write(toolchain, file).with_context(|| format!("cannot write {}", path.display()))
+    })
+}
+
+fn write(toolchain: &ToolchainFolder, file: &mut File) -> Result<()> {
+    let mut archive = ZipWriter::new(file);
     let options = |len_bytes: u64, executable| {
         SimpleFileOptions::default()
             .compression_method(CompressionMethod::Deflated)
@@ -45,26 +43,31 @@ pub fn pack(toolchain: &ToolchainFolder, path: &Path, watch: &mut dyn FnMut(u64)
             .unix_permissions(if executable { 0o755 } else { 0o644 })
             .large_file(len_bytes >= u64::from(u32::MAX))
     };
+    let manifest = toolchain.manifest();
     let text = manifest.to_text();
-    archive.start_file(MANIFEST, options(text.len() as u64, false)).with_context(failed)?;
-    archive.write_all(text.as_bytes()).with_context(failed)?;
-    let mut done = 0;
+    archive.start_file(MANIFEST, options(text.len() as u64, false))?;
+    archive.write_all(text.as_bytes())?;
     for (name, entry) in &manifest.files {
-        archive
-            .start_file(name.as_str(), options(entry.len_bytes, entry.executable))
-            .with_context(failed)?;
+        archive.start_file(name.as_str(), options(entry.len_bytes, entry.executable))?;
         let opened = toolchain.open_file(name)?;
-        let copied = std::io::copy(&mut opened.take(entry.len_bytes + 1), &mut archive);
-        if copied.with_context(failed)? != entry.len_bytes {
+        let copied = std::io::copy(&mut opened.take(entry.len_bytes + 1), &mut archive)?;
+        if copied != entry.len_bytes {
             bail!("{name} changed while it was packed");
         }
-        done += entry.len_bytes;
-        watch(done);
     }
-    archive.finish().with_context(failed)?;
-    file.as_file().sync_all().with_context(failed)?;
-    file.persist(path).map_err(|error| error.error).with_context(failed)?;
+    archive.finish()?;
     Ok(())
+}
+
+/// Unpacks the bundle `file` into a new folder in `dir`, which disappears when it is dropped, and checks all its files.
+///
+/// # Errors
+/// As [`unpack`]; those of [`ToolchainFolder::of`].
+pub fn open(file: &Path, dir: &Path) -> Result<(TempDir, ToolchainFolder)> {
+    let folder = temporary_in(dir)?;
+    let manifest = unpack(file, folder.path())?;
+    let toolchain = ToolchainFolder::of(folder.path(), manifest)?;
+    Ok((folder, toolchain))
 }
 
 /// Unpacks the bundle `file` into the empty folder `into`; returns its manifest. Digests are not checked: see
@@ -73,7 +76,7 @@ pub fn pack(toolchain: &ToolchainFolder, path: &Path, watch: &mut dyn FnMut(u64)
 /// # Errors
 /// The bundle is damaged, or has an entry that its manifest does not have, a link, a path that leads elsewhere, the same
 /// path twice, or more bytes than the manifest says.
-pub fn unpack(file: &Path, into: &Path) -> Result<Manifest> {
+fn unpack(file: &Path, into: &Path) -> Result<Manifest> {
     let mut archive = ZipArchive::new(disk::open(file)?).context("it is not a bundle")?;
     if archive.offset() != 0 {
         bail!("it is not a bundle: something precedes the archive");
@@ -107,7 +110,9 @@ pub fn unpack(file: &Path, into: &Path) -> Result<Manifest> {
         if written != stated.len_bytes {
             bail!("{name:?} has {written} bytes, not the {} of its manifest", stated.len_bytes);
         }
-        archive::set_executable(into, &name, stated.executable)?;
+        if stated.executable {
+            disk::set_executable(&at(into, &name))?;
+        }
     }
     Ok(manifest)
 }

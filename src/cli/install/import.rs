@@ -1,7 +1,6 @@
 //! Fetches the package of a recipe, and unpacks what the recipe names.
 
 use std::ffi::OsStr;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -36,8 +35,7 @@ pub fn import(
     check(&recipe.package, &file)?;
     let folder = temporary_in(beside)?;
     let shown = Progress::start(format!("unpacking {}", recipe.package.name), quiet);
-    let wanted = |files: &'_ _, is_archive| Wanted::all(files, is_archive);
-    let wanted = [wanted(&recipe.files, false), wanted(&recipe.archives, true)].concat();
+    let wanted = [Wanted::all(&recipe.files, false), Wanted::all(&recipe.archives, true)].concat();
     archive::unpack(&file, recipe.package.client, &wanted, folder.path())
         .with_context(|| format!("cannot unpack {}", file.display()))?;
     for (path, bytes) in &recipe.own {
@@ -115,7 +113,7 @@ fn call(program: &str, words: &[&str], folder: &Path) -> Result<()> {
 /// Checks that `file` is the one that the recipe was made for.
 fn check(package: &Package, file: &Path) -> Result<()> {
     let mut opened = disk::open(file)?;
-    let (found, ..) = digests::of_file(&mut |_, piece| opened.read(piece), u64::MAX - 1)
+    let (found, ..) = digests::of_reader(&mut opened)
         .with_context(|| format!("cannot read {}", file.display()))?;
     if found != package.sha256 {
         let Package { name, version, sha256, .. } = package;

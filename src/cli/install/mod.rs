@@ -5,7 +5,7 @@ mod archive;
 #[cfg(feature = "import")]
 pub mod bundle;
 #[cfg(feature = "import")]
-pub mod import;
+mod import;
 #[cfg_attr(
     not(feature = "import"),
     allow(dead_code, reason = "importing needs all of a recipe, listing its name")
@@ -48,7 +48,7 @@ pub fn install(args: &InstallArgs) -> Result<u8> {
         // First, as what cannot be compiled must not replace a version that works.
         let compiled = if args.no_compile { 0 } else { compile(&unpacked.toolchain, args)? };
         let shown = Progress::start(format!("installing {}", manifest.name), args.quiet);
-        let digest = unpacked.toolchain.install(&store, &mut |_, _| {}).with_context(cannot)?;
+        let digest = unpacked.toolchain.install(&store).with_context(cannot)?;
         drop(shown);
         let programs: Vec<String> = manifest.programs.keys().map(|name| printable(name)).collect();
         if args.json {
@@ -155,10 +155,8 @@ fn from_recipe(
 #[cfg(feature = "import")]
 fn from_bundle(file: &Path, args: &InstallArgs, store: &InstalledToolchains) -> Result<Unpacked> {
     let shown = Progress::start(format!("unpacking {}", file.display()), args.quiet);
-    let folder = import::temporary_in(store.dir())?;
-    let manifest = bundle::unpack(file, folder.path())?;
+    let (folder, toolchain) = bundle::open(file, store.dir())?;
     drop(shown);
-    let toolchain = ToolchainFolder::of(folder.path(), manifest)?;
     Ok(Unpacked { toolchain, _folder: Some(folder) })
 }
 

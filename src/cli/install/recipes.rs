@@ -105,19 +105,17 @@ pub fn find(name: &str) -> Option<Result<Recipe>> {
 }
 
 fn read(recipe: &Committed) -> Result<Recipe> {
-    let mut text: Text = serde_json::from_str(recipe.text)
+    let text: Text = serde_json::from_str(recipe.text)
         .with_context(|| format!("the recipe {} is invalid", recipe.name))?;
-    let manifest = text.manifest.to_string();
-    let manifest = Manifest::parse(Path::new(recipe.name), manifest.as_bytes())?;
-    let own = std::mem::take(&mut text.own).into_iter().map(|(path, file)| {
+    let Text { package, files, archives, own, manifest, .. } = text;
+    let manifest = Manifest::parse(Path::new(recipe.name), manifest.to_string().as_bytes())?;
+    let own = own.into_iter().map(|(path, file)| {
         let found = recipe.files.iter().find(|(name, _)| *name == file);
         let (_, bytes) =
             found.with_context(|| format!("the recipe {} lacks {file}", recipe.name))?;
         Ok((path, *bytes))
     });
-    let own = own.collect::<Result<_>>()?;
-    let Text { package, files, archives, .. } = text;
-    Ok(Recipe { package, files, archives, own, manifest })
+    Ok(Recipe { package, files, archives, own: own.collect::<Result<_>>()?, manifest })
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::{KeptPolicy, TOOLCHAIN, before_opening_folders, home, say_id};
+use crate::WORKTREE;
 use crate::base::disk;
 use crate::cli::args::groups::MountArgs;
 use crate::cli::args::sandbox::CreateArgs;
@@ -16,15 +17,13 @@ use crate::cli::mounts::{hidden, not_above, not_reserved, worktree_hint};
 use crate::cli::options;
 use crate::cli::setup;
 use crate::sandbox::{FilesystemAccess, MountSource, Sandbox, SandboxMount, SandboxSpec};
-use crate::{Toolchains, WORKTREE};
 
 pub fn run(args: &CreateArgs) -> Result<u8> {
     let home = home()?;
-    let dirs: Vec<PathBuf> = setup::toolchain_dirs(&args.toolchain)?
-        .iter()
+    let dirs: Vec<PathBuf> = setup::named_toolchains(&args.toolchain)?
+        .dirs()
         .map(|dir| Ok(disk::canonical(dir)?))
         .collect::<Result<_>>()?;
-    Toolchains::new(dirs.clone())?;
     let toolchain = serde_json::to_string(&dirs).context("--toolchain")?;
     let mut metadata = BTreeMap::from([(TOOLCHAIN.to_owned(), toolchain)]);
     if let Some(path) = &args.rules.host_policy {

@@ -145,15 +145,7 @@ impl Guest {
                 Ok(bytes) => bytes,
                 Err(_) if is_searched => continue,
                 Err(Errno::Noent)
-                    if let Some(name) = in_toolchain(&path)
-                        && let Some(found) = self.find_named(name).map_err(cannot_run)? =>
-                {
-                    return Ok(Step::Program(found));
-                }
-                Err(Errno::Noent)
-                    if let Some((dir, name)) = path.rsplit_once('/')
-                        && PROGRAM_DIRS.contains(&dir)
-                        && !name.is_empty()
+                    if let Some(name) = stands_for(&path)
                         && let Some(found) = self.find_named(name).map_err(cannot_run)? =>
                 {
                     return Ok(Step::Program(found));
@@ -194,11 +186,14 @@ impl Guest {
     }
 }
 
-/// The toolchain and program `ID/NAME` of the path `/.belljar/ID/NAME`: a script of a toolchain finds the programs of its
-/// own toolchain so.
-fn in_toolchain(path: &str) -> Option<&str> {
-    let name = path.strip_prefix(TOOLCHAINS_ROOT)?.strip_prefix('/')?;
-    (name.bytes().filter(|byte| *byte == b'/').count() == 1).then_some(name)
+/// The program of a toolchain that `path` stands for, if the namespace has no such file: `NAME` for a path in
+/// [`PROGRAM_DIRS`], `ID/NAME` for `/.belljar/ID/NAME`, by which a script finds the programs of its own toolchain.
+fn stands_for(path: &str) -> Option<&str> {
+    if let Some(name) = path.strip_prefix(TOOLCHAINS_ROOT).and_then(|rest| rest.strip_prefix('/')) {
+        return (name.bytes().filter(|byte| *byte == b'/').count() == 1).then_some(name);
+    }
+    let (dir, name) = path.rsplit_once('/')?;
+    (PROGRAM_DIRS.contains(&dir) && !name.is_empty()).then_some(name)
 }
 
 /// What a lookup of a program found.

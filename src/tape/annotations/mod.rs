@@ -125,7 +125,7 @@ impl AnnotationFile {
             tape_path: tape.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             tape_content_hash: digest_of(tape)?,
         };
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = disk::folder_of(&path);
         let mut file = tempfile::Builder::new()
             .prefix(".belljar-")
             .tempfile_in(folder)
