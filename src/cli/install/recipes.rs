@@ -67,7 +67,7 @@ struct Committed {
     files: &'static [(&'static str, &'static [u8])],
 }
 
-const RECIPES: [Committed; 4] = [
+const RECIPES: [Committed; 6] = [
     Committed {
         name: "avr-gcc",
         text: include_str!("../../../toolchains/avr-gcc/recipe.json"),
@@ -83,6 +83,11 @@ const RECIPES: [Committed; 4] = [
         files: &[("driver.sh", include_bytes!("../../../toolchains/clang/driver.sh"))],
     },
     Committed {
+        name: "nextpnr-ice40",
+        text: include_str!("../../../toolchains/nextpnr-ice40/recipe.json"),
+        files: &[("driver.sh", include_bytes!("../../../toolchains/nextpnr-ice40/driver.sh"))],
+    },
+    Committed {
         name: "python",
         text: include_str!("../../../toolchains/python/recipe.json"),
         files: &[],
@@ -91,6 +96,11 @@ const RECIPES: [Committed; 4] = [
         name: "resvg",
         text: include_str!("../../../toolchains/resvg/recipe.json"),
         files: &[],
+    },
+    Committed {
+        name: "yosys",
+        text: include_str!("../../../toolchains/yosys/recipe.json"),
+        files: &[("driver.sh", include_bytes!("../../../toolchains/yosys/driver.sh"))],
     },
 ];
 
