@@ -4,6 +4,9 @@
 
 use std::process::{Command, Stdio};
 
+/// Scripts that run at once.
+const THREADS: usize = 16;
+
 struct Snippet {
     script: &'static str,
     stdout: String,
@@ -59,8 +62,7 @@ fn dash_does_the_same() {
         eprintln!("skipped: dash is not installed");
         return;
     }
-    let mut wrong = Vec::new();
-    for Snippet { script, stdout, status, differs } in snippets() {
+    let disagrees = |Snippet { script, stdout, status, differs }: &Snippet| {
         let folder = tempfile::tempdir().unwrap();
         let output = Command::new("dash")
             .args(["-c", script])
@@ -71,10 +73,16 @@ fn dash_does_the_same() {
             .output()
             .unwrap();
         let found = String::from_utf8_lossy(&output.stdout);
-        let agrees = found == stdout && output.status.code() == Some(status.cast_signed());
-        if agrees == differs {
-            wrong.push(format!("{script}\n  {:?} {found:?}", output.status.code()));
-        }
-    }
+        let agrees = found == *stdout && output.status.code() == Some(status.cast_signed());
+        (agrees == *differs).then(|| format!("{script}\n  {:?} {found:?}", output.status.code()))
+    };
+    // Most of the time they sleep.
+    let all = snippets();
+    let wrong: Vec<String> = std::thread::scope(|scope| {
+        let parts = all.chunks(all.len().div_ceil(THREADS));
+        let check = |part: &[Snippet]| part.iter().filter_map(disagrees).collect::<Vec<_>>();
+        let threads: Vec<_> = parts.map(|part| scope.spawn(move || check(part))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
